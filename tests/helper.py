@@ -247,6 +247,16 @@ def _call_forked(kit, argv: list[str], data: bytes, env: dict[str, str], cwd: st
         return make_result(rc, out.read(), err.read())
 
 
+def _replace_raw_environment(env: dict[str, str]) -> None:
+    """posix.environ is a copy made when the interpreter started; a kit that does without `os` reads that one."""
+    try:
+        import posix
+    except ImportError:
+        return
+    posix.environ.clear()
+    posix.environ.update({os.fsencode(name): os.fsencode(value) for name, value in env.items()})
+
+
 def _run_child(kit, argv: list[str], descriptors: tuple, env: dict[str, str], cwd: str) -> None:
     """Never returns. 70 = an exception left main(); the tests never expect that code."""
     rc = 70
@@ -258,6 +268,7 @@ def _run_child(kit, argv: list[str], descriptors: tuple, env: dict[str, str], cw
         os.chdir(cwd)
         os.environ.clear()
         os.environ.update(env)
+        _replace_raw_environment(env)
         sys.argv = ["-c", *argv]
         try:
             kit.main()

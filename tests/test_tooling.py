@@ -91,6 +91,12 @@ def test_call_brings_back_descriptors_environment_and_exit_code(tmp_path):
     assert result == (3, b'{"a": 1}', b"w", {"a": 1})
 
 
+def test_call_replaces_the_environment_the_interpreter_started_with(tmp_path):
+    posix = pytest.importorskip("posix")
+    result = helper._call_forked(FakeKit(lambda: os.write(1, b"".join(posix.environ))), [], b"", {"A": "1"}, "/")
+    assert result.out == b"A"
+
+
 def test_call_survives_a_main_that_ends_its_process(tmp_path):
     result = helper._call_forked(FakeKit(lambda: os._exit(5)), [], b"", {}, str(tmp_path))
     assert result.rc == 5
