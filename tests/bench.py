@@ -82,6 +82,7 @@ class World(Project):
 
     def __init__(self, base: str, kit: str, context: bool = True):
         super().__init__(base, context)
+        self.env.update(CLAUDECODE="1", AI_AGENT="claude-code_2-1-325_agent", CLAUDE_CODE_ENTRYPOINT="cli")
         self.kit_dir = self.path(".claude", "hooks")
         os.makedirs(self.kit_dir)
         if kit:
@@ -135,13 +136,13 @@ def signal_text(number: int) -> str:
             "Signal %d of the bench.\n→ Look at it\n") % (stamp, number, number, number)
 
 
-def write_transcript(world: World, size_bytes: int, tokens: int) -> None:
-    """Turns of a tool call and its result up to the size, then the answer whose tool call the event belongs to."""
+def write_transcript(world: World, size_bytes: int, tokens: int, call_id: str = TOOL_USE_ID) -> None:
+    """Turns of a tool call and its result up to the size, then the answer that made the call call_id."""
     filler = json.dumps({"type": "user", "isSidechain": False, "sessionId": SESSION, "message": {
         "role": "user", "content": [{"type": "tool_result", "content": "word " * 300}]}}).encode("utf-8") + b"\n"
     answer = json.dumps(assistant_row(tokens // 2, SESSION)).encode("utf-8") + b"\n"
-    call = {"type": "tool_use", "id": TOOL_USE_ID, "name": "Bash", "input": {"command": "echo 9"}}
-    last = json.dumps(assistant_row(tokens, SESSION, message={"content": [call], "id": "msg_last"})) + "\n"
+    call = {"type": "tool_use", "id": call_id, "name": "Bash", "input": {"command": "echo 9"}}
+    last = json.dumps(assistant_row(tokens, SESSION, message={"content": [call], "id": "msg_" + call_id})) + "\n"
     path = world.transcript_path(SESSION)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     pair = filler + answer
@@ -149,14 +150,17 @@ def write_transcript(world: World, size_bytes: int, tokens: int) -> None:
         out.write(pair * max(1, (size_bytes - len(last)) // len(pair)) + last.encode("utf-8"))
 
 
-def post_tool(world: World, number: int = 9, name: str = "PostToolUse.Bash", **changes) -> dict:
-    return world.on(name, tool_input={"command": "echo %d" % number}, tool_use_id=TOOL_USE_ID, **changes)
+def post_tool(world: World, name: str = "PostToolUse.Bash", **changes) -> dict:
+    return world.on(name, **dict({"tool_input": {"command": "echo 9"}, "tool_use_id": TOOL_USE_ID}, **changes))
 
 
-def warm_up(world: World, python: str) -> None:
-    """Eight different calls: the session is under way and nothing repeats."""
+def warm_up(world: World, python: str, tokens: int) -> None:
+    """Eight different calls of earlier answers: the session is under way and nothing repeats."""
     for number in range(8):
-        world.hook(python, "monitor", post_tool(world, number))
+        call_id = "toolu_%d" % number
+        write_transcript(world, 10_000, tokens, call_id)
+        event = post_tool(world, tool_input={"command": "echo %d" % number}, tool_use_id=call_id)
+        world.hook(python, "monitor", event)
 
 
 def add_sessions(world: World, count: int) -> None:
@@ -197,9 +201,9 @@ class Bench:
     def session(self, size_bytes: int = 10_000, tokens: int = 40_000) -> World:
         """A session under way: gate passed, some calls made, measured from a transcript."""
         world = self.world()
-        write_transcript(world, size_bytes, tokens)
         world.hook(self.python, "gate", world.on("PreToolUse.Bash"))
-        warm_up(world, self.python)
+        warm_up(world, self.python, tokens)
+        write_transcript(world, size_bytes, tokens)
         return world
 
     def add(self, name: str, world: World, argv: list, **options) -> None:
@@ -386,9 +390,10 @@ def fault_of(case: Case, rc: int, out_path: str, whole: bool) -> str:
         return "silent, should speak"
     if case.says and whole:
         with open(out_path, encoding="utf-8") as source:
-            context = json.load(source).get("hookSpecificOutput", {}).get("additionalContext", "")
-        if case.says not in context:
-            return "said something else: %.60r" % context
+            reply = json.load(source)
+        said = reply.get("hookSpecificOutput", {}).get("additionalContext") or reply.get("reason", "")
+        if case.says not in said:
+            return "said something else: %.60r" % said
     return ""
 
 
