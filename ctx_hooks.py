@@ -50,9 +50,9 @@ from __future__ import annotations
 # that need them, none of which is on the silent path.
 import sys
 
-if __name__ == "__main__" and sys.path and __file__.startswith(sys.path[0] or "."):
-    # Run as a script, this folder would be searched before the standard library,
-    # and a stray json.py beside the kit would be imported. It goes to the end.
+if __name__ == "__main__" and not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
+    # Run as a plain script, this folder would be searched before the standard
+    # library, and a stray json.py beside the kit would be imported. It goes to the end.
     sys.path.append(sys.path.pop(0))
 
 import _imp
@@ -1112,7 +1112,7 @@ def clean_text(text: str) -> str:
     if not text.isprintable() or not text.isascii():
         text = text.replace("\r\n", "\n").encode("utf-8", "replace").decode("utf-8")
         drop = [c for c in range(0xA0) if (c < 32 or c >= 127) and c not in (9, 10)]
-        drop += [0xFEFF, *range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2060, 0x2070)]
+        drop += [0xFEFF, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2060, 0x2070)]
         text = text.translate(dict.fromkeys(drop))
     while "<" in text:
         stripped = _strip_tags(text)
@@ -1280,11 +1280,15 @@ def _read_signal(ctx: Ctx, path: str) -> Signal | None:
     signal.path = path
     if info.st_mtime > ctx.now + 1:
         _touch(path, ctx.now)  # a file from the future would never expire
-    half_written = ctx.now - info.st_mtime < HALF_WRITTEN_S and split_header(data.decode("utf-8", "replace"))[0] is None
     if signal.is_expired(ctx.now):
         remove_file(path)
         return None
-    return None if not signal.body or (half_written and data.startswith(b"---")) else signal
+    return None if not signal.body or _is_half_written(data, ctx.now - info.st_mtime) else signal
+
+
+def _is_half_written(data: bytes, age_s: float) -> bool:
+    """A header that is still open in a young file: its writer is at work."""
+    return age_s < HALF_WRITTEN_S and data.startswith(b"---") and split_header(data.decode("utf-8", "replace"))[0] is None
 
 
 def _touch(path: str, now: float) -> None:
@@ -1535,8 +1539,9 @@ class News:
         self.text, self.answered, self.receipts, self.offset = "", False, "", offset
 
 
-def read_news(path: str, offset: int) -> News:
-    """The complete lines since `offset`; our own injected text is a receipt, never an answer."""
+def read_news(path: str, offset: int, known_id: str = "") -> News:
+    """The complete lines since `offset`; our own injected text is a receipt, never an answer. The message
+    `known_id` was written before what we wait for an answer to."""
     news = News(offset)
     fd = _open_regular(path)
     if fd < 0:
@@ -1558,7 +1563,7 @@ def read_news(path: str, offset: int) -> News:
     for line in data[:whole].split(b"\n"):
         if b'"assistant"' in line:
             row = parse_row(line)
-            if is_answer(row):
+            if is_answer(row) and (not known_id or row["message"].get("id") != known_id):
                 news.text += text_of(row) + "\n"
                 pending = True
                 news.answered = news.answered or bool(row["message"].get("stop_reason"))
@@ -2652,7 +2657,7 @@ def follow_delivery(ctx: Ctx, event: Event, may_speak: bool) -> str:
 
 
 def _follow(ctx: Ctx, event: Event, delivery: dict, may_speak: bool) -> str:
-    news = read_news(event.transcript, _count(delivery.get("offset")))
+    news = read_news(event.transcript, _count(delivery.get("offset")), _text(delivery.get("answer_to")))
     delivery["offset"] = news.offset
     if FRAME_START in news.receipts or QUIET_START in news.receipts:
         delivery.setdefault("receipt_at", format_iso(ctx.now))
@@ -2701,6 +2706,7 @@ def _retry(ctx: Ctx, event: Event, delivery: dict) -> str:
     if attempts >= ctx.get("startup.max_attempts"):
         return fail_delivery(ctx, delivery, "not acknowledged")
     delivery.update(attempts=attempts + 1, last_at=format_iso(ctx.now, fraction=True), answered=False,
+                    answer_to=find_message(event.transcript, event.tool_use_id),
                     offset=transcript_size(event.transcript))
     record(ctx, "injection:attempted", messageId=message_id, attempt=attempts + 1, type=event.name)
     return text
@@ -2740,44 +2746,42 @@ def count_metrics(ctx: Ctx, success: tuple | None = None, **counts: int) -> None
 
 def write_section(ctx: Ctx, text: str) -> bool:
     """Put the section into the fallback file, replacing our old one. False: it cannot be written."""
-    path, data = _fallback_file(ctx)
-    if data is None:
-        return False
-    noted = read_json(ctx.path("state", "fallback.json"))
-    if not _drop_allowed(data, noted):
-        return False  # somebody edited our section: their edit wins
-    bare = _without_sections(data, noted)
-    newline = b"\r\n" if b"\r\n" in bare else b"\n"
-    lead = b"" if not bare else newline if bare.endswith(b"\n") else newline * 2
-    body = "\n".join((SECTION_START, SECTION_HEADING, "", text, SECTION_END, ""))
-    section = body.replace(SECTION_END + "\n", SECTION_END, 1).rstrip("\n").encode().replace(b"\n", newline) + newline
-    created = noted.get("created") is True if noted else stat_of(path) is None
-    if not write_bytes(path, bare + lead + section, durable=True):
-        return False
-    note = {"file": path, "created": created, "lead": len(lead), "at": format_iso(ctx.now),
-            "digest": call_signature("section", {"text": section.decode("utf-8", "replace")})}
-    write_runtime(ctx, ctx.path("state", "fallback.json"), format_json(note).encode())
+    with Lock(ctx, ctx.path("state", "fallback.lock")) as lock:
+        path, data = _fallback_file(ctx)
+        noted = read_json(ctx.path("state", "fallback.json"))
+        if lock.busy or data is None or not _drop_allowed(data, noted):
+            return False  # not ours to write; where somebody edited our section, their edit wins
+        bare = _without_sections(data, noted)
+        newline = "\r\n" if b"\r\n" in bare else "\n"
+        lead = "" if not bare else newline if bare.endswith(b"\n") else newline * 2
+        text = text.replace(SECTION_START, "").replace(SECTION_END, "")
+        section = "\n".join((SECTION_START, SECTION_HEADING, "", text, SECTION_END, "")).replace("\n", newline)
+        note = {"file": path, "created": noted.get("created") is True or stat_of(path) is None, "lead": lead,
+                "at": format_iso(ctx.now), "digest": call_signature("section", {"text": section})}
+        if not write_bytes(path, bare + (lead + section).encode(), durable=True):
+            return False
+        write_runtime(ctx, ctx.path("state", "fallback.json"), format_json(note).encode())
     return True
 
 
 def remove_section(ctx: Ctx) -> bool:
     """Take our section out again; the rest of the file is byte-identical, a file that we made goes."""
     note_path = ctx.path("state", "fallback.json")
-    noted = read_json(note_path)
-    if not noted:
+    if not is_file(note_path):
         return False
-    path, data = _fallback_file(ctx)
-    if data is None or not find_sections(data):
+    with Lock(ctx, ctx.path("state", "fallback.lock")) as lock:
+        noted = read_json(note_path)
+        path, data = _fallback_file(ctx)
+        if lock.busy or data is None or not _drop_allowed(data, noted):
+            return False
+        bare = _without_sections(data, noted)
+        if bare != data:
+            made_by_us = not bare and noted.get("created") is True
+            if not (remove_file(path) if made_by_us else write_bytes(path, bare, durable=True)):
+                return False
         remove_file(note_path)
-        return False
-    if not _drop_allowed(data, noted):
-        return False
-    bare = _without_sections(data, noted)
-    done = remove_file(path) if not bare and noted.get("created") is True else write_bytes(path, bare, durable=True)
-    if done:
-        remove_file(note_path)
-        record(ctx, "injection:section-removed", file=ctx.get("startup.fallback_file"))
-    return done
+    record(ctx, "injection:section-removed", file=ctx.get("startup.fallback_file"))
+    return True
 
 
 def expire_section(ctx: Ctx) -> None:
@@ -2805,11 +2809,11 @@ def find_sections(data: bytes) -> list:
 
 
 def _without_sections(data: bytes, noted: dict) -> bytes:
-    """The user's bytes: without our sections and the blank line that was put before the last one."""
+    """The user's bytes: without our sections and the line ends that were put before ours."""
+    lead = _text(noted.get("lead")).encode()
     for start, end in reversed(find_sections(data)):
-        lead = int(min(_count(noted.get("lead")), 4))
-        if lead and data[:start].endswith((b"\r\n" * 2)[-lead:]) or data[:start].endswith((b"\n" * lead) or b"\0"):
-            start -= lead
+        if lead and data[:start].endswith(lead):
+            start -= len(lead)
         data = data[:start] + data[end:]
     return data
 
@@ -2967,8 +2971,8 @@ def _remove_old(path: str, before: float) -> bool:
 
 def hide_bytecode() -> None:
     """The cached bytecode beside the kit stays out of the user's `git status`."""
-    folder = parent_of(join_path("/", __file__.replace("\\", "/"))) + "/__pycache__" if is_absolute(__file__) else ""
-    if folder and is_dir(folder) and stat_of(folder + "/.gitignore") is None:
+    folder = parent_of(__file__.replace("\\", "/")) + "/__pycache__"
+    if is_dir(folder) and stat_of(folder + "/.gitignore") is None:
         write_bytes(folder + "/.gitignore", b"*\n")
 
 
@@ -3161,8 +3165,9 @@ def monitor(event: Event, ctx: Ctx) -> Reply | None:
     usage = read_usage(event.transcript)
     added = 0 if usage else estimate_tokens(event.tool, event.tool_input, event.response)
     measure = measure_context(ctx, known, usage, added)
-    above = measure.percent() >= ctx.get("handoff.threshold") and known.get("handoff_complete") is not True
-    batch = find_message(event.transcript, event.tool_use_id) if above else ""
+    reminds = ctx.get("handoff.enabled") and known.get("handoff_complete") is not True
+    above = measure.percent() >= ctx.get("handoff.threshold") or known.get("threshold_crossed_at")
+    batch = find_message(event.transcript, event.tool_use_id) if reminds and above else ""
     said: list = []
 
     def change(state: dict) -> bool:
