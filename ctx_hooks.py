@@ -3425,9 +3425,8 @@ def _trial(registration: Registration, scratch: str, env: dict, floor: float) ->
     if out.strip() and not isinstance(_parse_or_none(out.encode()), dict):
         return Finding("FAIL", "%s prints something that is not JSON" % name, "run install.py again")
     factor = took_s / floor if floor else 0.0
-    slow = " (slow: is a pyenv or asdf shim in front of python3?)" if factor > SLOW_FACTOR else ""
-    return Finding("warn" if slow else "ok", "%s: exit 0, %.0f ms, %.1f × a bare interpreter%s" % (
-        name, took_s * 1000, factor, slow), "install.py --python PATH names the real interpreter" if slow else "")
+    return Finding("warn" if factor > SLOW_FACTOR else "ok", "%s: exit 0, %.0f ms, %.1f × a bare interpreter%s" % (
+        name, took_s * 1000, factor, ", slow" if factor > SLOW_FACTOR else ""))
 
 
 def _time_command(argv: list, data: bytes, cwd: str, env: dict) -> tuple:
@@ -3462,9 +3461,14 @@ def _check_interpreters(registered) -> list:
         code = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
         _, status, version, _ = _time_command([path, "-I", "-S", "-c", code], b"", "/", {})
         fields = tuple(int(f) for f in version.strip().split(".") if _is_digits(f))
-        good = status == 0 and fields >= (3, 8)
-        findings.append(Finding("ok" if good else "FAIL", "interpreter %s is Python %s" % (path, version.strip() or "?"),
-                                "" if good else "needs 3.8 or newer: install.py --python PATH"))
+        text = "interpreter %s is Python %s" % (path, version.strip() or "?")
+        if status or fields < (3, 8):
+            findings.append(Finding("FAIL", text, "needs 3.8 or newer: install.py --python PATH"))
+        elif "/shims/" in path:
+            findings.append(Finding("warn", text + ", behind a shim that costs ten starts on every call",
+                                    "install.py --python PATH names the real one"))
+        else:
+            findings.append(Finding("ok", text))
     return findings
 
 
