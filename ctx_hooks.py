@@ -3809,7 +3809,14 @@ def run_command(word: str, args: list) -> int:
         if command is None:
             # Nothing on stdout: a client that runs this as a hook would show it to the model.
             raise CommandError("unknown command: %s" % (one_line(word, 40) or "(none)"), "see `ctx_hooks.py --help`")
-        return command(args)
+        code = command(args)
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        _os.dup2(_os.open("/dev/null" if IS_POSIX else "nul", _os.O_WRONLY), 1)  # `| head` has seen enough
+        return 141
     except CommandError as error:
         print("error: %s" % error, file=sys.stderr)
         if error.hint:
