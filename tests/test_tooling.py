@@ -164,3 +164,23 @@ def test_bench_puts_back_what_a_run_changed(talking_bench, tmp_path):
 def test_bench_measures_every_registered_command(talking_bench):
     talking_bench.add_registered()
     assert {"sh: " + event for event in helper.registered_commands()} <= {case.name for case in talking_bench.cases}
+
+
+# -----------------------------------------------------------------------------
+# both ways to run the kit
+# -----------------------------------------------------------------------------
+
+MODES = {"SessionStart": "inject", "UserPromptSubmit": "inject", "PreToolUse": "gate", "PostToolUse": "monitor",
+         "PostToolUseFailure": "monitor", "Stop": "stop-enforce", "SessionEnd": "cleanup"}
+
+
+@pytest.mark.parametrize("name", [name for name in helper.recorded_names() if name.split(".")[0] in MODES])
+def test_a_recorded_event_gets_the_same_answer_in_process_and_as_a_process(tmp_path, name):
+    answers = []
+    for way in ("call", "run_hook"):
+        project = helper.Project(tmp_path / way)
+        result = getattr(project, way)(MODES[name.split(".")[0]], project.event(name, session_id="s1"))
+        files = {path.replace(way, "") for path in project.tree()}
+        answers.append((result.rc, result.said.replace(project.root, ""), result.err, files))
+    assert answers[0] == answers[1]
+    assert answers[0][0] == 0 and answers[0][2] == b""
