@@ -6,9 +6,10 @@ import os
 import re
 import subprocess
 
+import pytest
+
 import bench
 import helper
-import pytest
 
 TOOLS = os.path.join(helper.TESTS, "tools")
 
