@@ -3808,7 +3808,7 @@ def version_text() -> str:
 
 def help_text() -> str:
     lines = ["ctx_hooks %s: hooks for Claude Code that keep an agent on the thread of its work" % VERSION, "",
-             "hook modes (run by the client, the event as JSON on stdin; exit 0, nothing or one JSON object on stdout):"]
+             "hook modes (run by the client, the event as JSON on stdin; exit 0, nothing or one JSON object said):"]
     lines += ["  %-13s %s" % (word, (handler.__doc__ or "").strip().split("\n")[0]) for word, handler in MODES.items()]
     lines += ["", "for people (each has --help with an example):"]
     lines += ["  %-13s %s" % (word, text) for word, _, text, _ in COMMANDS]
