@@ -1109,7 +1109,7 @@ _DROPPED = dict.fromkeys([c for c in range(0xA0) if (c < 32 or c >= 127) and c n
 
 
 def units(text: str) -> int:
-    return len(text) if text.isascii() else len(text) + sum(c > "\uffff" for c in text)
+    return len(text) if text.isascii() else len(text) + sum(map("\uffff".__lt__, text))
 
 
 def cut_text(text: str, limit: int) -> str:
