@@ -220,9 +220,9 @@ class Reply:
 
 def format_iso(seconds: float, fraction: bool = False) -> str:
     """2026-02-03T10:45:00Z, with milliseconds when `fraction`."""
-    whole = int(seconds // 1)
+    whole, millis = divmod(int(seconds * 1000 + 0.5), 1000) if fraction else (int(seconds // 1), 0)
     text = "%04d-%02d-%02dT%02d:%02d:%02d" % time.gmtime(min(max(whole, 0), 253402300799))[:6]
-    return text + (".%03dZ" % int((seconds - whole) * 1000) if fraction else "Z")
+    return text + (".%03dZ" % millis if fraction else "Z")
 
 
 def parse_iso(text: object) -> float | None:
@@ -260,7 +260,7 @@ def _clock_seconds(clock: str) -> float | None:
         cut = max(clock.rfind("+"), clock.rfind("-"))
         if cut >= 0:
             parts = clock[cut + 1:].replace(":", "")
-            if len(parts) not in (2, 4) or not _is_digits(parts):
+            if len(parts) not in (2, 4) or not _is_digits(parts) or parts[:2] > "23" or parts[2:] > "59":
                 return None
             offset = (int(parts[:2]) * 3600 + int(parts[2:] or 0) * 60) * (-1 if clock[cut] == "-" else 1)
             clock = clock[:cut]
@@ -268,7 +268,7 @@ def _clock_seconds(clock: str) -> float | None:
     fields = whole.split(":")
     if len(fields) not in (2, 3) or not all(len(f) == 2 and _is_digits(f) for f in fields):
         return None
-    if dot and not _is_digits(fraction):
+    if dot and not _is_digits(fraction[:9]):
         return None
     hours, minutes, seconds = int(fields[0]), int(fields[1]), int(fields[2]) if len(fields) == 3 else 0
     if hours > 23 or minutes > 59 or seconds > 60:
@@ -295,8 +295,13 @@ class _Scanning:
 
     strict = False
     object_hook = object_pairs_hook = None
-    parse_float, parse_int = float, int
+    parse_int = int
     memo: dict = {}
+
+    @staticmethod
+    def parse_float(text: str) -> float | None:
+        value = float(text)
+        return value if abs(value) < 1e308 else None  # 1e999 could never be written again
 
     @staticmethod
     def parse_constant(name: str) -> None:
@@ -325,6 +330,8 @@ def format_json(value: object) -> str:
         import json
 
         return json.dumps(value, allow_nan=False)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
 
 
 def _scan():
@@ -335,7 +342,8 @@ def _scan():
     except (ImportError, AttributeError):
         import json
 
-        return json.JSONDecoder(strict=False, parse_constant=_Scanning.parse_constant).raw_decode
+        own = {"parse_float": _Scanning.parse_float, "parse_constant": _Scanning.parse_constant}
+        return json.JSONDecoder(strict=False, **own).raw_decode
 
 
 def _refuse(value: object) -> None:
@@ -346,9 +354,13 @@ def _refuse(value: object) -> None:
 # Paths
 # =============================================================================
 # Every outside string that becomes part of a path goes through safe_name. The
-# plain and the hashed form cannot collide: "~" is not a plain character.
+# plain and the hashed form cannot collide: "~" is not a plain character. Names of
+# devices (Windows) and of our own files beside a session's are taken.
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789._-")
-_DEVICES = frozenset("con prn aux nul com1 com2 com3 com4 com5 com6 com7 com8 com9 lpt1 lpt2 lpt3".split())
+_TAKEN = frozenset(
+    "con prn aux nul com1 com2 com3 com4 com5 com6 com7 com8 com9 lpt1 lpt2 lpt3 lpt4 lpt5 lpt6 lpt7 lpt8 lpt9 "
+    "global pause fallback monitor-state auto-state metrics events errors".split()
+)
 
 
 def safe_name(text: str) -> str:
@@ -356,7 +368,7 @@ def safe_name(text: str) -> str:
     if not text:
         return ""
     plain = len(text) <= NAME_LIMIT and _PLAIN.issuperset(text) and text[0] not in ".-" and text[-1] != "."
-    if plain and text.partition(".")[0] not in _DEVICES:
+    if plain and text.partition(".")[0] not in _TAKEN:
         return text
     import hashlib
 
@@ -1100,6 +1112,7 @@ def units(text: str) -> int:
 
 def cut_text(text: str, limit: int) -> str:
     """At most `limit` units, cut at a line or a word where one is near."""
+    limit = max(limit, 0)
     if units(text) <= limit:
         return text
     while units(text) > limit:
@@ -1113,14 +1126,14 @@ def clean_text(text: str) -> str:
     if not text.isprintable() or not text.isascii():
         text = text.replace("\r\n", "\n").encode("utf-8", "replace").decode("utf-8")
         drop = [c for c in range(0xA0) if (c < 32 or c >= 127) and c not in (9, 10)]
-        drop += [0xFEFF, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2060, 0x2070)]
-        text = text.translate(dict.fromkeys(drop))
-    while "<" in text:
-        stripped = _strip_tags(text)
+        drop += [0x61C, 0xFEFF, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2060, 0x2070)]
+        text = text.translate(dict.fromkeys(drop + [*range(0xE0000, 0xE0080)]))
+    for _ in range(4):  # a removed tag may have completed another one
+        stripped = _strip_tags(text) if "<" in text else text
         if stripped == text:
-            break
-        text = stripped  # a removed tag may have completed another one
-    return text
+            return text
+        text = stripped
+    return text.replace("<", "")  # nested on purpose
 
 
 def one_line(text: str, limit: int = 200) -> str:
@@ -1134,12 +1147,10 @@ def _strip_tags(text: str) -> str:
         start = text.find("<", pos)
         if start < 0:
             return "".join(out) + text[pos:]
-        end = text.find(">", start, start + 300)
-        inner = text[start + 1:end].lstrip("/ \t\n").lower() if end >= 0 else ""
-        name = inner.split(None, 1)[0].rstrip("/").partition(":")[0] if inner.split() else ""
-        if name in _MARKUP:
+        inner = text[start + 1:start + 80].lstrip("/ \t\n").partition(">")[0].lower().split(None, 1)
+        if inner and inner[0].rstrip("/").partition(":")[0] in _MARKUP:
             out.append(text[pos:start])
-            pos = end + 1
+            pos = max(text.find(">", start, start + 300), start) + 1  # not closed nearby: the bracket alone goes
         else:
             out.append(text[pos:start + 1])
             pos = start + 1
