@@ -442,16 +442,14 @@ def read_bytes(path: str, limit_bytes: int = FILE_LIMIT_BYTES, follow: bool = Tr
 
 
 def read_fd(fd: int, limit_bytes: int) -> bytes:
-    data = _os.read(fd, min(limit_bytes, 65536))
-    if len(data) < min(limit_bytes, 65536):
-        return data
-    parts, total = [data], len(data)
+    """Up to the end or the limit; a pipe gives its data in pieces."""
+    parts, total, step = [], 0, 65536
     while total < limit_bytes:
-        data = _os.read(fd, min(limit_bytes - total, 1 << 20))
+        data = _os.read(fd, min(limit_bytes - total, step))
         if not data:
             break
         parts.append(data)
-        total += len(data)
+        total, step = total + len(data), 1 << 20
     return b"".join(parts)
 
 
@@ -511,7 +509,7 @@ def write_bytes(path: str, data: bytes, durable: bool = False) -> bool:
     try:
         try:
             write_all(fd, data)
-            info = stat_of(path) if durable else None
+            info = stat_of(path)
             if info is not None and IS_POSIX:
                 _os.chmod(temp, _stat.S_IMODE(info.st_mode))
             if durable:
@@ -533,7 +531,7 @@ def write_runtime(ctx: Ctx, path: str, data: bytes) -> bool:
 
 
 def make_runtime_dir(ctx: Ctx, path: str) -> bool:
-    """Create a folder below the existing context folder; never that folder itself."""
+    """Create a folder below the existing context folder, never that folder itself; True when it is there."""
     if not is_below(path, ctx.dir) or not is_dir(ctx.dir):
         return False
     missing = []
@@ -549,7 +547,7 @@ def make_runtime_dir(ctx: Ctx, path: str) -> bool:
             return False
     if missing:
         _write_gitignore(ctx)
-    return bool(missing)
+    return True
 
 
 def _write_gitignore(ctx: Ctx) -> None:
@@ -584,7 +582,7 @@ class Lock:
             self.busy = not lock_fd(self.fd, LOCK_WAIT_S)
             if self.busy or not IS_POSIX or _os.fstat(self.fd).st_nlink:
                 return self
-            _os.close(self.fd)  # cleanup removed the file while we waited: lock its successor
+            self.__exit__()  # cleanup removed the file while we waited: lock its successor
         self.busy = True
         return self
 
@@ -669,9 +667,9 @@ def lock_path(ctx: Ctx, path: str) -> str:
 
 
 def set_aside(ctx: Ctx, path: str) -> str:
-    """Move what cannot be used out of the way, nothing lost; returns the new path or ""."""
+    """Move what cannot be used out of the way, the oldest of many go; returns the new path or ""."""
     folder = ctx.path("state", "aside")
-    target = "%s/%s.%s-%d" % (folder, base_name(path), format_iso(time.time()).replace(":", ""), _os.getpid())
+    target = "%s/%s-%d.%s" % (folder, format_iso(time.time(), True).replace(":", ""), _os.getpid(), base_name(path))
     make_runtime_dir(ctx, folder)
     try:
         _os.rename(path, target)
@@ -752,6 +750,7 @@ def parse_config(text: str) -> tuple:
     pairs, problems = parse_yaml(text)
     values: dict = {}
     kinds = {setting.key: setting.kind for setting in SETTINGS}
+    outside = any(key == "allow_outside" and _checked(value, "bool") for key, value, _, _ in pairs)
     for key, value, line, column in pairs:
         if key not in kinds:
             problems.append(Problem(line, column, "unknown setting `%s`" % key))
@@ -759,12 +758,12 @@ def parse_config(text: str) -> tuple:
         checked = _checked(value, kinds[key])
         if checked is None:
             problems.append(Problem(line, column, "`%s` wants %s" % (key, _kind_words(kinds[key]))))
+        elif _leaves_project(checked, kinds[key]) and not outside:
+            what = "`%s` names a file outside the project; set `allow_outside: true`" % key
+            problems.append(Problem(line, column, what))
         else:
             values[key] = checked
-    for key in [k for k, v in values.items() if _leaves_project(v, kinds[k])]:
-        if not values.get("allow_outside"):
-            del values[key]
-            problems.append(Problem(0, 0, "`%s` names a file outside the project; set `allow_outside: true`" % key))
+    problems.sort(key=lambda problem: (problem.line, problem.column))
     return values, problems
 
 
@@ -796,7 +795,7 @@ class _Yaml:
         if text[0] == "\t":
             self.problems.append(Problem(number, column + 1, "tab in the indentation; use spaces"))
         elif text == "-" or text.startswith("- "):
-            self._item(number, column, text[1:].strip())
+            self._item(number, column, text[1:])
         else:
             self._pair(number, column, text)
 
@@ -811,9 +810,9 @@ class _Yaml:
         if self.list_key is None or column < self.list_key[3]:
             self.problems.append(Problem(number, column + 1, "list item without a key above it"))
             return
-        value, error = parse_scalar(text)
+        value, error = parse_scalar(text.strip())
         if error:
-            self.problems.append(Problem(number, column + 3, error))
+            self.problems.append(Problem(number, column + 2 + len(text) - len(text.lstrip()), error))
         else:
             self.items.append(value)
 
@@ -833,26 +832,34 @@ class _Yaml:
             return
         value, error = parse_scalar(rest.strip())
         if error:
-            self.problems.append(Problem(number, column + len(key) + 3, error))
+            self.problems.append(Problem(number, column + 1 + len(text) - len(rest.lstrip()), error))
         else:
             self.pairs.append((dotted, value, number, column + 1))
 
 
 def strip_comment(line: str) -> str:
     """The line without its `# comment`, which starts the line or follows a blank, outside quotes."""
-    if "#" not in line:
-        return line
-    quote = ""
-    for index, char in enumerate(line):
+    index = 0 if "#" in line else len(line)
+    while index < len(line):
         before = line[index - 1] if index else " "
-        if quote:
-            if char == quote and not (quote == '"' and before == "\\"):
-                quote = ""
-        elif char in "'\"" and before in " [,:-\t":
-            quote = char
-        elif char == "#" and before in " \t":
+        if line[index] == "#" and before in " \t":
             return line[:index]
+        end = _quote_end(line, index) if line[index] in "'\"" and before in " [,:-\t" else -1
+        index = max(end, index + 1)
     return line
+
+
+def _quote_end(text: str, start: int) -> int:
+    """The index after the quoted text that starts here; -1 when it is not closed."""
+    quote, index = text[start], start + 1
+    while index < len(text):
+        if text[index] == "\\" and quote == '"' or text[index:index + 2] == "''" and quote == "'":
+            index += 2
+        elif text[index] == quote:
+            return index + 1
+        else:
+            index += 1
+    return -1
 
 
 def parse_scalar(text: str) -> tuple:
@@ -878,10 +885,10 @@ def parse_scalar(text: str) -> tuple:
 
 
 def _parse_quoted(text: str) -> tuple:
-    quote, body = text[0], text[1:-1]
-    if len(text) < 2 or text[-1] != quote:
-        return None, "quote is not closed"
-    if quote == "'":
+    end, body = _quote_end(text, 0), text[1:-1]
+    if end != len(text):
+        return None, "quote is not closed" if end < 0 else "text after the closing quote"
+    if text[0] == "'":
         return body.replace("''", "'"), ""
     out, rest = [], body
     while "\\" in rest:
@@ -893,23 +900,24 @@ def _parse_quoted(text: str) -> tuple:
 
 
 def _parse_list(text: str) -> tuple:
-    if text[-1] != "]":
-        return None, "list is not closed"
-    items, start, quote = [], 1, ""
-    for index, char in enumerate(text[1:], 1):
-        if quote:
-            quote = "" if char == quote else quote
-        elif char in "'\"" and not text[start:index].strip():
-            quote = char
-        elif char in ",]":
-            piece = text[start:index].strip()
+    items, start, index = [], 1, 1
+    while index < len(text):
+        piece = text[start:index].strip()
+        if text[index] in "'\"" and not piece:
+            index = _quote_end(text, index)
+            if index < 0:
+                return None, "quote is not closed"
+            continue
+        if text[index] in ",]":
+            value, error = parse_scalar(piece)
+            if error:
+                return None, error
+            items += [value] if piece else []
+            if text[index] == "]":
+                return (items, "") if index + 1 == len(text) else (None, "text after the closing bracket")
             start = index + 1
-            if piece:
-                value, error = parse_scalar(piece)
-                if error:
-                    return None, error
-                items.append(value)
-    return (None, "quote is not closed") if quote else (items, "")
+        index += 1
+    return None, "list is not closed"
 
 
 def _checked(value, kind):
@@ -923,7 +931,7 @@ def _checked(value, kind):
         good = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e12
         return (None if not good or (kind == "percent" and not 1 <= value <= 100) else value)
     if kind in ("text", "path"):
-        return None if value is None or isinstance(value, list) else str(value)
+        return None if value is None or isinstance(value, list) or (kind == "path" and value == "") else str(value)
     items = value if isinstance(value, list) else [value]
     inner = {"paths": "path", "list": "text", "counts": "count"}[kind]
     checked = [_checked(item, inner) for item in items]
@@ -950,8 +958,8 @@ def _leaves_project(value, kind) -> bool:
 # Project
 # =============================================================================
 # The root is CLAUDE_PROJECT_DIR when it holds the context folder, else the
-# nearest parent of the event's cwd that does. A parent's context folder must
-# belong to this user or to root. No root: not initialised, and nothing happens.
+# nearest parent of the event's cwd that does. A parent's context folder and
+# settings must belong to this user or to root. No root: nothing happens.
 
 
 def find_project(project_dir: str, cwd: str) -> Ctx | None:
@@ -966,7 +974,7 @@ def find_project(project_dir: str, cwd: str) -> Ctx | None:
     for level in range(PARENT_LIMIT):
         ctx = open_project(folder)
         if ctx:
-            return ctx if level == 0 or is_trusted(ctx.dir) else None
+            return ctx if level == 0 or (is_trusted(ctx.dir) and is_trusted(config_path(folder))) else None
         if parent_of(folder) == folder:
             return None
         folder = parent_of(folder)
@@ -982,14 +990,18 @@ def open_project(root: str) -> Ctx | None:
 
 def read_config(root: str) -> tuple:
     """(settings, problems) of the project's .contextrc; both empty when there is none."""
-    path = root + "/" + CONFIG_NAME if root != "/" else "/" + CONFIG_NAME
-    data = read_bytes(path, CONFIG_LIMIT_BYTES)
+    data = read_bytes(config_path(root), CONFIG_LIMIT_BYTES)
     return parse_config(data.decode("utf-8", "replace")) if data else ({}, [])
 
 
+def config_path(root: str) -> str:
+    return root.rstrip("/") + "/" + CONFIG_NAME
+
+
 def is_trusted(path: str) -> bool:
-    info = stat_of(path)
-    return info is not None and (not IS_POSIX or info.st_uid in (0, _os.geteuid()))
+    """What is there, and the link to it if it is one, belongs to this user or to root; nothing there is fine."""
+    found = [info for info in (stat_of(path), stat_of(path, follow=False)) if info is not None]
+    return not IS_POSIX or all(info.st_uid in (0, _os.geteuid()) for info in found)
 
 
 def session_file(ctx: Ctx, session: str) -> str:
@@ -1043,7 +1055,7 @@ def record(ctx: Ctx, event: str, **fields) -> None:
 
 
 def log_error(ctx: Ctx, text: str) -> None:
-    _append(ctx, ctx.path("state", "errors.log"), text, ERRORS_LIMIT_BYTES)
+    _append(ctx, ctx.path("state", "errors.log"), text[-ERRORS_LIMIT_BYTES // 4:], ERRORS_LIMIT_BYTES)
 
 
 def read_events(ctx: Ctx, limit: int) -> list:
@@ -1063,7 +1075,7 @@ def read_events(ctx: Ctx, limit: int) -> list:
 
 
 def _append(ctx: Ctx, path: str, text: str, limit_bytes: int) -> None:
-    flags = _os.O_WRONLY | _os.O_APPEND | _os.O_CREAT | _NOFOLLOW
+    flags = _os.O_WRONLY | _os.O_APPEND | _os.O_CREAT | _NOFOLLOW | getattr(_os, "O_NONBLOCK", 0)
     for attempt in (1, 2):
         try:
             fd = _os.open(path, flags, 0o600)
@@ -1074,13 +1086,17 @@ def _append(ctx: Ctx, path: str, text: str, limit_bytes: int) -> None:
         except OSError:
             return
     try:
+        info = _os.fstat(fd)
+        if not _stat.S_ISREG(info.st_mode):
+            return
         write_all(fd, text.encode("utf-8", "replace"))  # one write: lines of two processes do not mix
-        full = _os.fstat(fd).st_size > limit_bytes
     except OSError:
         return
     finally:
         _os.close(fd)
-    if full:
+    if not info.st_size:
+        _write_gitignore(ctx)
+    if info.st_size + len(text) > limit_bytes:
         _rotate(ctx, path, limit_bytes)
 
 
@@ -1381,7 +1397,7 @@ def _keep_whole(ctx: Ctx, signal: Signal) -> str:
     """Where the whole text of a cut signal stays: a global one stands until its TTL, a session's is copied."""
     if signal.scope == "global":
         return signal.path
-    path = ctx.path("state", "aside", "%s.%s.md" % (safe_name(signal.name), format_iso(ctx.now).replace(":", "")))
+    path = ctx.path("state", "aside", "%s.%s.md" % (format_iso(ctx.now).replace(":", ""), safe_name(signal.name)))
     return path if write_runtime(ctx, path, signal.body.encode("utf-8", "replace")) else signal.path
 
 
