@@ -84,6 +84,7 @@ EVENTS_LIMIT_BYTES = 512 * 1024
 ERRORS_LIMIT_BYTES = 64 * 1024
 ASIDE_KEEP = 20
 NAME_LIMIT = 80
+TAG_DEPTH_LIMIT = 8
 PARENT_LIMIT = 64
 REPLY_LIMIT_UNITS = 9_900  # the client cuts a hook's text at 10,000 UTF-16 units
 GATE_CONTENT_LIMIT_UNITS = 9_000
@@ -1101,7 +1102,7 @@ def cut_text(text: str, limit: int) -> str:
     """At most `limit` units, cut at a line or a word where one is near."""
     if units(text) <= limit:
         return text
-    while units(text) > limit:
+    while text and units(text) > limit:
         text = text[: len(text) - max(1, (units(text) - limit) // 2)]
     edge = max(text.rfind("\n"), text.rfind(" "))
     return text[:edge] if edge > len(text) * 3 // 4 else text
@@ -1114,12 +1115,14 @@ def clean_text(text: str) -> str:
         drop = [c for c in range(0xA0) if (c < 32 or c >= 127) and c not in (9, 10)]
         drop += [0xFEFF, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2060, 0x2070)]
         text = text.translate(dict.fromkeys(drop))
-    while "<" in text:
+    if "<" not in text:
+        return text
+    for _ in range(TAG_DEPTH_LIMIT):
         stripped = _strip_tags(text)
         if stripped == text:
-            break
+            return text
         text = stripped  # a removed tag may have completed another one
-    return text
+    return text.replace("<", "‹")  # deeper nesting than anybody needs
 
 
 def one_line(text: str, limit: int = 200) -> str:
@@ -1219,7 +1222,7 @@ def parse_signal(data: bytes, mtime: float, now: float) -> Signal:
         ttl_s=min(int(ttl), TTL_LIMIT_S) if _is_digits(ttl) and int(ttl) > 0 else DEFAULT_TTL_S,
         auditor=one_line(fields.get("auditor", ""), 60),
         code=one_line(fields.get("code", ""), 60),
-        body=clean_text(body).strip(),
+        body=clean_text(body).strip() or one_line(fields.get("code", ""), 60),
         stamp="%.6f" % (mtime if stated is None else stated),
     )
 
@@ -1276,14 +1279,16 @@ def _read_signal(ctx: Ctx, path: str) -> Signal | None:
         if _stat.S_ISREG(info.st_mode):
             set_aside(ctx, path)
         return None
-    signal = parse_signal(data, info.st_mtime, ctx.now)
+    mtime = info.st_mtime
+    if mtime > ctx.now + 1:
+        mtime = float(int(ctx.now))
+        _touch(path, mtime)  # a file from the future would never expire
+    signal = parse_signal(data, mtime, ctx.now)
     signal.path = path
-    if info.st_mtime > ctx.now + 1:
-        _touch(path, ctx.now)  # a file from the future would never expire
     if signal.is_expired(ctx.now):
         remove_file(path)
         return None
-    return None if not signal.body or _is_half_written(data, ctx.now - info.st_mtime) else signal
+    return None if not signal.body or _is_half_written(data, ctx.now - mtime) else signal
 
 
 def _is_half_written(data: bytes, age_s: float) -> bool:
@@ -1291,9 +1296,9 @@ def _is_half_written(data: bytes, age_s: float) -> bool:
     return age_s < HALF_WRITTEN_S and data.startswith(b"---") and split_header(data.decode("utf-8", "replace"))[0] is None
 
 
-def _touch(path: str, now: float) -> None:
+def _touch(path: str, mtime: float) -> None:
     try:
-        _os.utime(path, times=(now, now))
+        _os.utime(path, times=(mtime, mtime))
     except OSError:
         pass
 
@@ -1352,6 +1357,7 @@ def deliver_signals(ctx: Ctx, session: str, room: int) -> Reply | None:
         s for s in read_signals(ctx, session)
         if SEVERITIES.index(s.severity) >= floor and seen.get(s.key()) != s.stamp
     ]
+    room -= units(ctx.dir)  # a cut text names its path
     if not due or room < 400:
         lock.__exit__()
         return None
@@ -1370,7 +1376,8 @@ def _keep_whole(ctx: Ctx, signal: Signal) -> str:
     if signal.scope == "global":
         return signal.path
     path = ctx.path("state", "aside", "%s.%s.md" % (safe_name(signal.name), format_iso(ctx.now).replace(":", "")))
-    return path if write_runtime(ctx, path, signal.body.encode("utf-8", "replace")) else signal.path
+    data = read_bytes(signal.path, STATE_LIMIT_BYTES, follow=False) or signal.body.encode("utf-8", "replace")
+    return path if write_runtime(ctx, path, data) else signal.path
 
 
 def _notify_person(ctx: Ctx, shown: list, reply: Reply) -> None:
