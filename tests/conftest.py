@@ -5,6 +5,7 @@ import os
 import tempfile
 
 import pytest
+
 from helper import Project, load_kit
 
 FOREIGN = ("CLAUDE", "CTX_", "PYTHONPATH", "PYTEST_ADDOPTS")
