@@ -297,8 +297,13 @@ class _Scanning:
 
     strict = False
     object_hook = object_pairs_hook = None
-    parse_float, parse_int = float, int
+    parse_int = int
     memo: dict = {}
+
+    @staticmethod
+    def parse_float(text: str) -> float | None:
+        value = float(text)
+        return value if value - value == 0 else None  # 1e999 is read as infinity, which cannot be written again
 
     @staticmethod
     def parse_constant(name: str) -> None:
@@ -337,7 +342,8 @@ def _scan():
     except (ImportError, AttributeError):
         import json
 
-        return json.JSONDecoder(strict=False, parse_constant=_Scanning.parse_constant).raw_decode
+        return json.JSONDecoder(
+            strict=False, parse_constant=_Scanning.parse_constant, parse_float=_Scanning.parse_float).raw_decode
 
 
 def _refuse(value: object) -> None:
@@ -1524,12 +1530,12 @@ def parse_row(line: bytes) -> dict:
 
 def find_message(path: str, tool_use_id: str, wait_s: float = TRANSCRIPT_WAIT_S) -> str:
     """The id of the assistant message that holds the tool call; the transcript may lag, so wait a little."""
-    if not tool_use_id or not path:
+    if not tool_use_id or not is_file(path):
         return ""
     wanted = tool_use_id.encode("utf-8", "replace")
     deadline = time.monotonic() + wait_s
     while True:
-        for line in lines_backward(path, 1 << 20):
+        for line in lines_backward(path, TRANSCRIPT_NEW_LIMIT_BYTES):
             if wanted in line and b'"assistant"' in line:
                 row = parse_row(line)
                 if is_answer(row) and tool_use_id in [b.get("id") for b in blocks(row) if b.get("type") == "tool_use"]:
@@ -1560,9 +1566,10 @@ class News:
         self.text, self.answered, self.receipts, self.offset = "", False, "", offset
 
 
-def read_news(path: str, offset: int, known_id: str = "") -> News:
+def read_news(path: str, offset: int, known_id: str = "", since: float = 0.0) -> News:
     """The complete lines since `offset`; our own injected text is a receipt, never an answer. The message
-    `known_id` was written before what we wait for an answer to."""
+    `known_id` was written before what we wait for an answer to, and so was every row dated before `since`:
+    a forked session's transcript begins with a copy of the old one."""
     news = News(offset)
     fd = _open_regular(path)
     if fd < 0:
@@ -1584,7 +1591,8 @@ def read_news(path: str, offset: int, known_id: str = "") -> News:
     for line in data[:whole].split(b"\n"):
         if b'"assistant"' in line:
             row = parse_row(line)
-            if is_answer(row) and (not known_id or row["message"].get("id") != known_id):
+            known = known_id and is_answer(row) and row["message"].get("id") == known_id
+            if is_answer(row) and not known and (parse_iso(row.get("timestamp")) or since) >= since:
                 news.text += text_of(row) + "\n"
                 pending = True
                 news.answered = news.answered or bool(row["message"].get("stop_reason"))
@@ -1720,30 +1728,39 @@ def measure_context(ctx: Ctx, state: dict, usage: Usage | None, added_tokens: in
     known = _count(state.get("estimated_tokens"))
     tokens = usage.tokens if usage else (known or ESTIMATE_BASE_TOKENS) + added_tokens
     model = best_model(state, usage.model if usage else "")
-    window = _count(ctx.get("monitor.context_window")) or _statusline_window(ctx, model) or window_of_model(model)
-    if window < 1000 or (tokens > window and usage is not None):
+    window = _sane_window(ctx.get("monitor.context_window")) or _statusline_window(ctx, model) or window_of_model(model)
+    if tokens > window and usage is not None:
         window = max(LARGE_WINDOW, window)
     return Measure(tokens, window, usage is not None, model)
 
 
 def best_model(state: dict, measured: str) -> str:
     """The transcript's name may lack `[1m]`; SessionStart and the settings have it."""
+    measured = measured or _text(state.get("measured_model"))
     for key in ("model", "settings_model"):
         hint = _text(state.get(key))
-        if "[1m]" in hint and (not measured or hint.lower().replace("[1m]", "") in measured.lower()):
+        if "[1m]" in hint.lower() and (not measured or is_same_model(hint, measured)):
             return hint
     return measured or _text(state.get("model")) or _text(state.get("settings_model"))
+
+
+def is_same_model(one: str, other: str) -> bool:
+    """Aliases, provider prefixes and `[1m]` aside: `sonnet[1m]`, `us.anthropic.claude-sonnet-4-5-v1:0`."""
+    one, other = one.lower().replace("[1m]", ""), other.lower().replace("[1m]", "")
+    return one in other or other in one
 
 
 def _statusline_window(ctx: Ctx, model: str) -> int:
     """What `statusline` handed over: valid for half a day and for the same model."""
     handed = read_json(ctx.path("state", ctx.session + ".statusline"))
     age_s = ctx.now - (parse_iso(handed.get("at")) or 0)
-    other = _text(handed.get("model")).replace("[1m]", "")
-    if not -60 < age_s < 43200 or (other and model and other not in model):
+    if not -60 < age_s < 43200 or not is_same_model(_text(handed.get("model")), model):
         return 0
-    window = _count(handed.get("window"))
-    return window if 1000 <= window <= TOKENS_LIMIT else 0
+    return _sane_window(handed.get("window"))
+
+
+def _sane_window(value: object) -> int:
+    return _count(value) if 1000 <= _count(value) <= TOKENS_LIMIT else 0
 
 
 def settings_model(ctx: Ctx) -> str:
@@ -1764,7 +1781,7 @@ def estimate_tokens(tool: str, tool_input: dict, response: object) -> int:
     text_chars = _visible_chars(tool, response)
     weight = TOOL_WEIGHTS.get(tool, 1.0)
     tokens = (_chars(tool_input, 6) + text_chars * weight) / CHARS_PER_TOKEN + CALL_OVERHEAD_TOKENS
-    if isinstance(response, dict) and (response.get("isImage") is True or response.get("type") == "image"):
+    if isinstance(response, dict) and response.get("isImage") is True:
         tokens = IMAGE_TOKENS + CALL_OVERHEAD_TOKENS
     return int(tokens)
 
@@ -1775,7 +1792,7 @@ def _visible_chars(tool: str, response: object) -> int:
         return _chars(response, 6)
     if tool == "Bash":
         return _chars(response.get("stdout"), 2) + _chars(response.get("stderr"), 2)
-    if tool == "Read":
+    if tool == "Read" and response.get("type") != "image":
         return _chars(table(response, "file").get("content"), 3)
     if tool in ("Agent", "Task"):
         return _chars(response.get("content"), 4)
@@ -1787,6 +1804,8 @@ def _visible_chars(tool: str, response: object) -> int:
 def _chars(value: object, depth: int) -> int:
     if isinstance(value, str):
         return len(value)
+    if isinstance(value, dict) and value.get("type") == "image":
+        return IMAGE_TOKENS * CHARS_PER_TOKEN
     if isinstance(value, dict) and depth:
         return sum(_chars(item, depth - 1) for item in value.values())
     if isinstance(value, list) and depth:
@@ -2686,7 +2705,8 @@ def follow_delivery(ctx: Ctx, event: Event, may_speak: bool) -> str:
 
 
 def _follow(ctx: Ctx, event: Event, delivery: dict, may_speak: bool) -> str:
-    news = read_news(event.transcript, _count(delivery.get("offset")), _text(delivery.get("answer_to")))
+    news = read_news(event.transcript, _count(delivery.get("offset")), _text(delivery.get("answer_to")),
+                     parse_iso(delivery.get("first_at")) or 0.0)
     delivery["offset"] = news.offset
     if FRAME_START in news.receipts or QUIET_START in news.receipts:
         delivery.setdefault("receipt_at", format_iso(ctx.now))
