@@ -357,6 +357,7 @@ def _refuse(value: object) -> None:
 # plain and the hashed form cannot collide: "~" is not a plain character.
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789._-")
 _DEVICES = frozenset("con prn aux nul com1 com2 com3 com4 com5 com6 com7 com8 com9 lpt1 lpt2 lpt3".split())
+_OURS = frozenset("global pause fallback collected aside errors events metrics monitor-state auto-state".split())
 
 
 def safe_name(text: str) -> str:
@@ -364,7 +365,7 @@ def safe_name(text: str) -> str:
     if not text:
         return ""
     plain = len(text) <= NAME_LIMIT and _PLAIN.issuperset(text) and text[0] not in ".-" and text[-1] != "."
-    if plain and text.partition(".")[0] not in _DEVICES:
+    if plain and text.partition(".")[0] not in _DEVICES | _OURS:
         return text
     import hashlib
 
@@ -1906,7 +1907,7 @@ def is_audit_due(shot: Snapshot, state: dict) -> bool:
     last = _list(state, "audited")
     in_band = shot.percent >= min(clear for _, clear, _ in HEALTH_LEVELS) or shot.score >= REPETITION_CLEAR
     aged = len(last) == 3 and not 0 <= shot.now - number(last[2]) < AUDIT_BAND_S
-    if last[:2] == health and not shot.stale_files and not (in_band and aged):
+    if last[:2] == health and shot.stale_files is None and not (in_band and aged):
         return False
     state["audited"] = health + [int(shot.now)]
     return True
