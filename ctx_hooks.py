@@ -3230,9 +3230,8 @@ def monitor(event: Event, ctx: Ctx) -> Reply | None:
         said.extend((plan_handoff(ctx, state, exact, batch), shot if is_audit_due(shot, state) else None))
         return True
 
-    update_json(ctx, path, change)
-    if not said:
-        return None
+    if not update_json(ctx, path, change):
+        return None  # a crossing that cannot be remembered would be reminded of for ever
     if said[1]:
         run_auditors(ctx, event.session, said[1])
     return Reply(said[0])
