@@ -360,7 +360,7 @@ def _refuse(value: object) -> None:
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789._-")
 _TAKEN = frozenset(
     "con prn aux nul com1 com2 com3 com4 com5 com6 com7 com8 com9 lpt1 lpt2 lpt3 lpt4 lpt5 lpt6 lpt7 lpt8 lpt9 "
-    "global pause fallback monitor-state auto-state metrics events errors".split()
+    "global pause fallback collected aside monitor-state auto-state metrics events errors".split()
 )
 
 
@@ -1145,7 +1145,7 @@ def cut_text(text: str, limit: int) -> str:
     limit = max(limit, 0)
     if units(text) <= limit:
         return text
-    while units(text) > limit:
+    while text and units(text) > limit:
         text = text[: len(text) - max(1, (units(text) - limit) // 2)]
     edge = max(text.rfind("\n"), text.rfind(" "))
     return text[:edge] if edge > len(text) * 3 // 4 else text
@@ -1161,7 +1161,7 @@ def clean_text(text: str) -> str:
         if stripped == text:
             return text
         text = stripped
-    return text.replace("<", "")  # nested on purpose
+    return text.replace("<", "‹")  # nested on purpose
 
 
 def one_line(text: str, limit: int = 200) -> str:
@@ -1259,7 +1259,7 @@ def parse_signal(data: bytes, mtime: float, now: float) -> Signal:
         ttl_s=min(int(ttl), TTL_LIMIT_S) if _is_digits(ttl) and int(ttl) > 0 else DEFAULT_TTL_S,
         auditor=one_line(fields.get("auditor", ""), 60),
         code=one_line(fields.get("code", ""), 60),
-        body=clean_text(body).strip(),
+        body=clean_text(body).strip() or one_line(fields.get("code", ""), 60),
         stamp="%.6f" % (mtime if stated is None else stated),
     )
 
@@ -1316,14 +1316,16 @@ def _read_signal(ctx: Ctx, path: str) -> Signal | None:
         if _stat.S_ISREG(info.st_mode):
             set_aside(ctx, path)
         return None
-    signal = parse_signal(data, info.st_mtime, ctx.now)
+    mtime = info.st_mtime
+    if mtime > ctx.now + 1:
+        mtime = float(int(ctx.now))
+        _touch(path, mtime)  # a file from the future would never expire
+    signal = parse_signal(data, mtime, ctx.now)
     signal.path = path
-    if info.st_mtime > ctx.now + 1:
-        _touch(path, ctx.now)  # a file from the future would never expire
     if signal.is_expired(ctx.now):
         remove_file(path)
         return None
-    return None if not signal.body or _is_half_written(data, ctx.now - info.st_mtime) else signal
+    return None if not signal.body or _is_half_written(data, ctx.now - mtime) else signal
 
 
 def _is_half_written(data: bytes, age_s: float) -> bool:
@@ -1332,9 +1334,9 @@ def _is_half_written(data: bytes, age_s: float) -> bool:
     return young and split_header(data.decode("utf-8", "replace"))[0] is None
 
 
-def _touch(path: str, now: float) -> None:
+def _touch(path: str, mtime: float) -> None:
     try:
-        _os.utime(path, times=(now, now))
+        _os.utime(path, times=(mtime, mtime))
     except OSError:
         pass
 
@@ -1393,6 +1395,7 @@ def deliver_signals(ctx: Ctx, session: str, room: int) -> Reply | None:
         s for s in read_signals(ctx, session)
         if SEVERITIES.index(s.severity) >= floor and seen.get(s.key()) != s.stamp
     ]
+    room -= units(ctx.dir)  # a cut text names its path
     if not due or room < 400:
         lock.__exit__()
         return None
@@ -1411,7 +1414,8 @@ def _keep_whole(ctx: Ctx, signal: Signal) -> str:
     if signal.scope == "global":
         return signal.path
     path = ctx.path("state", "aside", "%s.%s.md" % (format_iso(ctx.now).replace(":", ""), safe_name(signal.name)))
-    return path if write_runtime(ctx, path, signal.body.encode("utf-8", "replace")) else signal.path
+    data = read_bytes(signal.path, STATE_LIMIT_BYTES, follow=False) or signal.body.encode("utf-8", "replace")
+    return path if write_runtime(ctx, path, data) else signal.path
 
 
 def _notify_person(ctx: Ctx, shown: list, reply: Reply) -> None:
@@ -1544,12 +1548,12 @@ def parse_row(line: bytes) -> dict:
 
 def find_message(path: str, tool_use_id: str, wait_s: float = TRANSCRIPT_WAIT_S) -> str:
     """The id of the assistant message that holds the tool call; the transcript may lag, so wait a little."""
-    if not tool_use_id or not path:
+    if not tool_use_id or not is_file(path):
         return ""
     wanted = tool_use_id.encode("utf-8", "replace")
     deadline = time.monotonic() + wait_s
     while True:
-        for line in lines_backward(path, 1 << 20):
+        for line in lines_backward(path, TRANSCRIPT_NEW_LIMIT_BYTES):
             if wanted in line and b'"assistant"' in line:
                 row = parse_row(line)
                 if is_answer(row) and tool_use_id in [b.get("id") for b in blocks(row) if b.get("type") == "tool_use"]:
@@ -1580,9 +1584,10 @@ class News:
         self.text, self.answered, self.receipts, self.offset = "", False, "", offset
 
 
-def read_news(path: str, offset: int, known_id: str = "") -> News:
+def read_news(path: str, offset: int, known_id: str = "", since: float = 0.0) -> News:
     """The complete lines since `offset`; our own injected text is a receipt, never an answer. The message
-    `known_id` was written before what we wait for an answer to."""
+    `known_id` was written before what we wait for an answer to, and so was every row dated before `since`:
+    a forked session's transcript begins with a copy of the old one."""
     news = News(offset)
     fd = _open_regular(path)
     if fd < 0:
@@ -1604,7 +1609,8 @@ def read_news(path: str, offset: int, known_id: str = "") -> News:
     for line in data[:whole].split(b"\n"):
         if b'"assistant"' in line:
             row = parse_row(line)
-            if is_answer(row) and (not known_id or row["message"].get("id") != known_id):
+            known = known_id and is_answer(row) and row["message"].get("id") == known_id
+            if is_answer(row) and not known and (parse_iso(row.get("timestamp")) or since) >= since:
                 news.text += text_of(row) + "\n"
                 pending = True
                 news.answered = news.answered or bool(row["message"].get("stop_reason"))
@@ -1740,30 +1746,39 @@ def measure_context(ctx: Ctx, state: dict, usage: Usage | None, added_tokens: in
     known = _count(state.get("estimated_tokens"))
     tokens = usage.tokens if usage else (known or ESTIMATE_BASE_TOKENS) + added_tokens
     model = best_model(state, usage.model if usage else "")
-    window = _count(ctx.get("monitor.context_window")) or _statusline_window(ctx, model) or window_of_model(model)
-    if window < 1000 or (tokens > window and usage is not None):
+    window = _sane_window(ctx.get("monitor.context_window")) or _statusline_window(ctx, model) or window_of_model(model)
+    if tokens > window and usage is not None:
         window = max(LARGE_WINDOW, window)
     return Measure(tokens, window, usage is not None, model)
 
 
 def best_model(state: dict, measured: str) -> str:
     """The transcript's name may lack `[1m]`; SessionStart and the settings have it."""
+    measured = measured or _text(state.get("measured_model"))
     for key in ("model", "settings_model"):
         hint = _text(state.get(key))
-        if "[1m]" in hint and (not measured or hint.lower().replace("[1m]", "") in measured.lower()):
+        if "[1m]" in hint.lower() and (not measured or is_same_model(hint, measured)):
             return hint
     return measured or _text(state.get("model")) or _text(state.get("settings_model"))
+
+
+def is_same_model(one: str, other: str) -> bool:
+    """Aliases, provider prefixes and `[1m]` aside: `sonnet[1m]`, `us.anthropic.claude-sonnet-4-5-v1:0`."""
+    one, other = one.lower().replace("[1m]", ""), other.lower().replace("[1m]", "")
+    return one in other or other in one
 
 
 def _statusline_window(ctx: Ctx, model: str) -> int:
     """What `statusline` handed over: valid for half a day and for the same model."""
     handed = read_json(ctx.path("state", ctx.session + ".statusline"))
     age_s = ctx.now - (parse_iso(handed.get("at")) or 0)
-    other = _text(handed.get("model")).replace("[1m]", "")
-    if not -60 < age_s < 43200 or (other and model and other not in model):
+    if not -60 < age_s < 43200 or not is_same_model(_text(handed.get("model")), model):
         return 0
-    window = _count(handed.get("window"))
-    return window if 1000 <= window <= TOKENS_LIMIT else 0
+    return _sane_window(handed.get("window"))
+
+
+def _sane_window(value: object) -> int:
+    return _count(value) if 1000 <= _count(value) <= TOKENS_LIMIT else 0
 
 
 def settings_model(ctx: Ctx) -> str:
@@ -1784,7 +1799,7 @@ def estimate_tokens(tool: str, tool_input: dict, response: object) -> int:
     text_chars = _visible_chars(tool, response)
     weight = TOOL_WEIGHTS.get(tool, 1.0)
     tokens = (_chars(tool_input, 6) + text_chars * weight) / CHARS_PER_TOKEN + CALL_OVERHEAD_TOKENS
-    if isinstance(response, dict) and (response.get("isImage") is True or response.get("type") == "image"):
+    if isinstance(response, dict) and response.get("isImage") is True:
         tokens = IMAGE_TOKENS + CALL_OVERHEAD_TOKENS
     return int(tokens)
 
@@ -1795,7 +1810,7 @@ def _visible_chars(tool: str, response: object) -> int:
         return _chars(response, 6)
     if tool == "Bash":
         return _chars(response.get("stdout"), 2) + _chars(response.get("stderr"), 2)
-    if tool == "Read":
+    if tool == "Read" and response.get("type") != "image":
         return _chars(table(response, "file").get("content"), 3)
     if tool in ("Agent", "Task"):
         return _chars(response.get("content"), 4)
@@ -1807,6 +1822,8 @@ def _visible_chars(tool: str, response: object) -> int:
 def _chars(value: object, depth: int) -> int:
     if isinstance(value, str):
         return len(value)
+    if isinstance(value, dict) and value.get("type") == "image":
+        return IMAGE_TOKENS * CHARS_PER_TOKEN
     if isinstance(value, dict) and depth:
         return sum(_chars(item, depth - 1) for item in value.values())
     if isinstance(value, list) and depth:
@@ -1907,7 +1924,7 @@ def is_audit_due(shot: Snapshot, state: dict) -> bool:
     last = _list(state, "audited")
     in_band = shot.percent >= min(clear for _, clear, _ in HEALTH_LEVELS) or shot.score >= REPETITION_CLEAR
     aged = len(last) == 3 and not 0 <= shot.now - number(last[2]) < AUDIT_BAND_S
-    if last[:2] == health and not shot.stale_files and not (in_band and aged):
+    if last[:2] == health and shot.stale_files is None and not (in_band and aged):
         return False
     state["audited"] = health + [int(shot.now)]
     return True
@@ -2706,7 +2723,8 @@ def follow_delivery(ctx: Ctx, event: Event, may_speak: bool) -> str:
 
 
 def _follow(ctx: Ctx, event: Event, delivery: dict, may_speak: bool) -> str:
-    news = read_news(event.transcript, _count(delivery.get("offset")), _text(delivery.get("answer_to")))
+    news = read_news(event.transcript, _count(delivery.get("offset")), _text(delivery.get("answer_to")),
+                     parse_iso(delivery.get("first_at")) or 0.0)
     delivery["offset"] = news.offset
     if FRAME_START in news.receipts or QUIET_START in news.receipts:
         delivery.setdefault("receipt_at", format_iso(ctx.now))
@@ -3229,9 +3247,8 @@ def monitor(event: Event, ctx: Ctx) -> Reply | None:
         said.extend((plan_handoff(ctx, state, exact, batch), shot if is_audit_due(shot, state) else None))
         return True
 
-    update_json(ctx, path, change)
-    if not said:
-        return None
+    if not update_json(ctx, path, change):
+        return None  # a crossing that cannot be remembered would be reminded of for ever
     if said[1]:
         run_auditors(ctx, event.session, said[1])
     return Reply(said[0])
