@@ -19,9 +19,9 @@ What it writes, all of it (in <base> = PROJECT/.claude, or ~/.claude with --scop
 Nothing else is touched, no network is used, nothing is ever asked. Everything is checked
 before the first write. Needs Python 3.8; this file still parses on 3.6 to be able to say so.
 
-Contents, bottom-up: constants and messages / JSON with positions / splicing / our entries /
-status line / interpreter / files and lock / layout and sources / record / planning /
-checking / carrying out / command line
+Contents, bottom-up: constants and messages; JSON with positions; splicing; our entries; status
+line; interpreter; files and lock; layout and sources; settings files; record; planning;
+checking; carrying out; command line.
 """
 
 import sys
@@ -52,9 +52,9 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-###############################################################################
+# =============================================================================
 # Constants and messages
-###############################################################################
+# =============================================================================
 
 KIT = "ctx_hooks.py"
 MODES = ("inject", "gate", "monitor", "stop-enforce", "cleanup")
@@ -173,12 +173,11 @@ class Refused(Exception):
         self.hint = hint
 
 
-###############################################################################
+# =============================================================================
 # JSON with positions
-#
+# =============================================================================
 # A strict reader that remembers where each value stands: `(src, pos) -> node`, one function for
 # each rule. What it refuses, the client refuses too.
-###############################################################################
 
 
 class JsonError(Exception):
@@ -217,6 +216,7 @@ BLANK = " \t\n\r"
 _BLANKS = re.compile("[ \t\n\r]*")
 _STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"')
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_HALF = re.compile("[\ud800-\udfff]")  # half a surrogate pair: JSON has it, UTF-8 does not
 _WORDS = {"true": True, "false": False, "null": None}
 
 
@@ -323,12 +323,11 @@ def is_same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-###############################################################################
+# =============================================================================
 # Splicing
-#
+# =============================================================================
 # Writes a new value into an existing text and changes only what differs: indent, tabs, CRLF,
 # escapes, spelling of numbers and order of keys around it stay as they are, byte for byte.
-###############################################################################
 
 Edit = Tuple[int, int, str]
 
@@ -339,6 +338,7 @@ class Style(NamedTuple):
     colon: str
     comma: str
     inline: bool
+    ascii: bool
 
 
 class Document(NamedTuple):
@@ -362,7 +362,7 @@ def splice(src: str, value: Any) -> str:
 
 
 def detect_style(src: str, root: Node) -> Style:
-    """How the text is written: line ends, indent, spaces around colons and commas, one line or many."""
+    """How the text is written: line ends, indent, colons and commas, one line or many, escapes."""
     newline = re.search("\r\n|\n|\r", src)
     body = src[root.start:root.end]
     first = root.items[0] if root.items else None
@@ -374,13 +374,14 @@ def detect_style(src: str, root: Node) -> Style:
         gap = src[_STRING.match(src, first.start).end():first.node.start]  # type: ignore[union-attr]
         colon = gap if not set(gap) & set("\r\n") else colon
     return Style(newline.group() if newline else "\n", unit, colon,
-                 "," if colon == ":" else ", ", bool(root.items) and not set(body) & set("\r\n"))
+                 "," if colon == ":" else ", ", bool(root.items) and not set(body) & set("\r\n"),
+                 src.isascii() and "\\u" in src)
 
 
 def render_json(value: Any, style: Style, indent: str) -> str:
-    if style.inline:
-        return json.dumps(value, ensure_ascii=False, separators=(style.comma, style.colon))
-    text = json.dumps(value, ensure_ascii=False, indent=style.unit, separators=(",", style.colon))
+    unit, comma = (None, style.comma) if style.inline else (style.unit, ",")
+    text = json.dumps(value, ensure_ascii=style.ascii, indent=unit, separators=(comma, style.colon))
+    text = _HALF.sub(lambda half: f"\\u{ord(half.group()):04x}", text)
     return text.replace("\n", style.newline + indent)
 
 
@@ -492,12 +493,11 @@ def _starts_line(src: str, pos: int) -> bool:
     return start > 0 and not src[start:pos].strip(" \t")
 
 
-###############################################################################
+# =============================================================================
 # Our entries
-#
+# =============================================================================
 # Pure functions on parsed settings. An entry is ours by what it runs: a command that does
 # nothing but start the kit in one of its modes. No private key, nothing remembered.
-###############################################################################
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _PYTHON = re.compile(r"(?:python|pypy|py)[0-9.]*w?(?:\.exe)?", re.IGNORECASE)
@@ -691,12 +691,11 @@ def _refuse_repeated(src: str, node: Node, keys: Tuple[Any, ...]) -> None:
         seen.add(item.key)
 
 
-###############################################################################
+# =============================================================================
 # Status line
-#
+# =============================================================================
 # The user's own command becomes the last word of ours (`-- sh -c CMD`), so taking ours away needs
 # no memory: the exact text is in it.
-###############################################################################
 
 
 def status_command(python: str, folder: str, wrapped: Optional[str]) -> str:
@@ -737,12 +736,11 @@ def unset_status(settings: Dict[str, Any]) -> Dict[str, Any]:
     return {**settings, "statusLine": {**line, "command": wrapped}}
 
 
-###############################################################################
+# =============================================================================
 # Interpreter
-#
+# =============================================================================
 # Shared settings name `python3`, since a path of this machine means nothing on another; private
 # ones name the real path. Whatever is named has been run once.
-###############################################################################
 
 
 class Probe(NamedTuple):
@@ -791,16 +789,21 @@ def judge_probe(code: Optional[int], output: str) -> Probe:
     return Probe("", lines[0], lines[1] if len(lines) > 1 else "")
 
 
-def run_probe(python: str, cwd: str) -> Probe:
+def run_python(python: str, arguments: List[str], cwd: str) -> Tuple[Optional[int], str]:
+    """Exit code and output; None and the reason if it cannot be started or does not end."""
     try:
-        done = subprocess.run(shlex.split(python) + ["-I", "-S", "-c", PROBE_CODE], cwd=cwd,
+        done = subprocess.run(shlex.split(python) + ["-I", "-S", "-c"] + arguments, cwd=cwd,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, timeout=PROBE_WAIT_S)
     except (OSError, ValueError) as problem:
-        return judge_probe(None, getattr(problem, "strerror", "") or str(problem))
+        return None, getattr(problem, "strerror", "") or str(problem)
     except subprocess.TimeoutExpired:
-        return judge_probe(None, f"no answer in {PROBE_WAIT_S} s")
-    return judge_probe(done.returncode, done.stdout.decode("utf-8", "replace"))
+        return None, f"no answer in {PROBE_WAIT_S} s"
+    return done.returncode, done.stdout.decode("utf-8", "replace")
+
+
+def run_probe(python: str, cwd: str) -> Probe:
+    return judge_probe(*run_python(python, [PROBE_CODE], cwd))
 
 
 def choose_python(candidates: List[str], probe: Callable[[str], Probe]) -> Tuple[str, Probe]:
@@ -822,21 +825,20 @@ def is_shim(path: str, head: bytes) -> bool:
 
 def shim_hint(python: str, found: Probe) -> str:
     path = shutil.which(shlex.split(python)[0])
-    if not path or not found.executable:
-        return ""
-    with open(path, "rb") as file:
-        head = file.read(2)
-    if not is_shim(path, head):
+    head = b""
+    with contextlib.suppress(OSError, TypeError):  # cannot be read, or not found
+        with open(path, "rb") as file:  # type: ignore[arg-type]
+            head = file.read(2)
+    if not path or not is_shim(path, head):
         return ""
     return (f"{python} is a version manager's shim here, about ten times slower on every tool call; "
-            f"--scope local --python {quote_path(found.executable)} avoids it on this machine")
+            f"a private install (--scope local) runs {found.executable} itself")
 
 
-###############################################################################
+# =============================================================================
 # Files and lock
-#
+# =============================================================================
 # Every write goes to a temporary file in the same folder and is renamed into place.
-###############################################################################
 
 
 def read_bytes(path: str) -> Optional[bytes]:
@@ -926,11 +928,10 @@ def _lock_marker(marker: str) -> bool:
     return True
 
 
-###############################################################################
+# =============================================================================
 # Layout and sources
-#
+# =============================================================================
 # Where things go, and what this copy of the kit consists of.
-###############################################################################
 
 
 class Layout(NamedTuple):
@@ -1002,6 +1003,8 @@ def plan_layout(project: str, scope: str, config: str) -> Layout:
         raise Refused(f"{base} holds your own settings, not a project's",
                       "use --scope user, or name the project: python3 install.py PATH")
     folder = quote_path(os.path.join(base, "hooks")) if scope == "user" else PROJECT_FOLDER
+    if _HALF.search(folder):
+        raise Refused(f"{base!a} is not UTF-8 and cannot be written into settings", "use --scope project")
     return Layout(project, scope, base, os.path.join(base, name), folder)
 
 
@@ -1053,9 +1056,9 @@ def wanted_entries(hooks: Dict[str, List[Any]], python: str, folder: str) -> Dic
     return wanted
 
 
-###############################################################################
+# =============================================================================
 # Settings files
-###############################################################################
+# =============================================================================
 
 
 class Settings(NamedTuple):
@@ -1095,12 +1098,11 @@ def parse_settings(data: Optional[bytes]) -> Tuple[str, Dict[str, Any]]:
     return src, root.value
 
 
-###############################################################################
+# =============================================================================
 # Record
-#
+# =============================================================================
 # What uninstall must know and cannot see: <hooks>/.ctx_hooks/record.json, hidden from git. It is
 # read as somebody else's text would be: what does not fit is dropped, no name leaves its folder.
-###############################################################################
 
 
 class Kept(NamedTuple):
@@ -1134,18 +1136,24 @@ def parse_record(data: Optional[bytes]) -> Record:
         return NO_RECORD
     settings = raw.get("settings")
     kept = {name: _parse_kept(value) for name, value in settings.items()
-            if _SETTINGS_NAME.fullmatch(name) and isinstance(value, dict)
+            if _SETTINGS_NAME.fullmatch(name) and _is_kept(value)
             } if isinstance(settings, dict) else {}
     return Record(str(raw.get("kit", "")), _names(raw.get("aside"), _ASIDE_NAME),
                   _names(raw.get("folders"), _FOLDER_NAME), kept)
 
 
+def _is_kept(raw: Any) -> bool:
+    if not isinstance(raw, dict) or "original" not in raw:
+        return False
+    original = raw["original"]
+    return original is None or (isinstance(original, str) and not _HALF.search(original))
+
+
 def _parse_kept(raw: Dict[str, Any]) -> Kept:
-    original = raw.get("original")
     backups = raw.get("backups")
     pairs = [(str(name), str(digest)) for name, digest in backups.items()
              if _BACKUP_NAME.fullmatch(name)] if isinstance(backups, dict) else []
-    return Kept(original if isinstance(original, str) else None, str(raw.get("after", "")), pairs)
+    return Kept(raw["original"], str(raw.get("after", "")), pairs)
 
 
 def _names(raw: Any, pattern: "re.Pattern[str]") -> List[str]:
@@ -1164,16 +1172,15 @@ def parse_original(kept: Optional[Kept]) -> Dict[str, Any]:
     """The settings before us, {} if unknown or no longer readable."""
     try:
         return parse_settings((kept.original or "").encode("utf-8") if kept else None)[1]
-    except (JsonError, UnicodeEncodeError):
+    except JsonError:
         return {}
 
 
-###############################################################################
+# =============================================================================
 # Planning
-#
+# =============================================================================
 # Looks at everything and decides everything, and writes nothing: a list of steps in the order
 # in which they are safe. Install: kit before settings. Uninstall: the reverse.
-###############################################################################
 
 
 class Step(NamedTuple):
@@ -1209,15 +1216,13 @@ def plan_install(job: Job) -> List[Step]:
     layout = job.layout
     kit, aside = plan_kit(job)
     settings, kept = plan_merge(job)
-    changes = [step for step in kit + settings if step.kind != "say"]
     steps = []
-    if changes or (job.record != NO_RECORD and not os.path.isdir(layout.hooks)):
-        missing = missing_folders(layout)
+    if any(step.kind != "say" for step in kit + settings):
         record = Record(sha256(job.source.kit), job.record.aside + aside,
-                        sorted(set(job.record.folders + missing)),
+                        sorted({*job.record.folders, *missing_folders(layout)}),
                         {**job.record.settings, os.path.basename(layout.settings): kept})
-        steps += plan_record(job, record) + plan_ignore(job)
-    steps += kit + [Step("load", layout.hooks)] + settings
+        steps = plan_record(job, record)
+    steps += plan_ignore(job) + kit + [Step("load", layout.hooks)] + settings
     return steps + (plan_context(job) if job.init else [])
 
 
@@ -1372,7 +1377,7 @@ def bytecode(layout: Layout) -> List[str]:
     except OSError:
         return []
     return [os.path.join(layout.cache, name) for name in names
-            if re.fullmatch(r"ctx_hooks\.[\w.-]+\.pyc", name)]
+            if re.fullmatch(r"ctx_hooks\.[\w.-]+\.pyc(\.\d+)?", name)]
 
 
 def uses_kit(job: Job, name: str) -> bool:
@@ -1431,27 +1436,42 @@ def plan_uninstall(job: Job) -> List[Step]:
 
 def plan_strip(job: Job) -> List[Step]:
     """Give the settings their old bytes back, or take out only what is ours."""
-    shown = job.show(job.layout.settings)
-    now = read_settings(job.layout.settings, shown)
-    known = job.record.settings.get(os.path.basename(job.layout.settings))
+    layout = job.layout
+    now = read_settings(layout.settings, job.show(layout.settings))
+    known = job.record.settings.get(os.path.basename(layout.settings))
+    new = stripped_bytes(now, known)
+    restored = known is not None and new == (
+        None if known.original is None else known.original.encode("utf-8"))
+    steps = []
+    if new != now.data and not restored:
+        steps = plan_backup(job, now, [])[0]
+    if new is None and now.data is not None:
+        steps.append(Step("remove", now.real, f"removed {job.show(layout.settings)}", old=now.data))
+    elif new is not None and new != now.data:
+        message = f"removed our hooks from {job.show(layout.settings)}"
+        steps.append(plan_settings_write(job, now, new, message))
+    return steps + plan_backups_end(job, known, restored)
+
+
+def stripped_bytes(now: Settings, known: Optional[Kept]) -> Optional[bytes]:
+    """The settings file without us: its old bytes if nobody else changed it; None: no file."""
     if now.data is None or not has_ours(now.value):
-        return []
-    text = original_text(now, known)
+        return now.data
     stripped = strip(now.value, parse_original(known))
-    if not is_same(parse_original(Kept(text, "", [])), stripped):  # the record does not fit
-        text = now.encode(splice(now.src, stripped)).decode("utf-8")
-    new = None if text is None else text.encode("utf-8")
-    restored = known is not None and text == known.original
-    steps = [] if restored else plan_backup(job, now, [])[0]
-    if new is None:
-        steps.append(Step("remove", now.real, f"removed {shown}", old=now.data))
-    else:
-        steps.append(plan_settings_write(job, now, new, f"removed our hooks from {shown}"))
+    text = original_text(now, known)
+    if is_same(parse_original(Kept(text, "", [])), stripped):
+        return None if text is None else text.encode("utf-8")
+    return now.encode(splice(now.src, strip(now.value)))  # the record does not fit
+
+
+def plan_backups_end(job: Job, known: Optional[Kept], restored: bool) -> List[Step]:
+    """Our backups go once the original bytes are back; until then each is named."""
+    steps: List[Step] = []
     for backup in known.backups if known else []:
         path = os.path.join(job.layout.base, backup[0])
         gone = plan_backup_removal(job, backup) if restored else []
-        left = os.path.lexists(path) and not gone
-        steps += gone + ([Step("say", path, f"kept {job.show(path)}")] if left else [])
+        if os.path.lexists(path):
+            steps += gone or [Step("say", path, f"kept {job.show(path)}")]
     return steps
 
 
@@ -1492,9 +1512,9 @@ def plan_kit_removal(job: Job) -> List[Step]:
     return steps + [Step("say", name, f"kept {job.show(name)}") for name in aside[1:]]
 
 
-###############################################################################
+# =============================================================================
 # Checking
-###############################################################################
+# =============================================================================
 
 
 def deviations(job: Job, probe: Probe) -> List[str]:
@@ -1521,9 +1541,9 @@ def deviations(job: Job, probe: Probe) -> List[str]:
     return found
 
 
-###############################################################################
+# =============================================================================
 # Carrying out
-###############################################################################
+# =============================================================================
 
 
 def apply_step(step: Step, job: Job) -> None:
@@ -1553,12 +1573,9 @@ def _refuse_changed(step: Step, job: Job) -> None:
 
 def load_kit(job: Job) -> None:
     """Import the kit once as the hooks will: proves that it loads, and caches its bytecode."""
-    done = subprocess.run(shlex.split(job.python) + ["-I", "-S", "-c", LOAD_CODE, job.layout.hooks],
-                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          timeout=PROBE_WAIT_S)
-    if done.returncode != 0:
-        lines = done.stdout.decode("utf-8", "replace").strip().splitlines() or ["no message"]
-        raise Refused(f"the kit does not load with {job.python}: {lines[-1]}",
+    code, output = run_python(job.python, [LOAD_CODE, job.layout.hooks], job.layout.project)
+    if code != 0:
+        raise Refused(f"the kit does not load with {job.python}: {(output.splitlines() or [''])[-1]}",
                       "no hook was registered; fetch the kit again or name another --python")
 
 
@@ -1577,17 +1594,9 @@ def _lines(data: Optional[bytes]) -> List[str]:
     return re.findall("[^\n]*\n|[^\n]+", (data or b"").decode("utf-8", "surrogateescape"))
 
 
-###############################################################################
+# =============================================================================
 # Command line
-###############################################################################
-
-
-class Console(NamedTuple):
-    quiet: bool
-
-    def say(self, text: str) -> None:
-        if not self.quiet:
-            print(text, flush=True)
+# =============================================================================
 
 
 def parse_arguments(argv: Optional[List[str]]) -> argparse.Namespace:
@@ -1617,8 +1626,10 @@ def parse_arguments(argv: Optional[List[str]]) -> argparse.Namespace:
 
 
 def main(argv: Optional[List[str]] = None) -> int:
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # started with the stream closed
+            setattr(sys, name, open(os.devnull, "w"))
+        getattr(sys, name).reconfigure(errors="backslashreplace")
     options = parse_arguments(argv)
     try:
         return run(options)
@@ -1704,8 +1715,10 @@ def look(options: argparse.Namespace, layout: Layout, source: Source) -> int:
     if options.check:
         found = deviations(job, probe)
         where = layout.show(layout.settings)
-        for line in found or [f"ok: ctx_hooks {source.version} is installed and current in {where}"]:
-            Console(options.quiet and not found).say(line)
+        if not found and not options.quiet:
+            print(f"ok: ctx_hooks {source.version} is installed and current in {where}")
+        for line in found:
+            print(line)
         return 1 if found else 0
     steps = plan_uninstall(job) if options.uninstall else plan_install(job)
     sys.stdout.flush()
@@ -1728,17 +1741,16 @@ def print_dry(step: Step, job: Job) -> None:
 
 
 def work(options: argparse.Namespace, layout: Layout, source: Source) -> int:
-    console = Console(options.quiet)
     job, probe = make_job(options, layout, source)
     steps = plan_uninstall(job) if options.uninstall else plan_install(job)
     for step in steps:
         apply_step(step, job)
-        if step.message:
-            console.say(step.message)
-    hints = [] if options.uninstall else list(install_hints(job, probe))
-    for hint in hints if not options.quiet else []:
-        print(f"hint: {hint}", file=sys.stderr, flush=True)
-    console.say(next_uninstalled(steps, job) if options.uninstall else next_installed(job))
+        if step.message and not options.quiet:
+            print(step.message, flush=True)
+    if not options.quiet:
+        for hint in [] if options.uninstall else install_hints(job, probe):
+            print(f"hint: {hint}", file=sys.stderr, flush=True)
+        print(next_uninstalled(steps, job) if options.uninstall else next_installed(job))
     return 0
 
 
