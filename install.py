@@ -1025,7 +1025,7 @@ def load_source() -> Source:
         entries = {event: [hook for group in groups for hook in group["hooks"]]
                    for event, groups in events.items()}
     except (SyntaxError, ValueError, KeyError, TypeError, AttributeError) as problem:
-        raise Refused(f"the kit in {source_folder()} is damaged ({problem})", "fetch it again")
+        raise Refused(f"the kit in {source_folder()} is damaged ({problem})", "fetch it again") from problem
     return Source(kit, constants.get("VERSION", "unknown"), entries,
                   constants.get("GITIGNORE_TEXT", IGNORE_CONTEXT))
 
@@ -1081,7 +1081,7 @@ def read_settings(path: str, shown: str) -> Settings:
     try:
         src, value = parse_settings(data)
     except JsonError as problem:
-        raise Refused(f"{shown}:{problem.line}:{problem.column}: {problem.message}", problem.hint)
+        raise Refused(f"{shown}:{problem.line}:{problem.column}: {problem.message}", problem.hint) from problem
     return Settings(path, os.path.realpath(path), data, src, value)
 
 
@@ -1090,7 +1090,7 @@ def parse_settings(data: Optional[bytes]) -> Tuple[str, Dict[str, Any]]:
         src = (data or b"").decode("utf-8-sig")
     except UnicodeDecodeError as problem:
         good = problem.object[:problem.start].decode("utf-8")
-        raise JsonError("not UTF-8", good, len(good), "save the file as UTF-8")
+        raise JsonError("not UTF-8", good, len(good), "save the file as UTF-8") from problem
     if not src.strip(BLANK):
         src = "{}\n"
     root = parse_json(src)

@@ -127,7 +127,7 @@ def test_parser_accepts_and_refuses_damaged_text_like_the_standard_library():
         text = list(random_format(rng, random_json(rng)))
         for _ in range(rng.randrange(1, 3)):
             at = rng.randrange(len(text) + 1)
-            text[at:at + rng.randrange(2)] = rng.choice(["", ",", "]", "}", "{", '"', "0", "\\", "e", "\x01", "//", " "])
+            text[at:at + rng.randrange(2)] = rng.choice(["", "//", *',]}{"0e \\\x01'])
         text = "".join(text)
         try:
             expected = strict_loads(text)
@@ -300,7 +300,8 @@ NOT_OURS = [
     "python3 my_ctx_hooks.py gate", "python3 ctx_hooks.pyc gate", "python3 ctx_hooks.py.bak gate",
     "python3 ctx_hooks.py/other.py gate", "python3 gate ctx_hooks.py", "echo ctx_hooks.py gate",
     "echo " + IMPORT + " gate x", "cat ctx_hooks.py gate", "python3 other.py ctx_hooks.py gate",
-    "echo before; python3 ctx_hooks.py gate", "python3 ctx_hooks.py gate && ./mine.sh", "python3 ctx_hooks.py gate | tee log",
+    "echo before; python3 ctx_hooks.py gate", "python3 ctx_hooks.py gate && ./mine.sh",
+    "python3 ctx_hooks.py gate | tee log",
     "python3 ctx_hooks.py gate || ./mine.sh", "(python3 ctx_hooks.py gate)", "python3 ctx_hooks.py gate\nrm -rf x",
     'python3 -c "import my_ctx_hooks; my_ctx_hooks.main()" gate x', 'python3 -c "import ctx_hooks" gate x',
     'python3 -c "print(\'import ctx_hooks\')" gate', "python3 'open quote ctx_hooks.py gate",
@@ -332,7 +333,7 @@ def test_ill_typed_hooks_are_not_ours(hook):
 
 
 def test_recognition_survives_any_text():
-    pieces = ["python3", "ctx_hooks.py", "gate", "'", '"', "\\", "|", "||", "exit", "0", " ", "\n", "-c", "-X", "ü", "\0", "env"]
+    pieces = ["python3", "ctx_hooks.py", "gate", "||", "exit", "0", "-c", "-X", "env", *"'\"\\|ü\0\n "]
     for seed in range(ROUNDS * 3):
         rng = random.Random(seed)
         command = "".join(rng.choice(pieces) + rng.choice(["", " "]) for _ in range(rng.randrange(12)))
@@ -675,7 +676,8 @@ def test_only_our_entries_go_when_the_settings_changed_in_between(place):
     expected = {"hooks": {"Stop": [{"hooks": [MINE]}]}, "env": {"A": "b"}}
     assert place.read(SETTINGS).decode() == json.dumps(expected, indent=2)
     assert out.count("kept .claude/settings.json.bak-") == 1 and "backed up" in out
-    assert sorted(os.listdir(place.path(".claude")))[0] == "settings.json" and len(os.listdir(place.path(".claude"))) == 3
+    names = sorted(os.listdir(place.path(".claude")))
+    assert names[0] == "settings.json" and [name[:18] for name in names[1:]] == ["settings.json.bak-"] * 2
 
 
 def test_a_change_between_two_installs_is_not_undone(place):
@@ -1129,7 +1131,8 @@ def test_settings_that_change_in_between_are_not_overwritten(tmp_path):
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"null", b"{", b"\xff", b'{"settings": []}', b'{"aside": "x"}',
                                   b'{"kit": 5, "folders": [5, "..", "../../x", "/etc"], "aside": ["../x"]}',
-                                  b'{"settings": {"../x": {}, "settings.json": {"original": 5, "backups": {"/x": 1}}}}'])
+                                  b'{"settings": {"../x": {}, "settings.json": {"original": 5, "backups": {}}}}',
+                                  b'{"settings": {"settings.json": {"original": "{}", "backups": {"../x": 1}}}}'])
 def test_a_damaged_or_hostile_record_is_harmless(place, data):
     place.run()
     precious = place.write(".claude/precious", b"x")
@@ -1143,7 +1146,8 @@ def test_a_record_cannot_smuggle_other_settings_in(place):
     place.write(SETTINGS, b'{"a": 1}')
     place.run()
     record = json.loads(place.read(".claude/hooks/.ctx_hooks/record.json"))
-    record["settings"]["settings.json"]["original"] = '{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "evil"}]}]}}'
+    evil = {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "evil"}]}]}}
+    record["settings"]["settings.json"]["original"] = json.dumps(evil)
     place.write(".claude/hooks/.ctx_hooks/record.json", json.dumps(record))
     place.run("--uninstall")
     assert place.read(SETTINGS) == b'{"a": 1}'
@@ -1151,7 +1155,8 @@ def test_a_record_cannot_smuggle_other_settings_in(place):
 
 def test_records_survive_their_own_format():
     kept = inst.Kept("\ufeff{}\r\nü", "abc", [("settings.json.bak-20260101T000000Z-2", "d")])
-    record = inst.Record("k", ["ctx_hooks.py.kept-20260101T000000Z"], [".", "../..", "hooks"], {"settings.local.json": kept})
+    aside = ["ctx_hooks.py.kept-20260101T000000Z"]
+    record = inst.Record("k", aside, [".", "../..", "hooks"], {"settings.local.json": kept})
     assert inst.parse_record(inst.format_record(record)) == record
 
 
@@ -1201,8 +1206,8 @@ def test_installer_parses_on_python_3_6():
 
 def test_installer_imports_only_the_standard_library():
     names = set(re.findall(r"^\s*(?:import|from) (\w+)", repo_file("install.py"), re.MULTILINE))
-    assert names - {"ctx_hooks"} <= {"sys", "argparse", "ast", "contextlib", "difflib", "hashlib", "json", "os", "re", "shlex",
-                                     "shutil", "stat", "subprocess", "tempfile", "time", "typing", "fcntl"}
+    assert names - {"ctx_hooks"} <= {"sys", "argparse", "ast", "contextlib", "difflib", "hashlib", "json", "os", "re",
+                                     "shlex", "shutil", "stat", "subprocess", "tempfile", "time", "typing", "fcntl"}
 
 
 def test_contents_list_names_the_sections():
@@ -1229,4 +1234,5 @@ def test_plugin_manifest_points_at_hooks_json_and_has_the_kits_version():
 
 
 def test_constants_are_read_without_running_the_kit():
-    assert inst._string_constants('A = "x"\nB = ("y"\n  "z")\nC = 5\nD = f()\nraise SystemExit\n') == {"A": "x", "B": "yz"}
+    program = 'A = "x"\nB = ("y"\n  "z")\nC = 5\nD = f()\nraise SystemExit\n'
+    assert inst._string_constants(program) == {"A": "x", "B": "yz"}
