@@ -61,11 +61,12 @@ for folder, folders, files in os.walk("."):
     sort)
 }
 
-# identities FOLDER: name, inode and time of each file in it
-identities() {
+# bytecode FOLDER: name, inode and time of each cached file in it
+bytecode() {
   "$TEST_PYTHON" -I -c 'import os, sys
 for entry in os.scandir(sys.argv[1]):
-    print(entry.name, entry.inode(), entry.stat().st_mtime_ns)' "$1" | sort
+    if entry.name.endswith(".pyc"):
+        print(entry.name, entry.inode(), entry.stat().st_mtime_ns)' "$1" | sort
 }
 
 succeeds() {
@@ -100,10 +101,10 @@ succeeds_silently() {
 
 @test "bytecode is cached by the install and not written again by a hook" {
   installer --quiet
-  before=$(identities .claude/hooks/__pycache__)
+  before=$(bytecode .claude/hooks/__pycache__)
   [ -n "$before" ]
   each .claude/settings.json succeeds
-  [ "$(identities .claude/hooks/__pycache__)" = "$before" ]
+  [ "$(bytecode .claude/hooks/__pycache__)" = "$before" ]
 }
 
 @test "a missing kit, a broken kit and a missing interpreter deny nothing" {
