@@ -45,6 +45,7 @@ import stat
 import subprocess
 import tempfile
 import time
+from collections import Counter
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 try:
@@ -87,7 +88,7 @@ LOAD_CODE = "import sys; sys.path.append(sys.argv.pop()); import ctx_hooks"
 PROBE_CODE = "import sys; print('%d.%d' % sys.version_info[:2]); print(sys.executable)"
 
 # sha256 -> version of every release before this one. With it an untouched older kit is known even
-# where no record is, as in a fresh clone. `make dist` prints the line to add.
+# where no record is, as in a fresh clone. `install.py --version` of a release prints what to add here.
 RELEASES: Dict[str, str] = {}
 
 IGNORE_SHARED = "# written by ctx_hooks\n/.ctx_hooks/\n/__pycache__/\n"
@@ -357,7 +358,7 @@ def splice(src: str, value: Any) -> str:
         last = end
     result = "".join(out) + src[last:]
     if not is_same(parse_json(result).value, value):
-        raise AssertionError("the edited text does not hold the intended value")
+        raise Refused("the edited settings would not mean what they should", "nothing was written; report this")
     return result
 
 
@@ -409,22 +410,52 @@ def _edit_object(doc: Document, node: Node, new: Dict[str, Any]) -> Iterator[Edi
 
 
 def _edit_array(doc: Document, node: Node, new: List[Any]) -> Iterator[Edit]:
-    old = [_fingerprint(value) for value in node.value]
-    codes = difflib.SequenceMatcher(None, old, [_fingerprint(value) for value in new], False)
-    kept: List[int] = []
+    pairs = align(node.value, new)
     added: Dict[int, List[Tuple[Optional[str], Any]]] = {}
-    for _tag, i1, i2, j1, j2 in codes.get_opcodes():
-        pairs = min(i2 - i1, j2 - j1)
-        kept += range(i1, i1 + pairs)
-        for i, j in zip(range(i1, i2), range(j1, j2)):
-            yield from _edit(doc, node.items[i].node, new[j])
-        if j2 - j1 > pairs:
-            added[i2] = [(None, value) for value in new[j1 + pairs:j2]]
-    yield from _edit_items(doc, node, kept, added)
+    for i, j in pairs:
+        yield from _edit(doc, node.items[i].node, new[j])
+    paired = {j: i for i, j in pairs}
+    before = len(node.items)
+    for j in reversed(range(len(new))):
+        before = paired.get(j, before)
+        if j not in paired:
+            added.setdefault(before, []).insert(0, (None, new[j]))
+    yield from _edit_items(doc, node, [i for i, _j in pairs], added)
 
 
-def _fingerprint(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)
+def align(old: List[Any], new: List[Any]) -> List[Tuple[int, int]]:
+    """Which item of old became which of new, in order, so that as much as possible stays in place."""
+    like = [[_likeness(a, b) for b in new] for a in old]
+    best = [[0.0] * (len(new) + 1) for _ in range(len(old) + 1)]
+    for i in reversed(range(len(old))):
+        for j in reversed(range(len(new))):
+            best[i][j] = max(best[i + 1][j], best[i][j + 1], best[i + 1][j + 1] + like[i][j])
+    pairs, i, j = [], 0, 0
+    while i < len(old) and j < len(new):
+        if like[i][j] and best[i][j] == best[i + 1][j + 1] + like[i][j]:
+            pairs.append((i, j))
+            i, j = i + 1, j + 1
+        elif best[i][j] == best[i + 1][j]:
+            i += 1
+        else:
+            j += 1
+    return pairs
+
+
+def _likeness(a: Any, b: Any) -> float:
+    """How many whole parts two values share; a little for being of one kind. The rest is no reason."""
+    if type(a) is not type(b):
+        return 0.0
+    return 0.001 + sum((Counter(_parts(a)) & Counter(_parts(b))).values())
+
+
+def _parts(value: Any) -> Iterator[str]:
+    """The value and every object and array in it, each as text."""
+    yield json.dumps(value, sort_keys=True)
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for part in inside:
+        if isinstance(part, (dict, list)):
+            yield from _parts(part)
 
 
 def _edit_items(doc: Document, node: Node, kept: List[int],
@@ -1114,13 +1145,16 @@ class Kept(NamedTuple):
 
 
 class Record(NamedTuple):
+    """Checksums of our kit (the one before it too: an upgrade may be cut short), what was moved aside, …"""
+
     kit: str
+    older: str
     aside: List[str]
     folders: List[str]
     settings: Dict[str, Kept]
 
 
-NO_RECORD = Record("", [], [], {})
+NO_RECORD = Record("", "", [], [], {})
 _SETTINGS_NAME = re.compile(r"settings(?:\.local)?\.json")
 _BACKUP_NAME = re.compile(r"settings(?:\.local)?\.json\.bak-[0-9TZ-]+")
 _ASIDE_NAME = re.compile(r"ctx_hooks\.py\.kept-[0-9TZ-]+")
@@ -1138,8 +1172,8 @@ def parse_record(data: Optional[bytes]) -> Record:
     kept = {name: _parse_kept(value) for name, value in settings.items()
             if _SETTINGS_NAME.fullmatch(name) and _is_kept(value)
             } if isinstance(settings, dict) else {}
-    return Record(str(raw.get("kit", "")), _names(raw.get("aside"), _ASIDE_NAME),
-                  _names(raw.get("folders"), _FOLDER_NAME), kept)
+    return Record(str(raw.get("kit", "")), str(raw.get("older", "")),
+                  _names(raw.get("aside"), _ASIDE_NAME), _names(raw.get("folders"), _FOLDER_NAME), kept)
 
 
 def _is_kept(raw: Any) -> bool:
@@ -1164,7 +1198,7 @@ def _names(raw: Any, pattern: "re.Pattern[str]") -> List[str]:
 def format_record(record: Record) -> bytes:
     settings = {name: {"original": kept.original, "after": kept.after, "backups": dict(kept.backups)}
                 for name, kept in record.settings.items()}
-    raw = {"kit": record.kit, "aside": record.aside, "folders": record.folders, "settings": settings}
+    raw = {**record._asdict(), "settings": settings}
     return (json.dumps(raw, indent=1) + "\n").encode("ascii")
 
 
@@ -1218,7 +1252,7 @@ def plan_install(job: Job) -> List[Step]:
     settings, kept = plan_merge(job)
     steps = []
     if any(step.kind != "say" for step in kit + settings):
-        record = Record(sha256(job.source.kit), job.record.aside + aside,
+        record = Record(sha256(job.source.kit), job.record.kit, job.record.aside + aside,
                         sorted({*job.record.folders, *missing_folders(layout)}),
                         {**job.record.settings, os.path.basename(layout.settings): kept})
         steps = plan_record(job, record)
@@ -1254,7 +1288,8 @@ def release_of(data: Optional[bytes], job: Job) -> str:
     digest = sha256(data)
     if digest == sha256(job.source.kit):
         return job.source.version
-    return RELEASES.get(digest, "an older release" if digest == job.record.kit else "")
+    recorded = digest in (job.record.kit, job.record.older)
+    return RELEASES.get(digest, "an older release" if recorded else "")
 
 
 def plan_merge(job: Job) -> Tuple[List[Step], Kept]:
@@ -1350,10 +1385,10 @@ def plan_record(job: Job, record: Record) -> List[Step]:
     hidden = job.layout.hidden
     path, ignore = os.path.join(hidden, "record.json"), os.path.join(hidden, ".gitignore")
     old, data = read_bytes(path), format_record(record)
-    steps = [Step("mkdir", hidden)]
+    steps = [] if old == data else [Step("write", path, data=data, old=old, private=True)]
     if read_bytes(ignore) is None:
         steps.append(Step("write", ignore, data=IGNORE_ALL.encode()))
-    return steps + ([] if old == data else [Step("write", path, data=data, old=old, private=True)])
+    return steps
 
 
 def plan_ignore(job: Job) -> List[Step]:
@@ -1649,7 +1684,7 @@ def main(argv: Optional[List[str]] = None) -> int:
 def run(options: argparse.Namespace) -> int:
     source = load_source()
     if options.version:
-        print(f"ctx_hooks {source.version} sha256 {sha256(source.kit)}")
+        print(f"ctx_hooks {source.version}\nsha256 {sha256(source.kit)}")
         return 0
     layout = plan_layout(project_folder(options), options.scope, config_folder())
     if options.check or options.dry_run or options.print:

@@ -276,6 +276,25 @@ def test_no_line_of_the_users_changes_when_hooks_are_merged():
         assert all(line.rstrip(",[]{} ") in lines for line in text.splitlines()), seed  # in this order
 
 
+def test_the_text_of_foreign_hooks_is_never_rewritten():
+    odd = '"command" :  "./lint\\u002esh"'
+    for seed in range(ROUNDS):
+        rng = random.Random(seed)
+        settings = sprinkle_ours(rng, random_settings(rng))
+        text = random_format(rng, settings)
+        text = re.sub(r'"command" ?: ?"\./lint\.sh"', lambda match: odd, text)
+        merged = inst.splice(text, inst.merge(settings, WANTED))
+        assert merged.count(odd) == text.count(odd), seed
+        assert inst.splice(text, inst.strip(settings)).count(odd) == text.count(odd), seed
+
+
+def test_aligning_pairs_a_group_with_what_is_left_of_it():
+    ours, theirs = {"command": "ours"}, {"command": "theirs"}
+    old = [{"hooks": [ours]}, {"hooks": [ours, theirs], "matcher": "x"}, {"hooks": [ours]}, 5]
+    assert inst.align(old, [{"hooks": [theirs], "matcher": "x"}, 5, 6]) == [(1, 0), (3, 1)]
+    assert inst.align([], [1]) == inst.align([1], []) == []
+
+
 # -----------------------------------------------------------------------------
 # Our entries
 # -----------------------------------------------------------------------------
@@ -522,6 +541,7 @@ class Place:
 
     def __init__(self, base):
         self.base = str(base)
+        os.makedirs(self.base, exist_ok=True)
         self.source = os.path.join(self.base, "kit")
         self.project = os.path.join(self.base, "my 'ö\" project")
         self.home = os.path.join(self.base, "home")
@@ -1093,6 +1113,64 @@ def test_context_files_are_short_and_each_has_a_heading():
         assert text.startswith("# ") and text.endswith("\n") and len(text.splitlines()) <= 20
 
 
+def planned(place, *words):
+    """The steps of a run from this place, and the job they belong to."""
+    options = inst.parse_arguments([place.project, *words])
+    source = inst.Source(STAND_IN.encode(), "0.1.0", ENTRIES, "")
+    layout = inst.plan_layout(place.project, options.scope, os.path.join(place.home, ".claude"))
+    job, _ = inst.make_job(options, layout, source)
+    return (inst.plan_uninstall(job) if options.uninstall else inst.plan_install(job)), job
+
+
+@pytest.mark.parametrize("kit", [None, b"mine = 1\n"])
+def test_an_install_cut_short_anywhere_can_be_finished_or_undone(tmp_path, kit):
+    count = 1
+    for finish in (False, True):
+        cut = 0
+        while cut < count:
+            place = Place(str(tmp_path / f"{finish}-{cut}"))
+            place.write(SETTINGS, b'{"a": 1}')
+            if kit:
+                place.write(".claude/hooks/ctx_hooks.py", kit)
+            before = place.tree()
+            steps, job = planned(place, "--force", "--statusline")
+            for step in steps[:cut]:
+                inst.apply_step(step, job)
+            if finish:
+                place.run("--force", "--statusline")
+                place.run("--check", "--statusline")
+            place.run("--uninstall")
+            assert place.tree() == before, steps[:cut]
+            count, cut = len(steps) + 1, cut + 1
+    assert count > 6
+
+
+def test_an_uninstall_cut_short_anywhere_can_be_finished(tmp_path):
+    cut, count = 0, 1
+    while cut < count:
+        place = Place(str(tmp_path / str(cut)))
+        place.write(SETTINGS, b'{"a": 1}')
+        place.write(".claude/hooks/ctx_hooks.py", b"mine = 1\n")
+        before = place.tree()
+        place.run("--force")
+        steps, job = planned(place, "--uninstall")
+        for step in steps[:cut]:
+            inst.apply_step(step, job)
+        place.run("--uninstall")
+        assert place.tree() == before, steps[:cut]
+        count, cut = len(steps) + 1, cut + 1
+
+
+def test_an_upgrade_cut_short_before_the_kit_is_no_foreign_kit(place):
+    place.run()
+    record = json.loads(place.read(".claude/hooks/.ctx_hooks/record.json"))
+    place.set_kit(STAND_IN + "# newer\n")
+    newer = inst.sha256((STAND_IN + "# newer\n").encode())
+    place.write(".claude/hooks/.ctx_hooks/record.json", json.dumps({**record, "older": record["kit"], "kit": newer}))
+    place.run()
+    assert place.read(".claude/hooks/ctx_hooks.py").endswith(b"# newer\n")
+
+
 def test_installers_at_the_same_time_do_not_disturb_each_other(place):
     place.write(SETTINGS, b'{"a": 1}')
     before = place.tree()
@@ -1156,7 +1234,7 @@ def test_a_record_cannot_smuggle_other_settings_in(place):
 def test_records_survive_their_own_format():
     kept = inst.Kept("\ufeff{}\r\nü", "abc", [("settings.json.bak-20260101T000000Z-2", "d")])
     aside = ["ctx_hooks.py.kept-20260101T000000Z"]
-    record = inst.Record("k", aside, [".", "../..", "hooks"], {"settings.local.json": kept})
+    record = inst.Record("k", "o", aside, [".", "../..", "hooks"], {"settings.local.json": kept})
     assert inst.parse_record(inst.format_record(record)) == record
 
 
@@ -1187,7 +1265,7 @@ def test_a_process_of_its_own_does_the_same(place):
 
 
 def test_version_names_the_checksum(place):
-    assert place.run("--version")[0] == f"ctx_hooks 0.1.0 sha256 {inst.sha256(STAND_IN.encode())}\n"
+    assert place.run("--version")[0] == f"ctx_hooks 0.1.0\nsha256 {inst.sha256(STAND_IN.encode())}\n"
 
 
 # -----------------------------------------------------------------------------
@@ -1207,7 +1285,8 @@ def test_installer_parses_on_python_3_6():
 def test_installer_imports_only_the_standard_library():
     names = set(re.findall(r"^\s*(?:import|from) (\w+)", repo_file("install.py"), re.MULTILINE))
     assert names - {"ctx_hooks"} <= {"sys", "argparse", "ast", "contextlib", "difflib", "hashlib", "json", "os", "re",
-                                     "shlex", "shutil", "stat", "subprocess", "tempfile", "time", "typing", "fcntl"}
+                                     "shlex", "shutil", "stat", "subprocess", "tempfile", "time", "typing", "fcntl",
+                                     "collections"}
 
 
 def test_contents_list_names_the_sections():
