@@ -995,12 +995,12 @@ def marker_path(ctx: Ctx, session: str, prefix: str = MARKER_PREFIX) -> str:
 def is_paused(ctx: Ctx, session: str) -> bool:
     """`pause` writes {"<session>" or "*": ISO time or null} into one small file."""
     pauses = read_json(ctx.path("state", "pause.json"))
-    for key in (session, "*"):
-        if key in pauses:
-            until = parse_iso(pauses[key])
-            if until is None or ctx.now < until:
-                return True
-    return False
+    return any(key in pauses and is_open_pause(pauses[key], ctx.now) for key in (session, "*"))
+
+
+def is_open_pause(until: object, now: float) -> bool:
+    """null: until `resume`. What is no time at all pauses nothing: a broken file must not silence for ever."""
+    return until is None or now < (parse_iso(until) or 0)
 
 
 def number(value: object, default: float = 0) -> float:
@@ -3432,7 +3432,7 @@ def render_status(data: dict, look: Look) -> str:
         rates = [("good" if rate is not None and rate > target else "warn" if rate is not None else "dim",
                   "%s %s (> %d%%)" % (label, "–" if rate is None else "%d%%" % rate, target))
                  for label, rate, target in metric_rates(data["metrics"])]
-        lines += [""] + format_flow(look, "startup   ", rates + [("dim", "%d sent" % data["metrics"]["attempted"])])
+        lines += [""] + format_flow(look, "injection ", rates + [("dim", "%d sent" % data["metrics"]["attempted"])])
     if data["problems"]:
         lines += ["", format_line(look, ("bad", "problems"))]
         lines += [part for text in data["problems"] for part in wrap_lines(text, "  ✗ ", look)]
@@ -3477,7 +3477,8 @@ def _handoff_parts(handoff: dict, now: float) -> list:
     return {
         "off": [("dim", "switched off")],
         "not due": [("", "not due"), ("dim", ", asked for from %d%% on" % handoff["threshold"])],
-        "asked": [("bad", "not written"), ("", ", asked for %s, %d times: %s" % (since, handoff["reminders"], handoff["file"]))],
+        "asked": [("bad", "not written"), ("", ", %d reminder%s in %s: %s" % (
+            handoff["reminders"], "s"[:handoff["reminders"] != 1], since, handoff["file"]))],
         "written": [("good", "written"), ("dim", ", " + handoff["file"])],
     }[handoff["state"]]
 
@@ -3634,6 +3635,53 @@ def read_stdin_text(limit_bytes: int) -> str:
     return read_fd(0, limit_bytes).decode("utf-8", "replace").replace("\r\n", "\n").strip()
 
 
+VIEW_NAMES = ("NO_COLOR", "COLUMNS", "TERM", "LC_ALL", "LC_CTYPE", "LANG")
+PAGE_WIDTH = 100  # of a pipe without COLUMNS
+WATCH_EVERY_S = 2.0
+LIVE_S = 12 * 3600
+UNSEEN_S = 2 * 3600  # silent hooks leave a trace once an hour
+HANDED_AGAIN_S = 600
+WRAPPED_WAIT_S = 2.0
+NOT_SESSIONS = ("pause.json", "fallback.json")
+EVENT_MODES = {"SessionStart": "inject", "UserPromptSubmit": "inject", "PreToolUse": "gate", "PostToolUse": "monitor",
+               "PostToolUseFailure": "monitor", "Stop": "stop-enforce", "SessionEnd": "cleanup"}
+
+
+def read_look(shows_colour: bool) -> Look:
+    """Width, colour and glyphs by the usual variables; a pipe gets plain text of a steady width."""
+    env = read_environment(VIEW_NAMES)
+    width = int(env["COLUMNS"]) if _is_digits(env.get("COLUMNS", "")) else 0
+    if not width:
+        try:
+            width = _os.get_terminal_size(1).columns
+        except OSError:
+            width = PAGE_WIDTH
+    locale = env.get("LC_ALL") or env.get("LC_CTYPE") or env.get("LANG") or ""
+    colour = shows_colour and not env.get("NO_COLOR") and env.get("TERM") != "dumb"
+    return Look(max(20, width), colour, not IS_POSIX or "utf" in locale.lower())
+
+
+def list_sessions(ctx: Ctx) -> list:
+    """[(session, time of its last change)], newest first."""
+    names = [n for n in list_dir(ctx.path("state")) if n.endswith(".json") and n not in NOT_SESSIONS]
+    infos = [(name[:-5], stat_of(ctx.path("state", name))) for name in names]
+    return sorted([(name, info.st_mtime) for name, info in infos if info], key=lambda pair: -pair[1])
+
+
+def find_session(ctx: Ctx, text: str, known_only: bool = True) -> str:
+    """The session that an id or its first letters name; "" for ""."""
+    names = [name for name, _ in list_sessions(ctx)]
+    if not text or safe_name(text) in names:
+        return safe_name(text)
+    found = [name for name in names if name.startswith(text.lower())]
+    if not found and not known_only:
+        return safe_name(text)
+    if len(found) != 1:
+        raise CommandError("%s session %s here" % ("more than one" if found else "no", one_line(text, 40)),
+                           "known: " + (", ".join(one_line(n, 40) for n in (found or names)[:5]) or "none yet"))
+    return found[0]
+
+
 def signal_command(args: list) -> int:
     """Write one signal by hand, from CI, cron, a git hook or another agent."""
     parser = command_parser("signal")
@@ -3750,10 +3798,11 @@ def pause_command(args: list) -> int:
     parser.add_argument("--for", dest="duration", default="", metavar="30m", help="how long; without it until `resume`")
     parser.add_argument("--session", default="", metavar="ID", help="only this session")
     given = parser.parse_args(args)
-    ctx = people_ctx(given.session)
+    ctx = people_ctx()
+    session = find_session(ctx, given.session, known_only=False) or ctx.session
     until = format_iso(ctx.now + parse_duration(given.duration)) if given.duration else None
-    _write_pause(ctx, lambda pauses: pauses.update({ctx.session or "*": until}))
-    print("paused %s %s" % (ctx.session or "every session", "until " + until if until else "until `resume`"))
+    _write_pause(ctx, lambda pauses: pauses.update({session or "*": until}))
+    print("paused %s %s" % (session or "every session", "until " + until if until else "until `resume`"))
     return 0
 
 
@@ -3762,60 +3811,22 @@ def resume_command(args: list) -> int:
     parser = command_parser("resume")
     parser.add_argument("--session", default="", metavar="ID", help="only this session")
     given = parser.parse_args(args)
-    ctx = people_ctx(given.session)
-    _write_pause(ctx, lambda pauses: (pauses.pop(ctx.session, None), pauses.pop("*", None)) if ctx.session else pauses.clear())
-    print("resumed %s" % (ctx.session or "every session"))
+    ctx = people_ctx()
+    session = find_session(ctx, given.session, known_only=False) or ctx.session
+    _write_pause(ctx, lambda pauses: (pauses.pop(session, None), pauses.pop("*", None)) if session else pauses.clear())
+    print("resumed %s" % (session or "every session"))
     return 0
 
 
 def _write_pause(ctx: Ctx, edit) -> None:
-    if not update_json(ctx, ctx.path("state", "pause.json"), lambda pauses: (edit(pauses), True)[1]):
+    def change(pauses: dict) -> bool:
+        for name in [n for n, until in pauses.items() if not is_open_pause(until, ctx.now)]:
+            del pauses[name]
+        edit(pauses)
+        return True
+
+    if not update_json(ctx, ctx.path("state", "pause.json"), change):
         raise CommandError("cannot write below %s" % ctx.path("state"), "check the folder's owner and permissions")
-
-
-VIEW_NAMES = ("NO_COLOR", "COLUMNS", "TERM", "LC_ALL", "LC_CTYPE", "LANG")
-PAGE_WIDTH = 100  # of a pipe without COLUMNS
-WATCH_EVERY_S = 2.0
-LIVE_S = 12 * 3600
-UNSEEN_S = 2 * 3600  # silent hooks leave a trace once an hour
-HANDED_AGAIN_S = 600
-WRAPPED_WAIT_S = 2.0
-NOT_SESSIONS = ("pause.json", "fallback.json")
-EVENT_MODES = {"SessionStart": "inject", "UserPromptSubmit": "inject", "PreToolUse": "gate", "PostToolUse": "monitor",
-               "PostToolUseFailure": "monitor", "Stop": "stop-enforce", "SessionEnd": "cleanup"}
-
-
-def read_look(shows_colour: bool) -> Look:
-    """Width, colour and glyphs by the usual variables; a pipe gets plain text of a steady width."""
-    env = read_environment(VIEW_NAMES)
-    width = int(env["COLUMNS"]) if _is_digits(env.get("COLUMNS", "")) else 0
-    if not width:
-        try:
-            width = _os.get_terminal_size(1).columns
-        except OSError:
-            width = PAGE_WIDTH
-    locale = env.get("LC_ALL") or env.get("LC_CTYPE") or env.get("LANG") or ""
-    colour = shows_colour and not env.get("NO_COLOR") and env.get("TERM") != "dumb"
-    return Look(max(20, width), colour, not IS_POSIX or "utf" in locale.lower())
-
-
-def list_sessions(ctx: Ctx) -> list:
-    """[(session, time of its last change)], newest first."""
-    names = [n for n in list_dir(ctx.path("state")) if n.endswith(".json") and n not in NOT_SESSIONS]
-    infos = [(name[:-5], stat_of(ctx.path("state", name))) for name in names]
-    return sorted([(name, info.st_mtime) for name, info in infos if info], key=lambda pair: -pair[1])
-
-
-def find_session(ctx: Ctx, text: str) -> str:
-    """The session that an id or its first letters name; "" for ""."""
-    names = [name for name, _ in list_sessions(ctx)]
-    if not text or safe_name(text) in names:
-        return safe_name(text)
-    found = [name for name in names if name.startswith(text.lower())]
-    if len(found) != 1:
-        raise CommandError("%s session %s here" % ("more than one" if found else "no", one_line(text, 40)),
-                           "known: " + (", ".join(one_line(n, 40) for n in (found or names)[:5]) or "none yet"))
-    return found[0]
 
 
 def session_data(ctx: Ctx, session: str, seen_at: float) -> dict:
@@ -3882,7 +3893,7 @@ def status_data(ctx: Ctx, only: str) -> dict:
         "version": VERSION, "at": format_iso(ctx.now), "root": ctx.root, "dir": shown_path(ctx, ctx.dir, ""),
         "hooks_seen_at": format_iso(seen) if seen else None,
         "paused": [{"session": "" if name == "*" else name, "until": until} for name, until in pauses.items()
-                   if is_paused(ctx, name)],
+                   if is_open_pause(until, ctx.now)],
         "sessions": [session_data(ctx, *pair) for pair in shown],
         "older_sessions": [] if only else [name for name, at in known if (name, at) not in shown],
         "signals": signals_data(ctx, only), "auto": read_json(auto_path(ctx)) or None,
