@@ -3541,7 +3541,7 @@ def render_statusline(data: dict, look: Look) -> str:
 def render_decision(row: dict, look: Look, today: str) -> list:
     """A row of the recorder as sentences: when, which session, what, and the rule behind it."""
     stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(parse_iso(row.get("at")) or 0))
-    values = {key: one_line(", ".join(map(str, v)) if isinstance(v, list) else str(v), 300) for key, v in row.items()}
+    values = {key: one_line(", ".join(map(str, v)) if isinstance(v, list) else str(v), 1000) for key, v in row.items()}
     reason = HELD_REASONS.get(values.get("reason", "")) or STOP_MESSAGES.get(values.get("reason", ""), "{reason}")
     values["reason"] = _filled(reason.replace("ctx auto: ", ""), dict(values, max="the allowed", error="see `auto status`"))
     what, rule = DECISIONS.get(_text(row.get("event")), (values.get("event", "?"), ""))
