@@ -348,7 +348,10 @@ def _refuse(value: object) -> None:
 # Every outside string that becomes part of a path goes through safe_name. The
 # plain and the hashed form cannot collide: "~" is not a plain character.
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789._-")
-_DEVICES = frozenset("con prn aux nul com1 com2 com3 com4 com5 com6 com7 com8 com9 lpt1 lpt2 lpt3".split())
+_RESERVED = frozenset(  # devices of Windows, and files of our own beside those of the sessions
+    "con prn aux nul com1 com2 com3 com4 com5 com6 com7 com8 com9 lpt1 lpt2 lpt3 "
+    "pause fallback metrics monitor-state auto-state events errors collected aside".split()
+)
 
 
 def safe_name(text: str) -> str:
@@ -356,7 +359,7 @@ def safe_name(text: str) -> str:
     if not text:
         return ""
     plain = len(text) <= NAME_LIMIT and _PLAIN.issuperset(text) and text[0] not in ".-" and text[-1] != "."
-    if plain and text.partition(".")[0] not in _DEVICES:
+    if plain and text.partition(".")[0] not in _RESERVED:
         return text
     import hashlib
 

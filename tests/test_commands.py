@@ -415,6 +415,14 @@ def test_a_pause_that_is_over_or_broken_silences_nobody(project, until):
     assert project.read_json(".context/state/pause.json") == {"s2": None}
 
 
+@pytest.mark.parametrize("name", ["pause", "fallback", "metrics", "monitor-state", "auto-state", "events.jsonl"])
+def test_a_session_called_like_one_of_our_files_is_a_session_like_any_other(project, name):
+    measured(project, 40_000, name)
+    assert not project.exists(".context/state/%s.json" % name) and not project.exists(".context/state/%s.lock" % name)
+    data = shown_data(project)
+    assert [s["tool_calls"] for s in data["sessions"]] == [1] and data["paused"] == []
+
+
 @pytest.mark.parametrize("duration", ["soon", "0", "-5m", "5x", "1.5h", "m", ""])
 def test_a_duration_that_is_none_is_explained(project, duration):
     if not duration:
