@@ -4242,7 +4242,8 @@ def run_command(word: str, args: list) -> int:
             # Nothing on stdout: a client that runs this as a hook would show it to the model.
             raise CommandError("unknown command: %s" % (one_line(word, 40) or "(none)"), "see `ctx_hooks.py --help`")
         code = command(args)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # None when it was closed before the start
+            sys.stdout.flush()
         return code
     except CommandError as error:
         print("error: %s" % error, file=sys.stderr)

@@ -1,14 +1,20 @@
 """Commands: what people run: a folder they stand in, words, text on a pipe. What only a shell sees is in commands.bats."""
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import re
+import struct
+import subprocess
+import termios
 import time
 
 import pytest
-from helper import PYTHON, REPO, assistant_row, load_kit, recorded, registered_commands
+from helper import PYTHON, REPO, RUN_TIMEOUT_S, assistant_row, load_kit, recorded, registered_commands
 
 COMMANDS = [row[0] for row in load_kit().COMMANDS]
+ANSI = re.compile(r"\033\[[0-9;?]*[a-zA-Z]")
 UTF8 = {"LC_ALL": "C.UTF-8"}
 SESSION = "2a8cf45f-2bc7-4975-91c3-97e00a297524"
 
@@ -80,8 +86,6 @@ def test_outside_a_project_nothing_is_created_and_the_hint_says_what_to_do(bare_
 def test_a_folder_that_is_gone_is_said(project):
     project.write("gone/x", "")
     kit = os.path.join(REPO, "ctx_hooks.py")
-    import subprocess
-
     script = 'cd gone && rm -r ../gone && exec "$0" "$1" status'
     done = subprocess.run(["/bin/sh", "-c", script, PYTHON, kit], cwd=project.root, env=project.env, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE)
@@ -418,7 +422,7 @@ def test_a_pause_that_is_over_or_broken_silences_nobody(project, until):
 @pytest.mark.parametrize("name", ["pause", "fallback", "metrics", "monitor-state", "auto-state", "events.jsonl"])
 def test_a_session_called_like_one_of_our_files_is_a_session_like_any_other(project, name):
     measured(project, 40_000, name)
-    assert not project.exists(".context/state/%s.json" % name) and not project.exists(".context/state/%s.lock" % name)
+    assert not project.exists(".context/state/%s.json" % name)
     data = shown_data(project)
     assert [s["tool_calls"] for s in data["sessions"]] == [1] and data["paused"] == []
 
@@ -571,3 +575,97 @@ def test_replay_bears_what_is_not_an_event(project):
 def test_replay_knows_the_events_of_hooks_json(kit):
     registered = {event: command.split(" ctx_hooks.main()\" ")[1].split()[0] for event, command in registered_commands().items()}
     assert registered == kit.EVENT_MODES
+
+
+# --- on a terminal
+
+
+class Terminal:
+    """A command on a real pseudo-terminal of a given size."""
+
+    def __init__(self, project, *words: str, columns: int = 80, lines: int = 40, **env):
+        self.primary, secondary = os.openpty()
+        fcntl.ioctl(secondary, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        environment = project.environment(dict({"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}, **env))
+        self.process = subprocess.Popen([PYTHON, os.path.join(REPO, "ctx_hooks.py"), *words], cwd=project.root, env=environment,
+                                        stdin=secondary, stdout=secondary, stderr=secondary, start_new_session=True,
+                                        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+        os.close(secondary)
+        self.shown = b""
+
+    def read_until(self, wanted: bytes = b"") -> str:
+        """What was shown up to the wanted text, or up to the end."""
+        while not wanted or wanted not in self.shown:
+            try:
+                data = os.read(self.primary, 65536)
+            except OSError:  # Linux says EIO where others say end of file
+                data = b""
+            if not data:
+                break
+            self.shown += data
+        assert wanted in self.shown, self.shown
+        return self.shown.decode("utf-8")
+
+    def type(self, keys: bytes) -> None:
+        os.write(self.primary, keys)
+
+    def end(self) -> int:
+        self.read_until()
+        os.close(self.primary)
+        return self.process.wait(RUN_TIMEOUT_S)
+
+
+@pytest.mark.parametrize("columns", [60, 200])
+def test_status_on_a_terminal_is_coloured_and_fits(project, columns):
+    measured(project, 171_000)
+    text(project.ask("auto", "start", "a task with a rather long description that goes on and on"))
+    terminal = Terminal(project, "status", columns=columns)
+    assert terminal.end() == 0
+    shown = terminal.shown.decode("utf-8")
+    assert "\033[31m█" in shown
+    lines = [ANSI.sub("", line) for line in shown.replace("\r\n", "\n").split("\n")]
+    assert max(map(len, lines)) <= columns
+    assert any("expansion ● init ○" in line for line in lines) == (columns == 200)
+
+
+@pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_colour_can_be_refused(project, env):
+    measured(project, 171_000)
+    terminal = Terminal(project, "status", **env)
+    assert terminal.end() == 0 and b"\033" not in terminal.shown and b"85%" in terminal.shown
+
+
+@pytest.mark.parametrize("way", ["^C", "SIGTERM"])
+def test_watch_redraws_in_place_and_gives_the_terminal_back(project, way):
+    measured(project, 40_000)
+    terminal = Terminal(project, "status", "--watch", lines=12)
+    terminal.read_until(b"20%")
+    measured(project, 90_000)
+    shown = terminal.read_until(b"45%")
+    assert shown.startswith("\033[?1049h\033[?25l\033[H")
+    assert max(frame.count("\n") for frame in shown.split("\033[H")) < 12
+    if way == "^C":
+        terminal.type(b"\x03")
+    else:
+        terminal.process.terminate()
+    assert terminal.end() == (0 if way == "^C" else 143)
+    assert terminal.shown.rstrip().endswith(b"\033[?25h\033[?1049l")
+    assert b"Traceback" not in terminal.shown and b"error" not in terminal.shown
+
+
+# --- the demo
+
+
+@pytest.mark.parametrize("env", [{}, {"NO_COLOR": "1", "LC_ALL": "C"}])
+def test_the_demo_plays_a_whole_session_and_leaves_nothing_behind(project, env):
+    argv = [PYTHON, "-I", os.path.join(REPO, "tests", "demo.py")]
+    done = subprocess.run(argv, env=project.environment(env), cwd=project.root, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          timeout=60)
+    assert (done.returncode, done.stderr) == (0, b"")
+    shown = done.stdout.decode("utf-8")
+    assert "\033" not in shown
+    for expected in ("[CONTEXT INJECTION - Please acknowledge receipt]", "STOP. Read your context files", "[ctx monitor] 2 issues:",
+                     "Context is 82% full", "acknowledged, 1 attempt, in the transcript", "## Auto Mode Continuation",
+                     "ctx auto: all phases complete.", "stopped asking for the handoff", "the address form is done"):
+        assert expected in shown
+    assert os.listdir(project.tmp) == []
