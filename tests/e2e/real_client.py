@@ -42,6 +42,20 @@ ANSWER_S = 45.0                                 # one prompt is answered by then
 INSTALL_S = 240
 
 
+PYTHON_WITH_RECORD = """#!/bin/sh
+mode=
+for word; do case $word in inject | gate | monitor | stop-enforce | cleanup) mode=$word ;; esac; done
+[ -n "$mode" ] || exec %(python)s "$@"
+said=$(%(python)s "$@")
+code=$?
+if [ -n "$said" ]; then
+    printf '%%s' "$said" > "$(mktemp %(said)s/"$mode".XXXXXXXX)"
+    printf '%%s' "$said"
+fi
+exit $code
+"""
+
+
 class Unavailable(Exception):
     """The client could not be had; the message is the one line to show."""
 
@@ -138,6 +152,18 @@ def isolate():
     return True
 
 
+def leftovers(home):
+    """Process ids that still run with this HOME (Linux; elsewhere none can be seen)."""
+    mark, found = ("HOME=%s" % home).encode(), []
+    for entry in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if mark in entry.read_bytes().split(b"\0"):
+                found.append(int(entry.parent.name))
+        except OSError:                         # gone meanwhile, or somebody else's
+            continue
+    return found
+
+
 # ---------------------------------------------------------------------------
 # a scratch repository
 # ---------------------------------------------------------------------------
@@ -154,17 +180,23 @@ class World:
         self.bin = self.root / "bin"
         for folder in (self.home / ".claude", self.home / "tmp", self.project, self.temp, self.bin):
             folder.mkdir(parents=True)
-        (self.bin / "python3").symlink_to(os.path.realpath(os.environ.get("CTX_E2E_PYTHON") or sys.executable))
+        self.said = self.root / "said"
+        self.said.mkdir()
+        self._write_python()
         self.stub = StubModel()
         self.open = []
         self.write("README.md", "A scratch repository.\n")
-        self.settings = {}
         self._prepare_home()
 
     def close(self):
+        """End everything; the processes of this world that were still there although their client had ended."""
         for process in self.open:
             process.kill()
+        left = leftovers(self.home)
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
         self.stub.close()
+        return left
 
     def environment(self, **extra):
         """A clean environment: nothing of the caller's but the search path of the system."""
@@ -177,6 +209,24 @@ class World:
         }
         values.update(extra)
         return values
+
+    def _write_python(self):
+        """The `python3` that hooks find: the real one, and a copy of what each hook mode said is kept in `said`."""
+        real = os.path.realpath(os.environ.get("CTX_E2E_PYTHON") or sys.executable)
+        program = self.bin / "python3"
+        program.write_text(PYTHON_WITH_RECORD % {"python": shlex.quote(real), "said": shlex.quote(str(self.said))})
+        program.chmod(0o755)
+
+    def emitted(self):
+        """(mode, reply) of every hook run that said something."""
+        found = []
+        for path in sorted(self.said.iterdir()):
+            text = path.read_text(encoding="utf-8")
+            try:
+                found.append((path.name.split(".")[0], json.loads(text)))
+            except ValueError:
+                found.append((path.name.split(".")[0], {"invalid": text}))
+        return found
 
     def _prepare_home(self):
         """Answer what the terminal UI asks at its first start."""
