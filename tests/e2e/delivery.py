@@ -44,4 +44,4 @@ def texts_for_the_model(reply):
 
 def arrivals(stub, text):
     """How often a text newly arrived at the model: history is sent again with every request and counts once."""
-    return sum(r.news().count(text) for r in stub.requests if r.kind in ("main", "subagent"))
+    return sum(r.news().count(text) for r in stub.requests if r.kind in ("main", "subagent", "compact"))

@@ -270,6 +270,10 @@ class World:
                                                         done.returncode, done.stdout, done.stderr))
         return done
 
+    def ctx(self, *arguments, **options):
+        """One of the kit's own commands, run as a person in the project does."""
+        return self.command(self.bin / "python3", ".claude/hooks/ctx_hooks.py", *arguments, **options)
+
     def session(self, *arguments, **extra):
         return self._track(Session(self, arguments, extra))
 
@@ -387,7 +391,8 @@ class Session(_Process):
 
     @property
     def id(self):
-        return next(e["session_id"] for e in self.events if e.get("session_id"))
+        """The session's id, the newest one after /clear."""
+        return next(e["session_id"] for e in reversed(self.events) if e.get("session_id"))
 
     def _tail(self):
         self.errors.flush()

@@ -30,13 +30,14 @@ class Turn:
     """One answer of the model: text, tool calls (run in parallel by the client when it may) and how full it says it is."""
 
     def __init__(self, text="", tools=(), tokens=1000, act=None):
-        self.text = text
+        self.text = text                        # a string, or a function of the request
         self.tools = list(tools)                # [(name, input), …]
         self.tokens = tokens                    # input + cache creation + cache read
         self.act = act                          # called with the request before the answer: things that happen outside
 
-    def blocks(self):
-        blocks = [{"type": "text", "text": self.text}] if self.text or not self.tools else []
+    def blocks(self, request):
+        text = self.text(request) if callable(self.text) else self.text
+        blocks = [{"type": "text", "text": text}] if text or not self.tools else []
         for name, arguments in self.tools:
             blocks.append({"type": "tool_use", "id": _fresh("toolu"), "name": name, "input": arguments})
         return blocks
@@ -117,7 +118,7 @@ class StubModel:
             self.changed.notify_all()
         if turn.act:
             turn.act(request)
-        return turn
+        return turn, request
 
     def _next_turn(self, request):
         if request.kind == "compact":
@@ -160,6 +161,11 @@ def _strings(value):
     return []
 
 
+def bash(*commands, text="", tokens=1000, act=None):
+    """A turn that calls Bash once for each command, all in one message."""
+    return Turn(text, [("Bash", {"command": command, "description": "scripted"}) for command in commands], tokens, act)
+
+
 def _fresh(prefix):
     return "%s_stub%s" % (prefix, uuid.uuid4().hex[:16])
 
@@ -183,8 +189,8 @@ def _handler(stub):
             if not self.path.startswith("/v1/messages"):
                 stub.requests.append(Request(len(stub.requests), self.path, body))
                 return self.reply_json({})
-            turn = stub._answer(self.path, body)
-            message = _message(turn, body.get("model") or stub.model)
+            turn, request = stub._answer(self.path, body)
+            message = _message(turn.blocks(request), turn.tokens, body.get("model") or stub.model)
             if body.get("stream"):
                 return self.reply_stream(_events(message))
             return self.reply_json(message)
@@ -218,12 +224,12 @@ def _handler(stub):
     return Handler
 
 
-def _message(turn, model):
+def _message(blocks, tokens, model):
     return {
-        "id": _fresh("msg"), "type": "message", "role": "assistant", "model": model, "content": turn.blocks(),
-        "stop_reason": "tool_use" if turn.tools else "end_turn", "stop_sequence": None,
+        "id": _fresh("msg"), "type": "message", "role": "assistant", "model": model, "content": blocks,
+        "stop_reason": "tool_use" if blocks[-1]["type"] == "tool_use" else "end_turn", "stop_sequence": None,
         "usage": {"input_tokens": 3, "cache_creation_input_tokens": 0,
-                  "cache_read_input_tokens": max(0, turn.tokens - 3), "output_tokens": 10},
+                  "cache_read_input_tokens": max(0, tokens - 3), "output_tokens": 10},
     }
 
 
