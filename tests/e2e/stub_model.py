@@ -9,6 +9,7 @@ A test scripts the model as a list of turns, starts the client against `StubMode
 
 Only the standard library; the server lives in the test's process and speaks on 127.0.0.1 only.
 """
+
 from __future__ import annotations
 
 import json
@@ -17,8 +18,8 @@ import time
 import uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-MODEL = "claude-opus-4-6"                       # a 200,000 window: small numbers cross the thresholds
-SUBAGENT_MARKER = "SUBAGENT-TASK"               # a scripted Agent call puts this into its prompt
+MODEL = "claude-opus-4-6"  # a 200,000 window: small numbers cross the thresholds
+SUBAGENT_MARKER = "SUBAGENT-TASK"  # a scripted Agent call puts this into its prompt
 COMPACT_MARKER = "detailed summary of the conversation"  # the client's own words when it asks for a compaction
 OUT_OF_TURNS = "stub: out of turns"
 SIDE_ANSWER = "stub: side answer"
@@ -27,13 +28,14 @@ WAIT_S = 45.0
 
 
 class Turn:
-    """One answer of the model: text, tool calls (run in parallel by the client when it may) and how full it says it is."""
+    """One answer of the model: text, tool calls (several may run in parallel), and how full it says it is."""
 
-    def __init__(self, text="", tools=(), tokens=1000, act=None):
-        self.text = text                        # a string, or a function of the request
-        self.tools = list(tools)                # [(name, input), …]
-        self.tokens = tokens                    # input + cache creation + cache read
-        self.act = act                          # called with the request before the answer: things that happen outside
+    def __init__(self, text="", tools=(), tokens=1000, act=None, status=200):
+        self.text = text  # a string, or a function of the request
+        self.tools = list(tools)  # [(name, input), …]
+        self.tokens = tokens  # input + cache creation + cache read
+        self.status = status  # another HTTP status makes it an API error
+        self.act = act  # called with the request before the answer: things that happen outside
 
     def blocks(self, request):
         text = self.text(request) if callable(self.text) else self.text
@@ -63,7 +65,7 @@ class Request:
     def news(self):
         """What the client added since the model's last answer."""
         last = max((i for i, m in enumerate(self.messages) if m.get("role") == "assistant"), default=-1)
-        return "\n".join(_strings_of(self.messages[last + 1:]))
+        return "\n".join(_strings_of(self.messages[last + 1 :]))
 
     def count(self, needle):
         return self.text().count(needle)
@@ -77,7 +79,7 @@ class StubModel:
         self.requests = []
         self.turns = []
         self.subagent_turns = []
-        self.otherwise = None                   # a Turn for every main request after the last scripted one
+        self.otherwise = None  # a Turn for every main request after the last scripted one
         self.ran_out = 0
         self.changed = threading.Condition()
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
@@ -174,6 +176,7 @@ def _fresh(prefix):
 # the wire
 # ---------------------------------------------------------------------------
 
+
 def _handler(stub):
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -190,6 +193,9 @@ def _handler(stub):
                 stub.requests.append(Request(len(stub.requests), self.path, body))
                 return self.reply_json({})
             turn, request = stub._answer(self.path, body)
+            if turn.status != 200:
+                error = {"type": "invalid_request_error", "message": turn.text}
+                return self.reply_json({"type": "error", "error": error}, turn.status)
             message = _message(turn.blocks(request), turn.tokens, body.get("model") or stub.model)
             if body.get("stream"):
                 return self.reply_stream(_events(message))
@@ -203,15 +209,15 @@ def _handler(stub):
             self.send_header("Content-Length", "0")
             self.end_headers()
 
-        def reply_json(self, value):
-            self.send_bytes("application/json", json.dumps(value).encode("utf-8"))
+        def reply_json(self, value, status=200):
+            self.send_bytes("application/json", json.dumps(value).encode("utf-8"), status)
 
         def reply_stream(self, events):
             lines = ["event: %s\ndata: %s\n\n" % (e["type"], json.dumps(e)) for e in events]
             self.send_bytes("text/event-stream", "".join(lines).encode("utf-8"))
 
-        def send_bytes(self, kind, data):
-            self.send_response(200)
+        def send_bytes(self, kind, data, status=200):
+            self.send_response(status)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(data)))
             self.send_header("request-id", _fresh("req"))
@@ -226,17 +232,29 @@ def _handler(stub):
 
 def _message(blocks, tokens, model):
     return {
-        "id": _fresh("msg"), "type": "message", "role": "assistant", "model": model, "content": blocks,
-        "stop_reason": "tool_use" if blocks[-1]["type"] == "tool_use" else "end_turn", "stop_sequence": None,
-        "usage": {"input_tokens": 3, "cache_creation_input_tokens": 0,
-                  "cache_read_input_tokens": max(0, tokens - 3), "output_tokens": 10},
+        "id": _fresh("msg"),
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": blocks,
+        "stop_reason": "tool_use" if blocks[-1]["type"] == "tool_use" else "end_turn",
+        "stop_sequence": None,
+        "usage": {
+            "input_tokens": 3,
+            "cache_creation_input_tokens": 0,
+            "cache_read_input_tokens": max(0, tokens - 3),
+            "output_tokens": 10,
+        },
     }
 
 
 def _events(message):
     """The message as the server-sent events of a streaming answer."""
     usage = message["usage"]
-    yield {"type": "message_start", "message": dict(message, content=[], stop_reason=None, usage=dict(usage, output_tokens=1))}
+    yield {
+        "type": "message_start",
+        "message": dict(message, content=[], stop_reason=None, usage=dict(usage, output_tokens=1)),
+    }
     for index, block in enumerate(message["content"]):
         if block["type"] == "text":
             empty, delta = {"type": "text", "text": ""}, {"type": "text_delta", "text": block["text"]}
@@ -246,5 +264,9 @@ def _events(message):
         yield {"type": "content_block_start", "index": index, "content_block": empty}
         yield {"type": "content_block_delta", "index": index, "delta": delta}
         yield {"type": "content_block_stop", "index": index}
-    yield {"type": "message_delta", "delta": {"stop_reason": message["stop_reason"], "stop_sequence": None}, "usage": usage}
+    yield {
+        "type": "message_delta",
+        "delta": {"stop_reason": message["stop_reason"], "stop_sequence": None},
+        "usage": usage,
+    }
     yield {"type": "message_stop"}

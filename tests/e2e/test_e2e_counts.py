@@ -1,4 +1,5 @@
 """Scenario 6: parallel calls and subagents; counts are exact and nothing of the main session is consumed."""
+
 from __future__ import annotations
 
 from stub_model import SUBAGENT_MARKER, Turn, bash
@@ -11,8 +12,15 @@ def state_now(kit, into):
 
 
 def agent(background):
-    return ("Agent", {"description": "sub", "prompt": SUBAGENT_MARKER + " go", "subagent_type": "general-purpose",
-                      "run_in_background": background})
+    return (
+        "Agent",
+        {
+            "description": "sub",
+            "prompt": SUBAGENT_MARKER + " go",
+            "subagent_type": "general-purpose",
+            "run_in_background": background,
+        },
+    )
 
 
 def test_parallel_calls_are_counted_exactly(kit):
@@ -26,9 +34,16 @@ def test_parallel_calls_are_counted_exactly(kit):
 
 def test_a_subagent_hears_nothing_and_its_calls_are_not_counted(kit):
     states = []
-    kit.stub.subagent_turns = [bash("echo 1", tokens=165_000), bash("echo 2", "echo 3", tokens=165_000), Turn("sub done")]
-    kit.stub.script(bash("echo a", tokens=164_000), Turn("", [agent(False)], tokens=165_000),
-                    Turn("done", act=state_now(kit, states)))
+    kit.stub.subagent_turns = [
+        bash("echo 1", tokens=165_000),
+        bash("echo 2", "echo 3", tokens=165_000),
+        Turn("sub done"),
+    ]
+    kit.stub.script(
+        bash("echo a", tokens=164_000),
+        Turn("", [agent(False)], tokens=165_000),
+        Turn("done", act=state_now(kit, states)),
+    )
     kit.run("work")
     assert len(kit.stub.of("subagent")) == 3
     assert all(GATE not in r.text() and "Context is 8" not in r.text() for r in kit.stub.of("subagent"))
@@ -55,4 +70,6 @@ def test_a_background_subagent_does_not_consume_a_signal(kit):
         kit.ctx("signal", "CI failed on main.", "--session", session.id)
         session.wait_result("the notification")
     assert all("CI failed" not in r.text() for r in kit.stub.of("subagent"))
-    assert "task-notification" in kit.stub.of("main")[-1].news() and "CI failed on main." in kit.stub.of("main")[-1].news()
+    assert (
+        "task-notification" in kit.stub.of("main")[-1].news() and "CI failed on main." in kit.stub.of("main")[-1].news()
+    )

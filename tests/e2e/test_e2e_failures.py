@@ -1,4 +1,5 @@
 """Scenario 8: a kit that is missing, broken or switched off; the client goes on undisturbed."""
+
 from __future__ import annotations
 
 import json
@@ -19,9 +20,15 @@ def work_undisturbed(world, **extra):
         assert session.prompt("first prompt")["result"] == "the answer"
         assert session.prompt("second prompt")["result"] == "the second answer"
     requests = world.stub.of("main")
-    assert "tool-result" in requests[1].news() and "wrong" in requests[2].news() and "second prompt" in requests[3].news()
+    assert (
+        "tool-result" in requests[1].news() and "wrong" in requests[2].news() and "second prompt" in requests[3].news()
+    )
     assert session.process.returncode == 0 and not world.stub.ran_out
-    return [row["attachment"] for row in world.transcripts() if row.get("type") == "attachment" and "hookEvent" in row["attachment"]]
+    return [
+        row["attachment"]
+        for row in world.transcripts()
+        if row.get("type") == "attachment" and "hookEvent" in row["attachment"]
+    ]
 
 
 def silence_of(rows):

@@ -1,4 +1,5 @@
 """Scenario 1: the gate's text stands beside the first tool result, once."""
+
 from __future__ import annotations
 
 from stub_model import Turn, bash
@@ -9,7 +10,9 @@ FILES = ".context/CONSTITUTION.md, .context/TASKS.md, .context/DECISIONS.md"
 
 def test_the_gate_is_beside_the_first_tool_result_and_not_beside_the_second(kit):
     markers = []
-    kit.stub.script(bash("echo first-result"), bash("echo second-result", act=lambda _: markers.extend(kit.markers())), "done")
+    kit.stub.script(
+        bash("echo first-result"), bash("echo second-result", act=lambda _: markers.extend(kit.markers())), "done"
+    )
     session = kit.run("work")
     prompt, first, second = kit.stub.of("main")
     assert GATE not in prompt.text()
@@ -31,7 +34,9 @@ def test_a_gate_in_content_mode_carries_the_files_themselves(kit):
     kit.write(".contextrc", "gate:\n  mode: content\n")
     kit.stub.script(bash("echo hi"), "done")
     kit.run("work")
-    assert "Never push to main." in kit.stub.of("main")[1].news() and "finish the parser" in kit.stub.of("main")[1].news()
+    assert (
+        "Never push to main." in kit.stub.of("main")[1].news() and "finish the parser" in kit.stub.of("main")[1].news()
+    )
 
 
 def test_a_project_without_context_files_hears_nothing_and_gets_no_folder(kit):

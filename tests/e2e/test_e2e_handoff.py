@@ -1,4 +1,5 @@
 """Scenario 3: over the threshold the reminder comes after every tool call until the handoff is really written."""
+
 from __future__ import annotations
 
 import os
@@ -6,7 +7,7 @@ import time
 
 from stub_model import Turn, bash
 
-REMINDER = "Context is 8"                       # 8x%: the scripted usage is between 82 and 89 %
+REMINDER = "Context is 8"  # 8x%: the scripted usage is between 82 and 89 %
 HANDOFF = ".claude/ll-continue-prompt.md"
 
 
@@ -25,13 +26,19 @@ def test_the_reminder_comes_after_every_call_until_the_handoff_is_written(kit):
         states.append(kit.json(kit.files(".context/state/*.json")[0]))
 
     kit.stub.script(
-        bash("echo a", tokens=100_000), bash("echo b", tokens=164_000), bash("echo c", tokens=165_000),
-        bash("echo d", tokens=166_000), bash("echo e1", "echo e2", "echo e3", tokens=167_000), write_handoff(kit, 168_000),
-        bash("echo f", tokens=169_000, act=keep_state), "done")
+        bash("echo a", tokens=100_000),
+        bash("echo b", tokens=164_000),
+        bash("echo c", tokens=165_000),
+        bash("echo d", tokens=166_000),
+        bash("echo e1", "echo e2", "echo e3", tokens=167_000),
+        write_handoff(kit, 168_000),
+        bash("echo f", tokens=169_000, act=keep_state),
+        "done",
+    )
     kit.run("work")
     counts = reminders(kit)
     assert counts[:2] == [0, 0] and counts[3:6] == [1, 1, 1] and counts[6:] == [0, 0], counts
-    assert counts[2] in (0, 1)                  # the transcript may lag one message behind at the very crossing
+    assert counts[2] in (0, 1)  # the transcript may lag one message behind at the very crossing
     text = kit.stub.of("main")[4].news()
     assert "83%" in text and str(kit.path(HANDOFF)) in text and "200" in text
     assert states[0]["threshold_crossed_at"] and states[0]["handoff_complete"] is True
@@ -41,13 +48,17 @@ def test_an_old_or_empty_handoff_file_does_not_silence_the_reminder(kit):
     old = kit.write(HANDOFF, "# Goal\nof last week\n")
     os.utime(str(old), (time.time() - 7 * 86400,) * 2)
     empty = bash("sleep 0.1; : > %s" % HANDOFF, tokens=166_000)
-    kit.stub.script(bash("echo a", tokens=164_000), bash("echo b", tokens=165_000), empty, bash("echo c", tokens=167_000), "done")
+    kit.stub.script(
+        bash("echo a", tokens=164_000), bash("echo b", tokens=165_000), empty, bash("echo c", tokens=167_000), "done"
+    )
     kit.run("work")
     assert reminders(kit)[2:] == [1, 1, 1]
 
 
 def test_a_failing_command_carries_the_reminder_too(kit):
-    kit.stub.script(bash("echo a", tokens=164_000), bash("false", tokens=165_000), bash("false", tokens=165_000), "done")
+    kit.stub.script(
+        bash("echo a", tokens=164_000), bash("false", tokens=165_000), bash("false", tokens=165_000), "done"
+    )
     kit.run("work")
     assert reminders(kit)[2:] == [1, 1]
 

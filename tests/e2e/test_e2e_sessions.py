@@ -1,4 +1,5 @@
 """Scenario 7: resume, /clear, a new conversation, a fork and compaction; what is said again and what is not."""
+
 from __future__ import annotations
 
 from stub_model import bash
@@ -41,8 +42,14 @@ def test_a_new_conversation_meets_the_gate_again(kit):
 
 def test_clear_starts_over_with_gate_startup_context_and_handoff_state(kit):
     kit.write(HANDOFF, "# Goal\nthe parser\n")
-    kit.stub.script(bash("echo a", text=ACK, tokens=164_000), bash("echo b", tokens=165_000), "done",
-                    bash("echo c", text=ACK, tokens=20_000), bash("echo d", tokens=21_000), "done")
+    kit.stub.script(
+        bash("echo a", text=ACK, tokens=164_000),
+        bash("echo b", tokens=165_000),
+        "done",
+        bash("echo c", text=ACK, tokens=20_000),
+        bash("echo d", tokens=21_000),
+        "done",
+    )
     kit.run("work", "/clear", "work again")
     assert said(kit, GATE) == [0, 1, 0, 0, 1, 0]
     assert said(kit, OPEN) == [1, 0, 0, 1, 0, 0]
@@ -51,8 +58,14 @@ def test_clear_starts_over_with_gate_startup_context_and_handoff_state(kit):
 
 
 def test_compaction_by_hand_re_arms_the_gate_and_forgets_the_crossing(kit):
-    kit.stub.script(bash("echo a", tokens=164_000), bash("echo b", tokens=165_000), "done",
-                    bash("echo c", tokens=20_000), bash("echo d", tokens=21_000), "done")
+    kit.stub.script(
+        bash("echo a", tokens=164_000),
+        bash("echo b", tokens=165_000),
+        "done",
+        bash("echo c", tokens=20_000),
+        bash("echo d", tokens=21_000),
+        "done",
+    )
     kit.run("work", "/compact", "work on")
     assert len(kit.stub.of("compact")) == 1
     assert said(kit, GATE, 3) == [0, 1, 0]
@@ -60,8 +73,13 @@ def test_compaction_by_hand_re_arms_the_gate_and_forgets_the_crossing(kit):
 
 
 def test_automatic_compaction_in_the_middle_of_a_turn_does_the_same(kit):
-    kit.stub.script(bash("echo a", tokens=20_000), bash("echo b", tokens=190_000), bash("echo c", tokens=30_000),
-                    bash("echo d", tokens=31_000), "done")
+    kit.stub.script(
+        bash("echo a", tokens=20_000),
+        bash("echo b", tokens=190_000),
+        bash("echo c", tokens=30_000),
+        bash("echo d", tokens=31_000),
+        "done",
+    )
     kit.run("work")
     assert len(kit.stub.of("compact")) == 1
     assert said(kit, GATE) == [0, 1, 0, 1, 0]

@@ -1,4 +1,5 @@
 """Scenario 2: a signal written from outside is in the next prompt's context, once."""
+
 from __future__ import annotations
 
 import datetime
@@ -21,7 +22,11 @@ def test_a_signal_from_outside_is_beside_the_next_prompt_once(kit):
         session.prompt("third prompt")
     first, second, third = kit.stub.of("main")
     assert HEAD not in first.text()
-    assert "second prompt" in second.news() and HEAD + "CI failed on main." in second.news() and "Look at job 17" in second.news()
+    assert (
+        "second prompt" in second.news()
+        and HEAD + "CI failed on main." in second.news()
+        and "Look at job 17" in second.news()
+    )
     assert HEAD not in third.news() and third.count(HEAD) == 1
 
 

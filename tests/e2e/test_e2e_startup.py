@@ -1,4 +1,5 @@
 """Scenario 4: the handoff arrives as startup context; acknowledged, retried, or written into CLAUDE.md."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,4 +1,5 @@
 """Scenario 5: the auto workflow holds the agent at Stop until its phases are complete, and never traps it."""
+
 from __future__ import annotations
 
 import itertools
@@ -9,7 +10,7 @@ from stub_model import SUBAGENT_MARKER, Turn, bash
 
 BLOCK = "---\nSIGNAL: %s_COMPLETE\nPHASE: %s\nSTATUS: complete\nTIMESTAMP: 2026-02-03T10:45:00Z\nNEXT: %s\n---"
 HOLD = "## Auto Mode Continuation"
-CLIENT_CAP = 8                                  # consecutive holds after which the client overrides hooks
+CLIENT_CAP = 8  # consecutive holds after which the client overrides hooks
 STATE = ".caw/auto-state.json"
 
 
@@ -19,16 +20,36 @@ def block(phase, following):
 
 @pytest.fixture
 def auto(kit):
-    kit.ctx("auto", "start", "Add a parser for quotes", "--phase", "planning", "--skip-qa", "--skip-review", "--skip-reflect")
+    kit.ctx(
+        "auto",
+        "start",
+        "Add a parser for quotes",
+        "--phase",
+        "planning",
+        "--skip-qa",
+        "--skip-review",
+        "--skip-reflect",
+    )
     return kit
 
 
 def test_the_agent_is_held_until_its_block_is_there_and_goes_through_two_phases(auto):
-    auto.stub.script("I had a look.", bash("echo plan > task_plan.md"), block("planning", "execution"),
-                     "Some steps are done.", bash("echo built"), block("execution", "none"), "never asked for")
+    auto.stub.script(
+        "I had a look.",
+        bash("echo plan > task_plan.md"),
+        block("planning", "execution"),
+        "Some steps are done.",
+        bash("echo built"),
+        block("execution", "none"),
+        "never asked for",
+    )
     result = auto.run("go").results.get(timeout=1) or {}
     requests = auto.stub.of("main")
-    assert HOLD in requests[1].news() and "PLANNING_COMPLETE" in requests[1].news() and "Add a parser for quotes" in requests[1].news()
+    assert (
+        HOLD in requests[1].news()
+        and "PLANNING_COMPLETE" in requests[1].news()
+        and "Add a parser for quotes" in requests[1].news()
+    )
     assert "EXECUTION_COMPLETE" in requests[3].news() and "PLANNING_COMPLETE" not in requests[3].news()
     assert HOLD in requests[4].news() and "EXECUTION_COMPLETE" in requests[4].news()
     assert len(requests) == 6 and len(auto.stub.turns) == 1, result
@@ -82,8 +103,10 @@ def test_a_prompt_that_cancels_releases_the_agent_at_once(auto):
 
 
 def test_an_unrecoverable_error_block_ends_the_workflow(auto):
-    auto.stub.script("---\nSIGNAL: PHASE_ERROR\nPHASE: planning\nSTATUS: error\nTIMESTAMP: 2026-02-03T10:45:00Z\n"
-                     "ERROR: no such module\nRECOVERABLE: false\n---")
+    auto.stub.script(
+        "---\nSIGNAL: PHASE_ERROR\nPHASE: planning\nSTATUS: error\nTIMESTAMP: 2026-02-03T10:45:00Z\n"
+        "ERROR: no such module\nRECOVERABLE: false\n---"
+    )
     auto.run("go")
     state = auto.json(STATE)
     assert len(auto.stub.of("main")) == 1 and (state["phase"], state["exit_reason"]) == ("failed", "critical_error")

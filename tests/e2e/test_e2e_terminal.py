@@ -1,9 +1,9 @@
 """Interactive scenarios: what only the terminal UI shows."""
+
 from __future__ import annotations
 
 import json
 
-from conftest import install
 from stub_model import bash
 
 HEAD = "⚠️ [ctx monitor] "
@@ -26,8 +26,11 @@ def test_a_signal_reaches_the_model_beside_a_typed_prompt(kit):
 
 def test_leaving_the_terminal_runs_session_end_and_nothing_stays_behind(kit):
     kept = []
-    kit.stub.script(bash("echo a"), bash("echo b", act=lambda _: kept.extend(kit.files(".context/state/*.json") + kit.markers())),
-                    "the answer")
+    kit.stub.script(
+        bash("echo a"),
+        bash("echo b", act=lambda _: kept.extend(kit.files(".context/state/*.json") + kit.markers())),
+        "the answer",
+    )
     with kit.terminal() as terminal:
         terminal.wait_shown(READY)
         terminal.type("work now")
@@ -51,7 +54,7 @@ def test_a_killed_client_leaves_state_that_the_next_session_survives(kit):
 
 
 def test_the_statusline_shows_the_fullness_and_hands_the_window_to_the_monitor(kit):
-    install(kit, "--statusline")
+    kit.install("--statusline")
     kit.stub.model = "claude-opus-5-5"
     kit.stub.script(bash("echo a", tokens=420_000), "the answer")
     with kit.terminal() as terminal:
@@ -65,7 +68,10 @@ def test_the_statusline_shows_the_fullness_and_hands_the_window_to_the_monitor(k
 
 def test_holding_the_agent_is_shown_as_feedback_and_not_as_an_error(kit):
     kit.ctx("auto", "start", "Add a parser", "--phase", "execution", "--skip-qa", "--skip-review", "--skip-reflect")
-    done = ("---\nSIGNAL: EXECUTION_COMPLETE\nPHASE: execution\nSTATUS: complete\nTIMESTAMP: 2026-02-03T10:45:00Z\nNEXT: none\n---")
+    done = (
+        "---\nSIGNAL: EXECUTION_COMPLETE\nPHASE: execution\nSTATUS: complete\n"
+        "TIMESTAMP: 2026-02-03T10:45:00Z\nNEXT: none\n---"
+    )
     kit.stub.script("not yet finished", "Finished now.\n" + done)
     with kit.terminal() as terminal:
         terminal.wait_shown(READY)
