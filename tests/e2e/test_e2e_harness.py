@@ -8,6 +8,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+
 from delivery import arrivals
 from stub_model import SIDE_ANSWER, Turn, bash
 
