@@ -1,0 +1,50 @@
+# Development of ctx_hooks. Users need none of this: python3 install.py
+# Needs python3, make and git; the tools are fetched into .dev/ by tests/tools/bootstrap.
+
+PYTHON ?= python3
+ARGS ?=
+TOOLS := tests/tools
+SHIPPED := ctx_hooks.py install.py hooks.json
+
+.DEFAULT_GOAL := help
+.PHONY: help test test-floor lint bench e2e soak demo dist clean distclean
+
+help: ## list the targets
+	@echo 'usage: make TARGET [PYTHON=python3.12] [ARGS="..."]'
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+
+test: ## pytest and bats (ARGS: for pytest alone, e.g. ARGS="tests/test_clock.py -k zone")
+	@$(TOOLS)/check $(PYTHON) $(ARGS)
+
+test-floor: ## the same on the oldest Python >= 3.8 of this machine
+	@floor=$$($(PYTHON) -I $(TOOLS)/bootstrap oldest 3.8) && echo "floor: $$floor is the oldest Python >= 3.8 here" && \
+	  $(TOOLS)/check "$$floor" $(ARGS)
+
+lint: ## ruff, shellcheck, and the oldest syntax each file promises
+	@$(TOOLS)/lint $(PYTHON)
+
+bench: ## what each hook costs, as multiples of a bare interpreter (ARGS=--json, --markdown, --profile)
+	@$(PYTHON) -I tests/bench.py $(ARGS)
+
+e2e: ## the hooks inside the real client, against a stub model on loopback
+	@[ -d tests/e2e ] || { echo 'e2e: skipped, there is no tests/e2e'; exit 0; }; \
+	  python=$$($(PYTHON) -I $(TOOLS)/bootstrap pytest) && \
+	  env -u PYTHONPATH -u PYTEST_ADDOPTS "$$python" -I -m pytest -c tests/pytest.ini $(if $(ARGS),$(ARGS),tests/e2e)
+
+soak: ## the seeded loops and the hostile suite, for long
+	@SOAK=1 $(TOOLS)/check $(PYTHON) $(if $(ARGS),$(ARGS),tests)
+
+demo: ## a whole session in the terminal, without a client
+	@$(PYTHON) -I tests/demo.py $(ARGS)
+
+dist: $(SHIPPED) ## the shipped files and their SHA256SUMS in dist/
+	@rm -rf dist && mkdir dist && cp $(SHIPPED) dist/
+	@cd dist && $(PYTHON) -I -c 'import hashlib, sys; [print(hashlib.sha256(open(n, "rb").read()).hexdigest() + "  " + n) for n in sys.argv[1:]]' $(SHIPPED) > SHA256SUMS
+	@cat dist/SHA256SUMS
+
+clean: ## remove what was built, keep the tools
+	@rm -rf dist .pytest_cache .ruff_cache .hypothesis
+	@find . -path ./.dev -prune -o -type d -name __pycache__ -exec rm -rf {} +
+
+distclean: clean ## remove the tools in .dev/ too
+	@rm -rf .dev

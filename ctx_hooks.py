@@ -1,0 +1,3537 @@
+#!/usr/bin/env python3
+"""ctx_hooks: hooks for Claude Code that keep a coding agent on the thread of its work.
+
+    SessionStart -> inject        the last session's handoff arrives, with an acknowledgement
+    first tool   -> gate          the agent is told once which context files to read
+    every tool   -> monitor       fullness is measured; alerts become signal files; near the
+                                  limit the agent is asked for a handoff until it is written
+    next prompt  -> inject        pending signals reach the agent as one block
+    Stop         -> stop-enforce  in auto mode the agent goes on until its phase is complete
+    SessionEnd   -> cleanup       nothing is left behind
+
+Contract of a hook mode (`ctx_hooks.py MODE`, the event as JSON on stdin): exit 0, always;
+nothing or exactly one ASCII JSON object on stdout; no network, no shell, no eval; nothing is
+created in a project that has no context folder; when in doubt, say nothing.
+
+The file reads bottom-up: a section uses only what stands above it. Contents:
+
+    Version       imports, version
+    Messages      constants and every sentence that is shown to somebody
+    Records       the event, the reply and the context of one hook run
+    Clock         ISO 8601 and epoch seconds
+    Json          JSON without the cost of the json package
+    Paths         outside strings become safe file names
+    Files         bounded reads, atomic writes, locks, locked JSON state
+    Config        the YAML subset of .contextrc and of signal headers
+    Project       where the project is, its settings, its sessions
+    Recorder      the flight recorder and the error log
+    Text          budgets and cleaning of text that reaches the agent
+    Signals       the signal bus
+    Transcript    the client's transcript, read from its end
+    Measure       how full the context is
+    Auditors      from a snapshot to alerts
+    Gate          read your context first
+    Handoff       the persistent reminder
+    Phases        completion blocks and the auto workflow
+    Startup       startup context with acknowledgement, retry and fallback
+    Cleanup       what goes at SessionEnd and by age
+    Hook          the only place that knows the client's JSON
+    Modes         the dispatch table and the fail-open boundary
+    Commands      what people run
+    Main          argv
+"""
+from __future__ import annotations
+
+# =============================================================================
+# Version
+# =============================================================================
+# Everything imported here is built into the interpreter: `os` alone costs 16 %
+# of a bare start, `json` 115 %, `re` 87 %. Heavier imports stand in the functions
+# that need them, none of which is on the silent path.
+import sys
+
+if __name__ == "__main__" and not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
+    # Run as a plain script, this folder would be searched before the standard
+    # library, and a stray json.py beside the kit would be imported. It goes to the end.
+    sys.path.append(sys.path.pop(0))
+
+import _imp
+import _stat
+import time
+
+try:
+    import posix as _os  # the same functions as `os`, without its 16 %
+except ImportError:
+    import os as _os  # Windows
+
+VERSION = "0.1.0"
+IS_POSIX = hasattr(_os, "getuid")
+
+# =============================================================================
+# Messages
+# =============================================================================
+# Seconds, byte counts, thresholds and all texts. Names, paths and sentences in
+# this section are public interface.
+STDIN_WAIT_S = 2.0
+STDIN_LIMIT_BYTES = 32 * 1024 * 1024
+LOCK_WAIT_S = 1.2
+FILE_LIMIT_BYTES = 256 * 1024
+STATE_LIMIT_BYTES = 4 * 1024 * 1024
+CONFIG_LIMIT_BYTES = 64 * 1024
+SIGNAL_LIMIT_BYTES = 64 * 1024
+SIGNAL_COUNT_LIMIT = 2000
+EVENTS_LIMIT_BYTES = 512 * 1024
+ERRORS_LIMIT_BYTES = 64 * 1024
+ASIDE_KEEP = 20
+NAME_LIMIT = 80
+PARENT_LIMIT = 64
+REPLY_LIMIT_UNITS = 9_900  # the client cuts a hook's text at 10,000 UTF-16 units
+GATE_CONTENT_LIMIT_UNITS = 9_000
+STARTUP_LIMIT_UNITS = 9_000
+ORPHAN_AGE_S = 7 * 86400
+MARKER_AGE_S = 15 * 86400
+COLLECT_LIMIT_S = 0.25
+DEFAULT_TTL_S = 300
+TTL_LIMIT_S = 30 * 86400
+HALF_WRITTEN_S = 2.0
+
+DEFAULT_CONTEXT_DIR = ".context"
+CONFIG_NAME = ".contextrc"
+AUTO_STATE = ".caw/auto-state.json"
+MARKER_PREFIX = "ctx-loaded-"
+SEEN_PREFIX = "ctx-seen-"
+SEVERITIES = ("info", "warning", "critical")
+GITIGNORE_TEXT = (
+    "# runtime files of ctx_hooks; the context files beside this one are yours\n"
+    "signals/\nstate/\nmonitor-state.json\nmetrics.json\nevents.jsonl\nevents.jsonl.1\n.gitignore\n"
+)
+
+SIGNAL_HEAD = "⚠️ [ctx monitor] "
+SIGNAL_HEAD_MANY = "⚠️ [ctx monitor] {count} issues:"
+SIGNAL_BULLET = "  • "
+SIGNAL_INDENT = "    "
+SIGNAL_REST = "  … {count} more will follow with the next prompt"
+SIGNAL_CUT = "… (cut here; the whole text is in {path})"
+
+CONTEXT_FILES = ("CONSTITUTION.md", "TASKS.md", "CONVENTIONS.md", "DECISIONS.md", "LEARNINGS.md", "AGENT_PLAYBOOK.md")
+INDEXED_FILES = ("DECISIONS.md", "LEARNINGS.md")
+INDEX_START, INDEX_END = "<!-- INDEX:START -->", "<!-- INDEX:END -->"
+GATE_DIRECTIVE = "STOP. Read your context files before proceeding: {files}"
+GATE_CHECKPOINT = "When you have read them, print this line, filled in: Context Loaded — Read: … Skipped: …"
+GATE_CONTENT_FILE = "----- {path} -----"
+GATE_CONTENT_CUT = "[cut: read the rest in {path}]"
+GATE_CONTENT_LEFT_OUT = "[not shown for lack of room: read {path}]"
+GATE_WAITS = "(More follows with the next tool call: the list of context files to read.)"
+
+HEALTH_LEVELS = ((95, 85, "critical"), (85, 75, "warning"), (70, 60, "warning"))  # fires at, clears below, severity
+HEALTH_SUMMARY = "Context: {percent} full{note}."
+HEALTH_ACTIONS = {
+    70: "Keep answers short, write open decisions into DECISIONS.md and plan a good place to stop",
+    85: "Summarize current state in 5 bullets, write the handoff, then /clear and reload from DECISIONS.md",
+    95: "Write the handoff now, then /clear: the next messages may not fit any more",
+}
+REPETITION_WINDOW = 8
+REPETITION_LEVEL, REPETITION_CLEAR = 0.5, 0.3
+REPETITION_SUMMARY = "Repetition in last 8 turns: {count} of {window} tool calls repeat an earlier one."
+REPETITION_ACTION = "Stop and try a different approach; say what you expected and what happened instead"
+AUDIT_SUMMARY = "Context files untouched for {days} days: {files}."
+AUDIT_ACTION = "Check that they still match the code and update or confirm them"
+AUDIT_EVERY_CALLS = 25
+ALERT_COOLDOWN_S = {"context-health": 900, "repetition": 600, "audit-reminder": 14400}
+ALERT_TTL_S = {"context-health": 300, "repetition": 300, "audit-reminder": 3600}
+
+DEFAULT_WINDOW, LARGE_WINDOW = 200_000, 1_000_000
+TOKENS_LIMIT = 20_000_000  # a larger count is a broken row, not a conversation
+CHARS_PER_TOKEN = 4
+CALL_OVERHEAD_TOKENS = 60
+IMAGE_TOKENS = 1_600
+ESTIMATE_BASE_TOKENS = 15_000  # the client's own system prompt and tools
+TOOL_WEIGHTS = {"Read": 1.1, "Write": 0.0, "Edit": 0.3, "MultiEdit": 0.3, "NotebookEdit": 0.3}
+TRANSCRIPT_STEP_BYTES = 32 * 1024
+TRANSCRIPT_LIMIT_BYTES = 32 * 1024 * 1024
+TRANSCRIPT_NEW_LIMIT_BYTES = 4 * 1024 * 1024
+TRANSCRIPT_WAIT_S, TRANSCRIPT_POLL_S = 0.15, 0.015
+
+HANDOFF_REMINDER = (
+    "Context is {percent} full ({tokens}/{window} tokens{note}). Write a handoff for the next session to {path} now, "
+    "before anything else: goal, current state, decisions and why, next steps, open files.{command}"
+    " This note comes with every tool result until that file is written."
+)
+HANDOFF_COMMAND = " {command} writes it for you."
+HANDOFF_RESET_MARGIN = 10  # percent below the threshold that only a compaction or a rewind explains
+CLOCK_TOLERANCE_S = 0.02
+
+# =============================================================================
+# Records
+# =============================================================================
+# Plain classes with slots: `typing.NamedTuple` and `dataclasses` cost more to
+# import than everything else here together. Nothing changes them after creation.
+
+
+class Event:
+    """One hook event, already checked: wrong types count as missing ("" / {} / None)."""
+
+    __slots__ = (
+        "name", "session", "session_id", "cwd", "transcript", "agent_id", "prompt", "source", "reason", "model",
+        "tool", "tool_input", "response", "failed", "tool_use_id", "last_message", "stop_active", "background",
+        "permission_mode",
+    )
+
+    def __init__(self, **fields) -> None:
+        for name in self.__slots__:
+            setattr(self, name, fields.get(name))
+
+
+class Ctx:
+    """Where and when a handler runs: the project, its settings, the clock, the environment it may see."""
+
+    __slots__ = ("root", "dir", "config", "problems", "now", "env", "tmp", "mode", "session")
+
+    def __init__(self, root: str, directory: str, config: dict, problems: list) -> None:
+        self.root, self.dir, self.config, self.problems = root, directory, config, problems
+        self.now, self.env, self.tmp, self.mode, self.session = 0.0, {}, "", "", ""
+
+    def get(self, key: str):
+        """A setting: the project's value, else the default."""
+        return self.config[key] if key in self.config else DEFAULTS[key]
+
+    def path(self, *names: str) -> str:
+        """A path below the context folder."""
+        return "/".join((self.dir,) + names)
+
+
+class Reply:
+    """What a handler wants said. `after` runs once the text is really out."""
+
+    __slots__ = ("context", "system_message", "terminal", "hold", "after")
+
+    def __init__(self, context: str = "", system_message: str = "", terminal: str = "", hold: bool = False, after=()):
+        self.context, self.system_message, self.terminal = context, system_message, terminal
+        self.hold, self.after = hold, list(after)
+
+
+# =============================================================================
+# Clock
+# =============================================================================
+# Inside, time is epoch seconds; ISO 8601 with Z stands only on disk. `datetime`
+# would cost 25 % of a bare start, so the calendar arithmetic is done here.
+
+
+def format_iso(seconds: float, fraction: bool = False) -> str:
+    """2026-02-03T10:45:00Z, with milliseconds when `fraction`."""
+    whole = int(seconds // 1)
+    text = "%04d-%02d-%02dT%02d:%02d:%02d" % time.gmtime(min(max(whole, 0), 253402300799))[:6]
+    return text + (".%03dZ" % int((seconds - whole) * 1000) if fraction else "Z")
+
+
+def parse_iso(text: object) -> float | None:
+    """Epoch seconds of an ISO 8601 time (Z, offset, fraction, date alone; naive = UTC), else None."""
+    if not isinstance(text, str):
+        return None
+    text = text.strip()
+    date, clock = text[:10], text[11:]
+    if len(date) != 10 or date[4] != "-" or date[7] != "-" or (len(text) > 10 and text[10] not in "Tt "):
+        return None
+    days = _days(date[:4], date[5:7], date[8:10])
+    seconds = _clock_seconds(clock) if len(text) > 10 else 0.0
+    return None if days is None or seconds is None else days * 86400 + seconds
+
+
+def _days(year: str, month: str, day: str) -> int | None:
+    """Days from 1970-01-01, by the civil calendar's 400-year cycle."""
+    if not (_is_digits(year) and _is_digits(month) and _is_digits(day)):
+        return None
+    y, m, d = int(year), int(month), int(day)
+    leap = y % 4 == 0 and (y % 100 != 0 or y % 400 == 0)
+    lengths = (31, 29 if leap else 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+    if not (1 <= m <= 12 and 1 <= d <= lengths[m - 1]):
+        return None
+    before = y - 1
+    return before * 365 + before // 4 - before // 100 + before // 400 + sum(lengths[: m - 1]) + d - 719163
+
+
+def _clock_seconds(clock: str) -> float | None:
+    """Seconds since midnight UTC of `HH:MM[:SS[.fff]]` with an optional Z or offset."""
+    offset = 0
+    if clock[-1:] in ("Z", "z"):
+        clock = clock[:-1]
+    else:
+        cut = max(clock.rfind("+"), clock.rfind("-"))
+        if cut >= 0:
+            parts = clock[cut + 1:].replace(":", "")
+            if len(parts) not in (2, 4) or not _is_digits(parts):
+                return None
+            offset = (int(parts[:2]) * 3600 + int(parts[2:] or 0) * 60) * (-1 if clock[cut] == "-" else 1)
+            clock = clock[:cut]
+    whole, dot, fraction = clock.replace(",", ".").partition(".")
+    fields = whole.split(":")
+    if len(fields) not in (2, 3) or not all(len(f) == 2 and _is_digits(f) for f in fields):
+        return None
+    if dot and not _is_digits(fraction):
+        return None
+    hours, minutes, seconds = int(fields[0]), int(fields[1]), int(fields[2]) if len(fields) == 3 else 0
+    if hours > 23 or minutes > 59 or seconds > 60:
+        return None
+    return hours * 3600 + minutes * 60 + seconds + (float("0." + fraction[:9]) if dot else 0.0) - offset
+
+
+def _is_digits(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 12
+
+
+# =============================================================================
+# Json
+# =============================================================================
+# The C scanner and encoder behind the json package, without the package and
+# the `re` it pulls in (2.2 times a bare start). `_json` is private, so any
+# surprise ends in the fallback, which is json itself.
+# On 3.10 and 3.11 the scanner raises SystemError for malformed input while
+# json is not imported.
+
+
+class _Scanning:
+    """What the C scanner wants to know; the same choices as json's own defaults, control characters allowed."""
+
+    strict = False
+    object_hook = object_pairs_hook = None
+    parse_float, parse_int = float, int
+    memo: dict = {}
+
+    @staticmethod
+    def parse_constant(name: str) -> None:
+        return None  # NaN and Infinity are not JSON
+
+
+def parse_json(text: str | bytes) -> object:
+    """The first JSON value in the text; ValueError when there is none."""
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "replace")
+    start = len(text) - len(text.lstrip("\ufeff \t\r\n"))
+    try:
+        return _scan()(text, start)[0]
+    except (StopIteration, SystemError, RecursionError) as error:
+        raise ValueError("not JSON") from error
+
+
+def format_json(value: object) -> str:
+    """One line of ASCII JSON; ValueError or TypeError for what JSON cannot hold."""
+    try:
+        import _json
+
+        encode = _json.make_encoder(None, _refuse, _json.encode_basestring_ascii, None, ": ", ", ", False, False, False)
+        return "".join(encode(value, 0))
+    except (ImportError, AttributeError):
+        import json
+
+        return json.dumps(value, allow_nan=False)
+
+
+def _scan():
+    try:
+        import _json
+
+        return _json.make_scanner(_Scanning)
+    except (ImportError, AttributeError):
+        import json
+
+        return json.JSONDecoder(strict=False, parse_constant=_Scanning.parse_constant).raw_decode
+
+
+def _refuse(value: object) -> None:
+    raise TypeError("not JSON: " + type(value).__name__)
+
+
+# =============================================================================
+# Paths
+# =============================================================================
+# Every outside string that becomes part of a path goes through safe_name. The
+# plain and the hashed form cannot collide: "~" is not a plain character.
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789._-")
+_DEVICES = frozenset("con prn aux nul com1 com2 com3 com4 com5 com6 com7 com8 com9 lpt1 lpt2 lpt3".split())
+
+
+def safe_name(text: str) -> str:
+    """A file name for any outside string: short ids stay as they are, all others get a digest; "" for ""."""
+    if not text:
+        return ""
+    plain = len(text) <= NAME_LIMIT and _PLAIN.issuperset(text) and text[0] not in ".-" and text[-1] != "."
+    if plain and text.partition(".")[0] not in _DEVICES:
+        return text
+    import hashlib
+
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+    kept = "".join(c if c in _PLAIN else "_" for c in text[:40].lower()).strip("._-")
+    return (kept or "x") + "~" + digest
+
+
+def join_path(base: str, name: str) -> str:
+    """`name` seen from `base`, with . and .. resolved as text."""
+    path = name if is_absolute(name) else base + "/" + name
+    parts: list = []
+    for part in path.replace("\\", "/").split("/") if not IS_POSIX else path.split("/"):
+        if part == "..":
+            parts[-1:] = []
+        elif part and part != ".":
+            parts.append(part)
+    return "/".join(parts) if parts and parts[0].endswith(":") and not IS_POSIX else "/" + "/".join(parts)
+
+
+def is_absolute(path: str) -> bool:
+    return path.startswith("/") or (not IS_POSIX and (path[1:2] == ":" or path.startswith("\\")))
+
+
+def is_below(path: str, base: str) -> bool:
+    """Both absolute and normal; links are the caller's business."""
+    return path == base or path.startswith(base.rstrip("/") + "/")
+
+
+def parent_of(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[0] or "/"
+
+
+def base_name(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]
+
+
+def real_path(path: str) -> str:
+    """All links resolved. `os.path` is loaded for it, so it stays off the silent path."""
+    from os.path import realpath
+
+    return realpath(path).replace("\\", "/") if not IS_POSIX else realpath(path)
+
+
+# =============================================================================
+# Files
+# =============================================================================
+# Reads are bounded and never block on a FIFO or a device. Writes replace the
+# file atomically through a temp file of their own. A lock that cannot be had in
+# time costs the write, never the hook. Locks are taken in one order: a session's
+# before the shared one.
+_READ_FLAGS = _os.O_RDONLY | getattr(_os, "O_NONBLOCK", 0) | getattr(_os, "O_CLOEXEC", 0) | getattr(_os, "O_BINARY", 0)
+_NOFOLLOW = getattr(_os, "O_NOFOLLOW", 0)
+_NEW_FLAGS = _os.O_WRONLY | _os.O_CREAT | _os.O_EXCL | _NOFOLLOW | getattr(_os, "O_BINARY", 0)
+
+
+def read_bytes(path: str, limit_bytes: int = FILE_LIMIT_BYTES, follow: bool = True) -> bytes | None:
+    """At most `limit_bytes` of a regular file, else None."""
+    try:
+        fd = _os.open(path, _READ_FLAGS | (0 if follow else _NOFOLLOW))
+    except (OSError, ValueError):
+        return None
+    try:
+        if not _stat.S_ISREG(_os.fstat(fd).st_mode):
+            return None
+        return read_fd(fd, limit_bytes)
+    except OSError:
+        return None
+    finally:
+        _os.close(fd)
+
+
+def read_fd(fd: int, limit_bytes: int) -> bytes:
+    data = _os.read(fd, min(limit_bytes, 65536))
+    if len(data) < min(limit_bytes, 65536):
+        return data
+    parts, total = [data], len(data)
+    while total < limit_bytes:
+        data = _os.read(fd, min(limit_bytes - total, 1 << 20))
+        if not data:
+            break
+        parts.append(data)
+        total += len(data)
+    return b"".join(parts)
+
+
+def read_inside(path: str, base: str, limit_bytes: int = FILE_LIMIT_BYTES) -> bytes | None:
+    """Like read_bytes, but a path that a link leads out of `base` is not read."""
+    data = read_bytes(path, limit_bytes)
+    if data is None or not is_below(real_path(path), real_path(base)):
+        return None
+    return data
+
+
+def stat_of(path: str, follow: bool = True):
+    """The stat result, or None for whatever reason there is none."""
+    try:
+        return _os.stat(path) if follow else _os.lstat(path)
+    except (OSError, ValueError):
+        return None
+
+
+def is_dir(path: str) -> bool:
+    info = stat_of(path)
+    return info is not None and _stat.S_ISDIR(info.st_mode)
+
+
+def is_file(path: str) -> bool:
+    info = stat_of(path)
+    return info is not None and _stat.S_ISREG(info.st_mode)
+
+
+def list_dir(path: str) -> list:
+    try:
+        return sorted(_os.listdir(path))
+    except (OSError, ValueError):
+        return []
+
+
+def remove_file(path: str) -> bool:
+    try:
+        _os.unlink(path)
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def write_all(fd: int, data: bytes) -> None:
+    while data:
+        data = data[_os.write(fd, data):]
+
+
+def write_bytes(path: str, data: bytes, durable: bool = False) -> bool:
+    """Replace the file atomically, keeping its mode (0600 for a new one). False when that is not possible."""
+    temp = "%s.%d-%x.tmp" % (path, _os.getpid(), time.time_ns() & 0xFFFFFFFF)
+    try:
+        fd = _os.open(temp, _NEW_FLAGS, 0o600)
+    except (OSError, ValueError):
+        return False
+    try:
+        try:
+            write_all(fd, data)
+            info = stat_of(path) if durable else None
+            if info is not None and IS_POSIX:
+                _os.chmod(temp, _stat.S_IMODE(info.st_mode))
+            if durable:
+                _os.fsync(fd)
+        finally:
+            _os.close(fd)
+        _os.replace(temp, path)
+    except OSError:
+        remove_file(temp)
+        return False
+    return True
+
+
+def write_runtime(ctx: Ctx, path: str, data: bytes) -> bool:
+    """write_bytes below the context folder; its folders and the .gitignore come with the first write."""
+    if write_bytes(path, data):
+        return True
+    return make_runtime_dir(ctx, parent_of(path)) and write_bytes(path, data)
+
+
+def make_runtime_dir(ctx: Ctx, path: str) -> bool:
+    """Create a folder below the existing context folder; never that folder itself."""
+    if not is_below(path, ctx.dir) or not is_dir(ctx.dir):
+        return False
+    missing = []
+    while path != ctx.dir and not is_dir(path):
+        missing.append(path)
+        path = parent_of(path)
+    for name in reversed(missing):
+        try:
+            _os.mkdir(name, 0o700)
+        except FileExistsError:
+            continue
+        except OSError:
+            return False
+    if missing:
+        _write_gitignore(ctx)
+    return bool(missing)
+
+
+def _write_gitignore(ctx: Ctx) -> None:
+    try:
+        fd = _os.open(ctx.path(".gitignore"), _NEW_FLAGS, 0o644)
+    except OSError:
+        return  # there is one already, the user's or ours; or nothing can be written here
+    try:
+        write_all(fd, GITIGNORE_TEXT.encode())
+    except OSError:
+        pass
+    finally:
+        _os.close(fd)
+
+
+class Lock:
+    """`with Lock(ctx, path) as lock`: `lock.busy` means that another process kept it for the whole wait.
+
+    Where no lock file can be made (read-only folder) or the file system has no locks, work goes on without.
+    """
+
+    __slots__ = ("ctx", "path", "fd", "busy")
+
+    def __init__(self, ctx: Ctx, path: str) -> None:
+        self.ctx, self.path, self.fd, self.busy = ctx, path, -1, False
+
+    def __enter__(self) -> Lock:
+        for _ in range(8):
+            self.fd = self._open()
+            if self.fd < 0:
+                return self
+            self.busy = not lock_fd(self.fd, LOCK_WAIT_S)
+            if self.busy or not IS_POSIX or _os.fstat(self.fd).st_nlink:
+                return self
+            _os.close(self.fd)  # cleanup removed the file while we waited: lock its successor
+        self.busy = True
+        return self
+
+    def __exit__(self, *_) -> None:
+        if self.fd >= 0:
+            _os.close(self.fd)
+            self.fd = -1
+
+    def _open(self) -> int:
+        flags = _os.O_RDWR | _os.O_CREAT | _NOFOLLOW | getattr(_os, "O_CLOEXEC", 0)
+        try:
+            return _os.open(self.path, flags, 0o600)
+        except FileNotFoundError:
+            if not make_runtime_dir(self.ctx, parent_of(self.path)):
+                return -1
+        except (OSError, ValueError):
+            return -1
+        try:
+            return _os.open(self.path, flags, 0o600)
+        except OSError:
+            return -1
+
+
+def lock_fd(fd: int, wait_s: float) -> bool:
+    """Lock the file for as long as the descriptor is open; a dead process's lock is gone with it."""
+    deadline = time.monotonic() + wait_s
+    pause = 0.0005
+    while True:
+        try:
+            _try_lock(fd)
+            return True
+        except (BlockingIOError, PermissionError):
+            if time.monotonic() > deadline:
+                return False
+        except OSError:
+            return True  # no locks on this file system: go on without
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.01)
+
+
+def _try_lock(fd: int) -> None:
+    if hasattr(_os, "lockf"):  # built in, while fcntl is a library to load
+        _os.lockf(fd, _os.F_TLOCK, 0)
+        return
+    import msvcrt
+
+    msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+
+
+def load_json(path: str) -> dict | None:
+    """The object in the file; {} when there is no file; None when it is corrupt or not an object."""
+    data = read_bytes(path, STATE_LIMIT_BYTES)
+    if data is None:
+        return {} if stat_of(path, follow=False) is None else None
+    try:
+        value = parse_json(data)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def read_json(path: str) -> dict:
+    """For looking only: whatever is wrong counts as empty."""
+    return load_json(path) or {}
+
+
+def update_json(ctx: Ctx, path: str, change) -> bool:
+    """Locked read-modify-write: `change(data)` edits in place and returns whether to write. False: not written."""
+    with Lock(ctx, lock_path(ctx, path)) as lock:
+        if lock.busy:
+            return False
+        data = load_json(path)
+        if data is None:
+            set_aside(ctx, path)
+            data = {}
+        return bool(change(data)) and write_runtime(ctx, path, format_json(data).encode())
+
+
+def lock_path(ctx: Ctx, path: str) -> str:
+    name = base_name(path)
+    return ctx.path("state", (name[:-5] if name.endswith(".json") else name) + ".lock")
+
+
+def set_aside(ctx: Ctx, path: str) -> str:
+    """Move what cannot be used out of the way, nothing lost; returns the new path or ""."""
+    folder = ctx.path("state", "aside")
+    target = "%s/%s.%s-%d" % (folder, base_name(path), format_iso(time.time()).replace(":", ""), _os.getpid())
+    make_runtime_dir(ctx, folder)
+    try:
+        _os.rename(path, target)
+    except OSError:
+        return ""
+    for name in list_dir(folder)[:-ASIDE_KEEP]:
+        remove_file(folder + "/" + name)
+    return target
+
+
+# =============================================================================
+# Config
+# =============================================================================
+# .contextrc is a small YAML subset: nested mappings by indentation, scalars,
+# [inline, lists], dash lists, 'quotes', "quotes", # comments, CRLF, BOM.
+#
+#     gate:
+#       mode: content          # directive | content | off
+#       files: [TASKS.md, "NOTES.md"]
+#
+# A bad line is reported with line and column and skipped, never fatal.
+
+
+class Setting:
+    """One row of the table: key, default, kind (a type name or the tuple of choices), what it does."""
+
+    __slots__ = ("key", "default", "kind", "doc")
+
+    def __init__(self, key: str, default, kind, doc: str) -> None:
+        self.key, self.default, self.kind, self.doc = key, default, kind, doc
+
+
+SETTINGS = (
+    Setting("context_dir", DEFAULT_CONTEXT_DIR, "path", "folder of the context files, below the project"),
+    Setting("allow_outside", False, "bool", "let paths in this file name files outside the project"),
+    Setting("gate.mode", "directive", ("directive", "content", "off"), "name the context files, or put their text in"),
+    Setting("gate.files", list(CONTEXT_FILES), "paths", "context files in order of priority, seen from `context_dir`"),
+    Setting("gate.message", "", "text", "own wording of the gate; `{files}` is filled in"),
+    Setting("monitor.inject_min_severity", "warning", SEVERITIES, "signals below this stay on disk"),
+    Setting("monitor.notify", "off", ("off", "bell", "desktop"), "tell the person about critical signals too"),
+    Setting("monitor.context_window", 0, "count", "size of the context window in tokens; 0 finds out"),
+    Setting("handoff.enabled", True, "bool", "ask for a handoff near the limit"),
+    Setting("handoff.threshold", 80, "percent", "percent of the window from which on the handoff is asked for"),
+    Setting("handoff.file", ".claude/ll-continue-prompt.md", "path", "where the agent writes the handoff"),
+    Setting("handoff.cooldown_s", 0, "count", "seconds between two reminders; 0 reminds after every tool call"),
+    Setting("handoff.command", "", "text", "a command that writes the handoff, named in the reminder"),
+    Setting("audit.stale_days", 14, "count", "remind when no context file was touched for so many days; 0 never"),
+    Setting("startup.enabled", True, "bool", "deliver the handoff and `startup.files` to new sessions"),
+    Setting("startup.files", [], "paths", "more files to deliver, in order of priority"),
+    Setting("startup.max_age_hours", 24, "count", "an older handoff is not delivered"),
+    Setting("startup.budget_chars", 4000, "count", "room for the startup context, at most 9000"),
+    Setting("startup.require_ack", True, "bool", "ask for an acknowledgement and retry without one"),
+    Setting("startup.ack_patterns", [r"ACK:\s*context received"], "list", "regular expressions, any letter case"),
+    Setting("startup.retry_backoffs_s", [1, 2, 5, 10, 30], "counts", "seconds to wait after each attempt"),
+    Setting("startup.max_attempts", 5, "count", "attempts before giving up"),
+    Setting("startup.file_fallback_after_attempts", 3, "count", "attempts before `startup.fallback_file` is written"),
+    Setting("startup.fallback_file", "CLAUDE.md", "path", "gets the marked section when nothing is acknowledged"),
+    Setting("startup.notify_on_failure", True, "bool", "say where the context is when that cannot be written either"),
+    Setting("wrap.ready_patterns", [], "list", "regular expressions of a prompt that is ready for input"),
+)
+DEFAULTS = {setting.key: setting.default for setting in SETTINGS}
+
+
+class Problem:
+    """Something wrong in a settings file, with its place."""
+
+    __slots__ = ("line", "column", "text")
+
+    def __init__(self, line: int, column: int, text: str) -> None:
+        self.line, self.column, self.text = line, column, text
+
+    def __str__(self) -> str:
+        return "line %d, column %d: %s" % (self.line, self.column, self.text)
+
+
+def parse_config(text: str) -> tuple:
+    """(values by dotted key, problems) of a .contextrc; only known keys with values of their kind remain."""
+    pairs, problems = parse_yaml(text)
+    values: dict = {}
+    kinds = {setting.key: setting.kind for setting in SETTINGS}
+    for key, value, line, column in pairs:
+        if key not in kinds:
+            problems.append(Problem(line, column, "unknown setting `%s`" % key))
+            continue
+        checked = _checked(value, kinds[key])
+        if checked is None:
+            problems.append(Problem(line, column, "`%s` wants %s" % (key, _kind_words(kinds[key]))))
+        else:
+            values[key] = checked
+    for key in [k for k, v in values.items() if _leaves_project(v, kinds[k])]:
+        if not values.get("allow_outside"):
+            del values[key]
+            problems.append(Problem(0, 0, "`%s` names a file outside the project; set `allow_outside: true`" % key))
+    return values, problems
+
+
+def parse_yaml(text: str) -> tuple:
+    """([(dotted key, value, line, column)], problems). Never raises."""
+    reader = _Yaml()
+    for number, raw in enumerate(text.lstrip("\ufeff").replace("\r\n", "\n").split("\n"), 1):
+        reader.line(number, raw)
+    reader.end_list()
+    return reader.pairs, reader.problems
+
+
+class _Yaml:
+    """The reader's place: the open mappings as (indent, dotted prefix) and the dash list being filled."""
+
+    def __init__(self) -> None:
+        self.pairs: list = []
+        self.problems: list = []
+        self.open = [(-1, "")]
+        self.list_key: tuple | None = None  # (dotted key, line, column, indent) of a key without a value
+        self.items: list = []
+
+    def line(self, number: int, raw: str) -> None:
+        body = strip_comment(raw).rstrip()
+        text = body.lstrip(" ")
+        column = len(body) - len(text)
+        if not text or (text in ("---", "...") and column == 0):
+            return
+        if text[0] == "\t":
+            self.problems.append(Problem(number, column + 1, "tab in the indentation; use spaces"))
+        elif text == "-" or text.startswith("- "):
+            self._item(number, column, text[1:].strip())
+        else:
+            self._pair(number, column, text)
+
+    def end_list(self) -> None:
+        """A key without a value was a list, or the head of a mapping."""
+        if self.list_key and self.items:
+            key, line, column, _ = self.list_key
+            self.pairs.append((key, self.items, line, column))
+        self.list_key, self.items = None, []
+
+    def _item(self, number: int, column: int, text: str) -> None:
+        if self.list_key is None or column < self.list_key[3]:
+            self.problems.append(Problem(number, column + 1, "list item without a key above it"))
+            return
+        value, error = parse_scalar(text)
+        if error:
+            self.problems.append(Problem(number, column + 3, error))
+        else:
+            self.items.append(value)
+
+    def _pair(self, number: int, column: int, text: str) -> None:
+        self.end_list()
+        key, colon, rest = text.partition(":")
+        key = key.strip().strip("'\"")
+        if not colon or not key or (rest and rest[0] != " "):
+            self.problems.append(Problem(number, column + 1, "expected `key: value`"))
+            return
+        while column <= self.open[-1][0]:
+            self.open.pop()
+        dotted = self.open[-1][1] + key
+        if not rest.strip():
+            self.open.append((column, dotted + "."))
+            self.list_key = (dotted, number, column + 1, column)
+            return
+        value, error = parse_scalar(rest.strip())
+        if error:
+            self.problems.append(Problem(number, column + len(key) + 3, error))
+        else:
+            self.pairs.append((dotted, value, number, column + 1))
+
+
+def strip_comment(line: str) -> str:
+    """The line without its `# comment`, which starts the line or follows a blank, outside quotes."""
+    if "#" not in line:
+        return line
+    quote = ""
+    for index, char in enumerate(line):
+        before = line[index - 1] if index else " "
+        if quote:
+            if char == quote and not (quote == '"' and before == "\\"):
+                quote = ""
+        elif char in "'\"" and before in " [,:-\t":
+            quote = char
+        elif char == "#" and before in " \t":
+            return line[:index]
+    return line
+
+
+def parse_scalar(text: str) -> tuple:
+    """(value, error) of a scalar or an inline list. Only true and false are booleans: `off` is a string."""
+    if text[:1] == "[":
+        return _parse_list(text)
+    if text[:1] in ("'", '"'):
+        return _parse_quoted(text)
+    lowered = text.lower()
+    if lowered in ("true", "false"):
+        return lowered == "true", ""
+    if lowered in ("null", "~", ""):
+        return None, ""
+    number = text[1:] if text[0] in "+-" else text
+    if _is_digits(number):
+        return int(text), ""
+    whole, dot, fraction = number.partition(".")
+    if dot and _is_digits(whole) and _is_digits(fraction):
+        return float(text), ""
+    if text[0] in "{&*!|>%@`":
+        return None, "`%s` is not part of the YAML subset read here; quote the text" % text[0]
+    return text, ""
+
+
+def _parse_quoted(text: str) -> tuple:
+    quote, body = text[0], text[1:-1]
+    if len(text) < 2 or text[-1] != quote:
+        return None, "quote is not closed"
+    if quote == "'":
+        return body.replace("''", "'"), ""
+    out, rest = [], body
+    while "\\" in rest:
+        before, _, rest = rest.partition("\\")
+        escape = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\"}.get(rest[:1])
+        out.append(before + (escape if escape is not None else "\\" + rest[:1]))
+        rest = rest[1:]
+    return "".join(out) + rest, ""
+
+
+def _parse_list(text: str) -> tuple:
+    if text[-1] != "]":
+        return None, "list is not closed"
+    items, start, quote = [], 1, ""
+    for index, char in enumerate(text[1:], 1):
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "'\"" and not text[start:index].strip():
+            quote = char
+        elif char in ",]":
+            piece = text[start:index].strip()
+            start = index + 1
+            if piece:
+                value, error = parse_scalar(piece)
+                if error:
+                    return None, error
+                items.append(value)
+    return (None, "quote is not closed") if quote else (items, "")
+
+
+def _checked(value, kind):
+    """The value when it is of the kind, made exact; None otherwise."""
+    if isinstance(kind, tuple):
+        word = str(value).lower()
+        return word if word in kind else None
+    if kind == "bool":
+        return value if isinstance(value, bool) else {"on": True, "yes": True, "off": False, "no": False}.get(str(value).lower())
+    if kind in ("count", "percent"):
+        good = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e12
+        return (None if not good or (kind == "percent" and not 1 <= value <= 100) else value)
+    if kind in ("text", "path"):
+        return None if value is None or isinstance(value, list) else str(value)
+    items = value if isinstance(value, list) else [value]
+    inner = {"paths": "path", "list": "text", "counts": "count"}[kind]
+    checked = [_checked(item, inner) for item in items]
+    return None if None in checked else checked
+
+
+def _kind_words(kind) -> str:
+    if isinstance(kind, tuple):
+        return "one of " + ", ".join(kind)
+    return {
+        "bool": "true or false", "count": "a number from 0", "percent": "a number from 1 to 100", "text": "a text",
+        "path": "a path", "paths": "a list of paths", "list": "a list of texts", "counts": "a list of numbers from 0",
+    }[kind]
+
+
+def _leaves_project(value, kind) -> bool:
+    if kind not in ("path", "paths"):
+        return False
+    names = value if isinstance(value, list) else [value]
+    return any(is_absolute(n) or n.startswith("~") or ".." in n.replace("\\", "/").split("/") for n in names)
+
+
+# =============================================================================
+# Project
+# =============================================================================
+# The root is CLAUDE_PROJECT_DIR when it holds the context folder, else the
+# nearest parent of the event's cwd that does. A parent's context folder must
+# belong to this user or to root. No root: not initialised, and nothing happens.
+
+
+def find_project(project_dir: str, cwd: str) -> Ctx | None:
+    """The project of a hook event, or None when there is none."""
+    if project_dir and is_absolute(project_dir):
+        ctx = open_project(join_path(project_dir, "."))
+        if ctx:
+            return ctx
+    if not cwd or not is_absolute(cwd):
+        return None
+    folder = join_path(cwd, ".")
+    for level in range(PARENT_LIMIT):
+        ctx = open_project(folder)
+        if ctx:
+            return ctx if level == 0 or is_trusted(ctx.dir) else None
+        if parent_of(folder) == folder:
+            return None
+        folder = parent_of(folder)
+    return None
+
+
+def open_project(root: str) -> Ctx | None:
+    """The project at exactly this folder, with its settings read."""
+    config, problems = read_config(root)
+    directory = join_path(root, config.get("context_dir", DEFAULT_CONTEXT_DIR))
+    return Ctx(root, directory, config, problems) if is_dir(directory) else None
+
+
+def read_config(root: str) -> tuple:
+    """(settings, problems) of the project's .contextrc; both empty when there is none."""
+    path = root + "/" + CONFIG_NAME if root != "/" else "/" + CONFIG_NAME
+    data = read_bytes(path, CONFIG_LIMIT_BYTES)
+    return parse_config(data.decode("utf-8", "replace")) if data else ({}, [])
+
+
+def is_trusted(path: str) -> bool:
+    info = stat_of(path)
+    return info is not None and (not IS_POSIX or info.st_uid in (0, _os.geteuid()))
+
+
+def session_file(ctx: Ctx, session: str) -> str:
+    return ctx.path("state", session + ".json")
+
+
+def signal_dir(ctx: Ctx, session: str) -> str:
+    return ctx.path("signals", "sessions", session) if session else ctx.path("signals", "global")
+
+
+def marker_path(ctx: Ctx, session: str, prefix: str = MARKER_PREFIX) -> str:
+    return ctx.tmp.rstrip("/") + "/" + prefix + session
+
+
+def is_paused(ctx: Ctx, session: str) -> bool:
+    """`pause` writes {"<session>" or "*": ISO time or null} into one small file."""
+    pauses = read_json(ctx.path("state", "pause.json"))
+    for key in (session, "*"):
+        if key in pauses:
+            until = parse_iso(pauses[key])
+            if until is None or ctx.now < until:
+                return True
+    return False
+
+
+def number(value: object, default: float = 0) -> float:
+    """A JSON number, else the default."""
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e15 else default
+
+
+def table(parent: dict, key: str) -> dict:
+    """The object under `key`, put there when it is missing or of another type."""
+    if not isinstance(parent.get(key), dict):
+        parent[key] = {}
+    return parent[key]
+
+
+# =============================================================================
+# Recorder
+# =============================================================================
+# .context/events.jsonl: one line for each thing that was said or decided, with
+# the reason. The error log takes the traceback of an internal error. Both are
+# bounded: at the limit the file becomes `<name>.1`.
+
+
+def record(ctx: Ctx, event: str, **fields) -> None:
+    """Append one line; a failure costs the line."""
+    row = {"at": format_iso(ctx.now, fraction=True), "session": ctx.session, "mode": ctx.mode, "event": event}
+    row.update(fields)
+    _append(ctx, ctx.path("events.jsonl"), format_json(row) + "\n", EVENTS_LIMIT_BYTES)
+
+
+def log_error(ctx: Ctx, text: str) -> None:
+    _append(ctx, ctx.path("state", "errors.log"), text, ERRORS_LIMIT_BYTES)
+
+
+def read_events(ctx: Ctx, limit: int) -> list:
+    """The last rows of the recorder, oldest first."""
+    lines: list = []
+    for name in ("events.jsonl.1", "events.jsonl"):
+        lines += (read_bytes(ctx.path(name), EVENTS_LIMIT_BYTES * 2) or b"").split(b"\n")
+    rows = []
+    for line in lines[-limit * 2 - 2:]:
+        try:
+            row = parse_json(line)
+        except ValueError:
+            continue
+        if isinstance(row, dict):
+            rows.append(row)
+    return rows[-limit:]
+
+
+def _append(ctx: Ctx, path: str, text: str, limit_bytes: int) -> None:
+    flags = _os.O_WRONLY | _os.O_APPEND | _os.O_CREAT | _NOFOLLOW
+    for attempt in (1, 2):
+        try:
+            fd = _os.open(path, flags, 0o600)
+            break
+        except FileNotFoundError:
+            if attempt == 2 or not make_runtime_dir(ctx, parent_of(path)):
+                return
+        except OSError:
+            return
+    try:
+        write_all(fd, text.encode("utf-8", "replace"))  # one write: lines of two processes do not mix
+        full = _os.fstat(fd).st_size > limit_bytes
+    except OSError:
+        return
+    finally:
+        _os.close(fd)
+    if full:
+        _rotate(ctx, path, limit_bytes)
+
+
+def _rotate(ctx: Ctx, path: str, limit_bytes: int) -> None:
+    with Lock(ctx, lock_path(ctx, path)) as lock:
+        info = stat_of(path)
+        if not lock.busy and info is not None and info.st_size > limit_bytes:
+            try:
+                _os.replace(path, path + ".1")
+            except OSError:
+                pass
+
+
+# =============================================================================
+# Text
+# =============================================================================
+# What reaches the agent is counted as the client counts it (UTF-16 units), has
+# no control characters and no tags that imitate the client's own markup.
+_MARKUP = frozenset(
+    "system system-reminder task-notification command-name command-message command-args local-command-stdout "
+    "local-command-stderr local-command-caveat user-prompt-submit-hook bash-input bash-stdout bash-stderr user human "
+    "assistant function_calls function_results invoke tool_use tool_result antml thinking".split()
+)
+
+
+def units(text: str) -> int:
+    return len(text) if text.isascii() else len(text) + sum(c > "\uffff" for c in text)
+
+
+def cut_text(text: str, limit: int) -> str:
+    """At most `limit` units, cut at a line or a word where one is near."""
+    if units(text) <= limit:
+        return text
+    while units(text) > limit:
+        text = text[: len(text) - max(1, (units(text) - limit) // 2)]
+    edge = max(text.rfind("\n"), text.rfind(" "))
+    return text[:edge] if edge > len(text) * 3 // 4 else text
+
+
+def clean_text(text: str) -> str:
+    """Without control characters, direction overrides, lone surrogates and imitated markup."""
+    if not text.isprintable() or not text.isascii():
+        text = text.replace("\r\n", "\n").encode("utf-8", "replace").decode("utf-8")
+        drop = [c for c in range(0xA0) if (c < 32 or c >= 127) and c not in (9, 10)]
+        drop += [0xFEFF, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2060, 0x2070)]
+        text = text.translate(dict.fromkeys(drop))
+    while "<" in text:
+        stripped = _strip_tags(text)
+        if stripped == text:
+            break
+        text = stripped  # a removed tag may have completed another one
+    return text
+
+
+def one_line(text: str, limit: int = 200) -> str:
+    """For a line shown to somebody: cleaned, blanks folded, cut."""
+    return cut_text(" ".join(clean_text(text).split()), limit)
+
+
+def _strip_tags(text: str) -> str:
+    out, pos = [], 0
+    while True:
+        start = text.find("<", pos)
+        if start < 0:
+            return "".join(out) + text[pos:]
+        end = text.find(">", start, start + 300)
+        inner = text[start + 1:end].lstrip("/ \t\n").lower() if end >= 0 else ""
+        name = inner.split(None, 1)[0].rstrip("/").partition(":")[0] if inner.split() else ""
+        if name in _MARKUP:
+            out.append(text[pos:start])
+            pos = end + 1
+        else:
+            out.append(text[pos:start + 1])
+            pos = start + 1
+
+
+# =============================================================================
+# Signals
+# =============================================================================
+# A signal is a file for the agent: any process may write one.
+#
+#     ---
+#     generated_at: 2026-02-03T10:45:00Z
+#     severity: warning
+#     ttl: 300
+#     auditor: context-health
+#     code: CTX_HEALTH_85
+#     ---
+#     Context: 87% full, repetition in last 8 turns.
+#     → Summarize current state in 5 bullets, then /clear and reload from DECISIONS.md
+#
+# Delivery holds the session's lock until the text is out: a racing prompt waits
+# and finds nothing, a crash before that leaves the signal where it was.
+
+
+class Signal:
+    """One signal; `name` is the file's name without .md, `stamp` tells two versions of a global one apart."""
+
+    __slots__ = ("path", "name", "scope", "severity", "generated_at", "ttl_s", "auditor", "code", "body", "stamp")
+
+    def __init__(self, **fields) -> None:
+        for name in self.__slots__:
+            setattr(self, name, fields.get(name, ""))
+
+    def key(self) -> str:
+        return self.scope + "/" + self.name
+
+    def is_expired(self, now: float) -> bool:
+        return now >= self.generated_at + self.ttl_s
+
+
+def split_header(text: str) -> tuple:
+    """(header lines or None, body). The header ends at the first closing `---`; None: there is no whole header."""
+    text = text.lstrip("\ufeff").replace("\r\n", "\n")
+    first, _, rest = text.partition("\n")
+    if first.rstrip() != "---":
+        return None, text
+    lines = rest.split("\n")
+    for index, line in enumerate(lines):
+        if line.rstrip() == "---":
+            return lines[:index], "\n".join(lines[index + 1:])
+    return None, text
+
+
+def parse_fields(lines: list) -> dict:
+    """`key: value` lines as texts, keys in lower case; other lines are passed over."""
+    fields = {}
+    for line in lines:
+        key, colon, value = strip_comment(line).partition(":")
+        value = value.strip()
+        if value[:1] in ("'", '"'):
+            quoted, error = parse_scalar(value)
+            value = value if error else quoted
+        if colon:
+            fields[key.strip().lower()] = value
+    return fields
+
+
+def parse_signal(data: bytes, mtime: float, now: float) -> Signal:
+    """Whatever is broken gets its default: ttl 300, severity warning, the file's own time."""
+    header, body = split_header(data.decode("utf-8", "replace"))
+    fields = parse_fields(header or [])
+    stated = parse_iso(fields.get("generated_at"))
+    ttl = fields.get("ttl", "")
+    severity = fields.get("severity", "").lower()
+    return Signal(
+        severity=severity if severity in SEVERITIES else "warning",
+        generated_at=min(mtime, now) if stated is None or stated > now + 1 else stated,
+        ttl_s=min(int(ttl), TTL_LIMIT_S) if _is_digits(ttl) and int(ttl) > 0 else DEFAULT_TTL_S,
+        auditor=one_line(fields.get("auditor", ""), 60),
+        code=one_line(fields.get("code", ""), 60),
+        body=clean_text(body).strip(),
+        stamp="%.6f" % (mtime if stated is None else stated),
+    )
+
+
+def format_signal(signal: Signal) -> str:
+    fields = (
+        ("generated_at", format_iso(signal.generated_at)), ("severity", signal.severity), ("ttl", "%d" % signal.ttl_s),
+        ("auditor", one_line(signal.auditor, 60)), ("code", one_line(signal.code, 60)),
+    )
+    header = "".join("%s: %s\n" % (key, value.replace("#", "")) for key, value in fields if value)
+    return "---\n" + header + "---\n" + clean_text(signal.body).strip() + "\n"
+
+
+def write_signal(ctx: Ctx, session: str, signal: Signal) -> str:
+    """Write or replace the signal `name` of a session ("" = global); its path, or "" when that failed."""
+    path = signal_dir(ctx, session) + "/" + safe_name(signal.name) + ".md"
+    return path if write_runtime(ctx, path, format_signal(signal).encode("utf-8", "replace")) else ""
+
+
+def read_signals(ctx: Ctx, session: str) -> list:
+    """All live signals for a session (and the global ones), critical first, then oldest first.
+
+    Expired ones are removed on the way; what cannot be read at all is set aside.
+    """
+    found = []
+    for scope, folder in (("session", signal_dir(ctx, session) if session else ""), ("global", signal_dir(ctx, ""))):
+        names = [n for n in list_dir(folder) if n.endswith(".md") and n[0] != "."] if folder else []
+        if names and not is_below(real_path(folder), real_path(ctx.dir)):
+            continue
+        for name in names[:SIGNAL_COUNT_LIMIT]:
+            signal = _read_signal(ctx, folder + "/" + name)
+            if signal is not None:
+                signal.scope, signal.name = scope, name[:-3]
+                found.append(signal)
+    found.sort(key=lambda s: (-SEVERITIES.index(s.severity), s.generated_at, s.name))
+    return found
+
+
+def has_signals(ctx: Ctx, session: str) -> bool:
+    """Cheap look without reading anything."""
+    folders = (signal_dir(ctx, session), signal_dir(ctx, ""))
+    return any(name.endswith(".md") for folder in folders for name in list_dir(folder))
+
+
+def _read_signal(ctx: Ctx, path: str) -> Signal | None:
+    info = stat_of(path, follow=False)
+    if info is None or _stat.S_ISDIR(info.st_mode):
+        return None
+    if _stat.S_ISLNK(info.st_mode):
+        data = read_inside(path, ctx.dir, SIGNAL_LIMIT_BYTES)
+    else:
+        data = read_bytes(path, SIGNAL_LIMIT_BYTES, follow=False)
+    if data is None:
+        if _stat.S_ISREG(info.st_mode):
+            set_aside(ctx, path)
+        return None
+    signal = parse_signal(data, info.st_mtime, ctx.now)
+    signal.path = path
+    if info.st_mtime > ctx.now + 1:
+        _touch(path, ctx.now)  # a file from the future would never expire
+    if signal.is_expired(ctx.now):
+        remove_file(path)
+        return None
+    return None if not signal.body or _is_half_written(data, ctx.now - info.st_mtime) else signal
+
+
+def _is_half_written(data: bytes, age_s: float) -> bool:
+    """A header that is still open in a young file: its writer is at work."""
+    return age_s < HALF_WRITTEN_S and data.startswith(b"---") and split_header(data.decode("utf-8", "replace"))[0] is None
+
+
+def _touch(path: str, now: float) -> None:
+    try:
+        _os.utime(path, times=(now, now))
+    except OSError:
+        pass
+
+
+def severity_floor(ctx: Ctx) -> str:
+    stated = ctx.env.get("CTX_INJECT_MIN_SEVERITY", "").strip().lower()
+    return stated if stated in SEVERITIES else ctx.get("monitor.inject_min_severity")
+
+
+def render_signals(signals: list, room: int) -> tuple:
+    """(text, the signals it holds, whether the first had to be cut)."""
+    if len(signals) == 1:
+        text = SIGNAL_HEAD + signals[0].body
+        return (text, signals, False) if units(text) <= room else (cut_text(text, room - 200), signals, True)
+    lines: list = []
+    left = room - units(SIGNAL_HEAD_MANY) - units(SIGNAL_REST) - 20
+    shown = []
+    for signal in signals:
+        bullet = format_bullet(signal.body)
+        if units(bullet) + 1 > left:
+            break
+        left -= units(bullet) + 1
+        lines.append(bullet)
+        shown.append(signal)
+    if len(shown) < 1:
+        text, shown, was_cut = render_signals(signals[:1], room - units(SIGNAL_REST) - 20)
+        lines = [text]
+    else:
+        was_cut = False
+        lines.insert(0, SIGNAL_HEAD_MANY.format(count=len(shown)) if len(shown) > 1 else SIGNAL_HEAD.rstrip())
+    if len(shown) < len(signals):
+        lines.append(SIGNAL_REST.format(count=len(signals) - len(shown)))
+    return "\n".join(lines), shown, was_cut
+
+
+def format_bullet(body: str) -> str:
+    """`  • Summary → Action`, further lines indented below."""
+    lines = [line.rstrip() for line in body.split("\n") if line.strip()]
+    head = lines[0].strip()
+    if len(lines) > 1 and lines[1].lstrip().startswith("→"):
+        head += " " + lines.pop(1).strip()
+    return "\n".join([SIGNAL_BULLET + head] + [SIGNAL_INDENT + line for line in lines[1:]])
+
+
+def deliver_signals(ctx: Ctx, session: str, room: int) -> Reply | None:
+    """The pending signals as one block. The lock is released by the reply's `after`."""
+    if not has_signals(ctx, session):
+        return None
+    lock = Lock(ctx, lock_path(ctx, session_file(ctx, session))).__enter__()
+    if lock.busy:
+        lock.__exit__()
+        return None
+    seen = _read_seen(ctx, session)
+    floor = SEVERITIES.index(severity_floor(ctx))
+    due = [
+        s for s in read_signals(ctx, session)
+        if SEVERITIES.index(s.severity) >= floor and seen.get(s.key()) != s.stamp
+    ]
+    if not due or room < 400:
+        lock.__exit__()
+        return None
+    text, shown, was_cut = render_signals(due, room)
+    if was_cut:
+        text += "\n" + SIGNAL_CUT.format(path=_keep_whole(ctx, shown[0]))
+    reply = Reply(text, after=[lambda: _after_delivery(ctx, session, shown, seen), lock.__exit__])
+    _notify_person(ctx, shown, reply)
+    record(ctx, "signals:delivered", names=[s.key() for s in shown], codes=[s.code for s in shown],
+           waiting=len(due) - len(shown))
+    return reply
+
+
+def _keep_whole(ctx: Ctx, signal: Signal) -> str:
+    """Where the whole text of a cut signal stays: a global one stands until its TTL, a session's is copied."""
+    if signal.scope == "global":
+        return signal.path
+    path = ctx.path("state", "aside", "%s.%s.md" % (safe_name(signal.name), format_iso(ctx.now).replace(":", "")))
+    return path if write_runtime(ctx, path, signal.body.encode("utf-8", "replace")) else signal.path
+
+
+def _notify_person(ctx: Ctx, shown: list, reply: Reply) -> None:
+    critical = [s for s in shown if s.severity == "critical"]
+    way = ctx.get("monitor.notify")
+    if critical and way != "off":
+        reply.system_message = "ctx monitor: " + one_line(critical[0].body)
+        reply.terminal = "\a" if way == "bell" else "\033]9;" + reply.system_message + "\a"
+
+
+def _read_seen(ctx: Ctx, session: str) -> dict:
+    """{"scope/name": stamp} of what this session got and what could not be removed."""
+    seen = dict(table(read_json(session_file(ctx, session)), "delivered"))
+    spare = marker_path(ctx, session, SEEN_PREFIX)
+    info = stat_of(spare, follow=False)
+    if info is not None and _stat.S_ISREG(info.st_mode) and is_trusted(spare):
+        seen.update(read_json(spare))
+    return seen
+
+
+def _after_delivery(ctx: Ctx, session: str, shown: list, seen: dict) -> None:
+    """Remove or remember what was said. A folder that cannot be written must not repeat it at every prompt."""
+    kept = {s.key(): s.stamp for s in shown if s.scope == "global" or not remove_file(s.path)}
+    if not kept:
+        return
+    path = session_file(ctx, session)
+    state = load_json(path)
+    if state is None:
+        set_aside(ctx, path)
+        state = {}
+    live = {key: stamp for key, stamp in seen.items() if is_file(_signal_path(ctx, session, key))}
+    state["delivered"] = dict(live, **kept)
+    if not write_runtime(ctx, path, format_json(state).encode()):
+        write_bytes(marker_path(ctx, session, SEEN_PREFIX), format_json(dict(seen, **kept)).encode())
+
+
+def _signal_path(ctx: Ctx, session: str, key: str) -> str:
+    scope, _, name = key.partition("/")
+    return "%s/%s.md" % (signal_dir(ctx, session if scope == "session" else ""), base_name(name))
+
+
+# =============================================================================
+# Transcript
+# =============================================================================
+# The client's transcript: one JSON a line, written while we read. It is read
+# from the end in bounded, doubling steps, so that 100 MB cost what 10 KB cost;
+# lines are looked at as bytes first and parsed only when they can matter.
+
+
+class Usage:
+    """The last measured fullness: tokens, the model's name, the assistant message it stands in."""
+
+    __slots__ = ("tokens", "model", "message_id")
+
+    def __init__(self, tokens: int, model: str, message_id: str) -> None:
+        self.tokens, self.model, self.message_id = tokens, model, message_id
+
+
+def lines_backward(path: str, limit_bytes: int = TRANSCRIPT_LIMIT_BYTES):
+    """The file's lines as bytes, newest first, at most about `limit_bytes` of them."""
+    fd = _open_regular(path)
+    if fd < 0:
+        return
+    try:
+        end = size = _os.lseek(fd, 0, 2)
+        step, carry = TRANSCRIPT_STEP_BYTES, b""
+        while end > 0 and size - end < limit_bytes:
+            start = max(0, end - step)
+            _os.lseek(fd, start, 0)
+            lines = (read_fd(fd, end - start) + carry).split(b"\n")
+            carry = lines[0]
+            for index in range(len(lines) - 1, 0, -1):
+                if lines[index]:
+                    yield lines[index]
+            end, step = start, min(step * 2, 4 << 20)
+        if end == 0 and carry:
+            yield carry
+    except OSError:
+        return
+    finally:
+        _os.close(fd)
+
+
+def read_usage(path: str) -> Usage | None:
+    """Fullness by the last real assistant row after the last compaction boundary."""
+    for line in lines_backward(path):
+        if b"compact_boundary" in line:
+            row = parse_row(line)
+            if row.get("subtype") == "compact_boundary" and row.get("type") == "system" and not row.get("isSidechain"):
+                tokens = _count(table(row, "compactMetadata").get("postTokens"))
+                return Usage(tokens, "", "") if tokens else None
+        if b'"usage"' in line and b'"assistant"' in line:
+            usage = parse_usage(parse_row(line))
+            if usage is not None:
+                return usage
+    return None
+
+
+def parse_usage(row: dict) -> Usage | None:
+    """Input + cache creation + cache read of a main-chain model answer; None for every other row."""
+    message = row.get("message")
+    if not is_answer(row) or not isinstance(message.get("usage"), dict):
+        return None
+    usage = message["usage"]
+    parts = [usage.get(key, 0) for key in ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")]
+    tokens = sum(_count(part) for part in parts)
+    if not 0 < tokens <= TOKENS_LIMIT:
+        return None
+    requested = row.get("requestedModel")
+    model = requested if isinstance(requested, str) and "[1m]" in requested else message.get("model")
+    return Usage(tokens, _text(model), _text(message.get("id")))
+
+
+def is_answer(row: dict) -> bool:
+    """A row written by the model in the main conversation; not a subagent's, not the client's own, not an error."""
+    message = row.get("message")
+    return (
+        row.get("type") == "assistant" and isinstance(message, dict) and not row.get("isSidechain")
+        and not row.get("isApiErrorMessage") and message.get("model") != "<synthetic>"
+    )
+
+
+def parse_row(line: bytes) -> dict:
+    try:
+        row = parse_json(line)
+    except ValueError:
+        return {}
+    return row if isinstance(row, dict) else {}
+
+
+def find_message(path: str, tool_use_id: str, wait_s: float = TRANSCRIPT_WAIT_S) -> str:
+    """The id of the assistant message that holds the tool call; the transcript may lag, so wait a little."""
+    if not tool_use_id or not path:
+        return ""
+    wanted = tool_use_id.encode("utf-8", "replace")
+    deadline = time.monotonic() + wait_s
+    while True:
+        for line in lines_backward(path, 1 << 20):
+            if wanted in line and b'"assistant"' in line:
+                row = parse_row(line)
+                if is_answer(row) and tool_use_id in [b.get("id") for b in blocks(row) if b.get("type") == "tool_use"]:
+                    return _text(row["message"].get("id"))
+        if time.monotonic() >= deadline:
+            return ""
+        time.sleep(TRANSCRIPT_POLL_S)
+
+
+def blocks(row: dict) -> list:
+    """The content blocks of a row's message."""
+    content = row.get("message", {}).get("content") if isinstance(row.get("message"), dict) else None
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+
+
+def text_of(row: dict) -> str:
+    return "\n".join(_text(b.get("text")) for b in blocks(row) if b.get("type") == "text")
+
+
+class News:
+    """What the transcript has gained: assistant text, whether an answer is complete, receipts, where to go on."""
+
+    __slots__ = ("text", "answered", "receipts", "offset")
+
+    def __init__(self, offset: int) -> None:
+        self.text, self.answered, self.receipts, self.offset = "", False, "", offset
+
+
+def read_news(path: str, offset: int, known_id: str = "") -> News:
+    """The complete lines since `offset`; our own injected text is a receipt, never an answer. The message
+    `known_id` was written before what we wait for an answer to."""
+    news = News(offset)
+    fd = _open_regular(path)
+    if fd < 0:
+        return news
+    try:
+        size = _os.lseek(fd, 0, 2)
+        if size < offset:
+            offset = 0  # another file under the same name
+        start = max(offset, size - TRANSCRIPT_NEW_LIMIT_BYTES)
+        _os.lseek(fd, start, 0)
+        data = read_fd(fd, TRANSCRIPT_NEW_LIMIT_BYTES)
+    except OSError:
+        return news
+    finally:
+        _os.close(fd)
+    whole = data.rfind(b"\n") + 1
+    news.offset = start + whole
+    pending = False
+    for line in data[:whole].split(b"\n"):
+        if b'"assistant"' in line:
+            row = parse_row(line)
+            if is_answer(row) and (not known_id or row["message"].get("id") != known_id):
+                news.text += text_of(row) + "\n"
+                pending = True
+                news.answered = news.answered or bool(row["message"].get("stop_reason"))
+        elif b"hook_additional_context" in line:
+            news.receipts += receipt_of(parse_row(line)) + "\n"
+        elif b'"user"' in line and pending and parse_row(line).get("type") == "user":
+            news.answered = True
+    return news
+
+
+def receipt_of(row: dict) -> str:
+    """The text that the client stored for a hook's additionalContext."""
+    attachment = row.get("attachment")
+    if row.get("type") != "attachment" or not isinstance(attachment, dict):
+        return ""
+    content = attachment.get("content")
+    if attachment.get("type") != "hook_additional_context" or not isinstance(content, list):
+        return ""
+    return "\n".join(text for text in content if isinstance(text, str))
+
+
+def read_turn(path: str) -> tuple:
+    """(assistant text of the current turn, id of its last tool call), for clients that do not send the message."""
+    texts, tool_id = [], ""
+    for line in lines_backward(path, TRANSCRIPT_NEW_LIMIT_BYTES):
+        if b'"assistant"' not in line and b'"user"' not in line:
+            continue
+        row = parse_row(line)
+        if is_answer(row):
+            texts.append(text_of(row))
+            calls = [_text(b.get("id")) for b in blocks(row) if b.get("type") == "tool_use"]
+            tool_id = tool_id or (calls[-1] if calls else "")
+        elif row.get("type") == "user" and not row.get("isSidechain") and not row.get("isMeta"):
+            if not any(b.get("type") == "tool_result" for b in blocks(row)):
+                break
+    return "\n".join(reversed(texts)), tool_id
+
+
+def last_tool_id(path: str) -> str:
+    """The id of the last tool call in the transcript's tail: it changes exactly when the agent did something."""
+    for line in lines_backward(path, 1 << 20):
+        if b'"tool_use"' in line and b'"assistant"' in line:
+            row = parse_row(line)
+            calls = [_text(b.get("id")) for b in blocks(row) if b.get("type") == "tool_use"] if is_answer(row) else []
+            if calls:
+                return calls[-1]
+    return ""
+
+
+def transcript_size(path: str) -> int:
+    info = stat_of(path) if path else None
+    return info.st_size if info is not None else 0
+
+
+def _open_regular(path: str) -> int:
+    """A descriptor of a regular file, or -1."""
+    try:
+        fd = _os.open(path, _READ_FLAGS)
+    except (OSError, ValueError):
+        return -1
+    if _stat.S_ISREG(_os.fstat(fd).st_mode):
+        return fd
+    _os.close(fd)
+    return -1
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _count(value: object) -> int:
+    return int(number(value)) if number(value) > 0 else 0
+
+
+# =============================================================================
+# Measure
+# =============================================================================
+# Exact from the transcript when possible, else estimated over the real response
+# shapes. Percent is an integer, rounded down, never above 100.
+_SMALL_MODELS = {"opus": ((4, 0), (4, 1), (4, 5), (4, 6)), "sonnet": ((4, 0), (4, 5), (4, 6)), "haiku": ((4, 5),)}
+
+
+class Measure:
+    """How full the context is: tokens of window, and whether that was measured or estimated."""
+
+    __slots__ = ("tokens", "window", "exact", "model")
+
+    def __init__(self, tokens: int, window: int, exact: bool, model: str) -> None:
+        self.tokens, self.window, self.exact, self.model = tokens, window, exact, model
+
+    def percent(self) -> int:
+        return min(100, self.tokens * 100 // self.window)
+
+    def percent_text(self) -> str:
+        return "%s%d%%" % ("" if self.exact else "~", self.percent())
+
+    def note(self) -> str:
+        return "" if self.exact else ", estimated"
+
+
+def window_of_model(model: str) -> int:
+    """The window as the client decides it by the model's name; 200,000 when no name is known."""
+    name = model.lower()
+    if not name:
+        return DEFAULT_WINDOW
+    if "[1m]" in name:
+        return LARGE_WINDOW
+    if "claude-3" in name:
+        return DEFAULT_WINDOW
+    for family, versions in _SMALL_MODELS.items():
+        _, found, rest = name.partition(family + "-")
+        if found and _version(rest) in versions:
+            return DEFAULT_WINDOW
+    return LARGE_WINDOW
+
+
+def _version(text: str) -> tuple:
+    """(4, 5) of `4-5-20250929`, (4, 0) of `4-20250514` and of `4`."""
+    major, rest = _leading_number(text)
+    minor, _ = _leading_number(rest[1:]) if rest[:1] in ("-", ".") else ("", "")
+    return (int(major or 0), int(minor) if 0 < len(minor) <= 2 else 0)
+
+
+def _leading_number(text: str) -> tuple:
+    end = 0
+    while end < len(text) and end < 9 and text[end] in "0123456789":
+        end += 1
+    return text[:end], text[end:]
+
+
+def measure_context(ctx: Ctx, state: dict, usage: Usage | None, added_tokens: int) -> Measure:
+    """The current fullness from a measured usage, else the last known count plus what this call added."""
+    known = _count(state.get("estimated_tokens"))
+    tokens = usage.tokens if usage else (known or ESTIMATE_BASE_TOKENS) + added_tokens
+    model = best_model(state, usage.model if usage else "")
+    window = _count(ctx.get("monitor.context_window")) or _statusline_window(ctx, model) or window_of_model(model)
+    if window < 1000 or (tokens > window and usage is not None):
+        window = max(LARGE_WINDOW, window)
+    return Measure(tokens, window, usage is not None, model)
+
+
+def best_model(state: dict, measured: str) -> str:
+    """The transcript's name may lack `[1m]`; SessionStart and the settings have it."""
+    for key in ("model", "settings_model"):
+        hint = _text(state.get(key))
+        if "[1m]" in hint and (not measured or hint.lower().replace("[1m]", "") in measured.lower()):
+            return hint
+    return measured or _text(state.get("model")) or _text(state.get("settings_model"))
+
+
+def _statusline_window(ctx: Ctx, model: str) -> int:
+    """What `statusline` handed over: valid for half a day and for the same model."""
+    handed = read_json(ctx.path("state", ctx.session + ".statusline"))
+    age_s = ctx.now - (parse_iso(handed.get("at")) or 0)
+    other = _text(handed.get("model")).replace("[1m]", "")
+    if not -60 < age_s < 43200 or (other and model and other not in model):
+        return 0
+    window = _count(handed.get("window"))
+    return window if 1000 <= window <= TOKENS_LIMIT else 0
+
+
+def settings_model(ctx: Ctx) -> str:
+    """The model that the client's settings name: environment, then local, project, user settings."""
+    if ctx.env.get("ANTHROPIC_MODEL"):
+        return ctx.env["ANTHROPIC_MODEL"]
+    home = ctx.env.get("CLAUDE_CONFIG_DIR") or ctx.env.get("HOME", "") + "/.claude"
+    for path in (ctx.root + "/.claude/settings.local.json", ctx.root + "/.claude/settings.json", home + "/settings.json"):
+        model = _text(read_json(path).get("model"))
+        if model:
+            return model
+    return ""
+
+
+def estimate_tokens(tool: str, tool_input: dict, response: object) -> int:
+    """What one call adds: its input, a fixed overhead, and the part of the response that the model sees."""
+    text_chars = _visible_chars(tool, response)
+    weight = TOOL_WEIGHTS.get(tool, 1.0)
+    tokens = (_chars(tool_input, 6) + text_chars * weight) / CHARS_PER_TOKEN + CALL_OVERHEAD_TOKENS
+    if isinstance(response, dict) and (response.get("isImage") is True or response.get("type") == "image"):
+        tokens = IMAGE_TOKENS + CALL_OVERHEAD_TOKENS
+    return int(tokens)
+
+
+def _visible_chars(tool: str, response: object) -> int:
+    """Characters of the response shape of a known tool, of all its strings otherwise."""
+    if not isinstance(response, dict):
+        return _chars(response, 6)
+    if tool == "Bash":
+        return _chars(response.get("stdout"), 2) + _chars(response.get("stderr"), 2)
+    if tool == "Read":
+        return _chars(table(response, "file").get("content"), 3)
+    if tool in ("Agent", "Task"):
+        return _chars(response.get("content"), 4)
+    if tool in ("Edit", "MultiEdit", "NotebookEdit"):
+        return _chars(response.get("structuredPatch"), 4)
+    return _chars(response, 6)
+
+
+def _chars(value: object, depth: int) -> int:
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict) and depth:
+        return sum(_chars(item, depth - 1) for item in value.values())
+    if isinstance(value, list) and depth:
+        return sum(_chars(item, depth - 1) for item in value)
+    return 4
+
+
+# =============================================================================
+# Auditors
+# =============================================================================
+# Each auditor is a pure function from a snapshot to alerts. An alert fires when
+# its level is crossed upward, not again inside its band, and again after its
+# cooldown while the condition lasts. .context/monitor-state.json remembers.
+
+
+class Snapshot:
+    """What the auditors may look at."""
+
+    __slots__ = ("now", "percent", "percent_text", "note", "score", "repeats", "stale_days", "stale_files",
+                 "active", "last_emitted")
+
+    def __init__(self, **fields) -> None:
+        for name in self.__slots__:
+            setattr(self, name, fields.get(name))
+
+
+class Alert:
+    """An auditor's finding: `codes` are those it marks, the first one is emitted."""
+
+    __slots__ = ("auditor", "codes", "severity", "summary", "action")
+
+    def __init__(self, auditor: str, codes: list, severity: str, summary: str, action: str) -> None:
+        self.auditor, self.codes, self.severity, self.summary, self.action = auditor, codes, severity, summary, action
+
+
+def audit_health(shot: Snapshot) -> tuple:
+    """(alerts, active codes) of the context's fullness."""
+    active = [
+        (level, severity) for level, clear, severity in HEALTH_LEVELS
+        if shot.percent >= level or ("CTX_HEALTH_%d" % level in shot.active and shot.percent >= clear)
+    ]
+    codes = ["CTX_HEALTH_%d" % level for level, _ in active]
+    if not codes or not _fires(shot, "context-health", codes[0]):
+        return [], codes
+    level, severity = active[0]
+    summary = HEALTH_SUMMARY.format(percent=shot.percent_text, note=shot.note)
+    return [Alert("context-health", codes, severity, summary, HEALTH_ACTIONS[level])], codes
+
+
+def audit_repetition(shot: Snapshot) -> tuple:
+    code = "CTX_REPETITION"
+    level = REPETITION_CLEAR if code in shot.active else REPETITION_LEVEL
+    if shot.score < level:
+        return [], []
+    if not _fires(shot, "repetition", code):
+        return [], [code]
+    summary = REPETITION_SUMMARY.format(count=shot.repeats, window=REPETITION_WINDOW)
+    return [Alert("repetition", [code], "warning", summary, REPETITION_ACTION)], [code]
+
+
+def audit_reminder(shot: Snapshot) -> tuple:
+    code = "CTX_AUDIT_DUE"
+    if not shot.stale_files:
+        return [], []
+    if not _fires(shot, "audit-reminder", code):
+        return [], [code]
+    summary = AUDIT_SUMMARY.format(days=shot.stale_days, files=", ".join(shot.stale_files))
+    return [Alert("audit-reminder", [code], "warning", summary, AUDIT_ACTION)], [code]
+
+
+def _fires(shot: Snapshot, auditor: str, code: str) -> bool:
+    """Newly crossed or still there after the cooldown; in both cases not within the cooldown."""
+    last = shot.last_emitted.get(code)
+    return last is None or not 0 <= shot.now - last < ALERT_COOLDOWN_S[auditor]
+
+
+def repetition_of(recent: list) -> tuple:
+    """(score 0..1, repeats) over the last calls: how many repeat an earlier one of the window."""
+    window = recent[-REPETITION_WINDOW:]
+    repeats = len(window) - len(set(window))
+    return round(repeats / (REPETITION_WINDOW - 1), 2), repeats
+
+
+def call_signature(tool: str, tool_input: dict) -> str:
+    """The same for the same tool and input. The interpreter's own source hash is built in and keyed by us;
+    hashlib would cost 5 % of a start."""
+    try:
+        data = (tool + "\0" + format_json(tool_input)).encode()
+    except (TypeError, ValueError):
+        data = (tool + "\0" + repr(tool_input)).encode("utf-8", "replace")
+    return _imp.source_hash(0x637478, data).hex()
+
+
+def run_auditors(ctx: Ctx, session: str, shot: Snapshot) -> None:
+    """Evaluate, write the signals, remember. Only a change touches the disk."""
+    path = ctx.path("monitor-state.json")
+    if not update_needed(read_json(path), session, shot):
+        return
+    emitted: list = []
+    update_json(ctx, path, lambda state: _evaluate(ctx, session, shot, state, emitted))
+    for alert, target in emitted:
+        signal = Signal(name=alert.auditor, severity=alert.severity, generated_at=ctx.now, auditor=alert.auditor,
+                        ttl_s=ALERT_TTL_S[alert.auditor], code=alert.codes[0], body=alert.summary + "\n→ " + alert.action)
+        if write_signal(ctx, target, signal):
+            record(ctx, "alert:emitted", code=alert.codes[0], severity=alert.severity, summary=alert.summary)
+
+
+def update_needed(state: dict, session: str, shot: Snapshot) -> bool:
+    """Whether evaluating could change anything; saves the lock and the write on nearly every call."""
+    health = table(table(state, "lastHealth"), session)
+    if health != {"contextPercent": shot.percent, "repetitionScore": shot.score} or shot.stale_files:
+        return True
+    low = min(clear for _, clear, _ in HEALTH_LEVELS)
+    return shot.percent >= low or shot.score >= REPETITION_CLEAR
+
+
+def _evaluate(ctx: Ctx, session: str, shot: Snapshot, state: dict, emitted: list) -> bool:
+    active_all, last_all = table(state, "activeAlerts"), table(state, "lastEmitted")
+    before = format_json(state)
+    table(state, "lastHealth")[session] = {"contextPercent": shot.percent, "repetitionScore": shot.score}
+    for auditor, scope in ((audit_health, session), (audit_repetition, session), (audit_reminder, "global")):
+        if auditor is audit_reminder and shot.stale_files is None:
+            continue  # not looked at this time
+        prefix = scope + ":"
+        own = [key for key in active_all if key.startswith(prefix) and _belongs(key[len(prefix):], auditor)]
+        shot.active = {key[len(prefix):] for key in own}
+        shot.last_emitted = {k[len(prefix):]: parse_iso(v) for k, v in last_all.items() if k.startswith(prefix)}
+        alerts, codes = auditor(shot)
+        for key in own:
+            if key[len(prefix):] not in codes:
+                del active_all[key]
+                _withdraw(ctx, "" if scope == "global" else session, key[len(prefix):])
+        active_all.update((prefix + code, True) for code in codes)
+        for alert in alerts:
+            last_all.update((prefix + code, format_iso(ctx.now)) for code in alert.codes)
+            emitted.append((alert, "" if scope == "global" else session))
+    return format_json(state) != before
+
+
+def _belongs(code: str, auditor) -> bool:
+    prefix = {"audit_health": "CTX_HEALTH_", "audit_repetition": "CTX_REPETITION", "audit_reminder": "CTX_AUDIT_DUE"}
+    return code.startswith(prefix[auditor.__name__])
+
+
+def _withdraw(ctx: Ctx, session: str, code: str) -> None:
+    """What is no longer true need not be said: drop the pending signal of a cleared alert."""
+    for name in ALERT_TTL_S:
+        path = signal_dir(ctx, session) + "/" + name + ".md"
+        data = read_bytes(path, SIGNAL_LIMIT_BYTES, follow=False)
+        if data and parse_fields(split_header(data.decode("utf-8", "replace"))[0] or []).get("code") == code:
+            remove_file(path)
+
+
+def stale_files_of(ctx: Ctx) -> tuple:
+    """(days since the newest change, names) when every context file is older than `audit.stale_days`."""
+    limit_days = ctx.get("audit.stale_days")
+    times = {name: stat_of(join_path(ctx.dir, name)) for name in ctx.get("gate.files")}
+    there = {name: info.st_mtime for name, info in times.items() if info is not None}
+    if not there or not limit_days:
+        return 0, []
+    days = int((ctx.now - max(there.values())) // 86400)
+    return days, list(there) if days >= limit_days else []
+
+
+# =============================================================================
+# Gate
+# =============================================================================
+# One message at the first tool call of a session. The marker in the temp folder
+# is created with O_EXCL before the output, so that parallel first calls fire
+# once; what is not our own regular file there is neither trusted nor followed.
+FIRED, CLAIMED, NO_MARKER = "fired", "claimed", "no marker"
+
+
+def gate_files(ctx: Ctx) -> list:
+    """[(name, path)] of the listed context files that exist."""
+    named = [(name, join_path(ctx.dir, name)) for name in ctx.get("gate.files")]
+    return [(name, path) for name, path in named if is_file(path)]
+
+
+def claim_marker(ctx: Ctx, session: str) -> str:
+    """FIRED when this session's gate was open before, CLAIMED for the one that opens it, NO_MARKER: cannot tell."""
+    path = marker_path(ctx, session)
+    try:
+        fd = _os.open(path, _NEW_FLAGS, 0o600)
+    except FileExistsError:
+        return FIRED if has_marker(ctx, session) else NO_MARKER
+    except (OSError, ValueError):
+        return NO_MARKER
+    try:
+        write_all(fd, (format_iso(ctx.now) + "\n").encode())
+    except OSError:
+        pass  # an empty marker is a marker
+    finally:
+        _os.close(fd)
+    return CLAIMED
+
+
+def has_marker(ctx: Ctx, session: str) -> bool:
+    info = stat_of(marker_path(ctx, session), follow=False)
+    return info is not None and _stat.S_ISREG(info.st_mode) and (not IS_POSIX or info.st_uid == _os.geteuid())
+
+
+def open_gate(ctx: Ctx, event: Event, room: int) -> str:
+    """The gate's text for this call, or "" when there is nothing to say."""
+    if ctx.get("gate.mode") == "off" or has_marker(ctx, event.session):
+        return ""
+    files = gate_files(ctx)
+    read = read_json(session_file(ctx, event.session)).get("files_read")
+    if not files or all(name in (read if isinstance(read, list) else ()) for name, _ in files):
+        return ""
+    text = render_gate(ctx, event.cwd, files)
+    if units(text) > room:
+        return GATE_WAITS if units(GATE_WAITS) < room else ""
+    claim = claim_marker(ctx, event.session)
+    if claim == FIRED:
+        return ""
+    record(ctx, "gate:emitted", files=[name for name, _ in files], marker=claim, style=ctx.get("gate.mode"))
+    return text
+
+
+def render_gate(ctx: Ctx, cwd: str, files: list) -> str:
+    """The whole instruction in one message: a chain of `run this and follow its output` decays link by link."""
+    shown = [(name, shown_path(ctx, path, cwd)) for name, path in files]
+    message = ctx.get("gate.message")
+    names = ", ".join(path for _, path in shown)
+    head = message.replace("{files}", names) if message else GATE_DIRECTIVE.format(files=names)
+    head = cut_text(clean_text(head), GATE_CONTENT_LIMIT_UNITS - 400)
+    if ctx.get("gate.mode") != "content":
+        return head + "\n" + GATE_CHECKPOINT
+    room = GATE_CONTENT_LIMIT_UNITS - units(head) - units(GATE_CHECKPOINT) - 2
+    return "\n".join([head] + _gate_content(ctx, files, dict(shown), room) + [GATE_CHECKPOINT])
+
+
+def shown_path(ctx: Ctx, path: str, cwd: str) -> str:
+    """Relative to the root for a session that stands there, absolute for one that does not."""
+    inside = is_below(path, ctx.root) and join_path(cwd or ctx.root, ".") == ctx.root
+    return path[len(ctx.root.rstrip("/")) + 1:] if inside else path
+
+
+def _gate_content(ctx: Ctx, files: list, shown: dict, room: int) -> list:
+    """The files' text by priority; each one that was cut or left out is named with its path."""
+    out: list = []
+    room -= sum(units(GATE_CONTENT_LEFT_OUT) + units(path) for path in shown.values())
+    for name, path in files:
+        label = GATE_CONTENT_FILE.format(path=shown[name])
+        body = _gate_body(ctx, name, path)
+        used = units(label) + units(body) + 2
+        if used <= room:
+            out += [label, body]
+        elif room > 600:
+            used = room
+            note = GATE_CONTENT_CUT.format(path=shown[name])
+            out += [label, cut_text(body, room - units(label) - units(note) - 3), note]
+        else:
+            used = 0
+            out.append(GATE_CONTENT_LEFT_OUT.format(path=shown[name]))
+        room -= used
+    return out
+
+
+def _gate_body(ctx: Ctx, name: str, path: str) -> str:
+    base = ctx.root if not ctx.get("allow_outside") else "/"
+    data = read_inside(path, base) or b""
+    text = clean_text(data.decode("utf-8", "replace"))
+    start, end = text.find(INDEX_START), text.find(INDEX_END)
+    if base_name(name) in INDEXED_FILES and 0 <= start < end:
+        text = text[start + len(INDEX_START):end]
+    return text.strip()
+
+
+# =============================================================================
+# Handoff
+# =============================================================================
+# State of one session, .context/state/<session>.json. From the crossing of the
+# threshold on, every batch of tool calls carries the reminder until the handoff
+# file is a non-empty regular file newer than the crossing.
+
+
+def note_call(ctx: Ctx, event: Event, state: dict, measure: Measure) -> None:
+    """Count one tool call: tokens, breakdown, files read, recent calls, history."""
+    state.setdefault("session_start", format_iso(ctx.now))
+    state["tool_calls"] = _count(state.get("tool_calls")) + 1
+    state["estimated_tokens"], state["window"], state["exact"] = measure.tokens, measure.window, measure.exact
+    state["measured_model"] = measure.model
+    breakdown = table(state, "breakdown")
+    if event.tool in breakdown or len(breakdown) < 60:
+        added = estimate_tokens(event.tool, event.tool_input, event.response)
+        breakdown[event.tool] = _count(breakdown.get(event.tool)) + added
+    state["recent"] = (_list(state, "recent") + [call_signature(event.tool, event.tool_input)])[-REPETITION_WINDOW:]
+    history = _list(state, "history")
+    if history[-1:] != [measure.percent()]:
+        state["history"] = (history + [measure.percent()])[-40:]
+    state["last_call"] = format_iso(ctx.now)
+    name = read_context_file(ctx, event)
+    if name and name not in _list(state, "files_read"):
+        state["files_read"] = _list(state, "files_read") + [name]
+
+
+def read_context_file(ctx: Ctx, event: Event) -> str:
+    """The listed context file that this call read with the Read tool, or ""."""
+    path = _text(event.tool_input.get("file_path")) if event.tool == "Read" and not event.failed else ""
+    if not path:
+        return ""
+    path = join_path(event.cwd or ctx.root, path)
+    for name in ctx.get("gate.files"):
+        listed = join_path(ctx.dir, name)
+        if path == listed or (base_name(path) == base_name(listed) and real_path(path) == real_path(listed)):
+            return name
+    return ""
+
+
+def plan_handoff(ctx: Ctx, state: dict, measure: Measure, batch: str) -> str:
+    """The reminder for this call, or "". Edits the handoff's part of the state."""
+    _migrate(ctx, state)
+    crossed = parse_iso(state.get("threshold_crossed_at"))
+    percent, threshold = measure.percent(), ctx.get("handoff.threshold")
+    if not ctx.get("handoff.enabled"):
+        return ""
+    if crossed is not None and measure.exact and percent < threshold - HANDOFF_RESET_MARGIN:
+        reset_handoff(state)
+        return ""
+    if crossed is None and percent < threshold:
+        return ""
+    if crossed is None or crossed > ctx.now + 1:  # set once; a clock that went back must not make it unreachable
+        crossed = ctx.now
+        state["threshold_crossed_at"], state["handoff_complete"] = format_iso(crossed, fraction=True), False
+        record(ctx, "handoff:crossed", percent=percent, tokens=measure.tokens, window=measure.window)
+    if state.get("handoff_complete") is True:
+        return ""
+    path = handoff_path(ctx)
+    if is_handoff_written(path, crossed):
+        state["handoff_complete"] = True
+        record(ctx, "handoff:complete", path=path)
+        return ""
+    return _remind(ctx, state, measure, batch)
+
+
+def _remind(ctx: Ctx, state: dict, measure: Measure, batch: str) -> str:
+    last = parse_iso(state.get("reminded_at"))
+    if (batch and batch == state.get("reminded_batch")) or (
+        last is not None and 0 <= ctx.now - last < ctx.get("handoff.cooldown_s")
+    ):
+        return ""
+    state["reminded_batch"], state["reminded_at"] = batch, format_iso(ctx.now, fraction=True)
+    state["reminders"] = _count(state.get("reminders")) + 1
+    command = ctx.get("handoff.command")
+    record(ctx, "handoff:reminded", percent=measure.percent(), exact=measure.exact, batch=batch)
+    return HANDOFF_REMINDER.format(
+        percent=measure.percent_text(), tokens=format(measure.tokens, ","), window=format(measure.window, ","),
+        note=measure.note(), path=handoff_path(ctx),
+        command=HANDOFF_COMMAND.format(command=one_line(command)) if command else "",
+    )
+
+
+def handoff_path(ctx: Ctx) -> str:
+    return join_path(ctx.root, ctx.get("handoff.file"))
+
+
+def is_handoff_written(path: str, crossed: float) -> bool:
+    """A non-empty regular file newer than the crossing. File clocks are coarse: 20 ms are forgiven, and a time
+    in whole seconds is compared by the second."""
+    info = stat_of(path)
+    if info is None or not _stat.S_ISREG(info.st_mode) or not info.st_size:
+        return False
+    if info.st_size < 64 and not (read_bytes(path, 64) or b"").strip():
+        return False
+    if info.st_mtime_ns % 1_000_000_000 == 0:
+        return int(info.st_mtime) >= int(crossed)
+    return info.st_mtime + CLOCK_TOLERANCE_S >= crossed
+
+
+def reset_handoff(state: dict) -> None:
+    """After a compaction nothing of the old context's measure holds."""
+    for key in ("reminded_batch", "reminded_at", "reminders"):
+        state.pop(key, None)
+    state["threshold_crossed_at"], state["handoff_complete"] = None, False
+
+
+def _migrate(ctx: Ctx, state: dict) -> None:
+    if "handoff_triggered" in state:
+        if state.pop("handoff_triggered") is True and not state.get("threshold_crossed_at"):
+            state["threshold_crossed_at"] = format_iso(ctx.now, fraction=True)
+    state.setdefault("threshold_crossed_at", None)
+    state.setdefault("handoff_complete", False)
+
+
+def _list(state: dict, key: str) -> list:
+    return state[key] if isinstance(state.get(key), list) else []
+
+
+# =============================================================================
+# Phases
+# =============================================================================
+# .caw/auto-state.json says which phase the agent is in. A phase ends with a
+# completion block in the agent's last message, alone or in a code fence:
+#
+#     ---
+#     SIGNAL: PLANNING_COMPLETE
+#     PHASE: planning
+#     STATUS: complete
+#     TIMESTAMP: 2026-02-03T10:45:00Z
+#     NEXT: execution
+#     ---
+#
+# Any doubt lets the agent stop.
+PHASES = (
+    ("expansion", "Requirements: read the task and the code around it, write down what is asked, what is not, and how "
+                  "it will be judged."),
+    ("init", "Environment: set up .caw/ for this task, find out how the project is built and tested."),
+    ("planning", "Plan: write task_plan.md with small steps that can each be checked."),
+    ("execution", "Execution: carry out all steps of the plan and mark each one when it is done."),
+    ("qa", "Quality: run the build, the linters and the tests, and mend what fails."),
+    ("review", "Review: read the whole change as a reviewer would and list the findings."),
+    ("fix", "Fix: mend the findings of the review."),
+    ("check", "Check: validate the result against the requirements and the project's rules."),
+    ("reflect", "Reflect: write down what was learned, in the context files where they have a place for it."),
+)
+PHASE_NAMES = tuple(name for name, _ in PHASES)
+SKIPS = {"skip_expansion": ("expansion",), "skip_qa": ("qa",), "skip_review": ("review", "fix", "check"),
+         "skip_reflect": ("reflect",)}
+TRANSITIONS = {"TRANSITION_TO_QA": "qa", "TRANSITION_TO_VALIDATION": "review", "TRANSITION_TO_FIX": "fix"}
+BLOCK_KEYS = frozenset(("SIGNAL", "PHASE", "STATUS", "TIMESTAMP", "NEXT"))
+ERROR_KEYS = frozenset(("SIGNAL", "PHASE", "STATUS", "TIMESTAMP", "ERROR", "RECOVERABLE"))
+MAX_ITERATIONS, ITERATIONS_LIMIT = 20, 50
+STALE_AFTER_S = 2 * 3600
+STALLS_LIMIT = 3
+CLIENT_HOLD_CAP = 8
+FULL_PERCENT = 95
+CONTINUATION = """## Auto Mode Continuation
+{lead}
+- Phase: {phase} (iteration {iteration}/{max})
+- About: {about}
+- Task: {task}
+- Expected signal: {signal}
+
+When the phase is done, print this block with the current time:
+{block}
+If something went wrong, print instead:
+{error}
+If unable to complete, explain the blocker: what you tried and what you need."""
+TIME_PLACEHOLDER = "<current time, ISO 8601>"
+LEAD_HOLD = "The phase is not complete yet: its completion block is missing."
+LEAD_NEXT = "Phase {done} is complete. Go on with the next one."
+LEAD_ERROR = "You reported a recoverable error: {error}. Recover from it and go on."
+STOP_MESSAGES = {
+    "all_phases_complete": "ctx auto: all phases complete.",
+    "auto_complete_signal": "ctx auto: the agent declared the whole workflow complete.",
+    "max_iterations_reached": "ctx auto: stopped, phase {phase} did not complete within {max} iterations.",
+    "stale_state": "ctx auto: ended, no activity for over 2 hours.",
+    "critical_error": "ctx auto: stopped by an error in phase {phase}: {error}",
+    "user_cancelled": "ctx auto: cancelled.",
+    "no_progress": "ctx auto: let the agent stop, no progress over 3 stops; the workflow stays in phase {phase}.",
+    "hold_cap": "ctx auto: let the agent stop before the client's own limit; the workflow stays in phase {phase}.",
+    "background_tasks": "ctx auto: background tasks are running; phase {phase} goes on when they are done.",
+    "context_full": "ctx auto: let the agent stop, the context is nearly full; the workflow stays in phase {phase}.",
+    "plan_mode": "ctx auto: plan mode, the agent may stop; the workflow stays in phase {phase}.",
+    "unwritable": "ctx auto: let the agent stop, .caw/auto-state.json cannot be written.",
+}
+
+
+def parse_blocks(text: str) -> list:
+    """The whole blocks of a message in order, each a dict with upper-case keys and a parsed `time`."""
+    lines = [line.strip() for line in text.replace("\r\n", "\n").split("\n")]
+    found, index = [], 0
+    while index < len(lines):
+        block, end = _block_at(lines, index) if lines[index] == "---" else (None, index)
+        if block:
+            found.append(block)
+        index = end + 1
+    return found
+
+
+def _block_at(lines: list, start: int) -> tuple:
+    """(block or None, index of its last line); the closing `---` of no block may open the next one."""
+    fields: dict = {}
+    for index in range(start + 1, min(start + 12, len(lines))):
+        line = lines[index]
+        if line == "---":
+            return (_checked_block(fields), index) if _checked_block(fields) else (None, index - 1)
+        key, colon, value = line.partition(":")
+        key = key.strip().upper()
+        if not line:
+            continue
+        if not colon or key in fields or key not in BLOCK_KEYS | ERROR_KEYS:
+            return None, start
+        fields[key] = value.strip()
+    return None, start
+
+
+def _checked_block(fields: dict) -> dict | None:
+    is_error = fields.get("SIGNAL", "").upper() == "PHASE_ERROR"
+    wanted = ERROR_KEYS if is_error else BLOCK_KEYS
+    if set(fields) != wanted or parse_iso(fields["TIMESTAMP"]) is None:
+        return None
+    if fields["STATUS"].lower() != ("error" if is_error else "complete") or (not is_error and not fields["NEXT"]):
+        return None
+    if is_error and fields["RECOVERABLE"].lower() not in ("true", "false"):
+        return None
+    return dict(fields, SIGNAL=fields["SIGNAL"].upper(), PHASE=fields["PHASE"].lower())
+
+
+def planned_phases(config: dict) -> list:
+    skipped = {phase for flag, names in SKIPS.items() if config.get(flag) is True for phase in names}
+    return [phase for phase in PHASE_NAMES if phase not in skipped]
+
+
+def next_phase(phase: str, config: dict) -> str:
+    """The phase after this one that is not skipped; `complete` after the last."""
+    later = PHASE_NAMES[PHASE_NAMES.index(phase) + 1:]
+    return next((name for name in planned_phases(config) if name in later), "complete")
+
+
+def is_auto_active(state: dict) -> bool:
+    return state.get("active") is True and state.get("phase") in PHASE_NAMES
+
+
+def owns_workflow(state: dict, session_id: str) -> bool:
+    """An unbound workflow belongs to the first session that asks."""
+    return bool(session_id) and state.get("session_id") in (None, "", session_id)
+
+
+def max_iterations_of(state: dict) -> int:
+    value = state.get("max_iterations")
+    value = int(value) if isinstance(value, str) and _is_digits(value) else number(value, MAX_ITERATIONS)
+    return int(min(max(value, 1), ITERATIONS_LIMIT))
+
+
+def end_workflow(state: dict, reason: str, now: float) -> None:
+    done = reason in ("all_phases_complete", "auto_complete_signal")
+    state.update(active=False, phase="complete" if done else "failed", exit_reason=reason, completed_at=format_iso(now))
+
+
+class Stop:
+    """The decision about one stop: the text that holds the agent (or ""), why, and the line for the person."""
+
+    __slots__ = ("prompt", "reason", "message")
+
+    def __init__(self, reason: str, prompt: str = "", message: str = "") -> None:
+        self.reason, self.prompt, self.message = reason, prompt, message
+
+
+def decide_stop(state: dict, event: Event, ctx: Ctx, look) -> Stop:
+    """Apply the message's blocks to the state, then hold or release. `look()` tells what costs to find out:
+    (context percent, id of the last tool call)."""
+    active_at = max(parse_iso(table(state, "signals").get("last_checked")) or 0, parse_iso(state.get("started_at")) or 0)
+    state["session_id"] = event.session_id
+    table(state, "signals")["last_checked"] = format_iso(ctx.now)
+    if active_at and ctx.now - active_at > STALE_AFTER_S:
+        return _release(state, "stale_state", ctx.now)
+    lead = ""
+    for block in parse_blocks(event.last_message):
+        lead = apply_block(state, block, ctx.now) or lead
+        if not is_auto_active(state):
+            return _release(state, state["exit_reason"], 0.0)
+    percent, tool_id = look()
+    pause = _passing_brake(state, event, ctx, percent, tool_id)
+    if pause:
+        return _release(state, pause, 0.0)
+    if not lead:
+        state["iteration"] = _count(state.get("iteration")) + 1
+        if state["iteration"] > max_iterations_of(state):
+            return _release(state, "max_iterations_reached", ctx.now)
+    return Stop("advanced" if lead.startswith(LEAD_NEXT[:6]) else "held", render_continuation(state, lead or LEAD_HOLD))
+
+
+def apply_block(state: dict, block: dict, now: float) -> str:
+    """Advance, end or note the error; returns the lead of the next prompt, "" for a block that does not count."""
+    phase, signal = state["phase"], block["SIGNAL"]
+    config = table(state, "config")
+    if signal == "AUTO_COMPLETE" and block["PHASE"] in PHASE_NAMES + ("complete",):
+        _note_signal(state, signal, now)
+        end_workflow(state, "auto_complete_signal", now)
+        return ""
+    if block["PHASE"] != phase:
+        return ""
+    if signal == "PHASE_ERROR":
+        return _apply_error(state, block, now)
+    if signal in TRANSITIONS:
+        following = TRANSITIONS[signal]
+    elif signal == phase.upper() + "_COMPLETE":
+        following = next_phase(phase, config)
+    else:
+        return ""
+    _note_signal(state, signal, now)
+    state.update(phase=following, iteration=0)
+    if following == "complete":
+        end_workflow(state, "all_phases_complete", now)
+    return LEAD_NEXT.format(done=phase)
+
+
+def _apply_error(state: dict, block: dict, now: float) -> str:
+    recoverable = block["RECOVERABLE"].lower() == "true"
+    message = one_line(block["ERROR"], 500)
+    state["last_error"] = {"phase": state["phase"], "message": message, "recoverable": recoverable,
+                           "timestamp": format_iso(now)}
+    _note_signal(state, "PHASE_ERROR", now)
+    if not recoverable:
+        end_workflow(state, "critical_error", now)
+        return ""
+    state["iteration"] = _count(state.get("iteration")) + 1
+    if state["iteration"] > max_iterations_of(state):
+        end_workflow(state, "max_iterations_reached", now)
+    return LEAD_ERROR.format(error=message)
+
+
+def _note_signal(state: dict, signal: str, now: float) -> None:
+    signals = table(state, "signals")
+    signals["detected_signals"] = (_list(signals, "detected_signals") + [
+        {"signal": signal, "detected_at": format_iso(now)}])[-200:]
+
+
+def _passing_brake(state: dict, event: Event, ctx: Ctx, percent: int, tool_id: str) -> str:
+    """The name of the brake that lets this one stop pass, or "". Keeps the count of holds and stalls."""
+    brake = table(state, "enforcer")
+    answer = call_signature("answer", {"text": event.last_message})
+    worked = bool(tool_id) and tool_id != brake.get("tool_id")
+    moved = worked or answer != brake.get("answer") or state["phase"] != brake.get("phase")
+    stalls = 0 if moved else _count(brake.get("stalls")) + 1
+    holds = 0 if worked or not event.stop_active else _count(brake.get("holds"))
+    stated = ctx.env.get("CLAUDE_CODE_STOP_HOOK_BLOCK_CAP", "")
+    cap = int(stated) if _is_digits(stated) else CLIENT_HOLD_CAP
+    brake.update(tool_id=tool_id, answer=answer, phase=state["phase"], stalls=stalls, holds=holds + 1)
+    checks = (
+        ("background_tasks", bool(event.background)),
+        ("plan_mode", event.permission_mode == "plan"),
+        ("context_full", percent >= FULL_PERCENT),
+        ("no_progress", stalls >= STALLS_LIMIT),
+        ("hold_cap", cap > 0 and holds + 1 >= cap),
+    )
+    reason = next((name for name, applies in checks if applies), "")
+    if reason:
+        brake.update(holds=0, stalls=0)
+    return reason
+
+
+def _release(state: dict, reason: str, end_at: float) -> Stop:
+    phase = state["phase"]
+    if end_at:
+        end_workflow(state, reason, end_at)
+    error = table(state, "last_error").get("message", "") if reason == "critical_error" else ""
+    if reason == "critical_error":
+        phase = table(state, "last_error").get("phase", phase)
+    message = STOP_MESSAGES[reason].format(phase=phase, max=max_iterations_of(state), error=error)
+    return Stop(reason, message=message)
+
+
+def render_continuation(state: dict, lead: str) -> str:
+    phase = state["phase"]
+    signal = phase.upper() + "_COMPLETE"
+    following = next_phase(phase, table(state, "config"))
+    task = one_line(_text(state.get("task_description")), 1500).replace("---", "—") or "(see the conversation)"
+    block = render_block(("SIGNAL", signal), ("PHASE", phase), ("STATUS", "complete"), ("TIMESTAMP", TIME_PLACEHOLDER),
+                         ("NEXT", "none" if following == "complete" else following))
+    error = render_block(("SIGNAL", "PHASE_ERROR"), ("PHASE", phase), ("STATUS", "error"),
+                         ("TIMESTAMP", TIME_PLACEHOLDER), ("ERROR", "<what happened>"), ("RECOVERABLE", "true|false"))
+    return CONTINUATION.format(lead=lead, phase=phase, iteration=_count(state.get("iteration")), about=dict(PHASES)[phase],
+                               max=max_iterations_of(state), task=task, signal=signal, block=block, error=error)
+
+
+def render_block(*fields: tuple) -> str:
+    return "\n".join(["---"] + ["%s: %s" % field for field in fields] + ["---"])
+
+
+def auto_path(ctx: Ctx) -> str:
+    return ctx.root + "/" + AUTO_STATE
+
+
+def enforce_stop(ctx: Ctx, event: Event) -> Reply | None:
+    """Hold or release under the workflow's lock. A state that cannot be written holds nobody."""
+    path = auto_path(ctx)
+    if not is_auto_active(read_json(path)) or not event.session:
+        return None
+    if not event.last_message:
+        event.last_message = _late_answer(event.transcript)
+    with Lock(ctx, lock_path(ctx, path)) as lock:
+        state = read_json(path)
+        if lock.busy or not is_auto_active(state) or not owns_workflow(state, event.session_id):
+            return None
+        stop = decide_stop(state, event, ctx, lambda: (_percent_now(ctx, event), last_tool_id(event.transcript)))
+        if not is_writable(path) or not write_bytes(path, format_json(state).encode() + b"\n", durable=True):
+            stop = Stop("unwritable", message=STOP_MESSAGES["unwritable"])
+    record(ctx, "stop:held" if stop.prompt else "stop:released", reason=stop.reason, phase=state.get("phase"),
+           iteration=_count(state.get("iteration")))
+    return Reply(stop.prompt, system_message=stop.message, hold=bool(stop.prompt))
+
+
+def is_writable(path: str) -> bool:
+    """A read-only file stays as it is, although replacing it would be possible."""
+    try:
+        return _os.access(path, _os.W_OK)
+    except (OSError, ValueError):
+        return False
+
+
+def _late_answer(transcript: str) -> str:
+    deadline = time.monotonic() + TRANSCRIPT_WAIT_S
+    while True:
+        text, _ = read_turn(transcript)
+        if text or time.monotonic() > deadline:
+            return text
+        time.sleep(TRANSCRIPT_POLL_S)
+
+
+def _percent_now(ctx: Ctx, event: Event) -> int:
+    usage = read_usage(event.transcript)
+    state = read_json(session_file(ctx, event.session))
+    return measure_context(ctx, state, usage, 0).percent() if usage or state.get("tool_calls") else 0
+
+
+def cancel_workflow(ctx: Ctx, session_id: str) -> bool:
+    """End the workflow for the person; "" as session id: whoever it belongs to."""
+    path = auto_path(ctx)
+    with Lock(ctx, lock_path(ctx, path)) as lock:
+        state = read_json(path)
+        if lock.busy or not is_auto_active(state) or (session_id and not owns_workflow(state, session_id)):
+            return False
+        end_workflow(state, "user_cancelled", ctx.now)
+        done = write_bytes(path, format_json(state).encode() + b"\n", durable=True)
+    if done:
+        record(ctx, "auto:cancelled", reason="user_cancelled")
+    return done
+
+
+# =============================================================================
+# Startup
+# =============================================================================
+# The handoff of the session before is a delivery with a state: attempts, back-
+# off, acknowledgement in the agent's own words, then a marked section in the
+# fallback file. The section's bytes are ours, all others are the user's.
+FRAME_START = "[CONTEXT INJECTION - Please acknowledge receipt]"
+FRAME_END = '[END CONTEXT - Reply "ACK: context received" to confirm]'
+QUIET_START, QUIET_END = "[CONTEXT INJECTION]", "[END CONTEXT]"
+SOURCE_HANDOFF = "Handoff of the session before, from {path} (written {time}):"
+SOURCE_FILE = "From {path}:"
+LEFT_OUT = "[left out for lack of room: {names}; the whole text is in the files named above]"
+SECTION_START, SECTION_END = "<!-- STARTUP_CONTEXT_INJECTION -->", "<!-- END_STARTUP_CONTEXT -->"
+SECTION_HEADING = "## Session Context (Auto-Injected)"
+FALLBACK_NOTICE = "[System] Session context written to {file} - please review"
+FAILURE_NOTICE = "Session context could not be delivered; it is in {path} - please read it"
+KEY_HEADINGS = ("goal", "next", "task", "todo", "objective", "focus")
+PLACEHOLDERS = frozenset(("tbd", "todo", "n/a", "none", "...", "…", "unknown", "-"))
+FALLBACK_LIMIT_BYTES = 4 * 1024 * 1024
+METRIC_KEYS = ("attempted", "succeededOnFirstTry", "succeededAfterRetry", "escalatedToFile", "failed",
+               "averageAttemptsToSuccess", "averageTimeToSuccess")
+
+
+def build_startup(ctx: Ctx) -> str:
+    """The framed startup context, or "" when there is none worth sending."""
+    sources = _startup_sources(ctx)
+    if not sources:
+        return ""
+    limit = int(min(ctx.get("startup.budget_chars"), STARTUP_LIMIT_UNITS))
+    text = shorten_sources(sources, max(limit, 500))
+    start, end = (FRAME_START, FRAME_END) if ctx.get("startup.require_ack") else (QUIET_START, QUIET_END)
+    return "\n".join((start, text, end))
+
+
+def _startup_sources(ctx: Ctx) -> list:
+    """[(where it comes from, text)], the handoff first."""
+    sources = []
+    path = handoff_path(ctx)
+    info = stat_of(path)
+    if info is not None and ctx.now - info.st_mtime < ctx.get("startup.max_age_hours") * 3600:
+        when = format_iso(info.st_mtime)
+        sources.append((SOURCE_HANDOFF.format(path=shown_path(ctx, path, ""), time=when), _source_text(ctx, path)))
+    for name in ctx.get("startup.files"):
+        path = join_path(ctx.root, name)
+        sources.append((SOURCE_FILE.format(path=shown_path(ctx, path, "")), _source_text(ctx, path)))
+    return [(head, text) for head, text in sources if text]
+
+
+def _source_text(ctx: Ctx, path: str) -> str:
+    data = read_inside(path, "/" if ctx.get("allow_outside") else ctx.root)
+    if not data or b"\0" in data[:8192]:
+        return ""
+    text = clean_text(data.decode("utf-8", "replace")).strip()
+    return "" if is_placeholder(text) else text
+
+
+def is_placeholder(text: str) -> bool:
+    """Nothing but headings and words such as TBD or [current task]."""
+    for line in text.split("\n"):
+        words = line.strip().lstrip("-*>0123456789.) \t").strip("_*` ")
+        if words.startswith("#") or line.strip().startswith("#") or words.startswith("<!--"):
+            continue
+        words = words.rpartition(":")[2].strip() if words[:1] != "[" else words
+        if words and words.lower() not in PLACEHOLDERS and not (words[0] == "[" and words[-1] == "]"):
+            return False
+    return True
+
+
+def split_sections(text: str) -> list:
+    """[(heading, text)] by Markdown headings; what stands before the first one has no heading."""
+    sections: list = [["", []]]
+    fenced = False
+    for line in text.split("\n"):
+        fenced = fenced != line.lstrip().startswith("```")
+        if line.startswith("#") and not fenced:
+            sections.append([line.strip("# \t"), []])
+        sections[-1][1].append(line)
+    return [(heading, "\n".join(lines).strip()) for heading, lines in sections if "\n".join(lines).strip()]
+
+
+def shorten_sources(sources: list, limit: int) -> str:
+    """Whole sections go, from the lowest priority up; goal and next steps stay longest; what went is named."""
+    parts = [
+        (number_, index, heading, text) for number_, (_, body) in enumerate(sources)
+        for index, (heading, text) in enumerate(split_sections(body))
+    ]
+    by_value = sorted(parts, key=lambda p: (not _is_key_heading(p[2]), p[0], p[1]))
+    dropped: list = []
+    text = _assemble(sources, parts, dropped)
+    while units(text) > limit and len(by_value) > 1:
+        dropped.append(by_value.pop())
+        text = _assemble(sources, [p for p in parts if p not in dropped], dropped)
+    return text if units(text) <= limit else cut_text(text, limit - 40) + "\n[cut for lack of room]"
+
+
+def _is_key_heading(heading: str) -> bool:
+    return any(word in heading.lower() for word in KEY_HEADINGS)
+
+
+def _assemble(sources: list, parts: list, dropped: list) -> str:
+    out = []
+    for number_, (head, _) in enumerate(sources):
+        texts = [text for source, _, _, text in parts if source == number_]
+        if texts:
+            out += [head, ""] + texts + [""]
+    names = ", ".join(one_line(p[2], 60) or "introduction" for p in sorted(dropped)[:12])
+    return "\n".join(out).rstrip() + ("\n" + LEFT_OUT.format(names=names) if dropped else "")
+
+
+def is_acknowledged(ctx: Ctx, text: str) -> bool:
+    """One of the patterns in the agent's words; our own request, quoted, does not count."""
+    text = text.replace(FRAME_END, "").replace('Reply "ACK: context received" to confirm', "")
+    for pattern in ctx.get("startup.ack_patterns"):
+        if pattern == DEFAULTS["startup.ack_patterns"][0]:
+            folded = " ".join(text.lower().split())  # the default without the cost of `re`
+            if "ack: context received" in folded or "ack:context received" in folded:
+                return True
+        elif _matches(pattern, text):
+            return True
+    return False
+
+
+def _matches(pattern: str, text: str) -> bool:
+    import re
+
+    try:
+        return re.search(pattern, text[-20000:], re.IGNORECASE) is not None
+    except (re.error, RecursionError, OverflowError):
+        return False
+
+
+def start_delivery(ctx: Ctx, event: Event, state: dict) -> str:
+    """The first attempt at SessionStart: the text to send, or ""."""
+    text = build_startup(ctx) if ctx.get("startup.enabled") else ""
+    if not text:
+        state.pop("startup", None)
+        return ""
+    asks = ctx.get("startup.require_ack")
+    state["startup"] = {
+        "message_id": "inj-%x" % int(ctx.now * 1000), "attempts": 1, "first_at": format_iso(ctx.now, fraction=True),
+        "last_at": format_iso(ctx.now, fraction=True), "offset": transcript_size(event.transcript),
+        "outcome": "pending" if asks else "delivered",
+    }
+    count_metrics(ctx, attempted=1)
+    record(ctx, "injection:attempted", messageId=state["startup"]["message_id"], attempt=1, type="SessionStart")
+    return text
+
+
+def is_pending(state: dict) -> bool:
+    delivery = state.get("startup")
+    return isinstance(delivery, dict) and delivery.get("outcome") in ("pending", "escalated")
+
+
+def follow_delivery(ctx: Ctx, event: Event, may_speak: bool) -> str:
+    """Look for the acknowledgement; when it is due, the retry's or the notice's text."""
+    if not is_pending(read_json(session_file(ctx, event.session))):
+        return ""
+    said: list = []
+
+    def change(state: dict) -> bool:
+        if is_pending(state):
+            said.append(_follow(ctx, event, state["startup"], may_speak))
+        return bool(said)
+
+    update_json(ctx, session_file(ctx, event.session), change)
+    return said[0] if said else ""
+
+
+def _follow(ctx: Ctx, event: Event, delivery: dict, may_speak: bool) -> str:
+    news = read_news(event.transcript, _count(delivery.get("offset")), _text(delivery.get("answer_to")))
+    delivery["offset"] = news.offset
+    if FRAME_START in news.receipts or QUIET_START in news.receipts:
+        delivery.setdefault("receipt_at", format_iso(ctx.now))
+    delivery["answered"] = delivery.get("answered") is True or news.answered or bool(event.last_message)
+    if is_acknowledged(ctx, news.text + "\n" + (event.last_message or "")):
+        _succeed(ctx, delivery)
+        return ""
+    waited_s = ctx.now - (parse_iso(delivery.get("last_at")) or 0)
+    due = delivery["answered"] and not 0 <= waited_s < _backoff(ctx, delivery)
+    if not may_speak or not due or delivery.get("outcome") != "pending":
+        return ""
+    return _retry(ctx, event, delivery)
+
+
+def _backoff(ctx: Ctx, delivery: dict) -> float:
+    backoffs = ctx.get("startup.retry_backoffs_s") or [0]
+    return backoffs[min(_count(delivery.get("attempts")), len(backoffs)) - 1]
+
+
+def _succeed(ctx: Ctx, delivery: dict) -> None:
+    attempts = max(1, _count(delivery.get("attempts")))
+    took_ms = int(max(0.0, ctx.now - (parse_iso(delivery.get("first_at")) or ctx.now)) * 1000)
+    first = attempts == 1 and delivery.get("outcome") == "pending"
+    delivery.update(outcome="acknowledged", acked_at=format_iso(ctx.now))
+    key = "succeededOnFirstTry" if first else "succeededAfterRetry"
+    count_metrics(ctx, success=(attempts, took_ms), **{key: 1})
+    record(ctx, "injection:succeeded", messageId=delivery.get("message_id"), attempts=attempts, durationMs=took_ms)
+    remove_section(ctx)
+
+
+def _retry(ctx: Ctx, event: Event, delivery: dict) -> str:
+    """The next rung: the text again, the fallback file with its notice, or the end."""
+    attempts = _count(delivery.get("attempts"))
+    text = build_startup(ctx)
+    if not text:
+        delivery["outcome"] = "withdrawn"  # the handoff is gone or stale: nothing to insist on
+        return ""
+    message_id = delivery.get("message_id")
+    if attempts >= ctx.get("startup.file_fallback_after_attempts") and not delivery.get("unwritable"):
+        if write_section(ctx, text):
+            delivery.update(outcome="escalated", escalated_at=format_iso(ctx.now))
+            count_metrics(ctx, escalatedToFile=1)
+            record(ctx, "injection:escalated", messageId=message_id, escalationType="file")
+            return FALLBACK_NOTICE.format(file=ctx.get("startup.fallback_file"))
+        delivery["unwritable"] = True
+    if attempts >= ctx.get("startup.max_attempts"):
+        return fail_delivery(ctx, delivery, "not acknowledged")
+    delivery.update(attempts=attempts + 1, last_at=format_iso(ctx.now, fraction=True), answered=False,
+                    answer_to=find_message(event.transcript, event.tool_use_id),
+                    offset=transcript_size(event.transcript))
+    record(ctx, "injection:attempted", messageId=message_id, attempt=attempts + 1, type=event.name)
+    return text
+
+
+def fail_delivery(ctx: Ctx, delivery: dict, reason: str) -> str:
+    """Neither acknowledged nor written: counted, and one line says where the context is."""
+    delivery["outcome"] = "failed"
+    count_metrics(ctx, failed=1)
+    record(ctx, "injection:failed", messageId=delivery.get("message_id"), attempts=_count(delivery.get("attempts")),
+           reason=reason)
+    if not ctx.get("startup.notify_on_failure"):
+        return ""
+    paths = [handoff_path(ctx)] + [join_path(ctx.root, name) for name in ctx.get("startup.files")]
+    return FAILURE_NOTICE.format(path=", ".join(path for path in paths if is_file(path)))
+
+
+def count_metrics(ctx: Ctx, success: tuple | None = None, **counts: int) -> None:
+    """Add to .context/metrics.json; `success` = (attempts, ms) moves the averages."""
+
+    def change(metrics: dict) -> bool:
+        for key in METRIC_KEYS:
+            metrics[key] = number(metrics.get(key))
+        for key, added in counts.items():
+            metrics[key] += added
+        if success:
+            total = max(1, metrics["succeededOnFirstTry"] + metrics["succeededAfterRetry"])
+            for key, value in zip(METRIC_KEYS[5:], success):
+                metrics[key] = round(metrics[key] + (value - metrics[key]) / total, 3)
+        return True
+
+    update_json(ctx, ctx.path("metrics.json"), change)
+
+
+# --- the marked section of the fallback file
+
+
+def write_section(ctx: Ctx, text: str) -> bool:
+    """Put the section into the fallback file, replacing our old one. False: it cannot be written."""
+    with Lock(ctx, ctx.path("state", "fallback.lock")) as lock:
+        path, data = _fallback_file(ctx)
+        noted = read_json(ctx.path("state", "fallback.json"))
+        if lock.busy or data is None or not _drop_allowed(data, noted):
+            return False  # not ours to write; where somebody edited our section, their edit wins
+        bare = _without_sections(data, noted)
+        newline = "\r\n" if b"\r\n" in bare else "\n"
+        lead = "" if not bare else newline if bare.endswith(b"\n") else newline * 2
+        text = text.replace(SECTION_START, "").replace(SECTION_END, "")
+        section = "\n".join((SECTION_START, SECTION_HEADING, "", text, SECTION_END, "")).replace("\n", newline)
+        note = {"file": path, "created": noted.get("created") is True or stat_of(path) is None, "lead": lead,
+                "at": format_iso(ctx.now), "digest": call_signature("section", {"text": section})}
+        if not write_bytes(path, bare + (lead + section).encode(), durable=True):
+            return False
+        write_runtime(ctx, ctx.path("state", "fallback.json"), format_json(note).encode())
+    return True
+
+
+def remove_section(ctx: Ctx) -> bool:
+    """Take our section out again; the rest of the file is byte-identical, a file that we made goes."""
+    note_path = ctx.path("state", "fallback.json")
+    if not is_file(note_path):
+        return False
+    with Lock(ctx, ctx.path("state", "fallback.lock")) as lock:
+        noted = read_json(note_path)
+        path, data = _fallback_file(ctx)
+        if lock.busy or data is None or not _drop_allowed(data, noted):
+            return False
+        bare = _without_sections(data, noted)
+        if bare != data:
+            made_by_us = not bare and noted.get("created") is True
+            if not (remove_file(path) if made_by_us else write_bytes(path, bare, durable=True)):
+                return False
+        remove_file(note_path)
+    record(ctx, "injection:section-removed", file=ctx.get("startup.fallback_file"))
+    return True
+
+
+def expire_section(ctx: Ctx) -> None:
+    """At a session's start: a section older than `startup.max_age_hours` goes."""
+    noted = read_json(ctx.path("state", "fallback.json"))
+    at = parse_iso(noted.get("at"))
+    if noted and (at is None or ctx.now - at > ctx.get("startup.max_age_hours") * 3600):
+        remove_section(ctx)
+
+
+def find_sections(data: bytes) -> list:
+    """[(start, end)] of our sections: a start marker, our heading, and the nearest end marker, none in between."""
+    found, position = [], 0
+    start_mark, end_mark = SECTION_START.encode(), SECTION_END.encode()
+    while True:
+        end = data.find(end_mark, position)
+        if end < 0:
+            return found
+        start = data.rfind(start_mark, position, end)
+        if start >= 0 and data[start + len(start_mark):end].lstrip().startswith(SECTION_HEADING.encode()):
+            after = end + len(end_mark)
+            after += 2 if data[after:after + 2] == b"\r\n" else 1 if data[after:after + 1] == b"\n" else 0
+            found.append((start, after))
+        position = end + len(end_mark)
+
+
+def _without_sections(data: bytes, noted: dict) -> bytes:
+    """The user's bytes: without our sections and the line ends that were put before ours."""
+    lead = _text(noted.get("lead")).encode()
+    for start, end in reversed(find_sections(data)):
+        if lead and data[:start].endswith(lead):
+            start -= len(lead)
+        data = data[:start] + data[end:]
+    return data
+
+
+def _drop_allowed(data: bytes, noted: dict) -> bool:
+    """Only sections as we wrote them may be dropped; without a note any well-formed one is an old one of ours."""
+    digests = [call_signature("section", {"text": data[a:b].decode("utf-8", "replace")}) for a, b in find_sections(data)]
+    return not digests or not noted or noted.get("digest") in digests
+
+
+def _fallback_file(ctx: Ctx) -> tuple:
+    """(real path, bytes) of the fallback file; b"" when it is not there yet, None when it may not be written."""
+    path = real_path(join_path(ctx.root, ctx.get("startup.fallback_file")))
+    if not is_below(path, real_path(ctx.root)) and not ctx.get("allow_outside"):
+        return path, None
+    info = stat_of(path)
+    if info is None:
+        return path, b""
+    if not _stat.S_ISREG(info.st_mode) or info.st_size > FALLBACK_LIMIT_BYTES or not is_writable(path):
+        return path, None
+    return path, read_bytes(path, FALLBACK_LIMIT_BYTES + 1)
+
+
+# --- a session's start
+
+
+def start_session(ctx: Ctx, event: Event) -> Reply | None:
+    """SessionStart by its source: new sessions get the context, compaction re-arms, resume asks the transcript."""
+    said: list = []
+    path = session_file(ctx, event.session)
+    gate_seen, acked = _read_receipts(ctx, event) if event.source == "resume" and not is_file(path) else (False, False)
+
+    def change(state: dict) -> bool:
+        state.setdefault("session_start", format_iso(ctx.now))
+        if event.model:
+            state["model"] = event.model
+        if "settings_model" not in state:
+            state["settings_model"] = settings_model(ctx)
+        if event.source in ("compact", "clear"):
+            remove_file(marker_path(ctx, event.session))
+            reset_handoff(state)
+            state.update(files_read=[], estimated_tokens=0)
+        if acked:
+            state["startup"] = {"outcome": "acknowledged", "attempts": 1, "acked_at": format_iso(ctx.now)}
+        elif event.source != "compact" and not is_settled(state):
+            said.append(start_delivery(ctx, event, state))
+        return True
+
+    update_json(ctx, path, change)
+    if gate_seen:
+        claim_marker(ctx, event.session)
+    return Reply(said[0]) if said and said[0] else None
+
+
+def is_settled(state: dict) -> bool:
+    """Resumed while our state survived: what was delivered is not delivered again."""
+    return isinstance(state.get("startup"), dict)
+
+
+def _read_receipts(ctx: Ctx, event: Event) -> tuple:
+    """(gate text there, acknowledgement there) in the transcript since its last compaction."""
+    gate_seen = acked = False
+    for line in lines_backward(event.transcript):
+        if b"compact_boundary" in line and parse_row(line).get("subtype") == "compact_boundary":
+            break
+        if b"hook_additional_context" in line:
+            gate_seen = gate_seen or GATE_CHECKPOINT in receipt_of(parse_row(line))
+        elif b'"assistant"' in line and not acked:
+            row = parse_row(line)
+            acked = is_answer(row) and is_acknowledged(ctx, text_of(row))
+    return gate_seen, acked
+
+
+# =============================================================================
+# Cleanup
+# =============================================================================
+# A session's files go at its end; what a killed session left goes by age, in a
+# bounded time. Nothing of the user's is ever in these places.
+
+
+def remove_session(ctx: Ctx, session: str) -> None:
+    """Signals, state, markers and the keys in monitor-state.json of one session."""
+    remove_tree(signal_dir(ctx, session))
+    for suffix in (".json", ".statusline", ".lock"):
+        remove_file(ctx.path("state", session + suffix))
+    if has_marker(ctx, session):
+        remove_file(marker_path(ctx, session))
+    remove_file(marker_path(ctx, session, SEEN_PREFIX))
+    forget_sessions(ctx, lambda name: name == session)
+
+
+def forget_sessions(ctx: Ctx, is_gone) -> None:
+    """Drop the keys of gone sessions from monitor-state.json."""
+    path = ctx.path("monitor-state.json")
+    if not is_file(path):
+        return
+
+    def change(state: dict) -> bool:
+        before = format_json(state)
+        for key in ("lastEmitted", "activeAlerts", "lastHealth"):
+            for name in [n for n in table(state, key) if n.partition(":")[0] != "global" and is_gone(n.partition(":")[0])]:
+                del state[key][name]
+        return format_json(state) != before
+
+    update_json(ctx, path, change)
+
+
+def remove_tree(path: str) -> None:
+    """A folder of plain files, one level deep; links are removed, not followed."""
+    info = stat_of(path, follow=False)
+    if info is None or not _stat.S_ISDIR(info.st_mode):
+        return
+    for name in list_dir(path):
+        remove_file(path + "/" + name)
+    try:
+        _os.rmdir(path)
+    except OSError:
+        pass
+
+
+def collect_orphans(ctx: Ctx, keep: str) -> None:
+    """By age: session folders and state after 7 days, gate markers after 15; at most a quarter of a second."""
+    deadline = time.monotonic() + COLLECT_LIMIT_S
+    stamp = ctx.path("state", "collected")
+    last = stat_of(stamp)
+    if last is not None and 0 <= ctx.now - last.st_mtime < 3600:
+        return
+    write_runtime(ctx, stamp, b"")
+    gone = set()
+    for folder, age_s in ((ctx.path("signals", "sessions"), ORPHAN_AGE_S), (ctx.path("state"), ORPHAN_AGE_S),
+                          (ctx.path("state", "aside"), 4 * ORPHAN_AGE_S), (ctx.tmp, MARKER_AGE_S)):
+        for name in list_dir(folder):
+            if time.monotonic() > deadline:
+                return
+            if folder == ctx.tmp and not name.startswith((MARKER_PREFIX, SEEN_PREFIX)):
+                continue
+            if name.partition(".")[0] != keep and _remove_old(folder + "/" + name, ctx.now - age_s):
+                gone.add(name.rpartition(".")[0] or name)
+    forget_sessions(ctx, lambda name: name in gone or not is_file(session_file(ctx, name)) and name != keep)
+
+
+def _remove_old(path: str, before: float) -> bool:
+    """Remove a file or a session's folder whose newest content is older than `before`."""
+    info = stat_of(path, follow=False)
+    if info is None or (IS_POSIX and info.st_uid != _os.geteuid()):
+        return False
+    if not _stat.S_ISDIR(info.st_mode):
+        return info.st_mtime < before and remove_file(path)
+    times = [entry.st_mtime for entry in (stat_of(path + "/" + n, follow=False) for n in list_dir(path)) if entry]
+    if base_name(path) == "aside" or max(times + [info.st_mtime]) >= before:
+        return False
+    remove_tree(path)
+    return True
+
+
+def hide_bytecode() -> None:
+    """The cached bytecode beside the kit stays out of the user's `git status`."""
+    folder = parent_of(__file__.replace("\\", "/")) + "/__pycache__"
+    if is_dir(folder) and stat_of(folder + "/.gitignore") is None:
+        write_bytes(folder + "/.gitignore", b"*\n")
+
+
+# =============================================================================
+# Hook
+# =============================================================================
+# The only place that knows the client's JSON, its stdin and its environment.
+ENV_NAMES = ("CLAUDE_PROJECT_DIR", "CTX_HOOKS_DISABLE", "CTX_INJECT_MIN_SEVERITY", "CLAUDE_CODE_STOP_HOOK_BLOCK_CAP",
+             "AI_AGENT", "ANTHROPIC_MODEL", "CLAUDE_CONFIG_DIR", "HOME", "TMPDIR", "TEMP", "CLAUDE_CODE_SESSION_ID")
+MACHINE_PROMPT = "<task-notification>"
+FEEDBACK_SINCE = (2, 1, 163)  # from here on a Stop hook's additionalContext goes on without being shown as an error
+
+
+class NoInput(Exception):
+    """The watchdog's: nothing more came in time."""
+
+
+def read_environment() -> dict:
+    """The variables we look at, and no others: the rest may hold secrets."""
+    if IS_POSIX:
+        raw = {name: _os.environ.get(name.encode()) for name in ENV_NAMES}
+        return {name: value.decode("utf-8", "replace") for name, value in raw.items() if value}
+    return {name: _os.environ[name] for name in ENV_NAMES if _os.environ.get(name)}
+
+
+def temp_dir(env: dict) -> str:
+    return env.get("TMPDIR" if IS_POSIX else "TEMP") or "/tmp"
+
+
+def read_event_data(fd: int) -> object:
+    """The first complete JSON value on the descriptor, without waiting for its end; None when there is none.
+
+    Some clients never close the pipe, so each time the text could be complete it is parsed; a failed
+    try makes the next one wait for twice the data, so that a large event is not parsed over and over.
+    """
+    chunks, total, tried = [], 0, 0
+    try:
+        if _os.isatty(fd):
+            return None
+        _start_watchdog()
+        while total < STDIN_LIMIT_BYTES:
+            chunk = _os.read(fd, 1 << 16)
+            if not chunk:
+                break
+            chunks.append(chunk)
+            total += len(chunk)
+            if chunk.rstrip()[-1:] == b"}" and (total >= 2 * tried or chunk[-1:] == b"\n"):
+                value = _parse_or_none(b"".join(chunks))
+                if value is not None:
+                    return value
+                tried = total
+    except (NoInput, OSError):
+        pass  # the time is up or the descriptor is closed: what came so far counts
+    finally:
+        _stop_watchdog()
+    return _parse_or_none(b"".join(chunks))
+
+
+def _parse_or_none(data: bytes) -> object:
+    try:
+        return parse_json(data)
+    except ValueError:
+        return None
+
+
+def _start_watchdog() -> None:
+    """Give up on a silent stdin after 2 s: by signal, or by a thread that ends the process (Windows)."""
+    import _signal
+
+    if hasattr(_signal, "setitimer"):
+        _signal.signal(_signal.SIGALRM, _on_alarm)
+        _signal.setitimer(_signal.ITIMER_REAL, STDIN_WAIT_S)
+        return
+    import _thread
+
+    _WATCHED.append(True)
+    _thread.start_new_thread(_exit_later, ())
+
+
+_WATCHED: list = []  # Windows only: not empty while the thread may end the process
+
+
+def _on_alarm(*_) -> None:
+    raise NoInput
+
+
+def _exit_later() -> None:
+    time.sleep(STDIN_WAIT_S)
+    if _WATCHED:
+        _os._exit(0)
+
+
+def _stop_watchdog() -> None:
+    import _signal
+
+    _WATCHED.clear()
+    if hasattr(_signal, "setitimer"):
+        _signal.setitimer(_signal.ITIMER_REAL, 0)
+
+
+def parse_event(data: object) -> Event | None:
+    """The checked event; wrong types count as missing. None when it is not an event at all."""
+    if not isinstance(data, dict):
+        return None
+    session_id = _text(data.get("session_id"))
+    failed = data.get("hook_event_name") == "PostToolUseFailure"
+    return Event(
+        name=_text(data.get("hook_event_name")), session_id=session_id, session=safe_name(session_id),
+        cwd=_text(data.get("cwd")), transcript=_text(data.get("transcript_path")), agent_id=data.get("agent_id"),
+        prompt=_text(data.get("prompt")), source=_text(data.get("source")) or "startup", reason=_text(data.get("reason")),
+        model=_model_name(data.get("model")), tool=_text(data.get("tool_name"))[:80] or "?",
+        tool_input=data["tool_input"] if isinstance(data.get("tool_input"), dict) else {},
+        response=data.get("error") if failed else data.get("tool_response"), failed=failed,
+        tool_use_id=_text(data.get("tool_use_id")), last_message=_text(data.get("last_assistant_message")),
+        stop_active=data.get("stop_hook_active") is True, permission_mode=_text(data.get("permission_mode")),
+        background=data["background_tasks"] if isinstance(data.get("background_tasks"), list) else [],
+    )
+
+
+def _model_name(value: object) -> str:
+    return _text(value.get("id")) if isinstance(value, dict) else _text(value)
+
+
+def render_reply(event: Event, reply: Reply, env: dict) -> dict:
+    """The client's JSON for a reply; {} when there is nothing to say."""
+    out: dict = {}
+    if reply.system_message:
+        out["systemMessage"] = reply.system_message
+    if reply.terminal:
+        out["terminalSequence"] = reply.terminal
+    if reply.hold and client_version(env) < FEEDBACK_SINCE:
+        out.update(decision="block", reason=reply.context)
+    elif reply.context:
+        out["hookSpecificOutput"] = {"hookEventName": event.name, "additionalContext": reply.context}
+    return out
+
+
+def client_version(env: dict) -> tuple:
+    """(2, 1, 325) of AI_AGENT=claude-code_2-1-325_…; () for other programs, which get the universal form."""
+    name, _, rest = env.get("AI_AGENT", "").partition("_")
+    fields = rest.partition("_")[0].split("-")
+    return tuple(int(f) for f in fields) if name == "claude-code" and all(_is_digits(f) for f in fields) else ()
+
+
+# =============================================================================
+# Modes
+# =============================================================================
+# The argv word = the table's key = the function's name. A handler never prints,
+# exits, reads the environment or the clock. run_hook is the one fail-open
+# boundary: whatever happens inside, the client sees silence and exit 0.
+
+
+def inject(event: Event, ctx: Ctx) -> Reply | None:
+    """SessionStart: the startup context. UserPromptSubmit: its retry, then the pending signals."""
+    if event.name == "SessionStart":
+        hide_bytecode()
+        collect_orphans(ctx, event.session)
+        expire_section(ctx)
+        return start_session(ctx, event) if event.session else None
+    reply = Reply()
+    if event.prompt.strip() == "ctx cancel" and not event.prompt.startswith(MACHINE_PROMPT):
+        if cancel_workflow(ctx, event.session_id):
+            reply.system_message = STOP_MESSAGES["user_cancelled"]
+    reply.context = follow_delivery(ctx, event, may_speak=True) if event.session else ""
+    signals = deliver_signals(ctx, event.session, REPLY_LIMIT_UNITS - units(reply.context)) if event.session else None
+    if signals:
+        reply.context = "\n\n".join(text for text in (reply.context, signals.context) if text)
+        reply.system_message = reply.system_message or signals.system_message
+        reply.terminal, reply.after = signals.terminal, signals.after
+    return reply
+
+
+def gate(event: Event, ctx: Ctx) -> Reply | None:
+    """PreToolUse: the startup context's retry, then the context load gate. Never a permission decision."""
+    if not event.session:
+        return None
+    retry = follow_delivery(ctx, event, may_speak=True)
+    text = open_gate(ctx, event, REPLY_LIMIT_UNITS - units(retry) - 2)
+    return Reply("\n\n".join(part for part in (retry, text) if part))
+
+
+def monitor(event: Event, ctx: Ctx) -> Reply | None:
+    """PostToolUse and PostToolUseFailure: count, measure, audit, and the handoff reminder."""
+    if not event.session:
+        return None
+    path = session_file(ctx, event.session)
+    known = read_json(path)
+    if "settings_model" not in known:
+        known["settings_model"] = settings_model(ctx)
+    usage = read_usage(event.transcript)
+    added = 0 if usage else estimate_tokens(event.tool, event.tool_input, event.response)
+    measure = measure_context(ctx, known, usage, added)
+    reminds = ctx.get("handoff.enabled") and known.get("handoff_complete") is not True
+    above = measure.percent() >= ctx.get("handoff.threshold") or known.get("threshold_crossed_at")
+    batch = find_message(event.transcript, event.tool_use_id) if reminds and above else ""
+    said: list = []
+
+    def change(state: dict) -> bool:
+        state.setdefault("settings_model", known["settings_model"])
+        exact = measure if usage else measure_context(ctx, state, usage, added)
+        note_call(ctx, event, state, exact)
+        said.extend((plan_handoff(ctx, state, exact, batch), state, exact))
+        return True
+
+    update_json(ctx, path, change)
+    if not said:
+        return None
+    audit(ctx, event.session, said[1], said[2])
+    return Reply(said[0])
+
+
+def audit(ctx: Ctx, session: str, state: dict, measure: Measure) -> None:
+    score, repeats = repetition_of(_list(state, "recent"))
+    days, stale = stale_files_of(ctx) if state["tool_calls"] % AUDIT_EVERY_CALLS == 1 else (0, None)
+    run_auditors(ctx, session, Snapshot(
+        now=ctx.now, percent=measure.percent(), percent_text=measure.percent_text(), stale_days=days, stale_files=stale,
+        note=" (estimated)" if not measure.exact else "", score=score, repeats=repeats))
+
+
+def stop_enforce(event: Event, ctx: Ctx) -> Reply | None:
+    """Stop: look for the acknowledgement, then finish the phase or let go."""
+    if not event.session:
+        return None
+    follow_delivery(ctx, event, may_speak=False)
+    return enforce_stop(ctx, event)
+
+
+def cleanup(event: Event, ctx: Ctx) -> Reply | None:
+    """SessionEnd: the session's files go; a resumed session keeps them."""
+    if not event.session or event.reason == "resume":
+        return None
+    state = read_json(session_file(ctx, event.session))
+    delivery = state.get("startup")
+    if isinstance(delivery, dict) and delivery.get("outcome") == "pending" and delivery.get("answered") is True:
+        fail_delivery(ctx, delivery, "the session ended without an acknowledgement")
+    remove_session(ctx, event.session)
+    collect_orphans(ctx, event.session)
+    return None
+
+
+MODES = {"inject": inject, "gate": gate, "monitor": monitor, "stop-enforce": stop_enforce, "cleanup": cleanup}
+
+
+def run_mode(mode: str, data: object, env: dict, now: float) -> tuple:
+    """(the JSON text to print or "", what to do once it is out) for one event."""
+    event = parse_event(data)
+    if event is None or event.agent_id:
+        return "", []
+    ctx = find_project(env.get("CLAUDE_PROJECT_DIR", ""), event.cwd)
+    if ctx is None:
+        return "", []
+    ctx.now, ctx.env, ctx.tmp, ctx.mode, ctx.session = now, env, temp_dir(env), mode, event.session
+    if is_paused(ctx, event.session):
+        return "", []
+    reply = MODES[mode](event, ctx)
+    if reply is None:
+        return "", []
+    out = render_reply(event, reply, env)
+    return (format_json(out) if out else "", reply.after)
+
+
+def run_hook(mode: str, fd: int, env: dict) -> None:
+    """The fail-open boundary, with the one broad except of this file."""
+    if env.get("CTX_HOOKS_DISABLE", "") not in ("", "0"):
+        return
+    try:
+        text, after = run_mode(mode, read_event_data(fd), env, time.time())
+        if text:
+            write_all(1, text.encode("ascii"))
+        for action in after:
+            action()
+    except Exception as error:
+        report_failure(mode, error, env)
+
+
+def report_failure(mode: str, error: Exception, env: dict) -> None:
+    """One line on stderr, the traceback into the bounded log; a closed stdout is no failure of ours."""
+    if isinstance(error, BrokenPipeError) or (isinstance(error, OSError) and error.errno == 9):
+        return
+    import traceback
+
+    line = "ctx_hooks: internal error in %s: %s: %s\n" % (mode, type(error).__name__, one_line(str(error)))
+    ctx = find_project(env.get("CLAUDE_PROJECT_DIR", ""), "")
+    if ctx:
+        log_error(ctx, "%s %s" % (format_iso(time.time()), line + traceback.format_exc()))
+    try:
+        write_all(2, line.encode("utf-8", "replace"))
+    except OSError:
+        pass
+
+
+# =============================================================================
+# Commands
+# =============================================================================
+# What people run. Failures are `error: what` and `hint: what to do`, exit 1;
+# wrong usage of a known command exits 2. Heavy imports are fine here.
+
+
+class CommandError(Exception):
+    """A sentence for the person and what to do about it."""
+
+    def __init__(self, text: str, hint: str = "") -> None:
+        super().__init__(text)
+        self.hint = hint
+
+
+def people_ctx(session: str = "") -> Ctx:
+    """The project that the person stands in, else an error."""
+    try:
+        cwd = _os.getcwd()
+    except OSError:
+        raise CommandError("the current folder does not exist any more", "cd into your project") from None
+    ctx = find_project("", cwd.replace("\\", "/") if not IS_POSIX else cwd)
+    if ctx is None:
+        raise CommandError("no %s folder here or in a parent folder" % DEFAULT_CONTEXT_DIR,
+                           "mkdir %s (or python3 install.py --init), then try again" % DEFAULT_CONTEXT_DIR)
+    env = read_environment()
+    ctx.now, ctx.env, ctx.tmp, ctx.mode = time.time(), env, temp_dir(env), "command"
+    ctx.session = safe_name(session or env.get("CLAUDE_CODE_SESSION_ID", ""))
+    return ctx
+
+
+def command_parser(word: str):
+    """An argparse parser whose errors look like all others here."""
+    import argparse
+
+    class Parser(argparse.ArgumentParser):
+        def error(self, message: str) -> None:
+            self.exit(2, "error: %s\nhint: see `ctx_hooks.py %s --help`\n" % (message, word))
+
+    row = next(row for row in COMMANDS if row[0] == word)
+    return Parser(prog="ctx_hooks.py " + word, description=row[2], epilog="example: ctx_hooks.py " + row[3],
+                  formatter_class=argparse.RawDescriptionHelpFormatter)
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of `90`, `90s`, `30m`, `2h`, `1d`."""
+    scale = {"s": 1, "m": 60, "h": 3600, "d": 86400}.get(text[-1:].lower())
+    digits = text[:-1] if scale else text
+    if not _is_digits(digits) or not int(digits):
+        raise CommandError("not a duration: %s" % one_line(text, 40), "use a number with s, m, h or d, such as 30m")
+    return float(int(digits) * (scale or 1))
+
+
+def read_stdin_text(limit_bytes: int) -> str:
+    return read_fd(0, limit_bytes).decode("utf-8", "replace").replace("\r\n", "\n").strip()
+
+
+def signal_command(args: list) -> int:
+    """Write one signal by hand, from CI, cron, a git hook or another agent."""
+    parser = command_parser("signal")
+    parser.add_argument("summary", help="what is wrong, a fact; - reads summary and action from stdin")
+    parser.add_argument("--action", default="", help="what to do about it")
+    parser.add_argument("--severity", choices=SEVERITIES, default="warning")
+    parser.add_argument("--code", default="", help="a short code for machines")
+    parser.add_argument("--auditor", default="external", help="who says it")
+    parser.add_argument("--name", default="", help="file name; the same name replaces the signal before")
+    parser.add_argument("--ttl", type=int, default=DEFAULT_TTL_S, metavar="SECONDS", help="how long it is worth saying")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--session", default="", metavar="ID", help="for this session only")
+    where.add_argument("--global", dest="everyone", action="store_true", help="for every session of the project")
+    given = parser.parse_args(args)
+    ctx = people_ctx(given.session)
+    summary = read_stdin_text(SIGNAL_LIMIT_BYTES) if given.summary == "-" else given.summary
+    if not clean_text(summary).strip():
+        raise CommandError("the summary is empty", "say in one line what is wrong")
+    if not 1 <= given.ttl <= TTL_LIMIT_S:
+        raise CommandError("--ttl must be between 1 and %d seconds" % TTL_LIMIT_S, "leave it out for 300")
+    body = summary.strip() + ("\n→ " + given.action.strip() if given.action.strip() else "")
+    name = given.name or "%s-%x" % (safe_name(given.auditor), time.time_ns() // 1000)
+    signal = Signal(name=name, severity=given.severity, generated_at=ctx.now, ttl_s=given.ttl,
+                    auditor=given.auditor, code=given.code, body=body)
+    path = write_signal(ctx, "" if given.everyone else ctx.session, signal)
+    if not path:
+        raise CommandError("cannot write below %s" % ctx.path("signals"), "check the folder's owner and permissions")
+    print(path)
+    return 0
+
+
+def auto_command(args: list) -> int:
+    """Start, show or stop the auto workflow."""
+    parser = command_parser("auto")
+    actions = parser.add_subparsers(dest="action", metavar="start|status|stop", required=True)
+    start = actions.add_parser("start", help="begin a workflow", description="Begin a workflow for a task.")
+    start.add_argument("task", help="what is to be done")
+    start.add_argument("--max-iterations", type=int, default=MAX_ITERATIONS, metavar="N", help="stops per phase, 1 to 50")
+    for flag in SKIPS:
+        start.add_argument("--" + flag.replace("_", "-"), action="store_true", help="leave out " + ", ".join(SKIPS[flag]))
+    start.add_argument("--phase", choices=PHASE_NAMES, help="begin with this phase")
+    start.add_argument("--session", default="", metavar="ID", help="bind to this session; else to the first that stops")
+    start.add_argument("--force", action="store_true", help="replace an active workflow")
+    show = actions.add_parser("status", help="show the workflow", description="Show the workflow.")
+    show.add_argument("--json", action="store_true", help="the state as JSON")
+    actions.add_parser("stop", help="end the workflow", description="End the workflow; the agent may stop at once.")
+    given = parser.parse_args(args)
+    ctx = people_ctx(getattr(given, "session", ""))
+    return {"start": _auto_start, "status": _auto_status, "stop": _auto_stop}[given.action](ctx, given)
+
+
+def _auto_start(ctx: Ctx, given) -> int:
+    if not 1 <= given.max_iterations <= ITERATIONS_LIMIT:
+        raise CommandError("--max-iterations must be between 1 and %d" % ITERATIONS_LIMIT, "leave it out for 20")
+    if not given.task.strip():
+        raise CommandError("the task is empty", "say in a sentence what is to be done")
+    path = auto_path(ctx)
+    config = {flag: getattr(given, flag) for flag in SKIPS}
+    with Lock(ctx, lock_path(ctx, path)) as lock:
+        if lock.busy:
+            raise CommandError("another process is using the workflow", "try again")
+        if load_json(path) is None and not given.force:
+            raise CommandError("%s is not readable as JSON" % AUTO_STATE, "look at it, then start with --force")
+        if is_auto_active(read_json(path)) and not given.force:
+            raise CommandError("a workflow is active already", "`auto status` shows it; --force replaces it")
+        state = {
+            "schema_version": "2.0", "active": True, "phase": given.phase or planned_phases(config)[0], "iteration": 0,
+            "max_iterations": given.max_iterations, "started_at": format_iso(ctx.now), "completed_at": None,
+            "task_description": given.task, "config": config, "exit_reason": None, "last_error": None,
+            "session_id": given.session or ctx.env.get("CLAUDE_CODE_SESSION_ID") or None,
+            "signals": {"last_checked": None, "detected_signals": []},
+        }
+        if not is_dir(parent_of(path)):
+            try:
+                _os.mkdir(parent_of(path), 0o755)
+            except OSError as error:
+                raise CommandError("cannot create .caw: %s" % error.strerror, "check the folder's permissions") from None
+        if not write_bytes(path, format_json(state).encode() + b"\n"):
+            raise CommandError("cannot write %s" % AUTO_STATE, "check the folder's permissions")
+    record(ctx, "auto:started", phase=state["phase"], bound=bool(state["session_id"]))
+    print("started in phase %s%s" % (state["phase"], "" if state["session_id"] else
+                                     "; it binds to the first session of this project that stops"))
+    print("to get out: ctx_hooks.py auto stop, or type `ctx cancel` in the session")
+    return 0
+
+
+def phase_line(state: dict) -> str:
+    """`expansion ✓ init ✓ planning ● execution ○ …`"""
+    planned = planned_phases(table(state, "config"))
+    phase = state.get("phase")
+    at = planned.index(phase) if phase in planned else len(planned) if phase == "complete" else 0
+    marks = ["✓" if index < at else "●" if index == at and phase != "failed" else "○" for index in range(len(planned))]
+    return " ".join("%s %s" % pair for pair in zip(planned, marks))
+
+
+def _auto_status(ctx: Ctx, given) -> int:
+    state = load_json(auto_path(ctx))
+    if state is None:
+        raise CommandError("%s is not readable as JSON" % AUTO_STATE, "`auto start TASK --force` begins anew")
+    if given.json:
+        print(format_json(state))
+        return 0
+    if not state:
+        print("no workflow; begin one with: ctx_hooks.py auto start TASK")
+        return 0
+    print(phase_line(state))
+    word = "active" if is_auto_active(state) else "ended (%s)" % one_line(str(state.get("exit_reason")), 40)
+    print("%s, iteration %d/%d, session %s" % (word, _count(state.get("iteration")), max_iterations_of(state),
+                                               one_line(_text(state.get("session_id")), 40) or "not bound yet"))
+    print("task: " + one_line(_text(state.get("task_description")), 200))
+    error = state.get("last_error")
+    if isinstance(error, dict):
+        print("last error: " + one_line(_text(error.get("message")), 200))
+    return 0
+
+
+def _auto_stop(ctx: Ctx, given) -> int:
+    print("cancelled" if cancel_workflow(ctx, "") else "no workflow is active")
+    return 0
+
+
+def pause_command(args: list) -> int:
+    """Silence the hooks: of one session, or of all when none is known."""
+    parser = command_parser("pause")
+    parser.add_argument("--for", dest="duration", default="", metavar="30m", help="how long; without it until `resume`")
+    parser.add_argument("--session", default="", metavar="ID", help="only this session")
+    given = parser.parse_args(args)
+    ctx = people_ctx(given.session)
+    until = format_iso(ctx.now + parse_duration(given.duration)) if given.duration else None
+    _write_pause(ctx, lambda pauses: pauses.update({ctx.session or "*": until}))
+    print("paused %s %s" % (ctx.session or "every session", "until " + until if until else "until `resume`"))
+    return 0
+
+
+def resume_command(args: list) -> int:
+    """End a pause: of one session, or every pause when none is known."""
+    parser = command_parser("resume")
+    parser.add_argument("--session", default="", metavar="ID", help="only this session")
+    given = parser.parse_args(args)
+    ctx = people_ctx(given.session)
+    _write_pause(ctx, lambda pauses: (pauses.pop(ctx.session, None), pauses.pop("*", None)) if ctx.session else pauses.clear())
+    print("resumed %s" % (ctx.session or "every session"))
+    return 0
+
+
+def _write_pause(ctx: Ctx, edit) -> None:
+    if not update_json(ctx, ctx.path("state", "pause.json"), lambda pauses: (edit(pauses), True)[1]):
+        raise CommandError("cannot write below %s" % ctx.path("state"), "check the folder's owner and permissions")
+
+
+def version_text() -> str:
+    import hashlib
+
+    digest = hashlib.sha256(read_bytes(__file__, STATE_LIMIT_BYTES) or b"").hexdigest()
+    return "ctx_hooks %s\nsha256 %s" % (VERSION, digest)
+
+
+def help_text() -> str:
+    lines = ["ctx_hooks %s: hooks for Claude Code that keep an agent on the thread of its work" % VERSION, "",
+             "hook modes (run by the client, the event as JSON on stdin; they exit 0 and say nothing or one JSON object):"]
+    lines += ["  %-13s %s" % (word, (handler.__doc__ or "").strip().split("\n")[0]) for word, handler in MODES.items()]
+    lines += ["", "for people (each has --help with an example):"]
+    lines += ["  %-13s %s" % (word, text) for word, _, text, _ in COMMANDS]
+    return "\n".join(lines + ["  %-13s %s" % ("--version", "Version and the file's sha256.")])
+
+
+COMMANDS = (
+    ("signal", signal_command, "Tell the agent something with its next prompt.",
+     'signal "CI: 3 tests fail on main" --action "Look at the log before pushing" --severity critical'),
+    ("auto", auto_command, "Start, show or stop the auto workflow.", 'auto start "Add a login page" --skip-reflect'),
+    ("pause", pause_command, "Silence the hooks for a while.", "pause --for 30m"),
+    ("resume", resume_command, "End a pause.", "resume"),
+)
+
+
+# =============================================================================
+# Main
+# =============================================================================
+
+
+def run_command(word: str, args: list) -> int:
+    command = next((row[1] for row in COMMANDS if row[0] == word), None)
+    try:
+        if command is None:
+            # Nothing on stdout: a client that runs this as a hook would show it to the model.
+            raise CommandError("unknown command: %s" % (one_line(word, 40) or "(none)"), "see `ctx_hooks.py --help`")
+        return command(args)
+    except CommandError as error:
+        print("error: %s" % error, file=sys.stderr)
+        if error.hint:
+            print("hint: %s" % error.hint, file=sys.stderr)
+        return 1
+
+
+def main(argv: list | None = None) -> None:
+    args = sys.argv[1:] if argv is None else argv
+    word = args[0] if args else ""
+    if word in MODES:
+        try:
+            run_hook(word, 0, read_environment())
+        finally:
+            _os._exit(0)  # nothing is buffered; skipping the interpreter's teardown saves 8 % of a start
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(encoding="utf-8", errors="replace")
+    if word in ("--version", "-V"):
+        print(version_text())
+    elif word in ("--help", "-h", "help"):
+        print(help_text())
+    else:
+        sys.exit(run_command(word, args[1:]))
+
+
+if __name__ == "__main__":
+    main()

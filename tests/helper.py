@@ -1,0 +1,283 @@
+"""What every test uses: a project in a temp dir, recorded events, and the three ways to run the kit.
+
+    project.run_hook("gate", event)   a process, with the registered command's argv and a clean environment
+    project.call("gate", event)       the same `main()` in a fork of this process: fast, same result
+    load_kit()                        the module, for its functions
+"""
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import traceback
+from typing import NamedTuple
+
+TESTS = os.path.dirname(os.path.abspath(__file__))
+REPO = os.path.dirname(TESTS)
+EVENTS = os.path.join(TESTS, "data", "events")
+TRANSCRIPTS = os.path.join(TESTS, "data", "transcripts")
+PYTHON = os.path.realpath(sys.executable)
+RECORDED_PROJECT = "/home/user/project"
+RECORDED_HOME = "/home/user"
+RUN_TIMEOUT_S = 30
+
+# The argv of the registered command between the interpreter and the mode; a test compares it with hooks.json.
+FLAGS = ["-I", "-S", "-c"]
+IMPORT_LINE = "import sys; sys.path.append(sys.argv.pop()); import ctx_hooks; ctx_hooks.main()"
+
+
+class Result(NamedTuple):
+    rc: int
+    out: bytes
+    err: bytes
+    reply: dict | None  # what stdout holds when it is one JSON object
+
+    @property
+    def context(self) -> str:
+        """The text for the agent, "" when there is none."""
+        specific = (self.reply or {}).get("hookSpecificOutput") or {}
+        return specific.get("additionalContext", "")
+
+    @property
+    def is_silent(self) -> bool:
+        return (self.rc, self.out, self.err) == (0, b"", b"")
+
+
+def make_result(rc: int, out: bytes, err: bytes) -> Result:
+    try:
+        reply = json.loads(out.decode("ascii"))
+    except ValueError:
+        reply = None
+    return Result(rc, out, err, reply if isinstance(reply, dict) else None)
+
+
+def hook_argv(mode: str, kit_dir: str = REPO, python: str = PYTHON) -> list[str]:
+    """The registered command without its shell: the interpreter is the real one, never a shim."""
+    return [python, *FLAGS, IMPORT_LINE, mode, kit_dir]
+
+
+def registered_commands() -> dict[str, str]:
+    """event -> the literal command string of hooks.json."""
+    with open(os.path.join(REPO, "hooks.json"), encoding="utf-8") as source:
+        hooks = json.load(source)["hooks"]
+    return {event: entries[0]["hooks"][0]["command"] for event, entries in hooks.items()}
+
+
+def load_kit(name: str = "ctx_hooks"):
+    """ctx_hooks as a module; another name gives a fresh copy."""
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, os.path.join(REPO, "ctx_hooks.py"))
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return sys.modules[name]
+
+
+def recorded_names() -> list[str]:
+    return sorted(name[:-len(".json")] for name in os.listdir(EVENTS) if name.endswith(".json"))
+
+
+def recorded(name: str) -> dict:
+    """An event as the client sent it, e.g. recorded("PostToolUse.Bash")."""
+    with open(os.path.join(EVENTS, name + ".json"), encoding="utf-8") as source:
+        return json.load(source)
+
+
+def transcript_rows(name: str) -> list[dict]:
+    """A recorded transcript: "main", "subagent" or "hook-receipts"."""
+    with open(os.path.join(TRANSCRIPTS, name + ".jsonl"), encoding="utf-8") as source:
+        return [json.loads(line) for line in source]
+
+
+class Project:
+    """A project in a temp dir with its own HOME and TMPDIR. Nothing of the caller's environment gets in."""
+
+    def __init__(self, base, context: bool = True):
+        self.base = str(base)
+        self.root = os.path.join(self.base, "a project's")  # a space and a quote, everywhere
+        self.home = os.path.join(self.base, "home")
+        self.tmp = os.path.join(self.base, "tmp")
+        for folder in (self.root, self.home, self.tmp):
+            os.makedirs(folder, exist_ok=True)
+        self.env = {"PATH": os.environ.get("PATH", os.defpath), "HOME": self.home, "TMPDIR": self.tmp,
+                    "LC_ALL": "C", "CLAUDE_PROJECT_DIR": self.root}
+        if context:
+            self.write(".context/CONSTITUTION.md", "# Constitution\n\nBe exact.\n")
+            self.write(".context/TASKS.md", "# Tasks\n\n- [ ] one\n")
+
+    def path(self, *parts: str) -> str:
+        return os.path.join(self.root, *parts)
+
+    def write(self, name: str, content: str | bytes, mtime: float | None = None) -> str:
+        """Write a file of the project; its folders are made. Returns its path."""
+        path = self.path(name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as out:
+            out.write(content.encode("utf-8") if isinstance(content, str) else content)
+        if mtime is not None:
+            os.utime(path, (mtime, mtime))
+        return path
+
+    def read(self, name: str) -> str:
+        with open(self.path(name), encoding="utf-8", newline="") as source:
+            return source.read()
+
+    def read_json(self, name: str):
+        return json.loads(self.read(name))
+
+    def exists(self, name: str) -> bool:
+        return os.path.lexists(self.path(name))
+
+    def tree(self, folder: str = "") -> dict[str, bytes | str | None]:
+        """Everything below the base (project, home, temp): path -> bytes, link target, or None for a folder."""
+        found, start = {}, os.path.join(self.base, folder)
+        for where, folders, files in os.walk(start):
+            for name in folders + files:
+                path = os.path.join(where, name)
+                found[os.path.relpath(path, start)] = _content(path)
+        return found
+
+    def event(self, name: str, **changes) -> dict:
+        """A recorded event moved into this project; a change to None removes the field."""
+        event = _moved(recorded(name), self)
+        if "transcript_path" in event:
+            event["transcript_path"] = self.transcript_path(changes.get("session_id", event["session_id"]))
+        event.update(changes)
+        return {key: value for key, value in event.items() if value is not None}
+
+    def transcript_path(self, session: str = "s1") -> str:
+        name = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in str(session))[:80]
+        return os.path.join(self.home, ".claude", "projects", "p", name + ".jsonl")
+
+    def write_transcript(self, rows: list, session: str = "s1") -> str:
+        """Rows are dicts, or str and bytes for what no JSON library would write. Returns the path."""
+        path = self.transcript_path(session)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as out:
+            for row in rows:
+                text = json.dumps(row) if isinstance(row, dict) else row
+                out.write((text.encode("utf-8") if isinstance(text, str) else text) + b"\n")
+        return path
+
+    def run_hook(self, mode: str, event=None, cwd: str | None = None, **env) -> Result:
+        """The registered command as a process. event: dict, bytes (sent as they are) or None (empty stdin).
+
+        Environment by keyword; None removes a variable.
+        """
+        done = subprocess.run(hook_argv(mode), input=_as_input(event), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              env=self.environment(env), cwd=cwd or self.root, timeout=RUN_TIMEOUT_S)
+        return make_result(done.returncode, done.stdout, done.stderr)
+
+    def call(self, mode: str, event=None, cwd: str | None = None, **env) -> Result:
+        """`main()` in a fork of this process, with its own descriptors, environment and cwd."""
+        return _call_forked(load_kit(), [mode], _as_input(event), self.environment(env), cwd or self.root)
+
+    def command(self, *words: str, cwd: str | None = None, stdin: bytes = b"", **env) -> Result:
+        """A people's command as a person types it: `python3 ctx_hooks.py WORDS`."""
+        argv = [PYTHON, os.path.join(REPO, "ctx_hooks.py"), *words]
+        done = subprocess.run(argv, input=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              env=self.environment(env), cwd=cwd or self.root, timeout=RUN_TIMEOUT_S)
+        return make_result(done.returncode, done.stdout, done.stderr)
+
+    def environment(self, changes: dict) -> dict[str, str]:
+        merged = dict(self.env, **changes)
+        return {name: str(value) for name, value in merged.items() if value is not None}
+
+
+def assistant_row(tokens: int, session: str = "s1", **changes) -> dict:
+    """A main-chain assistant row whose usage adds up to tokens, in the recorded shape."""
+    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5",
+               "content": [{"type": "text", "text": "fin"}], "stop_reason": "end_turn",
+               "usage": {"input_tokens": tokens % 7, "cache_creation_input_tokens": 0,
+                         "cache_read_input_tokens": tokens - tokens % 7, "output_tokens": 5}}
+    message.update(changes.pop("message", {}))
+    row = {"parentUuid": None, "isSidechain": False, "type": "assistant", "uuid": "u1",
+           "timestamp": "2026-11-16T00:03:09.000Z", "sessionId": session, "message": message}
+    return dict(row, **changes)
+
+
+def _as_input(event) -> bytes:
+    if event is None:
+        return b""
+    return event if isinstance(event, bytes) else json.dumps(event).encode("utf-8")
+
+
+def _moved(value, project: Project):
+    """Recorded paths become the project's own."""
+    if isinstance(value, dict):
+        return {key: _moved(item, project) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_moved(item, project) for item in value]
+    if isinstance(value, str):
+        return value.replace(RECORDED_PROJECT, project.root).replace(RECORDED_HOME, project.home)
+    return value
+
+
+def _content(path: str):
+    if os.path.islink(path):
+        return "-> " + os.readlink(path)
+    if not os.path.isfile(path):
+        return None
+    with open(path, "rb") as source:
+        return source.read()
+
+
+def _call_forked(kit, argv: list[str], data: bytes, env: dict[str, str], cwd: str) -> Result:
+    """A fork, so that a kit that ends its process, sets alarms or closes descriptors cannot end the tests."""
+    with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        stdin.write(data)
+        stdin.seek(0)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+        if pid == 0:
+            _run_child(kit, argv, (stdin.fileno(), out.fileno(), err.fileno()), env, cwd)
+        status = os.waitpid(pid, 0)[1]
+        out.seek(0)
+        err.seek(0)
+        rc = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+        return make_result(rc, out.read(), err.read())
+
+
+def _replace_raw_environment(env: dict[str, str]) -> None:
+    """posix.environ is a copy made when the interpreter started; a kit that does without `os` reads that one."""
+    try:
+        import posix
+    except ImportError:
+        return
+    posix.environ.clear()
+    posix.environ.update({os.fsencode(name): os.fsencode(value) for name, value in env.items()})
+
+
+def _run_child(kit, argv: list[str], descriptors: tuple, env: dict[str, str], cwd: str) -> None:
+    """Never returns. 70 = an exception left main(); the tests never expect that code."""
+    rc = 70
+    try:
+        signal.alarm(RUN_TIMEOUT_S)
+        for number, descriptor in enumerate(descriptors):
+            os.dup2(descriptor, number)
+        sys.stdin, sys.stdout, sys.stderr = open(0, "r"), open(1, "w"), open(2, "w")
+        os.chdir(cwd)
+        os.environ.clear()
+        os.environ.update(env)
+        _replace_raw_environment(env)
+        sys.argv = ["-c", *argv]
+        try:
+            kit.main()
+            rc = 0
+        except SystemExit as stop:
+            rc = stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BaseException:  # noqa: BLE001 - the child must never go on as a second pytest
+        os.write(2, traceback.format_exc().encode())
+    finally:
+        os._exit(rc)

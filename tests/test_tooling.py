@@ -1,0 +1,112 @@
+"""The tools the other tests stand on: the environment they run in, the helper, the Makefile."""
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+
+import helper
+import pytest
+
+TOOLS = os.path.join(helper.TESTS, "tools")
+
+
+def run(argv, **env):
+    return subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          env=dict(os.environ, **env), cwd=helper.REPO, timeout=60)
+
+
+def test_registered_commands_are_the_argv_the_tests_run():
+    for event, command in helper.registered_commands().items():
+        assert command.startswith('python3 -I -S -c "%s" ' % helper.IMPORT_LINE), event
+
+
+def test_clean_env_lets_nothing_of_the_caller_in():
+    foreign = {"PYTHONPATH": "/x", "PYTEST_ADDOPTS": "-k nothing", "CLAUDE_PROJECT_DIR": "/x", "CTX_HOOKS_DISABLE": "1",
+               "LANG": "de_DE.UTF-8", "BASH_ENV": "/x"}
+    done = run([os.path.join(TOOLS, "clean-env"), helper.PYTHON, "env"], **foreign)
+    seen = dict(line.split("=", 1) for line in done.stdout.splitlines())
+    assert not set(foreign) & set(seen)
+    assert seen["LC_ALL"] == "C" and seen["TEST_PYTHON"] == helper.PYTHON
+
+
+def test_clean_env_passes_the_exit_code_on_and_leaves_nothing_behind(tmp_path):
+    code = "import os, sys; os.chmod(os.environ['TMPDIR'], 0); print(os.environ['HOME']); sys.exit(7)"
+    done = run([os.path.join(TOOLS, "clean-env"), helper.PYTHON, "python3", "-c", code], TMPDIR=str(tmp_path))
+    assert done.returncode == 7
+    assert done.stdout.startswith(str(tmp_path.resolve()))
+    assert os.listdir(tmp_path) == []
+
+
+def test_bootstrap_uses_what_is_there_without_any_network():
+    """The tools run this test, so they are there; a PATH without pip, npm and apt-get proves nobody asked."""
+    tool = [helper.PYTHON, "-I", os.path.join(TOOLS, "bootstrap")]
+    for name in ("pytest", "bats"):
+        done = run([*tool, name], PATH="/nowhere", PIP_INDEX_URL="file:///nowhere", PIP_NO_INDEX="1")
+        assert done.returncode == 0, done.stdout
+        assert os.access(done.stdout.strip(), os.X_OK)
+
+
+def test_bootstrap_says_in_one_sentence_what_cannot_be_had():
+    done = run([helper.PYTHON, "-I", os.path.join(TOOLS, "bootstrap"), "oldest", "99.0"])
+    assert (done.returncode, done.stdout) == (1, "error: no python >= 99.0 is on this machine\n")
+
+
+def test_every_make_target_is_listed_by_help():
+    with open(os.path.join(helper.REPO, "Makefile"), encoding="utf-8") as source:
+        targets = re.search(r"^\.PHONY: (.*)$", source.read(), re.M).group(1).split()
+    listed = [line.split()[0] for line in run(["make", "-s", "help"]).stdout.splitlines()[1:]]
+    assert listed == targets
+
+
+@pytest.mark.parametrize("name", helper.recorded_names())
+def test_recorded_event_moves_into_the_project(project, name):
+    assert helper.RECORDED_PROJECT not in json.dumps(project.event(name))
+    if not name.startswith("statusLine"):
+        assert name.split(".")[0] == helper.recorded(name)["hook_event_name"]
+
+
+def test_an_event_can_be_changed_and_lose_fields(project):
+    event = project.event("Stop", session_id="s1", last_assistant_message=None, extra=1)
+    assert event["session_id"] == "s1" and event["extra"] == 1 and "last_assistant_message" not in event
+    assert event["transcript_path"] == project.transcript_path("s1")
+
+
+class FakeKit:
+    """Stands where ctx_hooks stands: the fork has to bring back whatever main() does."""
+
+    def __init__(self, main):
+        self.main = main
+
+
+def shout():
+    os.write(1, b'{"a": 1}')
+    os.write(2, os.environ["WORD"].encode())
+    raise SystemExit(3)
+
+
+def test_call_brings_back_descriptors_environment_and_exit_code(tmp_path):
+    result = helper._call_forked(FakeKit(shout), ["gate"], b"", {"WORD": "w"}, str(tmp_path))
+    assert result == (3, b'{"a": 1}', b"w", {"a": 1})
+
+
+def test_call_replaces_the_environment_the_interpreter_started_with(tmp_path):
+    posix = pytest.importorskip("posix")
+    result = helper._call_forked(FakeKit(lambda: os.write(1, b"".join(posix.environ))), [], b"", {"A": "1"}, "/")
+    assert result.out == b"A"
+
+
+def test_call_survives_a_main_that_ends_its_process(tmp_path):
+    result = helper._call_forked(FakeKit(lambda: os._exit(5)), [], b"", {}, str(tmp_path))
+    assert result.rc == 5
+
+
+def test_call_reports_an_exception_that_left_main(tmp_path):
+    result = helper._call_forked(FakeKit(lambda: 1 / 0), [], b"", {}, str(tmp_path))
+    assert result.rc == 70 and b"ZeroDivisionError" in result.err
+
+
+def test_call_gives_main_the_event_on_stdin(tmp_path):
+    result = helper._call_forked(FakeKit(lambda: os.write(1, os.read(0, 100))), [], b"[1]", {}, str(tmp_path))
+    assert (result.out, result.reply) == (b"[1]", None)
