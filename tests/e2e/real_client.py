@@ -372,6 +372,15 @@ class World:
 # ---------------------------------------------------------------------------
 
 
+def wait_until(condition, what):
+    """Poll for something that no event announces; the test fails when it does not come."""
+    end = time.monotonic() + ANSWER_S
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError("never came: " + what)
+        time.sleep(0.1)
+
+
 class _Process:
     """What both forms share: bounded life, ended by process group."""
 

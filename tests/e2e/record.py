@@ -128,6 +128,7 @@ def _terminal(world):
         terminal.wait_shown("bypass permissions")
         terminal.type("hello terminal")
         terminal.wait_shown("the answer")
+        real_client.wait_until(lambda: "statusLine" in map(name_of, _recorded(world)), "a status line after the answer")
 
 
 # ---------------------------------------------------------------------------
