@@ -37,6 +37,7 @@ The file reads bottom-up: a section uses only what stands above it. Contents:
     Cleanup       what goes at SessionEnd and by age
     Hook          the only place that knows the client's JSON
     Modes         the dispatch table and the fail-open boundary
+    Doctor        what can keep the hooks from working
     Commands      what people run
     Main          argv
 """
@@ -3213,6 +3214,12 @@ def cleanup(event: Event, ctx: Ctx) -> Reply | None:
     return None
 
 
+EVENTS = {"SessionStart": "inject", "UserPromptSubmit": "inject", "PreToolUse": "gate", "PostToolUse": "monitor",
+          "PostToolUseFailure": "monitor", "Stop": "stop-enforce", "SessionEnd": "cleanup"}  # as in hooks.json
+REGISTERED = (
+    'python3 -I -S -c "import sys; sys.path.append(sys.argv.pop()); import ctx_hooks; ctx_hooks.main()" '
+    '{mode} "$CLAUDE_PROJECT_DIR/.claude/hooks" || exit 0'
+)
 MODES = {"inject": inject, "gate": gate, "monitor": monitor, "stop-enforce": stop_enforce, "cleanup": cleanup}
 
 
@@ -3262,6 +3269,268 @@ def report_failure(mode: str, error: Exception, env: dict) -> None:
         write_all(2, line.encode("utf-8", "replace"))
     except OSError:
         pass
+
+
+# =============================================================================
+# Doctor
+# =============================================================================
+# Looks at everything that can keep the hooks from working, and runs the
+# registered command strings as the client would: through /bin/sh, a synthetic
+# event each, in a scratch project, so that nothing of the real one is touched.
+SETTINGS_SNIPPET_HINT = "put this into .claude/settings.json (merge it into `hooks` if there is one):"
+SLOW_FACTOR = 3.0
+DOCTOR_RUNS = 3
+
+
+class Finding:
+    """One line of the report: `ok`, `warn` or `FAIL`, what was seen, what to do."""
+
+    __slots__ = ("level", "text", "fix")
+
+    def __init__(self, level: str, text: str, fix: str = "") -> None:
+        self.level, self.text, self.fix = level, text, fix
+
+    def __str__(self) -> str:
+        return "%-4s  %s%s" % (self.level, self.text, " → " + self.fix if self.fix else "")
+
+
+class Registration:
+    """One of our hook entries: the settings it stands in, the event, the mode and the command."""
+
+    __slots__ = ("scope", "event", "mode", "command")
+
+    def __init__(self, scope: str, event: str, mode: str, command: str) -> None:
+        self.scope, self.event, self.mode, self.command = scope, event, mode, command
+
+
+def settings_files(root: str, env: dict) -> list:
+    """[(scope, path)] of the settings that the client reads for a project."""
+    home = env.get("CLAUDE_CONFIG_DIR") or env.get("HOME", "") + "/.claude"
+    return [("user", home + "/settings.json"), ("project", root + "/.claude/settings.json"),
+            ("local", root + "/.claude/settings.local.json")]
+
+
+def mode_of_command(command: str) -> str:
+    """The mode that a command runs with this kit, "" for every other command."""
+    import shlex
+
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return ""
+    runs = any(word.endswith("ctx_hooks.main()") or base_name(word) == "ctx_hooks.py" for word in words)
+    return next((word for word in words if word in MODES), "") if runs else ""
+
+
+def find_registrations(scope: str, settings: dict) -> list:
+    hooks = settings.get("hooks")
+    found = []
+    for event, groups in (hooks if isinstance(hooks, dict) else {}).items():
+        for group in groups if isinstance(groups, list) else []:
+            for entry in _list(group, "hooks") if isinstance(group, dict) else []:
+                command = _text(entry.get("command")) if isinstance(entry, dict) else ""
+                if mode_of_command(command):
+                    found.append(Registration(scope, event, mode_of_command(command), command))
+    return found
+
+
+def diagnose(ctx: Ctx | None, root: str, env: dict) -> list:
+    """All findings, in the order in which a person would look."""
+    findings = [Finding("ok", "ctx_hooks %s, Python %s" % (VERSION, sys.version.split()[0])), *_check_kit_file()]
+    registered: list = []
+    for scope, path in settings_files(root, env):
+        settings = load_json(path)
+        if settings is None:
+            findings.append(Finding("FAIL", "%s settings are not a JSON object: %s" % (scope, path),
+                                    "the client ignores the whole file; mend it"))
+            continue
+        if settings.get("disableAllHooks") is True:
+            findings.append(Finding("FAIL", "disableAllHooks is set in %s" % path, "remove it, or no hook runs"))
+        registered += find_registrations(scope, settings)
+        if any("ctx-hooks" in name for name in table(settings, "enabledPlugins")) and registered:
+            findings.append(Finding("warn", "active both as a plugin and in the settings", "keep one of the two"))
+    findings += _check_registrations(registered)
+    findings += _run_registrations(root, registered, env)
+    findings += _check_project(ctx) if ctx else [
+        Finding("warn", "no %s folder: the hooks stay silent here" % DEFAULT_CONTEXT_DIR,
+                "mkdir %s, or python3 install.py --init" % DEFAULT_CONTEXT_DIR)]
+    return findings + _check_client_times(root, env)
+
+
+def _check_kit_file() -> list:
+    """The file against what install.py noted; bytecode that can be cached."""
+    import hashlib
+
+    folder = parent_of(__file__.replace("\\", "/"))
+    noted = _text(read_json(folder + "/.ctx_hooks/record.json").get("kit"))
+    digest = hashlib.sha256(read_bytes(__file__, STATE_LIMIT_BYTES) or b"").hexdigest()
+    findings = [Finding("ok", "sha256 " + digest + (" (as installed)" if noted == digest else ""))]
+    if noted and noted != digest:
+        findings.append(Finding("warn", "the kit was edited since it was installed",
+                                "fine if that was you; install.py --force puts the release back"))
+    if not is_writable(folder) and not is_dir(folder + "/__pycache__"):
+        findings.append(Finding("warn", "bytecode cannot be cached in %s" % folder, "hooks are 3 times slower so"))
+    return findings
+
+
+def _check_registrations(registered: list) -> list:
+    if not registered:
+        return [Finding("FAIL", "no hook of this kit is registered", "run install.py, or paste the settings below")]
+    findings = []
+    for event, mode in EVENTS.items():
+        entries = [r for r in registered if r.event == event]
+        if not entries:
+            findings.append(Finding("FAIL", "%s is not registered" % event, "run install.py again"))
+        for entry in entries:
+            if entry.mode != mode:
+                findings.append(Finding("FAIL", "%s runs `%s` instead of `%s`" % (event, entry.mode, mode),
+                                        "run install.py again"))
+        if len({r.command for r in entries}) > 1:
+            findings.append(Finding("warn", "%s is registered more than once (%s)" % (
+                event, ", ".join(r.scope for r in entries)), "keep one scope: install.py --uninstall --scope …"))
+    return findings
+
+
+def _run_registrations(root: str, registered: list, env: dict) -> list:
+    """Each distinct command once with its event, in a scratch project that sees the real .claude."""
+    import tempfile
+
+    commands = {(r.event, r.command): r for r in registered}
+    if not commands:
+        return []
+    with tempfile.TemporaryDirectory(prefix="ctx-doctor-") as scratch:
+        _os.mkdir(scratch + "/.context")
+        write_bytes(scratch + "/.context/TASKS.md", b"# Tasks\n")
+        try:
+            _os.symlink(root + "/.claude", scratch + "/.claude")
+        except OSError:
+            return [Finding("warn", "cannot make a scratch project for a trial run")]
+        findings = _check_interpreters(commands.values())
+        floor = _time_command([sys.executable, "-I", "-S", "-c", "pass"], b"", scratch, env)[0]
+        for registration in commands.values():
+            findings.append(_trial(registration, scratch, env, floor))
+    return findings
+
+
+def _trial(registration: Registration, scratch: str, env: dict, floor: float) -> Finding:
+    event = {"session_id": "doctor", "cwd": scratch, "hook_event_name": registration.event, "tool_name": "Read",
+             "tool_input": {}, "tool_response": {}, "prompt": "doctor", "source": "startup", "reason": "other"}
+    argv = ["/bin/sh", "-c", registration.command]
+    took_s, code, out, err = _time_command(argv, format_json(event).encode(), scratch, env)
+    name = "%s → %s" % (registration.event, registration.mode)
+    if code:
+        return Finding("FAIL", "%s exits %d: %s" % (name, code, one_line(err)), "run install.py again")
+    if err.strip():
+        return Finding("FAIL", "%s complains: %s" % (name, one_line(err.strip().split("\n")[-1])), "run install.py again")
+    if out.strip() and not isinstance(_parse_or_none(out.encode()), dict):
+        return Finding("FAIL", "%s prints something that is not JSON" % name, "run install.py again")
+    factor = took_s / floor if floor else 0.0
+    return Finding("warn" if factor > SLOW_FACTOR else "ok", "%s: exit 0, %.0f ms, %.1f × a bare interpreter%s" % (
+        name, took_s * 1000, factor, ", slow" if factor > SLOW_FACTOR else ""))
+
+
+def _time_command(argv: list, data: bytes, cwd: str, env: dict) -> tuple:
+    """(seconds of the fastest run, exit code, stdout, stderr) of a command in a clean environment."""
+    import os
+    import subprocess
+
+    clean = {"PATH": os.environ.get("PATH", ""), "HOME": env.get("HOME", ""), "CLAUDE_PROJECT_DIR": cwd, "TMPDIR": cwd}
+    best, done = 0.0, None
+    for _ in range(DOCTOR_RUNS):
+        start = time.monotonic()
+        try:
+            done = subprocess.run(argv, input=data, capture_output=True, cwd=cwd, env=clean, timeout=20)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return 20.0, 1, "", str(error)
+        took = time.monotonic() - start
+        best = min(best, took) if best else took
+    return best, done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+
+
+def _check_interpreters(registered) -> list:
+    """Which Python each command starts, and whether it is new enough."""
+    import shlex
+    import shutil
+
+    findings = []
+    for word in sorted({shlex.split(r.command)[0] for r in registered}):
+        path = shutil.which(word)
+        if not path:
+            findings.append(Finding("FAIL", "interpreter %s is not found" % word, "install.py --python PATH"))
+            continue
+        code = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
+        _, status, version, _ = _time_command([path, "-I", "-S", "-c", code], b"", "/", {})
+        fields = tuple(int(f) for f in version.strip().split(".") if _is_digits(f))
+        text = "interpreter %s is Python %s" % (path, version.strip() or "?")
+        if status or fields < (3, 8):
+            findings.append(Finding("FAIL", text, "needs 3.8 or newer: install.py --python PATH"))
+        elif "/shims/" in path:
+            findings.append(Finding("warn", text + ", behind a shim that costs ten starts on every call",
+                                    "install.py --python PATH names the real one"))
+        else:
+            findings.append(Finding("ok", text))
+    return findings
+
+
+def _check_project(ctx: Ctx) -> list:
+    """Settings, state that was set aside, the workflow, the ignore list."""
+    findings = [Finding("warn", "%s %s" % (CONFIG_NAME, problem), "see the table of settings in the README")
+                for problem in ctx.problems]
+    aside = list_dir(ctx.path("state", "aside"))
+    if aside:
+        findings.append(Finding("warn", "%d unreadable files were set aside in %s" % (
+            len(aside), ctx.path("state", "aside")), "look at them, then delete them"))
+    if is_file(ctx.path("state", "errors.log")):
+        findings.append(Finding("warn", "internal errors were logged", "see %s" % ctx.path("state", "errors.log")))
+    state = load_json(auto_path(ctx))
+    if state is None:
+        findings.append(Finding("warn", "%s is not a JSON object" % AUTO_STATE, "`auto start TASK --force` begins anew"))
+    elif is_auto_active(state):
+        last = max(parse_iso(table(state, "signals").get("last_checked")) or 0, parse_iso(state.get("started_at")) or 0)
+        if ctx.now - last > STALE_AFTER_S:
+            findings.append(Finding("warn", "the auto workflow has been idle for over 2 hours", "`auto stop` ends it"))
+    return findings + _check_folders(ctx)
+
+
+def _check_folders(ctx: Ctx) -> list:
+    findings = []
+    for folder in (ctx.dir, ctx.path("state"), ctx.path("signals")):
+        if is_dir(folder) and not is_writable(folder):
+            findings.append(Finding("FAIL", "%s cannot be written" % folder, "check its owner and permissions"))
+    ignored = (read_bytes(ctx.path(".gitignore")) or b"").decode("utf-8", "replace").split()
+    missing = [line for line in GITIGNORE_TEXT.split("\n")[1:-2] if line not in ignored]
+    if ignored and missing:
+        findings.append(Finding("warn", "your %s does not ignore our runtime files" % ctx.path(".gitignore"),
+                                "add: " + " ".join(missing)))
+    return findings or [Finding("ok", "context folder %s" % ctx.dir)]
+
+
+def _check_client_times(root: str, env: dict) -> list:
+    """What the client itself measured for our hooks lately: `durationMs` in its transcripts."""
+    home = env.get("CLAUDE_CONFIG_DIR") or env.get("HOME", "") + "/.claude"
+    slug = "".join(c if c.isascii() and c.isalnum() else "-" for c in root)
+    folder = home + "/projects/" + slug
+    paths = sorted((stat_of(folder + "/" + name).st_mtime, folder + "/" + name)
+                   for name in list_dir(folder) if name.endswith(".jsonl") and is_file(folder + "/" + name))
+    times: dict = {}
+    for _, path in paths[-3:]:
+        for line in lines_backward(path, 1 << 20):
+            if b"durationMs" in line and b"ctx_hooks" in line:
+                attachment = table(parse_row(line), "attachment")
+                took = number(attachment.get("durationMs"), -1)
+                if mode_of_command(_text(attachment.get("command"))) and took >= 0:
+                    times.setdefault(_text(attachment.get("hookEvent")), []).append(took)
+    return [Finding("ok", "the client measured %s: median %d ms of %d" % (event, sorted(took)[len(took) // 2], len(took)))
+            for event, took in sorted(times.items())]
+
+
+def settings_snippet() -> str:
+    """The registrations for somebody who only dropped the file into .claude/hooks/, ready to paste."""
+    import json
+
+    hooks = {event: [{"hooks": [{"type": "command", "command": REGISTERED.format(mode=mode), "timeout": 10}]}]
+             for event, mode in EVENTS.items()}
+    return json.dumps({"hooks": hooks}, indent=2)
 
 
 # =============================================================================
@@ -3471,6 +3740,38 @@ def _write_pause(ctx: Ctx, edit) -> None:
         raise CommandError("cannot write below %s" % ctx.path("state"), "check the folder's owner and permissions")
 
 
+def doctor_command(args: list) -> int:
+    """Report a line for each thing that matters; exit 1 when something is broken."""
+    parser = command_parser("doctor")
+    parser.add_argument("--json", action="store_true", help="the findings as JSON")
+    given = parser.parse_args(args)
+    env = read_environment()
+    try:
+        cwd = _os.getcwd()
+    except OSError:
+        raise CommandError("the current folder does not exist any more", "cd into your project") from None
+    ctx = find_project("", cwd)
+    if ctx:
+        ctx.now, ctx.env, ctx.tmp, ctx.mode = time.time(), env, temp_dir(env), "command"
+    root = ctx.root if ctx else _nearest_with(cwd, ".claude") or cwd
+    findings = diagnose(ctx, root, env)
+    if given.json:
+        print(format_json([{"level": f.level, "text": f.text, "fix": f.fix} for f in findings]))
+    else:
+        print("\n".join(str(finding) for finding in findings))
+        if any("paste the settings" in finding.fix for finding in findings):
+            print("\n%s\n\n%s" % (SETTINGS_SNIPPET_HINT, settings_snippet()))
+    return 1 if any(finding.level == "FAIL" for finding in findings) else 0
+
+
+def _nearest_with(folder: str, name: str) -> str:
+    while not is_dir(folder.rstrip("/") + "/" + name):
+        if parent_of(folder) == folder:
+            return ""
+        folder = parent_of(folder)
+    return folder
+
+
 def version_text() -> str:
     import hashlib
 
@@ -3493,6 +3794,7 @@ COMMANDS = (
     ("auto", auto_command, "Start, show or stop the auto workflow.", 'auto start "Add a login page" --skip-reflect'),
     ("pause", pause_command, "Silence the hooks for a while.", "pause --for 30m"),
     ("resume", resume_command, "End a pause.", "resume"),
+    ("doctor", doctor_command, "Check everything that can keep the hooks from working.", "doctor"),
 )
 
 
@@ -3507,7 +3809,14 @@ def run_command(word: str, args: list) -> int:
         if command is None:
             # Nothing on stdout: a client that runs this as a hook would show it to the model.
             raise CommandError("unknown command: %s" % (one_line(word, 40) or "(none)"), "see `ctx_hooks.py --help`")
-        return command(args)
+        code = command(args)
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        _os.dup2(_os.open("/dev/null" if IS_POSIX else "nul", _os.O_WRONLY), 1)  # `| head` has seen enough
+        return 141
     except CommandError as error:
         print("error: %s" % error, file=sys.stderr)
         if error.hint:
