@@ -138,6 +138,7 @@ REPETITION_ACTION = "Stop and try a different approach; say what you expected an
 AUDIT_SUMMARY = "Context files untouched for {days} days: {files}."
 AUDIT_ACTION = "Check that they still match the code and update or confirm them"
 AUDIT_EVERY_CALLS = 25
+AUDIT_BAND_S = 60
 ALERT_COOLDOWN_S = {"context-health": 900, "repetition": 600, "audit-reminder": 14400}
 ALERT_TTL_S = {"context-health": 300, "repetition": 300, "audit-reminder": 3600}
 
@@ -303,9 +304,9 @@ class _Scanning:
         return None  # NaN and Infinity are not JSON
 
 
-def parse_json(text: str | bytes) -> object:
+def parse_json(text: str | bytes | bytearray) -> object:
     """The first JSON value in the text; ValueError when there is none."""
-    if isinstance(text, bytes):
+    if not isinstance(text, str):
         text = text.decode("utf-8", "replace")
     start = len(text) - len(text.lstrip("\ufeff \t\r\n"))
     try:
@@ -444,11 +445,19 @@ def read_fd(fd: int, limit_bytes: int) -> bytes:
 
 
 def read_inside(path: str, base: str, limit_bytes: int = FILE_LIMIT_BYTES) -> bytes | None:
-    """Like read_bytes, but a path that a link leads out of `base` is not read."""
-    data = read_bytes(path, limit_bytes)
-    if data is None or not is_below(real_path(path), real_path(base)):
-        return None
-    return data
+    """Like read_bytes, but a path that leads out of `base`, by its name or by a link, is not read."""
+    return read_bytes(path, limit_bytes) if stays_inside(path, base) else None
+
+
+def stays_inside(path: str, base: str) -> bool:
+    """Below `base`, links resolved. Where there is no link on the way, a few lstats say so without `os.path`."""
+    probe = path
+    while is_below(probe, base) and probe != base:
+        info = stat_of(probe, follow=False)
+        if info is None or _stat.S_ISLNK(info.st_mode):
+            return info is not None and is_below(real_path(path), real_path(base))
+        probe = parent_of(probe)
+    return probe == base or is_below(real_path(path), real_path(base))
 
 
 def stat_of(path: str, follow: bool = True):
@@ -906,7 +915,8 @@ def _checked(value, kind):
         word = str(value).lower()
         return word if word in kind else None
     if kind == "bool":
-        return value if isinstance(value, bool) else {"on": True, "yes": True, "off": False, "no": False}.get(str(value).lower())
+        words = {"on": True, "yes": True, "off": False, "no": False}
+        return value if isinstance(value, bool) else words.get(str(value).lower())
     if kind in ("count", "percent"):
         good = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e12
         return (None if not good or (kind == "percent" and not 1 <= value <= 100) else value)
@@ -1094,6 +1104,10 @@ _MARKUP = frozenset(
 )
 
 
+_DROPPED = dict.fromkeys([c for c in range(0xA0) if (c < 32 or c >= 127) and c not in (9, 10)] + [
+    0xFEFF, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2060, 0x2070)])
+
+
 def units(text: str) -> int:
     return len(text) if text.isascii() else len(text) + sum(c > "\uffff" for c in text)
 
@@ -1112,9 +1126,7 @@ def clean_text(text: str) -> str:
     """Without control characters, direction overrides, lone surrogates and imitated markup."""
     if not text.isprintable() or not text.isascii():
         text = text.replace("\r\n", "\n").encode("utf-8", "replace").decode("utf-8")
-        drop = [c for c in range(0xA0) if (c < 32 or c >= 127) and c not in (9, 10)]
-        drop += [0xFEFF, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2060, 0x2070)]
-        text = text.translate(dict.fromkeys(drop))
+        text = text.translate(_DROPPED)
     while "<" in text:
         stripped = _strip_tags(text)
         if stripped == text:
@@ -1248,7 +1260,7 @@ def read_signals(ctx: Ctx, session: str) -> list:
     found = []
     for scope, folder in (("session", signal_dir(ctx, session) if session else ""), ("global", signal_dir(ctx, ""))):
         names = [n for n in list_dir(folder) if n.endswith(".md") and n[0] != "."] if folder else []
-        if names and not is_below(real_path(folder), real_path(ctx.dir)):
+        if names and not stays_inside(folder, ctx.dir):
             continue
         for name in names[:SIGNAL_COUNT_LIMIT]:
             signal = _read_signal(ctx, folder + "/" + name)
@@ -1289,7 +1301,8 @@ def _read_signal(ctx: Ctx, path: str) -> Signal | None:
 
 def _is_half_written(data: bytes, age_s: float) -> bool:
     """A header that is still open in a young file: its writer is at work."""
-    return age_s < HALF_WRITTEN_S and data.startswith(b"---") and split_header(data.decode("utf-8", "replace"))[0] is None
+    young = age_s < HALF_WRITTEN_S and data.startswith(b"---")
+    return young and split_header(data.decode("utf-8", "replace"))[0] is None
 
 
 def _touch(path: str, now: float) -> None:
@@ -1731,8 +1744,9 @@ def settings_model(ctx: Ctx) -> str:
     if ctx.env.get("ANTHROPIC_MODEL"):
         return ctx.env["ANTHROPIC_MODEL"]
     home = ctx.env.get("CLAUDE_CONFIG_DIR") or ctx.env.get("HOME", "") + "/.claude"
-    for path in (ctx.root + "/.claude/settings.local.json", ctx.root + "/.claude/settings.json", home + "/settings.json"):
-        model = _text(read_json(path).get("model"))
+    for folder, name in ((ctx.root + "/.claude", "settings.local.json"), (ctx.root + "/.claude", "settings.json"),
+                         (home, "settings.json")):
+        model = _text(read_json(folder + "/" + name).get("model"))
         if model:
             return model
     return ""
@@ -1859,27 +1873,29 @@ def call_signature(tool: str, tool_input: dict) -> str:
     return _imp.source_hash(0x637478, data).hex()
 
 
+def is_audit_due(shot: Snapshot, state: dict) -> bool:
+    """Whether an evaluation could change anything, by the session's own note of the last one: the file that
+    all sessions share is not even opened on nearly every call. Inside a band, cooldowns are looked at each minute."""
+    health = [shot.percent, shot.score]
+    last = _list(state, "audited")
+    in_band = shot.percent >= min(clear for _, clear, _ in HEALTH_LEVELS) or shot.score >= REPETITION_CLEAR
+    aged = len(last) == 3 and not 0 <= shot.now - number(last[2]) < AUDIT_BAND_S
+    if last[:2] == health and not shot.stale_files and not (in_band and aged):
+        return False
+    state["audited"] = health + [int(shot.now)]
+    return True
+
+
 def run_auditors(ctx: Ctx, session: str, shot: Snapshot) -> None:
-    """Evaluate, write the signals, remember. Only a change touches the disk."""
-    path = ctx.path("monitor-state.json")
-    if not update_needed(read_json(path), session, shot):
-        return
+    """Evaluate, write the signals, remember."""
     emitted: list = []
-    update_json(ctx, path, lambda state: _evaluate(ctx, session, shot, state, emitted))
+    update_json(ctx, ctx.path("monitor-state.json"), lambda state: _evaluate(ctx, session, shot, state, emitted))
     for alert, target in emitted:
         signal = Signal(name=alert.auditor, severity=alert.severity, generated_at=ctx.now, auditor=alert.auditor,
-                        ttl_s=ALERT_TTL_S[alert.auditor], code=alert.codes[0], body=alert.summary + "\n→ " + alert.action)
+                        ttl_s=ALERT_TTL_S[alert.auditor], code=alert.codes[0],
+                        body=alert.summary + "\n→ " + alert.action)
         if write_signal(ctx, target, signal):
             record(ctx, "alert:emitted", code=alert.codes[0], severity=alert.severity, summary=alert.summary)
-
-
-def update_needed(state: dict, session: str, shot: Snapshot) -> bool:
-    """Whether evaluating could change anything; saves the lock and the write on nearly every call."""
-    health = table(table(state, "lastHealth"), session)
-    if health != {"contextPercent": shot.percent, "repetitionScore": shot.score} or shot.stale_files:
-        return True
-    low = min(clear for _, clear, _ in HEALTH_LEVELS)
-    return shot.percent >= low or shot.score >= REPETITION_CLEAR
 
 
 def _evaluate(ctx: Ctx, session: str, shot: Snapshot, state: dict, emitted: list) -> bool:
@@ -2293,6 +2309,10 @@ def max_iterations_of(state: dict) -> int:
     return int(min(max(value, 1), ITERATIONS_LIMIT))
 
 
+def last_activity(state: dict) -> float:
+    return max(parse_iso(table(state, "signals").get("last_checked")) or 0.0, parse_iso(state.get("started_at")) or 0.0)
+
+
 def end_workflow(state: dict, reason: str, now: float) -> None:
     done = reason in ("all_phases_complete", "auto_complete_signal")
     state.update(active=False, phase="complete" if done else "failed", exit_reason=reason, completed_at=format_iso(now))
@@ -2310,7 +2330,7 @@ class Stop:
 def decide_stop(state: dict, event: Event, ctx: Ctx, look) -> Stop:
     """Apply the message's blocks to the state, then hold or release. `look()` tells what costs to find out:
     (context percent, id of the last tool call)."""
-    active_at = max(parse_iso(table(state, "signals").get("last_checked")) or 0, parse_iso(state.get("started_at")) or 0)
+    active_at = last_activity(state)
     state["session_id"] = event.session_id
     table(state, "signals")["last_checked"] = format_iso(ctx.now)
     if active_at and ctx.now - active_at > STALE_AFTER_S:
@@ -2421,8 +2441,9 @@ def render_continuation(state: dict, lead: str) -> str:
                          ("NEXT", "none" if following == "complete" else following))
     error = render_block(("SIGNAL", "PHASE_ERROR"), ("PHASE", phase), ("STATUS", "error"),
                          ("TIMESTAMP", TIME_PLACEHOLDER), ("ERROR", "<what happened>"), ("RECOVERABLE", "true|false"))
-    return CONTINUATION.format(lead=lead, phase=phase, iteration=_count(state.get("iteration")), about=dict(PHASES)[phase],
-                               max=max_iterations_of(state), task=task, signal=signal, block=block, error=error)
+    return CONTINUATION.format(
+        lead=lead, phase=phase, iteration=_count(state.get("iteration")), max=max_iterations_of(state),
+        about=dict(PHASES)[phase], task=task, signal=signal, block=block, error=error)
 
 
 def render_block(*fields: tuple) -> str:
@@ -2549,7 +2570,7 @@ def is_placeholder(text: str) -> bool:
     """Nothing but headings and words such as TBD or [current task]."""
     for line in text.split("\n"):
         words = line.strip().lstrip("-*>0123456789.) \t").strip("_*` ")
-        if words.startswith("#") or line.strip().startswith("#") or words.startswith("<!--"):
+        if words.startswith(("#", "<!--")):
             continue
         words = words.rpartition(":")[2].strip() if words[:1] != "[" else words
         if words and words.lower() not in PLACEHOLDERS and not (words[0] == "[" and words[-1] == "]"):
@@ -2821,7 +2842,8 @@ def _without_sections(data: bytes, noted: dict) -> bytes:
 
 def _drop_allowed(data: bytes, noted: dict) -> bool:
     """Only sections as we wrote them may be dropped; without a note any well-formed one is an old one of ours."""
-    digests = [call_signature("section", {"text": data[a:b].decode("utf-8", "replace")}) for a, b in find_sections(data)]
+    sections = [data[start:end].decode("utf-8", "replace") for start, end in find_sections(data)]
+    digests = [call_signature("section", {"text": section}) for section in sections]
     return not digests or not noted or noted.get("digest") in digests
 
 
@@ -2915,7 +2937,8 @@ def forget_sessions(ctx: Ctx, is_gone) -> None:
     def change(state: dict) -> bool:
         before = format_json(state)
         for key in ("lastEmitted", "activeAlerts", "lastHealth"):
-            for name in [n for n in table(state, key) if n.partition(":")[0] != "global" and is_gone(n.partition(":")[0])]:
+            sessions = {name: name.partition(":")[0] for name in table(state, key)}
+            for name in [n for n, session in sessions.items() if session != "global" and is_gone(session)]:
                 del state[key][name]
         return format_json(state) != before
 
@@ -3009,30 +3032,29 @@ def read_event_data(fd: int) -> object:
     Some clients never close the pipe, so each time the text could be complete it is parsed; a failed
     try makes the next one wait for twice the data, so that a large event is not parsed over and over.
     """
-    chunks, total, tried = [], 0, 0
+    data, tried = bytearray(), 0
     try:
         if _os.isatty(fd):
             return None
         _start_watchdog()
-        while total < STDIN_LIMIT_BYTES:
+        while len(data) < STDIN_LIMIT_BYTES:
             chunk = _os.read(fd, 1 << 16)
             if not chunk:
                 break
-            chunks.append(chunk)
-            total += len(chunk)
-            if chunk.rstrip()[-1:] == b"}" and (total >= 2 * tried or chunk[-1:] == b"\n"):
-                value = _parse_or_none(b"".join(chunks))
+            data += chunk
+            if chunk.rstrip()[-1:] == b"}" and (len(data) >= 2 * tried or chunk[-1:] == b"\n"):
+                value = _parse_or_none(data)
                 if value is not None:
                     return value
-                tried = total
+                tried = len(data)
     except (NoInput, OSError):
         pass  # the time is up or the descriptor is closed: what came so far counts
     finally:
         _stop_watchdog()
-    return _parse_or_none(b"".join(chunks))
+    return _parse_or_none(data)
 
 
-def _parse_or_none(data: bytes) -> object:
+def _parse_or_none(data: bytes | bytearray) -> object:
     try:
         return parse_json(data)
     except ValueError:
@@ -3083,8 +3105,9 @@ def parse_event(data: object) -> Event | None:
     return Event(
         name=_text(data.get("hook_event_name")), session_id=session_id, session=safe_name(session_id),
         cwd=_text(data.get("cwd")), transcript=_text(data.get("transcript_path")), agent_id=data.get("agent_id"),
-        prompt=_text(data.get("prompt")), source=_text(data.get("source")) or "startup", reason=_text(data.get("reason")),
-        model=_model_name(data.get("model")), tool=_text(data.get("tool_name"))[:80] or "?",
+        prompt=_text(data.get("prompt")), source=_text(data.get("source")) or "startup",
+        reason=_text(data.get("reason")), model=_model_name(data.get("model")),
+        tool=_text(data.get("tool_name"))[:80] or "?",
         tool_input=data["tool_input"] if isinstance(data.get("tool_input"), dict) else {},
         response=data.get("error") if failed else data.get("tool_response"), failed=failed,
         tool_use_id=_text(data.get("tool_use_id")), last_message=_text(data.get("last_assistant_message")),
@@ -3175,22 +3198,25 @@ def monitor(event: Event, ctx: Ctx) -> Reply | None:
         state.setdefault("settings_model", known["settings_model"])
         exact = measure if usage else measure_context(ctx, state, usage, added)
         note_call(ctx, event, state, exact)
-        said.extend((plan_handoff(ctx, state, exact, batch), state, exact))
+        shot = take_snapshot(ctx, state, exact)
+        said.extend((plan_handoff(ctx, state, exact, batch), shot if is_audit_due(shot, state) else None))
         return True
 
     update_json(ctx, path, change)
     if not said:
         return None
-    audit(ctx, event.session, said[1], said[2])
+    if said[1]:
+        run_auditors(ctx, event.session, said[1])
     return Reply(said[0])
 
 
-def audit(ctx: Ctx, session: str, state: dict, measure: Measure) -> None:
+def take_snapshot(ctx: Ctx, state: dict, measure: Measure) -> Snapshot:
+    """What the auditors may look at after this call; the context files' age only now and then."""
     score, repeats = repetition_of(_list(state, "recent"))
     days, stale = stale_files_of(ctx) if state["tool_calls"] % AUDIT_EVERY_CALLS == 1 else (0, None)
-    run_auditors(ctx, session, Snapshot(
+    return Snapshot(
         now=ctx.now, percent=measure.percent(), percent_text=measure.percent_text(), stale_days=days, stale_files=stale,
-        note=" (estimated)" if not measure.exact else "", score=score, repeats=repeats))
+        note="" if measure.exact else " (estimated)", score=score, repeats=repeats)
 
 
 def stop_enforce(event: Event, ctx: Ctx) -> Reply | None:
@@ -3251,7 +3277,7 @@ def run_hook(mode: str, fd: int, env: dict) -> None:
             write_all(1, text.encode("ascii"))
         for action in after:
             action()
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001
         report_failure(mode, error, env)
 
 
@@ -3421,7 +3447,8 @@ def _trial(registration: Registration, scratch: str, env: dict, floor: float) ->
     if code:
         return Finding("FAIL", "%s exits %d: %s" % (name, code, one_line(err)), "run install.py again")
     if err.strip():
-        return Finding("FAIL", "%s complains: %s" % (name, one_line(err.strip().split("\n")[-1])), "run install.py again")
+        last_line = one_line(err.strip().split("\n")[-1])
+        return Finding("FAIL", "%s complains: %s" % (name, last_line), "run install.py again")
     if out.strip() and not isinstance(_parse_or_none(out.encode()), dict):
         return Finding("FAIL", "%s prints something that is not JSON" % name, "run install.py again")
     factor = took_s / floor if floor else 0.0
@@ -3484,10 +3511,9 @@ def _check_project(ctx: Ctx) -> list:
         findings.append(Finding("warn", "internal errors were logged", "see %s" % ctx.path("state", "errors.log")))
     state = load_json(auto_path(ctx))
     if state is None:
-        findings.append(Finding("warn", "%s is not a JSON object" % AUTO_STATE, "`auto start TASK --force` begins anew"))
+        findings.append(Finding("warn", AUTO_STATE + " is not a JSON object", "`auto start TASK --force` begins anew"))
     elif is_auto_active(state):
-        last = max(parse_iso(table(state, "signals").get("last_checked")) or 0, parse_iso(state.get("started_at")) or 0)
-        if ctx.now - last > STALE_AFTER_S:
+        if ctx.now - last_activity(state) > STALE_AFTER_S:
             findings.append(Finding("warn", "the auto workflow has been idle for over 2 hours", "`auto stop` ends it"))
     return findings + _check_folders(ctx)
 
@@ -3520,8 +3546,8 @@ def _check_client_times(root: str, env: dict) -> list:
                 took = number(attachment.get("durationMs"), -1)
                 if mode_of_command(_text(attachment.get("command"))) and took >= 0:
                     times.setdefault(_text(attachment.get("hookEvent")), []).append(took)
-    return [Finding("ok", "the client measured %s: median %d ms of %d" % (event, sorted(took)[len(took) // 2], len(took)))
-            for event, took in sorted(times.items())]
+    medians = [(event, sorted(took)[len(took) // 2], len(took)) for event, took in sorted(times.items())]
+    return [Finding("ok", "the client measured %s: median %d ms of %d" % row) for row in medians]
 
 
 def settings_snippet() -> str:
@@ -3627,9 +3653,9 @@ def auto_command(args: list) -> int:
     actions = parser.add_subparsers(dest="action", metavar="start|status|stop", required=True)
     start = actions.add_parser("start", help="begin a workflow", description="Begin a workflow for a task.")
     start.add_argument("task", help="what is to be done")
-    start.add_argument("--max-iterations", type=int, default=MAX_ITERATIONS, metavar="N", help="stops per phase, 1 to 50")
-    for flag in SKIPS:
-        start.add_argument("--" + flag.replace("_", "-"), action="store_true", help="leave out " + ", ".join(SKIPS[flag]))
+    start.add_argument("--max-iterations", type=int, default=MAX_ITERATIONS, metavar="N", help="stops per phase, 1–50")
+    for flag, names in SKIPS.items():
+        start.add_argument("--" + flag.replace("_", "-"), action="store_true", help="leave out " + ", ".join(names))
     start.add_argument("--phase", choices=PHASE_NAMES, help="begin with this phase")
     start.add_argument("--session", default="", metavar="ID", help="bind to this session; else to the first that stops")
     start.add_argument("--force", action="store_true", help="replace an active workflow")
@@ -3666,7 +3692,7 @@ def _auto_start(ctx: Ctx, given) -> int:
             try:
                 _os.mkdir(parent_of(path), 0o755)
             except OSError as error:
-                raise CommandError("cannot create .caw: %s" % error.strerror, "check the folder's permissions") from None
+                raise CommandError("cannot create .caw: %s" % error.strerror, "check its permissions") from None
         if not write_bytes(path, format_json(state).encode() + b"\n"):
             raise CommandError("cannot write %s" % AUTO_STATE, "check the folder's permissions")
     record(ctx, "auto:started", phase=state["phase"], bound=bool(state["session_id"]))
@@ -3681,7 +3707,7 @@ def phase_line(state: dict) -> str:
     planned = planned_phases(table(state, "config"))
     phase = state.get("phase")
     at = planned.index(phase) if phase in planned else len(planned) if phase == "complete" else 0
-    marks = ["✓" if index < at else "●" if index == at and phase != "failed" else "○" for index in range(len(planned))]
+    marks = ["✓"] * at + ["○" if phase == "failed" else "●"] + ["○"] * len(planned)
     return " ".join("%s %s" % pair for pair in zip(planned, marks))
 
 
@@ -3730,7 +3756,8 @@ def resume_command(args: list) -> int:
     parser.add_argument("--session", default="", metavar="ID", help="only this session")
     given = parser.parse_args(args)
     ctx = people_ctx(given.session)
-    _write_pause(ctx, lambda pauses: (pauses.pop(ctx.session, None), pauses.pop("*", None)) if ctx.session else pauses.clear())
+    keys = (ctx.session, "*")
+    _write_pause(ctx, lambda pauses: [pauses.pop(k, None) for k in keys] if ctx.session else pauses.clear())
     print("resumed %s" % (ctx.session or "every session"))
     return 0
 
@@ -3781,7 +3808,7 @@ def version_text() -> str:
 
 def help_text() -> str:
     lines = ["ctx_hooks %s: hooks for Claude Code that keep an agent on the thread of its work" % VERSION, "",
-             "hook modes (run by the client, the event as JSON on stdin; they exit 0 and say nothing or one JSON object):"]
+             "hook modes (run by the client, the event as JSON on stdin; exit 0, nothing or one JSON object said):"]
     lines += ["  %-13s %s" % (word, (handler.__doc__ or "").strip().split("\n")[0]) for word, handler in MODES.items()]
     lines += ["", "for people (each has --help with an example):"]
     lines += ["  %-13s %s" % (word, text) for word, _, text, _ in COMMANDS]
