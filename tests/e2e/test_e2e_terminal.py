@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from stub_model import bash
+from stub_model import Turn, bash
 
 HEAD = "⚠️ [ctx monitor] "
 READY = "bypass permissions"
@@ -56,7 +56,7 @@ def test_a_killed_client_leaves_state_that_the_next_session_survives(kit):
 def test_the_statusline_shows_the_fullness_and_hands_the_window_to_the_monitor(kit):
     kit.install("--statusline")
     kit.stub.model = "claude-opus-5-5"
-    kit.stub.script(bash("echo a", tokens=420_000), "the answer")
+    kit.stub.script(bash("echo a", tokens=420_000), Turn("the answer", tokens=420_000))
     with kit.terminal() as terminal:
         terminal.wait_shown(READY)
         terminal.type("work now")
