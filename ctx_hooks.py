@@ -2567,6 +2567,7 @@ def cancel_workflow(ctx: Ctx, session_id: str) -> bool:
 FRAME_START = "[CONTEXT INJECTION - Please acknowledge receipt]"
 FRAME_END = '[END CONTEXT - Reply "ACK: context received" to confirm]'
 QUIET_START, QUIET_END = "[CONTEXT INJECTION]", "[END CONTEXT]"
+DELIVERY = "(delivery {id}, attempt {attempt})"
 SOURCE_HANDOFF = "Handoff of the session before, from {path} (written {time}):"
 SOURCE_FILE = "From {path}:"
 LEFT_OUT = "[left out for lack of room: {names}; the whole text is in the files named above]"
@@ -2581,15 +2582,16 @@ METRIC_KEYS = ("attempted", "succeededOnFirstTry", "succeededAfterRetry", "escal
                "averageAttemptsToSuccess", "averageTimeToSuccess")
 
 
-def build_startup(ctx: Ctx) -> str:
-    """The framed startup context, or "" when there is none worth sending."""
+def build_startup(ctx: Ctx, message_id: str, attempt: int) -> str:
+    """The framed startup context, or "" when there is none worth sending. It names the delivery: on a fork or a
+    resume the client drops a text that stands in the conversation already."""
     sources = _startup_sources(ctx)
     if not sources:
         return ""
     limit = int(min(ctx.get("startup.budget_chars"), STARTUP_LIMIT_UNITS))
     text = shorten_sources(sources, max(limit, 500))
     start, end = (FRAME_START, FRAME_END) if ctx.get("startup.require_ack") else (QUIET_START, QUIET_END)
-    return "\n".join((start, text, end))
+    return "\n".join((start, DELIVERY.format(id=message_id, attempt=attempt), text, end))
 
 
 def _startup_sources(ctx: Ctx) -> list:
@@ -2691,18 +2693,19 @@ def _matches(pattern: str, text: str) -> bool:
 
 def start_delivery(ctx: Ctx, event: Event, state: dict) -> str:
     """The first attempt at SessionStart: the text to send, or ""."""
-    text = build_startup(ctx) if ctx.get("startup.enabled") else ""
+    message_id = "inj-%x" % int(ctx.now * 1000)
+    text = build_startup(ctx, message_id, 1) if ctx.get("startup.enabled") else ""
     if not text:
         state.pop("startup", None)
         return ""
     asks = ctx.get("startup.require_ack")
     state["startup"] = {
-        "message_id": "inj-%x" % int(ctx.now * 1000), "attempts": 1, "first_at": format_iso(ctx.now, fraction=True),
+        "message_id": message_id, "attempts": 1, "first_at": format_iso(ctx.now, fraction=True),
         "last_at": format_iso(ctx.now, fraction=True), "offset": transcript_size(event.transcript),
         "outcome": "pending" if asks else "delivered",
     }
     count_metrics(ctx, attempted=1)
-    record(ctx, "injection:attempted", messageId=state["startup"]["message_id"], attempt=1, type="SessionStart")
+    record(ctx, "injection:attempted", messageId=message_id, attempt=1, type="SessionStart")
     return text
 
 
@@ -2761,12 +2764,11 @@ def _succeed(ctx: Ctx, delivery: dict) -> None:
 
 def _retry(ctx: Ctx, event: Event, delivery: dict) -> str:
     """The next rung: the text again, the fallback file with its notice, or the end."""
-    attempts = _count(delivery.get("attempts"))
-    text = build_startup(ctx)
+    attempts, message_id = _count(delivery.get("attempts")), _text(delivery.get("message_id"))
+    text = build_startup(ctx, message_id, attempts + 1)
     if not text:
         delivery["outcome"] = "withdrawn"  # the handoff is gone or stale: nothing to insist on
         return ""
-    message_id = delivery.get("message_id")
     if attempts >= ctx.get("startup.file_fallback_after_attempts") and not delivery.get("unwritable"):
         if write_section(ctx, text):
             delivery.update(outcome="escalated", escalated_at=format_iso(ctx.now))
@@ -3240,7 +3242,11 @@ def monitor(event: Event, ctx: Ctx) -> Reply | None:
     measure = measure_context(ctx, known, usage, added)
     reminds = ctx.get("handoff.enabled") and known.get("handoff_complete") is not True
     above = measure.percent() >= ctx.get("handoff.threshold") or known.get("threshold_crossed_at")
-    batch = find_message(event.transcript, event.tool_use_id) if reminds and above else ""
+    batch = ""
+    if reminds and above:
+        batch = find_message(event.transcript, event.tool_use_id)
+        usage = read_usage(event.transcript)  # the transcript may have caught up while we waited
+        measure = measure_context(ctx, known, usage, added)
     said: list = []
 
     def change(state: dict) -> bool:
