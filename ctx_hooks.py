@@ -3400,14 +3400,24 @@ def settings_files(root: str, env: dict) -> list:
 
 def mode_of_command(command: str) -> str:
     """The mode that a command runs with this kit, "" for every other command."""
+    words = command_words(command)
+    runs = any(word.endswith("ctx_hooks.main()") or base_name(word) == "ctx_hooks.py" for word in words[1:])
+    return next((word for word in words if word in MODES), "") if runs else ""
+
+
+def command_words(command: str) -> list:
+    """The words of a plain command that starts a Python, without variables before it and `|| exit 0` behind."""
     import shlex
 
     try:
         words = shlex.split(command)
     except ValueError:
-        return ""
-    runs = any(word.endswith("ctx_hooks.main()") or base_name(word) == "ctx_hooks.py" for word in words)
-    return next((word for word in words if word in MODES), "") if runs else ""
+        return []
+    while words and "=" in words[0]:
+        words.pop(0)
+    words = words[:-3] if words[-3:] == ["||", "exit", "0"] else words
+    plain = words and base_name(words[0].replace("\\", "/")).startswith("py")
+    return words if plain and not {"&&", "||", ";", "|", "&"} & set(words) else []
 
 
 def find_registrations(scope: str, settings: dict) -> list:
@@ -3538,11 +3548,10 @@ def _time_command(argv: list, data: bytes, cwd: str, env: dict) -> tuple:
 
 def _check_interpreters(registered) -> list:
     """Which Python each command starts, and whether it is new enough."""
-    import shlex
     import shutil
 
     findings = []
-    for word in sorted({shlex.split(r.command)[0] for r in registered}):
+    for word in sorted({command_words(r.command)[0] for r in registered}):
         path = shutil.which(word)
         if not path:
             findings.append(Finding("FAIL", "interpreter %s is not found" % word, "install.py --python PATH"))
@@ -3555,7 +3564,7 @@ def _check_interpreters(registered) -> list:
             findings.append(Finding("FAIL", text, "needs 3.8 or newer: install.py --python PATH"))
         elif "/shims/" in path:
             findings.append(Finding("warn", text + ", behind a shim that costs ten starts on every call",
-                                    "install.py --python PATH names the real one"))
+                                    "install.py --scope local runs the real one"))
         else:
             findings.append(Finding("ok", text))
     return findings
@@ -3616,8 +3625,8 @@ def settings_snippet() -> str:
     """The registrations for somebody who only dropped the file into .claude/hooks/, ready to paste."""
     import json
 
-    hooks = {event: [{"hooks": [{"type": "command", "command": REGISTERED.format(mode=mode), "timeout": 10}]}]
-             for event, mode in EVENTS.items()}
+    hooks = {event: [{"hooks": [{"type": "command", "command": REGISTERED.format(mode=mode),
+                                 "timeout": 5 if event == "SessionEnd" else 10}]}] for event, mode in EVENTS.items()}
     return json.dumps({"hooks": hooks}, indent=2)
 
 

@@ -143,7 +143,8 @@ def test_status_shows_a_session_from_its_start_to_the_reminder(project):
 
 def test_status_shows_what_was_read_and_the_acknowledgement(project):
     started(project)
-    project.write_transcript([assistant_row(9000, SESSION, message={"content": [{"type": "text", "text": "ACK: context received"}]})],
+    project.write_transcript([assistant_row(9000, SESSION, timestamp="2099-01-01T00:00:00Z",
+                                            message={"content": [{"type": "text", "text": "ACK: context received"}]})],
                              SESSION)
     event = project.event("PostToolUse.Read", session_id=SESSION, tool_input={"file_path": project.path(".context/TASKS.md")})
     project.call("monitor", event)
