@@ -38,6 +38,7 @@ The file reads bottom-up: a section uses only what stands above it. Contents:
     Hook          the only place that knows the client's JSON
     Modes         the dispatch table and the fail-open boundary
     Doctor        what can keep the hooks from working
+    View          what people see, from data to text
     Commands      what people run
     Main          argv
 """
@@ -360,7 +361,7 @@ def _refuse(value: object) -> None:
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789._-")
 _TAKEN = frozenset(
     "con prn aux nul com1 com2 com3 com4 com5 com6 com7 com8 com9 lpt1 lpt2 lpt3 lpt4 lpt5 lpt6 lpt7 lpt8 lpt9 "
-    "global pause fallback monitor-state auto-state metrics events errors".split()
+    "global pause fallback collected aside monitor-state auto-state metrics events errors".split()
 )
 
 
@@ -1029,12 +1030,12 @@ def marker_path(ctx: Ctx, session: str, prefix: str = MARKER_PREFIX) -> str:
 def is_paused(ctx: Ctx, session: str) -> bool:
     """`pause` writes {"<session>" or "*": ISO time or null} into one small file."""
     pauses = read_json(ctx.path("state", "pause.json"))
-    for key in (session, "*"):
-        if key in pauses:
-            until = parse_iso(pauses[key])
-            if until is None or ctx.now < until:
-                return True
-    return False
+    return any(key in pauses and is_open_pause(pauses[key], ctx.now) for key in (session, "*"))
+
+
+def is_open_pause(until: object, now: float) -> bool:
+    """null: until `resume`. What is no time at all pauses nothing: a broken file must not silence for ever."""
+    return until is None or now < (parse_iso(until) or 0)
 
 
 def number(value: object, default: float = 0) -> float:
@@ -1145,7 +1146,7 @@ def cut_text(text: str, limit: int) -> str:
     limit = max(limit, 0)
     if units(text) <= limit:
         return text
-    while units(text) > limit:
+    while text and units(text) > limit:
         text = text[: len(text) - max(1, (units(text) - limit) // 2)]
     edge = max(text.rfind("\n"), text.rfind(" "))
     return text[:edge] if edge > len(text) * 3 // 4 else text
@@ -1161,7 +1162,7 @@ def clean_text(text: str) -> str:
         if stripped == text:
             return text
         text = stripped
-    return text.replace("<", "")  # nested on purpose
+    return text.replace("<", "‹")  # nested on purpose
 
 
 def one_line(text: str, limit: int = 200) -> str:
@@ -1259,7 +1260,7 @@ def parse_signal(data: bytes, mtime: float, now: float) -> Signal:
         ttl_s=min(int(ttl), TTL_LIMIT_S) if _is_digits(ttl) and int(ttl) > 0 else DEFAULT_TTL_S,
         auditor=one_line(fields.get("auditor", ""), 60),
         code=one_line(fields.get("code", ""), 60),
-        body=clean_text(body).strip(),
+        body=clean_text(body).strip() or one_line(fields.get("code", ""), 60),
         stamp="%.6f" % (mtime if stated is None else stated),
     )
 
@@ -1316,14 +1317,16 @@ def _read_signal(ctx: Ctx, path: str) -> Signal | None:
         if _stat.S_ISREG(info.st_mode):
             set_aside(ctx, path)
         return None
-    signal = parse_signal(data, info.st_mtime, ctx.now)
+    mtime = info.st_mtime
+    if mtime > ctx.now + 1:
+        mtime = float(int(ctx.now))
+        _touch(path, mtime)  # a file from the future would never expire
+    signal = parse_signal(data, mtime, ctx.now)
     signal.path = path
-    if info.st_mtime > ctx.now + 1:
-        _touch(path, ctx.now)  # a file from the future would never expire
     if signal.is_expired(ctx.now):
         remove_file(path)
         return None
-    return None if not signal.body or _is_half_written(data, ctx.now - info.st_mtime) else signal
+    return None if not signal.body or _is_half_written(data, ctx.now - mtime) else signal
 
 
 def _is_half_written(data: bytes, age_s: float) -> bool:
@@ -1332,9 +1335,9 @@ def _is_half_written(data: bytes, age_s: float) -> bool:
     return young and split_header(data.decode("utf-8", "replace"))[0] is None
 
 
-def _touch(path: str, now: float) -> None:
+def _touch(path: str, mtime: float) -> None:
     try:
-        _os.utime(path, times=(now, now))
+        _os.utime(path, times=(mtime, mtime))
     except OSError:
         pass
 
@@ -1379,6 +1382,13 @@ def format_bullet(body: str) -> str:
     return "\n".join([SIGNAL_BULLET + head] + [SIGNAL_INDENT + line for line in lines[1:]])
 
 
+def due_signals(ctx: Ctx, session: str, seen: dict) -> list:
+    """What the session has not been told yet and is severe enough to tell."""
+    floor = SEVERITIES.index(severity_floor(ctx))
+    return [s for s in read_signals(ctx, session)
+            if SEVERITIES.index(s.severity) >= floor and seen.get(s.key()) != s.stamp]
+
+
 def deliver_signals(ctx: Ctx, session: str, room: int) -> Reply | None:
     """The pending signals as one block. The lock is released by the reply's `after`."""
     if not has_signals(ctx, session):
@@ -1388,11 +1398,8 @@ def deliver_signals(ctx: Ctx, session: str, room: int) -> Reply | None:
         lock.__exit__()
         return None
     seen = _read_seen(ctx, session)
-    floor = SEVERITIES.index(severity_floor(ctx))
-    due = [
-        s for s in read_signals(ctx, session)
-        if SEVERITIES.index(s.severity) >= floor and seen.get(s.key()) != s.stamp
-    ]
+    due = due_signals(ctx, session, seen)
+    room -= units(ctx.dir)  # a cut text names its path
     if not due or room < 400:
         lock.__exit__()
         return None
@@ -1411,7 +1418,8 @@ def _keep_whole(ctx: Ctx, signal: Signal) -> str:
     if signal.scope == "global":
         return signal.path
     path = ctx.path("state", "aside", "%s.%s.md" % (format_iso(ctx.now).replace(":", ""), safe_name(signal.name)))
-    return path if write_runtime(ctx, path, signal.body.encode("utf-8", "replace")) else signal.path
+    data = read_bytes(signal.path, STATE_LIMIT_BYTES, follow=False) or signal.body.encode("utf-8", "replace")
+    return path if write_runtime(ctx, path, data) else signal.path
 
 
 def _notify_person(ctx: Ctx, shown: list, reply: Reply) -> None:
@@ -1544,12 +1552,12 @@ def parse_row(line: bytes) -> dict:
 
 def find_message(path: str, tool_use_id: str, wait_s: float = TRANSCRIPT_WAIT_S) -> str:
     """The id of the assistant message that holds the tool call; the transcript may lag, so wait a little."""
-    if not tool_use_id or not path:
+    if not tool_use_id or not is_file(path):
         return ""
     wanted = tool_use_id.encode("utf-8", "replace")
     deadline = time.monotonic() + wait_s
     while True:
-        for line in lines_backward(path, 1 << 20):
+        for line in lines_backward(path, TRANSCRIPT_NEW_LIMIT_BYTES):
             if wanted in line and b'"assistant"' in line:
                 row = parse_row(line)
                 if is_answer(row) and tool_use_id in [b.get("id") for b in blocks(row) if b.get("type") == "tool_use"]:
@@ -1580,9 +1588,10 @@ class News:
         self.text, self.answered, self.receipts, self.offset = "", False, "", offset
 
 
-def read_news(path: str, offset: int, known_id: str = "") -> News:
+def read_news(path: str, offset: int, known_id: str = "", since: float = 0.0) -> News:
     """The complete lines since `offset`; our own injected text is a receipt, never an answer. The message
-    `known_id` was written before what we wait for an answer to."""
+    `known_id` was written before what we wait for an answer to, and so was every row dated before `since`:
+    a forked session's transcript begins with a copy of the old one."""
     news = News(offset)
     fd = _open_regular(path)
     if fd < 0:
@@ -1604,7 +1613,8 @@ def read_news(path: str, offset: int, known_id: str = "") -> News:
     for line in data[:whole].split(b"\n"):
         if b'"assistant"' in line:
             row = parse_row(line)
-            if is_answer(row) and (not known_id or row["message"].get("id") != known_id):
+            known = known_id and is_answer(row) and row["message"].get("id") == known_id
+            if is_answer(row) and not known and (parse_iso(row.get("timestamp")) or since) >= since:
                 news.text += text_of(row) + "\n"
                 pending = True
                 news.answered = news.answered or bool(row["message"].get("stop_reason"))
@@ -1740,30 +1750,39 @@ def measure_context(ctx: Ctx, state: dict, usage: Usage | None, added_tokens: in
     known = _count(state.get("estimated_tokens"))
     tokens = usage.tokens if usage else (known or ESTIMATE_BASE_TOKENS) + added_tokens
     model = best_model(state, usage.model if usage else "")
-    window = _count(ctx.get("monitor.context_window")) or _statusline_window(ctx, model) or window_of_model(model)
-    if window < 1000 or (tokens > window and usage is not None):
+    window = _sane_window(ctx.get("monitor.context_window")) or _statusline_window(ctx, model) or window_of_model(model)
+    if tokens > window and usage is not None:
         window = max(LARGE_WINDOW, window)
     return Measure(tokens, window, usage is not None, model)
 
 
 def best_model(state: dict, measured: str) -> str:
     """The transcript's name may lack `[1m]`; SessionStart and the settings have it."""
+    measured = measured or _text(state.get("measured_model"))
     for key in ("model", "settings_model"):
         hint = _text(state.get(key))
-        if "[1m]" in hint and (not measured or hint.lower().replace("[1m]", "") in measured.lower()):
+        if "[1m]" in hint.lower() and (not measured or is_same_model(hint, measured)):
             return hint
     return measured or _text(state.get("model")) or _text(state.get("settings_model"))
+
+
+def is_same_model(one: str, other: str) -> bool:
+    """Aliases, provider prefixes and `[1m]` aside: `sonnet[1m]`, `us.anthropic.claude-sonnet-4-5-v1:0`."""
+    one, other = one.lower().replace("[1m]", ""), other.lower().replace("[1m]", "")
+    return one in other or other in one
 
 
 def _statusline_window(ctx: Ctx, model: str) -> int:
     """What `statusline` handed over: valid for half a day and for the same model."""
     handed = read_json(ctx.path("state", ctx.session + ".statusline"))
     age_s = ctx.now - (parse_iso(handed.get("at")) or 0)
-    other = _text(handed.get("model")).replace("[1m]", "")
-    if not -60 < age_s < 43200 or (other and model and other not in model):
+    if not -60 < age_s < 43200 or not is_same_model(_text(handed.get("model")), model):
         return 0
-    window = _count(handed.get("window"))
-    return window if 1000 <= window <= TOKENS_LIMIT else 0
+    return _sane_window(handed.get("window"))
+
+
+def _sane_window(value: object) -> int:
+    return _count(value) if 1000 <= _count(value) <= TOKENS_LIMIT else 0
 
 
 def settings_model(ctx: Ctx) -> str:
@@ -1784,7 +1803,7 @@ def estimate_tokens(tool: str, tool_input: dict, response: object) -> int:
     text_chars = _visible_chars(tool, response)
     weight = TOOL_WEIGHTS.get(tool, 1.0)
     tokens = (_chars(tool_input, 6) + text_chars * weight) / CHARS_PER_TOKEN + CALL_OVERHEAD_TOKENS
-    if isinstance(response, dict) and (response.get("isImage") is True or response.get("type") == "image"):
+    if isinstance(response, dict) and response.get("isImage") is True:
         tokens = IMAGE_TOKENS + CALL_OVERHEAD_TOKENS
     return int(tokens)
 
@@ -1795,7 +1814,7 @@ def _visible_chars(tool: str, response: object) -> int:
         return _chars(response, 6)
     if tool == "Bash":
         return _chars(response.get("stdout"), 2) + _chars(response.get("stderr"), 2)
-    if tool == "Read":
+    if tool == "Read" and response.get("type") != "image":
         return _chars(table(response, "file").get("content"), 3)
     if tool in ("Agent", "Task"):
         return _chars(response.get("content"), 4)
@@ -1807,6 +1826,8 @@ def _visible_chars(tool: str, response: object) -> int:
 def _chars(value: object, depth: int) -> int:
     if isinstance(value, str):
         return len(value)
+    if isinstance(value, dict) and value.get("type") == "image":
+        return IMAGE_TOKENS * CHARS_PER_TOKEN
     if isinstance(value, dict) and depth:
         return sum(_chars(item, depth - 1) for item in value.values())
     if isinstance(value, list) and depth:
@@ -1907,7 +1928,7 @@ def is_audit_due(shot: Snapshot, state: dict) -> bool:
     last = _list(state, "audited")
     in_band = shot.percent >= min(clear for _, clear, _ in HEALTH_LEVELS) or shot.score >= REPETITION_CLEAR
     aged = len(last) == 3 and not 0 <= shot.now - number(last[2]) < AUDIT_BAND_S
-    if last[:2] == health and not shot.stale_files and not (in_band and aged):
+    if last[:2] == health and shot.stale_files is None and not (in_band and aged):
         return False
     state["audited"] = health + [int(shot.now)]
     return True
@@ -2706,7 +2727,8 @@ def follow_delivery(ctx: Ctx, event: Event, may_speak: bool) -> str:
 
 
 def _follow(ctx: Ctx, event: Event, delivery: dict, may_speak: bool) -> str:
-    news = read_news(event.transcript, _count(delivery.get("offset")), _text(delivery.get("answer_to")))
+    news = read_news(event.transcript, _count(delivery.get("offset")), _text(delivery.get("answer_to")),
+                     parse_iso(delivery.get("first_at")) or 0.0)
     delivery["offset"] = news.offset
     if FRAME_START in news.receipts or QUIET_START in news.receipts:
         delivery.setdefault("receipt_at", format_iso(ctx.now))
@@ -3042,13 +3064,13 @@ class NoInput(Exception):
     """The watchdog's: nothing more came in time."""
 
 
-def read_environment() -> dict:
+def read_environment(names: tuple = ENV_NAMES) -> dict:
     """The variables we look at, and no others: the rest may hold secrets."""
     if IS_POSIX:
-        raw = {name: _os.environ.get(name.encode()) for name in ENV_NAMES}
         encoding = sys.getfilesystemencoding()
+        raw = {name: _os.environ.get(name.encode()) for name in names}
         return {name: value.decode(encoding, "surrogateescape") for name, value in raw.items() if value}
-    return {name: _os.environ[name] for name in ENV_NAMES if _os.environ.get(name)}
+    return {name: _os.environ[name] for name in names if _os.environ.get(name)}
 
 
 def temp_dir(env: dict) -> str:
@@ -3184,7 +3206,7 @@ def client_version(env: dict) -> tuple:
 # Modes
 # =============================================================================
 # The argv word = the table's key = the function's name. A handler never prints,
-# exits, reads the environment or the clock. run_hook is the one fail-open
+# exits, reads the environment or the clock. run_guarded is the one fail-open
 # boundary: whatever happens inside, the client sees silence and exit 0.
 
 
@@ -3241,9 +3263,8 @@ def monitor(event: Event, ctx: Ctx) -> Reply | None:
         said.extend((plan_handoff(ctx, state, exact, batch), shot if is_audit_due(shot, state) else None))
         return True
 
-    update_json(ctx, path, change)
-    if not said:
-        return None
+    if not update_json(ctx, path, change):
+        return None  # a crossing that cannot be remembered would be reminded of for ever
     if said[1]:
         run_auditors(ctx, event.session, said[1])
     return Reply(said[0])
@@ -3307,23 +3328,29 @@ def run_mode(mode: str, data: object, env: dict, now: float) -> tuple:
 
 
 def run_hook(mode: str, fd: int, env: dict) -> None:
+    """One event in, one reply out, whatever happens inside."""
+    if env.get("CTX_HOOKS_DISABLE", "") in ("", "0"):
+        run_guarded(mode, env, _run_hook, mode, fd)
+
+
+def _run_hook(env: dict, mode: str, fd: int) -> None:
+    text, after = run_mode(mode, read_event_data(fd), env, time.time())
+    if text:
+        write_all(1, text.encode("ascii"))
+    for action in after:
+        action()
+
+
+def run_guarded(word: str, env: dict, work, *args) -> None:
     """The fail-open boundary, with the one broad except of this file."""
-    if env.get("CTX_HOOKS_DISABLE", "") not in ("", "0"):
-        return
-    data = None
     try:
         occupy_descriptors()
-        data = read_event_data(fd)
-        text, after = run_mode(mode, data, env, time.time())
-        if text:
-            write_all(1, text.encode("ascii"))
-        for action in after:
-            action()
+        work(env, *args)
     except Exception as error:  # noqa: BLE001
-        report_failure(mode, error, env, data)
+        report_failure(word, error, env)
 
 
-def report_failure(mode: str, error: Exception, env: dict, data: object = None) -> None:
+def report_failure(mode: str, error: Exception, env: dict) -> None:
     """One line on stderr, the traceback into the bounded log; a closed stdout is no failure of ours."""
     if isinstance(error, (BrokenPipeError, NoInput)) or (isinstance(error, OSError) and error.errno == 9):
         return
@@ -3331,7 +3358,7 @@ def report_failure(mode: str, error: Exception, env: dict, data: object = None) 
 
     line = "ctx_hooks: internal error in %s: %s: %s\n" % (mode, type(error).__name__, one_line(str(error)))
     write_stderr(line)
-    ctx = find_project(env.get("CLAUDE_PROJECT_DIR", ""), _text(data.get("cwd")) if isinstance(data, dict) else "")
+    ctx = find_project("", env.get("CLAUDE_PROJECT_DIR", ""))
     if ctx:
         trace = "".join(traceback.format_tb(error.__traceback__))
         log_error(ctx, "%s %sTraceback:\n%s" % (format_iso(time.time()), line, trace))
@@ -3608,6 +3635,308 @@ def settings_snippet() -> str:
 
 
 # =============================================================================
+# View
+# =============================================================================
+# From data to text and nothing else. A line is made of (style, text) parts, cut
+# to the width in cells, then painted: colour on a terminal only. Where the
+# locale has no UTF-8, each of our glyphs becomes one ASCII character.
+STYLES = {"bold": "1", "dim": "2", "bad": "31", "good": "32", "warn": "33"}
+SPARKS = "▁▂▃▄▅▆▇█"
+TO_ASCII = dict(zip(map(ord, SPARKS + "░✓●○·…→–—✗"), "_.,-=+*#.+*-|~>--x"))
+METRIC_TARGETS = (("first attempt", 70), ("with retry", 95), ("acknowledged", 80), ("visible", 99))
+NEXT_STEPS = (
+    ("registered", "1. register the hooks: python3 install.py"),
+    ("files", "2. say in {dir}/TASKS.md what you work on (install.py --init makes a start)"),
+    ("seen", "3. start the agent here; after its first tool call this page has something to show"),
+)
+DECISIONS = {
+    "alert:emitted": ("wrote the signal {code}: {summary}", "its level was crossed, or its cooldown is over"),
+    "signals:delivered": ("told the agent {names}", "pending signals go out with the next prompt"),
+    "gate:emitted": ("asked the agent to read {files}", "it was the first tool call since the start or a compaction"),
+    "handoff:crossed": ("saw the context reach {percent}%", "from `handoff.threshold` on a handoff is wanted"),
+    "handoff:reminded": ("asked for the handoff at {percent}%", "the handoff file is not newer than the crossing"),
+    "handoff:complete": ("stopped asking for the handoff", "{path} was written after the crossing"),
+    "stop:held": ("kept the agent going: phase {phase}, iteration {iteration}", "{reason}"),
+    "stop:released": ("let the agent stop: phase {phase}, iteration {iteration}", "{reason}"),
+    "auto:started": ("started the workflow in phase {phase}", "somebody ran `auto start`"),
+    "auto:cancelled": ("ended the workflow", "`auto stop`, or the prompt was `ctx cancel`"),
+    "injection:attempted": ("sent the startup context, attempt {attempt}", "{type}, and no acknowledgement so far"),
+    "injection:succeeded": ("stopped sending the startup context", "acknowledged at attempt {attempts}, {durationMs} ms"),
+    "injection:escalated": ("wrote the startup context into the fallback file", "no attempt was acknowledged"),
+    "injection:failed": ("gave up on the startup context after attempt {attempts}", "{reason}"),
+    "injection:section-removed": ("took our section out of {file}", "it was acknowledged or is too old"),
+}
+HELD_REASONS = {"held": "its completion block is missing", "advanced": "the phase before is complete, this one is next"}
+
+
+class Look:
+    """How to show it: the width in cells, whether to colour, whether more than ASCII arrives."""
+
+    __slots__ = ("width", "colour", "unicode")
+
+    def __init__(self, width: int, colour: bool = False, unicode: bool = True) -> None:
+        self.width, self.colour, self.unicode = width, colour, unicode
+
+
+def cells(text: str) -> int:
+    """Width on a terminal: wide characters take two cells, combining marks none."""
+    if text.isascii() or all(c < "\u0300" or "\u2010" <= c <= "\u25ff" or c == "✓" for c in text):
+        return len(text)
+    from unicodedata import category, east_asian_width
+
+    return sum(0 if category(c) in ("Mn", "Me", "Cf") else 2 if east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def fit_text(text: str, width: int) -> str:
+    """The text, cut to the width with an ellipsis."""
+    if cells(text) <= width:
+        return text
+    text = text[: max(0, width)]
+    while text and cells(text) > width - 1:
+        text = text[:-1]
+    return text.rstrip() + "…" if width > 0 else ""
+
+
+def format_line(look: Look, *parts: tuple) -> str:
+    """One line of (style, text) parts."""
+    out, left = [], look.width
+    for style, text in parts:
+        text = fit_text(text, left)
+        left -= cells(text)
+        text = text if look.unicode else text.translate(TO_ASCII)
+        out.append("\033[%sm%s\033[0m" % (STYLES[style], text) if style and look.colour and text else text)
+    return "".join(out).rstrip()
+
+
+def format_flow(look: Look, label: str, items: list) -> list:
+    """(style, text) items one after the other, on as many lines as they need, indented below the label."""
+    lines, parts, used = [], [("dim", label)], len(label)
+    for style, text in items:
+        if len(parts) > 1 and used + cells(text) + 3 > look.width:
+            lines.append(format_line(look, *parts))
+            parts, used = [("", " " * len(label))], len(label)
+        gap = " · " if len(parts) > 1 else ""
+        parts += [("dim", gap)] * bool(gap) + [(style, text)]
+        used += cells(text) + len(gap)
+    return lines + [format_line(look, *parts)]
+
+
+def format_bar(percent: int, width: int) -> str:
+    full = min(width, max(percent * width // 100, 1 if percent else 0))
+    return "█" * full + "░" * (width - full)
+
+
+def format_spark(values: list) -> str:
+    """One glyph for each percent; eight steps from 0 to 100."""
+    return "".join(SPARKS[min(7, int(min(max(number(v), 0), 100)) * 8 // 100)] for v in values)
+
+
+def format_age(seconds: float) -> str:
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= size:
+            return "%d%s" % (seconds // size, unit)
+    return "%ds" % max(0, seconds)
+
+
+def format_count(count: float) -> str:
+    """850, 12k, 1.2M: rounded down."""
+    if count >= 1_000_000:
+        return ("%.1fM" % (count // 100_000 / 10)).replace(".0M", "M")
+    return "%dk" % (count // 1000) if count >= 1000 else "%d" % count
+
+
+def level_style(percent: int) -> str:
+    return "bad" if percent >= 85 else "warn" if percent >= 70 else "good"
+
+
+def metric_rates(metrics: dict) -> list:
+    """[(label, percent or None, target)]: rounded down, never above 100; None while there is nothing to count."""
+    sent, first, after, escalated, failed = (_count(metrics.get(key)) for key in METRIC_KEYS[:5])
+    decided = first + after + escalated + failed
+    pairs = ((first, decided), (first + after, decided), (first + after, sent), (decided - failed, decided))
+    return [(label, min(100, part * 100 // whole) if whole else None, target)
+            for (label, target), (part, whole) in zip(METRIC_TARGETS, pairs)]
+
+
+def phase_line(state: dict, width: int = 1000) -> str:
+    """`expansion ✓ init ✓ planning ● execution ○ …`, or `✓✓●○… planning` where that is too long."""
+    planned = planned_phases(table(state, "config"))
+    phase = state.get("phase")
+    at = planned.index(phase) if phase in planned else len(planned) if phase == "complete" else 0
+    marks = ["✓" if index < at else "●" if index == at and phase != "failed" else "○" for index in range(len(planned))]
+    line = " ".join("%s %s" % pair for pair in zip(planned, marks))
+    return line if len(line) <= width else "%s %s" % ("".join(marks), one_line(str(phase), 20))
+
+
+def render_status(data: dict, look: Look) -> str:
+    """The page that `status` shows, from the object that `status --json` prints."""
+    now = parse_iso(data["at"]) or 0.0
+    seen = "hooks seen %s ago" % format_age(now - parse_iso(data["hooks_seen_at"])) if data["hooks_seen_at"] else "no hook ran yet"
+    lines = [format_line(look, ("bold", "ctx_hooks " + data["version"]), ("dim", " · %s · %s" % (seen, data["root"])))]
+    for pause in data["paused"]:
+        left = "until `resume`" if not pause["until"] else "for " + format_age((parse_iso(pause["until"]) or now) - now)
+        lines.append(format_line(look, ("warn", "paused: %s, %s" % (pause["session"][:8] or "every session", left))))
+    for session in data["sessions"]:
+        lines += [""] + render_session(session, look, now)
+    if data["older_sessions"]:
+        lines.append(format_line(look, ("dim", "and %d older; --session ID shows one" % len(data["older_sessions"]))))
+    if not data["hooks_seen_at"]:
+        lines += _render_next_steps(data, look)
+    if data["signals"]:
+        lines += ["", format_line(look, ("bold", "signals"))] + [_signal_line(s, look) for s in data["signals"]]
+    if data["auto"]:
+        lines += [""] + _render_auto(data["auto"], look)
+    if data["metrics"].get("attempted"):
+        rates = [("good" if rate is not None and rate > target else "warn" if rate is not None else "dim",
+                  "%s %s (> %d%%)" % (label, "–" if rate is None else "%d%%" % rate, target))
+                 for label, rate, target in metric_rates(data["metrics"])]
+        lines += [""] + format_flow(look, "injection ", rates + [("dim", "%d sent" % data["metrics"]["attempted"])])
+    if data["problems"]:
+        lines += ["", format_line(look, ("bad", "problems"))]
+        lines += [part for text in data["problems"] for part in wrap_lines(text, "  ✗ ", look)]
+    return "\n".join(lines)
+
+
+def _render_next_steps(data: dict, look: Look) -> list:
+    return [format_line(look, ("dim" if data["done"][key] else "", text.format(dir=data["dir"])),
+                        ("good", " ✓" if data["done"][key] else "")) for key, text in NEXT_STEPS]
+
+
+def render_session(data: dict, look: Look, now: float) -> list:
+    """The block of one session."""
+    ago = format_age(now - (parse_iso(data["seen_at"]) or now))
+    head = [("bold", "session " + data["session"][:8]), ("dim", " · %s ago · %d calls · %s" % (
+        ago, data["tool_calls"], data["model"] or "model unknown")), ("warn", " · paused" if data["paused"] else "")]
+    rows = [("context", _context_parts(data["context"], look, now))]
+    if len(data["history"]) > 1:
+        rows.append(("history", [("", format_spark(data["history"][-max(8, look.width - 24):])),
+                                 ("dim", "  %d%% to %d%%" % (data["history"][0], data["history"][-1]))]))
+    if data["tools"]:
+        tools = " · ".join("%s %s" % (name, format_count(count)) for name, count in data["tools"].items())
+        rows.append(("tools", [("", tools)]))
+    rows += [("handoff", _handoff_parts(data["handoff"], now)), ("gate", _gate_parts(data["gate"])),
+             ("startup", _startup_parts(data["startup"], now))]
+    return [format_line(look, *head)] + [format_line(look, ("dim", "  %-9s" % name), *parts) for name, parts in rows]
+
+
+def _context_parts(context: dict | None, look: Look, now: float) -> list:
+    if not context:
+        return [("dim", "not measured yet")]
+    style, percent = level_style(context["percent"]), context["percent"]
+    return [(style, format_bar(percent, min(40, max(8, look.width - 54)))),
+            (style, " %s%d%%" % ("" if context["exact"] else "~", percent)),
+            ("", "  %s/%s" % (format(context["tokens"], ","), format(context["window"], ","))),
+            ("dim", " %s, %s ago" % ("exact" if context["exact"] else "estimated",
+                                     format_age(now - (parse_iso(context["at"]) or now))))]
+
+
+def _handoff_parts(handoff: dict, now: float) -> list:
+    since = format_age(now - (parse_iso(handoff["since"]) or now))
+    return {
+        "off": [("dim", "switched off")],
+        "not due": [("", "not due"), ("dim", ", asked for from %d%% on" % handoff["threshold"])],
+        "asked": [("bad", "not written"), ("", ", %d reminder%s in %s: %s" % (
+            handoff["reminders"], "s"[:handoff["reminders"] != 1], since, handoff["file"]))],
+        "written": [("good", "written"), ("dim", ", " + handoff["file"])],
+    }[handoff["state"]]
+
+
+def _gate_parts(gate_data: dict) -> list:
+    files, read = gate_data["files"], gate_data["read"]
+    missing = [name for name in files if name not in read]
+    if gate_data["mode"] == "off" or not files:
+        return [("dim", "switched off" if gate_data["mode"] == "off" else "no context files")]
+    style = "good" if not missing else "warn" if gate_data["fired"] else "dim"
+    text = "" if gate_data["fired"] else ", not asked yet"
+    return [(style, "%d of %d files read" % (len(files) - len(missing), len(files))),
+            ("dim", text + (", not: " + ", ".join(missing) if missing else ""))]
+
+
+def _startup_parts(startup: dict | None, now: float) -> list:
+    if not startup:
+        return [("dim", "nothing to deliver")]
+    style = {"acknowledged": "good", "delivered": "good", "pending": "", "escalated": "warn"}.get(startup["outcome"], "bad")
+    arrived = "in the transcript" if startup["receipt_at"] else "not seen in the transcript yet"
+    return [(style, startup["outcome"]), ("", ", %d attempt%s" % (startup["attempts"], "s"[:startup["attempts"] != 1])),
+            ("dim", ", " + arrived)]
+
+
+def _signal_line(signal: dict, look: Look) -> str:
+    style = {"critical": "bad", "warning": "warn"}.get(signal["severity"], "dim")
+    scope = "every session" if signal["scope"] == "global" else signal["session"][:8]
+    return format_line(look, (style, "  %-9s" % signal["severity"]), ("dim", "%s old, %s left, %s  " % (
+        format_age(signal["age_s"]), format_age(signal["left_s"]), scope)), ("", signal["text"]))
+
+
+def auto_word(state: dict) -> str:
+    """`iteration 2/20`, or how the workflow ended."""
+    if not is_auto_active(state):
+        return "ended (%s)" % one_line(str(state.get("exit_reason")), 40)
+    return "iteration %d/%d" % (_count(state.get("iteration")), max_iterations_of(state))
+
+
+def _render_auto(state: dict, look: Look) -> list:
+    task = one_line(_text(state.get("task_description")))
+    return [format_line(look, ("dim", "auto      "), ("", phase_line(state, look.width - 10))),
+            format_line(look, ("", "          " + auto_word(state)), ("dim", " · " + task))]
+
+
+def render_statusline(data: dict, look: Look) -> str:
+    """One line; where it does not fit, the bar and then the least urgent parts go."""
+    parts = [(3, "", data["model"])]
+    if data["percent"] is not None:
+        bar = format_bar(data["percent"], 10) + " " if look.width >= 60 else ""
+        parts += [(0, level_style(data["percent"]), "%s%d%%" % (bar, data["percent"])),
+                  (2, "dim", format_count(data["left"]) + " left")]
+    parts += [(2, "good", data["phase"]), (1, "warn", data["pending"])]
+    parts = [part for part in parts if part[2]] or [(0, "dim", "ctx")]
+    while len(parts) > 1 and sum(cells(text) + 3 for _, _, text in parts) - 3 > look.width:
+        parts.remove(max(parts))
+    gaps = [[("dim", " · "), part[1:]] for part in parts]
+    return format_line(look, *[part for pair in gaps for part in pair][1:])
+
+
+def render_decision(row: dict, look: Look, today: str) -> list:
+    """A row of the recorder as sentences: when, which session, what, and the rule behind it."""
+    stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(parse_iso(row.get("at")) or 0))
+    values = {key: one_line(", ".join(map(str, v)) if isinstance(v, list) else str(v), 1000) for key, v in row.items()}
+    reason = HELD_REASONS.get(values.get("reason", "")) or STOP_MESSAGES.get(values.get("reason", ""), "{reason}")
+    values["reason"] = _filled(reason.replace("ctx auto: ", ""), dict(values, max="the allowed", error="see `auto status`"))
+    what, rule = DECISIONS.get(_text(row.get("event")), (values.get("event", "?"), ""))
+    if not rule:
+        rule = ", ".join("%s %s" % pair for pair in values.items() if pair[0] not in ("at", "session", "mode", "event"))
+    head = "%s  %-8s  " % (stamp[11:] if stamp.startswith(today) else stamp, values.get("session", "")[:8] or "-")
+    return wrap_lines(_filled(what, values), head, look) + wrap_lines(_filled(rule, values), " " * len(head) + "→ ", look)
+
+
+def _filled(template: str, values: dict) -> str:
+    for key, value in values.items():
+        template = template.replace("{%s}" % key, value)
+    return template
+
+
+def wrap_lines(text: str, head: str, look: Look) -> list:
+    """The text behind the head, wrapped instead of cut; further lines are indented below it."""
+    import textwrap
+
+    lines = textwrap.wrap(text, max(20, look.width - cells(head)), break_on_hyphens=False) or [""]
+    return [format_line(look, ("", (head if not index else " " * cells(head)) + line)) for index, line in enumerate(lines)]
+
+
+def render_replay(result: dict, index: int, look: Look) -> list:
+    """One replayed event: what it was, how long it took, and what the kit said."""
+    reply = result["reply"] if isinstance(result["reply"], dict) else {}
+    texts = [table(reply, "hookSpecificOutput").get("additionalContext"), reply.get("reason"), reply.get("systemMessage")]
+    said = [line for text in texts if _text(text) for line in text.split("\n")]
+    word = "%.0f ms" % result["ms"] if result["mode"] else "not an event of this kit"
+    lines = [format_line(look, ("bold", "%3d  %-20s" % (index, one_line(result["event"], 20))), ("", "%-14s" % result["mode"]),
+                         ("dim", word + ("" if said or result["error"] or not result["mode"] else ", silent")))]
+    if result["error"]:
+        lines += wrap_lines(result["error"], "     ✗ ", look)
+    return lines + [part for line in said for part in wrap_lines(line, "     ", look)]
+
+
+# =============================================================================
 # Commands
 # =============================================================================
 # What people run. Failures are `error: what` and `hint: what to do`, exit 1;
@@ -3662,6 +3991,53 @@ def parse_duration(text: str) -> float:
 
 def read_stdin_text(limit_bytes: int) -> str:
     return read_fd(0, limit_bytes).decode("utf-8", "replace").replace("\r\n", "\n").strip()
+
+
+VIEW_NAMES = ("NO_COLOR", "COLUMNS", "TERM", "LC_ALL", "LC_CTYPE", "LANG")
+PAGE_WIDTH = 100  # of a pipe without COLUMNS
+WATCH_EVERY_S = 2.0
+LIVE_S = 12 * 3600
+UNSEEN_S = 2 * 3600  # silent hooks leave a trace once an hour
+HANDED_AGAIN_S = 600
+WRAPPED_WAIT_S = 2.0
+NOT_SESSIONS = ("pause.json", "fallback.json")
+EVENT_MODES = {"SessionStart": "inject", "UserPromptSubmit": "inject", "PreToolUse": "gate", "PostToolUse": "monitor",
+               "PostToolUseFailure": "monitor", "Stop": "stop-enforce", "SessionEnd": "cleanup"}
+
+
+def read_look(shows_colour: bool) -> Look:
+    """Width, colour and glyphs by the usual variables; a pipe gets plain text of a steady width."""
+    env = read_environment(VIEW_NAMES)
+    width = int(env["COLUMNS"]) if _is_digits(env.get("COLUMNS", "")) else 0
+    if not width:
+        try:
+            width = _os.get_terminal_size(1).columns
+        except OSError:
+            width = PAGE_WIDTH
+    locale = env.get("LC_ALL") or env.get("LC_CTYPE") or env.get("LANG") or ""
+    colour = shows_colour and not env.get("NO_COLOR") and env.get("TERM") != "dumb"
+    return Look(max(20, width), colour, not IS_POSIX or "utf" in locale.lower())
+
+
+def list_sessions(ctx: Ctx) -> list:
+    """[(session, time of its last change)], newest first."""
+    names = [n for n in list_dir(ctx.path("state")) if n.endswith(".json") and n not in NOT_SESSIONS]
+    infos = [(name[:-5], stat_of(ctx.path("state", name))) for name in names]
+    return sorted([(name, info.st_mtime) for name, info in infos if info], key=lambda pair: -pair[1])
+
+
+def find_session(ctx: Ctx, text: str, known_only: bool = True) -> str:
+    """The session that an id or its first letters name; "" for ""."""
+    names = [name for name, _ in list_sessions(ctx)]
+    if not text or safe_name(text) in names:
+        return safe_name(text)
+    found = [name for name in names if name.startswith(text.lower())]
+    if not found and not known_only:
+        return safe_name(text)
+    if len(found) != 1:
+        raise CommandError("%s session %s here" % ("more than one" if found else "no", one_line(text, 40)),
+                           "known: " + (", ".join(one_line(n, 40) for n in (found or names)[:5]) or "none yet"))
+    return found[0]
 
 
 def signal_command(args: list) -> int:
@@ -3750,15 +4126,6 @@ def _auto_start(ctx: Ctx, given) -> int:
     return 0
 
 
-def phase_line(state: dict) -> str:
-    """`expansion ✓ init ✓ planning ● execution ○ …`"""
-    planned = planned_phases(table(state, "config"))
-    phase = state.get("phase")
-    at = planned.index(phase) if phase in planned else len(planned) if phase == "complete" else 0
-    marks = ["✓"] * at + ["○" if phase == "failed" else "●"] + ["○"] * len(planned)
-    return " ".join("%s %s" % pair for pair in zip(planned, marks))
-
-
 def _auto_status(ctx: Ctx, given) -> int:
     state = load_json(auto_path(ctx))
     if state is None:
@@ -3770,9 +4137,7 @@ def _auto_status(ctx: Ctx, given) -> int:
         print("no workflow; begin one with: ctx_hooks.py auto start TASK")
         return 0
     print(phase_line(state))
-    word = "active" if is_auto_active(state) else "ended (%s)" % one_line(str(state.get("exit_reason")), 40)
-    print("%s, iteration %d/%d, session %s" % (word, _count(state.get("iteration")), max_iterations_of(state),
-                                               one_line(_text(state.get("session_id")), 40) or "not bound yet"))
+    print("%s, session %s" % (auto_word(state), one_line(_text(state.get("session_id")), 40) or "not bound yet"))
     print("task: " + one_line(_text(state.get("task_description")), 200))
     error = state.get("last_error")
     if isinstance(error, dict):
@@ -3791,10 +4156,11 @@ def pause_command(args: list) -> int:
     parser.add_argument("--for", dest="duration", default="", metavar="30m", help="how long; without it until `resume`")
     parser.add_argument("--session", default="", metavar="ID", help="only this session")
     given = parser.parse_args(args)
-    ctx = people_ctx(given.session)
+    ctx = people_ctx()
+    session = find_session(ctx, given.session, known_only=False) or ctx.session
     until = format_iso(ctx.now + parse_duration(given.duration)) if given.duration else None
-    _write_pause(ctx, lambda pauses: pauses.update({ctx.session or "*": until}))
-    print("paused %s %s" % (ctx.session or "every session", "until " + until if until else "until `resume`"))
+    _write_pause(ctx, lambda pauses: pauses.update({session or "*": until}))
+    print("paused %s %s" % (session or "every session", "until " + until if until else "until `resume`"))
     return 0
 
 
@@ -3803,15 +4169,22 @@ def resume_command(args: list) -> int:
     parser = command_parser("resume")
     parser.add_argument("--session", default="", metavar="ID", help="only this session")
     given = parser.parse_args(args)
-    ctx = people_ctx(given.session)
-    keys = (ctx.session, "*")
-    _write_pause(ctx, lambda pauses: [pauses.pop(k, None) for k in keys] if ctx.session else pauses.clear())
-    print("resumed %s" % (ctx.session or "every session"))
+    ctx = people_ctx()
+    session = find_session(ctx, given.session, known_only=False) or ctx.session
+    keys = (session, "*")
+    _write_pause(ctx, lambda pauses: [pauses.pop(k, None) for k in keys] if session else pauses.clear())
+    print("resumed %s" % (session or "every session"))
     return 0
 
 
 def _write_pause(ctx: Ctx, edit) -> None:
-    if not update_json(ctx, ctx.path("state", "pause.json"), lambda pauses: (edit(pauses), True)[1]):
+    def change(pauses: dict) -> bool:
+        for name in [n for n, until in pauses.items() if not is_open_pause(until, ctx.now)]:
+            del pauses[name]
+        edit(pauses)
+        return True
+
+    if not update_json(ctx, ctx.path("state", "pause.json"), change):
         raise CommandError("cannot write below %s" % ctx.path("state"), "check the folder's owner and permissions")
 
 
@@ -3847,6 +4220,374 @@ def _nearest_with(folder: str, name: str) -> str:
     return folder
 
 
+def session_data(ctx: Ctx, session: str, seen_at: float) -> dict:
+    """What is known about one session, checked: its state file may hold anything."""
+    state = read_json(session_file(ctx, session))
+    context = last_measure(ctx, session, state)
+    tools = {one_line(k, 40): _count(v) for k, v in table(state, "breakdown").items()}
+    crossed = _text(state.get("threshold_crossed_at"))
+    startup = state.get("startup") if isinstance(state.get("startup"), dict) else None
+    return {
+        "session": session, "seen_at": format_iso(seen_at), "started_at": _text(state.get("session_start")) or None,
+        "tool_calls": _count(state.get("tool_calls")), "context": context, "paused": is_paused(ctx, session),
+        "model": context["model"] if context else one_line(best_model(state, ""), 60),
+        "history": [int(number(value)) for value in _list(state, "history")],
+        "tools": dict(sorted(tools.items(), key=lambda pair: -pair[1])[:5]),
+        "handoff": {
+            "state": "off" if not ctx.get("handoff.enabled") else "written" if state.get("handoff_complete") is True
+            else "asked" if crossed else "not due",
+            "since": crossed or None, "reminders": _count(state.get("reminders")), "file": ctx.get("handoff.file"),
+            "threshold": ctx.get("handoff.threshold")},
+        "gate": {"mode": ctx.get("gate.mode"), "fired": has_marker(ctx, session),
+                 "files": [name for name, _ in gate_files(ctx)],
+                 "read": [name for name in _list(state, "files_read") if isinstance(name, str)]},
+        "startup": startup and {
+            "outcome": one_line(_text(startup.get("outcome")), 20) or "unknown",
+            "attempts": _count(startup.get("attempts")),
+            **{key: _text(startup.get(key)) or None for key in ("first_at", "receipt_at", "acked_at")}},
+    }
+
+
+def last_measure(ctx: Ctx, session: str, state: dict) -> dict | None:
+    """The newer of what the monitor measured at the last tool call and what the status line was told."""
+    tokens, window, at = _count(state.get("estimated_tokens")), _count(state.get("window")), _text(state.get("last_call"))
+    exact, model = state.get("exact") is True, _text(state.get("measured_model"))
+    handed = read_json(ctx.path("state", session + ".statusline"))
+    if _count(handed.get("used")) and _count(handed.get("window")) and _text(handed.get("at")) >= at:
+        tokens, window, at = _count(handed["used"]), _count(handed["window"]), handed["at"]
+        exact, model = True, _text(handed.get("model"))
+    if not tokens or not window:
+        return None
+    measure = Measure(tokens, window, exact, model)
+    return {"session": session, "percent": measure.percent(), "tokens": tokens, "window": window, "exact": exact,
+            "model": one_line(model, 60), "at": at}
+
+
+def signals_data(ctx: Ctx, only: str) -> list:
+    """Every pending signal, also those that are not injected, critical first, then oldest first."""
+    sessions = [only] if only else list_dir(ctx.path("signals", "sessions"))
+    found = [("", s) for s in read_signals(ctx, "")]
+    found += [(name, s) for name in sessions for s in read_signals(ctx, name) if s.scope == "session"]
+    found.sort(key=lambda pair: (-SEVERITIES.index(pair[1].severity), pair[1].generated_at))
+    return [{"scope": s.scope, "session": name, "name": s.name, "severity": s.severity, "auditor": s.auditor,
+             "code": s.code, "age_s": int(max(0, ctx.now - s.generated_at)), "text": one_line(s.body, 400),
+             "left_s": int(s.generated_at + s.ttl_s - ctx.now)} for name, s in found]
+
+
+def status_data(ctx: Ctx, only: str) -> dict:
+    """Everything that `status` shows, as one object."""
+    known = list_sessions(ctx)
+    shown = [pair for pair in known if (pair[0] == only if only else ctx.now - pair[1] < LIVE_S)]
+    pauses = read_json(ctx.path("state", "pause.json"))
+    seen = hooks_seen_at(ctx, known)
+    return {
+        "version": VERSION, "at": format_iso(ctx.now), "root": ctx.root, "dir": shown_path(ctx, ctx.dir, ""),
+        "hooks_seen_at": format_iso(seen) if seen else None,
+        "paused": [{"session": "" if name == "*" else name, "until": until} for name, until in pauses.items()
+                   if is_open_pause(until, ctx.now)],
+        "sessions": [session_data(ctx, *pair) for pair in shown],
+        "older_sessions": [] if only else [name for name, at in known if (name, at) not in shown],
+        "signals": signals_data(ctx, only), "auto": read_json(auto_path(ctx)) or None,
+        "metrics": {key: number(value) for key, value in read_json(ctx.path("metrics.json")).items() if key in METRIC_KEYS},
+        "problems": find_problems(ctx, seen),
+        "done": {"registered": is_registered(ctx), "files": bool(gate_files(ctx)), "seen": bool(seen)},
+    }
+
+
+def is_registered(ctx: Ctx) -> bool:
+    """Whether a settings file of the client names us."""
+    paths = [ctx.root + "/.claude/settings.json", ctx.root + "/.claude/settings.local.json", client_home(ctx) + "/settings.json"]
+    return any(b"ctx_hooks" in (read_bytes(path, STATE_LIMIT_BYTES) or b"") for path in paths)
+
+
+def client_home(ctx: Ctx) -> str:
+    return ctx.env.get("CLAUDE_CONFIG_DIR") or ctx.env.get("HOME", "") + "/.claude"
+
+
+def hooks_seen_at(ctx: Ctx, sessions: list) -> float:
+    """When a hook last left a trace; 0.0 for never."""
+    infos = [stat_of(ctx.path("monitor-state.json")), stat_of(ctx.path("state", "collected"))]
+    return max([at for _, at in sessions] + [info.st_mtime for info in infos if info] + [0.0])
+
+
+def find_problems(ctx: Ctx, seen_at: float) -> list:
+    """What a person should look into, one sentence each."""
+    found = ["%s %s" % (CONFIG_NAME, problem if problem.line else problem.text) for problem in ctx.problems]
+    aside = [name for name in list_dir(ctx.path("state", "aside")) if not name.endswith(".md")]  # .md: whole texts of cut signals
+    if aside:
+        found.append("%d unusable file%s set aside, the last one is %s" % (
+            len(aside), "s"[:len(aside) != 1], ctx.path("state", "aside", aside[-1])))
+    log = stat_of(ctx.path("state", "errors.log"))
+    if log:
+        found.append("an internal error was logged %s ago: %s" % (
+            format_age(ctx.now - log.st_mtime), ctx.path("state", "errors.log")))
+    folders = [ctx.dir, ctx.path("state"), ctx.path("signals"), ctx.path("signals", "sessions"), ctx.tmp]
+    found += ["cannot write to " + path for path in folders if stat_of(path) and not is_writable(path)]
+    states = [auto_path(ctx), ctx.path("monitor-state.json"), ctx.path("metrics.json")]
+    found += ["not readable as JSON: " + path for path in states if load_json(path) is None]
+    slug = "".join(c if c.isascii() and c.isalnum() else "-" for c in ctx.root)
+    folder = client_home(ctx) + "/projects/" + slug
+    infos = [stat_of(folder + "/" + name) for name in list_dir(folder) if name.endswith(".jsonl")]
+    active_at = max([info.st_mtime for info in infos if info] + [0.0])
+    if seen_at and active_at - seen_at > UNSEEN_S and not is_paused(ctx, "*"):
+        found.append("the client was active here %s ago, but the hooks were last seen %s ago; are they still registered?" % (
+            format_age(ctx.now - active_at), format_age(ctx.now - seen_at)))
+    if ctx.env.get("CTX_HOOKS_DISABLE", "") not in ("", "0"):
+        found.append("CTX_HOOKS_DISABLE is set: hooks of a client started from here stay silent")
+    return found
+
+
+def status_command(args: list) -> int:
+    """Show sessions, signals, the workflow, metrics and problems."""
+    parser = command_parser("status")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--json", action="store_true", help="everything as one JSON object")
+    how.add_argument("--watch", action="store_true", help="redraw every two seconds until ^C")
+    parser.add_argument("--session", default="", metavar="ID", help="only this session; its first letters are enough")
+    given = parser.parse_args(args)
+
+    def page(as_json: bool = False) -> str:
+        ctx = people_ctx()
+        data = status_data(ctx, find_session(ctx, given.session))
+        return format_json(data) if as_json else render_status(data, read_look(_os.isatty(1)))
+
+    if given.watch:
+        return watch(page)
+    print(page(given.json))
+    return 0
+
+
+def watch(page) -> int:
+    """Redraw in place, on the terminal's other screen, until ^C."""
+    import signal
+
+    if not _os.isatty(1):
+        raise CommandError("--watch needs a terminal", "run it without a pipe, or use --json")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        sys.stdout.write("\033[?1049h\033[?25l")
+        while True:
+            lines = page().split("\n")[: max(1, _os.get_terminal_size(1).lines - 1)]
+            sys.stdout.write("\033[H" + "".join(line + "\033[K\n" for line in lines) + "\033[J")
+            sys.stdout.flush()
+            time.sleep(WATCH_EVERY_S)
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        sys.stdout.write("\033[?25h\033[?1049l")
+        sys.stdout.flush()
+
+
+def context_command(args: list) -> int:
+    """How full the context is, for scripts: the session in the environment, else the most recent one."""
+    parser = command_parser("context")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument("--session", default="", metavar="ID", help="this session; its first letters are enough")
+    given = parser.parse_args(args)
+    ctx = people_ctx()
+    wanted = find_session(ctx, given.session) or ctx.session
+    names = [wanted] if wanted else [name for name, _ in list_sessions(ctx)]
+    measures = (last_measure(ctx, name, read_json(session_file(ctx, name))) for name in names)
+    measure = next((m for m in measures if m), None)
+    if measure is None:
+        raise CommandError("no session has been measured here yet", "it happens at the agent's first tool call")
+    print(format_json(measure) if given.json else "%s%d%% %d/%d %s %s" % (
+        "" if measure["exact"] else "~", measure["percent"], measure["tokens"], measure["window"],
+        "exact" if measure["exact"] else "estimated", measure["session"]))
+    return 0
+
+
+def why_command(args: list) -> int:
+    """The last decisions from the recorder, newest last."""
+    parser = command_parser("why")
+    parser.add_argument("count", nargs="?", type=int, default=10, metavar="N", help="how many, 10 without it")
+    parser.add_argument("--json", action="store_true", help="the recorder's rows as a JSON list")
+    given = parser.parse_args(args)
+    if given.count < 1:
+        raise CommandError("N must be at least 1", "leave it out for 10")
+    ctx = people_ctx()
+    rows = read_events(ctx, given.count)
+    if given.json:
+        print(format_json(rows))
+        return 0
+    look, today = read_look(_os.isatty(1)), time.strftime("%Y-%m-%d", time.localtime(ctx.now))
+    lines = [line for row in rows for line in render_decision(row, look, today)]
+    print("\n".join(lines or ["nothing was said or decided here yet; silence is not recorded"]))
+    return 0
+
+
+def statusline_command(args: list) -> int:
+    """One line for the client's status bar, and its exact numbers for the monitor."""
+    own, dashes, wrapped = (args, [], []) if "--" not in args else (
+        args[:args.index("--")], ["--"], args[args.index("--") + 1:])
+    if own not in ([], ["--only"]) or (dashes and not wrapped):  # argparse costs as much as everything else here
+        parser = command_parser("statusline")
+        parser.usage = "ctx_hooks.py statusline [--only] [-- CMD ...]"
+        parser.add_argument("--only", action="store_true", help="show CMD's output alone, ours only when it has none")
+        parser.add_argument("CMD", nargs="*", help="the status line you already have; shown above ours")
+        parser.parse_args(own)
+        parser.error("CMD is missing after --" if dashes else "CMD comes after --")
+    run_guarded("statusline", read_environment(), _statusline, wrapped, bool(own))
+    return 0
+
+
+def _statusline(env: dict, wrapped: list, only: bool) -> None:
+    data = read_event_data(0)
+    data = data if isinstance(data, dict) else {}
+    line = render_statusline(statusline_data(data, env), read_look(True))
+    theirs = run_wrapped(wrapped, format_json(data).encode()) if wrapped else ""
+    print("\n".join([theirs] * bool(theirs) + [line] * (not theirs or not only)))
+
+
+def statusline_data(data: dict, env: dict) -> dict:
+    """What the line shows; on the way, the exact numbers are handed to the monitor."""
+    window, model = table(data, "context_window"), table(data, "model")
+    size, usage = _count(window.get("context_window_size")), window.get("current_usage")
+    keys = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+    used = sum(_count(usage.get(key)) for key in keys) if isinstance(usage, dict) else None
+    percent = None if used is None or not size else min(100, used * 100 // size)
+    shown = {"model": one_line(_text(model.get("display_name")) or _text(model.get("id")), 30), "percent": percent,
+             "left": max(0, size - (used or 0)), "phase": "", "pending": ""}
+    session_id = _text(data.get("session_id"))
+    project = env.get("CLAUDE_PROJECT_DIR") or _text(table(data, "workspace").get("project_dir"))
+    ctx = find_project(project, _text(data.get("cwd"))) if session_id else None
+    if ctx is None or env.get("CTX_HOOKS_DISABLE", "") not in ("", "0"):
+        return shown
+    ctx.now, ctx.env, ctx.tmp, ctx.mode, ctx.session = time.time(), env, temp_dir(env), "statusline", safe_name(session_id)
+    if size:
+        hand_over(ctx, {"at": format_iso(ctx.now), "window": size, "used": used, "model": _text(model.get("id"))})
+    auto = read_json(auto_path(ctx))
+    if is_auto_active(auto) and owns_workflow(auto, session_id):
+        shown["phase"] = "%s %d/%d" % (auto["phase"], _count(auto.get("iteration")), max_iterations_of(auto))
+    waiting = len(due_signals(ctx, ctx.session, _read_seen(ctx, ctx.session))) if has_signals(ctx, ctx.session) else 0
+    shown["pending"] = "paused" if is_paused(ctx, ctx.session) else "%d signal%s" % (
+        waiting, "s"[:waiting != 1]) if waiting else ""
+    return shown
+
+
+def hand_over(ctx: Ctx, row: dict) -> None:
+    """Write only what is new: the client asks several times a second."""
+    path = ctx.path("state", ctx.session + ".statusline")
+    old = read_json(path)
+    at = parse_iso(old.get("at")) or 0.0
+    if not 0 <= ctx.now - at < HANDED_AGAIN_S or dict(old, at="") != dict(row, at=""):
+        write_runtime(ctx, path, format_json(row).encode())
+
+
+def run_wrapped(words: list, data: bytes) -> str:
+    """The output of the user's own status line; what there is of it when it fails or takes too long."""
+    import signal
+    import subprocess
+
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the client cancels runs: our child goes with us
+    try:
+        child = subprocess.Popen(words if len(words) > 1 or not IS_POSIX else ["/bin/sh", "-c", words[0]], stdin=-1,
+                                 stdout=-1, stderr=subprocess.DEVNULL, start_new_session=True)
+    except (OSError, ValueError):
+        return ""
+    try:
+        out = child.communicate(data, timeout=WRAPPED_WAIT_S)[0]
+    except subprocess.TimeoutExpired as late:
+        out = late.output or b""
+    finally:
+        if child.poll() is None:
+            _os.killpg(child.pid, 9) if IS_POSIX else child.kill()
+            child.wait()
+    return out.decode("utf-8", "replace").rstrip()
+
+
+def replay_command(args: list) -> int:
+    """Run recorded events through this kit, in a scratch copy of the project's state."""
+    parser = command_parser("replay")
+    parser.add_argument("file", nargs="+", help="hook events as JSON, one or many in a file; - reads stdin")
+    parser.add_argument("--json", action="store_true", help="the results as a JSON list")
+    given = parser.parse_args(args)
+    ctx, look = people_ctx(), read_look(_os.isatty(1))
+    events = [event for name in given.file for event in read_recorded(name)]
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="ctx-replay-") as scratch:
+        copy_project(ctx, real_path(scratch))
+        results = [replay_event(ctx, real_path(scratch), event) for event in events]
+    if given.json:
+        print(format_json(results))
+    for index, result in enumerate(results if not given.json else (), 1):
+        print("\n".join(render_replay(result, index, look)))
+    return 1 if any(result["error"] for result in results) else 0
+
+
+def read_recorded(name: str) -> list:
+    """The events in a file: JSON objects one after the other, lines or not, or in a list."""
+    import json
+
+    data = read_fd(0, STDIN_LIMIT_BYTES) if name == "-" else read_bytes(name, STDIN_LIMIT_BYTES)
+    if data is None:
+        raise CommandError("cannot read %s" % name, "name a file with hook events as JSON")
+    text, position, found = data.decode("utf-8", "replace").lstrip("\ufeff"), 0, []
+    while text[position:].strip():
+        position += len(text[position:]) - len(text[position:].lstrip())
+        try:
+            value, position = json.JSONDecoder(strict=False).raw_decode(text, position)
+        except (ValueError, RecursionError):
+            raise CommandError("%s: line %d is not JSON" % (name, text.count("\n", 0, position) + 1),
+                               "one event is one JSON object, as the client sends it") from None
+        found += value if isinstance(value, list) else [value]
+    return found
+
+
+def copy_project(ctx: Ctx, scratch: str) -> None:
+    """What the hooks look at: context folder, settings, workflow, handoff, startup and fallback files; no pause."""
+    import os
+    import shutil
+
+    names = [CONFIG_NAME, AUTO_STATE, ".claude/settings.json", ".claude/settings.local.json", ctx.get("handoff.file"),
+             ctx.get("startup.fallback_file"), *ctx.get("startup.files")]
+    if ctx.get("allow_outside"):
+        raise CommandError("`allow_outside` is set, so a copy of the project is not apart from it", "replay without it")
+    root = scratch + "/project"
+    os.makedirs(scratch + "/tmp")
+    try:
+        shutil.copytree(ctx.dir, root + ctx.dir[len(ctx.root):], ignore_dangling_symlinks=True)
+    except shutil.Error:
+        pass  # what cannot be copied, a FIFO for one, is not there
+    for name in names:
+        if is_file(join_path(ctx.root, name)):
+            os.makedirs(parent_of(join_path(root, name)), exist_ok=True)
+            shutil.copy2(join_path(ctx.root, name), join_path(root, name))
+    remove_file(root + ctx.path("state", "pause.json")[len(ctx.root):])
+
+
+def replay_event(ctx: Ctx, scratch: str, event: object) -> dict:
+    """One event through the registered command, in a process of its own."""
+    import subprocess
+
+    name = _text(event.get("hook_event_name")) if isinstance(event, dict) else ""
+    result = {"event": name or "?", "mode": EVENT_MODES.get(name, ""), "ms": 0, "reply": None, "error": ""}
+    if not result["mode"]:
+        return result
+    root = scratch + "/project"
+    moved = dict(_replaced(event, ctx.root, root), transcript_path=event.get("transcript_path"))
+    env = dict(ctx.env, CLAUDE_PROJECT_DIR=root, TMPDIR=scratch + "/tmp", TEMP=scratch + "/tmp")
+    env.pop("CTX_HOOKS_DISABLE", None)
+    code = "import sys; sys.path.append(sys.argv.pop()); import ctx_hooks; ctx_hooks.main()"
+    start = time.perf_counter()
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", code, result["mode"], parent_of(real_path(__file__))],
+                          input=format_json(moved).encode(), stdout=-1, stderr=-1, env=env, cwd=root)
+    result["ms"] = round((time.perf_counter() - start) * 1000, 1)
+    result["error"] = one_line(done.stderr.decode("utf-8", "replace"), 400)
+    result["reply"] = _replaced(_parse_or_none(done.stdout), root, ctx.root)
+    return result
+
+
+def _replaced(value: object, old: str, new: str) -> object:
+    """The value with one path exchanged for another in all its texts."""
+    if isinstance(value, dict):
+        return {key: _replaced(item, old, new) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_replaced(item, old, new) for item in value]
+    return value.replace(old, new) if isinstance(value, str) else value
+
+
 def version_text() -> str:
     import hashlib
 
@@ -3864,12 +4605,17 @@ def help_text() -> str:
 
 
 COMMANDS = (
+    ("status", status_command, "Show sessions, signals, the workflow, metrics and problems.", "status --watch"),
+    ("context", context_command, "How full the context is, for scripts.", "context --json"),
+    ("why", why_command, "The last decisions, explained.", "why 20"),
     ("signal", signal_command, "Tell the agent something with its next prompt.",
      'signal "CI: 3 tests fail on main" --action "Look at the log before pushing" --severity critical'),
     ("auto", auto_command, "Start, show or stop the auto workflow.", 'auto start "Add a login page" --skip-reflect'),
     ("pause", pause_command, "Silence the hooks for a while.", "pause --for 30m"),
     ("resume", resume_command, "End a pause.", "resume"),
     ("doctor", doctor_command, "Check everything that can keep the hooks from working.", "doctor"),
+    ("statusline", statusline_command, "A line for the client's status bar.", "statusline -- ~/.claude/my-statusline.sh"),
+    ("replay", replay_command, "What this kit says to recorded events, tried in a scratch copy.", "replay events.jsonl"),
 )
 
 
@@ -3885,16 +4631,16 @@ def run_command(word: str, args: list) -> int:
             # Nothing on stdout: a client that runs this as a hook would show it to the model.
             raise CommandError("unknown command: %s" % (one_line(word, 40) or "(none)"), "see `ctx_hooks.py --help`")
         code = command(args)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # None when it was closed before the start
+            sys.stdout.flush()
         return code
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:
-        _os.dup2(_os.open("/dev/null" if IS_POSIX else "nul", _os.O_WRONLY), 1)  # `| head` has seen enough
-        return 141
     except CommandError as error:
         write_stderr("error: %s\n" % error + ("hint: %s\n" % error.hint if error.hint else ""))
         return 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # `status | head -1`: the reader has seen enough
+        _os._exit(0)
 
 
 def main(argv: list | None = None) -> None:

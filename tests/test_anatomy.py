@@ -78,7 +78,7 @@ def is_broad(handler) -> bool:
 def test_there_is_exactly_one_broad_except_and_it_is_the_boundary():
     owners = [function.name for function in functions() for node in ast.walk(function)
               if isinstance(node, ast.ExceptHandler) and is_broad(node)]
-    assert owners == ["run_hook"]
+    assert owners == ["run_guarded"]
     assert len([node for node in ast.walk(TREE) if isinstance(node, ast.ExceptHandler) and is_broad(node)]) == 1
 
 

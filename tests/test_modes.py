@@ -209,8 +209,9 @@ def test_an_internal_error_is_one_line_on_stderr_and_a_traceback_in_the_log(proj
     assert "Traceback" in log and len(log) < 40_000
 
 
-def test_an_internal_error_is_logged_where_the_project_was_found(project):
-    project.env["CLAUDE_PROJECT_DIR"] = project.home
+def test_an_internal_error_is_logged_when_the_client_was_started_below_the_project(project):
+    os.mkdir(project.path("sub"))
+    project.env["CLAUDE_PROJECT_DIR"] = project.path("sub")
     assert run_broken(project, RAISE % "1 / 0").err
     assert "ZeroDivisionError" in project.read(".context/state/errors.log")
 
