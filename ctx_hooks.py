@@ -3058,6 +3058,7 @@ def hide_bytecode() -> None:
 ENV_NAMES = ("CLAUDE_PROJECT_DIR", "CTX_HOOKS_DISABLE", "CTX_INJECT_MIN_SEVERITY", "CLAUDE_CODE_STOP_HOOK_BLOCK_CAP",
              "AI_AGENT", "ANTHROPIC_MODEL", "CLAUDE_CONFIG_DIR", "HOME", "TMPDIR", "TEMP", "CLAUDE_CODE_SESSION_ID")
 MACHINE_PROMPT = "<task-notification>"
+USUAL_EVENTS = {"inject": "UserPromptSubmit", "gate": "PreToolUse", "monitor": "PostToolUse", "stop-enforce": "Stop"}
 FEEDBACK_SINCE = (2, 1, 163)  # from here on a Stop hook's additionalContext goes on without being shown as an error
 
 
@@ -3068,8 +3069,9 @@ class NoInput(Exception):
 def read_environment(names: tuple = ENV_NAMES) -> dict:
     """The variables we look at, and no others: the rest may hold secrets."""
     if IS_POSIX:
+        encoding = sys.getfilesystemencoding()
         raw = {name: _os.environ.get(name.encode()) for name in names}
-        return {name: value.decode("utf-8", "replace") for name, value in raw.items() if value}
+        return {name: value.decode(encoding, "surrogateescape") for name, value in raw.items() if value}
     return {name: _os.environ[name] for name in names if _os.environ.get(name)}
 
 
@@ -3077,11 +3079,20 @@ def temp_dir(env: dict) -> str:
     return env.get("TMPDIR" if IS_POSIX else "TEMP") or "/tmp"
 
 
+def occupy_descriptors() -> None:
+    """A closed 0, 1 or 2 becomes one that cannot be written: the next file opened would get its number, and the
+    reply with it."""
+    fd = 0
+    while fd <= 2:
+        fd = _os.open("/dev/null" if IS_POSIX else "nul", _os.O_RDONLY)
+    _os.close(fd)
+
+
 def read_event_data(fd: int) -> object:
     """The first complete JSON value on the descriptor, without waiting for its end; None when there is none.
 
-    Some clients never close the pipe, so each time the text could be complete it is parsed; a failed
-    try makes the next one wait for twice the data, so that a large event is not parsed over and over.
+    Some clients never close the pipe, so each time the text could be complete it is parsed; all failed
+    tries together cost at most some times the data, so that a large event is not parsed over and over.
     """
     data, tried = bytearray(), 0
     try:
@@ -3093,11 +3104,11 @@ def read_event_data(fd: int) -> object:
             if not chunk:
                 break
             data += chunk
-            if chunk.rstrip()[-1:] == b"}" and (len(data) >= 2 * tried or chunk[-1:] == b"\n"):
+            if chunk.rstrip()[-1:] == b"}" and (tried <= 2 * len(data) or chunk[-1:] == b"\n"):
                 value = _parse_or_none(data)
                 if value is not None:
                     return value
-                tried = len(data)
+                tried += len(data)
     except (NoInput, OSError):
         pass  # the time is up or the descriptor is closed: what came so far counts
     finally:
@@ -3147,14 +3158,15 @@ def _stop_watchdog() -> None:
         _signal.setitimer(_signal.ITIMER_REAL, 0)
 
 
-def parse_event(data: object) -> Event | None:
+def parse_event(data: object, mode: str = "") -> Event | None:
     """The checked event; wrong types count as missing. None when it is not an event at all."""
     if not isinstance(data, dict):
         return None
     session_id = _text(data.get("session_id"))
     failed = data.get("hook_event_name") == "PostToolUseFailure"
     return Event(
-        name=_text(data.get("hook_event_name")), session_id=session_id, session=safe_name(session_id),
+        name=_text(data.get("hook_event_name")) or USUAL_EVENTS.get(mode, ""),
+        session_id=session_id, session=safe_name(session_id),
         cwd=_text(data.get("cwd")), transcript=_text(data.get("transcript_path")), agent_id=data.get("agent_id"),
         prompt=_text(data.get("prompt")), source=_text(data.get("source")) or "startup",
         reason=_text(data.get("reason")), model=_model_name(data.get("model")),
@@ -3305,7 +3317,7 @@ MODES = {"inject": inject, "gate": gate, "monitor": monitor, "stop-enforce": sto
 
 def run_mode(mode: str, data: object, env: dict, now: float) -> tuple:
     """(the JSON text to print or "", what to do once it is out) for one event."""
-    event = parse_event(data)
+    event = parse_event(data, mode)
     if event is None or event.agent_id:
         return "", []
     ctx = find_project(env.get("CLAUDE_PROJECT_DIR", ""), event.cwd)
@@ -3338,6 +3350,7 @@ def _run_hook(env: dict, mode: str, fd: int) -> None:
 def run_guarded(word: str, env: dict, work, *args) -> None:
     """The fail-open boundary, with the one broad except of this file."""
     try:
+        occupy_descriptors()
         work(env, *args)
     except Exception as error:  # noqa: BLE001
         report_failure(word, error, env)
@@ -3345,16 +3358,22 @@ def run_guarded(word: str, env: dict, work, *args) -> None:
 
 def report_failure(mode: str, error: Exception, env: dict) -> None:
     """One line on stderr, the traceback into the bounded log; a closed stdout is no failure of ours."""
-    if isinstance(error, BrokenPipeError) or (isinstance(error, OSError) and error.errno == 9):
+    if isinstance(error, (BrokenPipeError, NoInput)) or (isinstance(error, OSError) and error.errno == 9):
         return
     import traceback
 
     line = "ctx_hooks: internal error in %s: %s: %s\n" % (mode, type(error).__name__, one_line(str(error)))
-    ctx = find_project(env.get("CLAUDE_PROJECT_DIR", ""), "")
+    write_stderr(line)
+    ctx = find_project("", env.get("CLAUDE_PROJECT_DIR", ""))
     if ctx:
-        log_error(ctx, "%s %s" % (format_iso(time.time()), line + traceback.format_exc()))
+        trace = "".join(traceback.format_tb(error.__traceback__))
+        log_error(ctx, "%s %sTraceback:\n%s" % (format_iso(time.time()), line, trace))
+
+
+def write_stderr(text: str) -> None:
+    """Never `print`: without a stderr of its own it would print to stdout."""
     try:
-        write_all(2, line.encode("utf-8", "replace"))
+        write_all(2, text.encode("utf-8", "replace"))
     except OSError:
         pass
 
@@ -4631,9 +4650,7 @@ def run_command(word: str, args: list) -> int:
             sys.stdout.flush()
         return code
     except CommandError as error:
-        print("error: %s" % error, file=sys.stderr)
-        if error.hint:
-            print("hint: %s" % error.hint, file=sys.stderr)
+        write_stderr("error: %s\n" % error + ("hint: %s\n" % error.hint if error.hint else ""))
         return 1
     except KeyboardInterrupt:
         return 130
