@@ -2249,8 +2249,10 @@ When the phase is done, print this block with the current time:
 If something went wrong, print instead:
 {error}
 If unable to complete, explain the blocker: what you tried and what you need."""
+MACHINE_PROMPT = "<task-notification>"
 TIME_PLACEHOLDER = "<current time, ISO 8601>"
 LEAD_HOLD = "The phase is not complete yet: its completion block is missing."
+LEAD_PROSE = "The phase is not complete yet: {signal} counts only in a whole block, with this phase and a real time."
 LEAD_NEXT = "Phase {done} is complete. Go on with the next one."
 LEAD_ERROR = "You reported a recoverable error: {error}. Recover from it and go on."
 STOP_MESSAGES = {
@@ -2336,8 +2338,16 @@ def max_iterations_of(state: dict) -> int:
     return int(min(max(value, 1), ITERATIONS_LIMIT))
 
 
-def last_activity(state: dict) -> float:
-    return max(parse_iso(table(state, "signals").get("last_checked")) or 0.0, parse_iso(state.get("started_at")) or 0.0)
+def last_activity(ctx: Ctx, state: dict, session: str) -> float:
+    """The last stop, start or tool call of the workflow's session; a time in the future tells nothing."""
+    calls = read_json(session_file(ctx, session)) if session else {}
+    stated = (table(state, "signals").get("last_checked"), state.get("started_at"), calls.get("last_call"))
+    return max([at for at in map(parse_iso, stated) if at is not None and at <= ctx.now + 60] + [0.0])
+
+
+def is_stale(ctx: Ctx, state: dict, session: str) -> bool:
+    active_at = last_activity(ctx, state, session)
+    return bool(active_at) and ctx.now - active_at > STALE_AFTER_S
 
 
 def end_workflow(state: dict, reason: str, now: float) -> None:
@@ -2357,25 +2367,28 @@ class Stop:
 def decide_stop(state: dict, event: Event, ctx: Ctx, look) -> Stop:
     """Apply the message's blocks to the state, then hold or release. `look()` tells what costs to find out:
     (context percent, id of the last tool call)."""
-    active_at = last_activity(state)
+    stale = is_stale(ctx, state, event.session)
     state["session_id"] = event.session_id
     table(state, "signals")["last_checked"] = format_iso(ctx.now)
-    if active_at and ctx.now - active_at > STALE_AFTER_S:
-        return _release(state, "stale_state", ctx.now)
+    if stale:
+        return _release(state, "stale_state", state["phase"], ctx.now)
     lead = ""
     for block in parse_blocks(event.last_message):
+        phase = state["phase"]
         lead = apply_block(state, block, ctx.now) or lead
         if not is_auto_active(state):
-            return _release(state, state["exit_reason"], 0.0)
+            return _release(state, state["exit_reason"], phase)
     percent, tool_id = look()
     pause = _passing_brake(state, event, ctx, percent, tool_id)
     if pause:
-        return _release(state, pause, 0.0)
+        return _release(state, pause, state["phase"])
     if not lead:
         state["iteration"] = _count(state.get("iteration")) + 1
         if state["iteration"] > max_iterations_of(state):
-            return _release(state, "max_iterations_reached", ctx.now)
-    return Stop("advanced" if lead.startswith(LEAD_NEXT[:6]) else "held", render_continuation(state, lead or LEAD_HOLD))
+            return _release(state, "max_iterations_reached", state["phase"], ctx.now)
+    signal = state["phase"].upper() + "_COMPLETE"
+    missing = LEAD_PROSE.format(signal=signal) if signal in event.last_message.upper() else LEAD_HOLD
+    return Stop("advanced" if lead.startswith(LEAD_NEXT[:6]) else "held", render_continuation(state, lead or missing))
 
 
 def apply_block(state: dict, block: dict, now: float) -> str:
@@ -2390,16 +2403,17 @@ def apply_block(state: dict, block: dict, now: float) -> str:
         return ""
     if signal == "PHASE_ERROR":
         return _apply_error(state, block, now)
-    if signal in TRANSITIONS:
-        following = TRANSITIONS[signal]
-    elif signal == phase.upper() + "_COMPLETE":
-        following = next_phase(phase, config)
-    else:
+    following = TRANSITIONS.get(signal) or (next_phase(phase, config) if signal == phase.upper() + "_COMPLETE" else phase)
+    if signal in TRANSITIONS and following not in planned_phases(config):
+        following = next_phase(following, config)
+    if following == phase:
         return ""
     _note_signal(state, signal, now)
     state.update(phase=following, iteration=0)
     if following == "complete":
         end_workflow(state, "all_phases_complete", now)
+    elif _count_signal(state, signal) > max_iterations_of(state):
+        end_workflow(state, "max_iterations_reached", now)  # phases that send each other round in circles
     return LEAD_NEXT.format(done=phase)
 
 
@@ -2422,6 +2436,11 @@ def _note_signal(state: dict, signal: str, now: float) -> None:
     signals = table(state, "signals")
     signals["detected_signals"] = (_list(signals, "detected_signals") + [
         {"signal": signal, "detected_at": format_iso(now)}])[-200:]
+
+
+def _count_signal(state: dict, signal: str) -> int:
+    rows = _list(table(state, "signals"), "detected_signals")
+    return sum(isinstance(row, dict) and row.get("signal") == signal for row in rows)
 
 
 def _passing_brake(state: dict, event: Event, ctx: Ctx, percent: int, tool_id: str) -> str:
@@ -2448,13 +2467,10 @@ def _passing_brake(state: dict, event: Event, ctx: Ctx, percent: int, tool_id: s
     return reason
 
 
-def _release(state: dict, reason: str, end_at: float) -> Stop:
-    phase = state["phase"]
+def _release(state: dict, reason: str, phase: str, end_at: float = 0.0) -> Stop:
     if end_at:
         end_workflow(state, reason, end_at)
     error = table(state, "last_error").get("message", "") if reason == "critical_error" else ""
-    if reason == "critical_error":
-        phase = table(state, "last_error").get("phase", phase)
     message = STOP_MESSAGES[reason].format(phase=phase, max=max_iterations_of(state), error=error)
     return Stop(reason, message=message)
 
@@ -2523,17 +2539,23 @@ def _percent_now(ctx: Ctx, event: Event) -> int:
     return measure_context(ctx, state, usage, 0).percent() if usage or state.get("tool_calls") else 0
 
 
-def cancel_workflow(ctx: Ctx, session_id: str) -> bool:
+def is_workflow_stale(ctx: Ctx, event: Event) -> bool:
+    """Looked at when the person comes back: their prompt's own tool calls would make it look alive again."""
+    state = read_json(auto_path(ctx))
+    return is_auto_active(state) and not event.prompt.startswith(MACHINE_PROMPT) and is_stale(ctx, state, event.session)
+
+
+def cancel_workflow(ctx: Ctx, session_id: str, reason: str = "user_cancelled") -> bool:
     """End the workflow for the person; "" as session id: whoever it belongs to."""
     path = auto_path(ctx)
     with Lock(ctx, lock_path(ctx, path)) as lock:
         state = read_json(path)
         if lock.busy or not is_auto_active(state) or (session_id and not owns_workflow(state, session_id)):
             return False
-        end_workflow(state, "user_cancelled", ctx.now)
+        end_workflow(state, reason, ctx.now)
         done = write_bytes(path, format_json(state).encode() + b"\n", durable=True)
     if done:
-        record(ctx, "auto:cancelled", reason="user_cancelled")
+        record(ctx, "auto:cancelled", reason=reason)
     return done
 
 
@@ -3034,7 +3056,6 @@ def hide_bytecode() -> None:
 # The only place that knows the client's JSON, its stdin and its environment.
 ENV_NAMES = ("CLAUDE_PROJECT_DIR", "CTX_HOOKS_DISABLE", "CTX_INJECT_MIN_SEVERITY", "CLAUDE_CODE_STOP_HOOK_BLOCK_CAP",
              "AI_AGENT", "ANTHROPIC_MODEL", "CLAUDE_CONFIG_DIR", "HOME", "TMPDIR", "TEMP", "CLAUDE_CODE_SESSION_ID")
-MACHINE_PROMPT = "<task-notification>"
 FEEDBACK_SINCE = (2, 1, 163)  # from here on a Stop hook's additionalContext goes on without being shown as an error
 
 
@@ -3185,9 +3206,10 @@ def inject(event: Event, ctx: Ctx) -> Reply | None:
         expire_section(ctx)
         return start_session(ctx, event) if event.session else None
     reply = Reply()
-    if event.prompt.strip() == "ctx cancel" and not event.prompt.startswith(MACHINE_PROMPT):
-        if cancel_workflow(ctx, event.session_id):
-            reply.system_message = STOP_MESSAGES["user_cancelled"]
+    cancelled = event.prompt.strip() == "ctx cancel"
+    reason = "user_cancelled" if cancelled else "stale_state" if is_workflow_stale(ctx, event) else ""
+    if reason and cancel_workflow(ctx, event.session_id, reason):
+        reply.system_message = STOP_MESSAGES[reason]
     reply.context = follow_delivery(ctx, event, may_speak=True) if event.session else ""
     signals = deliver_signals(ctx, event.session, REPLY_LIMIT_UNITS - units(reply.context)) if event.session else None
     if signals:
@@ -3540,7 +3562,7 @@ def _check_project(ctx: Ctx) -> list:
     if state is None:
         findings.append(Finding("warn", AUTO_STATE + " is not a JSON object", "`auto start TASK --force` begins anew"))
     elif is_auto_active(state):
-        if ctx.now - last_activity(state) > STALE_AFTER_S:
+        if is_stale(ctx, state, safe_name(_text(state.get("session_id")))):
             findings.append(Finding("warn", "the auto workflow has been idle for over 2 hours", "`auto stop` ends it"))
     return findings + _check_folders(ctx)
 
