@@ -2587,10 +2587,9 @@ def build_startup(ctx: Ctx) -> str:
     sources = _startup_sources(ctx)
     if not sources:
         return ""
-    limit = int(min(ctx.get("startup.budget_chars"), STARTUP_LIMIT_UNITS))
-    text = shorten_sources(sources, max(limit, 500))
     start, end = (FRAME_START, FRAME_END) if ctx.get("startup.require_ack") else (QUIET_START, QUIET_END)
-    return "\n".join((start, text, end))
+    limit = int(max(min(ctx.get("startup.budget_chars"), STARTUP_LIMIT_UNITS), 500)) - units(start + end) - 2
+    return "\n".join((start, shorten_sources(sources, limit), end))
 
 
 def _startup_sources(ctx: Ctx) -> list:
@@ -2646,11 +2645,12 @@ def shorten_sources(sources: list, limit: int) -> str:
         for index, (heading, text) in enumerate(split_sections(body))
     ]
     by_value = sorted(parts, key=lambda p: (not _is_key_heading(p[2]), p[0], p[1]))
-    dropped: list = []
-    text = _assemble(sources, parts, dropped)
-    while units(text) > limit and len(by_value) > 1:
-        dropped.append(by_value.pop())
-        text = _assemble(sources, [p for p in parts if p not in dropped], dropped)
+    low, high = 1, len(by_value)
+    while low < high:  # the largest number of sections that fits
+        middle = (low + high + 1) // 2
+        fits = units(_assemble(sources, by_value[:middle], by_value[middle:])) <= limit
+        low, high = (middle, high) if fits else (low, middle - 1)
+    text = _assemble(sources, by_value[:low], by_value[low:])
     return text if units(text) <= limit else cut_text(text, limit - 40) + "\n[cut for lack of room]"
 
 
@@ -2661,24 +2661,21 @@ def _is_key_heading(heading: str) -> bool:
 def _assemble(sources: list, parts: list, dropped: list) -> str:
     out = []
     for number_, (head, _) in enumerate(sources):
-        texts = [text for source, _, _, text in parts if source == number_]
-        if texts:
-            out += [head, ""] + texts + [""]
-    names = ", ".join(one_line(p[2], 60) or "introduction" for p in sorted(dropped)[:12])
+        texts = [text for source, _, _, text in sorted(parts) if source == number_]
+        out += [head, ""] + (texts or ["[left out]"]) + [""]
+    names = ", ".join(one_line(p[2], 60) or "introduction" for p in sorted(dropped)[:8])
+    names += " and %d more" % (len(dropped) - 8) if len(dropped) > 8 else ""
     return "\n".join(out).rstrip() + ("\n" + LEFT_OUT.format(names=names) if dropped else "")
 
 
 def is_acknowledged(ctx: Ctx, text: str) -> bool:
-    """One of the patterns in the agent's words; our own request, quoted, does not count."""
+    """One of the patterns in the agent's words, and always what our request asks for; its quotation does not count."""
     text = text.replace(FRAME_END, "").replace('Reply "ACK: context received" to confirm', "")
-    for pattern in ctx.get("startup.ack_patterns"):
-        if pattern == DEFAULTS["startup.ack_patterns"][0]:
-            folded = " ".join(text.lower().split())  # the default without the cost of `re`
-            if "ack: context received" in folded or "ack:context received" in folded:
-                return True
-        elif _matches(pattern, text):
-            return True
-    return False
+    folded = " ".join(text.lower().split())  # the default without the cost of `re`
+    if "ack: context received" in folded or "ack:context received" in folded:
+        return True
+    own = [pattern for pattern in ctx.get("startup.ack_patterns") if pattern not in DEFAULTS["startup.ack_patterns"]]
+    return any(_matches(pattern, text) for pattern in own)
 
 
 def _matches(pattern: str, text: str) -> bool:
@@ -2829,7 +2826,7 @@ def write_section(ctx: Ctx, text: str) -> bool:
         text = text.replace(SECTION_START, "").replace(SECTION_END, "")
         section = "\n".join((SECTION_START, SECTION_HEADING, "", text, SECTION_END, "")).replace("\n", newline)
         note = {"file": path, "created": noted.get("created") is True or stat_of(path) is None, "lead": lead,
-                "at": format_iso(ctx.now), "digest": call_signature("section", {"text": section})}
+                "at": format_iso(ctx.now), "digest": _section_digest(section.encode())}
         if not write_bytes(path, bare + (lead + section).encode(), durable=True):
             return False
         write_runtime(ctx, ctx.path("state", "fallback.json"), format_json(note).encode())
@@ -2884,17 +2881,22 @@ def _without_sections(data: bytes, noted: dict) -> bytes:
     """The user's bytes: without our sections and the line ends that were put before ours."""
     lead = _text(noted.get("lead")).encode()
     for start, end in reversed(find_sections(data)):
-        if lead and data[:start].endswith(lead):
-            start -= len(lead)
+        before = data[:start - len(lead)] if lead and data[:start].endswith(lead) else data[:start]
+        if not data[end:] or before.endswith(b"\n"):  # else two lines of the user's would become one
+            start = len(before)
         data = data[:start] + data[end:]
     return data
 
 
 def _drop_allowed(data: bytes, noted: dict) -> bool:
     """Only sections as we wrote them may be dropped; without a note any well-formed one is an old one of ours."""
-    sections = [data[start:end].decode("utf-8", "replace") for start, end in find_sections(data)]
-    digests = [call_signature("section", {"text": section}) for section in sections]
+    digests = [_section_digest(data[start:end]) for start, end in find_sections(data)]
     return not digests or not noted or noted.get("digest") in digests
+
+
+def _section_digest(section: bytes) -> str:
+    """Line ends are not an edit: git and editors change them."""
+    return call_signature("section", {"text": section.decode("utf-8", "replace").replace("\r\n", "\n").strip()})
 
 
 def _fallback_file(ctx: Ctx) -> tuple:
@@ -3017,16 +3019,27 @@ def collect_orphans(ctx: Ctx, keep: str) -> None:
         return
     write_runtime(ctx, stamp, b"")
     gone = set()
-    for folder, age_s in ((ctx.path("signals", "sessions"), ORPHAN_AGE_S), (ctx.path("state"), ORPHAN_AGE_S),
-                          (ctx.path("state", "aside"), 4 * ORPHAN_AGE_S), (ctx.tmp, MARKER_AGE_S)):
+    for folder, age_s in ((ctx.path("signals", "sessions"), ORPHAN_AGE_S), (ctx.path("signals", "global"), ORPHAN_AGE_S),
+                          (ctx.path("state"), ORPHAN_AGE_S), (ctx.path("state", "aside"), 4 * ORPHAN_AGE_S),
+                          (ctx.tmp, MARKER_AGE_S)):
         for name in list_dir(folder):
             if time.monotonic() > deadline:
                 return
-            if folder == ctx.tmp and not name.startswith((MARKER_PREFIX, SEEN_PREFIX)):
+            if not _is_collectable(ctx, folder, name):
                 continue
             if name.partition(".")[0] != keep and _remove_old(folder + "/" + name, ctx.now - age_s):
                 gone.add(name.rpartition(".")[0] or name)
     forget_sessions(ctx, lambda name: name in gone or not is_file(session_file(ctx, name)) and name != keep)
+
+
+def _is_collectable(ctx: Ctx, folder: str, name: str) -> bool:
+    """Only sessions' files and half-written ones: a pause, the note of the fallback section and locks that all
+    share are needed for as long as they are there, and global signals have a time of their own."""
+    if folder == ctx.tmp:
+        return name.startswith((MARKER_PREFIX, SEEN_PREFIX))
+    if folder == ctx.path("signals", "global"):
+        return name.endswith(".tmp")
+    return name.endswith(".tmp") or folder != ctx.path("state") or name.partition(".")[0] not in _OURS
 
 
 def _remove_old(path: str, before: float) -> bool:
@@ -3037,7 +3050,7 @@ def _remove_old(path: str, before: float) -> bool:
     if not _stat.S_ISDIR(info.st_mode):
         return info.st_mtime < before and remove_file(path)
     times = [entry.st_mtime for entry in (stat_of(path + "/" + n, follow=False) for n in list_dir(path)) if entry]
-    if base_name(path) == "aside" or max(times + [info.st_mtime]) >= before:
+    if max(times + [info.st_mtime]) >= before:
         return False
     remove_tree(path)
     return True
