@@ -38,6 +38,7 @@ The file reads bottom-up: a section uses only what stands above it. Contents:
     Hook          the only place that knows the client's JSON
     Modes         the dispatch table and the fail-open boundary
     Doctor        what can keep the hooks from working
+    View          what people see, from data to text
     Commands      what people run
     Main          argv
 """
@@ -85,7 +86,6 @@ EVENTS_LIMIT_BYTES = 512 * 1024
 ERRORS_LIMIT_BYTES = 64 * 1024
 ASIDE_KEEP = 20
 NAME_LIMIT = 80
-TAG_DEPTH_LIMIT = 8
 PARENT_LIMIT = 64
 REPLY_LIMIT_UNITS = 9_900  # the client cuts a hook's text at 10,000 UTF-16 units
 GATE_CONTENT_LIMIT_UNITS = 9_000
@@ -222,9 +222,9 @@ class Reply:
 
 def format_iso(seconds: float, fraction: bool = False) -> str:
     """2026-02-03T10:45:00Z, with milliseconds when `fraction`."""
-    whole = int(seconds // 1)
+    whole, millis = divmod(int(seconds * 1000 + 0.5), 1000) if fraction else (int(seconds // 1), 0)
     text = "%04d-%02d-%02dT%02d:%02d:%02d" % time.gmtime(min(max(whole, 0), 253402300799))[:6]
-    return text + (".%03dZ" % int((seconds - whole) * 1000) if fraction else "Z")
+    return text + (".%03dZ" % millis if fraction else "Z")
 
 
 def parse_iso(text: object) -> float | None:
@@ -262,7 +262,7 @@ def _clock_seconds(clock: str) -> float | None:
         cut = max(clock.rfind("+"), clock.rfind("-"))
         if cut >= 0:
             parts = clock[cut + 1:].replace(":", "")
-            if len(parts) not in (2, 4) or not _is_digits(parts):
+            if len(parts) not in (2, 4) or not _is_digits(parts) or parts[:2] > "23" or parts[2:] > "59":
                 return None
             offset = (int(parts[:2]) * 3600 + int(parts[2:] or 0) * 60) * (-1 if clock[cut] == "-" else 1)
             clock = clock[:cut]
@@ -270,7 +270,7 @@ def _clock_seconds(clock: str) -> float | None:
     fields = whole.split(":")
     if len(fields) not in (2, 3) or not all(len(f) == 2 and _is_digits(f) for f in fields):
         return None
-    if dot and not _is_digits(fraction):
+    if dot and not _is_digits(fraction[:9]):
         return None
     hours, minutes, seconds = int(fields[0]), int(fields[1]), int(fields[2]) if len(fields) == 3 else 0
     if hours > 23 or minutes > 59 or seconds > 60:
@@ -303,7 +303,7 @@ class _Scanning:
     @staticmethod
     def parse_float(text: str) -> float | None:
         value = float(text)
-        return value if value - value == 0 else None  # 1e999 is read as infinity, which cannot be written again
+        return value if abs(value) < 1e308 else None  # 1e999 could never be written again
 
     @staticmethod
     def parse_constant(name: str) -> None:
@@ -332,6 +332,8 @@ def format_json(value: object) -> str:
         import json
 
         return json.dumps(value, allow_nan=False)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
 
 
 def _scan():
@@ -342,8 +344,8 @@ def _scan():
     except (ImportError, AttributeError):
         import json
 
-        return json.JSONDecoder(
-            strict=False, parse_constant=_Scanning.parse_constant, parse_float=_Scanning.parse_float).raw_decode
+        own = {"parse_float": _Scanning.parse_float, "parse_constant": _Scanning.parse_constant}
+        return json.JSONDecoder(strict=False, **own).raw_decode
 
 
 def _refuse(value: object) -> None:
@@ -354,10 +356,13 @@ def _refuse(value: object) -> None:
 # Paths
 # =============================================================================
 # Every outside string that becomes part of a path goes through safe_name. The
-# plain and the hashed form cannot collide: "~" is not a plain character.
+# plain and the hashed form cannot collide: "~" is not a plain character. Names of
+# devices (Windows) and of our own files beside a session's are taken.
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789._-")
-_DEVICES = frozenset("con prn aux nul com1 com2 com3 com4 com5 com6 com7 com8 com9 lpt1 lpt2 lpt3".split())
-_OURS = frozenset("global pause fallback collected aside errors events metrics monitor-state auto-state".split())
+_TAKEN = frozenset(
+    "con prn aux nul com1 com2 com3 com4 com5 com6 com7 com8 com9 lpt1 lpt2 lpt3 lpt4 lpt5 lpt6 lpt7 lpt8 lpt9 "
+    "global pause fallback collected aside monitor-state auto-state metrics events errors".split()
+)
 
 
 def safe_name(text: str) -> str:
@@ -365,7 +370,7 @@ def safe_name(text: str) -> str:
     if not text:
         return ""
     plain = len(text) <= NAME_LIMIT and _PLAIN.issuperset(text) and text[0] not in ".-" and text[-1] != "."
-    if plain and text.partition(".")[0] not in _DEVICES | _OURS:
+    if plain and text.partition(".")[0] not in _TAKEN:
         return text
     import hashlib
 
@@ -439,16 +444,14 @@ def read_bytes(path: str, limit_bytes: int = FILE_LIMIT_BYTES, follow: bool = Tr
 
 
 def read_fd(fd: int, limit_bytes: int) -> bytes:
-    data = _os.read(fd, min(limit_bytes, 65536))
-    if len(data) < min(limit_bytes, 65536):
-        return data
-    parts, total = [data], len(data)
+    """Up to the end or the limit; a pipe gives its data in pieces."""
+    parts, total, step = [], 0, 65536
     while total < limit_bytes:
-        data = _os.read(fd, min(limit_bytes - total, 1 << 20))
+        data = _os.read(fd, min(limit_bytes - total, step))
         if not data:
             break
         parts.append(data)
-        total += len(data)
+        total, step = total + len(data), 1 << 20
     return b"".join(parts)
 
 
@@ -516,7 +519,7 @@ def write_bytes(path: str, data: bytes, durable: bool = False) -> bool:
     try:
         try:
             write_all(fd, data)
-            info = stat_of(path) if durable else None
+            info = stat_of(path)
             if info is not None and IS_POSIX:
                 _os.chmod(temp, _stat.S_IMODE(info.st_mode))
             if durable:
@@ -538,7 +541,7 @@ def write_runtime(ctx: Ctx, path: str, data: bytes) -> bool:
 
 
 def make_runtime_dir(ctx: Ctx, path: str) -> bool:
-    """Create a folder below the existing context folder; never that folder itself."""
+    """Create a folder below the existing context folder, never that folder itself; True when it is there."""
     if not is_below(path, ctx.dir) or not is_dir(ctx.dir):
         return False
     missing = []
@@ -554,7 +557,7 @@ def make_runtime_dir(ctx: Ctx, path: str) -> bool:
             return False
     if missing:
         _write_gitignore(ctx)
-    return bool(missing)
+    return True
 
 
 def _write_gitignore(ctx: Ctx) -> None:
@@ -589,7 +592,7 @@ class Lock:
             self.busy = not lock_fd(self.fd, LOCK_WAIT_S)
             if self.busy or not IS_POSIX or _os.fstat(self.fd).st_nlink:
                 return self
-            _os.close(self.fd)  # cleanup removed the file while we waited: lock its successor
+            self.__exit__()  # cleanup removed the file while we waited: lock its successor
         self.busy = True
         return self
 
@@ -674,9 +677,9 @@ def lock_path(ctx: Ctx, path: str) -> str:
 
 
 def set_aside(ctx: Ctx, path: str) -> str:
-    """Move what cannot be used out of the way, nothing lost; returns the new path or ""."""
+    """Move what cannot be used out of the way, the oldest of many go; returns the new path or ""."""
     folder = ctx.path("state", "aside")
-    target = "%s/%s.%s-%d" % (folder, base_name(path), format_iso(time.time()).replace(":", ""), _os.getpid())
+    target = "%s/%s-%d.%s" % (folder, format_iso(time.time(), True).replace(":", ""), _os.getpid(), base_name(path))
     make_runtime_dir(ctx, folder)
     try:
         _os.rename(path, target)
@@ -757,6 +760,7 @@ def parse_config(text: str) -> tuple:
     pairs, problems = parse_yaml(text)
     values: dict = {}
     kinds = {setting.key: setting.kind for setting in SETTINGS}
+    outside = any(key == "allow_outside" and _checked(value, "bool") for key, value, _, _ in pairs)
     for key, value, line, column in pairs:
         if key not in kinds:
             problems.append(Problem(line, column, "unknown setting `%s`" % key))
@@ -764,12 +768,12 @@ def parse_config(text: str) -> tuple:
         checked = _checked(value, kinds[key])
         if checked is None:
             problems.append(Problem(line, column, "`%s` wants %s" % (key, _kind_words(kinds[key]))))
+        elif _leaves_project(checked, kinds[key]) and not outside:
+            what = "`%s` names a file outside the project; set `allow_outside: true`" % key
+            problems.append(Problem(line, column, what))
         else:
             values[key] = checked
-    for key in [k for k, v in values.items() if _leaves_project(v, kinds[k])]:
-        if not values.get("allow_outside"):
-            del values[key]
-            problems.append(Problem(0, 0, "`%s` names a file outside the project; set `allow_outside: true`" % key))
+    problems.sort(key=lambda problem: (problem.line, problem.column))
     return values, problems
 
 
@@ -801,7 +805,7 @@ class _Yaml:
         if text[0] == "\t":
             self.problems.append(Problem(number, column + 1, "tab in the indentation; use spaces"))
         elif text == "-" or text.startswith("- "):
-            self._item(number, column, text[1:].strip())
+            self._item(number, column, text[1:])
         else:
             self._pair(number, column, text)
 
@@ -816,9 +820,9 @@ class _Yaml:
         if self.list_key is None or column < self.list_key[3]:
             self.problems.append(Problem(number, column + 1, "list item without a key above it"))
             return
-        value, error = parse_scalar(text)
+        value, error = parse_scalar(text.strip())
         if error:
-            self.problems.append(Problem(number, column + 3, error))
+            self.problems.append(Problem(number, column + 2 + len(text) - len(text.lstrip()), error))
         else:
             self.items.append(value)
 
@@ -838,26 +842,34 @@ class _Yaml:
             return
         value, error = parse_scalar(rest.strip())
         if error:
-            self.problems.append(Problem(number, column + len(key) + 3, error))
+            self.problems.append(Problem(number, column + 1 + len(text) - len(rest.lstrip()), error))
         else:
             self.pairs.append((dotted, value, number, column + 1))
 
 
 def strip_comment(line: str) -> str:
     """The line without its `# comment`, which starts the line or follows a blank, outside quotes."""
-    if "#" not in line:
-        return line
-    quote = ""
-    for index, char in enumerate(line):
+    index = 0 if "#" in line else len(line)
+    while index < len(line):
         before = line[index - 1] if index else " "
-        if quote:
-            if char == quote and not (quote == '"' and before == "\\"):
-                quote = ""
-        elif char in "'\"" and before in " [,:-\t":
-            quote = char
-        elif char == "#" and before in " \t":
+        if line[index] == "#" and before in " \t":
             return line[:index]
+        end = _quote_end(line, index) if line[index] in "'\"" and before in " [,:-\t" else -1
+        index = max(end, index + 1)
     return line
+
+
+def _quote_end(text: str, start: int) -> int:
+    """The index after the quoted text that starts here; -1 when it is not closed."""
+    quote, index = text[start], start + 1
+    while index < len(text):
+        if text[index] == "\\" and quote == '"' or text[index:index + 2] == "''" and quote == "'":
+            index += 2
+        elif text[index] == quote:
+            return index + 1
+        else:
+            index += 1
+    return -1
 
 
 def parse_scalar(text: str) -> tuple:
@@ -883,10 +895,10 @@ def parse_scalar(text: str) -> tuple:
 
 
 def _parse_quoted(text: str) -> tuple:
-    quote, body = text[0], text[1:-1]
-    if len(text) < 2 or text[-1] != quote:
-        return None, "quote is not closed"
-    if quote == "'":
+    end, body = _quote_end(text, 0), text[1:-1]
+    if end != len(text):
+        return None, "quote is not closed" if end < 0 else "text after the closing quote"
+    if text[0] == "'":
         return body.replace("''", "'"), ""
     out, rest = [], body
     while "\\" in rest:
@@ -898,23 +910,24 @@ def _parse_quoted(text: str) -> tuple:
 
 
 def _parse_list(text: str) -> tuple:
-    if text[-1] != "]":
-        return None, "list is not closed"
-    items, start, quote = [], 1, ""
-    for index, char in enumerate(text[1:], 1):
-        if quote:
-            quote = "" if char == quote else quote
-        elif char in "'\"" and not text[start:index].strip():
-            quote = char
-        elif char in ",]":
-            piece = text[start:index].strip()
+    items, start, index = [], 1, 1
+    while index < len(text):
+        piece = text[start:index].strip()
+        if text[index] in "'\"" and not piece:
+            index = _quote_end(text, index)
+            if index < 0:
+                return None, "quote is not closed"
+            continue
+        if text[index] in ",]":
+            value, error = parse_scalar(piece)
+            if error:
+                return None, error
+            items += [value] if piece else []
+            if text[index] == "]":
+                return (items, "") if index + 1 == len(text) else (None, "text after the closing bracket")
             start = index + 1
-            if piece:
-                value, error = parse_scalar(piece)
-                if error:
-                    return None, error
-                items.append(value)
-    return (None, "quote is not closed") if quote else (items, "")
+        index += 1
+    return None, "list is not closed"
 
 
 def _checked(value, kind):
@@ -929,7 +942,7 @@ def _checked(value, kind):
         good = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e12
         return (None if not good or (kind == "percent" and not 1 <= value <= 100) else value)
     if kind in ("text", "path"):
-        return None if value is None or isinstance(value, list) else str(value)
+        return None if value is None or isinstance(value, list) or (kind == "path" and value == "") else str(value)
     items = value if isinstance(value, list) else [value]
     inner = {"paths": "path", "list": "text", "counts": "count"}[kind]
     checked = [_checked(item, inner) for item in items]
@@ -956,8 +969,8 @@ def _leaves_project(value, kind) -> bool:
 # Project
 # =============================================================================
 # The root is CLAUDE_PROJECT_DIR when it holds the context folder, else the
-# nearest parent of the event's cwd that does. A parent's context folder must
-# belong to this user or to root. No root: not initialised, and nothing happens.
+# nearest parent of the event's cwd that does. A parent's context folder and
+# settings must belong to this user or to root. No root: nothing happens.
 
 
 def find_project(project_dir: str, cwd: str) -> Ctx | None:
@@ -972,7 +985,7 @@ def find_project(project_dir: str, cwd: str) -> Ctx | None:
     for level in range(PARENT_LIMIT):
         ctx = open_project(folder)
         if ctx:
-            return ctx if level == 0 or is_trusted(ctx.dir) else None
+            return ctx if level == 0 or (is_trusted(ctx.dir) and is_trusted(config_path(folder))) else None
         if parent_of(folder) == folder:
             return None
         folder = parent_of(folder)
@@ -988,14 +1001,18 @@ def open_project(root: str) -> Ctx | None:
 
 def read_config(root: str) -> tuple:
     """(settings, problems) of the project's .contextrc; both empty when there is none."""
-    path = root + "/" + CONFIG_NAME if root != "/" else "/" + CONFIG_NAME
-    data = read_bytes(path, CONFIG_LIMIT_BYTES)
+    data = read_bytes(config_path(root), CONFIG_LIMIT_BYTES)
     return parse_config(data.decode("utf-8", "replace")) if data else ({}, [])
 
 
+def config_path(root: str) -> str:
+    return root.rstrip("/") + "/" + CONFIG_NAME
+
+
 def is_trusted(path: str) -> bool:
-    info = stat_of(path)
-    return info is not None and (not IS_POSIX or info.st_uid in (0, _os.geteuid()))
+    """What is there, and the link to it if it is one, belongs to this user or to root; nothing there is fine."""
+    found = [info for info in (stat_of(path), stat_of(path, follow=False)) if info is not None]
+    return not IS_POSIX or all(info.st_uid in (0, _os.geteuid()) for info in found)
 
 
 def session_file(ctx: Ctx, session: str) -> str:
@@ -1013,12 +1030,12 @@ def marker_path(ctx: Ctx, session: str, prefix: str = MARKER_PREFIX) -> str:
 def is_paused(ctx: Ctx, session: str) -> bool:
     """`pause` writes {"<session>" or "*": ISO time or null} into one small file."""
     pauses = read_json(ctx.path("state", "pause.json"))
-    for key in (session, "*"):
-        if key in pauses:
-            until = parse_iso(pauses[key])
-            if until is None or ctx.now < until:
-                return True
-    return False
+    return any(key in pauses and is_open_pause(pauses[key], ctx.now) for key in (session, "*"))
+
+
+def is_open_pause(until: object, now: float) -> bool:
+    """null: until `resume`. What is no time at all pauses nothing: a broken file must not silence for ever."""
+    return until is None or now < (parse_iso(until) or 0)
 
 
 def number(value: object, default: float = 0) -> float:
@@ -1049,7 +1066,7 @@ def record(ctx: Ctx, event: str, **fields) -> None:
 
 
 def log_error(ctx: Ctx, text: str) -> None:
-    _append(ctx, ctx.path("state", "errors.log"), text, ERRORS_LIMIT_BYTES)
+    _append(ctx, ctx.path("state", "errors.log"), text[-ERRORS_LIMIT_BYTES // 4:], ERRORS_LIMIT_BYTES)
 
 
 def read_events(ctx: Ctx, limit: int) -> list:
@@ -1069,7 +1086,7 @@ def read_events(ctx: Ctx, limit: int) -> list:
 
 
 def _append(ctx: Ctx, path: str, text: str, limit_bytes: int) -> None:
-    flags = _os.O_WRONLY | _os.O_APPEND | _os.O_CREAT | _NOFOLLOW
+    flags = _os.O_WRONLY | _os.O_APPEND | _os.O_CREAT | _NOFOLLOW | getattr(_os, "O_NONBLOCK", 0)
     for attempt in (1, 2):
         try:
             fd = _os.open(path, flags, 0o600)
@@ -1080,13 +1097,17 @@ def _append(ctx: Ctx, path: str, text: str, limit_bytes: int) -> None:
         except OSError:
             return
     try:
+        info = _os.fstat(fd)
+        if not _stat.S_ISREG(info.st_mode):
+            return
         write_all(fd, text.encode("utf-8", "replace"))  # one write: lines of two processes do not mix
-        full = _os.fstat(fd).st_size > limit_bytes
     except OSError:
         return
     finally:
         _os.close(fd)
-    if full:
+    if not info.st_size:
+        _write_gitignore(ctx)
+    if info.st_size + len(text) > limit_bytes:
         _rotate(ctx, path, limit_bytes)
 
 
@@ -1113,7 +1134,7 @@ _MARKUP = frozenset(
 
 
 _DROPPED = dict.fromkeys([c for c in range(0xA0) if (c < 32 or c >= 127) and c not in (9, 10)] + [
-    0xFEFF, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2060, 0x2070)])
+    0x61C, 0xFEFF, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2060, 0x2070), *range(0xE0000, 0xE0080)])
 
 
 def units(text: str) -> int:
@@ -1122,6 +1143,7 @@ def units(text: str) -> int:
 
 def cut_text(text: str, limit: int) -> str:
     """At most `limit` units, cut at a line or a word where one is near."""
+    limit = max(limit, 0)
     if units(text) <= limit:
         return text
     while text and units(text) > limit:
@@ -1135,14 +1157,12 @@ def clean_text(text: str) -> str:
     if not text.isprintable() or not text.isascii():
         text = text.replace("\r\n", "\n").encode("utf-8", "replace").decode("utf-8")
         text = text.translate(_DROPPED)
-    if "<" not in text:
-        return text
-    for _ in range(TAG_DEPTH_LIMIT):
-        stripped = _strip_tags(text)
+    for _ in range(4):  # a removed tag may have completed another one
+        stripped = _strip_tags(text) if "<" in text else text
         if stripped == text:
             return text
-        text = stripped  # a removed tag may have completed another one
-    return text.replace("<", "‹")  # deeper nesting than anybody needs
+        text = stripped
+    return text.replace("<", "‹")  # nested on purpose
 
 
 def one_line(text: str, limit: int = 200) -> str:
@@ -1156,12 +1176,10 @@ def _strip_tags(text: str) -> str:
         start = text.find("<", pos)
         if start < 0:
             return "".join(out) + text[pos:]
-        end = text.find(">", start, start + 300)
-        inner = text[start + 1:end].lstrip("/ \t\n").lower() if end >= 0 else ""
-        name = inner.split(None, 1)[0].rstrip("/").partition(":")[0] if inner.split() else ""
-        if name in _MARKUP:
+        inner = text[start + 1:start + 80].lstrip("/ \t\n").partition(">")[0].lower().split(None, 1)
+        if inner and inner[0].rstrip("/").partition(":")[0] in _MARKUP:
             out.append(text[pos:start])
-            pos = end + 1
+            pos = max(text.find(">", start, start + 300), start) + 1  # not closed nearby: the bracket alone goes
         else:
             out.append(text[pos:start + 1])
             pos = start + 1
@@ -1364,6 +1382,13 @@ def format_bullet(body: str) -> str:
     return "\n".join([SIGNAL_BULLET + head] + [SIGNAL_INDENT + line for line in lines[1:]])
 
 
+def due_signals(ctx: Ctx, session: str, seen: dict) -> list:
+    """What the session has not been told yet and is severe enough to tell."""
+    floor = SEVERITIES.index(severity_floor(ctx))
+    return [s for s in read_signals(ctx, session)
+            if SEVERITIES.index(s.severity) >= floor and seen.get(s.key()) != s.stamp]
+
+
 def deliver_signals(ctx: Ctx, session: str, room: int) -> Reply | None:
     """The pending signals as one block. The lock is released by the reply's `after`."""
     if not has_signals(ctx, session):
@@ -1373,11 +1398,7 @@ def deliver_signals(ctx: Ctx, session: str, room: int) -> Reply | None:
         lock.__exit__()
         return None
     seen = _read_seen(ctx, session)
-    floor = SEVERITIES.index(severity_floor(ctx))
-    due = [
-        s for s in read_signals(ctx, session)
-        if SEVERITIES.index(s.severity) >= floor and seen.get(s.key()) != s.stamp
-    ]
+    due = due_signals(ctx, session, seen)
     room -= units(ctx.dir)  # a cut text names its path
     if not due or room < 400:
         lock.__exit__()
@@ -1396,7 +1417,7 @@ def _keep_whole(ctx: Ctx, signal: Signal) -> str:
     """Where the whole text of a cut signal stays: a global one stands until its TTL, a session's is copied."""
     if signal.scope == "global":
         return signal.path
-    path = ctx.path("state", "aside", "%s.%s.md" % (safe_name(signal.name), format_iso(ctx.now).replace(":", "")))
+    path = ctx.path("state", "aside", "%s.%s.md" % (format_iso(ctx.now).replace(":", ""), safe_name(signal.name)))
     data = read_bytes(signal.path, STATE_LIMIT_BYTES, follow=False) or signal.body.encode("utf-8", "replace")
     return path if write_runtime(ctx, path, data) else signal.path
 
@@ -2568,6 +2589,7 @@ def cancel_workflow(ctx: Ctx, session_id: str, reason: str = "user_cancelled") -
 FRAME_START = "[CONTEXT INJECTION - Please acknowledge receipt]"
 FRAME_END = '[END CONTEXT - Reply "ACK: context received" to confirm]'
 QUIET_START, QUIET_END = "[CONTEXT INJECTION]", "[END CONTEXT]"
+DELIVERY = "(delivery {id}, attempt {attempt})"
 SOURCE_HANDOFF = "Handoff of the session before, from {path} (written {time}):"
 SOURCE_FILE = "From {path}:"
 LEFT_OUT = "[left out for lack of room: {names}; the whole text is in the files named above]"
@@ -2582,14 +2604,16 @@ METRIC_KEYS = ("attempted", "succeededOnFirstTry", "succeededAfterRetry", "escal
                "averageAttemptsToSuccess", "averageTimeToSuccess")
 
 
-def build_startup(ctx: Ctx) -> str:
-    """The framed startup context, or "" when there is none worth sending."""
+def build_startup(ctx: Ctx, message_id: str, attempt: int) -> str:
+    """The framed startup context, or "" when there is none worth sending. It names the delivery: on a fork or a
+    resume the client drops a text that stands in the conversation already."""
     sources = _startup_sources(ctx)
     if not sources:
         return ""
     start, end = (FRAME_START, FRAME_END) if ctx.get("startup.require_ack") else (QUIET_START, QUIET_END)
-    limit = int(max(min(ctx.get("startup.budget_chars"), STARTUP_LIMIT_UNITS), 500)) - units(start + end) - 2
-    return "\n".join((start, shorten_sources(sources, limit), end))
+    head = start + "\n" + DELIVERY.format(id=message_id, attempt=attempt)
+    limit = int(max(min(ctx.get("startup.budget_chars"), STARTUP_LIMIT_UNITS), 500)) - units(head + end) - 2
+    return "\n".join((head, shorten_sources(sources, limit), end))
 
 
 def _startup_sources(ctx: Ctx) -> list:
@@ -2689,18 +2713,19 @@ def _matches(pattern: str, text: str) -> bool:
 
 def start_delivery(ctx: Ctx, event: Event, state: dict) -> str:
     """The first attempt at SessionStart: the text to send, or ""."""
-    text = build_startup(ctx) if ctx.get("startup.enabled") else ""
+    message_id = "inj-%x" % int(ctx.now * 1000)
+    text = build_startup(ctx, message_id, 1) if ctx.get("startup.enabled") else ""
     if not text:
         state.pop("startup", None)
         return ""
     asks = ctx.get("startup.require_ack")
     state["startup"] = {
-        "message_id": "inj-%x" % int(ctx.now * 1000), "attempts": 1, "first_at": format_iso(ctx.now, fraction=True),
+        "message_id": message_id, "attempts": 1, "first_at": format_iso(ctx.now, fraction=True),
         "last_at": format_iso(ctx.now, fraction=True), "offset": transcript_size(event.transcript),
         "outcome": "pending" if asks else "delivered",
     }
     count_metrics(ctx, attempted=1)
-    record(ctx, "injection:attempted", messageId=state["startup"]["message_id"], attempt=1, type="SessionStart")
+    record(ctx, "injection:attempted", messageId=message_id, attempt=1, type="SessionStart")
     return text
 
 
@@ -2759,12 +2784,11 @@ def _succeed(ctx: Ctx, delivery: dict) -> None:
 
 def _retry(ctx: Ctx, event: Event, delivery: dict) -> str:
     """The next rung: the text again, the fallback file with its notice, or the end."""
-    attempts = _count(delivery.get("attempts"))
-    text = build_startup(ctx)
+    attempts, message_id = _count(delivery.get("attempts")), _text(delivery.get("message_id"))
+    text = build_startup(ctx, message_id, attempts + 1)
     if not text:
         delivery["outcome"] = "withdrawn"  # the handoff is gone or stale: nothing to insist on
         return ""
-    message_id = delivery.get("message_id")
     if attempts >= ctx.get("startup.file_fallback_after_attempts") and not delivery.get("unwritable"):
         if write_section(ctx, text):
             delivery.update(outcome="escalated", escalated_at=format_iso(ctx.now))
@@ -3076,12 +3100,12 @@ class NoInput(Exception):
     """The watchdog's: nothing more came in time."""
 
 
-def read_environment() -> dict:
+def read_environment(names: tuple = ENV_NAMES) -> dict:
     """The variables we look at, and no others: the rest may hold secrets."""
     if IS_POSIX:
-        raw = {name: _os.environ.get(name.encode()) for name in ENV_NAMES}
+        raw = {name: _os.environ.get(name.encode()) for name in names}
         return {name: value.decode("utf-8", "replace") for name, value in raw.items() if value}
-    return {name: _os.environ[name] for name in ENV_NAMES if _os.environ.get(name)}
+    return {name: _os.environ[name] for name in names if _os.environ.get(name)}
 
 
 def temp_dir(env: dict) -> str:
@@ -3207,7 +3231,7 @@ def client_version(env: dict) -> tuple:
 # Modes
 # =============================================================================
 # The argv word = the table's key = the function's name. A handler never prints,
-# exits, reads the environment or the clock. run_hook is the one fail-open
+# exits, reads the environment or the clock. run_guarded is the one fail-open
 # boundary: whatever happens inside, the client sees silence and exit 0.
 
 
@@ -3254,7 +3278,11 @@ def monitor(event: Event, ctx: Ctx) -> Reply | None:
     measure = measure_context(ctx, known, usage, added)
     reminds = ctx.get("handoff.enabled") and known.get("handoff_complete") is not True
     above = measure.percent() >= ctx.get("handoff.threshold") or known.get("threshold_crossed_at")
-    batch = find_message(event.transcript, event.tool_use_id) if reminds and above else ""
+    batch = ""
+    if reminds and above:
+        batch = find_message(event.transcript, event.tool_use_id)
+        usage = read_usage(event.transcript)  # the transcript may have caught up while we waited
+        measure = measure_context(ctx, known, usage, added)
     said: list = []
 
     def change(state: dict) -> bool:
@@ -3330,17 +3358,25 @@ def run_mode(mode: str, data: object, env: dict, now: float) -> tuple:
 
 
 def run_hook(mode: str, fd: int, env: dict) -> None:
+    """One event in, one reply out, whatever happens inside."""
+    if env.get("CTX_HOOKS_DISABLE", "") in ("", "0"):
+        run_guarded(mode, env, _run_hook, mode, fd)
+
+
+def _run_hook(env: dict, mode: str, fd: int) -> None:
+    text, after = run_mode(mode, read_event_data(fd), env, time.time())
+    if text:
+        write_all(1, text.encode("ascii"))
+    for action in after:
+        action()
+
+
+def run_guarded(word: str, env: dict, work, *args) -> None:
     """The fail-open boundary, with the one broad except of this file."""
-    if env.get("CTX_HOOKS_DISABLE", "") not in ("", "0"):
-        return
     try:
-        text, after = run_mode(mode, read_event_data(fd), env, time.time())
-        if text:
-            write_all(1, text.encode("ascii"))
-        for action in after:
-            action()
+        work(env, *args)
     except Exception as error:  # noqa: BLE001
-        report_failure(mode, error, env)
+        report_failure(word, error, env)
 
 
 def report_failure(mode: str, error: Exception, env: dict) -> None:
@@ -3400,14 +3436,24 @@ def settings_files(root: str, env: dict) -> list:
 
 def mode_of_command(command: str) -> str:
     """The mode that a command runs with this kit, "" for every other command."""
+    words = command_words(command)
+    runs = any(word.endswith("ctx_hooks.main()") or base_name(word) == "ctx_hooks.py" for word in words[1:])
+    return next((word for word in words if word in MODES), "") if runs else ""
+
+
+def command_words(command: str) -> list:
+    """The words of a plain command that starts a Python, without variables before it and `|| exit 0` behind."""
     import shlex
 
     try:
         words = shlex.split(command)
     except ValueError:
-        return ""
-    runs = any(word.endswith("ctx_hooks.main()") or base_name(word) == "ctx_hooks.py" for word in words)
-    return next((word for word in words if word in MODES), "") if runs else ""
+        return []
+    while words and "=" in words[0]:
+        words.pop(0)
+    words = words[:-3] if words[-3:] == ["||", "exit", "0"] else words
+    plain = words and base_name(words[0].replace("\\", "/")).startswith("py")
+    return words if plain and not {"&&", "||", ";", "|", "&"} & set(words) else []
 
 
 def find_registrations(scope: str, settings: dict) -> list:
@@ -3538,11 +3584,10 @@ def _time_command(argv: list, data: bytes, cwd: str, env: dict) -> tuple:
 
 def _check_interpreters(registered) -> list:
     """Which Python each command starts, and whether it is new enough."""
-    import shlex
     import shutil
 
     findings = []
-    for word in sorted({shlex.split(r.command)[0] for r in registered}):
+    for word in sorted({command_words(r.command)[0] for r in registered}):
         path = shutil.which(word)
         if not path:
             findings.append(Finding("FAIL", "interpreter %s is not found" % word, "install.py --python PATH"))
@@ -3555,7 +3600,7 @@ def _check_interpreters(registered) -> list:
             findings.append(Finding("FAIL", text, "needs 3.8 or newer: install.py --python PATH"))
         elif "/shims/" in path:
             findings.append(Finding("warn", text + ", behind a shim that costs ten starts on every call",
-                                    "install.py --python PATH names the real one"))
+                                    "install.py --scope local runs the real one"))
         else:
             findings.append(Finding("ok", text))
     return findings
@@ -3616,9 +3661,311 @@ def settings_snippet() -> str:
     """The registrations for somebody who only dropped the file into .claude/hooks/, ready to paste."""
     import json
 
-    hooks = {event: [{"hooks": [{"type": "command", "command": REGISTERED.format(mode=mode), "timeout": 10}]}]
-             for event, mode in EVENTS.items()}
+    hooks = {event: [{"hooks": [{"type": "command", "command": REGISTERED.format(mode=mode),
+                                 "timeout": 5 if event == "SessionEnd" else 10}]}] for event, mode in EVENTS.items()}
     return json.dumps({"hooks": hooks}, indent=2)
+
+
+# =============================================================================
+# View
+# =============================================================================
+# From data to text and nothing else. A line is made of (style, text) parts, cut
+# to the width in cells, then painted: colour on a terminal only. Where the
+# locale has no UTF-8, each of our glyphs becomes one ASCII character.
+STYLES = {"bold": "1", "dim": "2", "bad": "31", "good": "32", "warn": "33"}
+SPARKS = "▁▂▃▄▅▆▇█"
+TO_ASCII = dict(zip(map(ord, SPARKS + "░✓●○·…→–—✗"), "_.,-=+*#.+*-|~>--x"))
+METRIC_TARGETS = (("first attempt", 70), ("with retry", 95), ("acknowledged", 80), ("visible", 99))
+NEXT_STEPS = (
+    ("registered", "1. register the hooks: python3 install.py"),
+    ("files", "2. say in {dir}/TASKS.md what you work on (install.py --init makes a start)"),
+    ("seen", "3. start the agent here; after its first tool call this page has something to show"),
+)
+DECISIONS = {
+    "alert:emitted": ("wrote the signal {code}: {summary}", "its level was crossed, or its cooldown is over"),
+    "signals:delivered": ("told the agent {names}", "pending signals go out with the next prompt"),
+    "gate:emitted": ("asked the agent to read {files}", "it was the first tool call since the start or a compaction"),
+    "handoff:crossed": ("saw the context reach {percent}%", "from `handoff.threshold` on a handoff is wanted"),
+    "handoff:reminded": ("asked for the handoff at {percent}%", "the handoff file is not newer than the crossing"),
+    "handoff:complete": ("stopped asking for the handoff", "{path} was written after the crossing"),
+    "stop:held": ("kept the agent going: phase {phase}, iteration {iteration}", "{reason}"),
+    "stop:released": ("let the agent stop: phase {phase}, iteration {iteration}", "{reason}"),
+    "auto:started": ("started the workflow in phase {phase}", "somebody ran `auto start`"),
+    "auto:cancelled": ("ended the workflow", "`auto stop`, or the prompt was `ctx cancel`"),
+    "injection:attempted": ("sent the startup context, attempt {attempt}", "{type}, and no acknowledgement so far"),
+    "injection:succeeded": ("stopped sending the startup context", "acknowledged at attempt {attempts}, {durationMs} ms"),
+    "injection:escalated": ("wrote the startup context into the fallback file", "no attempt was acknowledged"),
+    "injection:failed": ("gave up on the startup context after attempt {attempts}", "{reason}"),
+    "injection:section-removed": ("took our section out of {file}", "it was acknowledged or is too old"),
+}
+HELD_REASONS = {"held": "its completion block is missing", "advanced": "the phase before is complete, this one is next"}
+
+
+class Look:
+    """How to show it: the width in cells, whether to colour, whether more than ASCII arrives."""
+
+    __slots__ = ("width", "colour", "unicode")
+
+    def __init__(self, width: int, colour: bool = False, unicode: bool = True) -> None:
+        self.width, self.colour, self.unicode = width, colour, unicode
+
+
+def cells(text: str) -> int:
+    """Width on a terminal: wide characters take two cells, combining marks none."""
+    if text.isascii() or all(c < "\u0300" or "\u2010" <= c <= "\u25ff" or c == "✓" for c in text):
+        return len(text)
+    from unicodedata import category, east_asian_width
+
+    return sum(0 if category(c) in ("Mn", "Me", "Cf") else 2 if east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def fit_text(text: str, width: int) -> str:
+    """The text, cut to the width with an ellipsis."""
+    if cells(text) <= width:
+        return text
+    text = text[: max(0, width)]
+    while text and cells(text) > width - 1:
+        text = text[:-1]
+    return text.rstrip() + "…" if width > 0 else ""
+
+
+def format_line(look: Look, *parts: tuple) -> str:
+    """One line of (style, text) parts."""
+    out, left = [], look.width
+    for style, text in parts:
+        text = fit_text(text, left)
+        left -= cells(text)
+        text = text if look.unicode else text.translate(TO_ASCII)
+        out.append("\033[%sm%s\033[0m" % (STYLES[style], text) if style and look.colour and text else text)
+    return "".join(out).rstrip()
+
+
+def format_flow(look: Look, label: str, items: list) -> list:
+    """(style, text) items one after the other, on as many lines as they need, indented below the label."""
+    lines, parts, used = [], [("dim", label)], len(label)
+    for style, text in items:
+        if len(parts) > 1 and used + cells(text) + 3 > look.width:
+            lines.append(format_line(look, *parts))
+            parts, used = [("", " " * len(label))], len(label)
+        gap = " · " if len(parts) > 1 else ""
+        parts += [("dim", gap)] * bool(gap) + [(style, text)]
+        used += cells(text) + len(gap)
+    return lines + [format_line(look, *parts)]
+
+
+def format_bar(percent: int, width: int) -> str:
+    full = min(width, max(percent * width // 100, 1 if percent else 0))
+    return "█" * full + "░" * (width - full)
+
+
+def format_spark(values: list) -> str:
+    """One glyph for each percent; eight steps from 0 to 100."""
+    return "".join(SPARKS[min(7, int(min(max(number(v), 0), 100)) * 8 // 100)] for v in values)
+
+
+def format_age(seconds: float) -> str:
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= size:
+            return "%d%s" % (seconds // size, unit)
+    return "%ds" % max(0, seconds)
+
+
+def format_count(count: float) -> str:
+    """850, 12k, 1.2M: rounded down."""
+    if count >= 1_000_000:
+        return ("%.1fM" % (count // 100_000 / 10)).replace(".0M", "M")
+    return "%dk" % (count // 1000) if count >= 1000 else "%d" % count
+
+
+def level_style(percent: int) -> str:
+    return "bad" if percent >= 85 else "warn" if percent >= 70 else "good"
+
+
+def metric_rates(metrics: dict) -> list:
+    """[(label, percent or None, target)]: rounded down, never above 100; None while there is nothing to count."""
+    sent, first, after, escalated, failed = (_count(metrics.get(key)) for key in METRIC_KEYS[:5])
+    decided = first + after + escalated + failed
+    pairs = ((first, decided), (first + after, decided), (first + after, sent), (decided - failed, decided))
+    return [(label, min(100, part * 100 // whole) if whole else None, target)
+            for (label, target), (part, whole) in zip(METRIC_TARGETS, pairs)]
+
+
+def phase_line(state: dict, width: int = 1000) -> str:
+    """`expansion ✓ init ✓ planning ● execution ○ …`, or `✓✓●○… planning` where that is too long."""
+    planned = planned_phases(table(state, "config"))
+    phase = state.get("phase")
+    at = planned.index(phase) if phase in planned else len(planned) if phase == "complete" else 0
+    marks = ["✓" if index < at else "●" if index == at and phase != "failed" else "○" for index in range(len(planned))]
+    line = " ".join("%s %s" % pair for pair in zip(planned, marks))
+    return line if len(line) <= width else "%s %s" % ("".join(marks), one_line(str(phase), 20))
+
+
+def render_status(data: dict, look: Look) -> str:
+    """The page that `status` shows, from the object that `status --json` prints."""
+    now = parse_iso(data["at"]) or 0.0
+    seen = "hooks seen %s ago" % format_age(now - parse_iso(data["hooks_seen_at"])) if data["hooks_seen_at"] else "no hook ran yet"
+    lines = [format_line(look, ("bold", "ctx_hooks " + data["version"]), ("dim", " · %s · %s" % (seen, data["root"])))]
+    for pause in data["paused"]:
+        left = "until `resume`" if not pause["until"] else "for " + format_age((parse_iso(pause["until"]) or now) - now)
+        lines.append(format_line(look, ("warn", "paused: %s, %s" % (pause["session"][:8] or "every session", left))))
+    for session in data["sessions"]:
+        lines += [""] + render_session(session, look, now)
+    if data["older_sessions"]:
+        lines.append(format_line(look, ("dim", "and %d older; --session ID shows one" % len(data["older_sessions"]))))
+    if not data["hooks_seen_at"]:
+        lines += _render_next_steps(data, look)
+    if data["signals"]:
+        lines += ["", format_line(look, ("bold", "signals"))] + [_signal_line(s, look) for s in data["signals"]]
+    if data["auto"]:
+        lines += [""] + _render_auto(data["auto"], look)
+    if data["metrics"].get("attempted"):
+        rates = [("good" if rate is not None and rate > target else "warn" if rate is not None else "dim",
+                  "%s %s (> %d%%)" % (label, "–" if rate is None else "%d%%" % rate, target))
+                 for label, rate, target in metric_rates(data["metrics"])]
+        lines += [""] + format_flow(look, "injection ", rates + [("dim", "%d sent" % data["metrics"]["attempted"])])
+    if data["problems"]:
+        lines += ["", format_line(look, ("bad", "problems"))]
+        lines += [part for text in data["problems"] for part in wrap_lines(text, "  ✗ ", look)]
+    return "\n".join(lines)
+
+
+def _render_next_steps(data: dict, look: Look) -> list:
+    return [format_line(look, ("dim" if data["done"][key] else "", text.format(dir=data["dir"])),
+                        ("good", " ✓" if data["done"][key] else "")) for key, text in NEXT_STEPS]
+
+
+def render_session(data: dict, look: Look, now: float) -> list:
+    """The block of one session."""
+    ago = format_age(now - (parse_iso(data["seen_at"]) or now))
+    head = [("bold", "session " + data["session"][:8]), ("dim", " · %s ago · %d calls · %s" % (
+        ago, data["tool_calls"], data["model"] or "model unknown")), ("warn", " · paused" if data["paused"] else "")]
+    rows = [("context", _context_parts(data["context"], look, now))]
+    if len(data["history"]) > 1:
+        rows.append(("history", [("", format_spark(data["history"][-max(8, look.width - 24):])),
+                                 ("dim", "  %d%% to %d%%" % (data["history"][0], data["history"][-1]))]))
+    if data["tools"]:
+        tools = " · ".join("%s %s" % (name, format_count(count)) for name, count in data["tools"].items())
+        rows.append(("tools", [("", tools)]))
+    rows += [("handoff", _handoff_parts(data["handoff"], now)), ("gate", _gate_parts(data["gate"])),
+             ("startup", _startup_parts(data["startup"], now))]
+    return [format_line(look, *head)] + [format_line(look, ("dim", "  %-9s" % name), *parts) for name, parts in rows]
+
+
+def _context_parts(context: dict | None, look: Look, now: float) -> list:
+    if not context:
+        return [("dim", "not measured yet")]
+    style, percent = level_style(context["percent"]), context["percent"]
+    return [(style, format_bar(percent, min(40, max(8, look.width - 54)))),
+            (style, " %s%d%%" % ("" if context["exact"] else "~", percent)),
+            ("", "  %s/%s" % (format(context["tokens"], ","), format(context["window"], ","))),
+            ("dim", " %s, %s ago" % ("exact" if context["exact"] else "estimated",
+                                     format_age(now - (parse_iso(context["at"]) or now))))]
+
+
+def _handoff_parts(handoff: dict, now: float) -> list:
+    since = format_age(now - (parse_iso(handoff["since"]) or now))
+    return {
+        "off": [("dim", "switched off")],
+        "not due": [("", "not due"), ("dim", ", asked for from %d%% on" % handoff["threshold"])],
+        "asked": [("bad", "not written"), ("", ", %d reminder%s in %s: %s" % (
+            handoff["reminders"], "s"[:handoff["reminders"] != 1], since, handoff["file"]))],
+        "written": [("good", "written"), ("dim", ", " + handoff["file"])],
+    }[handoff["state"]]
+
+
+def _gate_parts(gate_data: dict) -> list:
+    files, read = gate_data["files"], gate_data["read"]
+    missing = [name for name in files if name not in read]
+    if gate_data["mode"] == "off" or not files:
+        return [("dim", "switched off" if gate_data["mode"] == "off" else "no context files")]
+    style = "good" if not missing else "warn" if gate_data["fired"] else "dim"
+    text = "" if gate_data["fired"] else ", not asked yet"
+    return [(style, "%d of %d files read" % (len(files) - len(missing), len(files))),
+            ("dim", text + (", not: " + ", ".join(missing) if missing else ""))]
+
+
+def _startup_parts(startup: dict | None, now: float) -> list:
+    if not startup:
+        return [("dim", "nothing to deliver")]
+    style = {"acknowledged": "good", "delivered": "good", "pending": "", "escalated": "warn"}.get(startup["outcome"], "bad")
+    arrived = "in the transcript" if startup["receipt_at"] else "not seen in the transcript yet"
+    return [(style, startup["outcome"]), ("", ", %d attempt%s" % (startup["attempts"], "s"[:startup["attempts"] != 1])),
+            ("dim", ", " + arrived)]
+
+
+def _signal_line(signal: dict, look: Look) -> str:
+    style = {"critical": "bad", "warning": "warn"}.get(signal["severity"], "dim")
+    scope = "every session" if signal["scope"] == "global" else signal["session"][:8]
+    return format_line(look, (style, "  %-9s" % signal["severity"]), ("dim", "%s old, %s left, %s  " % (
+        format_age(signal["age_s"]), format_age(signal["left_s"]), scope)), ("", signal["text"]))
+
+
+def auto_word(state: dict) -> str:
+    """`iteration 2/20`, or how the workflow ended."""
+    if not is_auto_active(state):
+        return "ended (%s)" % one_line(str(state.get("exit_reason")), 40)
+    return "iteration %d/%d" % (_count(state.get("iteration")), max_iterations_of(state))
+
+
+def _render_auto(state: dict, look: Look) -> list:
+    task = one_line(_text(state.get("task_description")))
+    return [format_line(look, ("dim", "auto      "), ("", phase_line(state, look.width - 10))),
+            format_line(look, ("", "          " + auto_word(state)), ("dim", " · " + task))]
+
+
+def render_statusline(data: dict, look: Look) -> str:
+    """One line; where it does not fit, the bar and then the least urgent parts go."""
+    parts = [(3, "", data["model"])]
+    if data["percent"] is not None:
+        bar = format_bar(data["percent"], 10) + " " if look.width >= 60 else ""
+        parts += [(0, level_style(data["percent"]), "%s%d%%" % (bar, data["percent"])),
+                  (2, "dim", format_count(data["left"]) + " left")]
+    parts += [(2, "good", data["phase"]), (1, "warn", data["pending"])]
+    parts = [part for part in parts if part[2]] or [(0, "dim", "ctx")]
+    while len(parts) > 1 and sum(cells(text) + 3 for _, _, text in parts) - 3 > look.width:
+        parts.remove(max(parts))
+    gaps = [[("dim", " · "), part[1:]] for part in parts]
+    return format_line(look, *[part for pair in gaps for part in pair][1:])
+
+
+def render_decision(row: dict, look: Look, today: str) -> list:
+    """A row of the recorder as sentences: when, which session, what, and the rule behind it."""
+    stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(parse_iso(row.get("at")) or 0))
+    values = {key: one_line(", ".join(map(str, v)) if isinstance(v, list) else str(v), 1000) for key, v in row.items()}
+    reason = HELD_REASONS.get(values.get("reason", "")) or STOP_MESSAGES.get(values.get("reason", ""), "{reason}")
+    values["reason"] = _filled(reason.replace("ctx auto: ", ""), dict(values, max="the allowed", error="see `auto status`"))
+    what, rule = DECISIONS.get(_text(row.get("event")), (values.get("event", "?"), ""))
+    if not rule:
+        rule = ", ".join("%s %s" % pair for pair in values.items() if pair[0] not in ("at", "session", "mode", "event"))
+    head = "%s  %-8s  " % (stamp[11:] if stamp.startswith(today) else stamp, values.get("session", "")[:8] or "-")
+    return wrap_lines(_filled(what, values), head, look) + wrap_lines(_filled(rule, values), " " * len(head) + "→ ", look)
+
+
+def _filled(template: str, values: dict) -> str:
+    for key, value in values.items():
+        template = template.replace("{%s}" % key, value)
+    return template
+
+
+def wrap_lines(text: str, head: str, look: Look) -> list:
+    """The text behind the head, wrapped instead of cut; further lines are indented below it."""
+    import textwrap
+
+    lines = textwrap.wrap(text, max(20, look.width - cells(head)), break_on_hyphens=False) or [""]
+    return [format_line(look, ("", (head if not index else " " * cells(head)) + line)) for index, line in enumerate(lines)]
+
+
+def render_replay(result: dict, index: int, look: Look) -> list:
+    """One replayed event: what it was, how long it took, and what the kit said."""
+    reply = result["reply"] if isinstance(result["reply"], dict) else {}
+    texts = [table(reply, "hookSpecificOutput").get("additionalContext"), reply.get("reason"), reply.get("systemMessage")]
+    said = [line for text in texts if _text(text) for line in text.split("\n")]
+    word = "%.0f ms" % result["ms"] if result["mode"] else "not an event of this kit"
+    lines = [format_line(look, ("bold", "%3d  %-20s" % (index, one_line(result["event"], 20))), ("", "%-14s" % result["mode"]),
+                         ("dim", word + ("" if said or result["error"] or not result["mode"] else ", silent")))]
+    if result["error"]:
+        lines += wrap_lines(result["error"], "     ✗ ", look)
+    return lines + [part for line in said for part in wrap_lines(line, "     ", look)]
 
 
 # =============================================================================
@@ -3676,6 +4023,53 @@ def parse_duration(text: str) -> float:
 
 def read_stdin_text(limit_bytes: int) -> str:
     return read_fd(0, limit_bytes).decode("utf-8", "replace").replace("\r\n", "\n").strip()
+
+
+VIEW_NAMES = ("NO_COLOR", "COLUMNS", "TERM", "LC_ALL", "LC_CTYPE", "LANG")
+PAGE_WIDTH = 100  # of a pipe without COLUMNS
+WATCH_EVERY_S = 2.0
+LIVE_S = 12 * 3600
+UNSEEN_S = 2 * 3600  # silent hooks leave a trace once an hour
+HANDED_AGAIN_S = 600
+WRAPPED_WAIT_S = 2.0
+NOT_SESSIONS = ("pause.json", "fallback.json")
+EVENT_MODES = {"SessionStart": "inject", "UserPromptSubmit": "inject", "PreToolUse": "gate", "PostToolUse": "monitor",
+               "PostToolUseFailure": "monitor", "Stop": "stop-enforce", "SessionEnd": "cleanup"}
+
+
+def read_look(shows_colour: bool) -> Look:
+    """Width, colour and glyphs by the usual variables; a pipe gets plain text of a steady width."""
+    env = read_environment(VIEW_NAMES)
+    width = int(env["COLUMNS"]) if _is_digits(env.get("COLUMNS", "")) else 0
+    if not width:
+        try:
+            width = _os.get_terminal_size(1).columns
+        except OSError:
+            width = PAGE_WIDTH
+    locale = env.get("LC_ALL") or env.get("LC_CTYPE") or env.get("LANG") or ""
+    colour = shows_colour and not env.get("NO_COLOR") and env.get("TERM") != "dumb"
+    return Look(max(20, width), colour, not IS_POSIX or "utf" in locale.lower())
+
+
+def list_sessions(ctx: Ctx) -> list:
+    """[(session, time of its last change)], newest first."""
+    names = [n for n in list_dir(ctx.path("state")) if n.endswith(".json") and n not in NOT_SESSIONS]
+    infos = [(name[:-5], stat_of(ctx.path("state", name))) for name in names]
+    return sorted([(name, info.st_mtime) for name, info in infos if info], key=lambda pair: -pair[1])
+
+
+def find_session(ctx: Ctx, text: str, known_only: bool = True) -> str:
+    """The session that an id or its first letters name; "" for ""."""
+    names = [name for name, _ in list_sessions(ctx)]
+    if not text or safe_name(text) in names:
+        return safe_name(text)
+    found = [name for name in names if name.startswith(text.lower())]
+    if not found and not known_only:
+        return safe_name(text)
+    if len(found) != 1:
+        raise CommandError("%s session %s here" % ("more than one" if found else "no", one_line(text, 40)),
+                           "known: " + (", ".join(one_line(n, 40) for n in (found or names)[:5]) or "none yet"))
+    return found[0]
 
 
 def signal_command(args: list) -> int:
@@ -3764,15 +4158,6 @@ def _auto_start(ctx: Ctx, given) -> int:
     return 0
 
 
-def phase_line(state: dict) -> str:
-    """`expansion ✓ init ✓ planning ● execution ○ …`"""
-    planned = planned_phases(table(state, "config"))
-    phase = state.get("phase")
-    at = planned.index(phase) if phase in planned else len(planned) if phase == "complete" else 0
-    marks = ["✓"] * at + ["○" if phase == "failed" else "●"] + ["○"] * len(planned)
-    return " ".join("%s %s" % pair for pair in zip(planned, marks))
-
-
 def _auto_status(ctx: Ctx, given) -> int:
     state = load_json(auto_path(ctx))
     if state is None:
@@ -3784,9 +4169,7 @@ def _auto_status(ctx: Ctx, given) -> int:
         print("no workflow; begin one with: ctx_hooks.py auto start TASK")
         return 0
     print(phase_line(state))
-    word = "active" if is_auto_active(state) else "ended (%s)" % one_line(str(state.get("exit_reason")), 40)
-    print("%s, iteration %d/%d, session %s" % (word, _count(state.get("iteration")), max_iterations_of(state),
-                                               one_line(_text(state.get("session_id")), 40) or "not bound yet"))
+    print("%s, session %s" % (auto_word(state), one_line(_text(state.get("session_id")), 40) or "not bound yet"))
     print("task: " + one_line(_text(state.get("task_description")), 200))
     error = state.get("last_error")
     if isinstance(error, dict):
@@ -3805,10 +4188,11 @@ def pause_command(args: list) -> int:
     parser.add_argument("--for", dest="duration", default="", metavar="30m", help="how long; without it until `resume`")
     parser.add_argument("--session", default="", metavar="ID", help="only this session")
     given = parser.parse_args(args)
-    ctx = people_ctx(given.session)
+    ctx = people_ctx()
+    session = find_session(ctx, given.session, known_only=False) or ctx.session
     until = format_iso(ctx.now + parse_duration(given.duration)) if given.duration else None
-    _write_pause(ctx, lambda pauses: pauses.update({ctx.session or "*": until}))
-    print("paused %s %s" % (ctx.session or "every session", "until " + until if until else "until `resume`"))
+    _write_pause(ctx, lambda pauses: pauses.update({session or "*": until}))
+    print("paused %s %s" % (session or "every session", "until " + until if until else "until `resume`"))
     return 0
 
 
@@ -3817,15 +4201,22 @@ def resume_command(args: list) -> int:
     parser = command_parser("resume")
     parser.add_argument("--session", default="", metavar="ID", help="only this session")
     given = parser.parse_args(args)
-    ctx = people_ctx(given.session)
-    keys = (ctx.session, "*")
-    _write_pause(ctx, lambda pauses: [pauses.pop(k, None) for k in keys] if ctx.session else pauses.clear())
-    print("resumed %s" % (ctx.session or "every session"))
+    ctx = people_ctx()
+    session = find_session(ctx, given.session, known_only=False) or ctx.session
+    keys = (session, "*")
+    _write_pause(ctx, lambda pauses: [pauses.pop(k, None) for k in keys] if session else pauses.clear())
+    print("resumed %s" % (session or "every session"))
     return 0
 
 
 def _write_pause(ctx: Ctx, edit) -> None:
-    if not update_json(ctx, ctx.path("state", "pause.json"), lambda pauses: (edit(pauses), True)[1]):
+    def change(pauses: dict) -> bool:
+        for name in [n for n, until in pauses.items() if not is_open_pause(until, ctx.now)]:
+            del pauses[name]
+        edit(pauses)
+        return True
+
+    if not update_json(ctx, ctx.path("state", "pause.json"), change):
         raise CommandError("cannot write below %s" % ctx.path("state"), "check the folder's owner and permissions")
 
 
@@ -3861,6 +4252,374 @@ def _nearest_with(folder: str, name: str) -> str:
     return folder
 
 
+def session_data(ctx: Ctx, session: str, seen_at: float) -> dict:
+    """What is known about one session, checked: its state file may hold anything."""
+    state = read_json(session_file(ctx, session))
+    context = last_measure(ctx, session, state)
+    tools = {one_line(k, 40): _count(v) for k, v in table(state, "breakdown").items()}
+    crossed = _text(state.get("threshold_crossed_at"))
+    startup = state.get("startup") if isinstance(state.get("startup"), dict) else None
+    return {
+        "session": session, "seen_at": format_iso(seen_at), "started_at": _text(state.get("session_start")) or None,
+        "tool_calls": _count(state.get("tool_calls")), "context": context, "paused": is_paused(ctx, session),
+        "model": context["model"] if context else one_line(best_model(state, ""), 60),
+        "history": [int(number(value)) for value in _list(state, "history")],
+        "tools": dict(sorted(tools.items(), key=lambda pair: -pair[1])[:5]),
+        "handoff": {
+            "state": "off" if not ctx.get("handoff.enabled") else "written" if state.get("handoff_complete") is True
+            else "asked" if crossed else "not due",
+            "since": crossed or None, "reminders": _count(state.get("reminders")), "file": ctx.get("handoff.file"),
+            "threshold": ctx.get("handoff.threshold")},
+        "gate": {"mode": ctx.get("gate.mode"), "fired": has_marker(ctx, session),
+                 "files": [name for name, _ in gate_files(ctx)],
+                 "read": [name for name in _list(state, "files_read") if isinstance(name, str)]},
+        "startup": startup and {
+            "outcome": one_line(_text(startup.get("outcome")), 20) or "unknown",
+            "attempts": _count(startup.get("attempts")),
+            **{key: _text(startup.get(key)) or None for key in ("first_at", "receipt_at", "acked_at")}},
+    }
+
+
+def last_measure(ctx: Ctx, session: str, state: dict) -> dict | None:
+    """The newer of what the monitor measured at the last tool call and what the status line was told."""
+    tokens, window, at = _count(state.get("estimated_tokens")), _count(state.get("window")), _text(state.get("last_call"))
+    exact, model = state.get("exact") is True, _text(state.get("measured_model"))
+    handed = read_json(ctx.path("state", session + ".statusline"))
+    if _count(handed.get("used")) and _count(handed.get("window")) and _text(handed.get("at")) >= at:
+        tokens, window, at = _count(handed["used"]), _count(handed["window"]), handed["at"]
+        exact, model = True, _text(handed.get("model"))
+    if not tokens or not window:
+        return None
+    measure = Measure(tokens, window, exact, model)
+    return {"session": session, "percent": measure.percent(), "tokens": tokens, "window": window, "exact": exact,
+            "model": one_line(model, 60), "at": at}
+
+
+def signals_data(ctx: Ctx, only: str) -> list:
+    """Every pending signal, also those that are not injected, critical first, then oldest first."""
+    sessions = [only] if only else list_dir(ctx.path("signals", "sessions"))
+    found = [("", s) for s in read_signals(ctx, "")]
+    found += [(name, s) for name in sessions for s in read_signals(ctx, name) if s.scope == "session"]
+    found.sort(key=lambda pair: (-SEVERITIES.index(pair[1].severity), pair[1].generated_at))
+    return [{"scope": s.scope, "session": name, "name": s.name, "severity": s.severity, "auditor": s.auditor,
+             "code": s.code, "age_s": int(max(0, ctx.now - s.generated_at)), "text": one_line(s.body, 400),
+             "left_s": int(s.generated_at + s.ttl_s - ctx.now)} for name, s in found]
+
+
+def status_data(ctx: Ctx, only: str) -> dict:
+    """Everything that `status` shows, as one object."""
+    known = list_sessions(ctx)
+    shown = [pair for pair in known if (pair[0] == only if only else ctx.now - pair[1] < LIVE_S)]
+    pauses = read_json(ctx.path("state", "pause.json"))
+    seen = hooks_seen_at(ctx, known)
+    return {
+        "version": VERSION, "at": format_iso(ctx.now), "root": ctx.root, "dir": shown_path(ctx, ctx.dir, ""),
+        "hooks_seen_at": format_iso(seen) if seen else None,
+        "paused": [{"session": "" if name == "*" else name, "until": until} for name, until in pauses.items()
+                   if is_open_pause(until, ctx.now)],
+        "sessions": [session_data(ctx, *pair) for pair in shown],
+        "older_sessions": [] if only else [name for name, at in known if (name, at) not in shown],
+        "signals": signals_data(ctx, only), "auto": read_json(auto_path(ctx)) or None,
+        "metrics": {key: number(value) for key, value in read_json(ctx.path("metrics.json")).items() if key in METRIC_KEYS},
+        "problems": find_problems(ctx, seen),
+        "done": {"registered": is_registered(ctx), "files": bool(gate_files(ctx)), "seen": bool(seen)},
+    }
+
+
+def is_registered(ctx: Ctx) -> bool:
+    """Whether a settings file of the client names us."""
+    paths = [ctx.root + "/.claude/settings.json", ctx.root + "/.claude/settings.local.json", client_home(ctx) + "/settings.json"]
+    return any(b"ctx_hooks" in (read_bytes(path, STATE_LIMIT_BYTES) or b"") for path in paths)
+
+
+def client_home(ctx: Ctx) -> str:
+    return ctx.env.get("CLAUDE_CONFIG_DIR") or ctx.env.get("HOME", "") + "/.claude"
+
+
+def hooks_seen_at(ctx: Ctx, sessions: list) -> float:
+    """When a hook last left a trace; 0.0 for never."""
+    infos = [stat_of(ctx.path("monitor-state.json")), stat_of(ctx.path("state", "collected"))]
+    return max([at for _, at in sessions] + [info.st_mtime for info in infos if info] + [0.0])
+
+
+def find_problems(ctx: Ctx, seen_at: float) -> list:
+    """What a person should look into, one sentence each."""
+    found = ["%s %s" % (CONFIG_NAME, problem if problem.line else problem.text) for problem in ctx.problems]
+    aside = [name for name in list_dir(ctx.path("state", "aside")) if not name.endswith(".md")]  # .md: whole texts of cut signals
+    if aside:
+        found.append("%d unusable file%s set aside, the last one is %s" % (
+            len(aside), "s"[:len(aside) != 1], ctx.path("state", "aside", aside[-1])))
+    log = stat_of(ctx.path("state", "errors.log"))
+    if log:
+        found.append("an internal error was logged %s ago: %s" % (
+            format_age(ctx.now - log.st_mtime), ctx.path("state", "errors.log")))
+    folders = [ctx.dir, ctx.path("state"), ctx.path("signals"), ctx.path("signals", "sessions"), ctx.tmp]
+    found += ["cannot write to " + path for path in folders if stat_of(path) and not is_writable(path)]
+    states = [auto_path(ctx), ctx.path("monitor-state.json"), ctx.path("metrics.json")]
+    found += ["not readable as JSON: " + path for path in states if load_json(path) is None]
+    slug = "".join(c if c.isascii() and c.isalnum() else "-" for c in ctx.root)
+    folder = client_home(ctx) + "/projects/" + slug
+    infos = [stat_of(folder + "/" + name) for name in list_dir(folder) if name.endswith(".jsonl")]
+    active_at = max([info.st_mtime for info in infos if info] + [0.0])
+    if seen_at and active_at - seen_at > UNSEEN_S and not is_paused(ctx, "*"):
+        found.append("the client was active here %s ago, but the hooks were last seen %s ago; are they still registered?" % (
+            format_age(ctx.now - active_at), format_age(ctx.now - seen_at)))
+    if ctx.env.get("CTX_HOOKS_DISABLE", "") not in ("", "0"):
+        found.append("CTX_HOOKS_DISABLE is set: hooks of a client started from here stay silent")
+    return found
+
+
+def status_command(args: list) -> int:
+    """Show sessions, signals, the workflow, metrics and problems."""
+    parser = command_parser("status")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--json", action="store_true", help="everything as one JSON object")
+    how.add_argument("--watch", action="store_true", help="redraw every two seconds until ^C")
+    parser.add_argument("--session", default="", metavar="ID", help="only this session; its first letters are enough")
+    given = parser.parse_args(args)
+
+    def page(as_json: bool = False) -> str:
+        ctx = people_ctx()
+        data = status_data(ctx, find_session(ctx, given.session))
+        return format_json(data) if as_json else render_status(data, read_look(_os.isatty(1)))
+
+    if given.watch:
+        return watch(page)
+    print(page(given.json))
+    return 0
+
+
+def watch(page) -> int:
+    """Redraw in place, on the terminal's other screen, until ^C."""
+    import signal
+
+    if not _os.isatty(1):
+        raise CommandError("--watch needs a terminal", "run it without a pipe, or use --json")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        sys.stdout.write("\033[?1049h\033[?25l")
+        while True:
+            lines = page().split("\n")[: max(1, _os.get_terminal_size(1).lines - 1)]
+            sys.stdout.write("\033[H" + "".join(line + "\033[K\n" for line in lines) + "\033[J")
+            sys.stdout.flush()
+            time.sleep(WATCH_EVERY_S)
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        sys.stdout.write("\033[?25h\033[?1049l")
+        sys.stdout.flush()
+
+
+def context_command(args: list) -> int:
+    """How full the context is, for scripts: the session in the environment, else the most recent one."""
+    parser = command_parser("context")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument("--session", default="", metavar="ID", help="this session; its first letters are enough")
+    given = parser.parse_args(args)
+    ctx = people_ctx()
+    wanted = find_session(ctx, given.session) or ctx.session
+    names = [wanted] if wanted else [name for name, _ in list_sessions(ctx)]
+    measures = (last_measure(ctx, name, read_json(session_file(ctx, name))) for name in names)
+    measure = next((m for m in measures if m), None)
+    if measure is None:
+        raise CommandError("no session has been measured here yet", "it happens at the agent's first tool call")
+    print(format_json(measure) if given.json else "%s%d%% %d/%d %s %s" % (
+        "" if measure["exact"] else "~", measure["percent"], measure["tokens"], measure["window"],
+        "exact" if measure["exact"] else "estimated", measure["session"]))
+    return 0
+
+
+def why_command(args: list) -> int:
+    """The last decisions from the recorder, newest last."""
+    parser = command_parser("why")
+    parser.add_argument("count", nargs="?", type=int, default=10, metavar="N", help="how many, 10 without it")
+    parser.add_argument("--json", action="store_true", help="the recorder's rows as a JSON list")
+    given = parser.parse_args(args)
+    if given.count < 1:
+        raise CommandError("N must be at least 1", "leave it out for 10")
+    ctx = people_ctx()
+    rows = read_events(ctx, given.count)
+    if given.json:
+        print(format_json(rows))
+        return 0
+    look, today = read_look(_os.isatty(1)), time.strftime("%Y-%m-%d", time.localtime(ctx.now))
+    lines = [line for row in rows for line in render_decision(row, look, today)]
+    print("\n".join(lines or ["nothing was said or decided here yet; silence is not recorded"]))
+    return 0
+
+
+def statusline_command(args: list) -> int:
+    """One line for the client's status bar, and its exact numbers for the monitor."""
+    own, dashes, wrapped = (args, [], []) if "--" not in args else (
+        args[:args.index("--")], ["--"], args[args.index("--") + 1:])
+    if own not in ([], ["--only"]) or (dashes and not wrapped):  # argparse costs as much as everything else here
+        parser = command_parser("statusline")
+        parser.usage = "ctx_hooks.py statusline [--only] [-- CMD ...]"
+        parser.add_argument("--only", action="store_true", help="show CMD's output alone, ours only when it has none")
+        parser.add_argument("CMD", nargs="*", help="the status line you already have; shown above ours")
+        parser.parse_args(own)
+        parser.error("CMD is missing after --" if dashes else "CMD comes after --")
+    run_guarded("statusline", read_environment(), _statusline, wrapped, bool(own))
+    return 0
+
+
+def _statusline(env: dict, wrapped: list, only: bool) -> None:
+    data = read_event_data(0)
+    data = data if isinstance(data, dict) else {}
+    line = render_statusline(statusline_data(data, env), read_look(True))
+    theirs = run_wrapped(wrapped, format_json(data).encode()) if wrapped else ""
+    print("\n".join([theirs] * bool(theirs) + [line] * (not theirs or not only)))
+
+
+def statusline_data(data: dict, env: dict) -> dict:
+    """What the line shows; on the way, the exact numbers are handed to the monitor."""
+    window, model = table(data, "context_window"), table(data, "model")
+    size, usage = _count(window.get("context_window_size")), window.get("current_usage")
+    keys = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+    used = sum(_count(usage.get(key)) for key in keys) if isinstance(usage, dict) else None
+    percent = None if used is None or not size else min(100, used * 100 // size)
+    shown = {"model": one_line(_text(model.get("display_name")) or _text(model.get("id")), 30), "percent": percent,
+             "left": max(0, size - (used or 0)), "phase": "", "pending": ""}
+    session_id = _text(data.get("session_id"))
+    project = env.get("CLAUDE_PROJECT_DIR") or _text(table(data, "workspace").get("project_dir"))
+    ctx = find_project(project, _text(data.get("cwd"))) if session_id else None
+    if ctx is None or env.get("CTX_HOOKS_DISABLE", "") not in ("", "0"):
+        return shown
+    ctx.now, ctx.env, ctx.tmp, ctx.mode, ctx.session = time.time(), env, temp_dir(env), "statusline", safe_name(session_id)
+    if size:
+        hand_over(ctx, {"at": format_iso(ctx.now), "window": size, "used": used, "model": _text(model.get("id"))})
+    auto = read_json(auto_path(ctx))
+    if is_auto_active(auto) and owns_workflow(auto, session_id):
+        shown["phase"] = "%s %d/%d" % (auto["phase"], _count(auto.get("iteration")), max_iterations_of(auto))
+    waiting = len(due_signals(ctx, ctx.session, _read_seen(ctx, ctx.session))) if has_signals(ctx, ctx.session) else 0
+    shown["pending"] = "paused" if is_paused(ctx, ctx.session) else "%d signal%s" % (
+        waiting, "s"[:waiting != 1]) if waiting else ""
+    return shown
+
+
+def hand_over(ctx: Ctx, row: dict) -> None:
+    """Write only what is new: the client asks several times a second."""
+    path = ctx.path("state", ctx.session + ".statusline")
+    old = read_json(path)
+    at = parse_iso(old.get("at")) or 0.0
+    if not 0 <= ctx.now - at < HANDED_AGAIN_S or dict(old, at="") != dict(row, at=""):
+        write_runtime(ctx, path, format_json(row).encode())
+
+
+def run_wrapped(words: list, data: bytes) -> str:
+    """The output of the user's own status line; what there is of it when it fails or takes too long."""
+    import signal
+    import subprocess
+
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the client cancels runs: our child goes with us
+    try:
+        child = subprocess.Popen(words if len(words) > 1 or not IS_POSIX else ["/bin/sh", "-c", words[0]], stdin=-1,
+                                 stdout=-1, stderr=subprocess.DEVNULL, start_new_session=True)
+    except (OSError, ValueError):
+        return ""
+    try:
+        out = child.communicate(data, timeout=WRAPPED_WAIT_S)[0]
+    except subprocess.TimeoutExpired as late:
+        out = late.output or b""
+    finally:
+        if child.poll() is None:
+            _os.killpg(child.pid, 9) if IS_POSIX else child.kill()
+            child.wait()
+    return out.decode("utf-8", "replace").rstrip()
+
+
+def replay_command(args: list) -> int:
+    """Run recorded events through this kit, in a scratch copy of the project's state."""
+    parser = command_parser("replay")
+    parser.add_argument("file", nargs="+", help="hook events as JSON, one or many in a file; - reads stdin")
+    parser.add_argument("--json", action="store_true", help="the results as a JSON list")
+    given = parser.parse_args(args)
+    ctx, look = people_ctx(), read_look(_os.isatty(1))
+    events = [event for name in given.file for event in read_recorded(name)]
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="ctx-replay-") as scratch:
+        copy_project(ctx, real_path(scratch))
+        results = [replay_event(ctx, real_path(scratch), event) for event in events]
+    if given.json:
+        print(format_json(results))
+    for index, result in enumerate(results if not given.json else (), 1):
+        print("\n".join(render_replay(result, index, look)))
+    return 1 if any(result["error"] for result in results) else 0
+
+
+def read_recorded(name: str) -> list:
+    """The events in a file: JSON objects one after the other, lines or not, or in a list."""
+    import json
+
+    data = read_fd(0, STDIN_LIMIT_BYTES) if name == "-" else read_bytes(name, STDIN_LIMIT_BYTES)
+    if data is None:
+        raise CommandError("cannot read %s" % name, "name a file with hook events as JSON")
+    text, position, found = data.decode("utf-8", "replace").lstrip("\ufeff"), 0, []
+    while text[position:].strip():
+        position += len(text[position:]) - len(text[position:].lstrip())
+        try:
+            value, position = json.JSONDecoder(strict=False).raw_decode(text, position)
+        except (ValueError, RecursionError):
+            raise CommandError("%s: line %d is not JSON" % (name, text.count("\n", 0, position) + 1),
+                               "one event is one JSON object, as the client sends it") from None
+        found += value if isinstance(value, list) else [value]
+    return found
+
+
+def copy_project(ctx: Ctx, scratch: str) -> None:
+    """What the hooks look at: context folder, settings, workflow, handoff, startup and fallback files; no pause."""
+    import os
+    import shutil
+
+    names = [CONFIG_NAME, AUTO_STATE, ".claude/settings.json", ".claude/settings.local.json", ctx.get("handoff.file"),
+             ctx.get("startup.fallback_file"), *ctx.get("startup.files")]
+    if ctx.get("allow_outside"):
+        raise CommandError("`allow_outside` is set, so a copy of the project is not apart from it", "replay without it")
+    root = scratch + "/project"
+    os.makedirs(scratch + "/tmp")
+    try:
+        shutil.copytree(ctx.dir, root + ctx.dir[len(ctx.root):], ignore_dangling_symlinks=True)
+    except shutil.Error:
+        pass  # what cannot be copied, a FIFO for one, is not there
+    for name in names:
+        if is_file(join_path(ctx.root, name)):
+            os.makedirs(parent_of(join_path(root, name)), exist_ok=True)
+            shutil.copy2(join_path(ctx.root, name), join_path(root, name))
+    remove_file(root + ctx.path("state", "pause.json")[len(ctx.root):])
+
+
+def replay_event(ctx: Ctx, scratch: str, event: object) -> dict:
+    """One event through the registered command, in a process of its own."""
+    import subprocess
+
+    name = _text(event.get("hook_event_name")) if isinstance(event, dict) else ""
+    result = {"event": name or "?", "mode": EVENT_MODES.get(name, ""), "ms": 0, "reply": None, "error": ""}
+    if not result["mode"]:
+        return result
+    root = scratch + "/project"
+    moved = dict(_replaced(event, ctx.root, root), transcript_path=event.get("transcript_path"))
+    env = dict(ctx.env, CLAUDE_PROJECT_DIR=root, TMPDIR=scratch + "/tmp", TEMP=scratch + "/tmp")
+    env.pop("CTX_HOOKS_DISABLE", None)
+    code = "import sys; sys.path.append(sys.argv.pop()); import ctx_hooks; ctx_hooks.main()"
+    start = time.perf_counter()
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", code, result["mode"], parent_of(real_path(__file__))],
+                          input=format_json(moved).encode(), stdout=-1, stderr=-1, env=env, cwd=root)
+    result["ms"] = round((time.perf_counter() - start) * 1000, 1)
+    result["error"] = one_line(done.stderr.decode("utf-8", "replace"), 400)
+    result["reply"] = _replaced(_parse_or_none(done.stdout), root, ctx.root)
+    return result
+
+
+def _replaced(value: object, old: str, new: str) -> object:
+    """The value with one path exchanged for another in all its texts."""
+    if isinstance(value, dict):
+        return {key: _replaced(item, old, new) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_replaced(item, old, new) for item in value]
+    return value.replace(old, new) if isinstance(value, str) else value
+
+
 def version_text() -> str:
     import hashlib
 
@@ -3878,12 +4637,17 @@ def help_text() -> str:
 
 
 COMMANDS = (
+    ("status", status_command, "Show sessions, signals, the workflow, metrics and problems.", "status --watch"),
+    ("context", context_command, "How full the context is, for scripts.", "context --json"),
+    ("why", why_command, "The last decisions, explained.", "why 20"),
     ("signal", signal_command, "Tell the agent something with its next prompt.",
      'signal "CI: 3 tests fail on main" --action "Look at the log before pushing" --severity critical'),
     ("auto", auto_command, "Start, show or stop the auto workflow.", 'auto start "Add a login page" --skip-reflect'),
     ("pause", pause_command, "Silence the hooks for a while.", "pause --for 30m"),
     ("resume", resume_command, "End a pause.", "resume"),
     ("doctor", doctor_command, "Check everything that can keep the hooks from working.", "doctor"),
+    ("statusline", statusline_command, "A line for the client's status bar.", "statusline -- ~/.claude/my-statusline.sh"),
+    ("replay", replay_command, "What this kit says to recorded events, tried in a scratch copy.", "replay events.jsonl"),
 )
 
 
@@ -3899,18 +4663,18 @@ def run_command(word: str, args: list) -> int:
             # Nothing on stdout: a client that runs this as a hook would show it to the model.
             raise CommandError("unknown command: %s" % (one_line(word, 40) or "(none)"), "see `ctx_hooks.py --help`")
         code = command(args)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # None when it was closed before the start
+            sys.stdout.flush()
         return code
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:
-        _os.dup2(_os.open("/dev/null" if IS_POSIX else "nul", _os.O_WRONLY), 1)  # `| head` has seen enough
-        return 141
     except CommandError as error:
         print("error: %s" % error, file=sys.stderr)
         if error.hint:
             print("hint: %s" % error.hint, file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # `status | head -1`: the reader has seen enough
+        _os._exit(0)
 
 
 def main(argv: list | None = None) -> None:

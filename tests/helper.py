@@ -225,6 +225,10 @@ class Project:
                               env=self.environment(env), cwd=cwd or self.root, timeout=RUN_TIMEOUT_S)
         return make_result(done.returncode, done.stdout, done.stderr)
 
+    def ask(self, *words: str, cwd: str | None = None, stdin: bytes = b"", **env) -> Result:
+        """The same in a fork of this process: fast, since the file is not compiled again."""
+        return _call_forked(load_kit(), list(words), stdin, self.environment(env), cwd or self.root)
+
     def environment(self, changes: dict) -> dict[str, str]:
         merged = dict(self.env, **changes)
         return {name: str(value) for name, value in merged.items() if value is not None}

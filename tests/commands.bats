@@ -1,0 +1,106 @@
+bats_require_minimum_version 1.5.0
+load helper
+
+setup() {
+  make_project
+  KIT="$PROJECT/.claude/hooks/ctx_hooks.py"
+}
+
+# person WORDS...: a command as somebody types it, in a plain environment; LOOK holds NAME=VALUE words
+person() {
+  # shellcheck disable=SC2086 # LOOK is a list of words
+  env -i PATH="$PLAIN_PATH" HOME="$BASE/home" TMPDIR="$BASE/tmp" ${LOOK:-} python3 "$KIT" "$@"
+}
+
+widest() {
+  awk '{ if (length($0) > most) most = length($0) } END { print most }'
+}
+
+fill() {
+  hook SessionStart SessionStart.startup session_id=s1 >"$BASE/out"
+  hook PreToolUse PreToolUse.Bash session_id=s1 >"$BASE/out"
+  hook PostToolUse PostToolUse.Bash session_id=s1 >"$BASE/out"
+  person signal "CI: 3 tests fail on main, and this line goes on for quite a while to be cut somewhere" --global >"$BASE/out"
+  person auto start "a task that is described with rather many words so that it does not fit" >"$BASE/out"
+}
+
+@test "status in a pipe has no escape sequences, in any locale, with and without NO_COLOR" {
+  fill
+  for LOOK in '' LC_ALL=C.UTF-8 LC_ALL=C NO_COLOR=1 'LANG=de_DE.UTF-8 TERM=xterm-256color'; do
+    person status | cat >"$BASE/shown"
+    grep -q 'session s1' "$BASE/shown"
+    run grep -c "$(printf '\033')" "$BASE/shown"
+    [ "$output" = 0 ]
+  done
+}
+
+@test "the text in a pipe is the same twice" {
+  fill
+  LOOK=LC_ALL=C.UTF-8
+  person status | sed 's/[0-9]*[smh] / /g' >"$BASE/one"
+  person status | sed 's/[0-9]*[smh] / /g' >"$BASE/two"
+  cmp "$BASE/one" "$BASE/two"
+}
+
+@test "in a C locale everything of ours is ASCII" {
+  fill
+  LOOK=LC_ALL=C
+  for word in status why; do
+    person "$word" >"$BASE/shown"
+    run env LC_ALL=C grep -c '[^ -~]' "$BASE/shown"
+    [ "$output" = 0 ]
+  done
+  printf '{"model":{"id":"m"},"context_window":{"context_window_size":1000,"current_usage":{"input_tokens":500}}}' |
+    person statusline >"$BASE/shown"
+  grep -q '#####\.\.\.\.\.' "$BASE/shown"
+}
+
+@test "nothing is wider than 60 or 200 columns, and 200 show more" {
+  fill
+  for columns in 60 200; do
+    LOOK="LC_ALL=C COLUMNS=$columns"
+    person status >"$BASE/$columns"
+    [ "$(widest <"$BASE/$columns")" -le "$columns" ]
+  done
+  [ "$(widest <"$BASE/200")" -gt 100 ]
+  grep -q 'to be cut somewhere' "$BASE/200"
+  run grep -c 'to be cut somewhere' "$BASE/60"
+  [ "$output" = 0 ]
+}
+
+@test "a reader that has seen enough is no error" {
+  fill
+  person status 2>"$BASE/err" | head -1 >"$BASE/shown"
+  [ "$(wc -l <"$BASE/shown")" -eq 1 ]
+  person why 2>>"$BASE/err" | true
+  [ ! -s "$BASE/err" ]
+}
+
+@test "a closed stdout is no traceback" {
+  fill
+  run sh -c '"$0" "$1" status >&- 2>"$2"; grep -c Traceback "$2"' "$TEST_PYTHON" "$KIT" "$BASE/err"
+  [ "${lines[0]}" = 0 ]
+}
+
+@test "the status line works as it is registered: kit's folder first or last, sh -c around the user's own" {
+  code='import sys; sys.path.append(sys.argv.pop(1)); import ctx_hooks; ctx_hooks.main()'
+  event statusLine session_id=s1 >"$BASE/event.json"
+  run client "python3 -I -S -c \"$code\" \"\$CLAUDE_PROJECT_DIR/.claude/hooks\" statusline -- sh -c 'echo \"it'\\''s mine\"'" \
+    NO_COLOR=1 COLUMNS=80 <"$BASE/event.json"
+  [ "$status" -eq 0 ]
+  [ "${lines[0]}" = "it's mine" ]
+  [[ ${lines[1]} == 'Sonnet 5.5'* ]]
+  [ -s "$PROJECT/.context/state/s1.statusline" ]
+}
+
+@test "errors go to stderr with a hint, exit 1; wrong usage exits 2" {
+  rm -r "$PROJECT/.context"
+  run --separate-stderr person status
+  [ "$status" -eq 1 ]
+  [ -z "$output" ]
+  # shellcheck disable=SC2154 # bats sets stderr
+  [[ $stderr == 'error: '*$'\n''hint: '* ]]
+  run --separate-stderr person status --bogus
+  [ "$status" -eq 2 ]
+  [ -z "$output" ]
+}

@@ -1,0 +1,672 @@
+"""Commands: what people run: a folder they stand in, words, text on a pipe. What only a shell sees is in commands.bats."""
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import struct
+import subprocess
+import termios
+import time
+
+import pytest
+from helper import PYTHON, REPO, RUN_TIMEOUT_S, assistant_row, load_kit, recorded, registered_commands
+
+COMMANDS = [row[0] for row in load_kit().COMMANDS]
+ANSI = re.compile(r"\033\[[0-9;?]*[a-zA-Z]")
+UTF8 = {"LC_ALL": "C.UTF-8"}
+SESSION = "2a8cf45f-2bc7-4975-91c3-97e00a297524"
+
+
+def text(result) -> str:
+    assert (result.rc, result.err) == (0, b""), result.err.decode()
+    return result.out.decode("utf-8").rstrip("\n")
+
+
+def failure(result, code: int = 1) -> tuple[str, str]:
+    """The two lines of a failed command, without their heads."""
+    assert (result.rc, result.out) == (code, b"")
+    error, hint = result.err.decode("utf-8").rstrip("\n").split("\n")
+    assert error.startswith("error: ") and hint.startswith("hint: ")
+    return error[7:], hint[6:]
+
+
+def measured(project, tokens: int, session: str = SESSION, tool: str = "Bash", **changes) -> None:
+    """One tool call whose transcript says so many tokens."""
+    project.write_transcript([assistant_row(tokens, session)], session)
+    event = project.event("PostToolUse." + tool, session_id=session, **changes)
+    assert project.call("monitor", event).rc == 0
+
+
+def started(project, session: str = SESSION) -> None:
+    project.write(".claude/ll-continue-prompt.md", "# Handoff\n\nGo on with the parser.\n")
+    assert "parser" in project.call("inject", project.event("SessionStart.startup", session_id=session, model=None)).context
+
+
+def shown_data(project, *words: str) -> dict:
+    return json.loads(text(project.ask("status", "--json", *words)))
+
+
+# --- all commands alike
+
+
+@pytest.mark.parametrize("word", COMMANDS)
+def test_help_says_what_a_command_does_and_gives_an_example(project, word):
+    shown = text(project.ask(word, "--help"))
+    assert shown.startswith("usage: ctx_hooks.py " + word)
+    assert "\nexample: ctx_hooks.py " + word in shown
+    assert "-h, --help" in shown
+
+
+def test_help_lists_every_command_and_mode(project):
+    shown = text(project.ask("--help"))
+    for word in COMMANDS + list(load_kit().MODES):
+        assert "\n  %-13s " % word in shown
+
+
+@pytest.mark.parametrize("words", [["status", "--bogus"], ["status", "--json", "--watch"], ["context", "x"], ["why", "many"],
+                                   ["signal"], ["signal", "x", "--severity", "loud"], ["auto"], ["auto", "fly"],
+                                   ["pause", "--for"], ["resume", "x"], ["statusline", "--bogus"], ["statusline", "--"],
+                                   ["replay"]])
+def test_wrong_usage_exits_2_with_error_and_hint(project, words):
+    _, hint = failure(project.ask(*words), 2)
+    assert hint.startswith("see `ctx_hooks.py " + words[0])
+
+
+@pytest.mark.parametrize("words", [["status"], ["context"], ["why"], ["signal", "x"], ["auto", "status"], ["pause"], ["resume"],
+                                   ["replay", "x"]])
+def test_outside_a_project_nothing_is_created_and_the_hint_says_what_to_do(bare_project, words):
+    before = bare_project.tree()
+    error, hint = failure(bare_project.ask(*words))
+    assert "no .context folder" in error and "mkdir .context" in hint
+    assert bare_project.tree() == before
+
+
+def test_a_folder_that_is_gone_is_said(project):
+    project.write("gone/x", "")
+    kit = os.path.join(REPO, "ctx_hooks.py")
+    script = 'cd gone && rm -r ../gone && exec "$0" "$1" status'
+    done = subprocess.run(["/bin/sh", "-c", script, PYTHON, kit], cwd=project.root, env=project.env, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE)
+    assert done.returncode == 1 and b"error: the current folder" in done.stderr and b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("word", ["bogus", "", "--bogus", os.fsdecode(b"\xff\xfe")])
+def test_an_unknown_word_says_nothing_on_stdout_and_exits_1(project, word):
+    failure(project.command(word))
+
+
+def test_a_command_is_the_same_as_a_process(project):
+    measured(project, 50_000)
+    for words in (["context"], ["why", "--json"], ["auto", "status"]):
+        assert project.command(*words) == project.ask(*words)
+
+
+def test_commands_work_from_a_folder_below_the_project(project):
+    project.write("src/deep/x", "")
+    assert project.root in text(project.ask("status", cwd=project.path("src/deep"), COLUMNS="300"))
+
+
+# --- status
+
+
+def test_a_new_project_is_told_what_to_do_next(project):
+    lines = text(project.ask("status")).split("\n")
+    assert len(lines) == 4 and [line[:2] for line in lines[1:]] == ["1.", "2.", "3."]
+
+
+def test_status_changes_nothing(project):
+    started(project)
+    measured(project, 171_000)
+    before = project.tree()
+    text(project.ask("status"))
+    shown_data(project)
+    assert project.tree() == before
+
+
+def test_status_shows_a_session_from_its_start_to_the_reminder(project):
+    started(project)
+    project.call("gate", project.event("PreToolUse.Bash", session_id=SESSION))
+    for tokens in (40_000, 90_000, 171_000):
+        measured(project, tokens)
+    shown = text(project.ask("status", **UTF8))
+    for expected in ("session 2a8cf45f", "3 calls", "85%  171,000/200,000 exact", "20% to 85%", "0 of 2 files read",
+                     "not written, 1 reminder", "pending, 1 attempt", "  warning  "):
+        assert expected in shown
+    data = shown_data(project)
+    session = data["sessions"][0]
+    assert session["context"]["percent"] == 85 and session["history"] == [20, 45, 85]
+    assert session["gate"]["fired"] is True and session["startup"]["outcome"] == "pending"
+    assert [signal["code"] for signal in data["signals"]] == ["CTX_HEALTH_85"]
+
+
+def test_status_shows_what_was_read_and_the_acknowledgement(project):
+    started(project)
+    project.write_transcript([assistant_row(9000, SESSION, timestamp="2099-01-01T00:00:00Z",
+                                            message={"content": [{"type": "text", "text": "ACK: context received"}]})],
+                             SESSION)
+    event = project.event("PostToolUse.Read", session_id=SESSION, tool_input={"file_path": project.path(".context/TASKS.md")})
+    project.call("monitor", event)
+    project.call("gate", project.event("PreToolUse.Bash", session_id=SESSION))
+    shown = text(project.ask("status", **UTF8))
+    assert "1 of 2 files read, not: CONSTITUTION.md" in shown and "acknowledged, 1 attempt" in shown
+    assert "first attempt 100% (> 70%)" in shown and "visible 100% (> 99%)" in shown
+
+
+def test_signals_show_severity_age_and_time_left_and_info_is_there(project):
+    for severity in ("info", "critical", "warning"):
+        text(project.ask("signal", "it is " + severity, "--severity", severity, "--global", "--ttl", "600"))
+    text(project.ask("signal", "for one", "--session", SESSION, "--severity", "info"))
+    lines = [line for line in text(project.ask("status", **UTF8)).split("\n") if " left, " in line]
+    assert [line.split()[0] for line in lines] == ["critical", "warning", "info", "info"]
+    assert "9m left, every session  it is critical" in lines[0] and "4m left, 2a8cf45f  for one" in lines[3]
+
+
+def test_session_picks_one_by_its_first_letters(project):
+    for session in ("aaaa-1", "aabb-2"):
+        measured(project, 40_000, session)
+        text(project.ask("signal", "for " + session, "--session", session))
+    data = shown_data(project, "--session", "aab")
+    assert [s["session"] for s in data["sessions"]] == ["aabb-2"] and [s["text"] for s in data["signals"]] == ["for aabb-2"]
+    error, hint = failure(project.ask("status", "--session", "aa"))
+    assert "more than one" in error and "aaaa-1" in hint and "aabb-2" in hint
+    assert "no session zz" in failure(project.ask("status", "--session", "zz"))[0]
+    assert failure(project.ask("status", "--session", "../../x"))
+
+
+def test_a_session_of_yesterday_is_only_counted(project):
+    measured(project, 40_000, "old")
+    measured(project, 40_000, "new")
+    then = time.time() - 86400
+    os.utime(project.path(".context/state/old.json"), (then, then))
+    data = shown_data(project)
+    assert [s["session"] for s in data["sessions"]] == ["new"] and data["older_sessions"] == ["old"]
+    assert "and 1 older" in text(project.ask("status"))
+    assert [s["session"] for s in shown_data(project, "--session", "old")["sessions"]] == ["old"]
+
+
+def test_problems_are_listed_one_by_one(project):
+    measured(project, 40_000)
+    project.write(".contextrc", "gate:\n  mode: loud\nbogus: 1\n")
+    project.write(".context/state/aside/x.json.2026-1", "{")
+    project.write(".context/state/aside/cut.2026.md", "the whole text of a cut signal is no problem")
+    project.write(".context/state/errors.log", "boom")
+    project.write(".caw/auto-state.json", "{broken")
+    problems = "\n".join(shown_data(project)["problems"])
+    for expected in (".contextrc line 2", "unknown setting `bogus`", "1 unusable file set aside", "an internal error was logged",
+                     "not readable as JSON"):
+        assert expected in problems
+    assert "problems" in text(project.ask("status"))
+
+
+def test_hooks_that_are_not_seen_while_the_client_works_are_a_problem(project):
+    measured(project, 40_000)
+    slug = "".join(c if c.isascii() and c.isalnum() else "-" for c in project.root)
+    folder = os.path.join(project.home, ".claude", "projects", slug)
+    os.makedirs(folder)
+    with open(os.path.join(folder, "x.jsonl"), "w"):
+        pass
+    assert shown_data(project)["problems"] == []
+    then = time.time() - 5 * 3600
+    for name in os.listdir(project.path(".context/state")):
+        os.utime(project.path(".context/state", name), (then, then))
+    os.utime(project.path(".context/monitor-state.json"), (then, then))
+    assert "the hooks were last seen 5h ago" in shown_data(project)["problems"][0]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root can write everywhere")
+def test_a_folder_that_cannot_be_written_is_a_problem(project):
+    measured(project, 40_000)
+    os.chmod(project.path(".context/state"), 0o500)
+    try:
+        assert any("cannot write to" in problem for problem in shown_data(project)["problems"])
+    finally:
+        os.chmod(project.path(".context/state"), 0o700)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"breakdown": 3, "history": [{}, "x", 1e99], "startup": {"attempts": "many"},'
+                                     b' "files_read": [1, {}], "threshold_crossed_at": 7, "session_start": []}', b"\xff\xfe"])
+def test_status_bears_any_state_file(project, content):
+    project.write(".context/state/s1.json", content)
+    for name in (".context/metrics.json", ".context/state/pause.json", ".caw/auto-state.json", ".context/events.jsonl"):
+        project.write(name, content)
+    assert "session s1" in text(project.ask("status"))
+    text(project.ask("why"))
+
+
+def test_the_workflow_is_on_the_page(project):
+    text(project.ask("auto", "start", "Add a login page", "--phase", "planning"))
+    assert "planning ●" in text(project.ask("status", COLUMNS="120", **UTF8))
+    text(project.ask("auto", "stop"))
+    assert "ended (user_cancelled)" in text(project.ask("status"))
+
+
+def test_watch_needs_a_terminal(project):
+    assert "needs a terminal" in failure(project.ask("status", "--watch"))[0]
+
+
+# --- context
+
+
+def test_context_prints_the_measure_of_the_most_recent_session(project):
+    measured(project, 50_000, "s1")
+    measured(project, 171_000, "s2")
+    then = time.time() - 60
+    os.utime(project.path(".context/state/s1.json"), (then, then))
+    assert text(project.ask("context")) == "85% 171000/200000 exact s2"
+    assert text(project.ask("context", "--session", "s1")) == "25% 50000/200000 exact s1"
+    assert text(project.ask("context", CLAUDE_CODE_SESSION_ID="s1")) == "25% 50000/200000 exact s1"
+    data = json.loads(text(project.ask("context", "--json")))
+    assert {key: data[key] for key in ("session", "percent", "tokens", "window", "exact")} == {
+        "session": "s2", "percent": 85, "tokens": 171_000, "window": 200_000, "exact": True}
+
+
+def test_context_marks_an_estimate(project):
+    project.call("monitor", project.event("PostToolUse.Bash", session_id="s1"))
+    assert text(project.ask("context")).startswith("~") and "estimated s1" in text(project.ask("context"))
+
+
+def test_context_without_a_measure_is_an_error(project):
+    assert "no session has been measured" in failure(project.ask("context"))[0]
+    assert failure(project.ask("context", CLAUDE_CODE_SESSION_ID="nobody"))
+
+
+def test_context_prefers_newer_numbers_of_the_status_line(project):
+    measured(project, 50_000, SESSION)
+    text(project.ask("statusline", stdin=status_input(project, session_id=SESSION)))
+    assert text(project.ask("context")) == "15% 150000/1000000 exact " + SESSION
+
+
+# --- why
+
+
+def test_why_tells_the_last_decisions_newest_last(project):
+    started(project)
+    project.call("gate", project.event("PreToolUse.Bash", session_id=SESSION))
+    measured(project, 171_000)
+    shown = text(project.ask("why", **UTF8))
+    parts = ["sent the startup context, attempt 1", "asked the agent to read CONSTITUTION.md, TASKS.md",
+             "saw the context reach 85%", "asked for the handoff at 85%", "wrote the signal CTX_HEALTH_85"]
+    positions = [shown.find(part) for part in parts]
+    assert -1 not in positions and positions == sorted(positions)
+    assert text(project.ask("why", "1", **UTF8)).count("→ ") == 1
+    assert len(json.loads(text(project.ask("why", "2", "--json")))) == 2
+
+
+def test_why_has_something_to_say_when_nothing_happened(project):
+    assert "nothing was said or decided" in text(project.ask("why"))
+    assert json.loads(text(project.ask("why", "--json"))) == []
+    assert "at least 1" in failure(project.ask("why", "0"))[0]
+
+
+# --- statusline
+
+
+def status_input(project, **changes) -> bytes:
+    data = recorded("statusLine")
+    data.update(session_id="s1", cwd=project.root, workspace={"current_dir": project.root, "project_dir": project.root})
+    data["context_window"].update(context_window_size=1_000_000, current_usage={
+        "input_tokens": 100, "output_tokens": 9_000, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 149_900})
+    data.update(changes)
+    return json.dumps(data).encode()
+
+
+PLAIN = {"NO_COLOR": "1", "CLAUDE_PROJECT_DIR": None, **UTF8}
+
+
+def test_the_status_line_shows_model_fullness_phase_and_signals(project):
+    text(project.ask("auto", "start", "a task", "--phase", "qa"))
+    text(project.ask("signal", "one", "--session", "s1"))
+    text(project.ask("signal", "info is not counted", "--session", "s1", "--severity", "info"))
+    line = text(project.ask("statusline", stdin=status_input(project), **PLAIN))
+    assert line == "Sonnet 5.5 · █░░░░░░░░░ 15% · 850k left · qa 0/20 · 1 signal"
+
+
+def test_the_status_line_hands_window_and_usage_to_the_monitor(project):
+    text(project.ask("statusline", stdin=status_input(project), **PLAIN))
+    handed = project.read_json(".context/state/s1.statusline")
+    assert {key: handed[key] for key in ("window", "used", "model")} == {
+        "window": 1_000_000, "used": 150_000, "model": "claude-sonnet-5-5"}
+    assert handed["at"].endswith("Z")
+    before = os.stat(project.path(".context/state/s1.statusline")).st_mtime_ns
+    text(project.ask("statusline", stdin=status_input(project), **PLAIN))
+    assert os.stat(project.path(".context/state/s1.statusline")).st_mtime_ns == before
+
+
+def test_the_monitor_uses_the_window_it_was_handed(project):
+    data = status_input(project, model={"id": "claude-sonnet-4-5"})
+    text(project.ask("statusline", stdin=data, **PLAIN))
+    measured(project, 171_000, "s1")
+    assert text(project.ask("context", "--json")).find('"window": 1000000') > 0
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"null", b'"x"', b"\xff\xfe\x00", b'{"context_window": 5, "model": [], "session_id": {}}',
+                                  b'{"context_window": {"context_window_size": "x", "current_usage": {"input_tokens": -1}}}',
+                                  b'{"session_id": "s1", "cwd": 7, "workspace": "x"}'])
+def test_the_status_line_never_fails(project, data):
+    assert text(project.ask("statusline", stdin=data, **PLAIN))
+
+
+def test_the_status_line_creates_nothing_outside_a_project(bare_project):
+    before = bare_project.tree()
+    line = text(bare_project.ask("statusline", stdin=status_input(bare_project), **PLAIN))
+    assert "15%" in line and bare_project.tree() == before
+
+
+def test_before_the_first_answer_the_status_line_shows_the_model_alone(project):
+    data = dict(recorded("statusLine.before-first-answer"), session_id="s1", cwd=project.root)
+    assert text(project.ask("statusline", stdin=json.dumps(data).encode(), **PLAIN)) == "Sonnet 5.5"
+
+
+def test_the_status_line_says_paused(project):
+    text(project.ask("pause"))
+    assert text(project.ask("statusline", stdin=status_input(project), **PLAIN)).endswith(" · paused")
+
+
+@pytest.mark.parametrize("words, expected", [
+    (["--", "printf", "mine"], "mine\nSonnet"), (["--", "cat >/dev/null; printf 'a b'"], "a b\nSonnet"),
+    (["--", "sh", "-c", "exit 3"], "Sonnet"), (["--", "/nowhere/at all", "x"], "Sonnet"), (["--", "false"], "Sonnet"),
+    (["--", "sh", "-c", "grep -o Sonnet | head -1; exit 1"], "Sonnet\nSonnet")])
+def test_a_status_line_of_ones_own_comes_first_and_its_failure_is_harmless(project, words, expected):
+    assert text(project.ask("statusline", *words, stdin=status_input(project), **PLAIN)).startswith(expected)
+
+
+def test_a_status_line_of_ones_own_may_stand_alone(project):
+    run = project.ask
+    assert text(run("statusline", "--only", "--", "echo mine", stdin=status_input(project), **PLAIN)) == "mine"
+    assert text(run("statusline", "--only", "--", "false", stdin=status_input(project), **PLAIN)).startswith("Sonnet")
+    assert project.exists(".context/state/s1.statusline")
+
+
+def test_a_status_line_that_hangs_is_ended(project):
+    pid_file = project.path("pid")
+    line = text(project.ask("statusline", "--", "echo early; echo $$ >'%s'; sleep 600" % pid_file.replace("'", "'\\''"),
+                                stdin=status_input(project), **PLAIN))
+    assert line.startswith("early\nSonnet")
+    with open(pid_file) as source, pytest.raises(ProcessLookupError):
+        os.kill(int(source.read()), 0)
+
+
+# --- pause and resume
+
+
+def test_pause_silences_every_hook_until_resume(project):
+    event = project.event("PreToolUse.Bash", session_id=SESSION)
+    assert text(project.ask("pause")) == "paused every session until `resume`"
+    assert project.call("gate", event).is_silent
+    assert "paused: every session, until `resume`" in text(project.ask("status"))
+    assert text(project.ask("resume")) == "resumed every session"
+    assert "STOP" in project.call("gate", event).context
+
+
+def test_a_pause_of_one_session_leaves_the_others(project):
+    measured(project, 40_000)
+    assert SESSION in text(project.ask("pause", "--session", SESSION[:6], "--for", "30m"))
+    assert project.call("gate", project.event("PreToolUse.Bash", session_id=SESSION)).is_silent
+    assert project.call("gate", project.event("PreToolUse.Bash", session_id="other")).context
+    shown = text(project.ask("status"))
+    assert "paused: 2a8cf45f, for " in shown and "| paused" in shown
+    text(project.ask("resume", "--session", SESSION))
+    assert project.call("gate", project.event("PreToolUse.Bash", session_id=SESSION)).context
+
+
+@pytest.mark.parametrize("until", ['"2020-01-01T00:00:00Z"', '"soon"', "5", "{}"])
+def test_a_pause_that_is_over_or_broken_silences_nobody(project, until):
+    project.write(".context/state/pause.json", '{"*": %s}' % until)
+    assert project.call("gate", project.event("PreToolUse.Bash", session_id=SESSION)).context
+    assert shown_data(project)["paused"] == []
+    text(project.ask("pause", "--session", "s2"))
+    assert project.read_json(".context/state/pause.json") == {"s2": None}
+
+
+@pytest.mark.parametrize("name", ["pause", "fallback", "metrics", "monitor-state", "auto-state", "events.jsonl"])
+def test_a_session_called_like_one_of_our_files_is_a_session_like_any_other(project, name):
+    measured(project, 40_000, name)
+    assert not project.exists(".context/state/%s.json" % name)
+    data = shown_data(project)
+    assert [s["tool_calls"] for s in data["sessions"]] == [1] and data["paused"] == []
+
+
+@pytest.mark.parametrize("duration", ["soon", "0", "-5m", "5x", "1.5h", "m", ""])
+def test_a_duration_that_is_none_is_explained(project, duration):
+    if not duration:
+        assert "until `resume`" in text(project.ask("pause", "--for="))
+        return
+    error, hint = failure(project.ask("pause", "--for=" + duration))
+    assert "not a duration" in error and "30m" in hint
+
+
+@pytest.mark.parametrize("duration, seconds", [("90", 90), ("90s", 90), ("30m", 1800), ("2H", 7200), ("1d", 86400)])
+def test_durations(kit, duration, seconds):
+    assert kit.parse_duration(duration) == seconds
+
+
+# --- signal
+
+
+def test_a_signal_by_hand_reaches_the_agent_with_the_next_prompt(project):
+    path = text(project.ask("signal", "CI: 3 tests fail", "--action", "Look first", "--session", "s1", "--code", "CI"))
+    assert path.startswith(project.path(".context/signals/sessions/s1/external-"))
+    said = project.call("inject", project.event("UserPromptSubmit", session_id="s1")).context
+    assert said == "⚠️ [ctx monitor] CI: 3 tests fail\n→ Look first"
+
+
+def test_a_signal_is_for_everybody_unless_a_session_is_known(project):
+    assert "/signals/global/" in text(project.ask("signal", "x"))
+    assert "/sessions/s9/" in text(project.ask("signal", "x", CLAUDE_CODE_SESSION_ID="s9"))
+    assert "/signals/global/" in text(project.ask("signal", "x", "--global", CLAUDE_CODE_SESSION_ID="s9"))
+
+
+def test_a_signal_comes_from_stdin_and_replaces_its_namesake(project):
+    first = text(project.ask("signal", "-", "--name", "ci", stdin="one\r\n→ do it\r\n".encode()))
+    assert text(project.ask("signal", "two", "--name", "ci")) == first
+    assert project.read(os.path.relpath(first, project.root)).endswith("---\ntwo\n")
+
+
+@pytest.mark.parametrize("words", [["signal", " "], ["signal", "x", "--ttl", "0"], ["signal", "x", "--ttl", "99999999"]])
+def test_a_signal_that_makes_no_sense_is_refused(project, words):
+    failure(project.ask(*words))
+    assert not project.exists(".context/signals")
+
+
+def test_hostile_names_stay_inside_the_signals_folder(project):
+    path = text(project.ask("signal", "x", "--name", "../../../escape", "--session", "../../s"))
+    assert os.path.realpath(path).startswith(os.path.realpath(project.path(".context/signals/sessions")) + "/")
+
+
+# --- auto
+
+
+def test_a_workflow_is_started_shown_and_stopped(project):
+    assert text(project.ask("auto", "status")).startswith("no workflow")
+    assert "started in phase init" in text(project.ask("auto", "start", "Build it", "--skip-expansion"))
+    shown = text(project.ask("auto", "status"))
+    assert "init ●" in shown and "iteration 0/20, session not bound yet" in shown and "task: Build it" in shown
+    assert json.loads(text(project.ask("auto", "status", "--json")))["phase"] == "init"
+    assert "active already" in failure(project.ask("auto", "start", "again"))[0]
+    assert "started" in text(project.ask("auto", "start", "again", "--force"))
+    assert text(project.ask("auto", "stop")) == "cancelled"
+    assert text(project.ask("auto", "stop")) == "no workflow is active"
+
+
+@pytest.mark.parametrize("words", [["  "], ["x", "--max-iterations", "0"], ["x", "--max-iterations", "51"]])
+def test_a_workflow_that_makes_no_sense_is_not_started(project, words):
+    failure(project.ask("auto", "start", *words))
+    assert not project.exists(".caw")
+
+
+def test_a_broken_workflow_file_is_not_overwritten_without_force(project):
+    project.write(".caw/auto-state.json", "{broken")
+    assert "not readable" in failure(project.ask("auto", "start", "x"))[0]
+    assert "not readable" in failure(project.ask("auto", "status"))[0]
+    assert project.read(".caw/auto-state.json") == "{broken"
+    text(project.ask("auto", "start", "x", "--force"))
+
+
+# --- replay
+
+
+def write_events(project, name: str, events: list, indent=None) -> str:
+    return project.write(name, "\n".join(json.dumps(event, indent=indent) for event in events))
+
+
+def session_events(project, session: str = "s1") -> list:
+    project.write_transcript([assistant_row(171_000, session)], session)
+    names = ("SessionStart.startup", "UserPromptSubmit", "PreToolUse.Bash", "PostToolUse.Bash", "Stop", "PreCompact.auto",
+             "SessionEnd.other")
+    return [project.event(name, session_id=session, model=None) for name in names]
+
+
+def test_replay_shows_what_each_event_says_and_changes_nothing(project):
+    project.write(".claude/ll-continue-prompt.md", "# Handoff\n\nGo on with the parser.\n")
+    text(project.ask("signal", "CI fails", "--global"))
+    path = write_events(project, "events.jsonl", session_events(project))
+    before = project.tree()
+    shown = text(project.ask("replay", path, **UTF8))
+    assert project.tree() == before
+    for expected in ("  1  SessionStart        inject", "Go on with the parser.", "⚠️ [ctx monitor] CI fails", "STOP. Read your context",
+                     "Context is 85% full", project.path(".claude/ll-continue-prompt.md"), "PreCompact", "not an event of this kit"):
+        assert expected in " ".join(shown.split()) or expected in shown
+    assert "ctx-replay" not in shown
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_replay_reads_lines_whole_files_lists_and_stdin(project, indent):
+    events = session_events(project)[:3]
+    path = write_events(project, "events.json", events, indent)
+    as_list = project.write("list.json", json.dumps(events, indent=indent))
+    results = json.loads(text(project.ask("replay", "--json", path, as_list)))
+    assert [r["event"] for r in results] == ["SessionStart", "UserPromptSubmit", "PreToolUse"] * 2
+    assert results[2]["reply"]["hookSpecificOutput"]["additionalContext"].startswith("STOP.")
+    assert results[5]["reply"] is None  # the gate fires once, also in a scratch copy
+    again = json.loads(text(project.ask("replay", "-", "--json", stdin=json.dumps(events[2]).encode())))
+    assert again[0]["mode"] == "gate" and again[0]["reply"]
+
+
+def test_replay_asks_the_kit_also_while_it_is_paused(project):
+    text(project.ask("pause"))
+    path = write_events(project, "events.jsonl", session_events(project)[2:3])
+    assert "STOP." in text(project.ask("replay", path, CTX_HOOKS_DISABLE="1"))
+
+
+def test_replay_never_follows_a_link_out_of_its_copy(project):
+    outside = os.path.join(project.base, "outside")
+    os.makedirs(outside)
+    os.symlink(outside, project.path(".context/state"))
+    os.mkfifo(project.path(".context/fifo"))
+    path = write_events(project, "events.jsonl", session_events(project))
+    text(project.ask("replay", path))
+    assert os.listdir(outside) == []
+    project.write(".contextrc", "allow_outside: true\n")
+    assert "allow_outside" in failure(project.ask("replay", path))[0]
+
+
+@pytest.mark.parametrize("content, said", [("{", "line 1 is not JSON"), ('{}\n\n{"a": 1}\nbroken', "line 4 is not JSON")])
+def test_replay_says_where_a_file_is_broken(project, content, said):
+    assert said in failure(project.ask("replay", project.write("x", content)))[0]
+    assert "cannot read" in failure(project.ask("replay", "gone"))[0]
+
+
+def test_replay_bears_what_is_not_an_event(project):
+    results = json.loads(text(project.ask("replay", project.write("x", '[1, null, {}, {"hook_event_name": ["x"]}]'), "--json")))
+    assert [r["mode"] for r in results] == [""] * 4
+
+
+def test_replay_knows_the_events_of_hooks_json(kit):
+    registered = {event: command.split(" ctx_hooks.main()\" ")[1].split()[0] for event, command in registered_commands().items()}
+    assert registered == kit.EVENT_MODES
+
+
+# --- on a terminal
+
+
+class Terminal:
+    """A command on a real pseudo-terminal of a given size."""
+
+    def __init__(self, project, *words: str, columns: int = 80, lines: int = 40, **env):
+        self.primary, secondary = os.openpty()
+        fcntl.ioctl(secondary, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        environment = project.environment(dict({"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}, **env))
+        self.process = subprocess.Popen([PYTHON, os.path.join(REPO, "ctx_hooks.py"), *words], cwd=project.root, env=environment,
+                                        stdin=secondary, stdout=secondary, stderr=secondary, start_new_session=True,
+                                        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+        os.close(secondary)
+        self.shown = b""
+
+    def read_until(self, wanted: bytes = b"") -> str:
+        """What was shown up to the wanted text, or up to the end."""
+        while not wanted or wanted not in self.shown:
+            try:
+                data = os.read(self.primary, 65536)
+            except OSError:  # Linux says EIO where others say end of file
+                data = b""
+            if not data:
+                break
+            self.shown += data
+        assert wanted in self.shown, self.shown
+        return self.shown.decode("utf-8")
+
+    def type(self, keys: bytes) -> None:
+        os.write(self.primary, keys)
+
+    def end(self) -> int:
+        self.read_until()
+        os.close(self.primary)
+        return self.process.wait(RUN_TIMEOUT_S)
+
+
+@pytest.mark.parametrize("columns", [60, 200])
+def test_status_on_a_terminal_is_coloured_and_fits(project, columns):
+    measured(project, 171_000)
+    text(project.ask("auto", "start", "a task with a rather long description that goes on and on"))
+    terminal = Terminal(project, "status", columns=columns)
+    assert terminal.end() == 0
+    shown = terminal.shown.decode("utf-8")
+    assert "\033[31m█" in shown
+    lines = [ANSI.sub("", line) for line in shown.replace("\r\n", "\n").split("\n")]
+    assert max(map(len, lines)) <= columns
+    assert any("expansion ● init ○" in line for line in lines) == (columns == 200)
+
+
+@pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_colour_can_be_refused(project, env):
+    measured(project, 171_000)
+    terminal = Terminal(project, "status", **env)
+    assert terminal.end() == 0 and b"\033" not in terminal.shown and b"85%" in terminal.shown
+
+
+@pytest.mark.parametrize("way", ["^C", "SIGTERM"])
+def test_watch_redraws_in_place_and_gives_the_terminal_back(project, way):
+    measured(project, 40_000)
+    terminal = Terminal(project, "status", "--watch", lines=12)
+    terminal.read_until(b"20%")
+    measured(project, 90_000)
+    shown = terminal.read_until(b"45%")
+    assert shown.startswith("\033[?1049h\033[?25l\033[H")
+    assert max(frame.count("\n") for frame in shown.split("\033[H")) < 12
+    if way == "^C":
+        terminal.type(b"\x03")
+    else:
+        terminal.process.terminate()
+    assert terminal.end() == (0 if way == "^C" else 143)
+    assert terminal.shown.rstrip().endswith(b"\033[?25h\033[?1049l")
+    assert b"Traceback" not in terminal.shown and b"error" not in terminal.shown
+
+
+# --- the demo
+
+
+@pytest.mark.parametrize("env", [{}, {"NO_COLOR": "1", "LC_ALL": "C"}])
+def test_the_demo_plays_a_whole_session_and_leaves_nothing_behind(project, env):
+    argv = [PYTHON, "-I", os.path.join(REPO, "tests", "demo.py")]
+    done = subprocess.run(argv, env=project.environment(env), cwd=project.root, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          timeout=60)
+    assert (done.returncode, done.stderr) == (0, b"")
+    shown = done.stdout.decode("utf-8")
+    assert "\033" not in shown
+    for expected in ("[CONTEXT INJECTION - Please acknowledge receipt]", "STOP. Read your context files", "[ctx monitor] 2 issues:",
+                     "Context is 82% full", "acknowledged, 1 attempt, in the transcript", "## Auto Mode Continuation",
+                     "ctx auto: all phases complete.", "stopped asking for the handoff", "the address form is done"):
+        assert expected in shown
+    assert os.listdir(project.tmp) == []
