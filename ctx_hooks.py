@@ -38,6 +38,7 @@ The file reads bottom-up: a section uses only what stands above it. Contents:
     Hook          the only place that knows the client's JSON
     Modes         the dispatch table and the fail-open boundary
     View          what people see, from data to text
+    Doctor        what can keep the hooks from working
     Commands      what people run
     Main          argv
 """
@@ -138,6 +139,7 @@ REPETITION_ACTION = "Stop and try a different approach; say what you expected an
 AUDIT_SUMMARY = "Context files untouched for {days} days: {files}."
 AUDIT_ACTION = "Check that they still match the code and update or confirm them"
 AUDIT_EVERY_CALLS = 25
+AUDIT_BAND_S = 60
 ALERT_COOLDOWN_S = {"context-health": 900, "repetition": 600, "audit-reminder": 14400}
 ALERT_TTL_S = {"context-health": 300, "repetition": 300, "audit-reminder": 3600}
 
@@ -303,9 +305,9 @@ class _Scanning:
         return None  # NaN and Infinity are not JSON
 
 
-def parse_json(text: str | bytes) -> object:
+def parse_json(text: str | bytes | bytearray) -> object:
     """The first JSON value in the text; ValueError when there is none."""
-    if isinstance(text, bytes):
+    if not isinstance(text, str):
         text = text.decode("utf-8", "replace")
     start = len(text) - len(text.lstrip("\ufeff \t\r\n"))
     try:
@@ -447,11 +449,19 @@ def read_fd(fd: int, limit_bytes: int) -> bytes:
 
 
 def read_inside(path: str, base: str, limit_bytes: int = FILE_LIMIT_BYTES) -> bytes | None:
-    """Like read_bytes, but a path that a link leads out of `base` is not read."""
-    data = read_bytes(path, limit_bytes)
-    if data is None or not is_below(real_path(path), real_path(base)):
-        return None
-    return data
+    """Like read_bytes, but a path that leads out of `base`, by its name or by a link, is not read."""
+    return read_bytes(path, limit_bytes) if stays_inside(path, base) else None
+
+
+def stays_inside(path: str, base: str) -> bool:
+    """Below `base`, links resolved. Where there is no link on the way, a few lstats say so without `os.path`."""
+    probe = path
+    while is_below(probe, base) and probe != base:
+        info = stat_of(probe, follow=False)
+        if info is None or _stat.S_ISLNK(info.st_mode):
+            return info is not None and is_below(real_path(path), real_path(base))
+        probe = parent_of(probe)
+    return probe == base or is_below(real_path(path), real_path(base))
 
 
 def stat_of(path: str, follow: bool = True):
@@ -735,7 +745,7 @@ class Problem:
         self.line, self.column, self.text = line, column, text
 
     def __str__(self) -> str:
-        return "line %d, column %d: %s" % (self.line, self.column, self.text)
+        return "line %d, column %d: %s" % (self.line, self.column, self.text) if self.line else self.text
 
 
 def parse_config(text: str) -> tuple:
@@ -909,7 +919,8 @@ def _checked(value, kind):
         word = str(value).lower()
         return word if word in kind else None
     if kind == "bool":
-        return value if isinstance(value, bool) else {"on": True, "yes": True, "off": False, "no": False}.get(str(value).lower())
+        words = {"on": True, "yes": True, "off": False, "no": False}
+        return value if isinstance(value, bool) else words.get(str(value).lower())
     if kind in ("count", "percent"):
         good = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e12
         return (None if not good or (kind == "percent" and not 1 <= value <= 100) else value)
@@ -1097,8 +1108,12 @@ _MARKUP = frozenset(
 )
 
 
+_DROPPED = dict.fromkeys([c for c in range(0xA0) if (c < 32 or c >= 127) and c not in (9, 10)] + [
+    0xFEFF, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2060, 0x2070)])
+
+
 def units(text: str) -> int:
-    return len(text) if text.isascii() else len(text) + sum(c > "\uffff" for c in text)
+    return len(text) if text.isascii() else len(text) + sum(map("\uffff".__lt__, text))
 
 
 def cut_text(text: str, limit: int) -> str:
@@ -1115,9 +1130,7 @@ def clean_text(text: str) -> str:
     """Without control characters, direction overrides, lone surrogates and imitated markup."""
     if not text.isprintable() or not text.isascii():
         text = text.replace("\r\n", "\n").encode("utf-8", "replace").decode("utf-8")
-        drop = [c for c in range(0xA0) if (c < 32 or c >= 127) and c not in (9, 10)]
-        drop += [0xFEFF, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2060, 0x2070)]
-        text = text.translate(dict.fromkeys(drop))
+        text = text.translate(_DROPPED)
     while "<" in text:
         stripped = _strip_tags(text)
         if stripped == text:
@@ -1251,7 +1264,7 @@ def read_signals(ctx: Ctx, session: str) -> list:
     found = []
     for scope, folder in (("session", signal_dir(ctx, session) if session else ""), ("global", signal_dir(ctx, ""))):
         names = [n for n in list_dir(folder) if n.endswith(".md") and n[0] != "."] if folder else []
-        if names and not is_below(real_path(folder), real_path(ctx.dir)):
+        if names and not stays_inside(folder, ctx.dir):
             continue
         for name in names[:SIGNAL_COUNT_LIMIT]:
             signal = _read_signal(ctx, folder + "/" + name)
@@ -1292,7 +1305,8 @@ def _read_signal(ctx: Ctx, path: str) -> Signal | None:
 
 def _is_half_written(data: bytes, age_s: float) -> bool:
     """A header that is still open in a young file: its writer is at work."""
-    return age_s < HALF_WRITTEN_S and data.startswith(b"---") and split_header(data.decode("utf-8", "replace"))[0] is None
+    young = age_s < HALF_WRITTEN_S and data.startswith(b"---")
+    return young and split_header(data.decode("utf-8", "replace"))[0] is None
 
 
 def _touch(path: str, now: float) -> None:
@@ -1737,8 +1751,9 @@ def settings_model(ctx: Ctx) -> str:
     if ctx.env.get("ANTHROPIC_MODEL"):
         return ctx.env["ANTHROPIC_MODEL"]
     home = ctx.env.get("CLAUDE_CONFIG_DIR") or ctx.env.get("HOME", "") + "/.claude"
-    for path in (ctx.root + "/.claude/settings.local.json", ctx.root + "/.claude/settings.json", home + "/settings.json"):
-        model = _text(read_json(path).get("model"))
+    for folder, name in ((ctx.root + "/.claude", "settings.local.json"), (ctx.root + "/.claude", "settings.json"),
+                         (home, "settings.json")):
+        model = _text(read_json(folder + "/" + name).get("model"))
         if model:
             return model
     return ""
@@ -1865,27 +1880,29 @@ def call_signature(tool: str, tool_input: dict) -> str:
     return _imp.source_hash(0x637478, data).hex()
 
 
+def is_audit_due(shot: Snapshot, state: dict) -> bool:
+    """Whether an evaluation could change anything, by the session's own note of the last one: the file that
+    all sessions share is not even opened on nearly every call. Inside a band, cooldowns are looked at each minute."""
+    health = [shot.percent, shot.score]
+    last = _list(state, "audited")
+    in_band = shot.percent >= min(clear for _, clear, _ in HEALTH_LEVELS) or shot.score >= REPETITION_CLEAR
+    aged = len(last) == 3 and not 0 <= shot.now - number(last[2]) < AUDIT_BAND_S
+    if last[:2] == health and not shot.stale_files and not (in_band and aged):
+        return False
+    state["audited"] = health + [int(shot.now)]
+    return True
+
+
 def run_auditors(ctx: Ctx, session: str, shot: Snapshot) -> None:
-    """Evaluate, write the signals, remember. Only a change touches the disk."""
-    path = ctx.path("monitor-state.json")
-    if not update_needed(read_json(path), session, shot):
-        return
+    """Evaluate, write the signals, remember."""
     emitted: list = []
-    update_json(ctx, path, lambda state: _evaluate(ctx, session, shot, state, emitted))
+    update_json(ctx, ctx.path("monitor-state.json"), lambda state: _evaluate(ctx, session, shot, state, emitted))
     for alert, target in emitted:
         signal = Signal(name=alert.auditor, severity=alert.severity, generated_at=ctx.now, auditor=alert.auditor,
-                        ttl_s=ALERT_TTL_S[alert.auditor], code=alert.codes[0], body=alert.summary + "\n→ " + alert.action)
+                        ttl_s=ALERT_TTL_S[alert.auditor], code=alert.codes[0],
+                        body=alert.summary + "\n→ " + alert.action)
         if write_signal(ctx, target, signal):
             record(ctx, "alert:emitted", code=alert.codes[0], severity=alert.severity, summary=alert.summary)
-
-
-def update_needed(state: dict, session: str, shot: Snapshot) -> bool:
-    """Whether evaluating could change anything; saves the lock and the write on nearly every call."""
-    health = table(table(state, "lastHealth"), session)
-    if health != {"contextPercent": shot.percent, "repetitionScore": shot.score} or shot.stale_files:
-        return True
-    low = min(clear for _, clear, _ in HEALTH_LEVELS)
-    return shot.percent >= low or shot.score >= REPETITION_CLEAR
 
 
 def _evaluate(ctx: Ctx, session: str, shot: Snapshot, state: dict, emitted: list) -> bool:
@@ -2299,6 +2316,10 @@ def max_iterations_of(state: dict) -> int:
     return int(min(max(value, 1), ITERATIONS_LIMIT))
 
 
+def last_activity(state: dict) -> float:
+    return max(parse_iso(table(state, "signals").get("last_checked")) or 0.0, parse_iso(state.get("started_at")) or 0.0)
+
+
 def end_workflow(state: dict, reason: str, now: float) -> None:
     done = reason in ("all_phases_complete", "auto_complete_signal")
     state.update(active=False, phase="complete" if done else "failed", exit_reason=reason, completed_at=format_iso(now))
@@ -2316,7 +2337,7 @@ class Stop:
 def decide_stop(state: dict, event: Event, ctx: Ctx, look) -> Stop:
     """Apply the message's blocks to the state, then hold or release. `look()` tells what costs to find out:
     (context percent, id of the last tool call)."""
-    active_at = max(parse_iso(table(state, "signals").get("last_checked")) or 0, parse_iso(state.get("started_at")) or 0)
+    active_at = last_activity(state)
     state["session_id"] = event.session_id
     table(state, "signals")["last_checked"] = format_iso(ctx.now)
     if active_at and ctx.now - active_at > STALE_AFTER_S:
@@ -2427,8 +2448,9 @@ def render_continuation(state: dict, lead: str) -> str:
                          ("NEXT", "none" if following == "complete" else following))
     error = render_block(("SIGNAL", "PHASE_ERROR"), ("PHASE", phase), ("STATUS", "error"),
                          ("TIMESTAMP", TIME_PLACEHOLDER), ("ERROR", "<what happened>"), ("RECOVERABLE", "true|false"))
-    return CONTINUATION.format(lead=lead, phase=phase, iteration=_count(state.get("iteration")), about=dict(PHASES)[phase],
-                               max=max_iterations_of(state), task=task, signal=signal, block=block, error=error)
+    return CONTINUATION.format(
+        lead=lead, phase=phase, iteration=_count(state.get("iteration")), max=max_iterations_of(state),
+        about=dict(PHASES)[phase], task=task, signal=signal, block=block, error=error)
 
 
 def render_block(*fields: tuple) -> str:
@@ -2555,7 +2577,7 @@ def is_placeholder(text: str) -> bool:
     """Nothing but headings and words such as TBD or [current task]."""
     for line in text.split("\n"):
         words = line.strip().lstrip("-*>0123456789.) \t").strip("_*` ")
-        if words.startswith("#") or line.strip().startswith("#") or words.startswith("<!--"):
+        if words.startswith(("#", "<!--")):
             continue
         words = words.rpartition(":")[2].strip() if words[:1] != "[" else words
         if words and words.lower() not in PLACEHOLDERS and not (words[0] == "[" and words[-1] == "]"):
@@ -2827,7 +2849,8 @@ def _without_sections(data: bytes, noted: dict) -> bytes:
 
 def _drop_allowed(data: bytes, noted: dict) -> bool:
     """Only sections as we wrote them may be dropped; without a note any well-formed one is an old one of ours."""
-    digests = [call_signature("section", {"text": data[a:b].decode("utf-8", "replace")}) for a, b in find_sections(data)]
+    sections = [data[start:end].decode("utf-8", "replace") for start, end in find_sections(data)]
+    digests = [call_signature("section", {"text": section}) for section in sections]
     return not digests or not noted or noted.get("digest") in digests
 
 
@@ -2921,7 +2944,8 @@ def forget_sessions(ctx: Ctx, is_gone) -> None:
     def change(state: dict) -> bool:
         before = format_json(state)
         for key in ("lastEmitted", "activeAlerts", "lastHealth"):
-            for name in [n for n in table(state, key) if n.partition(":")[0] != "global" and is_gone(n.partition(":")[0])]:
+            sessions = {name: name.partition(":")[0] for name in table(state, key)}
+            for name in [n for n, session in sessions.items() if session != "global" and is_gone(session)]:
                 del state[key][name]
         return format_json(state) != before
 
@@ -3015,30 +3039,29 @@ def read_event_data(fd: int) -> object:
     Some clients never close the pipe, so each time the text could be complete it is parsed; a failed
     try makes the next one wait for twice the data, so that a large event is not parsed over and over.
     """
-    chunks, total, tried = [], 0, 0
+    data, tried = bytearray(), 0
     try:
         if _os.isatty(fd):
             return None
         _start_watchdog()
-        while total < STDIN_LIMIT_BYTES:
+        while len(data) < STDIN_LIMIT_BYTES:
             chunk = _os.read(fd, 1 << 16)
             if not chunk:
                 break
-            chunks.append(chunk)
-            total += len(chunk)
-            if chunk.rstrip()[-1:] == b"}" and (total >= 2 * tried or chunk[-1:] == b"\n"):
-                value = _parse_or_none(b"".join(chunks))
+            data += chunk
+            if chunk.rstrip()[-1:] == b"}" and (len(data) >= 2 * tried or chunk[-1:] == b"\n"):
+                value = _parse_or_none(data)
                 if value is not None:
                     return value
-                tried = total
+                tried = len(data)
     except (NoInput, OSError):
         pass  # the time is up or the descriptor is closed: what came so far counts
     finally:
         _stop_watchdog()
-    return _parse_or_none(b"".join(chunks))
+    return _parse_or_none(data)
 
 
-def _parse_or_none(data: bytes) -> object:
+def _parse_or_none(data: bytes | bytearray) -> object:
     try:
         return parse_json(data)
     except ValueError:
@@ -3089,8 +3112,9 @@ def parse_event(data: object) -> Event | None:
     return Event(
         name=_text(data.get("hook_event_name")), session_id=session_id, session=safe_name(session_id),
         cwd=_text(data.get("cwd")), transcript=_text(data.get("transcript_path")), agent_id=data.get("agent_id"),
-        prompt=_text(data.get("prompt")), source=_text(data.get("source")) or "startup", reason=_text(data.get("reason")),
-        model=_model_name(data.get("model")), tool=_text(data.get("tool_name"))[:80] or "?",
+        prompt=_text(data.get("prompt")), source=_text(data.get("source")) or "startup",
+        reason=_text(data.get("reason")), model=_model_name(data.get("model")),
+        tool=_text(data.get("tool_name"))[:80] or "?",
         tool_input=data["tool_input"] if isinstance(data.get("tool_input"), dict) else {},
         response=data.get("error") if failed else data.get("tool_response"), failed=failed,
         tool_use_id=_text(data.get("tool_use_id")), last_message=_text(data.get("last_assistant_message")),
@@ -3181,22 +3205,25 @@ def monitor(event: Event, ctx: Ctx) -> Reply | None:
         state.setdefault("settings_model", known["settings_model"])
         exact = measure if usage else measure_context(ctx, state, usage, added)
         note_call(ctx, event, state, exact)
-        said.extend((plan_handoff(ctx, state, exact, batch), state, exact))
+        shot = take_snapshot(ctx, state, exact)
+        said.extend((plan_handoff(ctx, state, exact, batch), shot if is_audit_due(shot, state) else None))
         return True
 
     update_json(ctx, path, change)
     if not said:
         return None
-    audit(ctx, event.session, said[1], said[2])
+    if said[1]:
+        run_auditors(ctx, event.session, said[1])
     return Reply(said[0])
 
 
-def audit(ctx: Ctx, session: str, state: dict, measure: Measure) -> None:
+def take_snapshot(ctx: Ctx, state: dict, measure: Measure) -> Snapshot:
+    """What the auditors may look at after this call; the context files' age only now and then."""
     score, repeats = repetition_of(_list(state, "recent"))
     days, stale = stale_files_of(ctx) if state["tool_calls"] % AUDIT_EVERY_CALLS == 1 else (0, None)
-    run_auditors(ctx, session, Snapshot(
+    return Snapshot(
         now=ctx.now, percent=measure.percent(), percent_text=measure.percent_text(), stale_days=days, stale_files=stale,
-        note=" (estimated)" if not measure.exact else "", score=score, repeats=repeats))
+        note="" if measure.exact else " (estimated)", score=score, repeats=repeats)
 
 
 def stop_enforce(event: Event, ctx: Ctx) -> Reply | None:
@@ -3220,6 +3247,12 @@ def cleanup(event: Event, ctx: Ctx) -> Reply | None:
     return None
 
 
+EVENTS = {"SessionStart": "inject", "UserPromptSubmit": "inject", "PreToolUse": "gate", "PostToolUse": "monitor",
+          "PostToolUseFailure": "monitor", "Stop": "stop-enforce", "SessionEnd": "cleanup"}  # as in hooks.json
+REGISTERED = (
+    'python3 -I -S -c "import sys; sys.path.append(sys.argv.pop()); import ctx_hooks; ctx_hooks.main()" '
+    '{mode} "$CLAUDE_PROJECT_DIR/.claude/hooks" || exit 0'
+)
 MODES = {"inject": inject, "gate": gate, "monitor": monitor, "stop-enforce": stop_enforce, "cleanup": cleanup}
 
 
@@ -3259,7 +3292,7 @@ def run_guarded(word: str, env: dict, work, *args) -> None:
     """The fail-open boundary, with the one broad except of this file."""
     try:
         work(env, *args)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001
         report_failure(word, error, env)
 
 
@@ -3306,11 +3339,12 @@ DECISIONS = {
     "auto:started": ("started the workflow in phase {phase}", "somebody ran `auto start`"),
     "auto:cancelled": ("ended the workflow", "`auto stop`, or the prompt was `ctx cancel`"),
     "injection:attempted": ("sent the startup context, attempt {attempt}", "{type}, and no acknowledgement so far"),
-    "injection:succeeded": ("stopped sending the startup context", "acknowledged at attempt {attempts}, {durationMs} ms"),
+    "injection:succeeded": ("stopped sending the startup context", "acknowledged at attempt {attempts}"),
     "injection:escalated": ("wrote the startup context into the fallback file", "no attempt was acknowledged"),
     "injection:failed": ("gave up on the startup context after attempt {attempts}", "{reason}"),
     "injection:section-removed": ("took our section out of {file}", "it was acknowledged or is too old"),
 }
+RECORD_KEYS = ("at", "session", "mode", "event")
 HELD_REASONS = {"held": "its completion block is missing", "advanced": "the phase before is complete, this one is next"}
 
 
@@ -3416,7 +3450,8 @@ def phase_line(state: dict, width: int = 1000) -> str:
 def render_status(data: dict, look: Look) -> str:
     """The page that `status` shows, from the object that `status --json` prints."""
     now = parse_iso(data["at"]) or 0.0
-    seen = "hooks seen %s ago" % format_age(now - parse_iso(data["hooks_seen_at"])) if data["hooks_seen_at"] else "no hook ran yet"
+    seen_at = parse_iso(data["hooks_seen_at"])
+    seen = "no hook ran yet" if seen_at is None else "hooks seen %s ago" % format_age(now - seen_at)
     lines = [format_line(look, ("bold", "ctx_hooks " + data["version"]), ("dim", " · %s · %s" % (seen, data["root"])))]
     for pause in data["paused"]:
         left = "until `resume`" if not pause["until"] else "for " + format_age((parse_iso(pause["until"]) or now) - now)
@@ -3500,9 +3535,10 @@ def _gate_parts(gate_data: dict) -> list:
 def _startup_parts(startup: dict | None, now: float) -> list:
     if not startup:
         return [("dim", "nothing to deliver")]
-    style = {"acknowledged": "good", "delivered": "good", "pending": "", "escalated": "warn"}.get(startup["outcome"], "bad")
+    styles = {"acknowledged": "good", "delivered": "good", "pending": "", "escalated": "warn"}
     arrived = "in the transcript" if startup["receipt_at"] else "not seen in the transcript yet"
-    return [(style, startup["outcome"]), ("", ", %d attempt%s" % (startup["attempts"], "s"[:startup["attempts"] != 1])),
+    return [(styles.get(startup["outcome"], "bad"), startup["outcome"]),
+            ("", ", %d attempt%s" % (startup["attempts"], "s"[:startup["attempts"] != 1])),
             ("dim", ", " + arrived)]
 
 
@@ -3546,12 +3582,14 @@ def render_decision(row: dict, look: Look, today: str) -> list:
     stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(parse_iso(row.get("at")) or 0))
     values = {key: one_line(", ".join(map(str, v)) if isinstance(v, list) else str(v), 1000) for key, v in row.items()}
     reason = HELD_REASONS.get(values.get("reason", "")) or STOP_MESSAGES.get(values.get("reason", ""), "{reason}")
-    values["reason"] = _filled(reason.replace("ctx auto: ", ""), dict(values, max="the allowed", error="see `auto status`"))
+    values.update(max="the allowed", error="see `auto status`")
+    values["reason"] = _filled(reason.replace("ctx auto: ", ""), values)
     what, rule = DECISIONS.get(_text(row.get("event")), (values.get("event", "?"), ""))
     if not rule:
-        rule = ", ".join("%s %s" % pair for pair in values.items() if pair[0] not in ("at", "session", "mode", "event"))
+        rule = ", ".join("%s %s" % pair for pair in values.items() if pair[0] in row and pair[0] not in RECORD_KEYS)
     head = "%s  %-8s  " % (stamp[11:] if stamp.startswith(today) else stamp, values.get("session", "")[:8] or "-")
-    return wrap_lines(_filled(what, values), head, look) + wrap_lines(_filled(rule, values), " " * len(head) + "→ ", look)
+    lines = wrap_lines(_filled(what, values), head, look)
+    return lines + wrap_lines(_filled(rule, values), " " * len(head) + "→ ", look)
 
 
 def _filled(template: str, values: dict) -> str:
@@ -3565,20 +3603,288 @@ def wrap_lines(text: str, head: str, look: Look) -> list:
     import textwrap
 
     lines = textwrap.wrap(text, max(20, look.width - cells(head)), break_on_hyphens=False) or [""]
-    return [format_line(look, ("", (head if not index else " " * cells(head)) + line)) for index, line in enumerate(lines)]
+    heads = [head] + [" " * cells(head)] * (len(lines) - 1)
+    return [format_line(look, ("", start + line)) for start, line in zip(heads, lines)]
 
 
 def render_replay(result: dict, index: int, look: Look) -> list:
     """One replayed event: what it was, how long it took, and what the kit said."""
     reply = result["reply"] if isinstance(result["reply"], dict) else {}
-    texts = [table(reply, "hookSpecificOutput").get("additionalContext"), reply.get("reason"), reply.get("systemMessage")]
+    specific = table(reply, "hookSpecificOutput")
+    texts = [specific.get("additionalContext"), reply.get("reason"), reply.get("systemMessage")]
     said = [line for text in texts if _text(text) for line in text.split("\n")]
     word = "%.0f ms" % result["ms"] if result["mode"] else "not an event of this kit"
-    lines = [format_line(look, ("bold", "%3d  %-20s" % (index, one_line(result["event"], 20))), ("", "%-14s" % result["mode"]),
-                         ("dim", word + ("" if said or result["error"] or not result["mode"] else ", silent")))]
+    word += "" if said or result["error"] or not result["mode"] else ", silent"
+    head = "%3d  %-20s" % (index, one_line(result["event"], 20))
+    lines = [format_line(look, ("bold", head), ("", "%-14s" % result["mode"]), ("dim", word))]
     if result["error"]:
         lines += wrap_lines(result["error"], "     ✗ ", look)
     return lines + [part for line in said for part in wrap_lines(line, "     ", look)]
+
+
+# =============================================================================
+# Doctor
+# =============================================================================
+# Looks at everything that can keep the hooks from working, and runs the
+# registered command strings as the client would: through /bin/sh, a synthetic
+# event each, in a scratch project, so that nothing of the real one is touched.
+SETTINGS_SNIPPET_HINT = "put this into .claude/settings.json (merge it into `hooks` if there is one):"
+SLOW_FACTOR = 3.0
+DOCTOR_RUNS = 3
+
+
+class Finding:
+    """One line of the report: `ok`, `warn` or `FAIL`, what was seen, what to do."""
+
+    __slots__ = ("level", "text", "fix")
+
+    def __init__(self, level: str, text: str, fix: str = "") -> None:
+        self.level, self.text, self.fix = level, text, fix
+
+    def __str__(self) -> str:
+        return "%-4s  %s%s" % (self.level, self.text, " → " + self.fix if self.fix else "")
+
+
+class Registration:
+    """One of our hook entries: the settings it stands in, the event, the mode and the command."""
+
+    __slots__ = ("scope", "event", "mode", "command")
+
+    def __init__(self, scope: str, event: str, mode: str, command: str) -> None:
+        self.scope, self.event, self.mode, self.command = scope, event, mode, command
+
+
+def settings_files(root: str, env: dict) -> list:
+    """[(scope, path)] of the settings that the client reads for a project."""
+    home = env.get("CLAUDE_CONFIG_DIR") or env.get("HOME", "") + "/.claude"
+    return [("user", home + "/settings.json"), ("project", root + "/.claude/settings.json"),
+            ("local", root + "/.claude/settings.local.json")]
+
+
+def mode_of_command(command: str) -> str:
+    """The mode that a command runs with this kit, "" for every other command."""
+    import shlex
+
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return ""
+    runs = any(word.endswith("ctx_hooks.main()") or base_name(word) == "ctx_hooks.py" for word in words)
+    return next((word for word in words if word in MODES), "") if runs else ""
+
+
+def find_registrations(scope: str, settings: dict) -> list:
+    hooks = settings.get("hooks")
+    found = []
+    for event, groups in (hooks if isinstance(hooks, dict) else {}).items():
+        for group in groups if isinstance(groups, list) else []:
+            for entry in _list(group, "hooks") if isinstance(group, dict) else []:
+                command = _text(entry.get("command")) if isinstance(entry, dict) else ""
+                if mode_of_command(command):
+                    found.append(Registration(scope, event, mode_of_command(command), command))
+    return found
+
+
+def diagnose(ctx: Ctx | None, root: str, env: dict) -> list:
+    """All findings, in the order in which a person would look."""
+    findings = [Finding("ok", "ctx_hooks %s, Python %s" % (VERSION, sys.version.split()[0])), *_check_kit_file()]
+    registered: list = []
+    for scope, path in settings_files(root, env):
+        settings = load_json(path)
+        if settings is None:
+            findings.append(Finding("FAIL", "%s settings are not a JSON object: %s" % (scope, path),
+                                    "the client ignores the whole file; mend it"))
+            continue
+        if settings.get("disableAllHooks") is True:
+            findings.append(Finding("FAIL", "disableAllHooks is set in %s" % path, "remove it, or no hook runs"))
+        registered += find_registrations(scope, settings)
+        if any("ctx-hooks" in name for name in table(settings, "enabledPlugins")) and registered:
+            findings.append(Finding("warn", "active both as a plugin and in the settings", "keep one of the two"))
+    findings += _check_registrations(registered)
+    findings += _run_registrations(root, registered, env)
+    findings += _check_project(ctx) if ctx else [
+        Finding("warn", "no %s folder: the hooks stay silent here" % DEFAULT_CONTEXT_DIR,
+                "mkdir %s, or python3 install.py --init" % DEFAULT_CONTEXT_DIR)]
+    return findings + _check_client_times(root, env)
+
+
+def _check_kit_file() -> list:
+    """The file against what install.py noted; bytecode that can be cached."""
+    import hashlib
+
+    folder = parent_of(__file__.replace("\\", "/"))
+    noted = _text(read_json(folder + "/.ctx_hooks/record.json").get("kit"))
+    digest = hashlib.sha256(read_bytes(__file__, STATE_LIMIT_BYTES) or b"").hexdigest()
+    findings = [Finding("ok", "sha256 " + digest + (" (as installed)" if noted == digest else ""))]
+    if noted and noted != digest:
+        findings.append(Finding("warn", "the kit was edited since it was installed",
+                                "fine if that was you; install.py --force puts the release back"))
+    if not is_writable(folder) and not is_dir(folder + "/__pycache__"):
+        findings.append(Finding("warn", "bytecode cannot be cached in %s" % folder, "hooks are 3 times slower so"))
+    return findings
+
+
+def _check_registrations(registered: list) -> list:
+    if not registered:
+        return [Finding("FAIL", "no hook of this kit is registered", "run install.py, or paste the settings below")]
+    findings = []
+    for event, mode in EVENTS.items():
+        entries = [r for r in registered if r.event == event]
+        if not entries:
+            findings.append(Finding("FAIL", "%s is not registered" % event, "run install.py again"))
+        for entry in entries:
+            if entry.mode != mode:
+                findings.append(Finding("FAIL", "%s runs `%s` instead of `%s`" % (event, entry.mode, mode),
+                                        "run install.py again"))
+        if len({r.command for r in entries}) > 1:
+            findings.append(Finding("warn", "%s is registered more than once (%s)" % (
+                event, ", ".join(r.scope for r in entries)), "keep one scope: install.py --uninstall --scope …"))
+    return findings
+
+
+def _run_registrations(root: str, registered: list, env: dict) -> list:
+    """Each distinct command once with its event, in a scratch project that sees the real .claude."""
+    import tempfile
+
+    commands = {(r.event, r.command): r for r in registered}
+    if not commands:
+        return []
+    with tempfile.TemporaryDirectory(prefix="ctx-doctor-") as scratch:
+        _os.mkdir(scratch + "/.context")
+        write_bytes(scratch + "/.context/TASKS.md", b"# Tasks\n")
+        try:
+            _os.symlink(root + "/.claude", scratch + "/.claude")
+        except OSError:
+            return [Finding("warn", "cannot make a scratch project for a trial run")]
+        findings = _check_interpreters(commands.values())
+        floor = _time_command([sys.executable, "-I", "-S", "-c", "pass"], b"", scratch, env)[0]
+        for registration in commands.values():
+            findings.append(_trial(registration, scratch, env, floor))
+    return findings
+
+
+def _trial(registration: Registration, scratch: str, env: dict, floor: float) -> Finding:
+    event = {"session_id": "doctor", "cwd": scratch, "hook_event_name": registration.event, "tool_name": "Read",
+             "tool_input": {}, "tool_response": {}, "prompt": "doctor", "source": "startup", "reason": "other"}
+    argv = ["/bin/sh", "-c", registration.command]
+    took_s, code, out, err = _time_command(argv, format_json(event).encode(), scratch, env)
+    name = "%s → %s" % (registration.event, registration.mode)
+    if code:
+        return Finding("FAIL", "%s exits %d: %s" % (name, code, one_line(err)), "run install.py again")
+    if err.strip():
+        last_line = one_line(err.strip().split("\n")[-1])
+        return Finding("FAIL", "%s complains: %s" % (name, last_line), "run install.py again")
+    if out.strip() and not isinstance(_parse_or_none(out.encode()), dict):
+        return Finding("FAIL", "%s prints something that is not JSON" % name, "run install.py again")
+    factor = took_s / floor if floor else 0.0
+    return Finding("warn" if factor > SLOW_FACTOR else "ok", "%s: exit 0, %.0f ms, %.1f × a bare interpreter%s" % (
+        name, took_s * 1000, factor, ", slow" if factor > SLOW_FACTOR else ""))
+
+
+def _time_command(argv: list, data: bytes, cwd: str, env: dict) -> tuple:
+    """(seconds of the fastest run, exit code, stdout, stderr) of a command in a clean environment."""
+    import os
+    import subprocess
+
+    clean = {"PATH": os.environ.get("PATH", ""), "HOME": env.get("HOME", ""), "CLAUDE_PROJECT_DIR": cwd, "TMPDIR": cwd}
+    best, done = 0.0, None
+    for _ in range(DOCTOR_RUNS):
+        start = time.monotonic()
+        try:
+            done = subprocess.run(argv, input=data, capture_output=True, cwd=cwd, env=clean, timeout=20)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return 20.0, 1, "", str(error)
+        took = time.monotonic() - start
+        best = min(best, took) if best else took
+    return best, done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+
+
+def _check_interpreters(registered) -> list:
+    """Which Python each command starts, and whether it is new enough."""
+    import shlex
+    import shutil
+
+    findings = []
+    for word in sorted({shlex.split(r.command)[0] for r in registered}):
+        path = shutil.which(word)
+        if not path:
+            findings.append(Finding("FAIL", "interpreter %s is not found" % word, "install.py --python PATH"))
+            continue
+        code = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
+        _, status, version, _ = _time_command([path, "-I", "-S", "-c", code], b"", "/", {})
+        fields = tuple(int(f) for f in version.strip().split(".") if _is_digits(f))
+        text = "interpreter %s is Python %s" % (path, version.strip() or "?")
+        if status or fields < (3, 8):
+            findings.append(Finding("FAIL", text, "needs 3.8 or newer: install.py --python PATH"))
+        elif "/shims/" in path:
+            findings.append(Finding("warn", text + ", behind a shim that costs ten starts on every call",
+                                    "install.py --python PATH names the real one"))
+        else:
+            findings.append(Finding("ok", text))
+    return findings
+
+
+def _check_project(ctx: Ctx) -> list:
+    """Settings, state that was set aside, the workflow, the ignore list."""
+    findings = [Finding("warn", "%s %s" % (CONFIG_NAME, problem), "see the table of settings in the README")
+                for problem in ctx.problems]
+    aside = [n for n in list_dir(ctx.path("state", "aside")) if not n.endswith(".md")]  # .md: texts of cut signals
+    if aside:
+        findings.append(Finding("warn", "unreadable files set aside in %s: %d" % (
+            ctx.path("state", "aside"), len(aside)), "look at them, then delete them"))
+    if is_file(ctx.path("state", "errors.log")):
+        findings.append(Finding("warn", "internal errors were logged", "see %s" % ctx.path("state", "errors.log")))
+    state = load_json(auto_path(ctx))
+    if state is None:
+        findings.append(Finding("warn", AUTO_STATE + " is not a JSON object", "`auto start TASK --force` begins anew"))
+    elif is_auto_active(state):
+        if ctx.now - last_activity(state) > STALE_AFTER_S:
+            findings.append(Finding("warn", "the auto workflow has been idle for over 2 hours", "`auto stop` ends it"))
+    return findings + _check_folders(ctx)
+
+
+def _check_folders(ctx: Ctx) -> list:
+    findings = []
+    for folder in (ctx.dir, ctx.path("state"), ctx.path("signals")):
+        if is_dir(folder) and not is_writable(folder):
+            findings.append(Finding("FAIL", "%s cannot be written" % folder, "check its owner and permissions"))
+    ignored = (read_bytes(ctx.path(".gitignore")) or b"").decode("utf-8", "replace").split()
+    missing = [line for line in GITIGNORE_TEXT.split("\n")[1:-2] if line not in ignored]
+    if ignored and missing:
+        findings.append(Finding("warn", "your %s does not ignore our runtime files" % ctx.path(".gitignore"),
+                                "add: " + " ".join(missing)))
+    return findings or [Finding("ok", "context folder %s" % ctx.dir)]
+
+
+def client_transcripts(root: str, env: dict) -> list:
+    """The transcripts that the client keeps of this project."""
+    home = env.get("CLAUDE_CONFIG_DIR") or env.get("HOME", "") + "/.claude"
+    folder = home + "/projects/" + "".join(c if c.isascii() and c.isalnum() else "-" for c in root)
+    return [folder + "/" + name for name in list_dir(folder) if name.endswith(".jsonl")]
+
+
+def _check_client_times(root: str, env: dict) -> list:
+    """What the client itself measured for our hooks lately: `durationMs` in its transcripts."""
+    paths = sorted((stat_of(path).st_mtime, path) for path in client_transcripts(root, env) if is_file(path))
+    times: dict = {}
+    for _, path in paths[-3:]:
+        for line in lines_backward(path, 1 << 20):
+            if b"durationMs" in line and b"ctx_hooks" in line:
+                attachment = table(parse_row(line), "attachment")
+                took = number(attachment.get("durationMs"), -1)
+                if mode_of_command(_text(attachment.get("command"))) and took >= 0:
+                    times.setdefault(_text(attachment.get("hookEvent")), []).append(took)
+    medians = [(event, sorted(took)[len(took) // 2], len(took)) for event, took in sorted(times.items())]
+    return [Finding("ok", "the client measured %s: median %d ms of %d" % row) for row in medians]
+
+
+def settings_snippet() -> str:
+    """The registrations for somebody who only dropped the file into .claude/hooks/, ready to paste."""
+    import json
+
+    hooks = {event: [{"hooks": [{"type": "command", "command": REGISTERED.format(mode=mode), "timeout": 10}]}]
+             for event, mode in EVENTS.items()}
+    return json.dumps({"hooks": hooks}, indent=2)
 
 
 # =============================================================================
@@ -3646,8 +3952,6 @@ UNSEEN_S = 2 * 3600  # silent hooks leave a trace once an hour
 HANDED_AGAIN_S = 600
 WRAPPED_WAIT_S = 2.0
 NOT_SESSIONS = ("pause.json", "fallback.json")
-EVENT_MODES = {"SessionStart": "inject", "UserPromptSubmit": "inject", "PreToolUse": "gate", "PostToolUse": "monitor",
-               "PostToolUseFailure": "monitor", "Stop": "stop-enforce", "SessionEnd": "cleanup"}
 
 
 def read_look(shows_colour: bool) -> Look:
@@ -3722,9 +4026,9 @@ def auto_command(args: list) -> int:
     actions = parser.add_subparsers(dest="action", metavar="start|status|stop", required=True)
     start = actions.add_parser("start", help="begin a workflow", description="Begin a workflow for a task.")
     start.add_argument("task", help="what is to be done")
-    start.add_argument("--max-iterations", type=int, default=MAX_ITERATIONS, metavar="N", help="stops per phase, 1 to 50")
-    for flag in SKIPS:
-        start.add_argument("--" + flag.replace("_", "-"), action="store_true", help="leave out " + ", ".join(SKIPS[flag]))
+    start.add_argument("--max-iterations", type=int, default=MAX_ITERATIONS, metavar="N", help="stops per phase, 1–50")
+    for flag, names in SKIPS.items():
+        start.add_argument("--" + flag.replace("_", "-"), action="store_true", help="leave out " + ", ".join(names))
     start.add_argument("--phase", choices=PHASE_NAMES, help="begin with this phase")
     start.add_argument("--session", default="", metavar="ID", help="bind to this session; else to the first that stops")
     start.add_argument("--force", action="store_true", help="replace an active workflow")
@@ -3761,7 +4065,7 @@ def _auto_start(ctx: Ctx, given) -> int:
             try:
                 _os.mkdir(parent_of(path), 0o755)
             except OSError as error:
-                raise CommandError("cannot create .caw: %s" % error.strerror, "check the folder's permissions") from None
+                raise CommandError("cannot create .caw: %s" % error.strerror, "check its permissions") from None
         if not write_bytes(path, format_json(state).encode() + b"\n"):
             raise CommandError("cannot write %s" % AUTO_STATE, "check the folder's permissions")
     record(ctx, "auto:started", phase=state["phase"], bound=bool(state["session_id"]))
@@ -3816,7 +4120,8 @@ def resume_command(args: list) -> int:
     given = parser.parse_args(args)
     ctx = people_ctx()
     session = find_session(ctx, given.session, known_only=False) or ctx.session
-    _write_pause(ctx, lambda pauses: (pauses.pop(session, None), pauses.pop("*", None)) if session else pauses.clear())
+    keys = (session, "*")
+    _write_pause(ctx, lambda pauses: [pauses.pop(k, None) for k in keys] if session else pauses.clear())
     print("resumed %s" % (session or "every session"))
     return 0
 
@@ -3862,7 +4167,8 @@ def session_data(ctx: Ctx, session: str, seen_at: float) -> dict:
 
 def last_measure(ctx: Ctx, session: str, state: dict) -> dict | None:
     """The newer of what the monitor measured at the last tool call and what the status line was told."""
-    tokens, window, at = _count(state.get("estimated_tokens")), _count(state.get("window")), _text(state.get("last_call"))
+    tokens, window = _count(state.get("estimated_tokens")), _count(state.get("window"))
+    at = _text(state.get("last_call"))
     exact, model = state.get("exact") is True, _text(state.get("measured_model"))
     handed = read_json(ctx.path("state", session + ".statusline"))
     if _count(handed.get("used")) and _count(handed.get("window")) and _text(handed.get("at")) >= at:
@@ -3900,7 +4206,7 @@ def status_data(ctx: Ctx, only: str) -> dict:
         "sessions": [session_data(ctx, *pair) for pair in shown],
         "older_sessions": [] if only else [name for name, at in known if (name, at) not in shown],
         "signals": signals_data(ctx, only), "auto": read_json(auto_path(ctx)) or None,
-        "metrics": {key: number(value) for key, value in read_json(ctx.path("metrics.json")).items() if key in METRIC_KEYS},
+        "metrics": {k: number(v) for k, v in read_json(ctx.path("metrics.json")).items() if k in METRIC_KEYS},
         "problems": find_problems(ctx, seen),
         "done": {"registered": is_registered(ctx), "files": bool(gate_files(ctx)), "seen": bool(seen)},
     }
@@ -3908,12 +4214,8 @@ def status_data(ctx: Ctx, only: str) -> dict:
 
 def is_registered(ctx: Ctx) -> bool:
     """Whether a settings file of the client names us."""
-    paths = [ctx.root + "/.claude/settings.json", ctx.root + "/.claude/settings.local.json", client_home(ctx) + "/settings.json"]
-    return any(b"ctx_hooks" in (read_bytes(path, STATE_LIMIT_BYTES) or b"") for path in paths)
-
-
-def client_home(ctx: Ctx) -> str:
-    return ctx.env.get("CLAUDE_CONFIG_DIR") or ctx.env.get("HOME", "") + "/.claude"
+    files = settings_files(ctx.root, ctx.env)
+    return any(b"ctx_hooks" in (read_bytes(path, STATE_LIMIT_BYTES) or b"") for _, path in files)
 
 
 def hooks_seen_at(ctx: Ctx, sessions: list) -> float:
@@ -3923,29 +4225,15 @@ def hooks_seen_at(ctx: Ctx, sessions: list) -> float:
 
 
 def find_problems(ctx: Ctx, seen_at: float) -> list:
-    """What a person should look into, one sentence each."""
-    found = ["%s %s" % (CONFIG_NAME, problem if problem.line else problem.text) for problem in ctx.problems]
-    aside = [name for name in list_dir(ctx.path("state", "aside")) if not name.endswith(".md")]  # .md: whole texts of cut signals
-    if aside:
-        found.append("%d unusable file%s set aside, the last one is %s" % (
-            len(aside), "s"[:len(aside) != 1], ctx.path("state", "aside", aside[-1])))
-    log = stat_of(ctx.path("state", "errors.log"))
-    if log:
-        found.append("an internal error was logged %s ago: %s" % (
-            format_age(ctx.now - log.st_mtime), ctx.path("state", "errors.log")))
-    folders = [ctx.dir, ctx.path("state"), ctx.path("signals"), ctx.path("signals", "sessions"), ctx.tmp]
-    found += ["cannot write to " + path for path in folders if stat_of(path) and not is_writable(path)]
-    states = [auto_path(ctx), ctx.path("monitor-state.json"), ctx.path("metrics.json")]
-    found += ["not readable as JSON: " + path for path in states if load_json(path) is None]
-    slug = "".join(c if c.isascii() and c.isalnum() else "-" for c in ctx.root)
-    folder = client_home(ctx) + "/projects/" + slug
-    infos = [stat_of(folder + "/" + name) for name in list_dir(folder) if name.endswith(".jsonl")]
+    """What a person should look into, one sentence each: the quick part of `doctor`, and hooks that went missing."""
+    found = [f.text + (" → " + f.fix if f.fix else "") for f in _check_project(ctx) if f.level != "ok"]
+    infos = [stat_of(path) for path in client_transcripts(ctx.root, ctx.env)]
     active_at = max([info.st_mtime for info in infos if info] + [0.0])
     if seen_at and active_at - seen_at > UNSEEN_S and not is_paused(ctx, "*"):
-        found.append("the client was active here %s ago, but the hooks were last seen %s ago; are they still registered?" % (
+        found.append("the client was active here %s ago, the hooks were last seen %s ago → `doctor` tells why" % (
             format_age(ctx.now - active_at), format_age(ctx.now - seen_at)))
     if ctx.env.get("CTX_HOOKS_DISABLE", "") not in ("", "0"):
-        found.append("CTX_HOOKS_DISABLE is set: hooks of a client started from here stay silent")
+        found.append("CTX_HOOKS_DISABLE is set → hooks of a client started from here stay silent")
     return found
 
 
@@ -4065,7 +4353,7 @@ def statusline_data(data: dict, env: dict) -> dict:
     ctx = find_project(project, _text(data.get("cwd"))) if session_id else None
     if ctx is None or env.get("CTX_HOOKS_DISABLE", "") not in ("", "0"):
         return shown
-    ctx.now, ctx.env, ctx.tmp, ctx.mode, ctx.session = time.time(), env, temp_dir(env), "statusline", safe_name(session_id)
+    ctx.now, ctx.env, ctx.tmp, ctx.session = time.time(), env, temp_dir(env), safe_name(session_id)
     if size:
         hand_over(ctx, {"at": format_iso(ctx.now), "window": size, "used": used, "model": _text(model.get("id"))})
     auto = read_json(auto_path(ctx))
@@ -4174,14 +4462,14 @@ def replay_event(ctx: Ctx, scratch: str, event: object) -> dict:
     import subprocess
 
     name = _text(event.get("hook_event_name")) if isinstance(event, dict) else ""
-    result = {"event": name or "?", "mode": EVENT_MODES.get(name, ""), "ms": 0, "reply": None, "error": ""}
+    result = {"event": name or "?", "mode": EVENTS.get(name, ""), "ms": 0, "reply": None, "error": ""}
     if not result["mode"]:
         return result
     root = scratch + "/project"
     moved = dict(_replaced(event, ctx.root, root), transcript_path=event.get("transcript_path"))
     env = dict(ctx.env, CLAUDE_PROJECT_DIR=root, TMPDIR=scratch + "/tmp", TEMP=scratch + "/tmp")
     env.pop("CTX_HOOKS_DISABLE", None)
-    code = "import sys; sys.path.append(sys.argv.pop()); import ctx_hooks; ctx_hooks.main()"
+    code = REGISTERED.split('"')[1]
     start = time.perf_counter()
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code, result["mode"], parent_of(real_path(__file__))],
                           input=format_json(moved).encode(), stdout=-1, stderr=-1, env=env, cwd=root)
@@ -4200,6 +4488,38 @@ def _replaced(value: object, old: str, new: str) -> object:
     return value.replace(old, new) if isinstance(value, str) else value
 
 
+def doctor_command(args: list) -> int:
+    """Report a line for each thing that matters; exit 1 when something is broken."""
+    parser = command_parser("doctor")
+    parser.add_argument("--json", action="store_true", help="the findings as JSON")
+    given = parser.parse_args(args)
+    env = read_environment()
+    try:
+        cwd = _os.getcwd()
+    except OSError:
+        raise CommandError("the current folder does not exist any more", "cd into your project") from None
+    ctx = find_project("", cwd)
+    if ctx:
+        ctx.now, ctx.env, ctx.tmp, ctx.mode = time.time(), env, temp_dir(env), "command"
+    root = ctx.root if ctx else _nearest_with(cwd, ".claude") or cwd
+    findings = diagnose(ctx, root, env)
+    if given.json:
+        print(format_json([{"level": f.level, "text": f.text, "fix": f.fix} for f in findings]))
+    else:
+        print("\n".join(str(finding) for finding in findings))
+        if any("paste the settings" in finding.fix for finding in findings):
+            print("\n%s\n\n%s" % (SETTINGS_SNIPPET_HINT, settings_snippet()))
+    return 1 if any(finding.level == "FAIL" for finding in findings) else 0
+
+
+def _nearest_with(folder: str, name: str) -> str:
+    while not is_dir(folder.rstrip("/") + "/" + name):
+        if parent_of(folder) == folder:
+            return ""
+        folder = parent_of(folder)
+    return folder
+
+
 def version_text() -> str:
     import hashlib
 
@@ -4209,7 +4529,7 @@ def version_text() -> str:
 
 def help_text() -> str:
     lines = ["ctx_hooks %s: hooks for Claude Code that keep an agent on the thread of its work" % VERSION, "",
-             "hook modes (run by the client, the event as JSON on stdin; they exit 0 and say nothing or one JSON object):"]
+             "hook modes (run by the client, the event as JSON on stdin; exit 0, nothing or one JSON object said):"]
     lines += ["  %-13s %s" % (word, (handler.__doc__ or "").strip().split("\n")[0]) for word, handler in MODES.items()]
     lines += ["", "for people (each has --help with an example):"]
     lines += ["  %-13s %s" % (word, text) for word, _, text, _ in COMMANDS]
@@ -4225,8 +4545,9 @@ COMMANDS = (
     ("auto", auto_command, "Start, show or stop the auto workflow.", 'auto start "Add a login page" --skip-reflect'),
     ("pause", pause_command, "Silence the hooks for a while.", "pause --for 30m"),
     ("resume", resume_command, "End a pause.", "resume"),
-    ("statusline", statusline_command, "A line for the client's status bar.", "statusline -- ~/.claude/my-statusline.sh"),
-    ("replay", replay_command, "What this kit says to recorded events, tried in a scratch copy.", "replay events.jsonl"),
+    ("statusline", statusline_command, "A line for the client's status bar.", "statusline -- ~/.claude/my-line.sh"),
+    ("replay", replay_command, "What this kit says to recorded events, in a scratch copy.", "replay events.jsonl"),
+    ("doctor", doctor_command, "Check everything that can keep the hooks from working.", "doctor"),
 )
 
 
@@ -4245,15 +4566,16 @@ def run_command(word: str, args: list) -> int:
         if sys.stdout is not None:  # None when it was closed before the start
             sys.stdout.flush()
         return code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        _os.dup2(_os.open("/dev/null" if IS_POSIX else "nul", _os.O_WRONLY), 1)  # `| head` has seen enough
+        return 141
     except CommandError as error:
         print("error: %s" % error, file=sys.stderr)
         if error.hint:
             print("hint: %s" % error.hint, file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:  # `status | head -1`: the reader has seen enough
-        _os._exit(0)
 
 
 def main(argv: list | None = None) -> None:

@@ -41,6 +41,7 @@ PIPE_BYTES = 60_000  # fits into a pipe without anybody reading
 MEMORY_ROUNDS = 3
 RIVAL_EVERY = 4  # rounds; they are slow and need no second digit
 RUN_LIMIT_S = 60
+UNREST_LIMIT = 1.2
 
 # Run by a small process: the peak of a fork counts the pages of the one that forked it.
 LAUNCHER = """
@@ -82,6 +83,7 @@ class World(Project):
 
     def __init__(self, base: str, kit: str, context: bool = True):
         super().__init__(base, context)
+        self.env.update(CLAUDECODE="1", AI_AGENT="claude-code_2-1-325_agent", CLAUDE_CODE_ENTRYPOINT="cli")
         self.kit_dir = self.path(".claude", "hooks")
         os.makedirs(self.kit_dir)
         if kit:
@@ -135,13 +137,13 @@ def signal_text(number: int) -> str:
             "Signal %d of the bench.\n→ Look at it\n") % (stamp, number, number, number)
 
 
-def write_transcript(world: World, size_bytes: int, tokens: int) -> None:
-    """Turns of a tool call and its result up to the size, then the answer whose tool call the event belongs to."""
+def write_transcript(world: World, size_bytes: int, tokens: int, call_id: str = TOOL_USE_ID) -> None:
+    """Turns of a tool call and its result up to the size, then the answer that made the call call_id."""
     filler = json.dumps({"type": "user", "isSidechain": False, "sessionId": SESSION, "message": {
         "role": "user", "content": [{"type": "tool_result", "content": "word " * 300}]}}).encode("utf-8") + b"\n"
     answer = json.dumps(assistant_row(tokens // 2, SESSION)).encode("utf-8") + b"\n"
-    call = {"type": "tool_use", "id": TOOL_USE_ID, "name": "Bash", "input": {"command": "echo 9"}}
-    last = json.dumps(assistant_row(tokens, SESSION, message={"content": [call], "id": "msg_last"})) + "\n"
+    call = {"type": "tool_use", "id": call_id, "name": "Bash", "input": {"command": "echo 9"}}
+    last = json.dumps(assistant_row(tokens, SESSION, message={"content": [call], "id": "msg_" + call_id})) + "\n"
     path = world.transcript_path(SESSION)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     pair = filler + answer
@@ -149,14 +151,17 @@ def write_transcript(world: World, size_bytes: int, tokens: int) -> None:
         out.write(pair * max(1, (size_bytes - len(last)) // len(pair)) + last.encode("utf-8"))
 
 
-def post_tool(world: World, number: int = 9, name: str = "PostToolUse.Bash", **changes) -> dict:
-    return world.on(name, tool_input={"command": "echo %d" % number}, tool_use_id=TOOL_USE_ID, **changes)
+def post_tool(world: World, name: str = "PostToolUse.Bash", **changes) -> dict:
+    return world.on(name, **dict({"tool_input": {"command": "echo 9"}, "tool_use_id": TOOL_USE_ID}, **changes))
 
 
-def warm_up(world: World, python: str) -> None:
-    """Eight different calls: the session is under way and nothing repeats."""
+def warm_up(world: World, python: str, tokens: int) -> None:
+    """Eight different calls of earlier answers: the session is under way and nothing repeats."""
     for number in range(8):
-        world.hook(python, "monitor", post_tool(world, number))
+        call_id = "toolu_%d" % number
+        write_transcript(world, 10_000, tokens, call_id)
+        event = post_tool(world, tool_input={"command": "echo %d" % number}, tool_use_id=call_id)
+        world.hook(python, "monitor", event)
 
 
 def add_sessions(world: World, count: int) -> None:
@@ -197,9 +202,9 @@ class Bench:
     def session(self, size_bytes: int = 10_000, tokens: int = 40_000) -> World:
         """A session under way: gate passed, some calls made, measured from a transcript."""
         world = self.world()
-        write_transcript(world, size_bytes, tokens)
         world.hook(self.python, "gate", world.on("PreToolUse.Bash"))
-        warm_up(world, self.python)
+        warm_up(world, self.python, tokens)
+        write_transcript(world, size_bytes, tokens)
         return world
 
     def add(self, name: str, world: World, argv: list, **options) -> None:
@@ -386,9 +391,10 @@ def fault_of(case: Case, rc: int, out_path: str, whole: bool) -> str:
         return "silent, should speak"
     if case.says and whole:
         with open(out_path, encoding="utf-8") as source:
-            context = json.load(source).get("hookSpecificOutput", {}).get("additionalContext", "")
-        if case.says not in context:
-            return "said something else: %.60r" % context
+            reply = json.load(source)
+        said = reply.get("hookSpecificOutput", {}).get("additionalContext") or reply.get("reason", "")
+        if case.says not in said:
+            return "said something else: %.60r" % said
     return ""
 
 
@@ -455,7 +461,8 @@ def rows_of(cases: list) -> list:
         row = {"case": case.name, "group": case.group, "skipped": case.skipped, "invalid": case.invalid}
         if not case.skipped:
             wall_ms = best_half_median(case.wall_ms)
-            row.update(ms=round(wall_ms, 3), multiple=round(wall_ms / floor_ms, 3), budget=case.budget,
+            row.update(ms=round(wall_ms, 3), best_ms=round(min(case.wall_ms), 3),
+                       multiple=round(wall_ms / floor_ms, 3), budget=case.budget,
                        cpu_multiple=round(best_half_median(case.cpu_ms) / max(floor_cpu, 1e-6), 3),
                        peak_kb=case.peak_kb, peak_multiple=round(case.peak_kb / max(bare.peak_kb, 1), 3))
         rows.append(row)
@@ -464,23 +471,32 @@ def rows_of(cases: list) -> list:
 
 def growth_of(rows: list) -> list:
     """Differences that must not grow with the size of the transcript or the number of sessions."""
-    found = {row["case"]: row["multiple"] for row in rows if "multiple" in row}
+    found = {row["case"]: (row["multiple"], row["cpu_multiple"]) for row in rows if "multiple" in row}
     pairs = (("monitor, 10 KB transcript", "monitor, 100 MB transcript"),
              ("monitor, 1 other session", "monitor, 1000 other sessions"))
-    return [{"from": small, "to": large, "growth": round(found[large] - found[small], 3), "budget": GROWTH_BUDGET}
+    return [{"from": small, "to": large, "growth": round(found[large][0] - found[small][0], 3),
+             "cpu_growth": round(found[large][1] - found[small][1], 3), "budget": GROWTH_BUDGET}
             for small, large in pairs if small in found and large in found]
 
 
-def about(python: str, rounds: int) -> dict:
+def unrest_of(bare: Case) -> float:
+    """How far apart the same bare start lies in this run, upper to lower quartile; 1.0 is a quiet machine."""
+    ordered = sorted(bare.wall_ms)
+    return round(ordered[len(ordered) * 3 // 4] / ordered[len(ordered) // 4], 2)
+
+
+def about(python: str, rounds: int, bare: Case) -> dict:
     version = subprocess.run([python, "-I", "-S", "-c", "import sys; print(sys.version.split()[0])"],
                              stdout=subprocess.PIPE, text=True).stdout.strip()
     return {"python": version, "system": "%s %s" % (platform.system(), platform.machine()), "cpus": os.cpu_count(),
-            "rounds": rounds}
+            "rounds": rounds, "unrest": unrest_of(bare)}
 
 
 def print_lines(rows: list, growth: list, facts: dict) -> None:
     print("Python %(python)s, %(system)s, %(cpus)s CPUs, %(rounds)s rounds" % facts)
     print("x = multiples of `python3 -I -S -c pass` in this run")
+    if facts["unrest"] > UNREST_LIMIT:
+        print("the machine is busy: the same bare start varies by %(unrest)s; trust the cpu column more" % facts)
     print("%-38s %8s %7s %7s %7s %8s %7s" % ("", "ms", "x", "cpu x", "budget", "peak MB", "mem x"))
     for row in rows:
         if row["skipped"]:
@@ -494,8 +510,8 @@ def print_lines(rows: list, growth: list, facts: dict) -> None:
             row["peak_multiple"], " ".join(notes)))
     for item in growth:
         note = "OVER" if item["growth"] > item["budget"] else ""
-        print("growth %+.2f x (budget %.1f) from `%s` to `%s` %s" % (
-            item["growth"], item["budget"], item["from"], item["to"], note))
+        print("growth %+.2f x, cpu %+.2f x (budget %.1f) from `%s` to `%s` %s" % (
+            item["growth"], item["cpu_growth"], item["budget"], item["from"], item["to"], note))
 
 
 def print_markdown(rows: list, facts: dict) -> None:
@@ -508,15 +524,18 @@ def print_markdown(rows: list, facts: dict) -> None:
 
 
 def profile(cases: list, scratch: str) -> None:
-    """What a silent run imports and asks of the kernel, beyond the bare interpreter."""
+    """What a hook imports, asks of the kernel and executes beyond the bare interpreter; load does not matter."""
     bare = cases[0]
-    known, bare_calls = imports_of(bare, scratch), syscalls_of(bare, scratch)
-    print("bare interpreter: %d imports, %s syscalls" % (len(known), sum(bare_calls.values()) or "?"))
+    known, bare_calls, floor = imports_of(bare, scratch), syscalls_of(bare, scratch), instructions_of(bare, scratch)
+    print("bare interpreter: %d imports, %s syscalls, %s instructions" % (
+        len(known), sum(bare_calls.values()) or "?", floor or "?"))
     for case in cases:
-        if case.says != "" or case.group != "direct":
+        if case.group != "direct":
             continue
         extra = [name for name in imports_of(case, scratch) if name not in known]
-        print("%s\n  imports: %s" % (case.name, ", ".join(extra) or "none"))
+        instructions = "%.2f x instructions" % (instructions_of(case, scratch) / floor) if floor else ""
+        print("%-38s %s%s\n  imports: %s" % (
+            case.name, instructions, "  INVALID: " + case.invalid if case.invalid else "", ", ".join(extra) or "none"))
         calls = syscalls_of(case, scratch)
         if calls:
             more = {name: calls[name] - bare_calls.get(name, 0) for name in calls}
@@ -551,6 +570,19 @@ def syscalls_of(case: Case, scratch: str) -> dict:
     return calls
 
 
+def instructions_of(case: Case, scratch: str) -> int:
+    """Counted by valgrind, which repeats to the digit where a clock does not; 0 without it."""
+    valgrind, log = shutil.which("valgrind"), os.path.join(scratch, "valgrind")
+    if not valgrind:
+        return 0
+    case.world.restore()
+    run_case(case, [valgrind, "--tool=callgrind", "--callgrind-out-file=/dev/null", "--log-file=" + log, *case.argv],
+             os.path.join(scratch, "out"), os.path.join(scratch, "err"))
+    with open(log, encoding="utf-8", errors="replace") as source:
+        counts = [line.split()[-1] for line in source if "Collected :" in line]
+    return int(counts[0]) if counts else 0
+
+
 # -----------------------------------------------------------------------------
 # main
 # -----------------------------------------------------------------------------
@@ -560,7 +592,8 @@ def parse_arguments(argv: list) -> argparse.Namespace:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one JSON object")
     form.add_argument("--markdown", action="store_true", help="a table for the README")
-    form.add_argument("--profile", action="store_true", help="imports and syscalls of the silent paths, no times")
+    form.add_argument("--profile", action="store_true",
+                      help="no times: imports, syscalls (strace), instructions (valgrind)")
     parser.add_argument("--rounds", type=int, default=30, help="default 30")
     parser.add_argument("--only", default="*", metavar="PATTERN", help="cases that contain it (or match, with * and ?)")
     parser.add_argument("--python", default=sys.executable, help="the interpreter to measure with")
@@ -597,7 +630,7 @@ def main(argv: list) -> int:
         else:
             measure(running, options.rounds, base, sys.stderr.isatty())
             measure_memory(running, python, base)
-            report(cases, about(python, options.rounds), options)
+            report(cases, about(python, options.rounds, cases[0]), options)
         os.chdir(REPO)
     return 1 if any(case.invalid for case in cases) else 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 import os
 
 import pytest
+
 from helper import Project, load_kit
 
 FOREIGN = ("CLAUDE", "CTX_", "PYTHONPATH", "PYTEST_ADDOPTS")

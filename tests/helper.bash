@@ -10,7 +10,7 @@ make_project() {
   PROJECT="$BASE/a project's"
   mkdir -p "$PROJECT/.context" "$PROJECT/.claude/hooks" "$BASE/home" "$BASE/tmp" "$BASE/bin"
   printf '# Tasks\n' >"$PROJECT/.context/TASKS.md"
-  [ ! -f "$REPO/ctx_hooks.py" ] || cp "$REPO/ctx_hooks.py" "$PROJECT/.claude/hooks/"
+  cp "$REPO/ctx_hooks.py" "$PROJECT/.claude/hooks/"
   TEST_PYTHON=${TEST_PYTHON:-$(python3 -c 'import os, sys; print(os.path.realpath(sys.executable))')}
   ln -s "$TEST_PYTHON" "$BASE/bin/python3"
   PLAIN_PATH=$BASE/bin:/usr/local/bin:/usr/bin:/bin

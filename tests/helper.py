@@ -43,6 +43,11 @@ class Result(NamedTuple):
         return specific.get("additionalContext", "")
 
     @property
+    def said(self) -> str:
+        """The text for the agent in either form: beside what happened, or as the reason of a hold."""
+        return self.context or (self.reply or {}).get("reason", "")
+
+    @property
     def is_silent(self) -> bool:
         return (self.rc, self.out, self.err) == (0, b"", b"")
 

@@ -6,8 +6,10 @@ import os
 import re
 import subprocess
 
-import helper
 import pytest
+
+import bench
+import helper
 
 TOOLS = os.path.join(helper.TESTS, "tools")
 
@@ -110,3 +112,76 @@ def test_call_reports_an_exception_that_left_main(tmp_path):
 def test_call_gives_main_the_event_on_stdin(tmp_path):
     result = helper._call_forked(FakeKit(lambda: os.write(1, os.read(0, 100))), [], b"[1]", {}, str(tmp_path))
     assert (result.out, result.reply) == (b"[1]", None)
+
+
+# -----------------------------------------------------------------------------
+# bench.py
+# -----------------------------------------------------------------------------
+
+TALKING_KIT = """
+import sys
+def main():
+    open(sys.path[-1] + "/../../.context/TASKS.md", "a").write("more")
+    open(sys.path[-1] + "/../../.context/new.md", "w").close()
+    print('{"hookSpecificOutput": {"additionalContext": "STOP. Read your context files"}}')
+"""
+
+
+@pytest.fixture
+def talking_bench(tmp_path):
+    (tmp_path / "kit.py").write_text(TALKING_KIT, encoding="utf-8")
+    yield bench.Bench(str(tmp_path), helper.PYTHON, str(tmp_path / "kit.py"))
+    os.chdir(helper.REPO)
+
+
+def test_bench_median_is_that_of_the_better_half():
+    assert bench.best_half_median([9, 1, 2, 100, 3]) == 2
+    assert bench.best_half_median([5]) == 5
+
+
+def test_bench_calls_a_case_invalid_that_does_not_do_its_job(talking_bench, tmp_path):
+    world = talking_bench.world()
+    event = world.on("PreToolUse.Bash")
+    for says in (bench.GATE_TEXT, "", "something else"):
+        talking_bench.direct("gate", world, "gate", event=event, says=says)
+    world.save()
+    for case in talking_bench.cases:
+        bench.check(case, str(tmp_path))
+    right, silent, other = [case.invalid for case in talking_bench.cases]
+    assert (right, silent) == ("", "spoke, should be silent") and other.startswith("said something else")
+
+
+def test_bench_puts_back_what_a_run_changed(talking_bench, tmp_path):
+    world = talking_bench.world()
+    talking_bench.direct("gate", world, "gate", event=world.on("PreToolUse.Bash"), says=bench.GATE_TEXT)
+    before = world.tree("a project's/.context")
+    world.save()
+    bench.run_case(talking_bench.cases[0], talking_bench.cases[0].argv, str(tmp_path / "out"), str(tmp_path / "err"))
+    assert world.tree("a project's/.context") != before
+    world.restore()
+    assert world.tree("a project's/.context") == before
+
+
+def test_bench_measures_every_registered_command(talking_bench):
+    talking_bench.add_registered()
+    assert {"sh: " + event for event in helper.registered_commands()} <= {case.name for case in talking_bench.cases}
+
+
+# -----------------------------------------------------------------------------
+# both ways to run the kit
+# -----------------------------------------------------------------------------
+
+MODES = {"SessionStart": "inject", "UserPromptSubmit": "inject", "PreToolUse": "gate", "PostToolUse": "monitor",
+         "PostToolUseFailure": "monitor", "Stop": "stop-enforce", "SessionEnd": "cleanup"}
+
+
+@pytest.mark.parametrize("name", [name for name in helper.recorded_names() if name.split(".")[0] in MODES])
+def test_a_recorded_event_gets_the_same_answer_in_process_and_as_a_process(tmp_path, name):
+    answers = []
+    for way in ("call", "run_hook"):
+        project = helper.Project(tmp_path / way)
+        result = getattr(project, way)(MODES[name.split(".")[0]], project.event(name, session_id="s1"))
+        files = {path.replace(way, "") for path in project.tree()}
+        answers.append((result.rc, result.said.replace(project.root, ""), result.err, files))
+    assert answers[0] == answers[1]
+    assert answers[0][0] == 0 and answers[0][2] == b""
