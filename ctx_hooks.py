@@ -37,8 +37,8 @@ The file reads bottom-up: a section uses only what stands above it. Contents:
     Cleanup       what goes at SessionEnd and by age
     Hook          the only place that knows the client's JSON
     Modes         the dispatch table and the fail-open boundary
-    View          what people see, from data to text
     Doctor        what can keep the hooks from working
+    View          what people see, from data to text
     Commands      what people run
     Main          argv
 """
@@ -222,9 +222,9 @@ class Reply:
 
 def format_iso(seconds: float, fraction: bool = False) -> str:
     """2026-02-03T10:45:00Z, with milliseconds when `fraction`."""
-    whole = int(seconds // 1)
+    whole, millis = divmod(int(seconds * 1000 + 0.5), 1000) if fraction else (int(seconds // 1), 0)
     text = "%04d-%02d-%02dT%02d:%02d:%02d" % time.gmtime(min(max(whole, 0), 253402300799))[:6]
-    return text + (".%03dZ" % int((seconds - whole) * 1000) if fraction else "Z")
+    return text + (".%03dZ" % millis if fraction else "Z")
 
 
 def parse_iso(text: object) -> float | None:
@@ -262,7 +262,7 @@ def _clock_seconds(clock: str) -> float | None:
         cut = max(clock.rfind("+"), clock.rfind("-"))
         if cut >= 0:
             parts = clock[cut + 1:].replace(":", "")
-            if len(parts) not in (2, 4) or not _is_digits(parts):
+            if len(parts) not in (2, 4) or not _is_digits(parts) or parts[:2] > "23" or parts[2:] > "59":
                 return None
             offset = (int(parts[:2]) * 3600 + int(parts[2:] or 0) * 60) * (-1 if clock[cut] == "-" else 1)
             clock = clock[:cut]
@@ -270,7 +270,7 @@ def _clock_seconds(clock: str) -> float | None:
     fields = whole.split(":")
     if len(fields) not in (2, 3) or not all(len(f) == 2 and _is_digits(f) for f in fields):
         return None
-    if dot and not _is_digits(fraction):
+    if dot and not _is_digits(fraction[:9]):
         return None
     hours, minutes, seconds = int(fields[0]), int(fields[1]), int(fields[2]) if len(fields) == 3 else 0
     if hours > 23 or minutes > 59 or seconds > 60:
@@ -297,8 +297,13 @@ class _Scanning:
 
     strict = False
     object_hook = object_pairs_hook = None
-    parse_float, parse_int = float, int
+    parse_int = int
     memo: dict = {}
+
+    @staticmethod
+    def parse_float(text: str) -> float | None:
+        value = float(text)
+        return value if abs(value) < 1e308 else None  # 1e999 could never be written again
 
     @staticmethod
     def parse_constant(name: str) -> None:
@@ -327,6 +332,8 @@ def format_json(value: object) -> str:
         import json
 
         return json.dumps(value, allow_nan=False)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
 
 
 def _scan():
@@ -337,7 +344,8 @@ def _scan():
     except (ImportError, AttributeError):
         import json
 
-        return json.JSONDecoder(strict=False, parse_constant=_Scanning.parse_constant).raw_decode
+        own = {"parse_float": _Scanning.parse_float, "parse_constant": _Scanning.parse_constant}
+        return json.JSONDecoder(strict=False, **own).raw_decode
 
 
 def _refuse(value: object) -> None:
@@ -348,11 +356,12 @@ def _refuse(value: object) -> None:
 # Paths
 # =============================================================================
 # Every outside string that becomes part of a path goes through safe_name. The
-# plain and the hashed form cannot collide: "~" is not a plain character.
+# plain and the hashed form cannot collide: "~" is not a plain character. Names of
+# devices (Windows) and of our own files beside a session's are taken.
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789._-")
-_RESERVED = frozenset(  # devices of Windows, and files of our own beside those of the sessions
-    "con prn aux nul com1 com2 com3 com4 com5 com6 com7 com8 com9 lpt1 lpt2 lpt3 "
-    "pause fallback metrics monitor-state auto-state events errors collected aside".split()
+_TAKEN = frozenset(
+    "con prn aux nul com1 com2 com3 com4 com5 com6 com7 com8 com9 lpt1 lpt2 lpt3 lpt4 lpt5 lpt6 lpt7 lpt8 lpt9 "
+    "global pause fallback collected aside monitor-state auto-state metrics events errors".split()
 )
 
 
@@ -361,7 +370,7 @@ def safe_name(text: str) -> str:
     if not text:
         return ""
     plain = len(text) <= NAME_LIMIT and _PLAIN.issuperset(text) and text[0] not in ".-" and text[-1] != "."
-    if plain and text.partition(".")[0] not in _RESERVED:
+    if plain and text.partition(".")[0] not in _TAKEN:
         return text
     import hashlib
 
@@ -435,16 +444,14 @@ def read_bytes(path: str, limit_bytes: int = FILE_LIMIT_BYTES, follow: bool = Tr
 
 
 def read_fd(fd: int, limit_bytes: int) -> bytes:
-    data = _os.read(fd, min(limit_bytes, 65536))
-    if len(data) < min(limit_bytes, 65536):
-        return data
-    parts, total = [data], len(data)
+    """Up to the end or the limit; a pipe gives its data in pieces."""
+    parts, total, step = [], 0, 65536
     while total < limit_bytes:
-        data = _os.read(fd, min(limit_bytes - total, 1 << 20))
+        data = _os.read(fd, min(limit_bytes - total, step))
         if not data:
             break
         parts.append(data)
-        total += len(data)
+        total, step = total + len(data), 1 << 20
     return b"".join(parts)
 
 
@@ -512,7 +519,7 @@ def write_bytes(path: str, data: bytes, durable: bool = False) -> bool:
     try:
         try:
             write_all(fd, data)
-            info = stat_of(path) if durable else None
+            info = stat_of(path)
             if info is not None and IS_POSIX:
                 _os.chmod(temp, _stat.S_IMODE(info.st_mode))
             if durable:
@@ -534,7 +541,7 @@ def write_runtime(ctx: Ctx, path: str, data: bytes) -> bool:
 
 
 def make_runtime_dir(ctx: Ctx, path: str) -> bool:
-    """Create a folder below the existing context folder; never that folder itself."""
+    """Create a folder below the existing context folder, never that folder itself; True when it is there."""
     if not is_below(path, ctx.dir) or not is_dir(ctx.dir):
         return False
     missing = []
@@ -550,7 +557,7 @@ def make_runtime_dir(ctx: Ctx, path: str) -> bool:
             return False
     if missing:
         _write_gitignore(ctx)
-    return bool(missing)
+    return True
 
 
 def _write_gitignore(ctx: Ctx) -> None:
@@ -585,7 +592,7 @@ class Lock:
             self.busy = not lock_fd(self.fd, LOCK_WAIT_S)
             if self.busy or not IS_POSIX or _os.fstat(self.fd).st_nlink:
                 return self
-            _os.close(self.fd)  # cleanup removed the file while we waited: lock its successor
+            self.__exit__()  # cleanup removed the file while we waited: lock its successor
         self.busy = True
         return self
 
@@ -670,9 +677,9 @@ def lock_path(ctx: Ctx, path: str) -> str:
 
 
 def set_aside(ctx: Ctx, path: str) -> str:
-    """Move what cannot be used out of the way, nothing lost; returns the new path or ""."""
+    """Move what cannot be used out of the way, the oldest of many go; returns the new path or ""."""
     folder = ctx.path("state", "aside")
-    target = "%s/%s.%s-%d" % (folder, base_name(path), format_iso(time.time()).replace(":", ""), _os.getpid())
+    target = "%s/%s-%d.%s" % (folder, format_iso(time.time(), True).replace(":", ""), _os.getpid(), base_name(path))
     make_runtime_dir(ctx, folder)
     try:
         _os.rename(path, target)
@@ -745,7 +752,7 @@ class Problem:
         self.line, self.column, self.text = line, column, text
 
     def __str__(self) -> str:
-        return "line %d, column %d: %s" % (self.line, self.column, self.text) if self.line else self.text
+        return "line %d, column %d: %s" % (self.line, self.column, self.text)
 
 
 def parse_config(text: str) -> tuple:
@@ -753,6 +760,7 @@ def parse_config(text: str) -> tuple:
     pairs, problems = parse_yaml(text)
     values: dict = {}
     kinds = {setting.key: setting.kind for setting in SETTINGS}
+    outside = any(key == "allow_outside" and _checked(value, "bool") for key, value, _, _ in pairs)
     for key, value, line, column in pairs:
         if key not in kinds:
             problems.append(Problem(line, column, "unknown setting `%s`" % key))
@@ -760,12 +768,12 @@ def parse_config(text: str) -> tuple:
         checked = _checked(value, kinds[key])
         if checked is None:
             problems.append(Problem(line, column, "`%s` wants %s" % (key, _kind_words(kinds[key]))))
+        elif _leaves_project(checked, kinds[key]) and not outside:
+            what = "`%s` names a file outside the project; set `allow_outside: true`" % key
+            problems.append(Problem(line, column, what))
         else:
             values[key] = checked
-    for key in [k for k, v in values.items() if _leaves_project(v, kinds[k])]:
-        if not values.get("allow_outside"):
-            del values[key]
-            problems.append(Problem(0, 0, "`%s` names a file outside the project; set `allow_outside: true`" % key))
+    problems.sort(key=lambda problem: (problem.line, problem.column))
     return values, problems
 
 
@@ -797,7 +805,7 @@ class _Yaml:
         if text[0] == "\t":
             self.problems.append(Problem(number, column + 1, "tab in the indentation; use spaces"))
         elif text == "-" or text.startswith("- "):
-            self._item(number, column, text[1:].strip())
+            self._item(number, column, text[1:])
         else:
             self._pair(number, column, text)
 
@@ -812,9 +820,9 @@ class _Yaml:
         if self.list_key is None or column < self.list_key[3]:
             self.problems.append(Problem(number, column + 1, "list item without a key above it"))
             return
-        value, error = parse_scalar(text)
+        value, error = parse_scalar(text.strip())
         if error:
-            self.problems.append(Problem(number, column + 3, error))
+            self.problems.append(Problem(number, column + 2 + len(text) - len(text.lstrip()), error))
         else:
             self.items.append(value)
 
@@ -834,26 +842,34 @@ class _Yaml:
             return
         value, error = parse_scalar(rest.strip())
         if error:
-            self.problems.append(Problem(number, column + len(key) + 3, error))
+            self.problems.append(Problem(number, column + 1 + len(text) - len(rest.lstrip()), error))
         else:
             self.pairs.append((dotted, value, number, column + 1))
 
 
 def strip_comment(line: str) -> str:
     """The line without its `# comment`, which starts the line or follows a blank, outside quotes."""
-    if "#" not in line:
-        return line
-    quote = ""
-    for index, char in enumerate(line):
+    index = 0 if "#" in line else len(line)
+    while index < len(line):
         before = line[index - 1] if index else " "
-        if quote:
-            if char == quote and not (quote == '"' and before == "\\"):
-                quote = ""
-        elif char in "'\"" and before in " [,:-\t":
-            quote = char
-        elif char == "#" and before in " \t":
+        if line[index] == "#" and before in " \t":
             return line[:index]
+        end = _quote_end(line, index) if line[index] in "'\"" and before in " [,:-\t" else -1
+        index = max(end, index + 1)
     return line
+
+
+def _quote_end(text: str, start: int) -> int:
+    """The index after the quoted text that starts here; -1 when it is not closed."""
+    quote, index = text[start], start + 1
+    while index < len(text):
+        if text[index] == "\\" and quote == '"' or text[index:index + 2] == "''" and quote == "'":
+            index += 2
+        elif text[index] == quote:
+            return index + 1
+        else:
+            index += 1
+    return -1
 
 
 def parse_scalar(text: str) -> tuple:
@@ -879,10 +895,10 @@ def parse_scalar(text: str) -> tuple:
 
 
 def _parse_quoted(text: str) -> tuple:
-    quote, body = text[0], text[1:-1]
-    if len(text) < 2 or text[-1] != quote:
-        return None, "quote is not closed"
-    if quote == "'":
+    end, body = _quote_end(text, 0), text[1:-1]
+    if end != len(text):
+        return None, "quote is not closed" if end < 0 else "text after the closing quote"
+    if text[0] == "'":
         return body.replace("''", "'"), ""
     out, rest = [], body
     while "\\" in rest:
@@ -894,23 +910,24 @@ def _parse_quoted(text: str) -> tuple:
 
 
 def _parse_list(text: str) -> tuple:
-    if text[-1] != "]":
-        return None, "list is not closed"
-    items, start, quote = [], 1, ""
-    for index, char in enumerate(text[1:], 1):
-        if quote:
-            quote = "" if char == quote else quote
-        elif char in "'\"" and not text[start:index].strip():
-            quote = char
-        elif char in ",]":
-            piece = text[start:index].strip()
+    items, start, index = [], 1, 1
+    while index < len(text):
+        piece = text[start:index].strip()
+        if text[index] in "'\"" and not piece:
+            index = _quote_end(text, index)
+            if index < 0:
+                return None, "quote is not closed"
+            continue
+        if text[index] in ",]":
+            value, error = parse_scalar(piece)
+            if error:
+                return None, error
+            items += [value] if piece else []
+            if text[index] == "]":
+                return (items, "") if index + 1 == len(text) else (None, "text after the closing bracket")
             start = index + 1
-            if piece:
-                value, error = parse_scalar(piece)
-                if error:
-                    return None, error
-                items.append(value)
-    return (None, "quote is not closed") if quote else (items, "")
+        index += 1
+    return None, "list is not closed"
 
 
 def _checked(value, kind):
@@ -925,7 +942,7 @@ def _checked(value, kind):
         good = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e12
         return (None if not good or (kind == "percent" and not 1 <= value <= 100) else value)
     if kind in ("text", "path"):
-        return None if value is None or isinstance(value, list) else str(value)
+        return None if value is None or isinstance(value, list) or (kind == "path" and value == "") else str(value)
     items = value if isinstance(value, list) else [value]
     inner = {"paths": "path", "list": "text", "counts": "count"}[kind]
     checked = [_checked(item, inner) for item in items]
@@ -952,8 +969,8 @@ def _leaves_project(value, kind) -> bool:
 # Project
 # =============================================================================
 # The root is CLAUDE_PROJECT_DIR when it holds the context folder, else the
-# nearest parent of the event's cwd that does. A parent's context folder must
-# belong to this user or to root. No root: not initialised, and nothing happens.
+# nearest parent of the event's cwd that does. A parent's context folder and
+# settings must belong to this user or to root. No root: nothing happens.
 
 
 def find_project(project_dir: str, cwd: str) -> Ctx | None:
@@ -968,7 +985,7 @@ def find_project(project_dir: str, cwd: str) -> Ctx | None:
     for level in range(PARENT_LIMIT):
         ctx = open_project(folder)
         if ctx:
-            return ctx if level == 0 or is_trusted(ctx.dir) else None
+            return ctx if level == 0 or (is_trusted(ctx.dir) and is_trusted(config_path(folder))) else None
         if parent_of(folder) == folder:
             return None
         folder = parent_of(folder)
@@ -984,14 +1001,18 @@ def open_project(root: str) -> Ctx | None:
 
 def read_config(root: str) -> tuple:
     """(settings, problems) of the project's .contextrc; both empty when there is none."""
-    path = root + "/" + CONFIG_NAME if root != "/" else "/" + CONFIG_NAME
-    data = read_bytes(path, CONFIG_LIMIT_BYTES)
+    data = read_bytes(config_path(root), CONFIG_LIMIT_BYTES)
     return parse_config(data.decode("utf-8", "replace")) if data else ({}, [])
 
 
+def config_path(root: str) -> str:
+    return root.rstrip("/") + "/" + CONFIG_NAME
+
+
 def is_trusted(path: str) -> bool:
-    info = stat_of(path)
-    return info is not None and (not IS_POSIX or info.st_uid in (0, _os.geteuid()))
+    """What is there, and the link to it if it is one, belongs to this user or to root; nothing there is fine."""
+    found = [info for info in (stat_of(path), stat_of(path, follow=False)) if info is not None]
+    return not IS_POSIX or all(info.st_uid in (0, _os.geteuid()) for info in found)
 
 
 def session_file(ctx: Ctx, session: str) -> str:
@@ -1045,7 +1066,7 @@ def record(ctx: Ctx, event: str, **fields) -> None:
 
 
 def log_error(ctx: Ctx, text: str) -> None:
-    _append(ctx, ctx.path("state", "errors.log"), text, ERRORS_LIMIT_BYTES)
+    _append(ctx, ctx.path("state", "errors.log"), text[-ERRORS_LIMIT_BYTES // 4:], ERRORS_LIMIT_BYTES)
 
 
 def read_events(ctx: Ctx, limit: int) -> list:
@@ -1065,7 +1086,7 @@ def read_events(ctx: Ctx, limit: int) -> list:
 
 
 def _append(ctx: Ctx, path: str, text: str, limit_bytes: int) -> None:
-    flags = _os.O_WRONLY | _os.O_APPEND | _os.O_CREAT | _NOFOLLOW
+    flags = _os.O_WRONLY | _os.O_APPEND | _os.O_CREAT | _NOFOLLOW | getattr(_os, "O_NONBLOCK", 0)
     for attempt in (1, 2):
         try:
             fd = _os.open(path, flags, 0o600)
@@ -1076,13 +1097,17 @@ def _append(ctx: Ctx, path: str, text: str, limit_bytes: int) -> None:
         except OSError:
             return
     try:
+        info = _os.fstat(fd)
+        if not _stat.S_ISREG(info.st_mode):
+            return
         write_all(fd, text.encode("utf-8", "replace"))  # one write: lines of two processes do not mix
-        full = _os.fstat(fd).st_size > limit_bytes
     except OSError:
         return
     finally:
         _os.close(fd)
-    if full:
+    if not info.st_size:
+        _write_gitignore(ctx)
+    if info.st_size + len(text) > limit_bytes:
         _rotate(ctx, path, limit_bytes)
 
 
@@ -1109,7 +1134,7 @@ _MARKUP = frozenset(
 
 
 _DROPPED = dict.fromkeys([c for c in range(0xA0) if (c < 32 or c >= 127) and c not in (9, 10)] + [
-    0xFEFF, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2060, 0x2070)])
+    0x61C, 0xFEFF, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2060, 0x2070), *range(0xE0000, 0xE0080)])
 
 
 def units(text: str) -> int:
@@ -1118,9 +1143,10 @@ def units(text: str) -> int:
 
 def cut_text(text: str, limit: int) -> str:
     """At most `limit` units, cut at a line or a word where one is near."""
+    limit = max(limit, 0)
     if units(text) <= limit:
         return text
-    while units(text) > limit:
+    while text and units(text) > limit:
         text = text[: len(text) - max(1, (units(text) - limit) // 2)]
     edge = max(text.rfind("\n"), text.rfind(" "))
     return text[:edge] if edge > len(text) * 3 // 4 else text
@@ -1131,12 +1157,12 @@ def clean_text(text: str) -> str:
     if not text.isprintable() or not text.isascii():
         text = text.replace("\r\n", "\n").encode("utf-8", "replace").decode("utf-8")
         text = text.translate(_DROPPED)
-    while "<" in text:
-        stripped = _strip_tags(text)
+    for _ in range(4):  # a removed tag may have completed another one
+        stripped = _strip_tags(text) if "<" in text else text
         if stripped == text:
-            break
-        text = stripped  # a removed tag may have completed another one
-    return text
+            return text
+        text = stripped
+    return text.replace("<", "‹")  # nested on purpose
 
 
 def one_line(text: str, limit: int = 200) -> str:
@@ -1150,12 +1176,10 @@ def _strip_tags(text: str) -> str:
         start = text.find("<", pos)
         if start < 0:
             return "".join(out) + text[pos:]
-        end = text.find(">", start, start + 300)
-        inner = text[start + 1:end].lstrip("/ \t\n").lower() if end >= 0 else ""
-        name = inner.split(None, 1)[0].rstrip("/").partition(":")[0] if inner.split() else ""
-        if name in _MARKUP:
+        inner = text[start + 1:start + 80].lstrip("/ \t\n").partition(">")[0].lower().split(None, 1)
+        if inner and inner[0].rstrip("/").partition(":")[0] in _MARKUP:
             out.append(text[pos:start])
-            pos = end + 1
+            pos = max(text.find(">", start, start + 300), start) + 1  # not closed nearby: the bracket alone goes
         else:
             out.append(text[pos:start + 1])
             pos = start + 1
@@ -1236,7 +1260,7 @@ def parse_signal(data: bytes, mtime: float, now: float) -> Signal:
         ttl_s=min(int(ttl), TTL_LIMIT_S) if _is_digits(ttl) and int(ttl) > 0 else DEFAULT_TTL_S,
         auditor=one_line(fields.get("auditor", ""), 60),
         code=one_line(fields.get("code", ""), 60),
-        body=clean_text(body).strip(),
+        body=clean_text(body).strip() or one_line(fields.get("code", ""), 60),
         stamp="%.6f" % (mtime if stated is None else stated),
     )
 
@@ -1293,14 +1317,16 @@ def _read_signal(ctx: Ctx, path: str) -> Signal | None:
         if _stat.S_ISREG(info.st_mode):
             set_aside(ctx, path)
         return None
-    signal = parse_signal(data, info.st_mtime, ctx.now)
+    mtime = info.st_mtime
+    if mtime > ctx.now + 1:
+        mtime = float(int(ctx.now))
+        _touch(path, mtime)  # a file from the future would never expire
+    signal = parse_signal(data, mtime, ctx.now)
     signal.path = path
-    if info.st_mtime > ctx.now + 1:
-        _touch(path, ctx.now)  # a file from the future would never expire
     if signal.is_expired(ctx.now):
         remove_file(path)
         return None
-    return None if not signal.body or _is_half_written(data, ctx.now - info.st_mtime) else signal
+    return None if not signal.body or _is_half_written(data, ctx.now - mtime) else signal
 
 
 def _is_half_written(data: bytes, age_s: float) -> bool:
@@ -1309,9 +1335,9 @@ def _is_half_written(data: bytes, age_s: float) -> bool:
     return young and split_header(data.decode("utf-8", "replace"))[0] is None
 
 
-def _touch(path: str, now: float) -> None:
+def _touch(path: str, mtime: float) -> None:
     try:
-        _os.utime(path, times=(now, now))
+        _os.utime(path, times=(mtime, mtime))
     except OSError:
         pass
 
@@ -1373,6 +1399,7 @@ def deliver_signals(ctx: Ctx, session: str, room: int) -> Reply | None:
         return None
     seen = _read_seen(ctx, session)
     due = due_signals(ctx, session, seen)
+    room -= units(ctx.dir)  # a cut text names its path
     if not due or room < 400:
         lock.__exit__()
         return None
@@ -1390,8 +1417,9 @@ def _keep_whole(ctx: Ctx, signal: Signal) -> str:
     """Where the whole text of a cut signal stays: a global one stands until its TTL, a session's is copied."""
     if signal.scope == "global":
         return signal.path
-    path = ctx.path("state", "aside", "%s.%s.md" % (safe_name(signal.name), format_iso(ctx.now).replace(":", "")))
-    return path if write_runtime(ctx, path, signal.body.encode("utf-8", "replace")) else signal.path
+    path = ctx.path("state", "aside", "%s.%s.md" % (format_iso(ctx.now).replace(":", ""), safe_name(signal.name)))
+    data = read_bytes(signal.path, STATE_LIMIT_BYTES, follow=False) or signal.body.encode("utf-8", "replace")
+    return path if write_runtime(ctx, path, data) else signal.path
 
 
 def _notify_person(ctx: Ctx, shown: list, reply: Reply) -> None:
@@ -1524,12 +1552,12 @@ def parse_row(line: bytes) -> dict:
 
 def find_message(path: str, tool_use_id: str, wait_s: float = TRANSCRIPT_WAIT_S) -> str:
     """The id of the assistant message that holds the tool call; the transcript may lag, so wait a little."""
-    if not tool_use_id or not path:
+    if not tool_use_id or not is_file(path):
         return ""
     wanted = tool_use_id.encode("utf-8", "replace")
     deadline = time.monotonic() + wait_s
     while True:
-        for line in lines_backward(path, 1 << 20):
+        for line in lines_backward(path, TRANSCRIPT_NEW_LIMIT_BYTES):
             if wanted in line and b'"assistant"' in line:
                 row = parse_row(line)
                 if is_answer(row) and tool_use_id in [b.get("id") for b in blocks(row) if b.get("type") == "tool_use"]:
@@ -1560,9 +1588,10 @@ class News:
         self.text, self.answered, self.receipts, self.offset = "", False, "", offset
 
 
-def read_news(path: str, offset: int, known_id: str = "") -> News:
+def read_news(path: str, offset: int, known_id: str = "", since: float = 0.0) -> News:
     """The complete lines since `offset`; our own injected text is a receipt, never an answer. The message
-    `known_id` was written before what we wait for an answer to."""
+    `known_id` was written before what we wait for an answer to, and so was every row dated before `since`:
+    a forked session's transcript begins with a copy of the old one."""
     news = News(offset)
     fd = _open_regular(path)
     if fd < 0:
@@ -1584,7 +1613,8 @@ def read_news(path: str, offset: int, known_id: str = "") -> News:
     for line in data[:whole].split(b"\n"):
         if b'"assistant"' in line:
             row = parse_row(line)
-            if is_answer(row) and (not known_id or row["message"].get("id") != known_id):
+            known = known_id and is_answer(row) and row["message"].get("id") == known_id
+            if is_answer(row) and not known and (parse_iso(row.get("timestamp")) or since) >= since:
                 news.text += text_of(row) + "\n"
                 pending = True
                 news.answered = news.answered or bool(row["message"].get("stop_reason"))
@@ -1720,30 +1750,39 @@ def measure_context(ctx: Ctx, state: dict, usage: Usage | None, added_tokens: in
     known = _count(state.get("estimated_tokens"))
     tokens = usage.tokens if usage else (known or ESTIMATE_BASE_TOKENS) + added_tokens
     model = best_model(state, usage.model if usage else "")
-    window = _count(ctx.get("monitor.context_window")) or _statusline_window(ctx, model) or window_of_model(model)
-    if window < 1000 or (tokens > window and usage is not None):
+    window = _sane_window(ctx.get("monitor.context_window")) or _statusline_window(ctx, model) or window_of_model(model)
+    if tokens > window and usage is not None:
         window = max(LARGE_WINDOW, window)
     return Measure(tokens, window, usage is not None, model)
 
 
 def best_model(state: dict, measured: str) -> str:
     """The transcript's name may lack `[1m]`; SessionStart and the settings have it."""
+    measured = measured or _text(state.get("measured_model"))
     for key in ("model", "settings_model"):
         hint = _text(state.get(key))
-        if "[1m]" in hint and (not measured or hint.lower().replace("[1m]", "") in measured.lower()):
+        if "[1m]" in hint.lower() and (not measured or is_same_model(hint, measured)):
             return hint
     return measured or _text(state.get("model")) or _text(state.get("settings_model"))
+
+
+def is_same_model(one: str, other: str) -> bool:
+    """Aliases, provider prefixes and `[1m]` aside: `sonnet[1m]`, `us.anthropic.claude-sonnet-4-5-v1:0`."""
+    one, other = one.lower().replace("[1m]", ""), other.lower().replace("[1m]", "")
+    return one in other or other in one
 
 
 def _statusline_window(ctx: Ctx, model: str) -> int:
     """What `statusline` handed over: valid for half a day and for the same model."""
     handed = read_json(ctx.path("state", ctx.session + ".statusline"))
     age_s = ctx.now - (parse_iso(handed.get("at")) or 0)
-    other = _text(handed.get("model")).replace("[1m]", "")
-    if not -60 < age_s < 43200 or (other and model and other not in model):
+    if not -60 < age_s < 43200 or not is_same_model(_text(handed.get("model")), model):
         return 0
-    window = _count(handed.get("window"))
-    return window if 1000 <= window <= TOKENS_LIMIT else 0
+    return _sane_window(handed.get("window"))
+
+
+def _sane_window(value: object) -> int:
+    return _count(value) if 1000 <= _count(value) <= TOKENS_LIMIT else 0
 
 
 def settings_model(ctx: Ctx) -> str:
@@ -1764,7 +1803,7 @@ def estimate_tokens(tool: str, tool_input: dict, response: object) -> int:
     text_chars = _visible_chars(tool, response)
     weight = TOOL_WEIGHTS.get(tool, 1.0)
     tokens = (_chars(tool_input, 6) + text_chars * weight) / CHARS_PER_TOKEN + CALL_OVERHEAD_TOKENS
-    if isinstance(response, dict) and (response.get("isImage") is True or response.get("type") == "image"):
+    if isinstance(response, dict) and response.get("isImage") is True:
         tokens = IMAGE_TOKENS + CALL_OVERHEAD_TOKENS
     return int(tokens)
 
@@ -1775,7 +1814,7 @@ def _visible_chars(tool: str, response: object) -> int:
         return _chars(response, 6)
     if tool == "Bash":
         return _chars(response.get("stdout"), 2) + _chars(response.get("stderr"), 2)
-    if tool == "Read":
+    if tool == "Read" and response.get("type") != "image":
         return _chars(table(response, "file").get("content"), 3)
     if tool in ("Agent", "Task"):
         return _chars(response.get("content"), 4)
@@ -1787,6 +1826,8 @@ def _visible_chars(tool: str, response: object) -> int:
 def _chars(value: object, depth: int) -> int:
     if isinstance(value, str):
         return len(value)
+    if isinstance(value, dict) and value.get("type") == "image":
+        return IMAGE_TOKENS * CHARS_PER_TOKEN
     if isinstance(value, dict) and depth:
         return sum(_chars(item, depth - 1) for item in value.values())
     if isinstance(value, list) and depth:
@@ -1887,7 +1928,7 @@ def is_audit_due(shot: Snapshot, state: dict) -> bool:
     last = _list(state, "audited")
     in_band = shot.percent >= min(clear for _, clear, _ in HEALTH_LEVELS) or shot.score >= REPETITION_CLEAR
     aged = len(last) == 3 and not 0 <= shot.now - number(last[2]) < AUDIT_BAND_S
-    if last[:2] == health and not shot.stale_files and not (in_band and aged):
+    if last[:2] == health and shot.stale_files is None and not (in_band and aged):
         return False
     state["audited"] = health + [int(shot.now)]
     return True
@@ -2686,7 +2727,8 @@ def follow_delivery(ctx: Ctx, event: Event, may_speak: bool) -> str:
 
 
 def _follow(ctx: Ctx, event: Event, delivery: dict, may_speak: bool) -> str:
-    news = read_news(event.transcript, _count(delivery.get("offset")), _text(delivery.get("answer_to")))
+    news = read_news(event.transcript, _count(delivery.get("offset")), _text(delivery.get("answer_to")),
+                     parse_iso(delivery.get("first_at")) or 0.0)
     delivery["offset"] = news.offset
     if FRAME_START in news.receipts or QUIET_START in news.receipts:
         delivery.setdefault("receipt_at", format_iso(ctx.now))
@@ -3209,9 +3251,8 @@ def monitor(event: Event, ctx: Ctx) -> Reply | None:
         said.extend((plan_handoff(ctx, state, exact, batch), shot if is_audit_due(shot, state) else None))
         return True
 
-    update_json(ctx, path, change)
-    if not said:
-        return None
+    if not update_json(ctx, path, change):
+        return None  # a crossing that cannot be remembered would be reminded of for ever
     if said[1]:
         run_auditors(ctx, event.session, said[1])
     return Reply(said[0])
@@ -3310,6 +3351,271 @@ def report_failure(mode: str, error: Exception, env: dict) -> None:
         write_all(2, line.encode("utf-8", "replace"))
     except OSError:
         pass
+
+
+# =============================================================================
+# Doctor
+# =============================================================================
+# Looks at everything that can keep the hooks from working, and runs the
+# registered command strings as the client would: through /bin/sh, a synthetic
+# event each, in a scratch project, so that nothing of the real one is touched.
+SETTINGS_SNIPPET_HINT = "put this into .claude/settings.json (merge it into `hooks` if there is one):"
+SLOW_FACTOR = 3.0
+DOCTOR_RUNS = 3
+
+
+class Finding:
+    """One line of the report: `ok`, `warn` or `FAIL`, what was seen, what to do."""
+
+    __slots__ = ("level", "text", "fix")
+
+    def __init__(self, level: str, text: str, fix: str = "") -> None:
+        self.level, self.text, self.fix = level, text, fix
+
+    def __str__(self) -> str:
+        return "%-4s  %s%s" % (self.level, self.text, " → " + self.fix if self.fix else "")
+
+
+class Registration:
+    """One of our hook entries: the settings it stands in, the event, the mode and the command."""
+
+    __slots__ = ("scope", "event", "mode", "command")
+
+    def __init__(self, scope: str, event: str, mode: str, command: str) -> None:
+        self.scope, self.event, self.mode, self.command = scope, event, mode, command
+
+
+def settings_files(root: str, env: dict) -> list:
+    """[(scope, path)] of the settings that the client reads for a project."""
+    home = env.get("CLAUDE_CONFIG_DIR") or env.get("HOME", "") + "/.claude"
+    return [("user", home + "/settings.json"), ("project", root + "/.claude/settings.json"),
+            ("local", root + "/.claude/settings.local.json")]
+
+
+def mode_of_command(command: str) -> str:
+    """The mode that a command runs with this kit, "" for every other command."""
+    import shlex
+
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return ""
+    runs = any(word.endswith("ctx_hooks.main()") or base_name(word) == "ctx_hooks.py" for word in words)
+    return next((word for word in words if word in MODES), "") if runs else ""
+
+
+def find_registrations(scope: str, settings: dict) -> list:
+    hooks = settings.get("hooks")
+    found = []
+    for event, groups in (hooks if isinstance(hooks, dict) else {}).items():
+        for group in groups if isinstance(groups, list) else []:
+            for entry in _list(group, "hooks") if isinstance(group, dict) else []:
+                command = _text(entry.get("command")) if isinstance(entry, dict) else ""
+                if mode_of_command(command):
+                    found.append(Registration(scope, event, mode_of_command(command), command))
+    return found
+
+
+def diagnose(ctx: Ctx | None, root: str, env: dict) -> list:
+    """All findings, in the order in which a person would look."""
+    findings = [Finding("ok", "ctx_hooks %s, Python %s" % (VERSION, sys.version.split()[0])), *_check_kit_file()]
+    registered: list = []
+    for scope, path in settings_files(root, env):
+        settings = load_json(path)
+        if settings is None:
+            findings.append(Finding("FAIL", "%s settings are not a JSON object: %s" % (scope, path),
+                                    "the client ignores the whole file; mend it"))
+            continue
+        if settings.get("disableAllHooks") is True:
+            findings.append(Finding("FAIL", "disableAllHooks is set in %s" % path, "remove it, or no hook runs"))
+        registered += find_registrations(scope, settings)
+        if any("ctx-hooks" in name for name in table(settings, "enabledPlugins")) and registered:
+            findings.append(Finding("warn", "active both as a plugin and in the settings", "keep one of the two"))
+    findings += _check_registrations(registered)
+    findings += _run_registrations(root, registered, env)
+    findings += _check_project(ctx) if ctx else [
+        Finding("warn", "no %s folder: the hooks stay silent here" % DEFAULT_CONTEXT_DIR,
+                "mkdir %s, or python3 install.py --init" % DEFAULT_CONTEXT_DIR)]
+    return findings + _check_client_times(root, env)
+
+
+def _check_kit_file() -> list:
+    """The file against what install.py noted; bytecode that can be cached."""
+    import hashlib
+
+    folder = parent_of(__file__.replace("\\", "/"))
+    noted = _text(read_json(folder + "/.ctx_hooks/record.json").get("kit"))
+    digest = hashlib.sha256(read_bytes(__file__, STATE_LIMIT_BYTES) or b"").hexdigest()
+    findings = [Finding("ok", "sha256 " + digest + (" (as installed)" if noted == digest else ""))]
+    if noted and noted != digest:
+        findings.append(Finding("warn", "the kit was edited since it was installed",
+                                "fine if that was you; install.py --force puts the release back"))
+    if not is_writable(folder) and not is_dir(folder + "/__pycache__"):
+        findings.append(Finding("warn", "bytecode cannot be cached in %s" % folder, "hooks are 3 times slower so"))
+    return findings
+
+
+def _check_registrations(registered: list) -> list:
+    if not registered:
+        return [Finding("FAIL", "no hook of this kit is registered", "run install.py, or paste the settings below")]
+    findings = []
+    for event, mode in EVENTS.items():
+        entries = [r for r in registered if r.event == event]
+        if not entries:
+            findings.append(Finding("FAIL", "%s is not registered" % event, "run install.py again"))
+        for entry in entries:
+            if entry.mode != mode:
+                findings.append(Finding("FAIL", "%s runs `%s` instead of `%s`" % (event, entry.mode, mode),
+                                        "run install.py again"))
+        if len({r.command for r in entries}) > 1:
+            findings.append(Finding("warn", "%s is registered more than once (%s)" % (
+                event, ", ".join(r.scope for r in entries)), "keep one scope: install.py --uninstall --scope …"))
+    return findings
+
+
+def _run_registrations(root: str, registered: list, env: dict) -> list:
+    """Each distinct command once with its event, in a scratch project that sees the real .claude."""
+    import tempfile
+
+    commands = {(r.event, r.command): r for r in registered}
+    if not commands:
+        return []
+    with tempfile.TemporaryDirectory(prefix="ctx-doctor-") as scratch:
+        _os.mkdir(scratch + "/.context")
+        write_bytes(scratch + "/.context/TASKS.md", b"# Tasks\n")
+        try:
+            _os.symlink(root + "/.claude", scratch + "/.claude")
+        except OSError:
+            return [Finding("warn", "cannot make a scratch project for a trial run")]
+        findings = _check_interpreters(commands.values())
+        floor = _time_command([sys.executable, "-I", "-S", "-c", "pass"], b"", scratch, env)[0]
+        for registration in commands.values():
+            findings.append(_trial(registration, scratch, env, floor))
+    return findings
+
+
+def _trial(registration: Registration, scratch: str, env: dict, floor: float) -> Finding:
+    event = {"session_id": "doctor", "cwd": scratch, "hook_event_name": registration.event, "tool_name": "Read",
+             "tool_input": {}, "tool_response": {}, "prompt": "doctor", "source": "startup", "reason": "other"}
+    argv = ["/bin/sh", "-c", registration.command]
+    took_s, code, out, err = _time_command(argv, format_json(event).encode(), scratch, env)
+    name = "%s → %s" % (registration.event, registration.mode)
+    if code:
+        return Finding("FAIL", "%s exits %d: %s" % (name, code, one_line(err)), "run install.py again")
+    if err.strip():
+        last_line = one_line(err.strip().split("\n")[-1])
+        return Finding("FAIL", "%s complains: %s" % (name, last_line), "run install.py again")
+    if out.strip() and not isinstance(_parse_or_none(out.encode()), dict):
+        return Finding("FAIL", "%s prints something that is not JSON" % name, "run install.py again")
+    factor = took_s / floor if floor else 0.0
+    return Finding("warn" if factor > SLOW_FACTOR else "ok", "%s: exit 0, %.0f ms, %.1f × a bare interpreter%s" % (
+        name, took_s * 1000, factor, ", slow" if factor > SLOW_FACTOR else ""))
+
+
+def _time_command(argv: list, data: bytes, cwd: str, env: dict) -> tuple:
+    """(seconds of the fastest run, exit code, stdout, stderr) of a command in a clean environment."""
+    import os
+    import subprocess
+
+    clean = {"PATH": os.environ.get("PATH", ""), "HOME": env.get("HOME", ""), "CLAUDE_PROJECT_DIR": cwd, "TMPDIR": cwd}
+    best, done = 0.0, None
+    for _ in range(DOCTOR_RUNS):
+        start = time.monotonic()
+        try:
+            done = subprocess.run(argv, input=data, capture_output=True, cwd=cwd, env=clean, timeout=20)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return 20.0, 1, "", str(error)
+        took = time.monotonic() - start
+        best = min(best, took) if best else took
+    return best, done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+
+
+def _check_interpreters(registered) -> list:
+    """Which Python each command starts, and whether it is new enough."""
+    import shlex
+    import shutil
+
+    findings = []
+    for word in sorted({shlex.split(r.command)[0] for r in registered}):
+        path = shutil.which(word)
+        if not path:
+            findings.append(Finding("FAIL", "interpreter %s is not found" % word, "install.py --python PATH"))
+            continue
+        code = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
+        _, status, version, _ = _time_command([path, "-I", "-S", "-c", code], b"", "/", {})
+        fields = tuple(int(f) for f in version.strip().split(".") if _is_digits(f))
+        text = "interpreter %s is Python %s" % (path, version.strip() or "?")
+        if status or fields < (3, 8):
+            findings.append(Finding("FAIL", text, "needs 3.8 or newer: install.py --python PATH"))
+        elif "/shims/" in path:
+            findings.append(Finding("warn", text + ", behind a shim that costs ten starts on every call",
+                                    "install.py --python PATH names the real one"))
+        else:
+            findings.append(Finding("ok", text))
+    return findings
+
+
+def _check_project(ctx: Ctx) -> list:
+    """Settings, state that was set aside, the workflow, the ignore list."""
+    findings = [Finding("warn", "%s %s" % (CONFIG_NAME, problem), "see the table of settings in the README")
+                for problem in ctx.problems]
+    aside = list_dir(ctx.path("state", "aside"))
+    if aside:
+        findings.append(Finding("warn", "%d unreadable files were set aside in %s" % (
+            len(aside), ctx.path("state", "aside")), "look at them, then delete them"))
+    if is_file(ctx.path("state", "errors.log")):
+        findings.append(Finding("warn", "internal errors were logged", "see %s" % ctx.path("state", "errors.log")))
+    state = load_json(auto_path(ctx))
+    if state is None:
+        findings.append(Finding("warn", AUTO_STATE + " is not a JSON object", "`auto start TASK --force` begins anew"))
+    elif is_auto_active(state):
+        if ctx.now - last_activity(state) > STALE_AFTER_S:
+            findings.append(Finding("warn", "the auto workflow has been idle for over 2 hours", "`auto stop` ends it"))
+    return findings + _check_folders(ctx)
+
+
+def _check_folders(ctx: Ctx) -> list:
+    findings = []
+    for folder in (ctx.dir, ctx.path("state"), ctx.path("signals")):
+        if is_dir(folder) and not is_writable(folder):
+            findings.append(Finding("FAIL", "%s cannot be written" % folder, "check its owner and permissions"))
+    ignored = (read_bytes(ctx.path(".gitignore")) or b"").decode("utf-8", "replace").split()
+    missing = [line for line in GITIGNORE_TEXT.split("\n")[1:-2] if line not in ignored]
+    if ignored and missing:
+        findings.append(Finding("warn", "your %s does not ignore our runtime files" % ctx.path(".gitignore"),
+                                "add: " + " ".join(missing)))
+    return findings or [Finding("ok", "context folder %s" % ctx.dir)]
+
+
+def client_transcripts(root: str, env: dict) -> list:
+    """The transcripts that the client keeps of this project."""
+    home = env.get("CLAUDE_CONFIG_DIR") or env.get("HOME", "") + "/.claude"
+    folder = home + "/projects/" + "".join(c if c.isascii() and c.isalnum() else "-" for c in root)
+    return [folder + "/" + name for name in list_dir(folder) if name.endswith(".jsonl")]
+
+
+def _check_client_times(root: str, env: dict) -> list:
+    """What the client itself measured for our hooks lately: `durationMs` in its transcripts."""
+    paths = sorted((stat_of(path).st_mtime, path) for path in client_transcripts(root, env) if is_file(path))
+    times: dict = {}
+    for _, path in paths[-3:]:
+        for line in lines_backward(path, 1 << 20):
+            if b"durationMs" in line and b"ctx_hooks" in line:
+                attachment = table(parse_row(line), "attachment")
+                took = number(attachment.get("durationMs"), -1)
+                if mode_of_command(_text(attachment.get("command"))) and took >= 0:
+                    times.setdefault(_text(attachment.get("hookEvent")), []).append(took)
+    medians = [(event, sorted(took)[len(took) // 2], len(took)) for event, took in sorted(times.items())]
+    return [Finding("ok", "the client measured %s: median %d ms of %d" % row) for row in medians]
+
+
+def settings_snippet() -> str:
+    """The registrations for somebody who only dropped the file into .claude/hooks/, ready to paste."""
+    import json
+
+    hooks = {event: [{"hooks": [{"type": "command", "command": REGISTERED.format(mode=mode), "timeout": 10}]}]
+             for event, mode in EVENTS.items()}
+    return json.dumps({"hooks": hooks}, indent=2)
 
 
 # =============================================================================
@@ -3620,271 +3926,6 @@ def render_replay(result: dict, index: int, look: Look) -> list:
     if result["error"]:
         lines += wrap_lines(result["error"], "     ✗ ", look)
     return lines + [part for line in said for part in wrap_lines(line, "     ", look)]
-
-
-# =============================================================================
-# Doctor
-# =============================================================================
-# Looks at everything that can keep the hooks from working, and runs the
-# registered command strings as the client would: through /bin/sh, a synthetic
-# event each, in a scratch project, so that nothing of the real one is touched.
-SETTINGS_SNIPPET_HINT = "put this into .claude/settings.json (merge it into `hooks` if there is one):"
-SLOW_FACTOR = 3.0
-DOCTOR_RUNS = 3
-
-
-class Finding:
-    """One line of the report: `ok`, `warn` or `FAIL`, what was seen, what to do."""
-
-    __slots__ = ("level", "text", "fix")
-
-    def __init__(self, level: str, text: str, fix: str = "") -> None:
-        self.level, self.text, self.fix = level, text, fix
-
-    def __str__(self) -> str:
-        return "%-4s  %s%s" % (self.level, self.text, " → " + self.fix if self.fix else "")
-
-
-class Registration:
-    """One of our hook entries: the settings it stands in, the event, the mode and the command."""
-
-    __slots__ = ("scope", "event", "mode", "command")
-
-    def __init__(self, scope: str, event: str, mode: str, command: str) -> None:
-        self.scope, self.event, self.mode, self.command = scope, event, mode, command
-
-
-def settings_files(root: str, env: dict) -> list:
-    """[(scope, path)] of the settings that the client reads for a project."""
-    home = env.get("CLAUDE_CONFIG_DIR") or env.get("HOME", "") + "/.claude"
-    return [("user", home + "/settings.json"), ("project", root + "/.claude/settings.json"),
-            ("local", root + "/.claude/settings.local.json")]
-
-
-def mode_of_command(command: str) -> str:
-    """The mode that a command runs with this kit, "" for every other command."""
-    import shlex
-
-    try:
-        words = shlex.split(command)
-    except ValueError:
-        return ""
-    runs = any(word.endswith("ctx_hooks.main()") or base_name(word) == "ctx_hooks.py" for word in words)
-    return next((word for word in words if word in MODES), "") if runs else ""
-
-
-def find_registrations(scope: str, settings: dict) -> list:
-    hooks = settings.get("hooks")
-    found = []
-    for event, groups in (hooks if isinstance(hooks, dict) else {}).items():
-        for group in groups if isinstance(groups, list) else []:
-            for entry in _list(group, "hooks") if isinstance(group, dict) else []:
-                command = _text(entry.get("command")) if isinstance(entry, dict) else ""
-                if mode_of_command(command):
-                    found.append(Registration(scope, event, mode_of_command(command), command))
-    return found
-
-
-def diagnose(ctx: Ctx | None, root: str, env: dict) -> list:
-    """All findings, in the order in which a person would look."""
-    findings = [Finding("ok", "ctx_hooks %s, Python %s" % (VERSION, sys.version.split()[0])), *_check_kit_file()]
-    registered: list = []
-    for scope, path in settings_files(root, env):
-        settings = load_json(path)
-        if settings is None:
-            findings.append(Finding("FAIL", "%s settings are not a JSON object: %s" % (scope, path),
-                                    "the client ignores the whole file; mend it"))
-            continue
-        if settings.get("disableAllHooks") is True:
-            findings.append(Finding("FAIL", "disableAllHooks is set in %s" % path, "remove it, or no hook runs"))
-        registered += find_registrations(scope, settings)
-        if any("ctx-hooks" in name for name in table(settings, "enabledPlugins")) and registered:
-            findings.append(Finding("warn", "active both as a plugin and in the settings", "keep one of the two"))
-    findings += _check_registrations(registered)
-    findings += _run_registrations(root, registered, env)
-    findings += _check_project(ctx) if ctx else [
-        Finding("warn", "no %s folder: the hooks stay silent here" % DEFAULT_CONTEXT_DIR,
-                "mkdir %s, or python3 install.py --init" % DEFAULT_CONTEXT_DIR)]
-    return findings + _check_client_times(root, env)
-
-
-def _check_kit_file() -> list:
-    """The file against what install.py noted; bytecode that can be cached."""
-    import hashlib
-
-    folder = parent_of(__file__.replace("\\", "/"))
-    noted = _text(read_json(folder + "/.ctx_hooks/record.json").get("kit"))
-    digest = hashlib.sha256(read_bytes(__file__, STATE_LIMIT_BYTES) or b"").hexdigest()
-    findings = [Finding("ok", "sha256 " + digest + (" (as installed)" if noted == digest else ""))]
-    if noted and noted != digest:
-        findings.append(Finding("warn", "the kit was edited since it was installed",
-                                "fine if that was you; install.py --force puts the release back"))
-    if not is_writable(folder) and not is_dir(folder + "/__pycache__"):
-        findings.append(Finding("warn", "bytecode cannot be cached in %s" % folder, "hooks are 3 times slower so"))
-    return findings
-
-
-def _check_registrations(registered: list) -> list:
-    if not registered:
-        return [Finding("FAIL", "no hook of this kit is registered", "run install.py, or paste the settings below")]
-    findings = []
-    for event, mode in EVENTS.items():
-        entries = [r for r in registered if r.event == event]
-        if not entries:
-            findings.append(Finding("FAIL", "%s is not registered" % event, "run install.py again"))
-        for entry in entries:
-            if entry.mode != mode:
-                findings.append(Finding("FAIL", "%s runs `%s` instead of `%s`" % (event, entry.mode, mode),
-                                        "run install.py again"))
-        if len({r.command for r in entries}) > 1:
-            findings.append(Finding("warn", "%s is registered more than once (%s)" % (
-                event, ", ".join(r.scope for r in entries)), "keep one scope: install.py --uninstall --scope …"))
-    return findings
-
-
-def _run_registrations(root: str, registered: list, env: dict) -> list:
-    """Each distinct command once with its event, in a scratch project that sees the real .claude."""
-    import tempfile
-
-    commands = {(r.event, r.command): r for r in registered}
-    if not commands:
-        return []
-    with tempfile.TemporaryDirectory(prefix="ctx-doctor-") as scratch:
-        _os.mkdir(scratch + "/.context")
-        write_bytes(scratch + "/.context/TASKS.md", b"# Tasks\n")
-        try:
-            _os.symlink(root + "/.claude", scratch + "/.claude")
-        except OSError:
-            return [Finding("warn", "cannot make a scratch project for a trial run")]
-        findings = _check_interpreters(commands.values())
-        floor = _time_command([sys.executable, "-I", "-S", "-c", "pass"], b"", scratch, env)[0]
-        for registration in commands.values():
-            findings.append(_trial(registration, scratch, env, floor))
-    return findings
-
-
-def _trial(registration: Registration, scratch: str, env: dict, floor: float) -> Finding:
-    event = {"session_id": "doctor", "cwd": scratch, "hook_event_name": registration.event, "tool_name": "Read",
-             "tool_input": {}, "tool_response": {}, "prompt": "doctor", "source": "startup", "reason": "other"}
-    argv = ["/bin/sh", "-c", registration.command]
-    took_s, code, out, err = _time_command(argv, format_json(event).encode(), scratch, env)
-    name = "%s → %s" % (registration.event, registration.mode)
-    if code:
-        return Finding("FAIL", "%s exits %d: %s" % (name, code, one_line(err)), "run install.py again")
-    if err.strip():
-        last_line = one_line(err.strip().split("\n")[-1])
-        return Finding("FAIL", "%s complains: %s" % (name, last_line), "run install.py again")
-    if out.strip() and not isinstance(_parse_or_none(out.encode()), dict):
-        return Finding("FAIL", "%s prints something that is not JSON" % name, "run install.py again")
-    factor = took_s / floor if floor else 0.0
-    return Finding("warn" if factor > SLOW_FACTOR else "ok", "%s: exit 0, %.0f ms, %.1f × a bare interpreter%s" % (
-        name, took_s * 1000, factor, ", slow" if factor > SLOW_FACTOR else ""))
-
-
-def _time_command(argv: list, data: bytes, cwd: str, env: dict) -> tuple:
-    """(seconds of the fastest run, exit code, stdout, stderr) of a command in a clean environment."""
-    import os
-    import subprocess
-
-    clean = {"PATH": os.environ.get("PATH", ""), "HOME": env.get("HOME", ""), "CLAUDE_PROJECT_DIR": cwd, "TMPDIR": cwd}
-    best, done = 0.0, None
-    for _ in range(DOCTOR_RUNS):
-        start = time.monotonic()
-        try:
-            done = subprocess.run(argv, input=data, capture_output=True, cwd=cwd, env=clean, timeout=20)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return 20.0, 1, "", str(error)
-        took = time.monotonic() - start
-        best = min(best, took) if best else took
-    return best, done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
-
-
-def _check_interpreters(registered) -> list:
-    """Which Python each command starts, and whether it is new enough."""
-    import shlex
-    import shutil
-
-    findings = []
-    for word in sorted({shlex.split(r.command)[0] for r in registered}):
-        path = shutil.which(word)
-        if not path:
-            findings.append(Finding("FAIL", "interpreter %s is not found" % word, "install.py --python PATH"))
-            continue
-        code = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
-        _, status, version, _ = _time_command([path, "-I", "-S", "-c", code], b"", "/", {})
-        fields = tuple(int(f) for f in version.strip().split(".") if _is_digits(f))
-        text = "interpreter %s is Python %s" % (path, version.strip() or "?")
-        if status or fields < (3, 8):
-            findings.append(Finding("FAIL", text, "needs 3.8 or newer: install.py --python PATH"))
-        elif "/shims/" in path:
-            findings.append(Finding("warn", text + ", behind a shim that costs ten starts on every call",
-                                    "install.py --python PATH names the real one"))
-        else:
-            findings.append(Finding("ok", text))
-    return findings
-
-
-def _check_project(ctx: Ctx) -> list:
-    """Settings, state that was set aside, the workflow, the ignore list."""
-    findings = [Finding("warn", "%s %s" % (CONFIG_NAME, problem), "see the table of settings in the README")
-                for problem in ctx.problems]
-    aside = [n for n in list_dir(ctx.path("state", "aside")) if not n.endswith(".md")]  # .md: texts of cut signals
-    if aside:
-        findings.append(Finding("warn", "unreadable files set aside in %s: %d" % (
-            ctx.path("state", "aside"), len(aside)), "look at them, then delete them"))
-    if is_file(ctx.path("state", "errors.log")):
-        findings.append(Finding("warn", "internal errors were logged", "see %s" % ctx.path("state", "errors.log")))
-    state = load_json(auto_path(ctx))
-    if state is None:
-        findings.append(Finding("warn", AUTO_STATE + " is not a JSON object", "`auto start TASK --force` begins anew"))
-    elif is_auto_active(state):
-        if ctx.now - last_activity(state) > STALE_AFTER_S:
-            findings.append(Finding("warn", "the auto workflow has been idle for over 2 hours", "`auto stop` ends it"))
-    return findings + _check_folders(ctx)
-
-
-def _check_folders(ctx: Ctx) -> list:
-    findings = []
-    for folder in (ctx.dir, ctx.path("state"), ctx.path("signals")):
-        if is_dir(folder) and not is_writable(folder):
-            findings.append(Finding("FAIL", "%s cannot be written" % folder, "check its owner and permissions"))
-    ignored = (read_bytes(ctx.path(".gitignore")) or b"").decode("utf-8", "replace").split()
-    missing = [line for line in GITIGNORE_TEXT.split("\n")[1:-2] if line not in ignored]
-    if ignored and missing:
-        findings.append(Finding("warn", "your %s does not ignore our runtime files" % ctx.path(".gitignore"),
-                                "add: " + " ".join(missing)))
-    return findings or [Finding("ok", "context folder %s" % ctx.dir)]
-
-
-def client_transcripts(root: str, env: dict) -> list:
-    """The transcripts that the client keeps of this project."""
-    home = env.get("CLAUDE_CONFIG_DIR") or env.get("HOME", "") + "/.claude"
-    folder = home + "/projects/" + "".join(c if c.isascii() and c.isalnum() else "-" for c in root)
-    return [folder + "/" + name for name in list_dir(folder) if name.endswith(".jsonl")]
-
-
-def _check_client_times(root: str, env: dict) -> list:
-    """What the client itself measured for our hooks lately: `durationMs` in its transcripts."""
-    paths = sorted((stat_of(path).st_mtime, path) for path in client_transcripts(root, env) if is_file(path))
-    times: dict = {}
-    for _, path in paths[-3:]:
-        for line in lines_backward(path, 1 << 20):
-            if b"durationMs" in line and b"ctx_hooks" in line:
-                attachment = table(parse_row(line), "attachment")
-                took = number(attachment.get("durationMs"), -1)
-                if mode_of_command(_text(attachment.get("command"))) and took >= 0:
-                    times.setdefault(_text(attachment.get("hookEvent")), []).append(took)
-    medians = [(event, sorted(took)[len(took) // 2], len(took)) for event, took in sorted(times.items())]
-    return [Finding("ok", "the client measured %s: median %d ms of %d" % row) for row in medians]
-
-
-def settings_snippet() -> str:
-    """The registrations for somebody who only dropped the file into .claude/hooks/, ready to paste."""
-    import json
-
-    hooks = {event: [{"hooks": [{"type": "command", "command": REGISTERED.format(mode=mode), "timeout": 10}]}]
-             for event, mode in EVENTS.items()}
-    return json.dumps({"hooks": hooks}, indent=2)
 
 
 # =============================================================================
@@ -4566,16 +4607,15 @@ def run_command(word: str, args: list) -> int:
         if sys.stdout is not None:  # None when it was closed before the start
             sys.stdout.flush()
         return code
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:
-        _os.dup2(_os.open("/dev/null" if IS_POSIX else "nul", _os.O_WRONLY), 1)  # `| head` has seen enough
-        return 141
     except CommandError as error:
         print("error: %s" % error, file=sys.stderr)
         if error.hint:
             print("hint: %s" % error.hint, file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # `status | head -1`: the reader has seen enough
+        _os._exit(0)
 
 
 def main(argv: list | None = None) -> None:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 
 import pytest
 
@@ -23,6 +24,17 @@ def clean_environment(monkeypatch):
 def project(tmp_path):
     """A project with two context files, a space and a quote in its path, a private HOME and TMPDIR."""
     return Project(tmp_path)
+
+
+@pytest.fixture
+def open_project():
+    """A project in a folder that an ordinary user can reach, which pytest's own is not."""
+    with tempfile.TemporaryDirectory() as base:
+        os.chmod(base, 0o755)
+        yield Project(base)
+        for where, folders, _ in os.walk(base):
+            for name in folders:
+                os.chmod(os.path.join(where, name), 0o755)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
     project.run_hook("gate", event)   a process, with the registered command's argv and a clean environment
     project.call("gate", event)       the same `main()` in a fork of this process: fast, same result
+    project.step("gate", event, now)  the handler alone, at a time of the test's choice
     load_kit()                        the module, for its functions
 """
 from __future__ import annotations
@@ -24,6 +25,8 @@ PYTHON = os.path.realpath(sys.executable)
 RECORDED_PROJECT = "/home/user/project"
 RECORDED_HOME = "/home/user"
 RUN_TIMEOUT_S = 30
+NOBODY = 65534
+NOW = 1_770_115_500.0  # 2026-02-03T10:45:00Z, the time of the tests that choose one
 
 # The argv of the registered command between the interpreter and the mode; a test compares it with hooks.json.
 FLAGS = ["-I", "-S", "-c"]
@@ -185,6 +188,36 @@ class Project:
         """`main()` in a fork of this process, with its own descriptors, environment and cwd."""
         return _call_forked(load_kit(), [mode], _as_input(event), self.environment(env), cwd or self.root)
 
+    def call_as_user(self, mode: str, event=None, **env) -> Result:
+        """The same without root's rights, to which nothing is read-only. The project becomes that user's."""
+        if os.geteuid():
+            return self.call(mode, event, **env)
+        for where, _, files in os.walk(self.base):
+            for path in [where] + [os.path.join(where, name) for name in files]:
+                os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
+        return _call_forked(load_kit(), [mode], _as_input(event), self.environment(env), self.root, _drop_rights)
+
+    def step(self, mode: str, event: dict, now: float, **env) -> Result:
+        """One event at the time `now`, in this process: the text, and then what follows once it is out."""
+        text, after = load_kit().run_mode(mode, event, self.environment(env), now)
+        for action in after:
+            action()
+        return make_result(0, text.encode("ascii"), b"")
+
+    def ctx(self, now: float, session: str = "s1", **env):
+        """What a handler of this project gets, for tests of single functions."""
+        kit = load_kit()
+        ctx = kit.open_project(self.root)
+        ctx.now, ctx.env, ctx.tmp, ctx.mode, ctx.session = now, self.environment(env), self.tmp, "test", session
+        return ctx
+
+    def recorded_events(self, name: str = "") -> list[dict]:
+        """The rows of the flight recorder, all or those of one kind."""
+        if not self.exists(".context/events.jsonl"):
+            return []
+        rows = [json.loads(line) for line in self.read(".context/events.jsonl").splitlines()]
+        return [row for row in rows if not name or row["event"] == name]
+
     def command(self, *words: str, cwd: str | None = None, stdin: bytes = b"", **env) -> Result:
         """A people's command as a person types it: `python3 ctx_hooks.py WORDS`."""
         argv = [PYTHON, os.path.join(REPO, "ctx_hooks.py"), *words]
@@ -213,6 +246,12 @@ def assistant_row(tokens: int, session: str = "s1", **changes) -> dict:
     return dict(row, **changes)
 
 
+def _drop_rights() -> None:
+    os.setgroups([])
+    os.setgid(NOBODY)
+    os.setuid(NOBODY)
+
+
 def _as_input(event) -> bytes:
     if event is None:
         return b""
@@ -239,7 +278,7 @@ def _content(path: str):
         return source.read()
 
 
-def _call_forked(kit, argv: list[str], data: bytes, env: dict[str, str], cwd: str) -> Result:
+def _call_forked(kit, argv: list[str], data: bytes, env: dict[str, str], cwd: str, first=None) -> Result:
     """A fork, so that a kit that ends its process, sets alarms or closes descriptors cannot end the tests."""
     with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         stdin.write(data)
@@ -248,7 +287,7 @@ def _call_forked(kit, argv: list[str], data: bytes, env: dict[str, str], cwd: st
         sys.stderr.flush()
         pid = os.fork()
         if pid == 0:
-            _run_child(kit, argv, (stdin.fileno(), out.fileno(), err.fileno()), env, cwd)
+            _run_child(kit, argv, (stdin.fileno(), out.fileno(), err.fileno()), env, cwd, first)
         status = os.waitpid(pid, 0)[1]
         out.seek(0)
         err.seek(0)
@@ -266,11 +305,13 @@ def _replace_raw_environment(env: dict[str, str]) -> None:
     posix.environ.update({os.fsencode(name): os.fsencode(value) for name, value in env.items()})
 
 
-def _run_child(kit, argv: list[str], descriptors: tuple, env: dict[str, str], cwd: str) -> None:
+def _run_child(kit, argv: list[str], descriptors: tuple, env: dict[str, str], cwd: str, first) -> None:
     """Never returns. 70 = an exception left main(); the tests never expect that code."""
     rc = 70
     try:
         signal.alarm(RUN_TIMEOUT_S)
+        if first:
+            first()
         for number, descriptor in enumerate(descriptors):
             os.dup2(descriptor, number)
         sys.stdin, sys.stdout, sys.stderr = open(0, "r"), open(1, "w"), open(2, "w")

@@ -148,9 +148,8 @@ def test_status_shows_a_session_from_its_start_to_the_reminder(project):
 
 def test_status_shows_what_was_read_and_the_acknowledgement(project):
     started(project)
-    project.write_transcript([assistant_row(9000, SESSION,
-                                            message={"content": [{"type": "text", "text": "ACK: context received"}]})],
-                             SESSION)
+    said = {"content": [{"type": "text", "text": "ACK: context received"}]}
+    project.write_transcript([assistant_row(9000, SESSION, message=said, timestamp=None)], SESSION)
     event = project.event("PostToolUse.Read", session_id=SESSION,
                           tool_input={"file_path": project.path(".context/TASKS.md")})
     project.call("monitor", event)
@@ -197,11 +196,10 @@ def test_problems_are_listed_one_by_one(project):
     measured(project, 40_000)
     project.write(".contextrc", "gate:\n  mode: loud\nbogus: 1\n")
     project.write(".context/state/aside/x.json.2026-1", "{")
-    project.write(".context/state/aside/cut.2026.md", "the whole text of a cut signal is no problem")
     project.write(".context/state/errors.log", "boom")
     project.write(".caw/auto-state.json", "{broken")
     problems = "\n".join(shown_data(project)["problems"])
-    for expected in (".contextrc line 2", "unknown setting `bogus`", "aside: 1", "internal errors were logged",
+    for expected in (".contextrc line 2", "unknown setting `bogus`", "1 unreadable files were set aside", "internal errors were logged",
                      "is not a JSON object"):
         assert expected in problems
     assert "problems" in text(project.ask("status"))

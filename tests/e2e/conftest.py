@@ -1,0 +1,88 @@
+"""End-to-end tests: the kit in the real client, against a stub model on loopback.
+
+They run when this folder (or a file in it) is named, or with CTX_E2E=1; a plain `pytest tests` passes them over.
+The client is installed into .dev/client at the first run; where it cannot be had, one line says so.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+import delivery  # noqa: E402
+import real_client  # noqa: E402
+
+CONTEXT_FILES = {
+    "CONSTITUTION.md": "# Constitution\nNever push to main.\n",
+    "TASKS.md": "# Tasks\n- finish the parser\n",
+    "DECISIONS.md": "# Decisions\n- one file\n",
+}
+_figures = delivery.Figures()
+_notes = {}
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "e2e: runs the real client against a stub model on loopback")
+
+
+def pytest_ignore_collect(collection_path, config):
+    return None if _wanted(config) else True
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if HERE in Path(str(item.fspath)).parents:
+            item.add_marker(pytest.mark.e2e)
+
+
+def pytest_terminal_summary(terminalreporter):
+    if "client" in _notes:
+        terminalreporter.write_line(_notes["client"])
+    if _figures.emitted:
+        for line in _figures.lines():
+            terminalreporter.write_line(line)
+
+
+def _wanted(config):
+    named = [Path(str(config.invocation_params.dir), argument.split("::")[0]).resolve() for argument in config.args]
+    return os.environ.get("CTX_E2E") == "1" or any(path == HERE or HERE in path.parents for path in named)
+
+
+@pytest.fixture(scope="session")
+def program():
+    """The real client; everything after this fixture sees no network but loopback."""
+    try:
+        found = real_client.install()
+    except real_client.Unavailable as reason:
+        _notes["client"] = str(reason)
+        pytest.skip(str(reason))
+    network = "no network but loopback" if real_client.isolate() else "the network could not be closed off"
+    _notes["client"] = "e2e: Claude Code %s, %s" % (real_client.version(found), network)
+    return found
+
+
+@pytest.fixture
+def world(program, tmp_path, request):
+    """A scratch repository without the kit."""
+    it = real_client.World(tmp_path, program)
+    subprocess.run(["git", "init", "-q"], cwd=str(it.project), env=it.environment(), check=True)
+    yield it
+    left = it.close()
+    _figures.add(request.node.name, it)
+    assert not left, "processes left running: %s" % left
+
+
+@pytest.fixture
+def kit(world):
+    """A scratch repository with context files and the kit installed as a user does it."""
+    for name, text in CONTEXT_FILES.items():
+        world.write(".context/" + name, text)
+    world.install()
+    return world

@@ -1,0 +1,72 @@
+"""Scenarios 1 and 9: installed with one command; after uninstalling, the next run has no trace of us."""
+
+from __future__ import annotations
+
+import json
+
+from stub_model import bash
+
+GATE = "STOP. Read your context files"
+
+
+def tree(world):
+    return {
+        str(p.relative_to(world.project)): p.read_bytes()
+        for p in world.project.rglob("*")
+        if p.is_file() and ".git" not in p.parts
+    }
+
+
+def hook_rows(world):
+    return [row for row in world.transcripts() if row.get("type") == "attachment" and "hookEvent" in row["attachment"]]
+
+
+def test_after_uninstalling_the_next_run_has_no_trace_of_us(kit):
+    kit.stub.script(bash("echo a"), "done")
+    kit.run("work")
+    assert GATE in kit.stub.of("main")[1].news() and hook_rows(kit)
+    kit.install("--uninstall")
+    before, said = len(hook_rows(kit)), len(kit.emitted())
+    kit.stub.script(bash("echo b"), "done")
+    kit.run("work")
+    assert all(GATE not in r.text() for r in kit.stub.of("main")[2:])
+    assert len(hook_rows(kit)) == before and len(kit.emitted()) == said
+    assert kit.files(".claude/**/*") == [] and kit.markers() == []
+    assert kit.read(".context/TASKS.md").startswith("# Tasks")
+
+
+def test_the_users_own_hooks_and_settings_survive_install_use_and_uninstall(world):
+    own = {
+        "hooks": {"UserPromptSubmit": [{"hooks": [{"type": "command", "command": "echo own-hook-says-hello"}]}]},
+        "env": {"A": "b"},
+    }
+    world.write(".claude/settings.json", json.dumps(own, indent=4) + "\n")
+    world.write(".context/TASKS.md", "# Tasks\n")
+    before = tree(world)
+    world.install()
+    world.stub.script(bash("echo a"), "done")
+    world.run("work")
+    assert "own-hook-says-hello" in world.stub.of("main")[0].news() and GATE in world.stub.of("main")[1].news()
+    world.install("--uninstall")
+    after = tree(world)
+    assert {name: after.get(name) for name in before} == before
+    assert [name for name in after if name not in before and not name.startswith(".context/")] == []
+
+
+def test_git_status_shows_only_what_the_user_would_commit(kit):
+    kit.stub.script(bash("echo a", tokens=150_000), bash("echo b", tokens=150_000), "done", "noted")
+    kit.run("work", "next")
+    shown = kit.command("git", "status", "--porcelain", "-uall").stdout.split("\n")
+    names = {line[3:] for line in shown if line and not line[3:].startswith(".context/")}
+    assert names - {".claude/hooks/.gitignore"} == {".claude/hooks/ctx_hooks.py", ".claude/settings.json", "README.md"}
+    context = sorted(line[3:] for line in shown if line[3:].startswith(".context/"))
+    assert context == [".context/CONSTITUTION.md", ".context/DECISIONS.md", ".context/TASKS.md"]
+
+
+def test_a_project_path_with_spaces_and_quotes_works(kit):
+    odd = kit.root / 'it\'s a "project" $HOME é'
+    kit.project.rename(odd)
+    kit.project = odd
+    kit.stub.script(bash("echo a"), "done")
+    kit.run("work")
+    assert GATE in kit.stub.of("main")[1].news()

@@ -1,0 +1,111 @@
+"""Config: the YAML subset. The cases are files: data/config/valid/*.yaml with what they hold, invalid/*.yaml with
+the exact messages."""
+from __future__ import annotations
+
+import json
+import os
+import random
+
+import helper
+import pytest
+
+DATA = os.path.join(helper.TESTS, "data", "config")
+
+
+def cases(kind: str) -> list:
+    return sorted(name[:-5] for name in os.listdir(os.path.join(DATA, kind)) if name.endswith(".yaml"))
+
+
+def read(kind: str, name: str) -> str:
+    with open(os.path.join(DATA, kind, name), "rb") as source:
+        return source.read().decode("utf-8", "replace")
+
+
+@pytest.mark.parametrize("name", cases("valid"))
+def test_valid_file_holds_what_it_should(kit, name):
+    pairs, problems = kit.parse_yaml(read("valid", name + ".yaml"))
+    assert [str(problem) for problem in problems] == []
+    found, wanted = {key: value for key, value, _, _ in pairs}, json.loads(read("valid", name + ".json"))
+    assert found == wanted
+    assert {key: type(value) for key, value in found.items()} == {key: type(value) for key, value in wanted.items()}
+
+
+@pytest.mark.parametrize("name", cases("invalid"))
+def test_invalid_file_is_reported_with_line_and_column(kit, name):
+    problems = kit.parse_config(read("invalid", name + ".yaml"))[1]
+    if name != "beyond-the-subset":
+        assert [str(problem) for problem in problems] == read("invalid", name + ".txt").split("\n")[:-1]
+    else:  # its keys are unknown as well; the values are what it is about
+        assert [str(problem) for problem in kit.parse_yaml(read("invalid", name + ".yaml"))[1]] == \
+            read("invalid", name + ".txt").split("\n")[:-1]
+
+
+def test_a_bad_line_costs_that_line_only(kit):
+    values, problems = kit.parse_config('gate:\n  mode: "open\n  files: [A.md]\nnonsense\nhandoff:\n  threshold: 70\n')
+    assert values == {"gate.files": ["A.md"], "handoff.threshold": 70}
+    assert len(problems) == 2
+
+
+def test_an_ill_typed_value_leaves_the_default(kit, project):
+    project.write(".contextrc", "handoff:\n  threshold: high\ngate:\n  mode: content\n")
+    ctx = kit.open_project(project.root)
+    assert (ctx.get("handoff.threshold"), ctx.get("gate.mode")) == (80, "content")
+    assert [str(problem) for problem in ctx.problems] == ["line 2, column 3: `handoff.threshold` wants a number from 1 to 100"]
+
+
+def test_paths_may_leave_the_project_only_with_permission(kit):
+    text = "handoff:\n  file: ../h.md\n"
+    assert kit.parse_config(text)[0] == {}
+    assert kit.parse_config(text + "allow_outside: true\n")[0]["handoff.file"] == "../h.md"
+    assert kit.parse_config("allow_outside: true\n" + text + "allow_outside: no\n")[0].get("handoff.file") in (None, "../h.md")
+
+
+@pytest.mark.parametrize("word, value", [("on", True), ("Yes", True), ("TRUE", True), ("off", False), ("no", False)])
+def test_switches_take_the_words_people_write(kit, word, value):
+    assert kit.parse_config("handoff.enabled: %s" % word)[0] == {"handoff.enabled": value}
+
+
+def test_every_default_is_of_its_own_kind(kit):
+    for setting in kit.SETTINGS:
+        if setting.default != "":
+            assert kit._checked(setting.default, setting.kind) == setting.default, setting.key
+        assert setting.doc and kit._kind_words(setting.kind)
+
+
+def test_every_setting_can_be_written_as_its_default(kit):
+    for setting in kit.SETTINGS:
+        text = json.dumps(setting.default, ensure_ascii=False)
+        values, problems = kit.parse_config("%s: %s\n" % (setting.key, text))
+        assert (values, problems) == ({setting.key: setting.default}, []), setting.key
+
+
+def test_reading_settings_never_raises(kit, rounds):
+    rng = random.Random(51)
+    pieces = ["gate", ":", " ", "  ", "\n", "\r\n", "- ", "[", "]", ",", "'", '"', "\\", "#", "\t", "a", "1", "true", "{",
+              "mode", "files", "---", "\ufeff", "\0", "é", "\ud800", "~", "null", "..", "/"]
+    for _ in range(rounds(3000)):
+        text = "".join(rng.choice(pieces) for _ in range(rng.randrange(40)))
+        values, problems = kit.parse_config(text)
+        lines = text.count("\n") + 1
+        assert set(values) <= set(kit.DEFAULTS)
+        assert all(1 <= p.line <= lines and p.column >= 1 and p.text for p in problems), text
+
+
+def test_quoted_text_comes_back_as_it_was(kit, rounds):
+    rng = random.Random(52)
+    for _ in range(rounds(2000)):
+        text = "".join(rng.choice("ab '\"\\#:,[]-{é→") for _ in range(rng.randrange(10)))
+        single = "'" + text.replace("'", "''") + "'"
+        double = '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        for quoted in (single, double):
+            source = "k: %s # c\nl: [%s, x, %s] # c\nm:\n  - %s # c\n" % ((quoted,) * 4)
+            pairs, problems = kit.parse_yaml(source)
+            assert not problems, source
+            assert [value for _, value, _, _ in pairs] == [text, [text, "x", text], [text]]
+
+
+def test_a_settings_file_of_any_size_is_read_in_bounds(kit, project):
+    project.write(".contextrc", "gate:\n  mode: off\n" + "# filler\n" * 100_000)
+    assert kit.open_project(project.root).get("gate.mode") == "off"
+    for text in ("a:\n" + "".join(" " * n + "k:\n" for n in range(1, 340)), "- " * 30_000, "'" * 60_000, "[" * 60_000, "x: " + '"\\' * 30_000):
+        assert kit.parse_config(text)[0] == {}

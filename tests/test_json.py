@@ -1,0 +1,127 @@
+"""Json: the C scanner and encoder without the json package, and the fallback."""
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+
+import helper
+import pytest
+
+DEEP = 100_000
+
+
+def random_value(rng, depth=0):
+    """Any JSON value, with the strings that break naive code."""
+    kind = rng.randrange(9 if depth < 4 else 6)
+    if kind < 3:
+        return rng.choice([None, True, False, 0, -1, 2**53, 10**30, 0.1, -1.5e-7, 1e300])
+    if kind < 6:
+        letters = ["a", '"', "\\", "\n", "\0", "\x1f", "é", "→", "\U0001f600", "\ud800", "\u2028", "/", "{"]
+        return "".join(rng.choice(letters) for _ in range(rng.randrange(8)))
+    if kind < 7:
+        return [random_value(rng, depth + 1) for _ in range(rng.randrange(5))]
+    return {str(random_value(rng, 9)): random_value(rng, depth + 1) for _ in range(rng.randrange(5))}
+
+
+def test_what_was_written_reads_back_and_is_what_json_writes(kit, rounds):
+    rng = random.Random(21)
+    for _ in range(rounds(1500)):
+        value = random_value(rng)
+        text = kit.format_json(value)
+        assert text.isascii() and "\n" not in text
+        assert kit.parse_json(text) == value == json.loads(text)
+        assert text == json.dumps(value)
+
+
+def test_broken_json_is_a_value_error_and_nothing_else(kit, rounds):
+    rng = random.Random(22)
+    for _ in range(rounds(1500)):
+        text = list(kit.format_json(random_value(rng)) or "0")
+        for _ in range(rng.randrange(1, 4)):
+            text[rng.randrange(len(text))] = rng.choice(['"', "\\", "{", "}", "[", "]", ",", ":", "e", "-", "u", "\0", ""])
+        try:
+            kit.parse_json("".join(text))
+        except ValueError:
+            pass
+
+
+@pytest.mark.parametrize("text", ["", " ", "\ufeff", "{", "[1,", '{"a"', '{"a":}', "nul", "'a'", "<x>", '"\\ud8', "-",
+                                  "[" * DEEP, '{"a":' * DEEP, "[" * DEEP + "]" * DEEP, b"\xff\xfe{", b""])
+def test_what_is_no_json_is_a_value_error(kit, text):
+    with pytest.raises(ValueError):
+        kit.parse_json(text)
+
+
+def test_byte_order_marks_blanks_and_a_tail_are_passed_over(kit):
+    assert kit.parse_json(b'\xef\xbb\xbf \r\n\t{"a": 1} trailing') == {"a": 1}
+
+
+def test_bytes_that_are_not_utf8_become_replacement_characters(kit):
+    assert kit.parse_json(b'{"a": "\xff\xfe"}') == {"a": "\ufffd\ufffd"}
+
+
+def test_raw_control_characters_and_lone_surrogates_survive(kit):
+    assert kit.parse_json('"a\nb\\ud83d\0"') == "a\nb\ud83d\0"
+
+
+def test_numbers_that_json_does_not_have_become_null(kit):
+    assert kit.parse_json('[NaN, Infinity, -Infinity, 1e999, -1e999, 1e5]') == [None] * 5 + [1e5]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), {1, 2}, b"x", object()])
+def test_what_json_cannot_hold_is_refused(kit, value):
+    with pytest.raises((TypeError, ValueError)):
+        kit.format_json({"a": value})
+
+
+def test_nesting_that_was_parsed_never_breaks_the_encoder_in_an_unexpected_way(kit):
+    for depth in [*range(900, 1001), 5000]:
+        try:
+            value = kit.parse_json('{"a":' * depth + "1" + "}" * depth)
+        except ValueError:
+            continue
+        try:
+            kit.format_json(value)
+        except ValueError:
+            pass
+
+
+# What a run with nothing but the kit sees; `json` is not imported there, which is when the scanner of 3.10 and 3.11
+# raises SystemError for malformed input.
+PROBE = """
+import sys
+sys.path.append(%r)
+%s
+import ctx_hooks as kit
+out = [kit.parse_json('{"a": [1, "\\\\u00e9", NaN, 1e999]} x'), kit.format_json({"k": ["\\u00e9\\ud800", None, 1.5]})]
+for text in ("", "{", '{"a"', '{"a":1,}', "[1", '"\\\\ud8', "[" * 100000, "nul", '{"a" 1}'):
+    try:
+        out.append(kit.parse_json(text))
+    except ValueError:
+        out.append("refused")
+for value in (float("inf"), {1}):
+    try:
+        kit.format_json(value)
+    except (TypeError, ValueError):
+        out.append("refused")
+print(out)
+"""
+
+
+def probe(before: str = "") -> str:
+    done = subprocess.run([helper.PYTHON, "-I", "-S", "-B", "-c", PROBE % (helper.REPO, before)], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, timeout=30)
+    return done.stdout.decode()
+
+
+EXPECTED = repr([{"a": [1, "é", None, None]}, r'{"k": ["\u00e9\ud800", null, 1.5]}'] + ["refused"] * 11) + "\n"
+
+
+def test_malformed_input_is_a_value_error_while_json_is_not_imported():
+    assert probe().encode("ascii", "backslashreplace").decode() == EXPECTED.encode("ascii", "backslashreplace").decode()
+
+
+@pytest.mark.parametrize("missing", ["sys.modules['_json'] = None", "import _json; del _json.make_scanner, _json.make_encoder"])
+def test_without_the_c_module_the_json_package_does_the_same(missing):
+    assert probe(missing) == EXPECTED

@@ -1,0 +1,225 @@
+"""Measure: how full the context is, exact where possible, estimated otherwise, of the right window."""
+from __future__ import annotations
+
+import json
+
+import helper
+import pytest
+from helper import NOW, assistant_row
+
+SMALL, LARGE = 200_000, 1_000_000
+WINDOWS = {  # CLIENT: measured by model id
+    "claude-opus-5-5": LARGE, "claude-sonnet-5": LARGE, "claude-haiku-5-1": LARGE, "claude-opus-4-7": LARGE,
+    "claude-fable-1": LARGE, "claude-mythos-preview": LARGE, "claude-sonnet-4-5[1m]": LARGE, "sonnet[1m]": LARGE,
+    "claude-sonnet-4-5-20250929[1M]": LARGE, "some-new-model": LARGE, "gpt-x": LARGE,
+    "claude-opus-4-5": SMALL, "claude-opus-4-5-20251101": SMALL, "claude-opus-4-6": SMALL, "claude-sonnet-4": SMALL,
+    "claude-sonnet-4-20250514": SMALL, "claude-sonnet-4-5": SMALL, "claude-sonnet-4-5-20250929": SMALL,
+    "claude-sonnet-4-6": SMALL, "claude-haiku-4-5": SMALL, "claude-haiku-4-5-20251001": SMALL,
+    "claude-3-7-sonnet-20250219": SMALL, "claude-3-5-haiku-20241022": SMALL, "claude-3-opus": SMALL,
+    "us.anthropic.claude-sonnet-4-5-20250929-v1:0": SMALL, "anthropic.claude-opus-4-6-v1": SMALL,
+    "global.anthropic.claude-haiku-4-5-20251001-v1:0": SMALL, "claude-sonnet-4@20250514": SMALL,
+    "claude-opus-4-5@20251101": SMALL, "eu.anthropic.claude-3-5-sonnet-20241022-v2:0": SMALL,
+    "us.anthropic.claude-opus-5-v1:0": LARGE, "CLAUDE-OPUS-4-5": SMALL, "": SMALL,
+}
+
+
+@pytest.mark.parametrize("model", sorted(WINDOWS))
+def test_window_by_the_models_name_is_the_clients(kit, model):
+    assert kit.window_of_model(model) == WINDOWS[model]
+
+
+def measure(kit, project, tokens=None, model="claude-sonnet-4-5", state=None, added=0):
+    usage = kit.Usage(tokens, model, "m") if tokens else None
+    return kit.measure_context(project.ctx(NOW), state or {}, usage, added)
+
+
+def test_window_in_order_of_what_is_known_best(kit, project):
+    assert measure(kit, project, 100).window == SMALL
+    statusline = {"at": "2026-02-03T10:44:00Z", "window": 500_000, "model": "claude-sonnet-4-5"}
+    project.write(".context/state/s1.statusline", json.dumps(statusline))
+    assert measure(kit, project, 100).window == 500_000
+    assert measure(kit, project, 100, model="claude-opus-4-5").window == SMALL, "another model's number"
+    project.write(".contextrc", "monitor:\n  context_window: 300000\n")
+    assert measure(kit, project, 100).window == 300_000
+
+
+@pytest.mark.parametrize("handed", [
+    {"at": "2026-02-02T10:44:00Z", "window": 500_000}, {"window": 500_000}, {"at": "2027-01-01T00:00:00Z", "window": 5000},
+    {"at": "2026-02-03T10:44:00Z", "window": 7}, {"at": "2026-02-03T10:44:00Z", "window": "500000"},
+    {"at": "2026-02-03T10:44:00Z", "window": 10 ** 12}])
+def test_absurd_or_old_numbers_of_the_status_line_are_discarded(kit, project, handed):
+    project.write(".context/state/s1.statusline", json.dumps(handed))
+    assert measure(kit, project, 100).window == SMALL
+
+
+@pytest.mark.parametrize("stated", [0, 7, 999_999_999_999])
+def test_absurd_configured_window_is_discarded(kit, project, stated):
+    project.write(".contextrc", "monitor:\n  context_window: %d\n" % stated)
+    assert measure(kit, project, 100).window == SMALL
+
+
+def test_window_is_raised_by_evidence_and_nothing_above_100_percent_is_shown(kit, project):
+    assert measure(kit, project, 200_000).percent() == 100
+    found = measure(kit, project, 200_001)
+    assert (found.window, found.percent(), found.percent_text()) == (LARGE, 20, "20%")
+    assert measure(kit, project, 1_500_000).percent() == 100
+
+
+HINTS = (  # state, measured name -> window
+    ({"model": "claude-sonnet-4-5[1m]"}, "claude-sonnet-4-5-20250929", LARGE),
+    ({"settings_model": "sonnet[1m]"}, "claude-sonnet-4-5-20250929", LARGE),
+    ({"settings_model": "us.anthropic.claude-sonnet-4-5-20250929-v1:0[1m]"}, "claude-sonnet-4-5-20250929", LARGE),
+    ({"settings_model": "opus[1m]"}, "claude-sonnet-4-5", SMALL),
+    ({"settings_model": "claude-opus-5"}, "claude-sonnet-4-5", SMALL),
+    ({"model": 7, "settings_model": ["x[1m]"]}, "claude-sonnet-4-5", SMALL),
+)
+
+
+@pytest.mark.parametrize("state, name, window", HINTS)
+def test_one_million_may_stand_only_in_the_settings_or_at_the_sessions_start(kit, project, state, name, window):
+    assert measure(kit, project, 100, model=name, state=state).window == window
+
+
+def test_without_a_measure_the_last_known_model_decides(kit, project):
+    """A 1M session whose transcript cannot be read for a moment must not look overfull."""
+    state = {"estimated_tokens": 300_000, "measured_model": "claude-opus-5-5"}
+    assert measure(kit, project, state=state, added=10).percent() == 30
+
+
+def test_percent_is_rounded_down_and_an_estimate_says_so(kit, project):
+    exact = measure(kit, project, 159_999)
+    assert (exact.percent(), exact.percent_text(), exact.note()) == (79, "79%", "")
+    guess = measure(kit, project, state={"estimated_tokens": 159_000}, added=999)
+    assert (guess.percent(), guess.percent_text(), guess.note()) == (79, "~79%", ", estimated")
+
+
+def test_settings_model_is_found_in_the_clients_order(kit, project):
+    def found(**env):
+        return kit.settings_model(project.ctx(NOW, **env))
+
+    assert found() == ""
+    for folder, name in ((project.home + "/.claude/settings.json", "user"), (".claude/settings.json", "project"),
+                         (".claude/settings.local.json", "local")):
+        project.write(folder, json.dumps({"model": name}))
+        assert found() == name
+    assert found(ANTHROPIC_MODEL="environment") == "environment"
+
+
+# --- estimates
+
+
+def estimate(kit, name, **changes):
+    event = kit.parse_event(dict(helper.recorded(name), **changes))
+    return kit.estimate_tokens(event.tool, event.tool_input, event.response)
+
+
+RESPONSES = [name for name in helper.recorded_names() if name.startswith("PostToolUse") and "in-sub" not in name]
+
+
+@pytest.mark.parametrize("name", RESPONSES)
+def test_a_small_recorded_response_is_a_small_estimate(kit, name):
+    assert 60 <= estimate(kit, name) < 400
+
+
+LARGE_RESPONSES = {  # 40,000 characters that the model sees: about 10,000 tokens
+    "PostToolUse.Bash": {"tool_response": {"stdout": "x" * 40000, "stderr": "", "isImage": False}},
+    "PostToolUse.Read": {"tool_response": {"type": "text", "file": {"filePath": "/f", "content": "x" * 40000}}},
+    "PostToolUse.Write": {"tool_input": {"file_path": "/f", "content": "x" * 40000},
+                          "tool_response": {"content": "x" * 40000, "originalFile": "x" * 40000}},
+    "PostToolUse.Agent.sync": {"tool_response": {"content": [{"type": "text", "text": "x" * 40000}], "prompt": "x" * 9999}},
+    "PostToolUseFailure": {"error": "x" * 40000},
+}
+
+
+@pytest.mark.parametrize("name", sorted(LARGE_RESPONSES))
+def test_an_estimate_follows_what_the_model_sees(kit, name):
+    assert 9_000 < estimate(kit, name, **LARGE_RESPONSES[name]) < 12_000
+
+
+IMAGES = (
+    {"tool_name": "Read", "tool_response": {"type": "image", "file": {"base64": "x" * 400000, "type": "image/png"}}},
+    {"tool_name": "Bash", "tool_response": {"stdout": "x" * 400000, "isImage": True}},
+    {"tool_name": "mcp__shot", "tool_response": [{"type": "image", "source": {"data": "x" * 400000}}]},
+    {"tool_name": "mcp__shot", "tool_response": {"content": [{"type": "image", "data": "x" * 400000}]}},
+)
+
+
+@pytest.mark.parametrize("changes", IMAGES)
+def test_an_image_costs_what_an_image_costs(kit, changes):
+    assert 1_500 < estimate(kit, "PostToolUse.Bash", **changes) < 2_500
+
+
+@pytest.mark.parametrize("response", [None, 1, True, [], {}, "x", [None, [1, {"a": 2}]], {"file": 5}, {"stdout": 7}, 1e308])
+@pytest.mark.parametrize("tool", ["Bash", "Read", "Agent", "Edit", "?", "mcp__x"])
+def test_no_response_makes_the_estimate_fail(kit, tool, response):
+    assert 0 < kit.estimate_tokens(tool, {}, response) < 2000
+
+
+# --- the mode
+
+
+def after_tool(project, now=NOW, name="PostToolUse.Bash", **changes):
+    return project.step("monitor", project.event(name, session_id="s1", **changes), now)
+
+
+def state_of(project):
+    return project.read_json(".context/state/s1.json")
+
+
+def test_state_has_its_public_keys_and_counts_failures_too(project):
+    after_tool(project)
+    after_tool(project, name="PostToolUseFailure")
+    state = state_of(project)
+    assert state["tool_calls"] == 2 and list(state["breakdown"]) == ["Bash"] and state["breakdown"]["Bash"] > 100
+    assert state["session_start"] == "2026-02-03T10:45:00Z"
+    assert (state["threshold_crossed_at"], state["handoff_complete"]) == (None, False)
+    assert state["estimated_tokens"] == 15_000 + state["breakdown"]["Bash"]
+
+
+def test_measured_usage_replaces_the_estimate(project):
+    after_tool(project)
+    project.write_transcript([assistant_row(40_000)])
+    after_tool(project)
+    assert state_of(project)["estimated_tokens"] == 40_000 and state_of(project)["exact"] is True
+
+
+def test_two_sessions_have_their_own_counters(project):
+    after_tool(project)
+    project.step("monitor", project.event("PostToolUse.Bash", session_id="s2"), NOW)
+    assert state_of(project)["tool_calls"] == 1 and project.read_json(".context/state/s2.json")["tool_calls"] == 1
+
+
+def test_a_subagents_call_is_not_counted(project):
+    assert project.step("monitor", project.event("PostToolUse.in-subagent", session_id="s1"), NOW).is_silent
+    assert not project.exists(".context/state")
+
+
+@pytest.mark.parametrize("broken", ["", "[]", "null", "{", '{"tool_calls": "x", "breakdown": [], "recent": 5, "history": {}}',
+                                    '{"tool_calls": 1e999, "other": 1e999, "files_read": 3, "estimated_tokens": -5}', b"\xff\0"])
+def test_a_broken_state_file_is_mended_and_not_lost(project, broken):
+    project.write(".context/state/s1.json", broken)
+    for _ in range(2):
+        assert after_tool(project).is_silent
+    state = state_of(project)
+    assert state["tool_calls"] == 2 and isinstance(state["breakdown"], dict)
+    if broken in ("[]", "{", b"\xff\0"):
+        assert len(project.tree("a project's/.context/state/aside")) == 1
+
+
+def test_a_tool_response_of_12_megabytes_is_counted(project):
+    event = project.event("PostToolUse.Bash", session_id="s1", tool_response={"stdout": "x" * (12 << 20)})
+    assert project.call("monitor", event).rc == 0
+    assert state_of(project)["estimated_tokens"] > 3_000_000
+
+
+def test_counts_are_exact_under_24_parallel_calls(project):
+    import subprocess
+
+    event = json.dumps(project.event("PostToolUse.Bash", session_id="s1")).encode()
+    children = [subprocess.Popen(helper.hook_argv("monitor"), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                 stderr=subprocess.PIPE, env=project.environment({}), cwd=project.root)
+                for _ in range(24)]
+    outputs = [child.communicate(event, timeout=30) for child in children]
+    assert [child.returncode for child in children] == [0] * 24 and outputs == [(b"", b"")] * 24
+    state = state_of(project)
+    assert state["tool_calls"] == 24 and state["estimated_tokens"] == 15_000 + state["breakdown"]["Bash"]

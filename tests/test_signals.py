@@ -1,0 +1,382 @@
+"""Signals: the format with its broken variants, and what reaches the agent, once, at the right moment."""
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+
+import helper
+import pytest
+from helper import NOW
+
+DATA = os.path.join(helper.TESTS, "data", "signals")
+SESSION = ".context/signals/sessions/s1/"
+GLOBAL = ".context/signals/global/"
+HEAD = "⚠️ [ctx monitor] "
+
+with open(os.path.join(DATA, "expected.json"), encoding="utf-8") as source:
+    EXPECTED = json.load(source)
+
+
+def signal_text(body, **fields):
+    header = "".join("%s: %s\n" % field for field in fields.items())
+    return "---\n%s---\n%s\n" % (header, body)
+
+
+def put(project, name, body, age_s=10.0, folder=SESSION, **fields):
+    return project.write(folder + name + ".md", signal_text(body, **fields), mtime=NOW - age_s)
+
+
+def prompt(project, now=NOW, session="s1", **env):
+    return project.step("inject", project.event("UserPromptSubmit", session_id=session), now, **env)
+
+
+def test_every_data_file_has_its_expected_values():
+    assert sorted(name[:-3] for name in os.listdir(DATA) if name.endswith(".md")) == sorted(EXPECTED)
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED))
+def test_signal_file_is_read_as_expected(kit, name):
+    with open(os.path.join(DATA, name + ".md"), "rb") as source:
+        found = kit.parse_signal(source.read(), NOW - 10, NOW)
+    wanted = dict({"code": "", "auditor": ""}, **EXPECTED[name])
+    got = {"severity": found.severity, "ttl_s": found.ttl_s, "age_s": NOW - found.generated_at, "body": found.body,
+           "code": found.code, "auditor": found.auditor}
+    assert got == wanted
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED))
+def test_every_signal_has_an_end(project, name):
+    """Said once or not, it is gone when its time is over, and nothing of it was executed."""
+    with open(os.path.join(DATA, name + ".md"), "rb") as source:
+        project.write(SESSION + name + ".md", source.read(), mtime=NOW - 10)
+    body = EXPECTED[name]["body"]
+    assert prompt(project).context == (HEAD + body if body else "")
+    assert prompt(project).is_silent
+    assert prompt(project, NOW + 31 * 86400).is_silent
+    assert os.listdir(project.path(SESSION)) == []
+    assert not project.exists("pwned")
+
+
+def test_what_was_written_is_what_is_read(kit, project, rounds):
+    letters = "ab \n→:#'\"-<>é😀\t|$`\\"
+    choice = random.Random(3)
+    for _ in range(rounds(100)):
+        body = "x" + "".join(choice.choice(letters) for _ in range(choice.randrange(60)))
+        made = kit.Signal(name="n", severity=choice.choice(kit.SEVERITIES), generated_at=NOW - 5, ttl_s=77,
+                          auditor="a b", code="A:1", body=body)
+        path = kit.write_signal(project.ctx(NOW), "s1", made)
+        with open(path, "rb") as source:
+            read = kit.parse_signal(source.read(), NOW, NOW)
+        assert (read.severity, read.generated_at, read.ttl_s, read.auditor, read.code) == (
+            made.severity, NOW - 5, 77, "a b", "A:1")
+        assert read.body == body.strip()
+
+
+def test_no_bytes_make_the_reader_fail(kit, rounds):
+    choice = random.Random(4)
+    pieces = [b"---\n", b"---", b"\n", b"ttl: ", b"5", b"severity:", b"generated_at: 2026-13-45T99:99:99Z", b"\xff", b"\0",
+              b"\xef\xbb\xbf", b"\r\n", b"'", b'"', b"#", b":", b"critical", "→".encode(), b"<system>", b"<"]
+    for _ in range(rounds(500)):
+        data = b"".join(choice.choice(pieces) for _ in range(choice.randrange(20)))
+        found = kit.parse_signal(data, NOW - 1, NOW)
+        assert found.severity in kit.SEVERITIES and 0 < found.ttl_s <= kit.TTL_LIMIT_S and found.generated_at <= NOW + 1
+
+
+def test_tags_nested_to_no_end_lose_their_brackets(kit):
+    """Removing a tag may complete another one; removing 8,000 nested ones one by one would hold the prompt up."""
+    cleaned = kit.clean_text("<system" * 8000 + ">" * 8000 + " end")
+    assert "<" not in cleaned and "‹system" in cleaned and cleaned.endswith(" end")
+
+
+# --- the block
+
+
+def test_one_signal_is_the_head_and_its_body(project):
+    put(project, "a", "Fact.\n→ Do it", severity="warning")
+    assert prompt(project).reply == {"hookSpecificOutput": {
+        "hookEventName": "UserPromptSubmit", "additionalContext": "⚠️ [ctx monitor] Fact.\n→ Do it"}}
+
+
+def test_several_signals_are_one_list_critical_first_then_oldest_first(project):
+    put(project, "young", "Young.\n→ Act young", age_s=5)
+    put(project, "old", "Old.\n\n→ Act old\nmore about it\n  and more", age_s=50)
+    put(project, "bad", "Bad.", age_s=1, severity="critical")
+    put(project, "everyone", "For all → now", age_s=30, folder=GLOBAL)
+    assert prompt(project).context == (
+        "⚠️ [ctx monitor] 4 issues:\n  • Bad.\n  • Old. → Act old\n    more about it\n      and more\n"
+        "  • For all → now\n  • Young. → Act young")
+
+
+def test_delivered_signals_are_removed_and_not_said_again(project):
+    put(project, "a", "A")
+    assert prompt(project).context and not project.exists(SESSION + "a.md")
+    assert prompt(project).is_silent
+
+
+def test_expired_signal_is_not_injected_but_removed(project):
+    put(project, "a", "A", age_s=300)
+    put(project, "b", "B", age_s=299)
+    assert prompt(project).context == HEAD + "B"
+    assert os.listdir(project.path(SESSION)) == []
+
+
+def test_signals_of_another_session_stay_where_they_are(project):
+    path = project.write(".context/signals/sessions/s2/a.md", "For s2", mtime=NOW)
+    assert prompt(project).is_silent and os.path.exists(path)
+
+
+def test_a_machine_made_prompt_delivers_signals_too(project):
+    put(project, "a", "A")
+    event = project.event("UserPromptSubmit.task-notification", session_id="s1")
+    assert project.step("inject", event, NOW).context == HEAD + "A"
+
+
+FLOORS = (  # environment, .contextrc, what is said of info, warning, critical
+    (None, None, "CW"), (None, "info", "CWI"), (None, "critical", "C"), ("critical", "info", "C"),
+    ("INFO ", "critical", "CWI"), ("loud", "critical", "C"), ("", None, "CW"),
+)
+
+
+@pytest.mark.parametrize("stated, configured, said", FLOORS)
+def test_severity_floor_by_environment_over_settings(project, stated, configured, said):
+    if configured:
+        project.write(".contextrc", "monitor:\n  inject_min_severity: %s\n" % configured)
+    for name, letter in (("info", "I"), ("warning", "W"), ("critical", "C")):
+        put(project, name, letter, severity=name)
+    context = prompt(project, CTX_INJECT_MIN_SEVERITY=stated).context
+    assert [letter for letter in "CWI" if ("• " + letter in context or context == HEAD + letter)] == list(said)
+    left = {"I": "info.md", "W": "warning.md", "C": "critical.md"}
+    assert sorted(os.listdir(project.path(SESSION))) == sorted(left[x] for x in set("IWC") - set(said))
+
+
+# --- global signals
+
+
+def test_global_signal_reaches_each_session_once_until_its_ttl(project):
+    put(project, "news", "News", folder=GLOBAL, ttl=600)
+    for session in ("s1", "s2"):
+        assert prompt(project, session=session).context == HEAD + "News"
+        assert prompt(project, session=session).is_silent
+    assert project.exists(GLOBAL + "news.md")
+    assert prompt(project, NOW + 600, session="s3").is_silent
+    assert not project.exists(GLOBAL + "news.md")
+
+
+@pytest.mark.parametrize("fields", [{}, {"generated_at": "2026-02-03T10:44:55Z"}])
+def test_rewritten_global_signal_is_said_again(project, fields):
+    put(project, "news", "Old", folder=GLOBAL, age_s=10, generated_at="2026-02-03T10:44:50Z")
+    assert prompt(project).context == HEAD + "Old"
+    put(project, "news", "New", folder=GLOBAL, age_s=5, **fields)
+    assert prompt(project).context == HEAD + "New"
+    assert prompt(project).is_silent
+
+
+def test_global_signal_from_a_clock_ahead_is_said_once_and_ends(project):
+    """Its file time lies in the future: it counts from now on, for every session alike."""
+    put(project, "news", "News", folder=GLOBAL, age_s=-5000)
+    now = NOW + 0.1234567
+    assert prompt(project, now).context == HEAD + "News"
+    assert prompt(project, now + 3).is_silent
+    assert prompt(project, now + 3, session="s2").context == HEAD + "News"
+    assert prompt(project, now + 301, session="s3").is_silent
+    assert not project.exists(GLOBAL + "news.md")
+
+
+def test_delivered_notes_of_gone_global_signals_are_forgotten(project):
+    for number in range(5):
+        path = put(project, "n%d" % number, "News", folder=GLOBAL)
+        prompt(project)
+        os.unlink(path)
+    put(project, "last", "News", folder=GLOBAL)
+    prompt(project)
+    assert list(project.read_json(".context/state/s1.json")["delivered"]) == ["global/last"]
+
+
+# --- one budget
+
+
+def test_a_thousand_signals_arrive_completely_over_several_prompts(project):
+    for number in range(1000):
+        put(project, "n%04d" % number, "Signal %04d.\n→ Look at it" % number, ttl=9999)
+    seen, prompts = [], 0
+    while True:
+        context = prompt(project).context
+        if not context:
+            break
+        prompts += 1
+        lines = context.split("\n")
+        said = [line[11:15] for line in lines if line.startswith("  • ")]
+        assert len(context) < 10000 and lines[0] == "⚠️ [ctx monitor] %d issues:" % len(said)
+        seen += said
+        left = 1000 - len(seen)
+        assert (lines[-1] == "  … %d more will follow with the next prompt" % left) == bool(left)
+    assert seen == ["%04d" % number for number in range(1000)] and prompts > 1
+
+
+@pytest.mark.parametrize("others", [0, 3])
+@pytest.mark.parametrize("folder", [SESSION, GLOBAL])
+def test_a_body_of_50_kilobytes_is_cut_and_its_whole_text_kept(project, folder, others):
+    body = "😀 word " * 7000
+    put(project, "big", body, folder=folder, severity="critical")
+    for number in range(others):
+        put(project, "n%d" % number, "Small", ttl=9999)
+    context = prompt(project).context
+    assert len(context.encode("utf-16-le")) // 2 < 10000
+    path = context.split("the whole text is in ")[1].split(")")[0]
+    with open(path, encoding="utf-8") as source:
+        assert body.strip() in source.read()
+    rest = prompt(project).context
+    assert rest.count("Small") == others and "😀" not in rest
+
+
+def test_a_cut_text_stays_within_the_budget_in_a_deep_folder(tmp_path):
+    project = helper.Project(tmp_path / ("d" * 200) / ("e" * 200))
+    put(project, "big", "word " * 9000)
+    put(project, "small", "Small", age_s=1)
+    assert 5000 < len(prompt(project).context) < 10000
+
+
+def test_signals_wait_when_startup_context_takes_the_room(project):
+    """One reply, one budget: the retry comes first, then as many signals as fit."""
+    project.write(".contextrc", "startup:\n  budget_chars: 9000\n")
+    project.write(".claude/ll-continue-prompt.md", "# Goal\n" + "word " * 3000, mtime=NOW - 60)
+    project.step("inject", project.event("SessionStart.startup", session_id="s1"), NOW)
+    project.step("stop-enforce", project.event("Stop", session_id="s1", last_assistant_message="hm"), NOW + 1)
+    for number in range(30):
+        put(project, "n%02d" % number, "Signal %d. " % number + "x" * 50, ttl=999)
+    context = prompt(project, NOW + 5).context
+    assert context.startswith("[CONTEXT INJECTION") and HEAD in context and "more will follow" in context
+    assert len(context) < 10000
+
+
+# --- what else may lie there
+
+
+def test_what_is_not_a_signal_file_is_skipped(project, tmp_path):
+    outside = tmp_path / "secret.md"
+    outside.write_text("secret")
+    put(project, "ok", "OK")
+    folder = project.path(SESSION)
+    project.write(SESSION + "half.md.1-2.tmp", "half")
+    project.write(SESSION + ".hidden.md", "hidden")
+    os.mkdir(os.path.join(folder, "dir.md"))
+    os.mkfifo(os.path.join(folder, "fifo.md"))
+    os.symlink(str(tmp_path / "nowhere.md"), os.path.join(folder, "dangling.md"))
+    os.symlink(str(outside), os.path.join(folder, "escaping.md"))
+    assert prompt(project).context == HEAD + "OK"
+    assert prompt(project).is_silent and outside.exists()
+
+
+def test_a_session_folder_that_leads_out_of_the_context_folder_is_not_read(project, tmp_path):
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "a.md").write_text("secret")
+    os.makedirs(project.path(".context/signals/sessions"))
+    os.symlink(str(tmp_path / "x"), project.path(".context/signals/sessions/s1"))
+    assert prompt(project).is_silent and (tmp_path / "x" / "a.md").exists()
+
+
+def test_a_signal_that_is_being_written_is_left_to_its_writer(project):
+    project.write(SESSION + "a.md", "---\nseverity: critical\n", mtime=NOW - 1)
+    assert prompt(project).is_silent
+    put(project, "a", "Whole", age_s=0.5)
+    assert prompt(project).context == HEAD + "Whole"
+
+
+@pytest.mark.parametrize("name", ["../../../../evil", "a/b", "..", ".", "a\0b", "x" * 300, "Ä ö", "CON", "-rf"])
+def test_hostile_names_stay_in_their_folder(kit, project, name):
+    signal_ = kit.Signal(name=name, severity="warning", generated_at=NOW, ttl_s=9, auditor=name, code=name, body="B")
+    path = kit.write_signal(project.ctx(NOW), "s1", signal_)
+    assert os.path.dirname(os.path.realpath(path)) == os.path.realpath(project.path(SESSION))
+    assert prompt(project).context == HEAD + "B"
+
+
+def test_notify_tells_the_person_about_critical_signals_only(project):
+    project.write(".contextrc", "monitor:\n  notify: bell\n")
+    put(project, "a", "A")
+    assert set(prompt(project).reply) == {"hookSpecificOutput"}
+    put(project, "b", "Burning\x1b]0;x\x07 house", severity="critical")
+    reply = prompt(project).reply
+    assert reply["systemMessage"] == "ctx monitor: Burning]0;x house" and reply["terminalSequence"] == "\a"
+    project.write(".contextrc", "monitor:\n  notify: desktop\n")
+    put(project, "b", "Burning", severity="critical")
+    assert prompt(project).reply["terminalSequence"] == "\033]9;ctx monitor: Burning\a"
+    project.write(".contextrc", "monitor:\n  notify: off\n")
+    put(project, "b", "Burning", severity="critical")
+    assert set(prompt(project).reply) == {"hookSpecificOutput"}
+
+
+# --- processes
+
+
+def start(project, mode, event, **env):
+    child = subprocess.Popen(helper.hook_argv(mode), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, env=project.environment(env), cwd=project.root)
+    child.stdin.write(json.dumps(event).encode())
+    child.stdin.flush()
+    return child
+
+
+def test_racing_prompts_deliver_each_signal_once(project):
+    for number in range(20):
+        project.write(SESSION + "n%02d.md" % number, signal_text("Signal %02d" % number))
+        project.write(GLOBAL + "g%02d.md" % number, signal_text("Global %02d" % number))
+    event = project.event("UserPromptSubmit", session_id="s1")
+    children = [start(project, "inject", event) for _ in range(6)]
+    outputs = [child.communicate(timeout=30)[0].decode() for child in children]
+    said = "".join(json.loads(out)["hookSpecificOutput"]["additionalContext"] for out in outputs if out)
+    assert [said.count("Signal %02d" % n) for n in range(20)] == [1] * 20
+    assert [said.count("Global %02d" % n) for n in range(20)] == [1] * 20
+
+
+CRASH = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+import ctx_hooks
+def die(fd, data):
+    os.kill(os.getpid(), 9)
+ctx_hooks.write_all, real = die, ctx_hooks.write_all
+ctx_hooks.record = lambda *a, **k: None
+ctx_hooks.main(["inject"])
+"""
+
+
+def test_a_crash_between_claim_and_print_loses_nothing(project):
+    project.write(SESSION + "a.md", signal_text("Important"))
+    event = project.event("UserPromptSubmit", session_id="s1")
+    done = subprocess.run([sys.executable, "-c", CRASH, helper.REPO], input=json.dumps(event).encode(),
+                          env=project.environment({}), stdout=subprocess.PIPE, timeout=30)
+    assert (done.returncode, done.stdout) == (-signal.SIGKILL, b"")
+    assert project.run_hook("inject", event).context == HEAD + "Important"
+
+
+def test_a_closed_stdout_loses_nothing(project):
+    project.write(SESSION + "a.md", signal_text("Important"))
+    event = project.event("UserPromptSubmit", session_id="s1")
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(helper.hook_argv("inject"), input=json.dumps(event).encode(), stdout=writer,
+                          stderr=subprocess.PIPE, env=project.environment({}), timeout=30)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert project.run_hook("inject", event).context == HEAD + "Important"
+
+
+def test_a_read_only_folder_delivers_once(open_project):
+    project = open_project
+    project.write(SESSION + "a.md", signal_text("Mine"))
+    project.write(GLOBAL + "b.md", signal_text("Everyone's"))
+    event = project.event("UserPromptSubmit", session_id="s1")
+    folders = [project.path(name) for name in (SESSION, GLOBAL, ".context/signals/sessions", ".context/signals", ".context")]
+    for folder in folders:
+        os.chmod(folder, 0o555)
+    context = project.call_as_user("inject", event).context
+    assert "Mine" in context and "Everyone's" in context
+    assert project.call_as_user("inject", event).is_silent
+    for folder in folders:
+        os.chmod(folder, 0o755)
+    project.write(SESSION + "c.md", signal_text("New"))
+    assert project.call_as_user("inject", event).context == HEAD + "New"

@@ -1,0 +1,194 @@
+"""Transcript: the last real usage, found from the end, whatever else stands in the file."""
+from __future__ import annotations
+
+import json
+import os
+import random
+
+import helper
+import pytest
+from helper import assistant_row
+
+BOUNDARY = {"type": "system", "subtype": "compact_boundary", "isSidechain": False,
+            "compactMetadata": {"trigger": "manual", "preTokens": 90000, "postTokens": 1234}}
+TOOL_RESULT = {"type": "user", "isSidechain": False, "message": {"role": "user", "content": [
+    {"type": "tool_result", "tool_use_id": "t1", "content": "ok"}]}}
+PROMPT = {"type": "user", "isSidechain": False, "message": {"role": "user", "content": "go on"}}
+
+
+def usage_tokens(kit, project, rows, tail=b""):
+    path = project.write_transcript(rows)
+    with open(path, "ab") as out:
+        out.write(tail)
+    usage = kit.read_usage(path)
+    return usage.tokens if usage else None
+
+
+def tool_row(*ids, message_id="msg_9", text=""):
+    content = [{"type": "text", "text": text}] if text else []
+    content += [{"type": "tool_use", "id": name, "name": "Bash", "input": {}} for name in ids]
+    return assistant_row(50, message={"id": message_id, "content": content, "stop_reason": "tool_use"})
+
+
+def big_row(size):
+    return {"type": "user", "message": {"role": "user", "content": [{"type": "tool_result", "content": "x" * size}]}}
+
+
+MEASURED = {  # rows -> tokens of the last real answer, None when there is none
+    "one answer": ([assistant_row(5000)], 5000),
+    "the last of several": ([assistant_row(5000), TOOL_RESULT, assistant_row(6000)], 6000),
+    "one row for each block of the same message": ([assistant_row(6000), assistant_row(6000)], 6000),
+    "sidechain rows": ([assistant_row(5000), assistant_row(9000, isSidechain=True)], 5000),
+    "synthetic rows": ([assistant_row(5000), assistant_row(0, message={"model": "<synthetic>"})], 5000),
+    "API errors": ([assistant_row(5000), assistant_row(7000, isApiErrorMessage=True)], 5000),
+    "usage of zeros": ([assistant_row(5000), assistant_row(0)], 5000),
+    "absurd usage": ([assistant_row(5000), assistant_row(10 ** 12)], 5000),
+    "usage of wrong types": ([assistant_row(5000), assistant_row(1, message={"usage": {
+        "input_tokens": "9000", "cache_read_input_tokens": None, "cache_creation_input_tokens": [1]}})], 5000),
+    "usage that is no object": ([assistant_row(5000), assistant_row(1, message={"usage": 7})], 5000),
+    "message that is no object": ([assistant_row(5000), {"type": "assistant", "message": "usage"}], 5000),
+    "other rows with a message": ([assistant_row(5000), {"type": "api-request-blob", "message": {
+        "role": "assistant", "usage": {"input_tokens": 9}}}], 5000),
+    "a quoted usage in a tool result": ([assistant_row(5000), big_row(1), {"type": "user", "message": {
+        "role": "user", "content": json.dumps(assistant_row(9000))}}], 5000),
+    "broken lines": ([assistant_row(5000), '{"type":"assistant","usage"', "", "[]", "null", b"\xff\0\xfe"], 5000),
+    "directly after a boundary": ([assistant_row(90000), BOUNDARY], 1234),
+    "an answer after a boundary": ([assistant_row(90000), BOUNDARY, assistant_row(3000)], 3000),
+    "a boundary without numbers": ([assistant_row(90000), {"type": "system", "subtype": "compact_boundary"}], None),
+    "talk about a boundary": ([assistant_row(5000), {"type": "user", "message": {
+        "content": "compact_boundary"}, "subtype": "compact_boundary"}], 5000),
+    "another client's format": ([{"role": "assistant", "tokens": 5}, {"event": "usage"}], None),
+    "nothing": ([], None),
+}
+
+
+@pytest.mark.parametrize("case", sorted(MEASURED))
+def test_usage_is_that_of_the_last_real_answer(kit, project, case):
+    rows, tokens = MEASURED[case]
+    assert usage_tokens(kit, project, rows) == tokens
+
+
+def test_usage_of_the_recorded_transcript_is_that_of_its_last_answer(kit, project):
+    rows = helper.transcript_rows("main")
+    last = [row for row in rows if row["type"] == "assistant"][-1]["message"]
+    usage = kit.read_usage(project.write_transcript(rows))
+    expected = sum(last["usage"][key] for key in (
+        "input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"))
+    assert (usage.tokens, usage.model, usage.message_id) == (expected, last["model"], last["id"])
+
+
+@pytest.mark.parametrize("cut", [1, 40, 200])
+def test_a_half_written_last_line_does_not_count(kit, project, cut):
+    half = json.dumps(assistant_row(9000)).encode()[:-cut]
+    assert usage_tokens(kit, project, [assistant_row(5000)], half) == 5000
+
+
+def test_a_last_line_without_its_newline_counts(kit, project):
+    assert usage_tokens(kit, project, [assistant_row(5000)], json.dumps(assistant_row(6000)).encode()) == 6000
+
+
+@pytest.mark.parametrize("megabytes", [1, 9])
+def test_usage_is_found_behind_megabytes_of_tool_results(kit, project, megabytes):
+    rows = [assistant_row(5000)] + [big_row(1 << 20)] * megabytes + [big_row(10)] * 50
+    assert usage_tokens(kit, project, rows) == 5000
+
+
+def test_lines_backward_are_the_lines_of_the_file(kit, project, rounds):
+    choice = random.Random(1)
+    for _ in range(rounds(20)):
+        lines = [bytes([choice.randrange(97, 120)]) * choice.choice([0, 1, 5, 4000, 33000, 70000]) for _ in range(12)]
+        path = project.write("t", b"\n".join(lines))
+        assert list(kit.lines_backward(path)) == [line for line in reversed(lines) if line]
+
+
+@pytest.mark.parametrize("kind", ["missing", "directory", "fifo", "empty", "nul in the name", "unset"])
+def test_what_is_no_transcript_measures_nothing(kit, project, kind):
+    path = project.path("t")
+    if kind == "directory":
+        os.mkdir(path)
+    elif kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "empty":
+        project.write("t", "")
+    path = {"nul in the name": "a\0b", "unset": ""}.get(kind, path)
+    assert kit.read_usage(path) is None and kit.find_message(path, "t1", 0) == ""
+    assert kit.read_turn(path) == ("", "") and kit.last_tool_id(path) == ""
+    assert kit.read_news(path, 0).text == "" and kit.transcript_size("nowhere") == 0
+
+
+def test_no_rows_make_the_readers_fail(kit, project, rounds):
+    choice = random.Random(2)
+    values = [None, 1, -1, 1e308, "x", [], {}, ["x"], [None], {"content": [1]}, {"usage": {"input_tokens": -5}}, True]
+    for _ in range(rounds(40)):
+        rows = []
+        for _ in range(15):
+            row = {"type": choice.choice(["assistant", "user", "system", "attachment", 3]), "subtype": "compact_boundary"
+                   if choice.random() < 0.1 else None}
+            for key in ("message", "attachment", "compactMetadata", "isSidechain", "timestamp"):
+                if choice.random() < 0.5:
+                    row[key] = choice.choice(values)
+            if choice.random() < 0.5:
+                row["message"] = {"id": choice.choice(values), "content": choice.choice(values), "role": "assistant",
+                                  "usage": choice.choice(values), "model": choice.choice(values)}
+            rows.append(row)
+        path = project.write_transcript(rows)
+        kit.read_usage(path), kit.read_turn(path), kit.last_tool_id(path), kit.read_news(path, 0)
+        kit.find_message(path, "assistant", 0)
+
+
+# --- messages and turns
+
+
+def test_a_batch_is_the_message_that_holds_the_call(kit, project):
+    path = project.write_transcript([tool_row("a", message_id="m1"), TOOL_RESULT, tool_row("b", message_id="m2"),
+                                     tool_row("c", message_id="m2"), TOOL_RESULT])
+    assert [kit.find_message(path, name, 0) for name in ("a", "b", "c", "d", "")] == ["m1", "m2", "m2", "", ""]
+
+
+def test_a_batch_is_found_behind_the_large_results_of_its_other_calls(kit, project):
+    path = project.write_transcript([tool_row("a", "b", message_id="m1"), big_row(3 << 20)])
+    assert kit.find_message(path, "b", 0) == "m1"
+
+
+def test_the_current_turn_ends_at_the_persons_prompt(kit, project):
+    path = project.write_transcript([
+        PROMPT, tool_row("a", text="old turn"), PROMPT, tool_row("b", text="first"), TOOL_RESULT,
+        assistant_row(5, message={"content": [{"type": "text", "text": "second"}]}),
+        assistant_row(5, isSidechain=True, message={"content": [{"type": "text", "text": "a subagent"}]})])
+    assert kit.read_turn(path) == ("first\nsecond", "b")
+    assert kit.last_tool_id(path) == "b"
+
+
+# --- news
+
+
+def test_news_are_the_whole_lines_since_the_offset(kit, project):
+    path = project.write_transcript([PROMPT, assistant_row(5, message={"content": [{"type": "text", "text": "one"}]})])
+    first = kit.read_news(path, 0)
+    assert (first.text.strip(), first.answered) == ("one", True)
+    with open(path, "ab") as out:
+        out.write(json.dumps(assistant_row(5, message={"content": [{"type": "text", "text": "two"}]})).encode())
+    second = kit.read_news(path, first.offset)
+    assert (second.text, second.answered, second.offset) == ("", False, first.offset)
+    with open(path, "ab") as out:
+        out.write(b"\n")
+    assert kit.read_news(path, second.offset).text.strip() == "two"
+    assert kit.read_news(path, 10 ** 9).text.strip() == "one\n\ntwo".replace("\n\n", "\n")
+
+
+def test_news_hold_the_receipts_of_what_hooks_injected(kit, project):
+    path = project.write_transcript(helper.transcript_rows("hook-receipts"))
+    news = kit.read_news(path, 0)
+    injected = [row["attachment"]["content"] for row in helper.transcript_rows("hook-receipts")
+                if row.get("attachment", {}).get("type") == "hook_additional_context"]
+    assert injected and news.receipts.split("\n")[:-1] == [text for texts in injected for text in texts]
+    assert not any(text in news.text for texts in injected for text in texts)
+
+
+def test_rows_older_than_what_we_said_are_no_news(kit, project):
+    """A forked session starts with a copy of the old conversation, and that may hold an old acknowledgement."""
+    text = {"content": [{"type": "text", "text": "ACK"}]}
+    path = project.write_transcript([assistant_row(5, message=text, timestamp="2026-02-03T10:44:00.000Z"), PROMPT])
+    since = kit.parse_iso("2026-02-03T10:45:00Z")
+    assert (kit.read_news(path, 0, since=since).text, kit.read_news(path, 0, since=since).answered) == ("", False)
+    assert kit.read_news(path, 0, since=since - 60).text.strip() == "ACK"
