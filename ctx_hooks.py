@@ -2270,6 +2270,7 @@ When the phase is done, print this block with the current time:
 If something went wrong, print instead:
 {error}
 If unable to complete, explain the blocker: what you tried and what you need."""
+MACHINE_PROMPT = "<task-notification>"
 TIME_PLACEHOLDER = "<current time, ISO 8601>"
 LEAD_HOLD = "The phase is not complete yet: its completion block is missing."
 LEAD_PROSE = "The phase is not complete yet: {signal} counts only in a whole block, with this phase and a real time."
@@ -2423,7 +2424,8 @@ def apply_block(state: dict, block: dict, now: float) -> str:
         return ""
     if signal == "PHASE_ERROR":
         return _apply_error(state, block, now)
-    following = TRANSITIONS.get(signal) or (next_phase(phase, config) if signal == phase.upper() + "_COMPLETE" else phase)
+    completes = signal == phase.upper() + "_COMPLETE"
+    following = TRANSITIONS.get(signal) or (next_phase(phase, config) if completes else phase)
     if signal in TRANSITIONS and following not in planned_phases(config):
         following = next_phase(following, config)
     if following == phase:
@@ -3042,9 +3044,9 @@ def collect_orphans(ctx: Ctx, keep: str) -> None:
         return
     write_runtime(ctx, stamp, b"")
     gone = set()
-    for folder, age_s in ((ctx.path("signals", "sessions"), ORPHAN_AGE_S), (ctx.path("signals", "global"), ORPHAN_AGE_S),
-                          (ctx.path("state"), ORPHAN_AGE_S), (ctx.path("state", "aside"), 4 * ORPHAN_AGE_S),
-                          (ctx.tmp, MARKER_AGE_S)):
+    ages = {ctx.path("signals", "sessions"): ORPHAN_AGE_S, ctx.path("signals", "global"): ORPHAN_AGE_S,
+            ctx.path("state"): ORPHAN_AGE_S, ctx.path("state", "aside"): 4 * ORPHAN_AGE_S, ctx.tmp: MARKER_AGE_S}
+    for folder, age_s in ages.items():
         for name in list_dir(folder):
             if time.monotonic() > deadline:
                 return
@@ -3062,7 +3064,7 @@ def _is_collectable(ctx: Ctx, folder: str, name: str) -> bool:
         return name.startswith((MARKER_PREFIX, SEEN_PREFIX))
     if folder == ctx.path("signals", "global"):
         return name.endswith(".tmp")
-    return name.endswith(".tmp") or folder != ctx.path("state") or name.partition(".")[0] not in _OURS
+    return name.endswith(".tmp") or folder != ctx.path("state") or name.partition(".")[0] not in _TAKEN
 
 
 def _remove_old(path: str, before: float) -> bool:
@@ -3656,13 +3658,16 @@ def _check_folders(ctx: Ctx) -> list:
     return findings or [Finding("ok", "context folder %s" % ctx.dir)]
 
 
+def client_transcripts(root: str, env: dict) -> list:
+    """The transcripts that the client keeps of this project."""
+    home = env.get("CLAUDE_CONFIG_DIR") or env.get("HOME", "") + "/.claude"
+    folder = home + "/projects/" + "".join(c if c.isascii() and c.isalnum() else "-" for c in root)
+    return [folder + "/" + name for name in list_dir(folder) if name.endswith(".jsonl")]
+
+
 def _check_client_times(root: str, env: dict) -> list:
     """What the client itself measured for our hooks lately: `durationMs` in its transcripts."""
-    home = env.get("CLAUDE_CONFIG_DIR") or env.get("HOME", "") + "/.claude"
-    slug = "".join(c if c.isascii() and c.isalnum() else "-" for c in root)
-    folder = home + "/projects/" + slug
-    paths = sorted((stat_of(folder + "/" + name).st_mtime, folder + "/" + name)
-                   for name in list_dir(folder) if name.endswith(".jsonl") and is_file(folder + "/" + name))
+    paths = sorted((stat_of(path).st_mtime, path) for path in client_transcripts(root, env) if is_file(path))
     times: dict = {}
     for _, path in paths[-3:]:
         for line in lines_backward(path, 1 << 20):
@@ -3711,11 +3716,12 @@ DECISIONS = {
     "auto:started": ("started the workflow in phase {phase}", "somebody ran `auto start`"),
     "auto:cancelled": ("ended the workflow", "`auto stop`, or the prompt was `ctx cancel`"),
     "injection:attempted": ("sent the startup context, attempt {attempt}", "{type}, and no acknowledgement so far"),
-    "injection:succeeded": ("stopped sending the startup context", "acknowledged at attempt {attempts}, {durationMs} ms"),
+    "injection:succeeded": ("stopped sending the startup context", "acknowledged at attempt {attempts}"),
     "injection:escalated": ("wrote the startup context into the fallback file", "no attempt was acknowledged"),
     "injection:failed": ("gave up on the startup context after attempt {attempts}", "{reason}"),
     "injection:section-removed": ("took our section out of {file}", "it was acknowledged or is too old"),
 }
+RECORD_KEYS = ("at", "session", "mode", "event")
 HELD_REASONS = {"held": "its completion block is missing", "advanced": "the phase before is complete, this one is next"}
 
 
@@ -3821,7 +3827,8 @@ def phase_line(state: dict, width: int = 1000) -> str:
 def render_status(data: dict, look: Look) -> str:
     """The page that `status` shows, from the object that `status --json` prints."""
     now = parse_iso(data["at"]) or 0.0
-    seen = "hooks seen %s ago" % format_age(now - parse_iso(data["hooks_seen_at"])) if data["hooks_seen_at"] else "no hook ran yet"
+    seen_at = parse_iso(data["hooks_seen_at"])
+    seen = "no hook ran yet" if seen_at is None else "hooks seen %s ago" % format_age(now - seen_at)
     lines = [format_line(look, ("bold", "ctx_hooks " + data["version"]), ("dim", " · %s · %s" % (seen, data["root"])))]
     for pause in data["paused"]:
         left = "until `resume`" if not pause["until"] else "for " + format_age((parse_iso(pause["until"]) or now) - now)
@@ -3905,9 +3912,10 @@ def _gate_parts(gate_data: dict) -> list:
 def _startup_parts(startup: dict | None, now: float) -> list:
     if not startup:
         return [("dim", "nothing to deliver")]
-    style = {"acknowledged": "good", "delivered": "good", "pending": "", "escalated": "warn"}.get(startup["outcome"], "bad")
+    styles = {"acknowledged": "good", "delivered": "good", "pending": "", "escalated": "warn"}
     arrived = "in the transcript" if startup["receipt_at"] else "not seen in the transcript yet"
-    return [(style, startup["outcome"]), ("", ", %d attempt%s" % (startup["attempts"], "s"[:startup["attempts"] != 1])),
+    return [(styles.get(startup["outcome"], "bad"), startup["outcome"]),
+            ("", ", %d attempt%s" % (startup["attempts"], "s"[:startup["attempts"] != 1])),
             ("dim", ", " + arrived)]
 
 
@@ -3951,12 +3959,14 @@ def render_decision(row: dict, look: Look, today: str) -> list:
     stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(parse_iso(row.get("at")) or 0))
     values = {key: one_line(", ".join(map(str, v)) if isinstance(v, list) else str(v), 1000) for key, v in row.items()}
     reason = HELD_REASONS.get(values.get("reason", "")) or STOP_MESSAGES.get(values.get("reason", ""), "{reason}")
-    values["reason"] = _filled(reason.replace("ctx auto: ", ""), dict(values, max="the allowed", error="see `auto status`"))
+    values.update(max="the allowed", error="see `auto status`")
+    values["reason"] = _filled(reason.replace("ctx auto: ", ""), values)
     what, rule = DECISIONS.get(_text(row.get("event")), (values.get("event", "?"), ""))
     if not rule:
-        rule = ", ".join("%s %s" % pair for pair in values.items() if pair[0] not in ("at", "session", "mode", "event"))
+        rule = ", ".join("%s %s" % pair for pair in values.items() if pair[0] in row and pair[0] not in RECORD_KEYS)
     head = "%s  %-8s  " % (stamp[11:] if stamp.startswith(today) else stamp, values.get("session", "")[:8] or "-")
-    return wrap_lines(_filled(what, values), head, look) + wrap_lines(_filled(rule, values), " " * len(head) + "→ ", look)
+    lines = wrap_lines(_filled(what, values), head, look)
+    return lines + wrap_lines(_filled(rule, values), " " * len(head) + "→ ", look)
 
 
 def _filled(template: str, values: dict) -> str:
@@ -3970,17 +3980,20 @@ def wrap_lines(text: str, head: str, look: Look) -> list:
     import textwrap
 
     lines = textwrap.wrap(text, max(20, look.width - cells(head)), break_on_hyphens=False) or [""]
-    return [format_line(look, ("", (head if not index else " " * cells(head)) + line)) for index, line in enumerate(lines)]
+    heads = [head] + [" " * cells(head)] * (len(lines) - 1)
+    return [format_line(look, ("", start + line)) for start, line in zip(heads, lines)]
 
 
 def render_replay(result: dict, index: int, look: Look) -> list:
     """One replayed event: what it was, how long it took, and what the kit said."""
     reply = result["reply"] if isinstance(result["reply"], dict) else {}
-    texts = [table(reply, "hookSpecificOutput").get("additionalContext"), reply.get("reason"), reply.get("systemMessage")]
+    specific = table(reply, "hookSpecificOutput")
+    texts = [specific.get("additionalContext"), reply.get("reason"), reply.get("systemMessage")]
     said = [line for text in texts if _text(text) for line in text.split("\n")]
     word = "%.0f ms" % result["ms"] if result["mode"] else "not an event of this kit"
-    lines = [format_line(look, ("bold", "%3d  %-20s" % (index, one_line(result["event"], 20))), ("", "%-14s" % result["mode"]),
-                         ("dim", word + ("" if said or result["error"] or not result["mode"] else ", silent")))]
+    word += "" if said or result["error"] or not result["mode"] else ", silent"
+    head = "%3d  %-20s" % (index, one_line(result["event"], 20))
+    lines = [format_line(look, ("bold", head), ("", "%-14s" % result["mode"]), ("dim", word))]
     if result["error"]:
         lines += wrap_lines(result["error"], "     ✗ ", look)
     return lines + [part for line in said for part in wrap_lines(line, "     ", look)]
@@ -4051,8 +4064,6 @@ UNSEEN_S = 2 * 3600  # silent hooks leave a trace once an hour
 HANDED_AGAIN_S = 600
 WRAPPED_WAIT_S = 2.0
 NOT_SESSIONS = ("pause.json", "fallback.json")
-EVENT_MODES = {"SessionStart": "inject", "UserPromptSubmit": "inject", "PreToolUse": "gate", "PostToolUse": "monitor",
-               "PostToolUseFailure": "monitor", "Stop": "stop-enforce", "SessionEnd": "cleanup"}
 
 
 def read_look(shows_colour: bool) -> Look:
@@ -4238,38 +4249,6 @@ def _write_pause(ctx: Ctx, edit) -> None:
         raise CommandError("cannot write below %s" % ctx.path("state"), "check the folder's owner and permissions")
 
 
-def doctor_command(args: list) -> int:
-    """Report a line for each thing that matters; exit 1 when something is broken."""
-    parser = command_parser("doctor")
-    parser.add_argument("--json", action="store_true", help="the findings as JSON")
-    given = parser.parse_args(args)
-    env = read_environment()
-    try:
-        cwd = _os.getcwd()
-    except OSError:
-        raise CommandError("the current folder does not exist any more", "cd into your project") from None
-    ctx = find_project("", cwd)
-    if ctx:
-        ctx.now, ctx.env, ctx.tmp, ctx.mode = time.time(), env, temp_dir(env), "command"
-    root = ctx.root if ctx else _nearest_with(cwd, ".claude") or cwd
-    findings = diagnose(ctx, root, env)
-    if given.json:
-        print(format_json([{"level": f.level, "text": f.text, "fix": f.fix} for f in findings]))
-    else:
-        print("\n".join(str(finding) for finding in findings))
-        if any("paste the settings" in finding.fix for finding in findings):
-            print("\n%s\n\n%s" % (SETTINGS_SNIPPET_HINT, settings_snippet()))
-    return 1 if any(finding.level == "FAIL" for finding in findings) else 0
-
-
-def _nearest_with(folder: str, name: str) -> str:
-    while not is_dir(folder.rstrip("/") + "/" + name):
-        if parent_of(folder) == folder:
-            return ""
-        folder = parent_of(folder)
-    return folder
-
-
 def session_data(ctx: Ctx, session: str, seen_at: float) -> dict:
     """What is known about one session, checked: its state file may hold anything."""
     state = read_json(session_file(ctx, session))
@@ -4300,7 +4279,8 @@ def session_data(ctx: Ctx, session: str, seen_at: float) -> dict:
 
 def last_measure(ctx: Ctx, session: str, state: dict) -> dict | None:
     """The newer of what the monitor measured at the last tool call and what the status line was told."""
-    tokens, window, at = _count(state.get("estimated_tokens")), _count(state.get("window")), _text(state.get("last_call"))
+    tokens, window = _count(state.get("estimated_tokens")), _count(state.get("window"))
+    at = _text(state.get("last_call"))
     exact, model = state.get("exact") is True, _text(state.get("measured_model"))
     handed = read_json(ctx.path("state", session + ".statusline"))
     if _count(handed.get("used")) and _count(handed.get("window")) and _text(handed.get("at")) >= at:
@@ -4338,7 +4318,7 @@ def status_data(ctx: Ctx, only: str) -> dict:
         "sessions": [session_data(ctx, *pair) for pair in shown],
         "older_sessions": [] if only else [name for name, at in known if (name, at) not in shown],
         "signals": signals_data(ctx, only), "auto": read_json(auto_path(ctx)) or None,
-        "metrics": {key: number(value) for key, value in read_json(ctx.path("metrics.json")).items() if key in METRIC_KEYS},
+        "metrics": {k: number(v) for k, v in read_json(ctx.path("metrics.json")).items() if k in METRIC_KEYS},
         "problems": find_problems(ctx, seen),
         "done": {"registered": is_registered(ctx), "files": bool(gate_files(ctx)), "seen": bool(seen)},
     }
@@ -4346,12 +4326,8 @@ def status_data(ctx: Ctx, only: str) -> dict:
 
 def is_registered(ctx: Ctx) -> bool:
     """Whether a settings file of the client names us."""
-    paths = [ctx.root + "/.claude/settings.json", ctx.root + "/.claude/settings.local.json", client_home(ctx) + "/settings.json"]
-    return any(b"ctx_hooks" in (read_bytes(path, STATE_LIMIT_BYTES) or b"") for path in paths)
-
-
-def client_home(ctx: Ctx) -> str:
-    return ctx.env.get("CLAUDE_CONFIG_DIR") or ctx.env.get("HOME", "") + "/.claude"
+    files = settings_files(ctx.root, ctx.env)
+    return any(b"ctx_hooks" in (read_bytes(path, STATE_LIMIT_BYTES) or b"") for _, path in files)
 
 
 def hooks_seen_at(ctx: Ctx, sessions: list) -> float:
@@ -4361,29 +4337,15 @@ def hooks_seen_at(ctx: Ctx, sessions: list) -> float:
 
 
 def find_problems(ctx: Ctx, seen_at: float) -> list:
-    """What a person should look into, one sentence each."""
-    found = ["%s %s" % (CONFIG_NAME, problem if problem.line else problem.text) for problem in ctx.problems]
-    aside = [name for name in list_dir(ctx.path("state", "aside")) if not name.endswith(".md")]  # .md: whole texts of cut signals
-    if aside:
-        found.append("%d unusable file%s set aside, the last one is %s" % (
-            len(aside), "s"[:len(aside) != 1], ctx.path("state", "aside", aside[-1])))
-    log = stat_of(ctx.path("state", "errors.log"))
-    if log:
-        found.append("an internal error was logged %s ago: %s" % (
-            format_age(ctx.now - log.st_mtime), ctx.path("state", "errors.log")))
-    folders = [ctx.dir, ctx.path("state"), ctx.path("signals"), ctx.path("signals", "sessions"), ctx.tmp]
-    found += ["cannot write to " + path for path in folders if stat_of(path) and not is_writable(path)]
-    states = [auto_path(ctx), ctx.path("monitor-state.json"), ctx.path("metrics.json")]
-    found += ["not readable as JSON: " + path for path in states if load_json(path) is None]
-    slug = "".join(c if c.isascii() and c.isalnum() else "-" for c in ctx.root)
-    folder = client_home(ctx) + "/projects/" + slug
-    infos = [stat_of(folder + "/" + name) for name in list_dir(folder) if name.endswith(".jsonl")]
+    """What a person should look into, one sentence each: the quick part of `doctor`, and hooks that went missing."""
+    found = [f.text + (" → " + f.fix if f.fix else "") for f in _check_project(ctx) if f.level != "ok"]
+    infos = [stat_of(path) for path in client_transcripts(ctx.root, ctx.env)]
     active_at = max([info.st_mtime for info in infos if info] + [0.0])
     if seen_at and active_at - seen_at > UNSEEN_S and not is_paused(ctx, "*"):
-        found.append("the client was active here %s ago, but the hooks were last seen %s ago; are they still registered?" % (
+        found.append("the client was active here %s ago, the hooks were last seen %s ago → `doctor` tells why" % (
             format_age(ctx.now - active_at), format_age(ctx.now - seen_at)))
     if ctx.env.get("CTX_HOOKS_DISABLE", "") not in ("", "0"):
-        found.append("CTX_HOOKS_DISABLE is set: hooks of a client started from here stay silent")
+        found.append("CTX_HOOKS_DISABLE is set → hooks of a client started from here stay silent")
     return found
 
 
@@ -4503,7 +4465,7 @@ def statusline_data(data: dict, env: dict) -> dict:
     ctx = find_project(project, _text(data.get("cwd"))) if session_id else None
     if ctx is None or env.get("CTX_HOOKS_DISABLE", "") not in ("", "0"):
         return shown
-    ctx.now, ctx.env, ctx.tmp, ctx.mode, ctx.session = time.time(), env, temp_dir(env), "statusline", safe_name(session_id)
+    ctx.now, ctx.env, ctx.tmp, ctx.session = time.time(), env, temp_dir(env), safe_name(session_id)
     if size:
         hand_over(ctx, {"at": format_iso(ctx.now), "window": size, "used": used, "model": _text(model.get("id"))})
     auto = read_json(auto_path(ctx))
@@ -4612,14 +4574,14 @@ def replay_event(ctx: Ctx, scratch: str, event: object) -> dict:
     import subprocess
 
     name = _text(event.get("hook_event_name")) if isinstance(event, dict) else ""
-    result = {"event": name or "?", "mode": EVENT_MODES.get(name, ""), "ms": 0, "reply": None, "error": ""}
+    result = {"event": name or "?", "mode": EVENTS.get(name, ""), "ms": 0, "reply": None, "error": ""}
     if not result["mode"]:
         return result
     root = scratch + "/project"
     moved = dict(_replaced(event, ctx.root, root), transcript_path=event.get("transcript_path"))
     env = dict(ctx.env, CLAUDE_PROJECT_DIR=root, TMPDIR=scratch + "/tmp", TEMP=scratch + "/tmp")
     env.pop("CTX_HOOKS_DISABLE", None)
-    code = "import sys; sys.path.append(sys.argv.pop()); import ctx_hooks; ctx_hooks.main()"
+    code = REGISTERED.split('"')[1]
     start = time.perf_counter()
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code, result["mode"], parent_of(real_path(__file__))],
                           input=format_json(moved).encode(), stdout=-1, stderr=-1, env=env, cwd=root)
@@ -4636,6 +4598,38 @@ def _replaced(value: object, old: str, new: str) -> object:
     if isinstance(value, list):
         return [_replaced(item, old, new) for item in value]
     return value.replace(old, new) if isinstance(value, str) else value
+
+
+def doctor_command(args: list) -> int:
+    """Report a line for each thing that matters; exit 1 when something is broken."""
+    parser = command_parser("doctor")
+    parser.add_argument("--json", action="store_true", help="the findings as JSON")
+    given = parser.parse_args(args)
+    env = read_environment()
+    try:
+        cwd = _os.getcwd()
+    except OSError:
+        raise CommandError("the current folder does not exist any more", "cd into your project") from None
+    ctx = find_project("", cwd)
+    if ctx:
+        ctx.now, ctx.env, ctx.tmp, ctx.mode = time.time(), env, temp_dir(env), "command"
+    root = ctx.root if ctx else _nearest_with(cwd, ".claude") or cwd
+    findings = diagnose(ctx, root, env)
+    if given.json:
+        print(format_json([{"level": f.level, "text": f.text, "fix": f.fix} for f in findings]))
+    else:
+        print("\n".join(str(finding) for finding in findings))
+        if any("paste the settings" in finding.fix for finding in findings):
+            print("\n%s\n\n%s" % (SETTINGS_SNIPPET_HINT, settings_snippet()))
+    return 1 if any(finding.level == "FAIL" for finding in findings) else 0
+
+
+def _nearest_with(folder: str, name: str) -> str:
+    while not is_dir(folder.rstrip("/") + "/" + name):
+        if parent_of(folder) == folder:
+            return ""
+        folder = parent_of(folder)
+    return folder
 
 
 def version_text() -> str:
@@ -4663,9 +4657,9 @@ COMMANDS = (
     ("auto", auto_command, "Start, show or stop the auto workflow.", 'auto start "Add a login page" --skip-reflect'),
     ("pause", pause_command, "Silence the hooks for a while.", "pause --for 30m"),
     ("resume", resume_command, "End a pause.", "resume"),
+    ("statusline", statusline_command, "A line for the client's status bar.", "statusline -- ~/.claude/my-line.sh"),
+    ("replay", replay_command, "What this kit says to recorded events, in a scratch copy.", "replay events.jsonl"),
     ("doctor", doctor_command, "Check everything that can keep the hooks from working.", "doctor"),
-    ("statusline", statusline_command, "A line for the client's status bar.", "statusline -- ~/.claude/my-statusline.sh"),
-    ("replay", replay_command, "What this kit says to recorded events, tried in a scratch copy.", "replay events.jsonl"),
 )
 
 

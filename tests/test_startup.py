@@ -6,6 +6,7 @@ import os
 import random
 
 import pytest
+
 from helper import NOW, assistant_row
 
 FILE = ".claude/ll-continue-prompt.md"
