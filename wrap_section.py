@@ -41,23 +41,23 @@ ESCAPE = r"\x1b(?:\[([0-?]*)[ -/]*([@-~])|\[[0-?]*\Z|[\]PX^_][^\x07\x1b]{0,4096}
 CURSOR_JUMPS = frozenset("ABEFGHdf")
 
 
-class Evidence:
+class Look:
     """What is known about a program at one moment; `process` is None where the kernel does not tell."""
 
-    __slots__ = ("process", "silent_ms", "text", "patterns", "editor")
+    __slots__ = ("process", "silent_ms", "text", "patterns", "editor", "typing", "answer", "paste", "room")
 
     def __init__(self, **fields) -> None:
         for name in self.__slots__:
             setattr(self, name, fields.get(name))
 
 
-def readiness(seen: Evidence) -> float:
+def readiness(look: Look) -> float:
     """The strongest evidence, and a little more when another kind agrees."""
-    known_prompt = pattern_confidence(seen.text, seen.patterns, seen.silent_ms)
-    if seen.process == 0.0 or (seen.editor and not known_prompt):
+    known_prompt = pattern_confidence(look.text, look.patterns, look.silent_ms)
+    if look.process == 0.0 or (look.editor and not known_prompt):
         return 0.0
-    natural = natural_confidence(seen.text, seen.silent_ms)
-    scores = [s for s in (seen.process, silence_confidence(seen.silent_ms), natural, known_prompt) if s]
+    natural = natural_confidence(look.text, look.silent_ms)
+    scores = [s for s in (look.process, silence_confidence(look.silent_ms), natural, known_prompt) if s]
     best = max(scores, default=0.0)
     return min(1.0, round(best + READY_AGREE, 3)) if len(scores) > 1 else best
 
@@ -195,6 +195,8 @@ WRAP_DRAIN_READS = 256
 WRAP_LINE_BYTES = 4000 if sys.platform.startswith("linux") else 1000  # a cooked terminal drops a longer line's rest
 WRAP_LINE_TAIL = 120  # of a line that is too long, the end with the request stays
 WRAP_LEFT_OUT = " [… left out: the terminal takes no longer line …] "
+WRAP_ENDED = "the program ended"
+WRAP_NO_ANSWER = "no acknowledgement"
 WRAP_SIZE = (24, 80)
 ECHO_SIDE = 12  # letters on either side that tell our request from an answer
 LINE_DONE = "\r\n\x03\x04\x15"  # Enter, ^C, ^D, ^U: nothing half-typed is left
@@ -230,16 +232,6 @@ class WrapPlan:
     def __init__(self, **fields) -> None:
         for name, value in fields.items():
             setattr(self, name, value)
-
-
-class Look:
-    """What Delivery sees at one tick."""
-
-    __slots__ = ("confidence", "typing", "output_at", "answer", "paste", "room")
-
-    def __init__(self, **fields) -> None:
-        for name in self.__slots__:
-            setattr(self, name, fields.get(name))
 
 
 def run_wrap(plan: WrapPlan, argv: list) -> int:
@@ -364,6 +356,10 @@ class Delivery:
             return self._succeed(now)
         return getattr(self, "_" + self.state)(now, look)
 
+    def is_entering(self, now: float) -> bool:
+        """The Enter waits for a program that takes its keys slowly, but not for one that takes none."""
+        return self.state == "enter" and now - self.since < self.plan.ack_s
+
     def acknowledges(self, text: str) -> bool:
         import re
 
@@ -371,25 +367,27 @@ class Delivery:
         return bool(marked or self.plan.is_ack(text) or self.plan.is_ack(" ".join(text.split())))
 
     def finish(self, now: float, look: Look) -> None:
-        """The program is gone: the last words count, then the delivery is over."""
-        self.step(now, look) if self.state != "waiting" or self.attempts else b""
+        """The program is gone: its last words count, then the delivery is over."""
         if self.state == "done":
             return
-        if self.attempts and not self.notice:
-            self._fail("the program ended")
+        if self.attempts and self.acknowledges(without_echo(look.answer, self.echo)):
+            self._succeed(now)
         elif not self.attempts:
-            self.plan.on_event("wrap:ended", {"attempts": 0, "reason": "the program ended before the delivery"})
-        self.state = "done"
+            self.state = "done"
+            self.plan.on_event("wrap:ended", {"attempts": 0, "reason": WRAP_ENDED})
+        elif not self.notice:
+            self._fail(WRAP_ENDED)
 
     def _waiting(self, now: float, look: Look) -> bytes:
-        ready = look.confidence > READY_ABOVE and not look.typing
-        if not ready or self.ready_at is None or look.output_at > self.ready_at:
+        confidence = readiness(look)
+        ready = confidence > READY_ABOVE and not look.typing
+        if not ready or self.ready_at is None or look.silent_ms < _ms(now - self.ready_at):
             self.ready_at = now if ready else None
         settled = ready and now - self.ready_at >= WRAP_SETTLE_S
         late = now - self.since >= self.plan.timeout_s and not look.typing  # a person's half-typed line is theirs
         if not settled and not late:
             return b""
-        fields = {"attempt": self.attempts + 1, "confidence": look.confidence, "waitedMs": _ms(now - self.since)}
+        fields = {"attempt": self.attempts + 1, "confidence": confidence, "waitedMs": _ms(now - self.since)}
         self.plan.on_event("wrap:ready" if settled else "wrap:timeout", fields)
         self.state, self.since = "enter", now
         if not self.notice:
@@ -413,7 +411,7 @@ class Delivery:
             self.plan.on_event("injection:escalated", {"escalationType": "file"})
             self._wait_again(now)
         elif self.attempts >= self.plan.max_attempts:
-            self._fail("no acknowledgement")
+            self._fail(WRAP_NO_ANSWER)
         else:
             self.state, self.since = "backoff", now
         return b""
@@ -467,7 +465,7 @@ class _Run:
         self.patterns = list(plan.ready_patterns) + [p for p in AGENTS[agent][:1] if p]
         self.screen, self.delivery = _Screen(now), Delivery(plan, agent, now)
         self.queue, self.typing, self.stdin, self.stdout = b"", False, True, True
-        self.is_person, self.last_key, self.ticked = saved is not None, b"\n", now
+        self.is_person, self.ticked = saved is not None, now
         self.master, slave = _os.openpty()
         self.tty = _os.ttyname(slave)
         try:
@@ -485,7 +483,7 @@ class _Run:
 
         while self.proc.poll() is None:
             readers = [self.master] + ([0] if self._takes_keys() else [])
-            wait_s = WRAP_IDLE_S if self.delivery.state == "done" else WRAP_POLL_S
+            wait_s = WRAP_IDLE_S if self.delivery.state == "done" and self.stdin else WRAP_POLL_S
             ready, writable, _ = select.select(readers, [self.master] if self.queue else [], [], wait_s)
             if 0 in ready:
                 self._read_keys()
@@ -498,7 +496,8 @@ class _Run:
         for _ in range(WRAP_DRAIN_READS):
             if not self._read_output():
                 break
-        self.delivery.finish(time.monotonic(), self._look())
+        now = time.monotonic()
+        self.delivery.finish(now, self._look(now))
         return self.proc.returncode if self.proc.returncode >= 0 else 128 - self.proc.returncode
 
     def forward(self, number: int) -> None:
@@ -522,6 +521,9 @@ class _Run:
             not self.is_person and not self.delivery.attempts and self.delivery.state != "done")
         return self.stdin and not held and len(self.queue) < WRAP_READ_BYTES
 
+    def _is_at_end(self) -> bool:
+        return self.delivery.state == "done" and not self.stdin
+
     def _read_keys(self) -> None:
         try:
             keys = _os.read(0, WRAP_READ_BYTES)
@@ -529,7 +531,6 @@ class _Run:
             keys = b""
         self.stdin = bool(keys)
         self.typing = self.is_person and self.stdin and is_typing(self.typing, keys)
-        self.last_key = keys[-1:] or self.last_key
         self.queue += keys
 
     def _write_keys(self) -> None:
@@ -557,36 +558,32 @@ class _Run:
         if now - self.ticked < WRAP_POLL_S:
             return
         self.ticked = now
-        if not self.queue:
-            fresh = not self.delivery.attempts
-            mark = self.screen.total
-            self.queue += self.delivery.step(now, self._look())
-            if fresh and self.delivery.attempts:
-                self.screen.mark = mark
-        if self.delivery.state == "done" and not self.stdin and self.last_key:
-            self.queue += b"\x04" if self.last_key in b"\r\n" else b"\x04\x04"  # the first one ends the line
-            self.last_key = b""
+        if not self.delivery.attempts:
+            self.screen.mark = self.screen.total
+        if self.delivery.state != "done" and not (self.queue and self.delivery.is_entering(now)):
+            self.queue += self.delivery.step(now, self._look(now))
+        elif self._is_at_end() and not self.queue and readiness(self._look(now)) > READY_ABOVE:
+            self.queue = b"\x04"  # ^D, at each read: a terminal's end of input does not last as a pipe's does
 
-    def _look(self) -> Look:
-        waiting, screen = self.delivery.state == "waiting", self.screen
+    def _look(self, now: float) -> Look:
+        judged, screen = self.delivery.state == "waiting" or self._is_at_end(), self.screen
         return Look(
-            confidence=self._confidence() if waiting else 0.0,
+            process=self._process() if judged else None,
+            silent_ms=_ms(now - screen.at),
+            text=screen.text() if judged else "",
+            patterns=self.patterns,
+            editor=EDITOR_MODES & screen.modes,
             typing=self.typing,
-            output_at=screen.at,
             answer=screen.text(screen.mark) if self.delivery.attempts else "",
             paste=PASTE_MODE in screen.modes,
             room=WRAP_LINE_BYTES if _is_cooked(self.master) else 0,
         )
 
-    def _confidence(self) -> float:
+    def _process(self) -> float | None:
         try:
-            process = read_process(_os.tcgetpgrp(self.master), self.tty)
+            return read_process(_os.tcgetpgrp(self.master), self.tty)
         except OSError:
-            process = None
-        silent_ms = (time.monotonic() - self.screen.at) * 1000
-        editor = bool(EDITOR_MODES & self.screen.modes)
-        return readiness(Evidence(
-            process=process, silent_ms=silent_ms, text=self.screen.text(), patterns=self.patterns, editor=editor))
+            return None
 
 
 def _spawn(argv: list, slave: int, saved: list | None):
@@ -628,11 +625,12 @@ def _set_size(fd: int) -> None:
 def _set_signals(run: _Run, saved: list | None) -> dict:
     """Pass signals on and make the keyboard raw. Returns the handlers there were before."""
     import signal
+    import termios
     import tty
 
     def enter(*_: object) -> None:
         if saved:
-            tty.setraw(0)
+            tty.setraw(0, termios.TCSADRAIN)  # keys typed ahead stay
         run.resize()
 
     def forward(number: int, _: object) -> None:
