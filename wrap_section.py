@@ -198,7 +198,7 @@ WRAP_LEFT_OUT = " [… left out: the terminal takes no longer line …] "
 WRAP_ENDED = "the program ended"
 WRAP_NO_ANSWER = "no acknowledgement"
 WRAP_SIZE = (24, 80)
-ECHO_SIDE = 12  # letters on either side that tell our request from an answer
+ECHO_RUN = 24  # letters: more than an acknowledgement has, less than our request around it
 LINE_DONE = "\r\n\x03\x04\x15"  # Enter, ^C, ^D, ^U: nothing half-typed is left
 WRAP_USAGE = "usage: ctx_hooks.py wrap [--context FILE] [--agent NAME] [--timeout S] -- CMD…"
 WRAP_NO_TERMINAL = "error: wrap needs a POSIX system with pseudo-terminals\nhint: run the agent directly"
@@ -304,39 +304,17 @@ def is_typing(before: bool, keys: bytes) -> bool:
     return shown[-1] not in LINE_DONE if shown else before
 
 
-def format_echo(typed: str, is_ack) -> str:
-    """A regular expression for every place of our own text that would acknowledge it, however it was wrapped."""
-    import re
-
-    parts, pos = [], 0
-    while is_ack(typed[pos:]):
-        start, end = _ack_span(typed, pos, is_ack)
-        if end <= pos:
-            break
-        before, core, after = (re.sub(r"[\W_]", "", x) for x in (typed[:start], typed[start:end], typed[end:]))
-        sides = (before[-ECHO_SIDE:], core, after[:ECHO_SIDE])
-        parts += ["".join(x) for x in (sides, sides[:2], sides[1:]) if "".join(x) != core]
-        pos = end
-    return "|".join(r"[\W_]*".join(map(re.escape, part)) for part in dict.fromkeys(parts))
-
-
-def without_echo(output: str, echo: str) -> str:
-    import re
-
-    return re.sub(echo, " ", output) if echo else output
-
-
-def _ack_span(text: str, pos: int, is_ack) -> tuple:
-    """The shortest stretch from `pos` on that acknowledges, by halving."""
-    low, high = pos, len(text)
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if is_ack(text[pos:middle]) else (middle + 1, high)
-    end, first, last = high, pos, high
-    while first < last:
-        middle = (first + last + 1) // 2
-        first, last = (middle, last) if is_ack(text[middle:end]) else (first, middle - 1)
-    return first, end
+def without_echo(output: str, typed: str) -> str:
+    """The output without each run of letters that stands in what we typed ourselves, however it was wrapped."""
+    own = "".join(filter(str.isalnum, typed))
+    runs = {own[i:i + ECHO_RUN] for i in range(len(own) - ECHO_RUN + 1)}
+    spots = [i for i, c in enumerate(output) if c.isalnum()]
+    letters = "".join([output[i] for i in spots])
+    drop = set()
+    for i in range(len(letters) - ECHO_RUN + 1):
+        if letters[i:i + ECHO_RUN] in runs:
+            drop.update(spots[i:i + ECHO_RUN])
+    return "".join([c for i, c in enumerate(output) if i not in drop])
 
 
 class Delivery:
@@ -347,12 +325,11 @@ class Delivery:
         self.state = "waiting" if plan.text.strip() else "done"
         self.since, self.first_at, self.attempts = now, 0.0, 0
         self.ready_at, self.notice, self.may_escalate = None, "", True
-        self.echo = format_echo(clean_keys(plan.text), self.acknowledges)
 
     def step(self, now: float, look: Look) -> bytes:
         if self.state == "done":
             return b""
-        if self.attempts and self.acknowledges(without_echo(look.answer, self.echo)):
+        if self.acknowledges(look.answer):
             return self._succeed(now)
         return getattr(self, "_" + self.state)(now, look)
 
@@ -360,23 +337,29 @@ class Delivery:
         """The Enter waits for a program that takes its keys slowly, but not for one that takes none."""
         return self.state == "enter" and now - self.since < self.plan.ack_s
 
-    def acknowledges(self, text: str) -> bool:
-        import re
-
-        marked = self.ack_mark and re.search(self.ack_mark, text, re.MULTILINE)
-        return bool(marked or self.plan.is_ack(text) or self.plan.is_ack(" ".join(text.split())))
+    def acknowledges(self, output: str) -> bool:
+        """Is there an acknowledgement in the output since the first attempt that is not our own request?"""
+        if not self.attempts or not self._is_ack(output):
+            return False
+        return self._is_ack(without_echo(output, clean_keys(self.plan.text)))
 
     def finish(self, now: float, look: Look) -> None:
         """The program is gone: its last words count, then the delivery is over."""
         if self.state == "done":
             return
-        if self.attempts and self.acknowledges(without_echo(look.answer, self.echo)):
+        if self.acknowledges(look.answer):
             self._succeed(now)
         elif not self.attempts:
             self.state = "done"
             self.plan.on_event("wrap:ended", {"attempts": 0, "reason": WRAP_ENDED})
         elif not self.notice:
             self._fail(WRAP_ENDED)
+
+    def _is_ack(self, text: str) -> bool:
+        import re
+
+        marked = self.ack_mark and re.search(self.ack_mark, text, re.MULTILINE)
+        return bool(marked or self.plan.is_ack(text) or self.plan.is_ack(" ".join(text.split())))
 
     def _waiting(self, now: float, look: Look) -> bytes:
         confidence = readiness(look)
@@ -512,9 +495,6 @@ class _Run:
         except OSError:
             pass  # gone already
 
-    def resize(self) -> None:
-        _set_size(self.master)
-
     def _takes_keys(self) -> bool:
         """A pipe waits for the context to be typed first; nobody's keys come between it and its Enter."""
         held = self.delivery.state == "enter" or (
@@ -631,7 +611,7 @@ def _set_signals(run: _Run, saved: list | None) -> dict:
     def enter(*_: object) -> None:
         if saved:
             tty.setraw(0, termios.TCSADRAIN)  # keys typed ahead stay
-        run.resize()
+        _set_size(run.master)
 
     def forward(number: int, _: object) -> None:
         run.forward(number)
