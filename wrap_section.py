@@ -198,6 +198,7 @@ WRAP_LEFT_OUT = " [… left out: the terminal takes no longer line …] "
 WRAP_ENDED = "the program ended"
 WRAP_NO_ANSWER = "no acknowledgement"
 WRAP_SIZE = (24, 80)
+HANGUP = 1
 ECHO_RUN = 24  # letters: more than an acknowledgement has, less than our request around it
 LINE_DONE = "\r\n\x03\x04\x15"  # Enter, ^C, ^D, ^U: nothing half-typed is left
 WRAP_USAGE = "usage: ctx_hooks.py wrap [--context FILE] [--agent NAME] [--timeout S] -- CMD…"
@@ -209,7 +210,7 @@ AGENTS = {
     "claude": (r"^\s*[│|]?\s*[>❯](\s|$)", r"^\s*[⏺●]\s*ACK\b"),
     "codex": (r"^\s*[$›▌>](\s|$)", r"^\s*•\s*ACK\b"),
     "gemini": (r"^\s*[│|]?\s*[>❯$*](\s|$)|Type your message", r"^\s*✦\s*ACK\b"),
-    "aider": (r"^(\w+ ?)*>{1,3}\s*$", r"^ACK\b"),
+    "aider": (r"^[\w ]*>{1,3}\s*$", r"^ACK\b"),
     "": ("", ""),
 }
 
@@ -267,7 +268,7 @@ def parse_wrap_args(args: list) -> tuple:
     try:
         options["timeout"] = float(options["timeout"])
     except ValueError:
-        return options, [], "--timeout needs a number of seconds"
+        options["timeout"] = -1.0
     if not 0 <= options["timeout"] < 86400:
         return options, [], "--timeout needs a number of seconds"
     if options["agent"] not in AGENTS:
@@ -487,11 +488,9 @@ class _Run:
         """^C and ^\\ go to whoever has the terminal, other signals to the program."""
         import signal
 
+        group = self._foreground() if number in (signal.SIGINT, signal.SIGQUIT) else 0
         try:
-            if number in (signal.SIGINT, signal.SIGQUIT):
-                _os.killpg(_os.tcgetpgrp(self.master), number)
-            else:
-                self.proc.send_signal(number)
+            _os.killpg(group, number) if group > 0 else self.proc.send_signal(number)  # group 0 is our own
         except OSError:
             pass  # gone already
 
@@ -530,7 +529,7 @@ class _Run:
         self.screen.feed(data, time.monotonic())
         if self.stdout and not _write_out(data):
             self.stdout = False
-            self.forward(1)  # the terminal is gone: hang up
+            self.forward(HANGUP)  # as a terminal does that goes away
         return bool(data)
 
     def _tick(self) -> None:
@@ -548,7 +547,7 @@ class _Run:
     def _look(self, now: float) -> Look:
         judged, screen = self.delivery.state == "waiting" or self._is_at_end(), self.screen
         return Look(
-            process=self._process() if judged else None,
+            process=read_process(self._foreground(), self.tty) if judged else None,
             silent_ms=_ms(now - screen.at),
             text=screen.text() if judged else "",
             patterns=self.patterns,
@@ -559,11 +558,11 @@ class _Run:
             room=WRAP_LINE_BYTES if _is_cooked(self.master) else 0,
         )
 
-    def _process(self) -> float | None:
+    def _foreground(self) -> int:
         try:
-            return read_process(_os.tcgetpgrp(self.master), self.tty)
+            return _os.tcgetpgrp(self.master)
         except OSError:
-            return None
+            return 0
 
 
 def _spawn(argv: list, slave: int, saved: list | None):
@@ -579,8 +578,8 @@ def _spawn(argv: list, slave: int, saved: list | None):
     def take_terminal() -> None:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
-    streams = {"stdin": slave, "stdout": slave, "stderr": slave}
-    return subprocess.Popen(argv, start_new_session=True, preexec_fn=take_terminal, **streams)
+    return subprocess.Popen(
+        argv, stdin=slave, stdout=slave, stderr=slave, start_new_session=True, preexec_fn=take_terminal)
 
 
 def _set_size(fd: int) -> None:

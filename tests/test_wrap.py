@@ -79,7 +79,8 @@ def test_a_natural_end_needs_a_short_silence():
     ("S", "wait_woken", True, 0.95), ("S", "n_tty_read", True, 0.95), ("S", "poll_schedule_timeout", True, 0.95),
     ("S", "do_select", True, 0.95), ("S", "do_epoll_wait", True, 0.95), ("S", "ep_poll", True, 0.95),
     ("S", "unix_stream_read_generic", True, 0.95), ("S", "pipe_read", True, 0.95),
-    ("S", "do_epoll_wait", False, None), ("S", "hrtimer_nanosleep", True, None), ("S", "0", True, None), ("", "", 0, None),
+    ("S", "do_epoll_wait", False, None), ("S", "hrtimer_nanosleep", True, None), ("S", "0", True, None),
+    ("", "", False, None),
 ])
 def test_the_state_of_the_process_becomes_a_confidence(state, wchan, terminal, expected):
     assert kit.process_confidence(state, wchan, terminal) == expected
@@ -131,7 +132,8 @@ def test_readiness_is_always_between_nought_and_one():
     rng = random.Random(6)
     for _ in range(2000):
         text = "".join(rng.choice("ab.,>$`\n -[❯") for _ in range(rng.randrange(30)))
-        seen = look(process=rng.choice([None, 0.0, 0.95]), silent_ms=rng.randrange(5000), text=text, patterns=["a", "["])
+        process, silent_ms = rng.choice([None, 0.0, 0.95]), rng.randrange(5000)
+        seen = look(process=process, silent_ms=silent_ms, text=text, patterns=["a", "["])
         assert 0.0 <= kit.readiness(seen) <= 1.0
 
 
@@ -406,7 +408,8 @@ def test_options_stand_before_the_command(args, expected):
 
 
 @pytest.mark.parametrize("args, word", [
-    ([], "command"), (["--"], "command"), (["--timeout", "x", "--", "c"], "--timeout"), (["--timeout", "nan", "c"], "--timeout"),
+    ([], "command"), (["--"], "command"),
+    (["--timeout", "x", "--", "c"], "--timeout"), (["--timeout", "nan", "c"], "--timeout"),
     (["--timeout", "-1", "c"], "--timeout"), (["--colour", "--", "c"], "--colour"), (["--context"], "--context"),
     (["--agent", "hal", "--", "c"], "--agent"),
 ])
@@ -486,7 +489,8 @@ class Terminal:
 
 
 def driver(folder, command):
-    return [sys.executable, str(DATA / "driver.py"), MODULE, str(folder / "plan.json"), str(folder / "events.jsonl"), *command]
+    files = [str(folder / "plan.json"), str(folder / "events.jsonl")]
+    return [sys.executable, str(DATA / "driver.py"), MODULE, *files, *command]
 
 
 def environment(folder):
@@ -532,7 +536,8 @@ def test_a_program_that_never_answers_is_told_about_the_file(tmp_path):
 
 def test_a_program_that_never_reads_does_not_stop_the_ladder(tmp_path):
     text = TEXT.replace("goal", "word " * 1500)
-    with Terminal(tmp_path, PROGRAM + ["deaf", "3600"], text=text, max_attempts=2, notice=None, timeout_s=1) as terminal:
+    plan = {"text": text, "max_attempts": 2, "notice": None, "timeout_s": 1}
+    with Terminal(tmp_path, PROGRAM + ["deaf", "3600"], **plan) as terminal:
         terminal.told("injection:failed")
         terminal.process.send_signal(signal.SIGTERM)
         assert terminal.ends() == 128 + signal.SIGTERM
@@ -614,8 +619,10 @@ def test_a_python_repl_echoes_without_acknowledging(tmp_path, columns):
     with Terminal(tmp_path, [sys.executable, "-q", "-i", "-S"], size=(24, columns)) as terminal:
         terminal.told("injection:escalated")
         terminal.until(lambda: terminal.names()[-1] == "wrap:ready" and len(terminal.names()) == 8, "notice")
-        terminal.shows("SyntaxError")
-        terminal.send(b"\rraise SystemExit(7)\r")
+        terminal.until(lambda: terminal.output.count(b"please review") > 0, "notice on the screen")
+        terminal.send(b"\x03")
+        terminal.shows("KeyboardInterrupt")
+        terminal.send(b"import os; os._exit(7)\r")
         assert terminal.ends() == 7
         assert "injection:succeeded" not in terminal.names()
 
@@ -647,7 +654,8 @@ def test_a_long_context_reaches_a_cooked_program_with_its_request(tmp_path):
         assert "left out" in terminal.received()[0] and terminal.received()[0].endswith("to confirm]")
 
 
-@pytest.mark.parametrize("program, code", [(["leave", "0"], 0), (["leave", "42"], 42), (["die", "15"], 143), (["die", "9"], 137)])
+@pytest.mark.parametrize(
+    "program, code", [(["leave", "0"], 0), (["leave", "42"], 42), (["die", "15"], 143), (["die", "9"], 137)])
 def test_the_exit_code_is_the_programs(tmp_path, program, code):
     with Terminal(tmp_path, PROGRAM + program) as terminal:
         assert terminal.ends() == code
@@ -695,8 +703,7 @@ def test_signals_and_the_interrupt_key_reach_the_program(tmp_path):
 
 
 def test_keys_and_output_pass_through_unchanged(tmp_path):
-    script = "import sys, tty, os; tty.setraw(0); os.write(1, b'go'); d = b''\nwhile len(d) < 256: d += os.read(0, 999)\nos.write(1, d)"
-    with Terminal(tmp_path, [sys.executable, "-c", script], text="") as terminal:
+    with Terminal(tmp_path, PROGRAM + ["mirror"], text="") as terminal:
         terminal.shows("go")
         terminal.send(bytes(range(256)))
         assert terminal.ends() == 0
@@ -707,8 +714,8 @@ def piped(folder, command, keys, **plan):
     defaults = {"text": TEXT, "timeout_s": 60, "ack_s": 1, "backoffs_s": [0], "notice": None, "max_attempts": 1}
     (folder / "plan.json").write_text(json.dumps({**defaults, **plan}))
     return subprocess.run(
-        driver(folder, command), input=keys, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(folder),
-        timeout=GUARD_S, start_new_session=True, check=False)
+        driver(folder, command), input=keys, capture_output=True, env=environment(folder), timeout=GUARD_S,
+        start_new_session=True, check=False)
 
 
 @pytest.mark.parametrize("keys", [b"", b"hello\n", b"hello"])

@@ -142,6 +142,16 @@ def signals() -> None:
         signal.pause()
 
 
+def mirror() -> None:
+    """Gives 256 bytes back as they came."""
+    tty.setraw(0)
+    say("go")
+    data = b""
+    while len(data) < 256:
+        data += os.read(0, 999)
+    os.write(1, data)
+
+
 def leave(code: str) -> None:
     sys.exit(int(code))
 
