@@ -552,9 +552,10 @@ def test_a_program_that_prints_for_ever_gets_the_context_at_the_time_limit(tmp_p
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
-def test_a_program_that_works_behind_its_prompt_is_not_ready(tmp_path):
+@pytest.mark.parametrize("shell", [[], ["sh", "-c", '"$@"; exit $?', "sh"]])
+def test_a_program_that_works_behind_its_prompt_is_not_ready(tmp_path, shell):
     done = tmp_path / "done"
-    with Terminal(tmp_path, PROGRAM + ["busy", str(done)], timeout_s=4, ack_s=60) as terminal:
+    with Terminal(tmp_path, shell + PROGRAM + ["busy", str(done)], timeout_s=4, ack_s=60) as terminal:
         terminal.told("wrap:timeout")
         done.touch()
         terminal.until(lambda: ONE_LINE in terminal.received(), "delivery")
