@@ -100,6 +100,7 @@ HALF_WRITTEN_S = 2.0
 DEFAULT_CONTEXT_DIR = ".context"
 CONFIG_NAME = ".contextrc"
 AUTO_STATE = ".caw/auto-state.json"
+RUNTIME_FOLDERS = ("state", "state/aside", "signals", "signals/sessions", "signals/global")
 MARKER_PREFIX = "ctx-loaded-"
 SEEN_PREFIX = "ctx-seen-"
 SEVERITIES = ("info", "warning", "critical")
@@ -487,6 +488,11 @@ def is_dir(path: str) -> bool:
 def is_file(path: str) -> bool:
     info = stat_of(path)
     return info is not None and _stat.S_ISREG(info.st_mode)
+
+
+def is_link(path: str) -> bool:
+    info = stat_of(path, follow=False)
+    return info is not None and _stat.S_ISLNK(info.st_mode)
 
 
 def list_dir(path: str) -> list:
@@ -995,8 +1001,16 @@ def find_project(project_dir: str, cwd: str) -> Ctx | None:
 def open_project(root: str) -> Ctx | None:
     """The project at exactly this folder, with its settings read."""
     config, problems = read_config(root)
-    directory = join_path(root, config.get("context_dir", DEFAULT_CONTEXT_DIR))
-    return Ctx(root, directory, config, problems) if is_dir(directory) else None
+    ctx = Ctx(root, join_path(root, config.get("context_dir", DEFAULT_CONTEXT_DIR)), config, problems)
+    return ctx if is_dir(ctx.dir) and not leads_out(ctx) else None
+
+
+def leads_out(ctx: Ctx) -> bool:
+    """The context folder is the project itself, or it or one of our folders in it is a link to somewhere else: a
+    repository that somebody else wrote must not decide where we write and what we collect by age."""
+    outside = ctx.get("allow_outside") is not True and not stays_inside(ctx.dir, ctx.root)
+    links = [path for path in map(ctx.path, RUNTIME_FOLDERS) if is_link(path)]
+    return ctx.dir == ctx.root or outside or not all(stays_inside(path, ctx.dir) for path in links)
 
 
 def read_config(root: str) -> tuple:
@@ -1277,6 +1291,8 @@ def format_signal(signal: Signal) -> str:
 def write_signal(ctx: Ctx, session: str, signal: Signal) -> str:
     """Write or replace the signal `name` of a session ("" = global); its path, or "" when that failed."""
     path = signal_dir(ctx, session) + "/" + safe_name(signal.name) + ".md"
+    if is_link(parent_of(path)):
+        return ""
     return path if write_runtime(ctx, path, format_signal(signal).encode("utf-8", "replace")) else ""
 
 
@@ -3052,7 +3068,7 @@ def collect_orphans(ctx: Ctx, keep: str) -> None:
                 return
             if not _is_collectable(ctx, folder, name):
                 continue
-            if name.partition(".")[0] != keep and _remove_old(folder + "/" + name, ctx.now - age_s):
+            if keep not in (name, name.rpartition(".")[0]) and _remove_old(folder + "/" + name, ctx.now - age_s):
                 gone.add(name.rpartition(".")[0] or name)
     forget_sessions(ctx, lambda name: name in gone or not is_file(session_file(ctx, name)) and name != keep)
 
@@ -3064,7 +3080,11 @@ def _is_collectable(ctx: Ctx, folder: str, name: str) -> bool:
         return name.startswith((MARKER_PREFIX, SEEN_PREFIX))
     if folder == ctx.path("signals", "global"):
         return name.endswith(".tmp")
-    return name.endswith(".tmp") or folder != ctx.path("state") or name.partition(".")[0] not in _TAKEN
+    if folder != ctx.path("state") or name.endswith((".tmp", ".lock", ".statusline")):
+        return name.endswith(".tmp") or name.partition(".")[0] not in _TAKEN
+    # `context_dir` may be a folder in which a person keeps a `state` of their own
+    state = read_bytes(folder + "/" + name, STATE_LIMIT_BYTES, follow=False) if name.endswith(".json") else None
+    return state is not None and (b'"session_start"' in state or state.strip() in (b"", b"{}"))
 
 
 def _remove_old(path: str, before: float) -> bool:
@@ -3506,6 +3526,9 @@ def diagnose(ctx: Ctx | None, root: str, env: dict) -> list:
     findings += _check_registrations(registered)
     findings += _run_registrations(root, registered, env)
     findings += _check_project(ctx) if ctx else [
+        Finding("FAIL", "the context folder, or one in it, is a link that leads out: the hooks stay silent here",
+                "use real folders, or `allow_outside: true` for the context folder itself")
+        if is_dir(root + "/" + DEFAULT_CONTEXT_DIR) else
         Finding("warn", "no %s folder: the hooks stay silent here" % DEFAULT_CONTEXT_DIR,
                 "mkdir %s, or python3 install.py --init" % DEFAULT_CONTEXT_DIR)]
     return findings + _check_client_times(root, env)
