@@ -425,17 +425,19 @@ def real_path(path: str) -> str:
 # before the shared one.
 _READ_FLAGS = _os.O_RDONLY | getattr(_os, "O_NONBLOCK", 0) | getattr(_os, "O_CLOEXEC", 0) | getattr(_os, "O_BINARY", 0)
 _NOFOLLOW = getattr(_os, "O_NOFOLLOW", 0)
+_FOLDER_FLAGS = getattr(_os, "O_PATH", 0) | getattr(_os, "O_DIRECTORY", 0) | getattr(_os, "O_CLOEXEC", 0)
 _NEW_FLAGS = _os.O_WRONLY | _os.O_CREAT | _os.O_EXCL | _NOFOLLOW | getattr(_os, "O_BINARY", 0)
 
 
-def read_bytes(path: str, limit_bytes: int = FILE_LIMIT_BYTES, follow: bool = True) -> bytes | None:
-    """At most `limit_bytes` of a regular file, else None."""
+def read_bytes(path: str, limit_bytes: int = FILE_LIMIT_BYTES, follow: bool = True, own: bool = False) -> bytes | None:
+    """At most `limit_bytes` of a regular file, else None; with `own` only of one that belongs to this user."""
     try:
         fd = _os.open(path, _READ_FLAGS | (0 if follow else _NOFOLLOW))
     except (OSError, ValueError):
         return None
     try:
-        if not _stat.S_ISREG(_os.fstat(fd).st_mode):
+        info = _os.fstat(fd)
+        if not _stat.S_ISREG(info.st_mode) or (own and IS_POSIX and info.st_uid != _os.geteuid()):
             return None
         return read_fd(fd, limit_bytes)
     except OSError:
@@ -457,8 +459,38 @@ def read_fd(fd: int, limit_bytes: int) -> bytes:
 
 
 def read_inside(path: str, base: str, limit_bytes: int = FILE_LIMIT_BYTES) -> bytes | None:
-    """Like read_bytes, but a path that leads out of `base`, by its name or by a link, is not read."""
-    return read_bytes(path, limit_bytes) if stays_inside(path, base) else None
+    """Like read_bytes, but a path that leads out of `base`, by its name or by a link, is not read. The links on the
+    way are resolved once; then every folder is opened from the one above, so that none can be swapped in."""
+    if not IS_POSIX or base == "/":
+        return read_bytes(path, limit_bytes) if stays_inside(path, base) else None
+    fd = _open_below(path, base)
+    if fd < 0:
+        fd = _open_below(real_path(path), real_path(base))
+    try:
+        return read_fd(fd, limit_bytes) if fd >= 0 and _stat.S_ISREG(_os.fstat(fd).st_mode) else None
+    except OSError:
+        return None
+    finally:
+        if fd >= 0:
+            _os.close(fd)
+
+
+def _open_below(path: str, base: str) -> int:
+    """A descriptor of `path`, reached from `base` without following any link, or -1."""
+    if path == base or not is_below(path, base):
+        return -1
+    names, fd, folder = path[len(base.rstrip("/")) + 1:].split("/"), -1, -1
+    try:
+        folder = _os.open(base, _FOLDER_FLAGS)
+        for name in names[:-1]:
+            above, folder = folder, _os.open(name, _FOLDER_FLAGS | _NOFOLLOW, dir_fd=folder)
+            _os.close(above)
+        fd = _os.open(names[-1], _READ_FLAGS | _NOFOLLOW, dir_fd=folder)
+    except (OSError, ValueError):
+        pass
+    if folder >= 0:
+        _os.close(folder)
+    return fd
 
 
 def stays_inside(path: str, base: str) -> bool:
@@ -648,9 +680,9 @@ def _try_lock(fd: int) -> None:
     msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
 
 
-def load_json(path: str) -> dict | None:
+def load_json(path: str, follow: bool = True) -> dict | None:
     """The object in the file; {} when there is no file; None when it is corrupt or not an object."""
-    data = read_bytes(path, STATE_LIMIT_BYTES)
+    data = read_bytes(path, STATE_LIMIT_BYTES, follow)
     if data is None:
         return {} if stat_of(path, follow=False) is None else None
     try:
@@ -670,7 +702,7 @@ def update_json(ctx: Ctx, path: str, change) -> bool:
     with Lock(ctx, lock_path(ctx, path)) as lock:
         if lock.busy:
             return False
-        data = load_json(path)
+        data = load_json(path, follow=False)
         if data is None:
             set_aside(ctx, path)
             data = {}
@@ -1449,11 +1481,17 @@ def _notify_person(ctx: Ctx, shown: list, reply: Reply) -> None:
 def _read_seen(ctx: Ctx, session: str) -> dict:
     """{"scope/name": stamp} of what this session got and what could not be removed."""
     seen = dict(table(read_json(session_file(ctx, session)), "delivered"))
-    spare = marker_path(ctx, session, SEEN_PREFIX)
-    info = stat_of(spare, follow=False)
-    if info is not None and _stat.S_ISREG(info.st_mode) and is_trusted(spare):
-        seen.update(read_json(spare))
+    seen.update(_read_own(marker_path(ctx, session, SEEN_PREFIX)))
     return seen
+
+
+def _read_own(path: str) -> dict:
+    """A JSON object in a folder where everybody may write: only a regular file of this user, looked at once open."""
+    try:
+        value = parse_json(read_bytes(path, STATE_LIMIT_BYTES, follow=False, own=True) or b"")
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def _after_delivery(ctx: Ctx, session: str, shown: list, seen: dict) -> None:
@@ -2046,6 +2084,11 @@ def claim_marker(ctx: Ctx, session: str) -> str:
 def has_marker(ctx: Ctx, session: str) -> bool:
     info = stat_of(marker_path(ctx, session), follow=False)
     return info is not None and _stat.S_ISREG(info.st_mode) and (not IS_POSIX or info.st_uid == _os.geteuid())
+
+
+def drop_marker(ctx: Ctx, session: str) -> None:
+    if has_marker(ctx, session):
+        remove_file(marker_path(ctx, session))
 
 
 def open_gate(ctx: Ctx, event: Event, room: int) -> str:
@@ -2969,7 +3012,7 @@ def start_session(ctx: Ctx, event: Event) -> Reply | None:
         if "settings_model" not in state:
             state["settings_model"] = settings_model(ctx)
         if event.source in ("compact", "clear"):
-            remove_file(marker_path(ctx, event.session))
+            drop_marker(ctx, event.session)
             reset_handoff(state)
             state.update(files_read=[], estimated_tokens=0)
         if acked:
@@ -3015,8 +3058,7 @@ def remove_session(ctx: Ctx, session: str) -> None:
     remove_tree(signal_dir(ctx, session))
     for suffix in (".json", ".statusline", ".lock"):
         remove_file(ctx.path("state", session + suffix))
-    if has_marker(ctx, session):
-        remove_file(marker_path(ctx, session))
+    drop_marker(ctx, session)
     remove_file(marker_path(ctx, session, SEEN_PREFIX))
     forget_sessions(ctx, lambda name: name == session)
 
@@ -3080,8 +3122,10 @@ def _is_collectable(ctx: Ctx, folder: str, name: str) -> bool:
         return name.startswith((MARKER_PREFIX, SEEN_PREFIX))
     if folder == ctx.path("signals", "global"):
         return name.endswith(".tmp")
-    if folder != ctx.path("state") or name.endswith((".tmp", ".lock", ".statusline")):
-        return name.endswith(".tmp") or name.partition(".")[0] not in _TAKEN
+    if folder != ctx.path("state") or name.endswith(".tmp"):
+        return True
+    if name.partition(".")[0] in _TAKEN or name.endswith((".lock", ".statusline")):
+        return name.partition(".")[0] not in _TAKEN
     # `context_dir` may be a folder in which a person keeps a `state` of their own
     state = read_bytes(folder + "/" + name, STATE_LIMIT_BYTES, follow=False) if name.endswith(".json") else None
     return state is not None and (b'"session_start"' in state or state.strip() in (b"", b"{}"))
