@@ -19,10 +19,11 @@ TREE = ast.parse(TEXT)
 LINES = TEXT.split("\n")
 RULE = "# " + "=" * 77
 NETWORK = {"socket", "ssl", "http", "urllib", "ftplib", "smtplib", "imaplib", "poplib", "asyncio", "xmlrpc", "socketserver",
-           "telnetlib", "nntplib", "webbrowser", "requests", "select", "selectors"}
+           "telnetlib", "nntplib", "webbrowser", "requests", "selectors"}
 # Modules of the standard library that the kit may use; a new one is a decision, so it is written down here.
 IMPORTED = {"__future__", "_imp", "_json", "_signal", "_stat", "_thread", "argparse", "hashlib", "json", "msvcrt", "os", "os.path",
-            "posix", "re", "shlex", "shutil", "subprocess", "sys", "tempfile", "time", "traceback"}
+            "posix", "re", "shlex", "shutil", "subprocess", "sys", "tempfile", "time", "traceback", "signal", "textwrap",
+            "unicodedata", "fcntl", "select", "struct", "termios", "tty"}
 
 
 def banners() -> list:
