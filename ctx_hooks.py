@@ -1043,6 +1043,10 @@ def number(value: object, default: float = 0) -> float:
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e15 else default
 
 
+def _list(state: dict, key: str) -> list:
+    return state[key] if isinstance(state.get(key), list) else []
+
+
 def table(parent: dict, key: str) -> dict:
     """The object under `key`, put there when it is missing or of another type."""
     if not isinstance(parent.get(key), dict):
@@ -2214,10 +2218,6 @@ def _migrate(ctx: Ctx, state: dict) -> None:
             state["threshold_crossed_at"] = format_iso(ctx.now, fraction=True)
     state.setdefault("threshold_crossed_at", None)
     state.setdefault("handoff_complete", False)
-
-
-def _list(state: dict, key: str) -> list:
-    return state[key] if isinstance(state.get(key), list) else []
 
 
 # =============================================================================
@@ -3549,7 +3549,7 @@ def _time_command(argv: list, data: bytes, cwd: str, env: dict) -> tuple:
     return best, done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
 
 
-def _check_interpreters(registered) -> list:
+def _check_interpreters(registered: object) -> list:
     """Which Python each command starts, and whether it is new enough."""
     import shlex
     import shutil

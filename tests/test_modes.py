@@ -8,11 +8,10 @@ import subprocess
 import sys
 import tempfile
 
-import helper
 import pytest
-from test_hook import EVENT_OF, GATE, MODES
 
-REMINDER = "Write a handoff"
+import helper
+from test_hook import EVENT_OF, GATE, MODES
 
 
 def fill(project, mode, session="s1", **changes):
@@ -164,7 +163,7 @@ def open_project():
             os.chmod(where, 0o755)
 
 
-def test_a_context_folder_that_cannot_be_written_costs_no_words(open_project):
+def test_a_context_folder_that_cannot_be_written_is_no_error(open_project):
     before = open_project.tree("a project's")
     for _ in range(2):
         said = {}
@@ -172,8 +171,8 @@ def test_a_context_folder_that_cannot_be_written_costs_no_words(open_project):
             result = as_ordinary_user(open_project, mode, open_project.event(EVENT_OF[mode], session_id="s1"))
             assert (result.rc, result.err) == (0, b""), mode
             said[mode] = result.context
-        assert said["gate"].startswith(GATE) and REMINDER in said["monitor"]
-        assert said["inject"] == said["stop-enforce"] == said["cleanup"] == ""
+        assert said.pop("gate").startswith(GATE)
+        assert set(said.values()) == {""}  # a reminder that cannot be remembered would never end
     assert open_project.tree("a project's") == before
 
 
