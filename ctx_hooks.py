@@ -2270,8 +2270,10 @@ When the phase is done, print this block with the current time:
 If something went wrong, print instead:
 {error}
 If unable to complete, explain the blocker: what you tried and what you need."""
+MACHINE_PROMPT = "<task-notification>"
 TIME_PLACEHOLDER = "<current time, ISO 8601>"
 LEAD_HOLD = "The phase is not complete yet: its completion block is missing."
+LEAD_PROSE = "The phase is not complete yet: {signal} counts only in a whole block, with this phase and a real time."
 LEAD_NEXT = "Phase {done} is complete. Go on with the next one."
 LEAD_ERROR = "You reported a recoverable error: {error}. Recover from it and go on."
 STOP_MESSAGES = {
@@ -2357,8 +2359,16 @@ def max_iterations_of(state: dict) -> int:
     return int(min(max(value, 1), ITERATIONS_LIMIT))
 
 
-def last_activity(state: dict) -> float:
-    return max(parse_iso(table(state, "signals").get("last_checked")) or 0.0, parse_iso(state.get("started_at")) or 0.0)
+def last_activity(ctx: Ctx, state: dict, session: str) -> float:
+    """The last stop, start or tool call of the workflow's session; a time in the future tells nothing."""
+    calls = read_json(session_file(ctx, session)) if session else {}
+    stated = (table(state, "signals").get("last_checked"), state.get("started_at"), calls.get("last_call"))
+    return max([at for at in map(parse_iso, stated) if at is not None and at <= ctx.now + 60] + [0.0])
+
+
+def is_stale(ctx: Ctx, state: dict, session: str) -> bool:
+    active_at = last_activity(ctx, state, session)
+    return bool(active_at) and ctx.now - active_at > STALE_AFTER_S
 
 
 def end_workflow(state: dict, reason: str, now: float) -> None:
@@ -2378,25 +2388,28 @@ class Stop:
 def decide_stop(state: dict, event: Event, ctx: Ctx, look) -> Stop:
     """Apply the message's blocks to the state, then hold or release. `look()` tells what costs to find out:
     (context percent, id of the last tool call)."""
-    active_at = last_activity(state)
+    stale = is_stale(ctx, state, event.session)
     state["session_id"] = event.session_id
     table(state, "signals")["last_checked"] = format_iso(ctx.now)
-    if active_at and ctx.now - active_at > STALE_AFTER_S:
-        return _release(state, "stale_state", ctx.now)
+    if stale:
+        return _release(state, "stale_state", state["phase"], ctx.now)
     lead = ""
     for block in parse_blocks(event.last_message):
+        phase = state["phase"]
         lead = apply_block(state, block, ctx.now) or lead
         if not is_auto_active(state):
-            return _release(state, state["exit_reason"], 0.0)
+            return _release(state, state["exit_reason"], phase)
     percent, tool_id = look()
     pause = _passing_brake(state, event, ctx, percent, tool_id)
     if pause:
-        return _release(state, pause, 0.0)
+        return _release(state, pause, state["phase"])
     if not lead:
         state["iteration"] = _count(state.get("iteration")) + 1
         if state["iteration"] > max_iterations_of(state):
-            return _release(state, "max_iterations_reached", ctx.now)
-    return Stop("advanced" if lead.startswith(LEAD_NEXT[:6]) else "held", render_continuation(state, lead or LEAD_HOLD))
+            return _release(state, "max_iterations_reached", state["phase"], ctx.now)
+    signal = state["phase"].upper() + "_COMPLETE"
+    missing = LEAD_PROSE.format(signal=signal) if signal in event.last_message.upper() else LEAD_HOLD
+    return Stop("advanced" if lead.startswith(LEAD_NEXT[:6]) else "held", render_continuation(state, lead or missing))
 
 
 def apply_block(state: dict, block: dict, now: float) -> str:
@@ -2411,16 +2424,18 @@ def apply_block(state: dict, block: dict, now: float) -> str:
         return ""
     if signal == "PHASE_ERROR":
         return _apply_error(state, block, now)
-    if signal in TRANSITIONS:
-        following = TRANSITIONS[signal]
-    elif signal == phase.upper() + "_COMPLETE":
-        following = next_phase(phase, config)
-    else:
+    completes = signal == phase.upper() + "_COMPLETE"
+    following = TRANSITIONS.get(signal) or (next_phase(phase, config) if completes else phase)
+    if signal in TRANSITIONS and following not in planned_phases(config):
+        following = next_phase(following, config)
+    if following == phase:
         return ""
     _note_signal(state, signal, now)
     state.update(phase=following, iteration=0)
     if following == "complete":
         end_workflow(state, "all_phases_complete", now)
+    elif _count_signal(state, signal) > max_iterations_of(state):
+        end_workflow(state, "max_iterations_reached", now)  # phases that send each other round in circles
     return LEAD_NEXT.format(done=phase)
 
 
@@ -2443,6 +2458,11 @@ def _note_signal(state: dict, signal: str, now: float) -> None:
     signals = table(state, "signals")
     signals["detected_signals"] = (_list(signals, "detected_signals") + [
         {"signal": signal, "detected_at": format_iso(now)}])[-200:]
+
+
+def _count_signal(state: dict, signal: str) -> int:
+    rows = _list(table(state, "signals"), "detected_signals")
+    return sum(isinstance(row, dict) and row.get("signal") == signal for row in rows)
 
 
 def _passing_brake(state: dict, event: Event, ctx: Ctx, percent: int, tool_id: str) -> str:
@@ -2469,13 +2489,10 @@ def _passing_brake(state: dict, event: Event, ctx: Ctx, percent: int, tool_id: s
     return reason
 
 
-def _release(state: dict, reason: str, end_at: float) -> Stop:
-    phase = state["phase"]
+def _release(state: dict, reason: str, phase: str, end_at: float = 0.0) -> Stop:
     if end_at:
         end_workflow(state, reason, end_at)
     error = table(state, "last_error").get("message", "") if reason == "critical_error" else ""
-    if reason == "critical_error":
-        phase = table(state, "last_error").get("phase", phase)
     message = STOP_MESSAGES[reason].format(phase=phase, max=max_iterations_of(state), error=error)
     return Stop(reason, message=message)
 
@@ -2544,17 +2561,23 @@ def _percent_now(ctx: Ctx, event: Event) -> int:
     return measure_context(ctx, state, usage, 0).percent() if usage or state.get("tool_calls") else 0
 
 
-def cancel_workflow(ctx: Ctx, session_id: str) -> bool:
+def is_workflow_stale(ctx: Ctx, event: Event) -> bool:
+    """Looked at when the person comes back: their prompt's own tool calls would make it look alive again."""
+    state = read_json(auto_path(ctx))
+    return is_auto_active(state) and not event.prompt.startswith(MACHINE_PROMPT) and is_stale(ctx, state, event.session)
+
+
+def cancel_workflow(ctx: Ctx, session_id: str, reason: str = "user_cancelled") -> bool:
     """End the workflow for the person; "" as session id: whoever it belongs to."""
     path = auto_path(ctx)
     with Lock(ctx, lock_path(ctx, path)) as lock:
         state = read_json(path)
         if lock.busy or not is_auto_active(state) or (session_id and not owns_workflow(state, session_id)):
             return False
-        end_workflow(state, "user_cancelled", ctx.now)
+        end_workflow(state, reason, ctx.now)
         done = write_bytes(path, format_json(state).encode() + b"\n", durable=True)
     if done:
-        record(ctx, "auto:cancelled", reason="user_cancelled")
+        record(ctx, "auto:cancelled", reason=reason)
     return done
 
 
@@ -2567,6 +2590,7 @@ def cancel_workflow(ctx: Ctx, session_id: str) -> bool:
 FRAME_START = "[CONTEXT INJECTION - Please acknowledge receipt]"
 FRAME_END = '[END CONTEXT - Reply "ACK: context received" to confirm]'
 QUIET_START, QUIET_END = "[CONTEXT INJECTION]", "[END CONTEXT]"
+DELIVERY = "(delivery {id}, attempt {attempt})"
 SOURCE_HANDOFF = "Handoff of the session before, from {path} (written {time}):"
 SOURCE_FILE = "From {path}:"
 LEFT_OUT = "[left out for lack of room: {names}; the whole text is in the files named above]"
@@ -2581,15 +2605,16 @@ METRIC_KEYS = ("attempted", "succeededOnFirstTry", "succeededAfterRetry", "escal
                "averageAttemptsToSuccess", "averageTimeToSuccess")
 
 
-def build_startup(ctx: Ctx) -> str:
-    """The framed startup context, or "" when there is none worth sending."""
+def build_startup(ctx: Ctx, message_id: str, attempt: int) -> str:
+    """The framed startup context, or "" when there is none worth sending. It names the delivery: on a fork or a
+    resume the client drops a text that stands in the conversation already."""
     sources = _startup_sources(ctx)
     if not sources:
         return ""
-    limit = int(min(ctx.get("startup.budget_chars"), STARTUP_LIMIT_UNITS))
-    text = shorten_sources(sources, max(limit, 500))
     start, end = (FRAME_START, FRAME_END) if ctx.get("startup.require_ack") else (QUIET_START, QUIET_END)
-    return "\n".join((start, text, end))
+    head = start + "\n" + DELIVERY.format(id=message_id, attempt=attempt)
+    limit = int(max(min(ctx.get("startup.budget_chars"), STARTUP_LIMIT_UNITS), 500)) - units(head + end) - 2
+    return "\n".join((head, shorten_sources(sources, limit), end))
 
 
 def _startup_sources(ctx: Ctx) -> list:
@@ -2645,11 +2670,12 @@ def shorten_sources(sources: list, limit: int) -> str:
         for index, (heading, text) in enumerate(split_sections(body))
     ]
     by_value = sorted(parts, key=lambda p: (not _is_key_heading(p[2]), p[0], p[1]))
-    dropped: list = []
-    text = _assemble(sources, parts, dropped)
-    while units(text) > limit and len(by_value) > 1:
-        dropped.append(by_value.pop())
-        text = _assemble(sources, [p for p in parts if p not in dropped], dropped)
+    low, high = 1, len(by_value)
+    while low < high:  # the largest number of sections that fits
+        middle = (low + high + 1) // 2
+        fits = units(_assemble(sources, by_value[:middle], by_value[middle:])) <= limit
+        low, high = (middle, high) if fits else (low, middle - 1)
+    text = _assemble(sources, by_value[:low], by_value[low:])
     return text if units(text) <= limit else cut_text(text, limit - 40) + "\n[cut for lack of room]"
 
 
@@ -2660,24 +2686,21 @@ def _is_key_heading(heading: str) -> bool:
 def _assemble(sources: list, parts: list, dropped: list) -> str:
     out = []
     for number_, (head, _) in enumerate(sources):
-        texts = [text for source, _, _, text in parts if source == number_]
-        if texts:
-            out += [head, ""] + texts + [""]
-    names = ", ".join(one_line(p[2], 60) or "introduction" for p in sorted(dropped)[:12])
+        texts = [text for source, _, _, text in sorted(parts) if source == number_]
+        out += [head, ""] + (texts or ["[left out]"]) + [""]
+    names = ", ".join(one_line(p[2], 60) or "introduction" for p in sorted(dropped)[:8])
+    names += " and %d more" % (len(dropped) - 8) if len(dropped) > 8 else ""
     return "\n".join(out).rstrip() + ("\n" + LEFT_OUT.format(names=names) if dropped else "")
 
 
 def is_acknowledged(ctx: Ctx, text: str) -> bool:
-    """One of the patterns in the agent's words; our own request, quoted, does not count."""
+    """One of the patterns in the agent's words, and always what our request asks for; its quotation does not count."""
     text = text.replace(FRAME_END, "").replace('Reply "ACK: context received" to confirm', "")
-    for pattern in ctx.get("startup.ack_patterns"):
-        if pattern == DEFAULTS["startup.ack_patterns"][0]:
-            folded = " ".join(text.lower().split())  # the default without the cost of `re`
-            if "ack: context received" in folded or "ack:context received" in folded:
-                return True
-        elif _matches(pattern, text):
-            return True
-    return False
+    folded = " ".join(text.lower().split())  # the default without the cost of `re`
+    if "ack: context received" in folded or "ack:context received" in folded:
+        return True
+    own = [pattern for pattern in ctx.get("startup.ack_patterns") if pattern not in DEFAULTS["startup.ack_patterns"]]
+    return any(_matches(pattern, text) for pattern in own)
 
 
 def _matches(pattern: str, text: str) -> bool:
@@ -2691,18 +2714,19 @@ def _matches(pattern: str, text: str) -> bool:
 
 def start_delivery(ctx: Ctx, event: Event, state: dict) -> str:
     """The first attempt at SessionStart: the text to send, or ""."""
-    text = build_startup(ctx) if ctx.get("startup.enabled") else ""
+    message_id = "inj-%x" % int(ctx.now * 1000)
+    text = build_startup(ctx, message_id, 1) if ctx.get("startup.enabled") else ""
     if not text:
         state.pop("startup", None)
         return ""
     asks = ctx.get("startup.require_ack")
     state["startup"] = {
-        "message_id": "inj-%x" % int(ctx.now * 1000), "attempts": 1, "first_at": format_iso(ctx.now, fraction=True),
+        "message_id": message_id, "attempts": 1, "first_at": format_iso(ctx.now, fraction=True),
         "last_at": format_iso(ctx.now, fraction=True), "offset": transcript_size(event.transcript),
         "outcome": "pending" if asks else "delivered",
     }
     count_metrics(ctx, attempted=1)
-    record(ctx, "injection:attempted", messageId=state["startup"]["message_id"], attempt=1, type="SessionStart")
+    record(ctx, "injection:attempted", messageId=message_id, attempt=1, type="SessionStart")
     return text
 
 
@@ -2761,12 +2785,11 @@ def _succeed(ctx: Ctx, delivery: dict) -> None:
 
 def _retry(ctx: Ctx, event: Event, delivery: dict) -> str:
     """The next rung: the text again, the fallback file with its notice, or the end."""
-    attempts = _count(delivery.get("attempts"))
-    text = build_startup(ctx)
+    attempts, message_id = _count(delivery.get("attempts")), _text(delivery.get("message_id"))
+    text = build_startup(ctx, message_id, attempts + 1)
     if not text:
         delivery["outcome"] = "withdrawn"  # the handoff is gone or stale: nothing to insist on
         return ""
-    message_id = delivery.get("message_id")
     if attempts >= ctx.get("startup.file_fallback_after_attempts") and not delivery.get("unwritable"):
         if write_section(ctx, text):
             delivery.update(outcome="escalated", escalated_at=format_iso(ctx.now))
@@ -2828,7 +2851,7 @@ def write_section(ctx: Ctx, text: str) -> bool:
         text = text.replace(SECTION_START, "").replace(SECTION_END, "")
         section = "\n".join((SECTION_START, SECTION_HEADING, "", text, SECTION_END, "")).replace("\n", newline)
         note = {"file": path, "created": noted.get("created") is True or stat_of(path) is None, "lead": lead,
-                "at": format_iso(ctx.now), "digest": call_signature("section", {"text": section})}
+                "at": format_iso(ctx.now), "digest": _section_digest(section.encode())}
         if not write_bytes(path, bare + (lead + section).encode(), durable=True):
             return False
         write_runtime(ctx, ctx.path("state", "fallback.json"), format_json(note).encode())
@@ -2883,17 +2906,22 @@ def _without_sections(data: bytes, noted: dict) -> bytes:
     """The user's bytes: without our sections and the line ends that were put before ours."""
     lead = _text(noted.get("lead")).encode()
     for start, end in reversed(find_sections(data)):
-        if lead and data[:start].endswith(lead):
-            start -= len(lead)
+        before = data[:start - len(lead)] if lead and data[:start].endswith(lead) else data[:start]
+        if not data[end:] or before.endswith(b"\n"):  # else two lines of the user's would become one
+            start = len(before)
         data = data[:start] + data[end:]
     return data
 
 
 def _drop_allowed(data: bytes, noted: dict) -> bool:
     """Only sections as we wrote them may be dropped; without a note any well-formed one is an old one of ours."""
-    sections = [data[start:end].decode("utf-8", "replace") for start, end in find_sections(data)]
-    digests = [call_signature("section", {"text": section}) for section in sections]
+    digests = [_section_digest(data[start:end]) for start, end in find_sections(data)]
     return not digests or not noted or noted.get("digest") in digests
+
+
+def _section_digest(section: bytes) -> str:
+    """Line ends are not an edit: git and editors change them."""
+    return call_signature("section", {"text": section.decode("utf-8", "replace").replace("\r\n", "\n").strip()})
 
 
 def _fallback_file(ctx: Ctx) -> tuple:
@@ -3016,16 +3044,27 @@ def collect_orphans(ctx: Ctx, keep: str) -> None:
         return
     write_runtime(ctx, stamp, b"")
     gone = set()
-    for folder, age_s in ((ctx.path("signals", "sessions"), ORPHAN_AGE_S), (ctx.path("state"), ORPHAN_AGE_S),
-                          (ctx.path("state", "aside"), 4 * ORPHAN_AGE_S), (ctx.tmp, MARKER_AGE_S)):
+    ages = {ctx.path("signals", "sessions"): ORPHAN_AGE_S, ctx.path("signals", "global"): ORPHAN_AGE_S,
+            ctx.path("state"): ORPHAN_AGE_S, ctx.path("state", "aside"): 4 * ORPHAN_AGE_S, ctx.tmp: MARKER_AGE_S}
+    for folder, age_s in ages.items():
         for name in list_dir(folder):
             if time.monotonic() > deadline:
                 return
-            if folder == ctx.tmp and not name.startswith((MARKER_PREFIX, SEEN_PREFIX)):
+            if not _is_collectable(ctx, folder, name):
                 continue
             if name.partition(".")[0] != keep and _remove_old(folder + "/" + name, ctx.now - age_s):
                 gone.add(name.rpartition(".")[0] or name)
     forget_sessions(ctx, lambda name: name in gone or not is_file(session_file(ctx, name)) and name != keep)
+
+
+def _is_collectable(ctx: Ctx, folder: str, name: str) -> bool:
+    """Only sessions' files and half-written ones: a pause, the note of the fallback section and locks that all
+    share are needed for as long as they are there, and global signals have a time of their own."""
+    if folder == ctx.tmp:
+        return name.startswith((MARKER_PREFIX, SEEN_PREFIX))
+    if folder == ctx.path("signals", "global"):
+        return name.endswith(".tmp")
+    return name.endswith(".tmp") or folder != ctx.path("state") or name.partition(".")[0] not in _TAKEN
 
 
 def _remove_old(path: str, before: float) -> bool:
@@ -3036,7 +3075,7 @@ def _remove_old(path: str, before: float) -> bool:
     if not _stat.S_ISDIR(info.st_mode):
         return info.st_mtime < before and remove_file(path)
     times = [entry.st_mtime for entry in (stat_of(path + "/" + n, follow=False) for n in list_dir(path)) if entry]
-    if base_name(path) == "aside" or max(times + [info.st_mtime]) >= before:
+    if max(times + [info.st_mtime]) >= before:
         return False
     remove_tree(path)
     return True
@@ -3055,7 +3094,6 @@ def hide_bytecode() -> None:
 # The only place that knows the client's JSON, its stdin and its environment.
 ENV_NAMES = ("CLAUDE_PROJECT_DIR", "CTX_HOOKS_DISABLE", "CTX_INJECT_MIN_SEVERITY", "CLAUDE_CODE_STOP_HOOK_BLOCK_CAP",
              "AI_AGENT", "ANTHROPIC_MODEL", "CLAUDE_CONFIG_DIR", "HOME", "TMPDIR", "TEMP", "CLAUDE_CODE_SESSION_ID")
-MACHINE_PROMPT = "<task-notification>"
 USUAL_EVENTS = {"inject": "UserPromptSubmit", "gate": "PreToolUse", "monitor": "PostToolUse", "stop-enforce": "Stop"}
 FEEDBACK_SINCE = (2, 1, 163)  # from here on a Stop hook's additionalContext goes on without being shown as an error
 
@@ -3218,9 +3256,10 @@ def inject(event: Event, ctx: Ctx) -> Reply | None:
         expire_section(ctx)
         return start_session(ctx, event) if event.session else None
     reply = Reply()
-    if event.prompt.strip() == "ctx cancel" and not event.prompt.startswith(MACHINE_PROMPT):
-        if cancel_workflow(ctx, event.session_id):
-            reply.system_message = STOP_MESSAGES["user_cancelled"]
+    cancelled = event.prompt.strip() == "ctx cancel"
+    reason = "user_cancelled" if cancelled else "stale_state" if is_workflow_stale(ctx, event) else ""
+    if reason and cancel_workflow(ctx, event.session_id, reason):
+        reply.system_message = STOP_MESSAGES[reason]
     reply.context = follow_delivery(ctx, event, may_speak=True) if event.session else ""
     signals = deliver_signals(ctx, event.session, REPLY_LIMIT_UNITS - units(reply.context)) if event.session else None
     if signals:
@@ -3252,7 +3291,11 @@ def monitor(event: Event, ctx: Ctx) -> Reply | None:
     measure = measure_context(ctx, known, usage, added)
     reminds = ctx.get("handoff.enabled") and known.get("handoff_complete") is not True
     above = measure.percent() >= ctx.get("handoff.threshold") or known.get("threshold_crossed_at")
-    batch = find_message(event.transcript, event.tool_use_id) if reminds and above else ""
+    batch = ""
+    if reminds and above:
+        batch = find_message(event.transcript, event.tool_use_id)
+        usage = read_usage(event.transcript)  # the transcript may have caught up while we waited
+        measure = measure_context(ctx, known, usage, added)
     said: list = []
 
     def change(state: dict) -> bool:
@@ -3413,14 +3456,24 @@ def settings_files(root: str, env: dict) -> list:
 
 def mode_of_command(command: str) -> str:
     """The mode that a command runs with this kit, "" for every other command."""
+    words = command_words(command)
+    runs = any(word.endswith("ctx_hooks.main()") or base_name(word) == "ctx_hooks.py" for word in words[1:])
+    return next((word for word in words if word in MODES), "") if runs else ""
+
+
+def command_words(command: str) -> list:
+    """The words of a plain command that starts a Python, without variables before it and `|| exit 0` behind."""
     import shlex
 
     try:
         words = shlex.split(command)
     except ValueError:
-        return ""
-    runs = any(word.endswith("ctx_hooks.main()") or base_name(word) == "ctx_hooks.py" for word in words)
-    return next((word for word in words if word in MODES), "") if runs else ""
+        return []
+    while words and "=" in words[0]:
+        words.pop(0)
+    words = words[:-3] if words[-3:] == ["||", "exit", "0"] else words
+    plain = words and base_name(words[0].replace("\\", "/")).startswith("py")
+    return words if plain and not {"&&", "||", ";", "|", "&"} & set(words) else []
 
 
 def find_registrations(scope: str, settings: dict) -> list:
@@ -3551,11 +3604,10 @@ def _time_command(argv: list, data: bytes, cwd: str, env: dict) -> tuple:
 
 def _check_interpreters(registered: object) -> list:
     """Which Python each command starts, and whether it is new enough."""
-    import shlex
     import shutil
 
     findings = []
-    for word in sorted({shlex.split(r.command)[0] for r in registered}):
+    for word in sorted({command_words(r.command)[0] for r in registered}):
         path = shutil.which(word)
         if not path:
             findings.append(Finding("FAIL", "interpreter %s is not found" % word, "install.py --python PATH"))
@@ -3568,7 +3620,7 @@ def _check_interpreters(registered: object) -> list:
             findings.append(Finding("FAIL", text, "needs 3.8 or newer: install.py --python PATH"))
         elif "/shims/" in path:
             findings.append(Finding("warn", text + ", behind a shim that costs ten starts on every call",
-                                    "install.py --python PATH names the real one"))
+                                    "install.py --scope local runs the real one"))
         else:
             findings.append(Finding("ok", text))
     return findings
@@ -3588,7 +3640,7 @@ def _check_project(ctx: Ctx) -> list:
     if state is None:
         findings.append(Finding("warn", AUTO_STATE + " is not a JSON object", "`auto start TASK --force` begins anew"))
     elif is_auto_active(state):
-        if ctx.now - last_activity(state) > STALE_AFTER_S:
+        if is_stale(ctx, state, safe_name(_text(state.get("session_id")))):
             findings.append(Finding("warn", "the auto workflow has been idle for over 2 hours", "`auto stop` ends it"))
     return findings + _check_folders(ctx)
 
@@ -3606,13 +3658,16 @@ def _check_folders(ctx: Ctx) -> list:
     return findings or [Finding("ok", "context folder %s" % ctx.dir)]
 
 
+def client_transcripts(root: str, env: dict) -> list:
+    """The transcripts that the client keeps of this project."""
+    home = env.get("CLAUDE_CONFIG_DIR") or env.get("HOME", "") + "/.claude"
+    folder = home + "/projects/" + "".join(c if c.isascii() and c.isalnum() else "-" for c in root)
+    return [folder + "/" + name for name in list_dir(folder) if name.endswith(".jsonl")]
+
+
 def _check_client_times(root: str, env: dict) -> list:
     """What the client itself measured for our hooks lately: `durationMs` in its transcripts."""
-    home = env.get("CLAUDE_CONFIG_DIR") or env.get("HOME", "") + "/.claude"
-    slug = "".join(c if c.isascii() and c.isalnum() else "-" for c in root)
-    folder = home + "/projects/" + slug
-    paths = sorted((stat_of(folder + "/" + name).st_mtime, folder + "/" + name)
-                   for name in list_dir(folder) if name.endswith(".jsonl") and is_file(folder + "/" + name))
+    paths = sorted((stat_of(path).st_mtime, path) for path in client_transcripts(root, env) if is_file(path))
     times: dict = {}
     for _, path in paths[-3:]:
         for line in lines_backward(path, 1 << 20):
@@ -3629,8 +3684,8 @@ def settings_snippet() -> str:
     """The registrations for somebody who only dropped the file into .claude/hooks/, ready to paste."""
     import json
 
-    hooks = {event: [{"hooks": [{"type": "command", "command": REGISTERED.format(mode=mode), "timeout": 10}]}]
-             for event, mode in EVENTS.items()}
+    hooks = {event: [{"hooks": [{"type": "command", "command": REGISTERED.format(mode=mode),
+                                 "timeout": 5 if event == "SessionEnd" else 10}]}] for event, mode in EVENTS.items()}
     return json.dumps({"hooks": hooks}, indent=2)
 
 
@@ -3661,11 +3716,12 @@ DECISIONS = {
     "auto:started": ("started the workflow in phase {phase}", "somebody ran `auto start`"),
     "auto:cancelled": ("ended the workflow", "`auto stop`, or the prompt was `ctx cancel`"),
     "injection:attempted": ("sent the startup context, attempt {attempt}", "{type}, and no acknowledgement so far"),
-    "injection:succeeded": ("stopped sending the startup context", "acknowledged at attempt {attempts}, {durationMs} ms"),
+    "injection:succeeded": ("stopped sending the startup context", "acknowledged at attempt {attempts}"),
     "injection:escalated": ("wrote the startup context into the fallback file", "no attempt was acknowledged"),
     "injection:failed": ("gave up on the startup context after attempt {attempts}", "{reason}"),
     "injection:section-removed": ("took our section out of {file}", "it was acknowledged or is too old"),
 }
+RECORD_KEYS = ("at", "session", "mode", "event")
 HELD_REASONS = {"held": "its completion block is missing", "advanced": "the phase before is complete, this one is next"}
 
 
@@ -3771,7 +3827,8 @@ def phase_line(state: dict, width: int = 1000) -> str:
 def render_status(data: dict, look: Look) -> str:
     """The page that `status` shows, from the object that `status --json` prints."""
     now = parse_iso(data["at"]) or 0.0
-    seen = "hooks seen %s ago" % format_age(now - parse_iso(data["hooks_seen_at"])) if data["hooks_seen_at"] else "no hook ran yet"
+    seen_at = parse_iso(data["hooks_seen_at"])
+    seen = "no hook ran yet" if seen_at is None else "hooks seen %s ago" % format_age(now - seen_at)
     lines = [format_line(look, ("bold", "ctx_hooks " + data["version"]), ("dim", " · %s · %s" % (seen, data["root"])))]
     for pause in data["paused"]:
         left = "until `resume`" if not pause["until"] else "for " + format_age((parse_iso(pause["until"]) or now) - now)
@@ -3855,9 +3912,10 @@ def _gate_parts(gate_data: dict) -> list:
 def _startup_parts(startup: dict | None, now: float) -> list:
     if not startup:
         return [("dim", "nothing to deliver")]
-    style = {"acknowledged": "good", "delivered": "good", "pending": "", "escalated": "warn"}.get(startup["outcome"], "bad")
+    styles = {"acknowledged": "good", "delivered": "good", "pending": "", "escalated": "warn"}
     arrived = "in the transcript" if startup["receipt_at"] else "not seen in the transcript yet"
-    return [(style, startup["outcome"]), ("", ", %d attempt%s" % (startup["attempts"], "s"[:startup["attempts"] != 1])),
+    return [(styles.get(startup["outcome"], "bad"), startup["outcome"]),
+            ("", ", %d attempt%s" % (startup["attempts"], "s"[:startup["attempts"] != 1])),
             ("dim", ", " + arrived)]
 
 
@@ -3901,12 +3959,14 @@ def render_decision(row: dict, look: Look, today: str) -> list:
     stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(parse_iso(row.get("at")) or 0))
     values = {key: one_line(", ".join(map(str, v)) if isinstance(v, list) else str(v), 1000) for key, v in row.items()}
     reason = HELD_REASONS.get(values.get("reason", "")) or STOP_MESSAGES.get(values.get("reason", ""), "{reason}")
-    values["reason"] = _filled(reason.replace("ctx auto: ", ""), dict(values, max="the allowed", error="see `auto status`"))
+    values.update(max="the allowed", error="see `auto status`")
+    values["reason"] = _filled(reason.replace("ctx auto: ", ""), values)
     what, rule = DECISIONS.get(_text(row.get("event")), (values.get("event", "?"), ""))
     if not rule:
-        rule = ", ".join("%s %s" % pair for pair in values.items() if pair[0] not in ("at", "session", "mode", "event"))
+        rule = ", ".join("%s %s" % pair for pair in values.items() if pair[0] in row and pair[0] not in RECORD_KEYS)
     head = "%s  %-8s  " % (stamp[11:] if stamp.startswith(today) else stamp, values.get("session", "")[:8] or "-")
-    return wrap_lines(_filled(what, values), head, look) + wrap_lines(_filled(rule, values), " " * len(head) + "→ ", look)
+    lines = wrap_lines(_filled(what, values), head, look)
+    return lines + wrap_lines(_filled(rule, values), " " * len(head) + "→ ", look)
 
 
 def _filled(template: str, values: dict) -> str:
@@ -3920,17 +3980,20 @@ def wrap_lines(text: str, head: str, look: Look) -> list:
     import textwrap
 
     lines = textwrap.wrap(text, max(20, look.width - cells(head)), break_on_hyphens=False) or [""]
-    return [format_line(look, ("", (head if not index else " " * cells(head)) + line)) for index, line in enumerate(lines)]
+    heads = [head] + [" " * cells(head)] * (len(lines) - 1)
+    return [format_line(look, ("", start + line)) for start, line in zip(heads, lines)]
 
 
 def render_replay(result: dict, index: int, look: Look) -> list:
     """One replayed event: what it was, how long it took, and what the kit said."""
     reply = result["reply"] if isinstance(result["reply"], dict) else {}
-    texts = [table(reply, "hookSpecificOutput").get("additionalContext"), reply.get("reason"), reply.get("systemMessage")]
+    specific = table(reply, "hookSpecificOutput")
+    texts = [specific.get("additionalContext"), reply.get("reason"), reply.get("systemMessage")]
     said = [line for text in texts if _text(text) for line in text.split("\n")]
     word = "%.0f ms" % result["ms"] if result["mode"] else "not an event of this kit"
-    lines = [format_line(look, ("bold", "%3d  %-20s" % (index, one_line(result["event"], 20))), ("", "%-14s" % result["mode"]),
-                         ("dim", word + ("" if said or result["error"] or not result["mode"] else ", silent")))]
+    word += "" if said or result["error"] or not result["mode"] else ", silent"
+    head = "%3d  %-20s" % (index, one_line(result["event"], 20))
+    lines = [format_line(look, ("bold", head), ("", "%-14s" % result["mode"]), ("dim", word))]
     if result["error"]:
         lines += wrap_lines(result["error"], "     ✗ ", look)
     return lines + [part for line in said for part in wrap_lines(line, "     ", look)]
@@ -4001,8 +4064,6 @@ UNSEEN_S = 2 * 3600  # silent hooks leave a trace once an hour
 HANDED_AGAIN_S = 600
 WRAPPED_WAIT_S = 2.0
 NOT_SESSIONS = ("pause.json", "fallback.json")
-EVENT_MODES = {"SessionStart": "inject", "UserPromptSubmit": "inject", "PreToolUse": "gate", "PostToolUse": "monitor",
-               "PostToolUseFailure": "monitor", "Stop": "stop-enforce", "SessionEnd": "cleanup"}
 
 
 def read_look(shows_colour: bool) -> Look:
@@ -4188,38 +4249,6 @@ def _write_pause(ctx: Ctx, edit) -> None:
         raise CommandError("cannot write below %s" % ctx.path("state"), "check the folder's owner and permissions")
 
 
-def doctor_command(args: list) -> int:
-    """Report a line for each thing that matters; exit 1 when something is broken."""
-    parser = command_parser("doctor")
-    parser.add_argument("--json", action="store_true", help="the findings as JSON")
-    given = parser.parse_args(args)
-    env = read_environment()
-    try:
-        cwd = _os.getcwd()
-    except OSError:
-        raise CommandError("the current folder does not exist any more", "cd into your project") from None
-    ctx = find_project("", cwd)
-    if ctx:
-        ctx.now, ctx.env, ctx.tmp, ctx.mode = time.time(), env, temp_dir(env), "command"
-    root = ctx.root if ctx else _nearest_with(cwd, ".claude") or cwd
-    findings = diagnose(ctx, root, env)
-    if given.json:
-        print(format_json([{"level": f.level, "text": f.text, "fix": f.fix} for f in findings]))
-    else:
-        print("\n".join(str(finding) for finding in findings))
-        if any("paste the settings" in finding.fix for finding in findings):
-            print("\n%s\n\n%s" % (SETTINGS_SNIPPET_HINT, settings_snippet()))
-    return 1 if any(finding.level == "FAIL" for finding in findings) else 0
-
-
-def _nearest_with(folder: str, name: str) -> str:
-    while not is_dir(folder.rstrip("/") + "/" + name):
-        if parent_of(folder) == folder:
-            return ""
-        folder = parent_of(folder)
-    return folder
-
-
 def session_data(ctx: Ctx, session: str, seen_at: float) -> dict:
     """What is known about one session, checked: its state file may hold anything."""
     state = read_json(session_file(ctx, session))
@@ -4250,7 +4279,8 @@ def session_data(ctx: Ctx, session: str, seen_at: float) -> dict:
 
 def last_measure(ctx: Ctx, session: str, state: dict) -> dict | None:
     """The newer of what the monitor measured at the last tool call and what the status line was told."""
-    tokens, window, at = _count(state.get("estimated_tokens")), _count(state.get("window")), _text(state.get("last_call"))
+    tokens, window = _count(state.get("estimated_tokens")), _count(state.get("window"))
+    at = _text(state.get("last_call"))
     exact, model = state.get("exact") is True, _text(state.get("measured_model"))
     handed = read_json(ctx.path("state", session + ".statusline"))
     if _count(handed.get("used")) and _count(handed.get("window")) and _text(handed.get("at")) >= at:
@@ -4288,7 +4318,7 @@ def status_data(ctx: Ctx, only: str) -> dict:
         "sessions": [session_data(ctx, *pair) for pair in shown],
         "older_sessions": [] if only else [name for name, at in known if (name, at) not in shown],
         "signals": signals_data(ctx, only), "auto": read_json(auto_path(ctx)) or None,
-        "metrics": {key: number(value) for key, value in read_json(ctx.path("metrics.json")).items() if key in METRIC_KEYS},
+        "metrics": {k: number(v) for k, v in read_json(ctx.path("metrics.json")).items() if k in METRIC_KEYS},
         "problems": find_problems(ctx, seen),
         "done": {"registered": is_registered(ctx), "files": bool(gate_files(ctx)), "seen": bool(seen)},
     }
@@ -4296,12 +4326,8 @@ def status_data(ctx: Ctx, only: str) -> dict:
 
 def is_registered(ctx: Ctx) -> bool:
     """Whether a settings file of the client names us."""
-    paths = [ctx.root + "/.claude/settings.json", ctx.root + "/.claude/settings.local.json", client_home(ctx) + "/settings.json"]
-    return any(b"ctx_hooks" in (read_bytes(path, STATE_LIMIT_BYTES) or b"") for path in paths)
-
-
-def client_home(ctx: Ctx) -> str:
-    return ctx.env.get("CLAUDE_CONFIG_DIR") or ctx.env.get("HOME", "") + "/.claude"
+    files = settings_files(ctx.root, ctx.env)
+    return any(b"ctx_hooks" in (read_bytes(path, STATE_LIMIT_BYTES) or b"") for _, path in files)
 
 
 def hooks_seen_at(ctx: Ctx, sessions: list) -> float:
@@ -4311,29 +4337,15 @@ def hooks_seen_at(ctx: Ctx, sessions: list) -> float:
 
 
 def find_problems(ctx: Ctx, seen_at: float) -> list:
-    """What a person should look into, one sentence each."""
-    found = ["%s %s" % (CONFIG_NAME, problem if problem.line else problem.text) for problem in ctx.problems]
-    aside = [name for name in list_dir(ctx.path("state", "aside")) if not name.endswith(".md")]  # .md: whole texts of cut signals
-    if aside:
-        found.append("%d unusable file%s set aside, the last one is %s" % (
-            len(aside), "s"[:len(aside) != 1], ctx.path("state", "aside", aside[-1])))
-    log = stat_of(ctx.path("state", "errors.log"))
-    if log:
-        found.append("an internal error was logged %s ago: %s" % (
-            format_age(ctx.now - log.st_mtime), ctx.path("state", "errors.log")))
-    folders = [ctx.dir, ctx.path("state"), ctx.path("signals"), ctx.path("signals", "sessions"), ctx.tmp]
-    found += ["cannot write to " + path for path in folders if stat_of(path) and not is_writable(path)]
-    states = [auto_path(ctx), ctx.path("monitor-state.json"), ctx.path("metrics.json")]
-    found += ["not readable as JSON: " + path for path in states if load_json(path) is None]
-    slug = "".join(c if c.isascii() and c.isalnum() else "-" for c in ctx.root)
-    folder = client_home(ctx) + "/projects/" + slug
-    infos = [stat_of(folder + "/" + name) for name in list_dir(folder) if name.endswith(".jsonl")]
+    """What a person should look into, one sentence each: the quick part of `doctor`, and hooks that went missing."""
+    found = [f.text + (" → " + f.fix if f.fix else "") for f in _check_project(ctx) if f.level != "ok"]
+    infos = [stat_of(path) for path in client_transcripts(ctx.root, ctx.env)]
     active_at = max([info.st_mtime for info in infos if info] + [0.0])
     if seen_at and active_at - seen_at > UNSEEN_S and not is_paused(ctx, "*"):
-        found.append("the client was active here %s ago, but the hooks were last seen %s ago; are they still registered?" % (
+        found.append("the client was active here %s ago, the hooks were last seen %s ago → `doctor` tells why" % (
             format_age(ctx.now - active_at), format_age(ctx.now - seen_at)))
     if ctx.env.get("CTX_HOOKS_DISABLE", "") not in ("", "0"):
-        found.append("CTX_HOOKS_DISABLE is set: hooks of a client started from here stay silent")
+        found.append("CTX_HOOKS_DISABLE is set → hooks of a client started from here stay silent")
     return found
 
 
@@ -4453,7 +4465,7 @@ def statusline_data(data: dict, env: dict) -> dict:
     ctx = find_project(project, _text(data.get("cwd"))) if session_id else None
     if ctx is None or env.get("CTX_HOOKS_DISABLE", "") not in ("", "0"):
         return shown
-    ctx.now, ctx.env, ctx.tmp, ctx.mode, ctx.session = time.time(), env, temp_dir(env), "statusline", safe_name(session_id)
+    ctx.now, ctx.env, ctx.tmp, ctx.session = time.time(), env, temp_dir(env), safe_name(session_id)
     if size:
         hand_over(ctx, {"at": format_iso(ctx.now), "window": size, "used": used, "model": _text(model.get("id"))})
     auto = read_json(auto_path(ctx))
@@ -4562,14 +4574,14 @@ def replay_event(ctx: Ctx, scratch: str, event: object) -> dict:
     import subprocess
 
     name = _text(event.get("hook_event_name")) if isinstance(event, dict) else ""
-    result = {"event": name or "?", "mode": EVENT_MODES.get(name, ""), "ms": 0, "reply": None, "error": ""}
+    result = {"event": name or "?", "mode": EVENTS.get(name, ""), "ms": 0, "reply": None, "error": ""}
     if not result["mode"]:
         return result
     root = scratch + "/project"
     moved = dict(_replaced(event, ctx.root, root), transcript_path=event.get("transcript_path"))
     env = dict(ctx.env, CLAUDE_PROJECT_DIR=root, TMPDIR=scratch + "/tmp", TEMP=scratch + "/tmp")
     env.pop("CTX_HOOKS_DISABLE", None)
-    code = "import sys; sys.path.append(sys.argv.pop()); import ctx_hooks; ctx_hooks.main()"
+    code = REGISTERED.split('"')[1]
     start = time.perf_counter()
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code, result["mode"], parent_of(real_path(__file__))],
                           input=format_json(moved).encode(), stdout=-1, stderr=-1, env=env, cwd=root)
@@ -4586,6 +4598,38 @@ def _replaced(value: object, old: str, new: str) -> object:
     if isinstance(value, list):
         return [_replaced(item, old, new) for item in value]
     return value.replace(old, new) if isinstance(value, str) else value
+
+
+def doctor_command(args: list) -> int:
+    """Report a line for each thing that matters; exit 1 when something is broken."""
+    parser = command_parser("doctor")
+    parser.add_argument("--json", action="store_true", help="the findings as JSON")
+    given = parser.parse_args(args)
+    env = read_environment()
+    try:
+        cwd = _os.getcwd()
+    except OSError:
+        raise CommandError("the current folder does not exist any more", "cd into your project") from None
+    ctx = find_project("", cwd)
+    if ctx:
+        ctx.now, ctx.env, ctx.tmp, ctx.mode = time.time(), env, temp_dir(env), "command"
+    root = ctx.root if ctx else _nearest_with(cwd, ".claude") or cwd
+    findings = diagnose(ctx, root, env)
+    if given.json:
+        print(format_json([{"level": f.level, "text": f.text, "fix": f.fix} for f in findings]))
+    else:
+        print("\n".join(str(finding) for finding in findings))
+        if any("paste the settings" in finding.fix for finding in findings):
+            print("\n%s\n\n%s" % (SETTINGS_SNIPPET_HINT, settings_snippet()))
+    return 1 if any(finding.level == "FAIL" for finding in findings) else 0
+
+
+def _nearest_with(folder: str, name: str) -> str:
+    while not is_dir(folder.rstrip("/") + "/" + name):
+        if parent_of(folder) == folder:
+            return ""
+        folder = parent_of(folder)
+    return folder
 
 
 def version_text() -> str:
@@ -4613,9 +4657,9 @@ COMMANDS = (
     ("auto", auto_command, "Start, show or stop the auto workflow.", 'auto start "Add a login page" --skip-reflect'),
     ("pause", pause_command, "Silence the hooks for a while.", "pause --for 30m"),
     ("resume", resume_command, "End a pause.", "resume"),
+    ("statusline", statusline_command, "A line for the client's status bar.", "statusline -- ~/.claude/my-line.sh"),
+    ("replay", replay_command, "What this kit says to recorded events, in a scratch copy.", "replay events.jsonl"),
     ("doctor", doctor_command, "Check everything that can keep the hooks from working.", "doctor"),
-    ("statusline", statusline_command, "A line for the client's status bar.", "statusline -- ~/.claude/my-statusline.sh"),
-    ("replay", replay_command, "What this kit says to recorded events, tried in a scratch copy.", "replay events.jsonl"),
 )
 
 
