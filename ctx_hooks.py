@@ -562,6 +562,16 @@ def make_runtime_dir(ctx: Ctx, path: str) -> bool:
     return True
 
 
+def is_own_dir(ctx: Ctx, folder: str) -> bool:
+    """No link on the way from the context folder: a cloned repository could lead us into other files of the user."""
+    while folder != ctx.dir:
+        info = stat_of(folder, follow=False)
+        if info is None or not _stat.S_ISDIR(info.st_mode):
+            return False
+        folder = parent_of(folder)
+    return True
+
+
 def _write_gitignore(ctx: Ctx) -> None:
     try:
         fd = _os.open(ctx.path(".gitignore"), _NEW_FLAGS, 0o644)
@@ -687,7 +697,7 @@ def set_aside(ctx: Ctx, path: str) -> str:
         _os.rename(path, target)
     except OSError:
         return ""
-    for name in list_dir(folder)[:-ASIDE_KEEP]:
+    for name in list_dir(folder)[:-ASIDE_KEEP] if is_own_dir(ctx, folder) else []:
         remove_file(folder + "/" + name)
     return target
 
@@ -3057,7 +3067,7 @@ def collect_orphans(ctx: Ctx, keep: str) -> None:
     ages = {ctx.path("signals", "sessions"): ORPHAN_AGE_S, ctx.path("signals", "global"): ORPHAN_AGE_S,
             ctx.path("state"): ORPHAN_AGE_S, ctx.path("state", "aside"): 4 * ORPHAN_AGE_S, ctx.tmp: MARKER_AGE_S}
     for folder, age_s in ages.items():
-        for name in list_dir(folder):
+        for name in list_dir(folder) if folder == ctx.tmp or is_own_dir(ctx, folder) else []:
             if time.monotonic() > deadline:
                 return
             if not _is_collectable(ctx, folder, name):
@@ -3074,7 +3084,10 @@ def _is_collectable(ctx: Ctx, folder: str, name: str) -> bool:
         return name.startswith((MARKER_PREFIX, SEEN_PREFIX))
     if folder == ctx.path("signals", "global"):
         return name.endswith(".tmp")
-    return name.endswith(".tmp") or folder != ctx.path("state") or name.partition(".")[0] not in _TAKEN
+    if folder != ctx.path("state"):
+        return True
+    ours = name.endswith((".json", ".lock", ".statusline")) and name.partition(".")[0] not in _TAKEN
+    return ours or name.endswith(".tmp")
 
 
 def _remove_old(path: str, before: float) -> bool:
@@ -3612,7 +3625,7 @@ def _time_command(argv: list, data: bytes, cwd: str, env: dict) -> tuple:
     return best, done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
 
 
-def _check_interpreters(registered) -> list:
+def _check_interpreters(registered: object) -> list:
     """Which Python each command starts, and whether it is new enough."""
     import shutil
 

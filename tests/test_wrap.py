@@ -34,6 +34,11 @@ ONE_LINE = " ".join(line for line in TEXT.split("\n") if line)
 NOTICE = "[System] Session context written to CLAUDE.md - please review"
 
 
+def look(**fields):
+    values = {"process": None, "silent_ms": 0, "text": "", "patterns": [], "answer": "", "room": 0}
+    return kit.Glance(**{**values, **fields})
+
+
 def is_ack(text):
     return bool(re.search(r"ACK:\s*context received", text, re.IGNORECASE))
 
