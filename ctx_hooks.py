@@ -2424,8 +2424,8 @@ def apply_block(state: dict, block: dict, now: float) -> str:
         return ""
     if signal == "PHASE_ERROR":
         return _apply_error(state, block, now)
-    following = TRANSITIONS.get(signal) or (next_phase(phase, config) if signal == phase.upper() + "_COMPLETE" else phase)
-    if signal in TRANSITIONS and following not in planned_phases(config):
+    following = TRANSITIONS.get(signal, phase)
+    if signal == phase.upper() + "_COMPLETE" or (signal in TRANSITIONS and following not in planned_phases(config)):
         following = next_phase(following, config)
     if following == phase:
         return ""
@@ -3043,9 +3043,10 @@ def collect_orphans(ctx: Ctx, keep: str) -> None:
         return
     write_runtime(ctx, stamp, b"")
     gone = set()
-    for folder, age_s in ((ctx.path("signals", "sessions"), ORPHAN_AGE_S), (ctx.path("signals", "global"), ORPHAN_AGE_S),
-                          (ctx.path("state"), ORPHAN_AGE_S), (ctx.path("state", "aside"), 4 * ORPHAN_AGE_S),
-                          (ctx.tmp, MARKER_AGE_S)):
+    for folder, age_s in (
+        (ctx.path("signals", "sessions"), ORPHAN_AGE_S), (ctx.path("signals", "global"), ORPHAN_AGE_S),
+        (ctx.path("state"), ORPHAN_AGE_S), (ctx.path("state", "aside"), 4 * ORPHAN_AGE_S), (ctx.tmp, MARKER_AGE_S),
+    ):
         for name in list_dir(folder):
             if time.monotonic() > deadline:
                 return
@@ -3063,7 +3064,7 @@ def _is_collectable(ctx: Ctx, folder: str, name: str) -> bool:
         return name.startswith((MARKER_PREFIX, SEEN_PREFIX))
     if folder == ctx.path("signals", "global"):
         return name.endswith(".tmp")
-    return name.endswith(".tmp") or folder != ctx.path("state") or name.partition(".")[0] not in _OURS
+    return name.endswith(".tmp") or folder != ctx.path("state") or name.partition(".")[0] not in _TAKEN
 
 
 def _remove_old(path: str, before: float) -> bool:

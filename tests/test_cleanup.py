@@ -5,6 +5,7 @@ import json
 import os
 
 import pytest
+
 from helper import NOW, assistant_row
 
 DAY = 86400
@@ -101,7 +102,7 @@ def test_a_links_target_is_not_removed(project, tmp_path):
 
 def orphans(project):
     """Files of a session that was killed: path -> days after which it goes."""
-    paths = {
+    return {
         project.write(".context/state/dead.json", "{}"): 7, project.write(".context/state/dead.lock", ""): 7,
         project.write(".context/state/dead.statusline", "{}"): 7,
         project.write(".context/state/dead.json.1-2.tmp", "{}"): 7,
@@ -112,7 +113,6 @@ def orphans(project):
         project.write(os.path.join(project.tmp, "ctx-loaded-dead"), ""): 15,
         project.write(os.path.join(project.tmp, "ctx-seen-dead"), "{}"): 15,
     }
-    return paths
 
 
 @pytest.mark.parametrize("mode, event", [("inject", "SessionStart.startup"), ("cleanup", "SessionEnd.other")])

@@ -4,8 +4,9 @@ from __future__ import annotations
 import json
 import os
 
-import helper
 import pytest
+
+import helper
 from helper import NOW, assistant_row
 
 DATA = os.path.join(helper.TESTS, "data", "blocks")
