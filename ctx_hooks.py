@@ -1750,7 +1750,8 @@ def measure_context(ctx: Ctx, state: dict, usage: Usage | None, added_tokens: in
     known = _count(state.get("estimated_tokens"))
     tokens = usage.tokens if usage else (known or ESTIMATE_BASE_TOKENS) + added_tokens
     model = best_model(state, usage.model if usage else "")
-    window = _sane_window(ctx.get("monitor.context_window")) or _statusline_window(ctx, model) or window_of_model(model)
+    by_name = LARGE_WINDOW if model and state.get("large_model") == model else window_of_model(model)
+    window = _sane_window(ctx.get("monitor.context_window")) or _statusline_window(ctx, model) or by_name
     if tokens > window and usage is not None:
         window = max(LARGE_WINDOW, window)
     return Measure(tokens, window, usage is not None, model)
@@ -2114,6 +2115,8 @@ def note_call(ctx: Ctx, event: Event, state: dict, measure: Measure) -> None:
     state["tool_calls"] = _count(state.get("tool_calls")) + 1
     state["estimated_tokens"], state["window"], state["exact"] = measure.tokens, measure.window, measure.exact
     state["measured_model"] = measure.model
+    if measure.exact and measure.tokens > DEFAULT_WINDOW:
+        state["large_model"] = measure.model  # proven, also for the time after a compaction
     breakdown = table(state, "breakdown")
     if event.tool in breakdown or len(breakdown) < 60:
         added = estimate_tokens(event.tool, event.tool_input, event.response)
