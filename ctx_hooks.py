@@ -1767,7 +1767,8 @@ def measure_context(ctx: Ctx, state: dict, usage: Usage | None, added_tokens: in
     known = _count(state.get("estimated_tokens"))
     tokens = usage.tokens if usage else (known or ESTIMATE_BASE_TOKENS) + added_tokens
     model = best_model(state, usage.model if usage else "")
-    window = _sane_window(ctx.get("monitor.context_window")) or _statusline_window(ctx, model) or window_of_model(model)
+    by_name = LARGE_WINDOW if model and state.get("large_model") == model else window_of_model(model)
+    window = _sane_window(ctx.get("monitor.context_window")) or _statusline_window(ctx, model) or by_name
     if tokens > window and usage is not None:
         window = max(LARGE_WINDOW, window)
     return Measure(tokens, window, usage is not None, model)
@@ -2131,6 +2132,8 @@ def note_call(ctx: Ctx, event: Event, state: dict, measure: Measure) -> None:
     state["tool_calls"] = _count(state.get("tool_calls")) + 1
     state["estimated_tokens"], state["window"], state["exact"] = measure.tokens, measure.window, measure.exact
     state["measured_model"] = measure.model
+    if measure.exact and measure.tokens > DEFAULT_WINDOW:
+        state["large_model"] = measure.model  # proven, also for the time after a compaction
     breakdown = table(state, "breakdown")
     if event.tool in breakdown or len(breakdown) < 60:
         added = estimate_tokens(event.tool, event.tool_input, event.response)
@@ -2437,9 +2440,14 @@ def apply_block(state: dict, block: dict, now: float) -> str:
         return ""
     if signal == "PHASE_ERROR":
         return _apply_error(state, block, now)
+<<<<<<< HEAD
     completes = signal == phase.upper() + "_COMPLETE"
     following = TRANSITIONS.get(signal) or (next_phase(phase, config) if completes else phase)
     if signal in TRANSITIONS and following not in planned_phases(config):
+=======
+    following = TRANSITIONS.get(signal, phase)
+    if signal == phase.upper() + "_COMPLETE" or (signal in TRANSITIONS and following not in planned_phases(config)):
+>>>>>>> tests2
         following = next_phase(following, config)
     if following == phase:
         return ""
@@ -3064,10 +3072,18 @@ def collect_orphans(ctx: Ctx, keep: str) -> None:
         return
     write_runtime(ctx, stamp, b"")
     gone = set()
+<<<<<<< HEAD
     ages = {ctx.path("signals", "sessions"): ORPHAN_AGE_S, ctx.path("signals", "global"): ORPHAN_AGE_S,
             ctx.path("state"): ORPHAN_AGE_S, ctx.path("state", "aside"): 4 * ORPHAN_AGE_S, ctx.tmp: MARKER_AGE_S}
     for folder, age_s in ages.items():
         for name in list_dir(folder) if folder == ctx.tmp or is_own_dir(ctx, folder) else []:
+=======
+    for folder, age_s in (
+        (ctx.path("signals", "sessions"), ORPHAN_AGE_S), (ctx.path("signals", "global"), ORPHAN_AGE_S),
+        (ctx.path("state"), ORPHAN_AGE_S), (ctx.path("state", "aside"), 4 * ORPHAN_AGE_S), (ctx.tmp, MARKER_AGE_S),
+    ):
+        for name in list_dir(folder):
+>>>>>>> tests2
             if time.monotonic() > deadline:
                 return
             if not _is_collectable(ctx, folder, name):
@@ -3084,10 +3100,14 @@ def _is_collectable(ctx: Ctx, folder: str, name: str) -> bool:
         return name.startswith((MARKER_PREFIX, SEEN_PREFIX))
     if folder == ctx.path("signals", "global"):
         return name.endswith(".tmp")
+<<<<<<< HEAD
     if folder != ctx.path("state"):
         return True
     ours = name.endswith((".json", ".lock", ".statusline")) and name.partition(".")[0] not in _TAKEN
     return ours or name.endswith(".tmp")
+=======
+    return name.endswith(".tmp") or folder != ctx.path("state") or name.partition(".")[0] not in _TAKEN
+>>>>>>> tests2
 
 
 def _remove_old(path: str, before: float) -> bool:
