@@ -2440,14 +2440,8 @@ def apply_block(state: dict, block: dict, now: float) -> str:
         return ""
     if signal == "PHASE_ERROR":
         return _apply_error(state, block, now)
-<<<<<<< HEAD
-    completes = signal == phase.upper() + "_COMPLETE"
-    following = TRANSITIONS.get(signal) or (next_phase(phase, config) if completes else phase)
-    if signal in TRANSITIONS and following not in planned_phases(config):
-=======
     following = TRANSITIONS.get(signal, phase)
     if signal == phase.upper() + "_COMPLETE" or (signal in TRANSITIONS and following not in planned_phases(config)):
->>>>>>> tests2
         following = next_phase(following, config)
     if following == phase:
         return ""
@@ -3072,18 +3066,10 @@ def collect_orphans(ctx: Ctx, keep: str) -> None:
         return
     write_runtime(ctx, stamp, b"")
     gone = set()
-<<<<<<< HEAD
     ages = {ctx.path("signals", "sessions"): ORPHAN_AGE_S, ctx.path("signals", "global"): ORPHAN_AGE_S,
             ctx.path("state"): ORPHAN_AGE_S, ctx.path("state", "aside"): 4 * ORPHAN_AGE_S, ctx.tmp: MARKER_AGE_S}
     for folder, age_s in ages.items():
         for name in list_dir(folder) if folder == ctx.tmp or is_own_dir(ctx, folder) else []:
-=======
-    for folder, age_s in (
-        (ctx.path("signals", "sessions"), ORPHAN_AGE_S), (ctx.path("signals", "global"), ORPHAN_AGE_S),
-        (ctx.path("state"), ORPHAN_AGE_S), (ctx.path("state", "aside"), 4 * ORPHAN_AGE_S), (ctx.tmp, MARKER_AGE_S),
-    ):
-        for name in list_dir(folder):
->>>>>>> tests2
             if time.monotonic() > deadline:
                 return
             if not _is_collectable(ctx, folder, name):
@@ -3100,14 +3086,10 @@ def _is_collectable(ctx: Ctx, folder: str, name: str) -> bool:
         return name.startswith((MARKER_PREFIX, SEEN_PREFIX))
     if folder == ctx.path("signals", "global"):
         return name.endswith(".tmp")
-<<<<<<< HEAD
     if folder != ctx.path("state"):
         return True
     ours = name.endswith((".json", ".lock", ".statusline")) and name.partition(".")[0] not in _TAKEN
     return ours or name.endswith(".tmp")
-=======
-    return name.endswith(".tmp") or folder != ctx.path("state") or name.partition(".")[0] not in _TAKEN
->>>>>>> tests2
 
 
 def _remove_old(path: str, before: float) -> bool:

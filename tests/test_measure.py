@@ -6,11 +6,6 @@ import os
 
 import pytest
 
-<<<<<<< HEAD
-import pytest
-
-=======
->>>>>>> tests2
 import helper
 from helper import NOW, assistant_row
 

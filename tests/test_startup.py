@@ -8,11 +8,7 @@ import time
 
 import pytest
 
-<<<<<<< HEAD
-from helper import NOW, assistant_row
-=======
 from helper import NOW, assistant_row, load_kit
->>>>>>> tests2
 
 FILE = ".claude/ll-continue-prompt.md"
 STATE = ".context/state/s1.json"
