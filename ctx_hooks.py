@@ -2567,6 +2567,7 @@ def cancel_workflow(ctx: Ctx, session_id: str) -> bool:
 FRAME_START = "[CONTEXT INJECTION - Please acknowledge receipt]"
 FRAME_END = '[END CONTEXT - Reply "ACK: context received" to confirm]'
 QUIET_START, QUIET_END = "[CONTEXT INJECTION]", "[END CONTEXT]"
+DELIVERY = "(delivery {id}, attempt {attempt})"
 SOURCE_HANDOFF = "Handoff of the session before, from {path} (written {time}):"
 SOURCE_FILE = "From {path}:"
 LEFT_OUT = "[left out for lack of room: {names}; the whole text is in the files named above]"
@@ -2581,15 +2582,16 @@ METRIC_KEYS = ("attempted", "succeededOnFirstTry", "succeededAfterRetry", "escal
                "averageAttemptsToSuccess", "averageTimeToSuccess")
 
 
-def build_startup(ctx: Ctx) -> str:
-    """The framed startup context, or "" when there is none worth sending."""
+def build_startup(ctx: Ctx, message_id: str, attempt: int) -> str:
+    """The framed startup context, or "" when there is none worth sending. It names the delivery: on a fork or a
+    resume the client drops a text that stands in the conversation already."""
     sources = _startup_sources(ctx)
     if not sources:
         return ""
     limit = int(min(ctx.get("startup.budget_chars"), STARTUP_LIMIT_UNITS))
     text = shorten_sources(sources, max(limit, 500))
     start, end = (FRAME_START, FRAME_END) if ctx.get("startup.require_ack") else (QUIET_START, QUIET_END)
-    return "\n".join((start, text, end))
+    return "\n".join((start, DELIVERY.format(id=message_id, attempt=attempt), text, end))
 
 
 def _startup_sources(ctx: Ctx) -> list:
@@ -2691,18 +2693,19 @@ def _matches(pattern: str, text: str) -> bool:
 
 def start_delivery(ctx: Ctx, event: Event, state: dict) -> str:
     """The first attempt at SessionStart: the text to send, or ""."""
-    text = build_startup(ctx) if ctx.get("startup.enabled") else ""
+    message_id = "inj-%x" % int(ctx.now * 1000)
+    text = build_startup(ctx, message_id, 1) if ctx.get("startup.enabled") else ""
     if not text:
         state.pop("startup", None)
         return ""
     asks = ctx.get("startup.require_ack")
     state["startup"] = {
-        "message_id": "inj-%x" % int(ctx.now * 1000), "attempts": 1, "first_at": format_iso(ctx.now, fraction=True),
+        "message_id": message_id, "attempts": 1, "first_at": format_iso(ctx.now, fraction=True),
         "last_at": format_iso(ctx.now, fraction=True), "offset": transcript_size(event.transcript),
         "outcome": "pending" if asks else "delivered",
     }
     count_metrics(ctx, attempted=1)
-    record(ctx, "injection:attempted", messageId=state["startup"]["message_id"], attempt=1, type="SessionStart")
+    record(ctx, "injection:attempted", messageId=message_id, attempt=1, type="SessionStart")
     return text
 
 
@@ -2761,12 +2764,11 @@ def _succeed(ctx: Ctx, delivery: dict) -> None:
 
 def _retry(ctx: Ctx, event: Event, delivery: dict) -> str:
     """The next rung: the text again, the fallback file with its notice, or the end."""
-    attempts = _count(delivery.get("attempts"))
-    text = build_startup(ctx)
+    attempts, message_id = _count(delivery.get("attempts")), _text(delivery.get("message_id"))
+    text = build_startup(ctx, message_id, attempts + 1)
     if not text:
         delivery["outcome"] = "withdrawn"  # the handoff is gone or stale: nothing to insist on
         return ""
-    message_id = delivery.get("message_id")
     if attempts >= ctx.get("startup.file_fallback_after_attempts") and not delivery.get("unwritable"):
         if write_section(ctx, text):
             delivery.update(outcome="escalated", escalated_at=format_iso(ctx.now))
@@ -3056,6 +3058,7 @@ def hide_bytecode() -> None:
 ENV_NAMES = ("CLAUDE_PROJECT_DIR", "CTX_HOOKS_DISABLE", "CTX_INJECT_MIN_SEVERITY", "CLAUDE_CODE_STOP_HOOK_BLOCK_CAP",
              "AI_AGENT", "ANTHROPIC_MODEL", "CLAUDE_CONFIG_DIR", "HOME", "TMPDIR", "TEMP", "CLAUDE_CODE_SESSION_ID")
 MACHINE_PROMPT = "<task-notification>"
+USUAL_EVENTS = {"inject": "UserPromptSubmit", "gate": "PreToolUse", "monitor": "PostToolUse", "stop-enforce": "Stop"}
 FEEDBACK_SINCE = (2, 1, 163)  # from here on a Stop hook's additionalContext goes on without being shown as an error
 
 
@@ -3066,8 +3069,9 @@ class NoInput(Exception):
 def read_environment(names: tuple = ENV_NAMES) -> dict:
     """The variables we look at, and no others: the rest may hold secrets."""
     if IS_POSIX:
+        encoding = sys.getfilesystemencoding()
         raw = {name: _os.environ.get(name.encode()) for name in names}
-        return {name: value.decode("utf-8", "replace") for name, value in raw.items() if value}
+        return {name: value.decode(encoding, "surrogateescape") for name, value in raw.items() if value}
     return {name: _os.environ[name] for name in names if _os.environ.get(name)}
 
 
@@ -3075,11 +3079,20 @@ def temp_dir(env: dict) -> str:
     return env.get("TMPDIR" if IS_POSIX else "TEMP") or "/tmp"
 
 
+def occupy_descriptors() -> None:
+    """A closed 0, 1 or 2 becomes one that cannot be written: the next file opened would get its number, and the
+    reply with it."""
+    fd = 0
+    while fd <= 2:
+        fd = _os.open("/dev/null" if IS_POSIX else "nul", _os.O_RDONLY)
+    _os.close(fd)
+
+
 def read_event_data(fd: int) -> object:
     """The first complete JSON value on the descriptor, without waiting for its end; None when there is none.
 
-    Some clients never close the pipe, so each time the text could be complete it is parsed; a failed
-    try makes the next one wait for twice the data, so that a large event is not parsed over and over.
+    Some clients never close the pipe, so each time the text could be complete it is parsed; all failed
+    tries together cost at most some times the data, so that a large event is not parsed over and over.
     """
     data, tried = bytearray(), 0
     try:
@@ -3091,11 +3104,11 @@ def read_event_data(fd: int) -> object:
             if not chunk:
                 break
             data += chunk
-            if chunk.rstrip()[-1:] == b"}" and (len(data) >= 2 * tried or chunk[-1:] == b"\n"):
+            if chunk.rstrip()[-1:] == b"}" and (tried <= 2 * len(data) or chunk[-1:] == b"\n"):
                 value = _parse_or_none(data)
                 if value is not None:
                     return value
-                tried = len(data)
+                tried += len(data)
     except (NoInput, OSError):
         pass  # the time is up or the descriptor is closed: what came so far counts
     finally:
@@ -3145,14 +3158,15 @@ def _stop_watchdog() -> None:
         _signal.setitimer(_signal.ITIMER_REAL, 0)
 
 
-def parse_event(data: object) -> Event | None:
+def parse_event(data: object, mode: str = "") -> Event | None:
     """The checked event; wrong types count as missing. None when it is not an event at all."""
     if not isinstance(data, dict):
         return None
     session_id = _text(data.get("session_id"))
     failed = data.get("hook_event_name") == "PostToolUseFailure"
     return Event(
-        name=_text(data.get("hook_event_name")), session_id=session_id, session=safe_name(session_id),
+        name=_text(data.get("hook_event_name")) or USUAL_EVENTS.get(mode, ""),
+        session_id=session_id, session=safe_name(session_id),
         cwd=_text(data.get("cwd")), transcript=_text(data.get("transcript_path")), agent_id=data.get("agent_id"),
         prompt=_text(data.get("prompt")), source=_text(data.get("source")) or "startup",
         reason=_text(data.get("reason")), model=_model_name(data.get("model")),
@@ -3240,7 +3254,11 @@ def monitor(event: Event, ctx: Ctx) -> Reply | None:
     measure = measure_context(ctx, known, usage, added)
     reminds = ctx.get("handoff.enabled") and known.get("handoff_complete") is not True
     above = measure.percent() >= ctx.get("handoff.threshold") or known.get("threshold_crossed_at")
-    batch = find_message(event.transcript, event.tool_use_id) if reminds and above else ""
+    batch = ""
+    if reminds and above:
+        batch = find_message(event.transcript, event.tool_use_id)
+        usage = read_usage(event.transcript)  # the transcript may have caught up while we waited
+        measure = measure_context(ctx, known, usage, added)
     said: list = []
 
     def change(state: dict) -> bool:
@@ -3299,7 +3317,7 @@ MODES = {"inject": inject, "gate": gate, "monitor": monitor, "stop-enforce": sto
 
 def run_mode(mode: str, data: object, env: dict, now: float) -> tuple:
     """(the JSON text to print or "", what to do once it is out) for one event."""
-    event = parse_event(data)
+    event = parse_event(data, mode)
     if event is None or event.agent_id:
         return "", []
     ctx = find_project(env.get("CLAUDE_PROJECT_DIR", ""), event.cwd)
@@ -3332,6 +3350,7 @@ def _run_hook(env: dict, mode: str, fd: int) -> None:
 def run_guarded(word: str, env: dict, work, *args) -> None:
     """The fail-open boundary, with the one broad except of this file."""
     try:
+        occupy_descriptors()
         work(env, *args)
     except Exception as error:  # noqa: BLE001
         report_failure(word, error, env)
@@ -3339,16 +3358,22 @@ def run_guarded(word: str, env: dict, work, *args) -> None:
 
 def report_failure(mode: str, error: Exception, env: dict) -> None:
     """One line on stderr, the traceback into the bounded log; a closed stdout is no failure of ours."""
-    if isinstance(error, BrokenPipeError) or (isinstance(error, OSError) and error.errno == 9):
+    if isinstance(error, (BrokenPipeError, NoInput)) or (isinstance(error, OSError) and error.errno == 9):
         return
     import traceback
 
     line = "ctx_hooks: internal error in %s: %s: %s\n" % (mode, type(error).__name__, one_line(str(error)))
-    ctx = find_project(env.get("CLAUDE_PROJECT_DIR", ""), "")
+    write_stderr(line)
+    ctx = find_project("", env.get("CLAUDE_PROJECT_DIR", ""))
     if ctx:
-        log_error(ctx, "%s %s" % (format_iso(time.time()), line + traceback.format_exc()))
+        trace = "".join(traceback.format_tb(error.__traceback__))
+        log_error(ctx, "%s %sTraceback:\n%s" % (format_iso(time.time()), line, trace))
+
+
+def write_stderr(text: str) -> None:
+    """Never `print`: without a stderr of its own it would print to stdout."""
     try:
-        write_all(2, line.encode("utf-8", "replace"))
+        write_all(2, text.encode("utf-8", "replace"))
     except OSError:
         pass
 
@@ -3394,14 +3419,24 @@ def settings_files(root: str, env: dict) -> list:
 
 def mode_of_command(command: str) -> str:
     """The mode that a command runs with this kit, "" for every other command."""
+    words = command_words(command)
+    runs = any(word.endswith("ctx_hooks.main()") or base_name(word) == "ctx_hooks.py" for word in words[1:])
+    return next((word for word in words if word in MODES), "") if runs else ""
+
+
+def command_words(command: str) -> list:
+    """The words of a plain command that starts a Python, without variables before it and `|| exit 0` behind."""
     import shlex
 
     try:
         words = shlex.split(command)
     except ValueError:
-        return ""
-    runs = any(word.endswith("ctx_hooks.main()") or base_name(word) == "ctx_hooks.py" for word in words)
-    return next((word for word in words if word in MODES), "") if runs else ""
+        return []
+    while words and "=" in words[0]:
+        words.pop(0)
+    words = words[:-3] if words[-3:] == ["||", "exit", "0"] else words
+    plain = words and base_name(words[0].replace("\\", "/")).startswith("py")
+    return words if plain and not {"&&", "||", ";", "|", "&"} & set(words) else []
 
 
 def find_registrations(scope: str, settings: dict) -> list:
@@ -3532,11 +3567,10 @@ def _time_command(argv: list, data: bytes, cwd: str, env: dict) -> tuple:
 
 def _check_interpreters(registered) -> list:
     """Which Python each command starts, and whether it is new enough."""
-    import shlex
     import shutil
 
     findings = []
-    for word in sorted({shlex.split(r.command)[0] for r in registered}):
+    for word in sorted({command_words(r.command)[0] for r in registered}):
         path = shutil.which(word)
         if not path:
             findings.append(Finding("FAIL", "interpreter %s is not found" % word, "install.py --python PATH"))
@@ -3549,7 +3583,7 @@ def _check_interpreters(registered) -> list:
             findings.append(Finding("FAIL", text, "needs 3.8 or newer: install.py --python PATH"))
         elif "/shims/" in path:
             findings.append(Finding("warn", text + ", behind a shim that costs ten starts on every call",
-                                    "install.py --python PATH names the real one"))
+                                    "install.py --scope local runs the real one"))
         else:
             findings.append(Finding("ok", text))
     return findings
@@ -3613,8 +3647,8 @@ def settings_snippet() -> str:
     """The registrations for somebody who only dropped the file into .claude/hooks/, ready to paste."""
     import json
 
-    hooks = {event: [{"hooks": [{"type": "command", "command": REGISTERED.format(mode=mode), "timeout": 10}]}]
-             for event, mode in EVENTS.items()}
+    hooks = {event: [{"hooks": [{"type": "command", "command": REGISTERED.format(mode=mode),
+                                 "timeout": 5 if event == "SessionEnd" else 10}]}] for event, mode in EVENTS.items()}
     return json.dumps({"hooks": hooks}, indent=2)
 
 
@@ -4608,9 +4642,7 @@ def run_command(word: str, args: list) -> int:
             sys.stdout.flush()
         return code
     except CommandError as error:
-        print("error: %s" % error, file=sys.stderr)
-        if error.hint:
-            print("hint: %s" % error.hint, file=sys.stderr)
+        write_stderr("error: %s\n" % error + ("hint: %s\n" % error.hint if error.hint else ""))
         return 1
     except KeyboardInterrupt:
         return 130
