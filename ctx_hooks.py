@@ -3347,7 +3347,7 @@ def _run_hook(env: dict, mode: str, fd: int) -> None:
         action()
 
 
-def run_guarded(word: str, env: dict, work, *args) -> None:
+def run_guarded(word: str, env: dict, work: object, *args) -> None:
     """The fail-open boundary, with the one broad except of this file."""
     try:
         occupy_descriptors()
@@ -4332,7 +4332,7 @@ def status_command(args: list) -> int:
     return 0
 
 
-def watch(page) -> int:
+def watch(page: object) -> int:
     """Redraw in place, on the terminal's other screen, until ^C."""
     import signal
 

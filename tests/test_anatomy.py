@@ -54,7 +54,8 @@ def imports(tree=TREE) -> set:
 
 
 def test_only_known_modules_of_the_standard_library_are_imported():
-    assert imports() - IMPORTED <= {"fcntl", "pty", "termios", "tty", "signal", "errno", "struct"}, imports() - IMPORTED
+    assert imports() - IMPORTED <= {"fcntl", "pty", "termios", "tty", "signal", "errno", "struct",
+                                     "textwrap", "unicodedata"}, imports() - IMPORTED
     assert not {name.split(".")[0] for name in imports()} & NETWORK - {"select"}
 
 
