@@ -2270,8 +2270,10 @@ When the phase is done, print this block with the current time:
 If something went wrong, print instead:
 {error}
 If unable to complete, explain the blocker: what you tried and what you need."""
+MACHINE_PROMPT = "<task-notification>"
 TIME_PLACEHOLDER = "<current time, ISO 8601>"
 LEAD_HOLD = "The phase is not complete yet: its completion block is missing."
+LEAD_PROSE = "The phase is not complete yet: {signal} counts only in a whole block, with this phase and a real time."
 LEAD_NEXT = "Phase {done} is complete. Go on with the next one."
 LEAD_ERROR = "You reported a recoverable error: {error}. Recover from it and go on."
 STOP_MESSAGES = {
@@ -2357,8 +2359,16 @@ def max_iterations_of(state: dict) -> int:
     return int(min(max(value, 1), ITERATIONS_LIMIT))
 
 
-def last_activity(state: dict) -> float:
-    return max(parse_iso(table(state, "signals").get("last_checked")) or 0.0, parse_iso(state.get("started_at")) or 0.0)
+def last_activity(ctx: Ctx, state: dict, session: str) -> float:
+    """The last stop, start or tool call of the workflow's session; a time in the future tells nothing."""
+    calls = read_json(session_file(ctx, session)) if session else {}
+    stated = (table(state, "signals").get("last_checked"), state.get("started_at"), calls.get("last_call"))
+    return max([at for at in map(parse_iso, stated) if at is not None and at <= ctx.now + 60] + [0.0])
+
+
+def is_stale(ctx: Ctx, state: dict, session: str) -> bool:
+    active_at = last_activity(ctx, state, session)
+    return bool(active_at) and ctx.now - active_at > STALE_AFTER_S
 
 
 def end_workflow(state: dict, reason: str, now: float) -> None:
@@ -2378,25 +2388,28 @@ class Stop:
 def decide_stop(state: dict, event: Event, ctx: Ctx, look) -> Stop:
     """Apply the message's blocks to the state, then hold or release. `look()` tells what costs to find out:
     (context percent, id of the last tool call)."""
-    active_at = last_activity(state)
+    stale = is_stale(ctx, state, event.session)
     state["session_id"] = event.session_id
     table(state, "signals")["last_checked"] = format_iso(ctx.now)
-    if active_at and ctx.now - active_at > STALE_AFTER_S:
-        return _release(state, "stale_state", ctx.now)
+    if stale:
+        return _release(state, "stale_state", state["phase"], ctx.now)
     lead = ""
     for block in parse_blocks(event.last_message):
+        phase = state["phase"]
         lead = apply_block(state, block, ctx.now) or lead
         if not is_auto_active(state):
-            return _release(state, state["exit_reason"], 0.0)
+            return _release(state, state["exit_reason"], phase)
     percent, tool_id = look()
     pause = _passing_brake(state, event, ctx, percent, tool_id)
     if pause:
-        return _release(state, pause, 0.0)
+        return _release(state, pause, state["phase"])
     if not lead:
         state["iteration"] = _count(state.get("iteration")) + 1
         if state["iteration"] > max_iterations_of(state):
-            return _release(state, "max_iterations_reached", ctx.now)
-    return Stop("advanced" if lead.startswith(LEAD_NEXT[:6]) else "held", render_continuation(state, lead or LEAD_HOLD))
+            return _release(state, "max_iterations_reached", state["phase"], ctx.now)
+    signal = state["phase"].upper() + "_COMPLETE"
+    missing = LEAD_PROSE.format(signal=signal) if signal in event.last_message.upper() else LEAD_HOLD
+    return Stop("advanced" if lead.startswith(LEAD_NEXT[:6]) else "held", render_continuation(state, lead or missing))
 
 
 def apply_block(state: dict, block: dict, now: float) -> str:
@@ -2411,16 +2424,18 @@ def apply_block(state: dict, block: dict, now: float) -> str:
         return ""
     if signal == "PHASE_ERROR":
         return _apply_error(state, block, now)
-    if signal in TRANSITIONS:
-        following = TRANSITIONS[signal]
-    elif signal == phase.upper() + "_COMPLETE":
-        following = next_phase(phase, config)
-    else:
+    completes = signal == phase.upper() + "_COMPLETE"
+    following = TRANSITIONS.get(signal) or (next_phase(phase, config) if completes else phase)
+    if signal in TRANSITIONS and following not in planned_phases(config):
+        following = next_phase(following, config)
+    if following == phase:
         return ""
     _note_signal(state, signal, now)
     state.update(phase=following, iteration=0)
     if following == "complete":
         end_workflow(state, "all_phases_complete", now)
+    elif _count_signal(state, signal) > max_iterations_of(state):
+        end_workflow(state, "max_iterations_reached", now)  # phases that send each other round in circles
     return LEAD_NEXT.format(done=phase)
 
 
@@ -2443,6 +2458,11 @@ def _note_signal(state: dict, signal: str, now: float) -> None:
     signals = table(state, "signals")
     signals["detected_signals"] = (_list(signals, "detected_signals") + [
         {"signal": signal, "detected_at": format_iso(now)}])[-200:]
+
+
+def _count_signal(state: dict, signal: str) -> int:
+    rows = _list(table(state, "signals"), "detected_signals")
+    return sum(isinstance(row, dict) and row.get("signal") == signal for row in rows)
 
 
 def _passing_brake(state: dict, event: Event, ctx: Ctx, percent: int, tool_id: str) -> str:
@@ -2469,13 +2489,10 @@ def _passing_brake(state: dict, event: Event, ctx: Ctx, percent: int, tool_id: s
     return reason
 
 
-def _release(state: dict, reason: str, end_at: float) -> Stop:
-    phase = state["phase"]
+def _release(state: dict, reason: str, phase: str, end_at: float = 0.0) -> Stop:
     if end_at:
         end_workflow(state, reason, end_at)
     error = table(state, "last_error").get("message", "") if reason == "critical_error" else ""
-    if reason == "critical_error":
-        phase = table(state, "last_error").get("phase", phase)
     message = STOP_MESSAGES[reason].format(phase=phase, max=max_iterations_of(state), error=error)
     return Stop(reason, message=message)
 
@@ -2544,17 +2561,23 @@ def _percent_now(ctx: Ctx, event: Event) -> int:
     return measure_context(ctx, state, usage, 0).percent() if usage or state.get("tool_calls") else 0
 
 
-def cancel_workflow(ctx: Ctx, session_id: str) -> bool:
+def is_workflow_stale(ctx: Ctx, event: Event) -> bool:
+    """Looked at when the person comes back: their prompt's own tool calls would make it look alive again."""
+    state = read_json(auto_path(ctx))
+    return is_auto_active(state) and not event.prompt.startswith(MACHINE_PROMPT) and is_stale(ctx, state, event.session)
+
+
+def cancel_workflow(ctx: Ctx, session_id: str, reason: str = "user_cancelled") -> bool:
     """End the workflow for the person; "" as session id: whoever it belongs to."""
     path = auto_path(ctx)
     with Lock(ctx, lock_path(ctx, path)) as lock:
         state = read_json(path)
         if lock.busy or not is_auto_active(state) or (session_id and not owns_workflow(state, session_id)):
             return False
-        end_workflow(state, "user_cancelled", ctx.now)
+        end_workflow(state, reason, ctx.now)
         done = write_bytes(path, format_json(state).encode() + b"\n", durable=True)
     if done:
-        record(ctx, "auto:cancelled", reason="user_cancelled")
+        record(ctx, "auto:cancelled", reason=reason)
     return done
 
 
@@ -2588,10 +2611,10 @@ def build_startup(ctx: Ctx, message_id: str, attempt: int) -> str:
     sources = _startup_sources(ctx)
     if not sources:
         return ""
-    limit = int(min(ctx.get("startup.budget_chars"), STARTUP_LIMIT_UNITS))
-    text = shorten_sources(sources, max(limit, 500))
     start, end = (FRAME_START, FRAME_END) if ctx.get("startup.require_ack") else (QUIET_START, QUIET_END)
-    return "\n".join((start, DELIVERY.format(id=message_id, attempt=attempt), text, end))
+    head = start + "\n" + DELIVERY.format(id=message_id, attempt=attempt)
+    limit = int(max(min(ctx.get("startup.budget_chars"), STARTUP_LIMIT_UNITS), 500)) - units(head + end) - 2
+    return "\n".join((head, shorten_sources(sources, limit), end))
 
 
 def _startup_sources(ctx: Ctx) -> list:
@@ -2647,11 +2670,12 @@ def shorten_sources(sources: list, limit: int) -> str:
         for index, (heading, text) in enumerate(split_sections(body))
     ]
     by_value = sorted(parts, key=lambda p: (not _is_key_heading(p[2]), p[0], p[1]))
-    dropped: list = []
-    text = _assemble(sources, parts, dropped)
-    while units(text) > limit and len(by_value) > 1:
-        dropped.append(by_value.pop())
-        text = _assemble(sources, [p for p in parts if p not in dropped], dropped)
+    low, high = 1, len(by_value)
+    while low < high:  # the largest number of sections that fits
+        middle = (low + high + 1) // 2
+        fits = units(_assemble(sources, by_value[:middle], by_value[middle:])) <= limit
+        low, high = (middle, high) if fits else (low, middle - 1)
+    text = _assemble(sources, by_value[:low], by_value[low:])
     return text if units(text) <= limit else cut_text(text, limit - 40) + "\n[cut for lack of room]"
 
 
@@ -2662,24 +2686,21 @@ def _is_key_heading(heading: str) -> bool:
 def _assemble(sources: list, parts: list, dropped: list) -> str:
     out = []
     for number_, (head, _) in enumerate(sources):
-        texts = [text for source, _, _, text in parts if source == number_]
-        if texts:
-            out += [head, ""] + texts + [""]
-    names = ", ".join(one_line(p[2], 60) or "introduction" for p in sorted(dropped)[:12])
+        texts = [text for source, _, _, text in sorted(parts) if source == number_]
+        out += [head, ""] + (texts or ["[left out]"]) + [""]
+    names = ", ".join(one_line(p[2], 60) or "introduction" for p in sorted(dropped)[:8])
+    names += " and %d more" % (len(dropped) - 8) if len(dropped) > 8 else ""
     return "\n".join(out).rstrip() + ("\n" + LEFT_OUT.format(names=names) if dropped else "")
 
 
 def is_acknowledged(ctx: Ctx, text: str) -> bool:
-    """One of the patterns in the agent's words; our own request, quoted, does not count."""
+    """One of the patterns in the agent's words, and always what our request asks for; its quotation does not count."""
     text = text.replace(FRAME_END, "").replace('Reply "ACK: context received" to confirm', "")
-    for pattern in ctx.get("startup.ack_patterns"):
-        if pattern == DEFAULTS["startup.ack_patterns"][0]:
-            folded = " ".join(text.lower().split())  # the default without the cost of `re`
-            if "ack: context received" in folded or "ack:context received" in folded:
-                return True
-        elif _matches(pattern, text):
-            return True
-    return False
+    folded = " ".join(text.lower().split())  # the default without the cost of `re`
+    if "ack: context received" in folded or "ack:context received" in folded:
+        return True
+    own = [pattern for pattern in ctx.get("startup.ack_patterns") if pattern not in DEFAULTS["startup.ack_patterns"]]
+    return any(_matches(pattern, text) for pattern in own)
 
 
 def _matches(pattern: str, text: str) -> bool:
@@ -2830,7 +2851,7 @@ def write_section(ctx: Ctx, text: str) -> bool:
         text = text.replace(SECTION_START, "").replace(SECTION_END, "")
         section = "\n".join((SECTION_START, SECTION_HEADING, "", text, SECTION_END, "")).replace("\n", newline)
         note = {"file": path, "created": noted.get("created") is True or stat_of(path) is None, "lead": lead,
-                "at": format_iso(ctx.now), "digest": call_signature("section", {"text": section})}
+                "at": format_iso(ctx.now), "digest": _section_digest(section.encode())}
         if not write_bytes(path, bare + (lead + section).encode(), durable=True):
             return False
         write_runtime(ctx, ctx.path("state", "fallback.json"), format_json(note).encode())
@@ -2885,17 +2906,22 @@ def _without_sections(data: bytes, noted: dict) -> bytes:
     """The user's bytes: without our sections and the line ends that were put before ours."""
     lead = _text(noted.get("lead")).encode()
     for start, end in reversed(find_sections(data)):
-        if lead and data[:start].endswith(lead):
-            start -= len(lead)
+        before = data[:start - len(lead)] if lead and data[:start].endswith(lead) else data[:start]
+        if not data[end:] or before.endswith(b"\n"):  # else two lines of the user's would become one
+            start = len(before)
         data = data[:start] + data[end:]
     return data
 
 
 def _drop_allowed(data: bytes, noted: dict) -> bool:
     """Only sections as we wrote them may be dropped; without a note any well-formed one is an old one of ours."""
-    sections = [data[start:end].decode("utf-8", "replace") for start, end in find_sections(data)]
-    digests = [call_signature("section", {"text": section}) for section in sections]
+    digests = [_section_digest(data[start:end]) for start, end in find_sections(data)]
     return not digests or not noted or noted.get("digest") in digests
+
+
+def _section_digest(section: bytes) -> str:
+    """Line ends are not an edit: git and editors change them."""
+    return call_signature("section", {"text": section.decode("utf-8", "replace").replace("\r\n", "\n").strip()})
 
 
 def _fallback_file(ctx: Ctx) -> tuple:
@@ -3018,16 +3044,27 @@ def collect_orphans(ctx: Ctx, keep: str) -> None:
         return
     write_runtime(ctx, stamp, b"")
     gone = set()
-    for folder, age_s in ((ctx.path("signals", "sessions"), ORPHAN_AGE_S), (ctx.path("state"), ORPHAN_AGE_S),
-                          (ctx.path("state", "aside"), 4 * ORPHAN_AGE_S), (ctx.tmp, MARKER_AGE_S)):
+    ages = {ctx.path("signals", "sessions"): ORPHAN_AGE_S, ctx.path("signals", "global"): ORPHAN_AGE_S,
+            ctx.path("state"): ORPHAN_AGE_S, ctx.path("state", "aside"): 4 * ORPHAN_AGE_S, ctx.tmp: MARKER_AGE_S}
+    for folder, age_s in ages.items():
         for name in list_dir(folder):
             if time.monotonic() > deadline:
                 return
-            if folder == ctx.tmp and not name.startswith((MARKER_PREFIX, SEEN_PREFIX)):
+            if not _is_collectable(ctx, folder, name):
                 continue
             if name.partition(".")[0] != keep and _remove_old(folder + "/" + name, ctx.now - age_s):
                 gone.add(name.rpartition(".")[0] or name)
     forget_sessions(ctx, lambda name: name in gone or not is_file(session_file(ctx, name)) and name != keep)
+
+
+def _is_collectable(ctx: Ctx, folder: str, name: str) -> bool:
+    """Only sessions' files and half-written ones: a pause, the note of the fallback section and locks that all
+    share are needed for as long as they are there, and global signals have a time of their own."""
+    if folder == ctx.tmp:
+        return name.startswith((MARKER_PREFIX, SEEN_PREFIX))
+    if folder == ctx.path("signals", "global"):
+        return name.endswith(".tmp")
+    return name.endswith(".tmp") or folder != ctx.path("state") or name.partition(".")[0] not in _TAKEN
 
 
 def _remove_old(path: str, before: float) -> bool:
@@ -3038,7 +3075,7 @@ def _remove_old(path: str, before: float) -> bool:
     if not _stat.S_ISDIR(info.st_mode):
         return info.st_mtime < before and remove_file(path)
     times = [entry.st_mtime for entry in (stat_of(path + "/" + n, follow=False) for n in list_dir(path)) if entry]
-    if base_name(path) == "aside" or max(times + [info.st_mtime]) >= before:
+    if max(times + [info.st_mtime]) >= before:
         return False
     remove_tree(path)
     return True
@@ -3057,7 +3094,6 @@ def hide_bytecode() -> None:
 # The only place that knows the client's JSON, its stdin and its environment.
 ENV_NAMES = ("CLAUDE_PROJECT_DIR", "CTX_HOOKS_DISABLE", "CTX_INJECT_MIN_SEVERITY", "CLAUDE_CODE_STOP_HOOK_BLOCK_CAP",
              "AI_AGENT", "ANTHROPIC_MODEL", "CLAUDE_CONFIG_DIR", "HOME", "TMPDIR", "TEMP", "CLAUDE_CODE_SESSION_ID")
-MACHINE_PROMPT = "<task-notification>"
 USUAL_EVENTS = {"inject": "UserPromptSubmit", "gate": "PreToolUse", "monitor": "PostToolUse", "stop-enforce": "Stop"}
 FEEDBACK_SINCE = (2, 1, 163)  # from here on a Stop hook's additionalContext goes on without being shown as an error
 
@@ -3220,9 +3256,10 @@ def inject(event: Event, ctx: Ctx) -> Reply | None:
         expire_section(ctx)
         return start_session(ctx, event) if event.session else None
     reply = Reply()
-    if event.prompt.strip() == "ctx cancel" and not event.prompt.startswith(MACHINE_PROMPT):
-        if cancel_workflow(ctx, event.session_id):
-            reply.system_message = STOP_MESSAGES["user_cancelled"]
+    cancelled = event.prompt.strip() == "ctx cancel"
+    reason = "user_cancelled" if cancelled else "stale_state" if is_workflow_stale(ctx, event) else ""
+    if reason and cancel_workflow(ctx, event.session_id, reason):
+        reply.system_message = STOP_MESSAGES[reason]
     reply.context = follow_delivery(ctx, event, may_speak=True) if event.session else ""
     signals = deliver_signals(ctx, event.session, REPLY_LIMIT_UNITS - units(reply.context)) if event.session else None
     if signals:
@@ -3603,7 +3640,7 @@ def _check_project(ctx: Ctx) -> list:
     if state is None:
         findings.append(Finding("warn", AUTO_STATE + " is not a JSON object", "`auto start TASK --force` begins anew"))
     elif is_auto_active(state):
-        if ctx.now - last_activity(state) > STALE_AFTER_S:
+        if is_stale(ctx, state, safe_name(_text(state.get("session_id")))):
             findings.append(Finding("warn", "the auto workflow has been idle for over 2 hours", "`auto stop` ends it"))
     return findings + _check_folders(ctx)
 

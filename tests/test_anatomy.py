@@ -7,8 +7,9 @@ import os
 import re
 import subprocess
 
-import helper
 import pytest
+
+import helper
 from test_hook import EVENT_OF, MODES
 
 SOURCE = os.path.join(helper.REPO, "ctx_hooks.py")

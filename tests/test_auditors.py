@@ -5,6 +5,7 @@ import os
 import random
 
 import pytest
+
 from helper import NOW, assistant_row
 
 MINUTE = 60

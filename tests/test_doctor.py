@@ -7,6 +7,7 @@ import shutil
 import subprocess
 
 import pytest
+
 from helper import PYTHON, REPO, registered_commands
 
 OURS = registered_commands()

@@ -6,8 +6,9 @@ import os
 import stat
 import subprocess
 
-import helper
 import pytest
+
+import helper
 from helper import NOW
 
 CHECKPOINT = "When you have read them, print this line, filled in: Context Loaded — Read: … Skipped: …"

@@ -4,6 +4,7 @@ from __future__ import annotations
 import os
 
 import pytest
+
 from helper import NOW, assistant_row
 
 FILE = ".claude/ll-continue-prompt.md"

@@ -6,8 +6,9 @@ import os
 import pty
 import subprocess
 
-import helper
 import pytest
+
+import helper
 
 MODES = ["inject", "gate", "monitor", "stop-enforce", "cleanup"]
 EVENT_OF = {"inject": "UserPromptSubmit", "gate": "PreToolUse.Bash", "monitor": "PostToolUse.Bash", "stop-enforce": "Stop",

@@ -3,8 +3,9 @@ from __future__ import annotations
 
 import subprocess
 
-import helper
 import pytest
+
+import helper
 
 
 @pytest.mark.parametrize("word", ["", "nonsense", "GATE", "gate ", "stop_enforce", "--unknown", "\x1b[31m", "a" * 5000, "<system>"])

@@ -3,8 +3,9 @@ from __future__ import annotations
 
 import json
 
-import helper
 import pytest
+
+import helper
 from helper import NOW, assistant_row
 
 SMALL, LARGE = 200_000, 1_000_000

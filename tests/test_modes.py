@@ -8,8 +8,9 @@ import subprocess
 import sys
 import tempfile
 
-import helper
 import pytest
+
+import helper
 from test_hook import EVENT_OF, GATE, MODES
 
 REMINDER = "Write a handoff"

@@ -8,8 +8,9 @@ import signal
 import subprocess
 import sys
 
-import helper
 import pytest
+
+import helper
 from helper import NOW
 
 DATA = os.path.join(helper.TESTS, "data", "signals")

@@ -5,8 +5,9 @@ import json
 import os
 import random
 
-import helper
 import pytest
+
+import helper
 from helper import assistant_row
 
 BOUNDARY = {"type": "system", "subtype": "compact_boundary", "isSidechain": False,

@@ -1,0 +1,178 @@
+"""Cleanup: nothing of a session is left behind, nothing else is touched, and what a kill left goes by age."""
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from helper import NOW, assistant_row
+
+DAY = 86400
+
+
+def live(project, session="s1", now=NOW):
+    """A session with everything: startup delivery, gate marker, state, signals, alerts, status line."""
+    project.write(".claude/ll-continue-prompt.md", "# Goal\nx", mtime=now - 60)
+    project.step("inject", project.event("SessionStart.startup", session_id=session), now)
+    project.step("gate", project.event("PreToolUse.Bash", session_id=session), now)
+    project.write_transcript([assistant_row(180_000)], session)
+    project.step("monitor", project.event("PostToolUse.Bash", session_id=session), now)
+    project.write(".context/state/%s.statusline" % session, "{}")
+    project.write(".context/signals/sessions/%s/note.md" % session, "hello")
+
+
+def end(project, session="s1", reason="other", now=NOW + 10):
+    return project.step("cleanup", project.event("SessionEnd.other", session_id=session, reason=reason), now)
+
+
+def traces(project, session):
+    """Every path and every JSON key of our files that still speaks of the session."""
+    found = [path for path in project.tree() if session in os.path.basename(path) and "/.claude/" not in path]
+    state = project.read_json(".context/monitor-state.json") if project.exists(".context/monitor-state.json") else {}
+    return found + [key for table in state.values() for key in table if key.partition(":")[0] == session]
+
+
+def age(project, path, days):
+    full = path if os.path.isabs(path) else project.path(path)
+    os.utime(full, (NOW - days * DAY, NOW - days * DAY), follow_symlinks=False)
+
+
+@pytest.mark.parametrize("reason", ["other", "clear", "prompt_input_exit", "logout", None])
+def test_the_end_of_a_session_leaves_nothing_of_it(project, reason):
+    live(project)
+    live(project, "s2")
+    assert traces(project, "s1")
+    before = set(traces(project, "s2"))
+    assert end(project, reason=reason).is_silent
+    assert traces(project, "s1") == [] and set(traces(project, "s2")) == before
+
+
+def test_a_session_that_is_resumed_keeps_everything(project):
+    live(project)
+    before = project.tree()
+    end(project, reason="resume")
+    assert project.tree() == before
+
+
+def test_what_belongs_to_the_user_or_to_all_stays(project):
+    live(project)
+    project.write(".context/signals/global/a.md", "for all")
+    kept = [".context/CONSTITUTION.md", ".context/TASKS.md", ".context/signals/global/a.md", ".context/metrics.json",
+            ".context/events.jsonl", ".claude/ll-continue-prompt.md", ".context/.gitignore"]
+    before = {name: project.read(name) for name in kept if name != ".context/events.jsonl"}
+    end(project)
+    assert {name: project.read(name) for name in before} == before and project.exists(".context/events.jsonl")
+
+
+def test_cleanup_of_nothing_is_silent_and_creates_nothing(bare_project):
+    before = bare_project.tree()
+    assert end(bare_project).is_silent and bare_project.tree() == before
+
+
+@pytest.mark.parametrize("changes", [{"session_id": None}, {"session_id": ""}, {"agent_id": "a"}])
+def test_only_a_session_can_end(project, changes):
+    live(project)
+    before = project.tree()
+    project.step("cleanup", project.event("SessionEnd.other", **dict({"session_id": "s1"}, **changes)), NOW)
+    assert project.tree() == before
+
+
+@pytest.mark.parametrize("session", ["../../..", "..", "/", "a/../../b", "*"])
+def test_a_hostile_session_id_removes_nothing(project, session):
+    live(project)
+    project.write("precious.json", "x")
+    before = {k: v for k, v in project.tree().items() if "state/collected" not in k}
+    end(project, session)
+    assert {k: v for k, v in project.tree().items() if "state/collected" not in k} == before
+
+
+def test_a_links_target_is_not_removed(project, tmp_path):
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "a.md").write_text("x")
+    os.makedirs(project.path(".context/signals/sessions"))
+    os.symlink(str(tmp_path / "theirs"), project.path(".context/signals/sessions/s1"))
+    os.symlink(str(tmp_path / "theirs" / "a.md"), os.path.join(project.tmp, "ctx-loaded-s1"))
+    end(project)
+    assert (tmp_path / "theirs" / "a.md").exists()
+
+
+# --- by age
+
+
+def orphans(project):
+    """Files of a session that was killed: path -> days after which it goes."""
+    return {
+        project.write(".context/state/dead.json", "{}"): 7, project.write(".context/state/dead.lock", ""): 7,
+        project.write(".context/state/dead.statusline", "{}"): 7,
+        project.write(".context/state/dead.json.1-2.tmp", "{}"): 7,
+        project.write(".context/state/metrics.json.1-2.tmp", "{}"): 7,
+        project.write(".context/signals/global/a.md.1-2.tmp", "half"): 7,
+        project.write(".context/signals/sessions/dead/a.md", "x"): 7,
+        project.write(".context/state/aside/x.json", "{"): 28,
+        project.write(os.path.join(project.tmp, "ctx-loaded-dead"), ""): 15,
+        project.write(os.path.join(project.tmp, "ctx-seen-dead"), "{}"): 15,
+    }
+
+
+@pytest.mark.parametrize("mode, event", [("inject", "SessionStart.startup"), ("cleanup", "SessionEnd.other")])
+@pytest.mark.parametrize("days", [6, 8, 16, 29])
+def test_what_a_killed_session_left_goes_by_age(project, mode, event, days):
+    paths = orphans(project)
+    for path in list(paths) + [project.path(".context/signals/sessions/dead")]:
+        age(project, path, days)
+    keys = {"lastEmitted": {"dead:X": "2026-01-01T00:00:00Z", "global:Y": "2026-01-01T00:00:00Z"},
+            "activeAlerts": {"dead:X": True}, "lastHealth": {"dead": {}, "s1": {}}}
+    project.write(".context/monitor-state.json", json.dumps(keys))
+    project.step(mode, project.event(event, session_id="s1"), NOW)
+    assert {path for path in paths if os.path.exists(path)} == {path for path, limit in paths.items() if days < limit}
+    left = project.read_json(".context/monitor-state.json")
+    assert list(left["lastEmitted"]) == (["dead:X", "global:Y"] if days == 6 else ["global:Y"])
+    assert os.path.exists(project.path(".context/signals/sessions/dead")) == (days == 6)
+
+
+def test_what_is_needed_for_as_long_as_it_is_there_is_never_collected(project):
+    kept = [".context/state/pause.json", ".context/state/fallback.json", ".context/state/fallback.lock",
+            ".context/state/monitor-state.lock", ".context/state/errors.log", ".context/state/errors.log.1",
+            ".context/signals/global/a.md"]
+    for name in kept:
+        project.write(name, "---\nttl: 2592000\n---\nx\n" if name.endswith(".md") else "{}")
+        age(project, name, 29)
+    other = project.write(os.path.join(project.tmp, "somebody-elses"), "x")
+    age(project, other, 99)
+    project.step("inject", project.event("SessionStart.startup", session_id="s1"), NOW)
+    assert [name for name in kept if not project.exists(name)] == [] and os.path.exists(other)
+
+
+def test_a_pause_without_an_end_lasts(project):
+    project.write(".context/state/pause.json", '{"s9": null}')
+    age(project, ".context/state/pause.json", 20)
+    project.step("inject", project.event("SessionStart.startup", session_id="s1"), NOW)
+    assert project.step("gate", project.event("PreToolUse.Bash", session_id="s9"), NOW).is_silent
+
+
+def test_a_live_session_is_not_collected_by_its_old_folder(project):
+    project.write(".context/signals/sessions/old/new.md", "x", mtime=NOW - DAY)
+    age(project, ".context/signals/sessions/old", 30)
+    project.step("inject", project.event("SessionStart.startup", session_id="s1"), NOW)
+    assert project.exists(".context/signals/sessions/old/new.md")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_markers_of_other_users_stay(project):
+    path = project.write(os.path.join(project.tmp, "ctx-loaded-other"), "")
+    age(project, path, 99)
+    os.chown(path, 65534, 65534)
+    project.step("inject", project.event("SessionStart.startup", session_id="s1"), NOW)
+    assert os.path.exists(path)
+
+
+def test_the_collection_runs_at_most_once_an_hour(project):
+    project.step("inject", project.event("SessionStart.startup", session_id="s1"), NOW)
+    os.utime(project.path(".context/state/collected"), (NOW, NOW))
+    path = project.write(".context/state/dead.json", "{}")
+    age(project, path, 30)
+    project.step("inject", project.event("SessionStart.startup", session_id="s1"), NOW + 3599)
+    assert os.path.exists(path)
+    project.step("inject", project.event("SessionStart.startup", session_id="s1"), NOW + 3600)
+    assert not os.path.exists(path)
