@@ -5060,7 +5060,7 @@ def status_command(args: list) -> int:
     return 0
 
 
-def watch(page) -> int:
+def watch(page: object) -> int:
     """Redraw in place, on the terminal's other screen, until ^C."""
     import signal
 
