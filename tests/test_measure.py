@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -64,6 +65,16 @@ def test_window_is_raised_by_evidence_and_nothing_above_100_percent_is_shown(kit
     found = measure(kit, project, 200_001)
     assert (found.window, found.percent(), found.percent_text()) == (LARGE, 20, "20%")
     assert measure(kit, project, 1_500_000).percent() == 100
+
+
+def test_evidence_is_remembered_over_a_compaction(project):
+    project.write_transcript([assistant_row(250_000)])
+    after_tool(project)
+    project.step("inject", project.event("SessionStart.compact", session_id="s1", model=None), NOW + 1)
+    project.write_transcript([assistant_row(170_000)])
+    assert after_tool(project, NOW + 2).is_silent and state_of(project)["window"] == LARGE
+    project.write_transcript([assistant_row(170_000, message={"model": "claude-opus-4-5"})])
+    assert "85% full" in after_tool(project, NOW + 3).context, "of that model only"
 
 
 HINTS = (  # state, measured name -> window
@@ -205,6 +216,19 @@ def test_a_broken_state_file_is_mended_and_not_lost(project, broken):
     assert state["tool_calls"] == 2 and isinstance(state["breakdown"], dict)
     if broken in ("[]", "{", b"\xff\0"):
         assert len(project.tree("a project's/.context/state/aside")) == 1
+
+
+@pytest.mark.parametrize("kind", ["directory", "fifo", "dangling link", "link"])
+def test_a_state_file_that_is_something_else_is_set_aside(project, tmp_path, kind):
+    (tmp_path / "theirs").write_text('{"theirs": 1}')
+    os.makedirs(project.path(".context/state"))
+    path = project.path(".context/state/s1.json")
+    {"directory": os.mkdir, "fifo": os.mkfifo, "dangling link": lambda p: os.symlink("nowhere", p),
+     "link": lambda p: os.symlink(str(tmp_path / "theirs"), p)}[kind](path)
+    for _ in range(2):
+        after_tool(project)
+    assert state_of(project)["tool_calls"] == 2 and not os.path.islink(path)
+    assert (tmp_path / "theirs").read_text() == '{"theirs": 1}'
 
 
 def test_a_tool_response_of_12_megabytes_is_counted(project):

@@ -4,15 +4,17 @@ from __future__ import annotations
 import json
 import os
 import random
+import time
 
 import pytest
 
-from helper import NOW, assistant_row
+from helper import NOW, assistant_row, load_kit
 
 FILE = ".claude/ll-continue-prompt.md"
 STATE = ".context/state/s1.json"
 START = "[CONTEXT INJECTION - Please acknowledge receipt]"
 END = '[END CONTEXT - Reply "ACK: context received" to confirm]'
+FIRST = "(delivery inj-19c231b07e0, attempt 1)"  # named: the client drops a text that it has already
 NOTICE = "[System] Session context written to CLAUDE.md - please review"
 SECTION_START, SECTION_END = "<!-- STARTUP_CONTEXT_INJECTION -->", "<!-- END_STARTUP_CONTEXT -->"
 HANDOFF = "# Goal\nShip it.\n\n# Next steps\n- test"
@@ -68,7 +70,7 @@ def say(project, text, message_id="m1", **changes):
 
 def test_a_new_session_gets_the_handoff_headed_by_where_it_comes_from(ready):
     assert start(ready).reply == {"hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": "\n".join([
-        START, "Handoff of the session before, from .claude/ll-continue-prompt.md (written 2026-02-03T10:44:00Z):", "",
+        START, FIRST, "Handoff of the session before, from .claude/ll-continue-prompt.md (written 2026-02-03T10:44:00Z):", "",
         "# Goal\nShip it.\n# Next steps\n- test", END])}}
 
 
@@ -116,8 +118,7 @@ def test_what_is_no_handoff_file_is_not_delivered(project, tmp_path, kind):
     path = project.path(FILE)
     {"directory": os.mkdir, "fifo": os.mkfifo, "link outside": lambda p: os.symlink(str(tmp_path / "secret"), p),
      "dangling": lambda p: os.symlink("nowhere", p)}[kind](path)
-    os.utime(path, (NOW, NOW)) if kind == "directory" else None
-    assert start(project, now=__import__("time").time()).is_silent
+    assert start(project, now=time.time()).is_silent
 
 
 def test_imitated_markup_and_control_characters_are_stripped(ready):
@@ -137,7 +138,7 @@ def test_more_files_follow_in_order_of_priority(ready):
 def test_files_alone_are_a_context_too(project):
     settings(project, "startup:\n  files: a.md\n")
     project.write("a.md", "ay")
-    assert start(project).context == START + "\nFrom a.md:\n\nay\n" + END
+    assert start(project).context == START + "\n" + FIRST + "\nFrom a.md:\n\nay\n" + END
 
 
 @pytest.mark.parametrize("budget, limit", [(None, 4000), (700, 700), (10, 500), (9000, 9000), (99999, 9000)])
@@ -251,10 +252,10 @@ def test_a_retry_needs_the_backoff_and_an_answer_that_did_not_acknowledge(ready)
     assert prompt(ready, NOW + 100).is_silent, "before the agent's first answer there is nothing to judge"
     stop(ready, "hm", NOW + 0.5)
     assert prompt(ready, NOW + 0.9).is_silent, "backoff"
-    assert prompt(ready, NOW + 1).context == first
+    assert prompt(ready, NOW + 1).context == first.replace("attempt 1", "attempt 2")
     assert prompt(ready, NOW + 50).is_silent, "no answer since"
     say(ready, "still not")
-    assert before_tool(ready, NOW + 60).context == first
+    assert before_tool(ready, NOW + 60).context == first.replace("attempt 1", "attempt 3")
 
 
 def test_the_ladder_three_attempts_then_the_file_and_one_notice(ready):
@@ -523,12 +524,11 @@ def test_a_link_that_leads_out_of_the_project_is_not_written(kit, ready, tmp_pat
 
 def test_a_read_only_file_is_left_alone(open_project):
     project = open_project
-    now = __import__("time").time()
     project.write("CLAUDE.md", "mine\n")
     os.chmod(project.path("CLAUDE.md"), 0o444)
     project.write(".contextrc", "startup:\n  file_fallback_after_attempts: 1\n  max_attempts: 1\ngate:\n  mode: off\n")
     project.write(FILE, HANDOFF)
-    iso = __import__("helper").load_kit().format_iso(now - 100)
+    iso = load_kit().format_iso(time.time() - 100)
     project.write(STATE, json.dumps({"startup": {"outcome": "pending", "attempts": 1, "answered": True, "last_at": iso}}))
     context = project.call_as_user("inject", project.event("UserPromptSubmit", session_id="s1")).context
     assert context.startswith("Session context could not be delivered; it is in ")
@@ -562,7 +562,7 @@ def test_the_section_goes_when_it_is_too_old_however_late(ready, days):
     os.utime(note, (NOW, NOW))
     start(ready, session="s2", now=NOW + 3600)
     assert SECTION_START in ready.read("CLAUDE.md")
-    os.path.exists(ready.path(".context/state/collected")) and os.utime(ready.path(".context/state/collected"), (NOW, NOW))
+    os.utime(ready.path(".context/state/collected"), (NOW, NOW))
     start(ready, session="s3", now=NOW + 400 + days * 86400)
     assert ready.read("CLAUDE.md") == "mine\n"
 
