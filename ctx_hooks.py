@@ -98,6 +98,7 @@ COLLECT_LIMIT_S = 0.25
 DEFAULT_TTL_S = 300
 TTL_LIMIT_S = 30 * 86400
 HALF_WRITTEN_S = 2.0
+PATTERN_LIMIT_S = 0.2
 
 DEFAULT_CONTEXT_DIR = ".context"
 CONFIG_NAME = ".contextrc"
@@ -279,6 +280,37 @@ def _clock_seconds(clock: str) -> float | None:
     if hours > 23 or minutes > 59 or seconds > 60:
         return None
     return hours * 3600 + minutes * 60 + seconds + (float("0." + fraction[:9]) if dot else 0.0) - offset
+
+
+class TimeUp(Exception):
+    """What a TimeLimit raises inside its block."""
+
+
+class TimeLimit:
+    """`with TimeLimit(seconds)`: by the process's own alarm clock; without effect where there is none (Windows)."""
+
+    __slots__ = ("seconds",)
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def __enter__(self) -> None:
+        _set_alarm(self.seconds)
+
+    def __exit__(self, *_) -> None:
+        _set_alarm(0)
+
+
+def _set_alarm(seconds: float) -> None:
+    import _signal
+
+    if hasattr(_signal, "setitimer"):
+        _signal.signal(_signal.SIGALRM, _on_time_up)
+        _signal.setitimer(_signal.ITIMER_REAL, seconds)
+
+
+def _on_time_up(*_) -> None:
+    raise TimeUp
 
 
 def _is_digits(text: str) -> bool:
@@ -718,7 +750,11 @@ def update_json(ctx: Ctx, path: str, change) -> bool:
         if data is None:
             set_aside(ctx, path)
             data = {}
-        return bool(change(data)) and write_runtime(ctx, path, format_json(data).encode())
+        try:
+            return bool(change(data)) and write_runtime(ctx, path, format_json(data).encode())
+        except ValueError:  # nested too deeply to be written again: it must not fail every call from now on
+            set_aside(ctx, path)
+            return False
 
 
 def lock_path(ctx: Ctx, path: str) -> str:
@@ -764,7 +800,7 @@ class Setting:
 
 SETTINGS = (
     Setting("context_dir", DEFAULT_CONTEXT_DIR, "path", "folder of the context files, below the project"),
-    Setting("allow_outside", False, "bool", "let paths in this file name files outside the project"),
+    Setting("allow_outside", False, "bool", "let paths in this file name files to read outside the project"),
     Setting("gate.mode", "directive", ("directive", "content", "off"), "name the context files, or put their text in"),
     Setting("gate.files", list(CONTEXT_FILES), "paths", "context files in order of priority, seen from `context_dir`"),
     Setting("gate.message", "", "text", "own wording of the gate; `{files}` is filled in"),
@@ -1035,7 +1071,8 @@ def find_project(project_dir: str, cwd: str) -> Ctx | None:
     for level in range(PARENT_LIMIT):
         ctx = open_project(folder)
         if ctx:
-            return ctx if level == 0 or (is_trusted(ctx.dir) and is_trusted(config_path(folder))) else None
+            here = level == 0 and not project_dir  # a person's cwd; an agent's may be anywhere
+            return ctx if here or (is_trusted(ctx.dir) and is_trusted(config_path(folder))) else None
         if parent_of(folder) == folder:
             return None
         folder = parent_of(folder)
@@ -1196,8 +1233,10 @@ _MARKUP = frozenset(
 )
 
 
+TURNS = ("human:", "user:", "assistant:", "system:")
 _DROPPED = dict.fromkeys([c for c in range(0xA0) if (c < 32 or c >= 127) and c not in (9, 10)] + [
-    0x61C, 0xFEFF, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2060, 0x2070), *range(0xE0000, 0xE0080)])
+    0xAD, 0x34F, 0x61C, 0x180E, 0xFEFF, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2060, 0x2070),
+    *range(0xE0000, 0xE01F0)])  # the last are letters that only a model sees
 
 
 def units(text: str) -> int:
@@ -1233,13 +1272,26 @@ def one_line(text: str, limit: int = 200) -> str:
     return cut_text(" ".join(clean_text(text).split()), limit)
 
 
+def quote_turns(text: str) -> str:
+    """A later line that poses as the beginning of somebody's turn is shown as a quotation."""
+    first, *lines = text.split("\n")
+    posing = [_plain_start(line[:40]).lower().startswith(TURNS) for line in lines]
+    return "\n".join([first] + ["> " + line if poses else line for line, poses in zip(lines, posing)])
+
+
+def _plain_start(text: str) -> str:
+    """As somebody reads it who passes over joiners and odd blanks."""
+    text = " ".join(text.split())
+    return text if text.isascii() else text.encode("ascii", "ignore").decode()
+
+
 def _strip_tags(text: str) -> str:
     out, pos = [], 0
     while True:
         start = text.find("<", pos)
         if start < 0:
             return "".join(out) + text[pos:]
-        inner = text[start + 1:start + 80].lstrip("/ \t\n").partition(">")[0].lower().split(None, 1)
+        inner = _plain_start(text[start + 1:start + 80]).lstrip("/ ").partition(">")[0].lower().split(None, 1)
         if inner and inner[0].rstrip("/").partition(":")[0] in _MARKUP:
             out.append(text[pos:start])
             pos = max(text.find(">", start, start + 300), start) + 1  # not closed nearby: the bracket alone goes
@@ -1323,7 +1375,7 @@ def parse_signal(data: bytes, mtime: float, now: float) -> Signal:
         ttl_s=min(int(ttl), TTL_LIMIT_S) if _is_digits(ttl) and int(ttl) > 0 else DEFAULT_TTL_S,
         auditor=one_line(fields.get("auditor", ""), 60),
         code=one_line(fields.get("code", ""), 60),
-        body=clean_text(body).strip() or one_line(fields.get("code", ""), 60),
+        body=quote_turns(clean_text(body).strip()) or one_line(fields.get("code", ""), 60),
         stamp="%.6f" % (mtime if stated is None else stated),
     )
 
@@ -1978,7 +2030,7 @@ def _fires(shot: Snapshot, auditor: str, code: str) -> bool:
 
 def repetition_of(recent: list) -> tuple:
     """(score 0..1, repeats) over the last calls: how many repeat an earlier one of the window."""
-    window = recent[-REPETITION_WINDOW:]
+    window = [call for call in recent[-REPETITION_WINDOW:] if isinstance(call, str)]
     repeats = len(window) - len(set(window))
     return round(repeats / (REPETITION_WINDOW - 1), 2), repeats
 
@@ -2788,8 +2840,9 @@ def _matches(pattern: str, text: str) -> bool:
     import re
 
     try:
-        return re.search(pattern, text[-20000:], re.IGNORECASE) is not None
-    except (re.error, RecursionError, OverflowError):
+        with TimeLimit(PATTERN_LIMIT_S):  # (a+)+$ could take years
+            return re.search(pattern, text[-20000:], re.IGNORECASE) is not None
+    except (re.error, RecursionError, OverflowError, MemoryError, TimeUp):
         return False
 
 
@@ -3007,9 +3060,9 @@ def _section_digest(section: bytes) -> str:
 
 def _fallback_file(ctx: Ctx) -> tuple:
     """(real path, bytes) of the fallback file; b"" when it is not there yet, None when it may not be written."""
-    path = real_path(join_path(ctx.root, ctx.get("startup.fallback_file")))
-    if not is_below(path, real_path(ctx.root)) and not ctx.get("allow_outside"):
-        return path, None
+    path, root = real_path(join_path(ctx.root, ctx.get("startup.fallback_file"))), real_path(ctx.root)
+    if not is_below(path, root) or ".git" in path[len(root):].split("/"):
+        return path, None  # `allow_outside` lets files be read, never written
     info = stat_of(path)
     if info is None:
         return path, b""
@@ -3562,6 +3615,20 @@ def command_words(command: str) -> list:
     return words if plain and not {"&&", "||", ";", "|", "&"} & set(words) else []
 
 
+def is_plain_command(command: str) -> bool:
+    """Starts the kit and does nothing else. The settings may be somebody else's: what only resembles a command of
+    ours is shown, never run."""
+    words = command_words(command)
+    rest = [word for word in words[1:] if word not in ("-I", "-S", "-E", "-s", "-B", "-P", "-u")]
+    is_script = len(rest) == 2 and base_name(rest[0]) == "ctx_hooks.py"
+    is_code = len(rest) == 4 and rest[0] == "-c" and '-c "%s" ' % rest[1] in REGISTERED
+    shell = command.replace(rest[1], "") if is_code else command
+    for known in ("${CLAUDE_PLUGIN_ROOT:-$CLAUDE_PROJECT_DIR/.claude/hooks}", "$CLAUDE_PROJECT_DIR", "|| exit 0"):
+        shell = shell.replace(known, "")
+    relative = bool(words) and "/" in words[0] and not is_absolute(words[0])
+    return (is_script or is_code) and not relative and not set(shell) & set("$`;|&<>\n")
+
+
 def find_registrations(scope: str, settings: dict) -> list:
     hooks = settings.get("hooks")
     found = []
@@ -3638,9 +3705,11 @@ def _run_registrations(root: str, registered: list, env: dict) -> list:
     """Each distinct command once with its event, in a scratch project that sees the real .claude."""
     import tempfile
 
-    commands = {(r.event, r.command): r for r in registered}
+    odd = [Finding("FAIL", "%s: not tried, it does more than start the kit: %s" % (r.event, one_line(r.command, 120)),
+                   "look at it, then run install.py again") for r in registered if not is_plain_command(r.command)]
+    commands = {(r.event, r.command): r for r in registered if is_plain_command(r.command)}
     if not commands:
-        return []
+        return odd
     with tempfile.TemporaryDirectory(prefix="ctx-doctor-") as scratch:
         _os.mkdir(scratch + "/.context")
         write_bytes(scratch + "/.context/TASKS.md", b"# Tasks\n")
@@ -3648,7 +3717,7 @@ def _run_registrations(root: str, registered: list, env: dict) -> list:
             _os.symlink(root + "/.claude", scratch + "/.claude")
         except OSError:
             return [Finding("warn", "cannot make a scratch project for a trial run")]
-        findings = _check_interpreters(commands.values())
+        findings = odd + _check_interpreters(commands.values())
         floor = _time_command([sys.executable, "-I", "-S", "-c", "pass"], b"", scratch, env)[0]
         for registration in commands.values():
             findings.append(_trial(registration, scratch, env, floor))
