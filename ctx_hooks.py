@@ -546,6 +546,17 @@ def stat_of(path: str, follow: bool = True):
         return None
 
 
+def is_missing(path: str) -> bool:
+    """There is certainly nothing: an error of the disk or the network must not pass for that."""
+    try:
+        _os.lstat(path)
+    except FileNotFoundError:
+        return True
+    except (OSError, ValueError):
+        pass
+    return False
+
+
 def is_dir(path: str) -> bool:
     info = stat_of(path)
     return info is not None and _stat.S_ISDIR(info.st_mode)
@@ -579,6 +590,13 @@ def remove_file(path: str) -> bool:
 def write_all(fd: int, data: bytes) -> None:
     while data:
         data = data[_os.write(fd, data):]
+
+
+def is_temp_name(name: str) -> bool:
+    """The temp file of a writer that was killed: `<name>.<pid>-<stamp>.tmp`."""
+    stem, _, rest = name[:-4].rpartition(".")
+    pid, _, stamp = rest.partition("-")
+    return name.endswith(".tmp") and bool(stem) and _is_digits(pid) and bool(stamp) and not stamp.strip("0123456789abcdef")
 
 
 def write_bytes(path: str, data: bytes, durable: bool = False) -> bool:
@@ -672,7 +690,7 @@ class Lock:
             if self.fd < 0:
                 return self
             self.busy = not lock_fd(self.fd, LOCK_WAIT_S)
-            if self.busy or not IS_POSIX or _os.fstat(self.fd).st_nlink:
+            if self.busy or not _is_unlinked(self.fd):
                 return self
             self.__exit__()  # cleanup removed the file while we waited: lock its successor
         self.busy = True
@@ -696,6 +714,13 @@ class Lock:
             return _os.open(self.path, flags, 0o600)
         except OSError:
             return -1
+
+
+def _is_unlinked(fd: int) -> bool:
+    try:
+        return IS_POSIX and not _os.fstat(fd).st_nlink
+    except OSError:
+        return False
 
 
 def lock_fd(fd: int, wait_s: float) -> bool:
@@ -1798,8 +1823,11 @@ def _open_regular(path: str) -> int:
         fd = _os.open(path, _READ_FLAGS)
     except (OSError, ValueError):
         return -1
-    if _stat.S_ISREG(_os.fstat(fd).st_mode):
-        return fd
+    try:
+        if _stat.S_ISREG(_os.fstat(fd).st_mode):
+            return fd
+    except OSError:
+        pass  # a handle gone stale
     _os.close(fd)
     return -1
 
@@ -2985,11 +3013,10 @@ def write_section(ctx: Ctx, text: str) -> bool:
         text = text.replace(SECTION_START, "").replace(SECTION_END, "")
         section = "\n".join((SECTION_START, SECTION_HEADING, "", text, SECTION_END, "")).replace("\n", newline)
         note = {"file": path, "created": noted.get("created") is True or stat_of(path) is None, "lead": lead,
-                "at": format_iso(ctx.now), "digest": _section_digest(section.encode())}
-        if not write_bytes(path, bare + (lead + section).encode(), durable=True):
-            return False
-        write_runtime(ctx, ctx.path("state", "fallback.json"), format_json(note).encode())
-    return True
+                "at": format_iso(ctx.now), "digest": _section_digest(section.encode()), "older": noted.get("digest")}
+        # The note comes first: without it the section could not be taken out again.
+        return (write_runtime(ctx, ctx.path("state", "fallback.json"), format_json(note).encode())
+                and write_bytes(path, bare + (lead + section).encode(), durable=True))
 
 
 def remove_section(ctx: Ctx) -> bool:
@@ -3050,7 +3077,7 @@ def _without_sections(data: bytes, noted: dict) -> bytes:
 def _drop_allowed(data: bytes, noted: dict) -> bool:
     """Only sections as we wrote them may be dropped; without a note any well-formed one is an old one of ours."""
     digests = [_section_digest(data[start:end]) for start, end in find_sections(data)]
-    return not digests or not noted or noted.get("digest") in digests
+    return not digests or not noted or noted.get("digest") in digests or noted.get("older") in digests
 
 
 def _section_digest(section: bytes) -> str:
@@ -3065,7 +3092,7 @@ def _fallback_file(ctx: Ctx) -> tuple:
         return path, None  # `allow_outside` lets files be read, never written
     info = stat_of(path)
     if info is None:
-        return path, b""
+        return path, b"" if is_missing(path) else None
     if not _stat.S_ISREG(info.st_mode) or info.st_size > FALLBACK_LIMIT_BYTES or not is_writable(path):
         return path, None
     return path, read_bytes(path, FALLBACK_LIMIT_BYTES + 1)
@@ -3179,8 +3206,10 @@ def collect_orphans(ctx: Ctx, keep: str) -> None:
     gone = set()
     ages = {ctx.path("signals", "sessions"): ORPHAN_AGE_S, ctx.path("signals", "global"): ORPHAN_AGE_S,
             ctx.path("state"): ORPHAN_AGE_S, ctx.path("state", "aside"): 4 * ORPHAN_AGE_S, ctx.tmp: MARKER_AGE_S}
+    shared = [ctx.dir, parent_of(auto_path(ctx)), parent_of(join_path(ctx.root, ctx.get("startup.fallback_file")))]
+    ages.update((folder, ORPHAN_AGE_S) for folder in shared)
     for folder, age_s in ages.items():
-        for name in list_dir(folder) if folder == ctx.tmp or is_own_dir(ctx, folder) else []:
+        for name in list_dir(folder) if folder in (ctx.tmp, *shared) or is_own_dir(ctx, folder) else []:
             if time.monotonic() > deadline:
                 return
             if not _is_collectable(ctx, folder, name):
@@ -3195,9 +3224,9 @@ def _is_collectable(ctx: Ctx, folder: str, name: str) -> bool:
     share are needed for as long as they are there, and global signals have a time of their own."""
     if folder == ctx.tmp:
         return name.startswith((MARKER_PREFIX, SEEN_PREFIX))
-    if folder == ctx.path("signals", "global"):
-        return name.endswith(".tmp")
-    if folder != ctx.path("state") or name.endswith(".tmp"):
+    if folder not in [ctx.path("signals", "sessions"), ctx.path("state"), ctx.path("state", "aside")]:
+        return is_temp_name(name)
+    if folder != ctx.path("state") or is_temp_name(name):
         return True
     if name.partition(".")[0] in _TAKEN or name.endswith((".lock", ".statusline")):
         return name.partition(".")[0] not in _TAKEN
@@ -3259,7 +3288,10 @@ def occupy_descriptors() -> None:
     reply with it."""
     fd = 0
     while fd <= 2:
-        fd = _os.open("/dev/null" if IS_POSIX else "nul", _os.O_RDONLY)
+        try:
+            fd = _os.open("/dev/null" if IS_POSIX else "nul", _os.O_RDONLY)
+        except OSError:
+            return  # a sandbox without devices
     _os.close(fd)
 
 

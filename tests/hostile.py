@@ -96,8 +96,8 @@ class World:
 
     def rows(self) -> list:
         answer = {"content": [{"type": "text", "text": "fin"}, {"type": "tool_use", "id": "toolu_1", "name": "Bash"}]}
-        return [*helper.transcript_rows("main"), helper.assistant_row(170_000, SESSION, message=answer),
-                *helper.transcript_rows("hook-receipts")[-4:]]
+        return [*helper.transcript_rows("main"), *helper.transcript_rows("hook-receipts")[-4:],
+                helper.assistant_row(170_000, SESSION, message=answer)]
 
     def _files(self) -> dict:
         old, ago = iso(self.now - 60), iso(self.now - 5)
@@ -140,7 +140,8 @@ class World:
             return source.read()
 
     def event(self, name: str, **changes) -> dict:
-        return self.project.event(name, **dict({"session_id": SESSION}, **changes))
+        known = {"session_id": SESSION, "tool_use_id": "toolu_1" if "ToolUse" in name else None}  # in the transcript: no wait
+        return self.project.event(name, **dict(known, **changes))
 
     def foreign(self) -> dict:
         """path -> (kind and size, time, inode) of everything a hook has no business with."""
