@@ -163,6 +163,7 @@ HANDOFF_REMINDER = (
 HANDOFF_COMMAND = " {command} writes it for you."
 HANDOFF_RESET_MARGIN = 10  # percent below the threshold that only a compaction or a rewind explains
 CLOCK_TOLERANCE_S = 0.02
+UNREMEMBERED_S = 1800  # where no state can be written, a handoff this young is taken for the one asked for
 
 # =============================================================================
 # Records
@@ -3046,10 +3047,9 @@ def collect_orphans(ctx: Ctx, keep: str) -> None:
         return
     write_runtime(ctx, stamp, b"")
     gone = set()
-    for folder, age_s in (
-        (ctx.path("signals", "sessions"), ORPHAN_AGE_S), (ctx.path("signals", "global"), ORPHAN_AGE_S),
-        (ctx.path("state"), ORPHAN_AGE_S), (ctx.path("state", "aside"), 4 * ORPHAN_AGE_S), (ctx.tmp, MARKER_AGE_S),
-    ):
+    ages = {ctx.path("signals", "sessions"): ORPHAN_AGE_S, ctx.path("signals", "global"): ORPHAN_AGE_S,
+            ctx.path("state"): ORPHAN_AGE_S, ctx.path("state", "aside"): 4 * ORPHAN_AGE_S, ctx.tmp: MARKER_AGE_S}
+    for folder, age_s in ages.items():
         for name in list_dir(folder):
             if time.monotonic() > deadline:
                 return
@@ -3097,6 +3097,7 @@ def hide_bytecode() -> None:
 # The only place that knows the client's JSON, its stdin and its environment.
 ENV_NAMES = ("CLAUDE_PROJECT_DIR", "CTX_HOOKS_DISABLE", "CTX_INJECT_MIN_SEVERITY", "CLAUDE_CODE_STOP_HOOK_BLOCK_CAP",
              "AI_AGENT", "ANTHROPIC_MODEL", "CLAUDE_CONFIG_DIR", "HOME", "TMPDIR", "TEMP", "CLAUDE_CODE_SESSION_ID")
+USUAL_EVENTS = {"inject": "UserPromptSubmit", "gate": "PreToolUse", "monitor": "PostToolUse", "stop-enforce": "Stop"}
 FEEDBACK_SINCE = (2, 1, 163)  # from here on a Stop hook's additionalContext goes on without being shown as an error
 
 
@@ -3107,8 +3108,9 @@ class NoInput(Exception):
 def read_environment(names: tuple = ENV_NAMES) -> dict:
     """The variables we look at, and no others: the rest may hold secrets."""
     if IS_POSIX:
+        encoding = sys.getfilesystemencoding()
         raw = {name: _os.environ.get(name.encode()) for name in names}
-        return {name: value.decode("utf-8", "replace") for name, value in raw.items() if value}
+        return {name: value.decode(encoding, "surrogateescape") for name, value in raw.items() if value}
     return {name: _os.environ[name] for name in names if _os.environ.get(name)}
 
 
@@ -3116,11 +3118,20 @@ def temp_dir(env: dict) -> str:
     return env.get("TMPDIR" if IS_POSIX else "TEMP") or "/tmp"
 
 
+def occupy_descriptors() -> None:
+    """A closed 0, 1 or 2 becomes one that cannot be written: the next file opened would get its number, and the
+    reply with it."""
+    fd = 0
+    while fd <= 2:
+        fd = _os.open("/dev/null" if IS_POSIX else "nul", _os.O_RDONLY)
+    _os.close(fd)
+
+
 def read_event_data(fd: int) -> object:
     """The first complete JSON value on the descriptor, without waiting for its end; None when there is none.
 
-    Some clients never close the pipe, so each time the text could be complete it is parsed; a failed
-    try makes the next one wait for twice the data, so that a large event is not parsed over and over.
+    Some clients never close the pipe, so each time the text could be complete it is parsed; all failed
+    tries together cost at most some times the data, so that a large event is not parsed over and over.
     """
     data, tried = bytearray(), 0
     try:
@@ -3132,11 +3143,11 @@ def read_event_data(fd: int) -> object:
             if not chunk:
                 break
             data += chunk
-            if chunk.rstrip()[-1:] == b"}" and (len(data) >= 2 * tried or chunk[-1:] == b"\n"):
+            if chunk.rstrip()[-1:] == b"}" and (tried <= 2 * len(data) or chunk[-1:] == b"\n"):
                 value = _parse_or_none(data)
                 if value is not None:
                     return value
-                tried = len(data)
+                tried += len(data)
     except (NoInput, OSError):
         pass  # the time is up or the descriptor is closed: what came so far counts
     finally:
@@ -3186,14 +3197,15 @@ def _stop_watchdog() -> None:
         _signal.setitimer(_signal.ITIMER_REAL, 0)
 
 
-def parse_event(data: object) -> Event | None:
+def parse_event(data: object, mode: str = "") -> Event | None:
     """The checked event; wrong types count as missing. None when it is not an event at all."""
     if not isinstance(data, dict):
         return None
     session_id = _text(data.get("session_id"))
     failed = data.get("hook_event_name") == "PostToolUseFailure"
     return Event(
-        name=_text(data.get("hook_event_name")), session_id=session_id, session=safe_name(session_id),
+        name=_text(data.get("hook_event_name")) or USUAL_EVENTS.get(mode, ""),
+        session_id=session_id, session=safe_name(session_id),
         cwd=_text(data.get("cwd")), transcript=_text(data.get("transcript_path")), agent_id=data.get("agent_id"),
         prompt=_text(data.get("prompt")), source=_text(data.get("source")) or "startup",
         reason=_text(data.get("reason")), model=_model_name(data.get("model")),
@@ -3297,8 +3309,9 @@ def monitor(event: Event, ctx: Ctx) -> Reply | None:
         said.extend((plan_handoff(ctx, state, exact, batch), shot if is_audit_due(shot, state) else None))
         return True
 
-    if not update_json(ctx, path, change):
-        return None  # a crossing that cannot be remembered would be reminded of for ever
+    written = update_json(ctx, path, change)
+    if not said or (not written and is_handoff_written(handoff_path(ctx), ctx.now - UNREMEMBERED_S)):
+        return None  # the crossing cannot be remembered: without this it would be reminded of for ever
     if said[1]:
         run_auditors(ctx, event.session, said[1])
     return Reply(said[0])
@@ -3345,7 +3358,7 @@ MODES = {"inject": inject, "gate": gate, "monitor": monitor, "stop-enforce": sto
 
 def run_mode(mode: str, data: object, env: dict, now: float) -> tuple:
     """(the JSON text to print or "", what to do once it is out) for one event."""
-    event = parse_event(data)
+    event = parse_event(data, mode)
     if event is None or event.agent_id:
         return "", []
     ctx = find_project(env.get("CLAUDE_PROJECT_DIR", ""), event.cwd)
@@ -3378,6 +3391,7 @@ def _run_hook(env: dict, mode: str, fd: int) -> None:
 def run_guarded(word: str, env: dict, work, *args) -> None:
     """The fail-open boundary, with the one broad except of this file."""
     try:
+        occupy_descriptors()
         work(env, *args)
     except Exception as error:  # noqa: BLE001
         report_failure(word, error, env)
@@ -3385,16 +3399,22 @@ def run_guarded(word: str, env: dict, work, *args) -> None:
 
 def report_failure(mode: str, error: Exception, env: dict) -> None:
     """One line on stderr, the traceback into the bounded log; a closed stdout is no failure of ours."""
-    if isinstance(error, BrokenPipeError) or (isinstance(error, OSError) and error.errno == 9):
+    if isinstance(error, (BrokenPipeError, NoInput)) or (isinstance(error, OSError) and error.errno == 9):
         return
     import traceback
 
     line = "ctx_hooks: internal error in %s: %s: %s\n" % (mode, type(error).__name__, one_line(str(error)))
-    ctx = find_project(env.get("CLAUDE_PROJECT_DIR", ""), "")
+    write_stderr(line)
+    ctx = find_project("", env.get("CLAUDE_PROJECT_DIR", ""))
     if ctx:
-        log_error(ctx, "%s %s" % (format_iso(time.time()), line + traceback.format_exc()))
+        trace = "".join(traceback.format_tb(error.__traceback__))
+        log_error(ctx, "%s %sTraceback:\n%s" % (format_iso(time.time()), line, trace))
+
+
+def write_stderr(text: str) -> None:
+    """Never `print`: without a stderr of its own it would print to stdout."""
     try:
-        write_all(2, line.encode("utf-8", "replace"))
+        write_all(2, text.encode("utf-8", "replace"))
     except OSError:
         pass
 
@@ -3642,13 +3662,16 @@ def _check_folders(ctx: Ctx) -> list:
     return findings or [Finding("ok", "context folder %s" % ctx.dir)]
 
 
+def client_transcripts(root: str, env: dict) -> list:
+    """The transcripts that the client keeps of this project."""
+    home = env.get("CLAUDE_CONFIG_DIR") or env.get("HOME", "") + "/.claude"
+    folder = home + "/projects/" + "".join(c if c.isascii() and c.isalnum() else "-" for c in root)
+    return [folder + "/" + name for name in list_dir(folder) if name.endswith(".jsonl")]
+
+
 def _check_client_times(root: str, env: dict) -> list:
     """What the client itself measured for our hooks lately: `durationMs` in its transcripts."""
-    home = env.get("CLAUDE_CONFIG_DIR") or env.get("HOME", "") + "/.claude"
-    slug = "".join(c if c.isascii() and c.isalnum() else "-" for c in root)
-    folder = home + "/projects/" + slug
-    paths = sorted((stat_of(folder + "/" + name).st_mtime, folder + "/" + name)
-                   for name in list_dir(folder) if name.endswith(".jsonl") and is_file(folder + "/" + name))
+    paths = sorted((stat_of(path).st_mtime, path) for path in client_transcripts(root, env) if is_file(path))
     times: dict = {}
     for _, path in paths[-3:]:
         for line in lines_backward(path, 1 << 20):
@@ -3697,11 +3720,12 @@ DECISIONS = {
     "auto:started": ("started the workflow in phase {phase}", "somebody ran `auto start`"),
     "auto:cancelled": ("ended the workflow", "`auto stop`, or the prompt was `ctx cancel`"),
     "injection:attempted": ("sent the startup context, attempt {attempt}", "{type}, and no acknowledgement so far"),
-    "injection:succeeded": ("stopped sending the startup context", "acknowledged at attempt {attempts}, {durationMs} ms"),
+    "injection:succeeded": ("stopped sending the startup context", "acknowledged at attempt {attempts}"),
     "injection:escalated": ("wrote the startup context into the fallback file", "no attempt was acknowledged"),
     "injection:failed": ("gave up on the startup context after attempt {attempts}", "{reason}"),
     "injection:section-removed": ("took our section out of {file}", "it was acknowledged or is too old"),
 }
+RECORD_KEYS = ("at", "session", "mode", "event")
 HELD_REASONS = {"held": "its completion block is missing", "advanced": "the phase before is complete, this one is next"}
 
 
@@ -3807,7 +3831,8 @@ def phase_line(state: dict, width: int = 1000) -> str:
 def render_status(data: dict, look: Look) -> str:
     """The page that `status` shows, from the object that `status --json` prints."""
     now = parse_iso(data["at"]) or 0.0
-    seen = "hooks seen %s ago" % format_age(now - parse_iso(data["hooks_seen_at"])) if data["hooks_seen_at"] else "no hook ran yet"
+    seen_at = parse_iso(data["hooks_seen_at"])
+    seen = "no hook ran yet" if seen_at is None else "hooks seen %s ago" % format_age(now - seen_at)
     lines = [format_line(look, ("bold", "ctx_hooks " + data["version"]), ("dim", " · %s · %s" % (seen, data["root"])))]
     for pause in data["paused"]:
         left = "until `resume`" if not pause["until"] else "for " + format_age((parse_iso(pause["until"]) or now) - now)
@@ -3891,9 +3916,10 @@ def _gate_parts(gate_data: dict) -> list:
 def _startup_parts(startup: dict | None, now: float) -> list:
     if not startup:
         return [("dim", "nothing to deliver")]
-    style = {"acknowledged": "good", "delivered": "good", "pending": "", "escalated": "warn"}.get(startup["outcome"], "bad")
+    styles = {"acknowledged": "good", "delivered": "good", "pending": "", "escalated": "warn"}
     arrived = "in the transcript" if startup["receipt_at"] else "not seen in the transcript yet"
-    return [(style, startup["outcome"]), ("", ", %d attempt%s" % (startup["attempts"], "s"[:startup["attempts"] != 1])),
+    return [(styles.get(startup["outcome"], "bad"), startup["outcome"]),
+            ("", ", %d attempt%s" % (startup["attempts"], "s"[:startup["attempts"] != 1])),
             ("dim", ", " + arrived)]
 
 
@@ -3937,12 +3963,14 @@ def render_decision(row: dict, look: Look, today: str) -> list:
     stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(parse_iso(row.get("at")) or 0))
     values = {key: one_line(", ".join(map(str, v)) if isinstance(v, list) else str(v), 1000) for key, v in row.items()}
     reason = HELD_REASONS.get(values.get("reason", "")) or STOP_MESSAGES.get(values.get("reason", ""), "{reason}")
-    values["reason"] = _filled(reason.replace("ctx auto: ", ""), dict(values, max="the allowed", error="see `auto status`"))
+    values.update(max="the allowed", error="see `auto status`")
+    values["reason"] = _filled(reason.replace("ctx auto: ", ""), values)
     what, rule = DECISIONS.get(_text(row.get("event")), (values.get("event", "?"), ""))
     if not rule:
-        rule = ", ".join("%s %s" % pair for pair in values.items() if pair[0] not in ("at", "session", "mode", "event"))
+        rule = ", ".join("%s %s" % pair for pair in values.items() if pair[0] in row and pair[0] not in RECORD_KEYS)
     head = "%s  %-8s  " % (stamp[11:] if stamp.startswith(today) else stamp, values.get("session", "")[:8] or "-")
-    return wrap_lines(_filled(what, values), head, look) + wrap_lines(_filled(rule, values), " " * len(head) + "→ ", look)
+    lines = wrap_lines(_filled(what, values), head, look)
+    return lines + wrap_lines(_filled(rule, values), " " * len(head) + "→ ", look)
 
 
 def _filled(template: str, values: dict) -> str:
@@ -3956,17 +3984,20 @@ def wrap_lines(text: str, head: str, look: Look) -> list:
     import textwrap
 
     lines = textwrap.wrap(text, max(20, look.width - cells(head)), break_on_hyphens=False) or [""]
-    return [format_line(look, ("", (head if not index else " " * cells(head)) + line)) for index, line in enumerate(lines)]
+    heads = [head] + [" " * cells(head)] * (len(lines) - 1)
+    return [format_line(look, ("", start + line)) for start, line in zip(heads, lines)]
 
 
 def render_replay(result: dict, index: int, look: Look) -> list:
     """One replayed event: what it was, how long it took, and what the kit said."""
     reply = result["reply"] if isinstance(result["reply"], dict) else {}
-    texts = [table(reply, "hookSpecificOutput").get("additionalContext"), reply.get("reason"), reply.get("systemMessage")]
+    specific = table(reply, "hookSpecificOutput")
+    texts = [specific.get("additionalContext"), reply.get("reason"), reply.get("systemMessage")]
     said = [line for text in texts if _text(text) for line in text.split("\n")]
     word = "%.0f ms" % result["ms"] if result["mode"] else "not an event of this kit"
-    lines = [format_line(look, ("bold", "%3d  %-20s" % (index, one_line(result["event"], 20))), ("", "%-14s" % result["mode"]),
-                         ("dim", word + ("" if said or result["error"] or not result["mode"] else ", silent")))]
+    word += "" if said or result["error"] or not result["mode"] else ", silent"
+    head = "%3d  %-20s" % (index, one_line(result["event"], 20))
+    lines = [format_line(look, ("bold", head), ("", "%-14s" % result["mode"]), ("dim", word))]
     if result["error"]:
         lines += wrap_lines(result["error"], "     ✗ ", look)
     return lines + [part for line in said for part in wrap_lines(line, "     ", look)]
@@ -4037,8 +4068,6 @@ UNSEEN_S = 2 * 3600  # silent hooks leave a trace once an hour
 HANDED_AGAIN_S = 600
 WRAPPED_WAIT_S = 2.0
 NOT_SESSIONS = ("pause.json", "fallback.json")
-EVENT_MODES = {"SessionStart": "inject", "UserPromptSubmit": "inject", "PreToolUse": "gate", "PostToolUse": "monitor",
-               "PostToolUseFailure": "monitor", "Stop": "stop-enforce", "SessionEnd": "cleanup"}
 
 
 def read_look(shows_colour: bool) -> Look:
@@ -4224,38 +4253,6 @@ def _write_pause(ctx: Ctx, edit) -> None:
         raise CommandError("cannot write below %s" % ctx.path("state"), "check the folder's owner and permissions")
 
 
-def doctor_command(args: list) -> int:
-    """Report a line for each thing that matters; exit 1 when something is broken."""
-    parser = command_parser("doctor")
-    parser.add_argument("--json", action="store_true", help="the findings as JSON")
-    given = parser.parse_args(args)
-    env = read_environment()
-    try:
-        cwd = _os.getcwd()
-    except OSError:
-        raise CommandError("the current folder does not exist any more", "cd into your project") from None
-    ctx = find_project("", cwd)
-    if ctx:
-        ctx.now, ctx.env, ctx.tmp, ctx.mode = time.time(), env, temp_dir(env), "command"
-    root = ctx.root if ctx else _nearest_with(cwd, ".claude") or cwd
-    findings = diagnose(ctx, root, env)
-    if given.json:
-        print(format_json([{"level": f.level, "text": f.text, "fix": f.fix} for f in findings]))
-    else:
-        print("\n".join(str(finding) for finding in findings))
-        if any("paste the settings" in finding.fix for finding in findings):
-            print("\n%s\n\n%s" % (SETTINGS_SNIPPET_HINT, settings_snippet()))
-    return 1 if any(finding.level == "FAIL" for finding in findings) else 0
-
-
-def _nearest_with(folder: str, name: str) -> str:
-    while not is_dir(folder.rstrip("/") + "/" + name):
-        if parent_of(folder) == folder:
-            return ""
-        folder = parent_of(folder)
-    return folder
-
-
 def session_data(ctx: Ctx, session: str, seen_at: float) -> dict:
     """What is known about one session, checked: its state file may hold anything."""
     state = read_json(session_file(ctx, session))
@@ -4286,7 +4283,8 @@ def session_data(ctx: Ctx, session: str, seen_at: float) -> dict:
 
 def last_measure(ctx: Ctx, session: str, state: dict) -> dict | None:
     """The newer of what the monitor measured at the last tool call and what the status line was told."""
-    tokens, window, at = _count(state.get("estimated_tokens")), _count(state.get("window")), _text(state.get("last_call"))
+    tokens, window = _count(state.get("estimated_tokens")), _count(state.get("window"))
+    at = _text(state.get("last_call"))
     exact, model = state.get("exact") is True, _text(state.get("measured_model"))
     handed = read_json(ctx.path("state", session + ".statusline"))
     if _count(handed.get("used")) and _count(handed.get("window")) and _text(handed.get("at")) >= at:
@@ -4324,7 +4322,7 @@ def status_data(ctx: Ctx, only: str) -> dict:
         "sessions": [session_data(ctx, *pair) for pair in shown],
         "older_sessions": [] if only else [name for name, at in known if (name, at) not in shown],
         "signals": signals_data(ctx, only), "auto": read_json(auto_path(ctx)) or None,
-        "metrics": {key: number(value) for key, value in read_json(ctx.path("metrics.json")).items() if key in METRIC_KEYS},
+        "metrics": {k: number(v) for k, v in read_json(ctx.path("metrics.json")).items() if k in METRIC_KEYS},
         "problems": find_problems(ctx, seen),
         "done": {"registered": is_registered(ctx), "files": bool(gate_files(ctx)), "seen": bool(seen)},
     }
@@ -4332,12 +4330,8 @@ def status_data(ctx: Ctx, only: str) -> dict:
 
 def is_registered(ctx: Ctx) -> bool:
     """Whether a settings file of the client names us."""
-    paths = [ctx.root + "/.claude/settings.json", ctx.root + "/.claude/settings.local.json", client_home(ctx) + "/settings.json"]
-    return any(b"ctx_hooks" in (read_bytes(path, STATE_LIMIT_BYTES) or b"") for path in paths)
-
-
-def client_home(ctx: Ctx) -> str:
-    return ctx.env.get("CLAUDE_CONFIG_DIR") or ctx.env.get("HOME", "") + "/.claude"
+    files = settings_files(ctx.root, ctx.env)
+    return any(b"ctx_hooks" in (read_bytes(path, STATE_LIMIT_BYTES) or b"") for _, path in files)
 
 
 def hooks_seen_at(ctx: Ctx, sessions: list) -> float:
@@ -4347,29 +4341,15 @@ def hooks_seen_at(ctx: Ctx, sessions: list) -> float:
 
 
 def find_problems(ctx: Ctx, seen_at: float) -> list:
-    """What a person should look into, one sentence each."""
-    found = ["%s %s" % (CONFIG_NAME, problem if problem.line else problem.text) for problem in ctx.problems]
-    aside = [name for name in list_dir(ctx.path("state", "aside")) if not name.endswith(".md")]  # .md: whole texts of cut signals
-    if aside:
-        found.append("%d unusable file%s set aside, the last one is %s" % (
-            len(aside), "s"[:len(aside) != 1], ctx.path("state", "aside", aside[-1])))
-    log = stat_of(ctx.path("state", "errors.log"))
-    if log:
-        found.append("an internal error was logged %s ago: %s" % (
-            format_age(ctx.now - log.st_mtime), ctx.path("state", "errors.log")))
-    folders = [ctx.dir, ctx.path("state"), ctx.path("signals"), ctx.path("signals", "sessions"), ctx.tmp]
-    found += ["cannot write to " + path for path in folders if stat_of(path) and not is_writable(path)]
-    states = [auto_path(ctx), ctx.path("monitor-state.json"), ctx.path("metrics.json")]
-    found += ["not readable as JSON: " + path for path in states if load_json(path) is None]
-    slug = "".join(c if c.isascii() and c.isalnum() else "-" for c in ctx.root)
-    folder = client_home(ctx) + "/projects/" + slug
-    infos = [stat_of(folder + "/" + name) for name in list_dir(folder) if name.endswith(".jsonl")]
+    """What a person should look into, one sentence each: the quick part of `doctor`, and hooks that went missing."""
+    found = [f.text + (" → " + f.fix if f.fix else "") for f in _check_project(ctx) if f.level != "ok"]
+    infos = [stat_of(path) for path in client_transcripts(ctx.root, ctx.env)]
     active_at = max([info.st_mtime for info in infos if info] + [0.0])
     if seen_at and active_at - seen_at > UNSEEN_S and not is_paused(ctx, "*"):
-        found.append("the client was active here %s ago, but the hooks were last seen %s ago; are they still registered?" % (
+        found.append("the client was active here %s ago, the hooks were last seen %s ago → `doctor` tells why" % (
             format_age(ctx.now - active_at), format_age(ctx.now - seen_at)))
     if ctx.env.get("CTX_HOOKS_DISABLE", "") not in ("", "0"):
-        found.append("CTX_HOOKS_DISABLE is set: hooks of a client started from here stay silent")
+        found.append("CTX_HOOKS_DISABLE is set → hooks of a client started from here stay silent")
     return found
 
 
@@ -4489,7 +4469,7 @@ def statusline_data(data: dict, env: dict) -> dict:
     ctx = find_project(project, _text(data.get("cwd"))) if session_id else None
     if ctx is None or env.get("CTX_HOOKS_DISABLE", "") not in ("", "0"):
         return shown
-    ctx.now, ctx.env, ctx.tmp, ctx.mode, ctx.session = time.time(), env, temp_dir(env), "statusline", safe_name(session_id)
+    ctx.now, ctx.env, ctx.tmp, ctx.session = time.time(), env, temp_dir(env), safe_name(session_id)
     if size:
         hand_over(ctx, {"at": format_iso(ctx.now), "window": size, "used": used, "model": _text(model.get("id"))})
     auto = read_json(auto_path(ctx))
@@ -4598,14 +4578,14 @@ def replay_event(ctx: Ctx, scratch: str, event: object) -> dict:
     import subprocess
 
     name = _text(event.get("hook_event_name")) if isinstance(event, dict) else ""
-    result = {"event": name or "?", "mode": EVENT_MODES.get(name, ""), "ms": 0, "reply": None, "error": ""}
+    result = {"event": name or "?", "mode": EVENTS.get(name, ""), "ms": 0, "reply": None, "error": ""}
     if not result["mode"]:
         return result
     root = scratch + "/project"
     moved = dict(_replaced(event, ctx.root, root), transcript_path=event.get("transcript_path"))
     env = dict(ctx.env, CLAUDE_PROJECT_DIR=root, TMPDIR=scratch + "/tmp", TEMP=scratch + "/tmp")
     env.pop("CTX_HOOKS_DISABLE", None)
-    code = "import sys; sys.path.append(sys.argv.pop()); import ctx_hooks; ctx_hooks.main()"
+    code = REGISTERED.split('"')[1]
     start = time.perf_counter()
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code, result["mode"], parent_of(real_path(__file__))],
                           input=format_json(moved).encode(), stdout=-1, stderr=-1, env=env, cwd=root)
@@ -4622,6 +4602,38 @@ def _replaced(value: object, old: str, new: str) -> object:
     if isinstance(value, list):
         return [_replaced(item, old, new) for item in value]
     return value.replace(old, new) if isinstance(value, str) else value
+
+
+def doctor_command(args: list) -> int:
+    """Report a line for each thing that matters; exit 1 when something is broken."""
+    parser = command_parser("doctor")
+    parser.add_argument("--json", action="store_true", help="the findings as JSON")
+    given = parser.parse_args(args)
+    env = read_environment()
+    try:
+        cwd = _os.getcwd()
+    except OSError:
+        raise CommandError("the current folder does not exist any more", "cd into your project") from None
+    ctx = find_project("", cwd)
+    if ctx:
+        ctx.now, ctx.env, ctx.tmp, ctx.mode = time.time(), env, temp_dir(env), "command"
+    root = ctx.root if ctx else _nearest_with(cwd, ".claude") or cwd
+    findings = diagnose(ctx, root, env)
+    if given.json:
+        print(format_json([{"level": f.level, "text": f.text, "fix": f.fix} for f in findings]))
+    else:
+        print("\n".join(str(finding) for finding in findings))
+        if any("paste the settings" in finding.fix for finding in findings):
+            print("\n%s\n\n%s" % (SETTINGS_SNIPPET_HINT, settings_snippet()))
+    return 1 if any(finding.level == "FAIL" for finding in findings) else 0
+
+
+def _nearest_with(folder: str, name: str) -> str:
+    while not is_dir(folder.rstrip("/") + "/" + name):
+        if parent_of(folder) == folder:
+            return ""
+        folder = parent_of(folder)
+    return folder
 
 
 def version_text() -> str:
@@ -4649,9 +4661,9 @@ COMMANDS = (
     ("auto", auto_command, "Start, show or stop the auto workflow.", 'auto start "Add a login page" --skip-reflect'),
     ("pause", pause_command, "Silence the hooks for a while.", "pause --for 30m"),
     ("resume", resume_command, "End a pause.", "resume"),
+    ("statusline", statusline_command, "A line for the client's status bar.", "statusline -- ~/.claude/my-line.sh"),
+    ("replay", replay_command, "What this kit says to recorded events, in a scratch copy.", "replay events.jsonl"),
     ("doctor", doctor_command, "Check everything that can keep the hooks from working.", "doctor"),
-    ("statusline", statusline_command, "A line for the client's status bar.", "statusline -- ~/.claude/my-statusline.sh"),
-    ("replay", replay_command, "What this kit says to recorded events, tried in a scratch copy.", "replay events.jsonl"),
 )
 
 
@@ -4671,9 +4683,7 @@ def run_command(word: str, args: list) -> int:
             sys.stdout.flush()
         return code
     except CommandError as error:
-        print("error: %s" % error, file=sys.stderr)
-        if error.hint:
-            print("hint: %s" % error.hint, file=sys.stderr)
+        write_stderr("error: %s\n" % error + ("hint: %s\n" % error.hint if error.hint else ""))
         return 1
     except KeyboardInterrupt:
         return 130

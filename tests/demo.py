@@ -123,7 +123,8 @@ class Demo:
         content = [{"type": "text", "text": text}] + ([tool_use] if tool_use else [])
         message = {"id": "msg_%d" % self.calls, "role": "assistant", "model": "claude-sonnet-4-5", "content": content,
                    "stop_reason": "tool_use" if tool_use else "end_turn",
-                   "usage": {"input_tokens": 400, "cache_creation_input_tokens": 0, "cache_read_input_tokens": tokens - 400}}
+                   "usage": {"input_tokens": 400, "cache_creation_input_tokens": 0,
+                             "cache_read_input_tokens": tokens - 400}}
         self.row({"type": "assistant", "isSidechain": False, "sessionId": SESSION, "message": message})
 
     def row(self, row: dict) -> None:
@@ -190,7 +191,8 @@ def play(demo: Demo) -> None:
     screen.title("work fills the context; hooks stay silent, alerts become signal files")
     demo.tool("Bash", "npm test", 88_000, command="npm test")
     demo.tool("Grep", "postcode", 143_000, pattern="postcode")
-    demo.ctx("signal", "CI: 3 tests fail on main", "--action", "Look at the log before pushing", "--severity", "critical",
+    demo.ctx("signal", "CI: 3 tests fail on main", "--action", "Look at the log before pushing", "--severity",
+             "critical",
              "--global")
     demo.event("UserPromptSubmit", '"And the payment?"', prompt="And the payment?")
 
@@ -198,7 +200,8 @@ def play(demo: Demo) -> None:
     demo.tool("Edit", "payment.ts", 165_000, file_path=demo.root + "/payment.ts")
     demo.ctx("status")
     time.sleep(0.05)  # the file's clock is coarse: clearly after the crossing
-    path = demo.write(".claude/ll-continue-prompt.md", HANDOFF.replace("half done", "done").replace("1. V", "1. (done) V"))
+    path = demo.write(".claude/ll-continue-prompt.md",
+                      HANDOFF.replace("half done", "done").replace("1. V", "1. (done) V"))
     demo.tool("Write", "the handoff", 167_000, file_path=path)
 
     screen.title("auto mode: the agent goes on until each phase's completion block is there")

@@ -1,4 +1,4 @@
-"""Commands: what people run: a folder they stand in, words, text on a pipe. What only a shell sees is in commands.bats."""
+"""Commands: what people run, in a pipe and on a terminal. What only a shell sees is in commands.bats."""
 from __future__ import annotations
 
 import fcntl
@@ -11,6 +11,7 @@ import termios
 import time
 
 import pytest
+
 from helper import PYTHON, REPO, RUN_TIMEOUT_S, assistant_row, load_kit, recorded, registered_commands
 
 COMMANDS = [row[0] for row in load_kit().COMMANDS]
@@ -41,7 +42,8 @@ def measured(project, tokens: int, session: str = SESSION, tool: str = "Bash", *
 
 def started(project, session: str = SESSION) -> None:
     project.write(".claude/ll-continue-prompt.md", "# Handoff\n\nGo on with the parser.\n")
-    assert "parser" in project.call("inject", project.event("SessionStart.startup", session_id=session, model=None)).context
+    assert "parser" in project.call("inject", project.event("SessionStart.startup", session_id=session,
+                                                            model=None)).context
 
 
 def shown_data(project, *words: str) -> dict:
@@ -65,7 +67,8 @@ def test_help_lists_every_command_and_mode(project):
         assert "\n  %-13s " % word in shown
 
 
-@pytest.mark.parametrize("words", [["status", "--bogus"], ["status", "--json", "--watch"], ["context", "x"], ["why", "many"],
+@pytest.mark.parametrize("words", [["status", "--bogus"], ["status", "--json", "--watch"], ["context", "x"], ["why",
+                                                                                                              "many"],
                                    ["signal"], ["signal", "x", "--severity", "loud"], ["auto"], ["auto", "fly"],
                                    ["pause", "--for"], ["resume", "x"], ["statusline", "--bogus"], ["statusline", "--"],
                                    ["replay"]])
@@ -74,7 +77,8 @@ def test_wrong_usage_exits_2_with_error_and_hint(project, words):
     assert hint.startswith("see `ctx_hooks.py " + words[0])
 
 
-@pytest.mark.parametrize("words", [["status"], ["context"], ["why"], ["signal", "x"], ["auto", "status"], ["pause"], ["resume"],
+@pytest.mark.parametrize("words", [["status"], ["context"], ["why"], ["signal", "x"], ["auto", "status"], ["pause"],
+                                   ["resume"],
                                    ["replay", "x"]])
 def test_outside_a_project_nothing_is_created_and_the_hint_says_what_to_do(bare_project, words):
     before = bare_project.tree()
@@ -87,7 +91,8 @@ def test_a_folder_that_is_gone_is_said(project):
     project.write("gone/x", "")
     kit = os.path.join(REPO, "ctx_hooks.py")
     script = 'cd gone && rm -r ../gone && exec "$0" "$1" status'
-    done = subprocess.run(["/bin/sh", "-c", script, PYTHON, kit], cwd=project.root, env=project.env, stdout=subprocess.PIPE,
+    done = subprocess.run(["/bin/sh", "-c", script, PYTHON, kit], cwd=project.root, env=project.env,
+                          stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE)
     assert done.returncode == 1 and b"error: the current folder" in done.stderr and b"Traceback" not in done.stderr
 
@@ -143,10 +148,10 @@ def test_status_shows_a_session_from_its_start_to_the_reminder(project):
 
 def test_status_shows_what_was_read_and_the_acknowledgement(project):
     started(project)
-    project.write_transcript([assistant_row(9000, SESSION, timestamp="2099-01-01T00:00:00Z",
-                                            message={"content": [{"type": "text", "text": "ACK: context received"}]})],
-                             SESSION)
-    event = project.event("PostToolUse.Read", session_id=SESSION, tool_input={"file_path": project.path(".context/TASKS.md")})
+    said = {"content": [{"type": "text", "text": "ACK: context received"}]}
+    project.write_transcript([assistant_row(9000, SESSION, message=said, timestamp=None)], SESSION)
+    event = project.event("PostToolUse.Read", session_id=SESSION,
+                          tool_input={"file_path": project.path(".context/TASKS.md")})
     project.call("monitor", event)
     project.call("gate", project.event("PreToolUse.Bash", session_id=SESSION))
     shown = text(project.ask("status", **UTF8))
@@ -168,7 +173,8 @@ def test_session_picks_one_by_its_first_letters(project):
         measured(project, 40_000, session)
         text(project.ask("signal", "for " + session, "--session", session))
     data = shown_data(project, "--session", "aab")
-    assert [s["session"] for s in data["sessions"]] == ["aabb-2"] and [s["text"] for s in data["signals"]] == ["for aabb-2"]
+    assert [s["session"] for s in data["sessions"]] == ["aabb-2"]
+    assert [s["text"] for s in data["signals"]] == ["for aabb-2"]
     error, hint = failure(project.ask("status", "--session", "aa"))
     assert "more than one" in error and "aaaa-1" in hint and "aabb-2" in hint
     assert "no session zz" in failure(project.ask("status", "--session", "zz"))[0]
@@ -190,12 +196,11 @@ def test_problems_are_listed_one_by_one(project):
     measured(project, 40_000)
     project.write(".contextrc", "gate:\n  mode: loud\nbogus: 1\n")
     project.write(".context/state/aside/x.json.2026-1", "{")
-    project.write(".context/state/aside/cut.2026.md", "the whole text of a cut signal is no problem")
     project.write(".context/state/errors.log", "boom")
     project.write(".caw/auto-state.json", "{broken")
     problems = "\n".join(shown_data(project)["problems"])
-    for expected in (".contextrc line 2", "unknown setting `bogus`", "1 unusable file set aside", "an internal error was logged",
-                     "not readable as JSON"):
+    for expected in (".contextrc line 2", "unknown setting `bogus`", "1 unreadable files were set aside", "internal errors were logged",
+                     "is not a JSON object"):
         assert expected in problems
     assert "problems" in text(project.ask("status"))
 
@@ -225,8 +230,10 @@ def test_a_folder_that_cannot_be_written_is_a_problem(project):
         os.chmod(project.path(".context/state"), 0o700)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"breakdown": 3, "history": [{}, "x", 1e99], "startup": {"attempts": "many"},'
-                                     b' "files_read": [1, {}], "threshold_crossed_at": 7, "session_start": []}', b"\xff\xfe"])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]",
+                                     b'{"breakdown": 3, "history": [{}, "x", 1e99], "startup": {"attempts": "many"},'
+                                     b' "files_read": [1, {}], "threshold_crossed_at": 7, "session_start": []}',
+                                     b"\xff\xfe"])
 def test_status_bears_any_state_file(project, content):
     project.write(".context/state/s1.json", content)
     for name in (".context/metrics.json", ".context/state/pause.json", ".caw/auto-state.json", ".context/events.jsonl"):
@@ -307,7 +314,8 @@ def status_input(project, **changes) -> bytes:
     data = recorded("statusLine")
     data.update(session_id="s1", cwd=project.root, workspace={"current_dir": project.root, "project_dir": project.root})
     data["context_window"].update(context_window_size=1_000_000, current_usage={
-        "input_tokens": 100, "output_tokens": 9_000, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 149_900})
+        "input_tokens": 100, "output_tokens": 9_000, "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": 149_900})
     data.update(changes)
     return json.dumps(data).encode()
 
@@ -341,8 +349,9 @@ def test_the_monitor_uses_the_window_it_was_handed(project):
     assert text(project.ask("context", "--json")).find('"window": 1000000') > 0
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"null", b'"x"', b"\xff\xfe\x00", b'{"context_window": 5, "model": [], "session_id": {}}',
-                                  b'{"context_window": {"context_window_size": "x", "current_usage": {"input_tokens": -1}}}',
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"null", b'"x"', b"\xff\xfe\x00",
+                                  b'{"context_window": 5, "model": [], "session_id": {}}',
+                                  b'{"context_window": {"context_window_size": "x", "current_usage": {"a": -1}}}',
                                   b'{"session_id": "s1", "cwd": 7, "workspace": "x"}'])
 def test_the_status_line_never_fails(project, data):
     assert text(project.ask("statusline", stdin=data, **PLAIN))
@@ -464,7 +473,8 @@ def test_a_signal_comes_from_stdin_and_replaces_its_namesake(project):
     assert project.read(os.path.relpath(first, project.root)).endswith("---\ntwo\n")
 
 
-@pytest.mark.parametrize("words", [["signal", " "], ["signal", "x", "--ttl", "0"], ["signal", "x", "--ttl", "99999999"]])
+@pytest.mark.parametrize("words", [["signal", " "], ["signal", "x", "--ttl", "0"], ["signal", "x", "--ttl",
+                                                                                    "99999999"]])
 def test_a_signal_that_makes_no_sense_is_refused(project, words):
     failure(project.ask(*words))
     assert not project.exists(".context/signals")
@@ -513,7 +523,8 @@ def write_events(project, name: str, events: list, indent=None) -> str:
 
 def session_events(project, session: str = "s1") -> list:
     project.write_transcript([assistant_row(171_000, session)], session)
-    names = ("SessionStart.startup", "UserPromptSubmit", "PreToolUse.Bash", "PostToolUse.Bash", "Stop", "PreCompact.auto",
+    names = ("SessionStart.startup", "UserPromptSubmit", "PreToolUse.Bash", "PostToolUse.Bash", "Stop",
+             "PreCompact.auto",
              "SessionEnd.other")
     return [project.event(name, session_id=session, model=None) for name in names]
 
@@ -525,8 +536,10 @@ def test_replay_shows_what_each_event_says_and_changes_nothing(project):
     before = project.tree()
     shown = text(project.ask("replay", path, **UTF8))
     assert project.tree() == before
-    for expected in ("  1  SessionStart        inject", "Go on with the parser.", "⚠️ [ctx monitor] CI fails", "STOP. Read your context",
-                     "Context is 85% full", project.path(".claude/ll-continue-prompt.md"), "PreCompact", "not an event of this kit"):
+    for expected in ("  1  SessionStart        inject", "Go on with the parser.", "⚠️ [ctx monitor] CI fails",
+                     "STOP. Read your context",
+                     "Context is 85% full", project.path(".claude/ll-continue-prompt.md"), "PreCompact",
+                     "not an event of this kit"):
         assert expected in " ".join(shown.split()) or expected in shown
     assert "ctx-replay" not in shown
 
@@ -562,23 +575,31 @@ def test_replay_never_follows_a_link_out_of_its_copy(project):
     assert "allow_outside" in failure(project.ask("replay", path))[0]
 
 
-@pytest.mark.parametrize("content, said", [("{", "line 1 is not JSON"), ('{}\n\n{"a": 1}\nbroken', "line 4 is not JSON")])
+@pytest.mark.parametrize("content, said", [("{", "line 1 is not JSON"), ('{}\n\n{"a": 1}\nbroken',
+                                                                         "line 4 is not JSON")])
 def test_replay_says_where_a_file_is_broken(project, content, said):
     assert said in failure(project.ask("replay", project.write("x", content)))[0]
     assert "cannot read" in failure(project.ask("replay", "gone"))[0]
 
 
 def test_replay_bears_what_is_not_an_event(project):
-    results = json.loads(text(project.ask("replay", project.write("x", '[1, null, {}, {"hook_event_name": ["x"]}]'), "--json")))
+    results = json.loads(text(project.ask("replay", project.write("x", '[1, null, {}, {"hook_event_name": ["x"]}]'),
+                                          "--json")))
     assert [r["mode"] for r in results] == [""] * 4
 
 
 def test_replay_knows_the_events_of_hooks_json(kit):
-    registered = {event: command.split(" ctx_hooks.main()\" ")[1].split()[0] for event, command in registered_commands().items()}
-    assert registered == kit.EVENT_MODES
+    registered = {event: command.split(" ctx_hooks.main()\" ")[1].split()[0] for event,
+                  command in registered_commands().items()}
+    assert registered == kit.EVENTS
 
 
 # --- on a terminal
+
+
+def take_terminal() -> None:
+    """In the child: ^C on this terminal is for us."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 class Terminal:
@@ -588,9 +609,10 @@ class Terminal:
         self.primary, secondary = os.openpty()
         fcntl.ioctl(secondary, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         environment = project.environment(dict({"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}, **env))
-        self.process = subprocess.Popen([PYTHON, os.path.join(REPO, "ctx_hooks.py"), *words], cwd=project.root, env=environment,
+        self.process = subprocess.Popen([PYTHON, os.path.join(REPO, "ctx_hooks.py"), *words], cwd=project.root,
+                                        env=environment,
                                         stdin=secondary, stdout=secondary, stderr=secondary, start_new_session=True,
-                                        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+                                        preexec_fn=take_terminal)  # noqa: PLW1509 - no threads here
         os.close(secondary)
         self.shown = b""
 
@@ -660,12 +682,14 @@ def test_watch_redraws_in_place_and_gives_the_terminal_back(project, way):
 @pytest.mark.parametrize("env", [{}, {"NO_COLOR": "1", "LC_ALL": "C"}])
 def test_the_demo_plays_a_whole_session_and_leaves_nothing_behind(project, env):
     argv = [PYTHON, "-I", os.path.join(REPO, "tests", "demo.py")]
-    done = subprocess.run(argv, env=project.environment(env), cwd=project.root, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    done = subprocess.run(argv, env=project.environment(env), cwd=project.root, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE,
                           timeout=60)
     assert (done.returncode, done.stderr) == (0, b"")
     shown = done.stdout.decode("utf-8")
     assert "\033" not in shown
-    for expected in ("[CONTEXT INJECTION - Please acknowledge receipt]", "STOP. Read your context files", "[ctx monitor] 2 issues:",
+    for expected in ("[CONTEXT INJECTION - Please acknowledge receipt]", "STOP. Read your context files",
+                     "[ctx monitor] 2 issues:",
                      "Context is 82% full", "acknowledged, 1 attempt, in the transcript", "## Auto Mode Continuation",
                      "ctx auto: all phases complete.", "stopped asking for the handoff", "the address form is done"):
         assert expected in shown

@@ -6,8 +6,9 @@ import json
 import os
 import random
 
-import helper
 import pytest
+
+import helper
 
 DATA = os.path.join(helper.TESTS, "data", "config")
 

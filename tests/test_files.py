@@ -8,8 +8,9 @@ import stat
 import subprocess
 import threading
 
-import helper
 import pytest
+
+import helper
 
 
 @pytest.fixture

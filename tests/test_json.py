@@ -5,8 +5,9 @@ import json
 import random
 import subprocess
 
-import helper
 import pytest
+
+import helper
 
 DEEP = 100_000
 

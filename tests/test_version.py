@@ -6,8 +6,9 @@ import os
 import shutil
 import subprocess
 
-import helper
 import pytest
+
+import helper
 
 
 def test_version_and_the_files_own_sha256_are_printed(project):

@@ -10,14 +10,16 @@ import pytest
 ANSI = re.compile(r"\033\[[0-9;]*m")
 NOW = "2026-02-03T10:45:00Z"
 SESSION = {
-    "session": "2a8cf45f-2bc7-4975-91c3-97e00a297524", "seen_at": "2026-02-03T10:44:48Z", "started_at": None, "tool_calls": 42,
+    "session": "2a8cf45f-2bc7-4975-91c3-97e00a297524", "seen_at": "2026-02-03T10:44:48Z", "started_at": None,
+    "tool_calls": 42,
     "model": "claude-sonnet-5-5", "paused": False, "history": [10, 40, 68], "tools": {"Read": 41_000, "Bash": 999},
     "context": {"percent": 68, "tokens": 136_000, "window": 200_000, "exact": True, "at": "2026-02-03T10:44:48Z"},
     "handoff": {"state": "not due", "since": None, "reminders": 0, "file": ".claude/h.md", "threshold": 80},
     "gate": {"mode": "directive", "fired": True, "files": ["TASKS.md", "DECISIONS.md"], "read": ["TASKS.md"]},
     "startup": {"outcome": "acknowledged", "attempts": 1, "first_at": NOW, "receipt_at": NOW, "acked_at": NOW},
 }
-SIGNAL = {"scope": "global", "session": "", "name": "ci", "severity": "critical", "auditor": "ci", "code": "", "age_s": 61,
+SIGNAL = {"scope": "global", "session": "", "name": "ci", "severity": "critical", "auditor": "ci", "code": "",
+          "age_s": 61,
           "left_s": 200, "text": "CI: 3 tests fail → look at the log"}
 PAGE = {
     "version": "0.1.0", "at": NOW, "root": "/home/me/project", "dir": ".context", "hooks_seen_at": NOW, "paused": [],
@@ -49,7 +51,8 @@ def test_a_sparkline_rises_from_0_to_100_and_bears_any_value(kit):
     assert kit.format_spark([-5, 4000, None, "x"]) == "▁█▁▁"
 
 
-@pytest.mark.parametrize("seconds, text", [(-3, "0s"), (0, "0s"), (59.9, "59s"), (60, "1m"), (3599, "59m"), (3600, "1h"),
+@pytest.mark.parametrize("seconds, text", [(-3, "0s"), (0, "0s"), (59.9, "59s"), (60, "1m"), (3599, "59m"), (3600,
+                                                                                                             "1h"),
                                            (86399, "23h"), (86400, "1d"), (30 * 86400, "30d")])
 def test_an_age_has_one_unit_rounded_down(kit, seconds, text):
     assert kit.format_age(seconds) == text
@@ -105,9 +108,11 @@ def test_the_page_has_no_escape_sequences_without_colour(kit):
 @pytest.mark.parametrize("width", [20, 40, 60, 80, 200])
 def test_no_line_is_wider_than_the_terminal(kit, width):
     problem = "the client was active here 2h ago, but the hooks were last seen 4d ago; are they still registered?"
-    text = page(kit, width, problems=[problem], root="/a/very/long/" + "path/" * 60, metrics={"attempted": 5, "failed": 1},
+    text = page(kit, width, problems=[problem], root="/a/very/long/" + "path/" * 60,
+                metrics={"attempted": 5, "failed": 1},
                 paused=[{"session": "", "until": NOW}], signals=[SIGNAL, dict(SIGNAL, text="日本" * 200)],
-                sessions=[dict(SESSION, model="m" * 300), dict(SESSION, startup=None, context=None, history=list(range(40)))])
+                sessions=[dict(SESSION, model="m" * 300),
+                          dict(SESSION, startup=None, context=None, history=list(range(40)))])
     assert max(kit.cells(line) for line in text.split("\n")) <= width
 
 
@@ -126,7 +131,8 @@ def test_at_200_columns_the_phases_stand_in_full_and_the_bar_stays_readable(kit)
 
 def test_a_session_block_tells_every_mechanism(kit):
     text = page(kit)
-    for expected in ("session 2a8cf45f · 12s ago · 42 calls · claude-sonnet-5-5", "▁▄▆  10% to 68%", "Read 41k · Bash 999",
+    for expected in ("session 2a8cf45f · 12s ago · 42 calls · claude-sonnet-5-5", "▁▄▆  10% to 68%",
+                     "Read 41k · Bash 999",
                      "not due, asked for from 80% on", "acknowledged, 1 attempt, in the transcript",
                      "critical 1m old, 3m left, every session  CI: 3 tests fail", "iteration 2/20 · Add a login page"):
         assert expected in text
@@ -138,7 +144,8 @@ def test_an_estimate_is_marked_twice(kit):
 
 
 @pytest.mark.parametrize("state, text", [
-    ("off", "switched off"), ("asked", "not written, 3 reminders in 5m: .claude/h.md"), ("written", "written, .claude/h.md")])
+    ("off", "switched off"), ("asked", "not written, 3 reminders in 5m: .claude/h.md"),
+    ("written", "written, .claude/h.md")])
 def test_the_handoff_is_told_by_its_state(kit, state, text):
     handoff = {"state": state, "since": "2026-02-03T10:40:00Z", "reminders": 3, "file": ".claude/h.md", "threshold": 80}
     assert text in session_page(kit, handoff=handoff)
@@ -184,7 +191,8 @@ def test_rates_show_their_targets(kit):
 
 
 def test_a_pause_is_said_at_the_top(kit):
-    text = page(kit, paused=[{"session": "", "until": None}, {"session": "2a8cf45f-2bc7", "until": "2026-02-03T11:15:00Z"}])
+    text = page(kit, paused=[{"session": "", "until": None}, {"session": "2a8cf45f-2bc7",
+                                                              "until": "2026-02-03T11:15:00Z"}])
     assert text.split("\n")[1:3] == ["paused: every session, until `resume`", "paused: 2a8cf45f, for 30m"]
 
 
@@ -196,7 +204,8 @@ def test_a_project_with_nothing_yet_gets_three_lines_that_say_what_to_do(kit):
 
 
 @pytest.mark.parametrize("phase, line", [
-    ("expansion", "expansion ● init ○"), ("execution", "init ✓ planning ✓ execution ● qa ○"), ("complete", "check ✓ reflect ✓"),
+    ("expansion", "expansion ● init ○"), ("execution", "init ✓ planning ✓ execution ● qa ○"),
+    ("complete", "check ✓ reflect ✓"),
     ("failed", "expansion ○ init ○"), (None, "expansion ● init ○"), ({"x": 1}, "expansion ● init ○")])
 def test_the_phase_line_shows_done_current_and_coming(kit, phase, line):
     assert line in kit.phase_line({"phase": phase, "config": {}})
@@ -248,7 +257,8 @@ def test_a_decision_says_when_who_what_and_by_which_rule(kit, monkeypatch):
 
 
 @pytest.mark.parametrize("reason, text", [
-    ("held", "its completion block is missing"), ("no_progress", "no progress over 3 stops; the workflow stays in phase qa"),
+    ("held", "its completion block is missing"), ("no_progress",
+                                                  "no progress over 3 stops; the workflow stays in phase qa"),
     ("max_iterations_reached", "phase qa did not complete within the allowed iterations"),
     ("{phase} {0} %s", "qa {0} %s"), (7, "7")])
 def test_a_stop_is_explained_by_its_reason(kit, reason, text):

@@ -1,0 +1,263 @@
+"""The promises of the one file, kept by reading it: its shape, what it imports, what it never does."""
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import subprocess
+
+import pytest
+
+import helper
+from test_hook import EVENT_OF, MODES
+
+SOURCE = os.path.join(helper.REPO, "ctx_hooks.py")
+README = os.path.join(helper.REPO, "README.md")
+TEXT = helper._content(SOURCE).decode("utf-8")
+TREE = ast.parse(TEXT)
+LINES = TEXT.split("\n")
+RULE = "# " + "=" * 77
+NETWORK = {"socket", "ssl", "http", "urllib", "ftplib", "smtplib", "imaplib", "poplib", "asyncio", "xmlrpc", "socketserver",
+           "telnetlib", "nntplib", "webbrowser", "requests", "select", "selectors"}
+# Modules of the standard library that the kit may use; a new one is a decision, so it is written down here.
+IMPORTED = {"__future__", "_imp", "_json", "_signal", "_stat", "_thread", "argparse", "hashlib", "json", "msvcrt", "os", "os.path",
+            "posix", "re", "shlex", "shutil", "subprocess", "sys", "tempfile", "time", "traceback"}
+
+
+def banners() -> list:
+    """[(name, first line)] of the sections, in order."""
+    return [(LINES[index][2:], index + 1) for index in range(1, len(LINES) - 1)
+            if LINES[index - 1] == RULE and LINES[index + 1] == RULE]
+
+
+def functions(tree=TREE) -> list:
+    return [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+
+
+def body_lines(node) -> int:
+    """Lines of a function with its signature, without its docstring."""
+    lines = node.end_lineno - node.lineno + 1
+    first = node.body[0]
+    if isinstance(first, ast.Expr) and isinstance(getattr(first, "value", None), ast.Constant) and isinstance(first.value.value, str):
+        lines -= first.end_lineno - first.lineno + 1
+    return lines
+
+
+def imports(tree=TREE) -> set:
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add(node.module)
+    return found
+
+
+def test_only_known_modules_of_the_standard_library_are_imported():
+    assert imports() - IMPORTED <= {"fcntl", "pty", "termios", "tty", "signal", "errno", "struct"}, imports() - IMPORTED
+    assert not {name.split(".")[0] for name in imports()} & NETWORK - {"select"}
+
+
+def test_nothing_is_evaluated_and_no_shell_is_started():
+    for node in ast.walk(TREE):
+        if isinstance(node, ast.Call):
+            name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+            owner = getattr(getattr(node.func, "value", None), "id", "")
+            assert not (isinstance(node.func, ast.Name) and name in ("eval", "exec", "compile", "__import__")), node.lineno
+            assert name not in ("system", "popen", "spawnl", "spawnv", "getoutput"), node.lineno
+            assert not (owner == "pickle" or name == "import_module"), node.lineno
+            for keyword in node.keywords:
+                assert not (keyword.arg == "shell" and getattr(keyword.value, "value", None) is not False), node.lineno
+
+
+def is_broad(handler) -> bool:
+    names = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return handler.type is None or any(getattr(name, "id", "") in ("Exception", "BaseException") for name in names)
+
+
+def test_there_is_exactly_one_broad_except_and_it_is_the_boundary():
+    owners = [function.name for function in functions() for node in ast.walk(function)
+              if isinstance(node, ast.ExceptHandler) and is_broad(node)]
+    assert owners == ["run_guarded"]
+    assert len([node for node in ast.walk(TREE) if isinstance(node, ast.ExceptHandler) and is_broad(node)]) == 1
+
+
+def test_contents_banners_and_test_files_carry_the_same_names():
+    names = [name for name, _ in banners()]
+    contents = re.findall(r"^    ([A-Z][a-z]+) {2,}\S", ast.get_docstring(TREE, clean=False).split("Contents:")[1], re.M)
+    assert contents == names
+    missing = [name for name in names if not os.path.exists(os.path.join(helper.TESTS, "test_%s.py" % name.lower()))]
+    assert missing == []
+
+
+def test_a_banner_is_followed_by_what_the_section_owns():
+    for name, line in banners():
+        assert re.fullmatch(r"[A-Z][a-z]+", name)
+        if name != "Main":
+            assert LINES[line + 1].startswith("# "), name
+
+
+def sections_of_names() -> dict:
+    """top-level name -> index of its section."""
+    starts = [line for _, line in banners()]
+    found = {}
+    for node in TREE.body:
+        section = sum(start <= node.lineno for start in starts)
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            found[node.name] = section
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                found.update((name.id, section) for name in ast.walk(target) if isinstance(name, ast.Name))
+    return found
+
+
+def own_names(node) -> set:
+    """Parameters and variables of a function or a comprehension."""
+    stored = {name.id for name in ast.walk(node) if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)}
+    return stored | {argument.arg for argument in ast.walk(node) if isinstance(argument, ast.arg)}
+
+
+def test_a_section_uses_only_what_stands_above_it():
+    defined, starts = sections_of_names(), [line for _, line in banners()]
+    late = []
+    for node in TREE.body:
+        section = sum(start <= node.lineno for start in starts)
+        own = own_names(node)
+        for name in ast.walk(node):
+            if isinstance(name, ast.Name) and defined.get(name.id, 0) > section and name.id not in own:
+                if not (getattr(node, "name", "") == "Ctx" and name.id == "DEFAULTS"):  # a method, called long after
+                    late.append("line %d: %s" % (name.lineno, name.id))
+    assert late == []
+
+
+def test_every_name_that_is_used_exists():
+    import builtins
+
+    defined = set(sections_of_names()) | set(dir(builtins)) | {"__file__", "__name__"}
+    for node in ast.walk(TREE):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            defined |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) or isinstance(node, ast.arg):
+            defined.add(getattr(node, "id", getattr(node, "arg", "")))
+        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            defined.add(node.name)
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            defined.add(node.name)
+    used = {node.id for node in ast.walk(TREE) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    assert used - defined == set()
+
+
+def test_functions_are_short():
+    lengths = sorted(body_lines(node) for node in functions())
+    over = ["%s: %d" % (node.name, body_lines(node)) for node in functions() if body_lines(node) > 60]
+    assert over == []
+    assert lengths[len(lengths) // 2] <= 12
+    assert sum(length <= 25 for length in lengths) / len(lengths) >= 0.85
+
+
+def test_functions_take_few_parameters():
+    for node in functions():
+        arguments = [a.arg for a in node.args.args + node.args.kwonlyargs if a.arg not in ("self", "cls")]
+        assert len(arguments) <= 5, node.name
+
+
+def test_every_function_is_annotated():
+    for node in functions():
+        named = [a for a in node.args.args + node.args.kwonlyargs if a.arg not in ("self", "cls")]
+        free = {"kind", "value", "default", "change", "edit", "is_gone", "given", "after", "auditor", "parser", "look"}  # of any type
+        bare = [a.arg for a in named if a.annotation is None and a.arg not in free]
+        assert bare == [], node.name
+
+
+def test_lines_fit_and_end_clean():
+    for number, line in enumerate(LINES, 1):
+        assert len(line) <= 125 and line == line.rstrip() and "\t" not in line, number
+    assert TEXT.endswith("\n") and not TEXT.endswith("\n\n") and "\r" not in TEXT
+    assert not re.search(r"\b(TODO|FIXME|XXX|HACK)\b", TEXT)
+
+
+def test_modes_are_the_registrations():
+    kit, found = helper.load_kit(), set()
+    for event, command in helper.registered_commands().items():
+        mode = command.split("ctx_hooks.main()\" ")[1].split()[0]
+        found.add(mode)
+        assert command.endswith("|| exit 0") and mode in kit.MODES, event
+    assert found == set(kit.MODES) == set(MODES)
+
+
+def readme() -> str:
+    if not os.path.exists(README):
+        pytest.skip("there is no README yet")
+    return helper._content(README).decode("utf-8")
+
+
+def table_rows(text: str) -> str:
+    return "\n".join(line for line in text.split("\n") if line.startswith("|"))
+
+
+def test_every_mode_and_every_setting_has_a_row_in_the_readme():
+    rows, kit = table_rows(readme()), helper.load_kit()
+    assert [mode for mode in kit.MODES if "`%s`" % mode not in rows] == []
+    assert [setting.key for setting in kit.SETTINGS if "`%s`" % setting.key not in rows] == []
+
+
+def test_the_readme_names_no_setting_that_does_not_exist():
+    kit = helper.load_kit()
+    groups = "|".join(sorted({key.split(".")[0] for key in kit.DEFAULTS if "." in key}))
+    named = set(re.findall(r"^\| `((?:%s)\.[a-z_]+)`" % groups, readme(), re.M))
+    assert named - set(kit.DEFAULTS) == set()
+
+
+def test_the_changelog_begins_with_the_version():
+    versions = re.findall(r"^### (\d+\.\d+\.\d+)", readme(), re.M)
+    assert versions[:1] == [helper.load_kit().VERSION]
+
+
+def test_the_plugin_carries_the_same_version():
+    path = os.path.join(helper.REPO, ".claude-plugin", "plugin.json")
+    if not os.path.exists(path):
+        pytest.skip("there is no plugin manifest yet")
+    assert json.loads(helper._content(path))["version"] == helper.load_kit().VERSION
+
+
+# What the interpreter loads by itself is measured in the same run, so only our own imports count.
+REPORT = """
+import sys
+before = set(sys.modules)
+sys.path.append(sys.argv.pop())
+import ctx_hooks, posix
+really_exit = posix._exit
+def leave(code):
+    posix.write(2, " ".join(sorted(set(sys.modules) - before - {"ctx_hooks", "posix"})).encode())
+    really_exit(code)
+posix._exit = leave
+ctx_hooks.main()
+"""
+START = {"__future__", "_stat", "_json"}
+PINNED = {
+    "inject": START, "gate": START, "stop-enforce": START, "monitor": START, "cleanup": START,
+}
+
+
+def loaded(project, mode: str, event: dict) -> set:
+    argv = [helper.PYTHON, "-I", "-S", "-c", REPORT, mode, helper.REPO]
+    done = subprocess.run(argv, input=json.dumps(event).encode(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=project.env,
+                          cwd=project.root, timeout=helper.RUN_TIMEOUT_S)
+    assert done.stdout == b"", done.stdout
+    return set(done.stderr.decode().split())
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_silent_path_imports_almost_nothing(project, mode):
+    project.write_transcript([helper.assistant_row(1000)])
+    event = project.event(EVENT_OF[mode], session_id="s1")
+    for _ in range(2):
+        if mode == "gate":
+            project.call("gate", event)
+        assert loaded(project, mode, event) <= PINNED[mode]
+
+
+def test_a_project_without_a_context_folder_costs_even_less(bare_project):
+    for mode in MODES:
+        assert loaded(bare_project, mode, bare_project.event(EVENT_OF[mode])) <= START

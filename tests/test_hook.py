@@ -1,0 +1,287 @@
+"""Hook: stdin, environment, the client's JSON. Every mode survives every input, as a process and in-process."""
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+
+import pytest
+
+import helper
+
+MODES = ["inject", "gate", "monitor", "stop-enforce", "cleanup"]
+EVENT_OF = {"inject": "UserPromptSubmit", "gate": "PreToolUse.Bash", "monitor": "PostToolUse.Bash", "stop-enforce": "Stop",
+            "cleanup": "SessionEnd.other"}
+GATE = "STOP. Read your context files"
+
+# Nothing in these is an event, so nothing may be said or written.
+NOISE = {
+    "empty": b"", "blank": b" \n\t ", "half": b'{"session_id": "s1", "cwd": "/', "list": b'[{"session_id": "s1"}]', "number": b"5",
+    "string": b'"text"', "null": b"null", "text": b"hello", "binary": bytes(range(256)) * 20, "bom-alone": b"\xef\xbb\xbf",
+    "utf16": '{"session_id": "s1"}'.encode("utf-16"), "deep-list": b"[" * 100_000, "deep-object": b'{"a":' * 100_000,
+    "deep-closed": b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "empty-object": b"{}",
+    "wrong-types": b'{"session_id": 5, "cwd": [], "hook_event_name": {}, "tool_input": "x", "prompt": null, "agent_id": null}',
+}
+
+
+def start(project, mode, **streams):
+    return subprocess.Popen(helper.hook_argv(mode), env=project.env, cwd=project.root, **streams)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("noise", list(NOISE))
+def test_noise_on_stdin_is_met_with_silence(project, mode, noise):
+    before = project.tree()
+    assert project.call(mode, NOISE[noise]).is_silent
+    assert project.tree() == before
+
+
+@pytest.mark.parametrize("mode, noise", [(mode, noise) for mode, noise in zip(MODES * 4, NOISE)])
+def test_noise_on_stdin_of_a_process_is_met_with_silence(project, mode, noise):
+    before = project.tree()
+    assert project.run_hook(mode, NOISE[noise]).is_silent
+    assert project.tree() == before
+
+
+@pytest.mark.parametrize("change", [
+    lambda text: b"\xef\xbb\xbf" + text, lambda text: b"\r\n\t " + text + b"\n\n", lambda text: text + b"trailing \xff",
+    lambda text: text[:-1] + b', "extra": {"a": [1, 2, {"b": null}]}}', lambda text: text[:-1] + b', "bad": "\xff\xfe\x80"}',
+    lambda text: text[:-1] + b', "lone": "\\ud800 \\udfff"}', lambda text: text[:-1] + b', "raw": "a\x01\nb"}',
+    lambda text: text[:-1] + b', "n": NaN, "i": 1e999, "big": 123456789012345678901234567890}',
+    lambda text: text[:-1] + b', "deep": ' + b"[" * 500 + b"]" * 500 + b"}",
+], ids=["bom", "blanks", "tail", "unknown-field", "invalid-utf8", "lone-surrogates", "control", "numbers", "nested"])
+def test_an_odd_but_readable_event_is_read(project, hook, change):
+    text = json.dumps(project.event("PreToolUse.Bash", session_id="s1")).encode()
+    assert hook("gate", change(text)).context.startswith(GATE)
+
+
+@pytest.mark.parametrize("field", ["session_id", "cwd", "hook_event_name", "transcript_path", "tool_name", "tool_input",
+                                   "tool_response", "tool_use_id", "prompt", "source", "reason", "model", "agent_id",
+                                   "permission_mode", "last_assistant_message", "stop_hook_active", "background_tasks"])
+def test_a_field_of_any_type_in_any_mode_is_no_error(project, field):
+    for mode in MODES:
+        for value in (5, True, "\ud800\0/..", [[1]], {"a": {"b": []}}):
+            event = project.event(EVENT_OF[mode], session_id="s1")
+            event[field] = value
+            result = project.call(mode, event)
+            assert (result.rc, result.err) == (0, b""), (mode, field, value)
+            assert result.out == b"" or result.reply, (mode, field, value)
+
+
+@pytest.mark.parametrize("field", ["session_id", "cwd", "hook_event_name", "tool_name", "tool_input", "transcript_path"])
+def test_a_missing_field_in_any_mode_is_no_error(project, field):
+    for mode in MODES:
+        result = project.call(mode, project.event(EVENT_OF[mode], **{"session_id": "s1", field: None}))
+        assert (result.rc, result.err) == (0, b""), (mode, field)
+
+
+def test_without_the_events_name_the_modes_own_event_is_answered(project, hook):
+    result = hook("gate", project.event("PreToolUse.Bash", session_id="s1", hook_event_name=None))
+    assert result.reply["hookSpecificOutput"]["hookEventName"] == "PreToolUse"
+
+
+def test_a_large_event_is_read_whole(project, hook):
+    project.write_transcript([helper.assistant_row(1000)])
+    event = project.event("PostToolUse.Bash", session_id="s1")
+    event["tool_response"] = {"stdout": "} \\\"\n{" * 2_000_000, "stderr": ""}
+    assert hook("monitor", event).is_silent
+    assert project.read_json(".context/state/s1.json")["tool_calls"] == 1
+
+
+def test_an_event_beyond_the_limit_is_no_event(project, kit):
+    event = json.dumps(project.event("PreToolUse.Bash", session_id="s1", filler="x" * kit.STDIN_LIMIT_BYTES))
+    assert project.call("gate", event.encode()).is_silent
+
+
+@pytest.mark.parametrize("end", [b"", b"\n"])
+def test_a_pipe_that_is_never_closed_is_read_as_soon_as_the_event_is_complete(project, end):
+    """In pieces, some of which end where an object could; the answer comes while the pipe is still open."""
+    text = json.dumps(project.event("PreToolUse.Bash", session_id="s1", filler={"a": [{"b": "}"}] * 40})).encode()
+    process = start(project, "gate", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    cuts = [0] + [at + 1 for at, char in enumerate(text) if char == ord("}")][:6] + [len(text)]
+    try:
+        for begin, stop in zip(cuts, cuts[1:]):
+            process.stdin.write(text[begin:stop])
+            process.stdin.flush()
+        process.stdin.write(end)
+        process.stdin.flush()
+        assert json.loads(process.stdout.read().decode())["hookSpecificOutput"]["additionalContext"].startswith(GATE)
+        assert process.wait(helper.RUN_TIMEOUT_S) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        try:
+            process.stdin.close()
+        except BrokenPipeError:
+            pass
+
+
+def fed(kit, monkeypatch, chunks):
+    """read_event_data on a pipe that delivers exactly these pieces and then stays open: asking for more fails the test."""
+    pieces = iter(chunks)
+    parsed = []
+    real = kit.parse_json
+    monkeypatch.setattr(kit, "parse_json", lambda data: parsed.append(len(data)) or real(data))
+    reader, writer = os.pipe()
+
+    class System:
+        def __getattr__(self, name):
+            return getattr(os, name)
+
+        def read(self, fd, size):
+            return next(pieces)
+
+    monkeypatch.setattr(kit, "_os", System())
+    try:
+        return kit.read_event_data(reader), parsed
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+def test_pieces_that_only_look_complete_do_not_delay_the_real_end(kit, monkeypatch):
+    """Without a line end after it: nothing but the brace says that the event is complete."""
+    text = b'{"a": "' + b"x" * 65_000 + b"}" + b"y" * 40_000 + b'"}'
+    at = text.index(b"}") + 1
+    value, parsed = fed(kit, monkeypatch, [text[:at], text[at:]])
+    assert len(value["a"]) == 105_001 and len(parsed) == 2
+
+
+def test_an_event_full_of_braces_is_not_parsed_over_and_over(kit, monkeypatch):
+    piece = b"}" * 4096
+    value, parsed = fed(kit, monkeypatch, [b'{"a": "', *[piece] * 1000, b'"}\n'])
+    assert len(value["a"]) == 4_096_000
+    assert sum(parsed) < 8 * 4_096_000
+
+
+def test_a_silent_pipe_is_given_up(project):
+    """Both ways at once: nothing at all, and half an event. Neither pipe is ever closed by the writer."""
+    silent = [start(project, mode, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for mode in ("gate", "inject")]
+    try:
+        silent[1].stdin.write(b'{"session_id": "s1"')
+        silent[1].stdin.flush()
+        for process in silent:
+            assert (process.stdout.read(), process.stderr.read(), process.wait(helper.RUN_TIMEOUT_S)) == (b"", b"", 0)
+    finally:
+        for process in silent:
+            process.kill()
+            process.wait()
+            process.stdout.close()
+            process.stderr.close()
+            try:
+                process.stdin.close()
+            except BrokenPipeError:
+                pass
+
+
+def test_a_terminal_on_stdin_is_no_input(project):
+    master, slave = pty.openpty()
+    try:
+        for mode in MODES:
+            done = subprocess.run(helper.hook_argv(mode), stdin=slave, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                  env=project.env, cwd=project.root, timeout=helper.RUN_TIMEOUT_S)
+            assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    finally:
+        os.close(master)
+        os.close(slave)
+
+
+def run_with_closed(project, mode, event, closed, **streams):
+    """A process that starts without some of its three descriptors."""
+    program = "import os, sys\nfor fd in %r: os.close(fd)\nos.execv(sys.argv[1], sys.argv[1:])" % (closed,)
+    argv = [helper.PYTHON, "-I", "-S", "-c", program, *helper.hook_argv(mode)]
+    return subprocess.run(argv, input=json.dumps(event).encode(), env=project.env, cwd=project.root,
+                          timeout=helper.RUN_TIMEOUT_S, **streams)
+
+
+@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)])
+def test_closed_descriptors_are_survived(project, closed):
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    for mode in MODES:
+        done = run_with_closed(project, mode, project.event(EVENT_OF[mode], session_id="s%d" % len(closed)), closed, **streams)
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert done.stdout == b"" or closed == (2,)
+
+
+def test_a_reply_never_ends_up_in_a_file_that_took_the_place_of_a_closed_stdout(project):
+    """A lock file opened while 1 is free gets number 1. The signal was not said, so it stays."""
+    project.command("signal", "look here", "--session", "s1", "--name", "n")
+    done = run_with_closed(project, "inject", project.event("UserPromptSubmit", session_id="s1"), (1,), stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (0, b"")
+    for path, content in project.tree().items():
+        assert not isinstance(content, bytes) or b"hookSpecificOutput" not in content, path
+    assert "look here" in project.run_hook("inject", project.event("UserPromptSubmit", session_id="s1")).context
+
+
+def test_a_reader_that_has_gone_is_survived_and_the_signal_stays(project):
+    project.command("signal", "look here", "--session", "s1", "--name", "n")
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(helper.hook_argv("inject"), input=json.dumps(project.event("UserPromptSubmit", session_id="s1")).encode(),
+                          stdout=writer, stderr=subprocess.PIPE, env=project.env, cwd=project.root, timeout=helper.RUN_TIMEOUT_S)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert project.exists(".context/signals/sessions/s1/n.md")
+
+
+def test_a_full_device_on_stdout_is_one_line_on_stderr(project):
+    if not os.path.exists("/dev/full"):
+        pytest.skip("no /dev/full here")
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(helper.hook_argv("gate"), input=json.dumps(project.event("PreToolUse.Bash", session_id="s1")).encode(),
+                              stdout=full, stderr=subprocess.PIPE, env=project.env, cwd=project.root, timeout=helper.RUN_TIMEOUT_S)
+    assert done.returncode == 0 and done.stderr.count(b"\n") == 1
+
+
+def test_a_deleted_cwd_is_survived(project, tmp_path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    program = "import os, sys; os.rmdir(os.getcwd()); os.execv(sys.argv[1], sys.argv[1:])"
+    argv = [helper.PYTHON, "-I", "-S", "-c", program, *helper.hook_argv("gate")]
+    event = json.dumps(project.event("PreToolUse.Bash", session_id="s1", cwd=str(gone)))
+    done = subprocess.run(argv, input=event.encode(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=project.env, cwd=str(gone),
+                          timeout=helper.RUN_TIMEOUT_S)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert project.path(".context", "TASKS.md") in json.loads(done.stdout.decode())["hookSpecificOutput"]["additionalContext"]
+
+
+def test_a_project_path_that_is_not_utf8_works(tmp_path):
+    project = helper.Project(os.fsdecode(os.fsencode(str(tmp_path)) + b"/na\xefve \xe2\x82\xac"))
+    result = project.run_hook("gate", project.event("PreToolUse.Bash", session_id="s1", cwd="/"))
+    assert GATE in result.context and result.out.isascii()
+
+
+def test_only_named_variables_are_read(kit, monkeypatch):
+    posix = pytest.importorskip("posix")
+    monkeypatch.setattr(posix, "environ", {b"SECRET_TOKEN": b"x", b"HOME": b"/h\xff", b"TMPDIR": b""})
+    assert kit.read_environment() == {"HOME": "/h\udcff"}
+
+
+def test_the_temp_folder_is_the_environments_as_it_stands(kit):
+    assert (kit.temp_dir({"TMPDIR": "/x/"}), kit.temp_dir({})) == ("/x/", "/tmp")
+
+
+@pytest.mark.parametrize("agent, version", [("claude-code_2-1-325_agent", (2, 1, 325)), ("claude-code_2-1-325", (2, 1, 325)), ("", ()),
+                                            ("claude-code", ()), ("claude-code_x", ()), ("codex_1-2-3", ()), ("claude-code_-", ())])
+def test_the_clients_version_is_read_from_its_own_variable(kit, agent, version):
+    assert kit.client_version({"AI_AGENT": agent}) == version
+
+
+def test_a_reply_is_rendered_in_the_clients_form(kit):
+    event, new, old = kit.parse_event({"hook_event_name": "Stop"}), {"AI_AGENT": "claude-code_2-1-325_x"}, {}
+    assert kit.render_reply(event, kit.Reply(), new) == {}
+    assert kit.render_reply(event, kit.Reply("go on", hold=True), new) == {
+        "hookSpecificOutput": {"hookEventName": "Stop", "additionalContext": "go on"}}
+    assert kit.render_reply(event, kit.Reply("go on", hold=True), old) == {"decision": "block", "reason": "go on"}
+    assert kit.render_reply(event, kit.Reply(system_message="m", terminal="\a"), old) == {"systemMessage": "m", "terminalSequence": "\a"}
+
+
+def test_events_of_the_client_are_understood(kit, project):
+    for name in helper.recorded_names():
+        if not name.startswith("statusLine"):
+            event = kit.parse_event(project.event(name, session_id="s1"))
+            assert (event.name, event.session) == (name.split(".")[0], "s1")
+    failure = kit.parse_event(project.event("PostToolUseFailure"))
+    assert failure.failed and isinstance(failure.response, str)
