@@ -612,7 +612,7 @@ class Terminal:
         self.process = subprocess.Popen([PYTHON, os.path.join(REPO, "ctx_hooks.py"), *words], cwd=project.root,
                                         env=environment,
                                         stdin=secondary, stdout=secondary, stderr=secondary, start_new_session=True,
-                                        preexec_fn=take_terminal)  # noqa: PLW1509 - no threads here
+                                        preexec_fn=take_terminal)
         os.close(secondary)
         self.shown = b""
 

@@ -204,6 +204,15 @@ def test_of_many_files_set_aside_the_newest_stay(kit, ctx, project):
     assert len(kept) <= kit.ASIDE_KEEP + 1
 
 
+def test_setting_aside_removes_nothing_behind_a_link(kit, ctx, project):
+    for number in range(kit.ASIDE_KEEP + 5):
+        project.write("keys/%02d" % number, "mine")
+    os.makedirs(ctx.path("state"))
+    os.symlink(project.path("keys"), ctx.path("state", "aside"))
+    kit.set_aside(ctx, project.write(".context/state/x.json", "broken"))
+    assert len(os.listdir(project.path("keys"))) >= kit.ASIDE_KEEP + 5
+
+
 HOLDER = "import os, sys, time; fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT); os.lockf(fd, os.F_LOCK, 0); print('held', flush=True); time.sleep(30)"
 
 
