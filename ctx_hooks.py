@@ -165,7 +165,6 @@ HANDOFF_REMINDER = (
 HANDOFF_COMMAND = " {command} writes it for you."
 HANDOFF_RESET_MARGIN = 10  # percent below the threshold that only a compaction or a rewind explains
 CLOCK_TOLERANCE_S = 0.02
-UNREMEMBERED_S = 1800  # where no state can be written, a handoff this young is taken for the one asked for
 
 # =============================================================================
 # Records
@@ -3332,9 +3331,8 @@ def monitor(event: Event, ctx: Ctx) -> Reply | None:
         said.extend((plan_handoff(ctx, state, exact, batch), shot if is_audit_due(shot, state) else None))
         return True
 
-    written = update_json(ctx, path, change)
-    if not said or (not written and is_handoff_written(handoff_path(ctx), ctx.now - UNREMEMBERED_S)):
-        return None  # the crossing cannot be remembered: without this it would be reminded of for ever
+    if not update_json(ctx, path, change):
+        return None  # a crossing that cannot be remembered would be reminded of for ever
     if said[1]:
         run_auditors(ctx, event.session, said[1])
     return Reply(said[0])

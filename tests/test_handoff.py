@@ -196,15 +196,11 @@ def test_broken_state_reminds_and_ends_like_any_other(project, broken):
 
 
 def test_a_state_that_cannot_be_written_does_not_nag_for_ever(open_project):
-    """The crossing cannot be remembered, so a young handoff is taken for the one that was asked for."""
+    """Without a crossing that can be remembered no handoff would ever be newer than it."""
     project = open_project
     project.write_transcript([assistant_row(170_000)])
-    project.write(FILE, "# Goal\n", mtime=NOW)
-    event = project.event("PostToolUse.Bash", session_id="s1", tool_use_id="")
+    event = project.event("PostToolUse.Bash", session_id="s1")
     os.chmod(project.path(".context"), 0o555)
-    for _ in range(2):
-        assert "Write a handoff" in project.call_as_user("monitor", event).context
-    project.write(FILE, "# Goal\n")
     assert project.call_as_user("monitor", event).is_silent
 
 
