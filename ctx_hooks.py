@@ -2966,7 +2966,8 @@ def start_session(ctx: Ctx, event: Event) -> Reply | None:
     """SessionStart by its source: new sessions get the context, compaction re-arms, resume asks the transcript."""
     said: list = []
     path = session_file(ctx, event.session)
-    gate_seen, acked = _read_receipts(ctx, event) if event.source == "resume" and not is_file(path) else (False, False)
+    resumed = event.source == "resume"
+    gate_seen, owed, acked = _read_receipts(ctx, event) if resumed and not is_file(path) else (False, not resumed, False)
 
     def change(state: dict) -> bool:
         state.setdefault("session_start", format_iso(ctx.now))
@@ -2980,7 +2981,7 @@ def start_session(ctx: Ctx, event: Event) -> Reply | None:
             state.update(files_read=[], estimated_tokens=0)
         if acked:
             state["startup"] = {"outcome": "acknowledged", "attempts": 1, "acked_at": format_iso(ctx.now)}
-        elif event.source != "compact" and not is_settled(state):
+        elif owed and event.source != "compact" and not is_settled(state):
             said.append(start_delivery(ctx, event, state))
         return True
 
@@ -2996,17 +2997,20 @@ def is_settled(state: dict) -> bool:
 
 
 def _read_receipts(ctx: Ctx, event: Event) -> tuple:
-    """(gate text there, acknowledgement there) in the transcript since its last compaction."""
-    gate_seen = acked = False
+    """(gate text there, a delivery without acknowledgement there, acknowledgement there) in the transcript since
+    its last compaction. Who resumes a session is not new to it: its own handoff is no news."""
+    gate_seen = owed = acked = False
     for line in lines_backward(event.transcript):
         if b"compact_boundary" in line and parse_row(line).get("subtype") == "compact_boundary":
             break
         if b"hook_additional_context" in line:
-            gate_seen = gate_seen or GATE_CHECKPOINT in receipt_of(parse_row(line))
+            receipt = receipt_of(parse_row(line))
+            gate_seen = gate_seen or GATE_CHECKPOINT in receipt
+            owed = owed or (FRAME_START in receipt and not acked)
         elif b'"assistant"' in line and not acked:
             row = parse_row(line)
             acked = is_answer(row) and is_acknowledged(ctx, text_of(row))
-    return gate_seen, acked
+    return gate_seen, owed, acked and not owed
 
 
 # =============================================================================
