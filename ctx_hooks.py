@@ -4056,7 +4056,7 @@ PASTE_MODE = "2004"
 EDITOR_MODES = frozenset(("47", "1047", "1049"))  # the alternate screen
 MODE_SWITCH = r"\x1b\[\?([0-9;]+)([hl])"
 MODE_TAIL = 32  # a switch may be cut by the end of a read
-ESCAPE = r"\x1b(?:\[([0-?]*)[ -/]*([@-~])|\[[0-?]*\Z|[\]PX^_][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)?|[ -/]*[0-~]|)"
+_ESCAPE = r"\x1b(?:\[([0-?]*)[ -/]*([@-~])|\[[0-?]*\Z|[\]PX^_][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)?|[ -/]*[0-~]|)"
 CURSOR_JUMPS = frozenset("ABEFGHdf")
 
 
@@ -4176,12 +4176,12 @@ def strip_escapes(text: str) -> str:
     """Terminal output as text: moves to the right are blanks, other moves and CR are line ends, the rest goes."""
     import re
 
-    def shown(match) -> str:
+    def shown(match: object) -> str:
         if match[2] == "C":
             return " " * min(int(match[1]) if match[1].isdigit() else 1, 80)
         return "\n" if match[2] in CURSOR_JUMPS else ""
 
-    text = re.sub(r"\r*\n|\r", "\n", re.sub(ESCAPE, shown, text))
+    text = re.sub(r"\r*\n|\r", "\n", re.sub(_ESCAPE, shown, text))
     return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", "", text)
 
 
@@ -4320,7 +4320,7 @@ def is_typing(before: bool, keys: bytes) -> bool:
     """Has the person a half-typed line? What the terminal itself reports arrives as escape sequences."""
     import re
 
-    shown = re.sub(ESCAPE, "", keys.decode("utf-8", "replace"))
+    shown = re.sub(_ESCAPE, "", keys.decode("utf-8", "replace"))
     return shown[-1] not in LINE_DONE if shown else before
 
 
