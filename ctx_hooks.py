@@ -2967,7 +2967,8 @@ def start_session(ctx: Ctx, event: Event) -> Reply | None:
     said: list = []
     path = session_file(ctx, event.session)
     resumed = event.source == "resume"
-    gate_seen, owed, acked = _read_receipts(ctx, event) if resumed and not is_file(path) else (False, not resumed, False)
+    asks = resumed and not is_file(path)
+    gate_seen, owed, acked = _read_receipts(ctx, event) if asks else (False, not resumed, False)
 
     def change(state: dict) -> bool:
         state.setdefault("session_start", format_iso(ctx.now))
