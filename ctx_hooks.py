@@ -3105,7 +3105,9 @@ def start_session(ctx: Ctx, event: Event) -> Reply | None:
     """SessionStart by its source: new sessions get the context, compaction re-arms, resume asks the transcript."""
     said: list = []
     path = session_file(ctx, event.session)
-    gate_seen, acked = _read_receipts(ctx, event) if event.source == "resume" and not is_file(path) else (False, False)
+    resumed = event.source == "resume"
+    asks = resumed and not is_file(path)
+    gate_seen, owed, acked = _read_receipts(ctx, event) if asks else (False, not resumed, False)
 
     def change(state: dict) -> bool:
         state.setdefault("session_start", format_iso(ctx.now))
@@ -3119,7 +3121,7 @@ def start_session(ctx: Ctx, event: Event) -> Reply | None:
             state.update(files_read=[], estimated_tokens=0)
         if acked:
             state["startup"] = {"outcome": "acknowledged", "attempts": 1, "acked_at": format_iso(ctx.now)}
-        elif event.source != "compact" and not is_settled(state):
+        elif owed and event.source != "compact" and not is_settled(state):
             said.append(start_delivery(ctx, event, state))
         return True
 
@@ -3135,17 +3137,20 @@ def is_settled(state: dict) -> bool:
 
 
 def _read_receipts(ctx: Ctx, event: Event) -> tuple:
-    """(gate text there, acknowledgement there) in the transcript since its last compaction."""
-    gate_seen = acked = False
+    """(gate text there, a delivery without acknowledgement there, acknowledgement there) in the transcript since
+    its last compaction. Who resumes a session is not new to it: its own handoff is no news."""
+    gate_seen = owed = acked = False
     for line in lines_backward(event.transcript):
         if b"compact_boundary" in line and parse_row(line).get("subtype") == "compact_boundary":
             break
         if b"hook_additional_context" in line:
-            gate_seen = gate_seen or GATE_CHECKPOINT in receipt_of(parse_row(line))
+            receipt = receipt_of(parse_row(line))
+            gate_seen = gate_seen or GATE_CHECKPOINT in receipt
+            owed = owed or (FRAME_START in receipt and not acked)
         elif b'"assistant"' in line and not acked:
             row = parse_row(line)
             acked = is_answer(row) and is_acknowledged(ctx, text_of(row))
-    return gate_seen, acked
+    return gate_seen, owed, acked and not owed
 
 
 # =============================================================================
@@ -4217,7 +4222,7 @@ PASTE_MODE = "2004"
 EDITOR_MODES = frozenset(("47", "1047", "1049"))  # the alternate screen
 MODE_SWITCH = r"\x1b\[\?([0-9;]+)([hl])"
 MODE_TAIL = 32  # a switch may be cut by the end of a read
-ESCAPE = r"\x1b(?:\[([0-?]*)[ -/]*([@-~])|\[[0-?]*\Z|[\]PX^_][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)?|[ -/]*[0-~]|)"
+_ESCAPE = r"\x1b(?:\[([0-?]*)[ -/]*([@-~])|\[[0-?]*\Z|[\]PX^_][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)?|[ -/]*[0-~]|)"
 CURSOR_JUMPS = frozenset("ABEFGHdf")
 
 
@@ -4337,12 +4342,12 @@ def strip_escapes(text: str) -> str:
     """Terminal output as text: moves to the right are blanks, other moves and CR are line ends, the rest goes."""
     import re
 
-    def shown(match) -> str:
+    def shown(match: object) -> str:
         if match[2] == "C":
             return " " * min(int(match[1]) if match[1].isdigit() else 1, 80)
         return "\n" if match[2] in CURSOR_JUMPS else ""
 
-    text = re.sub(r"\r*\n|\r", "\n", re.sub(ESCAPE, shown, text))
+    text = re.sub(r"\r*\n|\r", "\n", re.sub(_ESCAPE, shown, text))
     return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", "", text)
 
 
@@ -4481,7 +4486,7 @@ def is_typing(before: bool, keys: bytes) -> bool:
     """Has the person a half-typed line? What the terminal itself reports arrives as escape sequences."""
     import re
 
-    shown = re.sub(ESCAPE, "", keys.decode("utf-8", "replace"))
+    shown = re.sub(_ESCAPE, "", keys.decode("utf-8", "replace"))
     return shown[-1] not in LINE_DONE if shown else before
 
 
