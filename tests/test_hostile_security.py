@@ -8,7 +8,6 @@ import shutil
 import socket
 import stat
 import subprocess
-import sys
 import tempfile
 import time
 
@@ -245,8 +244,8 @@ ESCAPES = ("../../escape", "/abs/escape", "..", ".", "a/../../../escape", "a\0b"
 
 @pytest.mark.parametrize("field", ["session_id", "agent_id", "tool_name", "tool_use_id", "transcript_path", "cwd", "source", "reason", "model",
                                    "hook_event_name", "permission_mode", "prompt"])
-def test_no_outside_string_leads_out_of_the_allowed_places(kit, project, field):
-    world = World(project)
+def test_no_outside_string_leads_out_of_the_allowed_places(project, field):
+    world, kit = World(project), hostile.impatient(helper.load_kit("ctx_hooks_fuzz"))
     before = world.foreign()
     for text in ESCAPES:
         for mode, name in EVENT_OF.items():
@@ -256,11 +255,11 @@ def test_no_outside_string_leads_out_of_the_allowed_places(kit, project, field):
 
 
 @pytest.mark.parametrize("text", [text for text in ESCAPES if "\0" not in text and len(text) < 300 and text != "\ud800"])
-def test_names_on_the_command_line_stay_in_their_folder(project, text):
+def test_names_on_the_command_line_stay_in_their_folder(kit, project, text):
     before = {path for path in hostile.looks(project.base) if not hostile.ALLOWED.fullmatch(path)}
     for words in (("signal", "a", "--name=" + text), ("signal", "a", "--session=" + text), ("signal", "a", "--auditor=" + text, "--code=" + text),
                   ("pause", "--session=" + text), ("auto", "start", "x", "--session=" + text, "--force")):
-        assert project.command(*words).rc == 0, words
+        assert helper._call_forked(kit, list(words), b"", project.environment({}), project.root).rc == 0, words
     after = {path for path in hostile.looks(project.base) if not hostile.ALLOWED.fullmatch(path)}
     assert after - before == {"a project's/.caw"}
 
@@ -583,6 +582,3 @@ def test_an_unknown_mode_says_nothing_on_stdout_and_denies_nothing(project, word
     done = subprocess.run([helper.PYTHON, "-I", "-S", "-c", helper.IMPORT_LINE, *words, helper.REPO], input=b"{}", stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, env=project.environment({}), cwd=project.root, timeout=30)
     assert done.stdout == b"" and done.returncode == 1
-
-
-assert sys.version_info >= (3, 8)
