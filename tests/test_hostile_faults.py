@@ -166,7 +166,7 @@ def test_kill_9_never_splits_the_fallback_section_from_its_removal(kit, world):
 def test_an_error_at_any_operation_stays_our_own(kit, world, rounds, writer):
     mode, event = event_of(world, writer)
     rng = random.Random(writer)
-    codes, start, step = (ERRORS, 1, 1) if rounds(1) > 1 else ((None,), rng.randrange(1, 4), 3)
+    codes, start, step = (ERRORS, 1, 1) if rounds(1) > 1 else ((None,), rng.randrange(1, 6), 5)
     for code in codes:
         for at in range(start, MANY, step):
             world.reset()
@@ -347,7 +347,7 @@ def test_a_folder_that_vanishes_in_the_middle_is_not_missed(kit, world, rounds, 
     def vanish(name, real, args):
         shutil.rmtree(path, ignore_errors=True)
 
-    for at in range(1, MANY, 1 if rounds(1) > 1 else 16):
+    for at in range(1, MANY, 1 if rounds(1) > 1 else 24):
         os.makedirs(world.project.tmp, exist_ok=True)
         os.makedirs(world.project.root, exist_ok=True)
         world.reset()
@@ -498,7 +498,7 @@ def test_kill_9_of_the_installer_leaves_old_or_new_settings(installer, tmp_path,
 
     assert run(["--quiet"]).rc == 0
     new = project.read(".claude/settings.json").encode()
-    for at in range(1, MANY, 1 if os.environ.get("CTX_SOAK") == "1" else 7):
+    for at in range(1, MANY, 1 if os.environ.get("CTX_SOAK") == "1" else 13):
         shutil.rmtree(project.path(".claude"))
         project.write(".claude/settings.json", old)
         if "--uninstall" in words:

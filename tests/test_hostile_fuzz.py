@@ -99,7 +99,7 @@ def test_a_damaged_file_costs_no_more_than_itself(fuzz_kit, world, rounds, name)
         restore_file(world, name)
 
     before_user = world.user
-    for number in range(rounds(60)):
+    for number in range(rounds(45)):
         if number % WORLD_CASES == 0:
             world.reset()
         one(number)
@@ -212,7 +212,7 @@ def test_damaged_settings_are_refused_or_given_back_byte_for_byte(installer, rou
 def test_the_installer_refuses_or_installs_and_never_leaves_damaged_settings(project, rounds):
     """A sample as processes: install, uninstall, and the file has its bytes back whatever they were."""
     argv = [helper.PYTHON, os.path.join(helper.REPO, "install.py"), project.root, "--quiet", "--python", helper.PYTHON]
-    for number in range(min(rounds(6), 120)):
+    for number in range(min(rounds(3), 120)):
         data = damaged_settings(random.Random("install %d" % number))
         path = project.write(".claude/settings.json", data)
         codes = []
