@@ -4305,11 +4305,20 @@ class _Run:
     """The pseudo-terminal, the program in it, the end of its output, and the keys that wait to be taken by it."""
 
     def __init__(self, delivery: Delivery, argv: list, saved: list | None) -> None:
+        import fcntl
+        import subprocess
+        import termios
+
         self.delivery, self.is_person, self.has_input, self.typing = delivery, saved is not None, True, False
         self.output, self.modes, self.queue, self.heard_at, self.ticked_at = b"", frozenset(), b"", delivery.since, 0.0
         self.master, slave = _os.openpty()
         self.tty = _os.ttyname(slave)
-        self.process = _spawn(argv, slave, saved)
+        if saved:
+            termios.tcsetattr(slave, termios.TCSANOW, saved)
+        _copy_size(slave)
+        self.process = subprocess.Popen(
+            argv, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))  # noqa: PLW1509
         _os.close(slave)
         _os.set_blocking(self.master, False)
 
@@ -4390,20 +4399,6 @@ class _Run:
             process=read_process(self.master, self.tty), silent_ms=(time.monotonic() - self.heard_at) * 1000,
             text=strip_escapes(self.output.decode("utf-8", "replace")), patterns=self.delivery.ready_patterns,
             editor=EDITOR_MODES & self.modes, paste=PASTE_MODE in self.modes, typing=self.typing, ended=ended)
-
-
-def _spawn(argv: list, slave: int, saved: list | None):
-    """Start the program with the slave side as its controlling terminal, set up like ours."""
-    import fcntl
-    import subprocess
-    import termios
-
-    if saved:
-        termios.tcsetattr(slave, termios.TCSANOW, saved)
-    _copy_size(slave)
-    return subprocess.Popen(
-        argv, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))  # noqa: PLW1509
 
 
 def _copy_size(fd: int) -> None:
@@ -5103,17 +5098,15 @@ def _note_wrap(ctx: Ctx, name: str, fields: dict, lost: list) -> None:
     if name in ("injection:succeeded", "injection:failed") and not ctx.get("startup.require_ack"):
         return
     record(ctx, name, **fields)
-    if name == "injection:attempted" and fields["attempt"] == 1:
-        count_metrics(ctx, attempted=1)
-    elif name == "injection:succeeded":
+    if name == "injection:succeeded":
         key = "succeededOnFirstTry" if fields["attempts"] == 1 else "succeededAfterRetry"
         count_metrics(ctx, success=(fields["attempts"], fields["durationMs"]), **{key: 1})
         remove_section(ctx)
-    elif name == "injection:escalated":
-        count_metrics(ctx, escalatedToFile=1)
     elif name == "injection:failed":
         count_metrics(ctx, failed=1)
         lost.append(fields["reason"])
+    elif name == "injection:escalated" or fields.get("attempt") == 1:
+        count_metrics(ctx, **{"attempted" if "attempt" in fields else "escalatedToFile": 1})
 
 
 def version_text() -> str:

@@ -4,7 +4,6 @@ import importlib
 import json
 import os
 import re
-import shutil
 import signal
 import struct
 import subprocess
@@ -250,6 +249,69 @@ def test_an_agent_may_acknowledge_in_its_own_form(agent, answer):
     delivery.attempts = 1
     assert delivery.acknowledges(answer) and not delivery.acknowledges("I see no ACK here")
     assert not any(delivery.acknowledges(wrapped(ONE_LINE, width)) for width in range(8, 80))
+
+
+# --- the command -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("args, word", [
+    ([], "command is missing"), (["--"], "command is missing"), (["--timeout", "x", "--", "c"], "--timeout"),
+    (["--timeout", "nan", "--", "c"], "--timeout"), (["--timeout", "-1", "--", "c"], "--timeout"),
+    (["--colour", "--", "c"], "--colour"), (["--context"], "--context"), (["--agent", "hal", "--", "c"], "--agent"),
+])
+def test_a_wrong_option_is_named(project, args, word):
+    result = project.ask("wrap", *args)
+    assert result.rc == 2 and word in result.err.decode() and b"hint: " in result.err and not result.out
+
+
+@pytest.mark.parametrize("command, reason", [("no-such-command-here", "No such file"), ("./plain", "denied")])
+def test_a_command_that_cannot_run_is_an_error_with_a_hint(project, command, reason):
+    project.write("plain", "x")
+    result = project.ask("wrap", "--", command)
+    assert result.rc == 1 and f"error: cannot run {command}: " in result.err.decode() and reason in result.err.decode()
+    assert b"hint: " in result.err
+
+
+@pytest.mark.parametrize("content", [None, b"", b"TBD", bytes(range(256)) * 9], ids=["missing", "empty", "placeholder", "binary"])
+def test_a_context_file_without_a_context_is_an_error(project, content):
+    if content is not None:
+        project.write("notes.md", content)
+    result = project.ask("wrap", "--context", "notes.md", "--", "true")
+    assert result.rc == 1 and b"no context in notes.md" in result.err
+
+
+def test_the_command_delivers_the_handoff_and_counts_it(project, tmp_path):
+    project.write(".claude/ll-continue-prompt.md", "# Goal\n\nship it\n")
+    project.write("CLAUDE.md", "mine\n")
+    received = tmp_path / "received.jsonl"
+    result = project.ask("wrap", "--", *PROGRAM, "acknowledging", RECEIVED=str(received))
+    assert result.rc == 0 and result.err == b"" and b"Welcome." in result.out
+    assert "ship it" in read_lines(received)[0] and read_lines(received)[0].endswith("to confirm]")
+    names = [row["event"] for row in project.recorded_events()]
+    assert names == ["wrap:ready", "injection:attempted", "injection:succeeded"]
+    metrics = project.read_json(".context/metrics.json")
+    assert (metrics["attempted"], metrics["succeededOnFirstTry"], metrics["failed"]) == (1, 1, 0)
+    assert project.read("CLAUDE.md") == "mine\n"
+
+
+def test_a_program_that_ends_without_an_answer_is_counted_and_the_person_told_where_the_context_is(project):
+    notes = project.write("notes.md", "# Goal\n\nship it\n")
+    command = ["sh", "-c", "read line; exit 4"]
+    result = project.ask("wrap", "--context", notes, "--timeout", "0", "--", *command)
+    assert result.rc == 4 and notes in result.err.decode()
+    assert project.read_json(".context/metrics.json")["failed"] == 1
+    assert project.recorded_events("injection:failed")[0]["reason"] == kit.WRAP_ENDED
+    assert project.recorded_events("wrap:timeout")
+
+
+def test_without_a_request_one_delivery_is_all(project, tmp_path):
+    project.write(".contextrc", "startup:\n  require_ack: false\n")
+    notes = project.write("notes.md", "# Goal\n\nship it\n")
+    received = tmp_path / "received.jsonl"
+    result = project.ask("wrap", "--context", notes, "--", *PROGRAM, "copy", RECEIVED=str(received))
+    assert result.rc == 0 and result.err == b""
+    assert [row["event"] for row in project.recorded_events()] == ["wrap:ready", "injection:attempted"]
+    assert len(read_lines(received)) == 1 and "ACK" not in read_lines(received)[0]
 
 
 # --- real programs in a real terminal ----------------------------------------
