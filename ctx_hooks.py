@@ -4390,9 +4390,10 @@ class _Run:
         self.ticked_at, look = now, self._look()
         if is_over and not self.queue and readiness(look) > READY_ABOVE:
             self.queue = b"\x04"  # ^D, at each read: a terminal's end of input does not last as a pipe's does
-        self.queue += self.delivery.step(now, look)
-        if self.delivery.state == "enter":
-            self.output = b""  # an answer comes after the attempt
+        keys = self.delivery.step(now, look)
+        self.queue += keys
+        if keys and self.delivery.state == "enter":
+            self.output = b""  # an answer comes after the attempt; the echo has to stay whole
 
     def _look(self, ended: bool = False) -> Glance:
         return Glance(
