@@ -1317,7 +1317,9 @@ def _strip_tags(text: str) -> str:
         if start < 0:
             return "".join(out) + text[pos:]
         inner = _plain_start(text[start + 1:start + 80]).lstrip("/ ").partition(">")[0].lower().split(None, 1)
-        if inner and inner[0].rstrip("/").partition(":")[0] in _MARKUP:
+        name = inner[0].rstrip("/").partition(":")[0] if inner else ""
+        generic = name.isalpha() and text[max(start - 1, 0):start].isalnum()  # List<User> is code
+        if name in _MARKUP and not generic:
             out.append(text[pos:start])
             pos = max(text.find(">", start, start + 300), start) + 1  # not closed nearby: the bracket alone goes
         else:
@@ -2068,8 +2070,8 @@ def call_signature(tool: str, tool_input: dict) -> str:
     hashlib would cost 5 % of a start."""
     try:
         data = (tool + "\0" + format_json(tool_input)).encode()
-    except (TypeError, ValueError):
-        data = (tool + "\0" + repr(tool_input)).encode("utf-8", "replace")
+    except ValueError:
+        data = tool.encode("utf-8", "replace")  # nested too deeply to tell apart
     return _imp.source_hash(0x637478, data).hex()
 
 
