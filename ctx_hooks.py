@@ -1316,10 +1316,9 @@ def _strip_tags(text: str) -> str:
         start = text.find("<", pos)
         if start < 0:
             return "".join(out) + text[pos:]
-        inner = _plain_start(text[start + 1:start + 80]).lstrip("/ ").partition(">")[0].lower().split(None, 1)
+        inner = _plain_start(text[start + 1:start + 80]).lstrip("/ ").partition(">")[0].split(None, 1)
         name = inner[0].rstrip("/").partition(":")[0] if inner else ""
-        generic = name.isalpha() and text[max(start - 1, 0):start].isalnum()  # List<User> is code
-        if name in _MARKUP and not generic:
+        if name in _MARKUP or (name.lower() in _MARKUP and not name.istitle()):  # List<User> is code
             out.append(text[pos:start])
             pos = max(text.find(">", start, start + 300), start) + 1  # not closed nearby: the bracket alone goes
         else:
