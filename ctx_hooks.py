@@ -98,10 +98,12 @@ COLLECT_LIMIT_S = 0.25
 DEFAULT_TTL_S = 300
 TTL_LIMIT_S = 30 * 86400
 HALF_WRITTEN_S = 2.0
+PATTERN_LIMIT_S = 0.2
 
 DEFAULT_CONTEXT_DIR = ".context"
 CONFIG_NAME = ".contextrc"
 AUTO_STATE = ".caw/auto-state.json"
+RUNTIME_FOLDERS = ("state", "state/aside", "signals", "signals/sessions", "signals/global")
 MARKER_PREFIX = "ctx-loaded-"
 SEEN_PREFIX = "ctx-seen-"
 SEVERITIES = ("info", "warning", "critical")
@@ -280,6 +282,37 @@ def _clock_seconds(clock: str) -> float | None:
     return hours * 3600 + minutes * 60 + seconds + (float("0." + fraction[:9]) if dot else 0.0) - offset
 
 
+class TimeUp(Exception):
+    """What a TimeLimit raises inside its block."""
+
+
+class TimeLimit:
+    """`with TimeLimit(seconds)`: by the process's own alarm clock; without effect where there is none (Windows)."""
+
+    __slots__ = ("seconds",)
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def __enter__(self) -> None:
+        _set_alarm(self.seconds)
+
+    def __exit__(self, *_) -> None:
+        _set_alarm(0)
+
+
+def _set_alarm(seconds: float) -> None:
+    import _signal
+
+    if hasattr(_signal, "setitimer"):
+        _signal.signal(_signal.SIGALRM, _on_time_up)
+        _signal.setitimer(_signal.ITIMER_REAL, seconds)
+
+
+def _on_time_up(*_) -> None:
+    raise TimeUp
+
+
 def _is_digits(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 12
 
@@ -426,17 +459,19 @@ def real_path(path: str) -> str:
 # before the shared one.
 _READ_FLAGS = _os.O_RDONLY | getattr(_os, "O_NONBLOCK", 0) | getattr(_os, "O_CLOEXEC", 0) | getattr(_os, "O_BINARY", 0)
 _NOFOLLOW = getattr(_os, "O_NOFOLLOW", 0)
+_FOLDER_FLAGS = getattr(_os, "O_PATH", 0) | getattr(_os, "O_DIRECTORY", 0) | getattr(_os, "O_CLOEXEC", 0)
 _NEW_FLAGS = _os.O_WRONLY | _os.O_CREAT | _os.O_EXCL | _NOFOLLOW | getattr(_os, "O_BINARY", 0)
 
 
-def read_bytes(path: str, limit_bytes: int = FILE_LIMIT_BYTES, follow: bool = True) -> bytes | None:
-    """At most `limit_bytes` of a regular file, else None."""
+def read_bytes(path: str, limit_bytes: int = FILE_LIMIT_BYTES, follow: bool = True, own: bool = False) -> bytes | None:
+    """At most `limit_bytes` of a regular file, else None; with `own` only of one that belongs to this user."""
     try:
         fd = _os.open(path, _READ_FLAGS | (0 if follow else _NOFOLLOW))
     except (OSError, ValueError):
         return None
     try:
-        if not _stat.S_ISREG(_os.fstat(fd).st_mode):
+        info = _os.fstat(fd)
+        if not _stat.S_ISREG(info.st_mode) or (own and IS_POSIX and info.st_uid != _os.geteuid()):
             return None
         return read_fd(fd, limit_bytes)
     except OSError:
@@ -458,8 +493,38 @@ def read_fd(fd: int, limit_bytes: int) -> bytes:
 
 
 def read_inside(path: str, base: str, limit_bytes: int = FILE_LIMIT_BYTES) -> bytes | None:
-    """Like read_bytes, but a path that leads out of `base`, by its name or by a link, is not read."""
-    return read_bytes(path, limit_bytes) if stays_inside(path, base) else None
+    """Like read_bytes, but a path that leads out of `base`, by its name or by a link, is not read. The links on the
+    way are resolved once; then every folder is opened from the one above, so that none can be swapped in."""
+    if not IS_POSIX or base == "/":
+        return read_bytes(path, limit_bytes) if stays_inside(path, base) else None
+    fd = _open_below(path, base)
+    if fd < 0:
+        fd = _open_below(real_path(path), real_path(base))
+    try:
+        return read_fd(fd, limit_bytes) if fd >= 0 and _stat.S_ISREG(_os.fstat(fd).st_mode) else None
+    except OSError:
+        return None
+    finally:
+        if fd >= 0:
+            _os.close(fd)
+
+
+def _open_below(path: str, base: str) -> int:
+    """A descriptor of `path`, reached from `base` without following any link, or -1."""
+    if path == base or not is_below(path, base):
+        return -1
+    names, fd, folder = path[len(base.rstrip("/")) + 1:].split("/"), -1, -1
+    try:
+        folder = _os.open(base, _FOLDER_FLAGS)
+        for name in names[:-1]:
+            above, folder = folder, _os.open(name, _FOLDER_FLAGS | _NOFOLLOW, dir_fd=folder)
+            _os.close(above)
+        fd = _os.open(names[-1], _READ_FLAGS | _NOFOLLOW, dir_fd=folder)
+    except (OSError, ValueError):
+        pass
+    if folder >= 0:
+        _os.close(folder)
+    return fd
 
 
 def stays_inside(path: str, base: str) -> bool:
@@ -481,6 +546,17 @@ def stat_of(path: str, follow: bool = True):
         return None
 
 
+def is_missing(path: str) -> bool:
+    """There is certainly nothing: an error of the disk or the network must not pass for that."""
+    try:
+        _os.lstat(path)
+    except FileNotFoundError:
+        return True
+    except (OSError, ValueError):
+        pass
+    return False
+
+
 def is_dir(path: str) -> bool:
     info = stat_of(path)
     return info is not None and _stat.S_ISDIR(info.st_mode)
@@ -489,6 +565,11 @@ def is_dir(path: str) -> bool:
 def is_file(path: str) -> bool:
     info = stat_of(path)
     return info is not None and _stat.S_ISREG(info.st_mode)
+
+
+def is_link(path: str) -> bool:
+    info = stat_of(path, follow=False)
+    return info is not None and _stat.S_ISLNK(info.st_mode)
 
 
 def list_dir(path: str) -> list:
@@ -509,6 +590,13 @@ def remove_file(path: str) -> bool:
 def write_all(fd: int, data: bytes) -> None:
     while data:
         data = data[_os.write(fd, data):]
+
+
+def is_temp_name(name: str) -> bool:
+    """The temp file of a writer that was killed: `<name>.<pid>-<stamp>.tmp`."""
+    stem, _, rest = name[:-4].rpartition(".")
+    pid, _, stamp = rest.partition("-")
+    return name.endswith(".tmp") and bool(stem) and _is_digits(pid) and bool(stamp) and not stamp.strip("0123456789abcdef")
 
 
 def write_bytes(path: str, data: bytes, durable: bool = False) -> bool:
@@ -602,7 +690,7 @@ class Lock:
             if self.fd < 0:
                 return self
             self.busy = not lock_fd(self.fd, LOCK_WAIT_S)
-            if self.busy or not IS_POSIX or _os.fstat(self.fd).st_nlink:
+            if self.busy or not _is_unlinked(self.fd):
                 return self
             self.__exit__()  # cleanup removed the file while we waited: lock its successor
         self.busy = True
@@ -626,6 +714,13 @@ class Lock:
             return _os.open(self.path, flags, 0o600)
         except OSError:
             return -1
+
+
+def _is_unlinked(fd: int) -> bool:
+    try:
+        return IS_POSIX and not _os.fstat(fd).st_nlink
+    except OSError:
+        return False
 
 
 def lock_fd(fd: int, wait_s: float) -> bool:
@@ -654,9 +749,9 @@ def _try_lock(fd: int) -> None:
     msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
 
 
-def load_json(path: str) -> dict | None:
+def load_json(path: str, follow: bool = True) -> dict | None:
     """The object in the file; {} when there is no file; None when it is corrupt or not an object."""
-    data = read_bytes(path, STATE_LIMIT_BYTES)
+    data = read_bytes(path, STATE_LIMIT_BYTES, follow)
     if data is None:
         return {} if stat_of(path, follow=False) is None else None
     try:
@@ -676,11 +771,15 @@ def update_json(ctx: Ctx, path: str, change) -> bool:
     with Lock(ctx, lock_path(ctx, path)) as lock:
         if lock.busy:
             return False
-        data = load_json(path)
+        data = load_json(path, follow=False)
         if data is None:
             set_aside(ctx, path)
             data = {}
-        return bool(change(data)) and write_runtime(ctx, path, format_json(data).encode())
+        try:
+            return bool(change(data)) and write_runtime(ctx, path, format_json(data).encode())
+        except ValueError:  # nested too deeply to be written again: it must not fail every call from now on
+            set_aside(ctx, path)
+            return False
 
 
 def lock_path(ctx: Ctx, path: str) -> str:
@@ -726,7 +825,7 @@ class Setting:
 
 SETTINGS = (
     Setting("context_dir", DEFAULT_CONTEXT_DIR, "path", "folder of the context files, below the project"),
-    Setting("allow_outside", False, "bool", "let paths in this file name files outside the project"),
+    Setting("allow_outside", False, "bool", "let paths in this file name files to read outside the project"),
     Setting("gate.mode", "directive", ("directive", "content", "off"), "name the context files, or put their text in"),
     Setting("gate.files", list(CONTEXT_FILES), "paths", "context files in order of priority, seen from `context_dir`"),
     Setting("gate.message", "", "text", "own wording of the gate; `{files}` is filled in"),
@@ -997,7 +1096,8 @@ def find_project(project_dir: str, cwd: str) -> Ctx | None:
     for level in range(PARENT_LIMIT):
         ctx = open_project(folder)
         if ctx:
-            return ctx if level == 0 or (is_trusted(ctx.dir) and is_trusted(config_path(folder))) else None
+            here = level == 0 and not project_dir  # a person's cwd; an agent's may be anywhere
+            return ctx if here or (is_trusted(ctx.dir) and is_trusted(config_path(folder))) else None
         if parent_of(folder) == folder:
             return None
         folder = parent_of(folder)
@@ -1007,8 +1107,16 @@ def find_project(project_dir: str, cwd: str) -> Ctx | None:
 def open_project(root: str) -> Ctx | None:
     """The project at exactly this folder, with its settings read."""
     config, problems = read_config(root)
-    directory = join_path(root, config.get("context_dir", DEFAULT_CONTEXT_DIR))
-    return Ctx(root, directory, config, problems) if is_dir(directory) else None
+    ctx = Ctx(root, join_path(root, config.get("context_dir", DEFAULT_CONTEXT_DIR)), config, problems)
+    return ctx if is_dir(ctx.dir) and not leads_out(ctx) else None
+
+
+def leads_out(ctx: Ctx) -> bool:
+    """The context folder is the project itself, or it or one of our folders in it is a link to somewhere else: a
+    repository that somebody else wrote must not decide where we write and what we collect by age."""
+    outside = ctx.get("allow_outside") is not True and not stays_inside(ctx.dir, ctx.root)
+    links = [path for path in map(ctx.path, RUNTIME_FOLDERS) if is_link(path)]
+    return ctx.dir == ctx.root or outside or not all(stays_inside(path, ctx.dir) for path in links)
 
 
 def read_config(root: str) -> tuple:
@@ -1150,8 +1258,10 @@ _MARKUP = frozenset(
 )
 
 
+TURNS = ("human:", "user:", "assistant:", "system:")
 _DROPPED = dict.fromkeys([c for c in range(0xA0) if (c < 32 or c >= 127) and c not in (9, 10)] + [
-    0x61C, 0xFEFF, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2060, 0x2070), *range(0xE0000, 0xE0080)])
+    0xAD, 0x34F, 0x61C, 0x180E, 0xFEFF, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2060, 0x2070),
+    *range(0xE0000, 0xE01F0)])  # the last are letters that only a model sees
 
 
 def units(text: str) -> int:
@@ -1187,14 +1297,28 @@ def one_line(text: str, limit: int = 200) -> str:
     return cut_text(" ".join(clean_text(text).split()), limit)
 
 
+def quote_turns(text: str) -> str:
+    """A later line that poses as the beginning of somebody's turn is shown as a quotation."""
+    first, *lines = text.split("\n")
+    posing = [_plain_start(line[:40]).lower().startswith(TURNS) for line in lines]
+    return "\n".join([first] + ["> " + line if poses else line for line, poses in zip(lines, posing)])
+
+
+def _plain_start(text: str) -> str:
+    """As somebody reads it who passes over joiners and odd blanks."""
+    text = " ".join(text.split())
+    return text if text.isascii() else text.encode("ascii", "ignore").decode()
+
+
 def _strip_tags(text: str) -> str:
     out, pos = [], 0
     while True:
         start = text.find("<", pos)
         if start < 0:
             return "".join(out) + text[pos:]
-        inner = text[start + 1:start + 80].lstrip("/ \t\n").partition(">")[0].lower().split(None, 1)
-        if inner and inner[0].rstrip("/").partition(":")[0] in _MARKUP:
+        inner = _plain_start(text[start + 1:start + 80]).lstrip("/ ").partition(">")[0].split(None, 1)
+        name = inner[0].rstrip("/").partition(":")[0] if inner else ""
+        if name in _MARKUP or (name.lower() in _MARKUP and not name.istitle()):  # List<User> is code
             out.append(text[pos:start])
             pos = max(text.find(">", start, start + 300), start) + 1  # not closed nearby: the bracket alone goes
         else:
@@ -1277,7 +1401,7 @@ def parse_signal(data: bytes, mtime: float, now: float) -> Signal:
         ttl_s=min(int(ttl), TTL_LIMIT_S) if _is_digits(ttl) and int(ttl) > 0 else DEFAULT_TTL_S,
         auditor=one_line(fields.get("auditor", ""), 60),
         code=one_line(fields.get("code", ""), 60),
-        body=clean_text(body).strip() or one_line(fields.get("code", ""), 60),
+        body=quote_turns(clean_text(body).strip()) or one_line(fields.get("code", ""), 60),
         stamp="%.6f" % (mtime if stated is None else stated),
     )
 
@@ -1294,6 +1418,8 @@ def format_signal(signal: Signal) -> str:
 def write_signal(ctx: Ctx, session: str, signal: Signal) -> str:
     """Write or replace the signal `name` of a session ("" = global); its path, or "" when that failed."""
     path = signal_dir(ctx, session) + "/" + safe_name(signal.name) + ".md"
+    if is_link(parent_of(path)):
+        return ""
     return path if write_runtime(ctx, path, format_signal(signal).encode("utf-8", "replace")) else ""
 
 
@@ -1450,11 +1576,17 @@ def _notify_person(ctx: Ctx, shown: list, reply: Reply) -> None:
 def _read_seen(ctx: Ctx, session: str) -> dict:
     """{"scope/name": stamp} of what this session got and what could not be removed."""
     seen = dict(table(read_json(session_file(ctx, session)), "delivered"))
-    spare = marker_path(ctx, session, SEEN_PREFIX)
-    info = stat_of(spare, follow=False)
-    if info is not None and _stat.S_ISREG(info.st_mode) and is_trusted(spare):
-        seen.update(read_json(spare))
+    seen.update(_read_own(marker_path(ctx, session, SEEN_PREFIX)))
     return seen
+
+
+def _read_own(path: str) -> dict:
+    """A JSON object in a folder where everybody may write: only a regular file of this user, looked at once open."""
+    try:
+        value = parse_json(read_bytes(path, STATE_LIMIT_BYTES, follow=False, own=True) or b"")
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def _after_delivery(ctx: Ctx, session: str, shown: list, seen: dict) -> None:
@@ -1692,8 +1824,11 @@ def _open_regular(path: str) -> int:
         fd = _os.open(path, _READ_FLAGS)
     except (OSError, ValueError):
         return -1
-    if _stat.S_ISREG(_os.fstat(fd).st_mode):
-        return fd
+    try:
+        if _stat.S_ISREG(_os.fstat(fd).st_mode):
+            return fd
+    except OSError:
+        pass  # a handle gone stale
     _os.close(fd)
     return -1
 
@@ -1924,7 +2059,7 @@ def _fires(shot: Snapshot, auditor: str, code: str) -> bool:
 
 def repetition_of(recent: list) -> tuple:
     """(score 0..1, repeats) over the last calls: how many repeat an earlier one of the window."""
-    window = recent[-REPETITION_WINDOW:]
+    window = [call for call in recent[-REPETITION_WINDOW:] if isinstance(call, str)]
     repeats = len(window) - len(set(window))
     return round(repeats / (REPETITION_WINDOW - 1), 2), repeats
 
@@ -1934,8 +2069,8 @@ def call_signature(tool: str, tool_input: dict) -> str:
     hashlib would cost 5 % of a start."""
     try:
         data = (tool + "\0" + format_json(tool_input)).encode()
-    except (TypeError, ValueError):
-        data = (tool + "\0" + repr(tool_input)).encode("utf-8", "replace")
+    except ValueError:
+        data = tool.encode("utf-8", "replace")  # nested too deeply to tell apart
     return _imp.source_hash(0x637478, data).hex()
 
 
@@ -2048,6 +2183,11 @@ def claim_marker(ctx: Ctx, session: str) -> str:
 def has_marker(ctx: Ctx, session: str) -> bool:
     info = stat_of(marker_path(ctx, session), follow=False)
     return info is not None and _stat.S_ISREG(info.st_mode) and (not IS_POSIX or info.st_uid == _os.geteuid())
+
+
+def drop_marker(ctx: Ctx, session: str) -> None:
+    if has_marker(ctx, session):
+        remove_file(marker_path(ctx, session))
 
 
 def open_gate(ctx: Ctx, event: Event, room: int) -> str:
@@ -2729,8 +2869,9 @@ def _matches(pattern: str, text: str) -> bool:
     import re
 
     try:
-        return re.search(pattern, text[-20000:], re.IGNORECASE) is not None
-    except (re.error, RecursionError, OverflowError):
+        with TimeLimit(PATTERN_LIMIT_S):  # (a+)+$ could take years
+            return re.search(pattern, text[-20000:], re.IGNORECASE) is not None
+    except (re.error, RecursionError, OverflowError, MemoryError, TimeUp):
         return False
 
 
@@ -2873,11 +3014,10 @@ def write_section(ctx: Ctx, text: str) -> bool:
         text = text.replace(SECTION_START, "").replace(SECTION_END, "")
         section = "\n".join((SECTION_START, SECTION_HEADING, "", text, SECTION_END, "")).replace("\n", newline)
         note = {"file": path, "created": noted.get("created") is True or stat_of(path) is None, "lead": lead,
-                "at": format_iso(ctx.now), "digest": _section_digest(section.encode())}
-        if not write_bytes(path, bare + (lead + section).encode(), durable=True):
-            return False
-        write_runtime(ctx, ctx.path("state", "fallback.json"), format_json(note).encode())
-    return True
+                "at": format_iso(ctx.now), "digest": _section_digest(section.encode()), "older": noted.get("digest")}
+        # The note comes first: without it the section could not be taken out again.
+        return (write_runtime(ctx, ctx.path("state", "fallback.json"), format_json(note).encode())
+                and write_bytes(path, bare + (lead + section).encode(), durable=True))
 
 
 def remove_section(ctx: Ctx) -> bool:
@@ -2938,7 +3078,7 @@ def _without_sections(data: bytes, noted: dict) -> bytes:
 def _drop_allowed(data: bytes, noted: dict) -> bool:
     """Only sections as we wrote them may be dropped; without a note any well-formed one is an old one of ours."""
     digests = [_section_digest(data[start:end]) for start, end in find_sections(data)]
-    return not digests or not noted or noted.get("digest") in digests
+    return not digests or not noted or noted.get("digest") in digests or noted.get("older") in digests
 
 
 def _section_digest(section: bytes) -> str:
@@ -2948,12 +3088,12 @@ def _section_digest(section: bytes) -> str:
 
 def _fallback_file(ctx: Ctx) -> tuple:
     """(real path, bytes) of the fallback file; b"" when it is not there yet, None when it may not be written."""
-    path = real_path(join_path(ctx.root, ctx.get("startup.fallback_file")))
-    if not is_below(path, real_path(ctx.root)) and not ctx.get("allow_outside"):
-        return path, None
+    path, root = real_path(join_path(ctx.root, ctx.get("startup.fallback_file"))), real_path(ctx.root)
+    if not is_below(path, root) or ".git" in path[len(root):].split("/"):
+        return path, None  # `allow_outside` lets files be read, never written
     info = stat_of(path)
     if info is None:
-        return path, b""
+        return path, b"" if is_missing(path) else None
     if not _stat.S_ISREG(info.st_mode) or info.st_size > FALLBACK_LIMIT_BYTES or not is_writable(path):
         return path, None
     return path, read_bytes(path, FALLBACK_LIMIT_BYTES + 1)
@@ -2966,7 +3106,9 @@ def start_session(ctx: Ctx, event: Event) -> Reply | None:
     """SessionStart by its source: new sessions get the context, compaction re-arms, resume asks the transcript."""
     said: list = []
     path = session_file(ctx, event.session)
-    gate_seen, acked = _read_receipts(ctx, event) if event.source == "resume" and not is_file(path) else (False, False)
+    resumed = event.source == "resume"
+    asks = resumed and not is_file(path)
+    gate_seen, owed, acked = _read_receipts(ctx, event) if asks else (False, not resumed, False)
 
     def change(state: dict) -> bool:
         state.setdefault("session_start", format_iso(ctx.now))
@@ -2975,12 +3117,12 @@ def start_session(ctx: Ctx, event: Event) -> Reply | None:
         if "settings_model" not in state:
             state["settings_model"] = settings_model(ctx)
         if event.source in ("compact", "clear"):
-            remove_file(marker_path(ctx, event.session))
+            drop_marker(ctx, event.session)
             reset_handoff(state)
             state.update(files_read=[], estimated_tokens=0)
         if acked:
             state["startup"] = {"outcome": "acknowledged", "attempts": 1, "acked_at": format_iso(ctx.now)}
-        elif event.source != "compact" and not is_settled(state):
+        elif owed and event.source != "compact" and not is_settled(state):
             said.append(start_delivery(ctx, event, state))
         return True
 
@@ -2996,17 +3138,20 @@ def is_settled(state: dict) -> bool:
 
 
 def _read_receipts(ctx: Ctx, event: Event) -> tuple:
-    """(gate text there, acknowledgement there) in the transcript since its last compaction."""
-    gate_seen = acked = False
+    """(gate text there, a delivery without acknowledgement there, acknowledgement there) in the transcript since
+    its last compaction. Who resumes a session is not new to it: its own handoff is no news."""
+    gate_seen = owed = acked = False
     for line in lines_backward(event.transcript):
         if b"compact_boundary" in line and parse_row(line).get("subtype") == "compact_boundary":
             break
         if b"hook_additional_context" in line:
-            gate_seen = gate_seen or GATE_CHECKPOINT in receipt_of(parse_row(line))
+            receipt = receipt_of(parse_row(line))
+            gate_seen = gate_seen or GATE_CHECKPOINT in receipt
+            owed = owed or (FRAME_START in receipt and not acked)
         elif b'"assistant"' in line and not acked:
             row = parse_row(line)
             acked = is_answer(row) and is_acknowledged(ctx, text_of(row))
-    return gate_seen, acked
+    return gate_seen, owed, acked and not owed
 
 
 # =============================================================================
@@ -3021,8 +3166,7 @@ def remove_session(ctx: Ctx, session: str) -> None:
     remove_tree(signal_dir(ctx, session))
     for suffix in (".json", ".statusline", ".lock"):
         remove_file(ctx.path("state", session + suffix))
-    if has_marker(ctx, session):
-        remove_file(marker_path(ctx, session))
+    drop_marker(ctx, session)
     remove_file(marker_path(ctx, session, SEEN_PREFIX))
     forget_sessions(ctx, lambda name: name == session)
 
@@ -3068,13 +3212,15 @@ def collect_orphans(ctx: Ctx, keep: str) -> None:
     gone = set()
     ages = {ctx.path("signals", "sessions"): ORPHAN_AGE_S, ctx.path("signals", "global"): ORPHAN_AGE_S,
             ctx.path("state"): ORPHAN_AGE_S, ctx.path("state", "aside"): 4 * ORPHAN_AGE_S, ctx.tmp: MARKER_AGE_S}
+    shared = [ctx.dir, parent_of(auto_path(ctx)), parent_of(join_path(ctx.root, ctx.get("startup.fallback_file")))]
+    ages.update((folder, ORPHAN_AGE_S) for folder in shared)
     for folder, age_s in ages.items():
-        for name in list_dir(folder) if folder == ctx.tmp or is_own_dir(ctx, folder) else []:
+        for name in list_dir(folder) if folder in (ctx.tmp, *shared) or is_own_dir(ctx, folder) else []:
             if time.monotonic() > deadline:
                 return
             if not _is_collectable(ctx, folder, name):
                 continue
-            if name.partition(".")[0] != keep and _remove_old(folder + "/" + name, ctx.now - age_s):
+            if keep not in (name, name.rpartition(".")[0]) and _remove_old(folder + "/" + name, ctx.now - age_s):
                 gone.add(name.rpartition(".")[0] or name)
     forget_sessions(ctx, lambda name: name in gone or not is_file(session_file(ctx, name)) and name != keep)
 
@@ -3084,12 +3230,15 @@ def _is_collectable(ctx: Ctx, folder: str, name: str) -> bool:
     share are needed for as long as they are there, and global signals have a time of their own."""
     if folder == ctx.tmp:
         return name.startswith((MARKER_PREFIX, SEEN_PREFIX))
-    if folder == ctx.path("signals", "global"):
-        return name.endswith(".tmp")
-    if folder != ctx.path("state"):
+    if folder not in [ctx.path("signals", "sessions"), ctx.path("state"), ctx.path("state", "aside")]:
+        return is_temp_name(name)
+    if folder != ctx.path("state") or is_temp_name(name):
         return True
-    ours = name.endswith((".json", ".lock", ".statusline")) and name.partition(".")[0] not in _TAKEN
-    return ours or name.endswith(".tmp")
+    if name.partition(".")[0] in _TAKEN or name.endswith((".lock", ".statusline")):
+        return name.partition(".")[0] not in _TAKEN
+    # `context_dir` may be a folder in which a person keeps a `state` of their own
+    state = read_bytes(folder + "/" + name, STATE_LIMIT_BYTES, follow=False) if name.endswith(".json") else None
+    return state is not None and (b'"session_start"' in state or state.strip() in (b"", b"{}"))
 
 
 def _remove_old(path: str, before: float) -> bool:
@@ -3145,7 +3294,10 @@ def occupy_descriptors() -> None:
     reply with it."""
     fd = 0
     while fd <= 2:
-        fd = _os.open("/dev/null" if IS_POSIX else "nul", _os.O_RDONLY)
+        try:
+            fd = _os.open("/dev/null" if IS_POSIX else "nul", _os.O_RDONLY)
+        except OSError:
+            return  # a sandbox without devices
     _os.close(fd)
 
 
@@ -3501,6 +3653,20 @@ def command_words(command: str) -> list:
     return words if plain and not {"&&", "||", ";", "|", "&"} & set(words) else []
 
 
+def is_plain_command(command: str) -> bool:
+    """Starts the kit and does nothing else. The settings may be somebody else's: what only resembles a command of
+    ours is shown, never run."""
+    words = command_words(command)
+    rest = [word for word in words[1:] if word not in ("-I", "-S", "-E", "-s", "-B", "-P", "-u")]
+    is_script = len(rest) == 2 and base_name(rest[0]) == "ctx_hooks.py"
+    is_code = len(rest) == 4 and rest[0] == "-c" and '-c "%s" ' % rest[1] in REGISTERED
+    shell = command.replace(rest[1], "") if is_code else command
+    for known in ("${CLAUDE_PLUGIN_ROOT:-$CLAUDE_PROJECT_DIR/.claude/hooks}", "$CLAUDE_PROJECT_DIR", "|| exit 0"):
+        shell = shell.replace(known, "")
+    relative = bool(words) and "/" in words[0] and not is_absolute(words[0])
+    return (is_script or is_code) and not relative and not set(shell) & set("$`;|&<>\n")
+
+
 def find_registrations(scope: str, settings: dict) -> list:
     hooks = settings.get("hooks")
     found = []
@@ -3531,6 +3697,9 @@ def diagnose(ctx: Ctx | None, root: str, env: dict) -> list:
     findings += _check_registrations(registered)
     findings += _run_registrations(root, registered, env)
     findings += _check_project(ctx) if ctx else [
+        Finding("FAIL", "the context folder, or one in it, is a link that leads out: the hooks stay silent here",
+                "use real folders, or `allow_outside: true` for the context folder itself")
+        if is_dir(root + "/" + DEFAULT_CONTEXT_DIR) else
         Finding("warn", "no %s folder: the hooks stay silent here" % DEFAULT_CONTEXT_DIR,
                 "mkdir %s, or python3 install.py --init" % DEFAULT_CONTEXT_DIR)]
     return findings + _check_client_times(root, env)
@@ -3574,9 +3743,11 @@ def _run_registrations(root: str, registered: list, env: dict) -> list:
     """Each distinct command once with its event, in a scratch project that sees the real .claude."""
     import tempfile
 
-    commands = {(r.event, r.command): r for r in registered}
+    odd = [Finding("FAIL", "%s: not tried, it does more than start the kit: %s" % (r.event, one_line(r.command, 120)),
+                   "look at it, then run install.py again") for r in registered if not is_plain_command(r.command)]
+    commands = {(r.event, r.command): r for r in registered if is_plain_command(r.command)}
     if not commands:
-        return []
+        return odd
     with tempfile.TemporaryDirectory(prefix="ctx-doctor-") as scratch:
         _os.mkdir(scratch + "/.context")
         write_bytes(scratch + "/.context/TASKS.md", b"# Tasks\n")
@@ -3584,7 +3755,7 @@ def _run_registrations(root: str, registered: list, env: dict) -> list:
             _os.symlink(root + "/.claude", scratch + "/.claude")
         except OSError:
             return [Finding("warn", "cannot make a scratch project for a trial run")]
-        findings = _check_interpreters(commands.values())
+        findings = odd + _check_interpreters(commands.values())
         floor = _time_command([sys.executable, "-I", "-S", "-c", "pass"], b"", scratch, env)[0]
         for registration in commands.values():
             findings.append(_trial(registration, scratch, env, floor))
