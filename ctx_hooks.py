@@ -596,7 +596,8 @@ def is_temp_name(name: str) -> bool:
     """The temp file of a writer that was killed: `<name>.<pid>-<stamp>.tmp`."""
     stem, _, rest = name[:-4].rpartition(".")
     pid, _, stamp = rest.partition("-")
-    return name.endswith(".tmp") and bool(stem) and _is_digits(pid) and bool(stamp) and not stamp.strip("0123456789abcdef")
+    ours = bool(stem) and _is_digits(pid) and bool(stamp) and not stamp.strip("0123456789abcdef")
+    return ours and name.endswith(".tmp")
 
 
 def write_bytes(path: str, data: bytes, durable: bool = False) -> bool:
@@ -2871,7 +2872,7 @@ def _matches(pattern: str, text: str) -> bool:
     try:
         with TimeLimit(PATTERN_LIMIT_S):  # (a+)+$ could take years
             return re.search(pattern, text[-20000:], re.IGNORECASE) is not None
-    except (re.error, RecursionError, OverflowError, MemoryError, TimeUp):
+    except (re.error, RuntimeError, OverflowError, MemoryError, TimeUp):  # 3.8 compiles what it cannot run
         return False
 
 

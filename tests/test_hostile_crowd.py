@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import threading
+from concurrent import futures
 
 import pytest
 
@@ -164,13 +165,9 @@ def test_hooks_run_while_the_kit_comes_and_goes(project, rounds):
 def test_installers_at_the_same_time_leave_one_install(project, rounds):
     settings = project.write(".claude/settings.json", OLD)
     for _ in range(min(rounds(1), 10)):
-        codes = []
-        crowd = [threading.Thread(target=lambda: codes.append(install(project))) for _ in range(4)]
-        for one in crowd:
-            one.start()
-        for one in crowd:
-            one.join()
-        assert [code for code, _ in codes] == [0] * 4, codes
+        with futures.ThreadPoolExecutor(4) as pool:
+            done = list(pool.map(lambda _: install(project), range(4)))
+        assert [code for code, _ in done] == [0] * 4, done
         assert install(project, "--check")[0] == 0
         assert install(project, "--uninstall")[0] == 0
         with open(settings, "rb") as source:
