@@ -4606,6 +4606,9 @@ def people_ctx(session: str = "") -> Ctx:
     except OSError:
         raise CommandError("the current folder does not exist any more", "cd into your project") from None
     ctx = find_project("", cwd.replace("\\", "/") if not IS_POSIX else cwd)
+    if ctx is None and _nearest_with(cwd, DEFAULT_CONTEXT_DIR):
+        raise CommandError("%s is not used: it belongs to somebody else, or is or holds a link that leads out" % (
+            DEFAULT_CONTEXT_DIR), "ls -l %s; use folders of your own in the project" % DEFAULT_CONTEXT_DIR)
     if ctx is None:
         raise CommandError("no %s folder here or in a parent folder" % DEFAULT_CONTEXT_DIR,
                            "mkdir %s (or python3 install.py --init), then try again" % DEFAULT_CONTEXT_DIR)
