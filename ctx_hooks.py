@@ -98,7 +98,7 @@ COLLECT_LIMIT_S = 0.25
 DEFAULT_TTL_S = 300
 TTL_LIMIT_S = 30 * 86400
 HALF_WRITTEN_S = 2.0
-PATTERN_LIMIT_S = 0.2
+PATTERN_LIMIT_S, PATTERNS_TRIED, RECEIPTS_LIMIT_S = 0.2, 10, 1.0
 
 DEFAULT_CONTEXT_DIR = ".context"
 CONFIG_NAME = ".contextrc"
@@ -2863,7 +2863,7 @@ def is_acknowledged(ctx: Ctx, text: str) -> bool:
     if "ack: context received" in folded or "ack:context received" in folded:
         return True
     own = [pattern for pattern in ctx.get("startup.ack_patterns") if pattern not in DEFAULTS["startup.ack_patterns"]]
-    return any(_matches(pattern, text) for pattern in own)
+    return any(_matches(pattern, text) for pattern in own[:PATTERNS_TRIED])
 
 
 def _matches(pattern: str, text: str) -> bool:
@@ -3142,6 +3142,7 @@ def _read_receipts(ctx: Ctx, event: Event) -> tuple:
     """(gate text there, a delivery without acknowledgement there, acknowledgement there) in the transcript since
     its last compaction. Who resumes a session is not new to it: its own handoff is no news."""
     gate_seen = owed = acked = False
+    deadline = time.monotonic() + RECEIPTS_LIMIT_S
     for line in lines_backward(event.transcript):
         if b"compact_boundary" in line and parse_row(line).get("subtype") == "compact_boundary":
             break
@@ -3151,7 +3152,7 @@ def _read_receipts(ctx: Ctx, event: Event) -> tuple:
             owed = owed or (FRAME_START in receipt and not acked)
         elif b'"assistant"' in line and not acked:
             row = parse_row(line)
-            acked = is_answer(row) and is_acknowledged(ctx, text_of(row))
+            acked = is_answer(row) and time.monotonic() < deadline and is_acknowledged(ctx, text_of(row))
     return gate_seen, owed, acked and not owed
 
 

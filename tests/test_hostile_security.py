@@ -206,13 +206,20 @@ def test_a_users_own_files_in_a_folder_named_state_are_not_collected(project):
     assert {name: project.read(name) for name in users} == users
 
 
-def test_a_pattern_that_never_ends_matching_does_not_hold_the_hook(kit, project):
+@pytest.mark.parametrize("name", ["UserPromptSubmit", "SessionStart.resume"])
+def test_patterns_that_never_end_matching_do_not_hold_the_hook(kit, project, name):
+    """Many of them, and many answers to try them on."""
     world = World(project)
-    project.write(".contextrc", "startup:\n  ack_patterns: ['(a+)+$', '(x|x)*y', 'fin']\n")
-    answer = {"content": [{"type": "text", "text": "a" * 60 + "!" + "x" * 60 + " fin"}]}
-    project.write_transcript([helper.assistant_row(1000, message=answer)], "s1")
+    patterns = ", ".join("'(a+)+%d$'" % number for number in range(300))
+    project.write(".contextrc", "startup:\n  ack_patterns: [%s]\n" % patterns)
+    os.unlink(project.path(".context/state/s1.json"))
+    if name == "UserPromptSubmit":
+        project.write(".context/state/s1.json", world.files[".context/state/s1.json"])
+    rows = [helper.assistant_row(1000, message={"id": "m%d" % number, "content": [{"type": "text", "text": "a" * 60 + "!"}]},
+                                 timestamp=hostile.iso(world.now)) for number in range(300)]
+    project.write_transcript(rows, "s1")
     with hostile.time_guard():
-        text, after = kit.run_mode("inject", world.event("UserPromptSubmit"), world.env, world.now)
+        text, after = kit.run_mode("inject", world.event(name), world.env, world.now)
     hostile.check_text(text)
 
 
