@@ -171,22 +171,23 @@ CLOCK_TOLERANCE_S = 0.02
 # =============================================================================
 # Records
 # =============================================================================
-# Plain classes with slots: `typing.NamedTuple` and `dataclasses` cost more to
-# import than everything else here together. Nothing changes them after creation.
-
-
-class Event:
-    """One hook event, already checked: wrong types count as missing ("" / {} / None)."""
-
-    __slots__ = (
-        "name", "session", "session_id", "cwd", "transcript", "agent_id", "prompt", "source", "reason", "model",
-        "tool", "tool_input", "response", "failed", "tool_use_id", "last_message", "stop_active", "background",
-        "permission_mode",
-    )
-
-    def __init__(self, **fields) -> None:
-        for name in self.__slots__:
-            setattr(self, name, fields.get(name))
+# A class of our own costs 0.2 % of every start, `typing.NamedTuple` or `dataclasses`
+# more than everything else here, so the records share the interpreter's own
+# SimpleNamespace; each is made in one place with all its fields:
+#
+#   Event     one hook event, checked: name, session (its safe name), session_id, cwd, transcript, agent_id, prompt,
+#             source, reason, model, tool, tool_input, response, failed, tool_use_id, last_message, stop_active,
+#             background, permission_mode; a wrong type counts as missing ("" / {} / None)
+#   Signal    path, name (the file's, without .md), scope, key (scope/name), severity, generated_at, ttl_s, auditor,
+#             code, body, stamp (tells two versions of a global one apart)
+#   Usage     the last measured fullness: tokens, model
+#   News      what the transcript has gained: text (the assistant's), answered, receipts, offset (where to go on)
+#   Measure   how full the context is: tokens, window, exact, model, percent, shown (as text), note
+#   Snapshot  what the auditors may look at: now, percent, shown, note, score, repeats, stale_days, stale_files,
+#             active, last_emitted
+#   Alert     an auditor's finding: auditor, codes (those it marks, the first is emitted), severity, summary, action
+#   Stop      the decision about one stop: reason, prompt (holds the agent, or ""), message (for the person)
+Event = Signal = Usage = News = Measure = Snapshot = Alert = Stop = type(sys.implementation)
 
 
 class Ctx:
@@ -596,7 +597,8 @@ def is_temp_name(name: str) -> bool:
     """The temp file of a writer that was killed: `<name>.<pid>-<stamp>.tmp`."""
     stem, _, rest = name[:-4].rpartition(".")
     pid, _, stamp = rest.partition("-")
-    return name.endswith(".tmp") and bool(stem) and _is_digits(pid) and bool(stamp) and not stamp.strip("0123456789abcdef")
+    is_ours = bool(stem and stamp) and _is_digits(pid) and not stamp.strip("0123456789abcdef")
+    return name.endswith(".tmp") and is_ours
 
 
 def write_bytes(path: str, data: bytes, durable: bool = False) -> bool:
@@ -814,77 +816,56 @@ def set_aside(ctx: Ctx, path: str) -> str:
 # A bad line is reported with line and column and skipped, never fatal.
 
 
-class Setting:
-    """One row of the table: key, default, kind (a type name or the tuple of choices), what it does."""
-
-    __slots__ = ("key", "default", "kind", "doc")
-
-    def __init__(self, key: str, default, kind, doc: str) -> None:
-        self.key, self.default, self.kind, self.doc = key, default, kind, doc
-
-
-SETTINGS = (
-    Setting("context_dir", DEFAULT_CONTEXT_DIR, "path", "folder of the context files, below the project"),
-    Setting("allow_outside", False, "bool", "let paths in this file name files to read outside the project"),
-    Setting("gate.mode", "directive", ("directive", "content", "off"), "name the context files, or put their text in"),
-    Setting("gate.files", list(CONTEXT_FILES), "paths", "context files in order of priority, seen from `context_dir`"),
-    Setting("gate.message", "", "text", "own wording of the gate; `{files}` is filled in"),
-    Setting("monitor.inject_min_severity", "warning", SEVERITIES, "signals below this stay on disk"),
-    Setting("monitor.notify", "off", ("off", "bell", "desktop"), "tell the person about critical signals too"),
-    Setting("monitor.context_window", 0, "count", "size of the context window in tokens; 0 finds out"),
-    Setting("handoff.enabled", True, "bool", "ask for a handoff near the limit"),
-    Setting("handoff.threshold", 80, "percent", "percent of the window from which on the handoff is asked for"),
-    Setting("handoff.file", ".claude/ll-continue-prompt.md", "path", "where the agent writes the handoff"),
-    Setting("handoff.cooldown_s", 0, "count", "seconds between two reminders; 0 reminds after every tool call"),
-    Setting("handoff.command", "", "text", "a command that writes the handoff, named in the reminder"),
-    Setting("audit.stale_days", 14, "count", "remind when no context file was touched for so many days; 0 never"),
-    Setting("startup.enabled", True, "bool", "deliver the handoff and `startup.files` to new sessions"),
-    Setting("startup.files", [], "paths", "more files to deliver, in order of priority"),
-    Setting("startup.max_age_hours", 24, "count", "an older handoff is not delivered"),
-    Setting("startup.budget_chars", 4000, "count", "room for the startup context, at most 9000"),
-    Setting("startup.require_ack", True, "bool", "ask for an acknowledgement and retry without one"),
-    Setting("startup.ack_patterns", [r"ACK:\s*context received"], "list", "regular expressions, any letter case"),
-    Setting("startup.retry_backoffs_s", [1, 2, 5, 10, 30], "counts", "seconds to wait after each attempt"),
-    Setting("startup.max_attempts", 5, "count", "attempts before giving up"),
-    Setting("startup.file_fallback_after_attempts", 3, "count", "attempts before `startup.fallback_file` is written"),
-    Setting("startup.fallback_file", "CLAUDE.md", "path", "gets the marked section when nothing is acknowledged"),
-    Setting("startup.notify_on_failure", True, "bool", "say where the context is when that cannot be written either"),
-    Setting("wrap.ready_patterns", [], "list", "regular expressions of a prompt that is ready for input"),
+SETTINGS = (  # key, default, kind (a word, or the tuple of choices), what it does
+    ("context_dir", DEFAULT_CONTEXT_DIR, "path", "folder of the context files, below the project"),
+    ("allow_outside", False, "bool", "let paths in this file name files to read outside the project"),
+    ("gate.mode", "directive", ("directive", "content", "off"), "name the context files, or put their text in"),
+    ("gate.files", list(CONTEXT_FILES), "paths", "context files in order of priority, seen from `context_dir`"),
+    ("gate.message", "", "text", "own wording of the gate; `{files}` is filled in"),
+    ("monitor.inject_min_severity", "warning", SEVERITIES, "signals below this stay on disk"),
+    ("monitor.notify", "off", ("off", "bell", "desktop"), "tell the person about critical signals too"),
+    ("monitor.context_window", 0, "count", "size of the context window in tokens; 0 finds out"),
+    ("handoff.enabled", True, "bool", "ask for a handoff near the limit"),
+    ("handoff.threshold", 80, "percent", "percent of the window from which on the handoff is asked for"),
+    ("handoff.file", ".claude/ll-continue-prompt.md", "path", "where the agent writes the handoff"),
+    ("handoff.cooldown_s", 0, "count", "seconds between two reminders; 0 reminds after every tool call"),
+    ("handoff.command", "", "text", "a command that writes the handoff, named in the reminder"),
+    ("audit.stale_days", 14, "count", "remind when no context file was touched for so many days; 0 never"),
+    ("startup.enabled", True, "bool", "deliver the handoff and `startup.files` to new sessions"),
+    ("startup.files", [], "paths", "more files to deliver, in order of priority"),
+    ("startup.max_age_hours", 24, "count", "an older handoff is not delivered"),
+    ("startup.budget_chars", 4000, "count", "room for the startup context, at most 9000"),
+    ("startup.require_ack", True, "bool", "ask for an acknowledgement and retry without one"),
+    ("startup.ack_patterns", [r"ACK:\s*context received"], "list", "regular expressions, any letter case"),
+    ("startup.retry_backoffs_s", [1, 2, 5, 10, 30], "counts", "seconds to wait after each attempt"),
+    ("startup.max_attempts", 5, "count", "attempts before giving up"),
+    ("startup.file_fallback_after_attempts", 3, "count", "attempts before `startup.fallback_file` is written"),
+    ("startup.fallback_file", "CLAUDE.md", "path", "gets the marked section when nothing is acknowledged"),
+    ("startup.notify_on_failure", True, "bool", "say where the context is when that cannot be written either"),
+    ("wrap.ready_patterns", [], "list", "regular expressions of a prompt that is ready for input"),
 )
-DEFAULTS = {setting.key: setting.default for setting in SETTINGS}
-
-
-class Problem:
-    """Something wrong in a settings file, with its place."""
-
-    __slots__ = ("line", "column", "text")
-
-    def __init__(self, line: int, column: int, text: str) -> None:
-        self.line, self.column, self.text = line, column, text
-
-    def __str__(self) -> str:
-        return "line %d, column %d: %s" % (self.line, self.column, self.text)
+DEFAULTS = {key: default for key, default, _, _ in SETTINGS}
 
 
 def parse_config(text: str) -> tuple:
     """(values by dotted key, problems) of a .contextrc; only known keys with values of their kind remain."""
     pairs, problems = parse_yaml(text)
     values: dict = {}
-    kinds = {setting.key: setting.kind for setting in SETTINGS}
+    kinds = {key: kind for key, _, kind, _ in SETTINGS}
     outside = any(key == "allow_outside" and _checked(value, "bool") for key, value, _, _ in pairs)
     for key, value, line, column in pairs:
         if key not in kinds:
-            problems.append(Problem(line, column, "unknown setting `%s`" % key))
+            problems.append((line, column, "unknown setting `%s`" % key))
             continue
         checked = _checked(value, kinds[key])
         if checked is None:
-            problems.append(Problem(line, column, "`%s` wants %s" % (key, _kind_words(kinds[key]))))
+            problems.append((line, column, "`%s` wants %s" % (key, _kind_words(kinds[key]))))
         elif _leaves_project(checked, kinds[key]) and not outside:
             what = "`%s` names a file outside the project; set `allow_outside: true`" % key
-            problems.append(Problem(line, column, what))
+            problems.append((line, column, what))
         else:
             values[key] = checked
-    problems.sort(key=lambda problem: (problem.line, problem.column))
+    problems.sort()
     return values, problems
 
 
@@ -914,7 +895,7 @@ class _Yaml:
         if not text or (text in ("---", "...") and column == 0):
             return
         if text[0] == "\t":
-            self.problems.append(Problem(number, column + 1, "tab in the indentation; use spaces"))
+            self.problems.append((number, column + 1, "tab in the indentation; use spaces"))
         elif text == "-" or text.startswith("- "):
             self._item(number, column, text[1:])
         else:
@@ -929,11 +910,11 @@ class _Yaml:
 
     def _item(self, number: int, column: int, text: str) -> None:
         if self.list_key is None or column < self.list_key[3]:
-            self.problems.append(Problem(number, column + 1, "list item without a key above it"))
+            self.problems.append((number, column + 1, "list item without a key above it"))
             return
         value, error = parse_scalar(text.strip())
         if error:
-            self.problems.append(Problem(number, column + 2 + len(text) - len(text.lstrip()), error))
+            self.problems.append((number, column + 2 + len(text) - len(text.lstrip()), error))
         else:
             self.items.append(value)
 
@@ -942,7 +923,7 @@ class _Yaml:
         key, colon, rest = text.partition(":")
         key = key.strip().strip("'\"")
         if not colon or not key or (rest and rest[0] != " "):
-            self.problems.append(Problem(number, column + 1, "expected `key: value`"))
+            self.problems.append((number, column + 1, "expected `key: value`"))
             return
         while column <= self.open[-1][0]:
             self.open.pop()
@@ -953,7 +934,7 @@ class _Yaml:
             return
         value, error = parse_scalar(rest.strip())
         if error:
-            self.problems.append(Problem(number, column + 1 + len(text) - len(rest.lstrip()), error))
+            self.problems.append((number, column + 1 + len(text) - len(rest.lstrip()), error))
         else:
             self.pairs.append((dotted, value, number, column + 1))
 
@@ -1259,9 +1240,7 @@ _MARKUP = frozenset(
 
 
 TURNS = ("human:", "user:", "assistant:", "system:")
-_DROPPED = dict.fromkeys([c for c in range(0xA0) if (c < 32 or c >= 127) and c not in (9, 10)] + [
-    0xAD, 0x34F, 0x61C, 0x180E, 0xFEFF, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2060, 0x2070),
-    *range(0xE0000, 0xE01F0)])  # the last are letters that only a model sees
+_UNSEEN = frozenset("\xad\u034f\u061c\u180e\ufeff\u200b\u200e\u200f")
 
 
 def units(text: str) -> int:
@@ -1283,13 +1262,20 @@ def clean_text(text: str) -> str:
     """Without control characters, direction overrides, lone surrogates and imitated markup."""
     if not text.isprintable() or not text.isascii():
         text = text.replace("\r\n", "\n").encode("utf-8", "replace").decode("utf-8")
-        text = text.translate(_DROPPED)
+        for char in filter(is_unseen, set(text)):
+            text = text.replace(char, "")
     for _ in range(4):  # a removed tag may have completed another one
         stripped = _strip_tags(text) if "<" in text else text
         if stripped == text:
             return text
         text = stripped
     return text.replace("<", "‹")  # nested on purpose
+
+
+def is_unseen(char: str) -> bool:
+    """A control character, a direction override, or a letter that only a model sees."""
+    return (char < " " and char not in "\t\n") or "\x7f" <= char < "\xa0" or char in _UNSEEN or (
+        "\u2028" <= char <= "\u202e" or "\u2060" <= char <= "\u206f" or "\U000e0000" <= char <= "\U000e01ef")
 
 
 def one_line(text: str, limit: int = 200) -> str:
@@ -1343,22 +1329,6 @@ def _strip_tags(text: str) -> str:
 #
 # Delivery holds the session's lock until the text is out: a racing prompt waits
 # and finds nothing, a crash before that leaves the signal where it was.
-
-
-class Signal:
-    """One signal; `name` is the file's name without .md, `stamp` tells two versions of a global one apart."""
-
-    __slots__ = ("path", "name", "scope", "severity", "generated_at", "ttl_s", "auditor", "code", "body", "stamp")
-
-    def __init__(self, **fields) -> None:
-        for name in self.__slots__:
-            setattr(self, name, fields.get(name, ""))
-
-    def key(self) -> str:
-        return self.scope + "/" + self.name
-
-    def is_expired(self, now: float) -> bool:
-        return now >= self.generated_at + self.ttl_s
 
 
 def split_header(text: str) -> tuple:
@@ -1436,7 +1406,7 @@ def read_signals(ctx: Ctx, session: str) -> list:
         for name in names[:SIGNAL_COUNT_LIMIT]:
             signal = _read_signal(ctx, folder + "/" + name)
             if signal is not None:
-                signal.scope, signal.name = scope, name[:-3]
+                signal.scope, signal.name, signal.key = scope, name[:-3], scope + "/" + name[:-3]
                 found.append(signal)
     found.sort(key=lambda s: (-SEVERITIES.index(s.severity), s.generated_at, s.name))
     return found
@@ -1466,7 +1436,7 @@ def _read_signal(ctx: Ctx, path: str) -> Signal | None:
         _touch(path, mtime)  # a file from the future would never expire
     signal = parse_signal(data, mtime, ctx.now)
     signal.path = path
-    if signal.is_expired(ctx.now):
+    if ctx.now >= signal.generated_at + signal.ttl_s:
         remove_file(path)
         return None
     return None if not signal.body or _is_half_written(data, ctx.now - mtime) else signal
@@ -1529,7 +1499,7 @@ def due_signals(ctx: Ctx, session: str, seen: dict) -> list:
     """What the session has not been told yet and is severe enough to tell."""
     floor = SEVERITIES.index(severity_floor(ctx))
     return [s for s in read_signals(ctx, session)
-            if SEVERITIES.index(s.severity) >= floor and seen.get(s.key()) != s.stamp]
+            if SEVERITIES.index(s.severity) >= floor and seen.get(s.key) != s.stamp]
 
 
 def deliver_signals(ctx: Ctx, session: str, room: int) -> Reply | None:
@@ -1551,7 +1521,7 @@ def deliver_signals(ctx: Ctx, session: str, room: int) -> Reply | None:
         text += "\n" + SIGNAL_CUT.format(path=_keep_whole(ctx, shown[0]))
     reply = Reply(text, after=[lambda: _after_delivery(ctx, session, shown, seen), lock.__exit__])
     _notify_person(ctx, shown, reply)
-    record(ctx, "signals:delivered", names=[s.key() for s in shown], codes=[s.code for s in shown],
+    record(ctx, "signals:delivered", names=[s.key for s in shown], codes=[s.code for s in shown],
            waiting=len(due) - len(shown))
     return reply
 
@@ -1591,7 +1561,7 @@ def _read_own(path: str) -> dict:
 
 def _after_delivery(ctx: Ctx, session: str, shown: list, seen: dict) -> None:
     """Remove or remember what was said. A folder that cannot be written must not repeat it at every prompt."""
-    kept = {s.key(): s.stamp for s in shown if s.scope == "global" or not remove_file(s.path)}
+    kept = {s.key: s.stamp for s in shown if s.scope == "global" or not remove_file(s.path)}
     if not kept:
         return
     path = session_file(ctx, session)
@@ -1616,15 +1586,6 @@ def _signal_path(ctx: Ctx, session: str, key: str) -> str:
 # The client's transcript: one JSON a line, written while we read. It is read
 # from the end in bounded, doubling steps, so that 100 MB cost what 10 KB cost;
 # lines are looked at as bytes first and parsed only when they can matter.
-
-
-class Usage:
-    """The last measured fullness: tokens, the model's name, the assistant message it stands in."""
-
-    __slots__ = ("tokens", "model", "message_id")
-
-    def __init__(self, tokens: int, model: str, message_id: str) -> None:
-        self.tokens, self.model, self.message_id = tokens, model, message_id
 
 
 def lines_backward(path: str, limit_bytes: int = TRANSCRIPT_LIMIT_BYTES):
@@ -1659,7 +1620,7 @@ def read_usage(path: str) -> Usage | None:
             row = parse_row(line)
             if row.get("subtype") == "compact_boundary" and row.get("type") == "system" and not row.get("isSidechain"):
                 tokens = _count(table(row, "compactMetadata").get("postTokens"))
-                return Usage(tokens, "", "") if tokens else None
+                return Usage(tokens=tokens, model="") if tokens else None
         if b'"usage"' in line and b'"assistant"' in line:
             usage = parse_usage(parse_row(line))
             if usage is not None:
@@ -1679,7 +1640,7 @@ def parse_usage(row: dict) -> Usage | None:
         return None
     requested = row.get("requestedModel")
     model = requested if isinstance(requested, str) and "[1m]" in requested else message.get("model")
-    return Usage(tokens, _text(model), _text(message.get("id")))
+    return Usage(tokens=tokens, model=_text(model))
 
 
 def is_answer(row: dict) -> bool:
@@ -1728,20 +1689,11 @@ def text_of(row: dict) -> str:
     return "\n".join(_text(b.get("text")) for b in blocks(row) if b.get("type") == "text")
 
 
-class News:
-    """What the transcript has gained: assistant text, whether an answer is complete, receipts, where to go on."""
-
-    __slots__ = ("text", "answered", "receipts", "offset")
-
-    def __init__(self, offset: int) -> None:
-        self.text, self.answered, self.receipts, self.offset = "", False, "", offset
-
-
 def read_news(path: str, offset: int, known_id: str = "", since: float = 0.0) -> News:
     """The complete lines since `offset`; our own injected text is a receipt, never an answer. The message
     `known_id` was written before what we wait for an answer to, and so was every row dated before `since`:
     a forked session's transcript begins with a copy of the old one."""
-    news = News(offset)
+    news = News(text="", answered=False, receipts="", offset=offset)
     fd = _open_regular(path)
     if fd < 0:
         return news
@@ -1849,24 +1801,6 @@ def _count(value: object) -> int:
 _SMALL_MODELS = {"opus": ((4, 0), (4, 1), (4, 5), (4, 6)), "sonnet": ((4, 0), (4, 5), (4, 6)), "haiku": ((4, 5),)}
 
 
-class Measure:
-    """How full the context is: tokens of window, and whether that was measured or estimated."""
-
-    __slots__ = ("tokens", "window", "exact", "model")
-
-    def __init__(self, tokens: int, window: int, exact: bool, model: str) -> None:
-        self.tokens, self.window, self.exact, self.model = tokens, window, exact, model
-
-    def percent(self) -> int:
-        return min(100, self.tokens * 100 // self.window)
-
-    def percent_text(self) -> str:
-        return "%s%d%%" % ("" if self.exact else "~", self.percent())
-
-    def note(self) -> str:
-        return "" if self.exact else ", estimated"
-
-
 def window_of_model(model: str) -> int:
     """The window as the client decides it by the model's name; 200,000 when no name is known."""
     name = model.lower()
@@ -1906,7 +1840,13 @@ def measure_context(ctx: Ctx, state: dict, usage: Usage | None, added_tokens: in
     window = _sane_window(ctx.get("monitor.context_window")) or _statusline_window(ctx, model) or by_name
     if tokens > window and usage is not None:
         window = max(LARGE_WINDOW, window)
-    return Measure(tokens, window, usage is not None, model)
+    return make_measure(tokens, window, usage is not None, model)
+
+
+def make_measure(tokens: int, window: int, exact: bool, model: str) -> Measure:
+    percent = min(100, tokens * 100 // window)
+    return Measure(tokens=tokens, window=window, exact=exact, model=model, percent=percent,
+                   shown="%s%d%%" % ("" if exact else "~", percent), note="" if exact else "estimated")
 
 
 def best_model(state: dict, measured: str) -> str:
@@ -1996,26 +1936,6 @@ def _chars(value: object, depth: int) -> int:
 # cooldown while the condition lasts. .context/monitor-state.json remembers.
 
 
-class Snapshot:
-    """What the auditors may look at."""
-
-    __slots__ = ("now", "percent", "percent_text", "note", "score", "repeats", "stale_days", "stale_files",
-                 "active", "last_emitted")
-
-    def __init__(self, **fields) -> None:
-        for name in self.__slots__:
-            setattr(self, name, fields.get(name))
-
-
-class Alert:
-    """An auditor's finding: `codes` are those it marks, the first one is emitted."""
-
-    __slots__ = ("auditor", "codes", "severity", "summary", "action")
-
-    def __init__(self, auditor: str, codes: list, severity: str, summary: str, action: str) -> None:
-        self.auditor, self.codes, self.severity, self.summary, self.action = auditor, codes, severity, summary, action
-
-
 def audit_health(shot: Snapshot) -> tuple:
     """(alerts, active codes) of the context's fullness."""
     active = [
@@ -2026,8 +1946,9 @@ def audit_health(shot: Snapshot) -> tuple:
     if not codes or not _fires(shot, "context-health", codes[0]):
         return [], codes
     level, severity = active[0]
-    summary = HEALTH_SUMMARY.format(percent=shot.percent_text, note=shot.note)
-    return [Alert("context-health", codes, severity, summary, HEALTH_ACTIONS[level])], codes
+    summary = HEALTH_SUMMARY.format(percent=shot.shown, note=shot.note)
+    return [Alert(auditor="context-health", codes=codes, severity=severity, summary=summary,
+                  action=HEALTH_ACTIONS[level])], codes
 
 
 def audit_repetition(shot: Snapshot) -> tuple:
@@ -2038,7 +1959,8 @@ def audit_repetition(shot: Snapshot) -> tuple:
     if not _fires(shot, "repetition", code):
         return [], [code]
     summary = REPETITION_SUMMARY.format(count=shot.repeats, window=REPETITION_WINDOW)
-    return [Alert("repetition", [code], "warning", summary, REPETITION_ACTION)], [code]
+    return [Alert(auditor="repetition", codes=[code], severity="warning", summary=summary,
+                  action=REPETITION_ACTION)], [code]
 
 
 def audit_reminder(shot: Snapshot) -> tuple:
@@ -2048,7 +1970,8 @@ def audit_reminder(shot: Snapshot) -> tuple:
     if not _fires(shot, "audit-reminder", code):
         return [], [code]
     summary = AUDIT_SUMMARY.format(days=shot.stale_days, files=", ".join(shot.stale_files))
-    return [Alert("audit-reminder", [code], "warning", summary, AUDIT_ACTION)], [code]
+    return [Alert(auditor="audit-reminder", codes=[code], severity="warning", summary=summary,
+                  action=AUDIT_ACTION)], [code]
 
 
 def _fires(shot: Snapshot, auditor: str, code: str) -> bool:
@@ -2280,8 +2203,8 @@ def note_call(ctx: Ctx, event: Event, state: dict, measure: Measure) -> None:
         breakdown[event.tool] = _count(breakdown.get(event.tool)) + added
     state["recent"] = (_list(state, "recent") + [call_signature(event.tool, event.tool_input)])[-REPETITION_WINDOW:]
     history = _list(state, "history")
-    if history[-1:] != [measure.percent()]:
-        state["history"] = (history + [measure.percent()])[-40:]
+    if history[-1:] != [measure.percent]:
+        state["history"] = (history + [measure.percent])[-40:]
     state["last_call"] = format_iso(ctx.now)
     name = read_context_file(ctx, event)
     if name and name not in _list(state, "files_read"):
@@ -2305,7 +2228,7 @@ def plan_handoff(ctx: Ctx, state: dict, measure: Measure, batch: str) -> str:
     """The reminder for this call, or "". Edits the handoff's part of the state."""
     _migrate(ctx, state)
     crossed = parse_iso(state.get("threshold_crossed_at"))
-    percent, threshold = measure.percent(), ctx.get("handoff.threshold")
+    percent, threshold = measure.percent, ctx.get("handoff.threshold")
     if not ctx.get("handoff.enabled"):
         return ""
     if crossed is not None and measure.exact and percent < threshold - HANDOFF_RESET_MARGIN:
@@ -2336,10 +2259,10 @@ def _remind(ctx: Ctx, state: dict, measure: Measure, batch: str) -> str:
     state["reminded_batch"], state["reminded_at"] = batch, format_iso(ctx.now, fraction=True)
     state["reminders"] = _count(state.get("reminders")) + 1
     command = ctx.get("handoff.command")
-    record(ctx, "handoff:reminded", percent=measure.percent(), exact=measure.exact, batch=batch)
+    record(ctx, "handoff:reminded", percent=measure.percent, exact=measure.exact, batch=batch)
     return HANDOFF_REMINDER.format(
-        percent=measure.percent_text(), tokens=format(measure.tokens, ","), window=format(measure.window, ","),
-        note=measure.note(), path=handoff_path(ctx),
+        percent=measure.shown, tokens=format(measure.tokens, ","), window=format(measure.window, ","),
+        note=", " + measure.note if measure.note else "", path=handoff_path(ctx),
         command=HANDOFF_COMMAND.format(command=one_line(command)) if command else "",
     )
 
@@ -2532,15 +2455,6 @@ def end_workflow(state: dict, reason: str, now: float) -> None:
     state.update(active=False, phase="complete" if done else "failed", exit_reason=reason, completed_at=format_iso(now))
 
 
-class Stop:
-    """The decision about one stop: the text that holds the agent (or ""), why, and the line for the person."""
-
-    __slots__ = ("prompt", "reason", "message")
-
-    def __init__(self, reason: str, prompt: str = "", message: str = "") -> None:
-        self.reason, self.prompt, self.message = reason, prompt, message
-
-
 def decide_stop(state: dict, event: Event, ctx: Ctx, look) -> Stop:
     """Apply the message's blocks to the state, then hold or release. `look()` tells what costs to find out:
     (context percent, id of the last tool call)."""
@@ -2565,7 +2479,8 @@ def decide_stop(state: dict, event: Event, ctx: Ctx, look) -> Stop:
             return _release(state, "max_iterations_reached", state["phase"], ctx.now)
     signal = state["phase"].upper() + "_COMPLETE"
     missing = LEAD_PROSE.format(signal=signal) if signal in event.last_message.upper() else LEAD_HOLD
-    return Stop("advanced" if lead.startswith(LEAD_NEXT[:6]) else "held", render_continuation(state, lead or missing))
+    return Stop(reason="advanced" if lead.startswith(LEAD_NEXT[:6]) else "held", message="",
+                prompt=render_continuation(state, lead or missing))
 
 
 def apply_block(state: dict, block: dict, now: float) -> str:
@@ -2649,7 +2564,7 @@ def _release(state: dict, reason: str, phase: str, end_at: float = 0.0) -> Stop:
         end_workflow(state, reason, end_at)
     error = table(state, "last_error").get("message", "") if reason == "critical_error" else ""
     message = STOP_MESSAGES[reason].format(phase=phase, max=max_iterations_of(state), error=error)
-    return Stop(reason, message=message)
+    return Stop(reason=reason, prompt="", message=message)
 
 
 def render_continuation(state: dict, lead: str) -> str:
@@ -2687,7 +2602,7 @@ def enforce_stop(ctx: Ctx, event: Event) -> Reply | None:
             return None
         stop = decide_stop(state, event, ctx, lambda: (_percent_now(ctx, event), last_tool_id(event.transcript)))
         if not is_writable(path) or not write_bytes(path, format_json(state).encode() + b"\n", durable=True):
-            stop = Stop("unwritable", message=STOP_MESSAGES["unwritable"])
+            stop = Stop(reason="unwritable", prompt="", message=STOP_MESSAGES["unwritable"])
     record(ctx, "stop:held" if stop.prompt else "stop:released", reason=stop.reason, phase=state.get("phase"),
            iteration=_count(state.get("iteration")))
     return Reply(stop.prompt, system_message=stop.message, hold=bool(stop.prompt))
@@ -2713,7 +2628,7 @@ def _late_answer(transcript: str) -> str:
 def _percent_now(ctx: Ctx, event: Event) -> int:
     usage = read_usage(event.transcript)
     state = read_json(session_file(ctx, event.session))
-    return measure_context(ctx, state, usage, 0).percent() if usage or state.get("tool_calls") else 0
+    return measure_context(ctx, state, usage, 0).percent if usage or state.get("tool_calls") else 0
 
 
 def is_workflow_stale(ctx: Ctx, event: Event) -> bool:
@@ -3467,7 +3382,7 @@ def monitor(event: Event, ctx: Ctx) -> Reply | None:
     added = 0 if usage else estimate_tokens(event.tool, event.tool_input, event.response)
     measure = measure_context(ctx, known, usage, added)
     reminds = ctx.get("handoff.enabled") and known.get("handoff_complete") is not True
-    above = measure.percent() >= ctx.get("handoff.threshold") or known.get("threshold_crossed_at")
+    above = measure.percent >= ctx.get("handoff.threshold") or known.get("threshold_crossed_at")
     batch = ""
     if reminds and above:
         batch = find_message(event.transcript, event.tool_use_id)
@@ -3495,8 +3410,8 @@ def take_snapshot(ctx: Ctx, state: dict, measure: Measure) -> Snapshot:
     score, repeats = repetition_of(_list(state, "recent"))
     days, stale = stale_files_of(ctx) if state["tool_calls"] % AUDIT_EVERY_CALLS == 1 else (0, None)
     return Snapshot(
-        now=ctx.now, percent=measure.percent(), percent_text=measure.percent_text(), stale_days=days, stale_files=stale,
-        note="" if measure.exact else " (estimated)", score=score, repeats=repeats)
+        now=ctx.now, percent=measure.percent, shown=measure.shown, stale_days=days, stale_files=stale,
+        note=" (%s)" % measure.note if measure.note else "", score=score, repeats=repeats)
 
 
 def stop_enforce(event: Event, ctx: Ctx) -> Reply | None:
@@ -3824,7 +3739,7 @@ def _check_interpreters(registered: object) -> list:
 
 def _check_project(ctx: Ctx) -> list:
     """Settings, state that was set aside, the workflow, the ignore list."""
-    findings = [Finding("warn", "%s %s" % (CONFIG_NAME, problem), "see the table of settings in the README")
+    findings = [Finding("warn", "%s line %d, column %d: %s" % (CONFIG_NAME, *problem), "see the settings in the README")
                 for problem in ctx.problems]
     aside = list_dir(ctx.path("state", "aside"))
     if aside:
@@ -4872,8 +4787,8 @@ def last_measure(ctx: Ctx, session: str, state: dict) -> dict | None:
         exact, model = True, _text(handed.get("model"))
     if not tokens or not window:
         return None
-    measure = Measure(tokens, window, exact, model)
-    return {"session": session, "percent": measure.percent(), "tokens": tokens, "window": window, "exact": exact,
+    measure = make_measure(tokens, window, exact, model)
+    return {"session": session, "percent": measure.percent, "tokens": tokens, "window": window, "exact": exact,
             "model": one_line(model, 60), "at": at}
 
 
