@@ -3769,12 +3769,6 @@ def format_since(iso: str | None, now: float) -> str:
     return format_age(now - (parse_iso(iso) or now))
 
 
-def format_measure(context: dict, template: str) -> str:
-    """An estimate is marked twice."""
-    mark, word = ("", "exact") if context["exact"] else ("~", "estimated")
-    return template.format(mark=mark, word=word, **context)
-
-
 def format_count(count: int) -> str:
     return "%dk" % (count // 1000) if count >= 1000 else "%d" % count
 
@@ -3826,7 +3820,12 @@ def render_status(data: dict, look: Look) -> str:
     if not seen_at:
         lines += [format_line(look, ("", step.format(dir=data["dir"]))) for step in NEXT_STEPS]
     if data["signals"]:
-        lines += ["", format_line(look, ("bold", "signals"))] + [_signal_line(s, look) for s in data["signals"]]
+        lines += ["", format_line(look, ("bold", "signals"))]
+    for signal in data["signals"]:
+        text = "  %-9s%s old, %s left, %s  " % (signal["severity"], format_age(signal["age_s"]), format_age(
+            signal["left_s"]), signal["session"][:8] or "every session")
+        style = {"critical": "bad", "warning": "warn"}.get(signal["severity"], "dim")
+        lines.append(format_line(look, (style, text), ("", signal["text"])))
     if data["auto"]:
         task = one_line(_text(data["auto"].get("task_description")))
         lines += ["", format_line(look, ("dim", "auto      "), ("", phase_line(data["auto"], look.width - 10))),
@@ -3849,8 +3848,7 @@ def render_session(data: dict, look: Look, now: float) -> list:
     rows = [("context", "dim", "not measured yet")] if not context else [
         ("context", level_style(context["percent"]), "%s %s, %s ago" % (
             format_bar(context["percent"], min(40, max(8, look.width - 54))),
-            format_measure(context, "{mark}{percent}%  {tokens:,}/{window:,} {word}"),
-            format_since(context["at"], now)))]
+            "{shown}  {tokens:,}/{window:,} {kind}".format(**context), format_since(context["at"], now)))]
     if len(history) > 1:
         spark = format_spark(history[-max(8, look.width - 24):])
         rows.append(("history", "", "%s  %d%% to %d%%" % (spark, history[0], history[-1])))
@@ -3880,13 +3878,6 @@ def _startup_row(startup: dict | None) -> tuple:
     return {"acknowledged": "good", "failed": "bad"}.get(startup["outcome"], ""), "%s, %s, %s" % (
         startup["outcome"], plural(startup["attempts"], "attempt"),
         "in the transcript" if startup["receipt_at"] else "not seen in the transcript yet")
-
-
-def _signal_line(signal: dict, look: Look) -> str:
-    style = {"critical": "bad", "warning": "warn"}.get(signal["severity"], "dim")
-    return format_line(look, (style, "  %-9s%s old, %s left, %s  " % (
-        signal["severity"], format_age(signal["age_s"]), format_age(signal["left_s"]),
-        signal["session"][:8] or "every session")), ("", signal["text"]))
 
 
 def render_statusline(data: dict, look: Look) -> str:
@@ -4857,8 +4848,10 @@ def last_measure(ctx: Ctx, session: str, state: dict) -> dict | None:
     model, at = _text(state.get(keys[2])), _text(state.get(keys[3]))
     if not tokens or not window:
         return None
-    return {"session": session, "percent": Measure(tokens, window, exact, model).percent(), "tokens": tokens,
-            "window": window, "exact": exact, "model": one_line(model, 60), "at": at}
+    measure = Measure(tokens, window, exact, model)
+    return {"session": session, "percent": measure.percent(), "shown": measure.percent_text(), "tokens": tokens,
+            "window": window, "exact": exact, "kind": "exact" if exact else "estimated", "model": one_line(model, 60),
+            "at": at}
 
 
 def signals_data(ctx: Ctx, only: str) -> list:
@@ -4941,8 +4934,7 @@ def context_command(args: list) -> int | None:
     measure = next((m for m in measures if m), None)
     if measure is None:
         raise CommandError("no session has been measured here yet", "it happens at the agent's first tool call")
-    line = format_measure(measure, "{mark}{percent}% {tokens}/{window} {word} {session}")
-    print(format_json(measure) if given.json else line)
+    print(format_json(measure) if given.json else "{shown} {tokens}/{window} {kind} {session}".format(**measure))
 
 
 def why_command(args: list) -> int | None:
@@ -5001,23 +4993,18 @@ def statusline_data(data: dict, env: dict) -> dict:
     if ctx is None or env.get("CTX_HOOKS_DISABLE", "") not in ("", "0"):
         return shown
     ctx.now, ctx.env, ctx.tmp, ctx.session = time.time(), env, temp_dir(env), safe_name(session_id)
-    if size:
-        hand_over(ctx, {"at": format_iso(ctx.now), "window": size, "used": used, "model": _text(model.get("id"))})
+    path = ctx.path("state", ctx.session + ".statusline")
+    row = {"window": size, "used": used, "model": _text(model.get("id"))}
+    old = read_json(path)
+    fresh = 0 <= ctx.now - (parse_iso(old.pop("at", None)) or 0.0) < HANDED_AGAIN_S
+    if size and not (fresh and old == row):  # only what is new: the client asks several times a second
+        write_runtime(ctx, path, format_json(dict(row, at=format_iso(ctx.now))).encode())
     auto = read_json(auto_path(ctx))
     if is_auto_active(auto) and owns_workflow(auto, session_id):
         shown["phase"] = "%s %d/%d" % (auto["phase"], _count(auto.get("iteration")), max_iterations_of(auto))
     due = due_signals(ctx, ctx.session, _read_seen(ctx, ctx.session)) if has_signals(ctx, ctx.session) else []
     shown["pending"] = "paused" if is_paused(ctx, ctx.session) else plural(len(due), "signal") if due else ""
     return shown
-
-
-def hand_over(ctx: Ctx, row: dict) -> None:
-    """Write only what is new: the client asks several times a second."""
-    path = ctx.path("state", ctx.session + ".statusline")
-    old = read_json(path)
-    age_s = ctx.now - (parse_iso(old.get("at")) or 0.0)
-    if not 0 <= age_s < HANDED_AGAIN_S or dict(old, at="") != dict(row, at=""):
-        write_runtime(ctx, path, format_json(row).encode())
 
 
 def replay_command(args: list) -> int | None:

@@ -269,9 +269,11 @@ def test_context_prints_the_measure_of_the_most_recent_session(project):
         "session": "s2", "percent": 85, "tokens": 171_000, "window": 200_000, "exact": True}
 
 
-def test_context_marks_an_estimate(project):
+def test_an_estimate_is_marked_twice(project):
     project.call("monitor", project.event("PostToolUse.Bash", session_id="s1"))
     assert text(project.ask("context")).startswith("~") and "estimated s1" in text(project.ask("context"))
+    shown = text(project.ask("status"))
+    assert " ~" in shown and " estimated, " in shown
 
 
 def test_context_without_a_measure_is_an_error(project):
