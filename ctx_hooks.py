@@ -4747,6 +4747,7 @@ def _start_workflow(ctx: Ctx, given) -> str:
     if not given.task.strip():
         raise CommandError("the task is empty", "say in a sentence what is to be done")
     path, config = auto_path(ctx), {flag: getattr(given, flag) for flag in SKIPS}
+    ctx.session = safe_name(given.session) or ctx.session
     state = {
         "schema_version": "2.0", "active": True, "phase": given.phase or planned_phases(config)[0], "iteration": 0,
         "max_iterations": given.max_iterations, "started_at": format_iso(ctx.now), "completed_at": None,
@@ -4801,8 +4802,8 @@ def resume_command(args: list) -> int | None:
     given = command_parser("resume", SESSION).parse_args(args)
     ctx = people_ctx()
     session = find_session(ctx, given.session)
-    kept = (lambda key: key not in (session, "*")) if session else (lambda key: False)
-    _edit_pauses(ctx, lambda pauses: [pauses.pop(key) for key in list(pauses) if not kept(key)])
+    keys = (session, "*")
+    _edit_pauses(ctx, lambda pauses: [pauses.pop(key, None) for key in keys] if session else pauses.clear())
     print("resumed %s" % (session or "every session"))
 
 
