@@ -90,7 +90,7 @@ def test_reading_settings_never_raises(kit, rounds):
         values, problems = kit.parse_config(text)
         lines = text.count("\n") + 1
         assert set(values) <= set(kit.DEFAULTS)
-        assert all(1 <= p.line <= lines and p.column >= 1 and p.text for p in problems), text
+        assert all(1 <= line <= lines and column >= 1 and what for line, column, what in problems), text
 
 
 def test_quoted_text_comes_back_as_it_was(kit, rounds):
