@@ -2786,7 +2786,7 @@ def _matches(pattern: str, text: str) -> bool:
     try:
         with TimeLimit(PATTERN_LIMIT_S):  # (a+)+$ could take years
             return re.search(pattern, text[-20000:], re.IGNORECASE) is not None
-    except (re.error, RecursionError, OverflowError, MemoryError, TimeUp):
+    except (re.error, RuntimeError, OverflowError, MemoryError, TimeUp):  # 3.8 compiles what it cannot run
         return False
 
 
@@ -4428,6 +4428,9 @@ def people_ctx(needed: bool = True) -> Ctx | None:
     if ctx:
         ctx.now, ctx.env, ctx.tmp, ctx.mode = time.time(), env, temp_dir(env), "command"
         ctx.session = safe_name(env.get("CLAUDE_CODE_SESSION_ID", ""))
+    elif needed and is_dir(join_path(cwd, DEFAULT_CONTEXT_DIR)):
+        raise CommandError("%s is not used: it is or holds a link that leads out" % DEFAULT_CONTEXT_DIR,
+                           "ls -l %s; use folders of your own in the project" % DEFAULT_CONTEXT_DIR)
     elif needed:
         raise CommandError("no %s folder here or in a parent folder" % DEFAULT_CONTEXT_DIR,
                            "mkdir %s (or python3 install.py --init), then try again" % DEFAULT_CONTEXT_DIR)

@@ -81,18 +81,35 @@ class World:
         self.project, self.now = project, time.time() if now is None else now
         self.env = {"CLAUDE_PROJECT_DIR": project.root, "HOME": project.home, "TMPDIR": project.tmp,
                     "AI_AGENT": "claude-code_2-1-325_agent"}
-        self.files = self._files()
+        self.files, self.written = self._files(), {}
+        self.transcript, self.transcript_look = project.transcript_path(SESSION), ()
         self.reset()
         self.user = {name: self._read(name) for name in USER_FILES}
 
     def reset(self) -> None:
+        """Only what changed is written again: thousands of cases ask for it."""
+        for folder in (self.project.tmp, self.project.root):
+            os.makedirs(folder, exist_ok=True)
         for name in os.listdir(self.project.tmp):
             remove(os.path.join(self.project.tmp, name))
-        for name in os.listdir(self.project.root):
+        found, wanted = looks(self.project.root), set(self.files)
+        for name in self.files:
+            wanted.update(parents(name))
+        for name in sorted(set(found) - wanted, reverse=True):
             remove(self.project.path(name))
         for name, content in self.files.items():
-            self.project.write(name, content)
-        self.transcript = self.project.write_transcript(self.rows(), SESSION)
+            if name not in self.written or self.written[name] != (content, found.get(name)):
+                for folder in [name, *parents(name)]:
+                    if os.path.islink(self.project.path(folder)):
+                        os.unlink(self.project.path(folder))
+                self.project.write(name, content)
+                self.written[name] = (content, None)
+        if None in [look for _, look in self.written.values()]:
+            found = looks(self.project.root)
+            self.written = {name: (content, found[name]) for name, (content, _) in self.written.items()}
+        if self.transcript_look != look_of(self.transcript):
+            self.project.write_transcript(self.rows(), SESSION)
+            self.transcript_look = look_of(self.transcript)
 
     def rows(self) -> list:
         answer = {"content": [{"type": "text", "text": "fin"}, {"type": "tool_use", "id": "toolu_1", "name": "Bash"}]}
@@ -153,6 +170,19 @@ class World:
             now = self._read(name)
             gained = now[len(before):] if name == "CLAUDE.md" else now
             assert now == before or (now.startswith(before) and b"STARTUP_CONTEXT_INJECTION" in gained), name
+
+
+def parents(name: str) -> list:
+    """a, a/b of a/b/c."""
+    parts = name.split("/")
+    return ["/".join(parts[:end]) for end in range(1, len(parts))]
+
+
+def look_of(path: str) -> tuple | None:
+    with contextlib.suppress(FileNotFoundError):
+        info = os.lstat(path)
+        return info.st_mode, info.st_size, info.st_mtime_ns
+    return None
 
 
 def remove(path: str) -> None:
@@ -350,7 +380,7 @@ def impatient(kit):
 # faults
 # -----------------------------------------------------------------------------
 
-CHANGING = ("open", "write", "replace", "rename", "unlink", "mkdir", "rmdir", "chmod", "utime", "fsync", "close")
+CHANGING = ("open", "write", "replace", "rename", "unlink", "mkdir", "rmdir")  # of open: only what creates
 READING = ("open", "read", "fstat", "lstat", "stat", "listdir", "lseek", "write", "replace", "rename", "unlink", "mkdir", "rmdir",
            "chmod", "utime", "fsync", "lockf", "access")
 
@@ -371,6 +401,8 @@ class Patched:
         def operation(*args, **kwargs):
             if name in ("write", "close") and args[0] <= 2 and self.fault is not kill_here:
                 return real(*args, **kwargs)  # a fault of stdout is another test
+            if name == "open" and self.names is CHANGING and not args[1] & os.O_CREAT:
+                return real(*args, **kwargs)
             self.count += 1
             if self.count == self.at:
                 self.fault(name, real, args)

@@ -581,11 +581,14 @@ def test_replay_asks_the_kit_also_while_it_is_paused(project):
 def test_replay_never_follows_a_link_out_of_its_copy(project):
     outside = os.path.join(project.base, "outside")
     os.makedirs(outside)
-    os.symlink(outside, project.path(".context/state"))
+    os.symlink(outside, project.path(".context/notes"))
     os.mkfifo(project.path(".context/fifo"))
     path = write_events(project, "events.jsonl", session_events(project))
     text(project.ask("replay", path))
     assert os.listdir(outside) == []
+    os.symlink(outside, project.path(".context/state"))
+    assert "a link that leads out" in failure(project.ask("replay", path))[0]
+    os.unlink(project.path(".context/state"))
     project.write(".contextrc", "allow_outside: true\n")
     assert "allow_outside" in failure(project.ask("replay", path))[0]
 

@@ -5,9 +5,12 @@ belongs, the user's files byte-identical. Each case can be had again by its seed
 """
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import random
+import subprocess
+import sys
 
 import pytest
 
@@ -96,7 +99,7 @@ def test_a_damaged_file_costs_no_more_than_itself(fuzz_kit, world, rounds, name)
         restore_file(world, name)
 
     before_user = world.user
-    for number in range(rounds(60)):
+    for number in range(rounds(45)):
         if number % WORLD_CASES == 0:
             world.reset()
         one(number)
@@ -161,6 +164,66 @@ def test_a_project_without_a_context_folder_stays_untouched_by_any_event(fuzz_ki
         with told(number):
             assert run_checked(fuzz_kit, rng.choice(MODES), event, env, 1.8e9) == ""
     assert hostile.looks(bare_project.base) == before
+
+
+@pytest.fixture(scope="module")
+def installer():
+    path = os.path.join(helper.REPO, "install.py")
+    if not os.path.exists(path):
+        pytest.skip("there is no install.py")
+    spec = importlib.util.spec_from_file_location("install_fuzz", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+SETTINGS = {"model": "sonnet", "permissions": {"allow": ["Bash(ls:*)"], "deny": []}, "env": {"A": "1"}, "statusLine": {"type": "command", "command": "x"},
+            "hooks": {"Stop": [{"hooks": [{"type": "command", "command": "mine", "timeout": 5}]}],
+                      "PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": "python3 ctx_hooks.py gate"}]}]}}
+
+
+def damaged_settings(rng):
+    text = json.dumps(SETTINGS, indent=rng.choice((None, 2, "\t"))).replace("\n", rng.choice(("\n", "\r\n")))
+    data = Mutator(rng).content(text.encode())
+    return rng.choice((b"", b"", b"", b"\xef\xbb\xbf")) + data
+
+
+def test_damaged_settings_are_refused_or_given_back_byte_for_byte(installer, rounds):
+    """Merged and stripped as install.py does it; what is in them is either understood or not touched."""
+    wanted = installer.wanted_entries(installer.load_source().hooks, "python3", installer.PROJECT_FOLDER)
+    taken = 0
+    for number in range(rounds(400)):
+        data = damaged_settings(random.Random("settings %d" % number))
+        with told(number), hostile.time_guard():
+            try:
+                src, value = installer.parse_settings(data)
+            except installer.JsonError:
+                continue
+            taken += 1
+            merged = installer.merge(value, wanted, value)
+            text = installer.splice(src, merged)
+            assert installer.is_same(installer.parse_json(text).value, merged)
+            back = installer.strip(installer.parse_settings(text.encode())[1], value)
+            assert installer.is_same(installer.strip(value, value), back)
+    assert taken > 20
+
+
+def test_the_installer_refuses_or_installs_and_never_leaves_damaged_settings(project, rounds):
+    """A sample as processes: install, uninstall, and the file has its bytes back whatever they were."""
+    argv = [helper.PYTHON, os.path.join(helper.REPO, "install.py"), project.root, "--quiet", "--python", helper.PYTHON]
+    for number in range(min(rounds(3), 120)):
+        data = damaged_settings(random.Random("install %d" % number))
+        path = project.write(".claude/settings.json", data)
+        codes = []
+        for words in ([], ["--uninstall"]):
+            done = subprocess.run(argv + words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=project.environment({}), cwd=project.root, timeout=60)
+            codes.append(done.returncode)
+            assert done.returncode in (0, 1) and b"Traceback" not in done.stderr, (number, done.stderr)
+            assert done.returncode == 0 or done.stderr.startswith(b"error: ")
+        with open(path, "rb") as source:
+            assert source.read() == data or (codes == [0, 0] and b"ctx_hooks" in data), number
+        os.unlink(path)
 
 
 @pytest.mark.parametrize("name", ["parse_iso", "parse_yaml", "parse_config", "parse_blocks", "split_header", "split_sections",

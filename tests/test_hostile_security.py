@@ -8,7 +8,6 @@ import shutil
 import socket
 import stat
 import subprocess
-import sys
 import tempfile
 import time
 
@@ -114,6 +113,9 @@ def test_a_link_that_stays_inside_is_read(project):
     assert "A harmless text" in project.call("gate", project.event("PreToolUse.Bash")).context
 
 
+LOOKING = ("open", "stat", "lstat", "listdir")
+
+
 def put_back(project, names):
     for name in names:
         for path in (os.path.dirname(project.path(name)), project.path(name)):
@@ -124,7 +126,7 @@ def put_back(project, names):
 
 @pytest.mark.parametrize("swapped", [".context/TASKS.md", "docs", ".claude/ll-continue-prompt.md",
                                      ".context/signals/global/x.md"])
-def test_a_link_swapped_in_between_check_and_use_is_not_followed(kit, project, outside, swapped):
+def test_a_link_swapped_in_between_check_and_use_is_not_followed(kit, project, outside, rounds, swapped):
     """The swap happens right before the first, the second, … file operation, until there are no more."""
     project.write(".contextrc", "gate:\n  mode: content\n  files: [TASKS.md]\nstartup:\n  files: [docs/secret.md]\n")
     names = ("docs/secret.md", ".context/TASKS.md", ".claude/ll-continue-prompt.md", ".context/signals/global/x.md")
@@ -137,9 +139,9 @@ def test_a_link_swapped_in_between_check_and_use_is_not_followed(kit, project, o
         os.symlink(target, path)
 
     for mode, event in (("inject", "SessionStart.startup"), ("gate", "PreToolUse.Bash"), ("inject", "UserPromptSubmit")):
-        for at in range(1, 400):
+        for at in range(1, 400, 1 if rounds(1) > 1 else 2):
             put_back(project, names)
-            result = hostile.fork_patched(project, kit, mode, project.event(event, session_id="%s%d" % (event, at)), hostile.READING, at, swap)
+            result = hostile.fork_patched(project, kit, mode, project.event(event, session_id="%s%d" % (event, at)), LOOKING, at, swap)
             hostile.check_result(result)
             assert SECRET not in result.out.decode("ascii"), (mode, at)
             assert hostile.looks(outside) == before
@@ -219,7 +221,7 @@ def test_a_broken_pattern_matches_nothing_and_breaks_nothing(kit, project, patte
     assert kit._matches(pattern, "some text") is False
 
 
-@pytest.mark.parametrize("text", ["#\n" * 120_000, "# a\n\nb\n" * 30_000, "<user" * 30_000 + ">" * 30_000, "<" * 200_000, "```\n" * 60_000,
+@pytest.mark.parametrize("text", ["#\n" * 120_000, "# a\n\nb\n" * 30_000, "<user" * 20_000 + ">" * 20_000, "<" * 60_000, "```\n" * 60_000,
                                   "\u0301" * 100_000, "---\n" * 60_000, "x" * 250_000, "- \n" * 80_000, "[" * 200_000])
 def test_large_and_contorted_texts_take_no_noticeable_time(kit, project, text):
     """A guard against quadratic work: seconds of processor time would mean hours for the worst case."""
@@ -245,8 +247,8 @@ ESCAPES = ("../../escape", "/abs/escape", "..", ".", "a/../../../escape", "a\0b"
 
 @pytest.mark.parametrize("field", ["session_id", "agent_id", "tool_name", "tool_use_id", "transcript_path", "cwd", "source", "reason", "model",
                                    "hook_event_name", "permission_mode", "prompt"])
-def test_no_outside_string_leads_out_of_the_allowed_places(kit, project, field):
-    world = World(project)
+def test_no_outside_string_leads_out_of_the_allowed_places(project, field):
+    world, kit = World(project), hostile.impatient(helper.load_kit("ctx_hooks_fuzz"))
     before = world.foreign()
     for text in ESCAPES:
         for mode, name in EVENT_OF.items():
@@ -256,11 +258,11 @@ def test_no_outside_string_leads_out_of_the_allowed_places(kit, project, field):
 
 
 @pytest.mark.parametrize("text", [text for text in ESCAPES if "\0" not in text and len(text) < 300 and text != "\ud800"])
-def test_names_on_the_command_line_stay_in_their_folder(project, text):
+def test_names_on_the_command_line_stay_in_their_folder(kit, project, text):
     before = {path for path in hostile.looks(project.base) if not hostile.ALLOWED.fullmatch(path)}
     for words in (("signal", "a", "--name=" + text), ("signal", "a", "--session=" + text), ("signal", "a", "--auditor=" + text, "--code=" + text),
                   ("pause", "--session=" + text), ("auto", "start", "x", "--session=" + text, "--force")):
-        assert project.command(*words).rc == 0, words
+        assert helper._call_forked(kit, list(words), b"", project.environment({}), project.root).rc == 0, words
     after = {path for path in hostile.looks(project.base) if not hostile.ALLOWED.fullmatch(path)}
     assert after - before == {"a project's/.caw"}
 
@@ -561,7 +563,7 @@ def test_another_programs_event_gets_silence_or_valid_json(project, name, mode):
     world = World(project)
     event = json.loads(json.dumps(FOREIGN_EVENTS[name]).replace('"ROOT"', json.dumps(project.root)))
     data = json.dumps(event).encode()
-    for env in ({}, {"CLAUDE_PROJECT_DIR": None}, {"AI_AGENT": "cursor_1-7"}):
+    for env in ({}, {"CLAUDE_PROJECT_DIR": None, "AI_AGENT": "cursor_1-7"}):
         result = project.call(mode, data, **env)
         hostile.check_result(result)
         specific = (result.reply or {}).get("hookSpecificOutput", {"hookEventName": "x"})
@@ -583,6 +585,3 @@ def test_an_unknown_mode_says_nothing_on_stdout_and_denies_nothing(project, word
     done = subprocess.run([helper.PYTHON, "-I", "-S", "-c", helper.IMPORT_LINE, *words, helper.REPO], input=b"{}", stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, env=project.environment({}), cwd=project.root, timeout=30)
     assert done.stdout == b"" and done.returncode == 1
-
-
-assert sys.version_info >= (3, 8)
