@@ -171,22 +171,23 @@ CLOCK_TOLERANCE_S = 0.02
 # =============================================================================
 # Records
 # =============================================================================
-# Plain classes with slots: `typing.NamedTuple` and `dataclasses` cost more to
-# import than everything else here together. Nothing changes them after creation.
-
-
-class Event:
-    """One hook event, already checked: wrong types count as missing ("" / {} / None)."""
-
-    __slots__ = (
-        "name", "session", "session_id", "cwd", "transcript", "agent_id", "prompt", "source", "reason", "model",
-        "tool", "tool_input", "response", "failed", "tool_use_id", "last_message", "stop_active", "background",
-        "permission_mode",
-    )
-
-    def __init__(self, **fields) -> None:
-        for name in self.__slots__:
-            setattr(self, name, fields.get(name))
+# A class of our own costs 0.2 % of every start, `typing.NamedTuple` or `dataclasses`
+# more than everything else here, so the records share the interpreter's own
+# SimpleNamespace; each is made in one place with all its fields:
+#
+#   Event     one hook event, checked: name, session (its safe name), session_id, cwd, transcript, agent_id, prompt,
+#             source, reason, model, tool, tool_input, response, failed, tool_use_id, last_message, stop_active,
+#             background, permission_mode; a wrong type counts as missing ("" / {} / None)
+#   Signal    path, name (the file's, without .md), scope, key (scope/name), severity, generated_at, ttl_s, auditor,
+#             code, body, stamp (tells two versions of a global one apart)
+#   Usage     the last measured fullness: tokens, model
+#   News      what the transcript has gained: text (the assistant's), answered, receipts, offset (where to go on)
+#   Measure   how full the context is: tokens, window, exact, model, percent, shown (as text), note
+#   Snapshot  what the auditors may look at: now, percent, shown, note, score, repeats, stale_days, stale_files,
+#             active, last_emitted
+#   Alert     an auditor's finding: auditor, codes (those it marks, the first is emitted), severity, summary, action
+#   Stop      the decision about one stop: reason, prompt (holds the agent, or ""), message (for the person)
+Event = Signal = Usage = News = Measure = Snapshot = Alert = Stop = type(sys.implementation)
 
 
 class Ctx:
@@ -596,8 +597,8 @@ def is_temp_name(name: str) -> bool:
     """The temp file of a writer that was killed: `<name>.<pid>-<stamp>.tmp`."""
     stem, _, rest = name[:-4].rpartition(".")
     pid, _, stamp = rest.partition("-")
-    ours = bool(stem) and _is_digits(pid) and bool(stamp) and not stamp.strip("0123456789abcdef")
-    return ours and name.endswith(".tmp")
+    is_ours = bool(stem and stamp) and _is_digits(pid) and not stamp.strip("0123456789abcdef")
+    return name.endswith(".tmp") and is_ours
 
 
 def write_bytes(path: str, data: bytes, durable: bool = False) -> bool:
@@ -815,77 +816,56 @@ def set_aside(ctx: Ctx, path: str) -> str:
 # A bad line is reported with line and column and skipped, never fatal.
 
 
-class Setting:
-    """One row of the table: key, default, kind (a type name or the tuple of choices), what it does."""
-
-    __slots__ = ("key", "default", "kind", "doc")
-
-    def __init__(self, key: str, default, kind, doc: str) -> None:
-        self.key, self.default, self.kind, self.doc = key, default, kind, doc
-
-
-SETTINGS = (
-    Setting("context_dir", DEFAULT_CONTEXT_DIR, "path", "folder of the context files, below the project"),
-    Setting("allow_outside", False, "bool", "let paths in this file name files to read outside the project"),
-    Setting("gate.mode", "directive", ("directive", "content", "off"), "name the context files, or put their text in"),
-    Setting("gate.files", list(CONTEXT_FILES), "paths", "context files in order of priority, seen from `context_dir`"),
-    Setting("gate.message", "", "text", "own wording of the gate; `{files}` is filled in"),
-    Setting("monitor.inject_min_severity", "warning", SEVERITIES, "signals below this stay on disk"),
-    Setting("monitor.notify", "off", ("off", "bell", "desktop"), "tell the person about critical signals too"),
-    Setting("monitor.context_window", 0, "count", "size of the context window in tokens; 0 finds out"),
-    Setting("handoff.enabled", True, "bool", "ask for a handoff near the limit"),
-    Setting("handoff.threshold", 80, "percent", "percent of the window from which on the handoff is asked for"),
-    Setting("handoff.file", ".claude/ll-continue-prompt.md", "path", "where the agent writes the handoff"),
-    Setting("handoff.cooldown_s", 0, "count", "seconds between two reminders; 0 reminds after every tool call"),
-    Setting("handoff.command", "", "text", "a command that writes the handoff, named in the reminder"),
-    Setting("audit.stale_days", 14, "count", "remind when no context file was touched for so many days; 0 never"),
-    Setting("startup.enabled", True, "bool", "deliver the handoff and `startup.files` to new sessions"),
-    Setting("startup.files", [], "paths", "more files to deliver, in order of priority"),
-    Setting("startup.max_age_hours", 24, "count", "an older handoff is not delivered"),
-    Setting("startup.budget_chars", 4000, "count", "room for the startup context, at most 9000"),
-    Setting("startup.require_ack", True, "bool", "ask for an acknowledgement and retry without one"),
-    Setting("startup.ack_patterns", [r"ACK:\s*context received"], "list", "regular expressions, any letter case"),
-    Setting("startup.retry_backoffs_s", [1, 2, 5, 10, 30], "counts", "seconds to wait after each attempt"),
-    Setting("startup.max_attempts", 5, "count", "attempts before giving up"),
-    Setting("startup.file_fallback_after_attempts", 3, "count", "attempts before `startup.fallback_file` is written"),
-    Setting("startup.fallback_file", "CLAUDE.md", "path", "gets the marked section when nothing is acknowledged"),
-    Setting("startup.notify_on_failure", True, "bool", "say where the context is when that cannot be written either"),
-    Setting("wrap.ready_patterns", [], "list", "regular expressions of a prompt that is ready for input"),
+SETTINGS = (  # key, default, kind (a word, or the tuple of choices), what it does
+    ("context_dir", DEFAULT_CONTEXT_DIR, "path", "folder of the context files, below the project"),
+    ("allow_outside", False, "bool", "let paths in this file name files to read outside the project"),
+    ("gate.mode", "directive", ("directive", "content", "off"), "name the context files, or put their text in"),
+    ("gate.files", list(CONTEXT_FILES), "paths", "context files in order of priority, seen from `context_dir`"),
+    ("gate.message", "", "text", "own wording of the gate; `{files}` is filled in"),
+    ("monitor.inject_min_severity", "warning", SEVERITIES, "signals below this stay on disk"),
+    ("monitor.notify", "off", ("off", "bell", "desktop"), "tell the person about critical signals too"),
+    ("monitor.context_window", 0, "count", "size of the context window in tokens; 0 finds out"),
+    ("handoff.enabled", True, "bool", "ask for a handoff near the limit"),
+    ("handoff.threshold", 80, "percent", "percent of the window from which on the handoff is asked for"),
+    ("handoff.file", ".claude/ll-continue-prompt.md", "path", "where the agent writes the handoff"),
+    ("handoff.cooldown_s", 0, "count", "seconds between two reminders; 0 reminds after every tool call"),
+    ("handoff.command", "", "text", "a command that writes the handoff, named in the reminder"),
+    ("audit.stale_days", 14, "count", "remind when no context file was touched for so many days; 0 never"),
+    ("startup.enabled", True, "bool", "deliver the handoff and `startup.files` to new sessions"),
+    ("startup.files", [], "paths", "more files to deliver, in order of priority"),
+    ("startup.max_age_hours", 24, "count", "an older handoff is not delivered"),
+    ("startup.budget_chars", 4000, "count", "room for the startup context, at most 9000"),
+    ("startup.require_ack", True, "bool", "ask for an acknowledgement and retry without one"),
+    ("startup.ack_patterns", [r"ACK:\s*context received"], "list", "regular expressions, any letter case"),
+    ("startup.retry_backoffs_s", [1, 2, 5, 10, 30], "counts", "seconds to wait after each attempt"),
+    ("startup.max_attempts", 5, "count", "attempts before giving up"),
+    ("startup.file_fallback_after_attempts", 3, "count", "attempts before `startup.fallback_file` is written"),
+    ("startup.fallback_file", "CLAUDE.md", "path", "gets the marked section when nothing is acknowledged"),
+    ("startup.notify_on_failure", True, "bool", "say where the context is when that cannot be written either"),
+    ("wrap.ready_patterns", [], "list", "regular expressions of a prompt that is ready for input"),
 )
-DEFAULTS = {setting.key: setting.default for setting in SETTINGS}
-
-
-class Problem:
-    """Something wrong in a settings file, with its place."""
-
-    __slots__ = ("line", "column", "text")
-
-    def __init__(self, line: int, column: int, text: str) -> None:
-        self.line, self.column, self.text = line, column, text
-
-    def __str__(self) -> str:
-        return "line %d, column %d: %s" % (self.line, self.column, self.text)
+DEFAULTS = {key: default for key, default, _, _ in SETTINGS}
 
 
 def parse_config(text: str) -> tuple:
     """(values by dotted key, problems) of a .contextrc; only known keys with values of their kind remain."""
     pairs, problems = parse_yaml(text)
     values: dict = {}
-    kinds = {setting.key: setting.kind for setting in SETTINGS}
+    kinds = {key: kind for key, _, kind, _ in SETTINGS}
     outside = any(key == "allow_outside" and _checked(value, "bool") for key, value, _, _ in pairs)
     for key, value, line, column in pairs:
         if key not in kinds:
-            problems.append(Problem(line, column, "unknown setting `%s`" % key))
+            problems.append((line, column, "unknown setting `%s`" % key))
             continue
         checked = _checked(value, kinds[key])
         if checked is None:
-            problems.append(Problem(line, column, "`%s` wants %s" % (key, _kind_words(kinds[key]))))
+            problems.append((line, column, "`%s` wants %s" % (key, _kind_words(kinds[key]))))
         elif _leaves_project(checked, kinds[key]) and not outside:
             what = "`%s` names a file outside the project; set `allow_outside: true`" % key
-            problems.append(Problem(line, column, what))
+            problems.append((line, column, what))
         else:
             values[key] = checked
-    problems.sort(key=lambda problem: (problem.line, problem.column))
+    problems.sort()
     return values, problems
 
 
@@ -915,7 +895,7 @@ class _Yaml:
         if not text or (text in ("---", "...") and column == 0):
             return
         if text[0] == "\t":
-            self.problems.append(Problem(number, column + 1, "tab in the indentation; use spaces"))
+            self.problems.append((number, column + 1, "tab in the indentation; use spaces"))
         elif text == "-" or text.startswith("- "):
             self._item(number, column, text[1:])
         else:
@@ -930,11 +910,11 @@ class _Yaml:
 
     def _item(self, number: int, column: int, text: str) -> None:
         if self.list_key is None or column < self.list_key[3]:
-            self.problems.append(Problem(number, column + 1, "list item without a key above it"))
+            self.problems.append((number, column + 1, "list item without a key above it"))
             return
         value, error = parse_scalar(text.strip())
         if error:
-            self.problems.append(Problem(number, column + 2 + len(text) - len(text.lstrip()), error))
+            self.problems.append((number, column + 2 + len(text) - len(text.lstrip()), error))
         else:
             self.items.append(value)
 
@@ -943,7 +923,7 @@ class _Yaml:
         key, colon, rest = text.partition(":")
         key = key.strip().strip("'\"")
         if not colon or not key or (rest and rest[0] != " "):
-            self.problems.append(Problem(number, column + 1, "expected `key: value`"))
+            self.problems.append((number, column + 1, "expected `key: value`"))
             return
         while column <= self.open[-1][0]:
             self.open.pop()
@@ -954,7 +934,7 @@ class _Yaml:
             return
         value, error = parse_scalar(rest.strip())
         if error:
-            self.problems.append(Problem(number, column + 1 + len(text) - len(rest.lstrip()), error))
+            self.problems.append((number, column + 1 + len(text) - len(rest.lstrip()), error))
         else:
             self.pairs.append((dotted, value, number, column + 1))
 
@@ -1260,9 +1240,7 @@ _MARKUP = frozenset(
 
 
 TURNS = ("human:", "user:", "assistant:", "system:")
-_DROPPED = dict.fromkeys([c for c in range(0xA0) if (c < 32 or c >= 127) and c not in (9, 10)] + [
-    0xAD, 0x34F, 0x61C, 0x180E, 0xFEFF, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2060, 0x2070),
-    *range(0xE0000, 0xE01F0)])  # the last are letters that only a model sees
+_UNSEEN = frozenset("\xad\u034f\u061c\u180e\ufeff\u200b\u200e\u200f")
 
 
 def units(text: str) -> int:
@@ -1284,13 +1262,20 @@ def clean_text(text: str) -> str:
     """Without control characters, direction overrides, lone surrogates and imitated markup."""
     if not text.isprintable() or not text.isascii():
         text = text.replace("\r\n", "\n").encode("utf-8", "replace").decode("utf-8")
-        text = text.translate(_DROPPED)
+        for char in filter(is_unseen, set(text)):
+            text = text.replace(char, "")
     for _ in range(4):  # a removed tag may have completed another one
         stripped = _strip_tags(text) if "<" in text else text
         if stripped == text:
             return text
         text = stripped
     return text.replace("<", "‹")  # nested on purpose
+
+
+def is_unseen(char: str) -> bool:
+    """A control character, a direction override, or a letter that only a model sees."""
+    return (char < " " and char not in "\t\n") or "\x7f" <= char < "\xa0" or char in _UNSEEN or (
+        "\u2028" <= char <= "\u202e" or "\u2060" <= char <= "\u206f" or "\U000e0000" <= char <= "\U000e01ef")
 
 
 def one_line(text: str, limit: int = 200) -> str:
@@ -1344,22 +1329,6 @@ def _strip_tags(text: str) -> str:
 #
 # Delivery holds the session's lock until the text is out: a racing prompt waits
 # and finds nothing, a crash before that leaves the signal where it was.
-
-
-class Signal:
-    """One signal; `name` is the file's name without .md, `stamp` tells two versions of a global one apart."""
-
-    __slots__ = ("path", "name", "scope", "severity", "generated_at", "ttl_s", "auditor", "code", "body", "stamp")
-
-    def __init__(self, **fields) -> None:
-        for name in self.__slots__:
-            setattr(self, name, fields.get(name, ""))
-
-    def key(self) -> str:
-        return self.scope + "/" + self.name
-
-    def is_expired(self, now: float) -> bool:
-        return now >= self.generated_at + self.ttl_s
 
 
 def split_header(text: str) -> tuple:
@@ -1437,7 +1406,7 @@ def read_signals(ctx: Ctx, session: str) -> list:
         for name in names[:SIGNAL_COUNT_LIMIT]:
             signal = _read_signal(ctx, folder + "/" + name)
             if signal is not None:
-                signal.scope, signal.name = scope, name[:-3]
+                signal.scope, signal.name, signal.key = scope, name[:-3], scope + "/" + name[:-3]
                 found.append(signal)
     found.sort(key=lambda s: (-SEVERITIES.index(s.severity), s.generated_at, s.name))
     return found
@@ -1467,7 +1436,7 @@ def _read_signal(ctx: Ctx, path: str) -> Signal | None:
         _touch(path, mtime)  # a file from the future would never expire
     signal = parse_signal(data, mtime, ctx.now)
     signal.path = path
-    if signal.is_expired(ctx.now):
+    if ctx.now >= signal.generated_at + signal.ttl_s:
         remove_file(path)
         return None
     return None if not signal.body or _is_half_written(data, ctx.now - mtime) else signal
@@ -1530,7 +1499,7 @@ def due_signals(ctx: Ctx, session: str, seen: dict) -> list:
     """What the session has not been told yet and is severe enough to tell."""
     floor = SEVERITIES.index(severity_floor(ctx))
     return [s for s in read_signals(ctx, session)
-            if SEVERITIES.index(s.severity) >= floor and seen.get(s.key()) != s.stamp]
+            if SEVERITIES.index(s.severity) >= floor and seen.get(s.key) != s.stamp]
 
 
 def deliver_signals(ctx: Ctx, session: str, room: int) -> Reply | None:
@@ -1552,7 +1521,7 @@ def deliver_signals(ctx: Ctx, session: str, room: int) -> Reply | None:
         text += "\n" + SIGNAL_CUT.format(path=_keep_whole(ctx, shown[0]))
     reply = Reply(text, after=[lambda: _after_delivery(ctx, session, shown, seen), lock.__exit__])
     _notify_person(ctx, shown, reply)
-    record(ctx, "signals:delivered", names=[s.key() for s in shown], codes=[s.code for s in shown],
+    record(ctx, "signals:delivered", names=[s.key for s in shown], codes=[s.code for s in shown],
            waiting=len(due) - len(shown))
     return reply
 
@@ -1592,7 +1561,7 @@ def _read_own(path: str) -> dict:
 
 def _after_delivery(ctx: Ctx, session: str, shown: list, seen: dict) -> None:
     """Remove or remember what was said. A folder that cannot be written must not repeat it at every prompt."""
-    kept = {s.key(): s.stamp for s in shown if s.scope == "global" or not remove_file(s.path)}
+    kept = {s.key: s.stamp for s in shown if s.scope == "global" or not remove_file(s.path)}
     if not kept:
         return
     path = session_file(ctx, session)
@@ -1617,15 +1586,6 @@ def _signal_path(ctx: Ctx, session: str, key: str) -> str:
 # The client's transcript: one JSON a line, written while we read. It is read
 # from the end in bounded, doubling steps, so that 100 MB cost what 10 KB cost;
 # lines are looked at as bytes first and parsed only when they can matter.
-
-
-class Usage:
-    """The last measured fullness: tokens, the model's name, the assistant message it stands in."""
-
-    __slots__ = ("tokens", "model", "message_id")
-
-    def __init__(self, tokens: int, model: str, message_id: str) -> None:
-        self.tokens, self.model, self.message_id = tokens, model, message_id
 
 
 def lines_backward(path: str, limit_bytes: int = TRANSCRIPT_LIMIT_BYTES):
@@ -1660,7 +1620,7 @@ def read_usage(path: str) -> Usage | None:
             row = parse_row(line)
             if row.get("subtype") == "compact_boundary" and row.get("type") == "system" and not row.get("isSidechain"):
                 tokens = _count(table(row, "compactMetadata").get("postTokens"))
-                return Usage(tokens, "", "") if tokens else None
+                return Usage(tokens=tokens, model="") if tokens else None
         if b'"usage"' in line and b'"assistant"' in line:
             usage = parse_usage(parse_row(line))
             if usage is not None:
@@ -1680,7 +1640,7 @@ def parse_usage(row: dict) -> Usage | None:
         return None
     requested = row.get("requestedModel")
     model = requested if isinstance(requested, str) and "[1m]" in requested else message.get("model")
-    return Usage(tokens, _text(model), _text(message.get("id")))
+    return Usage(tokens=tokens, model=_text(model))
 
 
 def is_answer(row: dict) -> bool:
@@ -1729,20 +1689,11 @@ def text_of(row: dict) -> str:
     return "\n".join(_text(b.get("text")) for b in blocks(row) if b.get("type") == "text")
 
 
-class News:
-    """What the transcript has gained: assistant text, whether an answer is complete, receipts, where to go on."""
-
-    __slots__ = ("text", "answered", "receipts", "offset")
-
-    def __init__(self, offset: int) -> None:
-        self.text, self.answered, self.receipts, self.offset = "", False, "", offset
-
-
 def read_news(path: str, offset: int, known_id: str = "", since: float = 0.0) -> News:
     """The complete lines since `offset`; our own injected text is a receipt, never an answer. The message
     `known_id` was written before what we wait for an answer to, and so was every row dated before `since`:
     a forked session's transcript begins with a copy of the old one."""
-    news = News(offset)
+    news = News(text="", answered=False, receipts="", offset=offset)
     fd = _open_regular(path)
     if fd < 0:
         return news
@@ -1850,24 +1801,6 @@ def _count(value: object) -> int:
 _SMALL_MODELS = {"opus": ((4, 0), (4, 1), (4, 5), (4, 6)), "sonnet": ((4, 0), (4, 5), (4, 6)), "haiku": ((4, 5),)}
 
 
-class Measure:
-    """How full the context is: tokens of window, and whether that was measured or estimated."""
-
-    __slots__ = ("tokens", "window", "exact", "model")
-
-    def __init__(self, tokens: int, window: int, exact: bool, model: str) -> None:
-        self.tokens, self.window, self.exact, self.model = tokens, window, exact, model
-
-    def percent(self) -> int:
-        return min(100, self.tokens * 100 // self.window)
-
-    def percent_text(self) -> str:
-        return "%s%d%%" % ("" if self.exact else "~", self.percent())
-
-    def note(self) -> str:
-        return "" if self.exact else ", estimated"
-
-
 def window_of_model(model: str) -> int:
     """The window as the client decides it by the model's name; 200,000 when no name is known."""
     name = model.lower()
@@ -1907,7 +1840,13 @@ def measure_context(ctx: Ctx, state: dict, usage: Usage | None, added_tokens: in
     window = _sane_window(ctx.get("monitor.context_window")) or _statusline_window(ctx, model) or by_name
     if tokens > window and usage is not None:
         window = max(LARGE_WINDOW, window)
-    return Measure(tokens, window, usage is not None, model)
+    return make_measure(tokens, window, usage is not None, model)
+
+
+def make_measure(tokens: int, window: int, exact: bool, model: str) -> Measure:
+    percent = min(100, tokens * 100 // window)
+    return Measure(tokens=tokens, window=window, exact=exact, model=model, percent=percent,
+                   shown="%s%d%%" % ("" if exact else "~", percent), note="" if exact else "estimated")
 
 
 def best_model(state: dict, measured: str) -> str:
@@ -1997,26 +1936,6 @@ def _chars(value: object, depth: int) -> int:
 # cooldown while the condition lasts. .context/monitor-state.json remembers.
 
 
-class Snapshot:
-    """What the auditors may look at."""
-
-    __slots__ = ("now", "percent", "percent_text", "note", "score", "repeats", "stale_days", "stale_files",
-                 "active", "last_emitted")
-
-    def __init__(self, **fields) -> None:
-        for name in self.__slots__:
-            setattr(self, name, fields.get(name))
-
-
-class Alert:
-    """An auditor's finding: `codes` are those it marks, the first one is emitted."""
-
-    __slots__ = ("auditor", "codes", "severity", "summary", "action")
-
-    def __init__(self, auditor: str, codes: list, severity: str, summary: str, action: str) -> None:
-        self.auditor, self.codes, self.severity, self.summary, self.action = auditor, codes, severity, summary, action
-
-
 def audit_health(shot: Snapshot) -> tuple:
     """(alerts, active codes) of the context's fullness."""
     active = [
@@ -2027,8 +1946,9 @@ def audit_health(shot: Snapshot) -> tuple:
     if not codes or not _fires(shot, "context-health", codes[0]):
         return [], codes
     level, severity = active[0]
-    summary = HEALTH_SUMMARY.format(percent=shot.percent_text, note=shot.note)
-    return [Alert("context-health", codes, severity, summary, HEALTH_ACTIONS[level])], codes
+    summary = HEALTH_SUMMARY.format(percent=shot.shown, note=shot.note)
+    return [Alert(auditor="context-health", codes=codes, severity=severity, summary=summary,
+                  action=HEALTH_ACTIONS[level])], codes
 
 
 def audit_repetition(shot: Snapshot) -> tuple:
@@ -2039,7 +1959,8 @@ def audit_repetition(shot: Snapshot) -> tuple:
     if not _fires(shot, "repetition", code):
         return [], [code]
     summary = REPETITION_SUMMARY.format(count=shot.repeats, window=REPETITION_WINDOW)
-    return [Alert("repetition", [code], "warning", summary, REPETITION_ACTION)], [code]
+    return [Alert(auditor="repetition", codes=[code], severity="warning", summary=summary,
+                  action=REPETITION_ACTION)], [code]
 
 
 def audit_reminder(shot: Snapshot) -> tuple:
@@ -2049,7 +1970,8 @@ def audit_reminder(shot: Snapshot) -> tuple:
     if not _fires(shot, "audit-reminder", code):
         return [], [code]
     summary = AUDIT_SUMMARY.format(days=shot.stale_days, files=", ".join(shot.stale_files))
-    return [Alert("audit-reminder", [code], "warning", summary, AUDIT_ACTION)], [code]
+    return [Alert(auditor="audit-reminder", codes=[code], severity="warning", summary=summary,
+                  action=AUDIT_ACTION)], [code]
 
 
 def _fires(shot: Snapshot, auditor: str, code: str) -> bool:
@@ -2281,8 +2203,8 @@ def note_call(ctx: Ctx, event: Event, state: dict, measure: Measure) -> None:
         breakdown[event.tool] = _count(breakdown.get(event.tool)) + added
     state["recent"] = (_list(state, "recent") + [call_signature(event.tool, event.tool_input)])[-REPETITION_WINDOW:]
     history = _list(state, "history")
-    if history[-1:] != [measure.percent()]:
-        state["history"] = (history + [measure.percent()])[-40:]
+    if history[-1:] != [measure.percent]:
+        state["history"] = (history + [measure.percent])[-40:]
     state["last_call"] = format_iso(ctx.now)
     name = read_context_file(ctx, event)
     if name and name not in _list(state, "files_read"):
@@ -2306,7 +2228,7 @@ def plan_handoff(ctx: Ctx, state: dict, measure: Measure, batch: str) -> str:
     """The reminder for this call, or "". Edits the handoff's part of the state."""
     _migrate(ctx, state)
     crossed = parse_iso(state.get("threshold_crossed_at"))
-    percent, threshold = measure.percent(), ctx.get("handoff.threshold")
+    percent, threshold = measure.percent, ctx.get("handoff.threshold")
     if not ctx.get("handoff.enabled"):
         return ""
     if crossed is not None and measure.exact and percent < threshold - HANDOFF_RESET_MARGIN:
@@ -2337,10 +2259,10 @@ def _remind(ctx: Ctx, state: dict, measure: Measure, batch: str) -> str:
     state["reminded_batch"], state["reminded_at"] = batch, format_iso(ctx.now, fraction=True)
     state["reminders"] = _count(state.get("reminders")) + 1
     command = ctx.get("handoff.command")
-    record(ctx, "handoff:reminded", percent=measure.percent(), exact=measure.exact, batch=batch)
+    record(ctx, "handoff:reminded", percent=measure.percent, exact=measure.exact, batch=batch)
     return HANDOFF_REMINDER.format(
-        percent=measure.percent_text(), tokens=format(measure.tokens, ","), window=format(measure.window, ","),
-        note=measure.note(), path=handoff_path(ctx),
+        percent=measure.shown, tokens=format(measure.tokens, ","), window=format(measure.window, ","),
+        note=", " + measure.note if measure.note else "", path=handoff_path(ctx),
         command=HANDOFF_COMMAND.format(command=one_line(command)) if command else "",
     )
 
@@ -2533,15 +2455,6 @@ def end_workflow(state: dict, reason: str, now: float) -> None:
     state.update(active=False, phase="complete" if done else "failed", exit_reason=reason, completed_at=format_iso(now))
 
 
-class Stop:
-    """The decision about one stop: the text that holds the agent (or ""), why, and the line for the person."""
-
-    __slots__ = ("prompt", "reason", "message")
-
-    def __init__(self, reason: str, prompt: str = "", message: str = "") -> None:
-        self.reason, self.prompt, self.message = reason, prompt, message
-
-
 def decide_stop(state: dict, event: Event, ctx: Ctx, look) -> Stop:
     """Apply the message's blocks to the state, then hold or release. `look()` tells what costs to find out:
     (context percent, id of the last tool call)."""
@@ -2566,7 +2479,8 @@ def decide_stop(state: dict, event: Event, ctx: Ctx, look) -> Stop:
             return _release(state, "max_iterations_reached", state["phase"], ctx.now)
     signal = state["phase"].upper() + "_COMPLETE"
     missing = LEAD_PROSE.format(signal=signal) if signal in event.last_message.upper() else LEAD_HOLD
-    return Stop("advanced" if lead.startswith(LEAD_NEXT[:6]) else "held", render_continuation(state, lead or missing))
+    return Stop(reason="advanced" if lead.startswith(LEAD_NEXT[:6]) else "held", message="",
+                prompt=render_continuation(state, lead or missing))
 
 
 def apply_block(state: dict, block: dict, now: float) -> str:
@@ -2650,7 +2564,7 @@ def _release(state: dict, reason: str, phase: str, end_at: float = 0.0) -> Stop:
         end_workflow(state, reason, end_at)
     error = table(state, "last_error").get("message", "") if reason == "critical_error" else ""
     message = STOP_MESSAGES[reason].format(phase=phase, max=max_iterations_of(state), error=error)
-    return Stop(reason, message=message)
+    return Stop(reason=reason, prompt="", message=message)
 
 
 def render_continuation(state: dict, lead: str) -> str:
@@ -2688,7 +2602,7 @@ def enforce_stop(ctx: Ctx, event: Event) -> Reply | None:
             return None
         stop = decide_stop(state, event, ctx, lambda: (_percent_now(ctx, event), last_tool_id(event.transcript)))
         if not is_writable(path) or not write_bytes(path, format_json(state).encode() + b"\n", durable=True):
-            stop = Stop("unwritable", message=STOP_MESSAGES["unwritable"])
+            stop = Stop(reason="unwritable", prompt="", message=STOP_MESSAGES["unwritable"])
     record(ctx, "stop:held" if stop.prompt else "stop:released", reason=stop.reason, phase=state.get("phase"),
            iteration=_count(state.get("iteration")))
     return Reply(stop.prompt, system_message=stop.message, hold=bool(stop.prompt))
@@ -2714,7 +2628,7 @@ def _late_answer(transcript: str) -> str:
 def _percent_now(ctx: Ctx, event: Event) -> int:
     usage = read_usage(event.transcript)
     state = read_json(session_file(ctx, event.session))
-    return measure_context(ctx, state, usage, 0).percent() if usage or state.get("tool_calls") else 0
+    return measure_context(ctx, state, usage, 0).percent if usage or state.get("tool_calls") else 0
 
 
 def is_workflow_stale(ctx: Ctx, event: Event) -> bool:
@@ -3469,7 +3383,7 @@ def monitor(event: Event, ctx: Ctx) -> Reply | None:
     added = 0 if usage else estimate_tokens(event.tool, event.tool_input, event.response)
     measure = measure_context(ctx, known, usage, added)
     reminds = ctx.get("handoff.enabled") and known.get("handoff_complete") is not True
-    above = measure.percent() >= ctx.get("handoff.threshold") or known.get("threshold_crossed_at")
+    above = measure.percent >= ctx.get("handoff.threshold") or known.get("threshold_crossed_at")
     batch = ""
     if reminds and above:
         batch = find_message(event.transcript, event.tool_use_id)
@@ -3497,8 +3411,8 @@ def take_snapshot(ctx: Ctx, state: dict, measure: Measure) -> Snapshot:
     score, repeats = repetition_of(_list(state, "recent"))
     days, stale = stale_files_of(ctx) if state["tool_calls"] % AUDIT_EVERY_CALLS == 1 else (0, None)
     return Snapshot(
-        now=ctx.now, percent=measure.percent(), percent_text=measure.percent_text(), stale_days=days, stale_files=stale,
-        note="" if measure.exact else " (estimated)", score=score, repeats=repeats)
+        now=ctx.now, percent=measure.percent, shown=measure.shown, stale_days=days, stale_files=stale,
+        note=" (%s)" % measure.note if measure.note else "", score=score, repeats=repeats)
 
 
 def stop_enforce(event: Event, ctx: Ctx) -> Reply | None:
@@ -3600,37 +3514,13 @@ def write_stderr(text: str) -> None:
 # Looks at everything that can keep the hooks from working, and runs the
 # registered command strings as the client would: through /bin/sh, a synthetic
 # event each, in a scratch project, so that nothing of the real one is touched.
-SETTINGS_SNIPPET_HINT = "put this into .claude/settings.json (merge it into `hooks` if there is one):"
-SLOW_FACTOR = 3.0
-DOCTOR_RUNS = 3
+# A finding is (level, what was seen → what to do).
+OK, WARN, FAIL = "ok", "warn", "FAIL"
+SLOW_FACTOR, TRIAL_RUNS, TRIAL_LIMIT_S = 3.0, 3, 20
 
 
-class Finding:
-    """One line of the report: `ok`, `warn` or `FAIL`, what was seen, what to do."""
-
-    __slots__ = ("level", "text", "fix")
-
-    def __init__(self, level: str, text: str, fix: str = "") -> None:
-        self.level, self.text, self.fix = level, text, fix
-
-    def __str__(self) -> str:
-        return "%-4s  %s%s" % (self.level, self.text, " → " + self.fix if self.fix else "")
-
-
-class Registration:
-    """One of our hook entries: the settings it stands in, the event, the mode and the command."""
-
-    __slots__ = ("scope", "event", "mode", "command")
-
-    def __init__(self, scope: str, event: str, mode: str, command: str) -> None:
-        self.scope, self.event, self.mode, self.command = scope, event, mode, command
-
-
-def settings_files(root: str, env: dict) -> list:
-    """[(scope, path)] of the settings that the client reads for a project."""
-    home = env.get("CLAUDE_CONFIG_DIR") or env.get("HOME", "") + "/.claude"
-    return [("user", home + "/settings.json"), ("project", root + "/.claude/settings.json"),
-            ("local", root + "/.claude/settings.local.json")]
+def client_home(env: dict) -> str:
+    return env.get("CLAUDE_CONFIG_DIR") or env.get("HOME", "") + "/.claude"
 
 
 def mode_of_command(command: str) -> str:
@@ -3670,212 +3560,186 @@ def is_plain_command(command: str) -> bool:
 
 
 def find_registrations(scope: str, settings: dict) -> list:
-    hooks = settings.get("hooks")
-    found = []
-    for event, groups in (hooks if isinstance(hooks, dict) else {}).items():
-        for group in groups if isinstance(groups, list) else []:
-            for entry in _list(group, "hooks") if isinstance(group, dict) else []:
-                command = _text(entry.get("command")) if isinstance(entry, dict) else ""
-                if mode_of_command(command):
-                    found.append(Registration(scope, event, mode_of_command(command), command))
+    """Our hook entries in a settings file: scope, event, mode and command each."""
+    hooks, found = table(settings, "hooks"), []
+    for event in hooks:
+        entries = [entry for group in _list(hooks, event) if isinstance(group, dict) for entry in _list(group, "hooks")]
+        for command in [_text(entry.get("command")) for entry in entries if isinstance(entry, dict)]:
+            mode = mode_of_command(command)
+            found += [{"scope": scope, "event": event, "mode": mode, "command": command}] * bool(mode)
     return found
 
 
 def diagnose(ctx: Ctx | None, root: str, env: dict) -> list:
     """All findings, in the order in which a person would look."""
-    findings = [Finding("ok", "ctx_hooks %s, Python %s" % (VERSION, sys.version.split()[0])), *_check_kit_file()]
-    registered: list = []
-    for scope, path in settings_files(root, env):
+    findings, registered, plugin = _check_kit_file(), [], False
+    for scope, path in (("user", client_home(env) + "/settings.json"), ("project", root + "/.claude/settings.json"),
+                        ("local", root + "/.claude/settings.local.json")):
         settings = load_json(path)
         if settings is None:
-            findings.append(Finding("FAIL", "%s settings are not a JSON object: %s" % (scope, path),
-                                    "the client ignores the whole file; mend it"))
+            findings.append((FAIL, "%s settings are not a JSON object → mend %s" % (scope, path)))
             continue
         if settings.get("disableAllHooks") is True:
-            findings.append(Finding("FAIL", "disableAllHooks is set in %s" % path, "remove it, or no hook runs"))
+            findings.append((FAIL, "disableAllHooks is set → remove it from %s, or no hook runs" % path))
         registered += find_registrations(scope, settings)
-        if any("ctx-hooks" in name for name in table(settings, "enabledPlugins")) and registered:
-            findings.append(Finding("warn", "active both as a plugin and in the settings", "keep one of the two"))
-    findings += _check_registrations(registered)
-    findings += _run_registrations(root, registered, env)
+        plugin |= any("ctx-hooks" in name for name in table(settings, "enabledPlugins"))
+    if plugin:
+        findings.append((WARN, "active both as a plugin and in the settings → keep one of the two")
+                        if registered else (OK, "active as a plugin"))
+    if registered:
+        findings += _check_registrations(registered) + _run_registrations(root, registered, env)
+    elif not plugin:
+        findings.append((FAIL, "no hook of this kit is registered → run install.py, or paste the settings below"))
     findings += _check_project(ctx) if ctx else [
-        Finding("FAIL", "the context folder, or one in it, is a link that leads out: the hooks stay silent here",
-                "use real folders, or `allow_outside: true` for the context folder itself")
+        (FAIL, "the context folder, or one in it, is a link that leads out: the hooks stay silent → use real folders")
         if is_dir(root + "/" + DEFAULT_CONTEXT_DIR) else
-        Finding("warn", "no %s folder: the hooks stay silent here" % DEFAULT_CONTEXT_DIR,
-                "mkdir %s, or python3 install.py --init" % DEFAULT_CONTEXT_DIR)]
+        (WARN, "no context folder: the hooks stay silent here → mkdir .context, or python3 install.py --init")]
     return findings + _check_client_times(root, env)
 
 
-def _check_kit_file() -> list:
-    """The file against what install.py noted; bytecode that can be cached."""
+def kit_digest() -> str:
     import hashlib
 
-    folder = parent_of(__file__.replace("\\", "/"))
+    return hashlib.sha256(read_bytes(__file__, STATE_LIMIT_BYTES) or b"").hexdigest()
+
+
+def _check_kit_file() -> list:
+    """The file against what install.py noted."""
+    folder, digest = parent_of(__file__.replace("\\", "/")), kit_digest()
     noted = _text(read_json(folder + "/.ctx_hooks/record.json").get("kit"))
-    digest = hashlib.sha256(read_bytes(__file__, STATE_LIMIT_BYTES) or b"").hexdigest()
-    findings = [Finding("ok", "sha256 " + digest + (" (as installed)" if noted == digest else ""))]
-    if noted and noted != digest:
-        findings.append(Finding("warn", "the kit was edited since it was installed",
-                                "fine if that was you; install.py --force puts the release back"))
-    if not is_writable(folder) and not is_dir(folder + "/__pycache__"):
-        findings.append(Finding("warn", "bytecode cannot be cached in %s" % folder, "hooks are 3 times slower so"))
+    findings = [(OK, "ctx_hooks %s, Python %s" % (VERSION, sys.version.split()[0])),
+                (OK, "sha256 " + digest + (" (as installed)" if noted == digest else ""))]
+    if noted not in ("", digest):
+        findings.append((WARN, "the kit was edited since it was installed → install.py --force puts the release back"))
     return findings
 
 
 def _check_registrations(registered: list) -> list:
-    if not registered:
-        return [Finding("FAIL", "no hook of this kit is registered", "run install.py, or paste the settings below")]
     findings = []
     for event, mode in EVENTS.items():
-        entries = [r for r in registered if r.event == event]
-        if not entries:
-            findings.append(Finding("FAIL", "%s is not registered" % event, "run install.py again"))
-        for entry in entries:
-            if entry.mode != mode:
-                findings.append(Finding("FAIL", "%s runs `%s` instead of `%s`" % (event, entry.mode, mode),
-                                        "run install.py again"))
-        if len({r.command for r in entries}) > 1:
-            findings.append(Finding("warn", "%s is registered more than once (%s)" % (
-                event, ", ".join(r.scope for r in entries)), "keep one scope: install.py --uninstall --scope …"))
+        entries = [r for r in registered if r["event"] == event]
+        if mode not in [r["mode"] for r in entries]:
+            findings.append((FAIL, "%s does not run `%s` → run install.py again" % (event, mode)))
+        if len({r["command"] for r in entries}) > 1:
+            scopes = ", ".join(r["scope"] for r in entries)
+            findings.append((WARN, "%s is registered more than once (%s) → keep one scope" % (event, scopes)))
     return findings
 
 
 def _run_registrations(root: str, registered: list, env: dict) -> list:
-    """Each distinct command once with its event, in a scratch project that sees the real .claude."""
+    """Each distinct command with its event, in a scratch project that sees the real .claude."""
+    import os
     import tempfile
 
-    odd = [Finding("FAIL", "%s: not tried, it does more than start the kit: %s" % (r.event, one_line(r.command, 120)),
-                   "look at it, then run install.py again") for r in registered if not is_plain_command(r.command)]
-    commands = {(r.event, r.command): r for r in registered if is_plain_command(r.command)}
-    if not commands:
-        return odd
+    findings = [(FAIL, "%s: not tried, it does more than start the kit: %s → look at it, then run install.py again" % (
+        r["event"], one_line(r["command"], 120))) for r in registered if not is_plain_command(r["command"])]
+    registered = [r for r in registered if is_plain_command(r["command"])]
+    findings += _check_interpreters({command_words(r["command"])[0] for r in registered})
     with tempfile.TemporaryDirectory(prefix="ctx-doctor-") as scratch:
-        _os.mkdir(scratch + "/.context")
+        os.mkdir(scratch + "/.context")
         write_bytes(scratch + "/.context/TASKS.md", b"# Tasks\n")
         try:
-            _os.symlink(root + "/.claude", scratch + "/.claude")
+            os.symlink(root + "/.claude", scratch + "/.claude")
         except OSError:
-            return [Finding("warn", "cannot make a scratch project for a trial run")]
-        findings = odd + _check_interpreters(commands.values())
-        floor = _time_command([sys.executable, "-I", "-S", "-c", "pass"], b"", scratch, env)[0]
-        for registration in commands.values():
-            findings.append(_trial(registration, scratch, env, floor))
-    return findings
+            return findings + [(WARN, "cannot make a scratch project for a trial run")]
+        clean = {"PATH": os.environ.get("PATH", ""), "HOME": env.get("HOME", ""), "CLAUDE_PROJECT_DIR": scratch,
+                 "TMPDIR": scratch}
+        bare = [sys.executable, "-I", "-S", "-c", "pass"]
+        floor_s = min(run_timed(bare, b"", scratch, clean)[0] for _ in range(TRIAL_RUNS))
+        commands = {(r["event"], r["command"]): r["mode"] for r in registered}
+        return findings + [_trial(*key, mode, clean, floor_s) for key, mode in commands.items()]
 
 
-def _trial(registration: Registration, scratch: str, env: dict, floor: float) -> Finding:
-    event = {"session_id": "doctor", "cwd": scratch, "hook_event_name": registration.event, "tool_name": "Read",
-             "tool_input": {}, "tool_response": {}, "prompt": "doctor", "source": "startup", "reason": "other"}
-    argv = ["/bin/sh", "-c", registration.command]
-    took_s, code, out, err = _time_command(argv, format_json(event).encode(), scratch, env)
-    name = "%s → %s" % (registration.event, registration.mode)
-    if code:
-        return Finding("FAIL", "%s exits %d: %s" % (name, code, one_line(err)), "run install.py again")
-    if err.strip():
-        last_line = one_line(err.strip().split("\n")[-1])
-        return Finding("FAIL", "%s complains: %s" % (name, last_line), "run install.py again")
-    if out.strip() and not isinstance(_parse_or_none(out.encode()), dict):
-        return Finding("FAIL", "%s prints something that is not JSON" % name, "run install.py again")
-    factor = took_s / floor if floor else 0.0
-    return Finding("warn" if factor > SLOW_FACTOR else "ok", "%s: exit 0, %.0f ms, %.1f × a bare interpreter%s" % (
-        name, took_s * 1000, factor, ", slow" if factor > SLOW_FACTOR else ""))
+def _trial(event: str, command: str, mode: str, env: dict, floor_s: float) -> tuple:
+    scratch = env["CLAUDE_PROJECT_DIR"]
+    data = format_json({"session_id": "doctor", "cwd": scratch, "hook_event_name": event, "tool_name": "Read",
+                        "tool_input": {}, "tool_response": {}, "prompt": "doctor", "source": "startup"}).encode()
+    runs = [run_timed(["/bin/sh", "-c", command], data, scratch, env) for _ in range(TRIAL_RUNS)]
+    took_s, (_, code, out, err) = min(run[0] for run in runs), runs[0]
+    if code or err.strip():
+        wrong = "%s: %s" % ("exits %d" % code if code else "complains", one_line(err.strip().split("\n")[-1]))
+    elif out.strip() and not isinstance(_parse_or_none(out), dict):
+        wrong = "prints something that is not JSON"
+    else:
+        return WARN if took_s > SLOW_FACTOR * floor_s else OK, "%s, %s: exit 0, %.0f ms, %.1f × a bare interpreter" % (
+            event, mode, took_s * 1000, took_s / floor_s)
+    return FAIL, "%s, %s %s → run install.py again" % (event, mode, wrong)
 
 
-def _time_command(argv: list, data: bytes, cwd: str, env: dict) -> tuple:
-    """(seconds of the fastest run, exit code, stdout, stderr) of a command in a clean environment."""
-    import os
+def run_timed(argv: list, data: bytes, cwd: str | None, env: dict | None, limit_s: float = TRIAL_LIMIT_S) -> tuple:
+    """(seconds, exit code, stdout as bytes, stderr as text) of one run; one that hangs is ended with its children."""
     import subprocess
 
-    clean = {"PATH": os.environ.get("PATH", ""), "HOME": env.get("HOME", ""), "CLAUDE_PROJECT_DIR": cwd, "TMPDIR": cwd}
-    best, done = 0.0, None
-    for _ in range(DOCTOR_RUNS):
-        start = time.monotonic()
-        try:
-            done = subprocess.run(argv, input=data, capture_output=True, cwd=cwd, env=clean, timeout=20)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return 20.0, 1, "", str(error)
-        took = time.monotonic() - start
-        best = min(best, took) if best else took
-    return best, done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+    start = time.perf_counter()
+    try:
+        child = subprocess.Popen(argv, stdin=-1, stdout=-1, stderr=-1, cwd=cwd, env=env, start_new_session=True)
+    except (OSError, ValueError) as error:
+        return 0.0, 127, b"", str(error)
+    try:
+        out, err = child.communicate(data, timeout=limit_s)
+    except subprocess.TimeoutExpired as late:
+        out, err = late.output or b"", b"no end after %d s" % limit_s
+    finally:
+        if child.poll() is None:
+            _os.killpg(child.pid, 9) if IS_POSIX else child.kill()
+            child.wait()
+    return time.perf_counter() - start, child.returncode, out, err.decode("utf-8", "replace")
 
 
-def _check_interpreters(registered: object) -> list:
+def _check_interpreters(words: set) -> list:
     """Which Python each command starts, and whether it is new enough."""
     import shutil
 
+    code = "import sys; print('Python %d.%d.%d' % sys.version_info[:3]); sys.exit(sys.version_info < (3, 8))"
     findings = []
-    for word in sorted({command_words(r.command)[0] for r in registered}):
-        path = shutil.which(word)
-        if not path:
-            findings.append(Finding("FAIL", "interpreter %s is not found" % word, "install.py --python PATH"))
-            continue
-        code = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
-        _, status, version, _ = _time_command([path, "-I", "-S", "-c", code], b"", "/", {})
-        fields = tuple(int(f) for f in version.strip().split(".") if _is_digits(f))
-        text = "interpreter %s is Python %s" % (path, version.strip() or "?")
-        if status or fields < (3, 8):
-            findings.append(Finding("FAIL", text, "needs 3.8 or newer: install.py --python PATH"))
-        elif "/shims/" in path:
-            findings.append(Finding("warn", text + ", behind a shim that costs ten starts on every call",
-                                    "install.py --scope local runs the real one"))
-        else:
-            findings.append(Finding("ok", text))
+    for path in sorted({shutil.which(word) or word for word in words}):
+        _, status, out, err = run_timed([path, "-I", "-S", "-c", code], b"", "/", None)
+        text = "interpreter %s: %s" % (path, out.decode("utf-8", "replace").strip() or one_line(err))
+        findings.append((FAIL, text + " → install.py --python PATH, 3.8 or newer") if status else (OK, text))
     return findings
 
 
 def _check_project(ctx: Ctx) -> list:
-    """Settings, state that was set aside, the workflow, the ignore list."""
-    findings = [Finding("warn", "%s %s" % (CONFIG_NAME, problem), "see the table of settings in the README")
+    """Settings, state that was set aside, the workflow, folders, the ignore list."""
+    aside, errors, ignore = ctx.path("state", "aside"), ctx.path("state", "errors.log"), ctx.path(".gitignore")
+    findings = [(WARN, CONFIG_NAME + " line %d, column %d: %s → the settings are in the README" % problem)
                 for problem in ctx.problems]
-    aside = list_dir(ctx.path("state", "aside"))
-    if aside:
-        findings.append(Finding("warn", "%d unreadable files were set aside in %s" % (
-            len(aside), ctx.path("state", "aside")), "look at them, then delete them"))
-    if is_file(ctx.path("state", "errors.log")):
-        findings.append(Finding("warn", "internal errors were logged", "see %s" % ctx.path("state", "errors.log")))
+    if list_dir(aside):
+        findings.append((WARN, "%d unreadable files were set aside → look into %s" % (len(list_dir(aside)), aside)))
+    if is_file(errors):
+        findings.append((WARN, "internal errors were logged → see " + errors))
     state = load_json(auto_path(ctx))
     if state is None:
-        findings.append(Finding("warn", AUTO_STATE + " is not a JSON object", "`auto start TASK --force` begins anew"))
-    elif is_auto_active(state):
-        if is_stale(ctx, state, safe_name(_text(state.get("session_id")))):
-            findings.append(Finding("warn", "the auto workflow has been idle for over 2 hours", "`auto stop` ends it"))
-    return findings + _check_folders(ctx)
-
-
-def _check_folders(ctx: Ctx) -> list:
-    findings = []
-    for folder in (ctx.dir, ctx.path("state"), ctx.path("signals")):
-        if is_dir(folder) and not is_writable(folder):
-            findings.append(Finding("FAIL", "%s cannot be written" % folder, "check its owner and permissions"))
-    ignored = (read_bytes(ctx.path(".gitignore")) or b"").decode("utf-8", "replace").split()
+        findings.append((WARN, AUTO_STATE + " is not a JSON object → `auto start TASK --force` begins anew"))
+    elif is_auto_active(state) and is_stale(ctx, state, safe_name(_text(state.get("session_id")))):
+        findings.append((WARN, "the auto workflow has been idle for over 2 hours → `auto stop` ends it"))
+    findings += [(FAIL, "%s cannot be written → check its owner and permissions" % folder)
+                 for folder in (ctx.dir, ctx.path("state"), ctx.path("signals"))
+                 if is_dir(folder) and not is_writable(folder)]
+    ignored = (read_bytes(ignore) or b"").decode("utf-8", "replace").split()
     missing = [line for line in GITIGNORE_TEXT.split("\n")[1:-2] if line not in ignored]
     if ignored and missing:
-        findings.append(Finding("warn", "your %s does not ignore our runtime files" % ctx.path(".gitignore"),
-                                "add: " + " ".join(missing)))
-    return findings or [Finding("ok", "context folder %s" % ctx.dir)]
+        findings.append((WARN, "%s does not hide our runtime files → add: %s" % (ignore, " ".join(missing))))
+    return findings or [(OK, "context folder %s" % ctx.dir)]
 
 
 def client_transcripts(root: str, env: dict) -> list:
-    """The transcripts that the client keeps of this project."""
-    home = env.get("CLAUDE_CONFIG_DIR") or env.get("HOME", "") + "/.claude"
-    folder = home + "/projects/" + "".join(c if c.isascii() and c.isalnum() else "-" for c in root)
-    return [folder + "/" + name for name in list_dir(folder) if name.endswith(".jsonl")]
+    """[(time of the last change, path)] of the transcripts that the client keeps of this project, oldest first."""
+    folder = client_home(env) + "/projects/" + "".join(c if c.isascii() and c.isalnum() else "-" for c in root)
+    infos = [(stat_of(folder + "/" + name), name) for name in list_dir(folder) if name.endswith(".jsonl")]
+    return sorted((info.st_mtime, folder + "/" + name) for info, name in infos if info)
 
 
 def _check_client_times(root: str, env: dict) -> list:
     """What the client itself measured for our hooks lately: `durationMs` in its transcripts."""
-    paths = sorted((stat_of(path).st_mtime, path) for path in client_transcripts(root, env) if is_file(path))
     times: dict = {}
-    for _, path in paths[-3:]:
+    for _, path in client_transcripts(root, env)[-3:]:
         for line in lines_backward(path, 1 << 20):
-            if b"durationMs" in line and b"ctx_hooks" in line:
-                attachment = table(parse_row(line), "attachment")
-                took = number(attachment.get("durationMs"), -1)
-                if mode_of_command(_text(attachment.get("command"))) and took >= 0:
-                    times.setdefault(_text(attachment.get("hookEvent")), []).append(took)
-    medians = [(event, sorted(took)[len(took) // 2], len(took)) for event, took in sorted(times.items())]
-    return [Finding("ok", "the client measured %s: median %d ms of %d" % row) for row in medians]
+            row = table(parse_row(line), "attachment") if b"durationMs" in line and b"ctx_hooks" in line else {}
+            if number(row.get("durationMs"), -1) >= 0 and mode_of_command(_text(row.get("command"))):
+                times.setdefault(_text(row.get("hookEvent")), []).append(row["durationMs"])
+    return [(OK, "the client measured %s: median %d ms of %d" % (event, sorted(took)[len(took) // 2], len(took)))
+            for event, took in sorted(times.items())]
 
 
 def settings_snippet() -> str:
@@ -3898,9 +3762,9 @@ SPARKS = "▁▂▃▄▅▆▇█"
 TO_ASCII = dict(zip(map(ord, SPARKS + "░✓●○·…→–—✗"), "_.,-=+*#.+*-|~>--x"))
 METRIC_TARGETS = (("first attempt", 70), ("with retry", 95), ("acknowledged", 80), ("visible", 99))
 NEXT_STEPS = (
-    ("registered", "1. register the hooks: python3 install.py"),
-    ("files", "2. say in {dir}/TASKS.md what you work on (install.py --init makes a start)"),
-    ("seen", "3. start the agent here; after its first tool call this page has something to show"),
+    "1. register the hooks: python3 install.py",
+    "2. say in {dir}/TASKS.md what you work on (install.py --init makes a start)",
+    "3. start the agent here; after its first tool call this page has something to show",
 )
 DECISIONS = {
     "alert:emitted": ("wrote the signal {code}: {summary}", "its level was crossed, or its cooldown is over"),
@@ -3919,7 +3783,8 @@ DECISIONS = {
     "injection:failed": ("gave up on the startup context after attempt {attempts}", "{reason}"),
     "injection:section-removed": ("took our section out of {file}", "it was acknowledged or is too old"),
 }
-RECORD_KEYS = ("at", "session", "mode", "event")
+DECISION_FIELDS = ("event", "session", "code", "summary", "names", "files", "file", "percent", "path", "phase",
+                   "iteration", "reason", "attempt", "attempts", "type")
 HELD_REASONS = {"held": "its completion block is missing", "advanced": "the phase before is complete, this one is next"}
 
 
@@ -3962,17 +3827,13 @@ def format_line(look: Look, *parts: tuple) -> str:
     return "".join(out).rstrip()
 
 
-def format_flow(look: Look, label: str, items: list) -> list:
-    """(style, text) items one after the other, on as many lines as they need, indented below the label."""
-    lines, parts, used = [], [("dim", label)], len(label)
-    for style, text in items:
-        if len(parts) > 1 and used + cells(text) + 3 > look.width:
-            lines.append(format_line(look, *parts))
-            parts, used = [("", " " * len(label))], len(label)
-        gap = " · " if len(parts) > 1 else ""
-        parts += [("dim", gap)] * bool(gap) + [(style, text)]
-        used += cells(text) + len(gap)
-    return lines + [format_line(look, *parts)]
+def wrap_lines(text: str, head: str, look: Look) -> list:
+    """The text behind the head, wrapped instead of cut; further lines are indented below it."""
+    import textwrap
+
+    lines = textwrap.wrap(text, max(20, look.width - cells(head)), break_on_hyphens=False) or [""]
+    heads = [head] + [" " * cells(head)] * (len(lines) - 1)
+    return [format_line(look, ("", start + line)) for start, line in zip(heads, lines)]
 
 
 def format_bar(percent: int, width: int) -> str:
@@ -3982,7 +3843,7 @@ def format_bar(percent: int, width: int) -> str:
 
 def format_spark(values: list) -> str:
     """One glyph for each percent; eight steps from 0 to 100."""
-    return "".join(SPARKS[min(7, int(min(max(number(v), 0), 100)) * 8 // 100)] for v in values)
+    return "".join(SPARKS[min(max(value, 0), 99) * 8 // 100] for value in values)
 
 
 def format_age(seconds: float) -> str:
@@ -3992,11 +3853,16 @@ def format_age(seconds: float) -> str:
     return "%ds" % max(0, seconds)
 
 
-def format_count(count: float) -> str:
-    """850, 12k, 1.2M: rounded down."""
-    if count >= 1_000_000:
-        return ("%.1fM" % (count // 100_000 / 10)).replace(".0M", "M")
+def format_since(iso: str | None, now: float) -> str:
+    return format_age(now - (parse_iso(iso) or now))
+
+
+def format_count(count: int) -> str:
     return "%dk" % (count // 1000) if count >= 1000 else "%d" % count
+
+
+def plural(count: int, word: str) -> str:
+    return "%d %s%s" % (count, word, "" if count == 1 else "s")
 
 
 def level_style(percent: int) -> str:
@@ -4022,108 +3888,6 @@ def phase_line(state: dict, width: int = 1000) -> str:
     return line if len(line) <= width else "%s %s" % ("".join(marks), one_line(str(phase), 20))
 
 
-def render_status(data: dict, look: Look) -> str:
-    """The page that `status` shows, from the object that `status --json` prints."""
-    now = parse_iso(data["at"]) or 0.0
-    seen_at = parse_iso(data["hooks_seen_at"])
-    seen = "no hook ran yet" if seen_at is None else "hooks seen %s ago" % format_age(now - seen_at)
-    lines = [format_line(look, ("bold", "ctx_hooks " + data["version"]), ("dim", " · %s · %s" % (seen, data["root"])))]
-    for pause in data["paused"]:
-        left = "until `resume`" if not pause["until"] else "for " + format_age((parse_iso(pause["until"]) or now) - now)
-        lines.append(format_line(look, ("warn", "paused: %s, %s" % (pause["session"][:8] or "every session", left))))
-    for session in data["sessions"]:
-        lines += [""] + render_session(session, look, now)
-    if data["older_sessions"]:
-        lines.append(format_line(look, ("dim", "and %d older; --session ID shows one" % len(data["older_sessions"]))))
-    if not data["hooks_seen_at"]:
-        lines += _render_next_steps(data, look)
-    if data["signals"]:
-        lines += ["", format_line(look, ("bold", "signals"))] + [_signal_line(s, look) for s in data["signals"]]
-    if data["auto"]:
-        lines += [""] + _render_auto(data["auto"], look)
-    if data["metrics"].get("attempted"):
-        rates = [("good" if rate is not None and rate > target else "warn" if rate is not None else "dim",
-                  "%s %s (> %d%%)" % (label, "–" if rate is None else "%d%%" % rate, target))
-                 for label, rate, target in metric_rates(data["metrics"])]
-        lines += [""] + format_flow(look, "injection ", rates + [("dim", "%d sent" % data["metrics"]["attempted"])])
-    if data["problems"]:
-        lines += ["", format_line(look, ("bad", "problems"))]
-        lines += [part for text in data["problems"] for part in wrap_lines(text, "  ✗ ", look)]
-    return "\n".join(lines)
-
-
-def _render_next_steps(data: dict, look: Look) -> list:
-    return [format_line(look, ("dim" if data["done"][key] else "", text.format(dir=data["dir"])),
-                        ("good", " ✓" if data["done"][key] else "")) for key, text in NEXT_STEPS]
-
-
-def render_session(data: dict, look: Look, now: float) -> list:
-    """The block of one session."""
-    ago = format_age(now - (parse_iso(data["seen_at"]) or now))
-    head = [("bold", "session " + data["session"][:8]), ("dim", " · %s ago · %d calls · %s" % (
-        ago, data["tool_calls"], data["model"] or "model unknown")), ("warn", " · paused" if data["paused"] else "")]
-    rows = [("context", _context_parts(data["context"], look, now))]
-    if len(data["history"]) > 1:
-        rows.append(("history", [("", format_spark(data["history"][-max(8, look.width - 24):])),
-                                 ("dim", "  %d%% to %d%%" % (data["history"][0], data["history"][-1]))]))
-    if data["tools"]:
-        tools = " · ".join("%s %s" % (name, format_count(count)) for name, count in data["tools"].items())
-        rows.append(("tools", [("", tools)]))
-    rows += [("handoff", _handoff_parts(data["handoff"], now)), ("gate", _gate_parts(data["gate"])),
-             ("startup", _startup_parts(data["startup"], now))]
-    return [format_line(look, *head)] + [format_line(look, ("dim", "  %-9s" % name), *parts) for name, parts in rows]
-
-
-def _context_parts(context: dict | None, look: Look, now: float) -> list:
-    if not context:
-        return [("dim", "not measured yet")]
-    style, percent = level_style(context["percent"]), context["percent"]
-    return [(style, format_bar(percent, min(40, max(8, look.width - 54)))),
-            (style, " %s%d%%" % ("" if context["exact"] else "~", percent)),
-            ("", "  %s/%s" % (format(context["tokens"], ","), format(context["window"], ","))),
-            ("dim", " %s, %s ago" % ("exact" if context["exact"] else "estimated",
-                                     format_age(now - (parse_iso(context["at"]) or now))))]
-
-
-def _handoff_parts(handoff: dict, now: float) -> list:
-    since = format_age(now - (parse_iso(handoff["since"]) or now))
-    return {
-        "off": [("dim", "switched off")],
-        "not due": [("", "not due"), ("dim", ", asked for from %d%% on" % handoff["threshold"])],
-        "asked": [("bad", "not written"), ("", ", %d reminder%s in %s: %s" % (
-            handoff["reminders"], "s"[:handoff["reminders"] != 1], since, handoff["file"]))],
-        "written": [("good", "written"), ("dim", ", " + handoff["file"])],
-    }[handoff["state"]]
-
-
-def _gate_parts(gate_data: dict) -> list:
-    files, read = gate_data["files"], gate_data["read"]
-    missing = [name for name in files if name not in read]
-    if gate_data["mode"] == "off" or not files:
-        return [("dim", "switched off" if gate_data["mode"] == "off" else "no context files")]
-    style = "good" if not missing else "warn" if gate_data["fired"] else "dim"
-    text = "" if gate_data["fired"] else ", not asked yet"
-    return [(style, "%d of %d files read" % (len(files) - len(missing), len(files))),
-            ("dim", text + (", not: " + ", ".join(missing) if missing else ""))]
-
-
-def _startup_parts(startup: dict | None, now: float) -> list:
-    if not startup:
-        return [("dim", "nothing to deliver")]
-    styles = {"acknowledged": "good", "delivered": "good", "pending": "", "escalated": "warn"}
-    arrived = "in the transcript" if startup["receipt_at"] else "not seen in the transcript yet"
-    return [(styles.get(startup["outcome"], "bad"), startup["outcome"]),
-            ("", ", %d attempt%s" % (startup["attempts"], "s"[:startup["attempts"] != 1])),
-            ("dim", ", " + arrived)]
-
-
-def _signal_line(signal: dict, look: Look) -> str:
-    style = {"critical": "bad", "warning": "warn"}.get(signal["severity"], "dim")
-    scope = "every session" if signal["scope"] == "global" else signal["session"][:8]
-    return format_line(look, (style, "  %-9s" % signal["severity"]), ("dim", "%s old, %s left, %s  " % (
-        format_age(signal["age_s"]), format_age(signal["left_s"]), scope)), ("", signal["text"]))
-
-
 def auto_word(state: dict) -> str:
     """`iteration 2/20`, or how the workflow ended."""
     if not is_auto_active(state):
@@ -4131,69 +3895,116 @@ def auto_word(state: dict) -> str:
     return "iteration %d/%d" % (_count(state.get("iteration")), max_iterations_of(state))
 
 
-def _render_auto(state: dict, look: Look) -> list:
-    task = one_line(_text(state.get("task_description")))
-    return [format_line(look, ("dim", "auto      "), ("", phase_line(state, look.width - 10))),
-            format_line(look, ("", "          " + auto_word(state)), ("dim", " · " + task))]
+def render_status(data: dict, look: Look) -> str:
+    """The page that `status` shows, from the object that `status --json` prints."""
+    now, seen_at = parse_iso(data["at"]) or 0.0, data["hooks_seen_at"]
+    seen = "hooks seen %s ago" % format_since(seen_at, now) if seen_at else "no hook ran yet"
+    lines = [format_line(look, ("bold", "ctx_hooks " + data["version"]), ("dim", " · %s · %s" % (seen, data["root"])))]
+    for pause in data["paused"]:
+        left = "until `resume`" if not pause["until"] else "for " + format_age((parse_iso(pause["until"]) or now) - now)
+        lines.append(format_line(look, ("warn", "paused: %s, %s" % (pause["session"][:8] or "every session", left))))
+    for session in data["sessions"]:
+        lines += [""] + render_session(session, look, now)
+    if not seen_at:
+        lines += [format_line(look, ("", step.format(dir=data["dir"]))) for step in NEXT_STEPS]
+    if data["signals"]:
+        lines += ["", format_line(look, ("bold", "signals"))]
+    for signal in data["signals"]:
+        text = "  %-9s%s old, %s left, %s  " % (signal["severity"], format_age(signal["age_s"]), format_age(
+            signal["left_s"]), signal["session"][:8] or "every session")
+        style = {"critical": "bad", "warning": "warn"}.get(signal["severity"], "dim")
+        lines.append(format_line(look, (style, text), ("", signal["text"])))
+    if data["auto"]:
+        task = one_line(_text(data["auto"].get("task_description")))
+        lines += ["", format_line(look, ("dim", "auto      "), ("", phase_line(data["auto"], look.width - 10))),
+                  format_line(look, ("", "          " + auto_word(data["auto"])), ("dim", " · " + task))]
+    if data["metrics"].get("attempted"):
+        rates = ["%s %s (> %d%%)" % (label, "–" if rate is None else "%d%%" % rate, target)
+                 for label, rate, target in metric_rates(data["metrics"])]
+        lines += [""] + wrap_lines(" · ".join(rates + ["%d sent" % data["metrics"]["attempted"]]), "injection ", look)
+    if data["problems"]:
+        lines += ["", format_line(look, ("bad", "problems"))]
+        lines += [part for text in data["problems"] for part in wrap_lines(text, "  ✗ ", look)]
+    return "\n".join(lines)
+
+
+def render_session(data: dict, look: Look, now: float) -> list:
+    """The block of one session: a row for each mechanism."""
+    context, history, handoff = data["context"], data["history"], data["handoff"]
+    head = " · %s ago · %s · %s" % (
+        format_since(data["seen_at"], now), plural(data["tool_calls"], "call"), data["model"] or "model unknown")
+    rows = [("context", "dim", "not measured yet")] if not context else [
+        ("context", level_style(context["percent"]), "%s %s, %s ago" % (
+            format_bar(context["percent"], min(40, max(8, look.width - 54))),
+            "{shown}  {tokens:,}/{window:,} {kind}".format(**context), format_since(context["at"], now)))]
+    if len(history) > 1:
+        spark = format_spark(history[-max(8, look.width - 24):])
+        rows.append(("history", "", "%s  %d%% to %d%%" % (spark, history[0], history[-1])))
+    if data["tools"]:
+        tools = ["%s %s" % (name, format_count(count)) for name, count in data["tools"].items()]
+        rows.append(("tools", "", " · ".join(tools)))
+    reminders = ", %s in %s" % (plural(handoff["reminders"], "reminder"), format_since(handoff["since"], now))
+    rows += [("handoff", {"asked": "bad", "written": "good"}.get(handoff["state"], "dim"), "%s%s: %s" % (
+        handoff["state"], reminders if handoff["state"] == "asked" else "", handoff["file"])),
+        ("gate", *_gate_row(**data["gate"])), ("startup", *_startup_row(data["startup"]))]
+    return [format_line(look, ("bold", "session " + data["session"][:8]), ("dim", head))] + [
+        format_line(look, ("dim", "  %-9s" % name), (style, text)) for name, style, text in rows]
+
+
+def _gate_row(mode: str, fired: bool, files: list, read: list) -> tuple:
+    missing = [name for name in files if name not in read]
+    if mode == "off" or not files:
+        return "dim", "switched off" if files else "no context files"
+    return "good" if not missing else "warn" if fired else "dim", "%s%d of %d files read%s" % (
+        "" if fired else "not asked yet, ", len(files) - len(missing), len(files),
+        ", not: " + ", ".join(missing) if missing else "")
+
+
+def _startup_row(startup: dict | None) -> tuple:
+    if not startup:
+        return "dim", "nothing to deliver"
+    return {"acknowledged": "good", "failed": "bad"}.get(startup["outcome"], ""), "%s, %s, %s" % (
+        startup["outcome"], plural(startup["attempts"], "attempt"),
+        "in the transcript" if startup["receipt_at"] else "not seen in the transcript yet")
 
 
 def render_statusline(data: dict, look: Look) -> str:
-    """One line; where it does not fit, the bar and then the least urgent parts go."""
-    parts = [(3, "", data["model"])]
-    if data["percent"] is not None:
-        bar = format_bar(data["percent"], 10) + " " if look.width >= 60 else ""
-        parts += [(0, level_style(data["percent"]), "%s%d%%" % (bar, data["percent"])),
-                  (2, "dim", format_count(data["left"]) + " left")]
-    parts += [(2, "good", data["phase"]), (1, "warn", data["pending"])]
-    parts = [part for part in parts if part[2]] or [(0, "dim", "ctx")]
-    while len(parts) > 1 and sum(cells(text) + 3 for _, _, text in parts) - 3 > look.width:
-        parts.remove(max(parts))
-    gaps = [[("dim", " · "), part[1:]] for part in parts]
-    return format_line(look, *[part for pair in gaps for part in pair][1:])
+    """One line; a narrow one has no model, no bar and no tokens left."""
+    wide, percent, parts = look.width >= 80, data["percent"], []
+    if wide or percent is None:
+        parts.append(("", data["model"]))
+    if percent is not None:
+        parts.append((level_style(percent), "%s%d%%" % (format_bar(percent, 10) + " " if wide else "", percent)))
+        parts.append(("dim", format_count(data["left"]) + " left" if wide else ""))
+    parts += [("good", data["phase"]), ("warn", data["pending"])]
+    shown = [part for part in parts if part[1]] or [("dim", "ctx")]
+    return format_line(look, *[part for pair in shown for part in (("dim", " · "), pair)][1:])
 
 
 def render_decision(row: dict, look: Look, today: str) -> list:
     """A row of the recorder as sentences: when, which session, what, and the rule behind it."""
     stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(parse_iso(row.get("at")) or 0))
     values = {key: one_line(", ".join(map(str, v)) if isinstance(v, list) else str(v), 1000) for key, v in row.items()}
-    reason = HELD_REASONS.get(values.get("reason", "")) or STOP_MESSAGES.get(values.get("reason", ""), "{reason}")
+    others = ["%s %s" % pair for pair in values.items() if pair[0] not in ("at", "session", "mode", "event")]
+    values = {**dict.fromkeys(DECISION_FIELDS, "?"), **values, "others": ", ".join(others)}
     values.update(max="the allowed", error="see `auto status`")
-    values["reason"] = _filled(reason.replace("ctx auto: ", ""), values)
-    what, rule = DECISIONS.get(_text(row.get("event")), (values.get("event", "?"), ""))
-    if not rule:
-        rule = ", ".join("%s %s" % pair for pair in values.items() if pair[0] in row and pair[0] not in RECORD_KEYS)
-    head = "%s  %-8s  " % (stamp[11:] if stamp.startswith(today) else stamp, values.get("session", "")[:8] or "-")
-    lines = wrap_lines(_filled(what, values), head, look)
-    return lines + wrap_lines(_filled(rule, values), " " * len(head) + "→ ", look)
-
-
-def _filled(template: str, values: dict) -> str:
-    for key, value in values.items():
-        template = template.replace("{%s}" % key, value)
-    return template
-
-
-def wrap_lines(text: str, head: str, look: Look) -> list:
-    """The text behind the head, wrapped instead of cut; further lines are indented below it."""
-    import textwrap
-
-    lines = textwrap.wrap(text, max(20, look.width - cells(head)), break_on_hyphens=False) or [""]
-    heads = [head] + [" " * cells(head)] * (len(lines) - 1)
-    return [format_line(look, ("", start + line)) for start, line in zip(heads, lines)]
+    why = HELD_REASONS.get(values["reason"]) or STOP_MESSAGES.get(values["reason"], "{reason}")
+    values["reason"] = why.replace("ctx auto: ", "").format_map(values)
+    what, rule = DECISIONS.get(values["event"], ("{event}", "{others}"))
+    head = "%s  %-8s  " % (stamp[11:] if stamp.startswith(today) else stamp, values["session"][:8])
+    return wrap_lines(what.format_map(values), head, look) + wrap_lines(
+        rule.format_map(values), " " * len(head) + "→ ", look)
 
 
 def render_replay(result: dict, index: int, look: Look) -> list:
     """One replayed event: what it was, how long it took, and what the kit said."""
     reply = result["reply"] if isinstance(result["reply"], dict) else {}
-    specific = table(reply, "hookSpecificOutput")
-    texts = [specific.get("additionalContext"), reply.get("reason"), reply.get("systemMessage")]
+    texts = [table(reply, "hookSpecificOutput").get("additionalContext"), reply.get("reason"),
+             reply.get("systemMessage"), "✗ " + result["error"] if result["error"] else ""]
     said = [line for text in texts if _text(text) for line in text.split("\n")]
-    word = "%.0f ms" % result["ms"] if result["mode"] else "not an event of this kit"
-    word += "" if said or result["error"] or not result["mode"] else ", silent"
-    head = "%3d  %-20s" % (index, one_line(result["event"], 20))
-    lines = [format_line(look, ("bold", head), ("", "%-14s" % result["mode"]), ("dim", word))]
-    if result["error"]:
-        lines += wrap_lines(result["error"], "     ✗ ", look)
+    took = "%.0f ms%s" % (result["ms"], "" if said else ", silent")
+    lines = [format_line(look, ("bold", "%3d  %-20s" % (index, one_line(result["event"], 20))), (
+        "dim", "%-14s%s" % (result["mode"], took if result["mode"] else "not an event of this kit")))]
     return lines + [part for line in said for part in wrap_lines(line, "     ", look)]
 
 
@@ -4589,7 +4400,15 @@ def _copy_size(fd: int) -> None:
 # Commands
 # =============================================================================
 # What people run. Failures are `error: what` and `hint: what to do`, exit 1;
-# wrong usage of a known command exits 2. Heavy imports are fine here.
+# wrong usage of a known command exits 2. Heavy imports are fine here. A command
+# returns its exit code, None for 0.
+VIEW_NAMES = ("NO_COLOR", "COLUMNS", "TERM", "LC_ALL", "LC_CTYPE", "LANG")
+PAGE_WIDTH = 100  # of a pipe without COLUMNS
+LIVE_S, UNSEEN_S = 12 * 3600, 2 * 3600  # silent hooks leave a trace once an hour
+WATCH_EVERY_S, WRAPPED_WAIT_S, HANDED_AGAIN_S = 2.0, 2.0, 600
+NOT_SESSIONS = ("pause.json", "fallback.json")
+JSON = ("--json", {"action": "store_true", "help": "as JSON"})
+SESSION = ("--session", {"default": "", "metavar": "ID", "help": "only this one; its first letters are enough"})
 
 
 class CommandError(Exception):
@@ -4600,27 +4419,27 @@ class CommandError(Exception):
         self.hint = hint
 
 
-def people_ctx(session: str = "") -> Ctx:
-    """The project that the person stands in, else an error."""
+def people_ctx(needed: bool = True) -> Ctx | None:
+    """The project that the person stands in; without one None, or an error when it is needed."""
     try:
         cwd = _os.getcwd()
     except OSError:
         raise CommandError("the current folder does not exist any more", "cd into your project") from None
-    ctx = find_project("", cwd.replace("\\", "/") if not IS_POSIX else cwd)
-    if ctx is None and _nearest_with(cwd, DEFAULT_CONTEXT_DIR):
-        raise CommandError("%s is not used: it belongs to somebody else, or is or holds a link that leads out" % (
-            DEFAULT_CONTEXT_DIR), "ls -l %s; use folders of your own in the project" % DEFAULT_CONTEXT_DIR)
-    if ctx is None:
+    ctx, env = find_project("", cwd.replace("\\", "/") if not IS_POSIX else cwd), read_environment()
+    if ctx:
+        ctx.now, ctx.env, ctx.tmp, ctx.mode = time.time(), env, temp_dir(env), "command"
+        ctx.session = safe_name(env.get("CLAUDE_CODE_SESSION_ID", ""))
+    elif needed and is_dir(join_path(cwd, DEFAULT_CONTEXT_DIR)):
+        raise CommandError("%s is not used: it is or holds a link that leads out" % DEFAULT_CONTEXT_DIR,
+                           "ls -l %s; use folders of your own in the project" % DEFAULT_CONTEXT_DIR)
+    elif needed:
         raise CommandError("no %s folder here or in a parent folder" % DEFAULT_CONTEXT_DIR,
                            "mkdir %s (or python3 install.py --init), then try again" % DEFAULT_CONTEXT_DIR)
-    env = read_environment()
-    ctx.now, ctx.env, ctx.tmp, ctx.mode = time.time(), env, temp_dir(env), "command"
-    ctx.session = safe_name(session or env.get("CLAUDE_CODE_SESSION_ID", ""))
     return ctx
 
 
-def command_parser(word: str):
-    """An argparse parser whose errors look like all others here."""
+def command_parser(word: str, *options: tuple):
+    """An argparse parser whose errors look like all others here; an option is (name, what add_argument takes)."""
     import argparse
 
     class Parser(argparse.ArgumentParser):
@@ -4628,8 +4447,11 @@ def command_parser(word: str):
             self.exit(2, "error: %s\nhint: see `ctx_hooks.py %s --help`\n" % (message, word))
 
     row = next(row for row in COMMANDS if row[0] == word)
-    return Parser(prog="ctx_hooks.py " + word, description=row[2], epilog="example: ctx_hooks.py " + row[3],
-                  formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(prog="ctx_hooks.py " + word, description=row[2], epilog="example: ctx_hooks.py " + row[3],
+                    formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, settings in options:
+        parser.add_argument(name, **settings)
+    return parser
 
 
 def parse_duration(text: str) -> float:
@@ -4641,31 +4463,15 @@ def parse_duration(text: str) -> float:
     return float(int(digits) * (scale or 1))
 
 
-def read_stdin_text(limit_bytes: int) -> str:
-    return read_fd(0, limit_bytes).decode("utf-8", "replace").replace("\r\n", "\n").strip()
-
-
-VIEW_NAMES = ("NO_COLOR", "COLUMNS", "TERM", "LC_ALL", "LC_CTYPE", "LANG")
-PAGE_WIDTH = 100  # of a pipe without COLUMNS
-WATCH_EVERY_S = 2.0
-LIVE_S = 12 * 3600
-UNSEEN_S = 2 * 3600  # silent hooks leave a trace once an hour
-HANDED_AGAIN_S = 600
-WRAPPED_WAIT_S = 2.0
-NOT_SESSIONS = ("pause.json", "fallback.json")
-
-
-def read_look(shows_colour: bool) -> Look:
-    """Width, colour and glyphs by the usual variables; a pipe gets plain text of a steady width."""
+def read_look(bar: bool = False) -> Look:
+    """Width, colour and glyphs by the usual variables; a pipe gets plain text, but the client paints its bar."""
     env = read_environment(VIEW_NAMES)
     width = int(env["COLUMNS"]) if _is_digits(env.get("COLUMNS", "")) else 0
+    terminal = _os.isatty(1)
     if not width:
-        try:
-            width = _os.get_terminal_size(1).columns
-        except OSError:
-            width = PAGE_WIDTH
+        width = _os.get_terminal_size(1).columns if terminal else PAGE_WIDTH
     locale = env.get("LC_ALL") or env.get("LC_CTYPE") or env.get("LANG") or ""
-    colour = shows_colour and not env.get("NO_COLOR") and env.get("TERM") != "dumb"
+    colour = (bar or terminal) and not env.get("NO_COLOR") and env.get("TERM") != "dumb"
     return Look(max(20, width), colour, not IS_POSIX or "utf" in locale.lower())
 
 
@@ -4676,52 +4482,54 @@ def list_sessions(ctx: Ctx) -> list:
     return sorted([(name, info.st_mtime) for name, info in infos if info], key=lambda pair: -pair[1])
 
 
-def find_session(ctx: Ctx, text: str, known_only: bool = True) -> str:
-    """The session that an id or its first letters name; "" for ""."""
+def find_session(ctx: Ctx, text: str) -> str:
+    """The session that an id or its first letters name; without one that of the environment, or ""."""
     names = [name for name, _ in list_sessions(ctx)]
-    if not text or safe_name(text) in names:
-        return safe_name(text)
     found = [name for name in names if name.startswith(text.lower())]
-    if not found and not known_only:
-        return safe_name(text)
+    if not text or safe_name(text) in names:
+        return safe_name(text) or ctx.session
     if len(found) != 1:
         raise CommandError("%s session %s here" % ("more than one" if found else "no", one_line(text, 40)),
                            "known: " + (", ".join(one_line(n, 40) for n in (found or names)[:5]) or "none yet"))
     return found[0]
 
 
-def signal_command(args: list) -> int:
+def cannot_write(path: str) -> CommandError:
+    return CommandError("cannot write %s" % path, "check the folder's owner and permissions, or try again")
+
+
+def signal_command(args: list) -> int | None:
     """Write one signal by hand, from CI, cron, a git hook or another agent."""
-    parser = command_parser("signal")
-    parser.add_argument("summary", help="what is wrong, a fact; - reads summary and action from stdin")
-    parser.add_argument("--action", default="", help="what to do about it")
-    parser.add_argument("--severity", choices=SEVERITIES, default="warning")
-    parser.add_argument("--code", default="", help="a short code for machines")
-    parser.add_argument("--auditor", default="external", help="who says it")
-    parser.add_argument("--name", default="", help="file name; the same name replaces the signal before")
-    parser.add_argument("--ttl", type=int, default=DEFAULT_TTL_S, metavar="SECONDS", help="how long it is worth saying")
+    parser = command_parser(
+        "signal", ("summary", {"help": "what is wrong, a fact; - reads summary and action from stdin"}),
+        ("--action", {"default": "", "help": "what to do about it"}),
+        ("--severity", {"choices": SEVERITIES, "default": "warning"}),
+        ("--code", {"default": "", "help": "a short code for machines"}),
+        ("--auditor", {"default": "external", "help": "who says it"}),
+        ("--name", {"default": "", "help": "file name; the same name replaces the signal before"}),
+        ("--ttl", {"type": int, "default": DEFAULT_TTL_S, "metavar": "SECONDS", "help": "how long it is worth saying"}))
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--session", default="", metavar="ID", help="for this session only")
     where.add_argument("--global", dest="everyone", action="store_true", help="for every session of the project")
     given = parser.parse_args(args)
-    ctx = people_ctx(given.session)
-    summary = read_stdin_text(SIGNAL_LIMIT_BYTES) if given.summary == "-" else given.summary
+    ctx, summary = people_ctx(), given.summary
+    if summary == "-":
+        summary = read_fd(0, SIGNAL_LIMIT_BYTES).decode("utf-8", "replace").replace("\r\n", "\n")
     if not clean_text(summary).strip():
         raise CommandError("the summary is empty", "say in one line what is wrong")
     if not 1 <= given.ttl <= TTL_LIMIT_S:
         raise CommandError("--ttl must be between 1 and %d seconds" % TTL_LIMIT_S, "leave it out for 300")
     body = summary.strip() + ("\n→ " + given.action.strip() if given.action.strip() else "")
     name = given.name or "%s-%x" % (safe_name(given.auditor), time.time_ns() // 1000)
-    signal = Signal(name=name, severity=given.severity, generated_at=ctx.now, ttl_s=given.ttl,
-                    auditor=given.auditor, code=given.code, body=body)
-    path = write_signal(ctx, "" if given.everyone else ctx.session, signal)
+    session = "" if given.everyone else safe_name(given.session) or ctx.session
+    path = write_signal(ctx, session, Signal(name=name, severity=given.severity, generated_at=ctx.now, body=body,
+                                             ttl_s=given.ttl, auditor=given.auditor, code=given.code))
     if not path:
-        raise CommandError("cannot write below %s" % ctx.path("signals"), "check the folder's owner and permissions")
+        raise cannot_write(ctx.path("signals"))
     print(path)
-    return 0
 
 
-def auto_command(args: list) -> int:
+def auto_command(args: list) -> int | None:
     """Start, show or stop the auto workflow."""
     parser = command_parser("auto")
     actions = parser.add_subparsers(dest="action", metavar="start|status|stop", required=True)
@@ -4737,149 +4545,127 @@ def auto_command(args: list) -> int:
     show.add_argument("--json", action="store_true", help="the state as JSON")
     actions.add_parser("stop", help="end the workflow", description="End the workflow; the agent may stop at once.")
     given = parser.parse_args(args)
-    ctx = people_ctx(getattr(given, "session", ""))
-    return {"start": _auto_start, "status": _auto_status, "stop": _auto_stop}[given.action](ctx, given)
+    ctx = people_ctx()
+    if given.action == "start":
+        print(_start_workflow(ctx, given))
+    elif given.action == "status":
+        print(_show_workflow(ctx, given.json))
+    else:
+        print("cancelled" if cancel_workflow(ctx, "") else "no workflow is active")
 
 
-def _auto_start(ctx: Ctx, given) -> int:
+def _start_workflow(ctx: Ctx, given) -> str:
     if not 1 <= given.max_iterations <= ITERATIONS_LIMIT:
         raise CommandError("--max-iterations must be between 1 and %d" % ITERATIONS_LIMIT, "leave it out for 20")
     if not given.task.strip():
         raise CommandError("the task is empty", "say in a sentence what is to be done")
-    path = auto_path(ctx)
-    config = {flag: getattr(given, flag) for flag in SKIPS}
+    path, config = auto_path(ctx), {flag: getattr(given, flag) for flag in SKIPS}
+    ctx.session = safe_name(given.session) or ctx.session
+    state = {
+        "schema_version": "2.0", "active": True, "phase": given.phase or planned_phases(config)[0], "iteration": 0,
+        "max_iterations": given.max_iterations, "started_at": format_iso(ctx.now), "completed_at": None,
+        "task_description": given.task, "config": config, "exit_reason": None, "last_error": None,
+        "session_id": given.session or ctx.env.get("CLAUDE_CODE_SESSION_ID") or None,
+        "signals": {"last_checked": None, "detected_signals": []},
+    }
     with Lock(ctx, lock_path(ctx, path)) as lock:
-        if lock.busy:
-            raise CommandError("another process is using the workflow", "try again")
-        if load_json(path) is None and not given.force:
+        old = load_json(path)
+        if old is None and not given.force:
             raise CommandError("%s is not readable as JSON" % AUTO_STATE, "look at it, then start with --force")
-        if is_auto_active(read_json(path)) and not given.force:
+        if is_auto_active(old or {}) and not given.force:
             raise CommandError("a workflow is active already", "`auto status` shows it; --force replaces it")
-        state = {
-            "schema_version": "2.0", "active": True, "phase": given.phase or planned_phases(config)[0], "iteration": 0,
-            "max_iterations": given.max_iterations, "started_at": format_iso(ctx.now), "completed_at": None,
-            "task_description": given.task, "config": config, "exit_reason": None, "last_error": None,
-            "session_id": given.session or ctx.env.get("CLAUDE_CODE_SESSION_ID") or None,
-            "signals": {"last_checked": None, "detected_signals": []},
-        }
-        if not is_dir(parent_of(path)):
-            try:
-                _os.mkdir(parent_of(path), 0o755)
-            except OSError as error:
-                raise CommandError("cannot create .caw: %s" % error.strerror, "check its permissions") from None
-        if not write_bytes(path, format_json(state).encode() + b"\n"):
-            raise CommandError("cannot write %s" % AUTO_STATE, "check the folder's permissions")
+        try:
+            _os.mkdir(parent_of(path), 0o755)
+        except OSError:
+            pass  # it is there, or the file cannot be written either
+        if lock.busy or not write_bytes(path, format_json(state).encode() + b"\n"):
+            raise cannot_write(AUTO_STATE)
     record(ctx, "auto:started", phase=state["phase"], bound=bool(state["session_id"]))
-    print("started in phase %s%s" % (state["phase"], "" if state["session_id"] else
-                                     "; it binds to the first session of this project that stops"))
-    print("to get out: ctx_hooks.py auto stop, or type `ctx cancel` in the session")
-    return 0
+    binds = "" if state["session_id"] else "; it binds to the first session of this project that stops"
+    return "started in phase %s%s\nto get out: ctx_hooks.py auto stop, or type `ctx cancel` in the session" % (
+        state["phase"], binds)
 
 
-def _auto_status(ctx: Ctx, given) -> int:
+def _show_workflow(ctx: Ctx, as_json: bool) -> str:
     state = load_json(auto_path(ctx))
     if state is None:
         raise CommandError("%s is not readable as JSON" % AUTO_STATE, "`auto start TASK --force` begins anew")
-    if given.json:
-        print(format_json(state))
-        return 0
-    if not state:
-        print("no workflow; begin one with: ctx_hooks.py auto start TASK")
-        return 0
-    print(phase_line(state))
-    print("%s, session %s" % (auto_word(state), one_line(_text(state.get("session_id")), 40) or "not bound yet"))
-    print("task: " + one_line(_text(state.get("task_description")), 200))
-    error = state.get("last_error")
-    if isinstance(error, dict):
-        print("last error: " + one_line(_text(error.get("message")), 200))
-    return 0
+    if as_json or not state:
+        return format_json(state) if as_json else "no workflow; begin one with: ctx_hooks.py auto start TASK"
+    session = one_line(_text(state.get("session_id")), 40) or "not bound yet"
+    error = one_line(_text(table(state, "last_error").get("message")))
+    return "%s\n%s, session %s\ntask: %s%s" % (
+        phase_line(state), auto_word(state), session, one_line(_text(state.get("task_description"))),
+        "\nlast error: " + error if error else "")
 
 
-def _auto_stop(ctx: Ctx, given) -> int:
-    print("cancelled" if cancel_workflow(ctx, "") else "no workflow is active")
-    return 0
-
-
-def pause_command(args: list) -> int:
+def pause_command(args: list) -> int | None:
     """Silence the hooks: of one session, or of all when none is known."""
-    parser = command_parser("pause")
-    parser.add_argument("--for", dest="duration", default="", metavar="30m", help="how long; without it until `resume`")
-    parser.add_argument("--session", default="", metavar="ID", help="only this session")
-    given = parser.parse_args(args)
+    how_long = ("--for", {"dest": "duration", "metavar": "30m", "help": "how long; without it until `resume`"})
+    given = command_parser("pause", SESSION, how_long).parse_args(args)
     ctx = people_ctx()
-    session = find_session(ctx, given.session, known_only=False) or ctx.session
+    session = find_session(ctx, given.session)
     until = format_iso(ctx.now + parse_duration(given.duration)) if given.duration else None
-    _write_pause(ctx, lambda pauses: pauses.update({session or "*": until}))
-    print("paused %s %s" % (session or "every session", "until " + until if until else "until `resume`"))
-    return 0
+    _edit_pauses(ctx, lambda pauses: pauses.update({session or "*": until}))
+    print("paused %s until %s" % (session or "every session", until or "`resume`"))
 
 
-def resume_command(args: list) -> int:
+def resume_command(args: list) -> int | None:
     """End a pause: of one session, or every pause when none is known."""
-    parser = command_parser("resume")
-    parser.add_argument("--session", default="", metavar="ID", help="only this session")
-    given = parser.parse_args(args)
+    given = command_parser("resume", SESSION).parse_args(args)
     ctx = people_ctx()
-    session = find_session(ctx, given.session, known_only=False) or ctx.session
+    session = find_session(ctx, given.session)
     keys = (session, "*")
-    _write_pause(ctx, lambda pauses: [pauses.pop(k, None) for k in keys] if session else pauses.clear())
+    _edit_pauses(ctx, lambda pauses: [pauses.pop(key, None) for key in keys] if session else pauses.clear())
     print("resumed %s" % (session or "every session"))
-    return 0
 
 
-def _write_pause(ctx: Ctx, edit) -> None:
-    def change(pauses: dict) -> bool:
-        for name in [n for n, until in pauses.items() if not is_open_pause(until, ctx.now)]:
-            del pauses[name]
-        edit(pauses)
-        return True
-
-    if not update_json(ctx, ctx.path("state", "pause.json"), change):
-        raise CommandError("cannot write below %s" % ctx.path("state"), "check the folder's owner and permissions")
+def _edit_pauses(ctx: Ctx, edit: object) -> None:
+    path = ctx.path("state", "pause.json")
+    if not update_json(ctx, path, lambda pauses: edit(pauses) or True):
+        raise cannot_write(path)
 
 
 def session_data(ctx: Ctx, session: str, seen_at: float) -> dict:
     """What is known about one session, checked: its state file may hold anything."""
     state = read_json(session_file(ctx, session))
-    context = last_measure(ctx, session, state)
-    tools = {one_line(k, 40): _count(v) for k, v in table(state, "breakdown").items()}
-    crossed = _text(state.get("threshold_crossed_at"))
-    startup = state.get("startup") if isinstance(state.get("startup"), dict) else None
+    context, startup = last_measure(ctx, session, state), table(state, "startup")
+    tools = {one_line(name, 40): _count(tokens) for name, tokens in table(state, "breakdown").items()}
+    crossed = _text(state.get("threshold_crossed_at")) or None
+    written = state.get("handoff_complete") is True
     return {
-        "session": session, "seen_at": format_iso(seen_at), "started_at": _text(state.get("session_start")) or None,
-        "tool_calls": _count(state.get("tool_calls")), "context": context, "paused": is_paused(ctx, session),
-        "model": context["model"] if context else one_line(best_model(state, ""), 60),
+        "session": session, "seen_at": format_iso(seen_at), "tool_calls": _count(state.get("tool_calls")),
+        "context": context, "model": context["model"] if context else one_line(best_model(state, ""), 60),
         "history": [int(number(value)) for value in _list(state, "history")],
         "tools": dict(sorted(tools.items(), key=lambda pair: -pair[1])[:5]),
         "handoff": {
-            "state": "off" if not ctx.get("handoff.enabled") else "written" if state.get("handoff_complete") is True
-            else "asked" if crossed else "not due",
-            "since": crossed or None, "reminders": _count(state.get("reminders")), "file": ctx.get("handoff.file"),
-            "threshold": ctx.get("handoff.threshold")},
+            "state": "off" if not ctx.get("handoff.enabled") else "written" if written else "asked" if crossed
+            else "not due", "file": ctx.get("handoff.file"), "since": crossed,
+            "reminders": _count(state.get("reminders"))},
         "gate": {"mode": ctx.get("gate.mode"), "fired": has_marker(ctx, session),
                  "files": [name for name, _ in gate_files(ctx)],
                  "read": [name for name in _list(state, "files_read") if isinstance(name, str)]},
-        "startup": startup and {
-            "outcome": one_line(_text(startup.get("outcome")), 20) or "unknown",
-            "attempts": _count(startup.get("attempts")),
-            **{key: _text(startup.get(key)) or None for key in ("first_at", "receipt_at", "acked_at")}},
+        "startup": {"outcome": one_line(_text(startup.get("outcome")), 20) or "unknown",
+                    "attempts": _count(startup.get("attempts")), "receipt_at": _text(startup.get("receipt_at")) or None,
+                    "acked_at": _text(startup.get("acked_at")) or None} if startup else None,
     }
 
 
 def last_measure(ctx: Ctx, session: str, state: dict) -> dict | None:
     """The newer of what the monitor measured at the last tool call and what the status line was told."""
-    tokens, window = _count(state.get("estimated_tokens")), _count(state.get("window"))
-    at = _text(state.get("last_call"))
-    exact, model = state.get("exact") is True, _text(state.get("measured_model"))
     handed = read_json(ctx.path("state", session + ".statusline"))
-    if _count(handed.get("used")) and _count(handed.get("window")) and _text(handed.get("at")) >= at:
-        tokens, window, at = _count(handed["used"]), _count(handed["window"]), handed["at"]
-        exact, model = True, _text(handed.get("model"))
+    keys = ("estimated_tokens", "window", "measured_model", "last_call")
+    exact = state.get("exact") is True
+    if _count(handed.get("used")) and _text(handed.get("at")) >= _text(state.get("last_call")):
+        state, keys, exact = handed, ("used", "window", "model", "at"), True
+    tokens, window = _count(state.get(keys[0])), _count(state.get(keys[1]))
+    model, at = _text(state.get(keys[2])), _text(state.get(keys[3]))
     if not tokens or not window:
         return None
-    measure = Measure(tokens, window, exact, model)
-    return {"session": session, "percent": measure.percent(), "tokens": tokens, "window": window, "exact": exact,
-            "model": one_line(model, 60), "at": at}
+    measure = make_measure(tokens, window, exact, model)
+    return {"session": session, "percent": measure.percent, "shown": measure.shown, "tokens": tokens,
+            "window": window, "exact": exact, "kind": "exact" if exact else "estimated", "model": one_line(model, 60),
+            "at": at}
 
 
 def signals_data(ctx: Ctx, only: str) -> list:
@@ -4897,147 +4683,113 @@ def status_data(ctx: Ctx, only: str) -> dict:
     """Everything that `status` shows, as one object."""
     known = list_sessions(ctx)
     shown = [pair for pair in known if (pair[0] == only if only else ctx.now - pair[1] < LIVE_S)]
-    pauses = read_json(ctx.path("state", "pause.json"))
-    seen = hooks_seen_at(ctx, known)
+    traces = [stat_of(ctx.path("monitor-state.json")), stat_of(ctx.path("state", "collected"))]
+    seen_at = max([at for _, at in known] + [info.st_mtime for info in traces if info] + [0.0])
     return {
         "version": VERSION, "at": format_iso(ctx.now), "root": ctx.root, "dir": shown_path(ctx, ctx.dir, ""),
-        "hooks_seen_at": format_iso(seen) if seen else None,
-        "paused": [{"session": "" if name == "*" else name, "until": until} for name, until in pauses.items()
-                   if is_open_pause(until, ctx.now)],
+        "hooks_seen_at": format_iso(seen_at) if seen_at else None,
+        "paused": [{"session": name.strip("*"), "until": until} for name, until
+                   in read_json(ctx.path("state", "pause.json")).items() if is_open_pause(until, ctx.now)],
         "sessions": [session_data(ctx, *pair) for pair in shown],
-        "older_sessions": [] if only else [name for name, at in known if (name, at) not in shown],
         "signals": signals_data(ctx, only), "auto": read_json(auto_path(ctx)) or None,
         "metrics": {k: number(v) for k, v in read_json(ctx.path("metrics.json")).items() if k in METRIC_KEYS},
-        "problems": find_problems(ctx, seen),
-        "done": {"registered": is_registered(ctx), "files": bool(gate_files(ctx)), "seen": bool(seen)},
+        "problems": find_problems(ctx, seen_at),
     }
-
-
-def is_registered(ctx: Ctx) -> bool:
-    """Whether a settings file of the client names us."""
-    files = settings_files(ctx.root, ctx.env)
-    return any(b"ctx_hooks" in (read_bytes(path, STATE_LIMIT_BYTES) or b"") for _, path in files)
-
-
-def hooks_seen_at(ctx: Ctx, sessions: list) -> float:
-    """When a hook last left a trace; 0.0 for never."""
-    infos = [stat_of(ctx.path("monitor-state.json")), stat_of(ctx.path("state", "collected"))]
-    return max([at for _, at in sessions] + [info.st_mtime for info in infos if info] + [0.0])
 
 
 def find_problems(ctx: Ctx, seen_at: float) -> list:
     """What a person should look into, one sentence each: the quick part of `doctor`, and hooks that went missing."""
-    found = [f.text + (" → " + f.fix if f.fix else "") for f in _check_project(ctx) if f.level != "ok"]
-    infos = [stat_of(path) for path in client_transcripts(ctx.root, ctx.env)]
-    active_at = max([info.st_mtime for info in infos if info] + [0.0])
+    found = [text for level, text in _check_project(ctx) if level != OK]
+    active_at = max(client_transcripts(ctx.root, ctx.env), default=(0.0,))[0]
     if seen_at and active_at - seen_at > UNSEEN_S and not is_paused(ctx, "*"):
         found.append("the client was active here %s ago, the hooks were last seen %s ago → `doctor` tells why" % (
             format_age(ctx.now - active_at), format_age(ctx.now - seen_at)))
-    if ctx.env.get("CTX_HOOKS_DISABLE", "") not in ("", "0"):
-        found.append("CTX_HOOKS_DISABLE is set → hooks of a client started from here stay silent")
     return found
 
 
-def status_command(args: list) -> int:
+def status_command(args: list) -> int | None:
     """Show sessions, signals, the workflow, metrics and problems."""
-    parser = command_parser("status")
+    parser = command_parser("status", SESSION)
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--json", action="store_true", help="everything as one JSON object")
+    how.add_argument(JSON[0], **JSON[1])
     how.add_argument("--watch", action="store_true", help="redraw every two seconds until ^C")
-    parser.add_argument("--session", default="", metavar="ID", help="only this session; its first letters are enough")
     given = parser.parse_args(args)
 
-    def page(as_json: bool = False) -> str:
+    def page() -> str:
         ctx = people_ctx()
-        data = status_data(ctx, find_session(ctx, given.session))
-        return format_json(data) if as_json else render_status(data, read_look(_os.isatty(1)))
+        data = status_data(ctx, given.session and find_session(ctx, given.session))
+        return format_json(data) if given.json else render_status(data, read_look())
 
-    if given.watch:
-        return watch(page)
-    print(page(given.json))
-    return 0
+    watch(page) if given.watch else print(page())
 
 
-def watch(page: object) -> int:
-    """Redraw in place, on the terminal's other screen, until ^C."""
-    import signal
-
+def watch(page: object) -> None:
+    """Redraw in place until ^C."""
     if not _os.isatty(1):
         raise CommandError("--watch needs a terminal", "run it without a pipe, or use --json")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    height = 0
     try:
-        sys.stdout.write("\033[?1049h\033[?25l")
         while True:
             lines = page().split("\n")[: max(1, _os.get_terminal_size(1).lines - 1)]
-            sys.stdout.write("\033[H" + "".join(line + "\033[K\n" for line in lines) + "\033[J")
-            sys.stdout.flush()
+            print(("\033[%dA\033[J" % height if height else "") + "\n".join(lines), flush=True)
+            height = len(lines)
             time.sleep(WATCH_EVERY_S)
     except KeyboardInterrupt:
-        return 0
-    finally:
-        sys.stdout.write("\033[?25h\033[?1049l")
-        sys.stdout.flush()
+        print()  # the terminal shows ^C on this line
 
 
-def context_command(args: list) -> int:
+def context_command(args: list) -> int | None:
     """How full the context is, for scripts: the session in the environment, else the most recent one."""
-    parser = command_parser("context")
-    parser.add_argument("--json", action="store_true", help="one JSON object")
-    parser.add_argument("--session", default="", metavar="ID", help="this session; its first letters are enough")
-    given = parser.parse_args(args)
+    given = command_parser("context", JSON, SESSION).parse_args(args)
     ctx = people_ctx()
-    wanted = find_session(ctx, given.session) or ctx.session
+    wanted = find_session(ctx, given.session)
     names = [wanted] if wanted else [name for name, _ in list_sessions(ctx)]
     measures = (last_measure(ctx, name, read_json(session_file(ctx, name))) for name in names)
     measure = next((m for m in measures if m), None)
     if measure is None:
         raise CommandError("no session has been measured here yet", "it happens at the agent's first tool call")
-    print(format_json(measure) if given.json else "%s%d%% %d/%d %s %s" % (
-        "" if measure["exact"] else "~", measure["percent"], measure["tokens"], measure["window"],
-        "exact" if measure["exact"] else "estimated", measure["session"]))
-    return 0
+    print(format_json(measure) if given.json else "{shown} {tokens}/{window} {kind} {session}".format(**measure))
 
 
-def why_command(args: list) -> int:
+def why_command(args: list) -> int | None:
     """The last decisions from the recorder, newest last."""
-    parser = command_parser("why")
-    parser.add_argument("count", nargs="?", type=int, default=10, metavar="N", help="how many, 10 without it")
-    parser.add_argument("--json", action="store_true", help="the recorder's rows as a JSON list")
-    given = parser.parse_args(args)
+    count = ("count", {"nargs": "?", "type": int, "default": 10, "metavar": "N", "help": "how many, 10 without it"})
+    given = command_parser("why", JSON, count).parse_args(args)
     if given.count < 1:
         raise CommandError("N must be at least 1", "leave it out for 10")
-    ctx = people_ctx()
-    rows = read_events(ctx, given.count)
-    if given.json:
-        print(format_json(rows))
-        return 0
-    look, today = read_look(_os.isatty(1)), time.strftime("%Y-%m-%d", time.localtime(ctx.now))
+    ctx, look = people_ctx(), read_look()
+    rows, today = read_events(ctx, given.count), time.strftime("%Y-%m-%d", time.localtime(ctx.now))
     lines = [line for row in rows for line in render_decision(row, look, today)]
-    print("\n".join(lines or ["nothing was said or decided here yet; silence is not recorded"]))
-    return 0
+    text = "\n".join(lines) or "nothing was said or decided here yet; silence is not recorded"
+    print(format_json(rows) if given.json else text)
 
 
-def statusline_command(args: list) -> int:
+def statusline_command(args: list) -> int | None:
     """One line for the client's status bar, and its exact numbers for the monitor."""
-    own, dashes, wrapped = (args, [], []) if "--" not in args else (
-        args[:args.index("--")], ["--"], args[args.index("--") + 1:])
-    if own not in ([], ["--only"]) or (dashes and not wrapped):  # argparse costs as much as everything else here
-        parser = command_parser("statusline")
+    at = args.index("--") if "--" in args else len(args)
+    own, wrapped = args[:at], args[at + 1:]
+    if own not in ([], ["--only"]) or args[-1:] == ["--"]:  # argparse costs as much as everything else here
+        parser = command_parser(
+            "statusline", ("--only", {"action": "store_true", "help": "CMD's output alone, ours if it has none"}),
+            ("CMD", {"nargs": "*", "help": "the status line you already have; shown above ours"}))
         parser.usage = "ctx_hooks.py statusline [--only] [-- CMD ...]"
-        parser.add_argument("--only", action="store_true", help="show CMD's output alone, ours only when it has none")
-        parser.add_argument("CMD", nargs="*", help="the status line you already have; shown above ours")
         parser.parse_args(own)
-        parser.error("CMD is missing after --" if dashes else "CMD comes after --")
+        parser.error("CMD comes after --")
     run_guarded("statusline", read_environment(), _statusline, wrapped, bool(own))
-    return 0
 
 
 def _statusline(env: dict, wrapped: list, only: bool) -> None:
+    """Ours below the user's own, of which there is what it printed before it failed or took too long."""
+    import signal
+
     data = read_event_data(0)
     data = data if isinstance(data, dict) else {}
-    line = render_statusline(statusline_data(data, env), read_look(True))
-    theirs = run_wrapped(wrapped, format_json(data).encode()) if wrapped else ""
-    print("\n".join([theirs] * bool(theirs) + [line] * (not theirs or not only)))
+    lines, theirs = [render_statusline(statusline_data(data, env), read_look(bar=True))], ""
+    if wrapped:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the client cancels runs: our child goes with us
+        argv = wrapped if len(wrapped) > 1 or not IS_POSIX else ["/bin/sh", "-c", wrapped[0]]
+        theirs = run_timed(argv, format_json(data).encode(), None, None, WRAPPED_WAIT_S)[2].decode("utf-8", "replace")
+    print("\n".join([theirs.rstrip()] * bool(theirs.strip()) + lines * (not theirs.strip() or not only)))
 
 
 def statusline_data(data: dict, env: dict) -> dict:
@@ -5046,8 +4798,8 @@ def statusline_data(data: dict, env: dict) -> dict:
     size, usage = _count(window.get("context_window_size")), window.get("current_usage")
     keys = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
     used = sum(_count(usage.get(key)) for key in keys) if isinstance(usage, dict) else None
-    percent = None if used is None or not size else min(100, used * 100 // size)
-    shown = {"model": one_line(_text(model.get("display_name")) or _text(model.get("id")), 30), "percent": percent,
+    shown = {"model": one_line(_text(model.get("display_name")) or _text(model.get("id")), 30),
+             "percent": None if used is None or not size else min(100, used * 100 // size),
              "left": max(0, size - (used or 0)), "phase": "", "pending": ""}
     session_id = _text(data.get("session_id"))
     project = env.get("CLAUDE_PROJECT_DIR") or _text(table(data, "workspace").get("project_dir"))
@@ -5055,83 +4807,54 @@ def statusline_data(data: dict, env: dict) -> dict:
     if ctx is None or env.get("CTX_HOOKS_DISABLE", "") not in ("", "0"):
         return shown
     ctx.now, ctx.env, ctx.tmp, ctx.session = time.time(), env, temp_dir(env), safe_name(session_id)
-    if size:
-        hand_over(ctx, {"at": format_iso(ctx.now), "window": size, "used": used, "model": _text(model.get("id"))})
+    path = ctx.path("state", ctx.session + ".statusline")
+    row = {"window": size, "used": used, "model": _text(model.get("id"))}
+    old = read_json(path)
+    fresh = 0 <= ctx.now - (parse_iso(old.pop("at", None)) or 0.0) < HANDED_AGAIN_S
+    if size and not (fresh and old == row):  # only what is new: the client asks several times a second
+        write_runtime(ctx, path, format_json(dict(row, at=format_iso(ctx.now))).encode())
     auto = read_json(auto_path(ctx))
     if is_auto_active(auto) and owns_workflow(auto, session_id):
         shown["phase"] = "%s %d/%d" % (auto["phase"], _count(auto.get("iteration")), max_iterations_of(auto))
-    waiting = len(due_signals(ctx, ctx.session, _read_seen(ctx, ctx.session))) if has_signals(ctx, ctx.session) else 0
-    shown["pending"] = "paused" if is_paused(ctx, ctx.session) else "%d signal%s" % (
-        waiting, "s"[:waiting != 1]) if waiting else ""
+    due = due_signals(ctx, ctx.session, _read_seen(ctx, ctx.session)) if has_signals(ctx, ctx.session) else []
+    shown["pending"] = "paused" if is_paused(ctx, ctx.session) else plural(len(due), "signal") if due else ""
     return shown
 
 
-def hand_over(ctx: Ctx, row: dict) -> None:
-    """Write only what is new: the client asks several times a second."""
-    path = ctx.path("state", ctx.session + ".statusline")
-    old = read_json(path)
-    at = parse_iso(old.get("at")) or 0.0
-    if not 0 <= ctx.now - at < HANDED_AGAIN_S or dict(old, at="") != dict(row, at=""):
-        write_runtime(ctx, path, format_json(row).encode())
-
-
-def run_wrapped(words: list, data: bytes) -> str:
-    """The output of the user's own status line; what there is of it when it fails or takes too long."""
-    import signal
-    import subprocess
-
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the client cancels runs: our child goes with us
-    try:
-        child = subprocess.Popen(words if len(words) > 1 or not IS_POSIX else ["/bin/sh", "-c", words[0]], stdin=-1,
-                                 stdout=-1, stderr=subprocess.DEVNULL, start_new_session=True)
-    except (OSError, ValueError):
-        return ""
-    try:
-        out = child.communicate(data, timeout=WRAPPED_WAIT_S)[0]
-    except subprocess.TimeoutExpired as late:
-        out = late.output or b""
-    finally:
-        if child.poll() is None:
-            _os.killpg(child.pid, 9) if IS_POSIX else child.kill()
-            child.wait()
-    return out.decode("utf-8", "replace").rstrip()
-
-
-def replay_command(args: list) -> int:
+def replay_command(args: list) -> int | None:
     """Run recorded events through this kit, in a scratch copy of the project's state."""
-    parser = command_parser("replay")
-    parser.add_argument("file", nargs="+", help="hook events as JSON, one or many in a file; - reads stdin")
-    parser.add_argument("--json", action="store_true", help="the results as a JSON list")
-    given = parser.parse_args(args)
-    ctx, look = people_ctx(), read_look(_os.isatty(1))
-    events = [event for name in given.file for event in read_recorded(name)]
     import tempfile
 
+    files = ("file", {"nargs": "+", "help": "hook events as JSON, one in a file or one in a line; - reads stdin"})
+    given = command_parser("replay", JSON, files).parse_args(args)
+    ctx, look = people_ctx(), read_look()
+    events = [event for name in given.file for event in read_recorded(name)]
     with tempfile.TemporaryDirectory(prefix="ctx-replay-") as scratch:
         copy_project(ctx, real_path(scratch))
         results = [replay_event(ctx, real_path(scratch), event) for event in events]
-    if given.json:
-        print(format_json(results))
-    for index, result in enumerate(results if not given.json else (), 1):
-        print("\n".join(render_replay(result, index, look)))
+    lines = [line for index, result in enumerate(results, 1) for line in render_replay(result, index, look)]
+    print(format_json(results) if given.json else "\n".join(lines))
     return 1 if any(result["error"] for result in results) else 0
 
 
 def read_recorded(name: str) -> list:
-    """The events in a file: JSON objects one after the other, lines or not, or in a list."""
+    """The events in a file: one JSON value in all, or one in each line; a list holds many."""
     import json
 
     data = read_fd(0, STDIN_LIMIT_BYTES) if name == "-" else read_bytes(name, STDIN_LIMIT_BYTES)
     if data is None:
         raise CommandError("cannot read %s" % name, "name a file with hook events as JSON")
-    text, position, found = data.decode("utf-8", "replace").lstrip("\ufeff"), 0, []
-    while text[position:].strip():
-        position += len(text[position:]) - len(text[position:].lstrip())
+    text, found = data.decode("utf-8", "replace").lstrip("\ufeff"), []
+    try:
+        json.loads(text)
+        texts = [text]
+    except (ValueError, RecursionError):
+        texts = text.split("\n")
+    for index, part in enumerate(texts, 1):
         try:
-            value, position = json.JSONDecoder(strict=False).raw_decode(text, position)
-        except (ValueError, RecursionError):
-            raise CommandError("%s: line %d is not JSON" % (name, text.count("\n", 0, position) + 1),
-                               "one event is one JSON object, as the client sends it") from None
+            value = parse_json(part) if part.strip() else []
+        except ValueError:
+            raise CommandError("%s: line %d is not JSON" % (name, index), "one event is one JSON object") from None
         found += value if isinstance(value, list) else [value]
     return found
 
@@ -5141,84 +4864,52 @@ def copy_project(ctx: Ctx, scratch: str) -> None:
     import os
     import shutil
 
-    names = [CONFIG_NAME, AUTO_STATE, ".claude/settings.json", ".claude/settings.local.json", ctx.get("handoff.file"),
-             ctx.get("startup.fallback_file"), *ctx.get("startup.files")]
     if ctx.get("allow_outside"):
         raise CommandError("`allow_outside` is set, so a copy of the project is not apart from it", "replay without it")
     root = scratch + "/project"
     os.makedirs(scratch + "/tmp")
     try:
-        shutil.copytree(ctx.dir, root + ctx.dir[len(ctx.root):], ignore_dangling_symlinks=True)
+        shutil.copytree(ctx.dir, root + ctx.dir[len(ctx.root):], ignore=shutil.ignore_patterns("pause.json"))
     except shutil.Error:
         pass  # what cannot be copied, a FIFO for one, is not there
-    for name in names:
+    for name in (CONFIG_NAME, AUTO_STATE, ".claude/settings.json", ".claude/settings.local.json",
+                 ctx.get("handoff.file"), ctx.get("startup.fallback_file"), *ctx.get("startup.files")):
         if is_file(join_path(ctx.root, name)):
             os.makedirs(parent_of(join_path(root, name)), exist_ok=True)
             shutil.copy2(join_path(ctx.root, name), join_path(root, name))
-    remove_file(root + ctx.path("state", "pause.json")[len(ctx.root):])
 
 
 def replay_event(ctx: Ctx, scratch: str, event: object) -> dict:
     """One event through the registered command, in a process of its own."""
-    import subprocess
-
-    name = _text(event.get("hook_event_name")) if isinstance(event, dict) else ""
+    name, root = _text(event.get("hook_event_name")) if isinstance(event, dict) else "", scratch + "/project"
     result = {"event": name or "?", "mode": EVENTS.get(name, ""), "ms": 0, "reply": None, "error": ""}
     if not result["mode"]:
         return result
-    root = scratch + "/project"
-    moved = dict(_replaced(event, ctx.root, root), transcript_path=event.get("transcript_path"))
-    env = dict(ctx.env, CLAUDE_PROJECT_DIR=root, TMPDIR=scratch + "/tmp", TEMP=scratch + "/tmp")
-    env.pop("CTX_HOOKS_DISABLE", None)
-    code = REGISTERED.split('"')[1]
-    start = time.perf_counter()
-    done = subprocess.run([sys.executable, "-I", "-S", "-c", code, result["mode"], parent_of(real_path(__file__))],
-                          input=format_json(moved).encode(), stdout=-1, stderr=-1, env=env, cwd=root)
-    result["ms"] = round((time.perf_counter() - start) * 1000, 1)
-    result["error"] = one_line(done.stderr.decode("utf-8", "replace"), 400)
-    result["reply"] = _replaced(_parse_or_none(done.stdout), root, ctx.root)
-    return result
+    moved = dict(_moved(event, ctx.root, root), transcript_path=event.get("transcript_path"))
+    env = dict(ctx.env, CLAUDE_PROJECT_DIR=root, TMPDIR=scratch + "/tmp", TEMP=scratch + "/tmp", CTX_HOOKS_DISABLE="0")
+    argv = [sys.executable, "-I", "-S", "-c", REGISTERED.split('"')[1], result["mode"], parent_of(real_path(__file__))]
+    took_s, _, out, err = run_timed(argv, format_json(moved).encode(), root, env)
+    reply = _moved(_parse_or_none(out), root, ctx.root)
+    return dict(result, ms=round(took_s * 1000, 1), reply=reply, error=one_line(err, 400))
 
 
-def _replaced(value: object, old: str, new: str) -> object:
+def _moved(value: object, old: str, new: str) -> object:
     """The value with one path exchanged for another in all its texts."""
-    if isinstance(value, dict):
-        return {key: _replaced(item, old, new) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_replaced(item, old, new) for item in value]
-    return value.replace(old, new) if isinstance(value, str) else value
+    return parse_json(format_json(value).replace(format_json(old)[1:-1], format_json(new)[1:-1]))
 
 
-def doctor_command(args: list) -> int:
+def doctor_command(args: list) -> int | None:
     """Report a line for each thing that matters; exit 1 when something is broken."""
-    parser = command_parser("doctor")
-    parser.add_argument("--json", action="store_true", help="the findings as JSON")
-    given = parser.parse_args(args)
-    env = read_environment()
-    try:
-        cwd = _os.getcwd()
-    except OSError:
-        raise CommandError("the current folder does not exist any more", "cd into your project") from None
-    ctx = find_project("", cwd)
-    if ctx:
-        ctx.now, ctx.env, ctx.tmp, ctx.mode = time.time(), env, temp_dir(env), "command"
-    root = ctx.root if ctx else _nearest_with(cwd, ".claude") or cwd
-    findings = diagnose(ctx, root, env)
+    given = command_parser("doctor", JSON).parse_args(args)
+    ctx = people_ctx(needed=False)
+    findings = diagnose(ctx, ctx.root if ctx else _os.getcwd(), read_environment())
     if given.json:
-        print(format_json([{"level": f.level, "text": f.text, "fix": f.fix} for f in findings]))
+        print(format_json([{"level": level, "text": text} for level, text in findings]))
     else:
-        print("\n".join(str(finding) for finding in findings))
-        if any("paste the settings" in finding.fix for finding in findings):
-            print("\n%s\n\n%s" % (SETTINGS_SNIPPET_HINT, settings_snippet()))
-    return 1 if any(finding.level == "FAIL" for finding in findings) else 0
-
-
-def _nearest_with(folder: str, name: str) -> str:
-    while not is_dir(folder.rstrip("/") + "/" + name):
-        if parent_of(folder) == folder:
-            return ""
-        folder = parent_of(folder)
-    return folder
+        print("\n".join("%-4s  %s" % finding for finding in findings))
+        if any("paste the settings" in text for _, text in findings):
+            print("\n.claude/settings.json (merge it into `hooks` if there are some):\n\n" + settings_snippet())
+    return 1 if any(level == FAIL for level, _ in findings) else 0
 
 
 def wrap_command(args: list) -> int:
@@ -5287,10 +4978,7 @@ def _note_wrap(ctx: Ctx, name: str, fields: dict, lost: list) -> None:
 
 
 def version_text() -> str:
-    import hashlib
-
-    digest = hashlib.sha256(read_bytes(__file__, STATE_LIMIT_BYTES) or b"").hexdigest()
-    return "ctx_hooks %s\nsha256 %s" % (VERSION, digest)
+    return "ctx_hooks %s\nsha256 %s" % (VERSION, kit_digest())
 
 
 def help_text() -> str:

@@ -203,7 +203,7 @@ def test_every_mode_and_every_setting_has_a_row_in_the_readme():
     assert [mode for mode in kit.MODES if "`%s`" % mode not in rows] == []
     if "@SETTINGS@" in readme():
         pytest.skip("the README's table of settings is not written yet")
-    assert [setting.key for setting in kit.SETTINGS if "`%s`" % setting.key not in rows] == []
+    assert [row[0] for row in kit.SETTINGS if "`%s`" % row[0] not in rows] == []
 
 
 def test_the_readme_names_no_setting_that_does_not_exist():

@@ -15,7 +15,7 @@ REMINDER = ".context/signals/global/audit-reminder.md"
 
 
 def shot(kit, percent=0, score=0.0, active=(), last=None, **fields):
-    return kit.Snapshot(now=NOW, percent=percent, percent_text="%d%%" % percent, note="", score=score, repeats=5,
+    return kit.Snapshot(now=NOW, percent=percent, shown="%d%%" % percent, note="", score=score, repeats=5,
                         active=set(active), last_emitted=last or {}, **fields)
 
 
@@ -80,7 +80,7 @@ def test_no_flapping_whatever_the_fullness_does(kit, rounds):
         for _ in range(300):
             now += choice.choice([1, 20, 300, 1000])
             percent = min(100, max(0, percent + choice.choice([-40, -7, -2, -1, 0, 1, 2, 7, 40])))
-            before = kit.Snapshot(now=now, percent=percent, percent_text="", note="", active=active, last_emitted=last)
+            before = kit.Snapshot(now=now, percent=percent, shown="", note="", active=active, last_emitted=last)
             alerts, codes = kit.audit_health(before)
             for alert in alerts:
                 code = alert.codes[0]

@@ -41,7 +41,8 @@ def measured(project, tokens: int, session: str = SESSION, tool: str = "Bash", *
 
 
 def started(project, session: str = SESSION) -> None:
-    project.write(".claude/ll-continue-prompt.md", "# Handoff\n\nGo on with the parser.\n")
+    a_minute_ago = time.time() - 60  # a file as new as the crossing would count as the answer to the reminder
+    project.write(".claude/ll-continue-prompt.md", "# Handoff\n\nGo on with the parser.\n", a_minute_ago)
     assert "parser" in project.call("inject", project.event("SessionStart.startup", session_id=session,
                                                             model=None)).context
 
@@ -137,7 +138,7 @@ def test_status_shows_a_session_from_its_start_to_the_reminder(project):
         measured(project, tokens)
     shown = text(project.ask("status", **UTF8))
     for expected in ("session 2a8cf45f", "3 calls", "85%  171,000/200,000 exact", "20% to 85%", "0 of 2 files read",
-                     "not written, 1 reminder", "pending, 1 attempt", "  warning  "):
+                     "asked, 1 reminder", "pending, 1 attempt", "  warning  "):
         assert expected in shown
     data = shown_data(project)
     session = data["sessions"][0]
@@ -156,6 +157,7 @@ def test_status_shows_what_was_read_and_the_acknowledgement(project):
     project.call("gate", project.event("PreToolUse.Bash", session_id=SESSION))
     shown = text(project.ask("status", **UTF8))
     assert "1 of 2 files read, not: CONSTITUTION.md" in shown and "acknowledged, 1 attempt" in shown
+    shown = " ".join(shown.split())
     assert "first attempt 100% (> 70%)" in shown and "visible 100% (> 99%)" in shown
 
 
@@ -181,14 +183,12 @@ def test_session_picks_one_by_its_first_letters(project):
     assert failure(project.ask("status", "--session", "../../x"))
 
 
-def test_a_session_of_yesterday_is_only_counted(project):
+def test_a_session_of_yesterday_is_shown_when_asked_for(project):
     measured(project, 40_000, "old")
     measured(project, 40_000, "new")
     then = time.time() - 86400
     os.utime(project.path(".context/state/old.json"), (then, then))
-    data = shown_data(project)
-    assert [s["session"] for s in data["sessions"]] == ["new"] and data["older_sessions"] == ["old"]
-    assert "and 1 older" in text(project.ask("status"))
+    assert [s["session"] for s in shown_data(project)["sessions"]] == ["new"]
     assert [s["session"] for s in shown_data(project, "--session", "old")["sessions"]] == ["old"]
 
 
@@ -269,9 +269,11 @@ def test_context_prints_the_measure_of_the_most_recent_session(project):
         "session": "s2", "percent": 85, "tokens": 171_000, "window": 200_000, "exact": True}
 
 
-def test_context_marks_an_estimate(project):
+def test_an_estimate_is_marked_twice(project):
     project.call("monitor", project.event("PostToolUse.Bash", session_id="s1"))
     assert text(project.ask("context")).startswith("~") and "estimated s1" in text(project.ask("context"))
+    shown = text(project.ask("status"))
+    assert " ~" in shown and " estimated, " in shown
 
 
 def test_context_without_a_measure_is_an_error(project):
@@ -415,7 +417,7 @@ def test_a_pause_of_one_session_leaves_the_others(project):
     assert project.call("gate", project.event("PreToolUse.Bash", session_id=SESSION)).is_silent
     assert project.call("gate", project.event("PreToolUse.Bash", session_id="other")).context
     shown = text(project.ask("status"))
-    assert "paused: 2a8cf45f, for " in shown and "| paused" in shown
+    assert "paused: 2a8cf45f, for " in shown
     text(project.ask("resume", "--session", SESSION))
     assert project.call("gate", project.event("PreToolUse.Bash", session_id=SESSION)).context
 
@@ -425,8 +427,6 @@ def test_a_pause_that_is_over_or_broken_silences_nobody(project, until):
     project.write(".context/state/pause.json", '{"*": %s}' % until)
     assert project.call("gate", project.event("PreToolUse.Bash", session_id=SESSION)).context
     assert shown_data(project)["paused"] == []
-    text(project.ask("pause", "--session", "s2"))
-    assert project.read_json(".context/state/pause.json") == {"s2": None}
 
 
 @pytest.mark.parametrize("name", ["pause", "fallback", "metrics", "monitor-state", "auto-state", "events.jsonl"])
@@ -435,6 +435,20 @@ def test_a_session_called_like_one_of_our_files_is_a_session_like_any_other(proj
     assert not project.exists(".context/state/%s.json" % name)
     data = shown_data(project)
     assert [s["tool_calls"] for s in data["sessions"]] == [1] and data["paused"] == []
+
+
+def test_a_session_that_nobody_knows_is_not_paused(project):
+    assert "no session s2" in failure(project.ask("pause", "--session", "s2"))[0]
+
+
+def test_resume_of_one_session_leaves_the_others_paused(project):
+    for session in ("s1", "s2"):
+        measured(project, 40_000, session)
+        text(project.ask("pause", "--session", session))
+    text(project.ask("resume", "--session", "s1"))
+    assert project.read_json(".context/state/pause.json") == {"s2": None}
+    text(project.ask("resume"))
+    assert project.read_json(".context/state/pause.json") == {}
 
 
 @pytest.mark.parametrize("duration", ["soon", "0", "-5m", "5x", "1.5h", "m", ""])
@@ -517,8 +531,8 @@ def test_a_broken_workflow_file_is_not_overwritten_without_force(project):
 # --- replay
 
 
-def write_events(project, name: str, events: list, indent=None) -> str:
-    return project.write(name, "\n".join(json.dumps(event, indent=indent) for event in events))
+def write_events(project, name: str, events: list) -> str:
+    return project.write(name, "\n".join(map(json.dumps, events)))
 
 
 def session_events(project, session: str = "s1") -> list:
@@ -547,13 +561,14 @@ def test_replay_shows_what_each_event_says_and_changes_nothing(project):
 @pytest.mark.parametrize("indent", [None, 2])
 def test_replay_reads_lines_whole_files_lists_and_stdin(project, indent):
     events = session_events(project)[:3]
-    path = write_events(project, "events.json", events, indent)
+    path = write_events(project, "events.json", events)
     as_list = project.write("list.json", json.dumps(events, indent=indent))
     results = json.loads(text(project.ask("replay", "--json", path, as_list)))
     assert [r["event"] for r in results] == ["SessionStart", "UserPromptSubmit", "PreToolUse"] * 2
     assert results[2]["reply"]["hookSpecificOutput"]["additionalContext"].startswith("STOP.")
     assert results[5]["reply"] is None  # the gate fires once, also in a scratch copy
-    again = json.loads(text(project.ask("replay", "-", "--json", stdin=json.dumps(events[2]).encode())))
+    one = json.dumps(events[2], indent=indent).encode()
+    again = json.loads(text(project.ask("replay", "-", "--json", stdin=one)))
     assert again[0]["mode"] == "gate" and again[0]["reply"]
 
 
@@ -661,21 +676,16 @@ def test_colour_can_be_refused(project, env):
     assert terminal.end() == 0 and b"\033" not in terminal.shown and b"85%" in terminal.shown
 
 
-@pytest.mark.parametrize("way", ["^C", "SIGTERM"])
-def test_watch_redraws_in_place_and_gives_the_terminal_back(project, way):
+def test_watch_redraws_in_place_until_interrupted(project):
     measured(project, 40_000)
     terminal = Terminal(project, "status", "--watch", lines=12)
     terminal.read_until(b"20%")
     measured(project, 90_000)
-    shown = terminal.read_until(b"45%")
-    assert shown.startswith("\033[?1049h\033[?25l\033[H")
-    assert max(frame.count("\n") for frame in shown.split("\033[H")) < 12
-    if way == "^C":
-        terminal.type(b"\x03")
-    else:
-        terminal.process.terminate()
-    assert terminal.end() == (0 if way == "^C" else 143)
-    assert terminal.shown.rstrip().endswith(b"\033[?25h\033[?1049l")
+    first, again = terminal.read_until(b"45%").split("\033[J")
+    up = int(re.search(r"\033\[(\d+)A$", first).group(1))
+    assert up == first.count("\n") and 0 < up < 12 and "45%" in again
+    terminal.type(b"\x03")
+    assert terminal.end() == 0
     assert b"Traceback" not in terminal.shown and b"error" not in terminal.shown
 
 

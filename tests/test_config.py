@@ -25,7 +25,7 @@ def read(kind: str, name: str) -> str:
 @pytest.mark.parametrize("name", cases("valid"))
 def test_valid_file_holds_what_it_should(kit, name):
     pairs, problems = kit.parse_yaml(read("valid", name + ".yaml"))
-    assert [str(problem) for problem in problems] == []
+    assert ["line %d, column %d: %s" % problem for problem in problems] == []
     found, wanted = {key: value for key, value, _, _ in pairs}, json.loads(read("valid", name + ".json"))
     assert found == wanted
     assert {key: type(value) for key, value in found.items()} == {key: type(value) for key, value in wanted.items()}
@@ -35,9 +35,9 @@ def test_valid_file_holds_what_it_should(kit, name):
 def test_invalid_file_is_reported_with_line_and_column(kit, name):
     problems = kit.parse_config(read("invalid", name + ".yaml"))[1]
     if name != "beyond-the-subset":
-        assert [str(problem) for problem in problems] == read("invalid", name + ".txt").split("\n")[:-1]
+        assert ["line %d, column %d: %s" % problem for problem in problems] == read("invalid", name + ".txt").split("\n")[:-1]
     else:  # its keys are unknown as well; the values are what it is about
-        assert [str(problem) for problem in kit.parse_yaml(read("invalid", name + ".yaml"))[1]] == \
+        assert ["line %d, column %d: %s" % problem for problem in kit.parse_yaml(read("invalid", name + ".yaml"))[1]] == \
             read("invalid", name + ".txt").split("\n")[:-1]
 
 
@@ -51,7 +51,7 @@ def test_an_ill_typed_value_leaves_the_default(kit, project):
     project.write(".contextrc", "handoff:\n  threshold: high\ngate:\n  mode: content\n")
     ctx = kit.open_project(project.root)
     assert (ctx.get("handoff.threshold"), ctx.get("gate.mode")) == (80, "content")
-    assert [str(problem) for problem in ctx.problems] == ["line 2, column 3: `handoff.threshold` wants a number from 1 to 100"]
+    assert ["line %d, column %d: %s" % problem for problem in ctx.problems] == ["line 2, column 3: `handoff.threshold` wants a number from 1 to 100"]
 
 
 def test_paths_may_leave_the_project_only_with_permission(kit):
@@ -68,16 +68,17 @@ def test_switches_take_the_words_people_write(kit, word, value):
 
 def test_every_default_is_of_its_own_kind(kit):
     for setting in kit.SETTINGS:
-        if setting.default != "":
-            assert kit._checked(setting.default, setting.kind) == setting.default, setting.key
-        assert setting.doc and kit._kind_words(setting.kind)
+        key, default, kind, doc = setting
+        if default != "":
+            assert kit._checked(default, kind) == default, key
+        assert doc and kit._kind_words(kind)
 
 
 def test_every_setting_can_be_written_as_its_default(kit):
     for setting in kit.SETTINGS:
-        text = json.dumps(setting.default, ensure_ascii=False)
-        values, problems = kit.parse_config("%s: %s\n" % (setting.key, text))
-        assert (values, problems) == ({setting.key: setting.default}, []), setting.key
+        key, default = setting[:2]
+        values, problems = kit.parse_config("%s: %s\n" % (key, json.dumps(default, ensure_ascii=False)))
+        assert (values, problems) == ({key: default}, []), key
 
 
 def test_reading_settings_never_raises(kit, rounds):
@@ -89,7 +90,7 @@ def test_reading_settings_never_raises(kit, rounds):
         values, problems = kit.parse_config(text)
         lines = text.count("\n") + 1
         assert set(values) <= set(kit.DEFAULTS)
-        assert all(1 <= p.line <= lines and p.column >= 1 and p.text for p in problems), text
+        assert all(1 <= line <= lines and column >= 1 and what for line, column, what in problems), text
 
 
 def test_quoted_text_comes_back_as_it_was(kit, rounds):

@@ -31,7 +31,7 @@ def test_window_by_the_models_name_is_the_clients(kit, model):
 
 
 def measure(kit, project, tokens=None, model="claude-sonnet-4-5", state=None, added=0):
-    usage = kit.Usage(tokens, model, "m") if tokens else None
+    usage = kit.Usage(tokens=tokens, model=model) if tokens else None
     return kit.measure_context(project.ctx(NOW), state or {}, usage, added)
 
 
@@ -61,10 +61,10 @@ def test_absurd_configured_window_is_discarded(kit, project, stated):
 
 
 def test_window_is_raised_by_evidence_and_nothing_above_100_percent_is_shown(kit, project):
-    assert measure(kit, project, 200_000).percent() == 100
+    assert measure(kit, project, 200_000).percent == 100
     found = measure(kit, project, 200_001)
-    assert (found.window, found.percent(), found.percent_text()) == (LARGE, 20, "20%")
-    assert measure(kit, project, 1_500_000).percent() == 100
+    assert (found.window, found.percent, found.shown) == (LARGE, 20, "20%")
+    assert measure(kit, project, 1_500_000).percent == 100
 
 
 def test_evidence_is_remembered_over_a_compaction(project):
@@ -95,14 +95,14 @@ def test_one_million_may_stand_only_in_the_settings_or_at_the_sessions_start(kit
 def test_without_a_measure_the_last_known_model_decides(kit, project):
     """A 1M session whose transcript cannot be read for a moment must not look overfull."""
     state = {"estimated_tokens": 300_000, "measured_model": "claude-opus-5-5"}
-    assert measure(kit, project, state=state, added=10).percent() == 30
+    assert measure(kit, project, state=state, added=10).percent == 30
 
 
 def test_percent_is_rounded_down_and_an_estimate_says_so(kit, project):
     exact = measure(kit, project, 159_999)
-    assert (exact.percent(), exact.percent_text(), exact.note()) == (79, "79%", "")
+    assert (exact.percent, exact.shown, exact.note) == (79, "79%", "")
     guess = measure(kit, project, state={"estimated_tokens": 159_000}, added=999)
-    assert (guess.percent(), guess.percent_text(), guess.note()) == (79, "~79%", ", estimated")
+    assert (guess.percent, guess.shown, guess.note) == (79, "~79%", "estimated")
 
 
 def test_settings_model_is_found_in_the_clients_order(kit, project):

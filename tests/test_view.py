@@ -10,23 +10,22 @@ import pytest
 ANSI = re.compile(r"\033\[[0-9;]*m")
 NOW = "2026-02-03T10:45:00Z"
 SESSION = {
-    "session": "2a8cf45f-2bc7-4975-91c3-97e00a297524", "seen_at": "2026-02-03T10:44:48Z", "started_at": None,
-    "tool_calls": 42,
-    "model": "claude-sonnet-5-5", "paused": False, "history": [10, 40, 68], "tools": {"Read": 41_000, "Bash": 999},
-    "context": {"percent": 68, "tokens": 136_000, "window": 200_000, "exact": True, "at": "2026-02-03T10:44:48Z"},
-    "handoff": {"state": "not due", "since": None, "reminders": 0, "file": ".claude/h.md", "threshold": 80},
+    "session": "2a8cf45f-2bc7-4975-91c3-97e00a297524", "seen_at": "2026-02-03T10:44:48Z", "tool_calls": 42,
+    "model": "claude-sonnet-5-5", "history": [10, 40, 68], "tools": {"Read": 41_000, "Bash": 999},
+    "context": {"percent": 68, "tokens": 136_000, "window": 200_000, "exact": True, "at": "2026-02-03T10:44:48Z",
+                "shown": "68%", "kind": "exact"},
+    "handoff": {"state": "not due", "since": None, "reminders": 0, "file": ".claude/h.md"},
     "gate": {"mode": "directive", "fired": True, "files": ["TASKS.md", "DECISIONS.md"], "read": ["TASKS.md"]},
-    "startup": {"outcome": "acknowledged", "attempts": 1, "first_at": NOW, "receipt_at": NOW, "acked_at": NOW},
+    "startup": {"outcome": "acknowledged", "attempts": 1, "receipt_at": NOW, "acked_at": NOW},
 }
 SIGNAL = {"scope": "global", "session": "", "name": "ci", "severity": "critical", "auditor": "ci", "code": "",
           "age_s": 61,
           "left_s": 200, "text": "CI: 3 tests fail → look at the log"}
 PAGE = {
     "version": "0.1.0", "at": NOW, "root": "/home/me/project", "dir": ".context", "hooks_seen_at": NOW, "paused": [],
-    "sessions": [SESSION], "older_sessions": [], "signals": [SIGNAL], "metrics": {}, "problems": [],
+    "sessions": [SESSION], "signals": [SIGNAL], "metrics": {}, "problems": [],
     "auto": {"active": True, "phase": "planning", "iteration": 2, "max_iterations": 20, "config": {},
              "task_description": "Add a login page"},
-    "done": {"registered": True, "files": True, "seen": True},
 }
 
 
@@ -46,9 +45,9 @@ def test_a_bar_is_as_long_as_asked_and_full_only_at_the_end(kit):
     assert {len(kit.format_bar(percent, 17)) for percent in range(101)} == {17}
 
 
-def test_a_sparkline_rises_from_0_to_100_and_bears_any_value(kit):
+def test_a_sparkline_rises_from_0_to_100_and_no_further(kit):
     assert kit.format_spark([0, 12, 13, 50, 87, 88, 100]) == "▁▁▂▅▇██"
-    assert kit.format_spark([-5, 4000, None, "x"]) == "▁█▁▁"
+    assert kit.format_spark([-5, 4000]) == "▁█"
 
 
 @pytest.mark.parametrize("seconds, text", [(-3, "0s"), (0, "0s"), (59.9, "59s"), (60, "1m"), (3599, "59m"), (3600,
@@ -58,8 +57,8 @@ def test_an_age_has_one_unit_rounded_down(kit, seconds, text):
     assert kit.format_age(seconds) == text
 
 
-@pytest.mark.parametrize("count, text", [(0, "0"), (999, "999"), (1000, "1k"), (850_999, "850k"), (999_999, "999k"),
-                                         (1_000_000, "1M"), (1_299_999, "1.2M")])
+@pytest.mark.parametrize("count, text", [(0, "0"), (999, "999"), (1000, "1k"), (850_999, "850k"),
+                                         (1_299_999, "1299k")])
 def test_a_count_is_short_and_rounded_down(kit, count, text):
     assert kit.format_count(count) == text
 
@@ -133,27 +132,22 @@ def test_a_session_block_tells_every_mechanism(kit):
     text = page(kit)
     for expected in ("session 2a8cf45f · 12s ago · 42 calls · claude-sonnet-5-5", "▁▄▆  10% to 68%",
                      "Read 41k · Bash 999",
-                     "not due, asked for from 80% on", "acknowledged, 1 attempt, in the transcript",
+                     "not due: .claude/h.md", "acknowledged, 1 attempt, in the transcript",
                      "critical 1m old, 3m left, every session  CI: 3 tests fail", "iteration 2/20 · Add a login page"):
         assert expected in text
 
 
-def test_an_estimate_is_marked_twice(kit):
-    context = dict(SESSION["context"], exact=False)
-    assert "~68%  136,000/200,000 estimated" in session_page(kit, context=context)
-
-
 @pytest.mark.parametrize("state, text", [
-    ("off", "switched off"), ("asked", "not written, 3 reminders in 5m: .claude/h.md"),
-    ("written", "written, .claude/h.md")])
+    ("off", "off: .claude/h.md"), ("asked", "asked, 3 reminders in 5m: .claude/h.md"),
+    ("written", "written: .claude/h.md")])
 def test_the_handoff_is_told_by_its_state(kit, state, text):
-    handoff = {"state": state, "since": "2026-02-03T10:40:00Z", "reminders": 3, "file": ".claude/h.md", "threshold": 80}
+    handoff = {"state": state, "since": "2026-02-03T10:40:00Z", "reminders": 3, "file": ".claude/h.md"}
     assert text in session_page(kit, handoff=handoff)
 
 
 @pytest.mark.parametrize("changes, text", [
     ({"mode": "off"}, "switched off"), ({"files": []}, "no context files"),
-    ({"fired": False, "read": []}, "0 of 2 files read, not asked yet, not: TASKS.md, DECISIONS.md"),
+    ({"fired": False, "read": []}, "not asked yet, 0 of 2 files read, not: TASKS.md, DECISIONS.md"),
     ({"read": ["DECISIONS.md", "TASKS.md", "OTHER.md"]}, "2 of 2 files read\n")])
 def test_the_gate_tells_which_files_were_read(kit, changes, text):
     assert text in session_page(kit, gate=dict(SESSION["gate"], **changes))
@@ -187,6 +181,7 @@ def test_rates_never_exceed_100_and_need_something_to_count(kit):
 
 def test_rates_show_their_targets(kit):
     text = page(kit, metrics={"attempted": 1})
+    text = " ".join(text.split())
     assert "first attempt – (> 70%)" in text and "acknowledged 0% (> 80%)" in text and "1 sent" in text
 
 
@@ -197,10 +192,9 @@ def test_a_pause_is_said_at_the_top(kit):
 
 
 def test_a_project_with_nothing_yet_gets_three_lines_that_say_what_to_do(kit):
-    text = page(kit, sessions=[], signals=[], auto=None, hooks_seen_at=None,
-                done={"registered": True, "files": False, "seen": False})
+    text = page(kit, sessions=[], signals=[], auto=None, hooks_seen_at=None)
     assert [line[:2] for line in text.split("\n")[1:]] == ["1.", "2.", "3."]
-    assert [line.endswith("✓") for line in text.split("\n")[1:]] == [True, False, False]
+    assert ".context/TASKS.md" in text
 
 
 @pytest.mark.parametrize("phase, line", [
@@ -224,11 +218,10 @@ def test_the_status_line_has_everything_where_there_is_room(kit):
     assert line == "Sonnet 5.5 · █░░░░░░░░░ 15% · 850k left · planning 2/20 · 2 signals"
 
 
-@pytest.mark.parametrize("width", [20, 30, 40, 59, 60, 70])
-def test_a_narrow_status_line_keeps_the_percent_and_fits(kit, width):
-    line = kit.render_statusline(BAR, kit.Look(width))
-    assert "15%" in line and len(line) <= width
-    assert "2 signals" in line or width < 20
+@pytest.mark.parametrize("width", [32, 40, 79])
+def test_a_narrow_status_line_keeps_percent_phase_and_signals(kit, width):
+    assert kit.render_statusline(BAR, kit.Look(width)) == "15% · planning 2/20 · 2 signals"
+    assert kit.render_statusline(dict(BAR, percent=None, phase="", pending=""), kit.Look(width)) == "Sonnet 5.5"
 
 
 def test_a_status_line_without_any_number_is_still_a_line(kit):
@@ -260,7 +253,7 @@ def test_a_decision_says_when_who_what_and_by_which_rule(kit, monkeypatch):
     ("held", "its completion block is missing"), ("no_progress",
                                                   "no progress over 3 stops; the workflow stays in phase qa"),
     ("max_iterations_reached", "phase qa did not complete within the allowed iterations"),
-    ("{phase} {0} %s", "qa {0} %s"), (7, "7")])
+    ("{phase} {0} %s", "{phase} {0} %s"), (7, "7")])
 def test_a_stop_is_explained_by_its_reason(kit, reason, text):
     assert text in decision(kit, event="stop:released", reason=reason, phase="qa", iteration=3)
 
