@@ -91,11 +91,14 @@ def test_a_damaged_file_costs_no_more_than_itself(fuzz_kit, world, rounds, name)
     def one(number):
         rng = random.Random("%s %d" % (name, number))
         damage_file(world, name, Mutator(rng))
+        named = named_by_settings(fuzz_kit, world) + ["a project's/" + name]
         foreign = world.foreign()
         for mode, event in rng.sample(MODE_EVENTS, 3):
             with told(name, number, mode, event):
                 run_checked(fuzz_kit, mode, world.event(event), world.env, world.now)
-                assert drop_own(world.foreign(), name) == drop_own(foreign, name)
+                now = world.foreign()
+                changed = [path for path in {**now, **foreign} if now.get(path) != foreign.get(path) and path not in named]
+                assert not [path for path in changed if not path.startswith(tuple(named))]
         restore_file(world, name)
 
     before_user = world.user
@@ -107,8 +110,13 @@ def test_a_damaged_file_costs_no_more_than_itself(fuzz_kit, world, rounds, name)
     world.check_user_files()
 
 
-def drop_own(looks, name):
-    return {path: look for path, look in looks.items() if not path.endswith("/" + name)}
+def named_by_settings(kit, world):
+    """What the settings as they stand let us write: the fallback file, and our files in another context folder."""
+    config = kit.read_config(world.project.root)[0]
+    folder = config.get("context_dir", ".context")
+    return [os.path.normpath(os.path.join("a project's", path)) for path in (
+        config.get("startup.fallback_file", "CLAUDE.md"), *(folder + "/" + own for own in (
+            "state", "signals", "monitor-state.json", "metrics.json", "events.jsonl", ".gitignore")))]
 
 
 def damage_file(world, name, mutator):
