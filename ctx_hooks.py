@@ -98,10 +98,12 @@ COLLECT_LIMIT_S = 0.25
 DEFAULT_TTL_S = 300
 TTL_LIMIT_S = 30 * 86400
 HALF_WRITTEN_S = 2.0
+PATTERN_LIMIT_S = 0.2
 
 DEFAULT_CONTEXT_DIR = ".context"
 CONFIG_NAME = ".contextrc"
 AUTO_STATE = ".caw/auto-state.json"
+RUNTIME_FOLDERS = ("state", "state/aside", "signals", "signals/sessions", "signals/global")
 MARKER_PREFIX = "ctx-loaded-"
 SEEN_PREFIX = "ctx-seen-"
 SEVERITIES = ("info", "warning", "critical")
@@ -280,6 +282,37 @@ def _clock_seconds(clock: str) -> float | None:
     return hours * 3600 + minutes * 60 + seconds + (float("0." + fraction[:9]) if dot else 0.0) - offset
 
 
+class TimeUp(Exception):
+    """What a TimeLimit raises inside its block."""
+
+
+class TimeLimit:
+    """`with TimeLimit(seconds)`: by the process's own alarm clock; without effect where there is none (Windows)."""
+
+    __slots__ = ("seconds",)
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def __enter__(self) -> None:
+        _set_alarm(self.seconds)
+
+    def __exit__(self, *_) -> None:
+        _set_alarm(0)
+
+
+def _set_alarm(seconds: float) -> None:
+    import _signal
+
+    if hasattr(_signal, "setitimer"):
+        _signal.signal(_signal.SIGALRM, _on_time_up)
+        _signal.setitimer(_signal.ITIMER_REAL, seconds)
+
+
+def _on_time_up(*_) -> None:
+    raise TimeUp
+
+
 def _is_digits(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 12
 
@@ -426,17 +459,19 @@ def real_path(path: str) -> str:
 # before the shared one.
 _READ_FLAGS = _os.O_RDONLY | getattr(_os, "O_NONBLOCK", 0) | getattr(_os, "O_CLOEXEC", 0) | getattr(_os, "O_BINARY", 0)
 _NOFOLLOW = getattr(_os, "O_NOFOLLOW", 0)
+_FOLDER_FLAGS = getattr(_os, "O_PATH", 0) | getattr(_os, "O_DIRECTORY", 0) | getattr(_os, "O_CLOEXEC", 0)
 _NEW_FLAGS = _os.O_WRONLY | _os.O_CREAT | _os.O_EXCL | _NOFOLLOW | getattr(_os, "O_BINARY", 0)
 
 
-def read_bytes(path: str, limit_bytes: int = FILE_LIMIT_BYTES, follow: bool = True) -> bytes | None:
-    """At most `limit_bytes` of a regular file, else None."""
+def read_bytes(path: str, limit_bytes: int = FILE_LIMIT_BYTES, follow: bool = True, own: bool = False) -> bytes | None:
+    """At most `limit_bytes` of a regular file, else None; with `own` only of one that belongs to this user."""
     try:
         fd = _os.open(path, _READ_FLAGS | (0 if follow else _NOFOLLOW))
     except (OSError, ValueError):
         return None
     try:
-        if not _stat.S_ISREG(_os.fstat(fd).st_mode):
+        info = _os.fstat(fd)
+        if not _stat.S_ISREG(info.st_mode) or (own and IS_POSIX and info.st_uid != _os.geteuid()):
             return None
         return read_fd(fd, limit_bytes)
     except OSError:
@@ -458,8 +493,38 @@ def read_fd(fd: int, limit_bytes: int) -> bytes:
 
 
 def read_inside(path: str, base: str, limit_bytes: int = FILE_LIMIT_BYTES) -> bytes | None:
-    """Like read_bytes, but a path that leads out of `base`, by its name or by a link, is not read."""
-    return read_bytes(path, limit_bytes) if stays_inside(path, base) else None
+    """Like read_bytes, but a path that leads out of `base`, by its name or by a link, is not read. The links on the
+    way are resolved once; then every folder is opened from the one above, so that none can be swapped in."""
+    if not IS_POSIX or base == "/":
+        return read_bytes(path, limit_bytes) if stays_inside(path, base) else None
+    fd = _open_below(path, base)
+    if fd < 0:
+        fd = _open_below(real_path(path), real_path(base))
+    try:
+        return read_fd(fd, limit_bytes) if fd >= 0 and _stat.S_ISREG(_os.fstat(fd).st_mode) else None
+    except OSError:
+        return None
+    finally:
+        if fd >= 0:
+            _os.close(fd)
+
+
+def _open_below(path: str, base: str) -> int:
+    """A descriptor of `path`, reached from `base` without following any link, or -1."""
+    if path == base or not is_below(path, base):
+        return -1
+    names, fd, folder = path[len(base.rstrip("/")) + 1:].split("/"), -1, -1
+    try:
+        folder = _os.open(base, _FOLDER_FLAGS)
+        for name in names[:-1]:
+            above, folder = folder, _os.open(name, _FOLDER_FLAGS | _NOFOLLOW, dir_fd=folder)
+            _os.close(above)
+        fd = _os.open(names[-1], _READ_FLAGS | _NOFOLLOW, dir_fd=folder)
+    except (OSError, ValueError):
+        pass
+    if folder >= 0:
+        _os.close(folder)
+    return fd
 
 
 def stays_inside(path: str, base: str) -> bool:
@@ -481,6 +546,17 @@ def stat_of(path: str, follow: bool = True):
         return None
 
 
+def is_missing(path: str) -> bool:
+    """There is certainly nothing: an error of the disk or the network must not pass for that."""
+    try:
+        _os.lstat(path)
+    except FileNotFoundError:
+        return True
+    except (OSError, ValueError):
+        pass
+    return False
+
+
 def is_dir(path: str) -> bool:
     info = stat_of(path)
     return info is not None and _stat.S_ISDIR(info.st_mode)
@@ -489,6 +565,11 @@ def is_dir(path: str) -> bool:
 def is_file(path: str) -> bool:
     info = stat_of(path)
     return info is not None and _stat.S_ISREG(info.st_mode)
+
+
+def is_link(path: str) -> bool:
+    info = stat_of(path, follow=False)
+    return info is not None and _stat.S_ISLNK(info.st_mode)
 
 
 def list_dir(path: str) -> list:
@@ -509,6 +590,13 @@ def remove_file(path: str) -> bool:
 def write_all(fd: int, data: bytes) -> None:
     while data:
         data = data[_os.write(fd, data):]
+
+
+def is_temp_name(name: str) -> bool:
+    """The temp file of a writer that was killed: `<name>.<pid>-<stamp>.tmp`."""
+    stem, _, rest = name[:-4].rpartition(".")
+    pid, _, stamp = rest.partition("-")
+    return name.endswith(".tmp") and bool(stem) and _is_digits(pid) and bool(stamp) and not stamp.strip("0123456789abcdef")
 
 
 def write_bytes(path: str, data: bytes, durable: bool = False) -> bool:
@@ -602,7 +690,7 @@ class Lock:
             if self.fd < 0:
                 return self
             self.busy = not lock_fd(self.fd, LOCK_WAIT_S)
-            if self.busy or not IS_POSIX or _os.fstat(self.fd).st_nlink:
+            if self.busy or not _is_unlinked(self.fd):
                 return self
             self.__exit__()  # cleanup removed the file while we waited: lock its successor
         self.busy = True
@@ -626,6 +714,13 @@ class Lock:
             return _os.open(self.path, flags, 0o600)
         except OSError:
             return -1
+
+
+def _is_unlinked(fd: int) -> bool:
+    try:
+        return IS_POSIX and not _os.fstat(fd).st_nlink
+    except OSError:
+        return False
 
 
 def lock_fd(fd: int, wait_s: float) -> bool:
@@ -654,9 +749,9 @@ def _try_lock(fd: int) -> None:
     msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
 
 
-def load_json(path: str) -> dict | None:
+def load_json(path: str, follow: bool = True) -> dict | None:
     """The object in the file; {} when there is no file; None when it is corrupt or not an object."""
-    data = read_bytes(path, STATE_LIMIT_BYTES)
+    data = read_bytes(path, STATE_LIMIT_BYTES, follow)
     if data is None:
         return {} if stat_of(path, follow=False) is None else None
     try:
@@ -676,11 +771,15 @@ def update_json(ctx: Ctx, path: str, change) -> bool:
     with Lock(ctx, lock_path(ctx, path)) as lock:
         if lock.busy:
             return False
-        data = load_json(path)
+        data = load_json(path, follow=False)
         if data is None:
             set_aside(ctx, path)
             data = {}
-        return bool(change(data)) and write_runtime(ctx, path, format_json(data).encode())
+        try:
+            return bool(change(data)) and write_runtime(ctx, path, format_json(data).encode())
+        except ValueError:  # nested too deeply to be written again: it must not fail every call from now on
+            set_aside(ctx, path)
+            return False
 
 
 def lock_path(ctx: Ctx, path: str) -> str:
@@ -726,7 +825,7 @@ class Setting:
 
 SETTINGS = (
     Setting("context_dir", DEFAULT_CONTEXT_DIR, "path", "folder of the context files, below the project"),
-    Setting("allow_outside", False, "bool", "let paths in this file name files outside the project"),
+    Setting("allow_outside", False, "bool", "let paths in this file name files to read outside the project"),
     Setting("gate.mode", "directive", ("directive", "content", "off"), "name the context files, or put their text in"),
     Setting("gate.files", list(CONTEXT_FILES), "paths", "context files in order of priority, seen from `context_dir`"),
     Setting("gate.message", "", "text", "own wording of the gate; `{files}` is filled in"),
@@ -997,7 +1096,8 @@ def find_project(project_dir: str, cwd: str) -> Ctx | None:
     for level in range(PARENT_LIMIT):
         ctx = open_project(folder)
         if ctx:
-            return ctx if level == 0 or (is_trusted(ctx.dir) and is_trusted(config_path(folder))) else None
+            here = level == 0 and not project_dir  # a person's cwd; an agent's may be anywhere
+            return ctx if here or (is_trusted(ctx.dir) and is_trusted(config_path(folder))) else None
         if parent_of(folder) == folder:
             return None
         folder = parent_of(folder)
@@ -1007,8 +1107,16 @@ def find_project(project_dir: str, cwd: str) -> Ctx | None:
 def open_project(root: str) -> Ctx | None:
     """The project at exactly this folder, with its settings read."""
     config, problems = read_config(root)
-    directory = join_path(root, config.get("context_dir", DEFAULT_CONTEXT_DIR))
-    return Ctx(root, directory, config, problems) if is_dir(directory) else None
+    ctx = Ctx(root, join_path(root, config.get("context_dir", DEFAULT_CONTEXT_DIR)), config, problems)
+    return ctx if is_dir(ctx.dir) and not leads_out(ctx) else None
+
+
+def leads_out(ctx: Ctx) -> bool:
+    """The context folder is the project itself, or it or one of our folders in it is a link to somewhere else: a
+    repository that somebody else wrote must not decide where we write and what we collect by age."""
+    outside = ctx.get("allow_outside") is not True and not stays_inside(ctx.dir, ctx.root)
+    links = [path for path in map(ctx.path, RUNTIME_FOLDERS) if is_link(path)]
+    return ctx.dir == ctx.root or outside or not all(stays_inside(path, ctx.dir) for path in links)
 
 
 def read_config(root: str) -> tuple:
@@ -1150,8 +1258,10 @@ _MARKUP = frozenset(
 )
 
 
+TURNS = ("human:", "user:", "assistant:", "system:")
 _DROPPED = dict.fromkeys([c for c in range(0xA0) if (c < 32 or c >= 127) and c not in (9, 10)] + [
-    0x61C, 0xFEFF, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2060, 0x2070), *range(0xE0000, 0xE0080)])
+    0xAD, 0x34F, 0x61C, 0x180E, 0xFEFF, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2060, 0x2070),
+    *range(0xE0000, 0xE01F0)])  # the last are letters that only a model sees
 
 
 def units(text: str) -> int:
@@ -1187,14 +1297,28 @@ def one_line(text: str, limit: int = 200) -> str:
     return cut_text(" ".join(clean_text(text).split()), limit)
 
 
+def quote_turns(text: str) -> str:
+    """A later line that poses as the beginning of somebody's turn is shown as a quotation."""
+    first, *lines = text.split("\n")
+    posing = [_plain_start(line[:40]).lower().startswith(TURNS) for line in lines]
+    return "\n".join([first] + ["> " + line if poses else line for line, poses in zip(lines, posing)])
+
+
+def _plain_start(text: str) -> str:
+    """As somebody reads it who passes over joiners and odd blanks."""
+    text = " ".join(text.split())
+    return text if text.isascii() else text.encode("ascii", "ignore").decode()
+
+
 def _strip_tags(text: str) -> str:
     out, pos = [], 0
     while True:
         start = text.find("<", pos)
         if start < 0:
             return "".join(out) + text[pos:]
-        inner = text[start + 1:start + 80].lstrip("/ \t\n").partition(">")[0].lower().split(None, 1)
-        if inner and inner[0].rstrip("/").partition(":")[0] in _MARKUP:
+        inner = _plain_start(text[start + 1:start + 80]).lstrip("/ ").partition(">")[0].split(None, 1)
+        name = inner[0].rstrip("/").partition(":")[0] if inner else ""
+        if name in _MARKUP or (name.lower() in _MARKUP and not name.istitle()):  # List<User> is code
             out.append(text[pos:start])
             pos = max(text.find(">", start, start + 300), start) + 1  # not closed nearby: the bracket alone goes
         else:
@@ -1277,7 +1401,7 @@ def parse_signal(data: bytes, mtime: float, now: float) -> Signal:
         ttl_s=min(int(ttl), TTL_LIMIT_S) if _is_digits(ttl) and int(ttl) > 0 else DEFAULT_TTL_S,
         auditor=one_line(fields.get("auditor", ""), 60),
         code=one_line(fields.get("code", ""), 60),
-        body=clean_text(body).strip() or one_line(fields.get("code", ""), 60),
+        body=quote_turns(clean_text(body).strip()) or one_line(fields.get("code", ""), 60),
         stamp="%.6f" % (mtime if stated is None else stated),
     )
 
@@ -1294,6 +1418,8 @@ def format_signal(signal: Signal) -> str:
 def write_signal(ctx: Ctx, session: str, signal: Signal) -> str:
     """Write or replace the signal `name` of a session ("" = global); its path, or "" when that failed."""
     path = signal_dir(ctx, session) + "/" + safe_name(signal.name) + ".md"
+    if is_link(parent_of(path)):
+        return ""
     return path if write_runtime(ctx, path, format_signal(signal).encode("utf-8", "replace")) else ""
 
 
@@ -1450,11 +1576,17 @@ def _notify_person(ctx: Ctx, shown: list, reply: Reply) -> None:
 def _read_seen(ctx: Ctx, session: str) -> dict:
     """{"scope/name": stamp} of what this session got and what could not be removed."""
     seen = dict(table(read_json(session_file(ctx, session)), "delivered"))
-    spare = marker_path(ctx, session, SEEN_PREFIX)
-    info = stat_of(spare, follow=False)
-    if info is not None and _stat.S_ISREG(info.st_mode) and is_trusted(spare):
-        seen.update(read_json(spare))
+    seen.update(_read_own(marker_path(ctx, session, SEEN_PREFIX)))
     return seen
+
+
+def _read_own(path: str) -> dict:
+    """A JSON object in a folder where everybody may write: only a regular file of this user, looked at once open."""
+    try:
+        value = parse_json(read_bytes(path, STATE_LIMIT_BYTES, follow=False, own=True) or b"")
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def _after_delivery(ctx: Ctx, session: str, shown: list, seen: dict) -> None:
@@ -1692,8 +1824,11 @@ def _open_regular(path: str) -> int:
         fd = _os.open(path, _READ_FLAGS)
     except (OSError, ValueError):
         return -1
-    if _stat.S_ISREG(_os.fstat(fd).st_mode):
-        return fd
+    try:
+        if _stat.S_ISREG(_os.fstat(fd).st_mode):
+            return fd
+    except OSError:
+        pass  # a handle gone stale
     _os.close(fd)
     return -1
 
@@ -1924,7 +2059,7 @@ def _fires(shot: Snapshot, auditor: str, code: str) -> bool:
 
 def repetition_of(recent: list) -> tuple:
     """(score 0..1, repeats) over the last calls: how many repeat an earlier one of the window."""
-    window = recent[-REPETITION_WINDOW:]
+    window = [call for call in recent[-REPETITION_WINDOW:] if isinstance(call, str)]
     repeats = len(window) - len(set(window))
     return round(repeats / (REPETITION_WINDOW - 1), 2), repeats
 
@@ -1934,8 +2069,8 @@ def call_signature(tool: str, tool_input: dict) -> str:
     hashlib would cost 5 % of a start."""
     try:
         data = (tool + "\0" + format_json(tool_input)).encode()
-    except (TypeError, ValueError):
-        data = (tool + "\0" + repr(tool_input)).encode("utf-8", "replace")
+    except ValueError:
+        data = tool.encode("utf-8", "replace")  # nested too deeply to tell apart
     return _imp.source_hash(0x637478, data).hex()
 
 
@@ -2048,6 +2183,11 @@ def claim_marker(ctx: Ctx, session: str) -> str:
 def has_marker(ctx: Ctx, session: str) -> bool:
     info = stat_of(marker_path(ctx, session), follow=False)
     return info is not None and _stat.S_ISREG(info.st_mode) and (not IS_POSIX or info.st_uid == _os.geteuid())
+
+
+def drop_marker(ctx: Ctx, session: str) -> None:
+    if has_marker(ctx, session):
+        remove_file(marker_path(ctx, session))
 
 
 def open_gate(ctx: Ctx, event: Event, room: int) -> str:
@@ -2729,8 +2869,9 @@ def _matches(pattern: str, text: str) -> bool:
     import re
 
     try:
-        return re.search(pattern, text[-20000:], re.IGNORECASE) is not None
-    except (re.error, RecursionError, OverflowError):
+        with TimeLimit(PATTERN_LIMIT_S):  # (a+)+$ could take years
+            return re.search(pattern, text[-20000:], re.IGNORECASE) is not None
+    except (re.error, RecursionError, OverflowError, MemoryError, TimeUp):
         return False
 
 
@@ -2873,11 +3014,10 @@ def write_section(ctx: Ctx, text: str) -> bool:
         text = text.replace(SECTION_START, "").replace(SECTION_END, "")
         section = "\n".join((SECTION_START, SECTION_HEADING, "", text, SECTION_END, "")).replace("\n", newline)
         note = {"file": path, "created": noted.get("created") is True or stat_of(path) is None, "lead": lead,
-                "at": format_iso(ctx.now), "digest": _section_digest(section.encode())}
-        if not write_bytes(path, bare + (lead + section).encode(), durable=True):
-            return False
-        write_runtime(ctx, ctx.path("state", "fallback.json"), format_json(note).encode())
-    return True
+                "at": format_iso(ctx.now), "digest": _section_digest(section.encode()), "older": noted.get("digest")}
+        # The note comes first: without it the section could not be taken out again.
+        return (write_runtime(ctx, ctx.path("state", "fallback.json"), format_json(note).encode())
+                and write_bytes(path, bare + (lead + section).encode(), durable=True))
 
 
 def remove_section(ctx: Ctx) -> bool:
@@ -2938,7 +3078,7 @@ def _without_sections(data: bytes, noted: dict) -> bytes:
 def _drop_allowed(data: bytes, noted: dict) -> bool:
     """Only sections as we wrote them may be dropped; without a note any well-formed one is an old one of ours."""
     digests = [_section_digest(data[start:end]) for start, end in find_sections(data)]
-    return not digests or not noted or noted.get("digest") in digests
+    return not digests or not noted or noted.get("digest") in digests or noted.get("older") in digests
 
 
 def _section_digest(section: bytes) -> str:
@@ -2948,12 +3088,12 @@ def _section_digest(section: bytes) -> str:
 
 def _fallback_file(ctx: Ctx) -> tuple:
     """(real path, bytes) of the fallback file; b"" when it is not there yet, None when it may not be written."""
-    path = real_path(join_path(ctx.root, ctx.get("startup.fallback_file")))
-    if not is_below(path, real_path(ctx.root)) and not ctx.get("allow_outside"):
-        return path, None
+    path, root = real_path(join_path(ctx.root, ctx.get("startup.fallback_file"))), real_path(ctx.root)
+    if not is_below(path, root) or ".git" in path[len(root):].split("/"):
+        return path, None  # `allow_outside` lets files be read, never written
     info = stat_of(path)
     if info is None:
-        return path, b""
+        return path, b"" if is_missing(path) else None
     if not _stat.S_ISREG(info.st_mode) or info.st_size > FALLBACK_LIMIT_BYTES or not is_writable(path):
         return path, None
     return path, read_bytes(path, FALLBACK_LIMIT_BYTES + 1)
@@ -2966,7 +3106,9 @@ def start_session(ctx: Ctx, event: Event) -> Reply | None:
     """SessionStart by its source: new sessions get the context, compaction re-arms, resume asks the transcript."""
     said: list = []
     path = session_file(ctx, event.session)
-    gate_seen, acked = _read_receipts(ctx, event) if event.source == "resume" and not is_file(path) else (False, False)
+    resumed = event.source == "resume"
+    asks = resumed and not is_file(path)
+    gate_seen, owed, acked = _read_receipts(ctx, event) if asks else (False, not resumed, False)
 
     def change(state: dict) -> bool:
         state.setdefault("session_start", format_iso(ctx.now))
@@ -2975,12 +3117,12 @@ def start_session(ctx: Ctx, event: Event) -> Reply | None:
         if "settings_model" not in state:
             state["settings_model"] = settings_model(ctx)
         if event.source in ("compact", "clear"):
-            remove_file(marker_path(ctx, event.session))
+            drop_marker(ctx, event.session)
             reset_handoff(state)
             state.update(files_read=[], estimated_tokens=0)
         if acked:
             state["startup"] = {"outcome": "acknowledged", "attempts": 1, "acked_at": format_iso(ctx.now)}
-        elif event.source != "compact" and not is_settled(state):
+        elif owed and event.source != "compact" and not is_settled(state):
             said.append(start_delivery(ctx, event, state))
         return True
 
@@ -2996,17 +3138,20 @@ def is_settled(state: dict) -> bool:
 
 
 def _read_receipts(ctx: Ctx, event: Event) -> tuple:
-    """(gate text there, acknowledgement there) in the transcript since its last compaction."""
-    gate_seen = acked = False
+    """(gate text there, a delivery without acknowledgement there, acknowledgement there) in the transcript since
+    its last compaction. Who resumes a session is not new to it: its own handoff is no news."""
+    gate_seen = owed = acked = False
     for line in lines_backward(event.transcript):
         if b"compact_boundary" in line and parse_row(line).get("subtype") == "compact_boundary":
             break
         if b"hook_additional_context" in line:
-            gate_seen = gate_seen or GATE_CHECKPOINT in receipt_of(parse_row(line))
+            receipt = receipt_of(parse_row(line))
+            gate_seen = gate_seen or GATE_CHECKPOINT in receipt
+            owed = owed or (FRAME_START in receipt and not acked)
         elif b'"assistant"' in line and not acked:
             row = parse_row(line)
             acked = is_answer(row) and is_acknowledged(ctx, text_of(row))
-    return gate_seen, acked
+    return gate_seen, owed, acked and not owed
 
 
 # =============================================================================
@@ -3021,8 +3166,7 @@ def remove_session(ctx: Ctx, session: str) -> None:
     remove_tree(signal_dir(ctx, session))
     for suffix in (".json", ".statusline", ".lock"):
         remove_file(ctx.path("state", session + suffix))
-    if has_marker(ctx, session):
-        remove_file(marker_path(ctx, session))
+    drop_marker(ctx, session)
     remove_file(marker_path(ctx, session, SEEN_PREFIX))
     forget_sessions(ctx, lambda name: name == session)
 
@@ -3068,13 +3212,15 @@ def collect_orphans(ctx: Ctx, keep: str) -> None:
     gone = set()
     ages = {ctx.path("signals", "sessions"): ORPHAN_AGE_S, ctx.path("signals", "global"): ORPHAN_AGE_S,
             ctx.path("state"): ORPHAN_AGE_S, ctx.path("state", "aside"): 4 * ORPHAN_AGE_S, ctx.tmp: MARKER_AGE_S}
+    shared = [ctx.dir, parent_of(auto_path(ctx)), parent_of(join_path(ctx.root, ctx.get("startup.fallback_file")))]
+    ages.update((folder, ORPHAN_AGE_S) for folder in shared)
     for folder, age_s in ages.items():
-        for name in list_dir(folder) if folder == ctx.tmp or is_own_dir(ctx, folder) else []:
+        for name in list_dir(folder) if folder in (ctx.tmp, *shared) or is_own_dir(ctx, folder) else []:
             if time.monotonic() > deadline:
                 return
             if not _is_collectable(ctx, folder, name):
                 continue
-            if name.partition(".")[0] != keep and _remove_old(folder + "/" + name, ctx.now - age_s):
+            if keep not in (name, name.rpartition(".")[0]) and _remove_old(folder + "/" + name, ctx.now - age_s):
                 gone.add(name.rpartition(".")[0] or name)
     forget_sessions(ctx, lambda name: name in gone or not is_file(session_file(ctx, name)) and name != keep)
 
@@ -3084,12 +3230,15 @@ def _is_collectable(ctx: Ctx, folder: str, name: str) -> bool:
     share are needed for as long as they are there, and global signals have a time of their own."""
     if folder == ctx.tmp:
         return name.startswith((MARKER_PREFIX, SEEN_PREFIX))
-    if folder == ctx.path("signals", "global"):
-        return name.endswith(".tmp")
-    if folder != ctx.path("state"):
+    if folder not in [ctx.path("signals", "sessions"), ctx.path("state"), ctx.path("state", "aside")]:
+        return is_temp_name(name)
+    if folder != ctx.path("state") or is_temp_name(name):
         return True
-    ours = name.endswith((".json", ".lock", ".statusline")) and name.partition(".")[0] not in _TAKEN
-    return ours or name.endswith(".tmp")
+    if name.partition(".")[0] in _TAKEN or name.endswith((".lock", ".statusline")):
+        return name.partition(".")[0] not in _TAKEN
+    # `context_dir` may be a folder in which a person keeps a `state` of their own
+    state = read_bytes(folder + "/" + name, STATE_LIMIT_BYTES, follow=False) if name.endswith(".json") else None
+    return state is not None and (b'"session_start"' in state or state.strip() in (b"", b"{}"))
 
 
 def _remove_old(path: str, before: float) -> bool:
@@ -3145,7 +3294,10 @@ def occupy_descriptors() -> None:
     reply with it."""
     fd = 0
     while fd <= 2:
-        fd = _os.open("/dev/null" if IS_POSIX else "nul", _os.O_RDONLY)
+        try:
+            fd = _os.open("/dev/null" if IS_POSIX else "nul", _os.O_RDONLY)
+        except OSError:
+            return  # a sandbox without devices
     _os.close(fd)
 
 
@@ -3477,6 +3629,20 @@ def command_words(command: str) -> list:
     return words if plain and not {"&&", "||", ";", "|", "&"} & set(words) else []
 
 
+def is_plain_command(command: str) -> bool:
+    """Starts the kit and does nothing else. The settings may be somebody else's: what only resembles a command of
+    ours is shown, never run."""
+    words = command_words(command)
+    rest = [word for word in words[1:] if word not in ("-I", "-S", "-E", "-s", "-B", "-P", "-u")]
+    is_script = len(rest) == 2 and base_name(rest[0]) == "ctx_hooks.py"
+    is_code = len(rest) == 4 and rest[0] == "-c" and '-c "%s" ' % rest[1] in REGISTERED
+    shell = command.replace(rest[1], "") if is_code else command
+    for known in ("${CLAUDE_PLUGIN_ROOT:-$CLAUDE_PROJECT_DIR/.claude/hooks}", "$CLAUDE_PROJECT_DIR", "|| exit 0"):
+        shell = shell.replace(known, "")
+    relative = bool(words) and "/" in words[0] and not is_absolute(words[0])
+    return (is_script or is_code) and not relative and not set(shell) & set("$`;|&<>\n")
+
+
 def find_registrations(scope: str, settings: dict) -> list:
     """Our hook entries in a settings file: scope, event, mode and command each."""
     hooks, found = table(settings, "hooks"), []
@@ -3509,6 +3675,9 @@ def diagnose(ctx: Ctx | None, root: str, env: dict) -> list:
     elif not plugin:
         findings.append((FAIL, "no hook of this kit is registered → run install.py, or paste the settings below"))
     findings += _check_project(ctx) if ctx else [
+        (FAIL, "the context folder, or one in it, is a link that leads out: the hooks stay silent here → use real "
+         "folders, or `allow_outside: true` for the context folder itself")
+        if is_dir(root + "/" + DEFAULT_CONTEXT_DIR) else
         (WARN, "no context folder: the hooks stay silent here → mkdir .context, or python3 install.py --init")]
     return findings + _check_client_times(root, env)
 
@@ -3547,7 +3716,10 @@ def _run_registrations(root: str, registered: list, env: dict) -> list:
     import os
     import tempfile
 
-    findings = _check_interpreters({command_words(r["command"])[0] for r in registered})
+    findings = [(FAIL, "%s: not tried, it does more than start the kit: %s → look at it, then run install.py again" % (
+        r["event"], one_line(r["command"], 120))) for r in registered if not is_plain_command(r["command"])]
+    commands = {(r["event"], r["command"]): r["mode"] for r in registered if is_plain_command(r["command"])}
+    findings += _check_interpreters({command_words(command)[0] for _, command in commands})
     with tempfile.TemporaryDirectory(prefix="ctx-doctor-") as scratch:
         os.mkdir(scratch + "/.context")
         write_bytes(scratch + "/.context/TASKS.md", b"# Tasks\n")
@@ -3559,7 +3731,6 @@ def _run_registrations(root: str, registered: list, env: dict) -> list:
                  "TMPDIR": scratch}
         bare = [sys.executable, "-I", "-S", "-c", "pass"]
         floor_s = min(run_timed(bare, b"", scratch, clean)[0] for _ in range(TRIAL_RUNS))
-        commands = {(r["event"], r["command"]): r["mode"] for r in registered}
         return findings + [_trial(*key, mode, clean, floor_s) for key, mode in commands.items()]
 
 
@@ -3928,34 +4099,26 @@ def render_replay(result: dict, index: int, look: Look) -> list:
 # guess, so never load-bearing: whoever asks has a time limit of its own.
 READY_ABOVE = 0.7
 READY_AGREE = 0.1  # added when several kinds of evidence agree
-READY_TERMINAL = 0.95  # the kernel says: it sleeps until the terminal has input
-READY_PATTERN = 0.9
-READY_NATURAL = 0.6
+READY_TERMINAL, READY_PATTERN, READY_NATURAL = 0.95, 0.9, 0.6
 NATURAL_AFTER_MS = 200
-SILENCE_AFTER_MS = 500
-SILENCE_FULL_MS = 3000
-SILENCE_MOST = 0.8
+SILENCE_AFTER_MS, SILENCE_FULL_MS, SILENCE_MOST = 500, 3000, 0.8
 PATTERN_LINES = 6  # a prompt may have a frame and hints below it
-READ_WAITS = frozenset(("wait_woken", "n_tty_read", "unix_stream_read_generic", "pipe_read"))
-POLL_WAITS = frozenset(("poll_schedule_timeout", "do_select", "do_poll", "ep_poll", "do_epoll_wait"))
-CHILD_WAIT = "do_wait"
-CHILD_DEPTH = 8
+INPUT_WAITS = frozenset((
+    "wait_woken", "poll_schedule_timeout", "do_select", "n_tty_read", "unix_stream_read_generic", "pipe_read",
+    "do_poll", "ep_poll", "do_epoll_wait"))
+CHILD_WAIT, CHILD_DEPTH = "do_wait", 8
 PROMPT_ENDS = (">", "$", "❯")  # `>>>` ends with the first
 OPEN_ENDS = tuple(",-–—([{")
-SENTENCE_ENDS = (".", "!", "?", "。")
-CLOSERS = "\"')]*_`”’»"
+SENTENCE_ENDS, SENTENCE_CLOSERS = (".", "!", "?", "。"), "\"')]*_`”’»"
 PASTE_MODE = "2004"
 EDITOR_MODES = frozenset(("47", "1047", "1049"))  # the alternate screen
-MODE_SWITCH = r"\x1b\[\?([0-9;]+)([hl])"
-MODE_TAIL = 32  # a switch may be cut by the end of a read
 _ESCAPE = r"\x1b(?:\[([0-?]*)[ -/]*([@-~])|\[[0-?]*\Z|[\]PX^_][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)?|[ -/]*[0-~]|)"
-CURSOR_JUMPS = frozenset("ABEFGHdf")
 
 
 class Glance:
     """What is known about a program at one moment; `process` is None where the kernel does not tell."""
 
-    __slots__ = ("process", "silent_ms", "text", "patterns", "editor", "typing", "answer", "paste", "room")
+    __slots__ = ("process", "silent_ms", "text", "patterns", "editor", "typing", "paste", "ended")
 
     def __init__(self, **fields) -> None:
         for name in self.__slots__:
@@ -3964,35 +4127,16 @@ class Glance:
 
 def readiness(look: Glance) -> float:
     """The strongest evidence, and a little more when another kind agrees."""
-    known_prompt = pattern_confidence(look.text, look.patterns, look.silent_ms)
-    if look.process == 0.0 or (look.editor and not known_prompt):
+    paused = look.silent_ms >= NATURAL_AFTER_MS
+    lines = [line for line in look.text.split("\n") if line.strip()][-PATTERN_LINES:]
+    prompt = READY_PATTERN * (paused and any(_matches(known, line) for known in look.patterns for line in lines))
+    if look.process == 0.0 or (look.editor and not prompt):
         return 0.0
-    natural = natural_confidence(look.text, look.silent_ms)
-    scores = [s for s in (look.process, silence_confidence(look.silent_ms), natural, known_prompt) if s]
+    natural = READY_NATURAL * (paused and is_natural_end(look.text))
+    silence = min(SILENCE_MOST, look.silent_ms / SILENCE_FULL_MS) if look.silent_ms >= SILENCE_AFTER_MS else 0.0
+    scores = [score for score in (look.process, silence, natural, prompt) if score]
     best = max(scores, default=0.0)
     return min(1.0, round(best + READY_AGREE, 3)) if len(scores) > 1 else best
-
-
-def silence_confidence(silent_ms: float) -> float:
-    return min(SILENCE_MOST, silent_ms / SILENCE_FULL_MS) if silent_ms >= SILENCE_AFTER_MS else 0.0
-
-
-def natural_confidence(text: str, silent_ms: float) -> float:
-    return READY_NATURAL if silent_ms >= NATURAL_AFTER_MS and is_natural_end(text) else 0.0
-
-
-def pattern_confidence(text: str, patterns: list, silent_ms: float) -> float:
-    """A known prompt in the last lines. A pattern that is no regular expression never matches."""
-    import re
-
-    tail = "\n".join([line for line in text.split("\n") if line.strip()][-PATTERN_LINES:])
-    for pattern in patterns if silent_ms >= NATURAL_AFTER_MS else ():
-        try:
-            if re.search(pattern, tail, re.MULTILINE):
-                return READY_PATTERN
-        except re.error:
-            continue
-    return 0.0
 
 
 def is_natural_end(text: str) -> bool:
@@ -4004,64 +4148,39 @@ def is_natural_end(text: str) -> bool:
         return False
     if line.startswith("```") or text.count("\n", len(body)) >= 2 or line.endswith(PROMPT_ENDS):
         return True
-    bare = line.rstrip(CLOSERS)
+    bare = line.rstrip(SENTENCE_CLOSERS)
     return bare.endswith(SENTENCE_ENDS) and not bare.endswith("..")  # "Loading..." goes on
 
 
-def process_confidence(state: str, wchan: str, terminal: bool) -> float | None:
-    """0.0 while it works, None where a wait for the network or a child looks the same."""
-    if not state:
-        return None
-    if state not in "SI":
-        return 0.0
-    return READY_TERMINAL if terminal and wchan in READ_WAITS | POLL_WAITS else None
-
-
-def parse_state(stat: str) -> str:
-    """The state letter of /proc/PID/stat. The name before it may hold blanks and brackets."""
-    return stat.rpartition(")")[2].strip()[:1]
-
-
-def is_terminal_wait(wchan: str, fd_link: str, links: list, tty: str) -> bool:
-    """Can only the terminal end this wait? `fd_link` is what a read reads, `links` are all open files."""
-    ends = (tty, "/dev/tty")
-    if wchan in READ_WAITS:
-        return fd_link in ends or (not fd_link and wchan == "n_tty_read")
-    # Of a poll only the pointer is visible. A pipe whose two ends are in the same process wakes itself.
+def process_confidence(stat: str, wchan: str, links: list, tty: str) -> float | None:
+    """0.0 while it works, None where a wait for the network or a child looks the same; `links`: its open files."""
+    state = stat.rpartition(")")[2].strip()[:1]  # the name before it may hold blanks and brackets
+    if state != "S":
+        return 0.0 if state else None
+    # What it waits for is not visible. A pipe whose two ends are in the same process wakes only itself.
     others = [x for x in links if x.startswith("socket:") or (x.startswith("pipe:") and links.count(x) == 1)]
-    return not others and any(x in ends for x in links)
+    is_certain = wchan in INPUT_WAITS and not others and (tty in links or "/dev/tty" in links)
+    return READY_TERMINAL if is_certain else None
 
 
-def read_process(pid: int, tty: str) -> float | None:
+def read_process(master: int, tty: str) -> float | None:
     """The confidence from /proc for the process that has the terminal; None where there is no /proc."""
-    for _ in range(CHILD_DEPTH):  # `sh -c agent` sleeps for its child
-        wchan = _read_proc(pid, "wchan").partition(".")[0]  # poll_schedule_timeout.constprop.0
-        children = _read_proc(pid, f"task/{pid}/children").split() if wchan == CHILD_WAIT else []
-        if not children:
-            break
-        pid = int(children[-1])
-    call = _read_proc(pid, "syscall").split()
-    fd_link = _read_link(pid, str(int(call[1], 16))) if len(call) > 1 and wchan in READ_WAITS else ""
     try:
-        links = [_read_link(pid, fd) for fd in _os.listdir(f"/proc/{pid}/fd")]
+        pid = _os.tcgetpgrp(master)
+        for _ in range(CHILD_DEPTH):  # `sh -c agent` sleeps for its child
+            wchan = _read_proc(pid, "wchan").partition(".")[0]  # poll_schedule_timeout.constprop.0
+            children = _read_proc(pid, f"task/{pid}/children").split() if wchan == CHILD_WAIT else []
+            if not children:
+                break
+            pid = int(children[-1])
+        links = [_os.readlink(f"/proc/{pid}/fd/{fd}") for fd in list_dir(f"/proc/{pid}/fd")]
     except OSError:
-        links = []
-    return process_confidence(parse_state(_read_proc(pid, "stat")), wchan, is_terminal_wait(wchan, fd_link, links, tty))
+        return None  # something closed or ended meanwhile: the next look will tell
+    return process_confidence(_read_proc(pid, "stat"), wchan, links, tty)
 
 
 def _read_proc(pid: int, name: str) -> str:
-    try:
-        with open(f"/proc/{pid}/{name}", encoding="utf-8", errors="replace") as file:
-            return file.read(4096)
-    except OSError:
-        return ""
-
-
-def _read_link(pid: int, fd: str) -> str:
-    try:
-        return _os.readlink(f"/proc/{pid}/fd/{fd}")
-    except OSError:
-        return ""
+    return (read_bytes(f"/proc/{pid}/{name}") or b"").decode("utf-8", "replace")
 
 
 def strip_escapes(text: str) -> str:
@@ -4071,7 +4190,7 @@ def strip_escapes(text: str) -> str:
     def shown(match: object) -> str:
         if match[2] == "C":
             return " " * min(int(match[1]) if match[1].isdigit() else 1, 80)
-        return "\n" if match[2] in CURSOR_JUMPS else ""
+        return "\n" if match[2] and match[2] in "ABEFGHdf" else ""
 
     text = re.sub(r"\r*\n|\r", "\n", re.sub(_ESCAPE, shown, text))
     return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", "", text)
@@ -4081,7 +4200,7 @@ def track_modes(modes: frozenset, output: str) -> frozenset:
     """The private terminal modes that are on after this output (2004: paste is asked for; 1049: an editor)."""
     import re
 
-    for numbers, switch in re.findall(MODE_SWITCH, output):
+    for numbers, switch in re.findall(r"\x1b\[\?([0-9;]+)([hl])", output):
         changed = (EDITOR_MODES | {PASTE_MODE}) & set(numbers.split(";"))
         modes = modes | changed if switch == "h" else modes - changed
     return modes
@@ -4094,118 +4213,67 @@ def track_modes(modes: frozenset, output: str) -> frozenset:
 # through and types the startup context when it is ready. Delivery is a state
 # machine over a clock that comes in; only _Run touches the terminal. What the
 # program echoes of our own request is never an acknowledgement.
-WRAP_POLL_S = 0.2
-WRAP_IDLE_S = 1.0
-WRAP_SETTLE_S = 0.5
-WRAP_TIMEOUT_S = 30.0
-WRAP_ACK_S = 5.0
+WRAP_POLL_S, WRAP_SETTLE_S, WRAP_TIMEOUT_S, WRAP_ACK_S = 0.2, 0.5, 30.0, 5.0
 WRAP_ENTER_S = 0.3  # programs take an Enter that arrives with a paste as part of it
-WRAP_BUFFER_BYTES = 64 * 1024
-WRAP_READ_BYTES = 16 * 1024
-WRAP_DRAIN_READS = 256
+WRAP_BUFFER_BYTES, WRAP_READ_BYTES, WRAP_DRAIN_READS = 64 * 1024, 16 * 1024, 256
+WRAP_MODE_BYTES = 32  # a mode switch may be cut by the end of a read
 WRAP_LINE_BYTES = 4000 if sys.platform.startswith("linux") else 1000  # a cooked terminal drops a longer line's rest
 WRAP_LINE_TAIL = 120  # of a line that is too long, the end with the request stays
 WRAP_LEFT_OUT = " [… left out: the terminal takes no longer line …] "
-WRAP_ENDED = "the program ended"
-WRAP_NO_ANSWER = "no acknowledgement"
-WRAP_SIZE = (24, 80)
+WRAP_ENDED, WRAP_NO_ANSWER = "the program ended", "no acknowledgement"
+WRAP_SIGNALS = ("SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT", "SIGUSR1", "SIGUSR2")
+WRAP_SIZE = b"".join(n.to_bytes(2, sys.byteorder) for n in (24, 80, 0, 0))  # where nobody has a terminal
 HANGUP = 1
 ECHO_RUN = 24  # letters: more than an acknowledgement has, less than our request around it
 LINE_DONE = "\r\n\x03\x04\x15"  # Enter, ^C, ^D, ^U: nothing half-typed is left
-WRAP_USAGE = "usage: ctx_hooks.py wrap [--context FILE] [--agent NAME] [--timeout S] -- CMD…"
-WRAP_NO_TERMINAL = "error: wrap needs a POSIX system with pseudo-terminals\nhint: run the agent directly"
-WRAP_NO_COMMAND = "error: cannot run {command}: {reason}\nhint: check the name and PATH"
 
 # Agent -> its prompt, and how an answer of it that acknowledges may begin. "" is any other agent.
 AGENTS = {
-    "claude": (r"^\s*[│|]?\s*[>❯](\s|$)", r"^\s*[⏺●]\s*ACK\b"),
-    "codex": (r"^\s*[$›▌>](\s|$)", r"^\s*•\s*ACK\b"),
-    "gemini": (r"^\s*[│|]?\s*[>❯$*](\s|$)|Type your message", r"^\s*✦\s*ACK\b"),
-    "aider": (r"^[\w ]*>{1,3}\s*$", r"^ACK\b"),
-    "": ("", ""),
+    "claude": (r"^\s*[│|]?\s*[>❯](\s|$)", r"(?m)^\s*[⏺●]\s*ACK\b"),
+    "codex": (r"^\s*[$›▌>](\s|$)", r"(?m)^\s*•\s*ACK\b"),
+    "gemini": (r"^\s*[│|]?\s*[>❯$*](\s|$)|Type your message", r"(?m)^\s*✦\s*ACK\b"),
+    "aider": (r"^[\w ]*>{1,3}\s*$", r"(?m)^ACK\b"),
+    "": ("", r"ACK:\s*context received"),
 }
 
 
-class WrapPlan:
-    """All that `wrap` delivers and whom it tells; the defaults deliver nothing and tell nobody."""
+def run_wrap(delivery: Delivery, argv: list) -> int:
+    """Run the command in a pseudo-terminal and make the delivery. Returns the command's exit code."""
+    import signal
+    import termios
+    import tty
 
-    text = ""  # framed, asks for the acknowledgement
-    agent = ""  # a name in AGENTS; "" goes by the command's name
-    is_ack = staticmethod(lambda text: False)
-    on_event = staticmethod(lambda name, fields: None)
-    escalate = staticmethod(lambda: None)  # writes the file; the notice to type, None when it failed
-    backoffs_s = (1, 2, 5, 10, 30)
-    max_attempts = 5
-    fallback_after = 3
-    ready_patterns = ()
-    timeout_s = WRAP_TIMEOUT_S
-    ack_s = WRAP_ACK_S
-
-    def __init__(self, **fields) -> None:
-        for name, value in fields.items():
-            setattr(self, name, value)
-
-
-def run_wrap(plan: WrapPlan, argv: list) -> int:
-    """Run the command in a pseudo-terminal and deliver the plan's text. Returns the command's exit code."""
-    try:
-        import termios
-    except ImportError:
-        return _complain(WRAP_NO_TERMINAL, 1)
-    if not argv:
-        return _complain(WRAP_USAGE, 2)
-    _fill_standard_fds()
+    occupy_descriptors()
     saved = termios.tcgetattr(0) if _os.isatty(0) else None
+    run = _Run(delivery, argv, saved)
+
+    def fit(*_: object) -> None:
+        if saved:
+            tty.setraw(0, termios.TCSADRAIN)  # keys typed ahead stay
+        _copy_size(run.master)
+
+    for name in WRAP_SIGNALS:
+        signal.signal(getattr(signal, name), run.forward)
+    for number in (signal.SIGWINCH, signal.SIGCONT):
+        signal.signal(number, fit)
     try:
-        run = _Run(plan, argv, saved)
-    except OSError as error:
-        missing = isinstance(error, FileNotFoundError)
-        return _complain(WRAP_NO_COMMAND.format(command=argv[0], reason=error.strerror), 127 if missing else 126)
-    handlers = _set_signals(run, saved)
-    try:
+        fit()
         return run.pump()
     finally:
-        _restore(handlers, saved)
+        if saved:
+            termios.tcsetattr(0, termios.TCSADRAIN, saved)
 
 
-def parse_wrap_args(args: list) -> tuple:
-    """(options, command, problem): the words before `--` or the first one that is no option are ours."""
-    options, rest = {"context": "", "agent": "", "timeout": WRAP_TIMEOUT_S}, list(args)
-    while rest and rest[0].startswith("--") and rest[0] != "--":
-        name, equals, value = rest.pop(0)[2:].partition("=")
-        if name not in options or not (equals or rest):
-            return options, [], f"unknown option --{name}" if name not in options else f"--{name} needs a value"
-        options[name] = value if equals else rest.pop(0)
-    try:
-        options["timeout"] = float(options["timeout"])
-    except ValueError:
-        options["timeout"] = -1.0
-    if not 0 <= options["timeout"] < 86400:
-        return options, [], "--timeout needs a number of seconds"
-    if options["agent"] not in AGENTS:
-        return options, [], "--agent is one of " + ", ".join(name for name in AGENTS if name)
-    command = rest[1:] if rest[:1] == ["--"] else rest
-    return options, command, "" if command else "a command is missing"
-
-
-def plan_keys(text: str, paste: bool, room: int) -> bytes:
+def plan_keys(text: str, paste: bool) -> bytes:
     """What to type for a text, without the Enter. Outside a paste a line end would submit half of it."""
-    text = clean_keys(text)
+    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\t", "    ").encode("utf-8", "replace").decode()
+    text = "".join(c for c in text if c == "\n" or c.isprintable()).strip()  # nothing else could be a key
     if paste:
         return b"\x1b[200~" + text.replace("\n", "\r").encode() + b"\x1b[201~"
-    data = " ".join(part.strip() for part in text.split("\n") if part.strip()).encode()
-    if not room or len(data) <= room:
-        return data
-    gap = WRAP_LEFT_OUT.encode()
-    head, tail = data[: room - WRAP_LINE_TAIL - len(gap)], data[-WRAP_LINE_TAIL:]
-    return head.decode("utf-8", "ignore").encode() + gap + tail.decode("utf-8", "ignore").encode()
-
-
-def clean_keys(text: str) -> str:
-    """Nothing a terminal or a program could take for a key: only printable characters and line ends stay."""
-    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\t", "    ")
-    text = text.encode("utf-8", "replace").decode()
-    return "".join(c for c in text if c == "\n" or c.isprintable()).strip()
+    line, gap = " ".join(part.strip() for part in text.split("\n") if part.strip()).encode(), WRAP_LEFT_OUT.encode()
+    if len(line) > WRAP_LINE_BYTES:
+        line = line[:WRAP_LINE_BYTES - WRAP_LINE_TAIL - len(gap)] + gap + line[-WRAP_LINE_TAIL:]
+    return line.decode("utf-8", "ignore").encode()
 
 
 def is_typing(before: bool, keys: bytes) -> bool:
@@ -4230,156 +4298,104 @@ def without_echo(output: str, typed: str) -> str:
 
 
 class Delivery:
-    """waiting -> enter -> listening -> backoff -> waiting …, or done. `step` returns the keys to type now."""
+    """What to deliver, how, and whom to tell. waiting -> enter -> listening -> waiting …, or done."""
 
-    def __init__(self, plan: WrapPlan, agent: str, now: float) -> None:
-        self.plan, self.ack_mark = plan, AGENTS[agent][1]
-        self.state = "waiting" if plan.text.strip() else "done"
-        self.since, self.first_at, self.attempts = now, 0.0, 0
-        self.ready_at, self.notice, self.may_escalate = None, "", True
+    text = ""  # framed, asks for the acknowledgement
+    is_ack = staticmethod(lambda text: False)
+    on_event = staticmethod(lambda name, **fields: None)
+    escalate = staticmethod(lambda: "")  # writes the file; the notice to type, "" when it failed
+    backoffs_s, max_attempts, fallback_after = (1, 2, 5, 10, 30), 5, 3
+    ready_patterns, timeout_s, ack_s = (), WRAP_TIMEOUT_S, WRAP_ACK_S
+
+    def __init__(self, now: float, **fields) -> None:
+        for name, value in fields.items():
+            setattr(self, name, value)
+        self.state, self.since = "waiting" if self.text.strip() else "done", now
+        self.first_at, self.ready_at, self.attempts, self.notice, self.may_escalate = 0.0, None, 0, "", True
 
     def step(self, now: float, look: Glance) -> bytes:
-        if self.state == "done":
-            return b""
-        if self.acknowledges(look.answer):
-            return self._succeed(now)
-        return getattr(self, "_" + self.state)(now, look)
-
-    def is_entering(self, now: float) -> bool:
-        """The Enter waits for a program that takes its keys slowly, but not for one that takes none."""
-        return self.state == "enter" and now - self.since < self.plan.ack_s
+        """The keys to type now."""
+        if self.state in ("waiting", "listening") and self.acknowledges(look.text):
+            self._end("injection:succeeded", durationMs=int((now - self.first_at) * 1000))
+        elif look.ended and self.state != "done":
+            self._end("injection:failed" if self.attempts and not self.notice else "wrap:ended", reason=WRAP_ENDED)
+        elif self.state == "waiting" and now >= self.since:
+            return self._wait(now, look)
+        elif self.state == "enter" and now - self.since >= WRAP_ENTER_S:
+            self.state, self.since = "done" if self.notice else "listening", now
+            return b"\r"
+        elif self.state == "listening" and now - self.since >= self.ack_s:
+            self._climb(now)
+        return b""
 
     def acknowledges(self, output: str) -> bool:
-        """Is there an acknowledgement in the output since the first attempt that is not our own request?"""
-        if not self.attempts or not self._is_ack(output):
-            return False
-        return self._is_ack(without_echo(output, clean_keys(self.plan.text)))
+        """Is there an acknowledgement in the output since the last attempt that is not our own request?"""
+        said = without_echo(output, self.text) if self.attempts else ""
+        return self.attempts > 0 and (self.is_ack(said) or self.is_ack(" ".join(said.split())))
 
-    def finish(self, now: float, look: Glance) -> None:
-        """The program is gone: its last words count, then the delivery is over."""
-        if self.state == "done":
-            return
-        if self.acknowledges(look.answer):
-            self._succeed(now)
-        elif not self.attempts:
-            self.state = "done"
-            self.plan.on_event("wrap:ended", {"attempts": 0, "reason": WRAP_ENDED})
-        elif not self.notice:
-            self._fail(WRAP_ENDED)
-
-    def _is_ack(self, text: str) -> bool:
-        import re
-
-        marked = self.ack_mark and re.search(self.ack_mark, text, re.MULTILINE)
-        return bool(marked or self.plan.is_ack(text) or self.plan.is_ack(" ".join(text.split())))
-
-    def _waiting(self, now: float, look: Glance) -> bytes:
-        confidence = readiness(look)
-        ready = confidence > READY_ABOVE and not look.typing
-        if not ready or self.ready_at is None or look.silent_ms < _ms(now - self.ready_at):
-            self.ready_at = now if ready else None
-        settled = ready and now - self.ready_at >= WRAP_SETTLE_S
-        late = now - self.since >= self.plan.timeout_s and not look.typing  # a person's half-typed line is theirs
-        if not settled and not late:
+    def _wait(self, now: float, look: Glance) -> bytes:
+        confidence, waited_s = readiness(look), now - self.since
+        is_ready = confidence > READY_ABOVE and not look.typing  # a person's half-typed line is theirs
+        if not is_ready or self.ready_at is None or look.silent_ms < (now - self.ready_at) * 1000:
+            self.ready_at = now if is_ready else None
+        is_settled = is_ready and now - self.ready_at >= WRAP_SETTLE_S
+        if not is_settled and (look.typing or waited_s < self.timeout_s):
             return b""
-        fields = {"attempt": self.attempts + 1, "confidence": confidence, "waitedMs": _ms(now - self.since)}
-        self.plan.on_event("wrap:ready" if settled else "wrap:timeout", fields)
+        name = "wrap:ready" if is_settled else "wrap:timeout"
+        self.on_event(name, confidence=confidence, waitedMs=int(waited_s * 1000))
         self.state, self.since = "enter", now
         if not self.notice:
-            self.attempts += 1
-            self.first_at = self.first_at or now
-            self.plan.on_event("injection:attempted", {"attempt": self.attempts, "type": "wrap"})
-        return plan_keys(self.notice or self.plan.text, look.paste, look.room)
+            self.attempts, self.first_at = self.attempts + 1, self.first_at or now
+            self.on_event("injection:attempted", attempt=self.attempts, type="wrap")
+        return plan_keys(self.notice or self.text, look.paste)
 
-    def _enter(self, now: float, look: Glance) -> bytes:
-        if now - self.since < WRAP_ENTER_S:
-            return b""
-        self.state, self.since = "done" if self.notice else "listening", now
-        return b"\r"
-
-    def _listening(self, now: float, look: Glance) -> bytes:
-        if now - self.since < self.plan.ack_s:
-            return b""
-        if self.may_escalate and self.attempts >= min(self.plan.fallback_after, self.plan.max_attempts):
-            self.may_escalate, self.notice = False, self.plan.escalate() or ""
+    def _climb(self, now: float) -> None:
+        """No answer. The next rung: the text again after its backoff, the file with its notice, or the end."""
+        waits = self.backoffs_s or (0,)
+        wait_s = waits[min(self.attempts, len(waits)) - 1]
+        if self.may_escalate and self.attempts >= min(self.fallback_after, self.max_attempts):
+            self.may_escalate, self.notice = False, self.escalate()
         if self.notice:
-            self.plan.on_event("injection:escalated", {"escalationType": "file"})
-            self._wait_again(now)
-        elif self.attempts >= self.plan.max_attempts:
-            self._fail(WRAP_NO_ANSWER)
-        else:
-            self.state, self.since = "backoff", now
-        return b""
+            wait_s = 0
+            self.on_event("injection:escalated", escalationType="file")
+        elif self.attempts >= self.max_attempts:
+            self._end("injection:failed", reason=WRAP_NO_ANSWER)
+            return
+        self.state, self.since, self.ready_at = "waiting", now + wait_s, None
 
-    def _backoff(self, now: float, look: Glance) -> bytes:
-        waits = self.plan.backoffs_s or (0,)
-        if now - self.since >= waits[min(self.attempts, len(waits)) - 1]:
-            self._wait_again(now)
-        return b""
-
-    def _wait_again(self, now: float) -> None:
-        self.state, self.since, self.ready_at = "waiting", now, None
-
-    def _succeed(self, now: float) -> bytes:
-        keys = b"\r" if self.state == "enter" else b""
+    def _end(self, name: str, **fields) -> None:
         self.state = "done"
-        if not self.notice:  # an escalated delivery is counted already
-            fields = {"attempts": self.attempts, "durationMs": _ms(now - self.first_at)}
-            self.plan.on_event("injection:succeeded", fields)
-        return keys
-
-    def _fail(self, reason: str) -> None:
-        self.state = "done"
-        self.plan.on_event("injection:failed", {"attempts": self.attempts, "reason": reason})
-
-
-class _Screen:
-    """The end of what the program printed, and the terminal modes it has switched on."""
-
-    def __init__(self, now: float) -> None:
-        self.raw, self.total, self.mark, self.at, self.modes = b"", 0, 0, now, frozenset()
-
-    def feed(self, data: bytes, now: float) -> None:
-        switched = (self.raw[-MODE_TAIL:] + data).decode("latin-1")
-        self.modes = track_modes(self.modes, switched)
-        self.raw, self.total, self.at = (self.raw + data)[-WRAP_BUFFER_BYTES:], self.total + len(data), now
-
-    def text(self, mark: int = 0) -> str:
-        """What was printed after `mark` bytes, as far as it is still held."""
-        fresh = max(0, self.total - mark)
-        return strip_escapes(self.raw[-fresh:].decode("utf-8", "replace")) if fresh else ""
+        self.on_event(name, attempts=self.attempts, **fields)
 
 
 class _Run:
-    """The pseudo-terminal, the program in it, and the keys that wait to be taken by it."""
+    """The pseudo-terminal, the program in it, the end of its output, and the keys that wait to be taken by it."""
 
-    def __init__(self, plan: WrapPlan, argv: list, saved: list | None) -> None:
-        now = time.monotonic()
-        agent = plan.agent or argv[0].rpartition("/")[2]
-        agent = agent if agent in AGENTS else ""
-        self.patterns = list(plan.ready_patterns) + [p for p in AGENTS[agent][:1] if p]
-        self.screen, self.delivery = _Screen(now), Delivery(plan, agent, now)
-        self.queue, self.typing, self.stdin, self.stdout = b"", False, True, True
-        self.is_person, self.ticked = saved is not None, now
+    def __init__(self, delivery: Delivery, argv: list, saved: list | None) -> None:
+        import fcntl
+        import subprocess
+        import termios
+
+        self.delivery, self.is_person, self.has_input, self.typing = delivery, saved is not None, True, False
+        self.output, self.modes, self.queue, self.heard_at, self.ticked_at = b"", frozenset(), b"", delivery.since, 0.0
         self.master, slave = _os.openpty()
         self.tty = _os.ttyname(slave)
-        try:
-            self.proc = _spawn(argv, slave, saved)
-        except OSError:
-            _os.close(self.master)
-            raise
-        finally:
-            _os.close(slave)
+        if saved:
+            termios.tcsetattr(slave, termios.TCSANOW, saved)
+        _copy_size(slave)
+        self.process = subprocess.Popen(
+            argv, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))  # noqa: PLW1509
+        _os.close(slave)
         _os.set_blocking(self.master, False)
 
     def pump(self) -> int:
         """Pass everything through until the program is gone."""
         import select
 
-        while self.proc.poll() is None:
-            readers = [self.master] + ([0] if self._takes_keys() else [])
-            wait_s = WRAP_IDLE_S if self.delivery.state == "done" and self.stdin else WRAP_POLL_S
-            ready, writable, _ = select.select(readers, [self.master] if self.queue else [], [], wait_s)
+        while self.process.poll() is None:
+            readers, writers = [self.master] + [0] * self._takes_keys(), [self.master] * bool(self.queue)
+            ready, writable, _ = select.select(readers, writers, [], WRAP_POLL_S)
             if 0 in ready:
                 self._read_keys()
             if writable:
@@ -4387,49 +4403,38 @@ class _Run:
             if self.master in ready and not self._read_output():
                 break  # it has closed the terminal
             self._tick()
-        self.proc.wait()
+        code = self.process.wait()
         for _ in range(WRAP_DRAIN_READS):
             if not self._read_output():
                 break
-        now = time.monotonic()
-        self.delivery.finish(now, self._look(now))
-        return self.proc.returncode if self.proc.returncode >= 0 else 128 - self.proc.returncode
+        self.delivery.step(time.monotonic(), self._look(ended=True))
+        return code if code >= 0 else 128 - code
 
-    def forward(self, number: int) -> None:
-        """^C and ^\\ go to whoever has the terminal, other signals to the program."""
-        import signal
-
-        group = self._foreground() if number in (signal.SIGINT, signal.SIGQUIT) else 0
+    def forward(self, number: int, _: object = None) -> None:
         try:
-            _os.killpg(group, number) if group > 0 else self.proc.send_signal(number)  # group 0 is our own
+            _os.killpg(self.process.pid, number)
         except OSError:
             pass  # gone already
 
     def _takes_keys(self) -> bool:
-        """A pipe waits for the context to be typed first; nobody's keys come between it and its Enter."""
-        held = self.delivery.state == "enter" or (
-            not self.is_person and not self.delivery.attempts and self.delivery.state != "done")
-        return self.stdin and not held and len(self.queue) < WRAP_READ_BYTES
-
-    def _is_at_end(self) -> bool:
-        return self.delivery.state == "done" and not self.stdin
+        """Nobody's keys come between the context and its Enter; a pipe's come after it."""
+        is_held = self.delivery.state == "enter" or (
+            self.delivery.state == "waiting" and not self.delivery.attempts and not self.is_person)
+        return self.has_input and not is_held and len(self.queue) < WRAP_READ_BYTES
 
     def _read_keys(self) -> None:
         try:
             keys = _os.read(0, WRAP_READ_BYTES)
         except OSError:
             keys = b""
-        self.stdin = bool(keys)
-        self.typing = self.is_person and self.stdin and is_typing(self.typing, keys)
-        self.queue += keys
+        self.has_input, self.queue = bool(keys), self.queue + keys
+        self.typing = self.is_person and self.has_input and is_typing(self.typing, keys)
 
     def _write_keys(self) -> None:
         try:
             self.queue = self.queue[_os.write(self.master, self.queue):]
-        except BlockingIOError:
-            pass
         except OSError:
-            self.queue = b""
+            pass  # full for now; a terminal that is gone ends the reading
 
     def _read_output(self) -> bool:
         """False when there is nothing (more): Linux says EIO once the program's side is closed."""
@@ -4437,153 +4442,41 @@ class _Run:
             data = _os.read(self.master, WRAP_READ_BYTES)
         except OSError:
             return False
-        self.screen.feed(data, time.monotonic())
-        if self.stdout and not _write_out(data):
-            self.stdout = False
+        self.modes = track_modes(self.modes, (self.output[-WRAP_MODE_BYTES:] + data).decode("latin-1"))
+        self.output, self.heard_at = (self.output + data)[-WRAP_BUFFER_BYTES:], time.monotonic()
+        try:
+            write_all(1, data)
+        except OSError:
             self.forward(HANGUP)  # as a terminal does that goes away
         return bool(data)
 
     def _tick(self) -> None:
-        now = time.monotonic()
-        if now - self.ticked < WRAP_POLL_S:
+        now, is_over = time.monotonic(), self.delivery.state == "done"
+        if now - self.ticked_at < WRAP_POLL_S or (is_over and self.has_input):
             return
-        self.ticked = now
-        if not self.delivery.attempts:
-            self.screen.mark = self.screen.total
-        if self.delivery.state != "done" and not (self.queue and self.delivery.is_entering(now)):
-            self.queue += self.delivery.step(now, self._look(now))
-        elif self._is_at_end() and not self.queue and readiness(self._look(now)) > READY_ABOVE:
+        self.ticked_at, look = now, self._look()
+        if is_over and not self.queue and readiness(look) > READY_ABOVE:
             self.queue = b"\x04"  # ^D, at each read: a terminal's end of input does not last as a pipe's does
+        keys = self.delivery.step(now, look)
+        self.queue += keys
+        if keys and self.delivery.state == "enter":
+            self.output = b""  # an answer comes after the attempt; the echo has to stay whole
 
-    def _look(self, now: float) -> Glance:
-        judged, screen = self.delivery.state == "waiting" or self._is_at_end(), self.screen
+    def _look(self, ended: bool = False) -> Glance:
         return Glance(
-            process=read_process(self._foreground(), self.tty) if judged else None,
-            silent_ms=_ms(now - screen.at),
-            text=screen.text() if judged else "",
-            patterns=self.patterns,
-            editor=EDITOR_MODES & screen.modes,
-            typing=self.typing,
-            answer=screen.text(screen.mark) if self.delivery.attempts else "",
-            paste=PASTE_MODE in screen.modes,
-            room=WRAP_LINE_BYTES if _is_cooked(self.master) else 0,
-        )
-
-    def _foreground(self) -> int:
-        try:
-            return _os.tcgetpgrp(self.master)
-        except OSError:
-            return 0
+            process=read_process(self.master, self.tty), silent_ms=(time.monotonic() - self.heard_at) * 1000,
+            text=strip_escapes(self.output.decode("utf-8", "replace")), patterns=self.delivery.ready_patterns,
+            editor=EDITOR_MODES & self.modes, paste=PASTE_MODE in self.modes, typing=self.typing, ended=ended)
 
 
-def _spawn(argv: list, slave: int, saved: list | None):
-    """Start the program with the slave side as its controlling terminal, set up like ours."""
-    import fcntl
-    import subprocess
-    import termios
-
-    if saved:
-        termios.tcsetattr(slave, termios.TCSANOW, saved)
-    _set_size(slave)
-
-    def take_terminal() -> None:
-        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-
-    return subprocess.Popen(
-        argv, stdin=slave, stdout=slave, stderr=slave, start_new_session=True, preexec_fn=take_terminal)  # noqa: PLW1509
-
-
-def _set_size(fd: int) -> None:
+def _copy_size(fd: int) -> None:
     """Give a terminal the size of the person's."""
     import fcntl
-    import struct
     import termios
 
-    size = struct.pack("HHHH", *WRAP_SIZE, 0, 0)
-    for own in (1, 0, 2):
-        try:
-            size = fcntl.ioctl(own, termios.TIOCGWINSZ, b"\0" * 8)
-            break
-        except OSError:
-            continue
-    try:
-        fcntl.ioctl(fd, termios.TIOCSWINSZ, size)
-    except OSError:
-        pass
-
-
-def _set_signals(run: _Run, saved: list | None) -> dict:
-    """Pass signals on and make the keyboard raw. Returns the handlers there were before."""
-    import signal
-    import termios
-    import tty
-
-    def enter(*_: object) -> None:
-        if saved:
-            tty.setraw(0, termios.TCSADRAIN)  # keys typed ahead stay
-        _set_size(run.master)
-
-    def forward(number: int, _: object) -> None:
-        run.forward(number)
-
-    actions = {signal.SIGWINCH: enter, signal.SIGCONT: enter}
-    for name in ("SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT", "SIGUSR1", "SIGUSR2"):
-        actions[getattr(signal, name)] = forward
-    handlers = {number: signal.signal(number, action) for number, action in actions.items()}
-    enter()
-    return handlers
-
-
-def _restore(handlers: dict, saved: list | None) -> None:
-    import signal
-    import termios
-
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
-    if saved:
-        try:
-            termios.tcsetattr(0, termios.TCSADRAIN, saved)
-        except termios.error:
-            pass  # the terminal is gone
-
-
-def _is_cooked(fd: int) -> bool:
-    import termios
-
-    try:
-        return bool(termios.tcgetattr(fd)[3] & termios.ICANON)
-    except termios.error:
-        return False
-
-
-def _write_out(data: bytes) -> bool:
-    import select
-
-    while data:
-        try:
-            data = data[_os.write(1, data):]
-        except BlockingIOError:
-            select.select([], [1], [], WRAP_IDLE_S)
-        except OSError:
-            return False
-    return True
-
-
-def _fill_standard_fds() -> None:
-    """A closed descriptor 0 to 2 would be given to the pseudo-terminal."""
-    fd = _os.open("/dev/null", _os.O_RDWR)
-    while fd <= 2:
-        fd = _os.open("/dev/null", _os.O_RDWR)
-    _os.close(fd)
-
-
-def _complain(message: str, code: int) -> int:
-    print(message, file=sys.stderr)
-    return code
-
-
-def _ms(seconds: float) -> int:
-    return int(seconds * 1000)
+    own = next((n for n in (0, 1, 2) if _os.isatty(n)), None)
+    size = WRAP_SIZE if own is None else fcntl.ioctl(own, termios.TIOCGWINSZ, WRAP_SIZE)
+    fcntl.ioctl(fd, termios.TIOCSWINSZ, size)
 
 
 # =============================================================================
@@ -4669,11 +4562,11 @@ def list_sessions(ctx: Ctx) -> list:
     return sorted([(name, info.st_mtime) for name, info in infos if info], key=lambda pair: -pair[1])
 
 
-def find_session(ctx: Ctx, text: str) -> str:
+def find_session(ctx: Ctx, text: str, known_only: bool = True) -> str:
     """The session that an id or its first letters name; without one that of the environment, or ""."""
     names = [name for name, _ in list_sessions(ctx)]
     found = [name for name in names if name.startswith(text.lower())]
-    if not text or safe_name(text) in names:
+    if not text or safe_name(text) in names or not (found or known_only):
         return safe_name(text) or ctx.session
     if len(found) != 1:
         raise CommandError("%s session %s here" % ("more than one" if found else "no", one_line(text, 40)),
@@ -4791,7 +4684,7 @@ def pause_command(args: list) -> int | None:
     how_long = ("--for", {"dest": "duration", "metavar": "30m", "help": "how long; without it until `resume`"})
     given = command_parser("pause", SESSION, how_long).parse_args(args)
     ctx = people_ctx()
-    session = find_session(ctx, given.session)
+    session = find_session(ctx, given.session, known_only=False)
     until = format_iso(ctx.now + parse_duration(given.duration)) if given.duration else None
     _edit_pauses(ctx, lambda pauses: pauses.update({session or "*": until}))
     print("paused %s until %s" % (session or "every session", until or "`resume`"))
@@ -4801,7 +4694,7 @@ def resume_command(args: list) -> int | None:
     """End a pause: of one session, or every pause when none is known."""
     given = command_parser("resume", SESSION).parse_args(args)
     ctx = people_ctx()
-    session = find_session(ctx, given.session)
+    session = find_session(ctx, given.session, known_only=False)
     keys = (session, "*")
     _edit_pauses(ctx, lambda pauses: [pauses.pop(key, None) for key in keys] if session else pauses.clear())
     print("resumed %s" % (session or "every session"))
@@ -5101,65 +4994,67 @@ def doctor_command(args: list) -> int | None:
 
 def wrap_command(args: list) -> int:
     """Run an agent without hooks in a pseudo-terminal and type the startup context when it is ready."""
-    if args[:1] in (["-h"], ["--help"]):
-        parser = command_parser("wrap")
-        parser.usage = "ctx_hooks.py wrap [--context FILE] [--agent NAME] [--timeout S] -- CMD…"
-        parser.add_argument("--context", metavar="FILE", help="deliver this file instead of the handoff")
-        parser.add_argument("--agent", metavar="NAME", help="one of " + ", ".join(name for name in AGENTS if name))
-        parser.add_argument("--timeout", metavar="S", help="seconds to wait for the agent to be ready (30)")
-        parser.parse_args(["--help"])
-    options, command, problem = parse_wrap_args(args)
-    if problem:
-        print("error: %s\nhint: see `ctx_hooks.py wrap --help`" % problem, file=sys.stderr)
-        return 2
-    ctx = people_ctx()
-    message_id = "inj-%x" % int(ctx.now * 1000)
-    text = _wrap_text(ctx, options["context"], message_id)
-    lost: list = []
-    code = run_wrap(WrapPlan(
-        text=text, agent=options["agent"], timeout_s=options["timeout"],
-        is_ack=lambda said: is_acknowledged(ctx, said) if ctx.get("startup.require_ack") else True,
-        on_event=lambda name, fields: _note_wrap(ctx, name, dict(fields, messageId=message_id), lost),
+    parser, cut = command_parser("wrap"), args.index("--") if "--" in args else len(args)
+    parser.usage = "ctx_hooks.py wrap [--context FILE] [--agent NAME] [--timeout S] -- CMD…"
+    parser.add_argument("--context", metavar="FILE", default="", help="deliver this file instead of the handoff")
+    parser.add_argument("--agent", choices=[name for name in AGENTS if name], help="by default the command's name")
+    parser.add_argument("--timeout", metavar="S", type=float, default=WRAP_TIMEOUT_S,
+                        help="seconds to wait for the agent to be ready (30)")
+    given, command = parser.parse_args(args[:cut]), args[cut + 1:]
+    if not command or not 0 <= given.timeout < 86400:
+        parser.error("--timeout needs a number of seconds" if command else "a command is missing after --")
+    if not IS_POSIX:
+        raise CommandError("wrap needs a POSIX system with pseudo-terminals", "run the agent directly")
+    ctx, lost = people_ctx(), []
+    delivery = _plan_wrap(ctx, given, given.agent or base_name(command[0]), lost)
+    try:
+        code = run_wrap(delivery, command)
+    except OSError as error:
+        raise CommandError("cannot run %s: %s" % (command[0], error.strerror), "check the name and PATH") from None
+    if lost and ctx.get("startup.notify_on_failure"):
+        write_stderr(FAILURE_NOTICE.format(path=given.context or handoff_path(ctx)) + "\n")
+    return code
+
+
+def _plan_wrap(ctx: Ctx, given, agent: str, lost: list) -> Delivery:
+    """The text, the settings of the ladder, and what an event changes; `lost` gets the reason of a failure."""
+    message_id, asks = "inj-%x" % int(ctx.now * 1000), ctx.get("startup.require_ack")
+    text, (prompt, answer) = _wrap_text(ctx, given.context, message_id), AGENTS.get(agent, AGENTS[""])
+    return Delivery(
+        time.monotonic(), text=text, timeout_s=given.timeout,
+        ready_patterns=ctx.get("wrap.ready_patterns") + ([prompt] if prompt else []),
+        is_ack=lambda said: not asks or is_acknowledged(ctx, said) or _matches(answer, said),
+        on_event=lambda name, **fields: _note_wrap(ctx, name, dict(fields, messageId=message_id), lost),
         escalate=lambda: FALLBACK_NOTICE.format(file=ctx.get("startup.fallback_file")) * write_section(ctx, text),
         backoffs_s=ctx.get("startup.retry_backoffs_s"), max_attempts=ctx.get("startup.max_attempts"),
-        fallback_after=ctx.get("startup.file_fallback_after_attempts"), ready_patterns=ctx.get("wrap.ready_patterns"),
-    ), command)
-    if lost and ctx.get("startup.notify_on_failure"):
-        print(FAILURE_NOTICE.format(path=options["context"] or handoff_path(ctx)), file=sys.stderr)
-    return code
+        fallback_after=ctx.get("startup.file_fallback_after_attempts"))
 
 
 def _wrap_text(ctx: Ctx, path: str, message_id: str) -> str:
     """The framed text of the named file, else of the handoff; "" when there is nothing to deliver."""
     if not path:
         return build_startup(ctx, message_id, 1) if ctx.get("startup.enabled") else ""
-    data = read_bytes(path)
-    if data is None:
-        raise CommandError("cannot read %s" % one_line(path, 200), "name a text file with --context")
-    text = source_text(data)
+    text = source_text(read_bytes(path) or b"")
     if not text:
-        raise CommandError("there is no context in %s" % one_line(path, 200), "it is empty, binary or not filled in")
+        raise CommandError("there is no context in %s" % one_line(path, 200), "name a text file that is filled in")
     return frame_startup(ctx, [(SOURCE_FILE.format(path=path), text)], message_id, 1)
 
 
 def _note_wrap(ctx: Ctx, name: str, fields: dict, lost: list) -> None:
     """The same events and metrics as at SessionStart."""
     ctx.now = time.time()
-    asks = ctx.get("startup.require_ack")
-    if name in ("injection:succeeded", "injection:failed") and not asks:
+    if name in ("injection:succeeded", "injection:failed") and not ctx.get("startup.require_ack"):
         return
     record(ctx, name, **fields)
-    if name == "injection:attempted" and fields["attempt"] == 1:
-        count_metrics(ctx, attempted=1)
-    elif name == "injection:succeeded":
+    if name == "injection:succeeded":
         key = "succeededOnFirstTry" if fields["attempts"] == 1 else "succeededAfterRetry"
         count_metrics(ctx, success=(fields["attempts"], fields["durationMs"]), **{key: 1})
         remove_section(ctx)
-    elif name == "injection:escalated":
-        count_metrics(ctx, escalatedToFile=1)
     elif name == "injection:failed":
         count_metrics(ctx, failed=1)
         lost.append(fields["reason"])
+    elif name == "injection:escalated" or fields.get("attempt") == 1:
+        count_metrics(ctx, **{"attempted" if "attempt" in fields else "escalatedToFile": 1})
 
 
 def version_text() -> str:

@@ -232,3 +232,10 @@ def test_a_session_that_is_called_like_a_file_of_ours_is_only_a_session(quiet, s
     quiet.step("cleanup", quiet.event("SessionEnd.other", session_id=session), NOW + 1)
     assert quiet.read(".context/state/pause.json") == "{}"
     assert quiet.read_json(".context/monitor-state.json")["activeAlerts"] == {}
+
+
+def test_an_input_nested_too_deeply_still_has_a_signature(kit):
+    value: dict = {}
+    for _ in range(5000):
+        value = {"a": value}
+    assert kit.call_signature("Write", value) == kit.call_signature("Write", value)

@@ -11,14 +11,14 @@ kit = load_kit()
 
 
 def look(**fields):
-    values = {"process": None, "silent_ms": 0, "text": "", "patterns": [], "answer": "", "room": 0}
+    values = {"process": None, "silent_ms": 0, "text": "", "patterns": []}
     return kit.Glance(**{**values, **fields})
 
 
 @pytest.mark.parametrize(
     "silent_ms, expected", [(0, 0), (499, 0), (500, 500 / 3000), (1500, 0.5), (2400, 0.8), (60_000, 0.8)])
 def test_silence_counts_from_half_a_second_up_to_its_limit(silent_ms, expected):
-    assert kit.silence_confidence(silent_ms) == pytest.approx(expected)
+    assert kit.readiness(look(silent_ms=silent_ms)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("text", [
@@ -26,7 +26,7 @@ def test_silence_counts_from_half_a_second_up_to_its_limit(silent_ms, expected):
     "> ", "user@host:~$ ", ">>> ", "❯ ", "In [1]\n>", "text\n  > \n",
 ])
 def test_output_that_is_finished_ends_naturally(text):
-    assert kit.natural_confidence(text, 200) == 0.6
+    assert kit.readiness(look(text=text, silent_ms=200)) == 0.6
 
 
 @pytest.mark.parametrize("text", [
@@ -34,44 +34,39 @@ def test_output_that_is_finished_ends_naturally(text):
     "```python\nprint(1).", "```\na\n```\n```\nb\n\n", "one,\n\n", "list:",
 ])
 def test_output_that_goes_on_does_not_end_naturally(text):
-    assert kit.natural_confidence(text, 10_000) == 0.0
+    assert kit.readiness(look(text=text, silent_ms=499)) == 0.0
 
 
 def test_a_natural_end_needs_a_short_silence():
-    assert kit.natural_confidence("Done.", 199) == 0.0
+    assert kit.readiness(look(text="Done.", silent_ms=199)) == 0.0
 
 
-@pytest.mark.parametrize("state, wchan, terminal, expected", [
-    ("R", "0", False, 0.0), ("R", "n_tty_read", True, 0.0), ("D", "wait_woken", True, 0.0), ("T", "", False, 0.0),
-    ("Z", "", False, 0.0),
-    ("S", "wait_woken", True, 0.95), ("S", "n_tty_read", True, 0.95), ("S", "poll_schedule_timeout", True, 0.95),
-    ("S", "do_select", True, 0.95), ("S", "do_epoll_wait", True, 0.95), ("S", "ep_poll", True, 0.95),
-    ("S", "unix_stream_read_generic", True, 0.95), ("S", "pipe_read", True, 0.95),
-    ("S", "do_epoll_wait", False, None), ("S", "hrtimer_nanosleep", True, None), ("S", "0", True, None),
-    ("", "", False, None),
+TTY = "/dev/pts/7"
+
+
+@pytest.mark.parametrize("stat, expected", [
+    ("12 (cat) S 1 12", 0.95), ("12 (cat) R 1", 0.0), ("12 (cat) D 1", 0.0), ("12 (cat) T 1", 0.0), ("12 (cat) Z 1", 0.0),
+    ("12 (a) R (b) S 1", 0.95), ("12 (evil) S) R 1", 0.0), ("12 (x y) S 1", 0.95), ("", None),
 ])
-def test_the_state_of_the_process_becomes_a_confidence(state, wchan, terminal, expected):
-    assert kit.process_confidence(state, wchan, terminal) == expected
+def test_the_state_is_read_after_the_last_bracket_and_a_running_process_is_not_ready(stat, expected):
+    assert kit.process_confidence(stat, "wait_woken", [TTY], TTY) == expected
 
 
-@pytest.mark.parametrize("stat, state", [
-    ("12 (cat) S 1 12", "S"), ("12 (a) R (b) R 1", "R"), ("12 (evil) Z) S 1", "S"), ("12 (x y) D 1", "D"), ("", ""),
+@pytest.mark.parametrize("wchan", ["wait_woken", "poll_schedule_timeout", "do_select", "n_tty_read", "pipe_read",
+                                   "unix_stream_read_generic", "do_epoll_wait", "ep_poll"])
+def test_a_wait_for_input_is_certain_when_only_the_terminal_can_end_it(wchan):
+    assert kit.process_confidence("1 (a) S", wchan, ["/dev/null", TTY], TTY) == 0.95
+    assert kit.process_confidence("1 (a) S", wchan, ["/dev/tty"], TTY) == 0.95
+    assert kit.process_confidence("1 (a) S", wchan, [TTY, "pipe:[1]", "pipe:[1]", "anon_inode:[eventpoll]"], TTY) == 0.95
+
+
+@pytest.mark.parametrize("wchan, links", [
+    ("hrtimer_nanosleep", [TTY]), ("0", [TTY]), ("", [TTY]), ("do_wait", [TTY]), ("do_select", []),
+    ("do_select", ["/dev/null"]), ("wait_woken", ["/dev/pts/8"]), ("wait_woken", [TTY, "socket:[9]"]),
+    ("do_epoll_wait", [TTY, "pipe:[1]"]),
 ])
-def test_the_state_is_read_after_the_last_bracket(stat, state):
-    assert kit.parse_state(stat) == state
-
-
-@pytest.mark.parametrize("wchan, fd_link, links, expected", [
-    ("wait_woken", "/dev/pts/7", [], True), ("wait_woken", "/dev/tty", [], True),
-    ("wait_woken", "socket:[9]", ["/dev/pts/7"], False), ("wait_woken", "/dev/pts/8", [], False),
-    ("wait_woken", "", ["/dev/pts/7"], False), ("n_tty_read", "", [], True), ("pipe_read", "pipe:[1]", [], False),
-    ("do_select", "", ["/dev/pts/7"], True), ("do_select", "", ["/dev/null"], False),
-    ("do_epoll_wait", "", ["/dev/pts/7", "pipe:[1]", "pipe:[1]", "anon_inode:[eventpoll]"], True),
-    ("do_epoll_wait", "", ["/dev/pts/7", "pipe:[1]"], False),
-    ("do_epoll_wait", "", ["/dev/pts/7", "socket:[1]"], False),
-])
-def test_only_a_wait_that_nothing_but_the_terminal_can_end_is_certain(wchan, fd_link, links, expected):
-    assert kit.is_terminal_wait(wchan, fd_link, links, "/dev/pts/7") is expected
+def test_a_wait_that_something_else_may_end_says_nothing(wchan, links):
+    assert kit.process_confidence("1 (a) S", wchan, links, TTY) is None
 
 
 @pytest.mark.parametrize("fields, expected", [
@@ -133,22 +128,3 @@ def test_stripping_survives_any_bytes():
 ])
 def test_modes_are_on_until_they_are_switched_off(output, modes):
     assert kit.track_modes(frozenset(), output) == modes
-
-
-def test_a_mode_switch_that_is_cut_in_two_is_seen():
-    screen = kit._Screen(0.0)
-    for part in (b"text \x1b[?20", b"04h", b"\x1b[?1049h and \x1b[?104", b"9l"):
-        screen.feed(part, 1.0)
-    assert screen.modes == {"2004"}
-
-
-def test_the_buffer_of_output_is_bounded_and_keeps_the_end():
-    screen = kit._Screen(0.0)
-    for number in range(3000):
-        screen.feed(b"%099d\n" % number, 1.0)
-    assert len(screen.raw) == kit.WRAP_BUFFER_BYTES
-    assert screen.text().endswith("2999\n")
-    assert screen.text(screen.total - 5) == "2999\n"
-    assert screen.text(screen.total) == ""
-
-

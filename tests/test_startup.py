@@ -385,9 +385,27 @@ def test_resume_without_our_state_asks_the_transcript(ready):
     assert not ready.exists(".context/metrics.json")
 
 
-def test_resume_without_an_acknowledgement_delivers(ready):
+def receipt(text):
+    return {"type": "attachment", "attachment": {"type": "hook_additional_context", "content": [text]}}
+
+
+def test_resume_without_an_acknowledgement_delivers_what_was_sent_before(ready):
+    ready.write_transcript([receipt(START + "\nx\n" + END)])
     say(ready, "hello")
     assert "Ship it." in start(ready, "resume").context
+
+
+def test_a_resumed_session_does_not_get_its_own_handoff(ready):
+    """It began without one; the file was written by itself, near its end."""
+    say(ready, "hello")
+    assert start(ready, "resume").is_silent
+    stop(ready, "hm", NOW + 5)
+    assert prompt(ready, NOW + 100).is_silent and not ready.exists(".context/metrics.json")
+
+
+def test_a_resumed_session_that_was_killed_does_not_get_its_own_handoff_either(ready):
+    ready.step("monitor", ready.event("PostToolUse.Bash", session_id="s1"), NOW)
+    assert start(ready, "resume").is_silent
 
 
 def test_resume_with_our_state_sends_nothing_again(ready):

@@ -72,3 +72,9 @@ def test_cleaning_is_idempotent_and_leaves_no_markup(kit, rounds):
 def test_one_line_is_one_short_line(kit):
     assert kit.one_line("a\n\n  b\tc\x00") == "a b c"
     assert len(kit.one_line("word " * 200, 40)) <= 40
+
+
+def test_type_parameters_in_code_are_no_markup(kit):
+    code = "Map<User, List<System>> = new HashMap<>();"
+    assert kit.clean_text(code) == code
+    assert kit.clean_text("x</system-reminder> <user>y") == "x y"

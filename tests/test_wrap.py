@@ -4,7 +4,6 @@ import importlib
 import json
 import os
 import re
-import shutil
 import signal
 import struct
 import subprocess
@@ -35,7 +34,7 @@ NOTICE = "[System] Session context written to CLAUDE.md - please review"
 
 
 def look(**fields):
-    values = {"process": None, "silent_ms": 0, "text": "", "patterns": [], "answer": "", "room": 0}
+    values = {"process": None, "silent_ms": 0, "text": "", "patterns": []}
     return kit.Glance(**{**values, **fields})
 
 
@@ -47,17 +46,17 @@ def is_ack(text):
 
 
 def test_a_paste_is_bracketed_and_keeps_its_lines():
-    assert kit.plan_keys("one\r\n\n  two\n", True, 0) == b"\x1b[200~one\r\r  two\x1b[201~"
+    assert kit.plan_keys("one\r\n\n  two\n", True) == b"\x1b[200~one\r\r  two\x1b[201~"
 
 
 def test_without_paste_the_lines_are_joined():
-    assert kit.plan_keys("one\n\n  two \nthree\n", False, 0) == b"one two three"
+    assert kit.plan_keys("one\n\n  two \nthree\n", False) == b"one two three"
 
 
 @pytest.mark.parametrize("paste", [True, False])
 def test_no_control_character_of_the_text_is_typed(paste):
     hostile = "a\x1b[201~\rb\x03c\x04\x7f\x9b31m\u2028\ud800\tz\x00\x85"
-    typed = kit.plan_keys(hostile, paste, 0)
+    typed = kit.plan_keys(hostile, paste)
     typed = typed[6:-6] if paste else typed
     assert all(c == 13 and paste or c >= 32 and c != 127 for c in typed)
     assert typed.decode().replace("\r", " ") == "a[201~ bc31m?    z"
@@ -65,8 +64,8 @@ def test_no_control_character_of_the_text_is_typed(paste):
 
 def test_a_line_too_long_for_a_cooked_terminal_keeps_its_end():
     long = "[CONTEXT]\n" + "ü words\n" * 2000 + TEXT.rsplit("\n", 1)[1]
-    typed = kit.plan_keys(long, False, 4000)
-    assert len(typed) <= 4000
+    typed = kit.plan_keys(long, False)
+    assert len(typed) <= kit.WRAP_LINE_BYTES
     assert typed.decode().startswith("[CONTEXT] ü words") and "left out" in typed.decode()
     assert typed.decode().endswith(f'[END CONTEXT - Reply "{ACK}" to confirm]')
 
@@ -126,9 +125,9 @@ class Rig:
         self.events, self.keys, self.now, self.escalations = [], b"", 0.0, 0
         fields = {"text": TEXT, "is_ack": is_ack, "on_event": self.note, "escalate": self.escalate, **fields}
         self.notice = fields.pop("notice", NOTICE)
-        self.delivery = kit.Delivery(kit.WrapPlan(**fields), "", 0.0)
+        self.delivery = kit.Delivery(0.0, **fields)
 
-    def note(self, name, fields):
+    def note(self, name, **fields):
         self.events.append((name, fields))
 
     def escalate(self):
@@ -167,7 +166,7 @@ def test_a_program_that_is_never_ready_gets_its_context_at_the_time_limit():
     assert rig.run(29.8, process=0.0).keys == b""
     assert rig.run(1, process=0.0).keys == ONE_LINE.encode() + b"\r"
     assert rig.names() == ["wrap:timeout", "injection:attempted"]
-    assert rig.events[0][1] == {"attempt": 1, "confidence": 0.0, "waitedMs": 30000}
+    assert rig.events[0][1] == {"confidence": 0.0, "waitedMs": 30000}
 
 
 def test_a_half_typed_line_of_the_person_is_never_submitted():
@@ -177,7 +176,7 @@ def test_a_half_typed_line_of_the_person_is_never_submitted():
 
 
 def test_an_acknowledgement_ends_the_delivery():
-    rig = Rig().run(3).run(1, answer=ONE_LINE + "\n" + ACK)
+    rig = Rig().run(3).run(1, text=ONE_LINE + "\n" + ACK)
     typed = rig.keys
     assert rig.run(300).keys == typed
     assert rig.names() == ["wrap:ready", "injection:attempted", "injection:succeeded"]
@@ -185,17 +184,17 @@ def test_an_acknowledgement_ends_the_delivery():
 
 
 def test_an_acknowledgement_broken_by_the_window_counts():
-    rig = Rig().run(3).run(1, answer=ONE_LINE + "\n● ACK:\n  context\n  received")
+    rig = Rig().run(3).run(1, text=ONE_LINE + "\n● ACK:\n  context\n  received")
     assert rig.names()[-1] == "injection:succeeded"
 
 
 def test_our_echo_does_not_end_the_delivery():
-    rig = Rig().run(4, answer=wrapped(ONE_LINE, 33))
+    rig = Rig().run(4, text=wrapped(ONE_LINE, 33))
     assert rig.names() == ["wrap:ready", "injection:attempted"]
 
 
 def test_an_acknowledgement_before_anything_was_typed_counts_for_nothing():
-    assert Rig().run(0.3, answer=ACK).names() == []
+    assert Rig().run(0.3, text=ACK).names() == []
 
 
 def test_retries_keep_to_the_backoffs_and_the_third_failure_writes_the_file():
@@ -212,7 +211,7 @@ def test_a_retry_waits_for_its_backoff():
 
 
 def test_where_the_file_cannot_be_written_the_attempts_go_on_to_their_limit():
-    rig = Rig(notice=None, max_attempts=5).run(600)
+    rig = Rig(notice="", max_attempts=5).run(600)
     assert rig.names().count("injection:attempted") == 5 and rig.escalations == 1
     assert rig.events[-1] == ("injection:failed", {"attempts": 5, "reason": kit.WRAP_NO_ANSWER})
 
@@ -228,10 +227,10 @@ def test_no_context_means_no_delivery():
 
 def test_a_program_that_ends_early_is_said_to_have_ended():
     rig = Rig()
-    rig.delivery.finish(1.0, look())
+    rig.delivery.step(1.0, look(ended=True))
     assert rig.names() == ["wrap:ended"]
     rig = Rig().run(2)
-    rig.delivery.finish(3.0, look(answer=ONE_LINE))
+    rig.delivery.step(3.0, look(text=ONE_LINE, ended=True))
     assert rig.events[-1] == ("injection:failed", {"attempts": 1, "reason": kit.WRAP_ENDED})
 
 
@@ -244,36 +243,75 @@ def test_every_agent_in_the_table_has_a_prompt_it_recognises():
 
 
 @pytest.mark.parametrize("agent, answer", [
-    ("claude", "● ACK, context is here"), ("codex", "• ACK."), ("gemini", "✦ ACK"), ("aider", "ACK\n")])
+    ("claude", "● ACK, context is here"), ("codex", "• ACK."), ("gemini", "✦ ACK"), ("aider", "ACK\n"), ("", ACK)])
 def test_an_agent_may_acknowledge_in_its_own_form(agent, answer):
-    plan = kit.WrapPlan(text=TEXT, is_ack=is_ack)
-    delivery = kit.Delivery(plan, agent, 0.0)
+    delivery = kit.Delivery(0.0, text=TEXT, is_ack=lambda said: bool(re.search(kit.AGENTS[agent][1], said)))
     delivery.attempts = 1
     assert delivery.acknowledges(answer) and not delivery.acknowledges("I see no ACK here")
     assert not any(delivery.acknowledges(wrapped(ONE_LINE, width)) for width in range(8, 80))
 
 
-# --- the command line --------------------------------------------------------
-
-
-@pytest.mark.parametrize("args, expected", [
-    (["--", "aider", "--yes"], ("", "", 30.0, ["aider", "--yes"])),
-    (["aider", "--", "x"], ("", "", 30.0, ["aider", "--", "x"])),
-    (["--context", "a b.md", "--agent=codex", "--timeout", "5", "--", "c"], ("a b.md", "codex", 5.0, ["c"])),
-])
-def test_options_stand_before_the_command(args, expected):
-    options, command, problem = kit.parse_wrap_args(args)
-    assert (options["context"], options["agent"], options["timeout"], command) == expected and not problem
+# --- the command -------------------------------------------------------------
 
 
 @pytest.mark.parametrize("args, word", [
-    ([], "command"), (["--"], "command"),
-    (["--timeout", "x", "--", "c"], "--timeout"), (["--timeout", "nan", "c"], "--timeout"),
-    (["--timeout", "-1", "c"], "--timeout"), (["--colour", "--", "c"], "--colour"), (["--context"], "--context"),
-    (["--agent", "hal", "--", "c"], "--agent"),
+    ([], "command is missing"), (["--"], "command is missing"), (["--timeout", "x", "--", "c"], "--timeout"),
+    (["--timeout", "nan", "--", "c"], "--timeout"), (["--timeout", "-1", "--", "c"], "--timeout"),
+    (["--colour", "--", "c"], "--colour"), (["--context"], "--context"), (["--agent", "hal", "--", "c"], "--agent"),
 ])
-def test_a_wrong_option_is_named(args, word):
-    assert word in kit.parse_wrap_args(args)[2]
+def test_a_wrong_option_is_named(project, args, word):
+    result = project.ask("wrap", *args)
+    assert result.rc == 2 and word in result.err.decode() and b"hint: " in result.err and not result.out
+
+
+@pytest.mark.parametrize("command, reason", [("no-such-command-here", "No such file"), ("./plain", "denied")])
+def test_a_command_that_cannot_run_is_an_error_with_a_hint(project, command, reason):
+    project.write("plain", "x")
+    result = project.ask("wrap", "--", command)
+    assert result.rc == 1 and f"error: cannot run {command}: " in result.err.decode() and reason in result.err.decode()
+    assert b"hint: " in result.err
+
+
+@pytest.mark.parametrize("content", [None, b"", b"TBD", bytes(range(256)) * 9], ids=["missing", "empty", "placeholder", "binary"])
+def test_a_context_file_without_a_context_is_an_error(project, content):
+    if content is not None:
+        project.write("notes.md", content)
+    result = project.ask("wrap", "--context", "notes.md", "--", "true")
+    assert result.rc == 1 and b"no context in notes.md" in result.err
+
+
+def test_the_command_delivers_the_handoff_and_counts_it(project, tmp_path):
+    project.write(".claude/ll-continue-prompt.md", "# Goal\n\nship it\n")
+    project.write("CLAUDE.md", "mine\n")
+    received = tmp_path / "received.jsonl"
+    result = project.ask("wrap", "--", *PROGRAM, "acknowledging", RECEIVED=str(received))
+    assert result.rc == 0 and result.err == b"" and b"Welcome." in result.out
+    assert "ship it" in read_lines(received)[0] and read_lines(received)[0].endswith("to confirm]")
+    names = [row["event"] for row in project.recorded_events()]
+    assert names == ["wrap:ready", "injection:attempted", "injection:succeeded"]
+    metrics = project.read_json(".context/metrics.json")
+    assert (metrics["attempted"], metrics["succeededOnFirstTry"], metrics["failed"]) == (1, 1, 0)
+    assert project.read("CLAUDE.md") == "mine\n"
+
+
+def test_a_program_that_ends_without_an_answer_is_counted_and_the_person_told_where_the_context_is(project):
+    notes = project.write("notes.md", "# Goal\n\nship it\n")
+    command = ["sh", "-c", "read line; exit 4"]
+    result = project.ask("wrap", "--context", notes, "--timeout", "0", "--", *command)
+    assert result.rc == 4 and notes in result.err.decode()
+    assert project.read_json(".context/metrics.json")["failed"] == 1
+    assert project.recorded_events("injection:failed")[0]["reason"] == kit.WRAP_ENDED
+    assert project.recorded_events("wrap:timeout")
+
+
+def test_without_a_request_one_delivery_is_all(project, tmp_path):
+    project.write(".contextrc", "startup:\n  require_ack: false\n")
+    notes = project.write("notes.md", "# Goal\n\nship it\n")
+    received = tmp_path / "received.jsonl"
+    result = project.ask("wrap", "--context", notes, "--", *PROGRAM, "copy", RECEIVED=str(received))
+    assert result.rc == 0 and result.err == b""
+    assert [row["event"] for row in project.recorded_events()] == ["wrap:ready", "injection:attempted"]
+    assert len(read_lines(received)) == 1 and "ACK" not in read_lines(received)[0]
 
 
 # --- real programs in a real terminal ----------------------------------------
@@ -284,7 +322,7 @@ class Terminal:
 
     def __init__(self, folder, command, size=(24, 80), **plan):
         self.folder, self.output = folder, b""
-        defaults = {"text": TEXT, "timeout_s": 60, "ack_s": 1, "backoffs_s": [0], "notice": NOTICE}
+        defaults = {"text": TEXT, "timeout_s": 60, "ack_s": 0.5, "backoffs_s": [0], "notice": NOTICE}
         (folder / "plan.json").write_text(json.dumps({**defaults, **plan}))
         self.master, self.slave = os.openpty()
         self.resize(*size)
@@ -380,22 +418,16 @@ def test_a_repl_that_acknowledges_late_gets_a_retry(tmp_path):
         assert terminal.events()[-1][1]["attempts"] == 2
 
 
-def test_the_last_words_of_a_program_count(tmp_path):
-    with Terminal(tmp_path, PROGRAM + ["last_words"], ack_s=60) as terminal:
-        assert terminal.ends() == 0
-        assert terminal.names()[-1] == "injection:succeeded"
-
-
 def test_a_program_that_never_answers_is_told_about_the_file(tmp_path):
-    with Terminal(tmp_path, PROGRAM + ["mute"]) as terminal:
+    with Terminal(tmp_path, PROGRAM + ["mute"], max_attempts=1) as terminal:
         assert terminal.ends() == 0
-        assert terminal.received() == [ONE_LINE] * 3 + [NOTICE]
+        assert terminal.received() == [ONE_LINE, NOTICE]
         assert "injection:escalated" in terminal.names() and "injection:succeeded" not in terminal.names()
 
 
 def test_a_program_that_never_reads_does_not_stop_the_ladder(tmp_path):
     text = TEXT.replace("goal", "word " * 1500)
-    plan = {"text": text, "max_attempts": 2, "notice": None, "timeout_s": 1}
+    plan = {"text": text, "max_attempts": 1, "notice": "", "timeout_s": 0.5}
     with Terminal(tmp_path, PROGRAM + ["deaf", "3600"], **plan) as terminal:
         terminal.told("injection:failed")
         terminal.process.send_signal(signal.SIGTERM)
@@ -403,7 +435,7 @@ def test_a_program_that_never_reads_does_not_stop_the_ladder(tmp_path):
 
 
 def test_a_program_that_prints_for_ever_gets_the_context_at_the_time_limit(tmp_path):
-    with Terminal(tmp_path, PROGRAM + ["endless"], timeout_s=2, ack_s=60) as terminal:
+    with Terminal(tmp_path, PROGRAM + ["endless"], timeout_s=1, ack_s=60) as terminal:
         terminal.until(lambda: ONE_LINE in terminal.received(), "delivery")
         terminal.send(b"exit\r")
         assert terminal.ends() == 0
@@ -411,10 +443,10 @@ def test_a_program_that_prints_for_ever_gets_the_context_at_the_time_limit(tmp_p
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
-@pytest.mark.parametrize("shell", [[], ["sh", "-c", '"$@"; exit $?', "sh"]])
-def test_a_program_that_works_behind_its_prompt_is_not_ready(tmp_path, shell):
-    done = tmp_path / "done"
-    with Terminal(tmp_path, shell + PROGRAM + ["busy", str(done)], timeout_s=4, ack_s=60) as terminal:
+def test_a_program_that_works_behind_its_prompt_is_not_ready_and_a_shell_does_not_hide_it(tmp_path):
+    done, shell = tmp_path / "done", ["sh", "-c", '"$@"; exit $?', "sh"]
+    plan = {"ready_patterns": ["> $"], "timeout_s": 1.5, "ack_s": 60}
+    with Terminal(tmp_path, shell + PROGRAM + ["busy", str(done)], **plan) as terminal:
         terminal.told("wrap:timeout")
         done.touch()
         terminal.until(lambda: ONE_LINE in terminal.received(), "delivery")
@@ -430,12 +462,6 @@ def test_a_program_that_asked_for_paste_gets_one_and_then_enter(tmp_path):
         assert terminal.names()[-1] == "injection:succeeded"
 
 
-def test_a_program_that_switched_paste_off_gets_plain_keys(tmp_path):
-    with Terminal(tmp_path, PROGRAM + ["typed_raw"]) as terminal:
-        assert terminal.ends() == 0
-        assert terminal.received() == [ONE_LINE + "\r"]
-
-
 def test_an_editor_is_not_ready_until_it_is_left(tmp_path):
     with Terminal(tmp_path, PROGRAM + ["editor"], timeout_s=600, ack_s=60) as terminal:
         terminal.shows("some text.")
@@ -449,18 +475,8 @@ def test_an_editor_is_not_ready_until_it_is_left(tmp_path):
 
 def stays_silent(terminal):
     """Events within a few polls: enough for a detector that is wrong to show it."""
-    time.sleep(2.5)
+    time.sleep(1)
     return terminal.events()
-
-
-@pytest.mark.skipif(not shutil.which("vim"), reason="no vim here")
-def test_vim_is_left_alone_until_the_time_limit(tmp_path):
-    with Terminal(tmp_path, ["vim", "-u", "NONE", "-n"], timeout_s=600) as terminal:
-        terminal.shows("\x1b[?1049h")
-        assert not stays_silent(terminal)
-        terminal.send(b":q!\r")
-        assert terminal.ends() == 0
-        assert terminal.names() == ["wrap:ended"]
 
 
 def test_a_half_typed_line_waits_for_its_person(tmp_path):
@@ -474,12 +490,9 @@ def test_a_half_typed_line_waits_for_its_person(tmp_path):
         assert terminal.received() == ["hello", ONE_LINE, "exit"]
 
 
-@pytest.mark.parametrize("columns", [40, 80, 133])
-def test_a_python_repl_echoes_without_acknowledging(tmp_path, columns):
-    with Terminal(tmp_path, [sys.executable, "-q", "-i", "-S"], size=(24, columns)) as terminal:
-        terminal.told("injection:escalated")
-        terminal.until(lambda: terminal.names()[-1] == "wrap:ready" and len(terminal.names()) == 8, "notice")
-        terminal.until(lambda: terminal.output.count(b"please review") > 0, "notice on the screen")
+def test_a_python_repl_echoes_without_acknowledging(tmp_path):
+    with Terminal(tmp_path, [sys.executable, "-q", "-i", "-S"], size=(24, 40), max_attempts=1, notice="") as terminal:
+        terminal.told("injection:failed")
         terminal.send(b"\x03")
         terminal.shows("KeyboardInterrupt")
         terminal.send(b"import os; os._exit(7)\r")
@@ -487,22 +500,13 @@ def test_a_python_repl_echoes_without_acknowledging(tmp_path, columns):
         assert "injection:succeeded" not in terminal.names()
 
 
-@pytest.mark.parametrize("columns", [40, 80, 133])
-def test_bash_echoes_without_acknowledging(tmp_path, columns):
-    with Terminal(tmp_path, ["bash", "--norc"], size=(24, columns), max_attempts=1, notice=None) as terminal:
+def test_bash_echoes_without_acknowledging(tmp_path):
+    with Terminal(tmp_path, ["bash", "--norc"], size=(24, 133), max_attempts=1, notice="") as terminal:
         terminal.told("injection:failed")
         terminal.shows("command not found")
         terminal.send(b"exit 5\r")
         assert terminal.ends() == 5
         assert terminal.names() == ["wrap:ready", "injection:attempted", "injection:failed"]
-
-
-def test_an_agent_behind_a_shell_is_found(tmp_path):
-    command = " ".join(PROGRAM) + " acknowledging; exit 4"
-    with Terminal(tmp_path, ["sh", "-c", command]) as terminal:
-        terminal.told("injection:succeeded")
-        terminal.send(b"exit\r")
-        assert terminal.ends() == 4
 
 
 def test_a_long_context_reaches_a_cooked_program_with_its_request(tmp_path):
@@ -515,24 +519,11 @@ def test_a_long_context_reaches_a_cooked_program_with_its_request(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "program, code", [(["leave", "0"], 0), (["leave", "42"], 42), (["die", "15"], 143), (["die", "9"], 137)])
+    "program, code", [(["leave", "42"], 42), (["die", "15"], 143)])
 def test_the_exit_code_is_the_programs(tmp_path, program, code):
     with Terminal(tmp_path, PROGRAM + program) as terminal:
         assert terminal.ends() == code
         assert terminal.names() == ["wrap:ended"]
-
-
-def test_a_command_that_does_not_exist_is_an_error_with_a_hint(tmp_path):
-    with Terminal(tmp_path, ["no-such-command-here"]) as terminal:
-        assert terminal.ends() == 127
-        terminal.shows("error: cannot run no-such-command-here")
-        terminal.shows("hint: ")
-
-
-def test_a_command_that_is_no_program_is_an_error(tmp_path):
-    (tmp_path / "plain").write_text("x")
-    with Terminal(tmp_path, [str(tmp_path / "plain")]) as terminal:
-        assert terminal.ends() == 126
 
 
 def test_the_program_has_a_real_terminal_of_its_own(tmp_path):
@@ -571,18 +562,17 @@ def test_keys_and_output_pass_through_unchanged(tmp_path):
 
 
 def piped(folder, command, keys, **plan):
-    defaults = {"text": TEXT, "timeout_s": 60, "ack_s": 1, "backoffs_s": [0], "notice": None, "max_attempts": 1}
+    defaults = {"text": TEXT, "timeout_s": 60, "ack_s": 0.5, "backoffs_s": [0], "notice": "", "max_attempts": 1}
     (folder / "plan.json").write_text(json.dumps({**defaults, **plan}))
     return subprocess.run(
         driver(folder, command), input=keys, capture_output=True, env=environment(folder), timeout=GUARD_S,
         start_new_session=True, check=False)
 
 
-@pytest.mark.parametrize("keys", [b"", b"hello\n", b"hello"])
-def test_without_any_terminal_the_context_comes_first_and_the_end_of_input_last(tmp_path, keys):
-    result = piped(tmp_path, PROGRAM + ["copy"], keys)
+def test_without_any_terminal_the_context_comes_first_and_the_end_of_input_last(tmp_path):
+    result = piped(tmp_path, PROGRAM + ["copy"], b"hello")
     assert result.returncode == 0 and b"end of input" in result.stdout and result.stderr == b""
-    assert read_lines(tmp_path / "received.jsonl") == [ONE_LINE] + [line.decode() for line in keys.splitlines()]
+    assert read_lines(tmp_path / "received.jsonl") == [ONE_LINE, "hello"]
 
 
 def test_without_a_context_pipes_pass_straight_through(tmp_path):
@@ -597,7 +587,7 @@ def test_without_a_terminal_the_exit_code_and_all_output_arrive(tmp_path):
 
 
 def test_closed_standard_streams_are_no_obstacle(tmp_path):
-    (tmp_path / "plan.json").write_text(json.dumps({"text": TEXT, "ack_s": 1, "max_attempts": 1}))
+    (tmp_path / "plan.json").write_text(json.dumps({"text": TEXT, "timeout_s": 0}))
     command = driver(tmp_path, PROGRAM + ["acknowledging"])
     shell = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh"]
     done = subprocess.run(shell + command, env=environment(tmp_path), timeout=GUARD_S, check=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from stub_model import bash
 
 GATE = "STOP. Read your context files"
@@ -92,3 +94,12 @@ def test_a_fork_gets_the_startup_context_of_its_own(kit):
     first = kit.run("work")
     fork = kit.run("another way", arguments=("--resume", first.id, "--fork-session"))
     assert fork.id != first.id and said(kit, OPEN) == [1, 1]
+
+
+def test_a_fork_is_not_acknowledged_by_the_conversation_that_it_copied(kit):
+    kit.write(HANDOFF, "# Goal\nthe parser\n")
+    kit.stub.script(ACK, "no word about it")
+    first = kit.run("work")
+    kit.run("another way", arguments=("--resume", first.id, "--fork-session"))
+    metrics = json.loads(kit.read(".context/metrics.json"))
+    assert (metrics["attempted"], metrics["succeededOnFirstTry"]) == (2, 1)

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import sys
+import time
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..")
 ACK = re.compile(r"ACK:\s*context received", re.IGNORECASE)
@@ -15,15 +16,15 @@ def main() -> int:
     kit = importlib.import_module(module)
     with open(plan_path, encoding="utf-8") as file:
         fields = json.load(file)
-    notice = fields.pop("notice", None)
+    notice = fields.pop("notice", "")
 
-    def on_event(name: str, values: dict) -> None:
+    def on_event(name: str, **values: object) -> None:
         with open(events_path, "a", encoding="utf-8") as log:
             log.write(json.dumps([name, values]) + "\n")
 
-    plan = kit.WrapPlan(
-        is_ack=lambda text: bool(ACK.search(text)), on_event=on_event, escalate=lambda: notice, **fields)
-    return kit.run_wrap(plan, sys.argv[4:])
+    delivery = kit.Delivery(
+        time.monotonic(), is_ack=lambda text: bool(ACK.search(text)), on_event=on_event, escalate=lambda: notice, **fields)
+    return kit.run_wrap(delivery, sys.argv[4:])
 
 
 if __name__ == "__main__":

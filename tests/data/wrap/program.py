@@ -42,12 +42,6 @@ def acknowledging(wanted: str = "1") -> None:
             sys.exit(3)
 
 
-def last_words() -> None:
-    say("> ")
-    next(lines())
-    say(ACK + "\n")
-
-
 def mute() -> None:
     """Reads and never answers; a notice ends it."""
     say("> ")
@@ -88,23 +82,15 @@ def pasting() -> None:
     """A raw-mode program that asked for bracketed paste and acknowledges what an Enter submits."""
     saved = termios.tcgetattr(0)
     tty.setraw(0)
-    say("\x1b[?2004h\x1b[1;32m>\x1b[0m ")
+    say("\x1b[?2004l\x1b[?20")  # the switch arrives in two pieces
+    time.sleep(0.1)
+    say("04h\x1b[1;32m>\x1b[0m ")
     data = b""
     while not data.endswith(b"\x1b[201~\r"):
         data += os.read(0, 4096)
     received(data.decode())
     say("\x1b[2K\r\n\x1b[32mACK:\x1b[1Ccontext\x1b[1Creceived\x1b[0m\r\n\x1b[?2004l")
     termios.tcsetattr(0, termios.TCSADRAIN, saved)
-
-
-def typed_raw() -> None:
-    """A raw-mode program that switched bracketed paste off again."""
-    tty.setraw(0)
-    say("\x1b[?2004h\x1b[?2004l> ")
-    data = b""
-    while not data.endswith(b"\r"):
-        data += os.read(0, 4096)
-    received(data.decode())
 
 
 def editor() -> None:

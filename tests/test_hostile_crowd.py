@@ -1,0 +1,194 @@
+"""Many at once: one session in fifty processes, twenty sessions in one project, installers beside running hooks."""
+from __future__ import annotations
+
+import collections
+import json
+import os
+import subprocess
+import threading
+
+import pytest
+
+import helper
+import hostile
+
+CROWD = 50
+
+
+@pytest.fixture
+def crowd(project):
+    """crowd([(mode, event), …]) -> results; all processes are there before the first one gets its event."""
+    def run(calls):
+        started = []
+        for mode, event in calls:
+            process = subprocess.Popen(helper.hook_argv(mode), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                       env=project.environment({}), cwd=project.root)
+            started.append((process, json.dumps(event).encode()))
+        results = []
+        for process, data in started:
+            process.stdin.write(data)
+            process.stdin.flush()
+        for process, _ in started:
+            out, err = process.communicate(timeout=60)
+            results.append(helper.make_result(process.returncode, out, err))
+            hostile.check_result(results[-1])
+        return results
+    return run
+
+
+def test_fifty_processes_of_one_session_count_every_call(project, crowd):
+    crowd([("monitor", project.event("PostToolUse.Bash", session_id="s1", tool_use_id="t%d" % n)) for n in range(CROWD)])
+    assert project.read_json(".context/state/s1.json")["tool_calls"] == CROWD
+
+
+def test_fifty_first_tool_calls_are_gated_once(project, crowd):
+    results = crowd([("gate", project.event("PreToolUse.Bash", session_id="s1")) for _ in range(CROWD)])
+    assert len([result for result in results if "STOP." in result.context]) == 1
+
+
+def test_fifty_prompts_deliver_each_signal_once(project, crowd):
+    words = ["word%02d." % number for number in range(20)]
+    for word in words[:15]:
+        project.write(".context/signals/sessions/s1/%s.md" % word[:-1], "The word is %s\n" % word)
+    for word in words[15:]:
+        project.write(".context/signals/global/%s.md" % word[:-1], "The word is %s\n" % word)
+    results = crowd([("inject", project.event("UserPromptSubmit", session_id="s1")) for _ in range(CROWD)])
+    said = "\n".join(result.context for result in results)
+    assert {word: said.count(word) for word in words} == dict.fromkeys(words, 1)
+    assert os.listdir(project.path(".context/signals/sessions/s1")) == []
+
+
+def test_all_modes_at_once_disturb_nobody(project, crowd):
+    world = hostile.World(project)
+    names = (("inject", "UserPromptSubmit"), ("gate", "PreToolUse.Bash"), ("monitor", "PostToolUse.Bash"), ("stop-enforce", "Stop"),
+             ("inject", "SessionStart.resume"))
+    calls = project.read_json(".context/state/s1.json")["tool_calls"]
+    crowd([(mode, world.event(name)) for mode, name in names * 10])
+    state = project.read_json(".context/state/s1.json")
+    assert state["tool_calls"] == calls + 10
+    for name in (".context/monitor-state.json", ".context/metrics.json", ".caw/auto-state.json"):
+        assert isinstance(project.read_json(name), dict)
+    for line in project.read(".context/events.jsonl").splitlines():
+        assert isinstance(json.loads(line), dict), "two lines of the recorder got mixed"
+    world.check_user_files()
+    assert not [path for path in hostile.looks(project.base) if path.endswith(".tmp")]
+
+
+def test_twenty_sessions_in_one_project_stay_apart(project, crowd):
+    sessions = ["session-%02d" % number for number in range(20)]
+    project.write(".context/signals/global/news.md", "The word is everyone.\n")
+    for session in sessions:
+        project.write(".context/signals/sessions/%s/own.md" % session, "The word is only-%s.\n" % session)
+    calls = [(mode, project.event(name, session_id=session)) for session in sessions
+             for mode, name in (("monitor", "PostToolUse.Bash"), ("inject", "UserPromptSubmit"), ("gate", "PreToolUse.Bash"))]
+    results = crowd(calls)
+    for (mode, event), result in zip(calls, results):
+        session = event["session_id"]
+        if mode == "inject":
+            assert result.context.count("everyone.") == 1 and result.context.count("only-%s." % session) == 1
+            assert result.context.count("only-") == 1
+        if mode == "gate":
+            assert "STOP." in result.context
+    for session in sessions:
+        assert project.read_json(".context/state/%s.json" % session)["tool_calls"] == 1
+    crowd([("cleanup", project.event("SessionEnd.other", session_id=session)) for session in sessions])
+    left = [path for path in hostile.looks(project.base) if "session-" in path]
+    assert left == []
+
+
+def test_a_stop_in_ten_processes_moves_the_workflow_once(project, crowd):
+    world = hostile.World(project)
+    message = hostile.BLOCK % hostile.iso(world.now)
+    results = crowd([("stop-enforce", world.event("Stop", last_assistant_message=message)) for _ in range(10)])
+    state = project.read_json(".caw/auto-state.json")
+    found = collections.Counter(row["signal"] for row in state["signals"]["detected_signals"])
+    assert found["PLANNING_COMPLETE"] == 1 and state["phase"] == "execution"
+    assert len([result for result in results if "planning is complete" in result.said]) == 1
+
+
+# -----------------------------------------------------------------------------
+# installers
+# -----------------------------------------------------------------------------
+
+INSTALL = os.path.join(helper.REPO, "install.py")
+OLD = b'{\n    "model": "sonnet",\n    "hooks": {"Stop": [{"hooks": [{"type": "command", "command": "true"}]}]}\n}\n'
+
+
+def install(project, *words):
+    done = subprocess.run([helper.PYTHON, INSTALL, project.root, "--quiet", "--python", helper.PYTHON, *words], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, env=project.environment({}), cwd=project.root, timeout=60)
+    return done.returncode, done.stdout
+
+
+needs_installer = pytest.mark.skipif(not os.path.exists(INSTALL), reason="there is no install.py")
+
+
+@needs_installer
+def test_hooks_run_while_the_kit_comes_and_goes(project, rounds):
+    """The registered commands through a shell, at any moment of an install or an uninstall."""
+    settings = project.write(".claude/settings.json", OLD)
+    commands, seen, broken = helper.registered_commands(), set(), []
+    done = threading.Event()
+
+    def use():
+        while not done.is_set():
+            with open(settings, "rb") as source:
+                data = source.read()
+            try:
+                seen.add(len(json.loads(data)["hooks"]))
+            except ValueError:
+                broken.append(data)
+            for event, name in (("PreToolUse", "PreToolUse.Bash"), ("PostToolUse", "PostToolUse.Bash"), ("UserPromptSubmit", "UserPromptSubmit")):
+                run = subprocess.run(["/bin/sh", "-c", commands[event]], input=json.dumps(project.event(name)).encode(), cwd=project.root,
+                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=project.environment({}), timeout=60)
+                if run.returncode or (run.stdout and not isinstance(json.loads(run.stdout), dict)):
+                    broken.append((run.returncode, run.stdout, run.stderr))
+
+    users = [threading.Thread(target=use) for _ in range(2)]
+    for user in users:
+        user.start()
+    try:
+        for _ in range(rounds(3)):
+            assert install(project)[0] == 0
+            assert install(project, "--uninstall")[0] == 0
+    finally:
+        done.set()
+        for user in users:
+            user.join()
+    assert broken == [] and len(seen) >= 1
+    with open(settings, "rb") as source:
+        assert source.read() == OLD
+
+
+@needs_installer
+def test_installers_at_the_same_time_leave_one_install(project, rounds):
+    settings = project.write(".claude/settings.json", OLD)
+    for _ in range(rounds(1)):
+        codes = []
+        crowd = [threading.Thread(target=lambda: codes.append(install(project))) for _ in range(4)]
+        for one in crowd:
+            one.start()
+        for one in crowd:
+            one.join()
+        assert [code for code, _ in codes] == [0] * 4, codes
+        assert install(project, "--check")[0] == 0
+        assert install(project, "--uninstall")[0] == 0
+        with open(settings, "rb") as source:
+            assert source.read() == OLD
+
+
+@needs_installer
+def test_an_install_and_an_uninstall_at_once_leave_one_of_the_two(project, rounds):
+    settings = project.write(".claude/settings.json", OLD)
+    for _ in range(rounds(2)):
+        crowd = [threading.Thread(target=install, args=(project, *words)) for words in ((), ("--uninstall",), (), ("--uninstall",))]
+        for one in crowd:
+            one.start()
+        for one in crowd:
+            one.join()
+        installed = install(project, "--check")[0] == 0
+        with open(settings, "rb") as source:
+            assert (source.read() == OLD) != installed
+        assert install(project, "--uninstall")[0] == 0
+        with open(settings, "rb") as source:
+            assert source.read() == OLD
