@@ -3593,7 +3593,8 @@ def diagnose(ctx: Ctx | None, root: str, env: dict) -> list:
     elif not plugin:
         findings.append((FAIL, "no hook of this kit is registered → run install.py, or paste the settings below"))
     findings += _check_project(ctx) if ctx else [
-        (FAIL, "the context folder, or one in it, is a link that leads out: the hooks stay silent → use real folders")
+        (FAIL, "the context folder, or one in it, is a link that leads out: the hooks stay silent here → use real "
+         "folders, or `allow_outside: true` for the context folder itself")
         if is_dir(root + "/" + DEFAULT_CONTEXT_DIR) else
         (WARN, "no context folder: the hooks stay silent here → mkdir .context, or python3 install.py --init")]
     return findings + _check_client_times(root, env)
@@ -3635,8 +3636,8 @@ def _run_registrations(root: str, registered: list, env: dict) -> list:
 
     findings = [(FAIL, "%s: not tried, it does more than start the kit: %s → look at it, then run install.py again" % (
         r["event"], one_line(r["command"], 120))) for r in registered if not is_plain_command(r["command"])]
-    registered = [r for r in registered if is_plain_command(r["command"])]
-    findings += _check_interpreters({command_words(r["command"])[0] for r in registered})
+    commands = {(r["event"], r["command"]): r["mode"] for r in registered if is_plain_command(r["command"])}
+    findings += _check_interpreters({command_words(command)[0] for _, command in commands})
     with tempfile.TemporaryDirectory(prefix="ctx-doctor-") as scratch:
         os.mkdir(scratch + "/.context")
         write_bytes(scratch + "/.context/TASKS.md", b"# Tasks\n")
@@ -3648,7 +3649,6 @@ def _run_registrations(root: str, registered: list, env: dict) -> list:
                  "TMPDIR": scratch}
         bare = [sys.executable, "-I", "-S", "-c", "pass"]
         floor_s = min(run_timed(bare, b"", scratch, clean)[0] for _ in range(TRIAL_RUNS))
-        commands = {(r["event"], r["command"]): r["mode"] for r in registered}
         return findings + [_trial(*key, mode, clean, floor_s) for key, mode in commands.items()]
 
 
@@ -4484,11 +4484,11 @@ def list_sessions(ctx: Ctx) -> list:
     return sorted([(name, info.st_mtime) for name, info in infos if info], key=lambda pair: -pair[1])
 
 
-def find_session(ctx: Ctx, text: str) -> str:
+def find_session(ctx: Ctx, text: str, known_only: bool = True) -> str:
     """The session that an id or its first letters name; without one that of the environment, or ""."""
     names = [name for name, _ in list_sessions(ctx)]
     found = [name for name in names if name.startswith(text.lower())]
-    if not text or safe_name(text) in names:
+    if not text or safe_name(text) in names or not (found or known_only):
         return safe_name(text) or ctx.session
     if len(found) != 1:
         raise CommandError("%s session %s here" % ("more than one" if found else "no", one_line(text, 40)),
@@ -4606,7 +4606,7 @@ def pause_command(args: list) -> int | None:
     how_long = ("--for", {"dest": "duration", "metavar": "30m", "help": "how long; without it until `resume`"})
     given = command_parser("pause", SESSION, how_long).parse_args(args)
     ctx = people_ctx()
-    session = find_session(ctx, given.session)
+    session = find_session(ctx, given.session, known_only=False)
     until = format_iso(ctx.now + parse_duration(given.duration)) if given.duration else None
     _edit_pauses(ctx, lambda pauses: pauses.update({session or "*": until}))
     print("paused %s until %s" % (session or "every session", until or "`resume`"))
@@ -4616,7 +4616,7 @@ def resume_command(args: list) -> int | None:
     """End a pause: of one session, or every pause when none is known."""
     given = command_parser("resume", SESSION).parse_args(args)
     ctx = people_ctx()
-    session = find_session(ctx, given.session)
+    session = find_session(ctx, given.session, known_only=False)
     keys = (session, "*")
     _edit_pauses(ctx, lambda pauses: [pauses.pop(key, None) for key in keys] if session else pauses.clear())
     print("resumed %s" % (session or "every session"))

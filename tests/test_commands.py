@@ -437,13 +437,8 @@ def test_a_session_called_like_one_of_our_files_is_a_session_like_any_other(proj
     assert [s["tool_calls"] for s in data["sessions"]] == [1] and data["paused"] == []
 
 
-def test_a_session_that_nobody_knows_is_not_paused(project):
-    assert "no session s2" in failure(project.ask("pause", "--session", "s2"))[0]
-
-
 def test_resume_of_one_session_leaves_the_others_paused(project):
     for session in ("s1", "s2"):
-        measured(project, 40_000, session)
         text(project.ask("pause", "--session", session))
     text(project.ask("resume", "--session", "s1"))
     assert project.read_json(".context/state/pause.json") == {"s2": None}
@@ -578,7 +573,7 @@ def test_replay_asks_the_kit_also_while_it_is_paused(project):
     assert "STOP." in text(project.ask("replay", path, CTX_HOOKS_DISABLE="1"))
 
 
-def test_replay_never_follows_a_link_out_of_its_copy(project):
+def test_replay_never_writes_outside_its_copy(project):
     outside = os.path.join(project.base, "outside")
     os.makedirs(outside)
     os.symlink(outside, project.path(".context/notes"))
@@ -591,6 +586,10 @@ def test_replay_never_follows_a_link_out_of_its_copy(project):
     os.unlink(project.path(".context/state"))
     project.write(".contextrc", "allow_outside: true\n")
     assert "allow_outside" in failure(project.ask("replay", path))[0]
+    os.remove(project.path(".contextrc"))
+    os.symlink(outside, project.path(".context/state"))
+    assert failure(project.ask("replay", path))
+    assert os.listdir(outside) == []
 
 
 @pytest.mark.parametrize("content, said", [("{", "line 1 is not JSON"), ('{}\n\n{"a": 1}\nbroken',
