@@ -23,7 +23,7 @@ NETWORK = {"socket", "ssl", "http", "urllib", "ftplib", "smtplib", "imaplib", "p
 # Modules of the standard library that the kit may use; a new one is a decision, so it is written down here.
 IMPORTED = {"__future__", "_imp", "_json", "_signal", "_stat", "_thread", "argparse", "hashlib", "json", "msvcrt", "os", "os.path",
             "errno", "fcntl", "posix", "pty", "re", "select", "shlex", "shutil", "signal", "struct", "subprocess", "sys", "tempfile",
-            "termios", "textwrap", "time", "traceback", "tty", "unicodedata"}
+            "termios", "textwrap", "time", "traceback", "tty", "unicodedata", "warnings"}
 
 
 def banners() -> list:
