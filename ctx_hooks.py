@@ -3764,7 +3764,7 @@ SPARKS = "▁▂▃▄▅▆▇█"
 TO_ASCII = dict(zip(map(ord, SPARKS + "░✓●○·…→–—✗"), "_.,-=+*#.+*-|~>--x"))
 METRIC_TARGETS = (("first attempt", 70), ("with retry", 95), ("acknowledged", 80), ("visible", 99))
 NEXT_STEPS = (
-    "1. register the hooks: python3 install.py",
+    "1. see that the hooks are registered: ctx_hooks.py doctor (python3 install.py registers them)",
     "2. say in {dir}/TASKS.md what you work on (install.py --init makes a start)",
     "3. start the agent here; after its first tool call this page has something to show",
 )
