@@ -3441,8 +3441,8 @@ def cleanup(event: Event, ctx: Ctx) -> Reply | None:
 EVENTS = {"SessionStart": "inject", "UserPromptSubmit": "inject", "PreToolUse": "gate", "PostToolUse": "monitor",
           "PostToolUseFailure": "monitor", "Stop": "stop-enforce", "SessionEnd": "cleanup"}  # as in hooks.json
 REGISTERED = (
-    'python3 -I -S -c "import sys; sys.path.append(sys.argv.pop()); import ctx_hooks; ctx_hooks.main()" '
-    '{mode} "$CLAUDE_PROJECT_DIR/.claude/hooks" || exit 0'
+    'python3 -I -S -c "import gc, sys; gc.disable(); sys.path.append(sys.argv.pop()); import ctx_hooks; '
+    'ctx_hooks.main()" {mode} "$CLAUDE_PROJECT_DIR/.claude/hooks" || exit 0'
 )
 MODES = {"inject": inject, "gate": gate, "monitor": monitor, "stop-enforce": stop_enforce, "cleanup": cleanup}
 

@@ -77,13 +77,15 @@ DEPTH_LIMIT = 200
 # - `-I -S`: no user site, no PYTHON* variables, no site-packages; the floor of start-up time.
 # - `-c "…import ctx_hooks…"`, not the path of a script: only an imported file has its bytecode
 #   cached. The folder is appended, so nothing in it can shadow the standard library.
+# - `gc.disable()`: the collector would run several times while the bytecode is read, 3 % of a bare
+#   start, and a process that lives for milliseconds leaves nothing worth collecting.
 # - The folder is the last word and is quoted, so spaces and quotes in a path are harmless; it does
 #   not depend on the cwd, which follows the agent's `cd`.
 # install.py exchanges the first word and the folder, nothing else.
 HOOKS_PYTHON = "python3"
 HOOKS_FOLDER = '"${CLAUDE_PLUGIN_ROOT:-$CLAUDE_PROJECT_DIR/.claude/hooks}"'
 PROJECT_FOLDER = '"$CLAUDE_PROJECT_DIR/.claude/hooks"'
-STATUS_CODE = "import sys; sys.path.append(sys.argv.pop(1)); import ctx_hooks; ctx_hooks.main()"
+STATUS_CODE = "import gc, sys; gc.disable(); sys.path.append(sys.argv.pop(1)); import ctx_hooks; ctx_hooks.main()"
 LOAD_CODE = "import sys; sys.path.append(sys.argv.pop()); import ctx_hooks"
 PROBE_CODE = "import sys; print('%d.%d' % sys.version_info[:2]); print(sys.executable)"
 
@@ -535,7 +537,7 @@ _PYTHON = re.compile(r"(?:python|pypy|py)[0-9.]*w?(?:\.exe)?", re.IGNORECASE)
 _IMPORT = re.compile(r"\bimport ctx_hooks\b")
 _CALL = re.compile(r"(?<![\w.])ctx_hooks\.main\(")
 _TAILS = ([], ["||", "exit", "0"], ["||", "true"], ["||", ":"])
-_GENERATED = re.compile(r'(.+?) -I -S -c "import sys; sys\.path\.append\(')
+_GENERATED = re.compile(r'(.+?) -I -S -c "import (?:gc, )?sys; (?:gc\.disable\(\); )?sys\.path\.append\(')
 
 
 def split_command(text: str, escape: str = "\\") -> List[str]:

@@ -30,7 +30,7 @@ NOW = 1_770_115_500.0  # 2026-02-03T10:45:00Z, the time of the tests that choose
 
 # The argv of the registered command between the interpreter and the mode; a test compares it with hooks.json.
 FLAGS = ["-I", "-S", "-c"]
-IMPORT_LINE = "import sys; sys.path.append(sys.argv.pop()); import ctx_hooks; ctx_hooks.main()"
+IMPORT_LINE = "import gc, sys; gc.disable(); sys.path.append(sys.argv.pop()); import ctx_hooks; ctx_hooks.main()"
 
 
 class Result(NamedTuple):

@@ -532,7 +532,7 @@ def test_stray_modules_change_nothing(project, tmp_path, place):
     "touch SPRUNG; python3 .claude/hooks/ctx_hooks.py gate", "python3 .claude/hooks/ctx_hooks.py gate; touch SPRUNG",
     'python3 "$(touch SPRUNG)/ctx_hooks.py" gate', "./evil ctx_hooks.py gate", "python3 evil.py ctx_hooks.py gate",
     'python3 -I -S -c "import sys; open(\'SPRUNG\', \'w\'); ctx_hooks.main()" gate x', "./evil -I -S -c 'ctx_hooks.main()' gate x",
-    'python3 -I -S -c "import sys; sys.path.append(sys.argv.pop()); import ctx_hooks; ctx_hooks.main()" gate "`touch SPRUNG`" || exit 0'])
+    'python3 -I -S -c "import gc, sys; gc.disable(); sys.path.append(sys.argv.pop()); import ctx_hooks; ctx_hooks.main()" gate "`touch SPRUNG`" || exit 0'])
 def test_doctor_runs_no_command_that_only_resembles_ours(project, command):
     sprung = os.path.join(project.base, "sprung")
     command = command.replace("SPRUNG", sprung)
