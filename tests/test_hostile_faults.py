@@ -347,7 +347,7 @@ def test_a_folder_that_vanishes_in_the_middle_is_not_missed(kit, world, rounds, 
     def vanish(name, real, args):
         shutil.rmtree(path, ignore_errors=True)
 
-    for at in range(1, MANY, 1 if rounds(1) > 1 else 24):
+    for at in range(1, MANY, 1 if rounds(1) > 1 else 45):
         os.makedirs(world.project.tmp, exist_ok=True)
         os.makedirs(world.project.root, exist_ok=True)
         world.reset()
@@ -498,7 +498,7 @@ def test_kill_9_of_the_installer_leaves_old_or_new_settings(installer, tmp_path,
 
     assert run(["--quiet"]).rc == 0
     new = project.read(".claude/settings.json").encode()
-    for at in range(1, MANY, 1 if os.environ.get("CTX_SOAK") == "1" else 13):
+    for at in range(1, MANY, 1 if os.environ.get("CTX_SOAK") == "1" else 29):
         shutil.rmtree(project.path(".claude"))
         project.write(".claude/settings.json", old)
         if "--uninstall" in words:
