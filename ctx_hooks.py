@@ -1839,7 +1839,7 @@ def measure_context(ctx: Ctx, state: dict, usage: Usage | None, added_tokens: in
     by_name = LARGE_WINDOW if model and state.get("large_model") == model else window_of_model(model)
     window = _sane_window(ctx.get("monitor.context_window")) or _statusline_window(ctx, model) or by_name
     if tokens > window and usage is not None:
-        window = max(LARGE_WINDOW, window)
+        window = DEFAULT_WINDOW if tokens <= DEFAULT_WINDOW else max(LARGE_WINDOW, window)
     return make_measure(tokens, window, usage is not None, model)
 
 
@@ -2452,6 +2452,7 @@ def is_stale(ctx: Ctx, state: dict, session: str) -> bool:
 
 def end_workflow(state: dict, reason: str, now: float) -> None:
     done = reason in ("all_phases_complete", "auto_complete_signal")
+    table(state, "enforcer")["last_phase"] = state.get("phase")
     state.update(active=False, phase="complete" if done else "failed", exit_reason=reason, completed_at=format_iso(now))
 
 
@@ -3452,6 +3453,7 @@ def run_mode(mode: str, data: object, env: dict, now: float) -> tuple:
     event = parse_event(data, mode)
     if event is None or event.agent_id:
         return "", []
+    env["cwd"] = event.cwd  # for the error log, should it come to that
     ctx = find_project(env.get("CLAUDE_PROJECT_DIR", ""), event.cwd)
     if ctx is None:
         return "", []
@@ -3496,7 +3498,7 @@ def report_failure(mode: str, error: Exception, env: dict) -> None:
 
     line = "ctx_hooks: internal error in %s: %s: %s\n" % (mode, type(error).__name__, one_line(str(error)))
     write_stderr(line)
-    ctx = find_project("", env.get("CLAUDE_PROJECT_DIR", ""))
+    ctx = find_project("", env.get("CLAUDE_PROJECT_DIR", "")) or find_project("", env.get("cwd", ""))
     if ctx:
         trace = "".join(traceback.format_tb(error.__traceback__))
         log_error(ctx, "%s %sTraceback:\n%s" % (format_iso(time.time()), line, trace))
@@ -3575,6 +3577,10 @@ def find_registrations(scope: str, settings: dict) -> list:
 def diagnose(ctx: Ctx | None, root: str, env: dict) -> list:
     """All findings, in the order in which a person would look."""
     findings, registered, plugin = _check_kit_file(), [], False
+    if env.get("CTX_HOOKS_DISABLE", "") not in ("", "0"):
+        findings.append((WARN, "CTX_HOOKS_DISABLE is set: every hook is off → unset it"))
+    if ctx and is_paused(ctx, ctx.session or "*"):
+        findings.append((WARN, "the hooks are paused → ctx_hooks.py resume"))
     for scope, path in (("user", client_home(env) + "/settings.json"), ("project", root + "/.claude/settings.json"),
                         ("local", root + "/.claude/settings.local.json")):
         settings = load_json(path)
@@ -3584,7 +3590,7 @@ def diagnose(ctx: Ctx | None, root: str, env: dict) -> list:
         if settings.get("disableAllHooks") is True:
             findings.append((FAIL, "disableAllHooks is set → remove it from %s, or no hook runs" % path))
         registered += find_registrations(scope, settings)
-        plugin |= any("ctx-hooks" in name for name in table(settings, "enabledPlugins"))
+        plugin |= any("ctx-hooks" in name and on is True for name, on in table(settings, "enabledPlugins").items())
     if plugin:
         findings.append((WARN, "active both as a plugin and in the settings → keep one of the two")
                         if registered else (OK, "active as a plugin"))
@@ -3761,7 +3767,7 @@ def settings_snippet() -> str:
 # locale has no UTF-8, each of our glyphs becomes one ASCII character.
 STYLES = {"bold": "1", "dim": "2", "bad": "31", "good": "32", "warn": "33"}
 SPARKS = "▁▂▃▄▅▆▇█"
-TO_ASCII = dict(zip(map(ord, SPARKS + "░✓●○·…→–—✗"), "_.,-=+*#.+*-|~>--x"))
+TO_ASCII = dict(zip(map(ord, SPARKS + "░✓●○·…→–—✗×"), "_.,-=+*#.+*-|~>--xx"))
 METRIC_TARGETS = (("first attempt", 70), ("with retry", 95), ("acknowledged", 80), ("visible", 99))
 NEXT_STEPS = (
     "1. see that the hooks are registered: ctx_hooks.py doctor (python3 install.py registers them)",
@@ -3778,15 +3784,18 @@ DECISIONS = {
     "stop:held": ("kept the agent going: phase {phase}, iteration {iteration}", "{reason}"),
     "stop:released": ("let the agent stop: phase {phase}, iteration {iteration}", "{reason}"),
     "auto:started": ("started the workflow in phase {phase}", "somebody ran `auto start`"),
-    "auto:cancelled": ("ended the workflow", "`auto stop`, or the prompt was `ctx cancel`"),
+    "auto:cancelled": ("ended the workflow", "{reason}"),
     "injection:attempted": ("sent the startup context, attempt {attempt}", "{type}, and no acknowledgement so far"),
     "injection:succeeded": ("stopped sending the startup context", "acknowledged at attempt {attempts}"),
     "injection:escalated": ("wrote the startup context into the fallback file", "no attempt was acknowledged"),
     "injection:failed": ("gave up on the startup context after attempt {attempts}", "{reason}"),
+    "wrap:ready": ("found the program ready for the startup context", "confidence {confidence}"),
+    "wrap:timeout": ("did not find the program ready and typed anyway", "waited {waitedMs} ms"),
+    "wrap:ended": ("delivered nothing", "{reason}"),
     "injection:section-removed": ("took our section out of {file}", "it was acknowledged or is too old"),
 }
 DECISION_FIELDS = ("event", "session", "code", "summary", "names", "files", "file", "percent", "path", "phase",
-                   "iteration", "reason", "attempt", "attempts", "type")
+                   "iteration", "reason", "attempt", "attempts", "type", "confidence", "waitedMs")
 HELD_REASONS = {"held": "its completion block is missing", "advanced": "the phase before is complete, this one is next"}
 
 
@@ -3874,7 +3883,7 @@ def level_style(percent: int) -> str:
 def metric_rates(metrics: dict) -> list:
     """[(label, percent or None, target)]: rounded down, never above 100; None while there is nothing to count."""
     sent, first, after, escalated, failed = (_count(metrics.get(key)) for key in METRIC_KEYS[:5])
-    decided = first + after + escalated + failed
+    decided = min(sent, first + after + escalated + failed)  # escalated and acknowledged late is one delivery
     pairs = ((first, decided), (first + after, decided), (first + after, sent), (decided - failed, decided))
     return [(label, min(100, part * 100 // whole) if whole else None, target)
             for (label, target), (part, whole) in zip(METRIC_TARGETS, pairs)]
@@ -3883,9 +3892,11 @@ def metric_rates(metrics: dict) -> list:
 def phase_line(state: dict, width: int = 1000) -> str:
     """`expansion ✓ init ✓ planning ● execution ○ …`, or `✓✓●○… planning` where that is too long."""
     planned = planned_phases(table(state, "config"))
-    phase = state.get("phase")
+    failed = state.get("phase") == "failed"
+    phase = table(state, "enforcer").get("last_phase") if failed else state.get("phase")
     at = planned.index(phase) if phase in planned else len(planned) if phase == "complete" else 0
-    marks = ["✓" if index < at else "●" if index == at and phase != "failed" else "○" for index in range(len(planned))]
+    mark = "●" if not failed else "✗" if phase in planned else "○"
+    marks = (["✓"] * at + [mark] + ["○"] * len(planned))[:len(planned)]
     line = " ".join("%s %s" % pair for pair in zip(planned, marks))
     return line if len(line) <= width else "%s %s" % ("".join(marks), one_line(str(phase), 20))
 
@@ -4523,7 +4534,7 @@ def signal_command(args: list) -> int | None:
         raise CommandError("--ttl must be between 1 and %d seconds" % TTL_LIMIT_S, "leave it out for 300")
     body = summary.strip() + ("\n→ " + given.action.strip() if given.action.strip() else "")
     name = given.name or "%s-%x" % (safe_name(given.auditor), time.time_ns() // 1000)
-    session = "" if given.everyone else safe_name(given.session) or ctx.session
+    session = "" if given.everyone else find_session(ctx, given.session, known_only=False)
     path = write_signal(ctx, session, Signal(name=name, severity=given.severity, generated_at=ctx.now, body=body,
                                              ttl_s=given.ttl, auditor=given.auditor, code=given.code))
     if not path:
@@ -4535,7 +4546,8 @@ def auto_command(args: list) -> int | None:
     """Start, show or stop the auto workflow."""
     parser = command_parser("auto")
     actions = parser.add_subparsers(dest="action", metavar="start|status|stop", required=True)
-    start = actions.add_parser("start", help="begin a workflow", description="Begin a workflow for a task.")
+    start = actions.add_parser("start", help="begin a workflow", description="Begin a workflow for a task.",
+                               epilog='example: ctx_hooks.py auto start "Add a login page" --skip-reflect')
     start.add_argument("task", help="what is to be done")
     start.add_argument("--max-iterations", type=int, default=MAX_ITERATIONS, metavar="N", help="stops per phase, 1–50")
     for flag, names in SKIPS.items():
@@ -4543,9 +4555,11 @@ def auto_command(args: list) -> int | None:
     start.add_argument("--phase", choices=PHASE_NAMES, help="begin with this phase")
     start.add_argument("--session", default="", metavar="ID", help="bind to this session; else to the first that stops")
     start.add_argument("--force", action="store_true", help="replace an active workflow")
-    show = actions.add_parser("status", help="show the workflow", description="Show the workflow.")
+    show = actions.add_parser("status", help="show the workflow", description="Show the workflow.",
+                              epilog="example: ctx_hooks.py auto status --json")
     show.add_argument("--json", action="store_true", help="the state as JSON")
-    actions.add_parser("stop", help="end the workflow", description="End the workflow; the agent may stop at once.")
+    actions.add_parser("stop", help="end the workflow", description="End the workflow; the agent may stop at once.",
+                       epilog="example: ctx_hooks.py auto stop")
     given = parser.parse_args(args)
     ctx = people_ctx()
     if given.action == "start":
@@ -4562,12 +4576,15 @@ def _start_workflow(ctx: Ctx, given) -> str:
     if not given.task.strip():
         raise CommandError("the task is empty", "say in a sentence what is to be done")
     path, config = auto_path(ctx), {flag: getattr(given, flag) for flag in SKIPS}
-    ctx.session = safe_name(given.session) or ctx.session
+    if given.phase and given.phase not in planned_phases(config):
+        raise CommandError("phase %s is skipped" % given.phase, "leave out --phase or the --skip option")
+    ctx.session = find_session(ctx, given.session, known_only=False)
+    bound = ctx.session if given.session and ctx.session.startswith(given.session.lower()) else given.session
     state = {
         "schema_version": "2.0", "active": True, "phase": given.phase or planned_phases(config)[0], "iteration": 0,
         "max_iterations": given.max_iterations, "started_at": format_iso(ctx.now), "completed_at": None,
         "task_description": given.task, "config": config, "exit_reason": None, "last_error": None,
-        "session_id": given.session or ctx.env.get("CLAUDE_CODE_SESSION_ID") or None,
+        "session_id": bound or ctx.env.get("CLAUDE_CODE_SESSION_ID") or None,
         "signals": {"last_checked": None, "detected_signals": []},
     }
     with Lock(ctx, lock_path(ctx, path)) as lock:
@@ -4577,7 +4594,8 @@ def _start_workflow(ctx: Ctx, given) -> str:
         if is_auto_active(old or {}) and not given.force:
             raise CommandError("a workflow is active already", "`auto status` shows it; --force replaces it")
         try:
-            _os.mkdir(parent_of(path), 0o755)
+            _os.mkdir(parent_of(path), 0o700)
+            write_bytes(parent_of(path) + "/.gitignore", b"auto-state.json\n.gitignore\n")
         except OSError:
             pass  # it is there, or the file cannot be written either
         if lock.busy or not write_bytes(path, format_json(state).encode() + b"\n"):
@@ -4596,9 +4614,10 @@ def _show_workflow(ctx: Ctx, as_json: bool) -> str:
         return format_json(state) if as_json else "no workflow; begin one with: ctx_hooks.py auto start TASK"
     session = one_line(_text(state.get("session_id")), 40) or "not bound yet"
     error = one_line(_text(table(state, "last_error").get("message")))
-    return "%s\n%s, session %s\ntask: %s%s" % (
-        phase_line(state), auto_word(state), session, one_line(_text(state.get("task_description"))),
-        "\nlast error: " + error if error else "")
+    look = Look(read_look().width)
+    lines = [phase_line(state, look.width), "%s, session %s" % (auto_word(state), session),
+             "task: " + one_line(_text(state.get("task_description")))] + ["last error: " + error] * bool(error)
+    return "\n".join(part for line in lines for part in wrap_lines(line, "", look))
 
 
 def pause_command(args: list) -> int | None:
@@ -4908,7 +4927,9 @@ def doctor_command(args: list) -> int | None:
     if given.json:
         print(format_json([{"level": level, "text": text} for level, text in findings]))
     else:
-        print("\n".join("%-4s  %s" % finding for finding in findings))
+        look = read_look()
+        look.width = look.width if _os.isatty(1) else 10_000  # in a pipe a finding is a line
+        print("\n".join(line for level, text in findings for line in wrap_lines(text, "%-6s" % level, look)))
         if any("paste the settings" in text for _, text in findings):
             print("\n.claude/settings.json (merge it into `hooks` if there are some):\n\n" + settings_snippet())
     return 1 if any(level == FAIL for level, _ in findings) else 0

@@ -93,7 +93,7 @@ PROBE_CODE = "import sys; print('%d.%d' % sys.version_info[:2]); print(sys.execu
 # where no record is, as in a fresh clone. `install.py --version` of a release prints what to add here.
 RELEASES: Dict[str, str] = {}
 
-IGNORE_SHARED = "# written by ctx_hooks\n/.ctx_hooks/\n/__pycache__/\n"
+IGNORE_SHARED = "# written by ctx_hooks\n/.ctx_hooks/\n/__pycache__/\n/ctx_hooks.py.kept-*\n"
 IGNORE_LOCAL = IGNORE_SHARED + "/ctx_hooks.py\n/.gitignore\n"
 IGNORE_ALL = "*\n"
 IGNORE_CONTEXT = ("signals/\nstate/\nmonitor-state.json\nmetrics.json\n"

@@ -706,3 +706,40 @@ def test_the_demo_plays_a_whole_session_and_leaves_nothing_behind(project, env):
                      "ctx auto: all phases complete.", "stopped asking for the handoff", "the address form is done"):
         assert expected in shown
     assert os.listdir(project.tmp) == []
+
+
+# --- what a newcomer trips over
+
+
+def test_the_first_letters_of_a_session_are_enough_for_a_signal_and_a_workflow(project):
+    started(project)
+    path = text(project.ask("signal", "Hello", "--session", SESSION[:8])).strip()
+    assert os.path.basename(os.path.dirname(path)) == SESSION
+    text(project.ask("auto", "start", "Ship it", "--session", SESSION[:8]))
+    assert project.read_json(".caw/auto-state.json")["session_id"] == SESSION
+
+
+def test_a_skipped_phase_cannot_be_the_first(project):
+    assert "phase qa is skipped" in failure(project.ask("auto", "start", "Ship it", "--phase", "qa", "--skip-qa"))[0]
+
+
+def test_a_cancelled_workflow_still_shows_how_far_it_came(project):
+    text(project.ask("auto", "start", "Ship it", "--phase", "execution"))
+    assert project.read(".caw/.gitignore") == "auto-state.json\n.gitignore\n"
+    text(project.ask("auto", "stop"))
+    assert "planning ✓ execution ✗ qa ○" in text(project.ask("auto", "status", **UTF8))
+
+
+def test_the_workflow_fits_a_narrow_terminal(project):
+    text(project.ask("auto", "start", "Ship it " * 30))
+    assert max(map(len, text(project.ask("auto", "status", COLUMNS="60")).split("\n"))) <= 60
+
+
+@pytest.mark.parametrize("action", ["start", "status", "stop"])
+def test_each_action_of_auto_has_an_example(project, action):
+    assert "example: ctx_hooks.py auto " + action in text(project.ask("auto", action, "--help"))
+
+
+def test_a_late_acknowledgement_is_one_delivery(kit):
+    rates = kit.metric_rates({"attempted": 1, "succeededAfterRetry": 1, "escalatedToFile": 1})
+    assert [percent for _, percent, _ in rates] == [0, 100, 100, 100]

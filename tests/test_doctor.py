@@ -215,3 +215,15 @@ def test_the_clients_own_figures_are_shown(installed):
 ])
 def test_our_commands_are_known_by_what_they_run(kit, command, mode):
     assert kit.mode_of_command(command) == mode
+
+
+def test_a_switched_off_kit_is_named(installed):
+    installed.ask("pause")
+    text = installed.ask("doctor", CTX_HOOKS_DISABLE="1").out.decode("utf-8")
+    assert "CTX_HOOKS_DISABLE is set" in text and "the hooks are paused" in text
+
+
+def test_a_plugin_that_is_switched_off_is_not_active(project, kit):
+    project.write(".claude/settings.json", '{"enabledPlugins": {"ctx-hooks@m": false}}')
+    found = kit.diagnose(None, project.root, {"HOME": project.home})
+    assert any("no hook of this kit is registered" in text for _, text in found)

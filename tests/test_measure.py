@@ -248,3 +248,8 @@ def test_counts_are_exact_under_24_parallel_calls(project):
     assert [child.returncode for child in children] == [0] * 24 and outputs == [(b"", b"")] * 24
     state = state_of(project)
     assert state["tool_calls"] == 24 and state["estimated_tokens"] == 15_000 + state["breakdown"]["Bash"]
+
+
+def test_a_small_configured_window_is_raised_step_by_step(kit, project):
+    project.write(".contextrc", "monitor:\n  context_window: 150000\n")
+    assert [measure(kit, project, tokens).window for tokens in (140_000, 151_000, 201_000)] == [150_000, 200_000, LARGE]
