@@ -1034,7 +1034,8 @@ def _checked(value, kind):
         good = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e12
         return (None if not good or (kind == "percent" and not 1 <= value <= 100) else value)
     if kind in ("text", "path"):
-        return None if value is None or isinstance(value, list) or (kind == "path" and value == "") else str(value)
+        odd = kind == "path" and not (value and str(value).isprintable())  # paths are shown to the agent
+        return None if value is None or isinstance(value, list) or odd else str(value)
     items = value if isinstance(value, list) else [value]
     inner = {"paths": "path", "list": "text", "counts": "count"}[kind]
     checked = [_checked(item, inner) for item in items]
@@ -2984,7 +2985,7 @@ def find_sections(data: bytes) -> list:
 
 def _without_sections(data: bytes, noted: dict) -> bytes:
     """The user's bytes: without our sections and the line ends that were put before ours."""
-    lead = _text(noted.get("lead")).encode()
+    lead = noted["lead"].encode() if noted.get("lead") in ("\n", "\r\n", "\n\n", "\r\n\r\n") else b""
     for start, end in reversed(find_sections(data)):
         before = data[:start - len(lead)] if lead and data[:start].endswith(lead) else data[:start]
         if not data[end:] or before.endswith(b"\n"):  # else two lines of the user's would become one
