@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
+from pathlib import Path
 
 from stub_model import bash
 
+REPO = Path(__file__).resolve().parents[2]
 GATE = "STOP. Read your context files"
 
 
@@ -70,3 +74,14 @@ def test_a_project_path_with_spaces_and_quotes_works(kit):
     kit.stub.script(bash("echo a"), "done")
     kit.run("work")
     assert GATE in kit.stub.of("main")[1].news()
+
+
+def test_the_repository_is_a_valid_plugin(world):
+    plugin = world.path("plugin")
+    for name in (".claude-plugin", "hooks.json", "ctx_hooks.py", "README.md", "LICENSE"):
+        source, target = REPO / name, plugin / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(source, target) if source.is_dir() else shutil.copy(source, target)
+    done = subprocess.run([str(world.program), "plugin", "validate", "--strict", str(plugin)], env=world.environment(),
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60)
+    assert done.returncode == 0, done.stdout.decode("utf-8", "replace")
