@@ -291,7 +291,7 @@ def test_names_on_the_command_line_stay_in_their_folder(kit, project, text):
                   ("pause", "--session=" + text), ("auto", "start", "x", "--session=" + text, "--force")):
         assert helper._call_forked(kit, list(words), b"", project.environment({}), project.root).rc in (0, 1), words
     after = {path for path in hostile.looks(project.base) if not hostile.ALLOWED.fullmatch(path)}
-    assert after - before == {"a project's/.caw"}
+    assert after - before == {"a project's/.caw", "a project's/.caw/.gitignore"}
 
 
 # -----------------------------------------------------------------------------
