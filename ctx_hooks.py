@@ -1993,6 +1993,19 @@ def parse_line(ctx: Ctx, line: bytes, needles: tuple = ()) -> "Record | None":
     return row
 
 
+def wait_for_rows(ctx: Ctx, path: str) -> None:
+    """Where a client writes its transcript late, its row about this very event is the sign that
+    everything before it is there."""
+    sign = DIALECTS[ctx.agent].late_signs.get(ctx.mode, b"")
+    deadline = time.monotonic() + TRANSCRIPT_LATE_S
+    while sign and time.monotonic() < deadline:
+        line = next(lines_backward(path), b"")
+        at = parse_iso(parse_object(line).get("timestamp")) or 0.0
+        if not line or (sign in line and at > ctx.now - TRANSCRIPT_LATE_S):
+            return
+        time.sleep(TRANSCRIPT_POLL_S)
+
+
 def make_row(kind: str, **fields) -> Record:
     row = Record(kind=kind, id="", text="", receipt="", calls=[], results=[], tokens=0, window=0,
                  model="", done=False, at=0.0)
@@ -2001,10 +2014,18 @@ def make_row(kind: str, **fields) -> Record:
 
 
 def read_usage(ctx: Ctx, path: str) -> "Record | None":
-    """The last measured fullness (tokens, window or 0, model) after the last compaction."""
+    """The last measured fullness (tokens, window or 0, model) after the last compaction. Where the
+    transcript comes late it is waited for, once the numbers begin to matter."""
+    dialect = DIALECTS[ctx.agent]
+    usage = dialect.read_usage(path) if dialect.read_usage else _last_usage(ctx, path)
+    if dialect.late_signs and (usage is None or usage.tokens * 2 >= usage.window):
+        wait_for_rows(ctx, path)
+        usage = _last_usage(ctx, path)
+    return usage
+
+
+def _last_usage(ctx: Ctx, path: str) -> "Record | None":
     dialect, model, window, tokens = DIALECTS[ctx.agent], "", 0, 0
-    if dialect.read_usage:
-        return dialect.read_usage(path)
     for row in rows_backward(ctx, path, needles=dialect.usage_needles):
         window, model = window or row.window, model or row.model
         tokens = tokens or (row.tokens if row.tokens <= TOKENS_LIMIT else 0)
@@ -2038,6 +2059,7 @@ def read_news(ctx: Ctx, path: str, offset: int, since: float, known_id: str) -> 
     (where to go on). The message `known_id` and rows dated before `since` are older than what we
     wait for: a forked session's transcript begins with a copy of the old one."""
     news = Record(text="", answered=False, receipts="", offset=offset)
+    wait_for_rows(ctx, path)
     fd = open_regular(path)
     if fd < 0:
         return news
@@ -2082,14 +2104,6 @@ def read_turn(ctx: Ctx, path: str, since: float = 0.0) -> str:
             texts.append(row.text)
             newer = said
     return "\n".join(reversed(texts))
-
-
-def wait_for_rows(ctx: Ctx, path: str) -> None:
-    """Where a client writes its transcript late, its row about this very event is the sign that
-    everything before it is there."""
-    sign, deadline = DIALECTS[ctx.agent].late_sign, time.monotonic() + TRANSCRIPT_LATE_S
-    while sign and sign not in next(lines_backward(path), sign) and time.monotonic() < deadline:
-        time.sleep(TRANSCRIPT_POLL_S)
 
 
 def transcript_size(path: str) -> int:
@@ -2287,9 +2301,9 @@ def _copilot_event(data: dict, env: dict) -> dict:
     named = [name for field, name in _COPILOT_EVENTS if field in data]
     data.setdefault("hook_event_name", named[0] if named else "?")
     home = env.get("COPILOT_HOME") or env.get("HOME", "") + "/.copilot"
-    session_id = text_of(data.get("session_id"))
-    if session_id and safe_name(session_id) == session_id:
-        data.setdefault("transcript_path", home + "/session-state/" + session_id + "/events.jsonl")
+    own_id = text_of(data.get("session_id"))
+    if own_id and safe_name(own_id) == own_id:
+        data.setdefault("transcript_path", home + "/session-state/" + own_id + "/events.jsonl")
     if data.get("source") == "new":
         data["source"] = "startup"
     return data
@@ -2337,11 +2351,10 @@ def _droid_row(row: dict) -> "Record | None":
     if results:
         return make_row("result", results=[r + (False,) for r in results])
     if "hookResults" in message:
-        outs = [parse_object(text_of(dict_of(result).get("stdout")))
-                for result in list_of(message.get("hookResults"))]
-        said = [text_of(dict_of(out.get("hookSpecificOutput")).get("additionalContext"))
-                for out in outs]
-        return make_row("receipt", receipt="\n".join(said))
+        printed = [text_of(dict_of(one).get("stdout")) for one in list_of(message["hookResults"])]
+        said = [dict_of(parse_object(out).get("hookSpecificOutput")) for out in printed]
+        return make_row("receipt", receipt="\n".join(
+            text_of(one.get("additionalContext")) for one in said))
     if not text or text_of(row.get("id")).startswith("context-"):
         return None
     return make_row("prompt", text=text)
@@ -2351,11 +2364,10 @@ def _droid_usage(path: str) -> "Record | None":
     """The numbers are in a file beside the transcript."""
     told = read_json(path[:-len(".jsonl")] + ".settings.json") if path.endswith(".jsonl") else {}
     usage = dict_of(told.get("lastCallTokenUsage"))
-    tokens = sum(count_of(usage.get(key))
-                 for key in ("inputTokens", "cacheReadTokens", "cacheCreationTokens"))
-    if not tokens or tokens > TOKENS_LIMIT:
-        return None
-    return Record(tokens=tokens, window=0, model=text_of(told.get("model")))
+    keys = ("inputTokens", "cacheReadTokens", "cacheCreationTokens")
+    tokens = sum(count_of(usage.get(key)) for key in keys)
+    found = Record(tokens=tokens, window=0, model=text_of(told.get("model")))
+    return found if 0 < tokens <= TOKENS_LIMIT else None
 
 
 # --- replies
@@ -2414,7 +2426,7 @@ def _dialect(**fields) -> Record:
     row = Record(
         events=_events(), speaks=_SPEAKING, limit=REPLY_LIMIT, length=units, reply="hso",
         hold="block", hold_cap=8, tells_person="line", names={}, adapt=None,
-        parse_row=_claude_row, read_usage=None, late_sign=b"", batch="call",
+        parse_row=_claude_row, read_usage=None, late_signs={}, batch="call",
         needles=(b'"assistant"', b'"user"', b"compact_boundary", b"hook_additional_context"),
         usage_needles=(b'"usage"', b"compact_boundary"), tells_window=False, compacts_at=0,
         window=0, instruction_file="AGENTS.md", project_variable="CLAUDE_PROJECT_DIR", home="",
@@ -2439,7 +2451,7 @@ _MUTE_BEFORE = _SPEAKING - {"PreToolUse"}  # text before a tool does not arrive
 # hold         how a stop is held: "block" or, in new versions of Claude Code, "context"
 # hold_cap     holds in a row that the client allows; where it has no limit, ours is the same
 # batch        "call": the transcript has the event's tool_use_id; "newest": it has not
-# late_sign    what the newest line of the transcript holds once it has caught up with the event
+# late_signs   mode -> what the transcript's newest line holds once it has caught up
 # compacts_at  percent of the window where the client compacts by itself; 0: not known
 # window       tokens, where every model of the client has the same
 # matchers     our name of an event -> the only kind of it that is registered
@@ -2463,7 +2475,8 @@ DIALECTS = {
         events=_events("PostToolUseFailure", UserPromptSubmit="BeforeAgent",
                        PreToolUse="BeforeTool", PostToolUse="AfterTool", Stop="AfterAgent",
                        PreCompact="PreCompress"),
-        batch="newest", window=1_048_576, time_unit=1000, matchers={"PreCompact": "manual"},
+        names={"timestamp": "prompt_id"}, batch="newest", window=1_048_576, time_unit=1000,
+        matchers={"PreCompact": "manual"},
         needles=(b'"gemini"', b'"user"', b"<state_snapshot>"), folder=".gemini",
         usage_needles=(b'"tokens"', b"<state_snapshot>"), instruction_file="GEMINI.md",
         project_variable="GEMINI_PROJECT_DIR", settings=".gemini/settings.json",
@@ -2479,9 +2492,11 @@ DIALECTS = {
         label="Copilot CLI", reply="both", tells_person="", adapt=_copilot_event,
         names={"sessionId": "session_id", "toolName": "tool_name", "toolArgs": "tool_input",
                "toolResult": "tool_response", "tool_result": "tool_response",
-               "transcriptPath": "transcript_path", "hookEventName": "hook_event_name"},
-        parse_row=_copilot_row, batch="newest", late_sign=b'"hook.start"', tells_window=True,
-        compacts_at=80, folder=".github/hooks", project_variable="COPILOT_PROJECT_DIR",
+               "transcriptPath": "transcript_path", "hookEventName": "hook_event_name",
+               "timestamp": "prompt_id"},
+        parse_row=_copilot_row, batch="newest", tells_window=True, compacts_at=80,
+        late_signs={"monitor": b'"postToolUse', "stop-enforce": b'"agentStop"'},
+        folder=".github/hooks", project_variable="COPILOT_PROJECT_DIR",
         needles=(b'"session.usage_record"', b'"assistant.message"', b'"user.message"',
                  b'"tool.execution_complete"', b'"hook.end"', b'"session.compaction_complete"'),
         usage_needles=(b'"session.usage_record"', b'"session.compaction_complete"'),
@@ -4034,8 +4049,9 @@ def _complete_flow(ctx: Ctx, flow: Record) -> Record:
                for name in names]
     flow.phases = flow.phases or [name for name in PHASES if name not in skipped]
     flow.max_iterations = min(max(flow.max_iterations, 1), ITERATIONS_LIMIT)
-    info = stat_of(auto_path(ctx)) if not flow.started_at else None
-    flow.started_at = flow.started_at or (info.st_mtime if info else ctx.now)
+    if not 0 < flow.started_at <= ctx.now + CLOCK_SKEW_S:
+        info = stat_of(auto_path(ctx))
+        flow.started_at = info.st_mtime if info else ctx.now
     flow.phase_started_at = min(flow.phase_started_at or flow.started_at, ctx.now)
     return flow
 
@@ -4103,7 +4119,7 @@ def bind_workflow(ctx: Ctx, event: Record) -> bool:
         if not may_bind or not is_meant_here(ctx, flow, ""):
             return False
     if flow.session_id and not is_person:
-        return True
+        return False
 
     def change(flow: Record) -> bool:
         if flow.session_id not in ("", event.session_id):
@@ -4443,18 +4459,23 @@ def run_bounded(command: str, root: str, limit_s: float) -> tuple:
     env = {name: value for name, value in os.environ.items()
            if not name.startswith(SECRET_STARTS) and not name.upper().endswith(SECRET_ENDS)}
     env["CTX_HOOKS_CHECK"] = mark = "%d-%x" % (os.getpid(), time.time_ns())
+    ours, theirs = os.pipe()
     try:
         child = subprocess.Popen(
             command, shell=True, cwd=root, env=env, stdin=subprocess.DEVNULL,  # noqa: S602
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=IS_POSIX)
+            stdout=theirs, stderr=theirs, start_new_session=IS_POSIX)
     except (OSError, ValueError) as error:
+        os.close(ours)
         return 127, str(error).encode()
-    output, is_over = _read_tail(child, time.monotonic() + limit_s)
+    finally:
+        os.close(theirs)
+    output, is_over = _read_tail(child, ours, time.monotonic() + limit_s)
     _end_group(child, mark if is_over else "")
+    os.close(ours)
     return None if is_over else child.returncode, output
 
 
-def _read_tail(child: object, deadline: float) -> tuple:
+def _read_tail(child: object, fd: int, deadline: float) -> tuple:
     """(the end of what it prints, whether its time was over). Half a second after its end nobody
     waits for a child of it that keeps the pipe open."""
     import threading
@@ -4462,12 +4483,12 @@ def _read_tail(child: object, deadline: float) -> tuple:
     tail = bytearray()
 
     def drain() -> None:
-        while True:
-            data = child.stdout.read1(65536)
-            if not data:
-                return
-            tail.extend(data)
-            del tail[:-CHECK_BUFFER]
+        try:
+            for data in iter(lambda: _os.read(fd, 65536), b""):
+                tail.extend(data)
+                del tail[:-CHECK_BUFFER]
+        except OSError:
+            pass  # closed, because nobody waits for more
 
     reader = threading.Thread(target=drain, daemon=True)
     reader.start()
