@@ -204,7 +204,7 @@ class Project:
         """One event at the time `now`, in this process: the text, and then what follows once it is out."""
         text, after = load_kit().run_mode(mode, agent, event, self.environment(env), now)
         for action, *args in after:
-            action(*args)
+            action(True, *args)
         return make_result(0, text.encode("ascii"), b"")
 
     def ctx(self, now: float, session: str = "s1", **env):
