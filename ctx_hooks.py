@@ -4779,7 +4779,7 @@ def start_delivery(ctx: Ctx, event: Record, state: Record) -> tuple:
         first_at=ctx.now, last_at=ctx.now, offset=transcript_size(event.transcript),
         handoff=chosen.key if chosen else "")
     if chosen:
-        update_ledger(ctx, lambda ledger: _hold_row(ctx, ledger, chosen, event.session))
+        hold_handoff(ctx, chosen, event.session)
     count_metrics(ctx, attempted=1)
     record(ctx, "injection:attempted", messageId=message_id, attempt=1, type=event.name,
            chars=len(text))
@@ -4790,11 +4790,16 @@ def start_delivery(ctx: Ctx, event: Record, state: Record) -> tuple:
     return text, HANDOFF_SENT_PERSON.format(time=clock, lines=lines)
 
 
-def _hold_row(ctx: Ctx, ledger: Record, chosen: Record, session: str) -> None:
-    row = ledger_row(ledger, chosen.key)
-    vars(row).update(delivered_to=session, delivered_at=ctx.now, evidence="",
-                     file=shown_path(ctx, chosen.path, ""), by=row.by or chosen.by,
-                     written_at=chosen.at)
+def hold_handoff(ctx: Ctx, chosen: Record, session: str) -> None:
+    """It is on its way to this session, and to nobody else for the time being."""
+
+    def change(ledger: Record) -> None:
+        row = ledger_row(ledger, chosen.key)
+        vars(row).update(delivered_to=session, delivered_at=ctx.now, evidence="",
+                         file=shown_path(ctx, chosen.path, ""), by=row.by or chosen.by,
+                         written_at=chosen.at)
+
+    update_ledger(ctx, change)
 
 
 def is_pending(state: Record) -> bool:
@@ -4811,11 +4816,11 @@ def follow_delivery(ctx: Ctx, event: Record, state: Record, may_speak: bool) -> 
     delivery.answered = delivery.answered or news.answered or bool(event.last_message)
     if delivery.message_id and delivery.message_id in news.receipts:
         delivery.receipt_at = ctx.now
-        _succeed(ctx, delivery, "receipt")
+        succeed_delivery(ctx, delivery, "receipt")
         return "", ""
     if is_acknowledged(ctx, news.text + "\n" + event.last_message):
         delivery.acked_at = ctx.now
-        _succeed(ctx, delivery, "acknowledgement")
+        succeed_delivery(ctx, delivery, "acknowledgement")
         return "", ""
     waits = 0 <= ctx.now - delivery.last_at < backoff_s(ctx, delivery.attempts)
     if not may_speak or not delivery.answered or waits or delivery.outcome != "pending":
@@ -4836,7 +4841,8 @@ def backoff_s(ctx: Ctx, attempts: int) -> float:
     return backoffs[max(min(attempts, len(backoffs)) - 1, 0)]
 
 
-def _succeed(ctx: Ctx, delivery: Record, evidence: str) -> None:
+def succeed_delivery(ctx: Ctx, delivery: Record, evidence: str) -> None:
+    """There is evidence: the handoff is used up, a section in an instruction file goes."""
     attempts = max(1, delivery.attempts)
     took_ms = int(max(0.0, ctx.now - (delivery.first_at or ctx.now)) * 1000)
     is_first = attempts == 1 and delivery.outcome == "pending"
@@ -8265,7 +8271,7 @@ def copy_project(ctx: Ctx, scratch: str) -> None:
         os.makedirs(scratch + name)
     for name in names[:REPLAY_FILES]:
         source, target = join_path(ctx.root, name), join_path(scratch + "/project", name)
-        data = read_bytes(source, room, follow=False) if stays_inside(source, ctx.root) else None
+        data = read_bytes(source, room, follow=False) if name_inside(source, ctx.root) else None
         if data is not None and is_below(target, scratch + "/project"):
             room -= len(data)
             os.makedirs(parent_of(target), exist_ok=True)
