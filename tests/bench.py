@@ -71,6 +71,7 @@ class Row:
 
     says: "" = has to be silent, else has to be in the text. proof: a function of the world that returns what is
     wrong with the files afterwards. speaks_when: (change of the world, text), for a row that is silent by its nature.
+    first: an event sent before each run, outside the measured time.
     """
 
     def __init__(self, name: str, world: World, argv: list, **options):
@@ -80,6 +81,7 @@ class Row:
         self.says = options.get("says", "")
         self.proof = options.get("proof", lambda _: "")
         self.speaks_when = options.get("speaks_when")
+        self.first = options.get("first")
         self.budget = options.get("budget")
         self.group = options.get("group", "hook")
         self.every = options.get("every", 1)
@@ -93,6 +95,10 @@ class Row:
 def counted(world: World) -> str:
     before, after = world.calls_before, world.tool_calls()
     return "" if after == before + 1 else "tool_calls went from %d to %d" % (before, after)
+
+
+def saved(world: World) -> str:
+    return "" if world.exists(".context/handoffs") else "there is no handoff"
 
 
 def cleaned(world: World) -> str:
@@ -175,6 +181,7 @@ class Bench:
                     speaks_when=(World.start_workflow, HOLD_TEXT))
         self.monitor("below the threshold", world)
         self.monitor("failed call", world, event=world.post_tool("PostToolUseFailure"))
+        self.direct("monitor, before a compaction", world, world.on("PreCompact.auto"), proof=saved)
         self.direct("cleanup", world, world.on("SessionEnd.other"), proof=cleaned)
         world = self.world(context=False)
         self.direct("gate, project without a context dir", world, world.on("PreToolUse.Bash"), budget=SILENT,
@@ -228,15 +235,19 @@ class Bench:
         world = self.session()
         world.add_signals(1000, "global")
         world.hear_all()
-        self.direct("inject, 1,000 global signals already heard", world, world.on("UserPromptSubmit"), budget=SILENT,
-                    every=SLOW_EVERY, speaks_when=(lambda it: it.add_signals(1), SIGNAL_TEXT))
-        self.monitor("1,000 global signals already heard", world, every=SLOW_EVERY)
+        world.forget_look()
+        prompt, another = world.on("UserPromptSubmit"), world.on("UserPromptSubmit", prompt_id="p-another")
+        options = {"every": SLOW_EVERY, "speaks_when": (lambda it: it.add_signals(1), SIGNAL_TEXT)}
+        self.direct("inject, 1,000 heard signals looked at", world, prompt, budget=MANY, **options)
+        self.direct("inject, 1,000 heard signals", world, prompt, budget=SILENT, first=another, **options)
+        self.monitor("1,000 heard signals", world, first=another, every=SLOW_EVERY)
         world = self.session()
         world.add_sessions(1000)
         self.monitor("1,000 other sessions", world, every=SLOW_EVERY)
         world = self.world()
         world.leave_handoff()
         world.add_sessions(10_000)
+        world.make_collection_due()
         self.direct("inject at start, 10,000 sessions", world, world.on("SessionStart.startup"), says=START_TEXT,
                     budget=SPEAKING, every=SLOW_EVERY)
 
@@ -289,6 +300,8 @@ class Runner:
     def fresh(self, row: Row, *before: str) -> tuple:
         """A run on the files as they were saved, with other words before its own."""
         row.world.restore()
+        if row.first:
+            row.world.send(row.first)
         return self.run(row, [*before, *row.argv])
 
     def fault(self, row: Row, rc: int) -> str:

@@ -21,10 +21,11 @@ class World(Project):
     def __init__(self, base: str, home: str, context: bool = True):
         """home holds what all worlds share: the kit, its bytecode and the `python3` of the registered commands."""
         super().__init__(base, context)
-        self.env.update(PATH=os.path.join(home, "bin") + ":/usr/bin:/bin", XDG_CACHE_HOME=os.path.join(home, "cache"),
-                        CLAUDE_PLUGIN_ROOT=os.path.join(home, "kit"), CLAUDE_CODE_SESSION_ID=SESSION, CLAUDECODE="1",
-                        AI_AGENT="claude-code_2-1-325_agent", CLAUDE_CODE_ENTRYPOINT="cli",
-                        CLAUDE_CODE_SESSION_ATTENDED="1")
+        del self.env["LC_ALL"]  # a person's locale is a UTF-8 one, and C would start in another way
+        self.env.update(LANG="C.UTF-8", PATH=os.path.join(home, "bin") + ":/usr/bin:/bin",
+                        XDG_CACHE_HOME=os.path.join(home, "cache"), CLAUDE_PLUGIN_ROOT=os.path.join(home, "kit"),
+                        CLAUDE_CODE_SESSION_ID=SESSION, CLAUDECODE="1", CLAUDE_CODE_ENTRYPOINT="cli",
+                        AI_AGENT="claude-code_2-1-325_agent", CLAUDE_CODE_SESSION_ATTENDED="1")
         self.saved: dict = {}
         self.calls_before = 0
 
@@ -110,6 +111,12 @@ class World(Project):
                 return
         raise SystemExit("error: 1,000 prompts did not deliver what was pending")
 
+    def forget_look(self) -> None:
+        """The next look at the signals cannot rely on the last one."""
+        state = self.read_json(STATE)
+        state.pop("looked", None)
+        self.write(STATE, json.dumps(state))
+
     def add_sessions(self, count: int) -> None:
         """Others, as many: a state file, a signal folder, a marker, keys in the monitor's state."""
         state = self.read(STATE) if self.exists(STATE) else "{}"
@@ -126,8 +133,12 @@ class World(Project):
 
     def leave_handoff(self) -> None:
         """An earlier session wrote one, after the kit had seen this project for the first time."""
-        self.send(self.on("UserPromptSubmit", session_id="earlier"))
+        self.send(self.on("SessionStart.startup", session_id="earlier"))
         self.write(".context/handoffs/earlier.md", "# Handoff\n\n" + "Where we are and what is next. " * 60)
+
+    def make_collection_due(self) -> None:
+        """What is collected by age now and then is due again."""
+        self.write(".context/state/collected", "", mtime=1.0)
 
     def start_workflow(self) -> None:
         kit = os.path.join(self.env["CLAUDE_PLUGIN_ROOT"], "ctx_hooks.py")
