@@ -23,7 +23,7 @@ test-floor: ## the same on the oldest Python >= 3.8 of this machine
 lint: ## ruff, shellcheck, and the oldest syntax each file promises
 	@$(TOOLS)/lint $(PYTHON)
 
-bench: ## what each hook costs, as multiples of a bare interpreter (ARGS=--json, --markdown, --profile)
+bench: ## what each hook costs, as multiples of a bare interpreter (ARGS=--json, --markdown, --profile, --client)
 	@$(PYTHON) -I tests/bench.py $(ARGS)
 
 e2e: ## the hooks inside the real client, against a stub model on loopback
