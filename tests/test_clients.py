@@ -306,7 +306,7 @@ def test_a_transcript_that_is_missing_a_folder_or_broken_tells_nothing(kit, ctx_
     fields = ("payload", "message", "data", "content", "usage", "toolCalls", "$set", "systemPayload", "timestamp", "id")
     wrongs = (None, 7, "text", [7], {"usage": 7, "content": [7, {"type": 7}], "parts": [7, {"functionResponse": {"response": 7}}],
                                      "info": 7, "toolRequests": 7, "hookResults": [7], "output": 7, "role": "user"})
-    lines = [json.dumps({"type": kind, "subtype": "chat_compression", **{field: wrong for field in fields}, "x": needles})
+    lines = [json.dumps({"type": kind, "subtype": "chat_compression", **dict.fromkeys(fields, wrong), "x": needles})
              for kind in kinds for wrong in wrongs]
     broken.write_text("\n".join(lines + ["{", "[]", '"' + needles[0], "\x00"]) + "\n")
     ctx = ctx_of(client)

@@ -21,8 +21,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "e2e"))
 
-import real_client  # noqa: E402
-from real_client import Unavailable  # noqa: E402
+import real_client
+from real_client import Unavailable
 
 REPO = Path(__file__).resolve().parents[2]
 DEV = REPO / ".dev" / "agents"

@@ -16,6 +16,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
 import clients  # noqa: E402
+
 import real_client  # noqa: E402
 
 WANTED = os.environ.get("CTX_E2E_AGENTS", "").split()

@@ -12,8 +12,9 @@ import time
 from pathlib import Path
 
 import clients
-from real_client import PYTHON_WITH_RECORD, leftovers
 from stub_models import StubModel
+
+from real_client import PYTHON_WITH_RECORD, leftovers
 
 LIMIT_S = 90  # one client process never lives longer
 CONTEXT_FILES = {
