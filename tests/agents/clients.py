@@ -29,6 +29,7 @@ DEV = REPO / ".dev" / "agents"
 NODE_VERSION, NODE_OLDEST = "24", 22  # two clients want it newer than many machines have it
 INSTALL_S, START_S = 300, 60
 KEY = "dummy-key-for-a-stub-model"
+WANTED = os.environ.get("CTX_E2E_AGENTS", "").split()  # only these, by name; all when it is empty
 
 
 class Client:

@@ -6,7 +6,6 @@ Each client is installed into .dev/agents at its first run; where one cannot be 
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -19,7 +18,6 @@ import clients  # noqa: E402
 
 import real_client  # noqa: E402
 
-WANTED = os.environ.get("CTX_E2E_AGENTS", "").split()
 MODES = ("start", "prompt", "gate", "reminder", "stop", "brake", "cleanup", "booked")
 _notes, _table = [], {}  # client's label -> mode -> mark
 
@@ -38,9 +36,9 @@ def pytest_runtest_makereport(item, call):
     report = (yield).get_result()
     column, callspec = item.get_closest_marker("mode"), getattr(item, "callspec", None)
     if column and callspec and (report.when == "call" or report.outcome != "passed"):
-        mark = {"passed": "yes", "failed": "NO"}.get(report.outcome, "–")
-        row = _table.setdefault(callspec.params["day"].label, {})
-        row[column.args[0]] = mark if row.get(column.args[0]) != "NO" else "NO"
+        mark = {"passed": dict(item.user_properties).get("cell", "yes"), "failed": "NO"}.get(report.outcome, "–")
+        row, name = _table.setdefault(callspec.params["day"].label, {}), column.args[0]
+        row[name] = mark if row.get(name) != "NO" else "NO"
 
 
 def pytest_terminal_summary(terminalreporter):
@@ -58,7 +56,7 @@ def installed():
     """name -> why the client cannot be had, "" when it is there. After this nobody sees a network but loopback."""
     found = {}
     for client in clients.CLIENTS + (clients.Claude(),):
-        if WANTED and client.name not in WANTED:
+        if clients.WANTED and client.name not in clients.WANTED:
             found[client.name] = "not asked for"
             continue
         try:

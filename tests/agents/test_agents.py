@@ -111,19 +111,22 @@ def day(request, installed, tmp_path_factory):
 
 
 @pytest.mark.mode("gate")
-def test_the_list_of_context_files_stands_in_the_request_after_the_first_tool(day):
+def test_the_list_of_context_files_stands_in_the_request_after_the_first_tool(day, record_property):
+    record_property("cell", "before a tool" if day.client.speaks_before_a_tool else "after a tool")
     assert day.first.at(GATE)[:1] == [1], day.first.printed[-2000:]
     assert [mode for mode, text in day.first.said if GATE in text] == ["gate" if day.client.speaks_before_a_tool else "monitor"]
 
 
 @pytest.mark.mode("prompt")
-def test_a_signal_stands_in_the_first_request_that_can_carry_it(day):
+def test_a_signal_stands_in_the_first_request_that_can_carry_it(day, record_property):
+    record_property("cell", "with the prompt" if day.client.has_prompt_event else "after a tool")
     assert day.first.at(SIGNAL)[:1] == [0 if day.client.has_prompt_event else 1], day.first.printed[-2000:]
     assert not day.second.at(SIGNAL) or day.second.requests[0].text.count(SIGNAL) == 1
 
 
 @pytest.mark.mode("reminder")
-def test_the_reminder_names_the_exact_share_of_the_window_until_there_is_a_handoff(day):
+def test_the_reminder_names_the_exact_share_of_the_window_until_there_is_a_handoff(day, record_property):
+    record_property("cell", "exact" if day.client.exact_window else "exact, window by a setting")
     window = day.client.exact_window or WINDOW_UNKNOWN
     wanted = "Context is %d%% full (%s/%s tokens)" % (PERCENT, format(tokens_of(day.client), ","), format(window, ","))
     assert day.first.at(wanted)[:1] == [1], [text for mode, text in day.first.said if mode == "monitor"]
