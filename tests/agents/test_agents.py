@@ -8,11 +8,9 @@ import shlex
 import time
 
 import pytest
-from clients import CLIENTS, Claude, Codex
+from clients import CLIENTS, WANTED, Claude, Codex
 from lab import Lab
 from stub_models import Turn
-
-from conftest import WANTED
 
 PERCENT = 61  # above the threshold set here, below every client's own compaction
 SETTINGS = "handoff:\n  threshold: 50\n"
