@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import threading
+import time
 
 import pytest
 
@@ -322,17 +323,19 @@ def test_a_late_transcript_is_waited_for_until_it_has_caught_up(kit, ctx_of, tra
     """Copilot writes its rows late; the row about the event itself is the sign that all before it are there."""
     with open(transcript_of("copilot"), "rb") as source:
         whole = source.read().splitlines(True)
-    path = tmp_path / "late.jsonl"
+    path, ctx = tmp_path / "late.jsonl", ctx_of("copilot")
     last = max(i for i, line in enumerate(whole) if b'"assistant.message"' in line)
     path.write_bytes(b"".join(whole[:last]))
+    ctx.mode, ctx.now = "stop-enforce", time.time()
 
     def catch_up():
+        sign = {"type": "hook.start", "data": {"hookType": "agentStop"}, "timestamp": kit.format_iso(ctx.now, True)}
         with open(str(path), "ab") as target:
-            target.write(whole[last] + b'{"type":"hook.start","data":{"hookType":"agentStop"}}\n')
+            target.write(whole[last] + json.dumps(sign).encode() + b"\n")
 
     timer = threading.Timer(0.05, catch_up)
     timer.start()
-    said = kit.read_turn(ctx_of("copilot"), str(path))
+    said = kit.read_turn(ctx, str(path))
     timer.join()
     assert said == "answer four"
 

@@ -180,6 +180,7 @@ class Qwen(Client):
     def prepare(self, lab):
         quiet = {"privacy": {"usageStatisticsEnabled": False}, "telemetry": {"enabled": False}}
         quiet["general"] = {"disableAutoUpdate": True, "enableAutoUpdate": False}
+        quiet["memory"] = {"enableManagedAutoMemory": False}  # an agent of its own after each session
         lab.write_home(".qwen/settings.json", dict(quiet, security={"auth": {"selectedType": "openai"}}))
 
     def environment(self, lab):
@@ -203,7 +204,8 @@ class Copilot(Client):
         cache = self.folder / "cache"  # it unpacks itself there, 180 MB for each new home
         cache.mkdir(exist_ok=True)
         (lab.home / ".cache").mkdir(exist_ok=True)
-        (lab.home / ".cache/copilot").symlink_to(cache)
+        if not (lab.home / ".cache/copilot").is_symlink():
+            (lab.home / ".cache/copilot").symlink_to(cache)
 
     def environment(self, lab):
         switches = {"COPILOT_OFFLINE": "true", "COPILOT_AUTO_UPDATE": "false", "COPILOT_MODEL": "gpt-5.4"}

@@ -68,7 +68,7 @@ class Lab:
         for path in sorted(self.said_dir.iterdir(), key=lambda one: one.stat().st_mtime_ns):
             reply = json.loads(path.read_text())
             special = reply.get("hookSpecificOutput") or {}
-            texts = [special.get("additionalContext"), reply.get("additionalContext"), reply.get("reason")]
+            texts = {special.get("additionalContext"), reply.get("additionalContext"), reply.get("reason")}
             found += [(path.name.split(".")[0], text) for text in texts if text]
             path.unlink()
         return found

@@ -67,7 +67,7 @@ class Day:
         )
         self.left_after_first = self.leftovers()
         self.state = json.loads((lab.project / ".caw/auto-state.json").read_text())
-        self.second = self.session("And now?", "ACK: context received. I go on with the parser.")
+        self.second = self.session("And now?", "ACK: context received.")
 
     def session(self, prompt, *turns):
         self.lab.stub.script(*turns)
