@@ -13,13 +13,17 @@ from lab import Lab
 from stub_models import Turn
 
 PERCENT = 61  # above the threshold set here, below every client's own compaction
-SETTINGS = "handoff:\n  threshold: 50\n"
+SETTINGS = "handoff:\n  threshold: 50\nauto:\n  phases: [execution]\n"
 WINDOW_UNKNOWN = 200_000
 SIGNAL = "The build on the main branch is red."
 GATE = "STOP. Read your context files before proceeding"
 HOLD = "## Auto Mode Continuation"
 GOAL = "finish the parser for quotes"
 BLOCK = "---\nSIGNAL: EXECUTION_COMPLETE\nPHASE: execution\nSTATUS: complete\nTIMESTAMP: %s\nNEXT: none\n---"
+BOOKED = {  # the recorder's word -> how the text begins that it stands for
+    "gate:emitted": GATE, "handoff:reminded": "Context is", "signals:delivered": "[ctx monitor]",
+    "injection:attempted": "[CONTEXT INJECTION", "stop:held": HOLD,
+}
 OUTER = {  # what an agent finds that was started from inside another one
     "AI_AGENT": "claude-code_2-1-325_agent", "CLAUDECODE": "1", "CLAUDE_CODE_SESSION_ID": "the-outer-session",
     "CLAUDE_PROJECT_DIR": "/the/outer/project", "CLAUDE_CODE_SESSION_ATTENDED": "0",
@@ -55,8 +59,7 @@ class Day:
         lab.write(".contextrc", SETTINGS + ("" if client.exact_window else "monitor:\n  context_window: 200000\n"))
         lab.install(client.agent)
         lab.ctx("signal", SIGNAL, "--global", "--ttl", "3600")
-        lab.ctx("auto", "start", "Build the parser", "--phase", "execution", "--skip", "qa", "--skip", "review",
-                "--skip", "fix", "--skip", "check", "--skip", "reflect", "--any")
+        lab.ctx("auto", "start", "Build the parser", "--any")
         tokens = tokens_of(client)
         self.first = self.session(
             "Please build it.",
@@ -154,11 +157,14 @@ def test_everything_that_a_hook_said_stood_in_a_request(day):
 
 @pytest.mark.mode("booked")
 def test_nothing_is_booked_that_did_not_arrive(day):
-    """A signal that is gone, a marker that is set and a delivery that is noted were in a request."""
-    emitted = [row for row in day.lab.recorded() if row["event"] in ("gate:emitted", "signals:injected", "injection:attempted")]
-    assert len([row for row in emitted if row["event"] == "gate:emitted"]) == (
-        bool(day.first.at(GATE)) + bool(day.second.at(GATE)))
-    assert all(row.get("agent") == day.client.bin for row in emitted)
+    """What the recorder calls said was in a request, as often as it was said; and under the client's own name."""
+    said = [row for row in day.lab.recorded() if row["event"] in BOOKED]
+    assert {row["agent"] for row in said} == {day.client.bin}
+    sessions = list(dict.fromkeys(row["session"] for row in said))
+    for session, seen in zip(sessions, (day.first, day.second)):
+        for event, mark in BOOKED.items():
+            booked = [row for row in said if row["event"] == event and row["session"] == session]
+            assert len(booked) == sum(mark in text for _, text in seen.said if seen.at(text)), (event, booked)
 
 
 @pytest.mark.mode("cleanup")
@@ -171,7 +177,7 @@ def test_the_end_of_a_session_leaves_nothing_of_it(day):
 @pytest.mark.mode("brake")
 def test_an_agent_that_never_finishes_is_released_by_the_kit(day):
     """After the other tests of this client: several of them let a held agent go on for ever."""
-    day.lab.ctx("auto", "start", "Never done", "--phase", "execution", "--any")
+    day.lab.ctx("auto", "start", "Never done", "--any")
     endless = day.session("Go on.", Turn("I look.", [day.client.shell("echo one")]))
     assert 2 <= len(endless.at(HOLD)) and len(endless.requests) <= 8
     day.lab.ctx("auto", "stop")
