@@ -179,6 +179,7 @@ TRANSCRIPT_LIMIT_BYTES = 8 * 1024 * 1024
 TRANSCRIPT_NEW_LIMIT_BYTES = 4 * 1024 * 1024
 TRANSCRIPT_WAIT_S, TRANSCRIPT_POLL_S = 0.15, 0.015
 
+CONTINUATION_HEAD = "## Auto Mode Continuation"
 HANDOFF_PERCENT = 80
 HANDOFF_BEFORE_COMPACTION = 25_000
 HANDOFF_RESET_MARGIN = 10  # percent below the threshold that only a compaction explains
@@ -449,7 +450,8 @@ def _load_field(value: object, default: object, kind: object) -> object:
         return load_record(value, kind) if isinstance(value, dict) else None
     if isinstance(kind, list):  # an object of records
         rows = value if isinstance(value, dict) else {}
-        return {name: load_record(row, kind[0]) for name, row in rows.items()}
+        return {name: load_record(row, kind[0]) for name, row in rows.items()
+                if isinstance(row, dict)}
     if kind == "count":
         return int(value) if is_count(value) else default
     if kind == "texts":
@@ -597,20 +599,25 @@ _KIND, _REGULAR, _FOLDER, _LINK = 0o170000, 0o100000, 0o040000, 0o120000
 _TOP_FILES = frozenset(("monitor-state.json", "metrics.json", "events.jsonl", "events.jsonl.1",
                         ".gitignore"))
 _SHARED_FILES = frozenset(("monitor-state.json", "metrics.json", ".gitignore"))
+MARKER_PREFIXES = (MARKER_PREFIX, QUIET_PREFIX, SEEN_PREFIX)
 
 
 def may_write(ctx: Ctx, path: str) -> bool:
     """The files of the contract and no others, whatever a setting names. That none of our folders
-    is a link was seen when the project was opened."""
+    in the context folder is a link was seen when the project was opened."""
+    if "/../" in path:
+        return False
+    folder, name = parent_of(path), base_name(path)
+    if folder == ctx.tmp.rstrip("/") and name.startswith(MARKER_PREFIXES):
+        return True  # asked first: the temp folder and the home folder can be a project's root
+    if ctx.state_home and is_below(path, ctx.state_home):
+        return True
     if is_below(path, ctx.dir):
         first, _, rest = path[len(ctx.dir) + 1:].partition("/")
         return first in ("state", "signals", "handoffs") if rest else first in _TOP_FILES
-    if is_below(path, ctx.root):
-        name = path[len(ctx.root.rstrip("/")) + 1:]
-        return name in (AUTO_STATE, ".caw/.gitignore") or name in INSTRUCTION_FILES
-    if parent_of(path) == ctx.tmp.rstrip("/"):
-        return base_name(path).startswith((MARKER_PREFIX, QUIET_PREFIX, SEEN_PREFIX))
-    return bool(ctx.state_home) and is_below(path, ctx.state_home)
+    inside = path[len(ctx.root.rstrip("/")) + 1:] if is_below(path, ctx.root) else ""
+    is_named = inside in (AUTO_STATE, ".caw/.gitignore") or inside in INSTRUCTION_FILES
+    return is_named and (folder == ctx.root or not is_link(folder))
 
 
 def read_bytes(path: str, limit_bytes: int = FILE_LIMIT_BYTES, follow: bool = True,
@@ -656,15 +663,17 @@ def read_fd(fd: int, limit_bytes: int) -> bytes:
     return b"".join(parts) if len(parts) != 1 else parts[0]
 
 
-def stays_inside(path: str, base: str) -> bool:
-    """Below `base`, links resolved; where there is no link on the way, a few lstats say so."""
+def name_inside(path: str, base: str) -> str:
+    """The path as seen from `base`, links resolved; "" when it is not below it. Where there is no
+    link on the way, a few lstats say so."""
     probe = path
-    while is_below(probe, base) and probe != base:
-        info = stat_of(probe, follow=False)
-        if info is None or info.st_mode & _KIND == _LINK:
-            return info is not None and is_below(real_path(path), real_path(base))
+    while probe != base:
+        info = stat_of(probe, follow=False) if is_below(probe, base) else None
+        if info is None or info.st_mode & _KIND == _LINK or base_name(probe) == "..":
+            path, base = real_path(path), real_path(base)
+            return path[len(base):].lstrip("/") if is_below(path, base) else ""
         probe = parent_of(probe)
-    return probe == base or is_below(real_path(path), real_path(base))
+    return path[len(base):].lstrip("/")
 
 
 def stat_of(path: str, follow: bool = True) -> object:
@@ -711,15 +720,11 @@ def is_own(info: object) -> bool:
 
 def list_dir(path: str, limit: int = 200_000) -> list:
     """The names in a folder, sorted; of a folder beyond all bounds some."""
-    names = []
     try:
-        with _os.scandir(path) as entries:
-            for entry in entries:
-                names.append(entry.name)
-                if len(names) >= limit:
-                    break
+        names = _os.listdir(path)
     except (OSError, ValueError):
-        return names
+        return []
+    del names[limit:]
     names.sort()
     return names
 
@@ -785,22 +790,23 @@ def _open_new(ctx: Ctx, path: str, temp: str) -> int:
 
 
 def _give_mode(ctx: Ctx, path: str, temp: str) -> None:
-    """What may hold conversation text is for its owner only, the rest as open as the context
-    folder. As root, what is made belongs to the one whose project it is."""
-    if not IS_POSIX:
+    """What may hold conversation text is for its owner only, the rest keeps its mode or is as open
+    as the context folder."""
+    if not IS_POSIX or not is_below(path, ctx.root):
         return
-    info, owner = stat_of(path), ctx.owner
-    mode, ids = 0o600, None
-    if info is not None:
-        mode, ids = info.st_mode & 0o7777, (info.st_uid, info.st_gid)
-    elif owner is not None:
-        ids = (owner.st_uid, owner.st_gid)
-        if base_name(path) in _SHARED_FILES or not is_below(path, ctx.dir):
-            mode = owner.st_mode & 0o666
-    if mode != 0o600:
-        _os.chmod(temp, mode)
-    if ids and _os.geteuid() == 0 and ids != (0, 0):
-        _os.chown(temp, *ids)
+    info = stat_of(path, follow=False)
+    if base_name(path) in _SHARED_FILES or not is_below(path, ctx.dir):
+        _os.chmod(temp, info.st_mode & 0o777 if is_regular(info) else ctx.owner.st_mode & 0o666)
+    _give_owner(info if is_regular(info) and info.st_uid else ctx.owner, temp)
+
+
+def _give_owner(owner: object, place: object) -> None:
+    """As root, what is made (a path or a descriptor) belongs to the one whose project it is."""
+    if IS_POSIX and owner.st_uid and _os.geteuid() == 0:
+        try:
+            _os.chown(place, owner.st_uid, owner.st_gid)
+        except OSError:
+            pass  # a container's root that may not
 
 
 def _replace(temp: str, path: str) -> bool:
@@ -877,10 +883,9 @@ def make_folder(ctx: Ctx, path: str) -> bool:
 
 
 def _share_folder(ctx: Ctx, path: str) -> None:
-    if IS_POSIX and ctx.owner is not None and is_below(path, ctx.root):
+    if IS_POSIX and is_below(path, ctx.root):
         _os.chmod(path, ctx.owner.st_mode & 0o7777)
-        if _os.geteuid() == 0:
-            _os.chown(path, ctx.owner.st_uid, ctx.owner.st_gid)
+        _give_owner(ctx.owner, path)
 
 
 def write_gitignore(ctx: Ctx) -> None:
@@ -910,53 +915,41 @@ def claim_file(ctx: Ctx, path: str, data: bytes) -> "bool | None":
 
 
 def append_line(ctx: Ctx, path: str, text: str, limit_bytes: int) -> None:
-    """One write, so that lines of two processes do not mix; at the limit the file becomes `.1`."""
+    """Whole lines of several processes; at the limit the file becomes `.1`. A failure costs the
+    line. On POSIX one write to the end is atomic by itself, elsewhere it is locked."""
+    if not may_write(ctx, path) or not make_folder(ctx, parent_of(path)):
+        return
+    try:
+        if IS_POSIX:
+            size = _append(ctx, path, text)
+        else:
+            with Lock(ctx, lock_path(ctx, path)):
+                size = _append(ctx, path, text)
+        if size > limit_bytes:
+            with Lock(ctx, lock_path(ctx, path)) as lock:
+                if not lock.busy and _os.stat(path).st_size > limit_bytes:
+                    _replace(path, path + ".1")
+    except OSError:
+        pass
+
+
+def _append(ctx: Ctx, path: str, text: str) -> int:
+    """The size of the file now."""
     flags = _os.O_WRONLY | _os.O_APPEND | _os.O_CREAT | _NOFOLLOW | _BINARY
-    fd = -1
-    with Lock(ctx, lock_path(ctx, path)) if not IS_POSIX else _NO_LOCK:
-        for _ in (1, 2):
-            try:
-                fd = _os.open(path, flags | getattr(_os, "O_NONBLOCK", 0), 0o600)
-                break
-            except FileNotFoundError:
-                if not may_write(ctx, path) or not make_folder(ctx, parent_of(path)):
-                    return
-            except (OSError, ValueError):
-                return
-        if fd < 0:
-            return
-        try:
-            info = _os.fstat(fd)
-            if not is_regular(info):
-                return
-            write_all(fd, text.encode("utf-8", "replace"))
-        except OSError:
-            return
-        finally:
-            _os.close(fd)
-    if not info.st_size:
-        _own_new_file(ctx, path)
-    if info.st_size + len(text) > limit_bytes:
-        _rotate(ctx, path, limit_bytes)
-
-
-def _own_new_file(ctx: Ctx, path: str) -> None:
-    write_gitignore(ctx)
-    if IS_POSIX and ctx.owner is not None and _os.geteuid() == 0:
-        try:
-            _os.chown(path, ctx.owner.st_uid, ctx.owner.st_gid)
-        except OSError:
-            pass
-
-
-def _rotate(ctx: Ctx, path: str, limit_bytes: int) -> None:
-    with Lock(ctx, lock_path(ctx, path)) as lock:
-        info = stat_of(path)
-        if not lock.busy and info is not None and info.st_size > limit_bytes:
-            try:
-                _replace(path, path + ".1")
-            except OSError:
-                pass
+    fd = _os.open(path, flags | getattr(_os, "O_NONBLOCK", 0), 0o600)
+    try:
+        info, data = _os.fstat(fd), text.encode("utf-8", "replace")
+        if not is_regular(info):
+            return 0
+        if not info.st_size:
+            _give_owner(ctx.owner, fd)
+            write_gitignore(ctx)
+        if info.st_mode & 0o077 and IS_POSIX:
+            _os.fchmod(fd, 0o600)  # one that came with a clone
+        write_all(fd, data)
+        return info.st_size + len(data)
+    finally:
+        _os.close(fd)
 
 
 class Lock:
@@ -970,37 +963,31 @@ class Lock:
         self.ctx, self.path, self.fd, self.busy = ctx, path, -1, False
 
     def __enter__(self) -> "Lock":
-        deadline = time.monotonic() + LOCK_WAIT_S
-        pause = 0.0005
-        while True:
-            state = self._try()
-            if state is not None:
-                self.busy = not state
-                return self
+        deadline, pause_s = time.monotonic() + LOCK_WAIT_S, 0.0005
+        while not self._try():
             if time.monotonic() > deadline:
                 self.busy = True
-                return self
-            time.sleep(pause)
-            pause = min(pause * 1.5, 0.01)
+                break
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 1.5, 0.01)
+        return self
 
     def __exit__(self, *_) -> None:
         if self.fd >= 0:
             _os.close(self.fd)
             self.fd = -1
 
-    def _try(self) -> "bool | None":
-        """True: go on, with or without a lock; None: somebody has it."""
+    def _try(self) -> bool:
+        """True: go on, with or without a lock; False: somebody has it."""
         if not may_write(self.ctx, self.path):
             return True
         if self.fd < 0:
             try:
                 self.fd = self._open()
             except FileNotFoundError:
-                if not make_folder(self.ctx, parent_of(self.path)):
-                    return True
-                return None
+                return not make_folder(self.ctx, parent_of(self.path))
             except (FileExistsError, PermissionError):
-                return None if not IS_POSIX and not is_dir(self.path) else True
+                return IS_POSIX or is_dir(self.path)
             except (OSError, ValueError):
                 return True
         if not hasattr(_os, "lockf"):
@@ -1010,11 +997,11 @@ class Lock:
             if _os.fstat(self.fd).st_nlink:
                 return True
         except (BlockingIOError, PermissionError):
-            return None
+            return False
         except OSError:
             return True  # no locks on this file system: go on without
         self.__exit__()  # cleanup removed the file while we waited: lock its successor
-        return None
+        return False
 
     def _open(self) -> int:
         """On Windows a refused lock sleeps for a second in the C runtime; a file that only one can
@@ -1022,26 +1009,10 @@ class Lock:
         if not IS_POSIX:
             return _os.open(self.path, _os.O_RDWR | _os.O_CREAT | _os.O_EXCL | _BINARY
                             | _os.O_TEMPORARY, 0o600)
-        mode = 0o600 if self.ctx.owner is None else self.ctx.owner.st_mode & 0o666
-        fd = _os.open(self.path, _os.O_RDWR | _os.O_CREAT | _NOFOLLOW | _BINARY, mode)
-        if self.ctx.owner is not None and _os.geteuid() == 0 and self.ctx.owner.st_uid:
-            _os.fchown(fd, self.ctx.owner.st_uid, self.ctx.owner.st_gid)
+        flags, owner = _os.O_RDWR | _os.O_CREAT | _NOFOLLOW | _BINARY, self.ctx.owner
+        fd = _os.open(self.path, flags, owner.st_mode & 0o666)
+        _give_owner(owner, fd)
         return fd
-
-
-class _NoLock:
-    """Where an append is atomic by itself."""
-
-    __slots__ = ()
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *_) -> None:
-        return None
-
-
-_NO_LOCK = _NoLock()
 
 
 def lock_path(ctx: Ctx, path: str) -> str:
@@ -1127,7 +1098,7 @@ def set_aside(ctx: Ctx, path: str) -> str:
 #       files: [TASKS.md, "NOTES.md"]
 
 
-SETTINGS = (  # key, default, kind (a word, or the tuple of choices), what it does
+SETTINGS = (  # key, default, kind (a word, a tuple: one of these, a list: some of these), meaning
     ("context_dir", DEFAULT_CONTEXT_DIR, "path", "folder of the context files, below the project"),
     ("allow_outside", False, "bool",
      "the user's own file only: paths named there may lead out of the project"),
@@ -1137,7 +1108,7 @@ SETTINGS = (  # key, default, kind (a word, or the tuple of choices), what it do
      "context files in order of priority, seen from `context_dir`"),
     ("gate.message", "", "text", "own wording of the gate; `{files}` is filled in"),
     ("monitor.inject_min_severity", "warning", SEVERITIES, "signals below this stay on disk"),
-    ("monitor.inject_at", ["prompt", "tool"], "list",
+    ("monitor.inject_at", ["prompt", "tool"], ["prompt", "tool"],
      "when signals reach the agent: with a prompt, with a tool result"),
     ("monitor.notify", "off", ("off", "bell", "desktop"),
      "how else the person learns of a critical signal"),
@@ -1189,39 +1160,41 @@ def parse_config(text: str, is_user: bool = False) -> tuple:
         key == "allow_outside" and _checked(value, "bool") for key, value, _, _ in pairs)
     for key, value, line, column in pairs:
         table, _, entry = key.rpartition(".")
-        if _KINDS.get(table) == "table" and entry:
-            text_ = _checked(value, "text")
-            if text_ is not None:
-                values.setdefault(table, {})[entry] = text_
-            continue
-        problem = _problem_of(key, value, is_user)
-        checked = None if problem else _checked(value, _KINDS[key])
-        if not problem and _leaves_project(checked, _KINDS[key], folder) and not outside:
+        is_entry = _KINDS.get(table) == "table" and bool(entry)
+        kind = "text" if is_entry else _KINDS.get(key)
+        checked = _checked(value, kind)
+        problem = ""
+        if kind is None:
+            near = near_word(key, _KINDS) if len(problems) < LIST_LIMIT else ""
+            problem = "unknown setting `%s`" % key + ("; did you mean `%s`?" % near if near else "")
+        elif key == "allow_outside" and not is_user:
+            problem = "`allow_outside` counts only in the user's own contextrc"
+        elif checked is None:
+            problem = "`%s` wants %s" % (key, _kind_words(kind))
+        elif _leaves_project(checked, kind, folder) and not outside:
             problem = "`%s` names a file outside the project" % key
         if problem:
             problems.append((line, column, problem))
+        elif is_entry:
+            values.setdefault(table, {})[entry] = checked
         else:
             values[key] = checked
-    problems.sort()
-    return values, problems
-
-
-def _problem_of(key: str, value: object, is_user: bool) -> str:
-    if key not in _KINDS:
-        near = near_word(key, _KINDS)
-        return "unknown setting `%s`" % key + ("; did you mean `%s`?" % near if near else "")
-    if key == "allow_outside" and not is_user:
-        return "`allow_outside` counts only in the user's own contextrc"
-    if _checked(value, _KINDS[key]) is None:
-        return "`%s` wants %s" % (key, _kind_words(_KINDS[key]))
-    return ""
+    return values, sorted(problems)[:LIST_LIMIT]
 
 
 def near_word(word: str, known: object) -> str:
-    """The known word that was probably meant, or ""."""
-    import difflib
-
-    return (difflib.get_close_matches(word, list(known), 1, 0.7) or [""])[0]
+    """The known word that differs in one place by at most two letters, or "". (`difflib` would cost
+    every hook of a project with one mistyped setting.)"""
+    for other in known:
+        least, most = sorted((len(word), len(other)))
+        same = end = 0
+        while same < least and word[same] == other[same]:
+            same += 1
+        while end < least - same and word[-1 - end] == other[-1 - end]:
+            end += 1
+        if most - same - end <= 2 < least:
+            return other
+    return ""
 
 
 def parse_yaml(text: str) -> tuple:
@@ -1366,13 +1339,13 @@ def _parse_quoted(text: str) -> tuple:
 def _parse_list(text: str) -> tuple:
     items, start, index = [], 1, 1
     while index < len(text):
-        piece = text[start:index].strip()
-        if text[index] in "'\"" and not piece:
+        if text[index] in "'\"" and not text[start:index].strip():
             index = _quote_end(text, index)
             if index < 0:
                 return None, "quote is not closed"
             continue
         if text[index] in ",]":
+            piece = text[start:index].strip()
             value, error = parse_scalar(piece)
             if error:
                 return None, error
@@ -1405,14 +1378,17 @@ def _checked(value: object, kind: object) -> object:
         is_odd = kind == "path" and not (value and str(value).isprintable())  # shown to the agent
         return None if is_odd else str(value)
     items = value if isinstance(value, list) else [value]
-    inner = {"paths": "path", "names": "path", "list": "text", "counts": "count"}.get(kind, "")
+    inner = tuple(kind) if isinstance(kind, list) else {
+        "paths": "path", "names": "path", "list": "text", "counts": "count"}.get(kind, "")
     checked = [_checked(item, inner) for item in items[:LIST_LIMIT]] if inner else [None]
-    return None if None in checked else list(dict.fromkeys(checked))
+    if None in checked:
+        return None
+    return checked if kind == "counts" else list(dict.fromkeys(checked))
 
 
 def _kind_words(kind: object) -> str:
-    if isinstance(kind, tuple):
-        return "one of " + ", ".join(kind)
+    if isinstance(kind, (tuple, list)):
+        return ("one of " if isinstance(kind, tuple) else "some of ") + ", ".join(kind)
     return {
         "bool": "true or false", "count": "a number from 0", "text": "a text", "path": "a path",
         "threshold": "`auto` or a number from 1 to 100", "paths": "a list of paths",
@@ -1467,12 +1443,11 @@ def find_project(start: str, cwd: str, env: dict) -> "Ctx | None":
     folder = start if start and is_absolute(start) else cwd
     if not folder or not is_absolute(folder):
         return None
-    folder, told = join_path(folder, "."), folder
+    folder = join_path(folder, ".")
     for level in range(PARENT_LIMIT):
         ctx = open_project(folder, env)
         if ctx:
-            here = level == 0 and told == start
-            trusted = here or (is_trusted(ctx.dir) and is_trusted(config_path(folder)))
+            trusted = not level or (is_trusted(ctx.dir) and is_trusted(config_path(folder)))
             return ctx if trusted else None
         if parent_of(folder) == folder:
             return None
@@ -1483,14 +1458,19 @@ def find_project(start: str, cwd: str, env: dict) -> "Ctx | None":
 def open_project(root: str, env: dict) -> "Ctx | None":
     """The project at exactly this folder, with its settings read."""
     values, problems = read_config(config_path(root))
-    folder = join_path(root, values.get("context_dir", DEFAULT_CONTEXT_DIR))
-    ctx = Ctx(root, folder, values, problems)
-    ctx.owner, ctx.env = stat_of(folder), env
-    if not is_dir(folder) or leads_out(ctx):
-        return None
     own, _ = read_config(user_config_path(env), is_user=True)
-    ctx.config = {**DEFAULTS, **own, **values}
-    ctx.config["outside"] = _outside_paths(ctx, own) if own.get("allow_outside") else ()
+    for key in {"gate.files", "startup.files"}.intersection(own):
+        own[key] = [home_of(env) + name[1:] if name[:2] == "~/" else name for name in own[key]]
+    config = {**DEFAULTS, **own, **values}
+    ctx = Ctx(root, join_path(root, config["context_dir"]), config, problems)
+    ctx.owner, ctx.env = stat_of(ctx.dir), env
+    if ctx.owner is None or not is_dir(ctx.dir) or leads_out(ctx):
+        return None
+    config["outside"] = ()
+    if own.get("allow_outside"):  # what the user's own file names, and nothing that a project adds
+        config["outside"] = tuple(
+            [join_path(ctx.dir, name) for name in own.get("gate.files", ())]
+            + [join_path(root, name) for name in own.get("startup.files", ())])
     return ctx
 
 
@@ -1521,20 +1501,11 @@ def state_home_of(env: dict) -> str:
     return slashed(base) + "/ctx_hooks" if base and is_absolute(base) else ""
 
 
-def _outside_paths(ctx: Ctx, own: dict) -> tuple:
-    """What the user's own file names itself, and nothing that a project adds."""
-    named = [(ctx.dir, name) for name in own.get("gate.files", ())]
-    named += [(ctx.root, name) for name in own.get("startup.files", ())]
-    home = home_of(ctx.env)
-    return tuple(join_path(base, home + name[1:] if name.startswith("~/") else name)
-                 for base, name in named)
-
-
 def leads_out(ctx: Ctx) -> bool:
-    """The context folder is the project itself, or it or one of our folders in it is a link to
-    somewhere else: a stranger's repository must not decide where we write and what we collect."""
-    links = [path for path in map(ctx.path, RUNTIME_FOLDERS) if is_link(path)]
-    return ctx.dir == ctx.root or bool(links) or not stays_inside(ctx.dir, ctx.root)
+    """The context folder is the project itself, git's or the client's, or it or one of our folders
+    in it is a link to somewhere else: a stranger's repository must not decide where we write."""
+    is_odd = _is_private(name_inside(ctx.dir, ctx.root))
+    return is_odd or any(map(is_link, map(ctx.path, RUNTIME_FOLDERS)))
 
 
 def is_trusted(path: str) -> bool:
@@ -1547,26 +1518,19 @@ def may_read(ctx: Ctx, path: str) -> bool:
     """Whether the text of a file that some setting names may reach the agent."""
     if path in ctx.get("outside"):
         return True
-    if not is_below(path, ctx.root) or not stays_inside(path, ctx.root):
+    if not is_below(path, ctx.root):
         return False
-    real = real_path(path) if _has_link(path, ctx.root) else path
-    base = real_path(ctx.root) if real is not path else ctx.root
-    for name in (path[len(ctx.root):], real[len(base):]):
-        parts = name.lower().strip("/").split("/")
-        last = parts[-1]
-        if ".git" in parts or (".claude" in parts and "/".join(parts) != OLD_HANDOFF):
-            return False
-        if last.startswith(_SECRETS) or last.endswith(_SECRET_ENDS):
-            return False
-    return True
+    named = path[len(ctx.root):].lstrip("/")
+    return not _is_private(named) and not _is_private(name_inside(path, ctx.root))
 
 
-def _has_link(path: str, base: str) -> bool:
-    while path != base and is_below(path, base):
-        if is_link(path):
-            return True
-        path = parent_of(path)
-    return False
+def _is_private(name: str) -> bool:
+    """Seen from the root: outside, git's, the client's or a secret, as a case-insensitive file
+    system would compare it."""
+    parts = [part.rstrip(". ") or part for part in name.casefold().split("/")]
+    is_secret = parts[-1].startswith(_SECRETS) or parts[-1].endswith(_SECRET_ENDS)
+    is_clients = ".claude" in parts and "/".join(parts) != OLD_HANDOFF
+    return not name or ".git" in parts or is_clients or is_secret
 
 
 def read_shared(ctx: Ctx, path: str, limit_bytes: int = FILE_LIMIT_BYTES) -> "bytes | None":
@@ -1608,6 +1572,10 @@ def shown_path(ctx: Ctx, path: str, cwd: str) -> str:
     """Relative to the root for a session that stands there, absolute for one that does not."""
     inside = is_below(path, ctx.root) and join_path(cwd or ctx.root, ".") == ctx.root
     return path[len(ctx.root.rstrip("/")) + 1:] if inside else path
+
+
+def is_switched_off(env: dict) -> bool:
+    return env.get("CTX_HOOKS_DISABLE", "") not in ("", "0")
 
 
 def is_paused(ctx: Ctx, session: str) -> bool:
@@ -1660,11 +1628,14 @@ _MARKUP = frozenset(
     "system systemreminder systemmessage tasknotification commandname commandmessage commandargs "
     "localcommandstdout localcommandstderr localcommandcaveat userpromptsubmithook bashinput "
     "bashstdout bashstderr user human assistant functioncalls functionresults invoke tooluse "
-    "toolresult antml thinking hookcontext hookprompt hookresult".split())
-_WORDS = frozenset("system user human assistant thinking invoke".split())  # in code: List<User>
+    "toolresult antml thinking hookcontext hookprompt hookresult functioncall functionresult".split())
+_TYPES = frozenset("System User Human Assistant".split())  # in code: List<User>
 _TURNS = ("human:", "user:", "assistant:", "system:")
-_UNSEEN = frozenset("\xad\u034f\u061c\u180e\ufeff\u200b\u200e\u200f")
+_UNSEEN = frozenset("\xad\u034f\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u3164\ufeff\uffa0")
 _BRACKETS = {ord(c): "<" for c in "＜﹤〈⟨"}
+_BRACKETS.update((ord(c), ">") for c in "＞﹥〉⟩")
+_ALIKE = dict(zip(  # letters of other scripts that look like these, and two colons
+    map(ord, "аеорсухѕіјԁһкмтѵԝοανρτυιɑꜱ꞉∶"), "aeopcyxsijdhkmtvwoanptuias::"))
 
 
 def units(text: str) -> int:
@@ -1689,8 +1660,7 @@ def clean_text(text: str) -> str:
     that pose as a turn. What is clean stays as it is."""
     text = text[:CLEANED_LIMIT]
     if not text.isprintable() or not text.isascii():
-        text = text.replace("\r\n", "\n").encode("utf-8", "replace").decode("utf-8")
-        text = strip_unseen(text)
+        text = for_terminal(text.replace("\r\n", "\n"))
     if not text.isascii() and not _BRACKETS.keys().isdisjoint(map(ord, set(text))):
         text = text.translate(_BRACKETS)
     for _ in range(4):  # a removed tag may have completed another one
@@ -1721,6 +1691,7 @@ def _is_unseen(char: str) -> bool:
     """A control character, a direction override, or a letter that only a model sees."""
     return (char < " " and char not in "\t\n") or "\x7f" <= char < "\xa0" or char in _UNSEEN or (
         "\u2028" <= char <= "\u202e" or "\u2060" <= char <= "\u206f"
+        or "\ufe00" <= char <= "\ufe0e" or "\ufff9" <= char <= "\ufffb"
         or "\U000e0000" <= char <= "\U000e01ef")
 
 
@@ -1738,12 +1709,13 @@ def _quote_turns(text: str) -> str:
 
 
 def _folded(text: str) -> str:
-    """As somebody reads it: other letter forms become the usual ones, joiners are passed over."""
+    """As somebody reads it: other letter forms and accents become the usual letters, joiners are
+    passed over."""
     if text.isascii():
         return text
     from unicodedata import normalize
 
-    return normalize("NFKC", text).encode("ascii", "ignore").decode()
+    return normalize("NFKD", text).translate(_ALIKE).encode("ascii", "ignore").decode()
 
 
 def _strip_tags(text: str) -> str:
@@ -1761,15 +1733,17 @@ def _strip_tags(text: str) -> str:
 
 
 def _is_markup(text: str, start: int) -> bool:
-    inner = _folded(text[start + 1:start + 80]).lstrip("/ \t\n").partition(">")[0].lower()
-    words = inner.split(None, 1)
-    for name in words[0].rstrip("/").split(":") if words else ():
-        squashed = "".join(filter(str.isalnum, name))
-        if squashed in _MARKUP:
-            before = text[start - 1:start]
-            return squashed not in _WORDS or not (before.isalnum() or before == "_")
-    joined = "".join(filter(str.isalnum, inner[:40]))
-    return joined in _MARKUP and joined not in _WORDS
+    """Whether a tag with one of the names begins here, whatever stands between its letters."""
+    inner = _folded(text[start + 1:start + 80].partition(">")[0].partition("<")[0])
+    if inner in _TYPES and (text[start - 1:start].isalnum() or text[start - 1:start] == "_"):
+        return False
+    words = "".join(c if c.isalnum() or c in "-_.:" else " " for c in inner.lower()).split()
+    names = words[0].split(":") if words else []
+    for count in range(1, len(words) + 1):
+        names.append("".join(words[:count]))
+    squashed = {"".join(filter(str.isalnum, name)) for name in names}
+    squashed.update([name.rstrip("0123456789s") for name in squashed])
+    return not _MARKUP.isdisjoint(squashed)
 
 # =============================================================================
 # Clients
@@ -1799,7 +1773,7 @@ USUAL_EVENTS = {"inject": "UserPromptSubmit", "gate": "PreToolUse", "monitor": "
                 "stop-enforce": "Stop", "cleanup": "SessionEnd"}
 FEEDBACK_SINCE = (2, 1, 163)  # from here on additionalContext at Stop is not shown as an error
 MACHINE_PROMPT = "<task-notification>"
-TRANSCRIPT_LATE_S = 0.25  # some clients write their transcript late
+TRANSCRIPT_LATE_S, HOOK_START_S = 0.25, 0.1  # some clients write their transcript late
 ENV_NAMES = (  # the variables we look at, and no others: the rest may hold secrets
     "CLAUDE_PROJECT_DIR", "GEMINI_PROJECT_DIR", "QWEN_PROJECT_DIR", "COPILOT_PROJECT_DIR",
     "DROID_PROJECT_DIR", "COPILOT_HOME", "CTX_HOOKS_DISABLE", "CTX_INJECT_MIN_SEVERITY",
@@ -1890,7 +1864,11 @@ def detect_agent(agent: str, data: object) -> str:
 
 def command_of(event: Record) -> str:
     command = event.tool_input.get("command") or event.tool_input.get("cmd") or ""
-    return " ".join(map(str, command)) if isinstance(command, list) else text_of(command)
+    command = " ".join(map(str, command)) if isinstance(command, list) else text_of(command)
+    return command[:COMMAND_LIMIT]
+
+
+COMMAND_LIMIT = 8000  # what a call does is told by its beginning
 
 
 def estimate_tokens(event: Record) -> int:
@@ -1941,30 +1919,35 @@ def _chars(value: object, depth: int) -> int:
 # --- transcripts: one JSON a line, written while we read; read from the end in bounded steps
 
 
-def lines_backward(path: str, limit_bytes: int = TRANSCRIPT_LIMIT_BYTES) -> object:
-    """The file's lines as bytes, newest first, at most about `limit_bytes` of them."""
+LINE_LIMIT_BYTES = 2 * 1024 * 1024
+
+
+def lines_backward(path: str, limit_bytes: int = TRANSCRIPT_LIMIT_BYTES,
+                   needles: tuple = (b"",)) -> object:
+    """The file's lines as bytes, newest first, at most about `limit_bytes` of them; those without
+    any of the needles may be left out, and a line beyond all bounds is."""
     fd = open_regular(path)
     if fd < 0:
         return
     try:
         end = size = _os.lseek(fd, 0, 2)
-        step, parts = TRANSCRIPT_STEP_BYTES, []
+        step, parts, held = TRANSCRIPT_STEP_BYTES, [], 0
         while end > 0 and size - end < limit_bytes:
             start = max(0, end - step)
             _os.lseek(fd, start, 0)
-            chunk = read_fd(fd, end - start)
-            end, step = start, min(step * 2, 1 << 20)
-            first = chunk.find(b"\n")
-            if first < 0:
-                parts.append(chunk)  # a line longer than a step: joined once, when it is whole
+            chunk = _os.read(fd, end - start)
+            end, step = start, min(step * 2, 1 << 18)
+            first, last = chunk.find(b"\n"), chunk.rfind(b"\n")
+            if first < 0:  # a line longer than a step: joined once, when it is whole
+                held += len(chunk)
+                parts = parts + [chunk] if held < LINE_LIMIT_BYTES else []
                 continue
-            lines = chunk[first + 1:].split(b"\n")
-            lines[-1] += b"".join(reversed(parts))
-            parts = [chunk[:first]]
-            for line in reversed(lines):
-                if line:
-                    yield line
-        if end == 0 and any(parts):
+            if held < LINE_LIMIT_BYTES:
+                yield chunk[last + 1:] + b"".join(reversed(parts))
+            if any(map(chunk.__contains__, needles)):
+                yield from reversed(chunk[first + 1:last].split(b"\n"))
+            parts, held = [chunk[:first]], first
+        if end == 0 and held < LINE_LIMIT_BYTES:
             yield b"".join(reversed(parts))
     except OSError:
         return
@@ -1975,7 +1958,8 @@ def lines_backward(path: str, limit_bytes: int = TRANSCRIPT_LIMIT_BYTES) -> obje
 def rows_backward(ctx: Ctx, path: str, limit_bytes: int = TRANSCRIPT_LIMIT_BYTES,
                   needles: tuple = ()) -> object:
     """The rows that mean something to us, newest first; a line is parsed when it can matter."""
-    for line in lines_backward(path, limit_bytes):
+    needles = needles or DIALECTS[ctx.agent].needles
+    for line in lines_backward(path, limit_bytes, needles):
         row = parse_line(ctx, line, needles)
         if row is not None:
             yield row
@@ -1998,10 +1982,10 @@ def wait_for_rows(ctx: Ctx, path: str) -> None:
     everything before it is there."""
     sign = DIALECTS[ctx.agent].late_signs.get(ctx.mode, b"")
     deadline = time.monotonic() + TRANSCRIPT_LATE_S
-    while sign and time.monotonic() < deadline:
+    while sign and time.monotonic() < deadline and is_dir(parent_of(path)):
         line = next(lines_backward(path), b"")
         at = parse_iso(parse_object(line).get("timestamp")) or 0.0
-        if not line or (sign in line and at > ctx.now - TRANSCRIPT_LATE_S):
+        if sign in line and at > ctx.now - HOOK_START_S:
             return
         time.sleep(TRANSCRIPT_POLL_S)
 
@@ -2432,6 +2416,7 @@ def _dialect(**fields) -> Record:
         window=0, instruction_file="AGENTS.md", project_variable="CLAUDE_PROJECT_DIR", home="",
         settings="", user_settings="", folder="", matchers={}, time_unit=1, end_limit_s=5)
     vars(row).update(fields)
+    row.user_settings = row.user_settings or row.settings  # seen from the user's home
     return row
 
 
@@ -2460,8 +2445,7 @@ DIALECTS = {
     "claude": _dialect(
         label="Claude Code", hold="context", tells_person="terminal",
         matchers={"PreCompact": "auto"},  # after one by hand the client shows the whole command
-        instruction_file="CLAUDE.md", folder=".claude", settings=".claude/settings.json",
-        user_settings=".claude/settings.json"),
+        instruction_file="CLAUDE.md", folder=".claude", settings=".claude/settings.json"),
     "codex": _dialect(  # a reply with a key that it does not know counts for nothing
         label="Codex", events=_events("PostToolUseFailure"), length=utf8_length,
         names={"turn_id": "prompt_id"}, parse_row=_codex_row, batch="newest", tells_window=True,
@@ -2469,25 +2453,24 @@ DIALECTS = {
         needles=(b'"response_item"', b'"token_usage_record"', b'"compacted"'),
         usage_needles=(b'"token_usage_record"', b'"token_count"', b'"task_started"',
                        b'"compacted"'),
-        settings=".codex/hooks.json", user_settings=".codex/hooks.json"),
+        settings=".codex/hooks.json"),
     "gemini": _dialect(
         label="Gemini CLI", speaks=_MUTE_BEFORE, adapt=_gemini_event, parse_row=_gemini_row,
         events=_events("PostToolUseFailure", UserPromptSubmit="BeforeAgent",
                        PreToolUse="BeforeTool", PostToolUse="AfterTool", Stop="AfterAgent",
                        PreCompact="PreCompress"),
         names={"timestamp": "prompt_id"}, batch="newest", window=1_048_576, time_unit=1000,
-        matchers={"PreCompact": "manual"},
-        needles=(b'"gemini"', b'"user"', b"<state_snapshot>"), folder=".gemini",
+        matchers={"PreCompact": "manual"}, folder=".gemini",
+        needles=(b'"gemini"', b'"user"', b"<state_snapshot>"),
         usage_needles=(b'"tokens"', b"<state_snapshot>"), instruction_file="GEMINI.md",
-        project_variable="GEMINI_PROJECT_DIR", settings=".gemini/settings.json",
-        user_settings=".gemini/settings.json"),
+        project_variable="GEMINI_PROJECT_DIR", settings=".gemini/settings.json"),
     "qwen": _dialect(
         label="Qwen Code", speaks=_MUTE_BEFORE, names={"tool_call_id": "tool_use_id"},
         adapt=_qwen_event, parse_row=_qwen_row,
         needles=(b'"assistant"', b'"user"', b'"tool_result"', b'"chat_compression"'),
         usage_needles=(b'"usageMetadata"', b'"chat_compression"'), tells_window=True,
         compacts_at=85, folder=".qwen", project_variable="QWEN_PROJECT_DIR",
-        settings=".qwen/settings.json", user_settings=".qwen/settings.json"),
+        settings=".qwen/settings.json"),
     "copilot": _dialect(
         label="Copilot CLI", reply="both", tells_person="", adapt=_copilot_event,
         names={"sessionId": "session_id", "toolName": "tool_name", "toolArgs": "tool_input",
@@ -2505,8 +2488,7 @@ DIALECTS = {
         label="droid", events=_events("PostToolUseFailure"), speaks=_MUTE_BEFORE,
         names={"message_id": "prompt_id"}, parse_row=_droid_row, read_usage=_droid_usage,
         batch="newest", needles=(b'"message"', b'"compaction_state"'), folder=".factory",
-        project_variable="DROID_PROJECT_DIR", settings=".factory/settings.json",
-        user_settings=".factory/settings.json"),
+        project_variable="DROID_PROJECT_DIR", settings=".factory/settings.json"),
 }
 
 # =============================================================================
@@ -2565,13 +2547,13 @@ def parse_signal(data: bytes, mtime: float, now: float) -> Record:
     fields = parse_fields(header or [])
     stated = parse_iso(fields.get("generated_at"))
     ttl, severity = fields.get("ttl", ""), fields.get("severity", "").lower()
-    code = one_line(fields.get("code", ""), 60)
+    code = fields.get("code", "")[:60]
     return Record(
         severity=severity if severity in SEVERITIES else "warning",
         generated_at=min(mtime, now) if stated is None or stated > now + 1 else stated,
         ttl_s=min(int(ttl), TTL_LIMIT_S) if is_digits(ttl) and int(ttl) > 0 else DEFAULT_TTL_S,
-        auditor=one_line(fields.get("auditor", ""), 60), code=code,
-        body=clean_text(body).strip() or code, stamp="%.6f" % (mtime if stated is None else stated),
+        auditor=fields.get("auditor", "")[:60], code=code,
+        body=body.strip() or code, stamp="%.6f" % (mtime if stated is None else stated),
     )
 
 
@@ -2653,13 +2635,13 @@ def severity_floor(ctx: Ctx) -> str:
 def render_signals(signals: list, room: int, length: object = units) -> tuple:
     """(text, the signals it holds, whether the first had to be cut)."""
     if len(signals) == 1:
-        text = SIGNAL_HEAD + signals[0].body
+        text = SIGNAL_HEAD + clean_text(signals[0].body)
         fits = length(text) <= room
         return text if fits else cut_text(text, room - 300, length), signals, not fits
     left = room - length(SIGNAL_HEAD_MANY) - length(SIGNAL_REST) - 20
     lines, shown = [], []
     for signal in signals:
-        bullet = format_bullet(signal.body)
+        bullet = format_bullet(clean_text(signal.body).strip() or signal.code)
         if length(bullet) + 1 > left:
             break
         left -= length(bullet) + 1
@@ -2751,7 +2733,8 @@ def _claim(ctx: Ctx, state: Record, session: str, room: int) -> "tuple | None":
     if was_cut:
         text += "\n" + SIGNAL_CUT.format(path=_keep_whole(ctx, shown[0]))
     waiting, told = len(due) - len(shown), {(s.auditor, s.code) for s in shown if s.code}
-    shown = [s for s in signals if s in shown or (s.auditor, s.code) in told]  # with older ones
+    keys = {s.key for s in shown}
+    shown = [s for s in signals if s.key in keys or (s.auditor, s.code) in told]  # with older ones
     for signal in shown:
         state.delivered[signal.key] = [signal.stamp, int(ctx.now)]
     return text, shown, waiting, state.delivered
@@ -2772,9 +2755,11 @@ def _read_marker(path: str) -> dict:
     return parse_object(read_bytes(path, STATE_LIMIT_BYTES, follow=False, own=True) or b"")
 
 
-def finish_delivery(ctx: Ctx, session: str, shown: list) -> None:
-    """The text is out: a session's signal goes, a global one is remembered for good."""
-    kept = {s.key: s.stamp for s in shown if s.scope == "global" or not remove_file(s.path)}
+def finish_delivery(is_out: bool, ctx: Ctx, session: str, shown: list) -> None:
+    """The text is out: a session's signal goes, a global one is remembered for good. It is not:
+    the claim is void."""
+    kept = {s.key: s.stamp for s in shown if is_out
+            and (s.scope == "global" or not remove_file(s.path))}
 
     def change(state: Record) -> None:
         for signal in shown:
@@ -3209,7 +3194,8 @@ def confirm_file(ctx: Ctx, name: str) -> None:
 # file there is neither trusted nor followed. A second marker tells the shell that nothing is owed
 # before a tool any more.
 FIRED, CLAIMED, NO_MARKER = "fired", "claimed", "no marker"
-FILLERS = frozenset(("tbd", "todo", "n/a", "none", "...", "…", "unknown", "-", "yyyy-mm-dd", "x"))
+FILLERS = frozenset(("tbd", "todo", "n/a", "none", "...", "…", "unknown", "-", "yyyy-mm-dd"))
+GATE_ROOM = 1500  # with less the gate waits for the next call
 TEMPLATE_MARK = "<!-- ctx_hooks template "
 
 
@@ -3259,7 +3245,7 @@ def _is_telling(line: str) -> bool:
         words = words[3:].strip()
     is_wrapped = (words[:1], words[-1:]) in (("[", "]"), ("(", ")"), ("<", ">"))
     words = words if is_wrapped else words.rpartition(": ")[2].strip("`_* ")
-    bare = "".join(c for c in words if c.isalnum() or c == "…")
+    bare = "".join(c for c in words if c.isalnum() or c > "\x7f")
     return not is_wrapped and words[-1:] != ":" and words.lower() not in FILLERS and (
         bare.lower() not in FILLERS and bool(bare.strip("…")))
 
@@ -3301,9 +3287,9 @@ def open_gate(ctx: Ctx, event: Record, state: Record, room: int) -> "str | None"
         return None
     if all(name in state.files_read for name, _ in files):
         return ""
-    text = render_gate(ctx, event, files, room)
-    if ctx.length(text) > room:
+    if room < GATE_ROOM:
         return None
+    text = render_gate(ctx, event, files, room)
     claim = claim_marker(ctx, event.session)
     if claim == FIRED:
         return ""
@@ -3482,8 +3468,10 @@ def follow_handoff(ctx: Ctx, event: Record, state: Record, measure: Record) -> t
         return False, ""
     if not crossed and measure.tokens < point:
         return False, ""
-    if not crossed or crossed > ctx.now + 1:  # set once; a clock that went back must not matter
+    if not crossed:
         _cross(ctx, event, state, measure)
+    elif crossed > ctx.now + 1:  # a clock that went back must not make it unreachable
+        state.threshold_crossed_at = ctx.now
     if state.handoff_complete:
         return False, ""
     by = find_written(ctx, event, state)
@@ -3506,6 +3494,8 @@ def _cross(ctx: Ctx, event: Record, state: Record, measure: Record) -> None:
         return path
 
     path = update_ledger(ctx, change) or handoff_path(ctx, event.session, read_ledger(ctx))
+    if may_write(ctx, path):
+        make_folder(ctx, parent_of(path))  # an agent that writes by its shell needs it
     state.threshold_crossed_at, state.handoff_complete = ctx.now, False
     state.handoff_before, state.handoff_told = fingerprint(path), ""
     state.client_pid, state.transcript = client_pid(), event.transcript
@@ -3530,7 +3520,9 @@ def find_written(ctx: Ctx, event: Record, state: Record) -> str:
                        if row.asked_at and not row.written_at and is_live(ctx, name)]
             wrote = event.kind == "edit" and not event.failed and (
                 join_path(event.cwd or ctx.root, event.path) == path)
-            is_new = info.st_mtime + 1 >= state.threshold_crossed_at and (
+            taken = any(join_path(ctx.root, row.file) == path and row.written_at >= info.st_mtime
+                        for name, row in ledger.handoffs.items() if name != event.session)
+            is_new = info.st_mtime + 1 >= state.threshold_crossed_at and not taken and (
                 wrote or waiting == [event.session])
         if is_new and says_something(read_bytes(path, HANDOFF_LIMIT_BYTES) or b""):
             note_written(ctx, event.session, shown_path(ctx, path, ""), "agent")
@@ -3696,7 +3688,8 @@ def _note_fact(facts: Record, call: tuple, failed: dict, notes: list) -> None:
 
 def _is_request(text: str) -> bool:
     """A person's words, not what a client puts there for a command or a finished task."""
-    return not text.lstrip().startswith(("<", "Caveat:", "[Request interrupted"))
+    return not text.lstrip().startswith(
+        ("<", "Caveat:", "[Request interrupted", CONTINUATION_HEAD))
 
 
 def _first_request(ctx: Ctx, transcript: str) -> str:
@@ -3765,7 +3758,7 @@ def hide_secrets(text: str) -> str:
     text = re.sub(r"\b(sk-|gh[opsu]_|github_pat_|xox[abprs]-|AKIA|AIza|glpat-)[\w-]{8,}",
                   "[hidden]", text)
     text = re.sub(r"(?i)((?:key|token|secret|passw(?:or)?d)[\w-]*[\"']?\s*[=:]\s*[\"']?)"
-                  r"[^\s\"',;]{6,}", r"\1[hidden]", text)
+                  r"[^\s\"'`,;]{6,}", r"\1[hidden]", text)
     return re.sub(r"(\w+://[^\s:/@]+:)[^\s@/]+@", r"\1[hidden]@", text)
 
 
@@ -3867,7 +3860,8 @@ WORKFLOW = (
     ("signals", None, (("last_checked", 0.0, "time"), ("detected_signals", [], list))),
     ("enforcer", None, (("tool_calls", 0, "count"), ("stalls", 0, "count"), ("holds", 0, "count"),
                         ("phase_holds", 0, "count"), ("held_at", 0.0, "time"),
-                        ("last_phase", "", str), ("stop_mark", "", str))),
+                        ("last_phase", "", str), ("stop_mark", "", str),
+                        ("stop_at", 0.0, "time"))),
     ("steps", {}, [_STEP]),
 )
 TRUST = (("token", "", str), ("root", "", str), ("agreed", [], "texts"))
@@ -3879,7 +3873,6 @@ TIME_TOLERANCE_S = 300
 CHECK_TAIL, CHECK_BUFFER = 2000, 64 * 1024
 SECRET_ENDS = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 SECRET_STARTS = ("ANTHROPIC_", "CLAUDE_CODE_")
-CONTINUATION_HEAD = "## Auto Mode Continuation"
 CONTINUATION = CONTINUATION_HEAD + """
 {lead}
 - Phase: {phase} (iteration {iteration}/{max})
@@ -4207,23 +4200,19 @@ def enforce_stop(ctx: Ctx, event: Record) -> "Reply | None":
     """Hold or release. What the agent said is judged and checked first, without a lock; a state
     that changed meanwhile or cannot be written holds nobody."""
     flow = read_workflow(ctx)
-    if not is_active(flow) or not event.session_id or flow.session_id != event.session_id:
+    if not is_active(flow) or not event.session_id or not _claim_stop(ctx, event, flow):
         return None
     if is_stale(ctx, flow):
         verdict = Record(signal="", block={}, near="", check=None, reason="stale_state")
     else:
         verdict = _judge(ctx, event, flow)
     facts = (_percent_now(ctx, event), _calls(ctx, event.session))
-    phase, mark = flow.phase, call_signature(
-        "%s %s" % (event.prompt_id, event.stop_active), event.last_message)
+    phase = flow.phase
 
     def change(flow: Record) -> "Record | None":
         if not is_active(flow) or (flow.session_id, flow.phase) != (event.session_id, phase):
             return None
-        if flow.enforcer.stop_mark == mark and (
-                0 <= ctx.now - flow.signals.last_checked < SAME_EVENT_S):
-            return None  # the kit is registered twice: the first run has decided
-        flow.enforcer.stop_mark, flow.signals.last_checked = mark, ctx.now
+        flow.signals.last_checked = ctx.now
         return _decide(ctx, flow, event, verdict, facts)
 
     written, stop = update_workflow(ctx, change)
@@ -4236,6 +4225,26 @@ def enforce_stop(ctx: Ctx, event: Record) -> "Reply | None":
     record(ctx, "stop:held" if stop.prompt else "stop:released", reason=stop.reason, phase=phase,
            next=flow.phase, iteration=flow.iteration, chars=len(stop.prompt), **fields)
     return Reply(stop.prompt, stop.person, hold=bool(stop.prompt))
+
+
+def _claim_stop(ctx: Ctx, event: Record, flow: Record) -> bool:
+    """This stop is ours to decide: of two kits registered for one client the first run has it. A
+    client without prompt events binds here, where any session may."""
+    if flow.session_id != event.session_id:
+        if flow.session_id or not flow.any_prompt or not is_meant_here(ctx, flow, ""):
+            return False
+    mark = call_signature("%s %s %d" % (event.prompt_id, event.stop_active, _calls(
+        ctx, event.session)), event.last_message)
+
+    def change(flow: Record) -> bool:
+        if flow.enforcer.stop_mark == mark and 0 <= ctx.now - flow.enforcer.stop_at < SAME_EVENT_S:
+            return False
+        flow.enforcer.stop_mark, flow.enforcer.stop_at = mark, ctx.now
+        flow.session_id = event.session_id
+        return True
+
+    written, is_first = update_workflow(ctx, change)
+    return bool(is_first) or not written
 
 
 def _judge(ctx: Ctx, event: Record, flow: Record) -> Record:
@@ -4800,7 +4809,7 @@ def follow_delivery(ctx: Ctx, event: Record, state: Record, may_speak: bool) -> 
     news = read_news(ctx, event.transcript, delivery.offset, delivery.first_at, delivery.answer_to)
     delivery.offset = news.offset
     delivery.answered = delivery.answered or news.answered or bool(event.last_message)
-    if delivery.message_id in news.receipts:
+    if delivery.message_id and delivery.message_id in news.receipts:
         delivery.receipt_at = ctx.now
         _succeed(ctx, delivery, "receipt")
         return "", ""
@@ -4976,11 +4985,10 @@ def strip_sections(data: bytes) -> bytes:
     """The user's bytes: without our sections and the line ends that were put before them."""
     for start, end in reversed(find_sections(data)):
         lead = _section_lead(data[start:end])
+        line_end = b"\r\n" if b"\r\n" in data[start:end] else b"\n"
         for _ in range(min(lead, 1) if data[end:] else lead):  # two lines must not become one
-            for line_end in (b"\r\n", b"\n"):
-                if data[:start].endswith(line_end):
-                    start -= len(line_end)
-                    break
+            if data[:start].endswith(line_end):
+                start -= len(line_end)
         data = data[:start] + data[end:]
     return data
 
@@ -5074,7 +5082,7 @@ def read_receipts(ctx: Ctx, event: Record) -> Record:
 
 def remove_session(ctx: Ctx, session: str) -> None:
     """Signals, state, markers and the keys in monitor-state.json of one session."""
-    _remove_signals(signal_dir(ctx, session), ctx.now + 1)
+    _remove_signals(signal_dir(ctx, session), float("inf"))
     for suffix in (".json", ".statusline", ".lock"):
         remove_file(ctx.path("state", session + suffix))
     drop_markers(ctx, session, (MARKER_PREFIX, QUIET_PREFIX, SEEN_PREFIX))
@@ -5259,6 +5267,8 @@ def ensure_handoff(ctx: Ctx, event: Record) -> None:
 def _is_workflow_stale(ctx: Ctx, event: Record) -> bool:
     """Looked at when the person comes back: their prompt's own tool calls would make it look alive
     again."""
+    if is_missing(auto_path(ctx)):
+        return False
     flow = read_workflow(ctx)
     return is_active(flow) and flow.session_id in ("", event.session_id) and is_stale(ctx, flow)
 
@@ -5302,17 +5312,15 @@ def monitor(event: Record, ctx: Ctx) -> "Reply | None":
         ensure_handoff(ctx, event)
         return None
     usage = read_usage(ctx, event.transcript)
-    _, seen = update_session(ctx, event.session, lambda state: _note_call(ctx, event, state, usage))
+    batch = _find_batch(ctx, event, usage)
+    _, seen = update_session(
+        ctx, event.session, lambda state: _note_call(ctx, event, state, usage, batch))
     if seen is None:
         return None
     reply = Reply(person=seen.person)
     if not can_speak(ctx, "PreToolUse"):
         _speak_late(ctx, event, seen.state, reply)
-    if seen.reminds:
-        batch = find_message(ctx, event.transcript, event.tool_use_id)
-        _, text = update_session(ctx, event.session, lambda state: remind(
-            ctx, event, state, seen.measure, batch))
-        _add(ctx, reply, text or "")
+    _add(ctx, reply, seen.reminder)
     if seen.shot:
         run_auditors(ctx, event.session, seen.shot)
     if "tool" in ctx.get("monitor.inject_at") and can_speak(ctx, event.name):
@@ -5320,7 +5328,21 @@ def monitor(event: Record, ctx: Ctx) -> "Reply | None":
     return reply
 
 
-def _note_call(ctx: Ctx, event: Record, state: Record, usage: "Record | None") -> "Record | None":
+def _find_batch(ctx: Ctx, event: Record, usage: "Record | None") -> str:
+    """The message that this call belongs to, when it will come to a reminder: the transcript may
+    lag, so this is not done under the lock."""
+    if not ctx.get("handoff.enabled") or (usage and usage.tokens < DEFAULT_WINDOW // 4):
+        return ""
+    state = read_session(ctx, event.session)
+    measure = measure_context(ctx, state, usage, 0)
+    is_due = measure.tokens >= handoff_point(ctx, state, measure.window)
+    if state.handoff_complete or not (is_due or state.threshold_crossed_at):
+        return ""
+    return find_message(ctx, event.transcript, event.tool_use_id)
+
+
+def _note_call(ctx: Ctx, event: Record, state: Record, usage: "Record | None",
+               batch: str) -> "Record | None":
     """Count one tool call; None when the same call was counted before."""
     if event.tool_use_id:
         mark = event.name[:12] + event.tool_use_id[-40:]
@@ -5347,12 +5369,13 @@ def _note_call(ctx: Ctx, event: Record, state: Record, usage: "Record | None") -
         if name not in state.files_read:
             state.files_read.append(name)
     reminds, person = follow_handoff(ctx, event, state, measure)
+    reminder = remind(ctx, event, state, measure, batch) if reminds else ""
     shot = _snapshot(ctx, state, measure, state.tool_calls % AUDIT_EVERY_CALLS == 1)
     if is_audit_due(shot, state):
         state.audited = [shot.percent, shot.score, int(shot.now)]
     else:
         shot = None
-    return Record(state=state, measure=measure, reminds=reminds, person=person, shot=shot)
+    return Record(state=state, reminder=reminder, person=person, shot=shot)
 
 
 def _snapshot(ctx: Ctx, state: Record, measure: Record, with_files: bool) -> Record:
@@ -5405,6 +5428,9 @@ def stop_enforce(event: Record, ctx: Ctx) -> "Reply | None":
 def cleanup(event: Record, ctx: Ctx) -> "Reply | None":
     """SessionEnd: the session's files go, its handoff stays; a resumed session keeps all."""
     if not event.session or event.reason == "resume":
+        return None
+    if is_switched_off(ctx.env) or is_paused(ctx, event.session):
+        remove_session(ctx, event.session)
         return None
     state = read_session(ctx, event.session)
     if event.reason == "clear":
@@ -5471,10 +5497,6 @@ def temp_dir(env: dict) -> str:
     return slashed(env.get("TMPDIR" if IS_POSIX else "TEMP") or "/tmp")
 
 
-def is_switched_off(env: dict) -> bool:
-    return env.get("CTX_HOOKS_DISABLE", "") not in ("", "0")
-
-
 def occupy_descriptors() -> None:
     """A closed 0, 1 or 2 becomes one that cannot be written: the next file opened would get its
     number, and the reply with it."""
@@ -5492,54 +5514,65 @@ def read_event_data(fd: int) -> object:
     is none.
 
     Some clients never close the pipe, so each time the text could be complete it is parsed; all
-    failed tries together cost at most some times the data.
+    failed tries together cost at most some times the data. Of a large event the tool's response is
+    dropped while it is read: what stands before it and after it is the event.
     """
-    data, tried = bytearray(), 0
+    data, tried, head, dropped = bytearray(), 0, None, 0
     try:
         if _os.isatty(fd):
             return None
         with TimeLimit(STDIN_WAIT_S):
-            while len(data) < STDIN_LIMIT_BYTES:
+            while len(data) + dropped < STDIN_LIMIT_BYTES:
                 chunk = _os.read(fd, 1 << 16)
                 if not chunk:
                     break
                 data += chunk
-                if chunk.rstrip()[-1:] == b"}" and (tried <= 2 * len(data) or chunk[-1:] == b"\n"):
-                    value = _parse_large(data)
-                    if value is not None:
-                        return value
+                if head is None and len(data) > RESPONSE_KEPT_BYTES:
+                    head, start = _parse_head(data)
+                    dropped = -start
+                if head and len(data) > RESPONSE_KEPT_BYTES:
+                    dropped += len(data) - EVENT_TAIL_BYTES
+                    del data[:-EVENT_TAIL_BYTES]
+                if chunk.rstrip()[-1:] != b"}":
+                    continue
+                if head:
+                    value = _parse_tail(head, data, dropped)
+                elif tried <= 2 * len(data) or chunk[-1:] == b"\n":
+                    value = _parse_or_none(data)
                     tried += len(data)
+                else:
+                    value = None
+                if value is not None:
+                    return value
     except (TimeUp, OSError):
         pass  # the time is up or the descriptor is closed: what came so far counts
-    return _parse_large(data)
+    if head:
+        return dict(head, response_bytes=max(0, dropped + len(data)))
+    return _parse_or_none(data)
 
 
-def _parse_large(data: bytearray) -> object:
-    """Of a large event the tool's response is measured, not parsed: what stands before it and after
-    it is the event."""
-    if len(data) > RESPONSE_KEPT_BYTES:
-        value = _parse_around(data)
-        if value is not None:
-            return value
+EVENT_TAIL_BYTES = 64 * 1024
+
+
+def _parse_or_none(data: bytearray) -> object:
     try:
         return parse_json(data)
     except ValueError:
         return None
 
 
-def _parse_around(data: bytearray) -> object:
-    start = data.find(b',' + _RESPONSE_KEY)
-    start = start if start >= 0 else data.find(b', ' + _RESPONSE_KEY)
-    if start < 0 or start > RESPONSE_KEPT_BYTES:
-        return None
-    head = parse_object(bytes(data[:start]) + b"}")
-    if not head or not data.rstrip().endswith(b"}"):
-        return None
+def _parse_head(data: bytearray) -> tuple:
+    """(the event up to its response or {}, where that begins)."""
+    start = max(data.find(b"," + _RESPONSE_KEY, 0, RESPONSE_KEPT_BYTES),
+                data.find(b", " + _RESPONSE_KEY, 0, RESPONSE_KEPT_BYTES))
+    head = parse_object(bytes(data[:start]) + b"}") if start > 0 else {}
+    return (head if head.get("hook_event_name") else {}), start
+
+
+def _parse_tail(head: dict, data: bytearray, dropped: int) -> object:
     cut = max(data.rfind(b',"tool_use_id":'), data.rfind(b', "tool_use_id":'))
-    tail = parse_object(b"{" + bytes(data[cut + 1:])) if cut > start else {}
-    if not head.get("hook_event_name") or not tail:
-        return None
-    return {**head, **tail, "response_bytes": max(0, cut - start)}
+    tail = parse_object(b"{" + bytes(data[cut + 1:])) if cut >= 0 else {}
+    return dict(head, **tail, response_bytes=max(0, dropped + cut)) if tail else None
 
 
 def run_mode(mode: str, agent: str, data: object, env: dict, now: float) -> tuple:
@@ -5580,10 +5613,13 @@ def run_hook(mode: str, agent: str, fd: int) -> None:
 
 def _run_hook(env: dict, mode: str, agent: str, fd: int) -> None:
     text, after = run_mode(mode, agent, read_event_data(fd), env, time.time())
-    if text:
-        write_all(1, text.encode("ascii"))
+    try:
+        if text:
+            write_all(1, text.encode("ascii"))
+    except OSError:
+        text = ""  # the reader has gone: what was claimed is free again
     for action, *args in after:
-        action(*args)
+        action(bool(text), *args)
 
 
 def run_guarded(word: str, env: dict, work: object, *args) -> None:
@@ -5613,12 +5649,23 @@ def report_failure(mode: str, error: Exception, env: dict) -> None:
         log_error(ctx, "%s %sTraceback:\n%s" % (format_iso(ctx.now), line, trace))
 
 
+def hook_main(args: list) -> None:
+    """`MODE [AGENT]`: what the registered command calls. It never returns and always ends in 0."""
+    try:
+        run_hook(args[0], args[1] if args[1:] else "claude", 0)
+    finally:
+        _os._exit(0)  # nothing is buffered; skipping the interpreter's teardown saves 8 %
+
+
 def write_stderr(text: str) -> None:
     """Never `print`: without a stderr of its own it would print to stdout."""
     try:
         write_all(2, for_terminal(text).encode("utf-8", "replace"))
     except OSError:
         pass
+
+
+# ---- below this line: for people only; a hook does not load it ----
 
 # =============================================================================
 # Registration
@@ -5636,15 +5683,20 @@ REGISTRATIONS = (  # our name of the event, mode, seconds (Stop has room for a c
 # - the test of a file (gate only): nothing is owed before a tool, so no interpreter is started.
 #   Copilot runs these settings too, maybe inside a session of another client with its own marker.
 # - `-I -S`: no PYTHON* variables, no site-packages. `-X utf8`: the locale is not asked.
-# - the source loader of the interpreter itself loads exactly this file: no import search, so
-#   nothing beside it counts; its bytecode lies in a folder of the user's own.
+# - the source loader of the interpreter itself loads exactly this file, up to the line that says
+#   so: no import search, so nothing beside it counts; its bytecode lies in a folder of the user's
+#   own. What people run comes after that line and need not be loaded 100 times an hour.
 # - `|| exit 0`: the client reads exit 2 as "deny", and a missing script is exactly that.
+_LOAD = (
+    "L.source_to_code = lambda s, d, p: compile("
+    "d.partition(b'\\n# ---- below this line: ')[0], p, 'exec', 0, 1, 2); "
+    "c = L('ctx_hooks', p).get_code('ctx_hooks'); sys.pycache_prefix = None; "
+    "n = {'__name__': 'ctx_hooks', '__file__': p}; exec(c, n); n['hook_main'](sys.argv[1:])"
+)
 LOADER = (
     "import gc, sys; gc.disable(); "
     "from _frozen_importlib_external import SourceFileLoader as L; "
-    "sys.pycache_prefix = sys.argv.pop(); p = sys.argv.pop(); "
-    "c = L('ctx_hooks', p).get_code('ctx_hooks'); sys.pycache_prefix = None; "
-    "n = {'__name__': 'ctx_hooks', '__file__': p}; exec(c, n); n['main']()"
+    "sys.pycache_prefix = sys.argv.pop(); p = sys.argv.pop(); " + _LOAD
 )
 START = '-I -S -X utf8 -c "%s"' % LOADER
 CACHE = '"${XDG_CACHE_HOME:-$HOME/.cache}/ctx_hooks"'
@@ -5660,9 +5712,7 @@ WINDOWS_LOADER = (
     "import gc, sys, nt; gc.disable(); "
     "from _frozen_importlib_external import SourceFileLoader as L; "
     "r = lambda: (lambda v, s, t: (nt.environ[v] if v[2:] else v) + s + t)"
-    "(*sys.argv.pop().partition('/')); sys.pycache_prefix = r(); p = r(); "
-    "c = L('ctx_hooks', p).get_code('ctx_hooks'); sys.pycache_prefix = None; "
-    "n = {'__name__': 'ctx_hooks', '__file__': p}; exec(c, n); n['main']()"
+    "(*sys.argv.pop().partition('/')); sys.pycache_prefix = r(); p = r(); " + _LOAD
 )
 WINDOWS_CACHE = "LOCALAPPDATA/ctx_hooks/cache"
 
@@ -5817,1025 +5867,6 @@ def _is_plain_word(text: str) -> bool:
     is_quoted = text[:1] == "'" and text.replace("'\"'\"'", "").count("'") == 2
     is_one = len(words) == 1 or text == "py -3"
     return is_one and (is_quoted or not set(bare) & set("$`;|&<>()\n\\*?"))
-# =============================================================================
-# Screen
-# =============================================================================
-# What a person would see of a program in a terminal, and from that, from its terminal's settings
-# and from what the kernel says, one judgement: is it waiting for a line of text? Doubt counts as
-# no. Reading /proc and feeding output are the only things here that are not pure.
-SCREEN_SIZE = (24, 80)  # rows, columns, where nobody has a terminal
-SCREEN_KEPT_LINES = 400  # lines that have scrolled off
-SCREEN_CUT_CHARS = 64 * 1024  # of a control sequence that never ends
-ALTERNATE_MODES = frozenset(("47", "1047", "1049"))
-PASTE_MODE, CURSOR_MODE, KITTY_MODE = "2004", "25", "kitty"
-LEFT_ON_MODES = ("1", "9", "1000", "1002", "1003", "1004", "1005", "1006", "1015", "1016",
-                 PASTE_MODE, "2026", "2031")
-_TOKENS = (r"\x1b\[([<-?]?)([0-9:;]*)[ -/]*([@-~])|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)"
-           r"|\x1b[ -/]*([0-~])|([^\x00-\x1f\x7f]+)|([\x00-\x1f\x7f])")
-_CUT_TOKEN = r"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?|[ -/]*)?\Z"
-
-
-class Screen:
-    """Lines, cursor and private modes after the output so far; enough to read, not to draw."""
-
-    def __init__(self, size: tuple = SCREEN_SIZE) -> None:
-        import codecs
-
-        self.rows, self.columns = size
-        self.modes, self.gone, self.hidden = {CURSOR_MODE}, [], None
-        self._decode, self._rest = codecs.getincrementaldecoder("utf-8")("replace").decode, ""
-        self._clear()
-
-    def _clear(self) -> None:
-        self.grid = [self._blank() for _ in range(self.rows)]
-        self.y = self.x = 0  # x == columns: the next letter begins a new line
-        self.saved, self.top, self.bottom = (0, 0), 0, self.rows - 1
-
-    def _blank(self) -> list:
-        return [" "] * self.columns
-
-    def resize(self, size: tuple) -> None:
-        self.rows, self.columns = max(1, size[0]), max(2, size[1])
-        over = max(0, self.y + 1 - self.rows)  # the cursor's line stays
-        for row in self.grid:
-            row[self.columns:] = [" "] * (self.columns - len(row))
-        self.grid = (self.grid[over:] + [self._blank() for _ in range(self.rows)])[:self.rows]
-        self.y, self.x = min(self.y - over, self.rows - 1), min(self.x, self.columns)
-        self.top, self.bottom, self.hidden = 0, self.rows - 1, None
-
-    def lines(self) -> list:
-        return ["".join(row).rstrip() for row in self.grid]
-
-    def before_cursor(self) -> str:
-        """The cursor's line up to it."""
-        return "".join(self.grid[self.y][:self.x])
-
-    def is_alternate(self) -> bool:
-        return not self.modes.isdisjoint(ALTERNATE_MODES)
-
-    def feed(self, data: bytes) -> None:
-        """Take output in; what is cut off at its end waits for the rest."""
-        import re
-
-        text = self._rest + self._decode(data)
-        cut = re.search(_CUT_TOKEN, text[-SCREEN_CUT_CHARS:])
-        end = len(text) - len(cut[0]) if cut else len(text)
-        self._rest = text[end:]
-        for private, numbers, final, escape, shown, control in re.findall(_TOKENS, text[:end]):
-            if shown:
-                self._write(shown)
-            elif final:
-                values = [int(n) if n.isdigit() else 0 for n in numbers[:40].split(";")]
-                self._control(private, [min(n, 9999) for n in values], final)
-            elif escape:
-                self._escape(escape)
-            elif control:
-                self._key(control)
-
-    def _write(self, text: str) -> None:
-        if not text.isascii():
-            for char in text:
-                self._put(char)
-            return
-        while text:
-            if self.x >= self.columns:
-                self._next_line()
-            part = text[:self.columns - self.x]
-            self.grid[self.y][self.x:self.x + len(part)] = part
-            self.x, text = self.x + len(part), text[len(part):]
-
-    def _put(self, char: str) -> None:
-        import unicodedata
-
-        if unicodedata.combining(char) or char in "\u200b\u200d\ufe0e\ufe0f" or "\x80" <= char < "\xa0":
-            return
-        wide = unicodedata.east_asian_width(char) in "WF"
-        if self.x + wide >= self.columns + 1 or self.x >= self.columns:
-            self._next_line()
-        self.grid[self.y][self.x:self.x + 1 + wide] = [char, ""] if wide else [char]
-        self.x += 2 if wide else 1
-
-    def _key(self, control: str) -> None:
-        if control == "\r":
-            self.x = 0
-        elif control == "\b":
-            self.x = max(0, min(self.x, self.columns - 1) - 1)
-        elif control == "\t":
-            self.x = min(self.columns - 1, self.x // 8 * 8 + 8)
-        elif control in "\n\v\f":
-            self._down()
-
-    def _next_line(self) -> None:
-        self.x = 0
-        self._down()
-
-    def _down(self) -> None:
-        if self.y == self.bottom:
-            self._scroll(self.top, 1)
-        else:
-            self.y = min(self.rows - 1, self.y + 1)
-
-    def _scroll(self, top: int, count: int) -> None:
-        """The lines from `top` to the region's end move up by `count`, down when it is negative."""
-        for _ in range(min(abs(count), self.rows)):
-            line = self.grid.pop(top if count > 0 else self.bottom)
-            self.grid.insert(self.bottom if count > 0 else top, self._blank())
-            if count > 0 and top == 0 and not self.is_alternate():
-                self.gone = self.gone[1 - SCREEN_KEPT_LINES:] + ["".join(line).rstrip()]
-
-    def _escape(self, letter: str) -> None:
-        if letter == "7":
-            self.saved = (self.y, self.x)
-        elif letter == "8":
-            self.y, self.x = min(self.saved[0], self.rows - 1), min(self.saved[1], self.columns)
-        elif letter == "M":
-            if self.y == self.top:
-                self._scroll(self.top, -1)
-            else:
-                self.y = max(0, self.y - 1)
-        elif letter == "D" or letter == "E":
-            self.x = 0 if letter == "E" else self.x
-            self._down()
-        elif letter == "c":
-            self.modes = {CURSOR_MODE}
-            self._clear()
-
-    def _control(self, private: str, values: list, final: str) -> None:
-        count = max(1, values[0])
-        if private:
-            self._switch(private, values, final)
-        elif final in "ABCDEFGHdef`a":
-            self._move(values, final)
-        elif final in "JK":
-            self._erase(values[0], final)
-        elif final in "LM" and self.top <= self.y <= self.bottom:
-            self._scroll(self.y, count if final == "M" else -count)
-        elif final in "ST":
-            self._scroll(self.top, count if final == "S" else -count)
-        elif final in "P@X":
-            row, x = self.grid[self.y], min(self.x, self.columns - 1)
-            blanks = [" "] * min(count, self.columns - x)
-            tail = row[x + len(blanks):] if final != "@" else row[x:]
-            row[x:] = (tail + blanks if final == "P" else blanks + tail)[:self.columns - x]
-        elif final == "r":
-            top, bottom = count - 1, (values + [0])[1] or self.rows
-            if top < bottom <= self.rows:
-                self.top, self.bottom, self.y, self.x = top, bottom - 1, 0, 0
-        elif final in "su":
-            self._escape("7" if final == "s" else "8")
-
-    def _switch(self, private: str, values: list, final: str) -> None:
-        names = {str(value) for value in values}
-        if private == "?" and final in "hl":
-            was = self.is_alternate()
-            self.modes = self.modes | names if final == "h" else self.modes - names
-            if self.is_alternate() and not was:
-                self.hidden = (self.grid, self.y, self.x)
-                self._clear()
-            elif was and not self.is_alternate():
-                grid, y, x = self.hidden or (self.grid, self.y, self.x)
-                self._clear()
-                self.grid, self.y, self.x, self.hidden = grid, y, x, None
-        elif final == "u" and private in "<>":  # the keyboard protocol is pushed and popped
-            self.modes = self.modes | {KITTY_MODE} if private == ">" else self.modes - {KITTY_MODE}
-
-    def _move(self, values: list, final: str) -> None:
-        count = max(1, values[0])
-        x, y = min(self.x, self.columns - 1), self.y
-        if final in "AF":
-            y -= count
-        elif final in "BEe":
-            y += count
-        elif final in "Ca":
-            x += count
-        elif final == "D":
-            x -= count
-        elif final in "G`":
-            x = count - 1
-        elif final in "Hfd":
-            y = count - 1
-        if final in "EF":
-            x = 0
-        elif final in "Hf":
-            x = (values + [0])[1] - 1
-        self.y, self.x = min(max(0, y), self.rows - 1), min(max(0, x), self.columns - 1)
-
-    def _erase(self, how: int, final: str) -> None:
-        row, x = self.grid[self.y], min(self.x, self.columns)
-        if how == 0:
-            row[x:] = [" "] * (self.columns - x)
-        elif how == 1:
-            row[:x + 1] = [" "] * min(x + 1, self.columns)
-        else:
-            row[:] = self._blank()
-        if final == "J":
-            others = range(self.y + 1, self.rows) if how == 0 else range(self.y)
-            for y in others if how < 2 else range(self.rows):
-                self.grid[y] = self._blank()
-
-
-def format_restore(modes: set) -> bytes:
-    """What switches off again what a program left on: mouse, paste, the other screen, no cursor."""
-    off = [mode for mode in LEFT_ON_MODES if mode in modes]
-    off += ["1049"] if not modes.isdisjoint(ALTERNATE_MODES) else []
-    text = "".join("\x1b[?%sl" % mode for mode in off)
-    text += "\x1b[<u" if KITTY_MODE in modes else ""
-    text += "" if CURSOR_MODE in modes else "\x1b[?25h"
-    return (text + "\x1b[0m").encode() if text else b""
-
-
-# --- what stands on it
-
-TAIL_LINES, NEAR_LINES = 16, 4  # a dialog's part of the screen; around a prompt
-SHELLS = frozenset("sh bash dash zsh fish ksh mksh ash csh tcsh nu pwsh xonsh elvish".split())
-EDITORS = frozenset("vi vim nvim view ex ed nano pico emacs micro hx helix kak joe mcedit".split())
-PAGERS = frozenset("less more most man".split())
-_CHOSEN = r"^[\s│┃|]*[❯›▶►➤→●◉◆>*]\s*(?=\S)"
-_NUMBERED = r"^[\s│┃|]*(?:[❯›▶►➤→●◉◆>*]\s*)?\d{1,2}[.)]\s+\S"
-_ANSWER = (r"(?i)^[\s│┃|]*(?:[❯›▶►➤→●○◉◆>*]\s*)?(?:\d{1,2}[.)]\s+)?(?:\[.\]\s*)?(?:yes|no|allow|deny"
-           r"|approve|reject|accept|decline|trust|don'?t trust|cancel|proceed|skip|abort)\b.{0,90}$")
-_TO_CONFIRM = (r"(?i)\b(?:enter|return)\b.{0,14}\b(?:confirm|select|continue|choose|accept|approve|"
-               r"proceed|trust|exit|retry)\b|[⏎↵]\s*(?:confirm|select)|press (?:any key|enter|return)"
-               r"|\besc(?:ape)? to (?:cancel|go back|exit|reject|skip)|arrow keys")
-_AT_WORK = r"(?i)\besc(?:ape)? to (?:interrupt|stop)\b|\(esc to cancel, \d+"
-_ASKED = (r"(?i)[\[(]\s*y(?:es)?\s*[/|,]\s*n(?:o)?\b|\(y\)es\b|\b(?:trust|allow|approve|permission|"
-          r"proceed|authori[sz]e|grant|overwrite|confirm|are you sure|do you want|would you like)"
-          r"\b[^.\n]{0,120}\?")
-_SECRET = r"(?i)\b(?:password|passphrase|passcode|pin|token|secret|api.?key|code)\b.{0,60}[:?]\s*$"
-_PAGED = (r"^:$|\(END\)\s*$|^--\s?More\s?--|^-- (?:INSERT|VISUAL|REPLACE|NORMAL)|\^G (?:Get )?Help"
-          r"|^\s*Manual page |^lines \d+-\d+")
-_SHELL_PROMPT = r"^\[?[\w.-]+@[\w.-]+\b.*[$#%]\s*$|^(?:ba|z|da|k)?sh(?:-[\d.]+)?[$#%]\s*$"
-
-
-class Glance:
-    """What is known of a program at one moment. `process` is None where the kernel does not tell;
-    `before` is the cursor's line up to it; `programs` the command lines that hold the terminal."""
-
-    __slots__ = ("process", "programs", "silent_ms", "gone", "lines", "row", "before", "raw",
-                 "hidden", "paste", "alternate", "typing", "ended")
-
-    def __init__(self, **fields) -> None:
-        for name in self.__slots__:
-            setattr(self, name, fields.get(name, () if name in ("gone", "lines", "programs")
-                                           else None))
-        self.before = self.before or ""
-
-
-def find_obstacle(look: Glance, own: str = "") -> str:
-    """Why nothing may be typed now, or "". `own`: the letters of a text of ours that stands in the
-    program's input; lines of it are not the program's."""
-    kinds = [kind_of_command(argv) for argv in look.programs]
-    lines = [line for line in look.lines if line.strip() and not _is_own(line, own)]
-    if look.hidden:
-        return "hidden input"
-    if any(kinds):
-        return next(filter(None, kinds))
-    if _found(_SHELL_PROMPT, [look.before]):
-        return "a shell"
-    if _found(_PAGED, lines[-2:]) or sum(line == "~" for line in lines) > 2:
-        return "an editor or a pager"
-    near = lines[-TAIL_LINES:]
-    if _found(_AT_WORK, near):
-        return "work"
-    if _is_choice(near) or _found(_TO_CONFIRM, near) or _found(_SECRET, [look.before]):
-        return "a question"
-    if is_prompt(look.before):  # what was asked and answered above it does not count any more
-        above = [line for line in look.lines[:look.row] if letters_of(line)]
-        near = [line for line in [*above[-1:], *look.lines[look.row:]] if not _is_own(line, own)]
-    return "a question" if _found(_ASKED, near) else ""
-
-
-def _is_own(line: str, own: str) -> bool:
-    own_letters = letters_of(line)
-    return len(own_letters) > 5 and own_letters in own
-
-
-def letters_of(text: str) -> str:
-    return "".join(filter(str.isalnum, text))
-
-
-def _is_choice(lines: list) -> bool:
-    """A marked line among options beside it, or two answers such as Yes and No."""
-    answers = [i for i, line in enumerate(lines) if _found(_ANSWER, [line])]
-    options = sorted(set(answers + [i for i, x in enumerate(lines) if _found(_NUMBERED, [x])]))
-    chosen = [i for i in options if _found(_CHOSEN, [lines[i]])]
-    return any(0 < abs(i - j) <= 3 for i in chosen for j in options) or any(
-        second - first <= 2 for first, second in zip(answers, answers[1:]))
-
-
-def _found(pattern: str, lines: list) -> bool:
-    import re
-
-    return any(re.search(pattern, line) for line in lines)
-
-
-def kind_of_command(argv: list) -> str:
-    """"a shell" for an interactive one (`sh -c …` and a script are not), an editor, a pager or ""."""
-    name = base_name(argv[0]).lstrip("-") if argv else ""
-    if name in EDITORS or name in PAGERS:
-        return "an editor or a pager"
-    words = iter(argv[1:])
-    for word in words if name in SHELLS else ():
-        if word in ("--rcfile", "--init-file", "-o", "+o", "-O", "+O"):
-            next(words, "")
-        elif word[:1] not in ("-", "+") or (word[:2] != "--" and "c" in word) or (
-                word == "--command"):
-            return ""
-    return "a shell" if name in SHELLS else ""
-
-
-# --- is it waiting for a line?
-
-READY_ABOVE = 0.7
-READY_AGREE = 0.1  # added when several kinds of evidence agree
-READY_TERMINAL, READY_PATTERN, READY_NATURAL = 0.95, 0.9, 0.6
-NATURAL_AFTER_MS = 200
-SILENCE_AFTER_MS, SILENCE_FULL_MS, SILENCE_MOST = 500, 3000, 0.8
-_PROMPT = r"^[\s│┃|]*[\w ./:~()\[\]-]{0,40}(?:>{1,3}|[$❯›»]|\]:)\s*$"
-_OPEN_ENDS = tuple(",-–—([{")
-
-
-def readiness(look: Glance, agent: str = "", patterns: tuple = ()) -> float:
-    """The strongest evidence, and a little more when another kind agrees. A known agent (`agent`:
-    its prompt) has to show its prompt, or raw mode with paste, before anything else counts."""
-    paused = look.silent_ms >= NATURAL_AFTER_MS
-    last = [look.before] + [line for line in look.lines if line.strip()][-NEAR_LINES:]
-    is_shown = bool(agent and _found(agent, [look.before])) or any(
-        matches(pattern, line) for pattern in patterns for line in last)
-    if look.process == 0.0 or not _takes_lines(look, agent, is_shown):
-        return 0.0
-    text = "\n".join([*look.lines[:look.row], look.before])
-    counts = text.strip() and look.silent_ms >= SILENCE_AFTER_MS
-    scores = [
-        look.process if is_shown or not agent else 0, READY_PATTERN if is_shown and paused else 0,
-        READY_NATURAL if paused and is_natural_end(text) else 0,
-        min(SILENCE_MOST, look.silent_ms / SILENCE_FULL_MS) if counts else 0]
-    scores = [score for score in scores if score]
-    best = max(scores, default=0.0)
-    return min(1.0, round(best + READY_AGREE, 3)) if len(scores) > 1 else best
-
-
-def _takes_lines(look: Glance, agent: str, is_shown: bool) -> bool:
-    """Raw mode without paste and prompt means single keys: `top` would take each as a command."""
-    if is_shown or not (look.raw or look.alternate or agent):
-        return True
-    if agent or look.alternate:
-        return bool(agent and look.raw and look.paste)
-    return bool(look.paste) or is_prompt(look.before)
-
-
-def is_prompt(before: str) -> bool:
-    """Does the cursor stand behind a prompt, with nothing typed yet?"""
-    return _found(_PROMPT, [before])
-
-
-def is_natural_end(text: str) -> bool:
-    """Does it end like something finished: a sentence, a closed fence, a blank line, a prompt?"""
-    body = text.rstrip()
-    line = body.rpartition("\n")[2].strip()
-    fences = sum(part.lstrip().startswith("```") for part in body.split("\n"))
-    if not line or fences % 2 or line.endswith(_OPEN_ENDS):
-        return False
-    if line.startswith("```") or text.count("\n", len(body)) >= 2 or line.endswith((">", "$", "❯")):
-        return True
-    bare = line.rstrip("\"')]*_`”’»")
-    return bare.endswith((".", "!", "?", "。")) and not bare.endswith("..")  # "Loading..." goes on
-
-
-# --- what the kernel says
-
-READ_WAITS = frozenset("wait_woken n_tty_read unix_stream_read_generic pipe_read anon_pipe_read "
-                       "inotify_read".split())  # the system call's first argument is the file
-POLL_WAITS = frozenset("poll_schedule_timeout do_select do_poll do_sys_poll".split())
-EPOLL_WAITS = frozenset("ep_poll do_epoll_wait".split())
-_PROCESSES, _FILES, _THREADS = 40, 200, 60  # looked at
-
-
-def judge_thread(stat: str, wchan: str, syscall: str, files: dict, watched: dict) -> str:
-    """What one thread does: "reading" the terminal, "busy", "idle" (it waits for something else),
-    "unknown". `files`: descriptor -> "tty", "other" (it may wake somebody) or ""; `watched`:
-    descriptor of an epoll set -> the descriptors that it waits for input of."""
-    state = stat.rpartition(")")[2].strip()[:1]  # the name before may hold blanks and brackets
-    if state != "S":
-        return "busy" if state in ("R", "D") else "idle" if state else "unknown"
-    words, wait = syscall.split(), wchan.partition(".")[0]  # poll_schedule_timeout.constprop.0
-    first = int(words[1], 16) if len(words) > 1 else None
-    terminals = {fd for fd, kind in files.items() if kind == "tty"}
-    if wait in EPOLL_WAITS:
-        sets = [watched[first]] if first in watched else list(watched.values())
-        is_reading = any(terminals.intersection(fds) for fds in sets)
-        return "reading" if is_reading else "idle" if first in watched else "unknown"
-    if wait in READ_WAITS and first is not None:
-        return "reading" if first in terminals else "idle"
-    if wait in READ_WAITS or wait in POLL_WAITS:
-        # select() names the highest descriptor; poll() has an address there, so any may be meant.
-        seen = [fd for fd in files if first is None or first > 4096 or fd < first]
-        if not terminals.intersection(seen):
-            return "idle"
-        return "unknown" if any(files[fd] == "other" for fd in seen) else "reading"
-    return "unknown" if wait in ("", "0") else "idle"
-
-
-def merge_waits(waits: list) -> str:
-    """Of threads the first is the main one, of processes the order does not matter."""
-    if waits[:1] == ["busy"]:
-        return "busy"
-    return next((kind for kind in ("reading", "busy", "unknown") if kind in waits),
-                "idle" if waits else "unknown")
-
-
-def read_process(child: int, master: int, tty: str) -> tuple:
-    """(confidence or None, command lines) of what holds the terminal: the child or, behind a
-    launcher such as npm or sh, its children."""
-    waits, programs, todo = [], [], [child]
-    try:
-        group = _os.tcgetpgrp(master)
-    except OSError:
-        return None, []
-    for pid in todo:
-        fields = _read_proc(pid, "stat").rpartition(")")[2].split()
-        for thread in list_dir("/proc/%d/task" % pid)[:_THREADS]:
-            todo += map(int, _read_proc(pid, "task/%s/children" % thread).split())
-        if len(fields) > 2 and fields[2] == str(group):
-            waits.append(_read_wait(pid, tty))
-            programs.append(_read_proc(pid, "cmdline").split("\0")[:20])
-        if len(todo) > _PROCESSES:
-            break
-    merged = merge_waits(sorted(waits, key="reading busy unknown idle".split().index))
-    return {"reading": READY_TERMINAL, "unknown": None}.get(merged, 0.0), programs
-
-
-def _read_wait(pid: int, tty: str) -> str:
-    files, watched = {}, {}
-    for name in list_dir("/proc/%d/fd" % pid)[:_FILES]:
-        try:
-            link = _os.readlink("/proc/%d/fd/%s" % (pid, name))
-        except OSError:
-            continue  # closed meanwhile
-        is_other = link.startswith(("socket:", "pipe:"))
-        files[int(name)] = "tty" if link in (tty, "/dev/tty") else link if is_other else ""
-        if link.endswith("[eventpoll]"):
-            rows = [row.split() for row in _read_proc(pid, "fdinfo/" + name).split("\n")]
-            watched[int(name)] = [  # tfd: 5 events: 80000019, of which 1 is input
-                int(row[1]) for row in rows if row[:1] == ["tfd:"] and int(row[3], 16) & 1]
-    links = list(files.values())
-    for fd, link in files.items():  # a pipe whose two ends are here wakes only itself
-        is_own = link.startswith("pipe:") and links.count(link) > 1
-        files[fd] = link if link in ("tty", "") else "" if is_own else "other"
-    tasks = sorted(list_dir("/proc/%d/task" % pid), key=int)[:_THREADS]
-    return merge_waits([
-        judge_thread(*(_read_proc(pid, "task/%s/%s" % (task, name))
-                       for name in ("stat", "wchan", "syscall")), files, watched)
-        for task in tasks])
-
-
-def _read_proc(pid: int, name: str) -> str:
-    return (read_bytes("/proc/%d/%s" % (pid, name)) or b"").decode("utf-8", "replace")
-
-# =============================================================================
-# Wrap
-# =============================================================================
-# `wrap -- CMD`: runs an agent without hooks in a pseudo-terminal, passes all through and types the
-# startup context when it is ready. Delivery decides, under a clock that comes in; only _Run touches
-# the terminal. Enter is pressed only behind our own text, seen in the program's input.
-WRAP_POLL_S, WRAP_SETTLE_S, WRAP_TIMEOUT_S, WRAP_ACK_S = 0.2, 0.5, 30.0, 5.0
-WRAP_ENTER_S = 0.3  # programs take an Enter that arrives with a paste as part of it
-WRAP_AGAIN_S, WRAP_ENTERS = 2.0, 3
-WRAP_HOLD_S = 5.0  # the person's keys wait so long for our Enter
-WRAP_READ_BYTES, WRAP_DRAIN_READS = 16 * 1024, 256
-WRAP_LINE_BYTES = 4000 if sys.platform.startswith("linux") else 1000  # a cooked terminal's longest
-WRAP_LINE_TAIL = 120  # of a line that is too long, the end with the request stays
-WRAP_LEFT_OUT = " [… left out: the terminal takes no longer line …] "
-WRAP_ENDED, WRAP_NO_ANSWER = "the program ended", "no acknowledgement"
-WRAP_NOT_READY, WRAP_NO_ECHO = "not ready in time", "the text did not appear"
-WRAP_NOT_TAKEN = "Enter did not submit it"
-WRAP_IN_FILE = "ctx: the agent did not take the context ({reason}); it is now in {file}"
-WRAP_REFUSED = "{name} is {kind}: the context would be typed into it as commands"
-WRAP_REFUSED_HINT = "name the agent itself, e.g. `wrap -- aider`, or run it by `sh -c '…'`"
-WRAP_SIGNALS = ("SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT", "SIGUSR1", "SIGUSR2")
-ECHO_RUN = 24  # letters: more than an acknowledgement has, less than our request around it
-LINE_DONE = "\r\n\x03\x04\x15"  # Enter, ^C, ^D, ^U: nothing half-typed is left
-_SUSPEND = b"\x1a"
-_PASTED = r"(?i)\[pasted (?:text|content)\b[^\]]*\]"
-_BOX_PROMPT = r"^[\s│┃|]*[>❯›*!]\s*"
-
-# Agent -> its prompt up to the cursor, has it an input box that stays, its instruction file
-AGENTS = {
-    "claude": (_BOX_PROMPT + "$", True, "CLAUDE.md"),
-    "codex": (_BOX_PROMPT + "$", True, "AGENTS.md"),
-    "gemini": (_BOX_PROMPT + "$", True, "GEMINI.md"),
-    "aider": (r"^[\w -]*>{1,3}\s*$", False, ""),
-    "": ("", False, ""),
-}
-LAUNCHERS = frozenset("npx npm pnpm yarn bunx bun uv uvx pipx python python3 node deno env nice sh "
-                      "bash zsh dash".split())
-
-
-def find_agent(argv: list) -> str:
-    """Which known agent a command line runs, also behind a launcher (`npx @openai/codex`)."""
-    import re
-
-    words = argv[:1] if argv and base_name(argv[0]) not in LAUNCHERS else " ".join(argv).split()
-    for word in words:
-        name = re.sub(r"(?:@[\w.^~-]+|\.\w+)$", "", base_name(word))
-        name = re.sub(r"-(?:cli|code|chat)$", "", name)
-        if name and name in AGENTS:
-            return name
-    return ""
-
-
-def plan_keys(text: str, paste: bool) -> bytes:
-    """What to type for a text, without the Enter. Outside a paste a line end would submit half."""
-    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\t", "    ")
-    text = text.encode("utf-8", "replace").decode()
-    text = "".join(c for c in text if c == "\n" or c.isprintable()).strip()  # no other is a key
-    if paste:
-        return b"\x1b[200~" + text.replace("\n", "\r").encode() + b"\x1b[201~"
-    line = " ".join(part.strip() for part in text.split("\n") if part.strip()).encode()
-    if len(line) > WRAP_LINE_BYTES:
-        gap = WRAP_LEFT_OUT.encode()
-        kept = line[:WRAP_LINE_BYTES - WRAP_LINE_TAIL - len(gap)]
-        line = kept + gap + line[-WRAP_LINE_TAIL:]
-    return line.decode("utf-8", "ignore").encode()
-
-
-def is_typing(before: bool, keys: bytes) -> bool:
-    """Has the person a half-typed line? What the terminal reports arrives as escape sequences."""
-    import re
-
-    shown = re.sub(_TOKENS.partition("|([^")[0], "", keys.decode("utf-8", "replace"))
-    return shown[-1] not in LINE_DONE if shown else before
-
-
-def without_echo(output: str, typed: str) -> str:
-    """The output without each run of letters that stands in what we typed, however wrapped."""
-    own = letters_of(typed)
-    runs = {own[i:i + ECHO_RUN] for i in range(len(own) - ECHO_RUN + 1)}
-    spots = [i for i, c in enumerate(output) if c.isalnum()]
-    letters = "".join([output[i] for i in spots])
-    drop = set()
-    for i in range(len(letters) - ECHO_RUN + 1):
-        if letters[i:i + ECHO_RUN] in runs:
-            drop.update(spots[i:i + ECHO_RUN])
-    return "".join([c for i, c in enumerate(output) if i not in drop])
-
-
-def is_in_input(look: Glance, typed: str, is_box: bool) -> bool:
-    """Does the text that we typed stand in the program's input, with the cursor behind it?"""
-    import re
-
-    tail, lines = letters_of(typed)[-ECHO_RUN:], [*look.lines[:look.row], look.before]
-    if is_box:  # from its prompt on, also when a line end came in behind the text
-        starts = [i for i, line in enumerate(lines) if re.search(_BOX_PROMPT, line)]
-        shown = "\n".join(lines[starts[-1]:]) if starts else ""
-        return bool(tail) and (tail in letters_of(shown) or bool(re.search(_PASTED, shown)))
-    if re.search(_PASTED + r"\s*$", look.before):
-        return True
-    return bool(look.before.strip() and tail) and letters_of("".join(lines[-60:])).endswith(tail)
-
-
-def text_after_echo(look: Glance, typed: str) -> "str | None":
-    """What stands below the last place where our text stands; None when it is not to be seen."""
-    import re
-
-    lines, tail = [*look.gone, *look.lines], letters_of(typed)[-ECHO_RUN:]
-    letters = [letters_of(line) for line in lines]
-    at, last = "".join(letters).rfind(tail) + len(tail), -1
-    if at >= len(tail):
-        while at > 0:
-            last += 1
-            at -= len(letters[last])
-    pasted = [i for i, line in enumerate(lines) if re.search(_PASTED, line)]
-    last = max([last, *pasted])
-    return "\n".join(lines[last + 1:]) if last >= 0 else None
-
-
-class Delivery:
-    """waiting -> typed -> entered -> listening -> waiting …; over: nothing more is typed; done."""
-
-    make_text = staticmethod(lambda attempt: "")  # framed, asks for the acknowledgement
-    is_ack = staticmethod(lambda text: False)
-    on_event = staticmethod(lambda name, **fields: None)
-    next_rung = staticmethod(lambda attempts, may_write: "fail")  # "again", "file" or "fail"
-    backoff_s = staticmethod(lambda attempts: 0)
-    write_file = staticmethod(lambda: "")  # the notice to type, "" when it could not be written
-    agent, patterns, timeout_s, ack_s = "", (), WRAP_TIMEOUT_S, WRAP_ACK_S
-
-    def __init__(self, now: float, **fields) -> None:
-        for name, value in fields.items():
-            setattr(self, name, value)
-        self.state, self.since = "waiting" if self.make_text(1).strip() else "done", now
-        self.first_at, self.ready_at, self.seen_at, self.attempts, self.enters = 0.0, None, None, 0, 0
-        self.text = self.notice = self.prompt = self.reason = ""
-        self.may_write, self.is_stale = True, False
-
-    def step(self, now: float, look: Glance) -> bytes:
-        """The keys to type now."""
-        if self.state == "done":
-            return b""
-        is_open = look.ended or self.state not in ("typed", "entered")
-        if self.attempts and is_open and self._is_acknowledged(look):
-            self._end("injection:succeeded", durationMs=int((now - self.first_at) * 1000))
-        elif look.ended:
-            self._close()
-        elif self.state != "over" and now >= self.since:
-            return getattr(self, "_" + self.state)(now, look)
-        return b""
-
-    def is_holding(self, now: float) -> bool:
-        """Nobody's keys come between the context and its Enter."""
-        return self.state in ("typed", "entered") and now - self.since < WRAP_HOLD_S
-
-    def _is_acknowledged(self, look: Glance) -> bool:
-        said = text_after_echo(look, self.make_text(self.attempts))
-        if said is None:  # scrolled away, or never shown: then nothing old may be taken for it
-            said = "" if self.is_stale else "\n".join([*look.gone, *look.lines])
-        said = without_echo(said, self.make_text(self.attempts))
-        return self.is_ack(said) or self.is_ack(" ".join(said.split()))
-
-    def _is_settled(self, now: float, look: Glance) -> bool:
-        """Ready for a while without any output, and at the prompt that it had the first time."""
-        prompt, _, _ = AGENTS[self.agent or self._agent_of(look)]
-        is_ready = (readiness(look, prompt, self.patterns) > READY_ABOVE and not look.typing
-                    and not find_obstacle(look) and self.prompt in ("", _without_digits(look.before)))
-        if not is_ready or self.ready_at is None or look.silent_ms < (now - self.ready_at) * 1000:
-            self.ready_at = now if is_ready else None
-        return is_ready and now - self.ready_at >= WRAP_SETTLE_S
-
-    def _agent_of(self, look: Glance) -> str:
-        return next(filter(None, map(find_agent, look.programs)), "")
-
-    def _waiting(self, now: float, look: Glance) -> bytes:
-        if not self._is_settled(now, look):
-            if not self.attempts and now - self.since >= self.timeout_s:
-                self._note("wrap:timeout", now, look)
-                self._give_up(WRAP_NOT_READY)
-            return b""
-        self._note("wrap:ready", now, look)
-        if not self.notice:
-            self.attempts, self.first_at = self.attempts + 1, self.first_at or now
-            self.prompt = _without_digits(look.before)
-            self.is_stale = self.is_ack("\n".join([*look.gone, *look.lines]))
-            self.on_event("injection:attempted", attempt=self.attempts, type="wrap")
-        self.state, self.since, self.seen_at, self.enters = "typed", now, None, 0
-        keys = plan_keys(self.notice or self.make_text(self.attempts), look.paste)
-        self.text = keys.replace(b"\x1b[200~", b"").replace(b"\x1b[201~", b"").decode()
-        return keys
-
-    def _typed(self, now: float, look: Glance) -> bytes:
-        """Enter, once our text stands in the input and nothing else asks for it."""
-        is_seen = self._is_own_input(look)
-        self.seen_at = (self.seen_at or now) if is_seen else None
-        if is_seen and now - self.seen_at >= WRAP_ENTER_S and look.silent_ms >= NATURAL_AFTER_MS:
-            return self._enter(now, look)
-        if now - self.since >= self.timeout_s or (look.typing and not self.is_holding(now)):
-            self._note("wrap:no-echo", now, look)
-            self._give_up(WRAP_NO_ECHO)
-        return b""
-
-    def _entered(self, now: float, look: Glance) -> bytes:
-        """Submitted when our text has left the input; else Enter again, never the text."""
-        if not self._is_own_input(look):
-            self._note("wrap:submitted", now, look)
-            self.state, self.since, self.ready_at = "over" if self.notice else "listening", now, None
-        elif now - self.since >= WRAP_AGAIN_S and look.silent_ms >= SILENCE_AFTER_MS:
-            if self.enters < WRAP_ENTERS and not look.typing:
-                return self._enter(now, look)
-            self._give_up(WRAP_NOT_TAKEN)
-        return b""
-
-    def _is_own_input(self, look: Glance) -> bool:
-        is_box = AGENTS[self.agent or self._agent_of(look)][1]
-        return not look.hidden and is_in_input(look, self.text, is_box)
-
-    def _enter(self, now: float, look: Glance) -> bytes:
-        if find_obstacle(look, letters_of(self.text)):
-            return b""
-        self.state, self.since, self.enters = "entered", now, self.enters + 1
-        return b"\r"
-
-    def _listening(self, now: float, look: Glance) -> bytes:
-        """An answer may take its time: only a program that waits again has not acknowledged."""
-        if self._is_settled(now, look) and now - self.ready_at >= self.ack_s:
-            self._climb(now)
-        return b""
-
-    def _climb(self, now: float) -> None:
-        """The next rung: the text again after its backoff, the file with its notice, or the end."""
-        rung = self.next_rung(self.attempts, self.may_write)
-        if rung == "file":
-            self.may_write, self.notice = False, self.write_file()
-            rung = "notice" if self.notice else self.next_rung(self.attempts, False)
-        if rung == "notice":
-            self.on_event("injection:escalated", attempts=self.attempts, escalationType="file")
-        wait_s = self.backoff_s(self.attempts) if rung == "again" else 0
-        self.state, self.since, self.ready_at = "waiting", now + wait_s, None
-        if rung == "fail":
-            self.state, self.reason = "over", WRAP_NO_ANSWER
-
-    def _give_up(self, reason: str) -> None:
-        """Nothing is typed any more: the file, which needs nobody to be ready."""
-        self.state, self.reason = "over", reason
-        if self.may_write and self.write_file():
-            self.may_write, self.notice = False, reason
-            self.on_event("injection:escalated", attempts=self.attempts, escalationType="file",
-                          reason=reason)
-
-    def _close(self) -> None:
-        """The program ended. An acknowledgement could come until now, so only now it has failed."""
-        if self.notice:
-            self.state = "done"
-        elif self.attempts or self.reason:
-            self._end("injection:failed", reason=self.reason or WRAP_ENDED)
-        else:
-            self._end("wrap:ended", reason=WRAP_ENDED)
-
-    def _end(self, name: str, **fields) -> None:
-        self.state = "done"
-        self.on_event(name, attempts=self.attempts, **fields)
-
-    def _note(self, name: str, now: float, look: Glance) -> None:
-        """A recorder row with everything that the decision rests on."""
-        agent = self.agent or self._agent_of(look)
-        self.on_event(
-            name, waitedMs=int((now - self.since) * 1000), attempt=self.attempts, enters=self.enters,
-            confidence=readiness(look, AGENTS[agent][0], self.patterns), process=look.process,
-            silentMs=int(look.silent_ms), agent=agent, prompt=look.before.strip()[-40:],
-            obstacle=find_obstacle(look), raw=bool(look.raw), paste=bool(look.paste),
-            alternate=bool(look.alternate), typing=bool(look.typing),
-            programs=[base_name(argv[0]) for argv in look.programs if argv])
-
-
-def _without_digits(before: str) -> str:
-    """`In [1]:` and `In [2]:` are one prompt."""
-    return "".join("0" if c.isdigit() else c for c in before.strip())
-
-
-def run_wrap(delivery: Delivery, argv: list) -> int:
-    """Run the command in a pseudo-terminal and make the delivery. Returns its exit code."""
-    import signal
-    import termios
-
-    occupy_descriptors()
-    saved = termios.tcgetattr(0) if _os.isatty(0) else None
-    run = _Run(delivery, argv, saved)
-    for name in WRAP_SIGNALS:
-        signal.signal(getattr(signal, name), run.forward)
-    for number in (signal.SIGWINCH, signal.SIGCONT):
-        signal.signal(number, run.fit)
-    try:
-        run.fit()
-        return run.pump()
-    finally:
-        run.restore()
-
-
-class _Run:
-    """The pseudo-terminal, the program in it, its screen, and keys that wait to be taken by it."""
-
-    def __init__(self, delivery: Delivery, argv: list, saved: "list | None") -> None:
-        import fcntl
-        import subprocess
-        import termios
-
-        self.delivery, self.saved, self.has_input, self.typing = delivery, saved, True, False
-        self.queue, self.held, self.heard_at, self.ticked_at = b"", b"", delivery.since, 0.0
-        self.screen, self.said = Screen(), []
-        self.master, slave = _os.openpty()
-        self.tty = _os.ttyname(slave)
-        if saved:
-            termios.tcsetattr(slave, termios.TCSANOW, saved)
-        self.fit()
-        self.process = subprocess.Popen(
-            argv, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
-        _os.close(slave)
-        _os.set_blocking(self.master, False)
-
-    def fit(self, *_: object) -> None:
-        """The person's terminal raw, and its size for the program's; also after ^Z and `fg`."""
-        import fcntl
-        import struct
-        import termios
-        import tty
-
-        if self.saved:
-            tty.setraw(0, termios.TCSADRAIN)  # keys typed ahead stay
-        own, size = next((n for n in (0, 1, 2) if _os.isatty(n)), None), SCREEN_SIZE
-        if own is not None:
-            size = struct.unpack("4H", fcntl.ioctl(own, termios.TIOCGWINSZ, bytes(8)))[:2]
-        self.screen.resize(size if all(size) else SCREEN_SIZE)
-        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("4H", *size, 0, 0))
-
-    def restore(self) -> None:
-        import termios
-
-        if self.saved:
-            write_all(1, format_restore(self.screen.modes))
-            termios.tcsetattr(0, termios.TCSADRAIN, self.saved)
-
-    def pump(self) -> int:
-        """Pass everything through until the program is gone."""
-        import select
-
-        while self._is_alive():
-            readers = [self.master, 0] if self._takes_keys() else [self.master]
-            writers = [self.master] if self.queue else []
-            ready, writable, _ = select.select(readers, writers, [], WRAP_POLL_S)
-            if 0 in ready:
-                self._read_keys()
-            if writable:
-                self._write_keys()
-            if self.master in ready and not self._read_output():
-                self.process.wait()  # it has closed the terminal
-            self._tick()
-        for _ in range(WRAP_DRAIN_READS):
-            if not self._read_output():
-                break
-        self.delivery.step(time.monotonic(), self._look(ended=True))
-        code = self.process.returncode
-        return code if code >= 0 else 128 - code
-
-    def _is_alive(self) -> bool:
-        """Also stops when the program stops, so that the person's shell comes back."""
-        import signal
-
-        if self.process.poll() is None:
-            try:
-                stopped = _os.waitid(_os.P_PID, self.process.pid, _os.WSTOPPED | _os.WNOHANG)
-            except OSError:
-                stopped = None
-            if stopped:
-                self.restore()
-                _os.kill(_os.getpid(), signal.SIGTSTP)  # without job control nothing happens
-                self.fit()
-                self.forward(signal.SIGCONT)
-        return self.process.returncode is None
-
-    def forward(self, number: int, _: object = None) -> None:
-        for group in (lambda: _os.tcgetpgrp(self.master), lambda: self.process.pid):
-            try:
-                _os.killpg(group(), number)
-                return
-            except OSError:
-                pass  # gone already
-
-    def _takes_keys(self) -> bool:
-        """A pipe's keys come after the context."""
-        is_first = self.delivery.state == "waiting" and not self.delivery.attempts
-        return self.has_input and len(self.queue + self.held) < WRAP_READ_BYTES and (
-            self.saved is not None or not is_first)
-
-    def _read_keys(self) -> None:
-        import signal
-        import termios
-
-        try:
-            keys = _os.read(0, WRAP_READ_BYTES)
-        except OSError:
-            keys = b""
-        self.has_input = bool(keys)
-        if keys == _SUSPEND and self.saved and termios.tcgetattr(self.master)[3] & termios.ISIG:
-            self.forward(signal.SIGSTOP)  # the kernel sends no SIGTSTP into another session
-            return
-        self.typing = self.saved is not None and is_typing(self.typing, keys)
-        if self.delivery.is_holding(time.monotonic()) and is_typing(False, keys + b" "):
-            self.held += keys
-        else:
-            self.queue += keys
-
-    def _write_keys(self) -> None:
-        try:
-            self.queue = self.queue[_os.write(self.master, self.queue):]
-        except OSError:
-            pass  # full for now; a terminal that is gone ends the reading
-
-    def _read_output(self) -> bool:
-        """False when there is nothing (more): Linux says EIO once the program's side is closed."""
-        import signal
-
-        try:
-            data = _os.read(self.master, WRAP_READ_BYTES)
-        except OSError:
-            return False
-        self.screen.feed(data)
-        self.heard_at = time.monotonic()
-        try:
-            write_all(1, data)
-        except OSError:
-            self.forward(signal.SIGHUP)  # as a terminal does that goes away
-        return bool(data)
-
-    def _tick(self) -> None:
-        now, is_over = time.monotonic(), self.delivery.state == "done"
-        if now - self.ticked_at < WRAP_POLL_S or (is_over and self.has_input):
-            return
-        self.ticked_at, look = now, self._look()
-        if is_over and not self.queue and readiness(look) > READY_ABOVE:
-            self.queue = b"\x04"  # ^D, at each read: a terminal's end of input does not last
-        self.queue += self.delivery.step(now, look)
-        if self.held and not self.delivery.is_holding(now):
-            self.queue, self.held = self.queue + self.held, b""
-
-    def _look(self, ended: bool = False) -> Glance:
-        import termios
-
-        try:
-            flags = termios.tcgetattr(self.master)[3]
-        except termios.error:
-            flags = termios.ICANON | termios.ECHO
-        screen, is_raw = self.screen, not flags & termios.ICANON
-        process, programs = read_process(self.process.pid, self.master, self.tty)
-        return Glance(
-            process=process, programs=programs, silent_ms=(time.monotonic() - self.heard_at) * 1000,
-            gone=screen.gone, lines=screen.lines(), row=screen.y, before=screen.before_cursor(),
-            raw=is_raw, hidden=not is_raw and not flags & termios.ECHO,
-            paste=PASTE_MODE in screen.modes, alternate=screen.is_alternate(), typing=self.typing,
-            ended=ended)
-
-
-def wrap_command(args: list) -> int:
-    """Run an agent without hooks in a pseudo-terminal and type the startup context when ready."""
-    parser, cut = command_parser("wrap"), args.index("--") if "--" in args else len(args)
-    parser.usage = "ctx_hooks.py wrap [--context FILE] [--agent NAME] [--timeout S] -- CMD…"
-    parser.add_argument("--context", metavar="FILE", default="",
-                        help="deliver this file instead of the handoff")
-    parser.add_argument("--agent", choices=[name for name in AGENTS if name],
-                        help="by default the command's name")
-    parser.add_argument("--timeout", metavar="S", type=float, default=WRAP_TIMEOUT_S,
-                        help="seconds to wait for the agent to be ready (30)")
-    given, command = parser.parse_args(args[:cut]), args[cut + 1:]
-    if not command or not 0 <= given.timeout < 86400:
-        parser.error("--timeout needs a number of seconds" if command
-                     else "a command is missing after --")
-    if not IS_POSIX:
-        raise CommandError("wrap needs a POSIX system with pseudo-terminals",
-                           "run the agent directly")
-    kind = kind_of_command(command)
-    if kind:
-        raise CommandError(WRAP_REFUSED.format(name=command[0], kind=kind), WRAP_REFUSED_HINT)
-    ctx, told = people_ctx(), []
-    delivery = _plan_delivery(ctx, given, given.agent or find_agent(command), told)
-    try:
-        code = run_wrap(delivery, command)
-    except OSError as error:
-        raise CommandError("cannot run %s: %s" % (command[0], error.strerror),
-                           "check the name and PATH") from None
-    write_stderr("".join(line + "\n" for line in told))
-    return code
-
-
-def _plan_delivery(ctx: Ctx, given: object, agent: str, told: list) -> Delivery:
-    """The text, the ladder that the hooks climb too, and what an event changes."""
-    message_id = "inj-%x" % int(ctx.now * 1000)
-    file = AGENTS[agent][2] or ctx.get("startup.fallback_file")
-    make_text = _read_context(ctx, given.context, message_id)
-
-    def write_file() -> str:
-        is_written = write_section(ctx, make_text(0), file)
-        return FALLBACK_NOTICE.format(file=file) if is_written else ""
-
-    def note(name: str, **fields) -> None:
-        ctx.now = time.time()
-        _note_event(ctx, name, dict(fields, messageId=message_id))
-        if name == "injection:escalated" and "reason" in fields:
-            told.append(WRAP_IN_FILE.format(reason=fields["reason"], file=file))
-        elif name == "injection:failed" and ctx.get("startup.notify_on_failure"):
-            told.append(FAILURE_NOTICE.format(path=given.context or handoff_path(ctx)))
-
-    return Delivery(
-        time.monotonic(), make_text=make_text, on_event=note, write_file=write_file, agent=agent,
-        is_ack=lambda said: is_acknowledged(ctx, said), timeout_s=given.timeout,
-        next_rung=lambda attempts, may_write: next_rung(ctx, attempts, may_write),
-        backoff_s=lambda attempts: backoff_s(ctx, attempts),
-        patterns=tuple(ctx.get("wrap.ready_patterns")))
-
-
-def _read_context(ctx: Ctx, path: str, message_id: str) -> object:
-    """attempt -> the framed text of the named file, else of the handoff; 0: without the frame."""
-    if not path:
-        return lambda attempt: build_startup(ctx, message_id, attempt)
-    text = source_text(read_bytes(path) or b"")
-    if not text:
-        raise CommandError("there is no context in %s" % one_line(path, 200),
-                           "name a text file that is filled in")
-    sources = [(SOURCE_FILE.format(path=path), text)]
-    return lambda attempt: frame_startup(ctx, sources, message_id, attempt)
-
-
-def _note_event(ctx: Ctx, name: str, fields: dict) -> None:
-    """The same events and metrics as at SessionStart."""
-    record(ctx, name, **fields)
-    if name == "injection:succeeded":
-        key = "succeededOnFirstTry" if fields["attempts"] == 1 else "succeededAfterRetry"
-        count_metrics(ctx, success=(fields["attempts"], fields["durationMs"]), **{key: 1})
-        remove_section(ctx)
-    elif name == "injection:failed":
-        count_metrics(ctx, failed=1)
-    elif name == "injection:escalated":
-        count_metrics(ctx, escalatedToFile=1, attempted=0 if fields["attempts"] else 1)
-    elif name == "injection:attempted" and fields["attempt"] == 1:
-        count_metrics(ctx, attempted=1)
 
 
 def main(argv: "list | None" = None) -> None:

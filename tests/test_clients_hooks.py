@@ -157,7 +157,7 @@ def test_variables_of_an_outer_agent_change_nothing(place):
     place.env.update(AI_AGENT="claude-code_2-1-325_agent", CLAUDECODE="1", CLAUDE_CODE_SESSION_ID="outer",
                      CLAUDE_CODE_SESSION_ATTENDED="0", CLAUDE_PROJECT_DIR=place.root)
     place.command("auto", "start", "Build it", "--any")
-    place.run("UserPromptSubmit", submitted_prompt="go")
+    place.run("UserPromptSubmit")
     out = place.reply(place.start("stop-enforce", place.event("Stop")))
     assert out["decision"] == "block" and HOLD in out["reason"] and "hookSpecificOutput" not in out
 
@@ -210,7 +210,7 @@ def test_the_exact_share_is_named_from_the_clients_own_transcript(place):
 def test_however_often_a_client_asks_the_holds_end(place):
     """Three clients have no limit of their own, and three send the hold's text as the next prompt."""
     place.command("auto", "start", "Build it", "--any")
-    place.run("UserPromptSubmit", submitted_prompt="go")
+    place.run("UserPromptSubmit")
     held = 0
     for number in range(242):
         said = place.run("Stop", stop_hook_active=number > 0, last_assistant_message="thought %d" % number,
@@ -219,5 +219,6 @@ def test_however_often_a_client_asks_the_holds_end(place):
             break
         held += 1
         if place.client in ("gemini", "copilot", "qwen"):
-            place.run("UserPromptSubmit", prompt=said, timestamp="2026-11-16T05:%02d:%02dZ" % divmod(number, 60))
+            again = "UserPromptSubmit.again" if place.client == "qwen" else "UserPromptSubmit"
+            place.run(again, prompt=said, timestamp="2026-11-16T05:%02d:%02dZ" % divmod(number, 60))
     assert 1 <= held <= 8
