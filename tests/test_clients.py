@@ -165,6 +165,18 @@ def test_copilot_is_known_by_its_events_under_claudes_registration(kit, name):
     assert kit.detect_agent("claude", recorded("copilot", name)) == "copilot"
 
 
+def test_an_editor_that_runs_claudes_settings_is_answered_in_both_forms(kit, ctx_of):
+    """What is not known for certain gets the form that every client of this family reads."""
+    data = {"timestamp": "2026-11-16T05:00:00.000Z", "cwd": "/home/user/project", "sessionId": "an-editors-session",
+            "hookEventName": "PostToolUse", "transcript_path": "/home/user/editor/transcript.jsonl", "tool_name": "run_in_terminal",
+            "tool_input": {"command": "make"}, "tool_response": "ok", "tool_use_id": "call-1"}
+    agent = kit.detect_agent("claude", data)
+    event = kit.parse_event(data, "monitor", agent, ENV)
+    assert (event.name, event.kind, event.session_id) == ("PostToolUse", "run", "an-editors-session")
+    reply = kit.render_reply(ctx_of(agent), event, kit.Reply("a text"))
+    assert reply["additionalContext"] == reply["hookSpecificOutput"]["additionalContext"] == "a text"
+
+
 def test_claudes_own_events_stay_claudes(kit):
     for file in os.listdir(EVENTS):
         with open(os.path.join(EVENTS, file), encoding="utf-8") as source:
