@@ -74,8 +74,7 @@ class Day:
 
     def session(self, prompt, *turns):
         self.lab.stub.script(*turns)
-        outer = {} if self.client.agent == "claude" else OUTER
-        printed = self.lab.run(self.client, prompt, **outer)
+        printed = self.lab.run(self.client, prompt, **OUTER)
         return Session(self.lab, printed)
 
     def leftovers(self):
