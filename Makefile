@@ -3,11 +3,12 @@
 
 PYTHON ?= python3
 ARGS ?=
+AGENTS ?=
 TOOLS := tests/tools
 SHIPPED := ctx_hooks.py install.py hooks.json
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-floor lint bench e2e soak demo dist clean distclean
+.PHONY: help test test-floor lint bench e2e e2e-agents e2e-codex soak demo dist clean distclean
 
 help: ## list the targets
 	@echo 'usage: make TARGET [PYTHON=python3.12] [ARGS="..."]'
@@ -30,6 +31,14 @@ e2e: ## the hooks inside the real client, against a stub model on loopback
 	@[ -d tests/e2e ] || { echo 'e2e: skipped, there is no tests/e2e'; exit 0; }; \
 	  python=$$($(PYTHON) -I $(TOOLS)/bootstrap pytest) && \
 	  env -u PYTHONPATH -u PYTEST_ADDOPTS "$$python" -I -m pytest -c tests/pytest.ini $(if $(ARGS),$(ARGS),tests/e2e)
+
+e2e-agents: ## the hooks inside the other real clients (AGENTS="codex qwen": only these)
+	@python=$$($(PYTHON) -I $(TOOLS)/bootstrap pytest) && \
+	  env -u PYTHONPATH -u PYTEST_ADDOPTS CTX_E2E_AGENTS="$(AGENTS)" \
+	  "$$python" -I -m pytest -c tests/pytest.ini $(if $(ARGS),$(ARGS),tests/agents)
+
+e2e-codex: ## the cheapest of them
+	@$(MAKE) --no-print-directory e2e-agents AGENTS=codex
 
 soak: ## the seeded loops and the hostile suite, for long
 	@SOAK=1 $(TOOLS)/check $(PYTHON) $(if $(ARGS),$(ARGS),tests)

@@ -1757,8 +1757,8 @@ def _is_markup(text: str, start: int) -> bool:
 TOOL_KINDS = {  # what a tool does, by its name in any client
     "read": "read notebookread read_file view read_many_files",
     "edit": "write edit multiedit notebookedit write_file replace apply_patch create str_replace "
-            "applypatch",
-    "run": "bash powershell run_shell_command execute shell exec_command",
+            "applypatch create_file replace_string_in_file insert_edit_into_file",
+    "run": "bash powershell run_shell_command execute shell exec_command run_in_terminal",
     "poll": "bashoutput taskoutput killshell taskstop monitor schedulewakeup sleep wait "
             "wait_for browser_wait_for listagents read_bash stop_bash write_stdin wait_agent",
     "ask": "askuserquestion exitplanmode enterplanmode ask_user",
