@@ -41,6 +41,8 @@ API_KEY = "sk-ant-api03-stub-key-for-the-end-to-end-tests-only-0000000000"
 LIMIT_S = 90.0  # one client process never lives longer
 ANSWER_S = 45.0  # one prompt is answered by then, or the test fails
 INSTALL_S = 240
+MODES = ("default", "acceptEdits", "plan", "dontAsk", "bypassPermissions")  # of permissions, as the client names them
+BYPASS = "bypassPermissions"
 
 
 PYTHON_WITH_RECORD = """#!/bin/sh
@@ -338,15 +340,15 @@ class World:
         """One of the kit's own commands, run as a person in the project does."""
         return self.command(self.bin / "python3", ".claude/hooks/ctx_hooks.py", *arguments, **options)
 
-    def session(self, *arguments, **extra):
-        return self._track(Session(self, arguments, extra))
+    def session(self, *arguments, mode=BYPASS, **extra):
+        return self._track(Session(self, permissions(mode) + arguments, extra))
 
-    def terminal(self, *arguments, **extra):
-        return self._track(Terminal(self, arguments, extra))
+    def terminal(self, *arguments, mode=BYPASS, **extra):
+        return self._track(Terminal(self, permissions(mode) + arguments, extra))
 
-    def run(self, *prompts, arguments=(), **extra):
+    def run(self, *prompts, arguments=(), mode=BYPASS, **extra):
         """One client process in print mode: all prompts one after the other, then its end."""
-        with self.session(*arguments, **extra) as session:
+        with self.session(*arguments, mode=mode, **extra) as session:
             for prompt in prompts:
                 session.prompt(prompt)
         return session
@@ -365,6 +367,11 @@ class World:
                 except ValueError:
                     continue  # a client ended by force may leave half a line
         return rows
+
+
+def permissions(mode):
+    """The client's arguments for a permission mode."""
+    return ("--dangerously-skip-permissions",) if mode == BYPASS else ("--permission-mode", mode)
 
 
 # ---------------------------------------------------------------------------
@@ -423,7 +430,6 @@ class Session(_Process):
             "--output-format",
             "stream-json",
             "--verbose",
-            "--dangerously-skip-permissions",
             *arguments,
         ]
         self.errors = open(str(world.root / "stderr.txt"), "a+")
@@ -509,7 +515,7 @@ class Terminal(_Process):
 
     def __init__(self, world, arguments, extra, rows=40, columns=160):
         self.world = world
-        command = [str(world.program), "--dangerously-skip-permissions", *arguments]
+        command = [str(world.program), *arguments]
         self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.process = subprocess.Popen(
