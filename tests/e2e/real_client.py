@@ -43,12 +43,14 @@ ANSWER_S = 45.0  # one prompt is answered by then, or the test fails
 INSTALL_S = 240
 MODES = ("default", "acceptEdits", "plan", "dontAsk", "bypassPermissions")  # of permissions, as the client names them
 BYPASS = "bypassPermissions"
+KEPT_STATE = ("handoffs.json",)  # outlives the sessions
 
 
 PYTHON_WITH_RECORD = """#!/bin/sh
 mode=
 for word; do case $word in inject | gate | monitor | stop-enforce | cleanup) mode=$word ;; esac; done
 [ -n "$mode" ] || exec %(python)s "$@"
+echo "$mode" >> %(runs)s
 said=$(%(python)s "$@")
 code=$?
 if [ -n "$said" ]; then
@@ -265,8 +267,14 @@ class World:
         """The `python3` that hooks find: the real one, and a copy of what each hook mode said is kept in `said`."""
         real = os.path.realpath(os.environ.get("CTX_E2E_PYTHON") or sys.executable)
         program = self.bin / "python3"
-        program.write_text(PYTHON_WITH_RECORD % {"python": shlex.quote(real), "said": shlex.quote(str(self.said))})
+        names = {"python": real, "said": str(self.said), "runs": str(self.root / "runs")}
+        program.write_text(PYTHON_WITH_RECORD % {name: shlex.quote(value) for name, value in names.items()})
         program.chmod(0o755)
+
+    def runs(self, mode):
+        """How often an interpreter was started for a hook mode."""
+        started = self.root / "runs"
+        return started.read_text().split().count(mode) if started.exists() else 0
 
     def emitted(self):
         """(mode, reply) of every hook run that said something."""
@@ -313,6 +321,20 @@ class World:
 
     def markers(self):
         return sorted(p.name for p in self.temp.glob("ctx-loaded-*"))
+
+    def left_behind(self):
+        """What only a running session needs: its state, and its markers in the folder for temporary files."""
+        kept = [n for n in self.files(".context/state/*.json") if Path(n).name not in KEPT_STATE]
+        return kept + sorted(p.name for p in self.temp.glob("ctx-*"))
+
+    def state(self, session):
+        """The kit's state of one running session."""
+        found = [n for n in self.files(".context/state/*.json") if session in n]
+        return self.json(found[0]) if found else {}
+
+    def handoffs(self):
+        """{name: text} of every handoff in the project."""
+        return {n: self.read(n) for n in self.files(".context/handoffs/*.md")}
 
     # running ----------------------------------------------------------------
 
@@ -499,6 +521,11 @@ class Session(_Process):
     def id(self):
         """The session's id, the newest one after /clear."""
         return next(e["session_id"] for e in reversed(self.events) if e.get("session_id"))
+
+    def notices(self):
+        """The lines that the client showed to the person on behalf of hooks."""
+        shown = [e["content"] for e in self.events if e.get("subtype") == "informational"]
+        return [line.partition(" says: ")[2] for line in shown if " says: " in line]
 
     def _tail(self):
         errors = Path(self.errors.name).read_text(errors="replace")[-2000:]
