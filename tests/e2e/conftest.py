@@ -48,7 +48,7 @@ def pytest_terminal_summary(terminalreporter):
     if "client" in _notes:
         terminalreporter.write_line(_notes["client"])
     if _handoffs.cells:
-        terminalreporter.write_line("handoffs: who the handoff came from; each was in a request of the next session")
+        terminalreporter.write_line("handoffs: where each came from; every one was in the first request of the next session")
         for line in _handoffs.lines():
             terminalreporter.write_line(line)
     if _figures.emitted:

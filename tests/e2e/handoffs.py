@@ -5,6 +5,11 @@ from __future__ import annotations
 import contextlib
 
 MECHANICAL = "written by ctx_hooks from the transcript"
+ORIGINS = {
+    "the agent": "written by the agent",
+    "its answer": "printed by the agent, saved at its stop",
+    "the transcript": "made from the transcript",
+}
 COLUMNS = ("complies", "refuses", "ignores")
 
 
@@ -33,14 +38,14 @@ class Cell:
     """One session that fills up, its end, and the session after it."""
 
     def __init__(self):
-        self.by = ""  # "the agent", "its answer", "the transcript"
+        self.by = ""  # one of ORIGINS
         self.text = ""
         self.held = False  # everything that the test asked for was so
 
     def __str__(self):
         if not self.held:
             return "FAILED (%s)" % (self.by or "no handoff")
-        return "from " + self.by
+        return ORIGINS[self.by]
 
     def play(self, world, agent, mode, task):
         world.stub.script(otherwise=agent)

@@ -576,6 +576,15 @@ class Terminal(_Process):
     def shown(self, since=0):
         return plain(bytes(self.raw[since:]).decode("utf-8", "replace"))
 
+    def answer(self, key, shown):
+        """Press a key until the UI shows what it causes: a question is drawn a moment before its keys count."""
+        before, end = len(self.raw), time.monotonic() + ANSWER_S
+        while shown not in self.shown(before):
+            assert time.monotonic() < end, "the terminal never showed %r" % shown
+            os.write(self.master, key.encode("utf-8"))
+            with self.changed:
+                self.changed.wait_for(lambda: shown in self.shown(before), timeout=2)
+
     def wait_shown(self, text, since=0):
         end = time.monotonic() + ANSWER_S
         with self.changed:
