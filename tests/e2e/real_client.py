@@ -46,18 +46,16 @@ BYPASS = "bypassPermissions"
 KEPT_STATE = ("handoffs.json",)  # outlives the sessions
 
 
+# The interpreter takes the place of this script, so that a hook sees the same parents as in a user's system.
 PYTHON_WITH_RECORD = """#!/bin/sh
 mode=
 for word; do case $word in inject | gate | monitor | stop-enforce | cleanup) mode=$word ;; esac; done
 [ -n "$mode" ] || exec %(python)s "$@"
 echo "$mode" >> %(runs)s
-said=$(%(python)s "$@")
-code=$?
-if [ -n "$said" ]; then
-    printf '%%s' "$said" > "$(mktemp %(said)s/"$mode".XXXXXXXX)"
-    printf '%%s' "$said"
-fi
-exit $code
+kept=$(mktemp %(said)s/"$mode".XXXXXXXX)
+mkfifo "$kept.pipe"
+tee "$kept" < "$kept.pipe" &
+exec %(python)s "$@" > "$kept.pipe"
 """
 
 
@@ -280,7 +278,9 @@ class World:
         """(mode, reply) of every hook run that said something."""
         found = []
         for path in sorted(self.said.iterdir()):
-            text = path.read_text(encoding="utf-8")
+            text = path.read_text(encoding="utf-8") if path.is_file() else ""
+            if not text:
+                continue
             try:
                 found.append((path.name.split(".")[0], json.loads(text)))
             except ValueError:
