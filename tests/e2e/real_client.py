@@ -52,7 +52,7 @@ mode=
 for word; do case $word in inject | gate | monitor | stop-enforce | cleanup) mode=$word ;; esac; done
 [ -n "$mode" ] || exec %(python)s "$@"
 echo "$mode" >> %(runs)s
-kept=$(mktemp %(said)s/"$mode".XXXXXXXX)
+kept=%(said)s/$mode.$$
 mkfifo "$kept.pipe"
 tee "$kept" < "$kept.pipe" &
 exec %(python)s "$@" > "$kept.pipe"
