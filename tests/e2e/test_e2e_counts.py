@@ -53,11 +53,9 @@ def test_a_subagent_hears_nothing_and_its_calls_are_not_counted(kit):
 
 
 def test_a_subagents_first_call_leaves_the_gate_for_the_main_session(kit):
-    kit.write(".contextrc", "gate:\n  mode: 'off'\n")
-    kit.stub.subagent_turns = [bash("echo sub"), Turn("sub done")]
-    remove = bash("echo main", act=lambda _: None)
-    kit.stub.script(Turn("", [agent(False)], act=None), remove, "done")
-    kit.stub.subagent_turns[0].act = lambda _: kit.path(".contextrc").unlink()
+    forget = lambda _: [path.unlink() for path in kit.temp.glob("ctx-*")]  # noqa: E731 (as before a first call)
+    kit.stub.subagent_turns = [bash("echo sub", act=forget), Turn("sub done")]
+    kit.stub.script(Turn("", [agent(False)]), bash("echo main"), "done")
     kit.run("work")
     assert all(GATE not in r.text() for r in kit.stub.of("subagent"))
     assert GATE in kit.stub.of("main")[2].news()

@@ -8,12 +8,12 @@ from agents import FULL, complete
 from stub_model import Turn, bash
 
 HEAD = "⚠️ [ctx monitor] "
-SIGNAL = "---\ngenerated_at: %s\nseverity: %s\nttl: 300\nauditor: ci\ncode: CI\n---\n%s\n"
+SIGNAL = "---\ngenerated_at: %s\nseverity: %s\nttl: 300\nauditor: ci\ncode: CI_%s\n---\n%s\n"
 
 
 def signal_text(body, severity="warning"):
     now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return SIGNAL % (now, severity, body)
+    return SIGNAL % (now, severity, abs(hash(body)), body)
 
 
 def test_a_signal_from_outside_is_beside_the_next_prompt_once(kit):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+import signal
 
 import pytest
 
@@ -175,11 +177,11 @@ def test_an_agent_that_only_talks_is_released_at_its_third_stop(two_phases, word
 
 def test_an_agent_that_works_without_an_end_is_failed_at_the_limit_and_not_by_the_client(kit):
     start(kit, "--phase", "planning", "--max-iterations", "3")
-    work = itertools.cycle([bash("echo a"), Turn("Not yet.")])
+    work = (turn for n in itertools.count(1) for turn in (bash("echo a"), Turn("Step %d is done." % n)))
     kit.stub.script(otherwise=lambda _: next(work))
     with kit.session() as session:
         result = session.prompt("go")
-    assert holds(kit) == 3 and result["result"] == "Not yet." and state(kit, "phase", "active") == ("failed", False)
+    assert holds(kit) == 3 and result["result"] == "Step 4 is done." and state(kit, "phase", "active") == ("failed", False)
     assert session.notices()
 
 
@@ -223,14 +225,15 @@ def test_the_agent_may_stop_while_its_subagent_runs(two_phases):
 
 
 def test_a_server_in_the_background_does_not_switch_it_off(two_phases):
-    serve = ("Bash", {"command": "exec sleep 300", "description": "serve", "run_in_background": True})
+    server = "echo $$ > server.pid; exec sleep 300"
+    serve = ("Bash", {"command": server, "description": "serve", "run_in_background": True})
     two_phases.stub.script(
         Turn("", [serve]), "The server runs.", complete("planning", "execution"), complete("execution")
     )
     with two_phases.session() as session:
         session.prompt("go")
-        session.kill()  # in print mode the client waits for the server
-        session.end = lambda: None
+        os.kill(int(two_phases.read("server.pid")), signal.SIGKILL)  # the client waits for it before it ends
+        two_phases.stub.script("I see that the server is gone.")
     assert HOLD in two_phases.stub.of("main")[2].news() and PLANNING in two_phases.stub.of("main")[2].news()
     assert state(two_phases, "phase") == ("complete",)
 

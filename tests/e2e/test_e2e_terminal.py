@@ -126,4 +126,7 @@ def test_compaction_shows_the_person_no_command_of_ours(kit):
         before = len(terminal.raw)
         terminal.type("/compact")
         terminal.wait_shown("Compacted", before)
+        kit.stub.script("a last answer")
+        terminal.type("go on")
+        terminal.wait_shown("a last answer")
     assert "ctx_hooks" not in terminal.shown(before)
