@@ -1,15 +1,18 @@
 """What every test uses: a project in a temp dir, recorded events, and the three ways to run the kit.
 
     project.run_hook("gate", event)   a process, with the registered command's argv and a clean environment
-    project.call("gate", event)       the same `main()` in a fork of this process: fast, same result
+    project.call("gate", event)       the same `main()` in a fork of this process: fast, same result (a process
+                                      of its own where there is no fork)
     project.step("gate", event, now)  the handler alone, at a time of the test's choice
     load_kit()                        the module, for its functions
 """
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,6 +29,8 @@ RECORDED_PROJECT = "/home/user/project"
 RECORDED_HOME = "/home/user"
 RUN_TIMEOUT_S = 30
 NOBODY = 65534
+IS_WINDOWS = os.name == "nt"
+IS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 NOW = 1_770_115_500.0  # 2026-02-03T10:45:00Z, the time of the tests that choose one
 
 # The argv of the registered command between the interpreter and the mode; a test compares it with hooks.json.
@@ -117,6 +122,8 @@ class Project:
             os.makedirs(folder, exist_ok=True)
         self.env = {"PATH": os.environ.get("PATH", os.defpath), "HOME": self.home, "TMPDIR": self.tmp,
                     "LC_ALL": "C", "CLAUDE_PROJECT_DIR": self.root}
+        if IS_WINDOWS:
+            self.env.update(_windows_environment(self.home, self.tmp))
         if context:
             self.write(".context/CONSTITUTION.md", "# Constitution\n\nBe exact.\n")
             self.write(".context/TASKS.md", "# Tasks\n\n- [ ] one\n")
@@ -186,11 +193,11 @@ class Project:
 
     def call(self, mode: str, event=None, cwd: str | None = None, **env) -> Result:
         """`main()` in a fork of this process, with its own descriptors, environment and cwd."""
-        return _call_forked(load_kit(), [mode], _as_input(event), self.environment(env), cwd or self.root)
+        return _call_apart([mode], _as_input(event), self.environment(env), cwd or self.root)
 
     def call_as_user(self, mode: str, event=None, **env) -> Result:
         """The same without root's rights, to which nothing is read-only. The project becomes that user's."""
-        if os.geteuid():
+        if not IS_ROOT:
             return self.call(mode, event, **env)
         for where, _, files in os.walk(self.base):
             for path in [where] + [os.path.join(where, name) for name in files]:
@@ -227,7 +234,7 @@ class Project:
 
     def ask(self, *words: str, cwd: str | None = None, stdin: bytes = b"", **env) -> Result:
         """The same in a fork of this process: fast, since the file is not compiled again."""
-        return _call_forked(load_kit(), list(words), stdin, self.environment(env), cwd or self.root)
+        return _call_apart(list(words), stdin, self.environment(env), cwd or self.root)
 
     def environment(self, changes: dict) -> dict[str, str]:
         merged = dict(self.env, **changes)
@@ -276,6 +283,34 @@ def _content(path: str):
         return None
     with open(path, "rb") as source:
         return source.read()
+
+
+def _windows_environment(home: str, tmp: str) -> dict[str, str]:
+    """What a Windows program cannot do without, and the places that stand for HOME and TMPDIR there."""
+    needed = ("SYSTEMROOT", "SYSTEMDRIVE", "COMSPEC", "PATHEXT", "WINDIR")
+    kept = {name: os.environ[name] for name in needed if name in os.environ}
+    places = {"TEMP": tmp, "TMP": tmp, "USERPROFILE": home, "APPDATA": os.path.join(home, "AppData", "Roaming"),
+              "LOCALAPPDATA": os.path.join(home, "AppData", "Local")}
+    return dict(kept, **places)
+
+
+# Without fork: a process whose kit comes from bytecode in a cache of the test run, compiled once.
+_APART_CODE = ("import sys; from _frozen_importlib_external import SourceFileLoader as L; sys.pycache_prefix = sys.argv.pop(1); "
+               "p = sys.argv.pop(1); c = L('ctx_hooks', p).get_code('ctx_hooks'); sys.pycache_prefix = None; "
+               "n = {'__name__': 'ctx_hooks', '__file__': p}; exec(c, n); n['main']()")
+_APART_CACHE: list[str] = []
+
+
+def _call_apart(argv: list[str], data: bytes, env: dict[str, str], cwd: str) -> Result:
+    if hasattr(os, "fork"):
+        return _call_forked(load_kit(), argv, data, env, cwd)
+    if not _APART_CACHE:
+        _APART_CACHE.append(tempfile.mkdtemp(prefix="ctx-hooks-bytecode-"))
+        atexit.register(shutil.rmtree, _APART_CACHE[0], True)
+    command = [PYTHON, "-I", "-S", "-c", _APART_CODE, _APART_CACHE[0], os.path.join(REPO, "ctx_hooks.py"), *argv]
+    done = subprocess.run(command, input=data, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, cwd=cwd,
+                          timeout=RUN_TIMEOUT_S)
+    return make_result(done.returncode, done.stdout, done.stderr)
 
 
 def _call_forked(kit, argv: list[str], data: bytes, env: dict[str, str], cwd: str, first=None) -> Result:
