@@ -9,11 +9,9 @@
 What it writes, all of it (in <base> = PROJECT/.claude, or ~/.claude with --scope user):
 
     <base>/hooks/ctx_hooks.py             the kit, a copy of the file beside this one
-    <base>/hooks/.ctx_hooks/              the record that uninstall goes by, the last three backups
-                                          of each settings file; git does not see this folder
+    <base>/hooks/.ctx_hooks/              unseen by git: the record for uninstall, backups
     <base>/settings.json                  our hooks (settings.local.json with --scope local)
-    .codex/hooks.json, .gemini/, .qwen/, .factory/settings.json, .github/hooks/ctx_hooks.json
-                                          the same for other agents, see --agent
+    .codex/, .gemini/, .qwen/, …          the same in other agents' settings, see --agent
     <base>/.gitignore                     --scope local only: hides all this and itself from git
     PROJECT/.context/                     --init only: context files, none overwritten
     ~/.local/bin/ctx                      --launcher only
@@ -42,7 +40,6 @@ import os
 import re
 import shlex
 import stat
-import subprocess
 import tempfile
 import time
 from collections import namedtuple
@@ -59,16 +56,11 @@ except ImportError:  # Windows
 
 KIT = "ctx_hooks.py"
 PYTHON_MINIMUM = (3, 8)
-LOCK_WAIT_S = 10
+LOCK_WAIT_S, PROBE_WAIT_S = 10, 20
 REPLACE_WAIT_S = 0.8  # Windows: a reader makes os.replace fail for a moment
-PROBE_WAIT_S = 20
 BACKUPS_KEPT = 3
 IS_WINDOWS = os.name == "nt"
 BOM = b"\xef\xbb\xbf"
-
-# sha256 -> version of every release before this one: an untouched older kit is known where no
-# record is, as in a fresh clone. `install.py --version` of a release prints what to add here.
-RELEASES = {"7895ab644e7735f2f52e502f8b4169a0152b112cf0c04988e33b41f3b2999c8b": "0.1.0"}
 
 OLD_IGNORES = [  # what 0.1.0 wrote beside the kit
     "# written by ctx_hooks\n/.ctx_hooks/\n/__pycache__/\n/ctx_hooks.py.kept-*\n" + more
@@ -76,6 +68,8 @@ OLD_IGNORES = [  # what 0.1.0 wrote beside the kit
 IGNORE_ALL = "*\n"
 IGNORE_LOCAL = "# written by ctx_hooks\n/.gitignore\n/settings.local.json\n"
 IGNORE_LOCAL_KIT = IGNORE_LOCAL + "/hooks/ctx_hooks.py\n"
+COMMAND_WORDS = (("Build", "build"), ("Build", "all"), ("Test", "test"), ("Test", "check"),
+                 ("Lint", "lint"))
 
 STILL_TO_DO = {  # by the person, for each agent
     "codex": "codex: start it here, trust the folder, then \"Trust all and continue\" (or /hooks); "
@@ -87,63 +81,34 @@ STILL_TO_DO = {  # by the person, for each agent
 
 # Until somebody writes something into them these files say nothing, and the gate, which knows
 # headings, comments and (…) for what they are, does not ask an agent to read them.
-TEMPLATES = {
-    "CONSTITUTION.md": """\
-# Constitution
-
-<!-- Rules that hold in every session, whatever the task. Few, short, and meant. For example:
-- Never commit secrets, tokens or personal data.
-- Never weaken or delete a test to make it pass.
-- Ask before anything that cannot be undone: deleting data, rewriting history, publishing. -->
-
-- (a rule)
-""",
-    "TASKS.md": """\
-# Tasks
-
-<!-- What is being worked on, most important first. A finished task is deleted: git has it. -->
-
-- [ ] (one task, with the sentence that says when it is done)
-""",
-    "CONVENTIONS.md": """\
-# Conventions
-
-<!-- How things are done here, as far as the code does not already show it. -->
-
-- (which folder holds what, where new code goes, what a commit looks like)
-""",
-    "DECISIONS.md": """\
-# Decisions
-
-<!-- What was decided and why, newest first, so that it is not argued again. For example:
-## 2026-01-31: one file, no packages
-Because people read it before they trust it. Instead of a package with modules. -->
-""",
-    "LEARNINGS.md": """\
-# Learnings
-
-<!-- What cost time once and should not cost it again, newest first. For example:
-- 2026-01-31: the tests hang without a terminal → run them with stdin closed -->
-""",
-    "AGENT_PLAYBOOK.md": """\
-# Agent playbook
-
-<!-- How an agent works in this project. For example: one task of TASKS.md at a time; the tests
-run before something is called done; what was decided goes into DECISIONS.md. -->
-""",
-}
+TEMPLATES = {name: "# %s\n\n<!-- %s -->\n\n- %s\n" % texts for name, texts in {
+    "CONSTITUTION.md": (
+        "Constitution", "Rules that hold in every session, whatever the task. For example: never "
+        "commit secrets;\nnever weaken a test to make it pass; ask before what cannot be undone.",
+        "(a rule)"),
+    "TASKS.md": (
+        "Tasks", "What is being worked on, most important first. A finished task is deleted.",
+        "[ ] (one task, with the sentence that says when it is done)"),
+    "CONVENTIONS.md": (
+        "Conventions", "How things are done here, as far as the code does not already show it.",
+        "(which folder holds what, where new code goes, what a commit looks like)"),
+    "DECISIONS.md": (
+        "Decisions", "What was decided and why, newest first, so that it is not argued again.",
+        "(date: what was decided; because …; instead of …)"),
+    "LEARNINGS.md": (
+        "Learnings", "What cost time once and should not cost it again, newest first.",
+        "(date: what happened → what to do next time)"),
+    "AGENT_PLAYBOOK.md": (
+        "Agent playbook", "How an agent works in this project. For example: one task of TASKS.md "
+        "at a time;\nthe tests run before something is called done.", "(a rule)"),
+}.items()}
 
 HINT_JSON = ("the client ignores settings that are not strict JSON (no comments, no trailing "
              "commas) of the right shape; correct it, then run this again")
 
 
 class Refused(Exception):
-    """A reason to stop, for people: what is wrong and what to do about it."""
-
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+    """A reason to stop, for people: (what is wrong, what to do about it)."""
 
 
 # =============================================================================
@@ -177,6 +142,9 @@ def digest_of(data: "bytes | str | None") -> str:
     return "" if data is None else hashlib.sha256(data.replace(b"\r\n", b"\n")).hexdigest()
 
 
+LOCAL_DIGESTS = ("", digest_of(IGNORE_LOCAL), digest_of(IGNORE_LOCAL_KIT))
+
+
 # =============================================================================
 # JSON text
 # =============================================================================
@@ -188,11 +156,8 @@ _HALF = re.compile("[\ud800-\udfff]")  # half a surrogate pair: JSON has it, UTF
 Item = namedtuple("Item", "key start at end")  # key or None, its start, its value's place
 
 
-def parse_whole(text: str) -> "int | float":
-    return int(text) if len(text) < 400 else float(text)  # int() refuses very long ones
-
-
-DECODER = json.JSONDecoder(parse_int=parse_whole)
+WHOLE = {"parse_int": lambda text: int(text) if len(text) < 400 else float(text)}  # int() refuses
+DECODER = json.JSONDecoder(**WHOLE)
 
 
 def parse_json(src: str) -> object:
@@ -202,7 +167,7 @@ def parse_json(src: str) -> object:
         raise json.JSONDecodeError(name + " is not JSON", src, bare.find(name))
 
     try:
-        return json.loads(src, parse_int=parse_whole, parse_constant=refuse)
+        return json.loads(src, parse_constant=refuse, **WHOLE)
     except RecursionError:
         raise json.JSONDecodeError("nested too deeply", src, 0) from None
 
@@ -317,38 +282,32 @@ class Text:
 # recognises it. No private key, nothing remembered. A status line that the user has becomes a part
 # of ours (`-- sh -c CMD`), so that taking ours away gives back its exact text.
 
-HOOK_SHAPE = {"type!": str, "command": str, "args": None}
-SHAPE = {  # str, [items], {key: shape}; `!` must be there, `*` is any key, None anything
-    "hooks": {"*": [{"hooks!": [HOOK_SHAPE], "matcher": str}]},
-    "statusLine": {"command!": str}, "permissions": {"allow": [None]},
+SHAPE = {  # type, [of items], {key: shape}; None: the keys that must be there, "*": any other key
+    "hooks": {"*": [{None: ("hooks",), "matcher": str, "hooks": [
+        {None: ("type",), "type": str, "command": str, "args": list}]}]},
+    "statusLine": {None: ("command",), "command": str}, "permissions": {"allow": list},
 }
-KINDS = {dict: "an object", list: "an array", str: "a string"}
+KINDS = {"{": dict, "[": list, '"': str, dict: "an object", list: "an array", str: "a string"}
 
 
 def check_shape(src: str, at: int, shape: object, what: str) -> None:
     """Raise where the client would ignore the hooks, or where we could not be exact."""
-    kind = shape if isinstance(shape, type) else type(shape)
-    if {"{": dict, "[": list, '"': str}.get(src[at]) is not kind:
+    kind, places = shape if isinstance(shape, type) else type(shape), {}
+    if KINDS.get(src[at]) is not kind:
         raise json.JSONDecodeError("%s must be %s" % (what, KINDS[kind]), src, at)
-    items = items_of(src, at) if kind is not str else []
-    if kind is list:
-        for item in items if shape[0] else ():
-            check_shape(src, item.at, shape[0], "an item of " + what)
-    seen = {}
-    for item in items if kind is dict else ():
-        key = item.key + "!" if item.key + "!" in shape else item.key
-        inner = shape.get(key, shape.get("*"))
-        if key in seen and (key in shape or inner):
+    for item in items_of(src, at) if shape is not kind else ():
+        inner = shape[0] if kind is list else shape.get(item.key, shape.get("*"))
+        if inner and item.key in places:
             raise json.JSONDecodeError('"%s" stands here a second time' % item.key, src, item.start)
-        seen[key] = item.at
         if inner:
-            name = item.key if shape is SHAPE else what + "." + item.key
+            places.update({item.key: item.at} if kind is dict else {})
+            name = "an item of " + what if kind is list else what + "." + item.key
             check_shape(src, item.at, inner, name)
-    is_command = shape is HOOK_SHAPE and src.startswith('"command"', seen.get("type!", at))
-    for key in [key for key in shape if key[-1] == "!"] if kind is dict else ():
-        if key not in seen or (is_command and "command" not in seen):
-            name = key[:-1] if key not in seen else "command"
-            raise json.JSONDecodeError('"%s" is missing here' % name, src, at)
+    needed = shape.get(None, ()) if kind is dict and shape is not kind else ()
+    if "type" in needed and src.startswith('"command"', places.get("type", at)):
+        needed += ("command",)
+    for key in [key for key in needed if key not in places]:
+        raise json.JSONDecodeError('"%s" is missing here' % key, src, at)
 
 
 def mode_of(hook: object) -> str:
@@ -391,8 +350,11 @@ def merge(text: Text, wanted: dict, had: dict) -> None:
         path, gone = ["hooks", event, index], []
         for place in reversed(range(len(hooks))):
             mode = mode_of(hooks[place])
-            if (event, mode) in missing:
-                refresh(text, path + ["hooks", place], missing.pop((event, mode)))
+            if (event, mode) in missing:  # keys that a person added (statusMessage) stay
+                entry = {**hooks[place], **missing.pop((event, mode))}
+                entry.pop("args", None)
+                if entry != hooks[place]:
+                    text.set(path + ["hooks", place], entry)
             elif mode:
                 gone.append(place)
         if gone and len(gone) == len(hooks):
@@ -406,16 +368,6 @@ def merge(text: Text, wanted: dict, had: dict) -> None:
             if entries:
                 count = len(text.get(["hooks", event]) or [])
                 text.set(["hooks", event, count], dict(group, hooks=entries))
-
-
-def refresh(text: Text, path: list, entry: dict) -> None:
-    """The new entry in place of an older one; keys that a person added (statusMessage) stay."""
-    old = text.get(path)
-    for key in entry:
-        if old.get(key) != entry[key]:
-            text.set(path + [key], entry[key])
-    if "args" in old:
-        text.remove(path + ["args"])
 
 
 def take_out(text: Text, path: list, had: dict) -> None:
@@ -445,15 +397,6 @@ def strip(text: Text, had: dict, rule: str = "") -> None:
         take_out(text, ["permissions", "allow", rules.index(rule)], had)
 
 
-def allow_rule(text: Text, rule: str) -> str:
-    """Add the permission rule; returns it, or "" if it was there already."""
-    rules = text.get(["permissions", "allow"]) or []
-    if rule in rules:
-        return ""
-    text.set(["permissions", "allow", len(rules)], rule)
-    return rule
-
-
 def is_our_status(line: object) -> bool:
     command = line.get("command") if isinstance(line, dict) else None
     run = kit.parse_run(command) if isinstance(command, str) else None
@@ -469,12 +412,11 @@ def wrapped_status(line: dict) -> "str | None":
     return " ".join(map(shlex.quote, words)) or None
 
 
-def set_status(text: Text, python: str, path: str) -> None:
+def set_status(text: Text, form: object) -> None:
     """Our status line, around the one that is there; its other keys (padding) stay."""
     line = text.get(["statusLine"])
     wrapped = wrapped_status(line) if is_our_status(line) else (line or {}).get("command")
-    words = "" if wrapped is None else "-- sh -c %s " % shlex.quote(wrapped)
-    command = kit.format_command("statusline", "claude", python, words + path)
+    command = form("" if wrapped is None else "-- sh -c %s " % shlex.quote(wrapped))
     if line is None:
         text.set(["statusLine"], {"type": "command", "command": command})
     elif line["command"] != command:
@@ -492,13 +434,6 @@ TRY_CODE = ("import sys; p = sys.argv[1]; exec(compile(open(p, 'rb').read(), p, 
             "{'__name__': 'ctx_hooks', '__file__': p})")
 
 
-def python_candidates(windows: bool, shared: bool, running: str) -> list:
-    """Interpreters to try in this order, each as shell text."""
-    if not shared and running:
-        return [quote_path(running)]
-    return ["python3", "py -3", "python"] if windows else ["python3"]
-
-
 def quote_path(path: str) -> str:
     """A path as one word for the shell. On Windows / separates too, and \\ would be eaten."""
     return shlex.quote(path.replace("\\", "/") if IS_WINDOWS else path)
@@ -511,23 +446,13 @@ def running_python() -> str:
     return stable if os.path.exists(stable) else real
 
 
-def find_program(name: str) -> str:
-    """What a shell would find on PATH, by its absolute entries alone: never the current folder."""
-    ends = [""] + (os.environ.get("PATHEXT", ".EXE").split(";") if IS_WINDOWS else [])
-    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
-        for path in [os.path.join(folder, name + end) for end in ends]:
-            if os.path.isabs(folder) and os.path.isfile(path) and os.access(path, os.X_OK):
-                return path
-    return ""
-
-
 def judge_probe(code: "int | None", output: str) -> str:
     """Why an interpreter cannot run the kit, "" if it can; code None: it could not be started."""
     lines = output.strip().splitlines()
     if code == 9009 or "Microsoft Store" in output:
         return "is the Microsoft Store's placeholder, not Python"
     if code is None:
-        return "does not start (%s)" % (lines[0] if lines else "no reason given")
+        return "does not start (%s)" % output
     match = re.fullmatch(r"(\d+)\.(\d+)", lines[0]) if code == 0 and lines else None
     if not match:
         return "fails (exit %s%s)" % (code, ": " + lines[-1] if lines else "")
@@ -535,45 +460,38 @@ def judge_probe(code: "int | None", output: str) -> str:
     return "is Python %s, 3.8 or newer is needed" % lines[0] if old else ""
 
 
-def run_python(python: str, words: list, cwd: str) -> tuple:
-    """(exit code, output); None and the reason if it cannot be started or does not end."""
+def run_python(python: str, words: list, project: str) -> tuple:
+    """(exit code, output); None and the reason if it cannot be started. A name is looked up by the
+    absolute entries of PATH that are not the project's: nothing in a clone is run."""
+    inside = os.path.join(os.path.realpath(project), "")
     try:
-        argv = shlex.split(python)
-        program = argv[0] if os.path.isabs(argv[0]) else find_program(argv[0])
-        if not program:
-            return None, "not found on PATH"
-        done = subprocess.run([program] + argv[1:] + ["-I", "-S", "-c"] + words, cwd=cwd,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, timeout=PROBE_WAIT_S)
-    except (OSError, ValueError, IndexError) as problem:
-        return None, getattr(problem, "strerror", "") or str(problem)
-    except subprocess.TimeoutExpired:
-        return None, "no answer in %d s" % PROBE_WAIT_S
-    return done.returncode, done.stdout.decode("utf-8", "replace")
+        name, *options = shlex.split(python)
+    except ValueError as problem:
+        return None, str(problem)
+    found = [path for path in kit.find_program(name.replace("\\", "/")) if "/" in name
+             or not is_below(os.path.join(os.path.realpath(os.path.dirname(path)), ""), inside)]
+    if not found:
+        return None, "not found"
+    env = dict(os.environ, PYTHON_MANAGER_AUTOMATIC_INSTALL="false")  # `py` installs nothing
+    argv = [found[0]] + options + ["-I", "-S", "-c"] + words
+    _, code, out, err = kit.run_timed(argv, b"", tempfile.gettempdir(), env, PROBE_WAIT_S)
+    return code, out.decode("utf-8", "replace") + err
 
 
-def probe(python: str, cwd: str) -> str:
-    return judge_probe(*run_python(python, [PROBE_CODE], cwd))
+def probe(python: str, project: str) -> str:
+    return judge_probe(*run_python(python, [PROBE_CODE], project))
 
 
-def choose_python(candidates: list, cwd: str) -> str:
+def choose_python(candidates: list, project: str) -> str:
     """The first candidate that can run the kit. Raises Refused with all reasons."""
-    problems = [probe(python, cwd) for python in candidates]
-    if "" in problems:
-        return candidates[problems.index("")]
-    raise Refused("; ".join(map("%s %s".__mod__, zip(candidates, problems))), "name an interpreter "
-                  "that works, for example --python " + quote_path(running_python()))
-
-
-def is_trusted_python(python: str, project: str) -> bool:
-    """Registered settings may have come with a clone: its own interpreter is not run."""
-    try:
-        word = shlex.split(python)[0]
-    except (ValueError, IndexError):
-        return False
-    real = os.path.realpath(word)
-    return os.path.basename(word) == word or (
-        os.path.isabs(word) and not is_below(real, os.path.realpath(project)))
+    problems = []
+    for python in candidates:
+        problem = probe(python, project)
+        if not problem:
+            return python
+        problems.append("%s %s" % (python, problem))
+    raise Refused("; ".join(problems), "name an interpreter that works, for example --python "
+                  + quote_path(running_python()))
 
 
 # =============================================================================
@@ -606,47 +524,39 @@ def write_atomic(path: str, data: bytes, like: str = "", mode: int = 0o666) -> N
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        copy_mode(temporary, like, mode)
+        if like and os.path.exists(like):
+            model = os.stat(like)
+            with contextlib.suppress(OSError, AttributeError):  # only root may; not on Windows
+                os.chown(temporary, model.st_uid, model.st_gid)
+            os.chmod(temporary, stat.S_IMODE(model.st_mode))
+        else:
+            mask = os.umask(0)
+            os.umask(mask)
+            os.chmod(temporary, mode & ~mask)
         replace(temporary, path)
     except BaseException:
         os.unlink(temporary)
         raise
 
 
-def copy_mode(path: str, like: str, mode: int) -> None:
-    if like and os.path.exists(like):
-        model = os.stat(like)
-        mode = stat.S_IMODE(model.st_mode)
-        with contextlib.suppress(OSError, AttributeError):  # only root may; not on Windows
-            os.chown(path, model.st_uid, model.st_gid)
-    else:
-        mask = os.umask(0)
-        os.umask(mask)
-        mode &= ~mask
-    os.chmod(path, mode)
-
-
 def replace(temporary: str, path: str) -> None:
     deadline = time.monotonic() + REPLACE_WAIT_S
-    while True:
-        try:
-            os.replace(temporary, path)
-            return
-        except PermissionError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.02)
+    while time.monotonic() < deadline:
+        with contextlib.suppress(PermissionError):
+            return os.replace(temporary, path)
+        time.sleep(0.02)
+    return os.replace(temporary, path)
 
 
 @contextlib.contextmanager
 def lock(folder: str) -> object:
     """One installer at a time. The system frees the lock of a killed one at once."""
     deadline, handle = time.monotonic() + LOCK_WAIT_S, open_lock(folder)
-    while handle < 0:
-        if time.monotonic() > deadline:
-            raise Refused("another install.py is at work in " + folder, "run this again later")
+    while handle < 0 and time.monotonic() < deadline:
         time.sleep(0.05)
         handle = open_lock(folder)
+    if handle < 0:
+        raise Refused("another install.py is at work in " + folder, "run this again later")
     try:
         yield
     finally:
@@ -687,6 +597,7 @@ class Layout:
         self.project, self.scope, own = project, scope, config_folder()
         self.base = own if scope == "user" else os.path.join(project, ".claude")
         self.root = os.path.expanduser("~") if scope == "user" else project
+        self.scopes = ("user",) if scope == "user" else ("project", "local")  # of one kit
         self.hooks = os.path.join(self.base, "hooks")
         self.kit = os.path.join(self.hooks, KIT)
         self.hidden = os.path.join(self.hooks, ".ctx_hooks")
@@ -707,18 +618,13 @@ class Layout:
         name = row.user_settings if self.scope == "user" else row.settings
         return os.path.join(self.root, *name.split("/"))
 
-    def command_path(self, agent: str) -> str:
-        """The kit as it stands in a command: by the client's variable where it sets one."""
-        variable = kit.DIALECTS[agent].project_variable
-        if self.scope == "user" or not variable:
-            return quote_path(self.kit)
-        return kit.PROJECT_PATH.replace("CLAUDE_PROJECT_DIR", variable)
-
-    def rule(self) -> str:
-        """The permission to write handoffs. `/` is the folder of the project whose settings these
-        are, so the user's own need another form."""
-        name = os.path.relpath(self.context, self.project).replace(os.sep, "/")
-        return "Edit(%s/%s/handoffs/**)" % ("**" if self.scope == "user" else "", name)
+    def plan_hooks(self, agent: str, python: str) -> tuple:
+        """(hooks, form of a command, the kit as it stands in one). Windows may have no sh."""
+        path, form = kit.kit_path(agent), kit.format_command
+        path = quote_path(self.kit) if self.scope == "user" or not path else path
+        if IS_WINDOWS and (self.scope != "project" or not has_git_bash()):
+            path, form = path.strip('"').replace("$", "", 1), kit.format_windows
+        return kit.plan_hooks(agent, python, path, form), form, path
 
     def name(self, path: str) -> str:
         """A path for the record, relative to base."""
@@ -740,10 +646,20 @@ class Layout:
         return real
 
 
+def has_git_bash() -> bool:
+    beside = [os.path.join(os.path.dirname(path), "..", *up, "bin", "bash.exe")
+              for path in kit.find_program("git") for up in ([], [".."])]
+    roots = [os.environ.get(name, "") for name in ("ProgramFiles", "LOCALAPPDATA")]
+    beside += [os.environ.get("CLAUDE_CODE_GIT_BASH_PATH", "")] + [
+        os.path.join(root, *more, "Git", "bin", "bash.exe")
+        for root, more in zip(roots, ([], ["Programs"])) if root]
+    return any(map(os.path.isfile, beside))
+
+
 def config_folder() -> str:
     """The client's folder for the user's own settings."""
-    return os.path.abspath(os.environ.get("CLAUDE_CONFIG_DIR")
-                           or os.path.join(os.path.expanduser("~"), ".claude"))
+    home = os.path.join(os.path.expanduser("~"), ".claude")
+    return os.path.abspath(os.environ.get("CLAUDE_CONFIG_DIR") or home)
 
 
 def find_project(start: str) -> str:
@@ -785,8 +701,8 @@ def parse_settings(data: "bytes | None", events: "list | None" = None) -> tuple:
         good = problem.object[:problem.start].decode("utf-8", "replace")
         raise json.JSONDecodeError("not UTF-8", good, len(good)) from None
     src = src if src.strip(" \t\r\n") else "{}\n"
-    value, shape = parse_json(src), SHAPE["hooks"]["*"]
-    shape = SHAPE if events is None else {"hooks": dict.fromkeys(events, shape)}
+    value, groups = parse_json(src), SHAPE["hooks"]["*"]
+    shape = SHAPE if events is None else {"hooks": dict.fromkeys(events, groups)}
     check_shape(src, skip(src, 0), shape, "the settings")
     return src, value
 
@@ -797,11 +713,10 @@ def read_settings(layout: Layout, agent: str) -> Settings:
     real, data = layout.guard(path), read_bytes(path)
     events = None if agent == "claude" else list(kit.DIALECTS[agent].events)
     try:
-        src, value = parse_settings(data, events)
+        return Settings(path, real, data, *parse_settings(data, events))
     except json.JSONDecodeError as problem:
         place = "%s:%d:%d: " % (layout.show(path), problem.lineno, problem.colno)
         raise Refused(place + problem.msg, HINT_JSON) from None
-    return Settings(path, real, data, src, value)
 
 
 def encode(now: Settings, src: str) -> bytes:
@@ -823,16 +738,14 @@ def parse_record(data: "bytes | None") -> Record:
     except (ValueError, RecursionError):
         raw = {}
     raw = raw if isinstance(raw, dict) else {}
-    folders, settings = raw.get("folders"), raw.get("settings")
-    folders = [name for name in (folders if isinstance(folders, list) else [])
-               if isinstance(name, str) and _FOLDER.fullmatch(name)]
-    settings = settings if isinstance(settings, dict) else {}
-    kept = {name: _parse_kept(value) for name, value in settings.items()}
-    kept = {name: value for name, value in kept.items() if value}
+    folders = raw.get("folders") if isinstance(raw.get("folders"), list) else []
+    folders = [name for name in folders if isinstance(name, str) and _FOLDER.fullmatch(name)]
+    settings = raw.get("settings") if isinstance(raw.get("settings"), dict) else {}
+    kept = {name: parse_kept(value) for name, value in settings.items() if parse_kept(value)}
     return Record(str(raw.get("kit", "")), str(raw.get("older", "")), folders, kept)
 
 
-def _parse_kept(raw: object) -> "Kept | None":
+def parse_kept(raw: object) -> "Kept | None":
     text = raw.get("original", 0) if isinstance(raw, dict) else 0
     if text is not None and (not isinstance(text, str) or _HALF.search(text)):
         return None
@@ -856,8 +769,7 @@ def text_before(now: Settings, known: Kept) -> "str | None":
         return None if now.data is None else now.data.decode("utf-8")
     text, had = Text(now.src), settings_before(known)
     strip(text, had, known.rule)
-    left = text.get([])
-    same = json.dumps(left, sort_keys=True) == json.dumps(had, sort_keys=True)
+    same = json.dumps(text.get([]), sort_keys=True) == json.dumps(had, sort_keys=True)
     if known.after and same and (digest_of(now.data) == known.after or known.original is None):
         return known.original
     return encode(now, text.src).decode("utf-8")
@@ -870,7 +782,7 @@ def text_before(now: Settings, known: Kept) -> "str | None":
 # in which they are safe. Install: kit before settings. Uninstall: the reverse.
 
 # One change on disk, told as `verb path note`. kind: write, settings (a write that a dry run
-# shows), move, remove, rmdir, try (load the kit), section (in an instruction file), say.
+# shows), move, remove, rmdir, try (load the kit), say.
 Step = namedtuple("Step", "kind path verb note data old to like mode",
                   defaults=("", "", None, None, "", "", 0o666))
 Job = namedtuple("Job", "layout record options agents python stamp")  # python: shell text
@@ -879,17 +791,21 @@ Job = namedtuple("Job", "layout record options agents python stamp")  # python: 
 def plan_install(job: Job) -> list:
     layout, settings, kept = job.layout, [], dict(job.record.settings)
     for agent in job.agents:
-        steps, kept[layout.name(layout.settings(agent))] = plan_merge(job, agent)
+        steps, kept[layout.name(layout.settings(agent))] = plan_settings(job, agent)
         settings += steps
     if layout.scope != "user" and "claude" in job.agents and is_registered(layout, "copilot"):
-        settings += plan_strip(job, "copilot")  # it runs .claude/settings.json: once is enough
-    steps = plan_leftovers(layout) + plan_kit(job)
+        settings += plan_settings(job, "copilot", True)[0]  # it runs .claude/settings.json too
+    steps, folders = plan_leftovers(layout) + plan_kit(job), set(job.record.folders)
     if any(step.kind != "say" for step in steps + settings):
-        paths = [layout.kit] + [layout.settings(agent) for agent in job.agents]
-        folders = sorted(set(job.record.folders) | missing_folders(layout, paths))
-        record = Record(digest_of(SOURCE), job.record.kit, folders, kept)
+        for folder in [layout.hooks] + [os.path.dirname(layout.settings(a)) for a in job.agents]:
+            while not os.path.isdir(folder):
+                folders.add(layout.name(folder))
+                folder = os.path.dirname(folder)
+        record = Record(digest_of(SOURCE), job.record.kit, sorted(folders), kept)
         steps = plan_record(layout, record) + steps
-    steps += [Step("try", layout.kit)] + plan_ignore(layout, layout.scope == "local") + settings
+    users = {path for _, path in registrations(layout, layout.scopes)}
+    users |= {layout.settings(agent) for agent in job.agents}
+    steps += [Step("try", layout.kit)] + plan_ignore(layout, users) + settings
     return steps + (plan_context(layout) if job.options.init else [])
 
 
@@ -903,59 +819,63 @@ def plan_kit(job: Job) -> list:
             raise Refused(job.layout.show(path) + " is not an untouched release of ours: edited, "
                           "or another's file", "--force keeps it, and --uninstall puts it back")
         to = free_name(os.path.join(job.layout.hidden, "%s.kept-%s" % (KIT, job.stamp)))
-        steps, old = [Step("move", path, "kept", " as " + job.layout.show(to), to=to)], None
+        steps, old = [Step("move", path, "keep", " as " + job.layout.show(to), to=to)], None
     version = " (%s%s)" % (kit.VERSION, ", was " + was if was else "")
-    return steps + [Step("write", path, "wrote", version, SOURCE, old)]
+    return steps + [Step("write", path, "write", version, SOURCE, old)]
 
 
 def release_of(data: "bytes | None", record: Record) -> str:
     """The version of an untouched kit of ours, "" for anything else."""
-    digest = digest_of(data)
-    if digest and digest == digest_of(SOURCE):
-        return kit.VERSION
-    recorded = digest and digest in (record.kit, record.older)
-    return RELEASES.get(digest, "an older release" if recorded else "")
+    known = dict.fromkeys((record.kit, record.older), "an older release")
+    known = {**known, **kit.KNOWN_RELEASES, digest_of(SOURCE): kit.VERSION, "": ""}
+    return known.get(digest_of(data), "")
 
 
 def siblings(layout: Layout) -> list:
     """What an ordinary import of the kit's name would find in place of, or before, its file."""
-    found = []
-    for folder, pattern in (
-            (layout.hooks, r"ctx_hooks|ctx_hooks(\.[\w.-]+)?\.(so|pyd|dll|pyc)"),
-            (os.path.join(layout.hooks, "__pycache__"), r"ctx_hooks\..+")):
-        with contextlib.suppress(OSError):
-            found += [os.path.join(folder, name) for name in sorted(os.listdir(folder))
-                      if re.fullmatch(pattern, name, re.IGNORECASE)]
-    return found
+    names = kit.find_siblings(layout.hooks)
+    return [os.path.join(layout.hooks, *name.split("/")) for name in sorted(names)]
 
 
 def plan_leftovers(layout: Layout) -> list:
     """The kit's bytecode beside it and what else 0.1.0 put there."""
     cache = os.path.join(layout.hooks, "__pycache__")
-    steps = [Step("remove", path, "removed") for path in siblings(layout)
-             if os.path.dirname(path) == cache and re.search(r"\.pyc(\.\d+)?$", path)]
+    steps = [Step("remove", path, "remove") for path in siblings(layout)
+             if is_below(path, cache) and re.search(r"\.pyc(\.\d+)?$", path)]
     for folder, texts in ((cache, [IGNORE_ALL]), (layout.hooks, OLD_IGNORES)):
         path = os.path.join(folder, ".gitignore")
         data = read_bytes(path)
         if data is not None and digest_of(data) in map(digest_of, texts):
-            steps.append(Step("remove", path, "removed", old=data))
+            steps.append(Step("remove", path, "remove", old=data))
     return steps + ([Step("rmdir", cache)] if steps else [])
 
 
-def plan_merge(job: Job, agent: str) -> tuple:
-    """(steps that bring an agent's settings up to date, what to remember of them)."""
+def plan_settings(job: Job, agent: str, remove: bool = False) -> tuple:
+    """(steps that bring our entries in an agent's settings up to date, or give the settings their
+    old bytes back; what to remember of them)."""
     now = read_settings(job.layout, agent)
     known = known_of(job, now.path)
-    src, rule = merged_text(job, agent, now)
-    new = encode(now, src)
-    kept = Kept(text_before(now, known), digest_of(new), known.backups, rule or known.rule)
-    if new == now.data:
-        return [Step("say", now.path, "unchanged")], kept
-    steps = []
-    if now.data is not None:
-        steps, backups = plan_backup(job, now, known.backups)
+    before = text_before(now, known)
+    src, rule = (before, "") if remove else merged_text(job, agent, now)
+    new = None if src is None else src.encode("utf-8") if remove else encode(now, src)
+    restored, steps = remove and bool(known.after) and before == known.original, []
+    kept = Kept(before, digest_of(new), known.backups, rule or known.rule)
+    if new not in (now.data, None) and now.data is not None and not restored:
+        steps, backups = plan_backup(job, now, {} if remove else known.backups)
         kept = kept._replace(backups=backups)
-    return steps + [settings_step(now, new, "wrote" if now.data is None else "merged into")], kept
+    if new is None and now.data is not None:
+        steps.append(Step("remove", now.real, "remove", old=now.data))
+    elif new != now.data:
+        verb = "write" if now.data is None else "merge into"
+        verb = "take our hooks out of" if remove else verb
+        steps.append(Step("settings", now.real, verb, "", new, now.data, like=now.real))
+    elif not remove:
+        steps.append(Step("say", now.path, "unchanged"))
+    for name, digest in known.backups.items() if remove else ():
+        gone = plan_backup_removal(job.layout, name, digest) if restored else []
+        path = os.path.join(job.layout.base, *name.split("/"))
+        steps += gone or ([Step("say", path, "keep")] if os.path.lexists(path) else [])
+    return steps, kept
 
 
 def known_of(job: Job, path: str) -> Kept:
@@ -964,28 +884,27 @@ def known_of(job: Job, path: str) -> Kept:
 
 def merged_text(job: Job, agent: str, now: Settings) -> tuple:
     """(the settings as they should be, the permission rule if it was added)."""
-    text, path, rule = Text(now.src), job.layout.command_path(agent), ""
-    wanted = kit.plan_hooks(agent, job.python, path)
+    text, rule = Text(now.src), ""
+    wanted, form, path = job.layout.plan_hooks(agent, job.python)
     merge(text, wanted, settings_before(known_of(job, now.path)))
-    if agent == "claude":
-        if job.options.statusline or is_our_status(now.value.get("statusLine")):
-            set_status(text, job.python, path)
-        if job.options.allow_handoff:
-            rule = allow_rule(text, job.layout.rule())
+    if agent == "claude" and (job.options.statusline or is_our_status(now.value.get("statusLine"))):
+        set_status(text, lambda words: form("statusline", "claude", job.python, words + path))
+    if agent == "claude" and job.options.allow_handoff:
+        folder = os.path.relpath(job.layout.context, job.layout.project).replace(os.sep, "/")
+        # `/` is the folder whose settings these are, so the user's own need another form
+        rule = "Edit(%s/%s/handoffs/**)" % ("**" if job.layout.scope == "user" else "", folder)
+        rules = text.get(["permissions", "allow"]) or []
+        if rule in rules:
+            return text.src, ""
+        text.set(["permissions", "allow", len(rules)], rule)
     return text.src, rule
-
-
-def settings_step(now: Settings, new: bytes, verb: str) -> Step:
-    if now.data is not None and not os.access(now.real, os.W_OK):
-        raise Refused(now.path + " is read-only", "make it writable if you want it changed")
-    return Step("settings", now.real, verb, "", new, now.data, like=now.real)
 
 
 def plan_backup(job: Job, now: Settings, backups: dict) -> tuple:
     """(steps, names): keep the bytes that are about to change, and only the last three of ours."""
     name = job.layout.name(now.path).replace("../", "").replace("/", "-")
     path = free_name(os.path.join(job.layout.hidden, "%s.bak-%s" % (name, job.stamp)))
-    steps = [Step("write", path, "wrote", ", the settings before", now.data, like=now.real)]
+    steps = [Step("write", path, "write", ", the settings before", now.data, like=now.real)]
     backups = dict(backups, **{job.layout.name(path): digest_of(now.data)})
     for old in list(backups)[:-BACKUPS_KEPT]:
         steps += plan_backup_removal(job.layout, old, backups.pop(old))
@@ -996,7 +915,7 @@ def plan_backup_removal(layout: Layout, name: str, digest: str) -> list:
     path = os.path.join(layout.base, *name.split("/"))
     data = None if os.path.islink(path) else read_bytes(path)
     same = data is not None and digest_of(data) == digest
-    return [Step("remove", path, "removed", old=data)] if same else []
+    return [Step("remove", path, "remove", old=data)] if same else []
 
 
 def free_name(path: str) -> str:
@@ -1008,16 +927,6 @@ def free_name(path: str) -> str:
     return name
 
 
-def missing_folders(layout: Layout, paths: list) -> set:
-    """Names of the folders that these files need and that are not there."""
-    missing = set()
-    for folder in map(os.path.dirname, paths):
-        while not os.path.isdir(folder):
-            missing.add(layout.name(folder))
-            folder = os.path.dirname(folder)
-    return missing
-
-
 def plan_record(layout: Layout, record: Record) -> list:
     """The record comes first: an install that is cut short can still be undone."""
     settings = {name: kept._asdict() for name, kept in record.settings.items()}
@@ -1027,28 +936,28 @@ def plan_record(layout: Layout, record: Record) -> list:
     return [] if old == data else [Step("write", path, data=data, old=old, mode=0o600)]
 
 
-def plan_ignore(layout: Layout, local: bool) -> list:
-    """A private install stays out of git by an ignore list of its own, which hides itself."""
-    shared = is_registered(Layout(layout.project, "project"), "claude") if local else False
-    text = IGNORE_LOCAL if shared else IGNORE_LOCAL_KIT
+def plan_ignore(layout: Layout, users: set) -> list:
+    """A private install stays out of git by an ignore list of its own, which hides itself. `users`
+    are the settings files that will run the kit."""
+    private = {path for path in users if path.endswith(".local.json")}
+    text = (IGNORE_LOCAL_KIT if private == users else IGNORE_LOCAL).encode() if private else None
     old = None if layout.scope == "user" else read_bytes(layout.ignore)
-    if old is not None and digest_of(old) not in map(digest_of, (IGNORE_LOCAL, IGNORE_LOCAL_KIT)):
+    if old == text or digest_of(old) not in LOCAL_DIGESTS:
         return []
-    if not local:
-        return [Step("remove", layout.ignore, "removed", old=old)] if old is not None else []
-    return [] if old == text.encode() else [
-        Step("write", layout.ignore, "wrote", "", text.encode(), old)]
+    if text is None:
+        return [Step("remove", layout.ignore, "remove", old=old)]
+    return [Step("write", layout.ignore, "write", "", text, old)]
 
 
 def plan_uninstall(job: Job) -> list:
     layout, steps = job.layout, []
     gone = [agent for agent in job.agents if agent == "claude" or is_registered(layout, agent)]
     for agent in gone:
-        steps += plan_strip(job, agent)
+        steps += plan_settings(job, agent, True)[0]
     paths = [layout.settings(agent) for agent in gone]
-    user = next((path for path in users_of_kit(layout) if path not in paths), "")
-    if user:
-        steps += [Step("say", layout.kit, "kept", " (%s uses it)" % layout.show(user))]
+    others = [path for _, path in registrations(layout, layout.scopes) if path not in paths]
+    if others:
+        steps += [Step("say", layout.kit, "keep", " (%s uses it)" % layout.show(others[0]))]
         left = {name: kept for name, kept in job.record.settings.items()
                 if name not in map(layout.name, paths)}
         steps += plan_record(layout, job.record._replace(settings=left)) if left else []
@@ -1056,67 +965,55 @@ def plan_uninstall(job: Job) -> list:
         steps += plan_sections(layout) + plan_kit_removal(job) + plan_leftovers(layout)
         path = os.path.join(layout.hidden, "record.json")
         steps += [Step("remove", path)] if os.path.lexists(path) else []
-    private = Layout(layout.project, "local").settings("claude")
-    steps += plan_ignore(layout, private in users_of_kit(layout) and private not in paths)
+    steps += plan_ignore(layout, set(others))
     made = [os.path.normpath(os.path.join(layout.base, name)) for name in job.record.folders]
-    steps += [Step("rmdir", path) for path in [layout.hidden] + sorted(made, key=len)[::-1]]
+    steps += [Step("rmdir", path) for path in [layout.hidden] + sorted(made, key=len)[::-1]
+              if is_below(path, layout.project) or layout.scope == "user"]
     if os.path.isdir(layout.context) and any(step.verb for step in steps):
-        steps.append(Step("say", layout.context, "kept", os.sep + " (it is yours)"))
+        steps.append(Step("say", layout.context, "keep", os.sep + " (it is yours)"))
     return steps
 
 
-def users_of_kit(layout: Layout) -> list:
-    """The settings files that run this copy of the kit."""
-    scopes = ["user"] if layout.scope == "user" else ["project", "local"]
-    places = [Layout(layout.project, scope) for scope in scopes]
-    return [place.settings(agent) for place in places for agent in kit.DIALECTS
-            if is_registered(place, agent)]
-
-
-def plan_strip(job: Job, agent: str) -> list:
-    """Give the settings their old bytes back, or take out only what is ours."""
-    now = read_settings(job.layout, agent)
-    known = known_of(job, now.path)
-    before = text_before(now, known)
-    new = None if before is None else before.encode("utf-8")
-    restored, steps = bool(known.after) and before == known.original, []
-    if new != now.data and not restored:
-        steps = plan_backup(job, now, {})[0]
-    if new is None and now.data is not None:
-        steps.append(Step("remove", now.real, "removed", old=now.data))
-    elif new != now.data:
-        steps.append(settings_step(now, new, "removed our hooks from"))
-    for name, digest in known.backups.items():  # they go once the original bytes are back
-        path = os.path.join(job.layout.base, *name.split("/"))
-        removal = plan_backup_removal(job.layout, name, digest) if restored else []
-        if os.path.lexists(path):
-            steps += removal or [Step("say", path, "kept")]
-    return steps
+def registrations(layout: Layout, scopes: tuple = ("project", "local", "user")) -> list:
+    """[(scope, settings file)] that run our kit, by any agent."""
+    found = []
+    for scope in scopes:
+        with contextlib.suppress(Refused):
+            place = Layout(layout.project, scope)
+            found += [(scope, place.settings(agent)) for agent in kit.DIALECTS
+                      if is_registered(place, agent)]
+    return found
 
 
 def plan_kit_removal(job: Job) -> list:
-    layout, data = job.layout, read_bytes(job.layout.kit)
+    layout, data, aside = job.layout, read_bytes(job.layout.kit), []
     if data is not None and os.path.realpath(layout.kit) == os.path.join(HERE, KIT):
-        return [Step("say", layout.kit, "kept", " (it lies beside this install.py)")]
+        return [Step("say", layout.kit, "keep", " (it lies beside this install.py)")]
     if data is not None and not release_of(data, job.record):
-        return [Step("say", layout.kit, "kept", " (edited, or another's file)")]
-    steps, aside = [], []
-    if data is not None:
-        steps = [Step("remove", layout.kit, "removed", old=data)]
+        return [Step("say", layout.kit, "keep", " (edited, or another's file)")]
+    steps = [] if data is None else [Step("remove", layout.kit, "remove", old=data)]
     for folder in (layout.hooks, layout.hidden):  # 0.1.0 kept what it moved beside the kit
         with contextlib.suppress(OSError):
             aside += [os.path.join(folder, name) for name in sorted(os.listdir(folder))
                       if re.fullmatch(r"ctx_hooks\.py\.kept-[0-9TZ-]+", name)]
     if aside:
-        steps.append(Step("move", aside[0], "restored", " as %s" % KIT, to=layout.kit))
-    return steps + [Step("say", path, "kept") for path in aside[1:]]
+        steps.append(Step("move", aside[0], "restore", " as " + KIT, to=layout.kit))
+    return steps + [Step("say", path, "keep") for path in aside[1:]]
 
 
 def plan_sections(layout: Layout) -> list:
     """The startup context that the kit put into an instruction file goes with it."""
-    paths = [os.path.join(layout.project, *name.split("/")) for name in kit.INSTRUCTION_FILES]
-    return [Step("section", path, "removed our section from") for path in paths
-            if layout.scope != "user" and kit.SECTION_START.encode() in (read_bytes(path) or b"")]
+    steps = []
+    for name in kit.INSTRUCTION_FILES if layout.scope != "user" else ():
+        path = os.path.join(layout.project, *name.split("/"))
+        data = read_bytes(path) or b""
+        bare = kit.strip_sections(data)
+        if not bare and b"file made 1" in data:
+            steps.append(Step("remove", path, "remove", old=data))
+        elif bare != data:
+            verb = "take our section out of"
+            steps.append(Step("settings", path, verb, "", bare, data, like=path))
+    return steps
 
 
 # =============================================================================
@@ -1131,12 +1028,9 @@ def plan_context(layout: Layout) -> list:
     files = dict({name: TEMPLATES[name] for name in kit.CONTEXT_FILES}, **{".gitignore": ignore})
     lines = "".join("- %s: `%s`\n" % pair for pair in seen_commands(layout.project).items())
     files["CONVENTIONS.md"] = files["CONVENTIONS.md"].replace("\n- (", "\n" + lines + "- (", 1)
-    steps = []
-    for name, text in files.items():
-        path = os.path.join(layout.context, name)
-        steps.append(Step("say", path, "unchanged") if os.path.lexists(path)
-                     else Step("write", path, "wrote", "", text.encode("utf-8")))
-    return steps
+    paths = [(os.path.join(layout.context, name), files[name].encode()) for name in files]
+    return [Step("say", path, "unchanged") if os.path.lexists(path)
+            else Step("write", path, "write", "", data) for path, data in paths]
 
 
 def seen_commands(project: str) -> dict:
@@ -1144,30 +1038,25 @@ def seen_commands(project: str) -> dict:
     def text(name: str) -> str:
         return (kit.read_bytes(os.path.join(project, name)) or b"").decode("utf-8", "replace")
 
-    found = {}
     targets = re.findall(r"^([a-z]+)[ \t]*:(?!=)", text("Makefile"), re.MULTILINE)
     try:
         scripts = dict(json.loads(text("package.json") or "{}").get("scripts") or {})
     except (ValueError, AttributeError, TypeError, RecursionError):
         scripts = {}
     locks = {"pnpm-lock.yaml": "pnpm", "yarn.lock": "yarn", "bun.lock": "bun"}
-    runner = next((locks[name] for name in locks if text(name)), "npm")
-    for label, words in (("Build", ("build", "all")), ("Test", ("test", "check")),
-                         ("Lint", ("lint",))):
-        known = ["make " + word for word in words if word in targets]
-        known += ["%s run %s" % (runner, word) for word in words if word in scripts]
-        found.update({label: known[0]} if known else {})
-    python, prefix = text("pyproject.toml"), "python3 -m "
-    prefix = "uv run " if text("uv.lock") else "poetry run " if text("poetry.lock") else prefix
-    for sign, label, command in (
-            ("[build-system]" in python, "Build", "python3 -m build"),
-            ("pytest" in python, "Test", prefix + "pytest"),
-            ("[tool.ruff" in python, "Lint", prefix + "ruff check"),
-            (text("Cargo.toml"), "Build", "cargo build"), (text("Cargo.toml"), "Test", "cargo test"),
-            (text("go.mod"), "Build", "go build ./..."), (text("go.mod"), "Test", "go test ./...")):
-        if sign:
-            found.setdefault(label, command)
-    return found
+    node = next((locks[name] for name in locks if text(name)), "npm") + " run "
+    python, run = text("pyproject.toml"), "uv run " if text("uv.lock") else "python3 -m "
+    signs = [(word in words, label, prefix + word) for words, prefix in (
+        (targets, "make "), (scripts, node)) for label, word in COMMAND_WORDS]
+    signs += [("[build-system]" in python, "Build", "python3 -m build"),
+              ("pytest" in python, "Test", run + "pytest"),
+              ("[tool.ruff" in python, "Lint", run + "ruff check"),
+              (text("Cargo.toml"), "Build", "cargo build"),
+              (text("Cargo.toml"), "Test", "cargo test"),
+              (text("go.mod"), "Build", "go build ./..."),
+              (text("go.mod"), "Test", "go test ./...")]
+    found = {label: command for sign, label, command in reversed(signs) if sign}
+    return {label: found[label] for label in ("Build", "Test", "Lint") if label in found}
 
 
 # =============================================================================
@@ -1182,61 +1071,53 @@ LAUNCHER = '''\
 %s
 import hashlib
 import os
+import subprocess
 import sys
-from importlib.machinery import SourceFileLoader
 
 KNOWN = %s  # sha256 of the releases
+LOADER = %r
+NAME = os.path.join("hooks", "ctx_hooks.py")
 
 
-def find():
-    own = os.environ.get("CLAUDE_CONFIG_DIR") or os.path.expanduser("~/.claude")
-    own, folder, unknown = os.path.join(own, "hooks", "ctx_hooks.py"), os.getcwd(), ""
-    while True:
-        path = os.path.join(folder, ".claude", "hooks", "ctx_hooks.py")
-        if os.path.isfile(path):
-            with open(path, "rb") as file:
-                digest = hashlib.sha256(file.read().replace(b"\\r\\n", b"\\n")).hexdigest()
-            if digest in KNOWN:
-                return path
-            unknown = unknown or path
-        if os.path.dirname(folder) == folder:
-            break
-        folder = os.path.dirname(folder)
-    if os.path.isfile(own):
-        return own
-    if unknown:
-        sys.exit("error: %%s is no release that this ctx knows\\nhint: run it by its own name if "
-                 "you trust it, or renew ctx: install.py --launcher" %% unknown)
-    sys.exit("error: no ctx_hooks in this folder or above\\nhint: python3 install.py --init")
+def is_known(path):
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read().replace(b"\\r\\n", b"\\n")).hexdigest() in KNOWN
 
 
-path = find()
+folder, found = os.path.join(os.getcwd(), "."), []
+while folder != os.path.dirname(folder):
+    folder = os.path.dirname(folder)
+    found.append(os.path.join(folder, ".claude", NAME))
+found = [path for path in found if os.path.isfile(path)]
+own = os.environ.get("CLAUDE_CONFIG_DIR") or os.path.expanduser("~/.claude")
+path = next(filter(is_known, found), os.path.join(own, NAME))
+if not os.path.isfile(path):
+    sys.exit("error: %%s\\nhint: python3 install.py --init installs it, with --launcher it renews "
+             "ctx" %% (found[0] + " is no release that ctx knows, so it is not run" if found
+                      else "there is no ctx_hooks in this folder or above"))
 cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-sys.pycache_prefix = os.path.join(cache, "ctx_hooks")
-code = SourceFileLoader("ctx_hooks", path).get_code("ctx_hooks")
-sys.pycache_prefix = None
-names = {"__name__": "ctx_hooks", "__file__": path}
-exec(code, names)
-names["main"]()
+argv = [sys.executable, "-I", "-S", "-X", "utf8", "-c", LOADER, *sys.argv[1:], path,
+        os.path.join(cache, "ctx_hooks")]
+env = dict(os.environ, CTX_LAUNCHER="1")
+if os.name == "nt":
+    sys.exit(subprocess.call(argv, env=env))
+os.execve(argv[0], argv, env)
 '''
 
 
 def plan_launcher(folder: str, remove: bool) -> list:
-    known = sorted(list(RELEASES) + [digest_of(SOURCE)])
-    files = {"ctx": LAUNCHER % (LAUNCHER_MARK, json.dumps(known, indent=4))}
+    known, steps = sorted([*kit.KNOWN_RELEASES, digest_of(SOURCE)]), []
+    files = {"ctx": LAUNCHER % (LAUNCHER_MARK, json.dumps(known), kit.LOADER)}
     if IS_WINDOWS:
-        files["ctx.cmd"] = '@rem %s\n@%s "%%~dp0ctx" %%*\n' % (
-            LAUNCHER_MARK, quote_path(running_python()).replace("'", '"'))
-    steps = []
-    for name, text in files.items():
-        path = os.path.join(folder, name)
-        old = read_bytes(path)
+        files["ctx.cmd"] = '@rem %s\n@"%s" "%%~dp0ctx" %%*\n' % (LAUNCHER_MARK, running_python())
+    for path, text in [(os.path.join(folder, name), text) for name, text in files.items()]:
+        old, data = read_bytes(path), text.encode()
         if old is not None and LAUNCHER_MARK.encode() not in old:
             raise Refused(path + " is another's program", "name another folder: --launcher=DIR")
         if remove and old is not None:
-            steps.append(Step("remove", path, "removed", old=old))
-        elif not remove and old != text.encode():
-            steps.append(Step("write", path, "wrote", "", text.encode(), old, mode=0o777))
+            steps.append(Step("remove", path, "remove", old=old))
+        elif not remove and old != data:
+            steps.append(Step("write", path, "write", "", data, old, mode=0o777))
     return steps
 
 
@@ -1244,43 +1125,51 @@ def plan_launcher(folder: str, remove: bool) -> list:
 # Command line
 # =============================================================================
 
+PAST = {"write": "wrote", "merge into": "merged into", "remove": "removed", "keep": "kept",
+        "restore": "restored", "take our hooks out of": "took our hooks out of",
+        "take our section out of": "took our section out of", "unchanged": "unchanged"}
+SIBLING = "%s: an import of ctx_hooks would find this; remove it if it is not yours"
 
-def deviations(job: Job) -> list:
-    """What is not as an install would leave it, a line each."""
-    layout, found, data = job.layout, [], read_bytes(job.layout.kit)
+
+def check(job: Job) -> int:
+    """Say what is not as an install would leave it, a line each."""
+    layout, data = job.layout, read_bytes(job.layout.kit)
+    found = [SIBLING % layout.show(path) for path in siblings(layout)]
     if digest_of(data) != digest_of(SOURCE):
-        was = release_of(data, job.record) or "edited, or another's file"
-        was = "missing" if data is None else was
+        was = "missing" if data is None else release_of(data, job.record) or "edited, or another's"
         found.append("%s: %s, expected %s" % (layout.show(layout.kit), was, kit.VERSION))
-    found += [layout.show(path) + ": an import of ctx_hooks would find this; remove it if it is "
-              "not yours" for path in siblings(layout)]
     for agent in job.agents:
         now = read_settings(layout, agent)
-        shown, goal = layout.show(now.path), parse_json(merged_text(job, agent, now)[0])
+        shown, goal = layout.show(now.path) + ": ", parse_json(merged_text(job, agent, now)[0])
         hooks = now.value.get("hooks", {})
-        for event in sorted(set(hooks) | set(goal["hooks"])):
-            has, should = hooks.get(event), goal["hooks"].get(event)
-            if has != should:
-                ours = our_hooks({"hooks": {event: has}})
-                found.append("%s: %s %s" % (shown, event, "registered differently, an older "
-                                            "release or by hand" if ours else "not registered"))
-        if now.value.get("statusLine") != goal.get("statusLine"):
-            found.append(shown + ": the status line is not the current one")
-        if job.options.allow_handoff and now.value.get("permissions") != goal.get("permissions"):
-            found.append(shown + ": the permission to write handoffs is not there")
+        for event in sorted({**hooks, **goal["hooks"]}):
+            if hooks.get(event) != goal["hooks"].get(event):
+                found.append(shown + event + (
+                    " registered differently, an older release or by hand"
+                    if our_hooks({"hooks": {event: hooks.get(event)}}) else " not registered"))
+        found += [shown + "%s is not as it should be" % key for key in ("statusLine", "permissions")
+                  if now.value.get(key) != goal.get(key)]
         if now.value.get("disableAllHooks") is True:
-            found.append(shown + ": disableAllHooks is on, so no hook runs")
+            found.append(shown + "disableAllHooks is on, so no hook runs")
     problem = probe(job.python, layout.project)
-    return found + (["%s %s" % (job.python, problem)] if problem else [])
+    found += ["%s %s" % (job.python, problem)] if problem else []
+    if not found and not job.options.quiet:
+        print("ok: ctx_hooks %s is installed and current for %s in %s" % (
+            kit.VERSION, ", ".join(job.agents), layout.project))
+    print("".join(line + "\n" for line in found), end="")
+    return 1 if found else 0
 
 
 def apply_step(step: Step, job: Job) -> None:
-    writes = step.kind in ("write", "settings")
+    writes, layout = step.kind in ("write", "settings"), job.layout
     if (writes or step.old is not None) and read_bytes(step.path) != step.old:
         # the client writes settings too; what came in between must not be lost
-        raise Refused(job.layout.show(step.path) + " changed in this very moment", "run this again")
+        raise Refused(layout.show(step.path) + " changed in this very moment", "run this again")
     if writes or step.kind == "move":
-        make_folder(os.path.dirname(step.to or step.path), job.layout)
+        folder = os.path.dirname(step.to or step.path)
+        os.makedirs(folder, exist_ok=True)
+        if folder == layout.hidden and not os.path.exists(os.path.join(folder, ".gitignore")):
+            write_atomic(os.path.join(folder, ".gitignore"), IGNORE_ALL.encode())
     if writes:
         write_atomic(step.path, step.data, step.like, step.mode)
     elif step.kind == "move":
@@ -1289,46 +1178,34 @@ def apply_step(step: Step, job: Job) -> None:
         os.unlink(step.path)
     elif step.kind == "rmdir":
         with contextlib.suppress(OSError):  # it is not empty: somebody uses it
-            if step.path == job.layout.hidden and os.listdir(step.path) == [".gitignore"]:
+            if step.path == layout.hidden and os.listdir(step.path) == [".gitignore"]:
                 os.unlink(os.path.join(step.path, ".gitignore"))
             os.rmdir(step.path)
-    elif step.kind == "section":
-        kit.remove_section(kit.open_project(job.layout.project, dict(os.environ)))
     elif step.kind == "try":
-        code, output = run_python(job.python, [TRY_CODE, step.path], job.layout.project)
+        code, output = run_python(job.python, [TRY_CODE, step.path], layout.project)
         if code != 0:
             reason = (output.splitlines() or [""])[-1]
             raise Refused("the kit does not load with %s: %s" % (job.python, reason), "no hook was "
                           "registered; fetch the kit again or name another --python")
 
 
-def make_folder(path: str, layout: Layout) -> None:
-    os.makedirs(path, exist_ok=True)
-    ignore = os.path.join(path, ".gitignore")
-    if path == layout.hidden and not os.path.exists(ignore):
-        write_atomic(ignore, IGNORE_ALL.encode())
-
-
 def format_step(step: Step, job: Job) -> str:
     """What a dry run says of a step: a line, and settings (with --verbose all files) as a diff
     that `patch -p1` understands."""
-    shown, verb = job.layout.show(step.path), step.verb
-    for done, will in (("wrote", "write"), ("merged", "merge"), ("removed", "remove"),
-                       ("kept", "keep"), ("restored", "restore")):
-        verb = verb.replace(done, "would " + will, 1) if verb.startswith(done) else verb
-    text = "%s %s%s" % (verb, shown, step.note) if verb else ""
-    if step.kind == "write" and verb:
+    shown = job.layout.show(step.path)
+    text = "%s%s %s%s" % ("" if step.verb == "unchanged" else "would ", step.verb, shown, step.note)
+    if step.kind == "write":
         text += ", {:,} lines, sha256 {}".format(step.data.count(b"\n"), digest_of(step.data))
-    if step.kind not in ("settings", "write", "remove") or not (
-            step.kind == "settings" or job.options.verbose and step.mode != 0o600):
-        return text + "\n" if text else ""
+    text = text + "\n" if step.verb else ""
+    whole = job.options.verbose and step.kind in ("write", "remove") and step.mode != 0o600
+    if step.kind != "settings" and not whole:
+        return text
     old, new = ("/dev/null" if data is None else side + shown.replace(os.sep, "/")
                 for side, data in (("a/", step.old), ("b/", step.data)))
     before, after = (re.findall("[^\n]*\n|[^\n]+", (data or b"").decode("utf-8", "surrogateescape"))
                      for data in (step.old, step.data))
-    diff = difflib.unified_diff(before, after, old, new)
-    return (text and text + "\n") + "".join(
-        line if line[-1] == "\n" else line + "\n\\ No newline at end of file\n" for line in diff)
+    return text + "".join(line if line[-1] == "\n" else line + "\n\\ No newline at end of file\n"
+                          for line in difflib.unified_diff(before, after, old, new))
 
 
 def parse_arguments(argv: "list | None") -> argparse.Namespace:
@@ -1342,21 +1219,22 @@ def parse_arguments(argv: "list | None") -> argparse.Namespace:
         help="settings shared by the project (default), private ones, or yours for all projects")
     add("--agent", action="append", choices=(*kit.DIALECTS, "all"), help="may be repeated; default:"
         " claude, those whose folder is there, and those registered already")
-    add("--uninstall", action="store_true", help="take everything of ours out again")
-    add("--dry-run", action="store_true", help="say what would change, write nothing")
-    add("--verbose", action="store_true", help="with --dry-run: every file as a diff")
-    add("--check", action="store_true", help="exit 0 if installed and current, else 1 and why")
-    add("--init", action="store_true", help="also create the context files that are not there")
-    add("--only-init", action="store_true", help="create the context files and nothing else")
-    add("--statusline", action="store_true", help="also set the status line, around yours")
-    add("--allow-handoff", action="store_true",
-        help="also let the agent write its handoffs without asking (one permission rule)")
     add("--launcher", metavar="DIR", nargs="?", const=os.path.join("~", ".local", "bin"),
         help="also put the command `ctx` into DIR (~/.local/bin); with --uninstall: remove it")
     add("--python", metavar="PATH", help="the interpreter that the hooks run")
-    add("--force", action="store_true", help="replace an edited or foreign ctx_hooks.py (kept)")
-    add("--quiet", action="store_true", help="say nothing unless it fails")
-    add("--version", action="store_true", help="print version and checksum of the kit")
+    for name, text in (
+            ("uninstall", "take everything of ours out again"),
+            ("dry-run", "say what would change, settings as a diff; write nothing"),
+            ("verbose", "with --dry-run: every file as a diff"),
+            ("check", "exit 0 if installed and current, else 1 and why"),
+            ("init", "also create the context files that are not there"),
+            ("only-init", "create the context files and nothing else"),
+            ("statusline", "also set the status line, around yours if you have one"),
+            ("allow-handoff", "also let the agent write handoffs unasked (one permission rule)"),
+            ("force", "replace an edited or foreign ctx_hooks.py (it is kept)"),
+            ("quiet", "say nothing unless it fails"),
+            ("version", "print version and checksum of the kit")):
+        add("--" + name, action="store_true", help=text)
     options = parser.parse_args(argv)
     if options.check and (options.dry_run or options.uninstall):
         parser.error("--check goes neither with --dry-run nor with --uninstall")
@@ -1374,15 +1252,13 @@ def main(argv: "list | None" = None) -> int:
     try:
         return run(options)
     except Refused as problem:
-        message, hint = problem.message, problem.hint
+        message, hint = problem.args
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as problem:
         message, hint = "%s: %s" % (problem.filename or "cannot go on", problem.strerror), ""
-    print("error: " + message, file=sys.stderr)
-    if hint:
-        print("hint: " + hint, file=sys.stderr)
+    print("error: " + message + ("\nhint: " + hint if hint else ""), file=sys.stderr)
     return 1
 
 
@@ -1397,8 +1273,8 @@ def run(options: argparse.Namespace) -> int:
         raise Refused("this is the kit's own folder, not a project that uses it",
                       "run it from the project, or name that: python3 install.py PATH")
     layout = Layout(project, options.scope)
-    if options.check or options.dry_run:
-        return look(make_job(options, layout))
+    if options.check:
+        return check(make_job(options, layout))
     folder = os.path.dirname(layout.base)
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)
@@ -1416,20 +1292,23 @@ def make_job(options: argparse.Namespace, layout: Layout) -> Job:
 
 
 def choose_agents(options: argparse.Namespace, layout: Layout) -> list:
+    """Those asked for; else Claude Code, those whose folder is there, those registered already."""
     asked, names = set(options.agent or ()), list(kit.DIALECTS)
     if layout.scope == "local":
         if asked - {"claude", "all"}:
             raise Refused("only Claude Code has private settings in a project",
                           "use --scope user for the others")
         return ["claude"]
-    if not asked and not options.uninstall:
-        names = [name for name in names if name == "claude" or is_registered(layout, name)
-                 or not options.check and os.path.isdir(os.path.join(
-                     layout.root, layout.name(layout.settings(name)).split("/")[1]))]
-    elif "all" not in asked and asked:
+    if asked and "all" not in asked:
         names = [name for name in names if name in asked]
-    claude = "claude" in names or is_registered(layout, "claude")
-    if claude and layout.scope == "project" and not options.uninstall and "copilot" in names:
+    elif not asked and not options.uninstall:
+        files = {name: layout.settings(name)[len(layout.root) + 1:] for name in names}
+        there = {name: os.path.isdir(os.path.join(layout.root, files[name].split(os.sep)[0]))
+                 for name in names}
+        names = [name for name in names if name == "claude" or is_registered(layout, name)
+                 or there[name] and not options.check]
+    if layout.scope == "project" and not options.uninstall and "copilot" in names and (
+            "claude" in names or is_registered(layout, "claude")):
         names.remove("copilot")  # it runs what stands in .claude/settings.json
     return names
 
@@ -1440,15 +1319,19 @@ def pick_python(options: argparse.Namespace, layout: Layout, agents: list) -> st
         is_path = os.path.dirname(options.python) and os.path.exists(options.python)
         named = quote_path(os.path.abspath(options.python)) if is_path else options.python
         return choose_python([named], layout.project)
-    hooks = [hook for agent in agents for hook in our_hooks(read_settings(layout, agent).value)]
-    found = [kit.parse_command(hook["command"]) for hook in hooks]
-    for python in [run.python for run in found if run and run.python][:1]:
-        if is_trusted_python(python, layout.project) and (
+    found = [ours.python for agent in agents for _, _, ours in
+             kit.find_registrations(read_settings(layout, agent).value) if ours.python]
+    for python in found[:1]:  # it may have come with a clone: one in the project is not run
+        inside = is_below(os.path.realpath(python), os.path.realpath(layout.project))
+        python = python if python == "py -3" else quote_path(python)
+        if not (inside and os.path.dirname(python)) and (
                 options.check or not probe(python, layout.project)):
             return python
-    shared = layout.scope == "project"
-    candidates = python_candidates(IS_WINDOWS, shared, running_python())
-    return choose_python(candidates, layout.project)
+    names = ["py -3", "python", "python3"] if IS_WINDOWS else ["python3"]
+    own = [quote_path(running_python())] if layout.scope != "project" else []
+    if IS_WINDOWS and own and not re.fullmatch(r"[\w:./~+-]+", own[0]):
+        own = []  # no shell but sh takes a quoted first word for a command
+    return choose_python(own or names, layout.project)
 
 
 def plan(job: Job) -> list:
@@ -1457,74 +1340,43 @@ def plan(job: Job) -> list:
              if options.uninstall else plan_install(job))
     for step in steps:
         layout.guard(step.to or step.path)
+        if step.kind == "settings" and step.old is not None and not os.access(step.path, os.W_OK):
+            raise Refused(layout.show(step.path) + " is read-only", "make it writable first")
     return steps + (plan_launcher(options.launcher, options.uninstall) if options.launcher else [])
 
 
-def look(job: Job) -> int:
-    """--check, --dry-run: everything but writing."""
-    if job.options.check:
-        found = deviations(job)
-        if not found and not job.options.quiet:
-            print("ok: ctx_hooks %s is installed and current for %s in %s" % (
-                kit.VERSION, ", ".join(job.agents), job.layout.project))
-        for line in found:
-            print(line)
-        return 1 if found else 0
-    tell_project(job)
-    sys.stdout.flush()
-    for step in plan(job):
-        sys.stdout.buffer.write(format_step(step, job).encode("utf-8", "surrogateescape"))
-    sys.stdout.buffer.flush()
-    return 0
-
-
-def tell_project(job: Job) -> None:
-    if job.layout.project != os.getcwd() and job.layout.scope != "user":
-        print("project: " + job.layout.project)
-
-
 def work(job: Job) -> int:
+    """Carry out the steps, or with --dry-run say what they are."""
     options, steps = job.options, plan(job)
-    if not options.quiet:
-        tell_project(job)
+    if job.layout.project != os.getcwd() and options.scope != "user" and not options.quiet:
+        print("project: " + job.layout.project, flush=True)
     for step in steps:
+        if options.dry_run:
+            sys.stdout.buffer.write(format_step(step, job).encode("utf-8", "surrogateescape"))
+            continue
         apply_step(step, job)
         if step.verb and not options.quiet:
-            print("%s %s%s" % (step.verb, job.layout.show(step.path), step.note), flush=True)
-    if not options.quiet:
+            print(PAST[step.verb], job.layout.show(step.path) + step.note, flush=True)
+    sys.stdout.buffer.flush()
+    if not options.quiet and not options.dry_run:
         for hint in [] if options.uninstall or options.only_init else install_hints(job):
             print("hint: " + hint, file=sys.stderr, flush=True)
         print(next_uninstalled(steps, job) if options.uninstall else next_installed(job))
     return 0
 
 
-def other_scopes(layout: Layout) -> list:
-    """The other scopes in which Claude Code has our hooks."""
-    found = []
-    for scope in ("project", "local", "user"):
-        with contextlib.suppress(Refused):
-            place = Layout(layout.project, scope)
-            same = place.settings("claude") == layout.settings("claude")
-            found += [scope] if not same and is_registered(place, "claude") else []
-    return found
-
-
 def install_hints(job: Job) -> list:
     layout, options = job.layout, job.options
-    hints = ["%s: an import of ctx_hooks would find this; remove it if it is not yours"
-             % layout.show(path) for path in siblings(layout)]
-    hints += ["the hooks are registered with --scope %s too, so each would run twice; remove one: "
-              "install.py --uninstall --scope %s" % (scope, scope) for scope in other_scopes(layout)]
-    if "claude" in job.agents:
-        if read_settings(layout, "claude").value.get("disableAllHooks") is True:
-            hints.append("disableAllHooks is on in %s, so no hook runs"
-                         % layout.show(layout.settings("claude")))
-        own = read_bytes(os.path.join(config_folder(), "settings.json")) or b""
-        if options.statusline and layout.scope != "user" and b'"statusLine"' in own:
-            hints.append("your own status line is covered in this project; --scope user "
-                         "--statusline would keep it")
-    ignored = read_bytes(layout.ignore) if layout.scope == "local" else b""
-    if digest_of(ignored) not in map(digest_of, (b"", IGNORE_LOCAL, IGNORE_LOCAL_KIT)):
+    hints = [SIBLING % layout.show(path) for path in siblings(layout)]
+    hints += ["the hooks stand in --scope %s too and would run twice; take one out: install.py "
+              "--uninstall --scope %s" % (scope, scope) for scope, path in registrations(layout)
+              if scope != layout.scope and "claude" in job.agents
+              and os.path.dirname(path) in (layout.base, config_folder())]
+    if "claude" in job.agents and read_settings(layout, "claude").value.get("disableAllHooks"):
+        hints.append("disableAllHooks is on in %s, so no hook runs" % layout.settings("claude"))
+    if IS_WINDOWS and layout.scope == "project" and not has_git_bash():
+        hints.append("this registration works on Windows only; others need --scope local")
+    if layout.scope == "local" and digest_of(read_bytes(layout.ignore)) not in LOCAL_DIGESTS:
         hints.append("%s is your own: add /settings.local.json and /hooks/ctx_hooks.py to it, or "
                      "git would see them" % layout.show(layout.ignore))
     path = os.environ.get("PATH", "").split(os.pathsep)
@@ -1535,26 +1387,23 @@ def install_hints(job: Job) -> list:
 
 def next_installed(job: Job) -> str:
     """A command that works as it stands in the folder where this was run."""
-    layout, here = job.layout, os.getcwd()
+    layout, here, python = job.layout, os.getcwd(), job.python or quote_path(running_python())
     inside = is_below(os.path.join(here, ""), layout.project)
-    go, words = "", [job.python or quote_path(running_python())]
     if not os.path.isdir(layout.context):
-        words += [quote_path(os.path.join(HERE, "install.py")), "--init"]
-        words += [] if inside else [quote_path(layout.project)]
-        words += [] if layout.scope == "project" else ["--scope", layout.scope]
-        return "next: %s   (without %s%s the hooks stay silent)" % (
-            " ".join(words), layout.show(layout.context), os.sep)
-    if not inside:
-        go = "cd %s && " % quote_path(layout.project)
+        return "next: %s %s --init%s%s   (without %s%s the hooks stay silent)" % (
+            python, quote_path(os.path.join(HERE, "install.py")),
+            "" if layout.scope == "project" else " --scope " + layout.scope,
+            "" if inside else " " + quote_path(layout.project), layout.show(layout.context), os.sep)
     path = os.path.relpath(layout.kit, here if inside else layout.project)
-    path = layout.kit if layout.scope == "user" else path
-    return "next: %s%s %s doctor" % (go, words[0], quote_path(path))
+    path = quote_path(layout.kit if layout.scope == "user" else path)
+    go = "" if inside else "cd %s && " % quote_path(layout.project)
+    return "next: %s%s %s doctor" % (go, python, path)
 
 
 def next_uninstalled(steps: list, job: Job) -> str:
-    others = other_scopes(job.layout)
-    if others:
-        return "next: still registered elsewhere; run install.py --uninstall --scope " + others[0]
+    scopes = [scope for scope, _ in registrations(job.layout) if scope != job.layout.scope]
+    if scopes:
+        return "next: still registered elsewhere; run install.py --uninstall --scope " + scopes[0]
     if not any(step.verb for step in steps):
         return "nothing of ours in " + job.layout.show(job.layout.base)
     return "next: nothing; running sessions stop using the hooks at once"
