@@ -43,6 +43,7 @@ import stat
 import tempfile
 import time
 from collections import namedtuple
+from json import JSONDecodeError
 from types import ModuleType
 
 try:
@@ -54,8 +55,9 @@ except ImportError:  # Windows
 # Constants and messages
 # =============================================================================
 
+join, dirname, basename, exists = os.path.join, os.path.dirname, os.path.basename, os.path.exists
+realpath, lexists, isdir, isfile = os.path.realpath, os.path.lexists, os.path.isdir, os.path.isfile
 KIT = "ctx_hooks.py"
-PYTHON_MINIMUM = (3, 8)
 LOCK_WAIT_S, PROBE_WAIT_S = 10, 20
 REPLACE_WAIT_S = 0.8  # Windows: a reader makes os.replace fail for a moment
 BACKUPS_KEPT = 3
@@ -71,13 +73,10 @@ IGNORE_LOCAL_KIT = IGNORE_LOCAL + "/hooks/ctx_hooks.py\n"
 COMMAND_WORDS = (("Build", "build"), ("Build", "all"), ("Test", "test"), ("Test", "check"),
                  ("Lint", "lint"))
 
-STILL_TO_DO = {  # by the person, for each agent
-    "codex": "codex: start it here, trust the folder, then \"Trust all and continue\" (or /hooks); "
-             ".codex/hooks.json holds a path of this machine, so it is not for git",
-    "gemini": "gemini: start it here and trust the folder",
-    "qwen": "qwen: start it here and trust the folder",
-    "copilot": "copilot: start it here and trust the folder",
-}
+STILL_TO_DO = dict.fromkeys(("gemini", "qwen", "copilot"), "start it here and trust the folder")
+STILL_TO_DO["codex"] = (
+    "start it here, trust the folder, then \"Trust all and continue\" (later: /hooks); "
+    ".codex/hooks.json holds a path of this machine, so it is not for git")
 
 # Until somebody writes something into them these files say nothing, and the gate, which knows
 # headings, comments and (…) for what they are, does not ask an agent to read them.
@@ -120,7 +119,7 @@ class Refused(Exception):
 
 def load_kit(folder: str) -> tuple:
     """(module, its text as bytes) of the kit in this folder."""
-    path, module = os.path.join(folder, KIT), ModuleType("ctx_hooks")
+    path, module = join(folder, KIT), ModuleType("ctx_hooks")
     try:
         with open(path, "rb") as file:
             data = file.read().replace(b"\r\n", b"\n")
@@ -132,7 +131,7 @@ def load_kit(folder: str) -> tuple:
     return module, data
 
 
-HERE = os.path.dirname(os.path.realpath(__file__))
+HERE = dirname(realpath(__file__))
 kit, SOURCE = load_kit(HERE)
 
 
@@ -164,12 +163,12 @@ def parse_json(src: str) -> object:
     """The value of a strict JSON text. Raises JSONDecodeError, which knows line and column."""
     def refuse(name: str) -> None:
         bare = re.sub(r'"(?:[^"\\]|\\.)*"', lambda match: " " * len(match.group()), src)
-        raise json.JSONDecodeError(name + " is not JSON", src, bare.find(name))
+        raise JSONDecodeError(name + " is not JSON", src, bare.find(name))
 
     try:
         return json.loads(src, parse_constant=refuse, **WHOLE)
     except RecursionError:
-        raise json.JSONDecodeError("nested too deeply", src, 0) from None
+        raise JSONDecodeError("nested too deeply", src, 0) from None
 
 
 def skip(src: str, pos: int) -> int:
@@ -294,11 +293,11 @@ def check_shape(src: str, at: int, shape: object, what: str) -> None:
     """Raise where the client would ignore the hooks, or where we could not be exact."""
     kind, places = shape if isinstance(shape, type) else type(shape), {}
     if KINDS.get(src[at]) is not kind:
-        raise json.JSONDecodeError("%s must be %s" % (what, KINDS[kind]), src, at)
+        raise JSONDecodeError("%s must be %s" % (what, KINDS[kind]), src, at)
     for item in items_of(src, at) if shape is not kind else ():
         inner = shape[0] if kind is list else shape.get(item.key, shape.get("*"))
         if inner and item.key in places:
-            raise json.JSONDecodeError('"%s" stands here a second time' % item.key, src, item.start)
+            raise JSONDecodeError('"%s" stands here a second time' % item.key, src, item.start)
         if inner:
             places.update({item.key: item.at} if kind is dict else {})
             name = "an item of " + what if kind is list else what + "." + item.key
@@ -307,7 +306,7 @@ def check_shape(src: str, at: int, shape: object, what: str) -> None:
     if "type" in needed and src.startswith('"command"', places.get("type", at)):
         needed += ("command",)
     for key in [key for key in needed if key not in places]:
-        raise json.JSONDecodeError('"%s" is missing here' % key, src, at)
+        raise JSONDecodeError('"%s" is missing here' % key, src, at)
 
 
 def mode_of(hook: object) -> str:
@@ -441,9 +440,9 @@ def quote_path(path: str) -> str:
 
 def running_python() -> str:
     """Homebrew deletes its versioned folder on upgrade; its `opt` link stays."""
-    real = os.path.realpath(sys.executable) if sys.executable else ""
+    real = realpath(sys.executable) if sys.executable else ""
     stable = re.sub(r"/Cellar/([^/]+)/[^/]+/", r"/opt/\1/", real)
-    return stable if os.path.exists(stable) else real
+    return stable if exists(stable) else real
 
 
 def judge_probe(code: "int | None", output: str) -> str:
@@ -456,20 +455,20 @@ def judge_probe(code: "int | None", output: str) -> str:
     match = re.fullmatch(r"(\d+)\.(\d+)", lines[0]) if code == 0 and lines else None
     if not match:
         return "fails (exit %s%s)" % (code, ": " + lines[-1] if lines else "")
-    old = tuple(map(int, match.groups())) < PYTHON_MINIMUM
+    old = tuple(map(int, match.groups())) < (3, 8)
     return "is Python %s, 3.8 or newer is needed" % lines[0] if old else ""
 
 
 def run_python(python: str, words: list, project: str) -> tuple:
     """(exit code, output); None and the reason if it cannot be started. A name is looked up by the
     absolute entries of PATH that are not the project's: nothing in a clone is run."""
-    inside = os.path.join(os.path.realpath(project), "")
+    inside = join(realpath(project), "")
     try:
         name, *options = shlex.split(python)
     except ValueError as problem:
         return None, str(problem)
     found = [path for path in kit.find_program(name.replace("\\", "/")) if "/" in name
-             or not is_below(os.path.join(os.path.realpath(os.path.dirname(path)), ""), inside)]
+             or not is_below(join(realpath(dirname(path)), ""), inside)]
     if not found:
         return None, "not found"
     env = dict(os.environ, PYTHON_MANAGER_AUTOMATIC_INSTALL="false")  # `py` installs nothing
@@ -512,19 +511,19 @@ def read_bytes(path: str) -> "bytes | None":
 
 
 def is_below(path: str, folder: str) -> bool:
-    return os.path.normcase(path).startswith(os.path.join(os.path.normcase(folder), ""))
+    return os.path.normcase(path).startswith(join(os.path.normcase(folder), ""))
 
 
 def write_atomic(path: str, data: bytes, like: str = "", mode: int = 0o666) -> None:
     """Mode and owner as those of `like` when that exists, else `mode` by umask."""
-    handle, temporary = tempfile.mkstemp(prefix="." + os.path.basename(path) + ".",
-                                         dir=os.path.dirname(path))
+    handle, temporary = tempfile.mkstemp(prefix="." + basename(path) + ".",
+                                         dir=dirname(path))
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        if like and os.path.exists(like):
+        if like and exists(like):
             model = os.stat(like)
             with contextlib.suppress(OSError, AttributeError):  # only root may; not on Windows
                 os.chown(temporary, model.st_uid, model.st_gid)
@@ -569,7 +568,7 @@ def open_lock(folder: str) -> int:
     if fcntl is None:
         flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_TEMPORARY", 0)
         try:
-            return os.open(os.path.join(folder, ".ctx_hooks-install.lock"), flags)
+            return os.open(join(folder, ".ctx_hooks-install.lock"), flags)
         except (FileExistsError, PermissionError):
             return -1
     handle = os.open(folder, os.O_RDONLY)
@@ -595,16 +594,16 @@ class Layout:
 
     def __init__(self, project: str, scope: str) -> None:
         self.project, self.scope, own = project, scope, config_folder()
-        self.base = own if scope == "user" else os.path.join(project, ".claude")
+        self.base = own if scope == "user" else join(project, ".claude")
         self.root = os.path.expanduser("~") if scope == "user" else project
         self.scopes = ("user",) if scope == "user" else ("project", "local")  # of one kit
-        self.hooks = os.path.join(self.base, "hooks")
-        self.kit = os.path.join(self.hooks, KIT)
-        self.hidden = os.path.join(self.hooks, ".ctx_hooks")
-        self.ignore = os.path.join(self.base, ".gitignore")
+        self.hooks = join(self.base, "hooks")
+        self.kit = join(self.hooks, KIT)
+        self.hidden = join(self.hooks, ".ctx_hooks")
+        self.ignore = join(self.base, ".gitignore")
         values = kit.read_config(kit.config_path(project))[0]
-        self.context = os.path.join(project, values.get("context_dir", kit.DEFAULT_CONTEXT_DIR))
-        if scope != "user" and os.path.realpath(self.base) == os.path.realpath(own):
+        self.context = join(project, values.get("context_dir", kit.DEFAULT_CONTEXT_DIR))
+        if scope != "user" and realpath(self.base) == realpath(own):
             raise Refused(self.base + " holds your own settings, not a project's",
                           "use --scope user, or name the project: python3 install.py PATH")
         if _HALF.search(self.base):
@@ -613,10 +612,10 @@ class Layout:
     def settings(self, agent: str) -> str:
         if agent == "claude":
             name = "settings.local.json" if self.scope == "local" else "settings.json"
-            return os.path.join(self.base, name)
+            return join(self.base, name)
         row = kit.DIALECTS[agent]
         name = row.user_settings if self.scope == "user" else row.settings
-        return os.path.join(self.root, *name.split("/"))
+        return join(self.root, *name.split("/"))
 
     def plan_hooks(self, agent: str, python: str) -> tuple:
         """(hooks, form of a command, the kit as it stands in one). Windows may have no sh."""
@@ -634,45 +633,42 @@ class Layout:
         """A path for people: relative to the project, or with ~."""
         for folder, prefix in ((self.project, ""), (os.path.expanduser("~"), "~" + os.sep)):
             if is_below(path, folder):
-                return prefix + path[len(os.path.join(folder, "")):]
+                return prefix + path[len(join(folder, "")):]
         return path
 
     def guard(self, path: str) -> str:
         """The path, links resolved. Raises Refused if it leads out of the project."""
-        real = os.path.realpath(path)
-        if self.scope != "user" and not is_below(real, os.path.realpath(self.project)):
+        real = realpath(path)
+        if self.scope != "user" and not is_below(real, realpath(self.project)):
             raise Refused("%s leads out of the project, to %s" % (self.show(path), real),
                           "put a folder or file of the project's own in place of the link")
         return real
 
 
 def has_git_bash() -> bool:
-    beside = [os.path.join(os.path.dirname(path), "..", *up, "bin", "bash.exe")
-              for path in kit.find_program("git") for up in ([], [".."])]
-    roots = [os.environ.get(name, "") for name in ("ProgramFiles", "LOCALAPPDATA")]
-    beside += [os.environ.get("CLAUDE_CODE_GIT_BASH_PATH", "")] + [
-        os.path.join(root, *more, "Git", "bin", "bash.exe")
-        for root, more in zip(roots, ([], ["Programs"])) if root]
-    return any(map(os.path.isfile, beside))
+    """Not on PATH as a rule, but beside git."""
+    found = [join(dirname(path), "..", *up, "bin", "bash.exe")
+             for path in kit.find_program("git") for up in ([], [".."])]
+    return any(map(isfile, found + [os.environ.get("CLAUDE_CODE_GIT_BASH_PATH", "")]))
 
 
 def config_folder() -> str:
     """The client's folder for the user's own settings."""
-    home = os.path.join(os.path.expanduser("~"), ".claude")
+    home = join(os.path.expanduser("~"), ".claude")
     return os.path.abspath(os.environ.get("CLAUDE_CONFIG_DIR") or home)
 
 
 def find_project(start: str) -> str:
     """The nearest folder with .git or .claude (the user's own does not count), else start."""
-    folder, own = start, os.path.realpath(config_folder())
+    folder, own = start, realpath(config_folder())
     while True:
-        claude = os.path.join(folder, ".claude")
-        if os.path.exists(os.path.join(folder, ".git")) or (
-                os.path.isdir(claude) and os.path.realpath(claude) != own):
+        claude = join(folder, ".claude")
+        if exists(join(folder, ".git")) or (
+                isdir(claude) and realpath(claude) != own):
             return folder
-        if os.path.dirname(folder) == folder:
+        if dirname(folder) == folder:
             return start
-        folder = os.path.dirname(folder)
+        folder = dirname(folder)
 
 
 # =============================================================================
@@ -699,7 +695,7 @@ def parse_settings(data: "bytes | None", events: "list | None" = None) -> tuple:
         src = (data or b"").decode("utf-8-sig")
     except UnicodeDecodeError as problem:
         good = problem.object[:problem.start].decode("utf-8", "replace")
-        raise json.JSONDecodeError("not UTF-8", good, len(good)) from None
+        raise JSONDecodeError("not UTF-8", good, len(good)) from None
     src = src if src.strip(" \t\r\n") else "{}\n"
     value, groups = parse_json(src), SHAPE["hooks"]["*"]
     shape = SHAPE if events is None else {"hooks": dict.fromkeys(events, groups)}
@@ -714,7 +710,7 @@ def read_settings(layout: Layout, agent: str) -> Settings:
     events = None if agent == "claude" else list(kit.DIALECTS[agent].events)
     try:
         return Settings(path, real, data, *parse_settings(data, events))
-    except json.JSONDecodeError as problem:
+    except JSONDecodeError as problem:
         place = "%s:%d:%d: " % (layout.show(path), problem.lineno, problem.colno)
         raise Refused(place + problem.msg, HINT_JSON) from None
 
@@ -733,25 +729,24 @@ def is_registered(layout: Layout, agent: str) -> bool:
 
 
 def parse_record(data: "bytes | None") -> Record:
+    def part(raw: object, key: str, kind: type) -> object:
+        value = raw.get(key) if isinstance(raw, dict) else None
+        return value if isinstance(value, kind) else kind()
+
     try:
         raw = json.loads((data or b"").decode("utf-8"))
     except (ValueError, RecursionError):
         raw = {}
-    raw = raw if isinstance(raw, dict) else {}
-    folders = raw.get("folders") if isinstance(raw.get("folders"), list) else []
-    folders = [name for name in folders if isinstance(name, str) and _FOLDER.fullmatch(name)]
-    settings = raw.get("settings") if isinstance(raw.get("settings"), dict) else {}
-    kept = {name: parse_kept(value) for name, value in settings.items() if parse_kept(value)}
-    return Record(str(raw.get("kit", "")), str(raw.get("older", "")), folders, kept)
-
-
-def parse_kept(raw: object) -> "Kept | None":
-    text = raw.get("original", 0) if isinstance(raw, dict) else 0
-    if text is not None and (not isinstance(text, str) or _HALF.search(text)):
-        return None
-    backups = raw.get("backups") if isinstance(raw.get("backups"), dict) else {}
-    backups = {name: str(value) for name, value in backups.items() if _BACKUP.fullmatch(name)}
-    return Kept(text, str(raw.get("after", "")), backups, str(raw.get("rule", "")))
+    folders = [name for name in part(raw, "folders", list)
+               if isinstance(name, str) and _FOLDER.fullmatch(name)]
+    settings = {}
+    for name, kept in part(raw, "settings", dict).items():
+        text = kept.get("original", 0) if isinstance(kept, dict) else 0
+        if text is None or (isinstance(text, str) and not _HALF.search(text)):
+            backups = {name: str(digest) for name, digest in part(kept, "backups", dict).items()
+                       if _BACKUP.fullmatch(name)}
+            settings[name] = Kept(text, part(kept, "after", str), backups, part(kept, "rule", str))
+    return Record(part(raw, "kit", str), part(raw, "older", str), folders, settings)
 
 
 def settings_before(kept: Kept) -> dict:
@@ -797,10 +792,10 @@ def plan_install(job: Job) -> list:
         settings += plan_settings(job, "copilot", True)[0]  # it runs .claude/settings.json too
     steps, folders = plan_leftovers(layout) + plan_kit(job), set(job.record.folders)
     if any(step.kind != "say" for step in steps + settings):
-        for folder in [layout.hooks] + [os.path.dirname(layout.settings(a)) for a in job.agents]:
-            while not os.path.isdir(folder):
+        for folder in [layout.hooks] + [dirname(layout.settings(a)) for a in job.agents]:
+            while not isdir(folder):
                 folders.add(layout.name(folder))
-                folder = os.path.dirname(folder)
+                folder = dirname(folder)
         record = Record(digest_of(SOURCE), job.record.kit, sorted(folders), kept)
         steps = plan_record(layout, record) + steps
     users = {path for _, path in registrations(layout, layout.scopes)}
@@ -818,7 +813,7 @@ def plan_kit(job: Job) -> list:
         if not job.options.force:
             raise Refused(job.layout.show(path) + " is not an untouched release of ours: edited, "
                           "or another's file", "--force keeps it, and --uninstall puts it back")
-        to = free_name(os.path.join(job.layout.hidden, "%s.kept-%s" % (KIT, job.stamp)))
+        to = free_name(join(job.layout.hidden, "%s.kept-%s" % (KIT, job.stamp)))
         steps, old = [Step("move", path, "keep", " as " + job.layout.show(to), to=to)], None
     version = " (%s%s)" % (kit.VERSION, ", was " + was if was else "")
     return steps + [Step("write", path, "write", version, SOURCE, old)]
@@ -834,16 +829,16 @@ def release_of(data: "bytes | None", record: Record) -> str:
 def siblings(layout: Layout) -> list:
     """What an ordinary import of the kit's name would find in place of, or before, its file."""
     names = kit.find_siblings(layout.hooks)
-    return [os.path.join(layout.hooks, *name.split("/")) for name in sorted(names)]
+    return [join(layout.hooks, *name.split("/")) for name in sorted(names)]
 
 
 def plan_leftovers(layout: Layout) -> list:
     """The kit's bytecode beside it and what else 0.1.0 put there."""
-    cache = os.path.join(layout.hooks, "__pycache__")
+    cache = join(layout.hooks, "__pycache__")
     steps = [Step("remove", path, "remove") for path in siblings(layout)
              if is_below(path, cache) and re.search(r"\.pyc(\.\d+)?$", path)]
     for folder, texts in ((cache, [IGNORE_ALL]), (layout.hooks, OLD_IGNORES)):
-        path = os.path.join(folder, ".gitignore")
+        path = join(folder, ".gitignore")
         data = read_bytes(path)
         if data is not None and digest_of(data) in map(digest_of, texts):
             steps.append(Step("remove", path, "remove", old=data))
@@ -873,8 +868,8 @@ def plan_settings(job: Job, agent: str, remove: bool = False) -> tuple:
         steps.append(Step("say", now.path, "unchanged"))
     for name, digest in known.backups.items() if remove else ():
         gone = plan_backup_removal(job.layout, name, digest) if restored else []
-        path = os.path.join(job.layout.base, *name.split("/"))
-        steps += gone or ([Step("say", path, "keep")] if os.path.lexists(path) else [])
+        path = join(job.layout.base, *name.split("/"))
+        steps += gone or ([Step("say", path, "keep")] if lexists(path) else [])
     return steps, kept
 
 
@@ -903,7 +898,7 @@ def merged_text(job: Job, agent: str, now: Settings) -> tuple:
 def plan_backup(job: Job, now: Settings, backups: dict) -> tuple:
     """(steps, names): keep the bytes that are about to change, and only the last three of ours."""
     name = job.layout.name(now.path).replace("../", "").replace("/", "-")
-    path = free_name(os.path.join(job.layout.hidden, "%s.bak-%s" % (name, job.stamp)))
+    path = free_name(join(job.layout.hidden, "%s.bak-%s" % (name, job.stamp)))
     steps = [Step("write", path, "write", ", the settings before", now.data, like=now.real)]
     backups = dict(backups, **{job.layout.name(path): digest_of(now.data)})
     for old in list(backups)[:-BACKUPS_KEPT]:
@@ -912,7 +907,7 @@ def plan_backup(job: Job, now: Settings, backups: dict) -> tuple:
 
 
 def plan_backup_removal(layout: Layout, name: str, digest: str) -> list:
-    path = os.path.join(layout.base, *name.split("/"))
+    path = join(layout.base, *name.split("/"))
     data = None if os.path.islink(path) else read_bytes(path)
     same = data is not None and digest_of(data) == digest
     return [Step("remove", path, "remove", old=data)] if same else []
@@ -921,7 +916,7 @@ def plan_backup_removal(layout: Layout, name: str, digest: str) -> list:
 def free_name(path: str) -> str:
     """path, or path-2, path-3, …: a name that nothing has."""
     number, name = 1, path
-    while os.path.lexists(name):
+    while lexists(name):
         number += 1
         name = "%s-%d" % (path, number)
     return name
@@ -931,7 +926,7 @@ def plan_record(layout: Layout, record: Record) -> list:
     """The record comes first: an install that is cut short can still be undone."""
     settings = {name: kept._asdict() for name, kept in record.settings.items()}
     data = json.dumps(dict(record._asdict(), settings=settings), indent=1).encode() + b"\n"
-    path = os.path.join(layout.hidden, "record.json")
+    path = join(layout.hidden, "record.json")
     old = read_bytes(path)
     return [] if old == data else [Step("write", path, data=data, old=old, mode=0o600)]
 
@@ -963,13 +958,13 @@ def plan_uninstall(job: Job) -> list:
         steps += plan_record(layout, job.record._replace(settings=left)) if left else []
     else:
         steps += plan_sections(layout) + plan_kit_removal(job) + plan_leftovers(layout)
-        path = os.path.join(layout.hidden, "record.json")
-        steps += [Step("remove", path)] if os.path.lexists(path) else []
+        path = join(layout.hidden, "record.json")
+        steps += [Step("remove", path)] if lexists(path) else []
     steps += plan_ignore(layout, set(others))
-    made = [os.path.normpath(os.path.join(layout.base, name)) for name in job.record.folders]
+    made = [os.path.normpath(join(layout.base, name)) for name in job.record.folders]
     steps += [Step("rmdir", path) for path in [layout.hidden] + sorted(made, key=len)[::-1]
               if is_below(path, layout.project) or layout.scope == "user"]
-    if os.path.isdir(layout.context) and any(step.verb for step in steps):
+    if isdir(layout.context) and any(step.verb for step in steps):
         steps.append(Step("say", layout.context, "keep", os.sep + " (it is yours)"))
     return steps
 
@@ -987,14 +982,14 @@ def registrations(layout: Layout, scopes: tuple = ("project", "local", "user")) 
 
 def plan_kit_removal(job: Job) -> list:
     layout, data, aside = job.layout, read_bytes(job.layout.kit), []
-    if data is not None and os.path.realpath(layout.kit) == os.path.join(HERE, KIT):
+    if data is not None and realpath(layout.kit) == join(HERE, KIT):
         return [Step("say", layout.kit, "keep", " (it lies beside this install.py)")]
     if data is not None and not release_of(data, job.record):
         return [Step("say", layout.kit, "keep", " (edited, or another's file)")]
     steps = [] if data is None else [Step("remove", layout.kit, "remove", old=data)]
     for folder in (layout.hooks, layout.hidden):  # 0.1.0 kept what it moved beside the kit
         with contextlib.suppress(OSError):
-            aside += [os.path.join(folder, name) for name in sorted(os.listdir(folder))
+            aside += [join(folder, name) for name in sorted(os.listdir(folder))
                       if re.fullmatch(r"ctx_hooks\.py\.kept-[0-9TZ-]+", name)]
     if aside:
         steps.append(Step("move", aside[0], "restore", " as " + KIT, to=layout.kit))
@@ -1005,7 +1000,7 @@ def plan_sections(layout: Layout) -> list:
     """The startup context that the kit put into an instruction file goes with it."""
     steps = []
     for name in kit.INSTRUCTION_FILES if layout.scope != "user" else ():
-        path = os.path.join(layout.project, *name.split("/"))
+        path = join(layout.project, *name.split("/"))
         data = read_bytes(path) or b""
         bare = kit.strip_sections(data)
         if not bare and b"file made 1" in data:
@@ -1028,15 +1023,15 @@ def plan_context(layout: Layout) -> list:
     files = dict({name: TEMPLATES[name] for name in kit.CONTEXT_FILES}, **{".gitignore": ignore})
     lines = "".join("- %s: `%s`\n" % pair for pair in seen_commands(layout.project).items())
     files["CONVENTIONS.md"] = files["CONVENTIONS.md"].replace("\n- (", "\n" + lines + "- (", 1)
-    paths = [(os.path.join(layout.context, name), files[name].encode()) for name in files]
-    return [Step("say", path, "unchanged") if os.path.lexists(path)
+    paths = [(join(layout.context, name), files[name].encode()) for name in files]
+    return [Step("say", path, "unchanged") if lexists(path)
             else Step("write", path, "write", "", data) for path, data in paths]
 
 
 def seen_commands(project: str) -> dict:
     """{Build, Test, Lint: command}, as far as the project's own files tell."""
     def text(name: str) -> str:
-        return (kit.read_bytes(os.path.join(project, name)) or b"").decode("utf-8", "replace")
+        return (kit.read_bytes(join(project, name)) or b"").decode("utf-8", "replace")
 
     targets = re.findall(r"^([a-z]+)[ \t]*:(?!=)", text("Makefile"), re.MULTILINE)
     try:
@@ -1110,7 +1105,7 @@ def plan_launcher(folder: str, remove: bool) -> list:
     files = {"ctx": LAUNCHER % (LAUNCHER_MARK, json.dumps(known), kit.LOADER)}
     if IS_WINDOWS:
         files["ctx.cmd"] = '@rem %s\n@"%s" "%%~dp0ctx" %%*\n' % (LAUNCHER_MARK, running_python())
-    for path, text in [(os.path.join(folder, name), text) for name, text in files.items()]:
+    for path, text in [(join(folder, name), text) for name, text in files.items()]:
         old, data = read_bytes(path), text.encode()
         if old is not None and LAUNCHER_MARK.encode() not in old:
             raise Refused(path + " is another's program", "name another folder: --launcher=DIR")
@@ -1166,10 +1161,10 @@ def apply_step(step: Step, job: Job) -> None:
         # the client writes settings too; what came in between must not be lost
         raise Refused(layout.show(step.path) + " changed in this very moment", "run this again")
     if writes or step.kind == "move":
-        folder = os.path.dirname(step.to or step.path)
+        folder = dirname(step.to or step.path)
         os.makedirs(folder, exist_ok=True)
-        if folder == layout.hidden and not os.path.exists(os.path.join(folder, ".gitignore")):
-            write_atomic(os.path.join(folder, ".gitignore"), IGNORE_ALL.encode())
+        if folder == layout.hidden and not exists(join(folder, ".gitignore")):
+            write_atomic(join(folder, ".gitignore"), IGNORE_ALL.encode())
     if writes:
         write_atomic(step.path, step.data, step.like, step.mode)
     elif step.kind == "move":
@@ -1179,7 +1174,7 @@ def apply_step(step: Step, job: Job) -> None:
     elif step.kind == "rmdir":
         with contextlib.suppress(OSError):  # it is not empty: somebody uses it
             if step.path == layout.hidden and os.listdir(step.path) == [".gitignore"]:
-                os.unlink(os.path.join(step.path, ".gitignore"))
+                os.unlink(join(step.path, ".gitignore"))
             os.rmdir(step.path)
     elif step.kind == "try":
         code, output = run_python(job.python, [TRY_CODE, step.path], layout.project)
@@ -1219,7 +1214,7 @@ def parse_arguments(argv: "list | None") -> argparse.Namespace:
         help="settings shared by the project (default), private ones, or yours for all projects")
     add("--agent", action="append", choices=(*kit.DIALECTS, "all"), help="may be repeated; default:"
         " claude, those whose folder is there, and those registered already")
-    add("--launcher", metavar="DIR", nargs="?", const=os.path.join("~", ".local", "bin"),
+    add("--launcher", metavar="DIR", nargs="?", const=join("~", ".local", "bin"),
         help="also put the command `ctx` into DIR (~/.local/bin); with --uninstall: remove it")
     add("--python", metavar="PATH", help="the interpreter that the hooks run")
     for name, text in (
@@ -1267,24 +1262,24 @@ def run(options: argparse.Namespace) -> int:
         print("ctx_hooks %s\nsha256 %s" % (kit.VERSION, digest_of(SOURCE)))
         return 0
     project = os.path.abspath(options.project or find_project(os.getcwd()))
-    if not os.path.isdir(project):
+    if not isdir(project):
         raise Refused(project + " is not a folder", "name the project's folder")
-    if not options.project and options.scope != "user" and os.path.realpath(project) == HERE:
+    if not options.project and options.scope != "user" and realpath(project) == HERE:
         raise Refused("this is the kit's own folder, not a project that uses it",
                       "run it from the project, or name that: python3 install.py PATH")
     layout = Layout(project, options.scope)
     if options.check:
         return check(make_job(options, layout))
-    folder = os.path.dirname(layout.base)
-    while not os.path.isdir(folder):
-        folder = os.path.dirname(folder)
+    folder = dirname(layout.base)
+    while not isdir(folder):
+        folder = dirname(folder)
     with lock(folder):
         return work(make_job(options, layout))
 
 
 def make_job(options: argparse.Namespace, layout: Layout) -> Job:
     layout.guard(layout.hidden)
-    record = parse_record(read_bytes(os.path.join(layout.hidden, "record.json")))
+    record = parse_record(read_bytes(join(layout.hidden, "record.json")))
     agents = choose_agents(options, layout)
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     python = "" if options.uninstall or options.only_init else pick_python(options, layout, agents)
@@ -1303,7 +1298,7 @@ def choose_agents(options: argparse.Namespace, layout: Layout) -> list:
         names = [name for name in names if name in asked]
     elif not asked and not options.uninstall:
         files = {name: layout.settings(name)[len(layout.root) + 1:] for name in names}
-        there = {name: os.path.isdir(os.path.join(layout.root, files[name].split(os.sep)[0]))
+        there = {name: isdir(join(layout.root, files[name].split(os.sep)[0]))
                  for name in names}
         names = [name for name in names if name == "claude" or is_registered(layout, name)
                  or there[name] and not options.check]
@@ -1316,15 +1311,15 @@ def choose_agents(options: argparse.Namespace, layout: Layout) -> list:
 def pick_python(options: argparse.Namespace, layout: Layout, agents: list) -> str:
     """--python, else what is registered already and works, else the default for the scope."""
     if options.python:
-        is_path = os.path.dirname(options.python) and os.path.exists(options.python)
+        is_path = dirname(options.python) and exists(options.python)
         named = quote_path(os.path.abspath(options.python)) if is_path else options.python
         return choose_python([named], layout.project)
     found = [ours.python for agent in agents for _, _, ours in
              kit.find_registrations(read_settings(layout, agent).value) if ours.python]
     for python in found[:1]:  # it may have come with a clone: one in the project is not run
-        inside = is_below(os.path.realpath(python), os.path.realpath(layout.project))
+        inside = is_below(realpath(python), realpath(layout.project))
         python = python if python == "py -3" else quote_path(python)
-        if not (inside and os.path.dirname(python)) and (
+        if not (inside and dirname(python)) and (
                 options.check or not probe(python, layout.project)):
             return python
     names = ["py -3", "python", "python3"] if IS_WINDOWS else ["python3"]
@@ -1371,7 +1366,7 @@ def install_hints(job: Job) -> list:
     hints += ["the hooks stand in --scope %s too and would run twice; take one out: install.py "
               "--uninstall --scope %s" % (scope, scope) for scope, path in registrations(layout)
               if scope != layout.scope and "claude" in job.agents
-              and os.path.dirname(path) in (layout.base, config_folder())]
+              and dirname(path) in (layout.base, config_folder())]
     if "claude" in job.agents and read_settings(layout, "claude").value.get("disableAllHooks"):
         hints.append("disableAllHooks is on in %s, so no hook runs" % layout.settings("claude"))
     if IS_WINDOWS and layout.scope == "project" and not has_git_bash():
@@ -1382,16 +1377,17 @@ def install_hints(job: Job) -> list:
     path = os.environ.get("PATH", "").split(os.pathsep)
     if options.launcher and options.launcher not in map(os.path.abspath, filter(None, path)):
         hints.append("%s is not on your PATH yet, so `ctx` is not found" % options.launcher)
-    return hints + [STILL_TO_DO[agent] for agent in job.agents if agent in STILL_TO_DO]
+    return hints + [agent + ": " + STILL_TO_DO[agent] for agent in job.agents
+                    if agent in STILL_TO_DO]
 
 
 def next_installed(job: Job) -> str:
     """A command that works as it stands in the folder where this was run."""
     layout, here, python = job.layout, os.getcwd(), job.python or quote_path(running_python())
-    inside = is_below(os.path.join(here, ""), layout.project)
-    if not os.path.isdir(layout.context):
+    inside = is_below(join(here, ""), layout.project)
+    if not isdir(layout.context):
         return "next: %s %s --init%s%s   (without %s%s the hooks stay silent)" % (
-            python, quote_path(os.path.join(HERE, "install.py")),
+            python, quote_path(join(HERE, "install.py")),
             "" if layout.scope == "project" else " --scope " + layout.scope,
             "" if inside else " " + quote_path(layout.project), layout.show(layout.context), os.sep)
     path = os.path.relpath(layout.kit, here if inside else layout.project)
