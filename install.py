@@ -70,8 +70,7 @@ OLD_IGNORES = [  # what 0.1.0 wrote beside the kit
 IGNORE_ALL = "*\n"
 IGNORE_LOCAL = "# written by ctx_hooks\n/.gitignore\n/settings.local.json\n"
 IGNORE_LOCAL_KIT = IGNORE_LOCAL + "/hooks/ctx_hooks.py\n"
-COMMAND_WORDS = (("Build", "build"), ("Build", "all"), ("Test", "test"), ("Test", "check"),
-                 ("Lint", "lint"))
+COMMAND_WORDS = {"build": "Build", "all": "Build", "test": "Test", "check": "Test", "lint": "Lint"}
 
 STILL_TO_DO = dict.fromkeys(("gemini", "qwen", "copilot"), "start it here and trust the folder")
 STILL_TO_DO["codex"] = (
@@ -281,9 +280,16 @@ class Text:
 # recognises it. No private key, nothing remembered. A status line that the user has becomes a part
 # of ours (`-- sh -c CMD`), so that taking ours away gives back its exact text.
 
+# The registered loader, for people's commands: a hook loads only a part of the file, so the
+# bytecode of the whole has a folder of its own.
+LOADER = (
+    "import sys; from _frozen_importlib_external import SourceFileLoader as L; "
+    "sys.pycache_prefix = sys.argv.pop() + '/people'; p = sys.argv.pop(); "
+    "c = L('ctx_hooks', p).get_code('ctx_hooks'); sys.pycache_prefix = None; "
+    "n = {'__name__': 'ctx_hooks', '__file__': p}; exec(c, n); n['main']()")
 SHAPE = {  # type, [of items], {key: shape}; None: the keys that must be there, "*": any other key
     "hooks": {"*": [{None: ("hooks",), "matcher": str, "hooks": [
-        {None: ("type",), "type": str, "command": str, "args": list}]}]},
+        {None: ("type",), "type": str, "command": str}]}]},
     "statusLine": {None: ("command",), "command": str}, "permissions": {"allow": list},
 }
 KINDS = {"{": dict, "[": list, '"': str, dict: "an object", list: "an array", str: "a string"}
@@ -311,13 +317,9 @@ def check_shape(src: str, at: int, shape: object, what: str) -> None:
 
 def mode_of(hook: object) -> str:
     """The mode in which a hook of the settings runs our kit; "": not ours."""
-    if not isinstance(hook, dict) or hook.get("type") != "command":
-        return ""
-    words, command = hook.get("args"), hook.get("command")
-    if isinstance(words, list) and isinstance(command, str):  # the exec form
-        command = " ".join(shlex.quote(str(word)) for word in [command] + words)
+    command = hook.get("command") if isinstance(hook, dict) else None
     ours = kit.parse_command(command) if isinstance(command, str) else None
-    return ours.mode if ours else ""
+    return ours.mode if ours and hook.get("type") == "command" else ""
 
 
 def groups_of(value: dict) -> list:
@@ -329,12 +331,9 @@ def groups_of(value: dict) -> list:
             if isinstance(group, dict) and isinstance(group.get("hooks"), list)]
 
 
-def our_hooks(value: dict) -> list:
-    return [hook for _event, _index, hooks in groups_of(value) for hook in hooks if mode_of(hook)]
-
-
 def has_ours(value: dict) -> bool:
-    return bool(our_hooks(value)) or is_our_status(value.get("statusLine"))
+    return any(mode_of(hook) for _event, _index, hooks in groups_of(value) for hook in hooks) or (
+        bool(status_words(value.get("statusLine"))))
 
 
 def merge(text: Text, wanted: dict, had: dict) -> None:
@@ -351,7 +350,6 @@ def merge(text: Text, wanted: dict, had: dict) -> None:
             mode = mode_of(hooks[place])
             if (event, mode) in missing:  # keys that a person added (statusMessage) stay
                 entry = {**hooks[place], **missing.pop((event, mode))}
-                entry.pop("args", None)
                 if entry != hooks[place]:
                     text.set(path + ["hooks", place], entry)
             elif mode:
@@ -385,7 +383,7 @@ def strip(text: Text, had: dict, rule: str = "") -> None:
     """Take out all that is ours: hooks, status line, the permission rule if we added it."""
     merge(text, {}, had)
     line = text.get(["statusLine"])
-    if is_our_status(line):
+    if status_words(line):
         wrapped = wrapped_status(line)
         if wrapped is None:
             text.remove(["statusLine"])
@@ -396,26 +394,31 @@ def strip(text: Text, had: dict, rule: str = "") -> None:
         take_out(text, ["permissions", "allow", rules.index(rule)], had)
 
 
-def is_our_status(line: object) -> bool:
+def status_words(line: object) -> list:
+    """What our status line runs, [] if the line is not ours."""
     command = line.get("command") if isinstance(line, dict) else None
-    run = kit.parse_run(command) if isinstance(command, str) else None
-    return bool(run) and run[1][:1] == ["statusline"]
+    run = kit.parse_run(command.replace(LOADER, kit.LOADER)) if isinstance(command, str) else None
+    return run[1] if run and run[1][:1] == ["statusline"] else []
 
 
 def wrapped_status(line: dict) -> "str | None":
     """The user's command inside our status line, None if there is none."""
-    words = kit.parse_run(line["command"])[1]
+    words = status_words(line)
     words = words[words.index("--") + 1:] if "--" in words else []
     if words[:2] == ["sh", "-c"] and len(words) == 3:
         return words[2]
     return " ".join(map(shlex.quote, words)) or None
 
 
-def set_status(text: Text, form: object) -> None:
+def set_status(text: Text, python: str, path: str) -> None:
     """Our status line, around the one that is there; its other keys (padding) stay."""
     line = text.get(["statusLine"])
-    wrapped = wrapped_status(line) if is_our_status(line) else (line or {}).get("command")
-    command = form("" if wrapped is None else "-- sh -c %s " % shlex.quote(wrapped))
+    wrapped = wrapped_status(line) if status_words(line) else (line or {}).get("command")
+    words = "" if wrapped is None else " -- sh -c " + shlex.quote(wrapped)
+    command = ': ctx_hooks statusline; %s -I -S -X utf8 -c "%s" statusline%s %s %s || exit 0' % (
+        python, LOADER, words, path, kit.CACHE)
+    if IS_WINDOWS:  # there may be no sh; slower, as the file is compiled each time
+        command = "%s -I -S -X utf8 %s statusline%s" % (python, path, words)
     if line is None:
         text.set(["statusLine"], {"type": "command", "command": command})
     elif line["command"] != command:
@@ -467,7 +470,7 @@ def run_python(python: str, words: list, project: str) -> tuple:
         name, *options = shlex.split(python)
     except ValueError as problem:
         return None, str(problem)
-    found = [path for path in kit.find_program(name.replace("\\", "/")) if "/" in name
+    found = [path for path in kit.find_programs(name.replace("\\", "/")) if "/" in name
              or not is_below(join(realpath(dirname(path)), ""), inside)]
     if not found:
         return None, "not found"
@@ -532,19 +535,18 @@ def write_atomic(path: str, data: bytes, like: str = "", mode: int = 0o666) -> N
             mask = os.umask(0)
             os.umask(mask)
             os.chmod(temporary, mode & ~mask)
-        replace(temporary, path)
+        deadline = time.monotonic() + REPLACE_WAIT_S
+        while True:
+            try:
+                os.replace(temporary, path)
+                break
+            except PermissionError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
     except BaseException:
         os.unlink(temporary)
         raise
-
-
-def replace(temporary: str, path: str) -> None:
-    deadline = time.monotonic() + REPLACE_WAIT_S
-    while time.monotonic() < deadline:
-        with contextlib.suppress(PermissionError):
-            return os.replace(temporary, path)
-        time.sleep(0.02)
-    return os.replace(temporary, path)
 
 
 @contextlib.contextmanager
@@ -617,13 +619,17 @@ class Layout:
         name = row.user_settings if self.scope == "user" else row.settings
         return join(self.root, *name.split("/"))
 
-    def plan_hooks(self, agent: str, python: str) -> tuple:
-        """(hooks, form of a command, the kit as it stands in one). Windows may have no sh."""
-        path, form = kit.kit_path(agent), kit.format_command
-        path = quote_path(self.kit) if self.scope == "user" or not path else path
+    def command_path(self, agent: str) -> str:
+        """The kit as it stands in a command: by the client's variable where it sets one."""
+        path = "" if self.scope == "user" else kit.kit_path(agent)
+        return path or quote_path(self.kit)
+
+    def plan_hooks(self, agent: str, python: str) -> dict:
+        """In a form that works without sh where there may be none."""
+        path, form = self.command_path(agent), kit.format_command
         if IS_WINDOWS and (self.scope != "project" or not has_git_bash()):
             path, form = path.strip('"').replace("$", "", 1), kit.format_windows
-        return kit.plan_hooks(agent, python, path, form), form, path
+        return kit.plan_hooks(agent, python, path, form)
 
     def name(self, path: str) -> str:
         """A path for the record, relative to base."""
@@ -648,7 +654,7 @@ class Layout:
 def has_git_bash() -> bool:
     """Not on PATH as a rule, but beside git."""
     found = [join(dirname(path), "..", *up, "bin", "bash.exe")
-             for path in kit.find_program("git") for up in ([], [".."])]
+             for path in kit.find_programs("git") for up in ([], [".."])]
     return any(map(isfile, found + [os.environ.get("CLAUDE_CODE_GIT_BASH_PATH", "")]))
 
 
@@ -661,14 +667,12 @@ def config_folder() -> str:
 def find_project(start: str) -> str:
     """The nearest folder with .git or .claude (the user's own does not count), else start."""
     folder, own = start, realpath(config_folder())
-    while True:
-        claude = join(folder, ".claude")
-        if exists(join(folder, ".git")) or (
-                isdir(claude) and realpath(claude) != own):
-            return folder
+    while not exists(join(folder, ".git")) and not (
+            isdir(join(folder, ".claude")) and realpath(join(folder, ".claude")) != own):
         if dirname(folder) == folder:
             return start
         folder = dirname(folder)
+    return folder
 
 
 # =============================================================================
@@ -828,8 +832,7 @@ def release_of(data: "bytes | None", record: Record) -> str:
 
 def siblings(layout: Layout) -> list:
     """What an ordinary import of the kit's name would find in place of, or before, its file."""
-    names = kit.find_siblings(layout.hooks)
-    return [join(layout.hooks, *name.split("/")) for name in sorted(names)]
+    return sorted(map(os.path.normpath, kit.find_siblings(layout.hooks)))
 
 
 def plan_leftovers(layout: Layout) -> list:
@@ -849,7 +852,7 @@ def plan_settings(job: Job, agent: str, remove: bool = False) -> tuple:
     """(steps that bring our entries in an agent's settings up to date, or give the settings their
     old bytes back; what to remember of them)."""
     now = read_settings(job.layout, agent)
-    known = known_of(job, now.path)
+    known = job.record.settings.get(job.layout.name(now.path), Kept())
     before = text_before(now, known)
     src, rule = (before, "") if remove else merged_text(job, agent, now)
     new = None if src is None else src.encode("utf-8") if remove else encode(now, src)
@@ -873,17 +876,14 @@ def plan_settings(job: Job, agent: str, remove: bool = False) -> tuple:
     return steps, kept
 
 
-def known_of(job: Job, path: str) -> Kept:
-    return job.record.settings.get(job.layout.name(path), Kept())
-
-
 def merged_text(job: Job, agent: str, now: Settings) -> tuple:
     """(the settings as they should be, the permission rule if it was added)."""
     text, rule = Text(now.src), ""
-    wanted, form, path = job.layout.plan_hooks(agent, job.python)
-    merge(text, wanted, settings_before(known_of(job, now.path)))
-    if agent == "claude" and (job.options.statusline or is_our_status(now.value.get("statusLine"))):
-        set_status(text, lambda words: form("statusline", "claude", job.python, words + path))
+    known = job.record.settings.get(job.layout.name(now.path), Kept())
+    merge(text, job.layout.plan_hooks(agent, job.python), settings_before(known))
+    if agent == "claude" and (job.options.statusline or status_words(now.value.get("statusLine"))):
+        path = quote_path(job.layout.kit) if IS_WINDOWS else job.layout.command_path(agent)
+        set_status(text, job.python, path)
     if agent == "claude" and job.options.allow_handoff:
         folder = os.path.relpath(job.layout.context, job.layout.project).replace(os.sep, "/")
         # `/` is the folder whose settings these are, so the user's own need another form
@@ -1042,14 +1042,13 @@ def seen_commands(project: str) -> dict:
     node = next((locks[name] for name in locks if text(name)), "npm") + " run "
     python, run = text("pyproject.toml"), "uv run " if text("uv.lock") else "python3 -m "
     signs = [(word in words, label, prefix + word) for words, prefix in (
-        (targets, "make "), (scripts, node)) for label, word in COMMAND_WORDS]
+        (targets, "make "), (scripts, node)) for word, label in COMMAND_WORDS.items()]
+    rust, go = text("Cargo.toml"), text("go.mod")
     signs += [("[build-system]" in python, "Build", "python3 -m build"),
               ("pytest" in python, "Test", run + "pytest"),
               ("[tool.ruff" in python, "Lint", run + "ruff check"),
-              (text("Cargo.toml"), "Build", "cargo build"),
-              (text("Cargo.toml"), "Test", "cargo test"),
-              (text("go.mod"), "Build", "go build ./..."),
-              (text("go.mod"), "Test", "go test ./...")]
+              (rust, "Build", "cargo build"), (rust, "Test", "cargo test"),
+              (go, "Build", "go build ./..."), (go, "Test", "go test ./...")]
     found = {label: command for sign, label, command in reversed(signs) if sign}
     return {label: found[label] for label in ("Build", "Test", "Lint") if label in found}
 
@@ -1102,7 +1101,7 @@ os.execve(argv[0], argv, env)
 
 def plan_launcher(folder: str, remove: bool) -> list:
     known, steps = sorted([*kit.KNOWN_RELEASES, digest_of(SOURCE)]), []
-    files = {"ctx": LAUNCHER % (LAUNCHER_MARK, json.dumps(known), kit.LOADER)}
+    files = {"ctx": LAUNCHER % (LAUNCHER_MARK, json.dumps(known), LOADER)}
     if IS_WINDOWS:
         files["ctx.cmd"] = '@rem %s\n@"%s" "%%~dp0ctx" %%*\n' % (LAUNCHER_MARK, running_python())
     for path, text in [(join(folder, name), text) for name, text in files.items()]:
@@ -1141,7 +1140,7 @@ def check(job: Job) -> int:
             if hooks.get(event) != goal["hooks"].get(event):
                 found.append(shown + event + (
                     " registered differently, an older release or by hand"
-                    if our_hooks({"hooks": {event: hooks.get(event)}}) else " not registered"))
+                    if has_ours({"hooks": {event: hooks.get(event)}}) else " not registered"))
         found += [shown + "%s is not as it should be" % key for key in ("statusLine", "permissions")
                   if now.value.get(key) != goal.get(key)]
         if now.value.get("disableAllHooks") is True:
@@ -1298,10 +1297,8 @@ def choose_agents(options: argparse.Namespace, layout: Layout) -> list:
         names = [name for name in names if name in asked]
     elif not asked and not options.uninstall:
         files = {name: layout.settings(name)[len(layout.root) + 1:] for name in names}
-        there = {name: isdir(join(layout.root, files[name].split(os.sep)[0]))
-                 for name in names}
-        names = [name for name in names if name == "claude" or is_registered(layout, name)
-                 or there[name] and not options.check]
+        names = [name for name in names if name == "claude" or is_registered(layout, name) or (
+            not options.check and isdir(join(layout.root, files[name].split(os.sep)[0])))]
     if layout.scope == "project" and not options.uninstall and "copilot" in names and (
             "claude" in names or is_registered(layout, "claude")):
         names.remove("copilot")  # it runs what stands in .claude/settings.json
@@ -1356,7 +1353,7 @@ def work(job: Job) -> int:
     if not options.quiet and not options.dry_run:
         for hint in [] if options.uninstall or options.only_init else install_hints(job):
             print("hint: " + hint, file=sys.stderr, flush=True)
-        print(next_uninstalled(steps, job) if options.uninstall else next_installed(job))
+        print(next_line(steps, job))
     return 0
 
 
@@ -1381,10 +1378,19 @@ def install_hints(job: Job) -> list:
                     if agent in STILL_TO_DO]
 
 
-def next_installed(job: Job) -> str:
-    """A command that works as it stands in the folder where this was run."""
-    layout, here, python = job.layout, os.getcwd(), job.python or quote_path(running_python())
+def next_line(steps: list, job: Job) -> str:
+    """What to do next: a command that works as it stands in the folder where this was run."""
+    layout, here, python, options = job.layout, os.getcwd(), job.python, job.options
+    scopes = [scope for scope, _ in registrations(layout) if scope != layout.scope]
     inside = is_below(join(here, ""), layout.project)
+    if options.uninstall and scopes:
+        return "next: still registered elsewhere; run install.py --uninstall --scope " + scopes[0]
+    if options.uninstall and not any(step.verb for step in steps):
+        return "nothing of ours in " + layout.show(layout.base)
+    if options.uninstall:
+        return "next: nothing; running sessions stop using the hooks at once"
+    if options.only_init:
+        return "next: say in %s what you work on" % layout.show(join(layout.context, "TASKS.md"))
     if not isdir(layout.context):
         return "next: %s %s --init%s%s   (without %s%s the hooks stay silent)" % (
             python, quote_path(join(HERE, "install.py")),
@@ -1394,15 +1400,6 @@ def next_installed(job: Job) -> str:
     path = quote_path(layout.kit if layout.scope == "user" else path)
     go = "" if inside else "cd %s && " % quote_path(layout.project)
     return "next: %s%s %s doctor" % (go, python, path)
-
-
-def next_uninstalled(steps: list, job: Job) -> str:
-    scopes = [scope for scope, _ in registrations(job.layout) if scope != job.layout.scope]
-    if scopes:
-        return "next: still registered elsewhere; run install.py --uninstall --scope " + scopes[0]
-    if not any(step.verb for step in steps):
-        return "nothing of ours in " + job.layout.show(job.layout.base)
-    return "next: nothing; running sessions stop using the hooks at once"
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+
 from stub_model import bash
 
 REPO = Path(__file__).resolve().parents[2]
