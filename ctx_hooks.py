@@ -5920,7 +5920,9 @@ def own_command(words: str) -> str:
         return "ctx " + words
     path, cwd = real_path(__file__), real_path(".")
     path = path[len(cwd.rstrip("/")) + 1:] if is_below(path, cwd) else path
-    return "%s %s %s" % ("python3" if IS_POSIX else "py -3", shlex.quote(path), words)
+    if not IS_POSIX:
+        return 'py -3 "%s" %s' % (path, words)
+    return "python3 %s %s" % (shlex.quote(path), words)
 
 
 def installer(options: str = "") -> str:
@@ -5937,10 +5939,11 @@ def installer(options: str = "") -> str:
 
 
 def file_digest(path: str) -> str:
+    """The sha256 of its text; a checkout with CR LF is the same release."""
     import hashlib
 
-    data = read_bytes(path, STATE_LIMIT_BYTES)
-    return hashlib.sha256(data).hexdigest() if data else ""
+    data = read_bytes(path, STATE_LIMIT_BYTES) or b""
+    return hashlib.sha256(data.replace(b"\r\n", b"\n")).hexdigest()
 
 
 def _check_kit(env: dict) -> object:
@@ -6246,7 +6249,7 @@ def check_project(ctx: Ctx) -> object:
             yield FAIL, "%s cannot be written, so nothing is remembered → check its owner" % folder
     ignored = (read_bytes(ctx.path(".gitignore")) or b"").decode("utf-8", "replace").split()
     missing = [line for line in GITIGNORE_TEXT.split("\n")[1:-2] if line not in ignored]
-    if ignored and missing:
+    if ignored and missing and "*" not in ignored:
         yield WARN, "git would take up our runtime files → add to %s: %s" % (
             ctx.path(".gitignore"), " ".join(missing))
     names = silent_files(ctx) or list(ctx.get("gate.files"))[:2]
@@ -6465,10 +6468,10 @@ def label_of(agent: str) -> str:
 def render_status(data: dict, look: Record) -> list:
     """The page that `status` shows, from the object that `status --json` prints."""
     now, seen_at = parse_iso(data["at"]) or 0.0, data["hooks_seen_at"]
-    seen = "hooks seen " + format_ago(seen_at, now) if seen_at else (
-        "no hook ran yet: start the agent here, or see " + data["doctor"])
+    seen = "hooks seen " + format_ago(seen_at, now) if seen_at else "no hook ran yet"
     head = [("bold", "ctx_hooks " + data["version"]), ("dim", " · %s · %s" % (seen, data["root"]))]
-    page = [head]
+    page = [head] if seen_at else [
+        head, "start the agent here; whether the hooks are registered: " + data["doctor"]]
     for session, until in data["paused"].items():
         left = "until `resume`" if until is None else "until " + format_clock(until)
         whom = "every session" if session == "*" else session[:8]
@@ -8033,8 +8036,8 @@ def auto_command(args: list) -> None:
     given, ctx, look = parse_words("auto", args), people_ctx(), read_look()
     action = given.words[0]
     if load_json(auto_path(ctx), follow=False) is None and not given.force:
-        raise CommandError(AUTO_STATE + " is not readable as JSON", "look at it; "
-                           + own_command("auto start TASK --force") + " begins anew")
+        raise CommandError(AUTO_STATE + " is not readable as JSON",
+                           "to begin anew: " + own_command("auto start TASK --force"))
     if action == "start":
         show(*_start_workflow(ctx, given))
     elif action == "resume":
@@ -8060,7 +8063,7 @@ def _start_workflow(ctx: Ctx, given: Record) -> list:
     old, phases = read_workflow(ctx), _plan_phases(ctx, given)
     if is_active(old) and not is_inert(ctx, old) and not given.force:
         raise CommandError("a workflow is active already",
-                           own_command("auto status") + " shows it; --force replaces it")
+                           "--force replaces it; to see it: " + own_command("auto status"))
     flow = load_record({
         "active": True, "phases": phases, "phase": given.phase or phases[0], "until": given.until,
         "max_iterations": most, "task_description": task, "any_prompt": bool(given.any),
@@ -8168,13 +8171,20 @@ def _statusline(env: dict, wrapped: list, only: bool) -> None:
     line = render_statusline(statusline_data(data, env), look)
     if wrapped:
         _signal.signal(_signal.SIGTERM, lambda *_: sys.exit(143))  # our child goes with us
-        argv = wrapped if len(wrapped) > 1 or not IS_POSIX else ["/bin/sh", "-c", wrapped[0]]
+        argv = wrapped if len(wrapped) > 1 else shell_argv(wrapped[0])
         out = run_timed(argv, format_json(data).encode(), None, None, WRAPPED_WAIT_S)[2]
         theirs = out.decode("utf-8", "replace").rstrip()
     if theirs:
         write_all(1, theirs.encode() + b"\n")  # the user's own program paints as it likes
     if not theirs or not only:
         show(line, look=look)
+
+
+def shell_argv(command: str) -> object:
+    """A command line as the system's shell takes it; cmd has quoting rules of its own."""
+    if IS_POSIX:
+        return ["/bin/sh", "-c", command]
+    return '"%s" /d /s /c "%s"' % (read_environment(("COMSPEC",)).get("COMSPEC", "cmd"), command)
 
 
 def statusline_data(data: dict, env: dict) -> dict:
@@ -8387,12 +8397,9 @@ def run_for_person(word: str, args: list) -> int:
 def main(argv: "list | None" = None) -> None:
     args = sys.argv[1:] if argv is None else argv
     word = args[0] if args else "--help"
-    if word not in MODES:
-        _os._exit(run_for_person(word, args[1:]))  # a second flush could only fail again
-    try:
-        run_hook(word, args[1] if args[1:] else "claude", 0)
-    finally:
-        _os._exit(0)  # nothing is buffered; the interpreter's teardown costs 8 % of a start
+    if word in MODES:
+        hook_main(args)
+    _os._exit(run_for_person(word, args[1:]))  # a second flush could only fail again
 
 
 if __name__ == "__main__":
