@@ -21,7 +21,7 @@ nothing is ever asked. Everything is checked before the first write. Needs Pytho
 still parses on 3.6 to be able to say so.
 
 Contents, bottom-up: constants and messages; the kit; JSON text; our entries; interpreter; files
-and lock; layout; settings and record; planning; context files; launcher; command line.
+and lock; layout; settings and record; planning; launcher; command line.
 """
 
 import sys
@@ -519,8 +519,7 @@ def is_below(path: str, folder: str) -> bool:
 
 def write_atomic(path: str, data: bytes, like: str = "", mode: int = 0o666) -> None:
     """Mode and owner as those of `like` when that exists, else `mode` by umask."""
-    handle, temporary = tempfile.mkstemp(prefix="." + basename(path) + ".",
-                                         dir=dirname(path))
+    handle, temporary = tempfile.mkstemp(prefix="." + basename(path) + ".", dir=dirname(path))
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
@@ -625,9 +624,10 @@ class Layout:
         return path or quote_path(self.kit)
 
     def plan_hooks(self, agent: str, python: str) -> dict:
-        """In a form that works without sh where there may be none."""
+        """What is shared has to run on every system (on Windows in Git Bash), what is private on
+        this one, where PowerShell may be all there is."""
         path, form = self.command_path(agent), kit.format_command
-        if IS_WINDOWS and (self.scope != "project" or not has_git_bash()):
+        if IS_WINDOWS and self.scope != "project":
             path, form = path.strip('"').replace("$", "", 1), kit.format_windows
         return kit.plan_hooks(agent, python, path, form)
 
@@ -651,17 +651,9 @@ class Layout:
         return real
 
 
-def has_git_bash() -> bool:
-    """Not on PATH as a rule, but beside git."""
-    found = [join(dirname(path), "..", *up, "bin", "bash.exe")
-             for path in kit.find_programs("git") for up in ([], [".."])]
-    return any(map(isfile, found + [os.environ.get("CLAUDE_CODE_GIT_BASH_PATH", "")]))
-
-
 def config_folder() -> str:
     """The client's folder for the user's own settings."""
-    home = join(os.path.expanduser("~"), ".claude")
-    return os.path.abspath(os.environ.get("CLAUDE_CONFIG_DIR") or home)
+    return os.path.abspath(kit.client_home(dict(os.environ)))
 
 
 def find_project(start: str) -> str:
@@ -723,13 +715,15 @@ def encode(now: Settings, src: str) -> bytes:
     return (BOM if (now.data or b"").startswith(BOM) else b"") + src.encode("utf-8")
 
 
+def registrations(layout: Layout, scopes: tuple = ("project", "local", "user")) -> list:
+    """[(scope, settings file)] that run our kit, by any agent."""
+    found = [row for agent in kit.DIALECTS
+             for row in kit.read_registrations(agent, layout.project, dict(os.environ))]
+    return [(row[0], os.path.normpath(row[1])) for row in found if row[3] and row[0] in scopes]
+
+
 def is_registered(layout: Layout, agent: str) -> bool:
-    """Whether an agent's settings run our kit; those that cannot be read count if they name it."""
-    try:
-        data = read_bytes(layout.settings(agent)) or b""
-        return b"ctx_hooks" in data and has_ours(parse_settings(data, [])[1])
-    except (ValueError, Refused):
-        return True
+    return layout.settings(agent) in [path for _, path in registrations(layout)]
 
 
 def parse_record(data: "bytes | None") -> Record:
@@ -969,17 +963,6 @@ def plan_uninstall(job: Job) -> list:
     return steps
 
 
-def registrations(layout: Layout, scopes: tuple = ("project", "local", "user")) -> list:
-    """[(scope, settings file)] that run our kit, by any agent."""
-    found = []
-    for scope in scopes:
-        with contextlib.suppress(Refused):
-            place = Layout(layout.project, scope)
-            found += [(scope, place.settings(agent)) for agent in kit.DIALECTS
-                      if is_registered(place, agent)]
-    return found
-
-
 def plan_kit_removal(job: Job) -> list:
     layout, data, aside = job.layout, read_bytes(job.layout.kit), []
     if data is not None and realpath(layout.kit) == join(HERE, KIT):
@@ -987,10 +970,9 @@ def plan_kit_removal(job: Job) -> list:
     if data is not None and not release_of(data, job.record):
         return [Step("say", layout.kit, "keep", " (edited, or another's file)")]
     steps = [] if data is None else [Step("remove", layout.kit, "remove", old=data)]
-    for folder in (layout.hooks, layout.hidden):  # 0.1.0 kept what it moved beside the kit
-        with contextlib.suppress(OSError):
-            aside += [join(folder, name) for name in sorted(os.listdir(folder))
-                      if re.fullmatch(r"ctx_hooks\.py\.kept-[0-9TZ-]+", name)]
+    for folder in filter(isdir, (layout.hooks, layout.hidden)):  # 0.1.0 kept it beside the kit
+        aside += [join(folder, name) for name in sorted(os.listdir(folder))
+                  if re.fullmatch(r"ctx_hooks\.py\.kept-[0-9TZ-]+", name)]
     if aside:
         steps.append(Step("move", aside[0], "restore", " as " + KIT, to=layout.kit))
     return steps + [Step("say", path, "keep") for path in aside[1:]]
@@ -1009,12 +991,6 @@ def plan_sections(layout: Layout) -> list:
             verb = "take our section out of"
             steps.append(Step("settings", path, verb, "", bare, data, like=path))
     return steps
-
-
-# =============================================================================
-# Context files
-# =============================================================================
-# --init: what can be seen of the project's build is filled in, known words only.
 
 
 def plan_context(layout: Layout) -> list:
@@ -1364,10 +1340,8 @@ def install_hints(job: Job) -> list:
               "--uninstall --scope %s" % (scope, scope) for scope, path in registrations(layout)
               if scope != layout.scope and "claude" in job.agents
               and dirname(path) in (layout.base, config_folder())]
-    if "claude" in job.agents and read_settings(layout, "claude").value.get("disableAllHooks"):
-        hints.append("disableAllHooks is on in %s, so no hook runs" % layout.settings("claude"))
-    if IS_WINDOWS and layout.scope == "project" and not has_git_bash():
-        hints.append("this registration works on Windows only; others need --scope local")
+    if IS_WINDOWS and layout.scope == "project":
+        hints.append("shared hooks need Git Bash on Windows; without it use --scope local")
     if layout.scope == "local" and digest_of(read_bytes(layout.ignore)) not in LOCAL_DIGESTS:
         hints.append("%s is your own: add /settings.local.json and /hooks/ctx_hooks.py to it, or "
                      "git would see them" % layout.show(layout.ignore))
