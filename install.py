@@ -1102,32 +1102,19 @@ SIBLING = "%s: an import of ctx_hooks would find this; remove it if it is not yo
 
 
 def check(job: Job) -> int:
-    """Say what is not as an install would leave it, a line each."""
-    layout, data = job.layout, read_bytes(job.layout.kit)
-    found = [SIBLING % layout.show(path) for path in siblings(layout)]
-    if digest_of(data) != digest_of(SOURCE):
-        was = "missing" if data is None else release_of(data, job.record) or "edited, or another's"
-        found.append("%s: %s, expected %s" % (layout.show(layout.kit), was, kit.VERSION))
-    for agent in job.agents:
-        now = read_settings(layout, agent)
-        shown, goal = layout.show(now.path) + ": ", parse_json(merged_text(job, agent, now)[0])
-        hooks = now.value.get("hooks", {})
-        for event in sorted({**hooks, **goal["hooks"]}):
-            if hooks.get(event) != goal["hooks"].get(event):
-                found.append(shown + event + (
-                    " registered differently, an older release or by hand"
-                    if has_ours({"hooks": {event: hooks.get(event)}}) else " not registered"))
-        found += [shown + "%s is not as it should be" % key for key in ("statusLine", "permissions")
-                  if now.value.get(key) != goal.get(key)]
-        if now.value.get("disableAllHooks") is True:
-            found.append(shown + "disableAllHooks is on, so no hook runs")
-    problem = probe(job.python, layout.project)
-    found += ["%s %s" % (job.python, problem)] if problem else []
+    """Current is what an install would not change."""
+    found = [tell(step, job, "would ") for step in plan(job) if step.verb not in ("", "unchanged")]
+    found += [SIBLING % job.layout.show(path) for path in siblings(job.layout)]
     if not found and not job.options.quiet:
         print("ok: ctx_hooks %s is installed and current for %s in %s" % (
-            kit.VERSION, ", ".join(job.agents), layout.project))
+            kit.VERSION, ", ".join(job.agents), job.layout.project))
     print("".join(line + "\n" for line in found), end="")
     return 1 if found else 0
+
+
+def tell(step: Step, job: Job, will: str = "") -> str:
+    verb = step.verb if step.verb == "unchanged" else will + step.verb if will else PAST[step.verb]
+    return "%s %s%s" % (verb, job.layout.show(step.path), step.note)
 
 
 def apply_step(step: Step, job: Job) -> None:
@@ -1162,11 +1149,10 @@ def apply_step(step: Step, job: Job) -> None:
 def format_step(step: Step, job: Job) -> str:
     """What a dry run says of a step: a line, and settings (with --verbose all files) as a diff
     that `patch -p1` understands."""
-    shown = job.layout.show(step.path)
-    text = "%s%s %s%s" % ("" if step.verb == "unchanged" else "would ", step.verb, shown, step.note)
-    if step.kind == "write":
+    text = tell(step, job, "would ") if step.verb else ""
+    if text and step.kind == "write":
         text += ", {:,} lines, sha256 {}".format(step.data.count(b"\n"), digest_of(step.data))
-    text = text + "\n" if step.verb else ""
+    text, shown = text and text + "\n", job.layout.show(step.path)
     whole = job.options.verbose and step.kind in ("write", "remove") and step.mode != 0o600
     if step.kind != "settings" and not whole:
         return text
@@ -1273,8 +1259,8 @@ def choose_agents(options: argparse.Namespace, layout: Layout) -> list:
         names = [name for name in names if name in asked]
     elif not asked and not options.uninstall:
         files = {name: layout.settings(name)[len(layout.root) + 1:] for name in names}
-        names = [name for name in names if name == "claude" or is_registered(layout, name) or (
-            not options.check and isdir(join(layout.root, files[name].split(os.sep)[0])))]
+        names = [name for name in names if name == "claude" or is_registered(layout, name)
+                 or isdir(join(layout.root, files[name].split(os.sep)[0]))]
     if layout.scope == "project" and not options.uninstall and "copilot" in names and (
             "claude" in names or is_registered(layout, "claude")):
         names.remove("copilot")  # it runs what stands in .claude/settings.json
@@ -1292,8 +1278,7 @@ def pick_python(options: argparse.Namespace, layout: Layout, agents: list) -> st
     for python in found[:1]:  # it may have come with a clone: one in the project is not run
         inside = is_below(realpath(python), realpath(layout.project))
         python = python if python == "py -3" else quote_path(python)
-        if not (inside and dirname(python)) and (
-                options.check or not probe(python, layout.project)):
+        if not (inside and dirname(python)) and not probe(python, layout.project):
             return python
     names = ["py -3", "python", "python3"] if IS_WINDOWS else ["python3"]
     own = [quote_path(running_python())] if layout.scope != "project" else []
@@ -1324,7 +1309,7 @@ def work(job: Job) -> int:
             continue
         apply_step(step, job)
         if step.verb and not options.quiet:
-            print(PAST[step.verb], job.layout.show(step.path) + step.note, flush=True)
+            print(tell(step, job), flush=True)
     sys.stdout.buffer.flush()
     if not options.quiet and not options.dry_run:
         for hint in [] if options.uninstall or options.only_init else install_hints(job):
