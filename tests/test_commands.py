@@ -1,22 +1,19 @@
 """Commands: what people run, in a pipe and on a terminal. What only a shell sees is in commands.bats."""
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
 import shutil
 import struct
 import subprocess
+import termios
 import time
 
 import pytest
 
-<<<<<<< HEAD
-import helper
-from helper import PYTHON, REPO, RUN_TIMEOUT_S, assistant_row, load_kit, recorded, registered_commands
-=======
 from helper import KIT, PYTHON, REPO, RUN_TIMEOUT_S, assistant_row, load_kit, recorded
->>>>>>> people
 
 COMMANDS = list(load_kit().COMMANDS)
 ANSI = re.compile(r"\033\[[0-9;?]*[a-zA-Z]")
@@ -99,14 +96,6 @@ def test_a_folder_that_is_gone_is_said(project):
     assert done.returncode == 1 and b"error: the current folder" in done.stderr and b"Traceback" not in done.stderr
 
 
-<<<<<<< HEAD
-@pytest.mark.parametrize("word", ["bogus", "", "--bogus", "\udcff\udcfe"])
-def test_an_unknown_word_says_nothing_on_stdout_and_exits_1(project, word):
-    failure(project.command(word))
-
-
-=======
->>>>>>> people
 def test_a_command_is_the_same_as_a_process(project):
     measured(project, 50_000)
     for words in (["context"], ["why", "--json"], ["auto", "status"]):
@@ -301,19 +290,6 @@ def test_hooks_that_are_not_seen_while_the_client_works_are_a_problem(project):
     assert "the hooks were last seen 5h ago" in shown_data(project)["problems"][0]
 
 
-<<<<<<< HEAD
-@pytest.mark.skipif(helper.IS_ROOT, reason="root can write everywhere")
-def test_a_folder_that_cannot_be_written_is_a_problem(project):
-    measured(project, 40_000)
-    os.chmod(project.path(".context/state"), 0o500)
-    try:
-        assert any("cannot write to" in problem for problem in shown_data(project)["problems"])
-    finally:
-        os.chmod(project.path(".context/state"), 0o700)
-
-
-=======
->>>>>>> people
 @pytest.mark.parametrize("content", [b"", b"{", b"[]",
                                      b'{"breakdown": 3, "history": [{}, "x", 1e99], "startup": {"attempts": "many"},'
                                      b' "files_read": [1, {}], "threshold_crossed_at": 7, "session_start": []}',
@@ -846,9 +822,6 @@ def test_every_shell_knows_every_word(project, shell):
 
 def take_terminal() -> None:
     """In the child: ^C on this terminal is for us."""
-    import fcntl
-    import termios
-
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
@@ -857,9 +830,6 @@ class Terminal:
 
     def __init__(self, project, *words: str, columns: int = 80, lines: int = 40, **env):
         self.primary, secondary = os.openpty()
-        import fcntl  # only where there are pseudo-terminals
-        import termios
-
         fcntl.ioctl(secondary, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         environment = project.environment(dict({"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}, **env))
         self.process = subprocess.Popen([PYTHON, os.path.join(REPO, "ctx_hooks.py"), *words], cwd=project.root,
