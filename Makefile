@@ -3,15 +3,16 @@
 
 PYTHON ?= python3
 ARGS ?=
+AGENTS ?=
 TOOLS := tests/tools
 SHIPPED := ctx_hooks.py install.py hooks.json
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-floor lint bench e2e soak demo dist clean distclean
+.PHONY: help test test-floor test-windows test-windows-core lint bench e2e e2e-agents e2e-codex soak demo dist clean distclean
 
 help: ## list the targets
 	@echo 'usage: make TARGET [PYTHON=python3.12] [ARGS="..."]'
-	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 test: ## pytest and bats (ARGS: for pytest alone, e.g. ARGS="tests/test_clock.py -k zone")
 	@$(TOOLS)/check $(PYTHON) $(ARGS)
@@ -20,16 +21,30 @@ test-floor: ## the same on the oldest Python >= 3.8 of this machine
 	@floor=$$($(PYTHON) -I $(TOOLS)/bootstrap oldest 3.8) && echo "floor: $$floor is the oldest Python >= 3.8 here" && \
 	  $(TOOLS)/check "$$floor" $(ARGS)
 
+test-windows: ## pytest on Windows Pythons under Wine, oldest and newest (ARGS as for test)
+	@$(PYTHON) -I $(TOOLS)/windows $(ARGS)
+
+test-windows-core: ## its bounded part: locks, replace, hooks, install, doctor; passes where Wine cannot be had
+	@$(PYTHON) -I $(TOOLS)/windows --core
+
 lint: ## ruff, shellcheck, and the oldest syntax each file promises
 	@$(TOOLS)/lint $(PYTHON)
 
-bench: ## what each hook costs, as multiples of a bare interpreter (ARGS=--json, --markdown, --profile)
+bench: ## what each hook costs, as multiples of a bare interpreter (ARGS=--json, --markdown, --profile, --client)
 	@$(PYTHON) -I tests/bench.py $(ARGS)
 
 e2e: ## the hooks inside the real client, against a stub model on loopback
 	@[ -d tests/e2e ] || { echo 'e2e: skipped, there is no tests/e2e'; exit 0; }; \
 	  python=$$($(PYTHON) -I $(TOOLS)/bootstrap pytest) && \
 	  env -u PYTHONPATH -u PYTEST_ADDOPTS "$$python" -I -m pytest -c tests/pytest.ini $(if $(ARGS),$(ARGS),tests/e2e)
+
+e2e-agents: ## the hooks inside the other real clients (AGENTS="codex qwen": only these)
+	@python=$$($(PYTHON) -I $(TOOLS)/bootstrap pytest) && \
+	  env -u PYTHONPATH -u PYTEST_ADDOPTS CTX_E2E_AGENTS="$(AGENTS)" \
+	  "$$python" -I -m pytest -c tests/pytest.ini $(if $(ARGS),$(ARGS),tests/agents)
+
+e2e-codex: ## the cheapest of them
+	@$(MAKE) --no-print-directory e2e-agents AGENTS=codex
 
 soak: ## the seeded loops and the hostile suite, for long
 	@SOAK=1 $(TOOLS)/check $(PYTHON) $(if $(ARGS),$(ARGS),tests)

@@ -179,6 +179,7 @@ TRANSCRIPT_LIMIT_BYTES = 8 * 1024 * 1024
 TRANSCRIPT_NEW_LIMIT_BYTES = 4 * 1024 * 1024
 TRANSCRIPT_WAIT_S, TRANSCRIPT_POLL_S = 0.15, 0.015
 
+CONTINUATION_HEAD = "## Auto Mode Continuation"
 HANDOFF_PERCENT = 80
 HANDOFF_BEFORE_COMPACTION = 25_000
 HANDOFF_RESET_MARGIN = 10  # percent below the threshold that only a compaction explains
@@ -449,7 +450,8 @@ def _load_field(value: object, default: object, kind: object) -> object:
         return load_record(value, kind) if isinstance(value, dict) else None
     if isinstance(kind, list):  # an object of records
         rows = value if isinstance(value, dict) else {}
-        return {name: load_record(row, kind[0]) for name, row in rows.items()}
+        return {name: load_record(row, kind[0]) for name, row in rows.items()
+                if isinstance(row, dict)}
     if kind == "count":
         return int(value) if is_count(value) else default
     if kind == "texts":
@@ -597,20 +599,25 @@ _KIND, _REGULAR, _FOLDER, _LINK = 0o170000, 0o100000, 0o040000, 0o120000
 _TOP_FILES = frozenset(("monitor-state.json", "metrics.json", "events.jsonl", "events.jsonl.1",
                         ".gitignore"))
 _SHARED_FILES = frozenset(("monitor-state.json", "metrics.json", ".gitignore"))
+MARKER_PREFIXES = (MARKER_PREFIX, QUIET_PREFIX, SEEN_PREFIX)
 
 
 def may_write(ctx: Ctx, path: str) -> bool:
     """The files of the contract and no others, whatever a setting names. That none of our folders
-    is a link was seen when the project was opened."""
+    in the context folder is a link was seen when the project was opened."""
+    if "/../" in path:
+        return False
+    folder, name = parent_of(path), base_name(path)
+    if folder == ctx.tmp.rstrip("/") and name.startswith(MARKER_PREFIXES):
+        return True  # asked first: the temp folder and the home folder can be a project's root
+    if ctx.state_home and is_below(path, ctx.state_home):
+        return True
     if is_below(path, ctx.dir):
         first, _, rest = path[len(ctx.dir) + 1:].partition("/")
         return first in ("state", "signals", "handoffs") if rest else first in _TOP_FILES
-    if is_below(path, ctx.root):
-        name = path[len(ctx.root.rstrip("/")) + 1:]
-        return name in (AUTO_STATE, ".caw/.gitignore") or name in INSTRUCTION_FILES
-    if parent_of(path) == ctx.tmp.rstrip("/"):
-        return base_name(path).startswith((MARKER_PREFIX, QUIET_PREFIX, SEEN_PREFIX))
-    return bool(ctx.state_home) and is_below(path, ctx.state_home)
+    inside = path[len(ctx.root.rstrip("/")) + 1:] if is_below(path, ctx.root) else ""
+    is_named = inside in (AUTO_STATE, ".caw/.gitignore") or inside in INSTRUCTION_FILES
+    return is_named and (folder == ctx.root or not is_link(folder))
 
 
 def read_bytes(path: str, limit_bytes: int = FILE_LIMIT_BYTES, follow: bool = True,
@@ -656,15 +663,17 @@ def read_fd(fd: int, limit_bytes: int) -> bytes:
     return b"".join(parts) if len(parts) != 1 else parts[0]
 
 
-def stays_inside(path: str, base: str) -> bool:
-    """Below `base`, links resolved; where there is no link on the way, a few lstats say so."""
+def name_inside(path: str, base: str) -> str:
+    """The path as seen from `base`, links resolved; "" when it is not below it. Where there is no
+    link on the way, a few lstats say so."""
     probe = path
-    while is_below(probe, base) and probe != base:
-        info = stat_of(probe, follow=False)
-        if info is None or info.st_mode & _KIND == _LINK:
-            return info is not None and is_below(real_path(path), real_path(base))
+    while probe != base:
+        info = stat_of(probe, follow=False) if is_below(probe, base) else None
+        if info is None or info.st_mode & _KIND == _LINK or base_name(probe) == "..":
+            path, base = real_path(path), real_path(base)
+            return path[len(base):].lstrip("/") if is_below(path, base) else ""
         probe = parent_of(probe)
-    return probe == base or is_below(real_path(path), real_path(base))
+    return path[len(base):].lstrip("/")
 
 
 def stat_of(path: str, follow: bool = True) -> object:
@@ -711,15 +720,11 @@ def is_own(info: object) -> bool:
 
 def list_dir(path: str, limit: int = 200_000) -> list:
     """The names in a folder, sorted; of a folder beyond all bounds some."""
-    names = []
     try:
-        with _os.scandir(path) as entries:
-            for entry in entries:
-                names.append(entry.name)
-                if len(names) >= limit:
-                    break
+        names = _os.listdir(path)
     except (OSError, ValueError):
-        return names
+        return []
+    del names[limit:]
     names.sort()
     return names
 
@@ -785,22 +790,23 @@ def _open_new(ctx: Ctx, path: str, temp: str) -> int:
 
 
 def _give_mode(ctx: Ctx, path: str, temp: str) -> None:
-    """What may hold conversation text is for its owner only, the rest as open as the context
-    folder. As root, what is made belongs to the one whose project it is."""
-    if not IS_POSIX:
+    """What may hold conversation text is for its owner only, the rest keeps its mode or is as open
+    as the context folder."""
+    if not IS_POSIX or not is_below(path, ctx.root):
         return
-    info, owner = stat_of(path), ctx.owner
-    mode, ids = 0o600, None
-    if info is not None:
-        mode, ids = info.st_mode & 0o7777, (info.st_uid, info.st_gid)
-    elif owner is not None:
-        ids = (owner.st_uid, owner.st_gid)
-        if base_name(path) in _SHARED_FILES or not is_below(path, ctx.dir):
-            mode = owner.st_mode & 0o666
-    if mode != 0o600:
-        _os.chmod(temp, mode)
-    if ids and _os.geteuid() == 0 and ids != (0, 0):
-        _os.chown(temp, *ids)
+    info = stat_of(path, follow=False)
+    if base_name(path) in _SHARED_FILES or not is_below(path, ctx.dir):
+        _os.chmod(temp, info.st_mode & 0o777 if is_regular(info) else ctx.owner.st_mode & 0o666)
+    _give_owner(info if is_regular(info) and info.st_uid else ctx.owner, temp)
+
+
+def _give_owner(owner: object, place: object) -> None:
+    """As root, what is made (a path or a descriptor) belongs to the one whose project it is."""
+    if IS_POSIX and owner.st_uid and _os.geteuid() == 0:
+        try:
+            _os.chown(place, owner.st_uid, owner.st_gid)
+        except OSError:
+            pass  # a container's root that may not
 
 
 def _replace(temp: str, path: str) -> bool:
@@ -877,10 +883,9 @@ def make_folder(ctx: Ctx, path: str) -> bool:
 
 
 def _share_folder(ctx: Ctx, path: str) -> None:
-    if IS_POSIX and ctx.owner is not None and is_below(path, ctx.root):
+    if IS_POSIX and is_below(path, ctx.root):
         _os.chmod(path, ctx.owner.st_mode & 0o7777)
-        if _os.geteuid() == 0:
-            _os.chown(path, ctx.owner.st_uid, ctx.owner.st_gid)
+        _give_owner(ctx.owner, path)
 
 
 def write_gitignore(ctx: Ctx) -> None:
@@ -910,53 +915,41 @@ def claim_file(ctx: Ctx, path: str, data: bytes) -> "bool | None":
 
 
 def append_line(ctx: Ctx, path: str, text: str, limit_bytes: int) -> None:
-    """One write, so that lines of two processes do not mix; at the limit the file becomes `.1`."""
+    """Whole lines of several processes; at the limit the file becomes `.1`. A failure costs the
+    line. On POSIX one write to the end is atomic by itself, elsewhere it is locked."""
+    if not may_write(ctx, path) or not make_folder(ctx, parent_of(path)):
+        return
+    try:
+        if IS_POSIX:
+            size = _append(ctx, path, text)
+        else:
+            with Lock(ctx, lock_path(ctx, path)):
+                size = _append(ctx, path, text)
+        if size > limit_bytes:
+            with Lock(ctx, lock_path(ctx, path)) as lock:
+                if not lock.busy and _os.stat(path).st_size > limit_bytes:
+                    _replace(path, path + ".1")
+    except OSError:
+        pass
+
+
+def _append(ctx: Ctx, path: str, text: str) -> int:
+    """The size of the file now."""
     flags = _os.O_WRONLY | _os.O_APPEND | _os.O_CREAT | _NOFOLLOW | _BINARY
-    fd = -1
-    with Lock(ctx, lock_path(ctx, path)) if not IS_POSIX else _NO_LOCK:
-        for _ in (1, 2):
-            try:
-                fd = _os.open(path, flags | getattr(_os, "O_NONBLOCK", 0), 0o600)
-                break
-            except FileNotFoundError:
-                if not may_write(ctx, path) or not make_folder(ctx, parent_of(path)):
-                    return
-            except (OSError, ValueError):
-                return
-        if fd < 0:
-            return
-        try:
-            info = _os.fstat(fd)
-            if not is_regular(info):
-                return
-            write_all(fd, text.encode("utf-8", "replace"))
-        except OSError:
-            return
-        finally:
-            _os.close(fd)
-    if not info.st_size:
-        _own_new_file(ctx, path)
-    if info.st_size + len(text) > limit_bytes:
-        _rotate(ctx, path, limit_bytes)
-
-
-def _own_new_file(ctx: Ctx, path: str) -> None:
-    write_gitignore(ctx)
-    if IS_POSIX and ctx.owner is not None and _os.geteuid() == 0:
-        try:
-            _os.chown(path, ctx.owner.st_uid, ctx.owner.st_gid)
-        except OSError:
-            pass
-
-
-def _rotate(ctx: Ctx, path: str, limit_bytes: int) -> None:
-    with Lock(ctx, lock_path(ctx, path)) as lock:
-        info = stat_of(path)
-        if not lock.busy and info is not None and info.st_size > limit_bytes:
-            try:
-                _replace(path, path + ".1")
-            except OSError:
-                pass
+    fd = _os.open(path, flags | getattr(_os, "O_NONBLOCK", 0), 0o600)
+    try:
+        info, data = _os.fstat(fd), text.encode("utf-8", "replace")
+        if not is_regular(info):
+            return 0
+        if not info.st_size:
+            _give_owner(ctx.owner, fd)
+            write_gitignore(ctx)
+        if info.st_mode & 0o077 and IS_POSIX:
+            _os.fchmod(fd, 0o600)  # one that came with a clone
+        write_all(fd, data)
+        return info.st_size + len(data)
+    finally:
+        _os.close(fd)
 
 
 class Lock:
@@ -970,37 +963,31 @@ class Lock:
         self.ctx, self.path, self.fd, self.busy = ctx, path, -1, False
 
     def __enter__(self) -> "Lock":
-        deadline = time.monotonic() + LOCK_WAIT_S
-        pause = 0.0005
-        while True:
-            state = self._try()
-            if state is not None:
-                self.busy = not state
-                return self
+        deadline, pause_s = time.monotonic() + LOCK_WAIT_S, 0.0005
+        while not self._try():
             if time.monotonic() > deadline:
                 self.busy = True
-                return self
-            time.sleep(pause)
-            pause = min(pause * 1.5, 0.01)
+                break
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 1.5, 0.01)
+        return self
 
     def __exit__(self, *_) -> None:
         if self.fd >= 0:
             _os.close(self.fd)
             self.fd = -1
 
-    def _try(self) -> "bool | None":
-        """True: go on, with or without a lock; None: somebody has it."""
+    def _try(self) -> bool:
+        """True: go on, with or without a lock; False: somebody has it."""
         if not may_write(self.ctx, self.path):
             return True
         if self.fd < 0:
             try:
                 self.fd = self._open()
             except FileNotFoundError:
-                if not make_folder(self.ctx, parent_of(self.path)):
-                    return True
-                return None
+                return not make_folder(self.ctx, parent_of(self.path))
             except (FileExistsError, PermissionError):
-                return None if not IS_POSIX and not is_dir(self.path) else True
+                return IS_POSIX or is_dir(self.path)
             except (OSError, ValueError):
                 return True
         if not hasattr(_os, "lockf"):
@@ -1010,11 +997,11 @@ class Lock:
             if _os.fstat(self.fd).st_nlink:
                 return True
         except (BlockingIOError, PermissionError):
-            return None
+            return False
         except OSError:
             return True  # no locks on this file system: go on without
         self.__exit__()  # cleanup removed the file while we waited: lock its successor
-        return None
+        return False
 
     def _open(self) -> int:
         """On Windows a refused lock sleeps for a second in the C runtime; a file that only one can
@@ -1022,26 +1009,10 @@ class Lock:
         if not IS_POSIX:
             return _os.open(self.path, _os.O_RDWR | _os.O_CREAT | _os.O_EXCL | _BINARY
                             | _os.O_TEMPORARY, 0o600)
-        mode = 0o600 if self.ctx.owner is None else self.ctx.owner.st_mode & 0o666
-        fd = _os.open(self.path, _os.O_RDWR | _os.O_CREAT | _NOFOLLOW | _BINARY, mode)
-        if self.ctx.owner is not None and _os.geteuid() == 0 and self.ctx.owner.st_uid:
-            _os.fchown(fd, self.ctx.owner.st_uid, self.ctx.owner.st_gid)
+        flags, owner = _os.O_RDWR | _os.O_CREAT | _NOFOLLOW | _BINARY, self.ctx.owner
+        fd = _os.open(self.path, flags, owner.st_mode & 0o666)
+        _give_owner(owner, fd)
         return fd
-
-
-class _NoLock:
-    """Where an append is atomic by itself."""
-
-    __slots__ = ()
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *_) -> None:
-        return None
-
-
-_NO_LOCK = _NoLock()
 
 
 def lock_path(ctx: Ctx, path: str) -> str:
@@ -1127,7 +1098,7 @@ def set_aside(ctx: Ctx, path: str) -> str:
 #       files: [TASKS.md, "NOTES.md"]
 
 
-SETTINGS = (  # key, default, kind (a word, or the tuple of choices), what it does
+SETTINGS = (  # key, default, kind (a word, a tuple: one of these, a list: some of these), meaning
     ("context_dir", DEFAULT_CONTEXT_DIR, "path", "folder of the context files, below the project"),
     ("allow_outside", False, "bool",
      "the user's own file only: paths named there may lead out of the project"),
@@ -1137,7 +1108,7 @@ SETTINGS = (  # key, default, kind (a word, or the tuple of choices), what it do
      "context files in order of priority, seen from `context_dir`"),
     ("gate.message", "", "text", "own wording of the gate; `{files}` is filled in"),
     ("monitor.inject_min_severity", "warning", SEVERITIES, "signals below this stay on disk"),
-    ("monitor.inject_at", ["prompt", "tool"], "list",
+    ("monitor.inject_at", ["prompt", "tool"], ["prompt", "tool"],
      "when signals reach the agent: with a prompt, with a tool result"),
     ("monitor.notify", "off", ("off", "bell", "desktop"),
      "how else the person learns of a critical signal"),
@@ -1189,39 +1160,41 @@ def parse_config(text: str, is_user: bool = False) -> tuple:
         key == "allow_outside" and _checked(value, "bool") for key, value, _, _ in pairs)
     for key, value, line, column in pairs:
         table, _, entry = key.rpartition(".")
-        if _KINDS.get(table) == "table" and entry:
-            text_ = _checked(value, "text")
-            if text_ is not None:
-                values.setdefault(table, {})[entry] = text_
-            continue
-        problem = _problem_of(key, value, is_user)
-        checked = None if problem else _checked(value, _KINDS[key])
-        if not problem and _leaves_project(checked, _KINDS[key], folder) and not outside:
+        is_entry = _KINDS.get(table) == "table" and bool(entry)
+        kind = "text" if is_entry else _KINDS.get(key)
+        checked = _checked(value, kind)
+        problem = ""
+        if kind is None:
+            near = near_word(key, _KINDS) if len(problems) < LIST_LIMIT else ""
+            problem = "unknown setting `%s`" % key + ("; did you mean `%s`?" % near if near else "")
+        elif key == "allow_outside" and not is_user:
+            problem = "`allow_outside` counts only in the user's own contextrc"
+        elif checked is None:
+            problem = "`%s` wants %s" % (key, _kind_words(kind))
+        elif _leaves_project(checked, kind, folder) and not outside:
             problem = "`%s` names a file outside the project" % key
         if problem:
             problems.append((line, column, problem))
+        elif is_entry:
+            values.setdefault(table, {})[entry] = checked
         else:
             values[key] = checked
-    problems.sort()
-    return values, problems
-
-
-def _problem_of(key: str, value: object, is_user: bool) -> str:
-    if key not in _KINDS:
-        near = near_word(key, _KINDS)
-        return "unknown setting `%s`" % key + ("; did you mean `%s`?" % near if near else "")
-    if key == "allow_outside" and not is_user:
-        return "`allow_outside` counts only in the user's own contextrc"
-    if _checked(value, _KINDS[key]) is None:
-        return "`%s` wants %s" % (key, _kind_words(_KINDS[key]))
-    return ""
+    return values, sorted(problems)[:LIST_LIMIT]
 
 
 def near_word(word: str, known: object) -> str:
-    """The known word that was probably meant, or ""."""
-    import difflib
-
-    return (difflib.get_close_matches(word, list(known), 1, 0.7) or [""])[0]
+    """The known word that differs in one place by at most two letters, or "". (`difflib` would cost
+    every hook of a project with one mistyped setting.)"""
+    for other in known:
+        least, most = sorted((len(word), len(other)))
+        same = end = 0
+        while same < least and word[same] == other[same]:
+            same += 1
+        while end < least - same and word[-1 - end] == other[-1 - end]:
+            end += 1
+        if most - same - end <= 2 < least:
+            return other
+    return ""
 
 
 def parse_yaml(text: str) -> tuple:
@@ -1366,13 +1339,13 @@ def _parse_quoted(text: str) -> tuple:
 def _parse_list(text: str) -> tuple:
     items, start, index = [], 1, 1
     while index < len(text):
-        piece = text[start:index].strip()
-        if text[index] in "'\"" and not piece:
+        if text[index] in "'\"" and not text[start:index].strip():
             index = _quote_end(text, index)
             if index < 0:
                 return None, "quote is not closed"
             continue
         if text[index] in ",]":
+            piece = text[start:index].strip()
             value, error = parse_scalar(piece)
             if error:
                 return None, error
@@ -1405,14 +1378,17 @@ def _checked(value: object, kind: object) -> object:
         is_odd = kind == "path" and not (value and str(value).isprintable())  # shown to the agent
         return None if is_odd else str(value)
     items = value if isinstance(value, list) else [value]
-    inner = {"paths": "path", "names": "path", "list": "text", "counts": "count"}.get(kind, "")
+    inner = tuple(kind) if isinstance(kind, list) else {
+        "paths": "path", "names": "path", "list": "text", "counts": "count"}.get(kind, "")
     checked = [_checked(item, inner) for item in items[:LIST_LIMIT]] if inner else [None]
-    return None if None in checked else list(dict.fromkeys(checked))
+    if None in checked:
+        return None
+    return checked if kind == "counts" else list(dict.fromkeys(checked))
 
 
 def _kind_words(kind: object) -> str:
-    if isinstance(kind, tuple):
-        return "one of " + ", ".join(kind)
+    if isinstance(kind, (tuple, list)):
+        return ("one of " if isinstance(kind, tuple) else "some of ") + ", ".join(kind)
     return {
         "bool": "true or false", "count": "a number from 0", "text": "a text", "path": "a path",
         "threshold": "`auto` or a number from 1 to 100", "paths": "a list of paths",
@@ -1467,12 +1443,11 @@ def find_project(start: str, cwd: str, env: dict) -> "Ctx | None":
     folder = start if start and is_absolute(start) else cwd
     if not folder or not is_absolute(folder):
         return None
-    folder, told = join_path(folder, "."), folder
+    folder = join_path(folder, ".")
     for level in range(PARENT_LIMIT):
         ctx = open_project(folder, env)
         if ctx:
-            here = level == 0 and told == start
-            trusted = here or (is_trusted(ctx.dir) and is_trusted(config_path(folder)))
+            trusted = not level or (is_trusted(ctx.dir) and is_trusted(config_path(folder)))
             return ctx if trusted else None
         if parent_of(folder) == folder:
             return None
@@ -1483,14 +1458,19 @@ def find_project(start: str, cwd: str, env: dict) -> "Ctx | None":
 def open_project(root: str, env: dict) -> "Ctx | None":
     """The project at exactly this folder, with its settings read."""
     values, problems = read_config(config_path(root))
-    folder = join_path(root, values.get("context_dir", DEFAULT_CONTEXT_DIR))
-    ctx = Ctx(root, folder, values, problems)
-    ctx.owner, ctx.env = stat_of(folder), env
-    if not is_dir(folder) or leads_out(ctx):
-        return None
     own, _ = read_config(user_config_path(env), is_user=True)
-    ctx.config = {**DEFAULTS, **own, **values}
-    ctx.config["outside"] = _outside_paths(ctx, own) if own.get("allow_outside") else ()
+    for key in {"gate.files", "startup.files"}.intersection(own):
+        own[key] = [home_of(env) + name[1:] if name[:2] == "~/" else name for name in own[key]]
+    config = {**DEFAULTS, **own, **values}
+    ctx = Ctx(root, join_path(root, config["context_dir"]), config, problems)
+    ctx.owner, ctx.env = stat_of(ctx.dir), env
+    if ctx.owner is None or not is_dir(ctx.dir) or leads_out(ctx):
+        return None
+    config["outside"] = ()
+    if own.get("allow_outside"):  # what the user's own file names, and nothing that a project adds
+        config["outside"] = tuple(
+            [join_path(ctx.dir, name) for name in own.get("gate.files", ())]
+            + [join_path(root, name) for name in own.get("startup.files", ())])
     return ctx
 
 
@@ -1521,20 +1501,11 @@ def state_home_of(env: dict) -> str:
     return slashed(base) + "/ctx_hooks" if base and is_absolute(base) else ""
 
 
-def _outside_paths(ctx: Ctx, own: dict) -> tuple:
-    """What the user's own file names itself, and nothing that a project adds."""
-    named = [(ctx.dir, name) for name in own.get("gate.files", ())]
-    named += [(ctx.root, name) for name in own.get("startup.files", ())]
-    home = home_of(ctx.env)
-    return tuple(join_path(base, home + name[1:] if name.startswith("~/") else name)
-                 for base, name in named)
-
-
 def leads_out(ctx: Ctx) -> bool:
-    """The context folder is the project itself, or it or one of our folders in it is a link to
-    somewhere else: a stranger's repository must not decide where we write and what we collect."""
-    links = [path for path in map(ctx.path, RUNTIME_FOLDERS) if is_link(path)]
-    return ctx.dir == ctx.root or bool(links) or not stays_inside(ctx.dir, ctx.root)
+    """The context folder is the project itself, git's or the client's, or it or one of our folders
+    in it is a link to somewhere else: a stranger's repository must not decide where we write."""
+    is_odd = _is_private(name_inside(ctx.dir, ctx.root))
+    return is_odd or any(map(is_link, map(ctx.path, RUNTIME_FOLDERS)))
 
 
 def is_trusted(path: str) -> bool:
@@ -1547,26 +1518,19 @@ def may_read(ctx: Ctx, path: str) -> bool:
     """Whether the text of a file that some setting names may reach the agent."""
     if path in ctx.get("outside"):
         return True
-    if not is_below(path, ctx.root) or not stays_inside(path, ctx.root):
+    if not is_below(path, ctx.root):
         return False
-    real = real_path(path) if _has_link(path, ctx.root) else path
-    base = real_path(ctx.root) if real is not path else ctx.root
-    for name in (path[len(ctx.root):], real[len(base):]):
-        parts = name.lower().strip("/").split("/")
-        last = parts[-1]
-        if ".git" in parts or (".claude" in parts and "/".join(parts) != OLD_HANDOFF):
-            return False
-        if last.startswith(_SECRETS) or last.endswith(_SECRET_ENDS):
-            return False
-    return True
+    named = path[len(ctx.root):].lstrip("/")
+    return not _is_private(named) and not _is_private(name_inside(path, ctx.root))
 
 
-def _has_link(path: str, base: str) -> bool:
-    while path != base and is_below(path, base):
-        if is_link(path):
-            return True
-        path = parent_of(path)
-    return False
+def _is_private(name: str) -> bool:
+    """Seen from the root: outside, git's, the client's or a secret, as a case-insensitive file
+    system would compare it."""
+    parts = [part.rstrip(". ") or part for part in name.casefold().split("/")]
+    is_secret = parts[-1].startswith(_SECRETS) or parts[-1].endswith(_SECRET_ENDS)
+    is_clients = ".claude" in parts and "/".join(parts) != OLD_HANDOFF
+    return not name or ".git" in parts or is_clients or is_secret
 
 
 def read_shared(ctx: Ctx, path: str, limit_bytes: int = FILE_LIMIT_BYTES) -> "bytes | None":
@@ -1608,6 +1572,10 @@ def shown_path(ctx: Ctx, path: str, cwd: str) -> str:
     """Relative to the root for a session that stands there, absolute for one that does not."""
     inside = is_below(path, ctx.root) and join_path(cwd or ctx.root, ".") == ctx.root
     return path[len(ctx.root.rstrip("/")) + 1:] if inside else path
+
+
+def is_switched_off(env: dict) -> bool:
+    return env.get("CTX_HOOKS_DISABLE", "") not in ("", "0")
 
 
 def is_paused(ctx: Ctx, session: str) -> bool:
@@ -1660,11 +1628,14 @@ _MARKUP = frozenset(
     "system systemreminder systemmessage tasknotification commandname commandmessage commandargs "
     "localcommandstdout localcommandstderr localcommandcaveat userpromptsubmithook bashinput "
     "bashstdout bashstderr user human assistant functioncalls functionresults invoke tooluse "
-    "toolresult antml thinking hookcontext hookprompt hookresult".split())
-_WORDS = frozenset("system user human assistant thinking invoke".split())  # in code: List<User>
+    "toolresult antml thinking hookcontext hookprompt hookresult functioncall functionresult".split())
+_TYPES = frozenset("System User Human Assistant".split())  # in code: List<User>
 _TURNS = ("human:", "user:", "assistant:", "system:")
-_UNSEEN = frozenset("\xad\u034f\u061c\u180e\ufeff\u200b\u200e\u200f")
+_UNSEEN = frozenset("\xad\u034f\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u3164\ufeff\uffa0")
 _BRACKETS = {ord(c): "<" for c in "＜﹤〈⟨"}
+_BRACKETS.update((ord(c), ">") for c in "＞﹥〉⟩")
+_ALIKE = dict(zip(  # letters of other scripts that look like these, and two colons
+    map(ord, "аеорсухѕіјԁһкмтѵԝοανρτυιɑꜱ꞉∶"), "aeopcyxsijdhkmtvwoanptuias::"))
 
 
 def units(text: str) -> int:
@@ -1689,8 +1660,7 @@ def clean_text(text: str) -> str:
     that pose as a turn. What is clean stays as it is."""
     text = text[:CLEANED_LIMIT]
     if not text.isprintable() or not text.isascii():
-        text = text.replace("\r\n", "\n").encode("utf-8", "replace").decode("utf-8")
-        text = strip_unseen(text)
+        text = for_terminal(text.replace("\r\n", "\n"))
     if not text.isascii() and not _BRACKETS.keys().isdisjoint(map(ord, set(text))):
         text = text.translate(_BRACKETS)
     for _ in range(4):  # a removed tag may have completed another one
@@ -1721,6 +1691,7 @@ def _is_unseen(char: str) -> bool:
     """A control character, a direction override, or a letter that only a model sees."""
     return (char < " " and char not in "\t\n") or "\x7f" <= char < "\xa0" or char in _UNSEEN or (
         "\u2028" <= char <= "\u202e" or "\u2060" <= char <= "\u206f"
+        or "\ufe00" <= char <= "\ufe0e" or "\ufff9" <= char <= "\ufffb"
         or "\U000e0000" <= char <= "\U000e01ef")
 
 
@@ -1738,12 +1709,13 @@ def _quote_turns(text: str) -> str:
 
 
 def _folded(text: str) -> str:
-    """As somebody reads it: other letter forms become the usual ones, joiners are passed over."""
+    """As somebody reads it: other letter forms and accents become the usual letters, joiners are
+    passed over."""
     if text.isascii():
         return text
     from unicodedata import normalize
 
-    return normalize("NFKC", text).encode("ascii", "ignore").decode()
+    return normalize("NFKD", text).translate(_ALIKE).encode("ascii", "ignore").decode()
 
 
 def _strip_tags(text: str) -> str:
@@ -1761,15 +1733,17 @@ def _strip_tags(text: str) -> str:
 
 
 def _is_markup(text: str, start: int) -> bool:
-    inner = _folded(text[start + 1:start + 80]).lstrip("/ \t\n").partition(">")[0].lower()
-    words = inner.split(None, 1)
-    for name in words[0].rstrip("/").split(":") if words else ():
-        squashed = "".join(filter(str.isalnum, name))
-        if squashed in _MARKUP:
-            before = text[start - 1:start]
-            return squashed not in _WORDS or not (before.isalnum() or before == "_")
-    joined = "".join(filter(str.isalnum, inner[:40]))
-    return joined in _MARKUP and joined not in _WORDS
+    """Whether a tag with one of the names begins here, whatever stands between its letters."""
+    inner = _folded(text[start + 1:start + 80].partition(">")[0].partition("<")[0])
+    if inner in _TYPES and (text[start - 1:start].isalnum() or text[start - 1:start] == "_"):
+        return False
+    words = "".join(c if c.isalnum() or c in "-_.:" else " " for c in inner.lower()).split()
+    names = words[0].split(":") if words else []
+    for count in range(1, len(words) + 1):
+        names.append("".join(words[:count]))
+    squashed = {"".join(filter(str.isalnum, name)) for name in names}
+    squashed.update([name.rstrip("0123456789s") for name in squashed])
+    return not _MARKUP.isdisjoint(squashed)
 
 # =============================================================================
 # Clients
@@ -1783,8 +1757,8 @@ def _is_markup(text: str, start: int) -> bool:
 TOOL_KINDS = {  # what a tool does, by its name in any client
     "read": "read notebookread read_file view read_many_files",
     "edit": "write edit multiedit notebookedit write_file replace apply_patch create str_replace "
-            "applypatch",
-    "run": "bash powershell run_shell_command execute shell exec_command",
+            "applypatch create_file replace_string_in_file insert_edit_into_file",
+    "run": "bash powershell run_shell_command execute shell exec_command run_in_terminal",
     "poll": "bashoutput taskoutput killshell taskstop monitor schedulewakeup sleep wait "
             "wait_for browser_wait_for listagents read_bash stop_bash write_stdin wait_agent",
     "ask": "askuserquestion exitplanmode enterplanmode ask_user",
@@ -1799,7 +1773,7 @@ USUAL_EVENTS = {"inject": "UserPromptSubmit", "gate": "PreToolUse", "monitor": "
                 "stop-enforce": "Stop", "cleanup": "SessionEnd"}
 FEEDBACK_SINCE = (2, 1, 163)  # from here on additionalContext at Stop is not shown as an error
 MACHINE_PROMPT = "<task-notification>"
-TRANSCRIPT_LATE_S = 0.25  # some clients write their transcript late
+TRANSCRIPT_LATE_S, HOOK_START_S = 0.25, 0.1  # some clients write their transcript late
 ENV_NAMES = (  # the variables we look at, and no others: the rest may hold secrets
     "CLAUDE_PROJECT_DIR", "GEMINI_PROJECT_DIR", "QWEN_PROJECT_DIR", "COPILOT_PROJECT_DIR",
     "DROID_PROJECT_DIR", "COPILOT_HOME", "CTX_HOOKS_DISABLE", "CTX_INJECT_MIN_SEVERITY",
@@ -1890,7 +1864,11 @@ def detect_agent(agent: str, data: object) -> str:
 
 def command_of(event: Record) -> str:
     command = event.tool_input.get("command") or event.tool_input.get("cmd") or ""
-    return " ".join(map(str, command)) if isinstance(command, list) else text_of(command)
+    command = " ".join(map(str, command)) if isinstance(command, list) else text_of(command)
+    return command[:COMMAND_LIMIT]
+
+
+COMMAND_LIMIT = 8000  # what a call does is told by its beginning
 
 
 def estimate_tokens(event: Record) -> int:
@@ -1941,30 +1919,35 @@ def _chars(value: object, depth: int) -> int:
 # --- transcripts: one JSON a line, written while we read; read from the end in bounded steps
 
 
-def lines_backward(path: str, limit_bytes: int = TRANSCRIPT_LIMIT_BYTES) -> object:
-    """The file's lines as bytes, newest first, at most about `limit_bytes` of them."""
+LINE_LIMIT_BYTES = 2 * 1024 * 1024
+
+
+def lines_backward(path: str, limit_bytes: int = TRANSCRIPT_LIMIT_BYTES,
+                   needles: tuple = (b"",)) -> object:
+    """The file's lines as bytes, newest first, at most about `limit_bytes` of them; those without
+    any of the needles may be left out, and a line beyond all bounds is."""
     fd = open_regular(path)
     if fd < 0:
         return
     try:
         end = size = _os.lseek(fd, 0, 2)
-        step, parts = TRANSCRIPT_STEP_BYTES, []
+        step, parts, held = TRANSCRIPT_STEP_BYTES, [], 0
         while end > 0 and size - end < limit_bytes:
             start = max(0, end - step)
             _os.lseek(fd, start, 0)
-            chunk = read_fd(fd, end - start)
-            end, step = start, min(step * 2, 1 << 20)
-            first = chunk.find(b"\n")
-            if first < 0:
-                parts.append(chunk)  # a line longer than a step: joined once, when it is whole
+            chunk = _os.read(fd, end - start)
+            end, step = start, min(step * 2, 1 << 18)
+            first, last = chunk.find(b"\n"), chunk.rfind(b"\n")
+            if first < 0:  # a line longer than a step: joined once, when it is whole
+                held += len(chunk)
+                parts = parts + [chunk] if held < LINE_LIMIT_BYTES else []
                 continue
-            lines = chunk[first + 1:].split(b"\n")
-            lines[-1] += b"".join(reversed(parts))
-            parts = [chunk[:first]]
-            for line in reversed(lines):
-                if line:
-                    yield line
-        if end == 0 and any(parts):
+            if held < LINE_LIMIT_BYTES:
+                yield chunk[last + 1:] + b"".join(reversed(parts))
+            if any(map(chunk.__contains__, needles)):
+                yield from reversed(chunk[first + 1:last].split(b"\n"))
+            parts, held = [chunk[:first]], first
+        if end == 0 and held < LINE_LIMIT_BYTES:
             yield b"".join(reversed(parts))
     except OSError:
         return
@@ -1975,7 +1958,8 @@ def lines_backward(path: str, limit_bytes: int = TRANSCRIPT_LIMIT_BYTES) -> obje
 def rows_backward(ctx: Ctx, path: str, limit_bytes: int = TRANSCRIPT_LIMIT_BYTES,
                   needles: tuple = ()) -> object:
     """The rows that mean something to us, newest first; a line is parsed when it can matter."""
-    for line in lines_backward(path, limit_bytes):
+    needles = needles or DIALECTS[ctx.agent].needles
+    for line in lines_backward(path, limit_bytes, needles):
         row = parse_line(ctx, line, needles)
         if row is not None:
             yield row
@@ -1993,6 +1977,19 @@ def parse_line(ctx: Ctx, line: bytes, needles: tuple = ()) -> "Record | None":
     return row
 
 
+def wait_for_rows(ctx: Ctx, path: str) -> None:
+    """Where a client writes its transcript late, its row about this very event is the sign that
+    everything before it is there."""
+    sign = DIALECTS[ctx.agent].late_signs.get(ctx.mode, b"")
+    deadline = time.monotonic() + TRANSCRIPT_LATE_S
+    while sign and time.monotonic() < deadline and is_dir(parent_of(path)):
+        line = next(lines_backward(path), b"")
+        at = parse_iso(parse_object(line).get("timestamp")) or 0.0
+        if sign in line and at > ctx.now - HOOK_START_S:
+            return
+        time.sleep(TRANSCRIPT_POLL_S)
+
+
 def make_row(kind: str, **fields) -> Record:
     row = Record(kind=kind, id="", text="", receipt="", calls=[], results=[], tokens=0, window=0,
                  model="", done=False, at=0.0)
@@ -2001,10 +1998,18 @@ def make_row(kind: str, **fields) -> Record:
 
 
 def read_usage(ctx: Ctx, path: str) -> "Record | None":
-    """The last measured fullness (tokens, window or 0, model) after the last compaction."""
+    """The last measured fullness (tokens, window or 0, model) after the last compaction. Where the
+    transcript comes late it is waited for, once the numbers begin to matter."""
+    dialect = DIALECTS[ctx.agent]
+    usage = dialect.read_usage(path) if dialect.read_usage else _last_usage(ctx, path)
+    if dialect.late_signs and (usage is None or usage.tokens * 2 >= usage.window):
+        wait_for_rows(ctx, path)
+        usage = _last_usage(ctx, path)
+    return usage
+
+
+def _last_usage(ctx: Ctx, path: str) -> "Record | None":
     dialect, model, window, tokens = DIALECTS[ctx.agent], "", 0, 0
-    if dialect.read_usage:
-        return dialect.read_usage(path)
     for row in rows_backward(ctx, path, needles=dialect.usage_needles):
         window, model = window or row.window, model or row.model
         tokens = tokens or (row.tokens if row.tokens <= TOKENS_LIMIT else 0)
@@ -2038,6 +2043,7 @@ def read_news(ctx: Ctx, path: str, offset: int, since: float, known_id: str) -> 
     (where to go on). The message `known_id` and rows dated before `since` are older than what we
     wait for: a forked session's transcript begins with a copy of the old one."""
     news = Record(text="", answered=False, receipts="", offset=offset)
+    wait_for_rows(ctx, path)
     fd = open_regular(path)
     if fd < 0:
         return news
@@ -2082,14 +2088,6 @@ def read_turn(ctx: Ctx, path: str, since: float = 0.0) -> str:
             texts.append(row.text)
             newer = said
     return "\n".join(reversed(texts))
-
-
-def wait_for_rows(ctx: Ctx, path: str) -> None:
-    """Where a client writes its transcript late, its row about this very event is the sign that
-    everything before it is there."""
-    sign, deadline = DIALECTS[ctx.agent].late_sign, time.monotonic() + TRANSCRIPT_LATE_S
-    while sign and sign not in next(lines_backward(path), sign) and time.monotonic() < deadline:
-        time.sleep(TRANSCRIPT_POLL_S)
 
 
 def transcript_size(path: str) -> int:
@@ -2287,9 +2285,9 @@ def _copilot_event(data: dict, env: dict) -> dict:
     named = [name for field, name in _COPILOT_EVENTS if field in data]
     data.setdefault("hook_event_name", named[0] if named else "?")
     home = env.get("COPILOT_HOME") or env.get("HOME", "") + "/.copilot"
-    session_id = text_of(data.get("session_id"))
-    if session_id and safe_name(session_id) == session_id:
-        data.setdefault("transcript_path", home + "/session-state/" + session_id + "/events.jsonl")
+    own_id = text_of(data.get("session_id"))
+    if own_id and safe_name(own_id) == own_id:
+        data.setdefault("transcript_path", home + "/session-state/" + own_id + "/events.jsonl")
     if data.get("source") == "new":
         data["source"] = "startup"
     return data
@@ -2337,11 +2335,10 @@ def _droid_row(row: dict) -> "Record | None":
     if results:
         return make_row("result", results=[r + (False,) for r in results])
     if "hookResults" in message:
-        outs = [parse_object(text_of(dict_of(result).get("stdout")))
-                for result in list_of(message.get("hookResults"))]
-        said = [text_of(dict_of(out.get("hookSpecificOutput")).get("additionalContext"))
-                for out in outs]
-        return make_row("receipt", receipt="\n".join(said))
+        printed = [text_of(dict_of(one).get("stdout")) for one in list_of(message["hookResults"])]
+        said = [dict_of(parse_object(out).get("hookSpecificOutput")) for out in printed]
+        return make_row("receipt", receipt="\n".join(
+            text_of(one.get("additionalContext")) for one in said))
     if not text or text_of(row.get("id")).startswith("context-"):
         return None
     return make_row("prompt", text=text)
@@ -2351,11 +2348,10 @@ def _droid_usage(path: str) -> "Record | None":
     """The numbers are in a file beside the transcript."""
     told = read_json(path[:-len(".jsonl")] + ".settings.json") if path.endswith(".jsonl") else {}
     usage = dict_of(told.get("lastCallTokenUsage"))
-    tokens = sum(count_of(usage.get(key))
-                 for key in ("inputTokens", "cacheReadTokens", "cacheCreationTokens"))
-    if not tokens or tokens > TOKENS_LIMIT:
-        return None
-    return Record(tokens=tokens, window=0, model=text_of(told.get("model")))
+    keys = ("inputTokens", "cacheReadTokens", "cacheCreationTokens")
+    tokens = sum(count_of(usage.get(key)) for key in keys)
+    found = Record(tokens=tokens, window=0, model=text_of(told.get("model")))
+    return found if 0 < tokens <= TOKENS_LIMIT else None
 
 
 # --- replies
@@ -2414,12 +2410,13 @@ def _dialect(**fields) -> Record:
     row = Record(
         events=_events(), speaks=_SPEAKING, limit=REPLY_LIMIT, length=units, reply="hso",
         hold="block", hold_cap=8, tells_person="line", names={}, adapt=None,
-        parse_row=_claude_row, read_usage=None, late_sign=b"", batch="call",
+        parse_row=_claude_row, read_usage=None, late_signs={}, batch="call",
         needles=(b'"assistant"', b'"user"', b"compact_boundary", b"hook_additional_context"),
         usage_needles=(b'"usage"', b"compact_boundary"), tells_window=False, compacts_at=0,
         window=0, instruction_file="AGENTS.md", project_variable="CLAUDE_PROJECT_DIR", home="",
         settings="", user_settings="", folder="", matchers={}, time_unit=1, end_limit_s=5)
     vars(row).update(fields)
+    row.user_settings = row.user_settings or row.settings  # seen from the user's home
     return row
 
 
@@ -2439,7 +2436,7 @@ _MUTE_BEFORE = _SPEAKING - {"PreToolUse"}  # text before a tool does not arrive
 # hold         how a stop is held: "block" or, in new versions of Claude Code, "context"
 # hold_cap     holds in a row that the client allows; where it has no limit, ours is the same
 # batch        "call": the transcript has the event's tool_use_id; "newest": it has not
-# late_sign    what the newest line of the transcript holds once it has caught up with the event
+# late_signs   mode -> what the transcript's newest line holds once it has caught up
 # compacts_at  percent of the window where the client compacts by itself; 0: not known
 # window       tokens, where every model of the client has the same
 # matchers     our name of an event -> the only kind of it that is registered
@@ -2448,8 +2445,7 @@ DIALECTS = {
     "claude": _dialect(
         label="Claude Code", hold="context", tells_person="terminal",
         matchers={"PreCompact": "auto"},  # after one by hand the client shows the whole command
-        instruction_file="CLAUDE.md", folder=".claude", settings=".claude/settings.json",
-        user_settings=".claude/settings.json"),
+        instruction_file="CLAUDE.md", folder=".claude", settings=".claude/settings.json"),
     "codex": _dialect(  # a reply with a key that it does not know counts for nothing
         label="Codex", events=_events("PostToolUseFailure"), length=utf8_length,
         names={"turn_id": "prompt_id"}, parse_row=_codex_row, batch="newest", tells_window=True,
@@ -2457,31 +2453,33 @@ DIALECTS = {
         needles=(b'"response_item"', b'"token_usage_record"', b'"compacted"'),
         usage_needles=(b'"token_usage_record"', b'"token_count"', b'"task_started"',
                        b'"compacted"'),
-        settings=".codex/hooks.json", user_settings=".codex/hooks.json"),
+        settings=".codex/hooks.json"),
     "gemini": _dialect(
         label="Gemini CLI", speaks=_MUTE_BEFORE, adapt=_gemini_event, parse_row=_gemini_row,
         events=_events("PostToolUseFailure", UserPromptSubmit="BeforeAgent",
                        PreToolUse="BeforeTool", PostToolUse="AfterTool", Stop="AfterAgent",
                        PreCompact="PreCompress"),
-        batch="newest", window=1_048_576, time_unit=1000, matchers={"PreCompact": "manual"},
-        needles=(b'"gemini"', b'"user"', b"<state_snapshot>"), folder=".gemini",
+        names={"timestamp": "prompt_id"}, batch="newest", window=1_048_576, time_unit=1000,
+        matchers={"PreCompact": "manual"}, folder=".gemini",
+        needles=(b'"gemini"', b'"user"', b"<state_snapshot>"),
         usage_needles=(b'"tokens"', b"<state_snapshot>"), instruction_file="GEMINI.md",
-        project_variable="GEMINI_PROJECT_DIR", settings=".gemini/settings.json",
-        user_settings=".gemini/settings.json"),
+        project_variable="GEMINI_PROJECT_DIR", settings=".gemini/settings.json"),
     "qwen": _dialect(
         label="Qwen Code", speaks=_MUTE_BEFORE, names={"tool_call_id": "tool_use_id"},
         adapt=_qwen_event, parse_row=_qwen_row,
         needles=(b'"assistant"', b'"user"', b'"tool_result"', b'"chat_compression"'),
         usage_needles=(b'"usageMetadata"', b'"chat_compression"'), tells_window=True,
         compacts_at=85, folder=".qwen", project_variable="QWEN_PROJECT_DIR",
-        settings=".qwen/settings.json", user_settings=".qwen/settings.json"),
+        settings=".qwen/settings.json"),
     "copilot": _dialect(
         label="Copilot CLI", reply="both", tells_person="", adapt=_copilot_event,
         names={"sessionId": "session_id", "toolName": "tool_name", "toolArgs": "tool_input",
                "toolResult": "tool_response", "tool_result": "tool_response",
-               "transcriptPath": "transcript_path", "hookEventName": "hook_event_name"},
-        parse_row=_copilot_row, batch="newest", late_sign=b'"hook.start"', tells_window=True,
-        compacts_at=80, folder=".github/hooks", project_variable="COPILOT_PROJECT_DIR",
+               "transcriptPath": "transcript_path", "hookEventName": "hook_event_name",
+               "timestamp": "prompt_id"},
+        parse_row=_copilot_row, batch="newest", tells_window=True, compacts_at=80,
+        late_signs={"monitor": b'"postToolUse', "stop-enforce": b'"agentStop"'},
+        folder=".github/hooks", project_variable="COPILOT_PROJECT_DIR",
         needles=(b'"session.usage_record"', b'"assistant.message"', b'"user.message"',
                  b'"tool.execution_complete"', b'"hook.end"', b'"session.compaction_complete"'),
         usage_needles=(b'"session.usage_record"', b'"session.compaction_complete"'),
@@ -2490,8 +2488,7 @@ DIALECTS = {
         label="droid", events=_events("PostToolUseFailure"), speaks=_MUTE_BEFORE,
         names={"message_id": "prompt_id"}, parse_row=_droid_row, read_usage=_droid_usage,
         batch="newest", needles=(b'"message"', b'"compaction_state"'), folder=".factory",
-        project_variable="DROID_PROJECT_DIR", settings=".factory/settings.json",
-        user_settings=".factory/settings.json"),
+        project_variable="DROID_PROJECT_DIR", settings=".factory/settings.json"),
 }
 
 # =============================================================================
@@ -2550,13 +2547,13 @@ def parse_signal(data: bytes, mtime: float, now: float) -> Record:
     fields = parse_fields(header or [])
     stated = parse_iso(fields.get("generated_at"))
     ttl, severity = fields.get("ttl", ""), fields.get("severity", "").lower()
-    code = one_line(fields.get("code", ""), 60)
+    code = fields.get("code", "")[:60]
     return Record(
         severity=severity if severity in SEVERITIES else "warning",
         generated_at=min(mtime, now) if stated is None or stated > now + 1 else stated,
         ttl_s=min(int(ttl), TTL_LIMIT_S) if is_digits(ttl) and int(ttl) > 0 else DEFAULT_TTL_S,
-        auditor=one_line(fields.get("auditor", ""), 60), code=code,
-        body=clean_text(body).strip() or code, stamp="%.6f" % (mtime if stated is None else stated),
+        auditor=fields.get("auditor", "")[:60], code=code,
+        body=body.strip() or code, stamp="%.6f" % (mtime if stated is None else stated),
     )
 
 
@@ -2638,13 +2635,13 @@ def severity_floor(ctx: Ctx) -> str:
 def render_signals(signals: list, room: int, length: object = units) -> tuple:
     """(text, the signals it holds, whether the first had to be cut)."""
     if len(signals) == 1:
-        text = SIGNAL_HEAD + signals[0].body
+        text = SIGNAL_HEAD + clean_text(signals[0].body)
         fits = length(text) <= room
         return text if fits else cut_text(text, room - 300, length), signals, not fits
     left = room - length(SIGNAL_HEAD_MANY) - length(SIGNAL_REST) - 20
     lines, shown = [], []
     for signal in signals:
-        bullet = format_bullet(signal.body)
+        bullet = format_bullet(clean_text(signal.body).strip() or signal.code)
         if length(bullet) + 1 > left:
             break
         left -= length(bullet) + 1
@@ -2736,7 +2733,8 @@ def _claim(ctx: Ctx, state: Record, session: str, room: int) -> "tuple | None":
     if was_cut:
         text += "\n" + SIGNAL_CUT.format(path=_keep_whole(ctx, shown[0]))
     waiting, told = len(due) - len(shown), {(s.auditor, s.code) for s in shown if s.code}
-    shown = [s for s in signals if s in shown or (s.auditor, s.code) in told]  # with older ones
+    keys = {s.key for s in shown}
+    shown = [s for s in signals if s.key in keys or (s.auditor, s.code) in told]  # with older ones
     for signal in shown:
         state.delivered[signal.key] = [signal.stamp, int(ctx.now)]
     return text, shown, waiting, state.delivered
@@ -2757,9 +2755,11 @@ def _read_marker(path: str) -> dict:
     return parse_object(read_bytes(path, STATE_LIMIT_BYTES, follow=False, own=True) or b"")
 
 
-def finish_delivery(ctx: Ctx, session: str, shown: list) -> None:
-    """The text is out: a session's signal goes, a global one is remembered for good."""
-    kept = {s.key: s.stamp for s in shown if s.scope == "global" or not remove_file(s.path)}
+def finish_delivery(is_out: bool, ctx: Ctx, session: str, shown: list) -> None:
+    """The text is out: a session's signal goes, a global one is remembered for good. It is not:
+    the claim is void."""
+    kept = {s.key: s.stamp for s in shown if is_out
+            and (s.scope == "global" or not remove_file(s.path))}
 
     def change(state: Record) -> None:
         for signal in shown:
@@ -3194,7 +3194,8 @@ def confirm_file(ctx: Ctx, name: str) -> None:
 # file there is neither trusted nor followed. A second marker tells the shell that nothing is owed
 # before a tool any more.
 FIRED, CLAIMED, NO_MARKER = "fired", "claimed", "no marker"
-FILLERS = frozenset(("tbd", "todo", "n/a", "none", "...", "…", "unknown", "-", "yyyy-mm-dd", "x"))
+FILLERS = frozenset(("tbd", "todo", "n/a", "none", "...", "…", "unknown", "-", "yyyy-mm-dd"))
+GATE_ROOM = 1500  # with less the gate waits for the next call
 TEMPLATE_MARK = "<!-- ctx_hooks template "
 
 
@@ -3244,7 +3245,7 @@ def _is_telling(line: str) -> bool:
         words = words[3:].strip()
     is_wrapped = (words[:1], words[-1:]) in (("[", "]"), ("(", ")"), ("<", ">"))
     words = words if is_wrapped else words.rpartition(": ")[2].strip("`_* ")
-    bare = "".join(c for c in words if c.isalnum() or c == "…")
+    bare = "".join(c for c in words if c.isalnum() or c > "\x7f")
     return not is_wrapped and words[-1:] != ":" and words.lower() not in FILLERS and (
         bare.lower() not in FILLERS and bool(bare.strip("…")))
 
@@ -3286,9 +3287,9 @@ def open_gate(ctx: Ctx, event: Record, state: Record, room: int) -> "str | None"
         return None
     if all(name in state.files_read for name, _ in files):
         return ""
-    text = render_gate(ctx, event, files, room)
-    if ctx.length(text) > room:
+    if room < GATE_ROOM:
         return None
+    text = render_gate(ctx, event, files, room)
     claim = claim_marker(ctx, event.session)
     if claim == FIRED:
         return ""
@@ -3467,8 +3468,10 @@ def follow_handoff(ctx: Ctx, event: Record, state: Record, measure: Record) -> t
         return False, ""
     if not crossed and measure.tokens < point:
         return False, ""
-    if not crossed or crossed > ctx.now + 1:  # set once; a clock that went back must not matter
+    if not crossed:
         _cross(ctx, event, state, measure)
+    elif crossed > ctx.now + 1:  # a clock that went back must not make it unreachable
+        state.threshold_crossed_at = ctx.now
     if state.handoff_complete:
         return False, ""
     by = find_written(ctx, event, state)
@@ -3491,6 +3494,8 @@ def _cross(ctx: Ctx, event: Record, state: Record, measure: Record) -> None:
         return path
 
     path = update_ledger(ctx, change) or handoff_path(ctx, event.session, read_ledger(ctx))
+    if may_write(ctx, path):
+        make_folder(ctx, parent_of(path))  # an agent that writes by its shell needs it
     state.threshold_crossed_at, state.handoff_complete = ctx.now, False
     state.handoff_before, state.handoff_told = fingerprint(path), ""
     state.client_pid, state.transcript = client_pid(), event.transcript
@@ -3515,7 +3520,9 @@ def find_written(ctx: Ctx, event: Record, state: Record) -> str:
                        if row.asked_at and not row.written_at and is_live(ctx, name)]
             wrote = event.kind == "edit" and not event.failed and (
                 join_path(event.cwd or ctx.root, event.path) == path)
-            is_new = info.st_mtime + 1 >= state.threshold_crossed_at and (
+            taken = any(join_path(ctx.root, row.file) == path and row.written_at >= info.st_mtime
+                        for name, row in ledger.handoffs.items() if name != event.session)
+            is_new = info.st_mtime + 1 >= state.threshold_crossed_at and not taken and (
                 wrote or waiting == [event.session])
         if is_new and says_something(read_bytes(path, HANDOFF_LIMIT_BYTES) or b""):
             note_written(ctx, event.session, shown_path(ctx, path, ""), "agent")
@@ -3681,7 +3688,8 @@ def _note_fact(facts: Record, call: tuple, failed: dict, notes: list) -> None:
 
 def _is_request(text: str) -> bool:
     """A person's words, not what a client puts there for a command or a finished task."""
-    return not text.lstrip().startswith(("<", "Caveat:", "[Request interrupted"))
+    return not text.lstrip().startswith(
+        ("<", "Caveat:", "[Request interrupted", CONTINUATION_HEAD))
 
 
 def _first_request(ctx: Ctx, transcript: str) -> str:
@@ -3750,7 +3758,7 @@ def hide_secrets(text: str) -> str:
     text = re.sub(r"\b(sk-|gh[opsu]_|github_pat_|xox[abprs]-|AKIA|AIza|glpat-)[\w-]{8,}",
                   "[hidden]", text)
     text = re.sub(r"(?i)((?:key|token|secret|passw(?:or)?d)[\w-]*[\"']?\s*[=:]\s*[\"']?)"
-                  r"[^\s\"',;]{6,}", r"\1[hidden]", text)
+                  r"[^\s\"'`,;]{6,}", r"\1[hidden]", text)
     return re.sub(r"(\w+://[^\s:/@]+:)[^\s@/]+@", r"\1[hidden]@", text)
 
 
@@ -3852,7 +3860,8 @@ WORKFLOW = (
     ("signals", None, (("last_checked", 0.0, "time"), ("detected_signals", [], list))),
     ("enforcer", None, (("tool_calls", 0, "count"), ("stalls", 0, "count"), ("holds", 0, "count"),
                         ("phase_holds", 0, "count"), ("held_at", 0.0, "time"),
-                        ("last_phase", "", str), ("stop_mark", "", str))),
+                        ("last_phase", "", str), ("stop_mark", "", str),
+                        ("stop_at", 0.0, "time"))),
     ("steps", {}, [_STEP]),
 )
 TRUST = (("token", "", str), ("root", "", str), ("agreed", [], "texts"))
@@ -3864,7 +3873,6 @@ TIME_TOLERANCE_S = 300
 CHECK_TAIL, CHECK_BUFFER = 2000, 64 * 1024
 SECRET_ENDS = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 SECRET_STARTS = ("ANTHROPIC_", "CLAUDE_CODE_")
-CONTINUATION_HEAD = "## Auto Mode Continuation"
 CONTINUATION = CONTINUATION_HEAD + """
 {lead}
 - Phase: {phase} (iteration {iteration}/{max})
@@ -4034,8 +4042,9 @@ def _complete_flow(ctx: Ctx, flow: Record) -> Record:
                for name in names]
     flow.phases = flow.phases or [name for name in PHASES if name not in skipped]
     flow.max_iterations = min(max(flow.max_iterations, 1), ITERATIONS_LIMIT)
-    info = stat_of(auto_path(ctx)) if not flow.started_at else None
-    flow.started_at = flow.started_at or (info.st_mtime if info else ctx.now)
+    if not 0 < flow.started_at <= ctx.now + CLOCK_SKEW_S:
+        info = stat_of(auto_path(ctx))
+        flow.started_at = info.st_mtime if info else ctx.now
     flow.phase_started_at = min(flow.phase_started_at or flow.started_at, ctx.now)
     return flow
 
@@ -4103,7 +4112,7 @@ def bind_workflow(ctx: Ctx, event: Record) -> bool:
         if not may_bind or not is_meant_here(ctx, flow, ""):
             return False
     if flow.session_id and not is_person:
-        return True
+        return False
 
     def change(flow: Record) -> bool:
         if flow.session_id not in ("", event.session_id):
@@ -4191,23 +4200,19 @@ def enforce_stop(ctx: Ctx, event: Record) -> "Reply | None":
     """Hold or release. What the agent said is judged and checked first, without a lock; a state
     that changed meanwhile or cannot be written holds nobody."""
     flow = read_workflow(ctx)
-    if not is_active(flow) or not event.session_id or flow.session_id != event.session_id:
+    if not is_active(flow) or not event.session_id or not _claim_stop(ctx, event, flow):
         return None
     if is_stale(ctx, flow):
         verdict = Record(signal="", block={}, near="", check=None, reason="stale_state")
     else:
         verdict = _judge(ctx, event, flow)
     facts = (_percent_now(ctx, event), _calls(ctx, event.session))
-    phase, mark = flow.phase, call_signature(
-        "%s %s" % (event.prompt_id, event.stop_active), event.last_message)
+    phase = flow.phase
 
     def change(flow: Record) -> "Record | None":
         if not is_active(flow) or (flow.session_id, flow.phase) != (event.session_id, phase):
             return None
-        if flow.enforcer.stop_mark == mark and (
-                0 <= ctx.now - flow.signals.last_checked < SAME_EVENT_S):
-            return None  # the kit is registered twice: the first run has decided
-        flow.enforcer.stop_mark, flow.signals.last_checked = mark, ctx.now
+        flow.signals.last_checked = ctx.now
         return _decide(ctx, flow, event, verdict, facts)
 
     written, stop = update_workflow(ctx, change)
@@ -4220,6 +4225,26 @@ def enforce_stop(ctx: Ctx, event: Record) -> "Reply | None":
     record(ctx, "stop:held" if stop.prompt else "stop:released", reason=stop.reason, phase=phase,
            next=flow.phase, iteration=flow.iteration, chars=len(stop.prompt), **fields)
     return Reply(stop.prompt, stop.person, hold=bool(stop.prompt))
+
+
+def _claim_stop(ctx: Ctx, event: Record, flow: Record) -> bool:
+    """This stop is ours to decide: of two kits registered for one client the first run has it. A
+    client without prompt events binds here, where any session may."""
+    if flow.session_id != event.session_id:
+        if flow.session_id or not flow.any_prompt or not is_meant_here(ctx, flow, ""):
+            return False
+    mark = call_signature("%s %s %d" % (event.prompt_id, event.stop_active, _calls(
+        ctx, event.session)), event.last_message)
+
+    def change(flow: Record) -> bool:
+        if flow.enforcer.stop_mark == mark and 0 <= ctx.now - flow.enforcer.stop_at < SAME_EVENT_S:
+            return False
+        flow.enforcer.stop_mark, flow.enforcer.stop_at = mark, ctx.now
+        flow.session_id = event.session_id
+        return True
+
+    written, is_first = update_workflow(ctx, change)
+    return bool(is_first) or not written
 
 
 def _judge(ctx: Ctx, event: Record, flow: Record) -> Record:
@@ -4443,18 +4468,23 @@ def run_bounded(command: str, root: str, limit_s: float) -> tuple:
     env = {name: value for name, value in os.environ.items()
            if not name.startswith(SECRET_STARTS) and not name.upper().endswith(SECRET_ENDS)}
     env["CTX_HOOKS_CHECK"] = mark = "%d-%x" % (os.getpid(), time.time_ns())
+    ours, theirs = os.pipe()
     try:
         child = subprocess.Popen(
             command, shell=True, cwd=root, env=env, stdin=subprocess.DEVNULL,  # noqa: S602
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=IS_POSIX)
+            stdout=theirs, stderr=theirs, start_new_session=IS_POSIX)
     except (OSError, ValueError) as error:
+        os.close(ours)
         return 127, str(error).encode()
-    output, is_over = _read_tail(child, time.monotonic() + limit_s)
+    finally:
+        os.close(theirs)
+    output, is_over = _read_tail(child, ours, time.monotonic() + limit_s)
     _end_group(child, mark if is_over else "")
+    os.close(ours)
     return None if is_over else child.returncode, output
 
 
-def _read_tail(child: object, deadline: float) -> tuple:
+def _read_tail(child: object, fd: int, deadline: float) -> tuple:
     """(the end of what it prints, whether its time was over). Half a second after its end nobody
     waits for a child of it that keeps the pipe open."""
     import threading
@@ -4462,12 +4492,12 @@ def _read_tail(child: object, deadline: float) -> tuple:
     tail = bytearray()
 
     def drain() -> None:
-        while True:
-            data = child.stdout.read1(65536)
-            if not data:
-                return
-            tail.extend(data)
-            del tail[:-CHECK_BUFFER]
+        try:
+            for data in iter(lambda: _os.read(fd, 65536), b""):
+                tail.extend(data)
+                del tail[:-CHECK_BUFFER]
+        except OSError:
+            pass  # closed, because nobody waits for more
 
     reader = threading.Thread(target=drain, daemon=True)
     reader.start()
@@ -4749,7 +4779,7 @@ def start_delivery(ctx: Ctx, event: Record, state: Record) -> tuple:
         first_at=ctx.now, last_at=ctx.now, offset=transcript_size(event.transcript),
         handoff=chosen.key if chosen else "")
     if chosen:
-        update_ledger(ctx, lambda ledger: _hold_row(ctx, ledger, chosen, event.session))
+        hold_handoff(ctx, chosen, event.session)
     count_metrics(ctx, attempted=1)
     record(ctx, "injection:attempted", messageId=message_id, attempt=1, type=event.name,
            chars=len(text))
@@ -4760,11 +4790,16 @@ def start_delivery(ctx: Ctx, event: Record, state: Record) -> tuple:
     return text, HANDOFF_SENT_PERSON.format(time=clock, lines=lines)
 
 
-def _hold_row(ctx: Ctx, ledger: Record, chosen: Record, session: str) -> None:
-    row = ledger_row(ledger, chosen.key)
-    vars(row).update(delivered_to=session, delivered_at=ctx.now, evidence="",
-                     file=shown_path(ctx, chosen.path, ""), by=row.by or chosen.by,
-                     written_at=chosen.at)
+def hold_handoff(ctx: Ctx, chosen: Record, session: str) -> None:
+    """It is on its way to this session, and to nobody else for the time being."""
+
+    def change(ledger: Record) -> None:
+        row = ledger_row(ledger, chosen.key)
+        vars(row).update(delivered_to=session, delivered_at=ctx.now, evidence="",
+                         file=shown_path(ctx, chosen.path, ""), by=row.by or chosen.by,
+                         written_at=chosen.at)
+
+    update_ledger(ctx, change)
 
 
 def is_pending(state: Record) -> bool:
@@ -4779,13 +4814,13 @@ def follow_delivery(ctx: Ctx, event: Record, state: Record, may_speak: bool) -> 
     news = read_news(ctx, event.transcript, delivery.offset, delivery.first_at, delivery.answer_to)
     delivery.offset = news.offset
     delivery.answered = delivery.answered or news.answered or bool(event.last_message)
-    if delivery.message_id in news.receipts:
+    if delivery.message_id and delivery.message_id in news.receipts:
         delivery.receipt_at = ctx.now
-        _succeed(ctx, delivery, "receipt")
+        succeed_delivery(ctx, delivery, "receipt")
         return "", ""
     if is_acknowledged(ctx, news.text + "\n" + event.last_message):
         delivery.acked_at = ctx.now
-        _succeed(ctx, delivery, "acknowledgement")
+        succeed_delivery(ctx, delivery, "acknowledgement")
         return "", ""
     waits = 0 <= ctx.now - delivery.last_at < backoff_s(ctx, delivery.attempts)
     if not may_speak or not delivery.answered or waits or delivery.outcome != "pending":
@@ -4806,7 +4841,8 @@ def backoff_s(ctx: Ctx, attempts: int) -> float:
     return backoffs[max(min(attempts, len(backoffs)) - 1, 0)]
 
 
-def _succeed(ctx: Ctx, delivery: Record, evidence: str) -> None:
+def succeed_delivery(ctx: Ctx, delivery: Record, evidence: str) -> None:
+    """There is evidence: the handoff is used up, a section in an instruction file goes."""
     attempts = max(1, delivery.attempts)
     took_ms = int(max(0.0, ctx.now - (delivery.first_at or ctx.now)) * 1000)
     is_first = attempts == 1 and delivery.outcome == "pending"
@@ -4955,11 +4991,10 @@ def strip_sections(data: bytes) -> bytes:
     """The user's bytes: without our sections and the line ends that were put before them."""
     for start, end in reversed(find_sections(data)):
         lead = _section_lead(data[start:end])
+        line_end = b"\r\n" if b"\r\n" in data[start:end] else b"\n"
         for _ in range(min(lead, 1) if data[end:] else lead):  # two lines must not become one
-            for line_end in (b"\r\n", b"\n"):
-                if data[:start].endswith(line_end):
-                    start -= len(line_end)
-                    break
+            if data[:start].endswith(line_end):
+                start -= len(line_end)
         data = data[:start] + data[end:]
     return data
 
@@ -5053,7 +5088,7 @@ def read_receipts(ctx: Ctx, event: Record) -> Record:
 
 def remove_session(ctx: Ctx, session: str) -> None:
     """Signals, state, markers and the keys in monitor-state.json of one session."""
-    _remove_signals(signal_dir(ctx, session), ctx.now + 1)
+    _remove_signals(signal_dir(ctx, session), float("inf"))
     for suffix in (".json", ".statusline", ".lock"):
         remove_file(ctx.path("state", session + suffix))
     drop_markers(ctx, session, (MARKER_PREFIX, QUIET_PREFIX, SEEN_PREFIX))
@@ -5238,6 +5273,8 @@ def ensure_handoff(ctx: Ctx, event: Record) -> None:
 def _is_workflow_stale(ctx: Ctx, event: Record) -> bool:
     """Looked at when the person comes back: their prompt's own tool calls would make it look alive
     again."""
+    if is_missing(auto_path(ctx)):
+        return False
     flow = read_workflow(ctx)
     return is_active(flow) and flow.session_id in ("", event.session_id) and is_stale(ctx, flow)
 
@@ -5281,17 +5318,15 @@ def monitor(event: Record, ctx: Ctx) -> "Reply | None":
         ensure_handoff(ctx, event)
         return None
     usage = read_usage(ctx, event.transcript)
-    _, seen = update_session(ctx, event.session, lambda state: _note_call(ctx, event, state, usage))
+    batch = _find_batch(ctx, event, usage)
+    _, seen = update_session(
+        ctx, event.session, lambda state: _note_call(ctx, event, state, usage, batch))
     if seen is None:
         return None
     reply = Reply(person=seen.person)
     if not can_speak(ctx, "PreToolUse"):
         _speak_late(ctx, event, seen.state, reply)
-    if seen.reminds:
-        batch = find_message(ctx, event.transcript, event.tool_use_id)
-        _, text = update_session(ctx, event.session, lambda state: remind(
-            ctx, event, state, seen.measure, batch))
-        _add(ctx, reply, text or "")
+    _add(ctx, reply, seen.reminder)
     if seen.shot:
         run_auditors(ctx, event.session, seen.shot)
     if "tool" in ctx.get("monitor.inject_at") and can_speak(ctx, event.name):
@@ -5299,7 +5334,21 @@ def monitor(event: Record, ctx: Ctx) -> "Reply | None":
     return reply
 
 
-def _note_call(ctx: Ctx, event: Record, state: Record, usage: "Record | None") -> "Record | None":
+def _find_batch(ctx: Ctx, event: Record, usage: "Record | None") -> str:
+    """The message that this call belongs to, when it will come to a reminder: the transcript may
+    lag, so this is not done under the lock."""
+    if not ctx.get("handoff.enabled") or (usage and usage.tokens < DEFAULT_WINDOW // 4):
+        return ""
+    state = read_session(ctx, event.session)
+    measure = measure_context(ctx, state, usage, 0)
+    is_due = measure.tokens >= handoff_point(ctx, state, measure.window)
+    if state.handoff_complete or not (is_due or state.threshold_crossed_at):
+        return ""
+    return find_message(ctx, event.transcript, event.tool_use_id)
+
+
+def _note_call(ctx: Ctx, event: Record, state: Record, usage: "Record | None",
+               batch: str) -> "Record | None":
     """Count one tool call; None when the same call was counted before."""
     if event.tool_use_id:
         mark = event.name[:12] + event.tool_use_id[-40:]
@@ -5326,12 +5375,13 @@ def _note_call(ctx: Ctx, event: Record, state: Record, usage: "Record | None") -
         if name not in state.files_read:
             state.files_read.append(name)
     reminds, person = follow_handoff(ctx, event, state, measure)
+    reminder = remind(ctx, event, state, measure, batch) if reminds else ""
     shot = _snapshot(ctx, state, measure, state.tool_calls % AUDIT_EVERY_CALLS == 1)
     if is_audit_due(shot, state):
         state.audited = [shot.percent, shot.score, int(shot.now)]
     else:
         shot = None
-    return Record(state=state, measure=measure, reminds=reminds, person=person, shot=shot)
+    return Record(state=state, reminder=reminder, person=person, shot=shot)
 
 
 def _snapshot(ctx: Ctx, state: Record, measure: Record, with_files: bool) -> Record:
@@ -5384,6 +5434,9 @@ def stop_enforce(event: Record, ctx: Ctx) -> "Reply | None":
 def cleanup(event: Record, ctx: Ctx) -> "Reply | None":
     """SessionEnd: the session's files go, its handoff stays; a resumed session keeps all."""
     if not event.session or event.reason == "resume":
+        return None
+    if is_switched_off(ctx.env) or is_paused(ctx, event.session):
+        remove_session(ctx, event.session)
         return None
     state = read_session(ctx, event.session)
     if event.reason == "clear":
@@ -5450,10 +5503,6 @@ def temp_dir(env: dict) -> str:
     return slashed(env.get("TMPDIR" if IS_POSIX else "TEMP") or "/tmp")
 
 
-def is_switched_off(env: dict) -> bool:
-    return env.get("CTX_HOOKS_DISABLE", "") not in ("", "0")
-
-
 def occupy_descriptors() -> None:
     """A closed 0, 1 or 2 becomes one that cannot be written: the next file opened would get its
     number, and the reply with it."""
@@ -5471,54 +5520,65 @@ def read_event_data(fd: int) -> object:
     is none.
 
     Some clients never close the pipe, so each time the text could be complete it is parsed; all
-    failed tries together cost at most some times the data.
+    failed tries together cost at most some times the data. Of a large event the tool's response is
+    dropped while it is read: what stands before it and after it is the event.
     """
-    data, tried = bytearray(), 0
+    data, tried, head, dropped = bytearray(), 0, None, 0
     try:
         if _os.isatty(fd):
             return None
         with TimeLimit(STDIN_WAIT_S):
-            while len(data) < STDIN_LIMIT_BYTES:
+            while len(data) + dropped < STDIN_LIMIT_BYTES:
                 chunk = _os.read(fd, 1 << 16)
                 if not chunk:
                     break
                 data += chunk
-                if chunk.rstrip()[-1:] == b"}" and (tried <= 2 * len(data) or chunk[-1:] == b"\n"):
-                    value = _parse_large(data)
-                    if value is not None:
-                        return value
+                if head is None and len(data) > RESPONSE_KEPT_BYTES:
+                    head, start = _parse_head(data)
+                    dropped = -start
+                if head and len(data) > RESPONSE_KEPT_BYTES:
+                    dropped += len(data) - EVENT_TAIL_BYTES
+                    del data[:-EVENT_TAIL_BYTES]
+                if chunk.rstrip()[-1:] != b"}":
+                    continue
+                if head:
+                    value = _parse_tail(head, data, dropped)
+                elif tried <= 2 * len(data) or chunk[-1:] == b"\n":
+                    value = _parse_or_none(data)
                     tried += len(data)
+                else:
+                    value = None
+                if value is not None:
+                    return value
     except (TimeUp, OSError):
         pass  # the time is up or the descriptor is closed: what came so far counts
-    return _parse_large(data)
+    if head:
+        return dict(head, response_bytes=max(0, dropped + len(data)))
+    return _parse_or_none(data)
 
 
-def _parse_large(data: bytearray) -> object:
-    """Of a large event the tool's response is measured, not parsed: what stands before it and after
-    it is the event."""
-    if len(data) > RESPONSE_KEPT_BYTES:
-        value = _parse_around(data)
-        if value is not None:
-            return value
+EVENT_TAIL_BYTES = 64 * 1024
+
+
+def _parse_or_none(data: bytearray) -> object:
     try:
         return parse_json(data)
     except ValueError:
         return None
 
 
-def _parse_around(data: bytearray) -> object:
-    start = data.find(b',' + _RESPONSE_KEY)
-    start = start if start >= 0 else data.find(b', ' + _RESPONSE_KEY)
-    if start < 0 or start > RESPONSE_KEPT_BYTES:
-        return None
-    head = parse_object(bytes(data[:start]) + b"}")
-    if not head or not data.rstrip().endswith(b"}"):
-        return None
+def _parse_head(data: bytearray) -> tuple:
+    """(the event up to its response or {}, where that begins)."""
+    start = max(data.find(b"," + _RESPONSE_KEY, 0, RESPONSE_KEPT_BYTES),
+                data.find(b", " + _RESPONSE_KEY, 0, RESPONSE_KEPT_BYTES))
+    head = parse_object(bytes(data[:start]) + b"}") if start > 0 else {}
+    return (head if head.get("hook_event_name") else {}), start
+
+
+def _parse_tail(head: dict, data: bytearray, dropped: int) -> object:
     cut = max(data.rfind(b',"tool_use_id":'), data.rfind(b', "tool_use_id":'))
-    tail = parse_object(b"{" + bytes(data[cut + 1:])) if cut > start else {}
-    if not head.get("hook_event_name") or not tail:
-        return None
-    return {**head, **tail, "response_bytes": max(0, cut - start)}
+    tail = parse_object(b"{" + bytes(data[cut + 1:])) if cut >= 0 else {}
+    return dict(head, **tail, response_bytes=max(0, dropped + cut)) if tail else None
 
 
 def run_mode(mode: str, agent: str, data: object, env: dict, now: float) -> tuple:
@@ -5559,10 +5619,13 @@ def run_hook(mode: str, agent: str, fd: int) -> None:
 
 def _run_hook(env: dict, mode: str, agent: str, fd: int) -> None:
     text, after = run_mode(mode, agent, read_event_data(fd), env, time.time())
-    if text:
-        write_all(1, text.encode("ascii"))
+    try:
+        if text:
+            write_all(1, text.encode("ascii"))
+    except OSError:
+        text = ""  # the reader has gone: what was claimed is free again
     for action, *args in after:
-        action(*args)
+        action(bool(text), *args)
 
 
 def run_guarded(word: str, env: dict, work: object, *args) -> None:
@@ -5592,12 +5655,23 @@ def report_failure(mode: str, error: Exception, env: dict) -> None:
         log_error(ctx, "%s %sTraceback:\n%s" % (format_iso(ctx.now), line, trace))
 
 
+def hook_main(args: list) -> None:
+    """`MODE [AGENT]`: what the registered command calls. It never returns and always ends in 0."""
+    try:
+        run_hook(args[0], args[1] if args[1:] else "claude", 0)
+    finally:
+        _os._exit(0)  # nothing is buffered; skipping the interpreter's teardown saves 8 %
+
+
 def write_stderr(text: str) -> None:
     """Never `print`: without a stderr of its own it would print to stdout."""
     try:
         write_all(2, for_terminal(text).encode("utf-8", "replace"))
     except OSError:
         pass
+
+
+# ---- below this line: for people only; a hook does not load it ----
 
 # =============================================================================
 # Registration
@@ -5615,15 +5689,20 @@ REGISTRATIONS = (  # our name of the event, mode, seconds (Stop has room for a c
 # - the test of a file (gate only): nothing is owed before a tool, so no interpreter is started.
 #   Copilot runs these settings too, maybe inside a session of another client with its own marker.
 # - `-I -S`: no PYTHON* variables, no site-packages. `-X utf8`: the locale is not asked.
-# - the source loader of the interpreter itself loads exactly this file: no import search, so
-#   nothing beside it counts; its bytecode lies in a folder of the user's own.
+# - the source loader of the interpreter itself loads exactly this file, up to the line that says
+#   so: no import search, so nothing beside it counts; its bytecode lies in a folder of the user's
+#   own. What people run comes after that line and need not be loaded 100 times an hour.
 # - `|| exit 0`: the client reads exit 2 as "deny", and a missing script is exactly that.
+_LOAD = (
+    "L.source_to_code = lambda s, d, p: compile("
+    "d.partition(b'\\n# ---- below this line: ')[0], p, 'exec', 0, 1, 2); "
+    "c = L('ctx_hooks', p).get_code('ctx_hooks'); sys.pycache_prefix = None; "
+    "n = {'__name__': 'ctx_hooks', '__file__': p}; exec(c, n); n['hook_main'](sys.argv[1:])"
+)
 LOADER = (
     "import gc, sys; gc.disable(); "
     "from _frozen_importlib_external import SourceFileLoader as L; "
-    "sys.pycache_prefix = sys.argv.pop(); p = sys.argv.pop(); "
-    "c = L('ctx_hooks', p).get_code('ctx_hooks'); sys.pycache_prefix = None; "
-    "n = {'__name__': 'ctx_hooks', '__file__': p}; exec(c, n); n['main']()"
+    "sys.pycache_prefix = sys.argv.pop(); p = sys.argv.pop(); " + _LOAD
 )
 START = '-I -S -X utf8 -c "%s"' % LOADER
 CACHE = '"${XDG_CACHE_HOME:-$HOME/.cache}/ctx_hooks"'
@@ -5639,9 +5718,7 @@ WINDOWS_LOADER = (
     "import gc, sys, nt; gc.disable(); "
     "from _frozen_importlib_external import SourceFileLoader as L; "
     "r = lambda: (lambda v, s, t: (nt.environ[v] if v[2:] else v) + s + t)"
-    "(*sys.argv.pop().partition('/')); sys.pycache_prefix = r(); p = r(); "
-    "c = L('ctx_hooks', p).get_code('ctx_hooks'); sys.pycache_prefix = None; "
-    "n = {'__name__': 'ctx_hooks', '__file__': p}; exec(c, n); n['main']()"
+    "(*sys.argv.pop().partition('/')); sys.pycache_prefix = r(); p = r(); " + _LOAD
 )
 WINDOWS_CACHE = "LOCALAPPDATA/ctx_hooks/cache"
 
@@ -5796,21 +5873,927 @@ def _is_plain_word(text: str) -> bool:
     is_quoted = text[:1] == "'" and text.replace("'\"'\"'", "").count("'") == 2
     is_one = len(words) == 1 or text == "py -3"
     return is_one and (is_quoted or not set(bare) & set("$`;|&<>()\n\\*?"))
+
+# =============================================================================
+# Doctor
+# =============================================================================
+# Looks at everything that can keep the hooks from working. It runs a registered command only when
+# that is to the letter one of ours and the file it would load is one this kit knows by its hash;
+# then with an event each, in a scratch project. A finding is (level, what it means → what to do).
+OK, HINT, WARN, FAIL = "ok", "hint", "warn", "FAIL"
+KNOWN_RELEASES = {"7895ab644e7735f2f52e502f8b4169a0152b112cf0c04988e33b41f3b2999c8b": "0.1.0"}
+SLOW_FACTOR, TRIAL_RUNS, TRIAL_LIMIT_S = 3.0, 3, 20
+SHIM_STARTED = ("PYENV_DIR", "ASDF_INSTALL_PATH")  # set by a version manager for what it starts
+IGNORED_NAMES = (".claude", ".claude/*", ".claude/**", ".claude/hooks", ".claude/settings.json")
+PYTHON_PROBE = "import sys; print('%d.%d.%d' % sys.version_info[:3], sys.executable)"
+
+
+def diagnose(ctx: "Ctx | None", cwd: str, env: dict) -> object:
+    """All findings, in the order in which a person would look."""
+    root = ctx.root if ctx else cwd
+    yield from _check_kit(env)
+    if is_switched_off(env):
+        yield WARN, "CTX_HOOKS_DISABLE is set: every hook is off → unset it"
+    if ctx and is_paused(ctx, ctx.session or "*"):
+        yield WARN, "the hooks are paused → " + own_command("resume")
+    registered = {agent: read_registrations(agent, root, env) for agent in DIALECTS}
+    for agent, scopes in registered.items():
+        yield from _check_agent(agent, scopes, env)
+    yield from _check_places(registered["claude"], root, cwd, env)
+    yield from _try_commands(registered, root, env)
+    yield from _check_codex(registered["codex"], root, env)
+    if ctx:
+        yield OK, "context folder " + ctx.dir
+        yield from check_project(ctx)
+    elif is_dir(root + "/" + DEFAULT_CONTEXT_DIR):
+        yield FAIL, ("the context folder is another user's, or it or a folder in it is a link that "
+                     "leads out: the hooks stay silent here → use folders of your own")
+    else:
+        yield WARN, "no context folder: the hooks stay silent here → mkdir " + DEFAULT_CONTEXT_DIR
+
+
+def own_command(words: str) -> str:
+    """A command of this kit that can be pasted from the folder that one is in."""
+    import shlex
+
+    if read_environment(("CTX_LAUNCHER",)):
+        return "ctx " + words
+    path, cwd = real_path(__file__), real_path(".")
+    path = path[len(cwd.rstrip("/")) + 1:] if is_below(path, cwd) else path
+    return "%s %s %s" % ("python3" if IS_POSIX else "py -3", shlex.quote(path), words)
+
+
+def installer(options: str = "") -> str:
+    """The same for install.py, which stays in the folder that the kit came from."""
+    import shlex
+
+    for folder in (parent_of(real_path(__file__)), real_path(".")):
+        if is_file(folder + "/install.py"):
+            return ("python3 %s %s" % (shlex.quote(folder + "/install.py"), options)).strip()
+    return ("`python3 install.py %s" % options).strip() + "` in your copy of ctx_hooks"
+
+
+# --- the file
+
+
+def file_digest(path: str) -> str:
+    import hashlib
+
+    data = read_bytes(path, STATE_LIMIT_BYTES)
+    return hashlib.sha256(data).hexdigest() if data else ""
+
+
+def _check_kit(env: dict) -> object:
+    """The file against what install.py noted, what lies beside it, and its bytecode."""
+    folder, digest = parent_of(real_path(__file__)), file_digest(__file__)
+    noted = text_of(read_json(folder + "/.ctx_hooks/record.json").get("kit"))
+    yield OK, "ctx_hooks %s, Python %s" % (VERSION, sys.version.split()[0])
+    yield OK, "sha256 %s%s" % (digest, " (as installed)" if noted == digest else "")
+    if noted not in ("", digest):
+        yield WARN, ("the kit was edited since it was installed → the release comes back with "
+                     + installer("--force"))
+    for path in find_siblings(folder):
+        yield WARN, ("an import of the kit's name would find %s; the hooks do not → remove it, if "
+                     "it is not yours" % path)
+    cache = place = cache_folder(env)
+    while not is_dir(place) and parent_of(place) != place:
+        place = parent_of(place)
+    if not is_absolute(cache) or not is_writable(place):
+        yield WARN, ("no bytecode can be kept in %s, so each hook compiles the whole file, some 8 "
+                     "times slower → make it a folder of yours" % cache)
+
+
+def find_siblings(folder: str) -> list:
+    """A package, an extension module or bytecode of the kit's name beside it."""
+    ends = (".so", ".pyd", ".dll", ".pyc")
+    names = [name for name in list_dir(folder) if name.lower() == "ctx_hooks"
+             or (name.lower().startswith("ctx_hooks.") and name.lower().endswith(ends))]
+    names += ["__pycache__/" + name for name in list_dir(folder + "/__pycache__")
+              if name.lower().startswith("ctx_hooks.")]
+    return [folder + "/" + name for name in names]
+
+
+def cache_folder(env: dict) -> str:
+    if not IS_POSIX:
+        return slashed(env.get("LOCALAPPDATA", "")) + "/ctx_hooks/cache"
+    stated = read_environment(("XDG_CACHE_HOME",)).get("XDG_CACHE_HOME")
+    return (stated or home_of(env) + "/.cache") + "/ctx_hooks"
+
+
+# --- what is registered
+
+
+def read_registrations(agent: str, root: str, env: dict) -> list:
+    """[(scope, path, settings or None when they are broken, [(event, command, what it runs)])]."""
+    row, found = DIALECTS[agent], []
+    files = settings_files(root, env) if agent == "claude" else [
+        ("project", root + "/" + row.settings), ("user", home_of(env) + "/" + row.user_settings)]
+    for scope, path in files:
+        settings = load_json(path)
+        found.append((scope, path, settings, find_registrations(settings or {})))
+    return found
+
+
+def _check_agent(agent: str, scopes: list, env: dict) -> object:
+    """Is every event of this client registered, once, and for it?"""
+    row = DIALECTS[agent]
+    for scope, path, settings, _ in scopes:
+        if settings is None:
+            yield FAIL, ("%s: the %s settings are not a JSON object, so the client ignores them → "
+                         "mend %s" % (row.label, scope, path))
+        elif settings.get("disableAllHooks") is True:
+            yield FAIL, "%s: disableAllHooks: no hook runs → remove it from %s" % (row.label, path)
+    found = [(event, ours) for scope in scopes for event, _, ours in scope[3]]
+    names = [scope[0] for scope in scopes if scope[3]]
+    if agent == "claude" and is_plugin(scopes, env):
+        names.append("plugin")
+    if not names and agent == "claude":
+        yield FAIL, ("no hook of this kit is registered for Claude Code → %s, or paste the "
+                     "settings below" % installer())
+    for theirs, event in row.events.items() if found else ():
+        mode = next(mode for name, mode, _ in REGISTRATIONS if name == event)
+        if (theirs, mode, agent) not in [(name, ours.mode, ours.agent) for name, ours in found]:
+            yield FAIL, "%s: %s does not run `%s` → %s" % (
+                row.label, theirs, mode, installer("--agent " + agent))
+    if len(names) > 1:
+        yield WARN, ("%s: registered more than once (%s), so each event starts the kit as often → "
+                     "keep one" % (row.label, ", ".join(names)))
+    elif names:
+        yield OK, "%s: registered (%s)" % (row.label, names[0])
+
+
+def is_plugin(scopes: list, env: dict) -> bool:
+    """The client runs the kit as a plugin: switched on in its settings, or this very file is."""
+    root = slashed(env.get("CLAUDE_PLUGIN_ROOT", ""))
+    enabled = [on for scope in scopes
+               for name, on in dict_of(dict_of(scope[2]).get("enabledPlugins")).items()
+               if "ctx-hooks" in name]
+    return True in enabled or bool(root and is_below(real_path(__file__), real_path(root)))
+
+
+def _check_places(scopes: list, root: str, cwd: str, env: dict) -> object:
+    """Would Claude Code read these settings here, would colleagues get them, may the agent write
+    its handoff?"""
+    local = [path for scope, path, _, entries in scopes if scope != "user" and entries]
+    here = [scope[3] for scope in read_registrations("claude", cwd, env)]
+    if cwd != root and local and not any(here):
+        yield WARN, ("Claude Code started in this folder does not read %s → start it in %s, or "
+                     "register for all folders: %s" % (local[0], root, installer("--scope user")))
+    is_shared = root + "/.claude/settings.json" in local
+    for name in (".gitignore", ".git/info/exclude") if is_shared else ():
+        lines = (read_bytes(root + "/" + name) or b"").decode("utf-8", "replace").split()
+        for line in [line for line in lines if line.strip("/") in IGNORED_NAMES][:1]:
+            yield HINT, ("git ignores the hooks (`%s` in %s), so colleagues do not get them → take "
+                         "the line out, if they should" % (line, name))
+    rules = [rule for scope in scopes
+             for rule in list_of(dict_of(dict_of(scope[2]).get("permissions")).get("allow"))]
+    if local and not any("handoffs/" in text_of(rule) for rule in rules):
+        yield HINT, ("the agent has to ask you before it writes a handoff; without that the kit "
+                     "saves what it prints or makes one → " + installer("--allow-handoff"))
+
+
+def _check_codex(scopes: list, root: str, env: dict) -> object:
+    """Codex runs no hook whose hash the person did not agree to, and none in a strange folder."""
+    keys = [key for _, path, settings, entries in scopes if entries
+            for key in _codex_keys(path, dict_of(dict_of(settings).get("hooks")))]
+    told = (read_bytes(home_of(env) + "/.codex/config.toml") or b"").decode("utf-8", "replace")
+    missing = [key for key, digest in keys if key not in told or digest not in told]
+    folder = told.partition('[projects."%s"]' % root)[2].partition("\n[")[0]
+    if keys and '"trusted"' not in folder:
+        yield WARN, ("Codex: the folder is not trusted, so its hooks are ignored → start codex in "
+                     "%s and trust it" % root)
+    elif missing:
+        yield WARN, ("Codex: %d of %d hooks are not trusted, so they do not run → start codex, "
+                     "type /hooks and trust them" % (len(missing), len(keys)))
+    elif keys:
+        yield OK, "Codex: folder and hooks are trusted"
+
+
+def _codex_keys(path: str, hooks: dict) -> object:
+    """(place, hash) of each hook as Codex notes it when the person trusts it."""
+    from json import dumps
+
+    for event, groups in hooks.items():
+        name = "".join("_" + c.lower() if c.isupper() else c for c in event).strip("_")
+        for place, group in enumerate(map(dict_of, list_of(groups))):
+            for index, hook in enumerate(map(dict_of, list_of(group.get("hooks")))):
+                entry = {key: hook.get(key) for key in ("command", "timeout", "type")}
+                known = {"event_name": name, "hooks": [dict(entry, **{"async": False})]}
+                if "matcher" in group:
+                    known["matcher"] = group["matcher"]
+                text = dumps(known, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+                yield "%s:%s:%d:%d" % (path, name, place, index), "sha256:" + digest_of(text)
+
+
+# --- trial runs
+
+
+def _try_commands(registered: dict, root: str, env: dict) -> object:
+    """Run what is ours to the letter and loads a known file; say what is not."""
+    import tempfile
+
+    runs, known = {}, {*KNOWN_RELEASES, file_digest(__file__)}
+    rows = [(agent, *row) for agent, scopes in registered.items() for scope in scopes
+            for row in scope[3]]
+    for agent, event, command, ours in rows:
+        path, label = loaded_file(ours, root, env), "%s, %s: " % (DIALECTS[agent].label, event)
+        if not ours.exact:
+            yield WARN, "%snot tried, no command of this release: %s → look at it, then %s" % (
+                label, one_line(command, 80), installer())
+        elif not is_file(path):
+            yield FAIL, "%sthere is no %s, so nothing runs → %s" % (label, path, installer())
+        elif file_digest(path) not in known:
+            yield FAIL, "%snot tried, %s is no release that this kit knows → %s" % (
+                label, path, installer("--force"))
+        else:
+            runs.setdefault((ours.python, path), []).append((agent, event, ours.mode))
+    with tempfile.TemporaryDirectory(prefix="ctx-doctor-") as folder:
+        for (python, path), events in runs.items():
+            words, finding = _check_interpreter(python)
+            yield finding
+            if words:
+                yield from _try_events(words, path, events, real_path(folder))
+
+
+def loaded_file(ours: Record, root: str, env: dict) -> str:
+    """The file that a registered command would load, its variables filled in."""
+    path, plugin = ours.path, slashed(env.get("CLAUDE_PLUGIN_ROOT", ""))
+    known = {PLUGIN_PATH[1:].rpartition("/")[0]: plugin or root + "/.claude/hooks",
+             "$HOME": home_of(env)}
+    for row in DIALECTS.values():
+        known["$" + row.project_variable] = root
+        if not IS_POSIX and row.project_variable and path.startswith(row.project_variable + "/"):
+            path = "$" + path
+    for variable, value in known.items():
+        path = path.replace(variable, value) if variable != "$" else path
+    return slashed(path)
+
+
+def find_programs(name: str) -> list:
+    """The paths of a program by absolute entries of PATH only: what lies in the current folder is
+    not what the client would run."""
+    if "/" in name or "\\" in name:
+        return [name] if is_absolute(name) and is_file(name) else []
+    entries = read_environment(("PATH",)).get("PATH", "").split(":" if IS_POSIX else ";")
+    paths = ["%s/%s%s" % (slashed(entry.strip('"')), name, "" if IS_POSIX else ".exe")
+             for entry in entries if is_absolute(entry.strip('"'))]
+    return [path for path in paths if is_file(path) and _os.access(path, _os.X_OK)]
+
+
+def _check_interpreter(python: str) -> tuple:
+    """(its words or [], finding): which Python a command starts, and whether it is new enough."""
+    name, *options = ["py", "-3"] if python == "py -3" else [python]
+    paths = find_programs(name)
+    shims = [path for path in paths if "/shims/" in path]
+    if shims and read_environment(SHIM_STARTED):
+        paths = shims  # what a shim started finds the real one first; the client does not
+    if not paths:
+        return [], (FAIL, "the interpreter %s is not there, so no hook runs → %s" % (
+            python, installer("--python PATH")))
+    words = [paths[0], *options]
+    _, code, out, err = run_timed([*words, "-I", "-S", "-c", PYTHON_PROBE], b"", "/", None)
+    version, _, real = out.decode("utf-8", "replace").strip().partition(" ")
+    if code or tuple(map(int, filter(is_digits, version.split(".")))) < (3, 8):
+        what = "Python " + version if version else one_line(err) or "exits %d" % code
+        return [], (FAIL, "the interpreter %s is no Python from 3.8 on (%s), so no hook runs → %s"
+                    % (paths[0], what, installer("--python PATH")))
+    if paths[0] in shims:
+        return words, (WARN, "%s is a version manager's shim: every hook waits for it, some 10 "
+                       "times slower → %s" % (paths[0], installer("--python " + real)))
+    return words, (OK, "interpreter %s: Python %s" % (paths[0], version))
+
+
+def hook_argv(python: list, mode: str, agent: str, path: str) -> list:
+    """What a registered command starts, without its shell."""
+    import shlex
+
+    return [*python, *shlex.split(START), mode, agent, path, cache_folder(read_environment())]
+
+
+def _try_events(python: list, path: str, events: list, scratch: str) -> object:
+    """Each event in a scratch project, timed against the bare interpreter."""
+    import os
+
+    for name in ("/.context", "/tmp", "/home"):
+        os.makedirs(scratch + name, exist_ok=True)
+    with open(scratch + "/.context/TASKS.md", "wb") as out:
+        out.write(b"# Tasks\n\n- a trial run\n")
+    env = dict(os.environ, HOME=scratch + "/home", TMPDIR=scratch + "/tmp", CTX_HOOKS_DISABLE="0")
+    env.update((row.project_variable or "PWD", scratch) for row in DIALECTS.values())
+    bare = [*python, "-I", "-S", "-c", "pass"]
+    floor_s = min(run_timed(bare, b"", scratch, env)[0] for _ in range(TRIAL_RUNS))
+    for agent, event, mode in events:
+        data = format_json({
+            "session_id": "doctor", "cwd": scratch, "hook_event_name": event, "tool_name": "Read",
+            "tool_input": {}, "tool_response": {}, "prompt": "doctor", "source": "startup"})
+        argv = hook_argv(python, mode, agent, path)
+        runs = [run_timed(argv, data.encode(), scratch, env) for _ in range(TRIAL_RUNS)]
+        yield _judge_runs("%s, %s" % (DIALECTS[agent].label, event), runs, floor_s)
+
+
+def _judge_runs(label: str, runs: list, floor_s: float) -> tuple:
+    took_s, (_, code, out, err) = min(run[0] for run in runs), runs[0]
+    wrong = "exits %d" % code if code else one_line(err.strip().split("\n")[-1])
+    if not wrong and out.strip() and not parse_object(out):
+        wrong = "prints something that is not JSON"
+    if wrong:
+        return FAIL, "%s fails: %s → %s" % (label, wrong, installer("--force"))
+    ratio = max(took_s / floor_s, 1.0) if floor_s else 1.0
+    text = "%s runs, %.0f ms, %.1f × a bare interpreter" % (label, took_s * 1000, ratio)
+    if ratio > SLOW_FACTOR:
+        return WARN, text + ": too slow → try again on an idle machine, and see the warnings above"
+    return OK, text
+
+
+def run_timed(argv: list, data: bytes, cwd: "str | None", env: "dict | None",
+              limit_s: float = TRIAL_LIMIT_S) -> tuple:
+    """(seconds, exit code, stdout as bytes, stderr as text) of one run; one that hangs is ended
+    with its children. The only place where a command of people's starts a process."""
+    import subprocess
+
+    start = time.perf_counter()
+    try:
+        child = subprocess.Popen(argv, stdin=-1, stdout=-1, stderr=-1, cwd=cwd, env=env,
+                                 start_new_session=IS_POSIX)
+    except (OSError, ValueError) as error:
+        return 0.0, 127, b"", str(error)
+    try:
+        out, err = child.communicate(data, timeout=limit_s)
+    except subprocess.TimeoutExpired as late:
+        out, err = late.output or b"", b"no end after %d s" % limit_s
+    finally:
+        if child.poll() is None:
+            _os.killpg(child.pid, 9) if IS_POSIX else child.kill()
+            child.wait()
+    return time.perf_counter() - start, child.returncode, out, err.decode("utf-8", "replace")
+
+
+# --- the project
+
+
+def check_project(ctx: Ctx) -> object:
+    """Settings, state that was set aside, the workflow, folders, the ignore list, the files."""
+    yield from check_settings(ctx)
+    aside, errors = ctx.path("state", "aside"), ctx.path("state", "errors.log")
+    kept = len(list_dir(aside))
+    if kept:
+        yield WARN, "unreadable files were set aside (%d) → see %s, then empty it" % (kept, aside)
+    if is_file(errors):
+        yield WARN, "internal errors were logged → see %s, then remove it" % errors
+    yield from _check_workflow(ctx)
+    for folder in (ctx.dir, ctx.path("state"), ctx.path("signals")):
+        if is_dir(folder) and not is_writable(folder):
+            yield FAIL, "%s cannot be written, so nothing is remembered → check its owner" % folder
+    ignored = (read_bytes(ctx.path(".gitignore")) or b"").decode("utf-8", "replace").split()
+    missing = [line for line in GITIGNORE_TEXT.split("\n")[1:-2] if line not in ignored]
+    if ignored and missing:
+        yield WARN, "git would take up our runtime files → add to %s: %s" % (
+            ctx.path(".gitignore"), " ".join(missing))
+    names = silent_files(ctx) or list(ctx.get("gate.files"))[:2]
+    if ctx.get("gate.mode") != "off" and not gate_files(ctx):
+        yield HINT, "no context file says anything, so the gate is silent → fill in " + ", ".join(
+            shown_path(ctx, join_path(ctx.dir, name), "") for name in names)
+
+
+def check_settings(ctx: Ctx) -> object:
+    user_file = user_config_path(ctx.env)
+    for file, problems in ((CONFIG_NAME, ctx.problems),
+                           (user_file, read_config(user_file, is_user=True)[1])):
+        for problem in problems:
+            yield WARN, "%s line %d, column %d: %s → it is ignored; what can be set: %s" % (
+                file, *problem, own_command("config"))
+
+
+def silent_files(ctx: Ctx) -> list:
+    """The listed context files that are there and say nothing yet."""
+    return [name for name in ctx.get("gate.files") if is_file(join_path(ctx.dir, name))
+            and not is_telling_file(ctx, join_path(ctx.dir, name))]
+
+
+def _check_workflow(ctx: Ctx) -> object:
+    ways = "%s goes on with it, %s ends it" % (own_command("auto resume"), own_command("auto stop"))
+    flow = read_workflow(ctx)
+    if load_json(auto_path(ctx)) is None:
+        yield WARN, "%s is not a JSON object, so no workflow runs → begin anew: %s" % (
+            AUTO_STATE, own_command("auto start TASK --force"))
+    elif is_inert(ctx, flow):
+        yield WARN, "the workflow was not started on this machine, so it is inert → " + ways
+    elif is_active(flow) and is_stale(ctx, flow):
+        yield WARN, "the workflow has been idle for over 2 hours → " + ways
+
+
+def is_inert(ctx: Ctx, flow: Record) -> bool:
+    """It says that it runs, but nobody meant it on this machine: it holds no session."""
+    session = safe_name(flow.session_id)
+    is_known = bool(session) and is_file(session_file(ctx, session))
+    return is_active(flow) and not is_known and not is_meant_here(ctx, flow, "")
+
+
+def client_active_at(root: str, env: dict) -> float:
+    """When Claude Code last wrote a transcript of this project; 0.0 when never."""
+    name = "".join(c if c.isascii() and c.isalnum() else "-" for c in root)
+    folder = client_home(env) + "/projects/" + name
+    infos = [stat_of(folder + "/" + file) for file in list_dir(folder) if file.endswith(".jsonl")]
+    return max([info.st_mtime for info in infos if info] + [0.0])
+
+
+def settings_snippet() -> str:
+    """The registrations for somebody who only dropped the file into .claude/hooks/."""
+    import json
+
+    form = (plan_hooks("claude", "python3", kit_path("claude")) if IS_POSIX else plan_hooks(
+        "claude", "py -3", "CLAUDE_PROJECT_DIR/.claude/hooks/ctx_hooks.py", format_windows))
+    return json.dumps({"hooks": form}, indent=2)
+
+# =============================================================================
+# View
+# =============================================================================
+# From data to text. A page is a list of lines; a line is a text, or a list of (style, text) parts
+# that is cut to the width. format_page is the only way to a terminal: it strips what could move a
+# cursor or paint, then cuts, then paints. Without UTF-8 our glyphs become ASCII.
+STYLES = {"bold": "1", "dim": "2", "bad": "31", "good": "32", "warn": "33"}
+TO_ASCII = dict(zip(map(ord, "█░✓●○·…→–—✗×"), "#.+*-|~>--xx"))
+VIEW_NAMES = ("NO_COLOR", "COLUMNS", "TERM", "LC_ALL", "LC_CTYPE", "LANG")
+PAGE_WIDTH = 100  # of a pipe without COLUMNS, and of a terminal that does not know
+DECISIONS = {  # what was done → by which rule
+    "alert:emitted": "wrote the signal {code}: {summary} → its level was crossed, or it is time",
+    "signals:delivered": "told the agent {names} → pending signals go out with the next event",
+    "gate:emitted": "asked the agent to read {files} → first tool since a start or a compaction",
+    "handoff:crossed": "saw the context reach {percent}% → from here on a handoff is wanted",
+    "handoff:reminded": "asked for the handoff at {percent}% → there is none since the crossing",
+    "handoff:complete": "stopped asking for the handoff → {path} is there, by: {by}",
+    "handoff:mechanical": "made a handoff from the transcript → the agent left none",
+    "stop:held": "kept the agent going: phase {phase}, iteration {iteration} → {reason}",
+    "stop:released": "let the agent stop: phase {phase} → {reason}",
+    "auto:started": "started the workflow in phase {phase} → somebody ran `auto start`",
+    "auto:resumed": "took up the workflow in phase {phase} → somebody ran `auto resume`",
+    "auto:cancelled": "ended the workflow → {reason}",
+    "injection:attempted": "sent the startup context, attempt {attempt} → {type}, no evidence yet",
+    "injection:succeeded": "stopped sending the startup context → {evidence} at attempt {attempts}",
+    "injection:escalated": "wrote the startup context into {file} → no evidence that it arrived",
+    "injection:failed": "gave up on the startup context after attempt {attempts} → {reason}",
+    "injection:section-removed": "took our section out of {file} → it arrived, or is too old",
+    "session:ended": "removed the session's files after {calls} calls → it ended: {reason}",
+    "wrap:ready": "found the program ready for the startup context → confidence {confidence}",
+    "wrap:timeout": "typed nothing → the program was not ready within {waitedMs} ms",
+    "wrap:ended": "delivered nothing → {reason}",
+}
+REASONS = {"held": "its completion block is missing",
+           "advanced": "the phase before is complete, this one is next"}
+ATTENTION = {  # what is said to the agent: event -> mechanism
+    "injection:attempted": "startup", "gate:emitted": "gate", "handoff:reminded": "handoff",
+    "signals:delivered": "signals", "stop:held": "auto"}
+WRITERS = {"agent": "by the agent", "printed": "as the agent printed it",
+           "mechanical": "by the kit, from the transcript"}
+
+
+# --- the terminal
+
+
+def read_look(bar: bool = False) -> Record:
+    """Width, colour and glyphs by the usual variables; a pipe gets plain text, but the client
+    paints its bar."""
+    env, is_terminal = read_environment(VIEW_NAMES), False
+    width = int(env["COLUMNS"]) if is_digits(env.get("COLUMNS", "")) else 0
+    try:
+        width = width or _os.get_terminal_size(1).columns
+        is_terminal = _os.isatty(1)
+    except OSError:
+        pass  # on Windows NUL passes for a terminal until it is asked for its size
+    locale = env.get("LC_ALL") or env.get("LC_CTYPE") or env.get("LANG") or ""
+    colour = (bar or is_terminal) and not env.get("NO_COLOR") and env.get("TERM") != "dumb"
+    return Record(width=max(20, width or PAGE_WIDTH), colour=colour,
+                  unicode=not IS_POSIX or "utf" in locale.lower())
+
+
+def show(*page: object, look: "Record | None" = None, before: str = "") -> None:
+    """Print lines for a person; `before` moves the cursor."""
+    if sys.stdout is not None:  # None: it was closed before the start
+        sys.stdout.write(before + format_page(page, look or read_look()) + "\n")
+        sys.stdout.flush()
+
+
+def format_page(page: object, look: Record) -> str:
+    return "\n".join(_format_line(line, look) for line in page)
+
+
+def _format_line(line: object, look: Record) -> str:
+    """A text as it is, parts cut to the width; both without control characters."""
+    out, left = [], look.width
+    for style, text in [("", line)] if isinstance(line, str) else line:
+        text = for_terminal(text)
+        if not isinstance(line, str):
+            text = fit_text(text.replace("\n", " ").replace("\t", " "), left)
+            left -= cells(text)
+        text = text if look.unicode else text.translate(TO_ASCII)
+        is_painted = style and look.colour and text
+        out.append("\033[%sm%s\033[0m" % (STYLES[style], text) if is_painted else text)
+    return "".join(out).rstrip(" ")
+
+
+def cells(text: str) -> int:
+    """Width on a terminal: wide characters take two cells, combining marks none."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import category, east_asian_width
+
+    wide = sum(1 for c in text if east_asian_width(c) in "WF")
+    return len(text) + wide - sum(1 for c in text if category(c) in ("Mn", "Me", "Cf"))
+
+
+def fit_text(text: str, width: int) -> str:
+    """The text, cut to the width with an ellipsis."""
+    if cells(text) <= width:
+        return text
+    text = text[: max(0, width)]
+    while text and cells(text) > width - 1:
+        text = text[:-1]
+    return text.rstrip() + "…" if width > 0 else ""
+
+
+def wrap_lines(text: str, head: str, look: Record, style: str = "") -> list:
+    """The text behind the head, wrapped instead of cut; further lines are indented below it."""
+    import textwrap
+
+    room = max(20, look.width - cells(head))
+    lines = textwrap.wrap(for_terminal(text), room, break_on_hyphens=False) or [""]
+    heads = [head] + [" " * cells(head)] * (len(lines) - 1)
+    return [[(style, start), ("", line)] for start, line in zip(heads, lines)]
+
+
+# --- figures
+
+
+def format_bar(percent: int, width: int) -> str:
+    full = min(width, max(percent * width // 100, 1 if percent else 0))
+    return "█" * full + "░" * (width - full)
+
+
+def format_age(seconds: float) -> str:
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= size:
+            return "%d%s" % (seconds // size, unit)
+    return "%ds" % max(0, seconds)
+
+
+def format_ago(iso: object, now: float) -> str:
+    return format_age(now - (parse_iso(iso) or now)) + " ago"
+
+
+def format_clock(iso: object) -> str:
+    """Local time for a person; another day than today comes with its date."""
+    at = time.localtime(parse_iso(iso) or 0)
+    is_today = at[:3] == time.localtime()[:3]
+    return time.strftime("%H:%M:%S" if is_today else "%Y-%m-%d %H:%M:%S", at)
+
+
+def plural(count: int, word: str) -> str:
+    return "%d %s%s" % (count, word, "" if count == 1 else "s")
+
+
+def level_style(percent: int) -> str:
+    return "bad" if percent >= 85 else "warn" if percent >= 70 else "good"
+
+
+def label_of(agent: str) -> str:
+    return DIALECTS[agent].label if agent in DIALECTS else agent
+
+
+# --- pages
+
+
+def render_status(data: dict, look: Record) -> list:
+    """The page that `status` shows, from the object that `status --json` prints."""
+    now, seen_at = parse_iso(data["at"]) or 0.0, data["hooks_seen_at"]
+    seen = "hooks seen " + format_ago(seen_at, now) if seen_at else (
+        "no hook ran yet: start the agent here, or see " + data["doctor"])
+    head = [("bold", "ctx_hooks " + data["version"]), ("dim", " · %s · %s" % (seen, data["root"]))]
+    page = [head]
+    for session, until in data["paused"].items():
+        left = "until `resume`" if until is None else "until " + format_clock(until)
+        whom = "every session" if session == "*" else session[:8]
+        page.append([("warn", "paused: %s, %s" % (whom, left))])
+    for session in data["sessions"]:
+        page += [""] + render_session(session, look, now)
+    page += _section("handoffs", [_handoff_line(row, now) for row in data["handoffs"]])
+    page += _section("signals", [_signal_line(signal) for signal in data["signals"]])
+    if data["auto"]:
+        page += ["", [("dim", "auto      "), ("", phase_line(data["auto"], look.width - 10))],
+                 [("", "          " + auto_word(data["auto"])),
+                  ("dim", " · " + data["auto"]["task_description"])]]
+    rows = [("said", _attention_text(data["attention"])),
+            ("startup", _metric_text(data["metrics"])), ("fill in", ", ".join(data["fill_in"]))]
+    lines = [part for head, text in rows if text for part in wrap_lines(text, "%-10s" % head, look)]
+    page += [""] + lines if lines else []
+    problems = [part for text in data["problems"] for part in wrap_lines(text, "  ✗ ", look)]
+    return page + _section("problems", problems)
+
+
+def _section(title: str, lines: list) -> list:
+    return ["", [("bold", title)], *lines] if lines else []
+
+
+def render_session(data: dict, look: Record, now: float) -> list:
+    """The block of one session: a row for each mechanism."""
+    context, handoff, startup, gate = (
+        data[key] for key in ("context", "handoff", "startup", "gate"))
+    head = " · ".join(("", label_of(data["agent"]), format_ago(data["seen_at"], now),
+                       plural(data["tool_calls"], "call"), data["model"] or "model unknown"))
+    rows = [("context", "dim", "not measured yet")]
+    if context:
+        bar = format_bar(context["percent"], min(40, max(8, look.width - 54)))
+        figures = "{shown}  {tokens:,}/{window:,} {kind}".format(**context)
+        rows = [("context", level_style(context["percent"]), "%s %s, %s" % (
+            bar, figures, format_ago(context["at"], now)))]
+    asked = ", %s since %s: %s" % (plural(handoff["reminders"], "reminder"), format_ago(
+        handoff["since"], now), handoff["file"]) if handoff["state"] == "asked" else ""
+    rows.append(("handoff", {"asked": "bad", "written": "good"}.get(handoff["state"], "dim"),
+                 handoff["state"] + asked))
+    unread = [name for name in gate["files"] if name not in gate["read"]]
+    count = "%d of %d files read%s" % (len(gate["files"]) - len(unread), len(gate["files"]),
+                                       ", not: " + ", ".join(unread) if unread else "")
+    word = "switched off" if gate["mode"] == "off" else "no context file says anything" if not (
+        gate["files"]) else count if gate["fired"] else "not asked yet, " + count
+    rows.append(("gate", "warn" if gate["fired"] and unread else "dim", word))
+    rows.append(("startup", "dim", "nothing to deliver") if not startup else (
+        "startup", {"delivered": "good", "failed": "bad"}.get(startup["outcome"], ""),
+        "%s, %s, %s" % (startup["outcome"], plural(startup["attempts"], "attempt"),
+                        startup["evidence"] or "no evidence yet")))
+    return [[("bold", "session " + data["session"][:8]), ("dim", head)]] + [
+        [("dim", "  %-9s" % name), (style, text)] for name, style, text in rows]
+
+
+def _handoff_line(row: dict, now: float) -> list:
+    """Who wrote what when, to whom it went, with what evidence."""
+    text, style = "asked for " + format_ago(row["asked_at"], now), "warn"
+    if row["written_at"]:
+        text, style = "written %s %s → " % (
+            format_ago(row["written_at"], now), WRITERS.get(row["by"], "by " + row["by"])), "good"
+        text += "waits for the next session" if not row["delivered_to"] else "to %s %s, %s" % (
+            row["delivered_to"][:8], format_ago(row["delivered_at"], now),
+            row["evidence"] or "no evidence yet")
+    return [("dim", "  %-9s " % row["session"][:8]), (style, text),
+            ("dim", " · %s · %s" % (label_of(row["agent"]), row["file"]))]
+
+
+def _signal_line(signal: dict) -> list:
+    style = {"critical": "bad", "warning": "warn"}.get(signal["severity"], "dim")
+    return [(style, "  %-9s%s old, %s left, %s  " % (
+        signal["severity"], format_age(signal["age_s"]), format_age(signal["left_s"]),
+        signal["session"][:8] or "every session")), ("", signal["text"])]
+
+
+def _attention_text(data: dict) -> str:
+    calls = data["calls"]
+    parts = ["%s %d in %.1f" % (name, row["chars"] * 100 // calls, row["messages"] * 100 / calls)
+             for name, row in data["by"].items()] if calls else []
+    return "characters in messages per 100 tool calls (of %d): %s" % (
+        calls, " · ".join(parts)) if parts else ""
+
+
+def _metric_text(metrics: dict) -> str:
+    text = ("{attempted} sent · {succeededOnFirstTry} arrived at once · {succeededAfterRetry} "
+            "after a retry · {escalatedToFile} into a file · {failed} failed · "
+            "{confirmedByReceipt} by receipt")
+    return text.format(**metrics) if metrics["attempted"] else ""
+
+
+def phase_line(flow: dict, width: int = 1000) -> str:
+    """`expansion ✓ init ✓ planning ● execution ○ …`, `✓✓●○… planning` where that is too long."""
+    phases, phase = flow["phases"], flow["phase"]
+    is_failed = phase == "failed"
+    phase = flow["last_phase"] if is_failed else phase
+    at = len(phases) if phase == "complete" else phases.index(phase) if phase in phases else 0
+    marks = (["✓"] * at + ["✗" if is_failed else "●"] + ["○"] * len(phases))[:len(phases)]
+    line = " ".join("%s %s" % pair for pair in zip(phases, marks))
+    return line if len(line) <= width else "%s %s" % ("".join(marks), phase[:20])
+
+
+def auto_word(flow: dict) -> str:
+    """How it stands, in a few words."""
+    if flow["inert"]:
+        return "inert: not started on this machine, it holds nobody"
+    if not flow["active"]:
+        return "ended (%s)" % flow["exit_reason"]
+    if flow["needs"]:
+        return "waits for you: " + flow["needs"]
+    bound = "session " + flow["session_id"][:8] if flow["session_id"] else "not bound yet"
+    return "iteration %d/%d, %s" % (flow["iteration"], flow["max_iterations"], bound)
+
+
+def render_workflow(flow: dict, look: Record) -> list:
+    """`auto status`: what happened so far, with times, attempts and checks."""
+    page = [phase_line(flow, look.width), auto_word(flow), "task: " + flow["task_description"]]
+    page += ["last error: " + flow["last_error"]] if flow["last_error"] else []
+    for step in flow["steps"]:
+        page.append("%s: %s to %s, %s%s" % (
+            step["phase"], format_clock(step["started_at"]),
+            format_clock(step["ended_at"]) if step["ended_at"] else "now",
+            plural(step["attempts"], "attempt"),
+            "; check " + step["check"] if step["check"] else ""))
+    for check in flow["checks"]:
+        page.append("check of {phase}: `{command}`, ".format(**check) + (
+            "you agreed to it" if check["agreed"] else
+            "nobody agreed to it, so it does not run → " + own_command("auto resume")))
+    return [part for line in page for part in wrap_lines(line, "", look)]
+
+
+def render_statusline(data: dict, look: Record) -> list:
+    """One line; a narrow one has no model, no bar and no tokens left."""
+    is_wide, percent, parts = look.width >= 80, data["percent"], []
+    if is_wide or percent is None:
+        parts.append(("", data["model"]))
+    if percent is not None:
+        meter = "%s %d%% of the window" % (format_bar(percent, 10), percent)
+        near = ", compaction near" if data["near"] else ""
+        parts.append((level_style(percent), (meter if is_wide else "%d%%" % percent) + near))
+        parts.append(("dim", "%dk left" % (data["left"] // 1000) if is_wide else ""))
+    parts += [("good", data["phase"]), ("warn", data["pending"])]
+    shown = [part for part in parts if part[1]] or [("dim", "ctx")]
+    return [part for pair in shown for part in (("dim", " · "), pair)][1:]
+
+
+def render_decision(row: dict, look: Record) -> list:
+    """A row of the recorder as a sentence: when, which session, what, and the rule behind it."""
+    values = {key: ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+              for key, value in row.items()}
+    known = ("at", "session", "mode", "agent", "event")
+    values["others"] = ", ".join("%s %s" % pair for pair in values.items() if pair[0] not in known)
+    reason = values.get("reason", "")
+    told = REASONS.get(reason) or STOP_MESSAGES.get(reason, reason).replace("ctx auto: ", "")
+    checked = "; its check " + values["check"] if "check" in values else ""
+    values["reason"] = _fill(told, values) + checked
+    text = _fill(DECISIONS.get(values.get("event"), "{event} → {others}"), values)
+    head = "%s  %-8s  " % (format_clock(row.get("at")), values.get("session", "")[:8])
+    return wrap_lines(text[:2000], for_terminal(head), look)
+
+
+def _fill(template: str, values: dict) -> str:
+    """`{name}` by its value, ? for one that is not there; what a value holds is not filled in."""
+    first, *rest = template.split("{")
+    parts = [piece.partition("}") for piece in rest]
+    return first + "".join(values.get(name, "?") + after for name, _, after in parts)
+
+
+def render_replay(result: dict, index: int, look: Record) -> list:
+    """One replayed event: what it was, how long it took, and what the kit said."""
+    reply = dict_of(result["reply"])
+    texts = [dict_of(reply.get("hookSpecificOutput")).get("additionalContext"), reply.get("reason"),
+             reply.get("systemMessage"), "✗ " + result["error"] if result["error"] else ""]
+    said = [line for text in texts if text_of(text) for line in text.split("\n")]
+    took = "%.0f ms%s" % (result["ms"], "" if said else ", silent")
+    head = "%-14s%s" % (result["mode"], took if result["mode"] else "not an event of this kit")
+    page = [[("bold", "%3d  %-20s" % (index, result["event"][:20])), ("dim", head)]]
+    return page + [part for line in said for part in wrap_lines(line, "     ", look)]
+
+
+# --- how a command begins: its words, its project, its failure
+# The usage line is all that is known about a command's words, to the help, to the completion and
+# to parse_words: [--flag], [--option VALUE], [one | or the other], WORD, [WORD], WORD…
+COMMANDS = {
+    "status": ("[--session ID] [--json | --watch]",
+               "Show sessions, handoffs, signals, the workflow and problems."),
+    "context": ("[--session ID] [--json]", "How full the context is, for scripts."),
+    "why": ("[N] [--json]", "The last decisions, explained."),
+    "config": ("[--json]", "Every setting, its value and where it comes from."),
+    "signal": ("SUMMARY [--action TEXT] [--severity info|warning|critical] [--ttl SECONDS] "
+               "[--code CODE] [--auditor NAME] [--name NAME] [--session ID | --global]",
+               "Tell the agent something with its next event; the summary - is read from stdin."),
+    "auto": ("start|status|resume|stop [TASK] [--until CMD] [--phase PHASE] [--skip PHASE…] "
+             "[--skip-expansion] [--skip-qa] [--skip-review] [--skip-reflect] [--any] "
+             "[--session ID] [--max-iterations N] [--force] [--json]",
+             "Start, show, take up again or stop the auto workflow."),
+    "pause": ("[--for 30m] [--session ID]", "Silence the hooks for a while, or until `resume`."),
+    "resume": ("[--session ID]", "End a pause."),
+    "statusline": ("[--only] [-- CMD…]", "A line for the client's status bar, below your own."),
+    "replay": ("FILE… [--agent NAME] [--json]",
+               "What this kit says to recorded events, in a scratch copy; the file - is stdin."),
+    "wrap": ("[--context FILE] [--agent NAME] [--timeout S] -- CMD…",
+             "Run an agent without hooks and type the startup context."),
+    "doctor": ("[--json]", "Check everything that can keep the hooks from working."),
+    "completion": ("bash|zsh|fish", "Completion of these words for the launcher `ctx`."),
+}
+EXAMPLES = {
+    "auto": 'auto start "Add a login page" --until "make test"', "pause": "pause --for 30m",
+    "signal": 'signal "CI: 3 tests fail" --action "Look at the log" --severity critical',
+    "why": "why 20", "statusline": "statusline -- ~/.claude/my-line.sh", "status": "status --watch",
+    "replay": "replay events.jsonl", "wrap": "wrap -- aider", "completion": "completion bash",
+}
+
+
+class CommandError(Exception):
+    """A sentence for the person and what to do about it; 2 is wrong usage."""
+
+    def __init__(self, text: str, hint: str, code: int = 1) -> None:
+        super().__init__(text)
+        self.hint, self.code = hint, code
+
+
+def wrong_usage(word: str, text: str) -> CommandError:
+    return CommandError(text, own_command(word + " --help"), 2)
+
+
+def parse_usage(usage: str) -> list:
+    """Groups of (name, kind of its value, is it optional), of which only one may be given; the name
+    of a plain word is its kind."""
+    import re
+
+    groups = []
+    for optional, plain in re.findall(r"\[([^]]*)\]|(\S+)", usage.replace("-- CMD…", "")):
+        parts = [part.partition(" ") for part in (optional or plain).split(" | ")]
+        groups.append([(name, kind, bool(optional)) for name, _, kind in parts if name])
+    return groups
+
+
+def parse_words(word: str, args: list) -> Record:
+    """What was given, by the command's usage line: its options by name ("" when missing), `words`,
+    and `rest`, what stands behind --."""
+    cut = args.index("--") if "--" in args else len(args)
+    own, words, groups = args[:cut], [], parse_usage(COMMANDS[word][0])
+    if "--help" in own or "-h" in own:
+        show("usage: ctx_hooks.py %s %s" % (word, COMMANDS[word][0]), "", COMMANDS[word][1], "",
+             "example: " + own_command(EXAMPLES.get(word, word)))
+        raise SystemExit(0)
+    kinds = {name: kind for group in groups for name, kind, _ in group if name[:2] == "--"}
+    given = {name: [] if kind.endswith("…") else "" for name, kind in kinds.items()}
+    while own:
+        name, equals, value = own.pop(0).partition("=")
+        if name[:2] != "--":
+            words.append(name + equals + value)
+            continue
+        if name not in kinds:
+            near = near_word(name, kinds)
+            hint = ", did you mean %s?" % near if near else ""
+            raise wrong_usage(word, "unknown option %s%s" % (name, hint))
+        if equals and not kinds[name] or kinds[name] and not (equals or own):
+            raise wrong_usage(word, name + (" takes no value" if equals else " needs a value"))
+        value = value if equals else own.pop(0) if kinds[name] else "yes"
+        _check_kind(word, name, kinds[name], value)
+        given[name] = given[name] + [value] if isinstance(given[name], list) else value
+    for names in ([name for name, _, _ in group if given.get(name)] for group in groups):
+        if len(names) > 1:
+            raise wrong_usage(word, "%s and %s exclude each other" % (names[0], names[1]))
+    _check_count(word, words, [group[0] for group in groups if group[0][0][:2] != "--"])
+    named = {name[2:].replace("-", "_"): value for name, value in given.items()}
+    return Record(words=words, rest=args[cut + 1:], **named)
+
+
+def _check_count(word: str, words: list, places: list) -> None:
+    needed = [kind for kind, _, is_optional in places if not is_optional]
+    is_open = any(kind.endswith("…") for kind in needed)
+    if len(words) < len(needed):
+        raise wrong_usage(word, "%s is missing" % needed[len(words)])
+    if len(words) > len(places) and not is_open:
+        raise wrong_usage(word, "one word too many: " + words[len(places)])
+    for text, (kind, _, _) in zip(words, places):
+        _check_kind(word, text, kind, text)
+
+
+def _check_kind(word: str, name: str, kind: str, value: str) -> None:
+    choices = kind.split("|")
+    if len(choices) > 1 and value not in choices:
+        near = near_word(value, choices)
+        raise wrong_usage(word, "%s: %s" % (name, (
+            "did you mean %s?" % near if near else "use one of " + ", ".join(choices))))
+    if kind in ("N", "S", "SECONDS") and not is_digits(value):
+        raise wrong_usage(word, "%s wants a number" % name)
+
+
+def people_ctx(needed: bool = True) -> "Ctx | None":
+    """The project that the person stands in; without one None, or an error when it is needed."""
+    env = read_environment()
+    try:
+        cwd = slashed(_os.getcwd())
+    except OSError:
+        raise CommandError("the current folder is gone", "cd into your project") from None
+    ctx = find_project(cwd, cwd, env)
+    if ctx:
+        set_run(ctx, env, time.time())
+        ctx.mode, ctx.session = "command", safe_name(env.get("CLAUDE_CODE_SESSION_ID", ""))
+    elif needed and is_dir(join_path(cwd, DEFAULT_CONTEXT_DIR)):
+        raise CommandError(DEFAULT_CONTEXT_DIR + " is not used: it is, or holds, a link that leads "
+                           "out", "ls -l " + DEFAULT_CONTEXT_DIR)
+    elif needed:
+        raise CommandError("no %s folder here or in a parent folder" % DEFAULT_CONTEXT_DIR,
+                           "mkdir " + DEFAULT_CONTEXT_DIR)
+    return ctx
+
 # =============================================================================
 # Screen
 # =============================================================================
-# What a person would see of a program in a terminal, and from that, from its terminal's settings
+# What a person would see of a program in a terminal, and from that, from the terminal's settings
 # and from what the kernel says, one judgement: is it waiting for a line of text? Doubt counts as
-# no. Reading /proc and feeding output are the only things here that are not pure.
+# no. Only Screen.feed and read_process are not pure.
 SCREEN_SIZE = (24, 80)  # rows, columns, where nobody has a terminal
 SCREEN_KEPT_LINES = 400  # lines that have scrolled off
 SCREEN_CUT_CHARS = 64 * 1024  # of a control sequence that never ends
 ALTERNATE_MODES = frozenset(("47", "1047", "1049"))
 PASTE_MODE, CURSOR_MODE, KITTY_MODE = "2004", "25", "kitty"
-LEFT_ON_MODES = ("1", "9", "1000", "1002", "1003", "1004", "1005", "1006", "1015", "1016",
+LEFT_ON_MODES = ("1", "9", "1000", "1002", "1003", "1004", "1005", "1006", "1007", "1015", "1016",
                  PASTE_MODE, "2026", "2031")
-_TOKENS = (r"\x1b\[([<-?]?)([0-9:;]*)[ -/]*([@-~])|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)"
-           r"|\x1b[ -/]*([0-~])|([^\x00-\x1f\x7f]+)|([\x00-\x1f\x7f])")
+ESCAPES = (r"\x1b\[([<-?]?)([0-9:;]*)[ -/]*([@-~])|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)"
+           r"|\x1b[ -/]*([0-~])")
+_TOKENS = ESCAPES + r"|([^\x00-\x1f\x7f]+)|([\x00-\x1f\x7f])"
 _CUT_TOKEN = r"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?|[ -/]*)?\Z"
 
 
@@ -5821,7 +6804,7 @@ class Screen:
         import codecs
 
         self.rows, self.columns = size
-        self.modes, self.gone, self.hidden = {CURSOR_MODE}, [], None
+        self.modes, self.gone, self.behind = {CURSOR_MODE}, [], None
         self._decode, self._rest = codecs.getincrementaldecoder("utf-8")("replace").decode, ""
         self._clear()
 
@@ -5839,14 +6822,13 @@ class Screen:
         for row in self.grid:
             row[self.columns:] = [" "] * (self.columns - len(row))
         self.grid = (self.grid[over:] + [self._blank() for _ in range(self.rows)])[:self.rows]
-        self.y, self.x = min(self.y - over, self.rows - 1), min(self.x, self.columns)
-        self.top, self.bottom, self.hidden = 0, self.rows - 1, None
+        self.y, self.x = self.y - over, min(self.x, self.columns)
+        self.top, self.bottom, self.behind = 0, self.rows - 1, None
 
     def lines(self) -> list:
         return ["".join(row).rstrip() for row in self.grid]
 
     def before_cursor(self) -> str:
-        """The cursor's line up to it."""
         return "".join(self.grid[self.y][:self.x])
 
     def is_alternate(self) -> bool:
@@ -5865,11 +6847,9 @@ class Screen:
                 self._write(shown)
             elif final:
                 values = [int(n) if n.isdigit() else 0 for n in numbers[:40].split(";")]
-                self._control(private, [min(n, 9999) for n in values], final)
-            elif escape:
-                self._escape(escape)
-            elif control:
-                self._key(control)
+                self._control(private, [min(n, 9999) for n in values] + [0], final)
+            else:
+                self._escape(escape or control)
 
     def _write(self, text: str) -> None:
         if not text.isascii():
@@ -5878,7 +6858,7 @@ class Screen:
             return
         while text:
             if self.x >= self.columns:
-                self._next_line()
+                self._escape("E")
             part = text[:self.columns - self.x]
             self.grid[self.y][self.x:self.x + len(part)] = part
             self.x, text = self.x + len(part), text[len(part):]
@@ -5886,33 +6866,39 @@ class Screen:
     def _put(self, char: str) -> None:
         import unicodedata
 
-        if unicodedata.combining(char) or char in "\u200b\u200d\ufe0e\ufe0f" or "\x80" <= char < "\xa0":
-            return
-        wide = unicodedata.east_asian_width(char) in "WF"
-        if self.x + wide >= self.columns + 1 or self.x >= self.columns:
-            self._next_line()
-        self.grid[self.y][self.x:self.x + 1 + wide] = [char, ""] if wide else [char]
-        self.x += 2 if wide else 1
+        if unicodedata.category(char) in ("Mn", "Me", "Cf", "Cc"):
+            return  # takes no place
+        cells = [char, ""] if unicodedata.east_asian_width(char) in "WF" else [char]
+        if self.x + len(cells) > self.columns:
+            self._escape("E")
+        self.grid[self.y][self.x:self.x + len(cells)] = cells
+        self.x += len(cells)
 
-    def _key(self, control: str) -> None:
-        if control == "\r":
+    def _escape(self, letter: str) -> None:
+        """A control character, or the letter of a short escape sequence."""
+        if letter in ("\r", "E"):
             self.x = 0
-        elif control == "\b":
+        if letter in ("\n", "\v", "\f", "D", "E"):
+            if self.y == self.bottom:
+                self._scroll(self.top, 1)
+            else:
+                self.y = min(self.rows - 1, self.y + 1)
+        elif letter == "M":
+            if self.y == self.top:
+                self._scroll(self.top, -1)
+            else:
+                self.y = max(0, self.y - 1)
+        elif letter == "\b":
             self.x = max(0, min(self.x, self.columns - 1) - 1)
-        elif control == "\t":
+        elif letter == "\t":
             self.x = min(self.columns - 1, self.x // 8 * 8 + 8)
-        elif control in "\n\v\f":
-            self._down()
-
-    def _next_line(self) -> None:
-        self.x = 0
-        self._down()
-
-    def _down(self) -> None:
-        if self.y == self.bottom:
-            self._scroll(self.top, 1)
-        else:
-            self.y = min(self.rows - 1, self.y + 1)
+        elif letter == "7":
+            self.saved = (self.y, self.x)
+        elif letter == "8":
+            self.y, self.x = min(self.saved[0], self.rows - 1), min(self.saved[1], self.columns)
+        elif letter == "c":
+            self.modes = {CURSOR_MODE}
+            self._clear()
 
     def _scroll(self, top: int, count: int) -> None:
         """The lines from `top` to the region's end move up by `count`, down when it is negative."""
@@ -5922,95 +6908,56 @@ class Screen:
             if count > 0 and top == 0 and not self.is_alternate():
                 self.gone = self.gone[1 - SCREEN_KEPT_LINES:] + ["".join(line).rstrip()]
 
-    def _escape(self, letter: str) -> None:
-        if letter == "7":
-            self.saved = (self.y, self.x)
-        elif letter == "8":
-            self.y, self.x = min(self.saved[0], self.rows - 1), min(self.saved[1], self.columns)
-        elif letter == "M":
-            if self.y == self.top:
-                self._scroll(self.top, -1)
-            else:
-                self.y = max(0, self.y - 1)
-        elif letter == "D" or letter == "E":
-            self.x = 0 if letter == "E" else self.x
-            self._down()
-        elif letter == "c":
-            self.modes = {CURSOR_MODE}
-            self._clear()
-
     def _control(self, private: str, values: list, final: str) -> None:
         count = max(1, values[0])
         if private:
-            self._switch(private, values, final)
-        elif final in "ABCDEFGHdef`a":
-            self._move(values, final)
+            self._switch(private, {str(value) for value in values[:-1]}, final)
+        elif final in "ABCDEFGHdf":
+            self._move(count, max(1, values[1]), final)
         elif final in "JK":
             self._erase(values[0], final)
         elif final in "LM" and self.top <= self.y <= self.bottom:
             self._scroll(self.y, count if final == "M" else -count)
         elif final in "ST":
             self._scroll(self.top, count if final == "S" else -count)
-        elif final in "P@X":
+        elif final in "@PX":
             row, x = self.grid[self.y], min(self.x, self.columns - 1)
-            blanks = [" "] * min(count, self.columns - x)
-            tail = row[x + len(blanks):] if final != "@" else row[x:]
-            row[x:] = (tail + blanks if final == "P" else blanks + tail)[:self.columns - x]
-        elif final == "r":
-            top, bottom = count - 1, (values + [0])[1] or self.rows
-            if top < bottom <= self.rows:
-                self.top, self.bottom, self.y, self.x = top, bottom - 1, 0, 0
+            blanks, tail = [" "] * min(count, self.columns - x), row[x:]
+            kept = tail if final == "@" else tail[len(blanks):]
+            row[x:] = (kept + blanks if final == "P" else blanks + kept)[:self.columns - x]
+        elif final == "r" and count <= (values[1] or self.rows) <= self.rows:
+            self.top, self.bottom, self.y, self.x = count - 1, (values[1] or self.rows) - 1, 0, 0
         elif final in "su":
             self._escape("7" if final == "s" else "8")
 
-    def _switch(self, private: str, values: list, final: str) -> None:
-        names = {str(value) for value in values}
-        if private == "?" and final in "hl":
-            was = self.is_alternate()
-            self.modes = self.modes | names if final == "h" else self.modes - names
-            if self.is_alternate() and not was:
-                self.hidden = (self.grid, self.y, self.x)
-                self._clear()
-            elif was and not self.is_alternate():
-                grid, y, x = self.hidden or (self.grid, self.y, self.x)
-                self._clear()
-                self.grid, self.y, self.x, self.hidden = grid, y, x, None
-        elif final == "u" and private in "<>":  # the keyboard protocol is pushed and popped
+    def _switch(self, private: str, names: set, final: str) -> None:
+        was = self.is_alternate()
+        if final == "u" and private in "<>":  # the keyboard protocol is pushed and popped
             self.modes = self.modes | {KITTY_MODE} if private == ">" else self.modes - {KITTY_MODE}
+        elif private == "?" and final in "hl":
+            self.modes = self.modes | names if final == "h" else self.modes - names
+        if self.is_alternate() and not was:
+            self.behind = (self.grid, self.y, self.x)
+            self._clear()
+        elif was and not self.is_alternate():
+            grid, y, x = self.behind or (self.grid, self.y, self.x)
+            self._clear()
+            self.grid, self.y, self.x, self.behind = grid, y, x, None
 
-    def _move(self, values: list, final: str) -> None:
-        count = max(1, values[0])
+    def _move(self, n: int, column: int, final: str) -> None:
         x, y = min(self.x, self.columns - 1), self.y
-        if final in "AF":
-            y -= count
-        elif final in "BEe":
-            y += count
-        elif final in "Ca":
-            x += count
-        elif final == "D":
-            x -= count
-        elif final in "G`":
-            x = count - 1
-        elif final in "Hfd":
-            y = count - 1
-        if final in "EF":
-            x = 0
-        elif final in "Hf":
-            x = (values + [0])[1] - 1
+        y, x = {"A": (y - n, x), "B": (y + n, x), "C": (y, x + n), "D": (y, x - n),
+                "E": (y + n, 0), "F": (y - n, 0), "G": (y, n - 1), "d": (n - 1, x),
+                "H": (n - 1, column - 1), "f": (n - 1, column - 1)}[final]
         self.y, self.x = min(max(0, y), self.rows - 1), min(max(0, x), self.columns - 1)
 
     def _erase(self, how: int, final: str) -> None:
-        row, x = self.grid[self.y], min(self.x, self.columns)
-        if how == 0:
-            row[x:] = [" "] * (self.columns - x)
-        elif how == 1:
-            row[:x + 1] = [" "] * min(x + 1, self.columns)
-        else:
-            row[:] = self._blank()
-        if final == "J":
-            others = range(self.y + 1, self.rows) if how == 0 else range(self.y)
-            for y in others if how < 2 else range(self.rows):
-                self.grid[y] = self._blank()
+        first, last = (self.x, self.columns) if how == 0 else (0, self.columns)
+        last = min(self.x + 1, last) if how == 1 else last
+        self.grid[self.y][first:last] = [" "] * (last - first)
+        others = range(self.y + 1, self.rows) if how == 0 else range(self.y)
+        for y in (others if how < 2 else range(self.rows)) if final == "J" else ():
+            self.grid[y] = self._blank()
 
 
 def format_restore(modes: set) -> bytes:
@@ -6023,19 +6970,24 @@ def format_restore(modes: set) -> bytes:
     return (text + "\x1b[0m").encode() if text else b""
 
 
-# --- what stands on it
+# --- what stands on it. A glance is what is known of a program at one moment: process (its
+# confidence, None where the kernel does not tell), programs (command lines that hold the terminal),
+# silent_ms, gone and lines (scrolled off, on the screen), row and before (the cursor's, and its
+# line up to it), raw, hidden (lines without echo), paste, alternate, typing (the person has a
+# half-typed line), ended.
 
-TAIL_LINES, NEAR_LINES = 16, 4  # a dialog's part of the screen; around a prompt
+DIALOG_LINES = 16  # at the screen's end
 SHELLS = frozenset("sh bash dash zsh fish ksh mksh ash csh tcsh nu pwsh xonsh elvish".split())
-EDITORS = frozenset("vi vim nvim view ex ed nano pico emacs micro hx helix kak joe mcedit".split())
-PAGERS = frozenset("less more most man".split())
+EDITORS = frozenset("vi vim nvim view ex ed nano pico emacs micro hx helix kak joe mcedit less "
+                    "more most man".split())  # and pagers
 _CHOSEN = r"^[\s│┃|]*[❯›▶►➤→●◉◆>*]\s*(?=\S)"
 _NUMBERED = r"^[\s│┃|]*(?:[❯›▶►➤→●◉◆>*]\s*)?\d{1,2}[.)]\s+\S"
-_ANSWER = (r"(?i)^[\s│┃|]*(?:[❯›▶►➤→●○◉◆>*]\s*)?(?:\d{1,2}[.)]\s+)?(?:\[.\]\s*)?(?:yes|no|allow|deny"
-           r"|approve|reject|accept|decline|trust|don'?t trust|cancel|proceed|skip|abort)\b.{0,90}$")
+_ANSWER = (r"(?i)^[\s│┃|]*(?:[❯›▶►➤→●○◉◆>*]\s*)?(?:\d{1,2}[.)]\s+)?(?:\[.\]\s*)?(?:yes|no|allow"
+           r"|deny|approve|reject|accept|decline|trust|don'?t trust|cancel|proceed|skip|abort)\b"
+           r".{0,90}$")
 _TO_CONFIRM = (r"(?i)\b(?:enter|return)\b.{0,14}\b(?:confirm|select|continue|choose|accept|approve|"
-               r"proceed|trust|exit|retry)\b|[⏎↵]\s*(?:confirm|select)|press (?:any key|enter|return)"
-               r"|\besc(?:ape)? to (?:cancel|go back|exit|reject|skip)|arrow keys")
+               r"proceed|trust|exit|retry)\b|[⏎↵]\s*(?:confirm|select)|arrow keys"
+               r"|press (?:any key|enter|return)|\besc(?:ape)? to (?:cancel|go back|reject|skip)")
 _AT_WORK = r"(?i)\besc(?:ape)? to (?:interrupt|stop)\b|\(esc to cancel, \d+"
 _ASKED = (r"(?i)[\[(]\s*y(?:es)?\s*[/|,]\s*n(?:o)?\b|\(y\)es\b|\b(?:trust|allow|approve|permission|"
           r"proceed|authori[sz]e|grant|overwrite|confirm|are you sure|do you want|would you like)"
@@ -6044,59 +6996,48 @@ _SECRET = r"(?i)\b(?:password|passphrase|passcode|pin|token|secret|api.?key|code
 _PAGED = (r"^:$|\(END\)\s*$|^--\s?More\s?--|^-- (?:INSERT|VISUAL|REPLACE|NORMAL)|\^G (?:Get )?Help"
           r"|^\s*Manual page |^lines \d+-\d+")
 _SHELL_PROMPT = r"^\[?[\w.-]+@[\w.-]+\b.*[$#%]\s*$|^(?:ba|z|da|k)?sh(?:-[\d.]+)?[$#%]\s*$"
+_PROMPT = r"^[\s│┃|]*[\w ./:~()\[\]-]{0,40}(?:>{1,3}|[$❯›»]|\]:)\s*$"
 
 
-class Glance:
-    """What is known of a program at one moment. `process` is None where the kernel does not tell;
-    `before` is the cursor's line up to it; `programs` the command lines that hold the terminal."""
-
-    __slots__ = ("process", "programs", "silent_ms", "gone", "lines", "row", "before", "raw",
-                 "hidden", "paste", "alternate", "typing", "ended")
-
-    def __init__(self, **fields) -> None:
-        for name in self.__slots__:
-            setattr(self, name, fields.get(name, () if name in ("gone", "lines", "programs")
-                                           else None))
-        self.before = self.before or ""
-
-
-def find_obstacle(look: Glance, own: str = "") -> str:
+def find_obstacle(look: Record, own: str = "") -> str:
     """Why nothing may be typed now, or "". `own`: the letters of a text of ours that stands in the
     program's input; lines of it are not the program's."""
-    kinds = [kind_of_command(argv) for argv in look.programs]
+    kinds = [kind for kind in map(kind_of_command, look.programs) if kind]
     lines = [line for line in look.lines if line.strip() and not _is_own(line, own)]
-    if look.hidden:
-        return "hidden input"
-    if any(kinds):
-        return next(filter(None, kinds))
-    if _found(_SHELL_PROMPT, [look.before]):
-        return "a shell"
-    if _found(_PAGED, lines[-2:]) or sum(line == "~" for line in lines) > 2:
+    last = lines[-DIALOG_LINES:]
+    if look.hidden or kinds or _found(_SHELL_PROMPT, [look.before]):
+        return "hidden input" if look.hidden else kinds[0] if kinds else "a shell"
+    if _found(_PAGED, lines[-2:]) or lines.count("~") > 2:
         return "an editor or a pager"
-    near = lines[-TAIL_LINES:]
-    if _found(_AT_WORK, near):
+    if _found(_AT_WORK, last):
         return "work"
-    if _is_choice(near) or _found(_TO_CONFIRM, near) or _found(_SECRET, [look.before]):
-        return "a question"
     if is_prompt(look.before):  # what was asked and answered above it does not count any more
         above = [line for line in look.lines[:look.row] if letters_of(line)]
-        near = [line for line in [*above[-1:], *look.lines[look.row:]] if not _is_own(line, own)]
-    return "a question" if _found(_ASKED, near) else ""
+        asked = [line for line in above[-1:] + look.lines[look.row:] if not _is_own(line, own)]
+    else:
+        asked = last
+    is_asked = _found(_ASKED, asked) or _found(_TO_CONFIRM, last) or _found(_SECRET, [look.before])
+    return "a question" if is_asked or _is_choice(last) else ""
 
 
-def _is_own(line: str, own: str) -> bool:
-    own_letters = letters_of(line)
-    return len(own_letters) > 5 and own_letters in own
+def is_prompt(before: str) -> bool:
+    """Does the cursor stand behind a prompt, with nothing typed yet?"""
+    return _found(_PROMPT, [before])
 
 
 def letters_of(text: str) -> str:
     return "".join(filter(str.isalnum, text))
 
 
+def _is_own(line: str, own: str) -> bool:
+    letters = letters_of(line)
+    return len(letters) > 5 and letters in own
+
+
 def _is_choice(lines: list) -> bool:
     """A marked line among options beside it, or two answers such as Yes and No."""
     answers = [i for i, line in enumerate(lines) if _found(_ANSWER, [line])]
-    options = sorted(set(answers + [i for i, x in enumerate(lines) if _found(_NUMBERED, [x])]))
+    options = answers + [i for i, line in enumerate(lines) if _found(_NUMBERED, [line])]
     chosen = [i for i in options if _found(_CHOSEN, [lines[i]])]
     return any(0 < abs(i - j) <= 3 for i in chosen for j in options) or any(
         second - first <= 2 for first, second in zip(answers, answers[1:]))
@@ -6109,18 +7050,15 @@ def _found(pattern: str, lines: list) -> bool:
 
 
 def kind_of_command(argv: list) -> str:
-    """"a shell" for an interactive one (`sh -c …` and a script are not), an editor, a pager or ""."""
+    """An interactive shell (`sh -c …` and a script are none), an editor, a pager, or ""."""
     name = base_name(argv[0]).lstrip("-") if argv else ""
-    if name in EDITORS or name in PAGERS:
-        return "an editor or a pager"
     words = iter(argv[1:])
     for word in words if name in SHELLS else ():
         if word in ("--rcfile", "--init-file", "-o", "+o", "-O", "+O"):
             next(words, "")
-        elif word[:1] not in ("-", "+") or (word[:2] != "--" and "c" in word) or (
-                word == "--command"):
+        elif word[:1] not in ("-", "+") or (word[:2] != "--" and "c" in word):
             return ""
-    return "a shell" if name in SHELLS else ""
+    return "a shell" if name in SHELLS else "an editor or a pager" if name in EDITORS else ""
 
 
 # --- is it waiting for a line?
@@ -6130,42 +7068,35 @@ READY_AGREE = 0.1  # added when several kinds of evidence agree
 READY_TERMINAL, READY_PATTERN, READY_NATURAL = 0.95, 0.9, 0.6
 NATURAL_AFTER_MS = 200
 SILENCE_AFTER_MS, SILENCE_FULL_MS, SILENCE_MOST = 500, 3000, 0.8
-_PROMPT = r"^[\s│┃|]*[\w ./:~()\[\]-]{0,40}(?:>{1,3}|[$❯›»]|\]:)\s*$"
-_OPEN_ENDS = tuple(",-–—([{")
+PATTERN_LINES = 4
 
 
-def readiness(look: Glance, agent: str = "", patterns: tuple = ()) -> float:
-    """The strongest evidence, and a little more when another kind agrees. A known agent (`agent`:
-    its prompt) has to show its prompt, or raw mode with paste, before anything else counts."""
-    paused = look.silent_ms >= NATURAL_AFTER_MS
-    last = [look.before] + [line for line in look.lines if line.strip()][-NEAR_LINES:]
-    is_shown = bool(agent and _found(agent, [look.before])) or any(
+def readiness(look: Record, prompt: str = "", patterns: tuple = ()) -> float:
+    """The strongest evidence, and a little more when another kind agrees. A known agent (one whose
+    prompt is given) has to show it, or raw mode with paste, before anything else counts."""
+    is_paused = look.silent_ms >= NATURAL_AFTER_MS
+    last = [look.before] + [line for line in look.lines if line.strip()][-PATTERN_LINES:]
+    is_shown = (prompt != "" and _found(prompt, [look.before])) or any(
         matches(pattern, line) for pattern in patterns for line in last)
-    if look.process == 0.0 or not _takes_lines(look, agent, is_shown):
+    if look.process == 0.0 or not (is_shown or _takes_lines(look, prompt != "")):
         return 0.0
     text = "\n".join([*look.lines[:look.row], look.before])
     counts = text.strip() and look.silent_ms >= SILENCE_AFTER_MS
     scores = [
-        look.process if is_shown or not agent else 0, READY_PATTERN if is_shown and paused else 0,
-        READY_NATURAL if paused and is_natural_end(text) else 0,
+        look.process if is_shown or not prompt else 0,
+        READY_PATTERN if is_shown and is_paused else 0,
+        READY_NATURAL if is_paused and is_natural_end(text) else 0,
         min(SILENCE_MOST, look.silent_ms / SILENCE_FULL_MS) if counts else 0]
     scores = [score for score in scores if score]
     best = max(scores, default=0.0)
     return min(1.0, round(best + READY_AGREE, 3)) if len(scores) > 1 else best
 
 
-def _takes_lines(look: Glance, agent: str, is_shown: bool) -> bool:
+def _takes_lines(look: Record, is_known: bool) -> bool:
     """Raw mode without paste and prompt means single keys: `top` would take each as a command."""
-    if is_shown or not (look.raw or look.alternate or agent):
-        return True
-    if agent or look.alternate:
-        return bool(agent and look.raw and look.paste)
-    return bool(look.paste) or is_prompt(look.before)
-
-
-def is_prompt(before: str) -> bool:
-    """Does the cursor stand behind a prompt, with nothing typed yet?"""
-    return _found(_PROMPT, [before])
+    if is_known or look.alternate:
+        return bool(is_known and look.raw and look.paste)
+    return bool(not look.raw or look.paste or is_prompt(look.before))
 
 
 def is_natural_end(text: str) -> bool:
@@ -6173,9 +7104,10 @@ def is_natural_end(text: str) -> bool:
     body = text.rstrip()
     line = body.rpartition("\n")[2].strip()
     fences = sum(part.lstrip().startswith("```") for part in body.split("\n"))
-    if not line or fences % 2 or line.endswith(_OPEN_ENDS):
+    if not line or fences % 2 or line.endswith((",", "-", "–", "—", "(", "[", "{")):
         return False
-    if line.startswith("```") or text.count("\n", len(body)) >= 2 or line.endswith((">", "$", "❯")):
+    is_blank = text.count("\n", len(body)) >= 2
+    if is_blank or line.startswith("```") or line.endswith((">", "$", "❯")):
         return True
     bare = line.rstrip("\"')]*_`”’»")
     return bare.endswith((".", "!", "?", "。")) and not bare.endswith("..")  # "Loading..." goes on
@@ -6190,34 +7122,40 @@ EPOLL_WAITS = frozenset("ep_poll do_epoll_wait".split())
 _PROCESSES, _FILES, _THREADS = 40, 200, 60  # looked at
 
 
-def judge_thread(stat: str, wchan: str, syscall: str, files: dict, watched: dict) -> str:
-    """What one thread does: "reading" the terminal, "busy", "idle" (it waits for something else),
-    "unknown". `files`: descriptor -> "tty", "other" (it may wake somebody) or ""; `watched`:
+def judge_thread(told: tuple, links: dict, watched: dict, tty: str) -> str:
+    """What one thread does: "reading" the terminal, "busy", "idle" (it waits for something else) or
+    "unknown". `told`: its stat, wchan and syscall; `links`: descriptor -> file; `watched`:
     descriptor of an epoll set -> the descriptors that it waits for input of."""
-    state = stat.rpartition(")")[2].strip()[:1]  # the name before may hold blanks and brackets
+    state = told[0].rpartition(")")[2].strip()[:1]  # the name before may hold blanks and brackets
     if state != "S":
         return "busy" if state in ("R", "D") else "idle" if state else "unknown"
-    words, wait = syscall.split(), wchan.partition(".")[0]  # poll_schedule_timeout.constprop.0
+    wait, words = told[1].partition(".")[0], told[2].split()  # do_select.constprop.0
     first = int(words[1], 16) if len(words) > 1 else None
-    terminals = {fd for fd, kind in files.items() if kind == "tty"}
+    terminals = {fd for fd, link in links.items() if link in (tty, "/dev/tty")}
     if wait in EPOLL_WAITS:
-        sets = [watched[first]] if first in watched else list(watched.values())
+        sets = [watched[first]] if first in watched else watched.values()
         is_reading = any(terminals.intersection(fds) for fds in sets)
         return "reading" if is_reading else "idle" if first in watched else "unknown"
     if wait in READ_WAITS and first is not None:
         return "reading" if first in terminals else "idle"
-    if wait in READ_WAITS or wait in POLL_WAITS:
-        # select() names the highest descriptor; poll() has an address there, so any may be meant.
-        seen = [fd for fd in files if first is None or first > 4096 or fd < first]
-        if not terminals.intersection(seen):
-            return "idle"
-        return "unknown" if any(files[fd] == "other" for fd in seen) else "reading"
-    return "unknown" if wait in ("", "0") else "idle"
+    if wait not in READ_WAITS and wait not in POLL_WAITS:
+        return "unknown" if wait in ("", "0") else "idle"
+    # select() names the highest descriptor; poll() has an address there, so any may be meant.
+    seen = {fd: links[fd] for fd in links if first is None or first > 4096 or fd < first}
+    if not terminals.intersection(seen):
+        return "idle"
+    is_alone = not any(map(_wakes, seen.values(), [list(links.values())] * len(seen)))
+    return "reading" if is_alone else "unknown"
+
+
+def _wakes(link: str, links: list) -> bool:
+    """May somebody else end the wait? A pipe with both ends in the process wakes only itself."""
+    return link.startswith("socket:") or (link.startswith("pipe:") and links.count(link) == 1)
 
 
 def merge_waits(waits: list) -> str:
-    """Of threads the first is the main one, of processes the order does not matter."""
-    if waits[:1] == ["busy"]:
+    """Of a process: its main thread's comes first. Of processes: any order."""
+    if waits[:1] == ["busy"] and "reading" in waits[1:]:
         return "busy"
     return next((kind for kind in ("reading", "busy", "unknown") if kind in waits),
                 "idle" if waits else "unknown")
@@ -6228,44 +7166,34 @@ def read_process(child: int, master: int, tty: str) -> tuple:
     launcher such as npm or sh, its children."""
     waits, programs, todo = [], [], [child]
     try:
-        group = _os.tcgetpgrp(master)
+        group = str(_os.tcgetpgrp(master))
     except OSError:
         return None, []
     for pid in todo:
-        fields = _read_proc(pid, "stat").rpartition(")")[2].split()
-        for thread in list_dir("/proc/%d/task" % pid)[:_THREADS]:
+        threads = sorted(list_dir("/proc/%d/task" % pid), key=int)[:_THREADS]
+        for thread in threads if len(todo) < _PROCESSES else ():
             todo += map(int, _read_proc(pid, "task/%s/children" % thread).split())
-        if len(fields) > 2 and fields[2] == str(group):
-            waits.append(_read_wait(pid, tty))
+        if _read_proc(pid, "stat").rpartition(")")[2].split()[2:3] == [group]:
+            waits.append(_read_wait(pid, threads, tty))
             programs.append(_read_proc(pid, "cmdline").split("\0")[:20])
-        if len(todo) > _PROCESSES:
-            break
-    merged = merge_waits(sorted(waits, key="reading busy unknown idle".split().index))
+    merged = merge_waits(sorted(waits, key=lambda wait: wait != "reading"))
     return {"reading": READY_TERMINAL, "unknown": None}.get(merged, 0.0), programs
 
 
-def _read_wait(pid: int, tty: str) -> str:
-    files, watched = {}, {}
+def _read_wait(pid: int, threads: list, tty: str) -> str:
+    links, watched = {}, {}
     for name in list_dir("/proc/%d/fd" % pid)[:_FILES]:
         try:
-            link = _os.readlink("/proc/%d/fd/%s" % (pid, name))
+            links[int(name)] = _os.readlink("/proc/%d/fd/%s" % (pid, name))
         except OSError:
             continue  # closed meanwhile
-        is_other = link.startswith(("socket:", "pipe:"))
-        files[int(name)] = "tty" if link in (tty, "/dev/tty") else link if is_other else ""
-        if link.endswith("[eventpoll]"):
+        if links[int(name)].endswith("[eventpoll]"):
             rows = [row.split() for row in _read_proc(pid, "fdinfo/" + name).split("\n")]
             watched[int(name)] = [  # tfd: 5 events: 80000019, of which 1 is input
                 int(row[1]) for row in rows if row[:1] == ["tfd:"] and int(row[3], 16) & 1]
-    links = list(files.values())
-    for fd, link in files.items():  # a pipe whose two ends are here wakes only itself
-        is_own = link.startswith("pipe:") and links.count(link) > 1
-        files[fd] = link if link in ("tty", "") else "" if is_own else "other"
-    tasks = sorted(list_dir("/proc/%d/task" % pid), key=int)[:_THREADS]
-    return merge_waits([
-        judge_thread(*(_read_proc(pid, "task/%s/%s" % (task, name))
-                       for name in ("stat", "wchan", "syscall")), files, watched)
-        for task in tasks])
+    told = [tuple(_read_proc(pid, "task/%s/%s" % (thread, name))
+                  for name in ("stat", "wchan", "syscall")) for thread in threads]
+    return merge_waits([judge_thread(one, links, watched, tty) for one in told])
 
 
 def _read_proc(pid: int, name: str) -> str:
@@ -6286,25 +7214,24 @@ WRAP_LINE_BYTES = 4000 if sys.platform.startswith("linux") else 1000  # a cooked
 WRAP_LINE_TAIL = 120  # of a line that is too long, the end with the request stays
 WRAP_LEFT_OUT = " [… left out: the terminal takes no longer line …] "
 WRAP_ENDED, WRAP_NO_ANSWER = "the program ended", "no acknowledgement"
-WRAP_NOT_READY, WRAP_NO_ECHO = "not ready in time", "the text did not appear"
+WRAP_NOT_READY, WRAP_NO_ECHO = "not ready in time", "the typed text did not appear"
 WRAP_NOT_TAKEN = "Enter did not submit it"
 WRAP_IN_FILE = "ctx: the agent did not take the context ({reason}); it is now in {file}"
-WRAP_REFUSED = "{name} is {kind}: the context would be typed into it as commands"
-WRAP_REFUSED_HINT = "name the agent itself, e.g. `wrap -- aider`, or run it by `sh -c '…'`"
+WRAP_NO_TERMINALS = "wrap needs a POSIX system with pseudo-terminals"
+WRAP_REFUSED = "{name} is {kind}, not an agent: the context would be typed into it"
+WRAP_REFUSED_HINT = "name the agent, e.g. `wrap -- aider`; a script is run by `wrap -- sh -c '…'`"
 WRAP_SIGNALS = ("SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 ECHO_RUN = 24  # letters: more than an acknowledgement has, less than our request around it
 LINE_DONE = "\r\n\x03\x04\x15"  # Enter, ^C, ^D, ^U: nothing half-typed is left
-_SUSPEND = b"\x1a"
-_PASTED = r"(?i)\[pasted (?:text|content)\b[^\]]*\]"
-_BOX_PROMPT = r"^[\s│┃|]*[>❯›*!]\s*"
+SUSPEND_KEY = b"\x1a"
+_PASTED = r"(?i)\[pasted (?:text|content)\b[^\]]*\]"  # what stands for a long paste
+_BOX = r"^[\s│┃|]*[>❯›*!]\s*"
 
-# Agent -> its prompt up to the cursor, has it an input box that stays, its instruction file
+# Agent -> its prompt up to the cursor ("": any program's), and has it an input box that stays
 AGENTS = {
-    "claude": (_BOX_PROMPT + "$", True, "CLAUDE.md"),
-    "codex": (_BOX_PROMPT + "$", True, "AGENTS.md"),
-    "gemini": (_BOX_PROMPT + "$", True, "GEMINI.md"),
-    "aider": (r"^[\w -]*>{1,3}\s*$", False, ""),
-    "": ("", False, ""),
+    "claude": (_BOX + "$", True), "codex": (_BOX + "$", True), "gemini": (_BOX + "$", True),
+    "qwen": (_BOX + "$", True), "aider": (r"^[\w -]*>{1,3}\s*$", False), "copilot": ("", False),
+    "droid": ("", False), "": ("", False),
 }
 LAUNCHERS = frozenset("npx npm pnpm yarn bunx bun uv uvx pipx python python3 node deno env nice sh "
                       "bash zsh dash".split())
@@ -6314,8 +7241,8 @@ def find_agent(argv: list) -> str:
     """Which known agent a command line runs, also behind a launcher (`npx @openai/codex`)."""
     import re
 
-    words = argv[:1] if argv and base_name(argv[0]) not in LAUNCHERS else " ".join(argv).split()
-    for word in words:
+    is_launcher = bool(argv) and base_name(argv[0]) in LAUNCHERS
+    for word in " ".join(argv).split() if is_launcher else argv[:1]:
         name = re.sub(r"(?:@[\w.^~-]+|\.\w+)$", "", base_name(word))
         name = re.sub(r"-(?:cli|code|chat)$", "", name)
         if name and name in AGENTS:
@@ -6338,83 +7265,72 @@ def plan_keys(text: str, paste: bool) -> bytes:
     return line.decode("utf-8", "ignore").encode()
 
 
-def is_typing(before: bool, keys: bytes) -> bool:
-    """Has the person a half-typed line? What the terminal reports arrives as escape sequences."""
+def parse_keys(keys: bytes) -> str:
+    """What a person typed; what the terminal itself reports arrives as escape sequences."""
     import re
 
-    shown = re.sub(_TOKENS.partition("|([^")[0], "", keys.decode("utf-8", "replace"))
-    return shown[-1] not in LINE_DONE if shown else before
+    return re.sub(ESCAPES, "", keys.decode("utf-8", "replace"))
 
 
-def without_echo(output: str, typed: str) -> str:
-    """The output without each run of letters that stands in what we typed, however wrapped."""
-    own = letters_of(typed)
-    runs = {own[i:i + ECHO_RUN] for i in range(len(own) - ECHO_RUN + 1)}
-    spots = [i for i, c in enumerate(output) if c.isalnum()]
-    letters = "".join([output[i] for i in spots])
-    drop = set()
-    for i in range(len(letters) - ECHO_RUN + 1):
-        if letters[i:i + ECHO_RUN] in runs:
-            drop.update(spots[i:i + ECHO_RUN])
-    return "".join([c for i, c in enumerate(output) if i not in drop])
+def is_typing(before: bool, keys: bytes) -> bool:
+    """Has the person a half-typed line after these keys?"""
+    typed = parse_keys(keys)
+    return typed[-1] not in LINE_DONE if typed else before
 
 
-def is_in_input(look: Glance, typed: str, is_box: bool) -> bool:
+def is_in_input(look: Record, typed: str, is_box: bool) -> bool:
     """Does the text that we typed stand in the program's input, with the cursor behind it?"""
     import re
 
     tail, lines = letters_of(typed)[-ECHO_RUN:], [*look.lines[:look.row], look.before]
     if is_box:  # from its prompt on, also when a line end came in behind the text
-        starts = [i for i, line in enumerate(lines) if re.search(_BOX_PROMPT, line)]
+        starts = [i for i, line in enumerate(lines) if re.search(_BOX, line)]
         shown = "\n".join(lines[starts[-1]:]) if starts else ""
         return bool(tail) and (tail in letters_of(shown) or bool(re.search(_PASTED, shown)))
-    if re.search(_PASTED + r"\s*$", look.before):
-        return True
-    return bool(look.before.strip() and tail) and letters_of("".join(lines[-60:])).endswith(tail)
+    before = look.before.strip()
+    if not before or re.search(_PASTED + "$", before):
+        return bool(before)
+    is_last = bool(letters_of(before)) or typed.rstrip().endswith(before)
+    return bool(tail) and is_last and letters_of("".join(lines[-60:])).endswith(tail)
 
 
-def text_after_echo(look: Glance, typed: str) -> "str | None":
+def text_after_echo(look: Record, typed: str) -> "str | None":
     """What stands below the last place where our text stands; None when it is not to be seen."""
     import re
 
     lines, tail = [*look.gone, *look.lines], letters_of(typed)[-ECHO_RUN:]
     letters = [letters_of(line) for line in lines]
-    at, last = "".join(letters).rfind(tail) + len(tail), -1
-    if at >= len(tail):
-        while at > 0:
+    end, last = "".join(letters).rfind(tail) + len(tail), -1
+    if end >= len(tail):
+        while end > 0:
             last += 1
-            at -= len(letters[last])
-    pasted = [i for i, line in enumerate(lines) if re.search(_PASTED, line)]
-    last = max([last, *pasted])
+            end -= len(letters[last])
+    last = max([last] + [i for i, line in enumerate(lines) if re.search(_PASTED, line)])
     return "\n".join(lines[last + 1:]) if last >= 0 else None
 
 
 class Delivery:
-    """waiting -> typed -> entered -> listening -> waiting …; over: nothing more is typed; done."""
+    """waiting -> typed -> entered -> listening -> waiting …; over: nothing more is typed, a late
+    acknowledgement still counts; done. `told`: lines for the person."""
 
-    make_text = staticmethod(lambda attempt: "")  # framed, asks for the acknowledgement
-    is_ack = staticmethod(lambda text: False)
-    on_event = staticmethod(lambda name, **fields: None)
-    next_rung = staticmethod(lambda attempts, may_write: "fail")  # "again", "file" or "fail"
-    backoff_s = staticmethod(lambda attempts: 0)
-    write_file = staticmethod(lambda: "")  # the notice to type, "" when it could not be written
-    agent, patterns, timeout_s, ack_s = "", (), WRAP_TIMEOUT_S, WRAP_ACK_S
+    def __init__(self, ctx: Ctx, now: float, context: tuple, **options) -> None:
+        self.ctx, self.since, (self.chosen, self.path, self.sources) = ctx, now, context
+        self.agent, self.patterns = "", tuple(ctx.get("wrap.ready_patterns"))
+        self.timeout_s, self.ack_s = WRAP_TIMEOUT_S, WRAP_ACK_S
+        vars(self).update(options)
+        self.state, self.file = "waiting" if self.sources else "done", fallback_file(ctx)
+        self.id, self.told, self.may_write = "inj-%x" % int(ctx.now * 1000), [], True
+        self.attempts, self.enters, self.is_stale, self.is_escalated = 0, 0, False, False
+        self.first_at = self.ready_at = self.seen_at = self.shown = None
+        self.sent = self.typed = self.notice = self.prompt = self.reason = ""
 
-    def __init__(self, now: float, **fields) -> None:
-        for name, value in fields.items():
-            setattr(self, name, value)
-        self.state, self.since = "waiting" if self.make_text(1).strip() else "done", now
-        self.first_at, self.ready_at, self.seen_at, self.attempts, self.enters = 0.0, None, None, 0, 0
-        self.text = self.notice = self.prompt = self.reason = ""
-        self.may_write, self.is_stale = True, False
-
-    def step(self, now: float, look: Glance) -> bytes:
+    def step(self, now: float, look: Record) -> bytes:
         """The keys to type now."""
+        is_open = look.ended or self.state in ("waiting", "listening", "over")
         if self.state == "done":
             return b""
-        is_open = look.ended or self.state not in ("typed", "entered")
-        if self.attempts and is_open and self._is_acknowledged(look):
-            self._end("injection:succeeded", durationMs=int((now - self.first_at) * 1000))
+        if is_open and self.attempts and self._is_acknowledged(look):
+            self._succeed(now)
         elif look.ended:
             self._close()
         elif self.state != "over" and now >= self.since:
@@ -6425,26 +7341,27 @@ class Delivery:
         """Nobody's keys come between the context and its Enter."""
         return self.state in ("typed", "entered") and now - self.since < WRAP_HOLD_S
 
-    def _is_acknowledged(self, look: Glance) -> bool:
-        said = text_after_echo(look, self.make_text(self.attempts))
+    def _is_acknowledged(self, look: Record) -> bool:
+        said = text_after_echo(look, self.sent)
         if said is None:  # scrolled away, or never shown: then nothing old may be taken for it
             said = "" if self.is_stale else "\n".join([*look.gone, *look.lines])
-        said = without_echo(said, self.make_text(self.attempts))
-        return self.is_ack(said) or self.is_ack(" ".join(said.split()))
+        return is_acknowledged(self.ctx, said)
 
-    def _is_settled(self, now: float, look: Glance) -> bool:
+    def _known(self, look: Record) -> tuple:
+        """The row of the agent: named, or found behind a launcher."""
+        found = (find_agent(argv) for argv in look.programs)
+        return AGENTS[self.agent or next(filter(None, found), "")]
+
+    def _is_settled(self, now: float, look: Record) -> bool:
         """Ready for a while without any output, and at the prompt that it had the first time."""
-        prompt, _, _ = AGENTS[self.agent or self._agent_of(look)]
-        is_ready = (readiness(look, prompt, self.patterns) > READY_ABOVE and not look.typing
-                    and not find_obstacle(look) and self.prompt in ("", _without_digits(look.before)))
+        confidence = readiness(look, self._known(look)[0], self.patterns)
+        is_ready = (confidence > READY_ABOVE and not look.typing and not find_obstacle(look)
+                    and self.prompt in ("", _without_digits(look.before)))
         if not is_ready or self.ready_at is None or look.silent_ms < (now - self.ready_at) * 1000:
             self.ready_at = now if is_ready else None
         return is_ready and now - self.ready_at >= WRAP_SETTLE_S
 
-    def _agent_of(self, look: Glance) -> str:
-        return next(filter(None, map(find_agent, look.programs)), "")
-
-    def _waiting(self, now: float, look: Glance) -> bytes:
+    def _waiting(self, now: float, look: Record) -> bytes:
         if not self._is_settled(now, look):
             if not self.attempts and now - self.since >= self.timeout_s:
                 self._note("wrap:timeout", now, look)
@@ -6452,48 +7369,66 @@ class Delivery:
             return b""
         self._note("wrap:ready", now, look)
         if not self.notice:
-            self.attempts, self.first_at = self.attempts + 1, self.first_at or now
-            self.prompt = _without_digits(look.before)
-            self.is_stale = self.is_ack("\n".join([*look.gone, *look.lines]))
-            self.on_event("injection:attempted", attempt=self.attempts, type="wrap")
+            self._attempt(now, look)
+        keys = plan_keys(self.notice or self.sent, look.paste)
+        self.typed = parse_keys(keys)
         self.state, self.since, self.seen_at, self.enters = "typed", now, None, 0
-        keys = plan_keys(self.notice or self.make_text(self.attempts), look.paste)
-        self.text = keys.replace(b"\x1b[200~", b"").replace(b"\x1b[201~", b"").decode()
         return keys
 
-    def _typed(self, now: float, look: Glance) -> bytes:
+    def _attempt(self, now: float, look: Record) -> None:
+        self.attempts, self.prompt = self.attempts + 1, _without_digits(look.before)
+        self.sent = frame_startup(self.ctx, self.sources, self.id, self.attempts)
+        self.is_stale = is_acknowledged(self.ctx, "\n".join([*look.gone, *look.lines]))
+        self._record("injection:attempted", attempt=self.attempts, type="wrap")
+        if self.first_at is None:
+            self.first_at = now
+            count_metrics(self.ctx, attempted=1)
+            if self.chosen:
+                hold_handoff(self.ctx, self.chosen, self.id)
+
+    def _typed(self, now: float, look: Record) -> bytes:
         """Enter, once our text stands in the input and nothing else asks for it."""
-        is_seen = self._is_own_input(look)
-        self.seen_at = (self.seen_at or now) if is_seen else None
-        if is_seen and now - self.seen_at >= WRAP_ENTER_S and look.silent_ms >= NATURAL_AFTER_MS:
+        if not self._is_in_input(look):
+            self.seen_at = None
+        elif self.seen_at is None:
+            self.seen_at = now
+        elif now - self.seen_at >= WRAP_ENTER_S and look.silent_ms >= NATURAL_AFTER_MS:
             return self._enter(now, look)
-        if now - self.since >= self.timeout_s or (look.typing and not self.is_holding(now)):
-            self._note("wrap:no-echo", now, look)
-            self._give_up(WRAP_NO_ECHO)
-        return b""
+        return self._check_time(now, look, WRAP_NO_ECHO)
 
-    def _entered(self, now: float, look: Glance) -> bytes:
-        """Submitted when our text has left the input; else Enter again, never the text."""
-        if not self._is_own_input(look):
+    def _entered(self, now: float, look: Record) -> bytes:
+        """Submitted when our text has left the input. Enter again, never the text, if nothing at
+        all has happened."""
+        is_there = self._is_in_input(look)
+        if not is_there and not find_obstacle(look).endswith("question"):
             self._note("wrap:submitted", now, look)
-            self.state, self.since, self.ready_at = "over" if self.notice else "listening", now, None
-        elif now - self.since >= WRAP_AGAIN_S and look.silent_ms >= SILENCE_AFTER_MS:
-            if self.enters < WRAP_ENTERS and not look.typing:
-                return self._enter(now, look)
-            self._give_up(WRAP_NOT_TAKEN)
+            self.state = "over" if self.notice else (
+                "listening" if self.ctx.get("startup.require_ack") else "done")
+            self.since, self.ready_at = now, None
+        elif (is_there and self.enters < WRAP_ENTERS and now - self.since >= WRAP_AGAIN_S
+              and not look.typing and look.lines == self.shown):
+            return self._enter(now, look)
+        return self._check_time(now, look, WRAP_NOT_TAKEN)
+
+    def _check_time(self, now: float, look: Record, reason: str) -> bytes:
+        """What was typed stays where it is; nothing comes after it once the person goes on."""
+        is_late = now - self.since >= self.timeout_s or (look.typing and not self.is_holding(now))
+        if is_late and self.state in ("typed", "entered") and not find_obstacle(look):
+            self._note("wrap:stuck", now, look)
+            self._give_up(reason)
         return b""
 
-    def _is_own_input(self, look: Glance) -> bool:
-        is_box = AGENTS[self.agent or self._agent_of(look)][1]
-        return not look.hidden and is_in_input(look, self.text, is_box)
+    def _is_in_input(self, look: Record) -> bool:
+        return not look.hidden and is_in_input(look, self.typed, self._known(look)[1])
 
-    def _enter(self, now: float, look: Glance) -> bytes:
-        if find_obstacle(look, letters_of(self.text)):
+    def _enter(self, now: float, look: Record) -> bytes:
+        if find_obstacle(look, letters_of(self.typed)):
             return b""
-        self.state, self.since, self.enters = "entered", now, self.enters + 1
+        self.state, self.since, self.shown = "entered", now, look.lines
+        self.enters += 1
         return b"\r"
 
-    def _listening(self, now: float, look: Glance) -> bytes:
+    def _listening(self, now: float, look: Record) -> bytes:
         """An answer may take its time: only a program that waits again has not acknowledged."""
         if self._is_settled(now, look) and now - self.ready_at >= self.ack_s:
             self._climb(now)
@@ -6501,13 +7436,11 @@ class Delivery:
 
     def _climb(self, now: float) -> None:
         """The next rung: the text again after its backoff, the file with its notice, or the end."""
-        rung = self.next_rung(self.attempts, self.may_write)
+        rung = next_rung(self.ctx, self.attempts, self.may_write)
         if rung == "file":
-            self.may_write, self.notice = False, self.write_file()
-            rung = "notice" if self.notice else self.next_rung(self.attempts, False)
-        if rung == "notice":
-            self.on_event("injection:escalated", attempts=self.attempts, escalationType="file")
-        wait_s = self.backoff_s(self.attempts) if rung == "again" else 0
+            self.notice = FALLBACK_NOTICE.format(file=self.file) if self._write_file() else ""
+            rung = rung if self.notice else next_rung(self.ctx, self.attempts, False)
+        wait_s = backoff_s(self.ctx, self.attempts) if rung == "again" else 0
         self.state, self.since, self.ready_at = "waiting", now + wait_s, None
         if rung == "fail":
             self.state, self.reason = "over", WRAP_NO_ANSWER
@@ -6515,39 +7448,58 @@ class Delivery:
     def _give_up(self, reason: str) -> None:
         """Nothing is typed any more: the file, which needs nobody to be ready."""
         self.state, self.reason = "over", reason
-        if self.may_write and self.write_file():
-            self.may_write, self.notice = False, reason
-            self.on_event("injection:escalated", attempts=self.attempts, escalationType="file",
-                          reason=reason)
+        if self._write_file(reason=reason):
+            self.told.append(WRAP_IN_FILE.format(reason=reason, file=self.file))
+
+    def _write_file(self, **why) -> bool:
+        body = shorten_sources(self.sources, STARTUP_LIMIT)
+        if self.may_write and write_section(self.ctx, body, self.file):
+            self.is_escalated = True
+            self._record("injection:escalated", attempts=self.attempts, escalationType="file",
+                         file=self.file, **why)
+            count_metrics(self.ctx, escalatedToFile=1, attempted=0 if self.attempts else 1)
+        self.may_write = False
+        return self.is_escalated
+
+    def _succeed(self, now: float) -> None:
+        outcome = "escalated" if self.is_escalated else "pending"
+        job = Record(message_id=self.id, attempts=self.attempts, outcome=outcome,
+                     first_at=self.ctx.now - (now - self.first_at),
+                     handoff=self.chosen.key if self.chosen else "")
+        self.state = "done"
+        succeed_delivery(self.ctx, job, "acknowledgement")
 
     def _close(self) -> None:
         """The program ended. An acknowledgement could come until now, so only now it has failed."""
-        if self.notice:
-            self.state = "done"
-        elif self.attempts or self.reason:
-            self._end("injection:failed", reason=self.reason or WRAP_ENDED)
-        else:
-            self._end("wrap:ended", reason=WRAP_ENDED)
-
-    def _end(self, name: str, **fields) -> None:
+        is_lost = not self.is_escalated and (self.attempts > 0 or self.reason != "")
         self.state = "done"
-        self.on_event(name, attempts=self.attempts, **fields)
+        if is_lost and self.ctx.get("startup.require_ack"):
+            count_metrics(self.ctx, failed=1)
+            if self.ctx.get("startup.notify_on_failure"):
+                self.told.append(FAILURE_NOTICE.format(path=self.path))
+        self._record("injection:failed" if is_lost else "wrap:ended", attempts=self.attempts,
+                     reason=self.reason or WRAP_ENDED)
 
-    def _note(self, name: str, now: float, look: Glance) -> None:
+    def _note(self, name: str, now: float, look: Record) -> None:
         """A recorder row with everything that the decision rests on."""
-        agent = self.agent or self._agent_of(look)
-        self.on_event(
-            name, waitedMs=int((now - self.since) * 1000), attempt=self.attempts, enters=self.enters,
-            confidence=readiness(look, AGENTS[agent][0], self.patterns), process=look.process,
-            silentMs=int(look.silent_ms), agent=agent, prompt=look.before.strip()[-40:],
-            obstacle=find_obstacle(look), raw=bool(look.raw), paste=bool(look.paste),
-            alternate=bool(look.alternate), typing=bool(look.typing),
-            programs=[base_name(argv[0]) for argv in look.programs if argv])
+        kept = ("process", "silent_ms", "raw", "hidden", "paste", "alternate", "typing")
+        seen = {key: getattr(look, key) for key in kept}  # not a line: the person may be typing it
+        self._record(
+            name, waitedMs=int((now - self.since) * 1000), attempt=self.attempts,
+            enters=self.enters, confidence=readiness(look, self._known(look)[0], self.patterns),
+            obstacle=find_obstacle(look), prompt=is_prompt(look.before),
+            programs=[base_name(argv[0]) for argv in look.programs if argv], **seen)
+
+    def _record(self, name: str, **fields) -> None:
+        record(self.ctx, name, messageId=self.id, agent=self.agent or "other", **fields)
 
 
 def _without_digits(before: str) -> str:
     """`In [1]:` and `In [2]:` are one prompt."""
     return "".join("0" if c.isdigit() else c for c in before.strip())
+
+
+# --- the pseudo-terminal
 
 
 def run_wrap(delivery: Delivery, argv: list) -> int:
@@ -6556,8 +7508,7 @@ def run_wrap(delivery: Delivery, argv: list) -> int:
     import termios
 
     occupy_descriptors()
-    saved = termios.tcgetattr(0) if _os.isatty(0) else None
-    run = _Run(delivery, argv, saved)
+    run = _Run(delivery, argv, termios.tcgetattr(0) if _os.isatty(0) else None)
     for name in WRAP_SIGNALS:
         signal.signal(getattr(signal, name), run.forward)
     for number in (signal.SIGWINCH, signal.SIGCONT):
@@ -6577,9 +7528,9 @@ class _Run:
         import subprocess
         import termios
 
-        self.delivery, self.saved, self.has_input, self.typing = delivery, saved, True, False
-        self.queue, self.held, self.heard_at, self.ticked_at = b"", b"", delivery.since, 0.0
-        self.screen, self.said = Screen(), []
+        self.delivery, self.saved, self.screen = delivery, saved, Screen()
+        self.has_input, self.typing, self.queue, self.held = True, False, b"", b""
+        self.heard_at, self.ticked_at = delivery.since, 0.0
         self.master, slave = _os.openpty()
         self.tty = _os.ttyname(slave)
         if saved:
@@ -6600,13 +7551,14 @@ class _Run:
 
         if self.saved:
             tty.setraw(0, termios.TCSADRAIN)  # keys typed ahead stay
-        own, size = next((n for n in (0, 1, 2) if _os.isatty(n)), None), SCREEN_SIZE
-        if own is not None:
-            size = struct.unpack("4H", fcntl.ioctl(own, termios.TIOCGWINSZ, bytes(8)))[:2]
-        self.screen.resize(size if all(size) else SCREEN_SIZE)
+        own = next((n for n in (0, 1, 2) if _os.isatty(n)), None)
+        columns, rows = (0, 0) if own is None else _os.get_terminal_size(own)
+        size = (rows, columns) if rows and columns else SCREEN_SIZE
+        self.screen.resize(size)
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("4H", *size, 0, 0))
 
     def restore(self) -> None:
+        """The person's terminal as it was, whatever the program left on."""
         import termios
 
         if self.saved:
@@ -6631,33 +7583,38 @@ class _Run:
         for _ in range(WRAP_DRAIN_READS):
             if not self._read_output():
                 break
-        self.delivery.step(time.monotonic(), self._look(ended=True))
+        self._step(self._look(ended=True))
         code = self.process.returncode
         return code if code >= 0 else 128 - code
 
     def _is_alive(self) -> bool:
-        """Also stops when the program stops, so that the person's shell comes back."""
-        import signal
-
-        if self.process.poll() is None:
-            try:
-                stopped = _os.waitid(_os.P_PID, self.process.pid, _os.WSTOPPED | _os.WNOHANG)
-            except OSError:
-                stopped = None
-            if stopped:
-                self.restore()
-                _os.kill(_os.getpid(), signal.SIGTSTP)  # without job control nothing happens
-                self.fit()
-                self.forward(signal.SIGCONT)
+        if self.process.returncode is None:
+            pid, status = _os.waitpid(self.process.pid, _os.WNOHANG | _os.WUNTRACED)
+            if pid and _os.WIFSTOPPED(status):
+                self._stop_too()
+            elif pid:
+                is_killed = _os.WIFSIGNALED(status)
+                self.process.returncode = (
+                    -_os.WTERMSIG(status) if is_killed else _os.WEXITSTATUS(status))
         return self.process.returncode is None
 
+    def _stop_too(self) -> None:
+        """The person's shell comes back, `fg` lets both go on; without job control we just do."""
+        import signal
+
+        self.restore()
+        stopped_at = time.monotonic()
+        _os.kill(_os.getpid(), signal.SIGTSTP)
+        self.fit()
+        self.delivery.since += time.monotonic() - stopped_at
+        self.forward(signal.SIGCONT)
+        self.forward(signal.SIGWINCH)  # draw again
+
     def forward(self, number: int, _: object = None) -> None:
-        for group in (lambda: _os.tcgetpgrp(self.master), lambda: self.process.pid):
-            try:
-                _os.killpg(group(), number)
-                return
-            except OSError:
-                pass  # gone already
+        try:
+            _os.killpg(self.process.pid, number)
+        except OSError:
+            pass  # gone already
 
     def _takes_keys(self) -> bool:
         """A pipe's keys come after the context."""
@@ -6674,11 +7631,11 @@ class _Run:
         except OSError:
             keys = b""
         self.has_input = bool(keys)
-        if keys == _SUSPEND and self.saved and termios.tcgetattr(self.master)[3] & termios.ISIG:
-            self.forward(signal.SIGSTOP)  # the kernel sends no SIGTSTP into another session
+        if keys == SUSPEND_KEY and self.saved and termios.tcgetattr(self.master)[3] & termios.ISIG:
+            self.forward(signal.SIGSTOP)  # the kernel drops SIGTSTP for a session without a shell
             return
         self.typing = self.saved is not None and is_typing(self.typing, keys)
-        if self.delivery.is_holding(time.monotonic()) and is_typing(False, keys + b" "):
+        if parse_keys(keys) and self.delivery.is_holding(time.monotonic()):
             self.held += keys
         else:
             self.queue += keys
@@ -6706,17 +7663,25 @@ class _Run:
         return bool(data)
 
     def _tick(self) -> None:
-        now, is_over = time.monotonic(), self.delivery.state == "done"
-        if now - self.ticked_at < WRAP_POLL_S or (is_over and self.has_input):
-            return
-        self.ticked_at, look = now, self._look()
-        if is_over and not self.queue and readiness(look) > READY_ABOVE:
-            self.queue = b"\x04"  # ^D, at each read: a terminal's end of input does not last
-        self.queue += self.delivery.step(now, look)
+        now, state = time.monotonic(), self.delivery.state
+        is_idle = self.has_input and (
+            state == "done" or (state == "over" and self.heard_at < self.ticked_at))
         if self.held and not self.delivery.is_holding(now):
             self.queue, self.held = self.queue + self.held, b""
+        if now - self.ticked_at < WRAP_POLL_S or is_idle:
+            return
+        look = self._look()
+        if state in ("done", "over") and not (self.has_input or self.queue) and (
+                readiness(look) > READY_ABOVE):
+            self.queue = b"\x04"  # ^D, at each read: a terminal's end of input does not last
+        self.ticked_at = now
+        self._step(look)
 
-    def _look(self, ended: bool = False) -> Glance:
+    def _step(self, look: Record) -> None:
+        self.delivery.ctx.now = time.time()
+        self.queue += self.delivery.step(time.monotonic(), look)
+
+    def _look(self, ended: bool = False) -> Record:
         import termios
 
         try:
@@ -6725,106 +7690,709 @@ class _Run:
             flags = termios.ICANON | termios.ECHO
         screen, is_raw = self.screen, not flags & termios.ICANON
         process, programs = read_process(self.process.pid, self.master, self.tty)
-        return Glance(
-            process=process, programs=programs, silent_ms=(time.monotonic() - self.heard_at) * 1000,
-            gone=screen.gone, lines=screen.lines(), row=screen.y, before=screen.before_cursor(),
-            raw=is_raw, hidden=not is_raw and not flags & termios.ECHO,
-            paste=PASTE_MODE in screen.modes, alternate=screen.is_alternate(), typing=self.typing,
-            ended=ended)
+        return Record(
+            process=process, programs=programs, gone=screen.gone, lines=screen.lines(),
+            silent_ms=int((time.monotonic() - self.heard_at) * 1000), row=screen.y,
+            before=screen.before_cursor(), raw=is_raw, alternate=screen.is_alternate(),
+            hidden=not is_raw and not flags & termios.ECHO, paste=PASTE_MODE in screen.modes,
+            typing=self.typing, ended=ended)
+
+
+# --- the command
 
 
 def wrap_command(args: list) -> int:
     """Run an agent without hooks in a pseudo-terminal and type the startup context when ready."""
-    parser, cut = command_parser("wrap"), args.index("--") if "--" in args else len(args)
-    parser.usage = "ctx_hooks.py wrap [--context FILE] [--agent NAME] [--timeout S] -- CMD…"
-    parser.add_argument("--context", metavar="FILE", default="",
-                        help="deliver this file instead of the handoff")
-    parser.add_argument("--agent", choices=[name for name in AGENTS if name],
-                        help="by default the command's name")
-    parser.add_argument("--timeout", metavar="S", type=float, default=WRAP_TIMEOUT_S,
-                        help="seconds to wait for the agent to be ready (30)")
-    given, command = parser.parse_args(args[:cut]), args[cut + 1:]
-    if not command or not 0 <= given.timeout < 86400:
-        parser.error("--timeout needs a number of seconds" if command
-                     else "a command is missing after --")
-    if not IS_POSIX:
-        raise CommandError("wrap needs a POSIX system with pseudo-terminals",
-                           "run the agent directly")
-    kind = kind_of_command(command)
-    if kind:
-        raise CommandError(WRAP_REFUSED.format(name=command[0], kind=kind), WRAP_REFUSED_HINT)
-    ctx, told = people_ctx(), []
-    delivery = _plan_delivery(ctx, given, given.agent or find_agent(command), told)
+    given = parse_words("wrap", args)
+    command, kind = given.rest, kind_of_command(given.rest)
+    if not command or given.agent not in AGENTS:
+        raise wrong_usage("wrap", "a command is missing after --" if not command else (
+            "--agent: use one of " + ", ".join(filter(None, AGENTS))))
+    if not IS_POSIX or kind:
+        raise CommandError(
+            WRAP_REFUSED.format(name=command[0], kind=kind) if kind else WRAP_NO_TERMINALS,
+            WRAP_REFUSED_HINT if kind else "run the agent directly")
+    ctx, agent = people_ctx(), given.agent or find_agent(command)
+    ctx.agent = agent if agent in DIALECTS else ctx.agent
+    delivery = Delivery(ctx, time.monotonic(), _read_context(ctx, given.context), agent=agent,
+                        timeout_s=float(given.timeout or WRAP_TIMEOUT_S))
     try:
         code = run_wrap(delivery, command)
     except OSError as error:
         raise CommandError("cannot run %s: %s" % (command[0], error.strerror),
                            "check the name and PATH") from None
-    write_stderr("".join(line + "\n" for line in told))
+    write_stderr("".join(line + "\n" for line in delivery.told))
     return code
 
 
-def _plan_delivery(ctx: Ctx, given: object, agent: str, told: list) -> Delivery:
-    """The text, the ladder that the hooks climb too, and what an event changes."""
-    message_id = "inj-%x" % int(ctx.now * 1000)
-    file = AGENTS[agent][2] or ctx.get("startup.fallback_file")
-    make_text = _read_context(ctx, given.context, message_id)
+def _read_context(ctx: Ctx, path: str) -> tuple:
+    """(the handoff or None, a path, sources): of the file that the person named, else of it."""
+    if path:
+        data = read_bytes(path) or b""
+        if not says_something(data):
+            raise CommandError("there is no context in %s" % one_line(path, 200),
+                               "name a text file that is filled in")
+        text = clean_text(data.decode("utf-8", "replace"))
+        return None, path, [(SOURCE_FILE.format(path=path), text)]
+    if not ctx.get("startup.enabled"):
+        return None, "", []
+    chosen, others = choose_handoff(ctx, Record(source="startup", session=""))
+    return chosen, chosen.path if chosen else "", startup_sources(ctx, chosen, others)
 
-    def write_file() -> str:
-        is_written = write_section(ctx, make_text(0), file)
-        return FALLBACK_NOTICE.format(file=file) if is_written else ""
-
-    def note(name: str, **fields) -> None:
-        ctx.now = time.time()
-        _note_event(ctx, name, dict(fields, messageId=message_id))
-        if name == "injection:escalated" and "reason" in fields:
-            told.append(WRAP_IN_FILE.format(reason=fields["reason"], file=file))
-        elif name == "injection:failed" and ctx.get("startup.notify_on_failure"):
-            told.append(FAILURE_NOTICE.format(path=given.context or handoff_path(ctx)))
-
-    return Delivery(
-        time.monotonic(), make_text=make_text, on_event=note, write_file=write_file, agent=agent,
-        is_ack=lambda said: is_acknowledged(ctx, said), timeout_s=given.timeout,
-        next_rung=lambda attempts, may_write: next_rung(ctx, attempts, may_write),
-        backoff_s=lambda attempts: backoff_s(ctx, attempts),
-        patterns=tuple(ctx.get("wrap.ready_patterns")))
+# =============================================================================
+# Commands
+# =============================================================================
+# What people run. Failures are `error: what` and `hint: what to do`, exit 1; wrong usage of a
+# known command exits 2. Heavy imports are fine here. A command returns its exit code, None for 0.
+LIVE_SESSION_S, UNSEEN_S = 12 * 3600, 2 * 3600  # silent hooks leave a trace once an hour
+WATCH_EVERY_S, WRAPPED_WAIT_S, HANDED_AGAIN_S = 2.0, 2.0, 600
+REPLAY_FILES, REPLAY_BYTES = 5000, 64 * 1024 * 1024
+UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-def _read_context(ctx: Ctx, path: str, message_id: str) -> object:
-    """attempt -> the framed text of the named file, else of the handoff; 0: without the frame."""
+def list_sessions(ctx: Ctx) -> list:
+    """[(session, time of its last change)], newest first."""
+    names = [name for name in list_dir(ctx.path("state"), 20_000) if name.endswith(".json")
+             and is_plain_name(name) and not name.startswith("handoffs-")]
+    infos = [(name[:-5], stat_of(ctx.path("state", name))) for name in names]
+    found = [(name, info.st_mtime) for name, info in infos if info]
+    return sorted(found, key=lambda pair: -pair[1])
+
+
+def find_session(ctx: Ctx, text: str, known_only: bool = True) -> str:
+    """The session that an id or its first letters name; without one that of the environment."""
+    names = [name for name, _ in list_sessions(ctx)]
+    found = [name for name in names if name.startswith(text.lower())]
+    if not text or safe_name(text) in names or not (found or known_only):
+        return safe_name(text) or ctx.session
+    if len(found) != 1:
+        raise CommandError("%s session %s here" % ("more than one" if found else "no", text),
+                           "known: " + (", ".join((found or names)[:5]) or "none yet"))
+    return found[0]
+
+
+def cannot_write(path: str) -> CommandError:
+    return CommandError("cannot write %s" % path, "check its owner and permissions")
+
+
+# --- looking
+
+
+def status_command(args: list) -> None:
+    given = parse_words("status", args)
+
+    def read() -> dict:
+        ctx = people_ctx()
+        return status_data(ctx, given.session and find_session(ctx, given.session))
+
+    if given.watch:
+        watch(read)
+    else:
+        show(*[format_json(read())] if given.json else render_status(read(), read_look()))
+
+
+def watch(read: object) -> None:
+    """Redraw in place until ^C."""
+    height = 0
+    try:
+        while True:
+            look, lines = read_look(), _os.get_terminal_size(1).lines or 24
+            page = render_status(read(), look)[: max(1, lines - 1)]
+            show(*page, look=look, before="\033[%dA\033[J" % height if height else "")
+            height = len(page)
+            time.sleep(WATCH_EVERY_S)
+    except OSError:
+        raise CommandError("--watch needs a terminal", own_command("status")) from None
+    except KeyboardInterrupt:
+        show("")  # the terminal shows ^C on this line
+
+
+def status_data(ctx: Ctx, only: str) -> dict:
+    """Everything that `status` shows, as one object."""
+    known = list_sessions(ctx)
+    shown = [pair for pair in known
+             if (pair[0] == only if only else ctx.now - pair[1] < LIVE_SESSION_S)]
+    traces = [stat_of(ctx.path("monitor-state.json")), stat_of(ctx.path("state", "collected"))]
+    seen_at = max([at for _, at in known] + [info.st_mtime for info in traces if info] + [0.0])
+    problems = [text for level, text in check_project(ctx) if level != OK]
+    active_at = client_active_at(ctx.root, ctx.env)
+    if seen_at and active_at - seen_at > UNSEEN_S and not is_paused(ctx, "*"):
+        problems.append("the client was active %s ago, the hooks were last seen %s ago → %s" % (
+            format_age(ctx.now - active_at), format_age(ctx.now - seen_at), own_command("doctor")))
+    return {
+        "version": VERSION, "at": format_iso(ctx.now), "root": ctx.root,
+        "doctor": own_command("doctor"), "hooks_seen_at": format_iso(seen_at) if seen_at else None,
+        "paused": {name: until for name, until in read_json(
+            ctx.path("state", "pause.json")).items() if is_open_pause(until, ctx.now)},
+        "sessions": [session_data(ctx, *pair) for pair in shown[:20]],
+        "handoffs": handoffs_data(ctx, only), "signals": signals_data(ctx, only),
+        "auto": workflow_data(ctx), "attention": attention_data(ctx, known),
+        "metrics": vars(load_record(read_json(ctx.path("metrics.json")), METRICS)),
+        "fill_in": silent_files(ctx), "problems": problems,
+    }
+
+
+def session_data(ctx: Ctx, session: str, seen_at: float) -> dict:
+    state = read_session(ctx, session)
+    context, startup, crossed = (
+        last_measure(ctx, session, state), state.startup, state.threshold_crossed_at)
+    handoff = "written" if state.handoff_complete else "asked" if crossed else "not due"
+    evidence = startup and ("receipt" if startup.receipt_at else
+                            "acknowledgement" if startup.acked_at else "")
+    return {
+        "session": session, "agent": state.agent, "seen_at": format_iso(seen_at),
+        "tool_calls": state.tool_calls, "context": context, "history": state.history,
+        "model": context["model"] if context else best_model(state, ""), "tools": state.breakdown,
+        "handoff": {
+            "state": handoff if ctx.get("handoff.enabled") else "off",
+            "file": shown_path(ctx, handoff_path(ctx, session, read_ledger(ctx)), ""),
+            "since": format_iso(crossed), "reminders": state.reminders},
+        "gate": {"mode": ctx.get("gate.mode"), "fired": has_marker(ctx, session),
+                 "files": [name for name, _ in gate_files(ctx)], "read": state.files_read},
+        "startup": startup and {"outcome": startup.outcome, "attempts": startup.attempts,
+                                "evidence": evidence},
+    }
+
+
+def last_measure(ctx: Ctx, session: str, state: Record) -> "dict | None":
+    """The newer of what the monitor measured and what the status line was told."""
+    handed = read_json(ctx.path("state", session + ".statusline"))
+    told_at = parse_iso(handed.get("at")) or 0.0
+    found = (state.estimated_tokens, state.window, state.exact, state.measured_model)
+    if count_of(handed.get("used")) and told_at >= state.last_call:
+        found = (count_of(handed["used"]), count_of(handed.get("window")), True,
+                 text_of(handed.get("model")))
+    if not found[0] or not found[1]:
+        return None
+    measure = make_measure(*found)
+    return dict(vars(measure), session=session, kind="exact" if measure.exact else "estimated",
+                at=format_iso(max(told_at, state.last_call)))
+
+
+def handoffs_data(ctx: Ctx, only: str) -> list:
+    """The ledger, newest first."""
+    rows = [dict(dump_record(row, LEDGER[-1][2][0]), session=name)
+            for name, row in read_ledger(ctx).handoffs.items()
+            if not only or only in (name, row.delivered_to)]
+    return sorted(rows, key=lambda row: row["written_at"] or row["asked_at"] or "")[:-11:-1]
+
+
+def signals_data(ctx: Ctx, only: str) -> list:
+    """Every pending signal, also those that are not injected, critical first, then oldest."""
+    sessions = [only] if only else list_dir(ctx.path("signals", "sessions"), 1000)
+    found = [("", signal) for signal in read_signals(ctx, "")]
+    found += [(name, signal) for name in sessions for signal in read_signals(ctx, name)
+              if signal.scope == "session"]
+    found.sort(key=lambda pair: (-SEVERITIES.index(pair[1].severity), pair[1].generated_at))
+    return [{"scope": s.scope, "session": name, "name": s.name, "severity": s.severity,
+             "auditor": s.auditor, "code": s.code, "text": one_line(s.body, 400),
+             "age_s": int(max(0, ctx.now - s.generated_at)),
+             "left_s": int(s.generated_at + s.ttl_s - ctx.now)} for name, s in found[:100]]
+
+
+def workflow_data(ctx: Ctx) -> "dict | None":
+    if not is_file(auto_path(ctx)):
+        return None
+    flow, agreed = read_workflow(ctx), read_trust(ctx).agreed
+    checks = [(phase, check_of(ctx, flow, phase)) for phase in flow.phases]
+    data = dump_record(flow, WORKFLOW)
+    data.update(
+        token="", inert=is_inert(ctx, flow), last_phase=flow.enforcer.last_phase,
+        last_error=flow.last_error.message if flow.last_error else "",
+        steps=sorted(data["steps"].values(), key=lambda step: step["started_at"] or ""),
+        checks=[{"phase": phase, "command": command, "agreed": digest_of(command) in agreed}
+                for phase, command in checks if command])
+    return data
+
+
+def attention_data(ctx: Ctx, sessions: list) -> dict:
+    """Characters and messages said to the agent, by mechanism, and the tool calls they go with."""
+    by: dict = {}
+    calls = sum(read_session(ctx, name).tool_calls for name, _ in sessions[:50])
+    for row in read_events(ctx, 100_000):
+        event = text_of(row.get("event"))
+        calls += count_of(row.get("calls")) if event == "session:ended" else 0
+        if event in ATTENTION:
+            said = by.setdefault(ATTENTION[event], {"messages": 0, "chars": 0})
+            said["messages"] += 1
+            said["chars"] += count_of(row.get("chars"))
+    return {"calls": calls, "by": by}
+
+
+def context_command(args: list) -> None:
+    """The session in the environment, else the most recent one."""
+    given, ctx = parse_words("context", args), people_ctx()
+    wanted = find_session(ctx, given.session)
+    names = [wanted] if wanted else [name for name, _ in list_sessions(ctx)]
+    measures = (last_measure(ctx, name, read_session(ctx, name)) for name in names)
+    measure = next(filter(None, measures), None)
+    if measure is None:
+        raise CommandError("no session has been measured here yet",
+                           "it happens at the agent's first tool call")
+    show(format_json(measure) if given.json else
+         "{shown} {tokens}/{window} {kind} {session}".format(**measure))
+
+
+def why_command(args: list) -> None:
+    given, ctx, look = parse_words("why", args), people_ctx(), read_look()
+    rows = read_events(ctx, int(given.words[0]) if given.words else 10)
+    lines = [line for row in rows for line in render_decision(row, look)]
+    show(*[format_json(rows)] if given.json else lines or [
+        "nothing was said or decided here yet; silence is not recorded"])
+
+
+def config_command(args: list) -> None:
+    given, ctx, look = parse_words("config", args), people_ctx(), read_look()
+    user_file = user_config_path(ctx.env)
+    own, project = read_config(user_file, is_user=True)[0], read_config(config_path(ctx.root))[0]
+    rows = [{"key": key, "value": ctx.get(key), "about": about,
+             "source": CONFIG_NAME if key in project else user_file if key in own else "default"}
+            for key, _, _, about in SETTINGS]
+    for row in rows:
+        if row["value"] != severity_floor(ctx) and row["key"] == "monitor.inject_min_severity":
+            row.update(value=severity_floor(ctx), source="CTX_INJECT_MIN_SEVERITY")
+    lines = [[("dim" if row["source"] == "default" else "bold", row["key"]),
+              ("", " = %s" % format_json(row["value"])),
+              ("dim", "  (%s) %s" % (row["source"], row["about"]))] for row in rows]
+    problems = [line for _, text in check_settings(ctx) for line in wrap_lines(text, "  ✗ ", look)]
+    show(*[format_json(rows)] if given.json else lines + problems, look=look)
+
+
+def doctor_command(args: list) -> int:
+    """A line for each thing that matters; exit 1 when something is broken."""
+    given, ctx, look = parse_words("doctor", args), people_ctx(needed=False), read_look()
+    look.width = look.width if _os.isatty(1) else 10_000  # in a pipe a finding is a line
+    found, styles = [], {OK: "good", FAIL: "bad", WARN: "warn", HINT: "dim"}
+    for level, text in diagnose(ctx, slashed(_os.getcwd()), read_environment()):
+        found.append({"level": level, "text": for_terminal(text)})
+        if not given.json:
+            show(*wrap_lines(text, "%-6s" % level, look, styles[level]), look=look)
+    if given.json:
+        show(format_json(found))
+    elif any("paste the settings" in finding["text"] for finding in found):
+        show("\n.claude/settings.json (merge it into `hooks` if there are some):\n",
+             settings_snippet())
+    return 1 if FAIL in [finding["level"] for finding in found] else 0
+
+
+# --- doing
+
+
+def signal_command(args: list) -> None:
+    """Write one signal by hand, from CI, cron, a git hook or another agent."""
+    given, ctx = parse_words("signal", args), people_ctx()
+    summary, ttl_s = given.words[0], int(given.ttl or DEFAULT_TTL_S)
+    auditor, action = given.auditor or "external", given.action.strip()
+    if summary == "-":
+        summary = read_fd(0, SIGNAL_LIMIT_BYTES).decode("utf-8", "replace").replace("\r\n", "\n")
+    if not clean_text(summary).strip():
+        raise CommandError("the summary is empty", "say in one line what is wrong")
+    if not 1 <= ttl_s <= TTL_LIMIT_S:
+        raise CommandError("--ttl must be between 1 and %d seconds" % TTL_LIMIT_S, "leave it out")
+    session = "" if getattr(given, "global") else find_session(ctx, given.session, False)
+    path = write_signal(ctx, session, Record(
+        name=given.name or "%s-%x" % (safe_name(auditor), time.time_ns() // 1000),
+        severity=given.severity or "warning", generated_at=ctx.now, ttl_s=ttl_s, auditor=auditor,
+        code=given.code, body=summary.strip() + ("\n→ " + action if action else "")))
     if not path:
-        return lambda attempt: build_startup(ctx, message_id, attempt)
-    text = source_text(read_bytes(path) or b"")
-    if not text:
-        raise CommandError("there is no context in %s" % one_line(path, 200),
-                           "name a text file that is filled in")
-    sources = [(SOURCE_FILE.format(path=path), text)]
-    return lambda attempt: frame_startup(ctx, sources, message_id, attempt)
+        raise cannot_write(ctx.path("signals"))
+    show(path)
 
 
-def _note_event(ctx: Ctx, name: str, fields: dict) -> None:
-    """The same events and metrics as at SessionStart."""
-    record(ctx, name, **fields)
-    if name == "injection:succeeded":
-        key = "succeededOnFirstTry" if fields["attempts"] == 1 else "succeededAfterRetry"
-        count_metrics(ctx, success=(fields["attempts"], fields["durationMs"]), **{key: 1})
-        remove_section(ctx)
-    elif name == "injection:failed":
-        count_metrics(ctx, failed=1)
-    elif name == "injection:escalated":
-        count_metrics(ctx, escalatedToFile=1, attempted=0 if fields["attempts"] else 1)
-    elif name == "injection:attempted" and fields["attempt"] == 1:
-        count_metrics(ctx, attempted=1)
+def pause_command(args: list) -> None:
+    """Silence the hooks: of one session, or of all when none is known."""
+    given, ctx = parse_words("pause", args), people_ctx()
+    session, stated = find_session(ctx, given.session, False), getattr(given, "for")
+    digits, until = stated.lower().rstrip("smhd"), None
+    if stated and not (is_digits(digits) and int(digits) and len(stated) - len(digits) < 2):
+        raise CommandError("not a duration: " + stated, "a number with s, m, h or d, such as 30m")
+    if stated:
+        until = format_iso(ctx.now + int(digits) * UNITS_S.get(stated[-1:].lower(), 1))
+    _edit_pauses(ctx, lambda pauses: pauses.update({session or "*": until}))
+    show("paused %s until %s" % (session or "every session", until or "`resume`"))
+
+
+def resume_command(args: list) -> None:
+    """End a pause: of one session, or every pause when none is known."""
+    given, ctx = parse_words("resume", args), people_ctx()
+    session = find_session(ctx, given.session, False)
+    _edit_pauses(ctx, lambda pauses: [
+        pauses.pop(key, None) for key in ((session, "*") if session else list(pauses))])
+    show("resumed %s" % (session or "every session"))
+
+
+def _edit_pauses(ctx: Ctx, change: object) -> None:
+    if not update_json(ctx, ctx.path("state", "pause.json"), change)[0]:
+        raise cannot_write(ctx.path("state", "pause.json"))
+
+
+# --- the workflow
+
+
+def auto_command(args: list) -> None:
+    given, ctx, look = parse_words("auto", args), people_ctx(), read_look()
+    action = given.words[0]
+    if load_json(auto_path(ctx), follow=False) is None and not given.force:
+        raise CommandError(AUTO_STATE + " is not readable as JSON", "look at it; "
+                           + own_command("auto start TASK --force") + " begins anew")
+    if action == "start":
+        show(*_start_workflow(ctx, given))
+    elif action == "resume":
+        show(*_resume_workflow(ctx, given))
+    elif action == "stop":
+        show("cancelled" if cancel_workflow(ctx, "") else "no workflow is active")
+    else:
+        data = workflow_data(ctx)
+        page = render_workflow(data, look) if data else [
+            "no workflow; begin one with: " + own_command("auto start TASK")]
+        show(*[format_json(data or {})] if given.json else page, look=look)
+
+
+def _start_workflow(ctx: Ctx, given: Record) -> list:
+    most, task = int(given.max_iterations or MAX_ITERATIONS), "".join(given.words[1:])
+    if not 1 <= most <= ITERATIONS_LIMIT:
+        raise CommandError("--max-iterations must be between 1 and %d" % ITERATIONS_LIMIT,
+                           "leave it out for %d" % MAX_ITERATIONS)
+    if not task.strip():
+        raise CommandError("the task is empty", "say in a sentence what is to be done")
+    if load_json(auto_path(ctx), follow=False) is None:
+        set_aside(ctx, auto_path(ctx))
+    old, phases = read_workflow(ctx), _plan_phases(ctx, given)
+    if is_active(old) and not is_inert(ctx, old) and not given.force:
+        raise CommandError("a workflow is active already",
+                           own_command("auto status") + " shows it; --force replaces it")
+    flow = load_record({
+        "active": True, "phases": phases, "phase": given.phase or phases[0], "until": given.until,
+        "max_iterations": most, "task_description": task, "any_prompt": bool(given.any),
+        "config": {flag: bool(getattr(given, flag)) for flag in SKIPS}, "signals": {},
+        "session_id": _bound_id(ctx, given.session) or ctx.env.get("CLAUDE_CODE_SESSION_ID", ""),
+        "enforcer": {}, "started_at": format_iso(ctx.now, True)}, WORKFLOW)
+    lines, is_new = _agree(ctx, flow), not is_dir(parent_of(auto_path(ctx)))
+    if not update_workflow(ctx, lambda now: vars(now).update(vars(flow)))[0]:
+        raise cannot_write(AUTO_STATE)
+    if is_new:
+        write_bytes(ctx, ctx.root + "/.caw/.gitignore", b"auto-state.json\n.gitignore\n")
+    record(ctx, "auto:started", phase=flow.phase, bound=bool(flow.session_id))
+    return lines
+
+
+def _plan_phases(ctx: Ctx, given: Record) -> list:
+    """The phases of this workflow; with --until and none named it is `execution` alone."""
+    names = ctx.get("auto.phases") or list(PHASES)
+    skipped = given.skip + [phase for flag, phases in SKIPS.items() if getattr(given, flag)
+                            for phase in phases]
+    for phase in [*given.skip, given.phase or names[0]]:
+        if phase not in names:
+            near = near_word(phase, names)
+            raise CommandError("there is no phase " + phase, "did you mean %s?" % near if near else
+                               "phases: " + ", ".join(names))
+    if given.until and not (given.phase or skipped or ctx.get("auto.phases")):
+        return ["execution"]
+    phases = [name for name in names if name not in skipped]
+    if not phases or (given.phase and given.phase in skipped):
+        raise CommandError("phase %s is skipped" % (given.phase or names[0]),
+                           "leave out --phase or the --skip option")
+    return phases
+
+
+def _bound_id(ctx: Ctx, text: str) -> str:
+    """The client's own id of a session, as its events carry it."""
+    name = find_session(ctx, text, False) if text else ""
+    if "~" in name and name != safe_name(text):
+        raise CommandError("the id of session %s is longer" % name, "give the whole id")
+    return text if name == safe_name(text) else name
+
+
+def _agree(ctx: Ctx, flow: Record) -> list:
+    """The person's consent to the checks, and the four lines that say what will happen. A check
+    that came with the project is asked about where there is somebody to answer."""
+    checks = [(phase, check_of(ctx, flow, phase)) for phase in flow.phases]
+    checks = [pair for pair in checks if pair[1]]
+    agreed = read_trust(ctx).agreed + [digest_of(flow.until)]
+    news = ["  %s: %s" % pair for pair in checks if digest_of(pair[1]) not in agreed]
+    if news and _os.isatty(0) and _os.isatty(1):
+        show("the project wants these commands run as checks:", *news, "agree? [y/N]")
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise CommandError("not agreed, nothing was changed", "they stand in " + CONFIG_NAME)
+    flow.token = _os.urandom(16).hex()
+    if not write_trust(ctx, flow.token, [command for _, command in checks]):
+        raise cannot_write(trust_path(ctx) or "a state home: HOME is not set")
+    told = "; ".join("%s `%s`" % pair for pair in checks)
+    who = "that prompts" if flow.any_prompt else "in which a person types a prompt"
+    return ["phases: %s; begins with %s" % (", ".join(flow.phases), flow.phase),
+            "checks: " + (told + ": you agreed to run exactly this" if told else
+                          "none, a phase ends on the agent's word"),
+            "binds:  " + ("to session " + flow.session_id if flow.session_id else
+                          "to the next session of this project " + who),
+            "out:    %s, or type `ctx cancel` in the session" % own_command("auto stop")]
+
+
+def _resume_workflow(ctx: Ctx, given: Record) -> list:
+    """It binds to the next session that prompts, also after it failed or was blocked."""
+    flow = read_workflow(ctx)
+    if not is_file(auto_path(ctx)) or flow.phase == "complete":
+        raise CommandError("there is no workflow to take up", own_command("auto start TASK"))
+    known = [phase for phase in (flow.phase, flow.enforcer.last_phase) if phase in flow.phases]
+    changes = {"active": True, "phase": (known or flow.phases)[0], "iteration": 0, "needs": "",
+               "exit_reason": "", "completed_at": 0.0, "cleared_at": 0.0,
+               "phase_started_at": ctx.now, "session_id": _bound_id(ctx, given.session),
+               "any_prompt": bool(given.any) or flow.any_prompt}
+    vars(flow).update(changes)
+    lines = _agree(ctx, flow)
+
+    def change(now: Record) -> None:
+        vars(now).update(changes, token=flow.token)
+        vars(now.enforcer).update(stalls=0, holds=0, phase_holds=0)
+        now.signals.last_checked = ctx.now
+
+    if not update_workflow(ctx, change)[0]:
+        raise cannot_write(AUTO_STATE)
+    record(ctx, "auto:resumed", phase=flow.phase)
+    return lines
+
+
+# --- the status line
+
+
+def statusline_command(args: list) -> None:
+    """One line for the client's status bar, and its exact numbers for the monitor."""
+    given = parse_words("statusline", args)
+    run_guarded("statusline", read_environment(), _statusline, given.rest, bool(given.only))
+
+
+def _statusline(env: dict, wrapped: list, only: bool) -> None:
+    """Ours below the user's own, of which there is what it printed before it failed or hung."""
+    import _signal
+
+    data, look, theirs = dict_of(read_event_data(0)), read_look(bar=True), ""
+    line = render_statusline(statusline_data(data, env), look)
+    if wrapped:
+        _signal.signal(_signal.SIGTERM, lambda *_: sys.exit(143))  # our child goes with us
+        argv = wrapped if len(wrapped) > 1 or not IS_POSIX else ["/bin/sh", "-c", wrapped[0]]
+        out = run_timed(argv, format_json(data).encode(), None, None, WRAPPED_WAIT_S)[2]
+        theirs = out.decode("utf-8", "replace").rstrip()
+    if theirs:
+        write_all(1, theirs.encode() + b"\n")  # the user's own program paints as it likes
+    if not theirs or not only:
+        show(line, look=look)
+
+
+def statusline_data(data: dict, env: dict) -> dict:
+    """What the line shows; on the way, the exact numbers are handed to the monitor."""
+    window, model = dict_of(data.get("context_window")), dict_of(data.get("model"))
+    size, usage = count_of(window.get("context_window_size")), window.get("current_usage")
+    used = sum(count_of(usage.get(key)) for key in USAGE_KEYS) if isinstance(usage, dict) else None
+    shown = {"model": one_line(text_of(model.get("display_name")) or text_of(model.get("id")), 30),
+             "percent": None if used is None or not size else min(100, used * 100 // size),
+             "left": max(0, size - (used or 0)), "phase": "", "pending": "", "near": False}
+    session_id, cwd = text_of(data.get("session_id")), slashed(text_of(data.get("cwd")))
+    start = project_folder("claude", env) or slashed(
+        text_of(dict_of(data.get("workspace")).get("project_dir")))
+    ctx = find_project(start, cwd, env) if session_id and not is_switched_off(env) else None
+    if ctx is None:
+        return shown
+    set_run(ctx, env, time.time())
+    ctx.session = safe_name(session_id)
+    _hand_over(ctx, {"window": size, "used": used, "model": text_of(model.get("id"))})
+    state, flow = read_session(ctx, ctx.session), read_workflow(ctx)
+    point = compaction_point(ctx, state, size)
+    shown["near"] = 0 < point - HANDOFF_BEFORE_COMPACTION <= (used or 0)
+    if is_active(flow) and flow.session_id == session_id:
+        shown["phase"] = "%s %d/%d" % (flow.phase, flow.iteration, flow.max_iterations)
+    due = due_signals(ctx, read_signals(ctx, ctx.session), state.delivered)
+    shown["pending"] = "paused" if is_paused(ctx, ctx.session) else (
+        plural(len(due), "signal") if due else "")
+    return shown
+
+
+def _hand_over(ctx: Ctx, row: dict) -> None:
+    """Only what is new: the client asks several times a second."""
+    path = ctx.path("state", ctx.session + ".statusline")
+    old = read_json(path)
+    is_fresh = 0 <= ctx.now - (parse_iso(old.pop("at", None)) or 0.0) < HANDED_AGAIN_S
+    if row["window"] and not (is_fresh and old == row):
+        write_bytes(ctx, path, format_json(dict(row, at=format_iso(ctx.now))).encode())
+
+
+# --- replay
+
+
+def replay_command(args: list) -> int:
+    """Run recorded events through this kit, in a scratch copy of the project's state."""
+    import tempfile
+
+    given, ctx, look = parse_words("replay", args), people_ctx(), read_look()
+    agent = given.agent or "claude"
+    if agent not in DIALECTS:
+        raise wrong_usage("replay", "--agent is one of " + ", ".join(DIALECTS))
+    events = [event for name in given.words for event in read_recorded(name)]
+    with tempfile.TemporaryDirectory(prefix="ctx-replay-") as folder:
+        copy_project(ctx, real_path(folder))
+        results = [replay_event(ctx, real_path(folder), event, agent) for event in events]
+    lines = [line for index, result in enumerate(results, 1)
+             for line in render_replay(result, index, look)]
+    show(*[format_json(results)] if given.json else lines, look=look)
+    return 1 if any(result["error"] for result in results) else 0
+
+
+def read_recorded(name: str) -> list:
+    """The events in a file: one JSON value in all, or one in each line; a list holds many."""
+    from json import loads
+
+    data = read_fd(0, STDIN_LIMIT_BYTES) if name == "-" else read_bytes(name, STDIN_LIMIT_BYTES)
+    if data is None:
+        raise CommandError("cannot read " + name, "name a file with hook events as JSON")
+    text, found, index = data.decode("utf-8", "replace").lstrip("\ufeff"), [], 0
+    try:
+        found = [loads(text)]
+    except (ValueError, RecursionError):
+        try:
+            for index, line in enumerate(text.split("\n"), 1):
+                found += [parse_json(line)] if line.strip() else []
+        except ValueError:
+            raise CommandError("%s: line %d is not JSON" % (name, index),
+                               "one event is one JSON object") from None
+    return [event for value in found for event in (value if isinstance(value, list) else [value])]
+
+
+def copy_project(ctx: Ctx, scratch: str) -> None:
+    """What the hooks look at, without links and within bounds; no pause, nothing of the user's own
+    settings or consent."""
+    import os
+
+    names = [CONFIG_NAME, AUTO_STATE, OLD_HANDOFF, *INSTRUCTION_FILES, *ctx.get("startup.files")]
+    names += [shown_path(ctx, path, "") for _, path in settings_files(ctx.root, {})[:2]]
+    for folder, folders, files in os.walk(ctx.dir):
+        names += [shown_path(ctx, slashed(folder) + "/" + name, "") for name in files
+                  if name != "pause.json"]
+        folders[:] = folders if len(names) < REPLAY_FILES else []
+    room = REPLAY_BYTES
+    for name in ("/tmp", "/home", "/project" + ctx.dir[len(ctx.root):]):
+        os.makedirs(scratch + name)
+    for name in names[:REPLAY_FILES]:
+        source, target = join_path(ctx.root, name), join_path(scratch + "/project", name)
+        data = read_bytes(source, room, follow=False) if name_inside(source, ctx.root) else None
+        if data is not None and is_below(target, scratch + "/project"):
+            room -= len(data)
+            os.makedirs(parent_of(target), exist_ok=True)
+            with open(target, "wb") as out:
+                out.write(data)
+            os.utime(target, (stat_of(source).st_mtime, stat_of(source).st_mtime))
+
+
+def replay_event(ctx: Ctx, scratch: str, event: object, agent: str) -> dict:
+    """One event through the registered loader, in a process of its own, as a user who has agreed
+    to nothing."""
+    root, dialect = scratch + "/project", DIALECTS[agent]
+    name = text_of(dict_of(event).get("hook_event_name"))
+    modes = {event: mode for event, mode, _ in REGISTRATIONS}
+    mode = modes.get(dialect.events.get(name), "")
+    result = {"event": name or "?", "mode": mode, "ms": 0, "reply": None, "error": ""}
+    if not mode:
+        return result
+    moved = dict(_moved(event, ctx.root, root), transcript_path=event.get("transcript_path"))
+    env = dict(read_environment(("PATH", "SYSTEMROOT")), HOME=scratch + "/home",
+               TMPDIR=scratch + "/tmp", TEMP=scratch + "/tmp")
+    env[dialect.project_variable or "PWD"] = root
+    argv = hook_argv([sys.executable], mode, agent, real_path(__file__))
+    took_s, _, out, err = run_timed(argv, format_json(moved).encode(), root, env)
+    reply = _moved(parse_object(out), root, ctx.root) if out else None
+    return dict(result, ms=round(took_s * 1000, 1), reply=reply, error=one_line(err, 400))
+
+
+def _moved(value: object, old: str, new: str) -> object:
+    """The value with one path exchanged for another in all its texts."""
+    return parse_json(format_json(value).replace(format_json(old)[1:-1], format_json(new)[1:-1]))
+
+
+# --- the words themselves
+
+
+def completion_command(args: list) -> None:
+    """bash and zsh by one function, fish by two lines a word; all from COMMANDS."""
+    shell, words = parse_words("completion", args).words[0], {}
+    for word, (usage, _) in COMMANDS.items():
+        names = [name for group in parse_usage(usage) for name, _, _ in group]
+        words[word] = " ".join(name.replace("|", " ") for name in names if not name.isupper())
+    if shell == "fish":
+        for word, (_, about) in COMMANDS.items():
+            show("complete -c ctx -f -n __fish_use_subcommand -a %s -d '%s'" % (
+                word, about.replace("'", "")))
+            show("complete -c ctx -f -n '__fish_seen_subcommand_from %s' -a '%s'" % (
+                word, words[word]))
+        return
+    show(*["autoload -U +X bashcompinit && bashcompinit"] if shell == "zsh" else [],
+         "_ctx_hooks() {", "  local words=", '  case "${COMP_WORDS[1]}" in',
+         *["    %s) words='%s' ;;" % pair for pair in words.items()], "  esac",
+         "  [ \"$COMP_CWORD\" -gt 1 ] || words='%s'" % " ".join(words),
+         '  COMPREPLY=($(compgen -W "$words" -- "${COMP_WORDS[COMP_CWORD]}"))', "}",
+         "complete -o default -F _ctx_hooks ctx")
+
+# =============================================================================
+# Main
+# =============================================================================
+# The first word is a mode, for clients, or a command, for people.
+RUN = {
+    "status": status_command, "context": context_command, "why": why_command,
+    "config": config_command, "signal": signal_command, "auto": auto_command,
+    "pause": pause_command, "resume": resume_command, "statusline": statusline_command,
+    "replay": replay_command, "wrap": wrap_command, "doctor": doctor_command,
+    "completion": completion_command,
+}
+
+
+def help_page() -> list:
+    return ["ctx_hooks %s: hooks that keep a coding agent on the thread of its work" % VERSION, "",
+            "for people; each has --help with an example:",
+            *["  %-13s %s" % (word, about) for word, (_, about) in COMMANDS.items()],
+            "  %-13s Version and the file's sha256." % "--version", "",
+            "for clients, with an event as JSON on stdin: " + ", ".join(MODES), "",
+            "usage: " + own_command("COMMAND …")]
+
+
+def run_command(word: str, args: list) -> "int | None":
+    if word in ("--version", "-V"):
+        show("ctx_hooks " + VERSION, "sha256 " + file_digest(__file__))
+    elif word in ("--help", "-h", "help"):
+        show(*help_page())
+    elif word in RUN:
+        return RUN[word](args)
+    else:
+        # Nothing on stdout: a client that runs this as a hook would show it to the model.
+        near = near_word(word, [*RUN, *MODES])
+        raise CommandError("unknown command: " + one_line(word, 40),
+                           "did you mean %s?" % near if near else own_command("--help"))
+    return 0
+
+
+def run_for_person(word: str, args: list) -> int:
+    """The exit code; a failure is two lines, a reader that has seen enough is none."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.reconfigure(encoding="utf-8", errors="replace")
+        return run_command(word, args) or 0
+    except CommandError as error:
+        write_stderr("error: %s\nhint: %s\n" % (error, error.hint))
+        return error.code
+    except KeyboardInterrupt:
+        return 130
+    except SystemExit as end:
+        return end.code or 0
+    except OSError as error:
+        if error.errno not in (9, 22, 32):  # closed, so on Windows, a pipe without a reader
+            raise
+        return 0
 
 
 def main(argv: "list | None" = None) -> None:
     args = sys.argv[1:] if argv is None else argv
-    word = args[0] if args else ""
-    if word in MODES:
-        try:
-            run_hook(word, args[1] if args[1:] else "claude", 0)
-        finally:
-            _os._exit(0)
+    word = args[0] if args else "--help"
+    if word not in MODES:
+        _os._exit(run_for_person(word, args[1:]))  # a second flush could only fail again
+    try:
+        run_hook(word, args[1] if args[1:] else "claude", 0)
+    finally:
+        _os._exit(0)  # nothing is buffered; the interpreter's teardown costs 8 % of a start
 
 
 if __name__ == "__main__":

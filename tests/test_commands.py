@@ -1,17 +1,16 @@
 """Commands: what people run, in a pipe and on a terminal. What only a shell sees is in commands.bats."""
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
 import struct
 import subprocess
-import termios
 import time
 
 import pytest
 
+import helper
 from helper import PYTHON, REPO, RUN_TIMEOUT_S, assistant_row, load_kit, recorded, registered_commands
 
 COMMANDS = [row[0] for row in load_kit().COMMANDS]
@@ -98,7 +97,7 @@ def test_a_folder_that_is_gone_is_said(project):
     assert done.returncode == 1 and b"error: the current folder" in done.stderr and b"Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("word", ["bogus", "", "--bogus", os.fsdecode(b"\xff\xfe")])
+@pytest.mark.parametrize("word", ["bogus", "", "--bogus", "\udcff\udcfe"])
 def test_an_unknown_word_says_nothing_on_stdout_and_exits_1(project, word):
     failure(project.command(word))
 
@@ -220,7 +219,7 @@ def test_hooks_that_are_not_seen_while_the_client_works_are_a_problem(project):
     assert "the hooks were last seen 5h ago" in shown_data(project)["problems"][0]
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root can write everywhere")
+@pytest.mark.skipif(helper.IS_ROOT, reason="root can write everywhere")
 def test_a_folder_that_cannot_be_written_is_a_problem(project):
     measured(project, 40_000)
     os.chmod(project.path(".context/state"), 0o500)
@@ -616,6 +615,9 @@ def test_replay_knows_the_events_of_hooks_json(kit):
 
 def take_terminal() -> None:
     """In the child: ^C on this terminal is for us."""
+    import fcntl
+    import termios
+
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
@@ -624,6 +626,9 @@ class Terminal:
 
     def __init__(self, project, *words: str, columns: int = 80, lines: int = 40, **env):
         self.primary, secondary = os.openpty()
+        import fcntl  # only where there are pseudo-terminals
+        import termios
+
         fcntl.ioctl(secondary, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         environment = project.environment(dict({"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}, **env))
         self.process = subprocess.Popen([PYTHON, os.path.join(REPO, "ctx_hooks.py"), *words], cwd=project.root,
