@@ -90,7 +90,7 @@ def test_no_bytes_make_the_reader_fail(kit, rounds):
 def test_tags_nested_to_no_end_lose_their_brackets(kit):
     """Removing a tag may complete another one; removing 8,000 nested ones one by one would hold the prompt up."""
     cleaned = kit.clean_text("<system" * 8000 + ">" * 8000 + " end")
-    assert "<" not in cleaned and "‹system" in cleaned and cleaned.endswith(" end")
+    assert "<" not in cleaned and cleaned.endswith(" end")
 
 
 # --- the block
