@@ -243,7 +243,7 @@ def test_without_an_echo_there_is_no_enter_and_the_file_gets_it(project):
 def test_enter_is_pressed_again_and_not_the_text_when_nothing_happened(project):
     rig = Rig(project)
     whole, rig.take = rig.take, lambda keys: whole(keys) if rig.keys.count(b"\r") != 1 else None
-    rig.run(10)
+    rig.run(6)
     assert typed_once(rig) == 1 and rig.keys.count(b"\r") == 2
     assert [row["enters"] for row in rig.rows() if row["event"] == "wrap:submitted"] == [2]
 
@@ -314,7 +314,7 @@ def test_a_late_acknowledgement_counts_and_the_section_goes_again(project):
     rig = Rig(project).run(60)
     assert "goal: ship it" in project.read("CLAUDE.md") and rig.delivery.state == "over"
     rig.screen += "\n● " + ACK + "\n> "
-    assert rig.run(1).names()[-1] == "injection:succeeded"
+    assert "injection:succeeded" in rig.run(1).names()
     assert project.read("CLAUDE.md") == "mine\n" and rig.metrics()["succeededAfterRetry"] == 1
 
 
@@ -410,7 +410,7 @@ def test_a_context_file_without_a_context_is_an_error(project, content):
 
 
 def test_the_command_delivers_the_handoff_once_and_counts_it(project, tmp_path):
-    ask(project, "--", "true")  # the first event of this project, so that the handoff is newer
+    assert ask(project, "--", "true").returncode == 0  # the kit has been here before the handoff
     project.write(".context/handoffs/before.md", "# Goal\n\nship it\n")
     project.write("CLAUDE.md", "mine\n")
     received = tmp_path / "received.jsonl"

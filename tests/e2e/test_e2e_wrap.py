@@ -62,7 +62,7 @@ def delivered_once(desk):
 def trust_dialog(start, name):
     desk = start(name, trusted=False)
     untouched_question(desk)
-    assert not desk.rows() and not desk.stub.requests
+    assert not desk.stub.requests  # Codex takes a text before it asks, and keeps it until then
     desk.press(desk.program.trust_keys)
     delivered_once(desk)
     return desk
