@@ -46,9 +46,11 @@ def look_away(desk, seconds=3.0):
 def untouched_question(desk):
     """A question stands there, and after a while still does, with nothing decided about it."""
     desk.until(lambda: desk.obstacle() == "a question", "a question on the screen")
-    before = desk.rows()
-    assert look_away(desk) == before
-    assert desk.obstacle() == "a question", desk.shown()
+    before, text = desk.rows(), desk.shown()
+    desk.asked += 1
+    if look_away(desk) != before or desk.obstacle() != "a question":
+        desk.touched += 1
+    assert not desk.touched, "it was:\n%s\nnow it is:\n%s\n%s" % (text, desk.shown(), desk.rows())
 
 
 def delivered_once(desk):
@@ -127,8 +129,8 @@ def no_acknowledgement(start, name):
 def never(start, name):
     desk = start(name, options=["--timeout", "4"])
     desk.until(lambda: desk.raw, "the program's screen")
-    desk.told("wrap:timeout")
-    assert not desk.rows("injection:attempted") and "CONTEXT" not in desk.shown()
+    desk.told("injection:escalated")
+    assert desk.rows("wrap:timeout") and not desk.rows("injection:attempted") and "CONTEXT" not in desk.shown()
     assert GOAL in desk.read("CLAUDE.md")
     before = desk.read("notes.txt")
     desk.press(desk.program.quit_keys)
