@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+
 import real_client
 import wrapped
 from stub_wires import Say
@@ -103,7 +104,7 @@ def approval(start, name):
     untouched_question(desk)
     assert not (desk.project / RAN).exists()
     desk.press(program.approve_keys)
-    desk.until(lambda: (desk.project / RAN).exists(), "what the person approved")
+    desk.until((desk.project / RAN).exists, "what the person approved")
     if program.prompt_arguments:
         delivered_once(desk)
     else:
