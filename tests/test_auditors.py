@@ -259,7 +259,7 @@ def test_an_alert_that_expired_unsaid_comes_again_with_the_next_prompt_or_call(q
     assert prompt(quiet, NOW + 310).context.startswith("⚠️ [ctx monitor] Context: 87%")
     after_tool(quiet, 96, NOW + 320)
     quiet.write(".contextrc", "handoff:\n  enabled: false\n")
-    assert "96%" in after_tool(quiet, 97, NOW + 320 + 301).context, "within the cooldown, since nobody was told"
+    assert "97%" in after_tool(quiet, 97, NOW + 320 + 301).context, "within the cooldown, since nobody was told"
 
 
 def test_an_alert_that_was_said_does_not_come_again_when_it_expires(quiet):
