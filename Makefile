@@ -8,11 +8,11 @@ TOOLS := tests/tools
 SHIPPED := ctx_hooks.py install.py hooks.json
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-floor lint bench e2e e2e-agents e2e-codex soak demo dist clean distclean
+.PHONY: help test test-floor test-windows test-windows-core lint bench e2e e2e-agents e2e-codex soak demo dist clean distclean
 
 help: ## list the targets
 	@echo 'usage: make TARGET [PYTHON=python3.12] [ARGS="..."]'
-	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 test: ## pytest and bats (ARGS: for pytest alone, e.g. ARGS="tests/test_clock.py -k zone")
 	@$(TOOLS)/check $(PYTHON) $(ARGS)
@@ -20,6 +20,12 @@ test: ## pytest and bats (ARGS: for pytest alone, e.g. ARGS="tests/test_clock.py
 test-floor: ## the same on the oldest Python >= 3.8 of this machine
 	@floor=$$($(PYTHON) -I $(TOOLS)/bootstrap oldest 3.8) && echo "floor: $$floor is the oldest Python >= 3.8 here" && \
 	  $(TOOLS)/check "$$floor" $(ARGS)
+
+test-windows: ## pytest on Windows Pythons under Wine, oldest and newest (ARGS as for test)
+	@$(PYTHON) -I $(TOOLS)/windows $(ARGS)
+
+test-windows-core: ## its bounded part: locks, replace, hooks, install, doctor; passes where Wine cannot be had
+	@$(PYTHON) -I $(TOOLS)/windows --core
 
 lint: ## ruff, shellcheck, and the oldest syntax each file promises
 	@$(TOOLS)/lint $(PYTHON)

@@ -1,15 +1,18 @@
 """What every test uses: a project in a temp dir, recorded events, and the three ways to run the kit.
 
     project.run_hook("gate", event)   a process, with the registered command's argv and a clean environment
-    project.call("gate", event)       the same `main()` in a fork of this process: fast, same result
+    project.call("gate", event)       the same `main()` in a fork of this process: fast, same result (a process
+                                      of its own where there is no fork)
     project.step("gate", event, now)  the handler alone, at a time of the test's choice
     load_kit()                        the module, for its functions
 """
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,6 +29,8 @@ RECORDED_PROJECT = "/home/user/project"
 RECORDED_HOME = "/home/user"
 RUN_TIMEOUT_S = 30
 NOBODY = 65534
+IS_WINDOWS = os.name == "nt"
+IS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 NOW = 1_770_115_500.0  # 2026-02-03T10:45:00Z, the time of the tests that choose one
 
 KIT = os.path.join(REPO, "ctx_hooks.py")
@@ -108,24 +113,39 @@ def transcript_rows(name: str) -> list[dict]:
         return [json.loads(line) for line in source]
 
 
+def slashed(path: str) -> str:
+    """The form of a path in which the kit shows and the tests compare it."""
+    return path.replace("\\", "/") if IS_WINDOWS else path
+
+
+def native(path: str) -> str:
+    """The form in which the client names it."""
+    return path.replace("/", "\\") if IS_WINDOWS else path
+
+
 class Project:
-    """A project in a temp dir with its own HOME and TMPDIR. Nothing of the caller's environment gets in."""
+    """A project in a temp dir with its own HOME and TMPDIR. Nothing of the caller's environment gets in.
+
+    Its paths have forward slashes everywhere; the environment and the events have the system's own.
+    """
 
     def __init__(self, base, context: bool = True):
-        self.base = str(base)
-        self.root = os.path.join(self.base, "a project's")  # a space and a quote, everywhere
-        self.home = os.path.join(self.base, "home")
-        self.tmp = os.path.join(self.base, "tmp")
+        self.base = slashed(str(base))
+        self.root = self.base + "/a project's"  # a space and a quote, everywhere
+        self.home = self.base + "/home"
+        self.tmp = self.base + "/tmp"
         for folder in (self.root, self.home, self.tmp):
             os.makedirs(folder, exist_ok=True)
         self.env = {"PATH": os.environ.get("PATH", os.defpath), "HOME": self.home, "TMPDIR": self.tmp,
-                    "LC_ALL": "C", "CLAUDE_PROJECT_DIR": self.root}
+                    "LC_ALL": "C", "CLAUDE_PROJECT_DIR": native(self.root)}
+        if IS_WINDOWS:
+            self.env.update(_windows_environment(self.home, self.tmp))
         if context:
             self.write(".context/CONSTITUTION.md", "# Constitution\n\nBe exact.\n")
             self.write(".context/TASKS.md", "# Tasks\n\n- [ ] one\n")
 
     def path(self, *parts: str) -> str:
-        return os.path.join(self.root, *parts)
+        return slashed(os.path.join(self.root, *parts))
 
     def write(self, name: str, content: str | bytes, mtime: float | None = None) -> str:
         """Write a file of the project; its folders are made. Returns its path."""
@@ -153,7 +173,7 @@ class Project:
         for where, folders, files in os.walk(start):
             for name in folders + files:
                 path = os.path.join(where, name)
-                found[os.path.relpath(path, start)] = _content(path)
+                found[slashed(os.path.relpath(path, start))] = _content(path)
         return found
 
     def event(self, name: str, **changes) -> dict:
@@ -166,7 +186,7 @@ class Project:
 
     def transcript_path(self, session: str = "s1") -> str:
         name = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in str(session))[:80]
-        return os.path.join(self.home, ".claude", "projects", "p", name + ".jsonl")
+        return self.home + "/.claude/projects/p/" + name + ".jsonl"
 
     def write_transcript(self, rows: list, session: str = "s1") -> str:
         """Rows are dicts, or str and bytes for what no JSON library would write. Returns the path."""
@@ -183,17 +203,15 @@ class Project:
 
         Environment by keyword; None removes a variable.
         """
-        done = subprocess.run(hook_argv(mode), input=_as_input(event), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              env=self.environment(env), cwd=cwd or self.root, timeout=RUN_TIMEOUT_S)
-        return make_result(done.returncode, done.stdout, done.stderr)
+        return run_process(hook_argv(mode), _as_input(event), self.environment(env), cwd or self.root)
 
     def call(self, mode: str, event=None, cwd: str | None = None, **env) -> Result:
         """`main()` in a fork of this process, with its own descriptors, environment and cwd."""
-        return _call_forked(load_kit(), mode.split(), _as_input(event), self.environment(env), cwd or self.root)
+        return _call_apart(mode.split(), _as_input(event), self.environment(env), cwd or self.root)
 
     def call_as_user(self, mode: str, event=None, **env) -> Result:
         """The same without root's rights, to which nothing is read-only. The project becomes that user's."""
-        if os.geteuid():
+        if not IS_ROOT:
             return self.call(mode, event, **env)
         for where, _, files in os.walk(self.base):
             for path in [where] + [os.path.join(where, name) for name in files]:
@@ -225,13 +243,11 @@ class Project:
     def command(self, *words: str, cwd: str | None = None, stdin: bytes = b"", **env) -> Result:
         """A people's command as a person types it: `python3 ctx_hooks.py WORDS`."""
         argv = [PYTHON, os.path.join(REPO, "ctx_hooks.py"), *words]
-        done = subprocess.run(argv, input=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              env=self.environment(env), cwd=cwd or self.root, timeout=RUN_TIMEOUT_S)
-        return make_result(done.returncode, done.stdout, done.stderr)
+        return _with_plain_lines(run_process(argv, stdin, self.environment(env), cwd or self.root))
 
     def ask(self, *words: str, cwd: str | None = None, stdin: bytes = b"", **env) -> Result:
         """The same in a fork of this process: fast, since the file is not compiled again."""
-        return _call_forked(load_kit(), list(words), stdin, self.environment(env), cwd or self.root)
+        return _with_plain_lines(_call_apart(list(words), stdin, self.environment(env), cwd or self.root))
 
     def environment(self, changes: dict) -> dict[str, str]:
         merged = dict(self.env, **changes)
@@ -248,6 +264,11 @@ def assistant_row(tokens: int, session: str = "s1", **changes) -> dict:
     row = {"parentUuid": None, "isSidechain": False, "type": "assistant", "uuid": "u1",
            "timestamp": "2026-11-16T00:03:09.000Z", "sessionId": session, "message": message}
     return dict(row, **changes)
+
+
+def _with_plain_lines(result: Result) -> Result:
+    """What people read ends its lines the way of the system."""
+    return make_result(result.rc, result.out.replace(b"\r\n", b"\n"), result.err.replace(b"\r\n", b"\n")) if IS_WINDOWS else result
 
 
 def _drop_rights() -> None:
@@ -269,7 +290,7 @@ def _moved(value, project: Project):
     if isinstance(value, list):
         return [_moved(item, project) for item in value]
     if isinstance(value, str):
-        return value.replace(RECORDED_PROJECT, project.root).replace(RECORDED_HOME, project.home)
+        return value.replace(RECORDED_PROJECT, native(project.root)).replace(RECORDED_HOME, native(project.home))
     return value
 
 
@@ -280,6 +301,42 @@ def _content(path: str):
         return None
     with open(path, "rb") as source:
         return source.read()
+
+
+def _windows_environment(home: str, tmp: str) -> dict[str, str]:
+    """What a Windows program cannot do without, and the places that stand for HOME and TMPDIR there."""
+    needed = ("SYSTEMROOT", "SYSTEMDRIVE", "COMSPEC", "PATHEXT", "WINDIR")
+    kept = {name: os.environ[name] for name in needed if name in os.environ}
+    places = {"TEMP": tmp, "TMP": tmp, "USERPROFILE": home, "APPDATA": home + "/AppData/Roaming",
+              "LOCALAPPDATA": home + "/AppData/Local"}
+    return dict(kept, **{name: native(path) for name, path in places.items()})
+
+
+# Without fork: a process whose kit comes from bytecode in a cache of the test run, compiled once.
+_APART_CODE = ("import sys; from _frozen_importlib_external import SourceFileLoader as L; sys.pycache_prefix = sys.argv.pop(1); "
+               "p = sys.argv.pop(1); c = L('ctx_hooks', p).get_code('ctx_hooks'); sys.pycache_prefix = None; "
+               "n = {'__name__': 'ctx_hooks', '__file__': p}; exec(c, n); n['main']()")
+_APART_CACHE: list[str] = []
+
+
+def _call_apart(argv: list[str], data: bytes, env: dict[str, str], cwd: str) -> Result:
+    if hasattr(os, "fork"):
+        return _call_forked(load_kit(), argv, data, env, cwd)
+    if not _APART_CACHE:
+        _APART_CACHE.append(tempfile.mkdtemp(prefix="ctx-hooks-bytecode-"))
+        atexit.register(shutil.rmtree, _APART_CACHE[0], True)
+    command = [PYTHON, "-I", "-S", "-c", _APART_CODE, _APART_CACHE[0], os.path.join(REPO, "ctx_hooks.py"), *argv]
+    return run_process(command, data, env, cwd)
+
+
+def run_process(argv: list[str], data: bytes, env: dict[str, str], cwd: str) -> Result:
+    """One process with `data` on its stdin. Its output goes to files: on Windows a pipe that a grandchild has
+    inherited would keep us waiting after the time-out."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        done = subprocess.run(argv, input=data, stdout=out, stderr=err, env=env, cwd=cwd, timeout=RUN_TIMEOUT_S)
+        out.seek(0)
+        err.seek(0)
+        return make_result(done.returncode, out.read(), err.read())
 
 
 def _call_forked(kit, argv: list[str], data: bytes, env: dict[str, str], cwd: str, first=None) -> Result:

@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+import helper
 from helper import NOW, assistant_row
 
 DAY = 86400
@@ -159,7 +160,7 @@ def test_a_live_session_is_not_collected_by_its_old_folder(project):
     assert project.exists(".context/signals/sessions/old/new.md")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+@pytest.mark.skipif(not helper.IS_ROOT, reason="only root can give a file away")
 def test_markers_of_other_users_stay(project):
     path = project.write(os.path.join(project.tmp, "ctx-loaded-other"), "")
     age(project, path, 99)

@@ -124,7 +124,7 @@ def test_what_is_not_our_file_is_not_followed_and_the_gate_speaks_every_time(pro
     assert target.read_text() == "precious" if kind == "link" else not target.exists()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+@pytest.mark.skipif(not helper.IS_ROOT, reason="only root can give a file away")
 def test_a_marker_of_somebody_else_is_not_trusted(project):
     before_tool(project)
     os.chown(marker(project), helper.NOBODY, helper.NOBODY)

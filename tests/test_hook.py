@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import subprocess
 
 import pytest
@@ -178,7 +177,7 @@ def test_a_silent_pipe_is_given_up(project):
 
 
 def test_a_terminal_on_stdin_is_no_input(project):
-    master, slave = pty.openpty()
+    master, slave = os.openpty()
     try:
         for mode in MODES:
             done = subprocess.run(helper.hook_argv(mode), stdin=slave, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

@@ -1,5 +1,4 @@
 """Wrap: pure functions, a delivery under a clock of our own, and real programs in a pty."""
-import fcntl
 import importlib
 import json
 import os
@@ -8,12 +7,14 @@ import signal
 import struct
 import subprocess
 import sys
-import termios
 import threading
 import time
 from pathlib import Path
 
 import pytest
+
+fcntl = pytest.importorskip("fcntl", reason="Windows has no pseudo-terminals")
+termios = pytest.importorskip("termios")
 
 ROOT = Path(__file__).resolve().parent.parent
 MODULE = "ctx_hooks"
