@@ -194,7 +194,7 @@ def test_status_shows_what_was_read_and_the_evidence(project):
     project.call("gate", project.event("PreToolUse.Bash", session_id=SESSION))
     shown = " ".join(text(project.ask("status", **UTF8)).split())
     assert "1 of 2 files read, not: CONSTITUTION.md" in shown and "delivered, 1 attempt, acknowledgement" in shown
-    assert "1 sent · 1 arrived at once" in shown
+    assert "1 sent, 1 arrived at once" in shown
 
 
 def test_status_shows_the_ledger_who_wrote_what_and_who_got_it(project):

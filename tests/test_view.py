@@ -201,7 +201,7 @@ def test_a_handoff_tells_who_wrote_it_who_got_it_and_with_what_evidence(kit, cha
 @pytest.mark.parametrize("changes, text", [
     ({"paused": {"*": None}}, "paused: every session, until `resume`"), ({"paused": {"2a8cf45f-2bc7": None}}, "paused: 2a8cf45f, until"),
     ({"hooks_seen_at": None}, "start the agent here; whether the hooks are registered: ctx doctor"),
-    ({"metrics": METRICS}, "startup   5 sent · 3 arrived at once · 1 after a retry · 1 into a file · 0 failed · 4 by receipt"),
+    ({"metrics": METRICS}, "startup   5 sent, 3 arrived at once, 0 failed"),
     ({"fill_in": ["TASKS.md"]}, "fill in   TASKS.md"),
     ({"attention": {"calls": 50, "by": {"gate": {"chars": 300, "messages": 1}}}}, "per 100 tool calls (of 50): gate 600 in 2.0"),
     ({"problems": ["no disk → buy one"]}, "problems\n  ✗ no disk → buy one")])
