@@ -1060,6 +1060,8 @@ os.execve(argv[0], argv, env)
 
 def plan_launcher(folder: str, remove: bool) -> list:
     known, steps = sorted([*kit.KNOWN_RELEASES, digest_of(SOURCE)]), []
+    if exists(join(folder, ".git")) or isdir(join(folder, ".claude")):
+        raise Refused(folder + " is a project, no folder for programs", "write --launcher=DIR")
     files = {"ctx": LAUNCHER % (LAUNCHER_MARK, json.dumps(known), LOADER)}
     if IS_WINDOWS:
         files["ctx.cmd"] = '@rem %s\n@"%s" "%%~dp0ctx" %%*\n' % (LAUNCHER_MARK, running_python())
@@ -1084,14 +1086,20 @@ PAST = {"write": "wrote", "merge into": "merged into", "remove": "removed", "kee
 SIBLING = "%s: an import of ctx_hooks would find this; remove it if it is not yours"
 
 
+def say(text: str, error: bool = False) -> None:
+    """Names in a stranger's project may hold anything; the terminal gets none of it."""
+    print(kit.for_terminal(text), file=sys.stderr if error else sys.stdout, flush=True)
+
+
 def check(job: Job) -> int:
     """Current is what an install would not change."""
     found = [tell(step, job, "would ") for step in plan(job) if step.verb not in ("", "unchanged")]
     found += [SIBLING % job.layout.show(path) for path in siblings(job.layout)]
+    for line in found:
+        say(line)
     if not found and not job.options.quiet:
-        print("ok: ctx_hooks %s is installed and current for %s in %s" % (
+        say("ok: ctx_hooks %s is installed and current for %s in %s" % (
             kit.VERSION, ", ".join(job.agents), job.layout.project))
-    print("".join(line + "\n" for line in found), end="")
     return 1 if found else 0
 
 
@@ -1197,13 +1205,13 @@ def main(argv: "list | None" = None) -> int:
         return 1
     except OSError as problem:
         message, hint = "%s: %s" % (problem.filename or "cannot go on", problem.strerror), ""
-    print("error: " + message + ("\nhint: " + hint if hint else ""), file=sys.stderr)
+    say("error: " + message + ("\nhint: " + hint if hint else ""), True)
     return 1
 
 
 def run(options: argparse.Namespace) -> int:
     if options.version:
-        print("ctx_hooks %s\nsha256 %s" % (kit.VERSION, digest_of(SOURCE)))
+        say("ctx_hooks %s\nsha256 %s" % (kit.VERSION, digest_of(SOURCE)))
         return 0
     project = os.path.abspath(options.project or find_project(os.getcwd()))
     if not isdir(project):
@@ -1275,6 +1283,7 @@ def plan(job: Job) -> list:
     steps = (plan_context(layout) if options.only_init else plan_uninstall(job)
              if options.uninstall else plan_install(job))
     for step in steps:
+        layout.guard(step.path)
         layout.guard(step.to or step.path)
         if step.kind == "settings" and step.old is not None and not os.access(step.path, os.W_OK):
             raise Refused(layout.show(step.path) + " is read-only", "make it writable first")
@@ -1285,19 +1294,19 @@ def work(job: Job) -> int:
     """Carry out the steps, or with --dry-run say what they are."""
     options, steps = job.options, plan(job)
     if job.layout.project != os.getcwd() and options.scope != "user" and not options.quiet:
-        print("project: " + job.layout.project, flush=True)
+        say("project: " + job.layout.project)
     for step in steps:
         if options.dry_run:
             sys.stdout.buffer.write(format_step(step, job).encode("utf-8", "surrogateescape"))
             continue
         apply_step(step, job)
         if step.verb and not options.quiet:
-            print(tell(step, job), flush=True)
+            say(tell(step, job))
     sys.stdout.buffer.flush()
     if not options.quiet and not options.dry_run:
         for hint in [] if options.uninstall or options.only_init else install_hints(job):
-            print("hint: " + hint, file=sys.stderr, flush=True)
-        print(next_line(steps, job))
+            say("hint: " + hint, True)
+        say(next_line(steps, job))
     return 0
 
 

@@ -688,6 +688,16 @@ def test_links_that_lead_out_are_refused_with_the_path(place, name):
     assert place.tree() == before and place.tree(outside) == behind
 
 
+def test_no_name_in_a_project_reaches_the_terminal_with_its_control_characters(place):
+    place.run()
+    place.write(".claude/hooks/ctx_hooks.\x1b]0;evil\x07.so", b"")
+    assert "\x1b" not in place.run("--check", code=1)[0] + place.run()[1]
+    shutil.rmtree(place.path(".claude"))
+    os.symlink("/tmp/\x1b[2Jevil", place.path(".claude"))
+    err = place.run(code=1)[1]
+    assert "evil" in err and "\x1b" not in err
+
+
 def test_read_only_settings_and_pipes_are_refused(place):
     os.makedirs(place.path(".claude"))
     os.mkfifo(place.path(SETTINGS))
@@ -1329,6 +1339,10 @@ def test_another_program_of_that_name_is_left_alone(place):
     fake_python(folder, "ctx", "echo mine\n")
     before = place.tree(place.base)
     assert "is another's program" in place.run("--launcher", code=1)[1]
+    assert "--launcher=DIR" in place.run(f"--launcher={folder}", code=1)[1]
+    os.mkdir(os.path.join(folder, ".git"))
+    assert "is a project" in place.run("--launcher", folder, code=1)[1]
+    os.rmdir(os.path.join(folder, ".git"))
     assert place.tree(place.base) == before
 
 
@@ -1354,7 +1368,7 @@ def test_installer_imports_only_the_standard_library():
 
 def test_installer_is_short_and_narrow():
     lines = repo_file("install.py").splitlines()
-    assert len(lines) <= 1350 and max(map(len, lines)) <= 100
+    assert len(lines) <= 1360 and max(map(len, lines)) <= 100
 
 
 def test_contents_list_names_the_sections():
