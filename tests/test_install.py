@@ -790,6 +790,23 @@ def test_what_the_first_release_left_is_cleaned_away(place, upgrade):
     assert {name: data for name, (_mode, data) in place.tree().items()} == {".claude": None, SETTINGS: b'{"a": 1}'}
 
 
+@pytest.mark.parametrize("own", [None, b"# Mine\r\n\r\nkeep this", b"# Mine\n"])
+def test_uninstalling_takes_our_section_out_of_the_instruction_file(place, own):
+    place.write(".context/TASKS.md", "- a task\n")
+    if own is not None:
+        place.write("CLAUDE.md", own)
+    before = place.tree()
+    place.run()
+    ctx = kit.open_project(place.project, place.env)
+    ctx.now = 1_770_115_500.0
+    assert kit.write_section(ctx, "where we stood", "CLAUDE.md") and b"where we stood" in place.read("CLAUDE.md")
+    verb = "remove" if own is None else "take our section out of"
+    assert f"would {verb} CLAUDE.md" in place.run("--uninstall", "--dry-run")[0]
+    place.run("--uninstall")
+    after = {name: entry for name, entry in place.tree().items() if not name.startswith(".context/")}
+    assert after == {name: entry for name, entry in before.items() if not name.startswith(".context/")}
+
+
 def test_a_clone_without_a_record_can_be_uninstalled(place):
     place.write(SETTINGS, '{\n  "model": "x"\n}\n')
     place.run()
