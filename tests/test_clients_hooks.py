@@ -154,9 +154,9 @@ def test_copilot_is_answered_in_its_own_shape_under_claudes_registration(place_o
 
 
 def test_variables_of_an_outer_agent_change_nothing(place):
+    place.command("auto", "start", "Build it", "--any")
     place.env.update(AI_AGENT="claude-code_2-1-325_agent", CLAUDECODE="1", CLAUDE_CODE_SESSION_ID="outer",
                      CLAUDE_CODE_SESSION_ATTENDED="0", CLAUDE_PROJECT_DIR=place.root)
-    place.command("auto", "start", "Build it", "--any")
     place.run("UserPromptSubmit")
     out = place.reply(place.start("stop-enforce", place.event("Stop")))
     assert out["decision"] == "block" and HOLD in out["reason"] and "hookSpecificOutput" not in out
