@@ -12,9 +12,8 @@ import time
 from pathlib import Path
 
 import clients
-from stub_models import StubModel
-
 from real_client import leftovers
+from stub_models import StubModel
 
 PYTHON_WITH_RECORD = """#!/bin/sh
 # becomes the real interpreter, so that the client stays its parent; what each hook mode said is kept
