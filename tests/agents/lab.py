@@ -112,7 +112,8 @@ class Lab:
         """One session: one prompt, until the client ends; what it printed."""
         client.prepare(self)
         command = [str(word) for word in client.command(client.install(), prompt)]
-        environment = self.environment(**dict(client.environment(self), **extra))
+        path = "%s:%s" % (self.bin, clients.search_path(client.node_oldest))
+        environment = self.environment(**dict(client.environment(self), PATH=path, **extra))
         process = subprocess.Popen(command, cwd=str(self.project), env=environment, stdin=subprocess.DEVNULL, text=True,
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace", start_new_session=True)
         try:
