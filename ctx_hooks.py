@@ -505,7 +505,8 @@ def safe_name(text: str) -> str:
     import hashlib
 
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:24]
-    kept = "".join(c if c in _PLAIN else "_" for c in text[:40].lower()).strip("._-")
+    letters = "".join(c if c in _PLAIN and c != "." else "_" for c in text[:40].lower())
+    kept = letters.strip("_-")  # without dots: Windows takes `aux.1~…` for a device
     return (kept or "x") + "~" + digest
 
 
@@ -546,8 +547,19 @@ def is_below(path: str, base: str) -> bool:
 
 
 def parent_of(path: str) -> str:
-    parent = path.rstrip("/").rpartition("/")[0]
-    return parent + "/" if parent[1:2] == ":" and len(parent) == 2 else parent or "/"
+    """The folder above; a drive's and a share's top have none."""
+    bare = path.rstrip("/")
+    parent = bare.rpartition("/")[0]
+    if not IS_POSIX and (bare[1:] == ":" or (bare.startswith("//") and bare.count("/") < 4)):
+        return path
+    return parent + "/" if parent[1:] == ":" else parent or "/"
+
+
+def native_path(path: str) -> str:
+    """A folder from the environment; Git Bash says `/c/Users` where Windows says `C:/Users`."""
+    path = slashed(path)
+    is_drive = not IS_POSIX and path[:1] == "/" and path[1:2].isalpha() and path[2:3] in ("/", "")
+    return path[1] + ":/" + path[3:] if is_drive else path
 
 
 def base_name(path: str) -> str:
@@ -1422,7 +1434,7 @@ SESSION = (  # .context/state/<session>.json: key, default, kind
     ("recent", [], list), ("edits", 0, "count"), ("seen_calls", [], "texts"),
     ("audited", [], list), ("looked", {}, dict), ("delivered", {}, dict),
     ("threshold_crossed_at", 0.0, "time"), ("handoff_complete", False, bool),
-    ("handoff_before", "", str), ("handoff_told", "", str), ("write_denied", False, bool),
+    ("handoff_before", [], "texts"), ("handoff_told", "", str), ("write_denied", False, bool),
     ("reminded_batch", "", str), ("reminded_at", 0.0, "time"), ("reminders", 0, "count"),
     ("client_pid", 0, "count"), ("transcript", "", str), ("compacted_at", 0.0, "time"),
     ("workflow_told", "", str),
@@ -1485,20 +1497,25 @@ def config_path(root: str) -> str:
 
 
 def home_of(env: dict) -> str:
-    return slashed(env.get("HOME") or env.get("USERPROFILE") or "")
+    names = ("HOME", "USERPROFILE") if IS_POSIX else ("USERPROFILE", "HOME")
+    return native_path(env.get(names[0]) or env.get(names[1]) or "")
 
 
 def user_config_path(env: dict) -> str:
-    base = env.get("XDG_CONFIG_HOME") or (not IS_POSIX and env.get("APPDATA")) or (
-        home_of(env) and home_of(env) + "/.config")
-    return slashed(base) + "/ctx_hooks/contextrc" if base and is_absolute(base) else ""
+    base = _user_folder(env, "XDG_CONFIG_HOME", "APPDATA", "/.config")
+    return base + "/ctx_hooks/contextrc" if base else ""
 
 
 def state_home_of(env: dict) -> str:
     """Where lies what a clone must not be able to forge; "" when the user has no such place."""
-    base = env.get("XDG_STATE_HOME") or (not IS_POSIX and env.get("LOCALAPPDATA")) or (
-        home_of(env) and home_of(env) + "/.local/state")
-    return slashed(base) + "/ctx_hooks" if base and is_absolute(base) else ""
+    base = _user_folder(env, "XDG_STATE_HOME", "LOCALAPPDATA", "/.local/state")
+    return base + "/ctx_hooks" if base else ""
+
+
+def _user_folder(env: dict, variable: str, windows: str, usual: str) -> str:
+    named = env.get(variable if IS_POSIX else windows)
+    base = native_path(named or (home_of(env) and home_of(env) + usual))
+    return base if is_absolute(base) else ""
 
 
 def leads_out(ctx: Ctx) -> bool:
@@ -1510,8 +1527,38 @@ def leads_out(ctx: Ctx) -> bool:
 
 def is_trusted(path: str) -> bool:
     """What is there, and the link to it if it is one, belongs to this user or to root."""
+    if not IS_POSIX:
+        return is_missing(path) or _is_own_on_windows(path)
     found = [info for info in (stat_of(path), stat_of(path, follow=False)) if info is not None]
-    return not IS_POSIX or all(info.st_uid in (0, _os.geteuid()) for info in found)
+    return all(info.st_uid in (0, _os.geteuid()) for info in found)
+
+
+def _is_own_on_windows(path: str) -> bool:
+    """The owner is this user, the administrators or the system; False when that cannot be told.
+    Only for a folder above the one that the client was started in."""
+    import ctypes
+
+    advapi, kernel = ctypes.WinDLL("advapi32"), ctypes.WinDLL("kernel32")
+    pointer, handle = ctypes.c_void_p, ctypes.c_void_p
+    kernel.GetCurrentProcess.restype = handle
+    advapi.OpenProcessToken.argtypes = [handle, ctypes.c_uint32, pointer]
+    advapi.GetTokenInformation.argtypes = [handle, ctypes.c_int, pointer, ctypes.c_uint32, pointer]
+    advapi.GetNamedSecurityInfoW.argtypes = [
+        ctypes.c_wchar_p, ctypes.c_int, ctypes.c_uint32] + [pointer] * 5
+    advapi.EqualSid.argtypes = [pointer, pointer]
+    advapi.IsWellKnownSid.argtypes = [pointer, ctypes.c_int]
+    owner, descriptor, token = pointer(), pointer(), handle()
+    if advapi.GetNamedSecurityInfoW(path, 1, 1, ctypes.byref(owner), None, None, None,
+                                    ctypes.byref(descriptor)):
+        return False
+    if advapi.IsWellKnownSid(owner, 26) or advapi.IsWellKnownSid(owner, 22):
+        return True
+    if not advapi.OpenProcessToken(kernel.GetCurrentProcess(), 8, ctypes.byref(token)):
+        return False
+    buffer, size = ctypes.create_string_buffer(256), ctypes.c_uint32()
+    if not advapi.GetTokenInformation(token, 1, buffer, len(buffer), ctypes.byref(size)):
+        return False
+    return bool(advapi.EqualSid(ctypes.cast(buffer, ctypes.POINTER(pointer))[0], owner))
 
 
 def may_read(ctx: Ctx, path: str) -> bool:
@@ -1628,7 +1675,8 @@ _MARKUP = frozenset(
     "system systemreminder systemmessage tasknotification commandname commandmessage commandargs "
     "localcommandstdout localcommandstderr localcommandcaveat userpromptsubmithook bashinput "
     "bashstdout bashstderr user human assistant functioncalls functionresults invoke tooluse "
-    "toolresult antml thinking hookcontext hookprompt hookresult functioncall functionresult".split())
+    "toolresult antml thinking hookcontext hookprompt hookresult functioncall "
+    "functionresult".split())
 _TYPES = frozenset("System User Human Assistant".split())  # in code: List<User>
 _TURNS = ("human:", "user:", "assistant:", "system:")
 _UNSEEN = frozenset("\xad\u034f\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u3164\ufeff\uffa0")
@@ -1735,7 +1783,8 @@ def _strip_tags(text: str) -> str:
 def _is_markup(text: str, start: int) -> bool:
     """Whether a tag with one of the names begins here, whatever stands between its letters."""
     inner = _folded(text[start + 1:start + 80].partition(">")[0].partition("<")[0])
-    if inner in _TYPES and (text[start - 1:start].isalnum() or text[start - 1:start] == "_"):
+    before = text[start - 1:start]
+    if inner.partition(",")[0] in _TYPES and (before.isalnum() or before == "_"):
         return False
     words = "".join(c if c.isalnum() or c in "-_.:" else " " for c in inner.lower()).split()
     names = words[0].split(":") if words else []
@@ -1846,7 +1895,7 @@ def touched_path(tool_input: dict) -> str:
 def project_folder(agent: str, env: dict) -> str:
     """The folder that the client was started in; "" where it does not tell."""
     variable = DIALECTS[agent].project_variable
-    return slashed(env.get(variable, "")) if variable else ""
+    return native_path(env.get(variable, "")) if variable else ""
 
 
 def detect_agent(agent: str, data: object) -> str:
@@ -2009,13 +2058,14 @@ def read_usage(ctx: Ctx, path: str) -> "Record | None":
 
 
 def _last_usage(ctx: Ctx, path: str) -> "Record | None":
-    dialect, model, window, tokens = DIALECTS[ctx.agent], "", 0, 0
+    dialect, model, window, tokens, at = DIALECTS[ctx.agent], "", 0, 0, 0.0
     for row in rows_backward(ctx, path, needles=dialect.usage_needles):
         window, model = window or row.window, model or row.model
-        tokens = tokens or (row.tokens if row.tokens <= TOKENS_LIMIT else 0)
+        if not tokens and row.tokens <= TOKENS_LIMIT:
+            tokens, at = row.tokens, row.at
         if row.kind == "boundary" or (tokens and (window or not dialect.tells_window)):
             break
-    return Record(tokens=tokens, window=window, model=model) if tokens else None
+    return Record(tokens=tokens, window=window, model=model, at=at) if tokens else None
 
 
 def find_message(ctx: Ctx, path: str, tool_use_id: str) -> str:
@@ -2350,7 +2400,7 @@ def _droid_usage(path: str) -> "Record | None":
     usage = dict_of(told.get("lastCallTokenUsage"))
     keys = ("inputTokens", "cacheReadTokens", "cacheCreationTokens")
     tokens = sum(count_of(usage.get(key)) for key in keys)
-    found = Record(tokens=tokens, window=0, model=text_of(told.get("model")))
+    found = Record(tokens=tokens, window=0, model=text_of(told.get("model")), at=0.0)
     return found if 0 < tokens <= TOKENS_LIMIT else None
 
 
@@ -2510,6 +2560,7 @@ DIALECTS = {
 CLAIM_S = 10
 LOOK_AGAIN_S = 30  # a signal overwritten in place does not change its folder
 LOOK_LIMIT_S = 1.5
+UNSAID_S = 86400  # an alert that expired unsaid waits so long for being said anew or withdrawn
 FRESH_NS = 50_000_000  # within this, two changes of a folder can carry the same time
 
 
@@ -2585,8 +2636,9 @@ def read_signals(ctx: Ctx, session: str) -> list:
         if not folder or is_link(folder):
             continue
         names = [n for n in list_dir(folder) if n.endswith(".md") and n[0] != "."]
-        for name in names:
-            signal = _read_signal(ctx, folder + "/" + name)
+        first = int(ctx.now) * 997 % len(names) if len(names) > SIGNAL_COUNT_LIMIT else 0
+        for name in names[first:] + names[:first]:  # what time does not reach is reached later
+            signal = _read_signal(ctx, folder + "/" + name, UNSAID_S if scope == "session" else 0)
             if signal is not None:
                 signal.scope, signal.name, signal.key = scope, name[:-3], scope + "/" + name[:-3]
                 found.append(signal)
@@ -2596,13 +2648,14 @@ def read_signals(ctx: Ctx, session: str) -> list:
     return found
 
 
-def _read_signal(ctx: Ctx, path: str) -> "Record | None":
+def _read_signal(ctx: Ctx, path: str, unsaid_s: int) -> "Record | None":
     info = stat_of(path, follow=False)
     if not is_regular(info):
         return None  # a link could lead to any file of the user's
     data = read_bytes(path, SIGNAL_LIMIT_BYTES, follow=False)
     if data is None:
-        set_aside(ctx, path)
+        if is_own(info):
+            set_aside(ctx, path)
         return None
     mtime = info.st_mtime
     if mtime > ctx.now + 1:
@@ -2610,8 +2663,9 @@ def _read_signal(ctx: Ctx, path: str) -> "Record | None":
         _touch(path, mtime)  # a file from the future would never expire
     signal = parse_signal(data, mtime, ctx.now)
     signal.path = path
-    if ctx.now >= signal.generated_at + signal.ttl_s:
-        if not signal.code.startswith("CTX_"):  # an auditor's stays: it is said anew or withdrawn
+    over_s = ctx.now - signal.generated_at - signal.ttl_s
+    if over_s >= 0:
+        if over_s >= unsaid_s or not signal.code.startswith("CTX_"):
             remove_file(path)
         return None
     if ctx.now - mtime < HALF_WRITTEN_S and data.startswith(b"---"):
@@ -2635,13 +2689,13 @@ def severity_floor(ctx: Ctx) -> str:
 def render_signals(signals: list, room: int, length: object = units) -> tuple:
     """(text, the signals it holds, whether the first had to be cut)."""
     if len(signals) == 1:
-        text = SIGNAL_HEAD + clean_text(signals[0].body)
-        fits = length(text) <= room
+        text = SIGNAL_HEAD + _said(signals[0], room)
+        fits = length(text) <= room and len(signals[0].body) <= room * 2
         return text if fits else cut_text(text, room - 300, length), signals, not fits
     left = room - length(SIGNAL_HEAD_MANY) - length(SIGNAL_REST) - 20
     lines, shown = [], []
     for signal in signals:
-        bullet = format_bullet(clean_text(signal.body).strip() or signal.code)
+        bullet = format_bullet(_said(signal, room))
         if length(bullet) + 1 > left:
             break
         left -= length(bullet) + 1
@@ -2656,6 +2710,12 @@ def render_signals(signals: list, room: int, length: object = units) -> tuple:
     if len(shown) < len(signals):
         lines.append(rest)
     return "\n".join(lines), shown, False
+
+
+def _said(signal: Record, room: int) -> str:
+    """The cleaned text, more than there is room for where there is more; never nothing."""
+    text = clean_text(signal.body[:room * 2]).strip()
+    return text or one_line(signal.code) or one_line(signal.name) or "?"
 
 
 def format_bullet(body: str) -> str:
@@ -2699,13 +2759,10 @@ def _folder_stamps(ctx: Ctx, session: str) -> dict:
 
 def deliver_signals(ctx: Ctx, session: str, room: int) -> "Reply | None":
     """The pending signals as one block; what it says is claimed for this session."""
-    claimed, found = update_session(ctx, session, lambda state: _claim(ctx, state, session, room))
+    found = _update_claims(ctx, session, lambda state: _claim(ctx, state, session, room))
     if not found:
         return None
-    text, shown, waiting, seen = found
-    if not claimed:  # a folder that cannot be written must not repeat it at every call
-        data = format_json(seen).encode()
-        write_bytes(ctx, marker_path(ctx, session, SEEN_PREFIX), data)
+    text, shown, waiting = found
     reply = Reply(text)
     reply.after = [(finish_delivery, ctx, session, shown)]
     critical = [signal for signal in shown if signal.severity == "critical"]
@@ -2720,10 +2777,8 @@ def deliver_signals(ctx: Ctx, session: str, room: int) -> "Reply | None":
 
 def _claim(ctx: Ctx, state: Record, session: str, room: int) -> "tuple | None":
     stamps, signals = _folder_stamps(ctx, session), read_signals(ctx, session)
-    seen = {**state.delivered, **_read_marker(marker_path(ctx, session, SEEN_PREFIX))}
-    due = due_signals(ctx, signals, seen)
-    live = {signal.key for signal in signals}
-    state.delivered = {key: claim for key, claim in seen.items() if key in live}
+    due, live = due_signals(ctx, signals, state.delivered), {signal.key for signal in signals}
+    state.delivered = {key: claim for key, claim in state.delivered.items() if key in live}
     settled = all(signal.body for signal in signals) and not any(
         ctx.now * 1e9 - stamp < FRESH_NS for stamp in stamps.values())
     state.looked = dict(stamps, at=int(ctx.now)) if settled and not due else {}
@@ -2737,7 +2792,7 @@ def _claim(ctx: Ctx, state: Record, session: str, room: int) -> "tuple | None":
     shown = [s for s in signals if s.key in keys or (s.auditor, s.code) in told]  # with older ones
     for signal in shown:
         state.delivered[signal.key] = [signal.stamp, int(ctx.now)]
-    return text, shown, waiting, state.delivered
+    return text, shown, waiting
 
 
 def _keep_whole(ctx: Ctx, signal: Record) -> str:
@@ -2747,12 +2802,24 @@ def _keep_whole(ctx: Ctx, signal: Record) -> str:
         return signal.path
     name = "%s.%s.md" % (format_iso(ctx.now).replace(":", ""), safe_name(signal.name))
     path = ctx.path("state", "aside", name)
-    return path if write_bytes(ctx, path, format_signal(signal).encode()) else signal.path
+    data = read_bytes(signal.path, STATE_LIMIT_BYTES, follow=False) or b""
+    return path if write_bytes(ctx, path, data) else signal.path
 
 
-def _read_marker(path: str) -> dict:
-    """A JSON object in a folder where everybody may write: only a regular file of this user."""
-    return parse_object(read_bytes(path, STATE_LIMIT_BYTES, follow=False, own=True) or b"")
+def _update_claims(ctx: Ctx, session: str, change) -> object:
+    """`change(state)` with all claims, and its result. Where the state cannot be written, a marker
+    in the temp folder keeps them: what was said must not be said at every call."""
+    marker = marker_path(ctx, session, SEEN_PREFIX)
+
+    def with_marker(state: Record) -> tuple:
+        kept = read_bytes(marker, STATE_LIMIT_BYTES, follow=False, own=True)  # anybody may write
+        state.delivered.update(parse_object(kept or b""))
+        return change(state), state.delivered
+
+    written, found = update_session(ctx, session, with_marker)
+    if found and not written:
+        write_bytes(ctx, marker, format_json(found[1]).encode())
+    return found and found[0]
 
 
 def finish_delivery(is_out: bool, ctx: Ctx, session: str, shown: list) -> None:
@@ -2766,7 +2833,7 @@ def finish_delivery(is_out: bool, ctx: Ctx, session: str, shown: list) -> None:
             state.delivered.pop(signal.key, None)
         state.delivered.update((key, [stamp, 0]) for key, stamp in kept.items())
 
-    update_session(ctx, session, change)
+    _update_claims(ctx, session, change)
 
 
 def withdraw_signals(ctx: Ctx, session: str, name: str, codes: list) -> None:
@@ -2840,6 +2907,12 @@ def _find_window(ctx: Ctx, state: Record, usage: "Record | None", model: str) ->
         by_name = LARGE_WINDOW
     known = DIALECTS[ctx.agent].window or (by_name if ctx.agent == "claude" or not model else 0)
     return sane_window(told) or _statusline_window(ctx, model) or known or DEFAULT_WINDOW
+
+
+def current_usage(usage: "Record | None", state: Record) -> "Record | None":
+    """Not what was counted before a compaction whose row the transcript does not have yet."""
+    is_old = usage is not None and 0 < usage.at < state.compacted_at
+    return None if is_old else usage
 
 
 def make_measure(tokens: int, window: int, exact: bool, model: str) -> Record:
@@ -3119,17 +3192,17 @@ def _evaluate(ctx: Ctx, session: str, shot: Record, known: Record) -> list:
         known.activeAlerts.update((scope + code, True) for code in codes)
         for alert in alerts:
             last = parse_iso(known.lastEmitted.get(scope + alert.codes[0]))
-            if last is None or not 0 <= ctx.now - last < cooldown_s or _is_unsaid(
-                    ctx, target, name, ctx.now - last > ttl_s):
+            if last is None or not 0 <= ctx.now - last < cooldown_s or (
+                    ctx.now - last > ttl_s and _is_unsaid(ctx, target, name)):
                 at = format_iso(ctx.now)
                 known.lastEmitted.update((scope + code, at) for code in alert.codes)
                 emitted.append((name, target, ttl_s, alert))
     return emitted
 
 
-def _is_unsaid(ctx: Ctx, session: str, name: str, is_expired: bool) -> bool:
-    """The signal of the last time is still there although its time is over: nobody was told."""
-    return is_expired and is_file(signal_dir(ctx, session) + "/" + name + ".md")
+def _is_unsaid(ctx: Ctx, session: str, name: str) -> bool:
+    """The session's signal of the last time is still there: nobody was told."""
+    return bool(session) and is_file(signal_dir(ctx, session) + "/" + name + ".md")
 
 
 def has_unsaid(ctx: Ctx, session: str) -> bool:
@@ -3497,7 +3570,8 @@ def _cross(ctx: Ctx, event: Record, state: Record, measure: Record) -> None:
     if may_write(ctx, path):
         make_folder(ctx, parent_of(path))  # an agent that writes by its shell needs it
     state.threshold_crossed_at, state.handoff_complete = ctx.now, False
-    state.handoff_before, state.handoff_told = fingerprint(path), ""
+    old = join_path(ctx.root, OLD_HANDOFF)
+    state.handoff_before, state.handoff_told = [fingerprint(path), fingerprint(old)], ""
     state.client_pid, state.transcript = client_pid(), event.transcript
     record(ctx, "handoff:crossed", percent=measure.percent, tokens=measure.tokens,
            window=measure.window)
@@ -3508,14 +3582,11 @@ def find_written(ctx: Ctx, event: Record, state: Record) -> str:
     newer than the crossing, for the session whose call wrote it or the only one that waits."""
     ledger = read_ledger(ctx)
     own = handoff_path(ctx, event.session, ledger)
-    before = state.handoff_before
     for path in dict.fromkeys((own, join_path(ctx.root, OLD_HANDOFF))):
         info = stat_of(path)
-        if not is_regular(info) or not info.st_size:
-            continue
-        if path == own and "{session}" in ctx.get("handoff.file"):
-            is_new = fingerprint(path) != before
-        else:
+        is_new = is_regular(info) and bool(info.st_size) and (
+            fingerprint(path) not in state.handoff_before)
+        if is_new and (path != own or "{session}" not in ctx.get("handoff.file")):
             waiting = [name for name, row in ledger.handoffs.items()
                        if row.asked_at and not row.written_at and is_live(ctx, name)]
             wrote = event.kind == "edit" and not event.failed and (
@@ -3588,7 +3659,7 @@ def reset_handoff(state: Record) -> None:
     """After a compaction nothing of the old context's measure holds."""
     state.reminded_batch, state.reminded_at, state.reminders = "", 0.0, 0
     state.threshold_crossed_at, state.handoff_complete = 0.0, False
-    state.handoff_before, state.handoff_told, state.write_denied = "", "", False
+    state.handoff_before, state.handoff_told, state.write_denied = [], "", False
 
 
 # --- printed by the agent, saved at Stop
@@ -4387,7 +4458,8 @@ def _calls(ctx: Ctx, session: str) -> int:
 
 
 def _percent_now(ctx: Ctx, event: Record) -> int:
-    usage, state = read_usage(ctx, event.transcript), read_session(ctx, event.session)
+    state = read_session(ctx, event.session)
+    usage = current_usage(read_usage(ctx, event.transcript), state)
     if usage is None and not state.tool_calls:
         return 0
     return measure_context(ctx, state, usage, 0).percent
@@ -5052,7 +5124,8 @@ def _start(ctx: Ctx, event: Record, state: Record, is_new: bool, receipts: objec
     if event.source in ("compact", "clear"):
         drop_markers(ctx, event.session)
         reset_handoff(state)
-        vars(state).update(files_read=[], estimated_tokens=0, recent=[], audited=[])
+        vars(state).update(files_read=[], estimated_tokens=0, recent=[], audited=[],
+                           compacted_at=ctx.now)
     flow = read_workflow(ctx)
     if flow.session_id == event.session_id:
         state.workflow_told = briefing_mark(ctx, flow)
@@ -5182,7 +5255,7 @@ def _old_state(path: str, before: float) -> bool:
     name = base_name(path)
     if is_temp_name(name):
         return _old_file(path, before)
-    if not is_plain_name(name):
+    if "~" not in name and not is_plain_name(name):
         return False  # a pause, the ledger: needed for as long as they are there
     if name.endswith((".lock", ".statusline")):
         return _old_file(path, before)
@@ -5340,7 +5413,7 @@ def _find_batch(ctx: Ctx, event: Record, usage: "Record | None") -> str:
     if not ctx.get("handoff.enabled") or (usage and usage.tokens < DEFAULT_WINDOW // 4):
         return ""
     state = read_session(ctx, event.session)
-    measure = measure_context(ctx, state, usage, 0)
+    measure = measure_context(ctx, state, current_usage(usage, state), 0)
     is_due = measure.tokens >= handoff_point(ctx, state, measure.window)
     if state.handoff_complete or not (is_due or state.threshold_crossed_at):
         return ""
@@ -5356,7 +5429,7 @@ def _note_call(ctx: Ctx, event: Record, state: Record, usage: "Record | None",
             return None
         state.seen_calls = (state.seen_calls + [mark])[-24:]
     note_settings(ctx, state)
-    added = estimate_tokens(event)
+    usage, added = current_usage(usage, state), estimate_tokens(event)
     measure = measure_context(ctx, state, usage, 0 if usage else added)
     state.tool_calls += 1
     vars(state).update(estimated_tokens=measure.tokens, window=measure.window, last_call=ctx.now,
@@ -5496,11 +5569,12 @@ def read_environment(names: tuple = ENV_NAMES) -> dict:
         raw = {name: _os.environ.get(name.encode()) for name in names}
         return {name: value.decode(encoding, "surrogateescape")
                 for name, value in raw.items() if value}
-    return {name: _os.environ[name] for name in names if _os.environ.get(name)}
+    own = {name.upper(): value for name, value in _os.environ.items()}
+    return {name: own[name] for name in names if own.get(name)}
 
 
 def temp_dir(env: dict) -> str:
-    return slashed(env.get("TMPDIR" if IS_POSIX else "TEMP") or "/tmp")
+    return native_path(env.get("TMPDIR" if IS_POSIX else "TEMP") or "/tmp")
 
 
 def occupy_descriptors() -> None:
@@ -5657,10 +5731,12 @@ def report_failure(mode: str, error: Exception, env: dict) -> None:
 
 def hook_main(args: list) -> None:
     """`MODE [AGENT]`: what the registered command calls. It never returns and always ends in 0."""
+    known = args[:1] and args[0] in MODES
     try:
-        run_hook(args[0], args[1] if args[1:] else "claude", 0)
+        if known:
+            run_hook(args[0], args[1] if args[1:] else "claude", 0)
     finally:
-        _os._exit(0)  # nothing is buffered; skipping the interpreter's teardown saves 8 %
+        _os._exit(0 if known else 1)  # nothing is buffered; no teardown saves 8 % of a start
 
 
 def write_stderr(text: str) -> None:
@@ -6216,18 +6292,17 @@ def run_timed(argv: list, data: bytes, cwd: "str | None", env: "dict | None",
 
     start = time.perf_counter()
     try:
-        child = subprocess.Popen(argv, stdin=-1, stdout=-1, stderr=-1, cwd=cwd, env=env,
-                                 start_new_session=IS_POSIX)
+        with subprocess.Popen(argv, stdin=-1, stdout=-1, stderr=-1, cwd=cwd, env=env,
+                              start_new_session=IS_POSIX) as child:
+            try:
+                out, err = child.communicate(data, timeout=limit_s)
+            except subprocess.TimeoutExpired as late:
+                out, err = late.output or b"", b"no end after %d s" % limit_s
+            finally:
+                if child.poll() is None:
+                    _os.killpg(child.pid, 9) if IS_POSIX else child.kill()
     except (OSError, ValueError) as error:
         return 0.0, 127, b"", str(error)
-    try:
-        out, err = child.communicate(data, timeout=limit_s)
-    except subprocess.TimeoutExpired as late:
-        out, err = late.output or b"", b"no end after %d s" % limit_s
-    finally:
-        if child.poll() is None:
-            _os.killpg(child.pid, 9) if IS_POSIX else child.kill()
-            child.wait()
     return time.perf_counter() - start, child.returncode, out, err.decode("utf-8", "replace")
 
 
@@ -6339,6 +6414,8 @@ DECISIONS = {  # what was done → by which rule
     "session:ended": "removed the session's files after {calls} calls → it ended: {reason}",
     "wrap:ready": "found the program ready for the startup context → confidence {confidence}",
     "wrap:timeout": "typed nothing → the program was not ready within {waitedMs} ms",
+    "wrap:submitted": "pressed Enter → the program showed what was typed",
+    "wrap:stuck": "pressed no Enter → the program did not show what was typed",
     "wrap:ended": "delivered nothing → {reason}",
 }
 REASONS = {"held": "its completion block is missing",
@@ -6705,7 +6782,7 @@ def parse_usage(usage: str) -> list:
     for optional, plain in re.findall(r"\[([^]]*)\]|(\S+)", usage.replace("-- CMD…", "")):
         parts = [part.partition(" ") for part in (optional or plain).split(" | ")]
         groups.append([(name, kind, bool(optional)) for name, _, kind in parts if name])
-    return groups
+    return [group for group in groups if group]
 
 
 def parse_words(word: str, args: list) -> Record:
@@ -6909,7 +6986,8 @@ class Screen:
             line = self.grid.pop(top if count > 0 else self.bottom)
             self.grid.insert(self.bottom if count > 0 else top, self._blank())
             if count > 0 and top == 0 and not self.is_alternate():
-                self.gone = self.gone[1 - SCREEN_KEPT_LINES:] + ["".join(line).rstrip()]
+                self.gone.append("".join(line).rstrip())
+                del self.gone[:-SCREEN_KEPT_LINES]
 
     def _control(self, private: str, values: list, final: str) -> None:
         count = max(1, values[0])
@@ -7007,20 +7085,22 @@ def find_obstacle(look: Record, own: str = "") -> str:
     program's input; lines of it are not the program's."""
     kinds = [kind for kind in map(kind_of_command, look.programs) if kind]
     lines = [line for line in look.lines if line.strip() and not _is_own(line, own)]
-    last = lines[-DIALOG_LINES:]
+    near = lines[-DIALOG_LINES:]
     if look.hidden or kinds or _found(_SHELL_PROMPT, [look.before]):
         return "hidden input" if look.hidden else kinds[0] if kinds else "a shell"
     if _found(_PAGED, lines[-2:]) or lines.count("~") > 2:
         return "an editor or a pager"
-    if _found(_AT_WORK, last):
+    if _found(_AT_WORK, near):
         return "work"
-    if is_prompt(look.before):  # what was asked and answered above it does not count any more
+    asked = near
+    if own or is_prompt(look.before):  # what was asked and answered above it does not count
         above = [line for line in look.lines[:look.row] if letters_of(line)]
-        asked = [line for line in above[-1:] + look.lines[look.row:] if not _is_own(line, own)]
-    else:
-        asked = last
-    is_asked = _found(_ASKED, asked) or _found(_TO_CONFIRM, last) or _found(_SECRET, [look.before])
-    return "a question" if is_asked or _is_choice(last) else ""
+        below = look.lines[look.row:]
+        asked, near = ([line for line in above[-count:] + below if not _is_own(line, own)]
+                       for count in (1, 2))
+    is_listed = is_prompt(look.before) and _found(_NUMBERED, look.lines[look.row - 1:look.row])
+    is_asked = _found(_ASKED, asked) or _found(_TO_CONFIRM, near) or _found(_SECRET, [look.before])
+    return "a question" if is_asked or is_listed or _is_choice(near) else ""
 
 
 def is_prompt(before: str) -> bool:
@@ -7356,10 +7436,12 @@ class Delivery:
         return AGENTS[self.agent or next(filter(None, found), "")]
 
     def _is_settled(self, now: float, look: Record) -> bool:
-        """Ready for a while without any output, and at the prompt that it had the first time."""
+        """Ready for a while without any output, at the prompt that it had the first time."""
         confidence = readiness(look, self._known(look)[0], self.patterns)
-        is_ready = (confidence > READY_ABOVE and not look.typing and not find_obstacle(look)
-                    and self.prompt in ("", _without_digits(look.before)))
+        is_again = self.prompt in ("", _without_digits(look.before)) or (
+            look.process and not look.raw)  # it reads lines, whatever it shows
+        is_ready = (confidence > READY_ABOVE and is_again and not look.typing
+                    and not find_obstacle(look))
         if not is_ready or self.ready_at is None or look.silent_ms < (now - self.ready_at) * 1000:
             self.ready_at = now if is_ready else None
         return is_ready and now - self.ready_at >= WRAP_SETTLE_S
@@ -7533,7 +7615,7 @@ class _Run:
 
         self.delivery, self.saved, self.screen = delivery, saved, Screen()
         self.has_input, self.typing, self.queue, self.held = True, False, b"", b""
-        self.heard_at, self.ticked_at = delivery.since, 0.0
+        self.heard_at, self.ticked_at, self.read_at = delivery.since, 0.0, 0.0
         self.master, slave = _os.openpty()
         self.tty = _os.ttyname(slave)
         if saved:
@@ -7620,10 +7702,9 @@ class _Run:
             pass  # gone already
 
     def _takes_keys(self) -> bool:
-        """A pipe's keys come after the context."""
-        is_first = self.delivery.state == "waiting" and not self.delivery.attempts
-        return self.has_input and len(self.queue + self.held) < WRAP_READ_BYTES and (
-            self.saved is not None or not is_first)
+        """A pipe's keys come after the delivery."""
+        is_free = self.saved is not None or self.delivery.state in ("over", "done")
+        return self.has_input and is_free and len(self.queue + self.held) < WRAP_READ_BYTES
 
     def _read_keys(self) -> None:
         import signal
@@ -7668,7 +7749,7 @@ class _Run:
     def _tick(self) -> None:
         now, state = time.monotonic(), self.delivery.state
         is_idle = self.has_input and (
-            state == "done" or (state == "over" and self.heard_at < self.ticked_at))
+            state == "done" or (state == "over" and self.read_at == self.heard_at))
         if self.held and not self.delivery.is_holding(now):
             self.queue, self.held = self.queue + self.held, b""
         if now - self.ticked_at < WRAP_POLL_S or is_idle:
@@ -7677,7 +7758,7 @@ class _Run:
         if state in ("done", "over") and not (self.has_input or self.queue) and (
                 readiness(look) > READY_ABOVE):
             self.queue = b"\x04"  # ^D, at each read: a terminal's end of input does not last
-        self.ticked_at = now
+        self.ticked_at, self.read_at = now, self.heard_at if state == "over" else 0.0
         self._step(look)
 
     def _step(self, look: Record) -> None:
@@ -7739,6 +7820,7 @@ def _read_context(ctx: Ctx, path: str) -> tuple:
         return None, path, [(SOURCE_FILE.format(path=path), text)]
     if not ctx.get("startup.enabled"):
         return None, "", []
+    update_ledger(ctx, lambda ledger: None)  # from now on a handoff is newer than the first event
     chosen, others = choose_handoff(ctx, Record(source="startup", session=""))
     return chosen, chosen.path if chosen else "", startup_sources(ctx, chosen, others)
 
@@ -7756,7 +7838,7 @@ UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 def list_sessions(ctx: Ctx) -> list:
     """[(session, time of its last change)], newest first."""
     names = [name for name in list_dir(ctx.path("state"), 20_000) if name.endswith(".json")
-             and is_plain_name(name) and not name.startswith("handoffs-")]
+             and ("~" in name or is_plain_name(name)) and not name.startswith("handoffs-")]
     infos = [(name[:-5], stat_of(ctx.path("state", name))) for name in names]
     found = [(name, info.st_mtime) for name, info in infos if info]
     return sorted(found, key=lambda pair: -pair[1])
@@ -8068,7 +8150,8 @@ def _start_workflow(ctx: Ctx, given: Record) -> list:
         "active": True, "phases": phases, "phase": given.phase or phases[0], "until": given.until,
         "max_iterations": most, "task_description": task, "any_prompt": bool(given.any),
         "config": {flag: bool(getattr(given, flag)) for flag in SKIPS}, "signals": {},
-        "session_id": _bound_id(ctx, given.session) or ctx.env.get("CLAUDE_CODE_SESSION_ID", ""),
+        "session_id": _bound_id(ctx, given.session) or (
+            "" if given.any else ctx.env.get("CLAUDE_CODE_SESSION_ID", "")),
         "enforcer": {}, "started_at": format_iso(ctx.now, True)}, WORKFLOW)
     lines, is_new = _agree(ctx, flow), not is_dir(parent_of(auto_path(ctx)))
     if not update_workflow(ctx, lambda now: vars(now).update(vars(flow)))[0]:
@@ -8221,7 +8304,7 @@ def _hand_over(ctx: Ctx, row: dict) -> None:
     old = read_json(path)
     is_fresh = 0 <= ctx.now - (parse_iso(old.pop("at", None)) or 0.0) < HANDED_AGAIN_S
     if row["window"] and not (is_fresh and old == row):
-        write_bytes(ctx, path, format_json(dict(row, at=format_iso(ctx.now))).encode())
+        write_bytes(ctx, path, format_json(dict(row, at=format_iso(ctx.now, True))).encode())
 
 
 # --- replay
@@ -8382,7 +8465,8 @@ def run_for_person(word: str, args: list) -> int:
             sys.stdout.reconfigure(encoding="utf-8", errors="replace")
         return run_command(word, args) or 0
     except CommandError as error:
-        write_stderr("error: %s\nhint: %s\n" % (error, error.hint))
+        lines = [text.replace("\n", " ") for text in (str(error), error.hint)]
+        write_stderr("error: %s\nhint: %s\n" % tuple(lines))
         return error.code
     except KeyboardInterrupt:
         return 130
