@@ -5987,6 +5987,10 @@ def diagnose(ctx: "Ctx | None", cwd: str, env: dict) -> object:
     registered = {agent: read_registrations(agent, root, env) for agent in DIALECTS}
     for agent, scopes in registered.items():
         yield from _check_agent(agent, scopes, env)
+    local = [scope[3] for scope in registered["claude"] if scope[0] != "user"]
+    if any(local) and any(scope[3] for scope in registered["copilot"]):
+        yield WARN, ("Copilot CLI runs Claude Code's settings of a project too, so each event "
+                     "starts the kit twice → remove " + DIALECTS["copilot"].settings)
     yield from _check_places(registered["claude"], root, cwd, env)
     yield from _try_commands(registered, root, env)
     yield from _check_codex(registered["codex"], root, env)
@@ -6002,25 +6006,34 @@ def diagnose(ctx: "Ctx | None", cwd: str, env: dict) -> object:
 
 def own_command(words: str) -> str:
     """A command of this kit that can be pasted from the folder that one is in."""
-    import shlex
-
     if read_environment(("CTX_LAUNCHER",)):
         return "ctx " + words
-    path, cwd = real_path(__file__), real_path(".")
-    path = path[len(cwd.rstrip("/")) + 1:] if is_below(path, cwd) else path
-    if not IS_POSIX:
-        return 'py -3 "%s" %s' % (path, words)
-    return "python3 %s %s" % (shlex.quote(path), words)
+    return _run_line(real_path(__file__), words)
 
 
 def installer(options: str = "") -> str:
     """The same for install.py, which stays in the folder that the kit came from."""
+    for folder in (parent_of(real_path(__file__)), _current_folder()):
+        if is_file(folder + "/install.py"):
+            return _run_line(folder + "/install.py", options)
+    return ("`python3 install.py %s" % options).strip() + "` in your copy of ctx_hooks"
+
+
+def _run_line(path: str, words: str) -> str:
     import shlex
 
-    for folder in (parent_of(real_path(__file__)), real_path(".")):
-        if is_file(folder + "/install.py"):
-            return ("python3 %s %s" % (shlex.quote(folder + "/install.py"), options)).strip()
-    return ("`python3 install.py %s" % options).strip() + "` in your copy of ctx_hooks"
+    cwd = _current_folder()
+    path = path[len(cwd.rstrip("/")) + 1:] if cwd and is_below(path, cwd) else path
+    form = "python3 %s %s" if IS_POSIX else 'py -3 "%s" %s'
+    return (form % (shlex.quote(path) if IS_POSIX else path, words)).strip()
+
+
+def _current_folder() -> str:
+    """"" when it is gone."""
+    try:
+        return real_path(_os.getcwd())
+    except OSError:
+        return ""
 
 
 # --- the file
@@ -6276,14 +6289,15 @@ def _try_events(python: list, path: str, events: list, scratch: str) -> object:
         out.write(b"# Tasks\n\n- a trial run\n")
     env = scratch_env(scratch, scratch)
     bare = [*python, "-I", "-S", "-c", "pass"]
-    floor_s = min(run_timed(bare, b"", scratch, env)[0] for _ in range(TRIAL_RUNS))
     for agent, event, mode in events:
         data = format_json({
             "session_id": "doctor", "cwd": scratch, "hook_event_name": event, "tool_name": "Read",
             "tool_input": {}, "tool_response": {}, "prompt": "doctor", "source": "startup"})
         argv = hook_argv(python, mode, agent, path)
-        runs = [run_timed(argv, data.encode(), scratch, env) for _ in range(TRIAL_RUNS)]
-        yield _judge_runs("%s, %s" % (DIALECTS[agent].label, event), runs, floor_s)
+        pairs = [(run_timed(bare, b"", scratch, env)[0],  # in turn: the machine may be busy
+                  run_timed(argv, data.encode(), scratch, env)) for _ in range(TRIAL_RUNS)]
+        yield _judge_runs("%s, %s" % (DIALECTS[agent].label, event), [run for _, run in pairs],
+                          min(floor_s for floor_s, _ in pairs))
 
 
 def _judge_runs(label: str, runs: list, floor_s: float) -> tuple:
@@ -8203,8 +8217,10 @@ def _agree(ctx: Ctx, flow: Record) -> list:
     that came with the project is asked about where there is somebody to answer."""
     checks = [(phase, check_of(ctx, flow, phase)) for phase in flow.phases]
     checks = [pair for pair in checks if pair[1]]
+    shown = [(phase, command.replace("\n", "⏎ ")) for phase, command in checks]
     agreed = read_trust(ctx).agreed + [digest_of(flow.until)]
-    news = ["  %s: %s" % pair for pair in checks if digest_of(pair[1]) not in agreed]
+    news = ["  %s: %s" % line for pair, line in zip(checks, shown)
+            if digest_of(pair[1]) not in agreed]
     if news and _os.isatty(0) and _os.isatty(1):
         show("the project wants these commands run as checks:", *news, "agree? [y/N]")
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
@@ -8212,7 +8228,7 @@ def _agree(ctx: Ctx, flow: Record) -> list:
     flow.token = _os.urandom(16).hex()
     if not write_trust(ctx, flow.token, [command for _, command in checks]):
         raise cannot_write(trust_path(ctx) or "a state home: HOME is not set")
-    told = "; ".join("%s `%s`" % pair for pair in checks)
+    told = "; ".join("%s `%s`" % pair for pair in shown)
     who = "that prompts" if flow.any_prompt else "in which a person types a prompt"
     return ["phases: %s; begins with %s" % (", ".join(flow.phases), flow.phase),
             "checks: " + (told + ": you agreed to run exactly this" if told else
