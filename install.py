@@ -21,7 +21,7 @@ nothing is ever asked. Everything is checked before the first write. Needs Pytho
 still parses on 3.6 to be able to say so.
 
 Contents, bottom-up: constants and messages; the kit; JSON text; our entries; interpreter; files
-and lock; layout; settings and record; planning; context files; launcher; command line.
+and lock; layout; settings and record; planning; launcher; command line.
 """
 
 import sys
@@ -519,8 +519,7 @@ def is_below(path: str, folder: str) -> bool:
 
 def write_atomic(path: str, data: bytes, like: str = "", mode: int = 0o666) -> None:
     """Mode and owner as those of `like` when that exists, else `mode` by umask."""
-    handle, temporary = tempfile.mkstemp(prefix="." + basename(path) + ".",
-                                         dir=dirname(path))
+    handle, temporary = tempfile.mkstemp(prefix="." + basename(path) + ".", dir=dirname(path))
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
@@ -625,9 +624,10 @@ class Layout:
         return path or quote_path(self.kit)
 
     def plan_hooks(self, agent: str, python: str) -> dict:
-        """In a form that works without sh where there may be none."""
+        """What is shared has to run on every system (on Windows in Git Bash), what is private on
+        this one, where PowerShell may be all there is."""
         path, form = self.command_path(agent), kit.format_command
-        if IS_WINDOWS and (self.scope != "project" or not has_git_bash()):
+        if IS_WINDOWS and self.scope != "project":
             path, form = path.strip('"').replace("$", "", 1), kit.format_windows
         return kit.plan_hooks(agent, python, path, form)
 
@@ -651,17 +651,9 @@ class Layout:
         return real
 
 
-def has_git_bash() -> bool:
-    """Not on PATH as a rule, but beside git."""
-    found = [join(dirname(path), "..", *up, "bin", "bash.exe")
-             for path in kit.find_programs("git") for up in ([], [".."])]
-    return any(map(isfile, found + [os.environ.get("CLAUDE_CODE_GIT_BASH_PATH", "")]))
-
-
 def config_folder() -> str:
     """The client's folder for the user's own settings."""
-    home = join(os.path.expanduser("~"), ".claude")
-    return os.path.abspath(os.environ.get("CLAUDE_CONFIG_DIR") or home)
+    return os.path.abspath(kit.client_home(dict(os.environ)))
 
 
 def find_project(start: str) -> str:
@@ -723,13 +715,15 @@ def encode(now: Settings, src: str) -> bytes:
     return (BOM if (now.data or b"").startswith(BOM) else b"") + src.encode("utf-8")
 
 
+def registrations(layout: Layout, scopes: tuple = ("project", "local", "user")) -> list:
+    """[(scope, settings file)] that run our kit, by any agent."""
+    found = [row for agent in kit.DIALECTS
+             for row in kit.read_registrations(agent, layout.project, dict(os.environ))]
+    return [(row[0], os.path.normpath(row[1])) for row in found if row[3] and row[0] in scopes]
+
+
 def is_registered(layout: Layout, agent: str) -> bool:
-    """Whether an agent's settings run our kit; those that cannot be read count if they name it."""
-    try:
-        data = read_bytes(layout.settings(agent)) or b""
-        return b"ctx_hooks" in data and has_ours(parse_settings(data, [])[1])
-    except (ValueError, Refused):
-        return True
+    return layout.settings(agent) in [path for _, path in registrations(layout)]
 
 
 def parse_record(data: "bytes | None") -> Record:
@@ -969,17 +963,6 @@ def plan_uninstall(job: Job) -> list:
     return steps
 
 
-def registrations(layout: Layout, scopes: tuple = ("project", "local", "user")) -> list:
-    """[(scope, settings file)] that run our kit, by any agent."""
-    found = []
-    for scope in scopes:
-        with contextlib.suppress(Refused):
-            place = Layout(layout.project, scope)
-            found += [(scope, place.settings(agent)) for agent in kit.DIALECTS
-                      if is_registered(place, agent)]
-    return found
-
-
 def plan_kit_removal(job: Job) -> list:
     layout, data, aside = job.layout, read_bytes(job.layout.kit), []
     if data is not None and realpath(layout.kit) == join(HERE, KIT):
@@ -987,10 +970,9 @@ def plan_kit_removal(job: Job) -> list:
     if data is not None and not release_of(data, job.record):
         return [Step("say", layout.kit, "keep", " (edited, or another's file)")]
     steps = [] if data is None else [Step("remove", layout.kit, "remove", old=data)]
-    for folder in (layout.hooks, layout.hidden):  # 0.1.0 kept what it moved beside the kit
-        with contextlib.suppress(OSError):
-            aside += [join(folder, name) for name in sorted(os.listdir(folder))
-                      if re.fullmatch(r"ctx_hooks\.py\.kept-[0-9TZ-]+", name)]
+    for folder in filter(isdir, (layout.hooks, layout.hidden)):  # 0.1.0 kept it beside the kit
+        aside += [join(folder, name) for name in sorted(os.listdir(folder))
+                  if re.fullmatch(r"ctx_hooks\.py\.kept-[0-9TZ-]+", name)]
     if aside:
         steps.append(Step("move", aside[0], "restore", " as " + KIT, to=layout.kit))
     return steps + [Step("say", path, "keep") for path in aside[1:]]
@@ -1009,12 +991,6 @@ def plan_sections(layout: Layout) -> list:
             verb = "take our section out of"
             steps.append(Step("settings", path, verb, "", bare, data, like=path))
     return steps
-
-
-# =============================================================================
-# Context files
-# =============================================================================
-# --init: what can be seen of the project's build is filled in, known words only.
 
 
 def plan_context(layout: Layout) -> list:
@@ -1126,32 +1102,19 @@ SIBLING = "%s: an import of ctx_hooks would find this; remove it if it is not yo
 
 
 def check(job: Job) -> int:
-    """Say what is not as an install would leave it, a line each."""
-    layout, data = job.layout, read_bytes(job.layout.kit)
-    found = [SIBLING % layout.show(path) for path in siblings(layout)]
-    if digest_of(data) != digest_of(SOURCE):
-        was = "missing" if data is None else release_of(data, job.record) or "edited, or another's"
-        found.append("%s: %s, expected %s" % (layout.show(layout.kit), was, kit.VERSION))
-    for agent in job.agents:
-        now = read_settings(layout, agent)
-        shown, goal = layout.show(now.path) + ": ", parse_json(merged_text(job, agent, now)[0])
-        hooks = now.value.get("hooks", {})
-        for event in sorted({**hooks, **goal["hooks"]}):
-            if hooks.get(event) != goal["hooks"].get(event):
-                found.append(shown + event + (
-                    " registered differently, an older release or by hand"
-                    if has_ours({"hooks": {event: hooks.get(event)}}) else " not registered"))
-        found += [shown + "%s is not as it should be" % key for key in ("statusLine", "permissions")
-                  if now.value.get(key) != goal.get(key)]
-        if now.value.get("disableAllHooks") is True:
-            found.append(shown + "disableAllHooks is on, so no hook runs")
-    problem = probe(job.python, layout.project)
-    found += ["%s %s" % (job.python, problem)] if problem else []
+    """Current is what an install would not change."""
+    found = [tell(step, job, "would ") for step in plan(job) if step.verb not in ("", "unchanged")]
+    found += [SIBLING % job.layout.show(path) for path in siblings(job.layout)]
     if not found and not job.options.quiet:
         print("ok: ctx_hooks %s is installed and current for %s in %s" % (
-            kit.VERSION, ", ".join(job.agents), layout.project))
+            kit.VERSION, ", ".join(job.agents), job.layout.project))
     print("".join(line + "\n" for line in found), end="")
     return 1 if found else 0
+
+
+def tell(step: Step, job: Job, will: str = "") -> str:
+    verb = step.verb if step.verb == "unchanged" else will + step.verb if will else PAST[step.verb]
+    return "%s %s%s" % (verb, job.layout.show(step.path), step.note)
 
 
 def apply_step(step: Step, job: Job) -> None:
@@ -1186,11 +1149,10 @@ def apply_step(step: Step, job: Job) -> None:
 def format_step(step: Step, job: Job) -> str:
     """What a dry run says of a step: a line, and settings (with --verbose all files) as a diff
     that `patch -p1` understands."""
-    shown = job.layout.show(step.path)
-    text = "%s%s %s%s" % ("" if step.verb == "unchanged" else "would ", step.verb, shown, step.note)
-    if step.kind == "write":
+    text = tell(step, job, "would ") if step.verb else ""
+    if text and step.kind == "write":
         text += ", {:,} lines, sha256 {}".format(step.data.count(b"\n"), digest_of(step.data))
-    text = text + "\n" if step.verb else ""
+    text, shown = text and text + "\n", job.layout.show(step.path)
     whole = job.options.verbose and step.kind in ("write", "remove") and step.mode != 0o600
     if step.kind != "settings" and not whole:
         return text
@@ -1297,8 +1259,8 @@ def choose_agents(options: argparse.Namespace, layout: Layout) -> list:
         names = [name for name in names if name in asked]
     elif not asked and not options.uninstall:
         files = {name: layout.settings(name)[len(layout.root) + 1:] for name in names}
-        names = [name for name in names if name == "claude" or is_registered(layout, name) or (
-            not options.check and isdir(join(layout.root, files[name].split(os.sep)[0])))]
+        names = [name for name in names if name == "claude" or is_registered(layout, name)
+                 or isdir(join(layout.root, files[name].split(os.sep)[0]))]
     if layout.scope == "project" and not options.uninstall and "copilot" in names and (
             "claude" in names or is_registered(layout, "claude")):
         names.remove("copilot")  # it runs what stands in .claude/settings.json
@@ -1316,8 +1278,7 @@ def pick_python(options: argparse.Namespace, layout: Layout, agents: list) -> st
     for python in found[:1]:  # it may have come with a clone: one in the project is not run
         inside = is_below(realpath(python), realpath(layout.project))
         python = python if python == "py -3" else quote_path(python)
-        if not (inside and dirname(python)) and (
-                options.check or not probe(python, layout.project)):
+        if not (inside and dirname(python)) and not probe(python, layout.project):
             return python
     names = ["py -3", "python", "python3"] if IS_WINDOWS else ["python3"]
     own = [quote_path(running_python())] if layout.scope != "project" else []
@@ -1348,7 +1309,7 @@ def work(job: Job) -> int:
             continue
         apply_step(step, job)
         if step.verb and not options.quiet:
-            print(PAST[step.verb], job.layout.show(step.path) + step.note, flush=True)
+            print(tell(step, job), flush=True)
     sys.stdout.buffer.flush()
     if not options.quiet and not options.dry_run:
         for hint in [] if options.uninstall or options.only_init else install_hints(job):
@@ -1364,10 +1325,8 @@ def install_hints(job: Job) -> list:
               "--uninstall --scope %s" % (scope, scope) for scope, path in registrations(layout)
               if scope != layout.scope and "claude" in job.agents
               and dirname(path) in (layout.base, config_folder())]
-    if "claude" in job.agents and read_settings(layout, "claude").value.get("disableAllHooks"):
-        hints.append("disableAllHooks is on in %s, so no hook runs" % layout.settings("claude"))
-    if IS_WINDOWS and layout.scope == "project" and not has_git_bash():
-        hints.append("this registration works on Windows only; others need --scope local")
+    if IS_WINDOWS and layout.scope == "project":
+        hints.append("shared hooks need Git Bash on Windows; without it use --scope local")
     if layout.scope == "local" and digest_of(read_bytes(layout.ignore)) not in LOCAL_DIGESTS:
         hints.append("%s is your own: add /settings.local.json and /hooks/ctx_hooks.py to it, or "
                      "git would see them" % layout.show(layout.ignore))

@@ -45,12 +45,13 @@ class Screen:
     STYLES = {"title": "1;36", "event": "1", "agent": "33", "dim": "2", "person": "32"}
 
     def __init__(self, scratch: str):
-        self.scratch = scratch
+        self.scratch, self.lines = scratch, []
         self.colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         self.width = min(shutil.get_terminal_size((100, 24)).columns, 110)
 
     def line(self, style: str, text: str) -> None:
         text = text.replace(self.scratch, SHOWN_ROOT)
+        self.lines += [(style, line) for line in text.split("\n")]
         print("\033[%sm%s\033[0m" % (self.STYLES[style], text) if self.colour and text else text, flush=True)
 
     def title(self, text: str) -> None:
@@ -223,12 +224,36 @@ def play(demo: Demo) -> None:
         demo.events, demo.took_s * 1000 / demo.events))
 
 
+PICTURED = ("a new session", "near the limit", "the end")  # titles of the parts that the picture shows
+COLOURS = {"title": "#4dc4d9", "event": "#f2f2f2", "agent": "#e5c07b", "dim": "#8a8f98", "person": "#98c379"}
+
+
+def render_svg(lines: list) -> str:
+    """What stood on the screen, as a picture: the parts named above, without the long blocks."""
+    shown, is_in = [], False
+    for style, text in lines:
+        if style == "title" and text.strip():
+            is_in = any(name in text for name in PICTURED)
+            shown += [("dim", ""), (style, text.strip())] if is_in else []
+        elif is_in and text.strip() and style != "dim" and not text.startswith("  $"):
+            shown.append((style, text.rstrip()))
+    rows = ['<text x="16" y="%d" fill="%s" xml:space="preserve">%s</text>' % (
+        22 + 18 * number, COLOURS[style], text.replace("&", "&amp;").replace("<", "&lt;")) for number, (style, text) in enumerate(shown)]
+    return ('<svg xmlns="http://www.w3.org/2000/svg" width="960" height="%d" font-family="ui-monospace, Menlo, Consolas, monospace" '
+            'font-size="13">\n<rect width="100%%" height="100%%" rx="8" fill="#1e2127"/>\n%s\n</svg>\n' % (
+                30 + 18 * len(shown), "\n".join(rows)))
+
+
 def main() -> None:
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(encoding="utf-8", errors="replace")
     scratch = os.path.realpath(tempfile.mkdtemp(prefix="ctx-demo-"))
+    demo = Demo(scratch)
     try:
-        play(Demo(scratch))
+        play(demo)
+        if sys.argv[1:2] == ["--svg"]:
+            with open(sys.argv[2], "w", encoding="utf-8") as out:
+                out.write(render_svg(demo.screen.lines))
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
