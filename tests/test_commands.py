@@ -907,8 +907,8 @@ def test_the_demo_plays_a_whole_session_and_leaves_nothing_behind(project, env):
     shown = done.stdout.decode("utf-8")
     assert "\033" not in shown
     for expected in ("[CONTEXT INJECTION - Please acknowledge receipt]", "STOP. Read your context files",
-                     "[ctx monitor] 2 issues:",
-                     "Context is 82% full", "acknowledged, 1 attempt, in the transcript", "## Auto Mode Continuation",
+                     "[ctx monitor] CI: 3 tests fail on main",
+                     "Context is 82% full", "delivered, 1 attempt, receipt", "## Auto Mode Continuation",
                      "ctx auto: all phases complete.", "stopped asking for the handoff", "the address form is done"):
         assert expected in shown
     assert os.listdir(project.tmp) == []
