@@ -1068,6 +1068,8 @@ def _parse_state(ctx: Ctx, path: str, data: "bytes | None") -> dict:
 
 def set_aside(ctx: Ctx, path: str) -> str:
     """Move what cannot be used out of the way, the oldest of many go; the new path or ""."""
+    if not may_write(ctx, path):
+        return ""
     folder = ctx.path("state", "aside")
     stamp = format_iso(time.time(), True).replace(":", "")
     target = "%s/%s-%d.%s" % (folder, stamp, _os.getpid(), base_name(path))
@@ -2874,21 +2876,24 @@ def measure_context(ctx: Ctx, state: Record, usage: "Record | None", added_token
     known = state.estimated_tokens or ESTIMATE_BASE_TOKENS
     tokens = usage.tokens if usage else known + added_tokens
     model = best_model(state, usage.model if usage else "")
-    window = sane_window(ctx.get("monitor.context_window"))
-    if not window:
-        window = _find_window(ctx, state, usage, model)
-        if usage is not None and tokens > window:
-            window = max(LARGE_WINDOW, window)  # proven larger than its name says
-    return make_measure(tokens, window, usage is not None, model)
+    stated = sane_window(ctx.get("monitor.context_window"))
+    window = stated or _find_window(ctx, state, usage, model)
+    is_exact = usage is not None and window > 0  # of an assumed window no share is exact
+    window = window or DEFAULT_WINDOW
+    if usage is not None and tokens > window and not stated:
+        window = max(LARGE_WINDOW, window)  # proven larger than its name says
+    return make_measure(tokens, window, is_exact, model)
 
 
 def _find_window(ctx: Ctx, state: Record, usage: "Record | None", model: str) -> int:
+    """What the client told, what its status line did, what it assumes by the model's name; 0 when
+    nothing tells."""
     told = usage.window if usage else 0
-    by_name = window_of_model(model)
-    if model and state.large_model == model:
+    by_name = window_of_model(model) if ctx.agent == "claude" or "claude" in model else 0
+    if by_name and state.large_model == model:
         by_name = LARGE_WINDOW
-    known = DIALECTS[ctx.agent].window or (by_name if ctx.agent == "claude" or not model else 0)
-    return sane_window(told) or _statusline_window(ctx, model) or known or DEFAULT_WINDOW
+    return (sane_window(told) or _statusline_window(ctx, model) or DIALECTS[ctx.agent].window
+            or by_name)
 
 
 def current_usage(usage: "Record | None", state: Record) -> "Record | None":
@@ -3077,7 +3082,7 @@ def note_repetition(state: Record, event: Record) -> None:
 def describe_call(event: Record) -> tuple:
     """(what the call does, the same to the letter): without descriptions, comments, numbers."""
     if event.kind == "run":
-        exact = _plain_command(command_of(event))
+        exact = _plain_command(command_of(event), event.cwd)
         return _without_numbers(exact), exact
     ignored = ("description", "timeout", "activeForm", "riskLevel", "riskLevelReason")
     rest = {key: value for key, value in event.tool_input.items() if key not in ignored}
@@ -3089,12 +3094,13 @@ def describe_call(event: Record) -> tuple:
     return _without_numbers(about), exact
 
 
-def _plain_command(command: str) -> str:
-    """Comments and blanks are no difference, nor where it is run, nor another way to look at its
-    output."""
+def _plain_command(command: str, cwd: str) -> str:
+    """Comments and blanks are no difference, nor a `cd` to where one is, nor another way to look
+    at the output."""
     lines = [strip_comment(line) for line in command[:20_000].split("\n")]
     text = " ".join(" ".join(lines).split())
-    text = text.partition(" && ")[2] or text if text.startswith("cd ") else text
+    here = "cd " + cwd + " && "
+    text = text[len(here):] if text.startswith(here) else text
     while text.partition("=")[0].isidentifier() and " " in text:
         text = text.partition(" ")[2]  # a variable in front
     for mark in (" || true", " | cat", " | tail", " | head", " 2>&1"):
@@ -5642,8 +5648,9 @@ def run_mode(mode: str, agent: str, data: object, env: dict, now: float) -> tupl
     event = parse_event(data, mode, agent, env)
     if event is None or event.agent_id:
         return "", []
-    env["cwd"] = event.cwd  # for the error log, should it come to that
-    ctx = find_project(project_folder(agent, env), event.cwd, env)
+    start = project_folder(agent, env)
+    env["start"] = start or event.cwd  # for the error log, should it come to that
+    ctx = find_project(start, event.cwd, env)
     if ctx is None:
         return "", []
     set_run(ctx, env, now)
@@ -5703,7 +5710,7 @@ def report_failure(mode: str, error: Exception, env: dict) -> None:
     what = "%s: %s" % (type(error).__name__, one_line(str(error)))
     line = "ctx_hooks: internal error in %s: %s\n" % (mode, what)
     write_stderr(line)
-    ctx = find_project("", env.get("CLAUDE_PROJECT_DIR", "") or env.get("cwd", ""), env)
+    ctx = find_project("", env.get("start", ""), env)
     if ctx:
         set_run(ctx, env, time.time())
         trace = "".join(traceback.format_tb(error.__traceback__))
@@ -6404,6 +6411,7 @@ DECISIONS = {  # what was done → by which rule
     "stop:released": "let the agent stop: phase {phase} → {reason}",
     "auto:started": "started the workflow in phase {phase} → somebody ran `auto start`",
     "auto:resumed": "took up the workflow in phase {phase} → somebody ran `auto resume`",
+    "auto:briefed": "told the agent its phase and task → first prompt, /clear or a compaction",
     "auto:cancelled": "ended the workflow → {reason}",
     "injection:attempted": "sent the startup context, attempt {attempt} → {type}, no evidence yet",
     "injection:succeeded": "stopped sending the startup context → {evidence} at attempt {attempts}",
@@ -6421,7 +6429,7 @@ REASONS = {"held": "its completion block is missing",
            "advanced": "the phase before is complete, this one is next"}
 ATTENTION = {  # what is said to the agent: event -> mechanism
     "injection:attempted": "startup", "gate:emitted": "gate", "handoff:reminded": "handoff",
-    "signals:delivered": "signals", "stop:held": "auto"}
+    "signals:delivered": "signals", "stop:held": "auto", "auto:briefed": "auto"}
 WRITERS = {"agent": "by the agent", "printed": "as the agent printed it",
            "mechanical": "by the kit, from the transcript"}
 
@@ -7958,7 +7966,7 @@ def handoffs_data(ctx: Ctx, only: str) -> list:
 
 def signals_data(ctx: Ctx, only: str) -> list:
     """Every pending signal, also those that are not injected, critical first, then oldest."""
-    sessions = [only] if only else list_dir(ctx.path("signals", "sessions"), 1000)
+    sessions = [only] if only else list_dir(ctx.path("signals", "sessions"), 100)
     found = [("", signal) for signal in read_signals(ctx, "")]
     found += [(name, signal) for name in sessions for signal in read_signals(ctx, name)
               if signal.scope == "session"]
