@@ -2890,7 +2890,7 @@ def _find_window(ctx: Ctx, state: Record, usage: "Record | None", model: str) ->
     nothing tells."""
     told = usage.window if usage else 0
     by_name = window_of_model(model) if ctx.agent == "claude" or "claude" in model else 0
-    if by_name and state.large_model == model:
+    if model and by_name and state.large_model == model:
         by_name = LARGE_WINDOW
     return (sane_window(told) or _statusline_window(ctx, model) or DIALECTS[ctx.agent].window
             or by_name)
@@ -6264,7 +6264,7 @@ def _try_events(python: list, path: str, events: list, scratch: str) -> object:
     with open(scratch + "/.context/TASKS.md", "wb") as out:
         out.write(b"# Tasks\n\n- a trial run\n")
     env = scratch_env(scratch, scratch)
-    bare = [*python, "-I", "-S", "-c", "pass"]
+    bare = [sys.executable, "-I", "-S", "-c", "pass"]
     for agent, event, mode in events:
         data = format_json({
             "session_id": "doctor", "cwd": scratch, "hook_event_name": event, "tool_name": "Read",
@@ -7901,7 +7901,7 @@ def status_data(ctx: Ctx, only: str) -> dict:
              if (pair[0] == only if only else ctx.now - pair[1] < LIVE_SESSION_S)]
     traces = [stat_of(ctx.path("monitor-state.json")), stat_of(ctx.path("state", "collected"))]
     seen_at = max([at for _, at in known] + [info.st_mtime for info in traces if info] + [0.0])
-    problems = [text for level, text in check_project(ctx) if level != OK]
+    problems = [text for level, text in check_project(ctx) if level in (WARN, FAIL)]
     active_at = client_active_at(ctx.root, ctx.env)
     if seen_at and active_at - seen_at > UNSEEN_S and not is_paused(ctx, "*"):
         problems.append("the client was active %s ago, the hooks were last seen %s ago → %s" % (
