@@ -1664,6 +1664,7 @@ _MARKUP = frozenset(
 _TYPES = frozenset("System User Human Assistant".split())  # in code: List<User>
 _TURNS = ("human:", "user:", "assistant:", "system:")
 _UNSEEN = frozenset("\xad\u034f\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u3164\ufeff\uffa0")
+_USUAL = frozenset(map(chr, range(32, 127))) | frozenset("\t\n→⚠\ufe0f•…—–·’")
 _BRACKETS = {ord(c): "<" for c in "＜﹤〈⟨"}
 _BRACKETS.update((ord(c), ">") for c in "＞﹥〉⟩")
 _ALIKE = dict(zip(  # letters of other scripts that look like these, and two colons
@@ -1691,10 +1692,10 @@ def clean_text(text: str) -> str:
     """Without control characters, direction overrides, lone surrogates, imitated markup and lines
     that pose as a turn. What is clean stays as it is."""
     text = text[:CLEANED_LIMIT]
-    if not text.isprintable() or not text.isascii():
+    if not _USUAL.issuperset(text):
         text = for_terminal(text.replace("\r\n", "\n"))
-    if not text.isascii() and not _BRACKETS.keys().isdisjoint(map(ord, set(text))):
-        text = text.translate(_BRACKETS)
+        if not _BRACKETS.keys().isdisjoint(map(ord, set(text))):
+            text = text.translate(_BRACKETS)
     for _ in range(4):  # a removed tag may have completed another one
         stripped = _strip_tags(text) if "<" in text else text
         if stripped == text:
@@ -1743,8 +1744,8 @@ def _quote_turns(text: str) -> str:
 def _folded(text: str) -> str:
     """As somebody reads it: other letter forms and accents become the usual letters, joiners are
     passed over."""
-    if text.isascii():
-        return text
+    if _USUAL.issuperset(text):  # our own signs among them: no library to load for a reply
+        return text.encode("ascii", "ignore").decode()
     from unicodedata import normalize
 
     return normalize("NFKD", text).translate(_ALIKE).encode("ascii", "ignore").decode()
@@ -5760,7 +5761,8 @@ REGISTRATIONS = (  # our name of the event, mode, seconds (Stop has room for a c
 _LOAD = (
     "L.source_to_code = lambda s, d, p: compile("
     "d.partition(b'\\n# ---- below this line: ')[0], p, 'exec', 0, 1, 2); "
-    "c = L('ctx_hooks', p).get_code('ctx_hooks'); sys.pycache_prefix = None; "
+    "c = L('ctx_hooks', p).get_code('ctx_hooks'); "
+    "del L.source_to_code; sys.pycache_prefix = None; "
     "n = {'__name__': 'ctx_hooks', '__file__': p}; exec(c, n); n['hook_main'](sys.argv[1:])"
 )
 LOADER = (
