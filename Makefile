@@ -3,11 +3,12 @@
 
 PYTHON ?= python3
 ARGS ?=
+AGENTS ?=
 TOOLS := tests/tools
 SHIPPED := ctx_hooks.py install.py hooks.json
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-floor test-windows test-windows-core lint bench e2e soak demo dist clean distclean
+.PHONY: help test test-floor test-windows test-windows-core lint bench e2e e2e-agents e2e-codex soak demo picture dist clean distclean
 
 help: ## list the targets
 	@echo 'usage: make TARGET [PYTHON=python3.12] [ARGS="..."]'
@@ -29,7 +30,7 @@ test-windows-core: ## its bounded part: locks, replace, hooks, install, doctor; 
 lint: ## ruff, shellcheck, and the oldest syntax each file promises
 	@$(TOOLS)/lint $(PYTHON)
 
-bench: ## what each hook costs, as multiples of a bare interpreter (ARGS=--json, --markdown, --profile)
+bench: ## what each hook costs, as multiples of a bare interpreter (ARGS=--json, --markdown, --profile, --client)
 	@$(PYTHON) -I tests/bench.py $(ARGS)
 
 e2e: ## the hooks inside the real client, against a stub model on loopback
@@ -37,8 +38,19 @@ e2e: ## the hooks inside the real client, against a stub model on loopback
 	  python=$$($(PYTHON) -I $(TOOLS)/bootstrap pytest) && \
 	  env -u PYTHONPATH -u PYTEST_ADDOPTS "$$python" -I -m pytest -c tests/pytest.ini $(if $(ARGS),$(ARGS),tests/e2e)
 
+e2e-agents: ## the hooks inside the other real clients (AGENTS="codex qwen": only these)
+	@python=$$($(PYTHON) -I $(TOOLS)/bootstrap pytest) && \
+	  env -u PYTHONPATH -u PYTEST_ADDOPTS CTX_E2E_AGENTS="$(AGENTS)" \
+	  "$$python" -I -m pytest -c tests/pytest.ini $(if $(ARGS),$(ARGS),tests/agents)
+
+e2e-codex: ## the cheapest of them
+	@$(MAKE) --no-print-directory e2e-agents AGENTS=codex
+
 soak: ## the seeded loops and the hostile suite, for long
 	@SOAK=1 $(TOOLS)/check $(PYTHON) $(if $(ARGS),$(ARGS),tests)
+
+picture: ## the README's picture, from a real run of the demo
+	@mkdir -p .github && COLUMNS=110 $(PYTHON) -I tests/demo.py --svg .github/session.svg >/dev/null && ls -l .github/session.svg
 
 demo: ## a whole session in the terminal, without a client
 	@$(PYTHON) -I tests/demo.py $(ARGS)

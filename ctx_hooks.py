@@ -1,151 +1,172 @@
 #!/usr/bin/env python3
-"""ctx_hooks: hooks for Claude Code that keep a coding agent on the thread of its work.
+"""ctx_hooks: hooks that keep a coding agent on the thread of its work. MIT licence.
 
     SessionStart -> inject        the last session's handoff arrives, with an acknowledgement
     first tool   -> gate          the agent is told once which context files to read
-    every tool   -> monitor       fullness is measured; alerts become signal files; near the
-                                  limit the agent is asked for a handoff until it is written
+    every tool   -> monitor       fullness is measured; alerts reach the agent while it works;
+                                  near the limit it is asked for a handoff until there is one
     next prompt  -> inject        pending signals reach the agent as one block
-    Stop         -> stop-enforce  in auto mode the agent goes on until its phase is complete
-    SessionEnd   -> cleanup       nothing is left behind
+    PreCompact   -> monitor       without a handoff so far, the kit writes one itself
+    Stop         -> stop-enforce  in auto mode the agent goes on until its phase is proven done
+    SessionEnd   -> cleanup       nothing is left behind, and the handoff waits for the next start
 
-Contract of a hook mode (`ctx_hooks.py MODE`, the event as JSON on stdin): exit 0, always;
-nothing or exactly one ASCII JSON object on stdout; no network, no shell, no eval; nothing is
-created in a project that has no context folder; when in doubt, say nothing.
+Contract of a hook mode (`ctx_hooks.py MODE [AGENT]`, the event as JSON on stdin): exit 0, always;
+nothing or exactly one ASCII JSON object on stdout; no network, no eval; the only process it ever
+starts is a check command that the person agreed to; nothing is created in a project that has no
+context folder; over after 4 seconds; when in doubt, say nothing.
 
 The file reads bottom-up: a section uses only what stands above it. Contents:
 
     Version       imports, version
-    Messages      constants and every sentence that is shown to somebody
-    Records       the event, the reply and the context of one hook run
-    Clock         ISO 8601 and epoch seconds
+    Messages      limits, thresholds and every sentence that is shown to the agent or the person
+    Clock         ISO 8601 and epoch seconds, the alarm clock
     Json          JSON without the cost of the json package
     Paths         outside strings become safe file names
     Files         bounded reads, atomic writes, locks, locked JSON state
     Config        the YAML subset of .contextrc and of signal headers
-    Project       where the project is, its settings, its sessions
+    Project       where the project is, its settings, whom we trust, a session's state
     Recorder      the flight recorder and the error log
-    Text          budgets and cleaning of text that reaches the agent
+    Text          budgets and cleaning of text that reaches the agent or a terminal
+    Clients       the only place that knows the clients' JSON: events, replies, transcripts
     Signals       the signal bus
-    Transcript    the client's transcript, read from its end
     Measure       how full the context is
     Auditors      from a snapshot to alerts
     Gate          read your context first
-    Handoff       the persistent reminder
+    Handoff       the ledger, the reminder, and three ways to a handoff
     Phases        completion blocks and the auto workflow
-    Startup       startup context with acknowledgement, retry and fallback
+    Startup       startup context with evidence, retry and fallback
     Cleanup       what goes at SessionEnd and by age
-    Hook          the only place that knows the client's JSON
-    Modes         the dispatch table and the fail-open boundary
+    Modes         the dispatch table
+    Hook          stdin, stdout, the deadline and the fail-open boundary
+    Registration  the commands in the clients' settings
     Doctor        what can keep the hooks from working
     View          what people see, from data to text
-    Readiness     is a program in a terminal waiting for input?
+    Screen        is a program in a terminal waiting for input?
     Wrap          the startup context for agents without hooks
     Commands      what people run
     Main          argv
 """
-from __future__ import annotations
 
 # =============================================================================
 # Version
 # =============================================================================
-# Everything imported here is built into the interpreter: `os` alone costs 16 %
-# of a bare start, `json` 115 %, `re` 87 %. Heavier imports stand in the functions
-# that need them, none of which is on the silent path.
+# Everything imported here is built into the interpreter: `os` alone costs 16 % of a bare start,
+# `json` 115 %, `re` 87 %. Heavier imports stand in the functions that need them, none of which
+# is on the silent path.
 import sys
 
 if __name__ == "__main__" and not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
-    # Run as a plain script, this folder would be searched before the standard
-    # library, and a stray json.py beside the kit would be imported. It goes to the end.
+    # Run as a plain script, this folder would be searched before the standard library, and a
+    # stray json.py beside the kit would be imported. It goes to the end.
     sys.path.append(sys.path.pop(0))
 
 import _imp
-import _stat
 import time
 
-try:
+if "posix" in sys.builtin_module_names:  # asked first: a stray posix.py must not be found
     import posix as _os  # the same functions as `os`, without its 16 %
-except ImportError:
-    import os as _os  # Windows
+else:
+    import nt as _os
 
-VERSION = "0.1.0"
-IS_POSIX = hasattr(_os, "getuid")
+VERSION = "0.2.0"
+IS_POSIX = _os.__name__ == "posix"
+Record = type(sys.implementation)  # a class of our own would cost 0.2 % of every start
 
 # =============================================================================
 # Messages
 # =============================================================================
-# Seconds, byte counts, thresholds and all texts. Names, paths and sentences in
-# this section are public interface.
+# Seconds, byte counts, thresholds, and the texts for the agent and the person. Names, paths and
+# sentences in this section are public interface.
+HOOK_LIMIT_S, CLEANUP_LIMIT_S = 4.0, 1.2  # the client ends a SessionEnd hook after 1.5 s
 STDIN_WAIT_S = 2.0
 STDIN_LIMIT_BYTES = 32 * 1024 * 1024
-LOCK_WAIT_S = 1.2
+RESPONSE_KEPT_BYTES = 256 * 1024  # of a larger event the tool's response is not kept
+LOCK_WAIT_S = 1.0
+REPLACE_WAIT_S = 0.8  # Windows: a reader makes os.replace fail for a moment
 FILE_LIMIT_BYTES = 256 * 1024
 STATE_LIMIT_BYTES = 4 * 1024 * 1024
 CONFIG_LIMIT_BYTES = 64 * 1024
+LIST_LIMIT = 200  # entries of a list in the settings
 SIGNAL_LIMIT_BYTES = 64 * 1024
-SIGNAL_COUNT_LIMIT = 2000
+SIGNAL_COUNT_LIMIT = 4000
 EVENTS_LIMIT_BYTES = 512 * 1024
 ERRORS_LIMIT_BYTES = 64 * 1024
 ASIDE_KEEP = 20
 NAME_LIMIT = 80
 PARENT_LIMIT = 64
-REPLY_LIMIT_UNITS = 9_900  # the client cuts a hook's text at 10,000 UTF-16 units
-GATE_CONTENT_LIMIT_UNITS = 9_000
-STARTUP_LIMIT_UNITS = 9_000
+REPLY_LIMIT = 9_900  # the client cuts a hook's text at 10,000 UTF-16 units
+GATE_CONTENT_LIMIT = 9_000
+STARTUP_LIMIT = 9_000
 ORPHAN_AGE_S = 7 * 86400
 MARKER_AGE_S = 15 * 86400
-COLLECT_LIMIT_S = 0.25
+COLLECT_LIMIT_S, COLLECT_EVERY_S, COLLECT_COUNT = 0.05, 3600, 20_000
 DEFAULT_TTL_S = 300
 TTL_LIMIT_S = 30 * 86400
 HALF_WRITTEN_S = 2.0
-PATTERN_LIMIT_S, PATTERNS_TRIED, RECEIPTS_LIMIT_S = 0.2, 10, 1.0
+SAME_EVENT_S = 2.0  # two kits registered for one client: the second event counts for nothing
+PATTERN_LIMIT_S, PATTERNS_TRIED = 0.2, 10
+CLOCK_SKEW_S = 60
 
 DEFAULT_CONTEXT_DIR = ".context"
 CONFIG_NAME = ".contextrc"
 AUTO_STATE = ".caw/auto-state.json"
-RUNTIME_FOLDERS = ("state", "state/aside", "signals", "signals/sessions", "signals/global")
-MARKER_PREFIX = "ctx-loaded-"
-SEEN_PREFIX = "ctx-seen-"
+OLD_HANDOFF = ".claude/ll-continue-prompt.md"
+RUNTIME_FOLDERS = ("state", "state/aside", "signals", "signals/sessions", "signals/global",
+                   "handoffs")
+MARKER_PREFIX, QUIET_PREFIX, SEEN_PREFIX = "ctx-loaded-", "ctx-quiet-", "ctx-seen-"
 SEVERITIES = ("info", "warning", "critical")
 GITIGNORE_TEXT = (
     "# runtime files of ctx_hooks; the context files beside this one are yours\n"
-    "signals/\nstate/\nmonitor-state.json\nmetrics.json\nevents.jsonl\nevents.jsonl.1\n.gitignore\n"
+    "signals/\nstate/\nhandoffs/\nmonitor-state.json\nmetrics.json\nevents.jsonl\n"
+    "events.jsonl.1\n.gitignore\n"
 )
+INSTRUCTION_FILES = ("CLAUDE.md", "CLAUDE.local.md", "AGENTS.md", "GEMINI.md", "QWEN.md",
+                     ".github/copilot-instructions.md")
 
 SIGNAL_HEAD = "⚠️ [ctx monitor] "
 SIGNAL_HEAD_MANY = "⚠️ [ctx monitor] {count} issues:"
 SIGNAL_BULLET = "  • "
 SIGNAL_INDENT = "    "
-SIGNAL_REST = "  … {count} more will follow with the next prompt"
+SIGNAL_REST = "  … {count} more will follow"
 SIGNAL_CUT = "… (cut here; the whole text is in {path})"
+SIGNAL_PERSON = "ctx monitor: {text}"
 
-CONTEXT_FILES = ("CONSTITUTION.md", "TASKS.md", "CONVENTIONS.md", "DECISIONS.md", "LEARNINGS.md", "AGENT_PLAYBOOK.md")
+CONTEXT_FILES = ("CONSTITUTION.md", "TASKS.md", "CONVENTIONS.md", "DECISIONS.md", "LEARNINGS.md",
+                 "AGENT_PLAYBOOK.md")
 INDEXED_FILES = ("DECISIONS.md", "LEARNINGS.md")
 INDEX_START, INDEX_END = "<!-- INDEX:START -->", "<!-- INDEX:END -->"
 GATE_DIRECTIVE = "STOP. Read your context files before proceeding: {files}"
-GATE_CHECKPOINT = "When you have read them, print this line, filled in: Context Loaded — Read: … Skipped: …"
+GATE_STATEMENT = "The project's context files say this ({files}):"
+GATE_CHECKPOINT = ("When you have read them, print this line, filled in: "
+                   "Context Loaded — Read: … Skipped: …")
 GATE_CONTENT_FILE = "----- {path} -----"
-GATE_CONTENT_CUT = "[cut: read the rest in {path}]"
-GATE_CONTENT_LEFT_OUT = "[not shown for lack of room: read {path}]"
-GATE_WAITS = "(More follows with the next tool call: the list of context files to read.)"
+GATE_CONTENT_CUT = "[cut: the rest is in {path}]"
+GATE_CONTENT_LEFT_OUT = "[not shown for lack of room: {paths}]"
 
-HEALTH_LEVELS = ((95, 85, "critical"), (85, 75, "warning"), (70, 60, "warning"))  # fires at, clears below, severity
-HEALTH_SUMMARY = "Context: {percent} full{note}."
-HEALTH_ACTIONS = {
-    70: "Keep answers short, write open decisions into DECISIONS.md and plan a good place to stop",
-    85: "Summarize current state in 5 bullets, write the handoff, then /clear and reload from DECISIONS.md",
-    95: "Write the handoff now, then /clear: the next messages may not fit any more",
+HEALTH_LEVELS = (  # fires at, clears below, severity
+    (95, 85, "critical"), (85, 75, "warning"), (70, 60, "warning"))
+HEALTH_SUMMARY = "Context: {percent} of the window full{note}."
+HEALTH_ACTIONS = {  # level -> without and with a handoff
+    70: ("Keep answers short{decisions} and plan a good place to stop",
+         "Keep answers short{decisions} and plan a good place to stop"),
+    85: ("Summarize the current state in 5 bullets{write}, then suggest /clear to the person",
+         "The handoff is written: finish the step you are at, then suggest /clear to the person"),
+    95: ("{now}suggest /clear to the person: the next messages may not fit any more",
+         "The handoff is written: suggest /clear to the person, the next messages may not fit"),
 }
+HEALTH_DECISIONS = ", write open decisions into {path}"
+HEALTH_WRITE, HEALTH_NOW = ", write the handoff to {path}", "Write the handoff to {path} now and "
 REPETITION_WINDOW = 8
-REPETITION_LEVEL, REPETITION_CLEAR = 0.5, 0.3
-REPETITION_SUMMARY = "Repetition in last 8 turns: {count} of {window} tool calls repeat an earlier one."
-REPETITION_ACTION = "Stop and try a different approach; say what you expected and what happened instead"
+REPETITION_LEVEL, REPETITION_CLEAR = 4.0, 2.0  # repeats, a failing one counts more
+REPETITION_FAILED = 1.5
+REPETITION_SUMMARY = "Repetition: {count} of the last {window} tool calls did the same{how}."
+REPETITION_HOW = " and failed the same way"
+REPETITION_ACTION = ("Stop and try a different approach; say what you expected and what happened "
+                     "instead")
 AUDIT_SUMMARY = "Context files untouched for {days} days: {files}."
 AUDIT_ACTION = "Check that they still match the code and update or confirm them"
 AUDIT_EVERY_CALLS = 25
 AUDIT_BAND_S = 60
-ALERT_COOLDOWN_S = {"context-health": 900, "repetition": 600, "audit-reminder": 14400}
-ALERT_TTL_S = {"context-health": 300, "repetition": 300, "audit-reminder": 3600}
 
 DEFAULT_WINDOW, LARGE_WINDOW = 200_000, 1_000_000
 TOKENS_LIMIT = 20_000_000  # a larger count is a broken row, not a conversation
@@ -153,112 +174,88 @@ CHARS_PER_TOKEN = 4
 CALL_OVERHEAD_TOKENS = 60
 IMAGE_TOKENS = 1_600
 ESTIMATE_BASE_TOKENS = 15_000  # the client's own system prompt and tools
-TOOL_WEIGHTS = {"Read": 1.1, "Write": 0.0, "Edit": 0.3, "MultiEdit": 0.3, "NotebookEdit": 0.3}
 TRANSCRIPT_STEP_BYTES = 32 * 1024
-TRANSCRIPT_LIMIT_BYTES = 32 * 1024 * 1024
+TRANSCRIPT_LIMIT_BYTES = 8 * 1024 * 1024
 TRANSCRIPT_NEW_LIMIT_BYTES = 4 * 1024 * 1024
 TRANSCRIPT_WAIT_S, TRANSCRIPT_POLL_S = 0.15, 0.015
 
+CONTINUATION_HEAD = "## Auto Mode Continuation"
+HANDOFF_PERCENT = 80
+HANDOFF_BEFORE_COMPACTION = 25_000
+HANDOFF_RESET_MARGIN = 10  # percent below the threshold that only a compaction explains
+HANDOFF_LIMIT_BYTES = 512 * 1024
+HANDOFF_KEEP_S = 7 * 86400
+HANDOFF_BEGIN, HANDOFF_END = "BEGIN HANDOFF", "END HANDOFF"
 HANDOFF_REMINDER = (
-    "Context is {percent} full ({tokens}/{window} tokens{note}). Write a handoff for the next session to {path} now, "
-    "before anything else: goal, current state, decisions and why, next steps, open files.{command}"
-    " This note comes with every tool result until that file is written."
+    "Context is {percent} full ({tokens}/{window} tokens{note}). {request} "
+    "Put there: goal, current state, decisions and why, next steps, open files.{command} "
+    "This note comes with every tool result until there is a handoff."
+)
+HANDOFF_WRITE = (
+    "Write a handoff for the next session to {path} now, before anything else; where that is not "
+    "permitted, end your answer with it, between a line BEGIN HANDOFF and a line END HANDOFF."
+)
+HANDOFF_PRINT = (
+    "End your answer with a handoff for the next session, between a line BEGIN HANDOFF and a line "
+    "END HANDOFF; it is saved from there."
 )
 HANDOFF_COMMAND = " {command} writes it for you."
-HANDOFF_RESET_MARGIN = 10  # percent below the threshold that only a compaction or a rewind explains
-CLOCK_TOLERANCE_S = 0.02
-
-# =============================================================================
-# Records
-# =============================================================================
-# A class of our own costs 0.2 % of every start, `typing.NamedTuple` or `dataclasses`
-# more than everything else here, so the records share the interpreter's own
-# SimpleNamespace; each is made in one place with all its fields:
-#
-#   Event     one hook event, checked: name, session (its safe name), session_id, cwd, transcript, agent_id, prompt,
-#             source, reason, model, tool, tool_input, response, failed, tool_use_id, last_message, stop_active,
-#             background, permission_mode; a wrong type counts as missing ("" / {} / None)
-#   Signal    path, name (the file's, without .md), scope, key (scope/name), severity, generated_at, ttl_s, auditor,
-#             code, body, stamp (tells two versions of a global one apart)
-#   Usage     the last measured fullness: tokens, model
-#   News      what the transcript has gained: text (the assistant's), answered, receipts, offset (where to go on)
-#   Measure   how full the context is: tokens, window, exact, model, percent, shown (as text), note
-#   Snapshot  what the auditors may look at: now, percent, shown, note, score, repeats, stale_days, stale_files,
-#             active, last_emitted
-#   Alert     an auditor's finding: auditor, codes (those it marks, the first is emitted), severity, summary, action
-#   Stop      the decision about one stop: reason, prompt (holds the agent, or ""), message (for the person)
-Event = Signal = Usage = News = Measure = Snapshot = Alert = Stop = type(sys.implementation)
-
-
-class Ctx:
-    """Where and when a handler runs: the project, its settings, the clock, the environment it may see."""
-
-    __slots__ = ("root", "dir", "config", "problems", "now", "env", "tmp", "mode", "session")
-
-    def __init__(self, root: str, directory: str, config: dict, problems: list) -> None:
-        self.root, self.dir, self.config, self.problems = root, directory, config, problems
-        self.now, self.env, self.tmp, self.mode, self.session = 0.0, {}, "", "", ""
-
-    def get(self, key: str):
-        """A setting: the project's value, else the default."""
-        return self.config[key] if key in self.config else DEFAULTS[key]
-
-    def path(self, *names: str) -> str:
-        """A path below the context folder."""
-        return "/".join((self.dir,) + names)
-
-
-class Reply:
-    """What a handler wants said. `after` runs once the text is really out."""
-
-    __slots__ = ("context", "system_message", "terminal", "hold", "after")
-
-    def __init__(self, context: str = "", system_message: str = "", terminal: str = "", hold: bool = False, after=()):
-        self.context, self.system_message, self.terminal = context, system_message, terminal
-        self.hold, self.after = hold, list(after)
-
+HANDOFF_ASKED_PERSON = "ctx: context {percent} full, asked the agent for a handoff"
+HANDOFF_DONE_PERSON = ("ctx: handoff written, /clear when you like; "
+                       "the next session starts from it")
+HANDOFF_SENT_PERSON = "ctx: handoff of {time} delivered, {lines} lines"
+MECHANICAL_HEAD = (
+    "# Handoff, written by ctx_hooks from the transcript\n\n"
+    "The agent left none. Session {session}, {when}{branch}.\n"
+)
 
 # =============================================================================
 # Clock
 # =============================================================================
-# Inside, time is epoch seconds; ISO 8601 with Z stands only on disk. `datetime`
-# would cost 25 % of a bare start, so the calendar arithmetic is done here.
+# Inside, time is epoch seconds; ISO 8601 with Z stands only on disk. `datetime` would cost 25 %
+# of a bare start, so the calendar arithmetic is done here. One alarm clock bounds everything.
 
 
 def format_iso(seconds: float, fraction: bool = False) -> str:
     """2026-02-03T10:45:00Z, with milliseconds when `fraction`."""
-    whole, millis = divmod(int(seconds * 1000 + 0.5), 1000) if fraction else (int(seconds // 1), 0)
-    text = "%04d-%02d-%02dT%02d:%02d:%02d" % time.gmtime(min(max(whole, 0), 253402300799))[:6]
+    whole, millis = int(seconds // 1), 0
+    if fraction:
+        whole, millis = divmod(int(seconds * 1000 + 0.5), 1000)
+    whole = min(max(whole, 0), 32503679999)  # Windows knows no year after 3000
+    text = "%04d-%02d-%02dT%02d:%02d:%02d" % time.gmtime(whole)[:6]
     return text + (".%03dZ" % millis if fraction else "Z")
 
 
-def parse_iso(text: object) -> float | None:
-    """Epoch seconds of an ISO 8601 time (Z, offset, fraction, date alone; naive = UTC), else None."""
+def parse_iso(text: object) -> "float | None":
+    """Epoch seconds of an ISO 8601 time (Z, offset, fraction, date alone; naive = UTC), or None."""
     if not isinstance(text, str):
         return None
     text = text.strip()
     date, clock = text[:10], text[11:]
-    if len(date) != 10 or date[4] != "-" or date[7] != "-" or (len(text) > 10 and text[10] not in "Tt "):
+    if len(date) != 10 or date[4] != "-" or date[7] != "-":
+        return None
+    if text[10:11] not in ("", "T", "t", " "):
         return None
     days = _days(date[:4], date[5:7], date[8:10])
     seconds = _clock_seconds(clock) if len(text) > 10 else 0.0
     return None if days is None or seconds is None else days * 86400 + seconds
 
 
-def _days(year: str, month: str, day: str) -> int | None:
+def _days(year: str, month: str, day: str) -> "int | None":
     """Days from 1970-01-01, by the civil calendar's 400-year cycle."""
-    if not (_is_digits(year) and _is_digits(month) and _is_digits(day)):
+    if not (is_digits(year) and is_digits(month) and is_digits(day)):
         return None
     y, m, d = int(year), int(month), int(day)
     leap = y % 4 == 0 and (y % 100 != 0 or y % 400 == 0)
     lengths = (31, 29 if leap else 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
     if not (1 <= m <= 12 and 1 <= d <= lengths[m - 1]):
         return None
-    before = y - 1
-    return before * 365 + before // 4 - before // 100 + before // 400 + sum(lengths[: m - 1]) + d - 719163
+    past = y - 1
+    days = past * 365 + past // 4 - past // 100 + past // 400
+    return days + sum(lengths[: m - 1]) + d - 719163
 
 
-def _clock_seconds(clock: str) -> float | None:
+def _clock_seconds(clock: str) -> "float | None":
     """Seconds since midnight UTC of `HH:MM[:SS[.fff]]` with an optional Z or offset."""
     offset = 0
     if clock[-1:] in ("Z", "z"):
@@ -267,20 +264,28 @@ def _clock_seconds(clock: str) -> float | None:
         cut = max(clock.rfind("+"), clock.rfind("-"))
         if cut >= 0:
             parts = clock[cut + 1:].replace(":", "")
-            if len(parts) not in (2, 4) or not _is_digits(parts) or parts[:2] > "23" or parts[2:] > "59":
+            if len(parts) not in (2, 4) or not is_digits(parts):
                 return None
-            offset = (int(parts[:2]) * 3600 + int(parts[2:] or 0) * 60) * (-1 if clock[cut] == "-" else 1)
+            if parts[:2] > "23" or parts[2:] > "59":
+                return None
+            offset = int(parts[:2]) * 3600 + int(parts[2:] or 0) * 60
+            offset = -offset if clock[cut] == "-" else offset
             clock = clock[:cut]
     whole, dot, fraction = clock.replace(",", ".").partition(".")
     fields = whole.split(":")
-    if len(fields) not in (2, 3) or not all(len(f) == 2 and _is_digits(f) for f in fields):
+    if len(fields) not in (2, 3) or not all(len(f) == 2 and is_digits(f) for f in fields):
         return None
-    if dot and not _is_digits(fraction[:9]):
+    if dot and not is_digits(fraction[:9]):
         return None
-    hours, minutes, seconds = int(fields[0]), int(fields[1]), int(fields[2]) if len(fields) == 3 else 0
+    hours, minutes, seconds = (int(f) for f in (fields + ["0"])[:3])
     if hours > 23 or minutes > 59 or seconds > 60:
         return None
-    return hours * 3600 + minutes * 60 + seconds + (float("0." + fraction[:9]) if dot else 0.0) - offset
+    part = float("0." + fraction[:9]) if dot else 0.0
+    return hours * 3600 + minutes * 60 + seconds + part - offset
+
+
+def is_digits(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 12
 
 
 class TimeUp(Exception):
@@ -288,66 +293,80 @@ class TimeUp(Exception):
 
 
 class TimeLimit:
-    """`with TimeLimit(seconds)`: by the process's own alarm clock; without effect where there is none (Windows)."""
+    """`with TimeLimit(seconds)`: by the process's one alarm clock. An outer limit goes on behind an
+    inner one; with `apart` the inner time does not count for it. Where there is no such clock
+    (Windows), a thread ends the process at the outer limit."""
 
-    __slots__ = ("seconds",)
+    __slots__ = ("seconds", "apart", "outer_s", "since")
 
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
+    def __init__(self, seconds: float, apart: bool = False) -> None:
+        self.seconds, self.apart, self.outer_s, self.since = seconds, apart, 0.0, 0.0
 
     def __enter__(self) -> None:
-        _set_alarm(self.seconds)
+        self.since = time.monotonic()
+        self.outer_s = _set_alarm(self.seconds)
+        if 0 < self.outer_s < self.seconds and not self.apart:
+            _set_alarm(self.outer_s)
 
     def __exit__(self, *_) -> None:
-        _set_alarm(0)
+        spent_s = 0.0 if self.apart else time.monotonic() - self.since
+        _set_alarm(max(self.outer_s - spent_s, 0.001) if self.outer_s else 0.0)
 
 
-def _set_alarm(seconds: float) -> None:
+def _set_alarm(seconds: float) -> float:
+    """Start the clock (0 stops it); what was left of the one before."""
     import _signal
 
-    if hasattr(_signal, "setitimer"):
+    if not hasattr(_signal, "setitimer"):
+        return 0.0
+    if seconds:
         _signal.signal(_signal.SIGALRM, _on_time_up)
-        _signal.setitimer(_signal.ITIMER_REAL, seconds)
+    return _signal.setitimer(_signal.ITIMER_REAL, seconds)[0]
 
 
 def _on_time_up(*_) -> None:
     raise TimeUp
 
 
-def _is_digits(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 12
+def start_deadline(seconds: float) -> None:
+    """The whole run's limit: TimeUp is raised, or on Windows the process ends in silence."""
+    import _signal
 
+    if hasattr(_signal, "setitimer"):
+        _set_alarm(seconds)
+        return
+    import _thread
+
+    _thread.start_new_thread(_exit_later, (seconds,))
+
+
+def _exit_later(seconds: float) -> None:
+    time.sleep(seconds)
+    _os._exit(0)
 
 # =============================================================================
 # Json
 # =============================================================================
-# The C scanner and encoder behind the json package, without the package and
-# the `re` it pulls in (2.2 times a bare start). `_json` is private, so any
-# surprise ends in the fallback, which is json itself.
-# On 3.10 and 3.11 the scanner raises SystemError for malformed input while
-# json is not imported.
+# The C scanner and encoder behind the json package, without the package and the `re` it pulls in
+# (2.2 times a bare start). `_json` is private, so any surprise ends in the fallback, which is json
+# itself. On 3.10 and 3.11 the scanner raises SystemError for malformed input while json is not
+# imported.
 
 
-class _Scanning:
-    """What the C scanner wants to know; the same choices as json's own defaults, control characters allowed."""
-
-    strict = False
-    object_hook = object_pairs_hook = None
-    parse_int = int
-    memo: dict = {}
-
-    @staticmethod
-    def parse_float(text: str) -> float | None:
-        value = float(text)
-        return value if abs(value) < 1e308 else None  # 1e999 could never be written again
-
-    @staticmethod
-    def parse_constant(name: str) -> None:
-        return None  # NaN and Infinity are not JSON
+def _parse_float(text: str) -> "float | None":
+    value = float(text)
+    return value if abs(value) < 1e308 else None  # 1e999 could never be written again
 
 
-def parse_json(text: str | bytes | bytearray) -> object:
-    """The first JSON value in the text; ValueError when there is none."""
+# What the C scanner wants to know: json's own defaults, control characters allowed; NaN and
+# Infinity are not JSON.
+_SCANNING = Record(
+    strict=False, object_hook=None, object_pairs_hook=None, parse_int=int, memo={},
+    parse_float=_parse_float, parse_constant=lambda name: None)
+
+
+def parse_json(text: object) -> object:
+    """The first JSON value in the text or bytes; ValueError when there is none."""
     if not isinstance(text, str):
         text = text.decode("utf-8", "replace")
     start = len(text) - len(text.lstrip("\ufeff \t\r\n"))
@@ -357,12 +376,22 @@ def parse_json(text: str | bytes | bytearray) -> object:
         raise ValueError("not JSON") from error
 
 
+def parse_object(text: object) -> dict:
+    """The JSON object in the text; {} when there is none."""
+    try:
+        value = parse_json(text)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
 def format_json(value: object) -> str:
     """One line of ASCII JSON; ValueError or TypeError for what JSON cannot hold."""
     try:
         import _json
 
-        encode = _json.make_encoder(None, _refuse, _json.encode_basestring_ascii, None, ": ", ", ", False, False, False)
+        encode = _json.make_encoder(None, _refuse, _json.encode_basestring_ascii, None, ": ", ", ",
+                                    False, False, False)
         return "".join(encode(value, 0))
     except (ImportError, AttributeError):
         import json
@@ -372,15 +401,15 @@ def format_json(value: object) -> str:
         raise ValueError("nested too deeply") from error
 
 
-def _scan():
+def _scan() -> object:
     try:
         import _json
 
-        return _json.make_scanner(_Scanning)
+        return _json.make_scanner(_SCANNING)
     except (ImportError, AttributeError):
         import json
 
-        own = {"parse_float": _Scanning.parse_float, "parse_constant": _Scanning.parse_constant}
+        own = {"parse_float": _parse_float, "parse_constant": _SCANNING.parse_constant}
         return json.JSONDecoder(strict=False, **own).raw_decode
 
 
@@ -388,43 +417,122 @@ def _refuse(value: object) -> None:
     raise TypeError("not JSON: " + type(value).__name__)
 
 
+# --- what is checked once, at the edge: a record by its table of (key, default, kind); a kind is a
+# type, "time", "count", "texts", another table, or a list with one for an object of records
+
+
+def load_record(data: object, schema: tuple) -> Record:
+    """The checked record of a JSON object: every key of the schema is an attribute of its kind, a
+    wrong type counts as missing; what another version put there stays."""
+    values = dict(data) if isinstance(data, dict) else {}
+    for key, default, kind in schema:
+        values[key] = _load_field(values.get(key), default, kind)
+    return Record(**values)
+
+
+def dump_record(record: Record, schema: tuple) -> dict:
+    """The JSON object of a record; times are ISO 8601 there, none is null."""
+    values = dict(vars(record))
+    for key, _, kind in schema:
+        if kind == "time":
+            values[key] = format_iso(values[key], True) if values[key] else None
+        elif isinstance(kind, tuple) and values[key] is not None:
+            values[key] = dump_record(values[key], kind)
+        elif isinstance(kind, list):
+            values[key] = {name: dump_record(row, kind[0]) for name, row in values[key].items()}
+    return values
+
+
+def _load_field(value: object, default: object, kind: object) -> object:
+    if kind == "time":
+        return parse_iso(value) or 0.0
+    if isinstance(kind, tuple):
+        return load_record(value, kind) if isinstance(value, dict) else None
+    if isinstance(kind, list):  # an object of records
+        rows = value if isinstance(value, dict) else {}
+        return {name: load_record(row, kind[0]) for name, row in rows.items()
+                if isinstance(row, dict)}
+    if kind == "count":
+        return int(value) if is_count(value) else default
+    if kind == "texts":
+        return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []
+    if kind in (list, dict):
+        return value if isinstance(value, kind) else kind()
+    return value if isinstance(value, kind) else default
+
+
+def is_count(value: object) -> bool:
+    """A number from 0 that can be counted with."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e15
+
+
+def text_of(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def count_of(value: object) -> int:
+    return int(value) if is_count(value) else 0
+
+
+def dict_of(value: object) -> dict:
+    return value if isinstance(value, dict) else {}
+
+
+def list_of(value: object) -> list:
+    return value if isinstance(value, list) else []
+
 # =============================================================================
 # Paths
 # =============================================================================
-# Every outside string that becomes part of a path goes through safe_name. The
-# plain and the hashed form cannot collide: "~" is not a plain character. Names of
-# devices (Windows) and of our own files beside a session's are taken.
+# Every outside string that becomes part of a path goes through safe_name. The plain and the hashed
+# form cannot collide: "~" is not a plain character. Names of devices (Windows) and of our own
+# files beside a session's are taken. Paths have forward slashes everywhere.
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789._-")
-_TAKEN = frozenset(
-    "con prn aux nul com1 com2 com3 com4 com5 com6 com7 com8 com9 lpt1 lpt2 lpt3 lpt4 lpt5 lpt6 lpt7 lpt8 lpt9 "
-    "global pause fallback collected aside monitor-state auto-state metrics events errors".split()
-)
+_DEVICES = frozenset(
+    "con prn aux nul com1 com2 com3 com4 com5 com6 com7 com8 com9 "
+    "lpt1 lpt2 lpt3 lpt4 lpt5 lpt6 lpt7 lpt8 lpt9".split())
+_OWN_NAMES = frozenset(
+    "global pause fallback collected aside handoffs monitor-state auto-state metrics events "
+    "errors".split())
 
 
 def safe_name(text: str) -> str:
-    """A file name for any outside string: short ids stay as they are, all others get a digest; "" for ""."""
+    """A file name for any outside string: short ids stay, others get a digest; "" for ""."""
     if not text:
         return ""
-    plain = len(text) <= NAME_LIMIT and _PLAIN.issuperset(text) and text[0] not in ".-" and text[-1] != "."
-    if plain and text.partition(".")[0] not in _TAKEN:
+    if len(text) <= NAME_LIMIT and _PLAIN.issuperset(text) and is_plain_name(text):
         return text
     import hashlib
 
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:24]
-    kept = "".join(c if c in _PLAIN else "_" for c in text[:40].lower()).strip("._-")
+    letters = "".join(c if c in _PLAIN and c != "." else "_" for c in text[:40].lower())
+    kept = letters.strip("_-")  # without dots: Windows takes `aux.1~…` for a device
     return (kept or "x") + "~" + digest
+
+
+def is_plain_name(text: str) -> bool:
+    """Not hidden, no option, no device on Windows (`con.x` is one too), not a file of ours."""
+    stem = text.partition(".")[0]
+    return text[0] not in ".-" and text[-1] != "." and not (stem in _DEVICES or stem in _OWN_NAMES)
+
+
+def slashed(path: str) -> str:
+    return path if IS_POSIX else path.replace("\\", "/")
 
 
 def join_path(base: str, name: str) -> str:
     """`name` seen from `base`, with . and .. resolved as text."""
-    path = name if is_absolute(name) else base + "/" + name
+    path = slashed(name if is_absolute(name) else base + "/" + name)
+    unc = not IS_POSIX and path.startswith("//")
     parts: list = []
-    for part in path.replace("\\", "/").split("/") if not IS_POSIX else path.split("/"):
+    for part in path.split("/"):
         if part == "..":
             parts[-1:] = []
         elif part and part != ".":
             parts.append(part)
-    return "/".join(parts) if parts and parts[0].endswith(":") and not IS_POSIX else "/" + "/".join(parts)
+    if not IS_POSIX and parts and parts[0].endswith(":"):
+        return "/".join(parts) if len(parts) > 1 else parts[0] + "/"
+    return ("//" if unc else "/") + "/".join(parts)
 
 
 def is_absolute(path: str) -> bool:
@@ -433,11 +541,25 @@ def is_absolute(path: str) -> bool:
 
 def is_below(path: str, base: str) -> bool:
     """Both absolute and normal; links are the caller's business."""
+    if not IS_POSIX:
+        path, base = path.lower(), base.lower()
     return path == base or path.startswith(base.rstrip("/") + "/")
 
 
 def parent_of(path: str) -> str:
-    return path.rstrip("/").rpartition("/")[0] or "/"
+    """The folder above; a drive's and a share's top have none."""
+    bare = path.rstrip("/")
+    parent = bare.rpartition("/")[0]
+    if not IS_POSIX and (bare[1:] == ":" or (bare.startswith("//") and bare.count("/") < 4)):
+        return path
+    return parent + "/" if parent[1:] == ":" else parent or "/"
+
+
+def native_path(path: str) -> str:
+    """A folder from the environment; Git Bash says `/c/Users` where Windows says `C:/Users`."""
+    path = slashed(path)
+    is_drive = not IS_POSIX and path[:1] == "/" and path[1:2].isalpha() and path[2:3] in ("/", "")
+    return path[1] + ":/" + path[3:] if is_drive else path
 
 
 def base_name(path: str) -> str:
@@ -448,37 +570,97 @@ def real_path(path: str) -> str:
     """All links resolved. `os.path` is loaded for it, so it stays off the silent path."""
     from os.path import realpath
 
-    return realpath(path).replace("\\", "/") if not IS_POSIX else realpath(path)
-
+    return slashed(realpath(path))
 
 # =============================================================================
 # Files
 # =============================================================================
-# Reads are bounded and never block on a FIFO or a device. Writes replace the
-# file atomically through a temp file of their own. A lock that cannot be had in
-# time costs the write, never the hook. Locks are taken in one order: a session's
-# before the shared one.
-_READ_FLAGS = _os.O_RDONLY | getattr(_os, "O_NONBLOCK", 0) | getattr(_os, "O_CLOEXEC", 0) | getattr(_os, "O_BINARY", 0)
+# Reads are bounded and never block on a FIFO or a device. Every write asks may_write and replaces
+# the file atomically through a temp file of its own. A lock that cannot be had in time costs the
+# write, never the hook. Locks are taken in one order: a session's before the shared ones.
+
+
+class Ctx:
+    """Where and when a handler runs: the project, its settings, the clock, what it may see of the
+    environment. `owner` is the context folder's stat; `agent` the client's dialect, `length` how
+    it counts a text."""
+
+    __slots__ = ("root", "dir", "config", "problems", "owner", "now", "env", "tmp", "state_home",
+                 "mode", "session", "agent", "length")
+
+    def __init__(self, root: str, directory: str, config: dict, problems: list) -> None:
+        self.root, self.dir, self.config, self.problems = root, directory, config, problems
+        self.owner, self.now, self.env, self.tmp, self.state_home = None, 0.0, {}, "", ""
+        self.mode, self.session, self.agent, self.length = "", "", "claude", len
+
+    def get(self, key: str) -> object:
+        """A setting: its checked value or its default."""
+        return self.config[key]
+
+    def path(self, *names: str) -> str:
+        """A path below the context folder."""
+        return "/".join((self.dir,) + names)
+
+
+_BINARY = getattr(_os, "O_BINARY", 0) | getattr(_os, "O_NOINHERIT", 0)
+_BINARY |= getattr(_os, "O_CLOEXEC", 0)
 _NOFOLLOW = getattr(_os, "O_NOFOLLOW", 0)
-_FOLDER_FLAGS = getattr(_os, "O_PATH", 0) | getattr(_os, "O_DIRECTORY", 0) | getattr(_os, "O_CLOEXEC", 0)
-_NEW_FLAGS = _os.O_WRONLY | _os.O_CREAT | _os.O_EXCL | _NOFOLLOW | getattr(_os, "O_BINARY", 0)
+_READ_FLAGS = _os.O_RDONLY | getattr(_os, "O_NONBLOCK", 0) | _BINARY
+_NEW_FLAGS = _os.O_WRONLY | _os.O_CREAT | _os.O_EXCL | _NOFOLLOW | _BINARY
+_KIND, _REGULAR, _FOLDER, _LINK = 0o170000, 0o100000, 0o040000, 0o120000
+_TOP_FILES = frozenset(("monitor-state.json", "metrics.json", "events.jsonl", "events.jsonl.1",
+                        ".gitignore"))
+_SHARED_FILES = frozenset(("monitor-state.json", "metrics.json", ".gitignore"))
+MARKER_PREFIXES = (MARKER_PREFIX, QUIET_PREFIX, SEEN_PREFIX)
 
 
-def read_bytes(path: str, limit_bytes: int = FILE_LIMIT_BYTES, follow: bool = True, own: bool = False) -> bytes | None:
-    """At most `limit_bytes` of a regular file, else None; with `own` only of one that belongs to this user."""
-    try:
-        fd = _os.open(path, _READ_FLAGS | (0 if follow else _NOFOLLOW))
-    except (OSError, ValueError):
+def may_write(ctx: Ctx, path: str) -> bool:
+    """The files of the contract and no others, whatever a setting names. That none of our folders
+    in the context folder is a link was seen when the project was opened."""
+    if "/../" in path:
+        return False
+    folder, name = parent_of(path), base_name(path)
+    if folder == ctx.tmp.rstrip("/") and name.startswith(MARKER_PREFIXES):
+        return True  # asked first: the temp folder and the home folder can be a project's root
+    if ctx.state_home and is_below(path, ctx.state_home):
+        return True
+    if is_below(path, ctx.dir):
+        first, _, rest = path[len(ctx.dir) + 1:].partition("/")
+        return first in ("state", "signals", "handoffs") if rest else first in _TOP_FILES
+    inside = path[len(ctx.root.rstrip("/")) + 1:] if is_below(path, ctx.root) else ""
+    is_named = inside in (AUTO_STATE, ".caw/.gitignore") or inside in INSTRUCTION_FILES
+    return is_named and (folder == ctx.root or not is_link(folder))
+
+
+def read_bytes(path: str, limit_bytes: int = FILE_LIMIT_BYTES, follow: bool = True,
+               own: bool = False) -> "bytes | None":
+    """At most `limit_bytes` of a regular file, else None; with `own` only of one of this user's."""
+    fd = open_regular(path, follow)
+    if fd < 0:
         return None
     try:
-        info = _os.fstat(fd)
-        if not _stat.S_ISREG(info.st_mode) or (own and IS_POSIX and info.st_uid != _os.geteuid()):
+        if own and IS_POSIX and _os.fstat(fd).st_uid != _os.geteuid():
             return None
         return read_fd(fd, limit_bytes)
     except OSError:
         return None
     finally:
         _os.close(fd)
+
+
+def open_regular(path: str, follow: bool = True) -> int:
+    """A descriptor of a regular file, or -1."""
+    try:
+        fd = _os.open(path, _READ_FLAGS | (0 if follow else _NOFOLLOW))
+    except (OSError, ValueError):
+        return -1
+    try:
+        if _os.fstat(fd).st_mode & _KIND == _REGULAR:
+            return fd
+    except OSError:
+        pass  # a handle gone stale
+    _os.close(fd)
+    return -1
 
 
 def read_fd(fd: int, limit_bytes: int) -> bytes:
@@ -490,56 +672,23 @@ def read_fd(fd: int, limit_bytes: int) -> bytes:
             break
         parts.append(data)
         total, step = total + len(data), 1 << 20
-    return b"".join(parts)
+    return b"".join(parts) if len(parts) != 1 else parts[0]
 
 
-def read_inside(path: str, base: str, limit_bytes: int = FILE_LIMIT_BYTES) -> bytes | None:
-    """Like read_bytes, but a path that leads out of `base`, by its name or by a link, is not read. The links on the
-    way are resolved once; then every folder is opened from the one above, so that none can be swapped in."""
-    if not IS_POSIX or base == "/":
-        return read_bytes(path, limit_bytes) if stays_inside(path, base) else None
-    fd = _open_below(path, base)
-    if fd < 0:
-        fd = _open_below(real_path(path), real_path(base))
-    try:
-        return read_fd(fd, limit_bytes) if fd >= 0 and _stat.S_ISREG(_os.fstat(fd).st_mode) else None
-    except OSError:
-        return None
-    finally:
-        if fd >= 0:
-            _os.close(fd)
-
-
-def _open_below(path: str, base: str) -> int:
-    """A descriptor of `path`, reached from `base` without following any link, or -1."""
-    if path == base or not is_below(path, base):
-        return -1
-    names, fd, folder = path[len(base.rstrip("/")) + 1:].split("/"), -1, -1
-    try:
-        folder = _os.open(base, _FOLDER_FLAGS)
-        for name in names[:-1]:
-            above, folder = folder, _os.open(name, _FOLDER_FLAGS | _NOFOLLOW, dir_fd=folder)
-            _os.close(above)
-        fd = _os.open(names[-1], _READ_FLAGS | _NOFOLLOW, dir_fd=folder)
-    except (OSError, ValueError):
-        pass
-    if folder >= 0:
-        _os.close(folder)
-    return fd
-
-
-def stays_inside(path: str, base: str) -> bool:
-    """Below `base`, links resolved. Where there is no link on the way, a few lstats say so without `os.path`."""
+def name_inside(path: str, base: str) -> str:
+    """The path as seen from `base`, links resolved; "" when it is not below it. Where there is no
+    link on the way, a few lstats say so."""
     probe = path
-    while is_below(probe, base) and probe != base:
-        info = stat_of(probe, follow=False)
-        if info is None or _stat.S_ISLNK(info.st_mode):
-            return info is not None and is_below(real_path(path), real_path(base))
+    while probe != base:
+        info = stat_of(probe, follow=False) if is_below(probe, base) else None
+        if info is None or info.st_mode & _KIND == _LINK or base_name(probe) == "..":
+            path, base = real_path(path), real_path(base)
+            return path[len(base):].lstrip("/") if is_below(path, base) else ""
         probe = parent_of(probe)
-    return probe == base or is_below(real_path(path), real_path(base))
+    return path[len(base):].lstrip("/")
 
 
-def stat_of(path: str, follow: bool = True):
+def stat_of(path: str, follow: bool = True) -> object:
     """The stat result, or None for whatever reason there is none."""
     try:
         return _os.stat(path) if follow else _os.lstat(path)
@@ -551,7 +700,7 @@ def is_missing(path: str) -> bool:
     """There is certainly nothing: an error of the disk or the network must not pass for that."""
     try:
         _os.lstat(path)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return True
     except (OSError, ValueError):
         pass
@@ -560,24 +709,36 @@ def is_missing(path: str) -> bool:
 
 def is_dir(path: str) -> bool:
     info = stat_of(path)
-    return info is not None and _stat.S_ISDIR(info.st_mode)
+    return info is not None and info.st_mode & _KIND == _FOLDER
 
 
 def is_file(path: str) -> bool:
-    info = stat_of(path)
-    return info is not None and _stat.S_ISREG(info.st_mode)
+    return is_regular(stat_of(path))
+
+
+def is_regular(info: object) -> bool:
+    return info is not None and info.st_mode & _KIND == _REGULAR
 
 
 def is_link(path: str) -> bool:
     info = stat_of(path, follow=False)
-    return info is not None and _stat.S_ISLNK(info.st_mode)
+    return info is not None and info.st_mode & _KIND == _LINK
 
 
-def list_dir(path: str) -> list:
+def is_own(info: object) -> bool:
+    """A regular file of this user's."""
+    return is_regular(info) and (not IS_POSIX or info.st_uid == _os.geteuid())
+
+
+def list_dir(path: str, limit: int = 200_000) -> list:
+    """The names in a folder, sorted; of a folder beyond all bounds some."""
     try:
-        return sorted(_os.listdir(path))
+        names = _os.listdir(path)
     except (OSError, ValueError):
         return []
+    del names[limit:]
+    names.sort()
+    return names
 
 
 def remove_file(path: str) -> bool:
@@ -597,105 +758,230 @@ def is_temp_name(name: str) -> bool:
     """The temp file of a writer that was killed: `<name>.<pid>-<stamp>.tmp`."""
     stem, _, rest = name[:-4].rpartition(".")
     pid, _, stamp = rest.partition("-")
-    is_ours = bool(stem and stamp) and _is_digits(pid) and not stamp.strip("0123456789abcdef")
+    is_ours = bool(stem and stamp) and is_digits(pid) and not stamp.strip("0123456789abcdef")
     return name.endswith(".tmp") and is_ours
 
 
-def write_bytes(path: str, data: bytes, durable: bool = False) -> bool:
-    """Replace the file atomically, keeping its mode (0600 for a new one). False when that is not possible."""
+def write_bytes(ctx: Ctx, path: str, data: bytes, durable: bool = False,
+                expected: "bytes | None" = None) -> bool:
+    """Replace the file atomically, its folders and the .gitignore come with the first write. An
+    existing file keeps its mode. With `expected` only when exactly that stands there: somebody who
+    saves at the same moment loses nothing."""
+    if not may_write(ctx, path):
+        return False
     temp = "%s.%d-%x.tmp" % (path, _os.getpid(), time.time_ns() & 0xFFFFFFFF)
-    try:
-        fd = _os.open(temp, _NEW_FLAGS, 0o600)
-    except (OSError, ValueError):
+    fd = _open_new(ctx, path, temp)
+    if fd < 0:
         return False
     try:
         try:
             write_all(fd, data)
-            info = stat_of(path)
-            if info is not None and IS_POSIX:
-                _os.chmod(temp, _stat.S_IMODE(info.st_mode))
+            _give_mode(ctx, path, temp)
             if durable:
                 _os.fsync(fd)
         finally:
             _os.close(fd)
-        _os.replace(temp, path)
+        return _replace(temp, path) if expected is None else _swap(temp, path, data, expected)
     except OSError:
         remove_file(temp)
         return False
-    return True
 
 
-def write_runtime(ctx: Ctx, path: str, data: bytes) -> bool:
-    """write_bytes below the context folder; its folders and the .gitignore come with the first write."""
-    if write_bytes(path, data):
+def _open_new(ctx: Ctx, path: str, temp: str) -> int:
+    try:
+        return _os.open(temp, _NEW_FLAGS, 0o600)
+    except FileNotFoundError:
+        if not make_folder(ctx, parent_of(path)):
+            return -1
+    except (OSError, ValueError):
+        return -1
+    try:
+        return _os.open(temp, _NEW_FLAGS, 0o600)
+    except OSError:
+        return -1
+
+
+def _give_mode(ctx: Ctx, path: str, temp: str) -> None:
+    """What may hold conversation text is for its owner only, the rest keeps its mode or is as open
+    as the context folder."""
+    if not IS_POSIX or not is_below(path, ctx.root):
+        return
+    info = stat_of(path, follow=False)
+    if base_name(path) in _SHARED_FILES or not is_below(path, ctx.dir):
+        _os.chmod(temp, info.st_mode & 0o777 if is_regular(info) else ctx.owner.st_mode & 0o666)
+    _give_owner(info if is_regular(info) and info.st_uid else ctx.owner, temp)
+
+
+def _give_owner(owner: object, place: object) -> None:
+    """As root, what is made (a path or a descriptor) belongs to the one whose project it is."""
+    if IS_POSIX and owner.st_uid and _os.geteuid() == 0:
+        try:
+            _os.chown(place, owner.st_uid, owner.st_gid)
+        except OSError:
+            pass  # a container's root that may not
+
+
+def _replace(temp: str, path: str) -> bool:
+    """On Windows anybody who reads the file at this moment makes it fail."""
+    deadline = time.monotonic() + REPLACE_WAIT_S
+    while True:
+        try:
+            _os.replace(temp, path)
+            return True
+        except PermissionError:
+            if IS_POSIX or time.monotonic() > deadline:
+                raise
+        time.sleep(0.01)
+
+
+def _swap(temp: str, path: str, data: bytes, expected: bytes) -> bool:
+    """Exchange the two files, look at what came out, and give back what is not what we knew."""
+    limit = len(expected) + len(data) + 65536
+    if not expected and is_missing(path):
+        try:
+            _os.link(temp, path)  # unlike a rename it replaces nothing
+        finally:
+            remove_file(temp)
         return True
-    return make_runtime_dir(ctx, parent_of(path)) and write_bytes(path, data)
-
-
-def make_runtime_dir(ctx: Ctx, path: str) -> bool:
-    """Create a folder below the existing context folder, never that folder itself; True when it is there."""
-    if not is_below(path, ctx.dir) or not is_dir(ctx.dir):
+    if read_bytes(path, limit, follow=False) != expected:
+        remove_file(temp)
         return False
+    if not _exchange(temp, path):
+        return _replace(temp, path)  # a system without it: a moment of risk remains
+    is_ours = read_bytes(temp, limit, follow=False) == expected
+    for _ in range(0 if is_ours else 20):
+        if _exchange(temp, path) and read_bytes(temp, limit, follow=False) == data:
+            break
+    remove_file(temp)
+    return is_ours
+
+
+def _exchange(one: str, other: str) -> bool:
+    """Two files change places in one step (Linux, macOS); False where that cannot be had."""
+    try:
+        import ctypes
+
+        libc = ctypes.CDLL(None, use_errno=True)
+        names = one.encode("utf-8", "surrogateescape"), other.encode("utf-8", "surrogateescape")
+        if sys.platform == "darwin":
+            return libc.renamex_np(*names, 2) == 0
+        here = -100  # AT_FDCWD; 2 is RENAME_EXCHANGE
+        return libc.renameat2(here, names[0], here, names[1], 2) == 0
+    except (ImportError, AttributeError, OSError, TypeError):
+        return False
+
+
+def make_folder(ctx: Ctx, path: str) -> bool:
+    """Create a folder that holds files of ours, never the context folder; True when it is there."""
+    base = ctx.dir if is_below(path, ctx.dir) else ctx.root
+    base = base if is_below(path, base) else "/"
     missing = []
-    while path != ctx.dir and not is_dir(path):
+    while path != base and not is_dir(path):
+        if not is_below(path, base):
+            return False
         missing.append(path)
         path = parent_of(path)
     for name in reversed(missing):
         try:
             _os.mkdir(name, 0o700)
+            _share_folder(ctx, name)
         except FileExistsError:
             continue
         except OSError:
             return False
-    if missing:
-        _write_gitignore(ctx)
-    return True
+    if missing and base == ctx.dir:
+        write_gitignore(ctx)
+    return not missing or is_dir(missing[0])
 
 
-def is_own_dir(ctx: Ctx, folder: str) -> bool:
-    """No link on the way from the context folder: a cloned repository could lead us into other files of the user."""
-    while folder != ctx.dir:
-        info = stat_of(folder, follow=False)
-        if info is None or not _stat.S_ISDIR(info.st_mode):
-            return False
-        folder = parent_of(folder)
-    return True
+def _share_folder(ctx: Ctx, path: str) -> None:
+    if IS_POSIX and is_below(path, ctx.root):
+        _os.chmod(path, ctx.owner.st_mode & 0o7777)
+        _give_owner(ctx.owner, path)
 
 
-def _write_gitignore(ctx: Ctx) -> None:
+def write_gitignore(ctx: Ctx) -> None:
+    """Once; the user's own is left alone, and so is ours when it is there."""
+    if is_missing(ctx.path(".gitignore")):
+        write_bytes(ctx, ctx.path(".gitignore"), GITIGNORE_TEXT.encode())
+
+
+def claim_file(ctx: Ctx, path: str, data: bytes) -> "bool | None":
+    """Create a file that must not be there yet: True for the one who did, False when it is there,
+    None when that cannot be told. Nothing is followed."""
+    if not may_write(ctx, path):
+        return None
     try:
-        fd = _os.open(ctx.path(".gitignore"), _NEW_FLAGS, 0o644)
+        fd = _os.open(path, _NEW_FLAGS, 0o600)
+    except FileExistsError:
+        return False
+    except (OSError, ValueError):
+        return None
+    try:
+        write_all(fd, data)
     except OSError:
-        return  # there is one already, the user's or ours; or nothing can be written here
+        pass  # an empty marker is a marker
+    finally:
+        _os.close(fd)
+    return True
+
+
+def append_line(ctx: Ctx, path: str, text: str, limit_bytes: int) -> None:
+    """Whole lines of several processes; at the limit the file becomes `.1`. A failure costs the
+    line. On POSIX one write to the end is atomic by itself, elsewhere it is locked."""
+    if not may_write(ctx, path) or not make_folder(ctx, parent_of(path)):
+        return
     try:
-        write_all(fd, GITIGNORE_TEXT.encode())
+        if IS_POSIX:
+            size = _append(ctx, path, text)
+        else:
+            with Lock(ctx, lock_path(ctx, path)):
+                size = _append(ctx, path, text)
+        if size > limit_bytes:
+            with Lock(ctx, lock_path(ctx, path)) as lock:
+                if not lock.busy and _os.stat(path).st_size > limit_bytes:
+                    _replace(path, path + ".1")
     except OSError:
         pass
+
+
+def _append(ctx: Ctx, path: str, text: str) -> int:
+    """The size of the file now."""
+    flags = _os.O_WRONLY | _os.O_APPEND | _os.O_CREAT | _NOFOLLOW | _BINARY
+    fd = _os.open(path, flags | getattr(_os, "O_NONBLOCK", 0), 0o600)
+    try:
+        info, data = _os.fstat(fd), text.encode("utf-8", "replace")
+        if not is_regular(info):
+            return 0
+        if not info.st_size:
+            _give_owner(ctx.owner, fd)
+            write_gitignore(ctx)
+        if info.st_mode & 0o077 and IS_POSIX:
+            _os.fchmod(fd, 0o600)  # one that came with a clone
+        write_all(fd, data)
+        return info.st_size + len(data)
     finally:
         _os.close(fd)
 
 
 class Lock:
-    """`with Lock(ctx, path) as lock`: `lock.busy` means that another process kept it for the whole wait.
-
-    Where no lock file can be made (read-only folder) or the file system has no locks, work goes on without.
-    """
+    """`with Lock(ctx, path) as lock`: `lock.busy` means that another process kept it for the whole
+    wait. Where no lock file can be made (read-only folder) or the file system has no locks, work
+    goes on without."""
 
     __slots__ = ("ctx", "path", "fd", "busy")
 
     def __init__(self, ctx: Ctx, path: str) -> None:
         self.ctx, self.path, self.fd, self.busy = ctx, path, -1, False
 
-    def __enter__(self) -> Lock:
-        for _ in range(8):
-            self.fd = self._open()
-            if self.fd < 0:
-                return self
-            self.busy = not lock_fd(self.fd, LOCK_WAIT_S)
-            if self.busy or not _is_unlinked(self.fd):
-                return self
-            self.__exit__()  # cleanup removed the file while we waited: lock its successor
-        self.busy = True
+    def __enter__(self) -> "Lock":
+        deadline, pause_s = time.monotonic() + LOCK_WAIT_S, 0.0005
+        while not self._try():
+            if time.monotonic() > deadline:
+                self.busy = True
+                break
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 1.5, 0.01)
         return self
 
     def __exit__(self, *_) -> None:
@@ -703,59 +989,54 @@ class Lock:
             _os.close(self.fd)
             self.fd = -1
 
-    def _open(self) -> int:
-        flags = _os.O_RDWR | _os.O_CREAT | _NOFOLLOW | getattr(_os, "O_CLOEXEC", 0)
-        try:
-            return _os.open(self.path, flags, 0o600)
-        except FileNotFoundError:
-            if not make_runtime_dir(self.ctx, parent_of(self.path)):
-                return -1
-        except (OSError, ValueError):
-            return -1
-        try:
-            return _os.open(self.path, flags, 0o600)
-        except OSError:
-            return -1
-
-
-def _is_unlinked(fd: int) -> bool:
-    try:
-        return IS_POSIX and not _os.fstat(fd).st_nlink
-    except OSError:
-        return False
-
-
-def lock_fd(fd: int, wait_s: float) -> bool:
-    """Lock the file for as long as the descriptor is open; a dead process's lock is gone with it."""
-    deadline = time.monotonic() + wait_s
-    pause = 0.0005
-    while True:
-        try:
-            _try_lock(fd)
+    def _try(self) -> bool:
+        """True: go on, with or without a lock; False: somebody has it."""
+        if not may_write(self.ctx, self.path):
             return True
+        if self.fd < 0:
+            try:
+                self.fd = self._open()
+            except FileNotFoundError:
+                return not make_folder(self.ctx, parent_of(self.path))
+            except (FileExistsError, PermissionError):
+                return IS_POSIX or is_dir(self.path)
+            except (OSError, ValueError):
+                return True
+        if not hasattr(_os, "lockf"):
+            return True  # on Windows the file itself is the lock
+        try:
+            _os.lockf(self.fd, _os.F_TLOCK, 0)  # built in, while fcntl is a library to load
+            if _os.fstat(self.fd).st_nlink:
+                return True
         except (BlockingIOError, PermissionError):
-            if time.monotonic() > deadline:
-                return False
+            return False
         except OSError:
             return True  # no locks on this file system: go on without
-        time.sleep(pause)
-        pause = min(pause * 1.5, 0.01)
+        self.__exit__()  # cleanup removed the file while we waited: lock its successor
+        return False
+
+    def _open(self) -> int:
+        """On Windows a refused lock sleeps for a second in the C runtime; a file that only one can
+        make and that goes with its maker does the same at once."""
+        if not IS_POSIX:
+            return _os.open(self.path, _os.O_RDWR | _os.O_CREAT | _os.O_EXCL | _BINARY
+                            | _os.O_TEMPORARY, 0o600)
+        flags, owner = _os.O_RDWR | _os.O_CREAT | _NOFOLLOW | _BINARY, self.ctx.owner
+        fd = _os.open(self.path, flags, owner.st_mode & 0o666)
+        _give_owner(owner, fd)
+        return fd
 
 
-def _try_lock(fd: int) -> None:
-    if hasattr(_os, "lockf"):  # built in, while fcntl is a library to load
-        _os.lockf(fd, _os.F_TLOCK, 0)
-        return
-    import msvcrt
-
-    msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+def lock_path(ctx: Ctx, path: str) -> str:
+    name = base_name(path)
+    return ctx.path("state", (name[:-5] if name.endswith(".json") else name) + ".lock")
 
 
-def load_json(path: str, follow: bool = True) -> dict | None:
-    """The object in the file; {} when there is no file; None when it is corrupt or not an object."""
+def load_json(path: str, follow: bool = True) -> "dict | None":
+    """The object in the file; {} when there is no file; None when it is corrupt or unreadable."""
     data = read_bytes(path, STATE_LIMIT_BYTES, follow)
     if data is None:
-        return {} if stat_of(path, follow=False) is None else None
+        return {} if is_missing(path) else None
     try:
         value = parse_json(data)
     except ValueError:
@@ -765,127 +1046,191 @@ def load_json(path: str, follow: bool = True) -> dict | None:
 
 def read_json(path: str) -> dict:
     """For looking only: whatever is wrong counts as empty."""
-    return load_json(path) or {}
+    return parse_object(read_bytes(path, STATE_LIMIT_BYTES) or b"")
 
 
-def update_json(ctx: Ctx, path: str, change) -> bool:
-    """Locked read-modify-write: `change(data)` edits in place and returns whether to write. False: not written."""
+def update_json(ctx: Ctx, path: str, change, schema: tuple = ()) -> tuple:
+    """Locked read-modify-write: `change(data)` edits the object, or the record of the schema, in
+    place. (whether it stands on disk now, what `change` returned); (False, None): never called."""
     with Lock(ctx, lock_path(ctx, path)) as lock:
         if lock.busy:
-            return False
-        data = load_json(path, follow=False)
-        if data is None:
-            set_aside(ctx, path)
-            data = {}
+            return False, None
+        before = read_bytes(path, STATE_LIMIT_BYTES, follow=False)
+        info = stat_of(path, follow=False) if before is None else None
+        if is_regular(info) and not is_own(info):
+            return False, None  # another user's in a shared checkout: not ours to replace
+        data = _parse_state(ctx, path, before)
+        record_ = load_record(data, schema) if schema else data
+        result = change(record_)
         try:
-            return bool(change(data)) and write_runtime(ctx, path, format_json(data).encode())
-        except ValueError:  # nested too deeply to be written again: it must not fail every call from now on
+            after = format_json(dump_record(record_, schema) if schema else record_).encode()
+        except (ValueError, TypeError):  # nested too deeply: it must not fail every later call
             set_aside(ctx, path)
-            return False
+            return False, result
+        return after == before or write_bytes(ctx, path, after), result
 
 
-def lock_path(ctx: Ctx, path: str) -> str:
-    name = base_name(path)
-    return ctx.path("state", (name[:-5] if name.endswith(".json") else name) + ".lock")
+def _parse_state(ctx: Ctx, path: str, data: "bytes | None") -> dict:
+    """What cannot be used is set aside and begun anew."""
+    if data is None and is_missing(path):
+        return {}
+    try:
+        value = parse_json(data or b"")
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        set_aside(ctx, path)
+        return {}
+    return value
 
 
 def set_aside(ctx: Ctx, path: str) -> str:
-    """Move what cannot be used out of the way, the oldest of many go; returns the new path or ""."""
+    """Move what cannot be used out of the way, the oldest of many go; the new path or ""."""
     folder = ctx.path("state", "aside")
-    target = "%s/%s-%d.%s" % (folder, format_iso(time.time(), True).replace(":", ""), _os.getpid(), base_name(path))
-    make_runtime_dir(ctx, folder)
+    stamp = format_iso(time.time(), True).replace(":", "")
+    target = "%s/%s-%d.%s" % (folder, stamp, _os.getpid(), base_name(path))
+    make_folder(ctx, folder)
     try:
         _os.rename(path, target)
     except OSError:
         return ""
-    for name in list_dir(folder)[:-ASIDE_KEEP] if is_own_dir(ctx, folder) else []:
+    for name in list_dir(folder)[:-ASIDE_KEEP]:
         remove_file(folder + "/" + name)
     return target
-
 
 # =============================================================================
 # Config
 # =============================================================================
-# .contextrc is a small YAML subset: nested mappings by indentation, scalars,
-# [inline, lists], dash lists, 'quotes', "quotes", # comments, CRLF, BOM.
+# .contextrc is a small YAML subset: nested mappings by indentation, scalars, [inline, lists],
+# dash lists, 'quotes', "quotes", # comments, CRLF, BOM. A bad line is reported with line and
+# column and skipped, never fatal.
 #
 #     gate:
 #       mode: content          # directive | content | off
 #       files: [TASKS.md, "NOTES.md"]
-#
-# A bad line is reported with line and column and skipped, never fatal.
 
 
-SETTINGS = (  # key, default, kind (a word, or the tuple of choices), what it does
+SETTINGS = (  # key, default, kind (a word, a tuple: one of these, a list: some of these), meaning
     ("context_dir", DEFAULT_CONTEXT_DIR, "path", "folder of the context files, below the project"),
-    ("allow_outside", False, "bool", "let paths in this file name files to read outside the project"),
-    ("gate.mode", "directive", ("directive", "content", "off"), "name the context files, or put their text in"),
-    ("gate.files", list(CONTEXT_FILES), "paths", "context files in order of priority, seen from `context_dir`"),
+    ("allow_outside", False, "bool",
+     "the user's own file only: paths named there may lead out of the project"),
+    ("gate.mode", "directive", ("directive", "content", "off"),
+     "name the context files, or put their text in"),
+    ("gate.files", list(CONTEXT_FILES), "names",
+     "context files in order of priority, seen from `context_dir`"),
     ("gate.message", "", "text", "own wording of the gate; `{files}` is filled in"),
     ("monitor.inject_min_severity", "warning", SEVERITIES, "signals below this stay on disk"),
-    ("monitor.notify", "off", ("off", "bell", "desktop"), "tell the person about critical signals too"),
+    ("monitor.inject_at", ["prompt", "tool"], ["prompt", "tool"],
+     "when signals reach the agent: with a prompt, with a tool result"),
+    ("monitor.notify", "off", ("off", "bell", "desktop"),
+     "how else the person learns of a critical signal"),
     ("monitor.context_window", 0, "count", "size of the context window in tokens; 0 finds out"),
-    ("handoff.enabled", True, "bool", "ask for a handoff near the limit"),
-    ("handoff.threshold", 80, "percent", "percent of the window from which on the handoff is asked for"),
-    ("handoff.file", ".claude/ll-continue-prompt.md", "path", "where the agent writes the handoff"),
-    ("handoff.cooldown_s", 0, "count", "seconds between two reminders; 0 reminds after every tool call"),
+    ("handoff.enabled", True, "bool", "ask for a handoff near the limit, and write one without it"),
+    ("handoff.threshold", "auto", "threshold",
+     "percent of the window from which on the handoff is asked for; `auto` minds the compaction"),
+    ("handoff.file", ".context/handoffs/{session}.md", "path",
+     "where the agent writes the handoff"),
+    ("handoff.cooldown_s", 0, "count", "seconds between two reminders; 0: after every tool call"),
     ("handoff.command", "", "text", "a command that writes the handoff, named in the reminder"),
-    ("audit.stale_days", 14, "count", "remind when no context file was touched for so many days; 0 never"),
+    ("audit.stale_days", 14, "count",
+     "remind when no context file was touched for so many days; 0 never"),
     ("startup.enabled", True, "bool", "deliver the handoff and `startup.files` to new sessions"),
     ("startup.files", [], "paths", "more files to deliver, in order of priority"),
-    ("startup.max_age_hours", 24, "count", "an older handoff is not delivered"),
+    ("startup.max_age_hours", 72, "count", "an older handoff is not delivered"),
     ("startup.budget_chars", 4000, "count", "room for the startup context, at most 9000"),
-    ("startup.require_ack", True, "bool", "ask for an acknowledgement and retry without one"),
-    ("startup.ack_patterns", [r"ACK:\s*context received"], "list", "regular expressions, any letter case"),
+    ("startup.require_ack", True, "bool", "ask for an acknowledgement"),
+    ("startup.ack_patterns", [r"ACK:\s*context received"], "list",
+     "regular expressions, any letter case"),
     ("startup.retry_backoffs_s", [1, 2, 5, 10, 30], "counts", "seconds to wait after each attempt"),
     ("startup.max_attempts", 5, "count", "attempts before giving up"),
-    ("startup.file_fallback_after_attempts", 3, "count", "attempts before `startup.fallback_file` is written"),
-    ("startup.fallback_file", "CLAUDE.md", "path", "gets the marked section when nothing is acknowledged"),
-    ("startup.notify_on_failure", True, "bool", "say where the context is when that cannot be written either"),
+    ("startup.file_fallback_after_attempts", 3, "count",
+     "attempts before `startup.fallback_file` is written"),
+    ("startup.fallback_file", "auto", ("auto",) + INSTRUCTION_FILES,
+     "gets the marked section without evidence; `auto`: the file that the client reads"),
+    ("startup.notify_on_failure", True, "bool",
+     "say where the context is when that cannot be written either"),
+    ("auto.phases", [], "list", "the project's own phases instead of the nine"),
+    ("auto.about", {}, "table", "`auto.about.<phase>`: a sentence on what the phase is about"),
+    ("auto.done_when", {}, "table",
+     "`auto.done_when.<phase>`: a command that must exit 0 for the phase to be complete"),
+    ("auto.check_timeout_s", 120, "count", "seconds for such a command"),
     ("wrap.ready_patterns", [], "list", "regular expressions of a prompt that is ready for input"),
 )
 DEFAULTS = {key: default for key, default, _, _ in SETTINGS}
+_KINDS = {key: kind for key, _, kind, _ in SETTINGS}
+_LINE_LIMIT = 8192
 
 
-def parse_config(text: str) -> tuple:
-    """(values by dotted key, problems) of a .contextrc; only known keys with values of their kind remain."""
+def parse_config(text: str, is_user: bool = False) -> tuple:
+    """(values by dotted key, problems) of a .contextrc; only known keys with values of their kind
+    remain. `is_user`: the user's own file, the only one that may allow paths outside."""
     pairs, problems = parse_yaml(text)
     values: dict = {}
-    kinds = {key: kind for key, _, kind, _ in SETTINGS}
-    outside = any(key == "allow_outside" and _checked(value, "bool") for key, value, _, _ in pairs)
+    named = [value for key, value, _, _ in pairs if key == "context_dir"]
+    folder = text_of(named[-1]) if named else DEFAULT_CONTEXT_DIR
+    outside = is_user and any(
+        key == "allow_outside" and _checked(value, "bool") for key, value, _, _ in pairs)
     for key, value, line, column in pairs:
-        if key not in kinds:
-            problems.append((line, column, "unknown setting `%s`" % key))
-            continue
-        checked = _checked(value, kinds[key])
-        if checked is None:
-            problems.append((line, column, "`%s` wants %s" % (key, _kind_words(kinds[key]))))
-        elif _leaves_project(checked, kinds[key]) and not outside:
-            what = "`%s` names a file outside the project; set `allow_outside: true`" % key
-            problems.append((line, column, what))
+        table, _, entry = key.rpartition(".")
+        is_entry = _KINDS.get(table) == "table" and bool(entry)
+        kind = "text" if is_entry else _KINDS.get(key)
+        checked = _checked(value, kind)
+        problem = ""
+        if kind is None:
+            near = near_word(key, _KINDS) if len(problems) < LIST_LIMIT else ""
+            problem = "unknown setting `%s`" % key + ("; did you mean `%s`?" % near if near else "")
+        elif key == "allow_outside" and not is_user:
+            problem = "`allow_outside` counts only in the user's own contextrc"
+        elif checked is None:
+            problem = "`%s` wants %s" % (key, _kind_words(kind))
+        elif _leaves_project(checked, kind, folder) and not outside:
+            problem = "`%s` names a file outside the project" % key
+        if problem:
+            problems.append((line, column, problem))
+        elif is_entry:
+            values.setdefault(table, {})[entry] = checked
         else:
             values[key] = checked
-    problems.sort()
-    return values, problems
+    return values, sorted(problems)[:LIST_LIMIT]
+
+
+def near_word(word: str, known: object) -> str:
+    """The known word that differs in one place by at most two letters, or "". (`difflib` would cost
+    every hook of a project with one mistyped setting.)"""
+    for other in known:
+        least, most = sorted((len(word), len(other)))
+        same = end = 0
+        while same < least and word[same] == other[same]:
+            same += 1
+        while end < least - same and word[-1 - end] == other[-1 - end]:
+            end += 1
+        if most - same - end <= 2 < least:
+            return other
+    return ""
 
 
 def parse_yaml(text: str) -> tuple:
     """([(dotted key, value, line, column)], problems). Never raises."""
     reader = _Yaml()
-    for number, raw in enumerate(text.lstrip("\ufeff").replace("\r\n", "\n").split("\n"), 1):
-        reader.line(number, raw)
+    text = text.lstrip("\ufeff").replace("\r\n", "\n")
+    for number, raw in enumerate(text.split("\n"), 1):
+        if len(raw) > _LINE_LIMIT:
+            reader.problems.append((number, 1, "line is too long"))
+        else:
+            reader.line(number, raw)
     reader.end_list()
     return reader.pairs, reader.problems
 
 
 class _Yaml:
-    """The reader's place: the open mappings as (indent, dotted prefix) and the dash list being filled."""
+    """The reader's place: the open mappings as (indent, dotted prefix) and the dash list being
+    filled."""
 
     def __init__(self) -> None:
         self.pairs: list = []
         self.problems: list = []
         self.open = [(-1, "")]
-        self.list_key: tuple | None = None  # (dotted key, line, column, indent) of a key without a value
+        self.list_key = None  # (dotted key, line, column, indent) of a key without a value
         self.items: list = []
 
     def line(self, number: int, raw: str) -> None:
@@ -914,7 +1259,8 @@ class _Yaml:
             return
         value, error = parse_scalar(text.strip())
         if error:
-            self.problems.append((number, column + 2 + len(text) - len(text.lstrip()), error))
+            place = column + 2 + len(text) - len(text.lstrip())
+            self.problems.append((number, place, error))
         else:
             self.items.append(value)
 
@@ -940,7 +1286,7 @@ class _Yaml:
 
 
 def strip_comment(line: str) -> str:
-    """The line without its `# comment`, which starts the line or follows a blank, outside quotes."""
+    """The line without its `# comment`, which starts the line or follows a blank."""
     index = 0 if "#" in line else len(line)
     while index < len(line):
         before = line[index - 1] if index else " "
@@ -965,7 +1311,8 @@ def _quote_end(text: str, start: int) -> int:
 
 
 def parse_scalar(text: str) -> tuple:
-    """(value, error) of a scalar or an inline list. Only true and false are booleans: `off` is a string."""
+    """(value, error) of a scalar or an inline list. Only true and false are booleans: `off` is a
+    string."""
     if text[:1] == "[":
         return _parse_list(text)
     if text[:1] in ("'", '"'):
@@ -976,10 +1323,10 @@ def parse_scalar(text: str) -> tuple:
     if lowered in ("null", "~", ""):
         return None, ""
     number = text[1:] if text[0] in "+-" else text
-    if _is_digits(number):
+    if is_digits(number):
         return int(text), ""
     whole, dot, fraction = number.partition(".")
-    if dot and _is_digits(whole) and _is_digits(fraction):
+    if dot and is_digits(whole) and is_digits(fraction):
         return float(text), ""
     if text[0] in "{&*!|>%@`":
         return None, "`%s` is not part of the YAML subset read here; quote the text" % text[0]
@@ -1004,129 +1351,278 @@ def _parse_quoted(text: str) -> tuple:
 def _parse_list(text: str) -> tuple:
     items, start, index = [], 1, 1
     while index < len(text):
-        piece = text[start:index].strip()
-        if text[index] in "'\"" and not piece:
+        if text[index] in "'\"" and not text[start:index].strip():
             index = _quote_end(text, index)
             if index < 0:
                 return None, "quote is not closed"
             continue
         if text[index] in ",]":
+            piece = text[start:index].strip()
             value, error = parse_scalar(piece)
             if error:
                 return None, error
-            items += [value] if piece else []
+            if piece:
+                items.append(value)
             if text[index] == "]":
-                return (items, "") if index + 1 == len(text) else (None, "text after the closing bracket")
+                closed = index + 1 == len(text)
+                return (items, "") if closed else (None, "text after the closing bracket")
             start = index + 1
         index += 1
     return None, "list is not closed"
 
 
-def _checked(value, kind):
+def _checked(value: object, kind: object) -> object:
     """The value when it is of the kind, made exact; None otherwise."""
     if isinstance(kind, tuple):
         word = str(value).lower()
-        return word if word in kind else None
+        return next((choice for choice in kind if choice.lower() == word), None)
     if kind == "bool":
         words = {"on": True, "yes": True, "off": False, "no": False}
         return value if isinstance(value, bool) else words.get(str(value).lower())
-    if kind in ("count", "percent"):
-        good = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e12
-        return (None if not good or (kind == "percent" and not 1 <= value <= 100) else value)
+    if kind == "threshold" and value == "auto":
+        return value
+    if kind in ("count", "threshold"):
+        is_good = is_count(value) and value < 1e12
+        return value if is_good and (kind == "count" or 1 <= value <= 100) else None
     if kind in ("text", "path"):
-        odd = kind == "path" and not (value and str(value).isprintable())  # paths are shown to the agent
-        return None if value is None or isinstance(value, list) or odd else str(value)
+        if value is None or isinstance(value, list):
+            return None
+        is_odd = kind == "path" and not (value and str(value).isprintable())  # shown to the agent
+        return None if is_odd else str(value)
     items = value if isinstance(value, list) else [value]
-    inner = {"paths": "path", "list": "text", "counts": "count"}[kind]
-    checked = [_checked(item, inner) for item in items]
-    return None if None in checked else checked
+    inner = tuple(kind) if isinstance(kind, list) else {
+        "paths": "path", "names": "path", "list": "text", "counts": "count"}.get(kind, "")
+    checked = [_checked(item, inner) for item in items[:LIST_LIMIT]] if inner else [None]
+    if None in checked:
+        return None
+    return checked if kind == "counts" else list(dict.fromkeys(checked))
 
 
-def _kind_words(kind) -> str:
-    if isinstance(kind, tuple):
-        return "one of " + ", ".join(kind)
+def _kind_words(kind: object) -> str:
+    if isinstance(kind, (tuple, list)):
+        return ("one of " if isinstance(kind, tuple) else "some of ") + ", ".join(kind)
     return {
-        "bool": "true or false", "count": "a number from 0", "percent": "a number from 1 to 100", "text": "a text",
-        "path": "a path", "paths": "a list of paths", "list": "a list of texts", "counts": "a list of numbers from 0",
+        "bool": "true or false", "count": "a number from 0", "text": "a text", "path": "a path",
+        "threshold": "`auto` or a number from 1 to 100", "paths": "a list of paths",
+        "names": "a list of paths", "list": "a list of texts", "table": "entries below it",
+        "counts": "a list of numbers from 0",
     }[kind]
 
 
-def _leaves_project(value, kind) -> bool:
-    if kind not in ("path", "paths"):
+def _leaves_project(value: object, kind: object, folder: str) -> bool:
+    """By its text alone; links are looked at when the file is."""
+    if kind not in ("path", "paths", "names"):
         return False
-    names = value if isinstance(value, list) else [value]
-    return any(is_absolute(n) or n.startswith("~") or ".." in n.replace("\\", "/").split("/") for n in names)
-
+    base = join_path("/r", folder) if kind == "names" else "/r"
+    return any(is_absolute(name) or name.startswith("~")
+               or not is_below(join_path(base, slashed(name)), "/r")
+               for name in (value if isinstance(value, list) else [value]))
 
 # =============================================================================
 # Project
 # =============================================================================
-# The root is CLAUDE_PROJECT_DIR when it holds the context folder, else the
-# nearest parent of the event's cwd that does. A parent's context folder and
-# settings must belong to this user or to root. No root: nothing happens.
+# The root is the folder that the client was started in or its nearest parent with a context
+# folder; a parent's must belong to this user or to root. No root: nothing happens. Whatever the
+# project's files name, may_read decides what can reach the agent.
+SESSION = (  # .context/state/<session>.json: key, default, kind
+    ("session_start", 0.0, "time"), ("agent", "claude", str),
+    ("estimated_tokens", 0, "count"), ("window", 0, "count"), ("exact", False, bool),
+    ("model", "", str), ("measured_model", "", str), ("settings_model", "", str),
+    ("settings_read", False, bool), ("compact_window", 0, "count"), ("compacts", True, bool),
+    ("large_model", "", str), ("tool_calls", 0, "count"), ("last_call", 0.0, "time"),
+    ("breakdown", {}, dict), ("history", [], list), ("files_read", [], "texts"),
+    ("recent", [], list), ("edits", 0, "count"), ("seen_calls", [], "texts"),
+    ("audited", [], list), ("looked", {}, dict), ("delivered", {}, dict),
+    ("threshold_crossed_at", 0.0, "time"), ("handoff_complete", False, bool),
+    ("handoff_before", [], "texts"), ("handoff_told", "", str), ("write_denied", False, bool),
+    ("reminded_batch", "", str), ("reminded_at", 0.0, "time"), ("reminders", 0, "count"),
+    ("client_pid", 0, "count"), ("transcript", "", str), ("compacted_at", 0.0, "time"),
+    ("workflow_told", "", str),
+    ("startup", None, (
+        ("message_id", "", str), ("handoff", "", str), ("kind", "", str), ("attempts", 1, "count"),
+        ("first_at", 0.0, "time"), ("last_at", 0.0, "time"), ("offset", 0, "count"),
+        ("answer_to", "", str), ("answered", False, bool), ("receipt_at", 0.0, "time"),
+        ("acked_at", 0.0, "time"), ("outcome", "pending", str), ("unwritable", False, bool),
+    )),
+)
+_SECRETS = (".env", "id_", ".netrc", "credentials")
+_SECRET_ENDS = (".pem", ".key", ".kdbx")
 
 
-def find_project(project_dir: str, cwd: str) -> Ctx | None:
-    """The project of a hook event, or None when there is none."""
-    if project_dir and is_absolute(project_dir):
-        ctx = open_project(join_path(project_dir, "."))
-        if ctx:
-            return ctx
-    if not cwd or not is_absolute(cwd):
+def find_project(start: str, cwd: str, env: dict) -> "Ctx | None":
+    """The project of a hook event, or None: `start` is where the client was started, the event's
+    cwd counts only where that is not told."""
+    folder = start if start and is_absolute(start) else cwd
+    if not folder or not is_absolute(folder):
         return None
-    folder = join_path(cwd, ".")
+    folder = join_path(folder, ".")
     for level in range(PARENT_LIMIT):
-        ctx = open_project(folder)
+        ctx = open_project(folder, env)
         if ctx:
-            here = level == 0 and not project_dir  # a person's cwd; an agent's may be anywhere
-            return ctx if here or (is_trusted(ctx.dir) and is_trusted(config_path(folder))) else None
+            trusted = not level or (is_trusted(ctx.dir) and is_trusted(config_path(folder)))
+            return ctx if trusted else None
         if parent_of(folder) == folder:
             return None
         folder = parent_of(folder)
     return None
 
 
-def open_project(root: str) -> Ctx | None:
+def open_project(root: str, env: dict) -> "Ctx | None":
     """The project at exactly this folder, with its settings read."""
-    config, problems = read_config(root)
-    ctx = Ctx(root, join_path(root, config.get("context_dir", DEFAULT_CONTEXT_DIR)), config, problems)
-    return ctx if is_dir(ctx.dir) and not leads_out(ctx) else None
+    values, problems = read_config(config_path(root))
+    own, _ = read_config(user_config_path(env), is_user=True)
+    for key in {"gate.files", "startup.files"}.intersection(own):
+        own[key] = [home_of(env) + name[1:] if name[:2] == "~/" else name for name in own[key]]
+    config = {**DEFAULTS, **own, **values}
+    ctx = Ctx(root, join_path(root, config["context_dir"]), config, problems)
+    ctx.owner, ctx.env = stat_of(ctx.dir), env
+    if ctx.owner is None or not is_dir(ctx.dir) or leads_out(ctx):
+        return None
+    config["outside"] = ()
+    if own.get("allow_outside"):  # what the user's own file names, and nothing that a project adds
+        config["outside"] = tuple(
+            [join_path(ctx.dir, name) for name in own.get("gate.files", ())]
+            + [join_path(root, name) for name in own.get("startup.files", ())])
+    return ctx
 
 
-def leads_out(ctx: Ctx) -> bool:
-    """The context folder is the project itself, or it or one of our folders in it is a link to somewhere else: a
-    repository that somebody else wrote must not decide where we write and what we collect by age."""
-    outside = ctx.get("allow_outside") is not True and not stays_inside(ctx.dir, ctx.root)
-    links = [path for path in map(ctx.path, RUNTIME_FOLDERS) if is_link(path)]
-    return ctx.dir == ctx.root or outside or not all(stays_inside(path, ctx.dir) for path in links)
-
-
-def read_config(root: str) -> tuple:
-    """(settings, problems) of the project's .contextrc; both empty when there is none."""
-    data = read_bytes(config_path(root), CONFIG_LIMIT_BYTES)
-    return parse_config(data.decode("utf-8", "replace")) if data else ({}, [])
+def read_config(path: str, is_user: bool = False) -> tuple:
+    """(settings, problems) of a contextrc; both empty when there is none."""
+    data = read_bytes(path, CONFIG_LIMIT_BYTES) if path else None
+    return parse_config(data.decode("utf-8", "replace"), is_user) if data else ({}, [])
 
 
 def config_path(root: str) -> str:
     return root.rstrip("/") + "/" + CONFIG_NAME
 
 
+def home_of(env: dict) -> str:
+    names = ("HOME", "USERPROFILE") if IS_POSIX else ("USERPROFILE", "HOME")
+    return native_path(env.get(names[0]) or env.get(names[1]) or "")
+
+
+def user_config_path(env: dict) -> str:
+    base = _user_folder(env, "XDG_CONFIG_HOME", "APPDATA", "/.config")
+    return base + "/ctx_hooks/contextrc" if base else ""
+
+
+def state_home_of(env: dict) -> str:
+    """Where lies what a clone must not be able to forge; "" when the user has no such place."""
+    base = _user_folder(env, "XDG_STATE_HOME", "LOCALAPPDATA", "/.local/state")
+    return base + "/ctx_hooks" if base else ""
+
+
+def _user_folder(env: dict, variable: str, windows: str, usual: str) -> str:
+    named = env.get(variable if IS_POSIX else windows)
+    base = native_path(named or (home_of(env) and home_of(env) + usual))
+    return base if is_absolute(base) else ""
+
+
+def leads_out(ctx: Ctx) -> bool:
+    """The context folder is the project itself, git's or the client's, or it or one of our folders
+    in it is a link to somewhere else: a stranger's repository must not decide where we write."""
+    is_odd = _is_private(name_inside(ctx.dir, ctx.root))
+    return is_odd or any(map(is_link, map(ctx.path, RUNTIME_FOLDERS)))
+
+
 def is_trusted(path: str) -> bool:
-    """What is there, and the link to it if it is one, belongs to this user or to root; nothing there is fine."""
+    """What is there, and the link to it if it is one, belongs to this user or to root."""
+    if not IS_POSIX:
+        return is_missing(path) or _is_own_on_windows(path)
     found = [info for info in (stat_of(path), stat_of(path, follow=False)) if info is not None]
-    return not IS_POSIX or all(info.st_uid in (0, _os.geteuid()) for info in found)
+    return all(info.st_uid in (0, _os.geteuid()) for info in found)
+
+
+def _is_own_on_windows(path: str) -> bool:
+    """The owner is this user, the administrators or the system; False when that cannot be told.
+    Only for a folder above the one that the client was started in."""
+    import ctypes
+
+    advapi, kernel = ctypes.WinDLL("advapi32"), ctypes.WinDLL("kernel32")
+    pointer, handle = ctypes.c_void_p, ctypes.c_void_p
+    kernel.GetCurrentProcess.restype = handle
+    advapi.OpenProcessToken.argtypes = [handle, ctypes.c_uint32, pointer]
+    advapi.GetTokenInformation.argtypes = [handle, ctypes.c_int, pointer, ctypes.c_uint32, pointer]
+    advapi.GetNamedSecurityInfoW.argtypes = [
+        ctypes.c_wchar_p, ctypes.c_int, ctypes.c_uint32] + [pointer] * 5
+    advapi.EqualSid.argtypes = [pointer, pointer]
+    advapi.IsWellKnownSid.argtypes = [pointer, ctypes.c_int]
+    owner, descriptor, token = pointer(), pointer(), handle()
+    if advapi.GetNamedSecurityInfoW(path, 1, 1, ctypes.byref(owner), None, None, None,
+                                    ctypes.byref(descriptor)):
+        return False
+    if advapi.IsWellKnownSid(owner, 26) or advapi.IsWellKnownSid(owner, 22):
+        return True
+    if not advapi.OpenProcessToken(kernel.GetCurrentProcess(), 8, ctypes.byref(token)):
+        return False
+    buffer, size = ctypes.create_string_buffer(256), ctypes.c_uint32()
+    if not advapi.GetTokenInformation(token, 1, buffer, len(buffer), ctypes.byref(size)):
+        return False
+    return bool(advapi.EqualSid(ctypes.cast(buffer, ctypes.POINTER(pointer))[0], owner))
+
+
+def may_read(ctx: Ctx, path: str) -> bool:
+    """Whether the text of a file that some setting names may reach the agent."""
+    if path in ctx.get("outside"):
+        return True
+    if not is_below(path, ctx.root):
+        return False
+    named = path[len(ctx.root):].lstrip("/")
+    return not _is_private(named) and not _is_private(name_inside(path, ctx.root))
+
+
+def _is_private(name: str) -> bool:
+    """Seen from the root: outside, git's, the client's or a secret, as a case-insensitive file
+    system would compare it."""
+    parts = [part.rstrip(". ") or part for part in name.casefold().split("/")]
+    is_secret = parts[-1].startswith(_SECRETS) or parts[-1].endswith(_SECRET_ENDS)
+    is_clients = ".claude" in parts and "/".join(parts) != OLD_HANDOFF
+    return not name or ".git" in parts or is_clients or is_secret
+
+
+def read_shared(ctx: Ctx, path: str, limit_bytes: int = FILE_LIMIT_BYTES) -> "bytes | None":
+    """The bytes of a file whose text may reach the agent, else None."""
+    return read_bytes(path, limit_bytes) if may_read(ctx, path) else None
 
 
 def session_file(ctx: Ctx, session: str) -> str:
     return ctx.path("state", session + ".json")
 
 
+def read_session(ctx: Ctx, session: str) -> Record:
+    """For looking only."""
+    return load_record(read_json(session_file(ctx, session)), SESSION)
+
+
+def update_session(ctx: Ctx, session: str, change) -> tuple:
+    """Locked: `change(state)` edits the record; (whether it stands on disk, its result)."""
+
+    def begin(state: Record) -> object:
+        state.session_start = state.session_start or ctx.now
+        state.agent = ctx.agent
+        return change(state)
+
+    return update_json(ctx, session_file(ctx, session), begin, SESSION)
+
+
 def signal_dir(ctx: Ctx, session: str) -> str:
-    return ctx.path("signals", "sessions", session) if session else ctx.path("signals", "global")
+    if not session:
+        return ctx.path("signals", "global")
+    return ctx.path("signals", "sessions", session)
 
 
 def marker_path(ctx: Ctx, session: str, prefix: str = MARKER_PREFIX) -> str:
     return ctx.tmp.rstrip("/") + "/" + prefix + session
+
+
+def shown_path(ctx: Ctx, path: str, cwd: str) -> str:
+    """Relative to the root for a session that stands there, absolute for one that does not."""
+    inside = is_below(path, ctx.root) and join_path(cwd or ctx.root, ".") == ctx.root
+    return path[len(ctx.root.rstrip("/")) + 1:] if inside else path
+
+
+def is_switched_off(env: dict) -> bool:
+    return env.get("CTX_HOOKS_DISABLE", "") not in ("", "0")
 
 
 def is_paused(ctx: Ctx, session: str) -> bool:
@@ -1136,165 +1632,138 @@ def is_paused(ctx: Ctx, session: str) -> bool:
 
 
 def is_open_pause(until: object, now: float) -> bool:
-    """null: until `resume`. What is no time at all pauses nothing: a broken file must not silence for ever."""
+    """null: until `resume`. What is no time at all pauses nothing: a broken file must not silence
+    for ever."""
     return until is None or now < (parse_iso(until) or 0)
-
-
-def number(value: object, default: float = 0) -> float:
-    """A JSON number, else the default."""
-    return value if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e15 else default
-
-
-def _list(parent: dict, key: str) -> list:
-    """The list under `key`, an empty one when it is missing or of another type."""
-    return parent[key] if isinstance(parent.get(key), list) else []
-
-
-def table(parent: dict, key: str) -> dict:
-    """The object under `key`, put there when it is missing or of another type."""
-    if not isinstance(parent.get(key), dict):
-        parent[key] = {}
-    return parent[key]
-
 
 # =============================================================================
 # Recorder
 # =============================================================================
-# .context/events.jsonl: one line for each thing that was said or decided, with
-# the reason. The error log takes the traceback of an internal error. Both are
-# bounded: at the limit the file becomes `<name>.1`.
+# .context/events.jsonl: one line for each thing that was said or decided, with the reason. The
+# error log takes the traceback of an internal error. Both are bounded.
 
 
 def record(ctx: Ctx, event: str, **fields) -> None:
     """Append one line; a failure costs the line."""
-    row = {"at": format_iso(ctx.now, fraction=True), "session": ctx.session, "mode": ctx.mode, "event": event}
+    row = {"at": format_iso(ctx.now, True), "session": ctx.session, "mode": ctx.mode,
+           "agent": ctx.agent, "event": event}
     row.update(fields)
-    _append(ctx, ctx.path("events.jsonl"), format_json(row) + "\n", EVENTS_LIMIT_BYTES)
+    append_line(ctx, ctx.path("events.jsonl"), format_json(row) + "\n", EVENTS_LIMIT_BYTES)
 
 
 def log_error(ctx: Ctx, text: str) -> None:
-    _append(ctx, ctx.path("state", "errors.log"), text[-ERRORS_LIMIT_BYTES // 4:], ERRORS_LIMIT_BYTES)
+    path = ctx.path("state", "errors.log")
+    append_line(ctx, path, text[-ERRORS_LIMIT_BYTES // 4:], ERRORS_LIMIT_BYTES)
 
 
 def read_events(ctx: Ctx, limit: int) -> list:
     """The last rows of the recorder, oldest first."""
     lines: list = []
     for name in ("events.jsonl.1", "events.jsonl"):
-        lines += (read_bytes(ctx.path(name), EVENTS_LIMIT_BYTES * 2) or b"").split(b"\n")
-    rows = []
-    for line in lines[-limit * 2 - 2:]:
-        try:
-            row = parse_json(line)
-        except ValueError:
-            continue
-        if isinstance(row, dict):
-            rows.append(row)
+        lines += (read_bytes(ctx.path(name), EVENTS_LIMIT_BYTES * 2, False) or b"").split(b"\n")
+    rows = [row for row in map(parse_object, lines[-limit * 2 - 2:]) if row]
     return rows[-limit:]
-
-
-def _append(ctx: Ctx, path: str, text: str, limit_bytes: int) -> None:
-    flags = _os.O_WRONLY | _os.O_APPEND | _os.O_CREAT | _NOFOLLOW | getattr(_os, "O_NONBLOCK", 0)
-    for attempt in (1, 2):
-        try:
-            fd = _os.open(path, flags, 0o600)
-            break
-        except FileNotFoundError:
-            if attempt == 2 or not make_runtime_dir(ctx, parent_of(path)):
-                return
-        except OSError:
-            return
-    try:
-        info = _os.fstat(fd)
-        if not _stat.S_ISREG(info.st_mode):
-            return
-        write_all(fd, text.encode("utf-8", "replace"))  # one write: lines of two processes do not mix
-    except OSError:
-        return
-    finally:
-        _os.close(fd)
-    if not info.st_size:
-        _write_gitignore(ctx)
-    if info.st_size + len(text) > limit_bytes:
-        _rotate(ctx, path, limit_bytes)
-
-
-def _rotate(ctx: Ctx, path: str, limit_bytes: int) -> None:
-    with Lock(ctx, lock_path(ctx, path)) as lock:
-        info = stat_of(path)
-        if not lock.busy and info is not None and info.st_size > limit_bytes:
-            try:
-                _os.replace(path, path + ".1")
-            except OSError:
-                pass
-
 
 # =============================================================================
 # Text
 # =============================================================================
-# What reaches the agent is counted as the client counts it (UTF-16 units), has
-# no control characters and no tags that imitate the client's own markup.
+# What reaches the agent is counted as the client counts it, has no control characters, no tags
+# that imitate a client's own markup and no lines that pose as somebody's turn: clean_text. What
+# reaches a terminal goes through for_terminal.
+CLEANED_LIMIT = 200_000  # text is cut before it is cleaned
 _MARKUP = frozenset(
-    "system system-reminder task-notification command-name command-message command-args local-command-stdout "
-    "local-command-stderr local-command-caveat user-prompt-submit-hook bash-input bash-stdout bash-stderr user human "
-    "assistant function_calls function_results invoke tool_use tool_result antml thinking".split()
-)
-
-
-TURNS = ("human:", "user:", "assistant:", "system:")
-_UNSEEN = frozenset("\xad\u034f\u061c\u180e\ufeff\u200b\u200e\u200f")
+    "system systemreminder systemmessage tasknotification commandname commandmessage commandargs "
+    "localcommandstdout localcommandstderr localcommandcaveat userpromptsubmithook bashinput "
+    "bashstdout bashstderr user human assistant functioncalls functionresults invoke tooluse "
+    "toolresult antml thinking hookcontext hookprompt hookresult functioncall "
+    "functionresult".split())
+_TYPES = frozenset("System User Human Assistant".split())  # in code: List<User>
+_TURNS = ("human:", "user:", "assistant:", "system:")
+_UNSEEN = frozenset("\xad\u034f\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u3164\ufeff\uffa0")
+_BRACKETS = {ord(c): "<" for c in "＜﹤〈⟨"}
+_BRACKETS.update((ord(c), ">") for c in "＞﹥〉⟩")
+_ALIKE = dict(zip(  # letters of other scripts that look like these, and two colons
+    map(ord, "аеорсухѕіјԁһкмтѵԝοανρτυιɑꜱ꞉∶"), "aeopcyxsijdhkmtvwoanptuias::"))
 
 
 def units(text: str) -> int:
+    """Length as most clients count it: UTF-16 units."""
     return len(text) if text.isascii() else len(text) + sum(map("\uffff".__lt__, text))
 
 
-def cut_text(text: str, limit: int) -> str:
-    """At most `limit` units, cut at a line or a word where one is near."""
+def cut_text(text: str, limit: int, length: object = units) -> str:
+    """The text when it fits, else its beginning, cut at a line or a word where one is near."""
     limit = max(limit, 0)
-    if units(text) <= limit:
+    if length(text) <= limit:
         return text
-    while text and units(text) > limit:
-        text = text[: len(text) - max(1, (units(text) - limit) // 2)]
+    text = text[:limit]
+    while text and length(text) > limit:
+        text = text[: len(text) - max(1, (length(text) - limit) // 4)]
     edge = max(text.rfind("\n"), text.rfind(" "))
     return text[:edge] if edge > len(text) * 3 // 4 else text
 
 
 def clean_text(text: str) -> str:
-    """Without control characters, direction overrides, lone surrogates and imitated markup."""
+    """Without control characters, direction overrides, lone surrogates, imitated markup and lines
+    that pose as a turn. What is clean stays as it is."""
+    text = text[:CLEANED_LIMIT]
     if not text.isprintable() or not text.isascii():
-        text = text.replace("\r\n", "\n").encode("utf-8", "replace").decode("utf-8")
-        for char in filter(is_unseen, set(text)):
-            text = text.replace(char, "")
+        text = for_terminal(text.replace("\r\n", "\n"))
+    if not text.isascii() and not _BRACKETS.keys().isdisjoint(map(ord, set(text))):
+        text = text.translate(_BRACKETS)
     for _ in range(4):  # a removed tag may have completed another one
         stripped = _strip_tags(text) if "<" in text else text
         if stripped == text:
-            return text
+            return _quote_turns(text)
         text = stripped
-    return text.replace("<", "‹")  # nested on purpose
+    return _quote_turns(text.replace("<", "‹"))  # nested on purpose
 
 
-def is_unseen(char: str) -> bool:
-    """A control character, a direction override, or a letter that only a model sees."""
-    return (char < " " and char not in "\t\n") or "\x7f" <= char < "\xa0" or char in _UNSEEN or (
-        "\u2028" <= char <= "\u202e" or "\u2060" <= char <= "\u206f" or "\U000e0000" <= char <= "\U000e01ef")
+def strip_unseen(text: str) -> str:
+    for char in filter(_is_unseen, set(text)):
+        text = text.replace(char, "")
+    return text
+
+
+def for_terminal(text: str) -> str:
+    """What people see: no control characters but line ends and tabs, no moves of the cursor."""
+    return strip_unseen(text.encode("utf-8", "replace").decode("utf-8"))
 
 
 def one_line(text: str, limit: int = 200) -> str:
     """For a line shown to somebody: cleaned, blanks folded, cut."""
-    return cut_text(" ".join(clean_text(text).split()), limit)
+    return cut_text(" ".join(clean_text(text[:limit * 8]).split()), limit)
 
 
-def quote_turns(text: str) -> str:
-    """A later line that poses as the beginning of somebody's turn is shown as a quotation."""
-    first, *lines = text.split("\n")
-    posing = [_plain_start(line[:40]).lower().startswith(TURNS) for line in lines]
-    return "\n".join([first] + ["> " + line if poses else line for line, poses in zip(lines, posing)])
+def _is_unseen(char: str) -> bool:
+    """A control character, a direction override, or a letter that only a model sees."""
+    return (char < " " and char not in "\t\n") or "\x7f" <= char < "\xa0" or char in _UNSEEN or (
+        "\u2028" <= char <= "\u202e" or "\u2060" <= char <= "\u206f"
+        or "\ufe00" <= char <= "\ufe0e" or "\ufff9" <= char <= "\ufffb"
+        or "\U000e0000" <= char <= "\U000e01ef")
 
 
-def _plain_start(text: str) -> str:
-    """As somebody reads it who passes over joiners and odd blanks."""
-    text = " ".join(text.split())
-    return text if text.isascii() else text.encode("ascii", "ignore").decode()
+def _quote_turns(text: str) -> str:
+    """A line that poses as the beginning of somebody's turn is shown as a quotation."""
+    lowered = text.lower() if text.isascii() else _folded(text).lower()
+    if not any(turn[:-1] in lowered for turn in _TURNS):
+        return text
+    lines = text.split("\n")
+    for index, line in enumerate(lines):
+        start = "".join(_folded(line[:60]).lower().split()).lstrip("#*_`-")
+        if start.replace("*", "").replace("_", "").startswith(_TURNS):
+            lines[index] = "> " + line
+    return "\n".join(lines)
+
+
+def _folded(text: str) -> str:
+    """As somebody reads it: other letter forms and accents become the usual letters, joiners are
+    passed over."""
+    if text.isascii():
+        return text
+    from unicodedata import normalize
+
+    return normalize("NFKD", text).translate(_ALIKE).encode("ascii", "ignore").decode()
 
 
 def _strip_tags(text: str) -> str:
@@ -1303,20 +1772,781 @@ def _strip_tags(text: str) -> str:
         start = text.find("<", pos)
         if start < 0:
             return "".join(out) + text[pos:]
-        inner = _plain_start(text[start + 1:start + 80]).lstrip("/ ").partition(">")[0].split(None, 1)
-        name = inner[0].rstrip("/").partition(":")[0] if inner else ""
-        if name in _MARKUP or (name.lower() in _MARKUP and not name.istitle()):  # List<User> is code
+        if _is_markup(text, start):
             out.append(text[pos:start])
-            pos = max(text.find(">", start, start + 300), start) + 1  # not closed nearby: the bracket alone goes
+            pos = max(text.find(">", start, start + 300), start) + 1  # not closed: the bracket goes
         else:
             out.append(text[pos:start + 1])
             pos = start + 1
 
 
+def _is_markup(text: str, start: int) -> bool:
+    """Whether a tag with one of the names begins here, whatever stands between its letters."""
+    inner = _folded(text[start + 1:start + 80].partition(">")[0].partition("<")[0])
+    before = text[start - 1:start]
+    if inner.partition(",")[0] in _TYPES and (before.isalnum() or before == "_"):
+        return False
+    words = "".join(c if c.isalnum() or c in "-_.:" else " " for c in inner.lower()).split()
+    names = words[0].split(":") if words else []
+    for count in range(1, len(words) + 1):
+        names.append("".join(words[:count]))
+    squashed = {"".join(filter(str.isalnum, name)) for name in names}
+    squashed.update([name.rstrip("0123456789s") for name in squashed])
+    return not _MARKUP.isdisjoint(squashed)
+
+# =============================================================================
+# Clients
+# =============================================================================
+# The only place that knows the clients' JSON: event names and fields, tool names, transcript rows,
+# reply shapes, variables. Each client is a row of DIALECTS; the rest of the file speaks our words.
+#
+# Event   one hook event, checked; a wrong type counts as missing. `kind` is what the tool does.
+# Row     one row of a transcript: kind answer, prompt, result, boundary, receipt or usage;
+#         `receipt` is what it says that hooks put before the model, whatever its kind
+TOOL_KINDS = {  # what a tool does, by its name in any client
+    "read": "read notebookread read_file view read_many_files",
+    "edit": "write edit multiedit notebookedit write_file replace apply_patch create str_replace "
+            "applypatch create_file replace_string_in_file insert_edit_into_file",
+    "run": "bash powershell run_shell_command execute shell exec_command run_in_terminal",
+    "poll": "bashoutput taskoutput killshell taskstop monitor schedulewakeup sleep wait "
+            "wait_for browser_wait_for listagents read_bash stop_bash write_stdin wait_agent",
+    "ask": "askuserquestion exitplanmode enterplanmode ask_user",
+    "note": "todowrite taskcreate taskupdate tasklist taskget write_todos todo_write update_plan "
+            "todoread",
+    "agent": "agent task spawn_agent",
+}
+_KIND_OF = {name: kind for kind, names in TOOL_KINDS.items() for name in names.split()}
+TOOL_WEIGHTS = {"read": 1.1, "edit": 0.3}
+USAGE_KEYS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+USUAL_EVENTS = {"inject": "UserPromptSubmit", "gate": "PreToolUse", "monitor": "PostToolUse",
+                "stop-enforce": "Stop", "cleanup": "SessionEnd"}
+FEEDBACK_SINCE = (2, 1, 163)  # from here on additionalContext at Stop is not shown as an error
+MACHINE_PROMPT = "<task-notification>"
+TRANSCRIPT_LATE_S, HOOK_START_S = 0.25, 0.1  # some clients write their transcript late
+ENV_NAMES = (  # the variables we look at, and no others: the rest may hold secrets
+    "CLAUDE_PROJECT_DIR", "GEMINI_PROJECT_DIR", "QWEN_PROJECT_DIR", "COPILOT_PROJECT_DIR",
+    "DROID_PROJECT_DIR", "COPILOT_HOME", "CTX_HOOKS_DISABLE", "CTX_INJECT_MIN_SEVERITY",
+    "CLAUDE_CODE_STOP_HOOK_BLOCK_CAP", "CLAUDE_CODE_SESSION_ATTENDED", "CLAUDE_CODE_SESSION_ID",
+    "CLAUDE_CODE_AUTO_COMPACT_WINDOW", "CLAUDE_AUTOCOMPACT_PCT_OVERRIDE", "DISABLE_AUTO_COMPACT",
+    "CLAUDE_PLUGIN_ROOT", "CLAUDE_CONFIG_DIR", "AI_AGENT", "ANTHROPIC_MODEL", "HOME",
+    "USERPROFILE", "APPDATA", "LOCALAPPDATA", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "TMPDIR", "TEMP",
+)
+
+
+# --- events
+
+
+def parse_event(data: object, mode: str, agent: str, env: dict) -> "Record | None":
+    """The checked event in our words; None when it is no event of this client that we know."""
+    dialect = DIALECTS[agent]
+    if isinstance(data, dict):
+        data = {dialect.names.get(key, key): value for key, value in data.items()}
+        data = dialect.adapt(data, env) if dialect.adapt else data
+    if not isinstance(data, dict):
+        return None
+    theirs = text_of(data.get("hook_event_name"))
+    name = dialect.events.get(theirs) if theirs else USUAL_EVENTS.get(mode, "")
+    session_id, tool = text_of(data.get("session_id")), text_of(data.get("tool_name"))[:80]
+    if not name:
+        return None
+    failed = name == "PostToolUseFailure"
+    tool_input, prompt = dict_of(data.get("tool_input")), text_of(data.get("prompt"))
+    return Record(
+        name=name, theirs=theirs or name, session_id=session_id, session=safe_name(session_id),
+        cwd=slashed(text_of(data.get("cwd"))), transcript=text_of(data.get("transcript_path")),
+        agent_id=data.get("agent_id"), prompt=prompt, prompt_id=text_of(data.get("prompt_id")),
+        by_person=data.get("by_person") is not False and not prompt.startswith(MACHINE_PROMPT),
+        attended=env.get("CLAUDE_CODE_SESSION_ATTENDED") != "0" or agent != "claude",
+        source=text_of(data.get("source")) or "startup", reason=text_of(data.get("reason")),
+        model=_model_name(data.get("model")), tool=tool or "?", kind=tool_kind(tool),
+        tool_input=tool_input,
+        path=touched_path(tool_input), response=data.get("error" if failed else "tool_response"),
+        response_bytes=count_of(data.get("response_bytes")), failed=failed,
+        tool_use_id=text_of(data.get("tool_use_id")),
+        last_message=text_of(data.get("last_assistant_message")),
+        stop_active=data.get("stop_hook_active") is True,
+        permission_mode=text_of(data.get("permission_mode")),
+        subagents=any(dict_of(task).get("type") != "shell"
+                      for task in list_of(data.get("background_tasks"))),
+    )
+
+
+def tool_kind(tool: str) -> str:
+    """read, edit, run, poll, ask, note, agent, or "" for every other tool."""
+    return _KIND_OF.get(tool.lower(), "")
+
+
+def _model_name(value: object) -> str:
+    return text_of(value.get("id")) if isinstance(value, dict) else text_of(value)
+
+
+def touched_path(tool_input: dict) -> str:
+    """The file that a call reads or edits, as the call names it."""
+    for key in ("file_path", "path", "notebook_path", "absolute_path"):
+        if isinstance(tool_input.get(key), str):
+            return slashed(tool_input[key])
+    patch = text_of(tool_input.get("command") or tool_input.get("input") or "")
+    for mark in ("*** Update File: ", "*** Add File: "):
+        if mark in patch:
+            return slashed(patch.partition(mark)[2].partition("\n")[0].strip())
+    return ""
+
+
+def project_folder(agent: str, env: dict) -> str:
+    """The folder that the client was started in; "" where it does not tell."""
+    variable = DIALECTS[agent].project_variable
+    return native_path(env.get(variable, "")) if variable else ""
+
+
+def detect_agent(agent: str, data: object) -> str:
+    """The registered word, with one exception: Copilot runs a project's `.claude/settings.json`,
+    and the event's shape tells it."""
+    if agent != "claude" or not isinstance(data, dict):
+        return agent if agent in DIALECTS else "claude"
+    path = text_of(data.get("transcript_path", "/session-state/"))  # named at some events only
+    is_copilot = "timestamp" in data and "permission_mode" not in data and "/session-state/" in path
+    return "copilot" if is_copilot or "sessionId" in data else "claude"
+
+
+# --- what of a call the model sees
+
+
+def command_of(event: Record) -> str:
+    command = event.tool_input.get("command") or event.tool_input.get("cmd") or ""
+    command = " ".join(map(str, command)) if isinstance(command, list) else text_of(command)
+    return command[:COMMAND_LIMIT]
+
+
+COMMAND_LIMIT = 8000  # what a call does is told by its beginning
+
+
+def estimate_tokens(event: Record) -> int:
+    """What one call adds: its input, an overhead, and the part of the response that is seen."""
+    weight = TOOL_WEIGHTS.get(event.kind, 1.0)
+    if event.response_bytes:
+        chars = event.response_bytes * (0.0 if event.kind == "edit" else 1.0)
+    else:
+        chars = _chars(visible_response(event), 6)
+    if isinstance(event.response, dict) and event.response.get("isImage") is True:
+        chars = IMAGE_TOKENS * CHARS_PER_TOKEN
+    chars = min(chars, 400_000)  # clients cut what one tool may return
+    tokens = (_chars(event.tool_input, 6) + chars * weight) / CHARS_PER_TOKEN
+    return int(tokens + CALL_OVERHEAD_TOKENS)
+
+
+def visible_response(event: Record) -> object:
+    """The part of a response that reaches the model."""
+    response = event.response
+    if not isinstance(response, dict):
+        return response
+    if event.kind == "run" and "stdout" in response:
+        return [response.get("stdout"), response.get("stderr")]
+    if event.kind == "read" and isinstance(response.get("file"), dict):
+        return response["file"].get("content")
+    if event.kind == "edit":
+        return response.get("structuredPatch")
+    if event.kind == "agent":
+        return response.get("content")
+    for key in ("llmContent", "text_result_for_llm"):
+        if key in response:
+            return response[key]
+    return response
+
+
+def _chars(value: object, depth: int) -> int:
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict) and value.get("type") == "image":
+        return IMAGE_TOKENS * CHARS_PER_TOKEN
+    if isinstance(value, dict) and depth:
+        return sum(_chars(item, depth - 1) for item in value.values())
+    if isinstance(value, list) and depth:
+        return sum(_chars(item, depth - 1) for item in value)
+    return 4
+
+
+# --- transcripts: one JSON a line, written while we read; read from the end in bounded steps
+
+
+LINE_LIMIT_BYTES = 2 * 1024 * 1024
+
+
+def lines_backward(path: str, limit_bytes: int = TRANSCRIPT_LIMIT_BYTES,
+                   needles: tuple = (b"",)) -> object:
+    """The file's lines as bytes, newest first, at most about `limit_bytes` of them; those without
+    any of the needles may be left out, and a line beyond all bounds is."""
+    fd = open_regular(path)
+    if fd < 0:
+        return
+    try:
+        end = size = _os.lseek(fd, 0, 2)
+        step, parts, held = TRANSCRIPT_STEP_BYTES, [], 0
+        while end > 0 and size - end < limit_bytes:
+            start = max(0, end - step)
+            _os.lseek(fd, start, 0)
+            chunk = _os.read(fd, end - start)
+            end, step = start, min(step * 2, 1 << 18)
+            first, last = chunk.find(b"\n"), chunk.rfind(b"\n")
+            if first < 0:  # a line longer than a step: joined once, when it is whole
+                held += len(chunk)
+                parts = parts + [chunk] if held < LINE_LIMIT_BYTES else []
+                continue
+            if held < LINE_LIMIT_BYTES:
+                yield chunk[last + 1:] + b"".join(reversed(parts))
+            if any(map(chunk.__contains__, needles)):
+                yield from reversed(chunk[first + 1:last].split(b"\n"))
+            parts, held = [chunk[:first]], first
+        if end == 0 and held < LINE_LIMIT_BYTES:
+            yield b"".join(reversed(parts))
+    except OSError:
+        return
+    finally:
+        _os.close(fd)
+
+
+def rows_backward(ctx: Ctx, path: str, limit_bytes: int = TRANSCRIPT_LIMIT_BYTES,
+                  needles: tuple = ()) -> object:
+    """The rows that mean something to us, newest first; a line is parsed when it can matter."""
+    needles = needles or DIALECTS[ctx.agent].needles
+    for line in lines_backward(path, limit_bytes, needles):
+        row = parse_line(ctx, line, needles)
+        if row is not None:
+            yield row
+
+
+def parse_line(ctx: Ctx, line: bytes, needles: tuple = ()) -> "Record | None":
+    """The row of one line, None when it tells us nothing."""
+    dialect = DIALECTS[ctx.agent]
+    if not any(needle in line for needle in needles or dialect.needles):
+        return None
+    data = parse_object(line)
+    row = dialect.parse_row(data)
+    if row is not None:
+        row.at = parse_iso(data.get("timestamp")) or 0.0
+    return row
+
+
+def wait_for_rows(ctx: Ctx, path: str) -> None:
+    """Where a client writes its transcript late, its row about this very event is the sign that
+    everything before it is there."""
+    sign = DIALECTS[ctx.agent].late_signs.get(ctx.mode, b"")
+    deadline = time.monotonic() + TRANSCRIPT_LATE_S
+    while sign and time.monotonic() < deadline and is_dir(parent_of(path)):
+        line = next(lines_backward(path), b"")
+        at = parse_iso(parse_object(line).get("timestamp")) or 0.0
+        if sign in line and at > ctx.now - HOOK_START_S:
+            return
+        time.sleep(TRANSCRIPT_POLL_S)
+
+
+def make_row(kind: str, **fields) -> Record:
+    row = Record(kind=kind, id="", text="", receipt="", calls=[], results=[], tokens=0, window=0,
+                 model="", done=False, at=0.0)
+    vars(row).update(fields)
+    return row
+
+
+def read_usage(ctx: Ctx, path: str) -> "Record | None":
+    """The last measured fullness (tokens, window or 0, model) after the last compaction. Where the
+    transcript comes late it is waited for, once the numbers begin to matter."""
+    dialect = DIALECTS[ctx.agent]
+    usage = dialect.read_usage(path) if dialect.read_usage else _last_usage(ctx, path)
+    if dialect.late_signs and (usage is None or usage.tokens * 2 >= usage.window):
+        wait_for_rows(ctx, path)
+        usage = _last_usage(ctx, path)
+    return usage
+
+
+def _last_usage(ctx: Ctx, path: str) -> "Record | None":
+    dialect, model, window, tokens, at = DIALECTS[ctx.agent], "", 0, 0, 0.0
+    for row in rows_backward(ctx, path, needles=dialect.usage_needles):
+        window, model = window or row.window, model or row.model
+        if not tokens and row.tokens <= TOKENS_LIMIT:
+            tokens, at = row.tokens, row.at
+        if row.kind == "boundary" or (tokens and (window or not dialect.tells_window)):
+            break
+    return Record(tokens=tokens, window=window, model=model, at=at) if tokens else None
+
+
+def find_message(ctx: Ctx, path: str, tool_use_id: str) -> str:
+    """The id of the answer that holds the tool call; the transcript may lag, so wait a little.
+    Where calls have no id of the model's, it is the newest answer: the next one comes after
+    all calls of this one."""
+    by_call = DIALECTS[ctx.agent].batch == "call"
+    if not is_file(path) or (by_call and not tool_use_id):
+        return ""
+    needles = (tool_use_id.encode("utf-8", "replace"),) if by_call else ()
+    deadline = time.monotonic() + TRANSCRIPT_WAIT_S
+    while True:
+        for row in rows_backward(ctx, path, TRANSCRIPT_NEW_LIMIT_BYTES, needles):
+            if not by_call and row.id:
+                return row.id
+            if row.kind == "answer" and any(call[0] == tool_use_id for call in row.calls):
+                return row.id
+        if time.monotonic() >= deadline:
+            return ""
+        time.sleep(TRANSCRIPT_POLL_S)
+
+
+def read_news(ctx: Ctx, path: str, offset: int, since: float, known_id: str) -> Record:
+    """What the transcript has gained since `offset`: text (the agent's), answered, receipts, offset
+    (where to go on). The message `known_id` and rows dated before `since` are older than what we
+    wait for: a forked session's transcript begins with a copy of the old one."""
+    news = Record(text="", answered=False, receipts="", offset=offset)
+    wait_for_rows(ctx, path)
+    fd = open_regular(path)
+    if fd < 0:
+        return news
+    try:
+        size = _os.lseek(fd, 0, 2)
+        if size < offset:
+            offset = 0  # another file under the same name
+        start = max(offset, size - TRANSCRIPT_NEW_LIMIT_BYTES)
+        _os.lseek(fd, start, 0)
+        data = read_fd(fd, TRANSCRIPT_NEW_LIMIT_BYTES)
+    except OSError:
+        return news
+    finally:
+        _os.close(fd)
+    whole, pending = data.rfind(b"\n") + 1, False
+    news.offset = start + whole
+    for line in data[:whole].split(b"\n"):
+        row = parse_line(ctx, line)
+        if row is None:
+            continue
+        if row.receipt:
+            news.receipts += row.receipt + "\n"
+        if row.kind == "answer":
+            if not (known_id and row.id == known_id) and (row.at or since) >= since:
+                news.text += row.text + "\n"
+                pending = True
+                news.answered = news.answered or row.done
+        elif row.kind in ("prompt", "result") and pending:
+            news.answered = True
+    return news
+
+
+def read_turn(ctx: Ctx, path: str, since: float = 0.0) -> str:
+    """What the agent said since the person's last prompt, and not before `since`."""
+    texts, newer = [], ""
+    wait_for_rows(ctx, path)
+    for row in rows_backward(ctx, path, TRANSCRIPT_NEW_LIMIT_BYTES):
+        if row.kind == "prompt" or (row.at and row.at < since):
+            break
+        said = row.id + row.text
+        if row.kind == "answer" and row.text and said != newer:  # some write an answer twice
+            texts.append(row.text)
+            newer = said
+    return "\n".join(reversed(texts))
+
+
+def transcript_size(path: str) -> int:
+    info = stat_of(path) if path else None
+    return info.st_size if is_regular(info) else 0
+
+
+# --- Claude Code
+
+
+def _claude_row(row: dict) -> "Record | None":
+    """Subagents' rows, the client's own answers and API errors tell nothing."""
+    kind, message = row.get("type"), dict_of(row.get("message"))
+    if row.get("isSidechain"):
+        return None
+    if kind == "assistant":
+        if row.get("isApiErrorMessage") or message.get("model") == "<synthetic>":
+            return None
+        usage, requested = dict_of(message.get("usage")), text_of(row.get("requestedModel"))
+        text, calls, _ = parse_content(message.get("content"))
+        return make_row(
+            "answer", id=text_of(message.get("id")), text=text, calls=calls,
+            tokens=sum(count_of(usage.get(key)) for key in USAGE_KEYS),
+            model=requested if "[1m]" in requested else text_of(message.get("model")),
+            done=bool(message.get("stop_reason")))
+    if kind == "user":
+        text, _, results = parse_content(message.get("content"))
+        if results:
+            denied = "toolDenialKind" in row
+            return make_row("result", results=[r + (denied,) for r in results])
+        is_ours = row.get("isMeta") or row.get("isCompactSummary")
+        return None if is_ours else make_row("prompt", text=text)
+    if kind == "system" and row.get("subtype") == "compact_boundary":
+        kept = dict_of(row.get("compactMetadata")).get("postTokens")
+        return make_row("boundary", tokens=count_of(kept))
+    attached = dict_of(row.get("attachment"))
+    if kind == "attachment" and attached.get("type") == "hook_additional_context":
+        texts = [text for text in list_of(attached.get("content")) if isinstance(text, str)]
+        return make_row("receipt", text="\n".join(texts), receipt="\n".join(texts))
+    return None
+
+
+def parse_content(content: object) -> tuple:
+    """(text, tool calls as (id, name, input), results as (id, failed, text)) of a message's
+    blocks, as several clients write them."""
+    if isinstance(content, str):
+        return content, [], []
+    texts, calls, results = [], [], []
+    for block in list_of(content):
+        kind = block.get("type") if isinstance(block, dict) else ""
+        if kind in ("text", "input_text", "output_text"):
+            texts.append(text_of(block.get("text")))
+        elif kind == "tool_use":
+            calls.append((text_of(block.get("id")), text_of(block.get("name")),
+                          dict_of(block.get("input"))))
+        elif kind == "tool_result":
+            results.append((text_of(block.get("tool_use_id")), block.get("is_error") is True,
+                            parse_content(block.get("content"))[0]))
+    return "\n".join(texts), calls, results
+
+
+# --- Codex
+
+
+def _codex_row(row: dict) -> "Record | None":
+    kind, payload = row.get("type"), dict_of(row.get("payload"))
+    if kind == "response_item":
+        return _codex_item(payload)
+    if kind == "compacted":
+        return make_row("boundary")
+    info = dict_of(payload.get("info")) or payload
+    usage = dict_of(payload.get("usage")) or dict_of(info.get("last_token_usage"))
+    tokens = count_of(usage.get("input_tokens")) or count_of(usage.get("total_tokens"))
+    window = count_of(info.get("model_context_window"))
+    if not tokens and not window:
+        return None
+    return make_row("usage", id=text_of(payload.get("response_id")), tokens=tokens, window=window)
+
+
+def _codex_item(item: dict) -> "Record | None":
+    """What hooks say is a developer's message, and a hold a user's in a tag of its own."""
+    kind, call_id = item.get("type"), text_of(item.get("call_id"))
+    if kind in ("function_call", "custom_tool_call"):
+        asked = parse_object(text_of(item.get("arguments"))) or {"command": item.get("input")}
+        return make_row("answer", calls=[(call_id, text_of(item.get("name")), asked)])
+    if kind in ("function_call_output", "custom_tool_call_output"):
+        text = parse_content(item.get("output"))[0]
+        failed = "exited with code " in text and "exited with code 0" not in text
+        return make_row("result", results=[(call_id, failed, text, False)])
+    text, role = parse_content(item.get("content"))[0], item.get("role")
+    if role == "assistant":
+        return make_row("answer", id=text_of(item.get("id")), text=text, done=True)
+    if role == "developer":
+        return make_row("receipt", receipt=text)
+    if role != "user" or text.startswith(("<environment_context>", "<user_instructions>")):
+        return None
+    return make_row("prompt", text=text, receipt=text if "<hook_prompt" in text[:12] else "")
+
+
+def _tool_calls(calls: object, id_key: str, input_key: str) -> list:
+    """Tool calls as (id, name, input)."""
+    return [(text_of(call.get(id_key)), text_of(call.get("name")), dict_of(call.get(input_key)))
+            for call in map(dict_of, list_of(calls))]
+
+
+# --- Gemini CLI and Qwen Code, which began as a fork of it
+
+
+def _gemini_event(data: dict, env: dict) -> "dict | None":
+    """The event before an automatic compression comes before every request, so it tells nothing.
+    The first prompt has our own start text in front of it."""
+    if data.get("hook_event_name") == "PreCompress" and data.get("trigger") != "manual":
+        return None
+    return dict(data, prompt=_split_hook_text(text_of(data.get("prompt")))[1])
+
+
+def _split_hook_text(text: str) -> tuple:
+    """(what hooks said, the rest) of a piece of a prompt."""
+    for tag in ("hook_context>", "qwen:user-prompt-submit-context>"):
+        said, end, rest = text.partition("</" + tag)
+        if end and said.startswith("<" + tag):
+            return said, rest.lstrip("\n")
+    return "", text
+
+
+def _gemini_row(row: dict) -> "Record | None":
+    kind = row.get("type")
+    if kind == "gemini":
+        calls = _tool_calls(row.get("toolCalls"), "id", "args")
+        tokens = count_of(dict_of(row.get("tokens")).get("input"))
+        return make_row("answer", id=text_of(row.get("id")), text=text_of(row.get("content")),
+                        calls=calls, tokens=tokens, model=text_of(row.get("model")), done=True)
+    if kind == "user":
+        return _parts_row(row.get("content"))
+    compressed = format_json(dict_of(row.get("$set")).get("messages"))
+    return make_row("boundary") if "<state_snapshot>" in compressed else None
+
+
+def _qwen_event(data: dict, env: dict) -> dict:
+    """The prompt event comes before every request; only a person's has `submitted_prompt`."""
+    by_person = "submitted_prompt" in data or data.get("hook_event_name") != "UserPromptSubmit"
+    return dict(data, by_person=by_person)
+
+
+def _qwen_row(row: dict) -> "Record | None":
+    kind, parts = row.get("type"), dict_of(row.get("message")).get("parts")
+    if row.get("isSidechain"):
+        return None
+    if kind == "assistant":
+        made, usage = _parts_row(parts), dict_of(row.get("usageMetadata"))
+        return make_row("answer", id=text_of(row.get("uuid")), text=made.text, calls=made.calls,
+                        tokens=count_of(usage.get("promptTokenCount")), done=True,
+                        window=count_of(row.get("contextWindowSize")),
+                        model=text_of(row.get("model")))
+    if kind == "tool_result" or (kind == "user" and row.get("provenance") != "system"):
+        return _parts_row(parts)
+    if row.get("subtype") != "chat_compression":
+        return None
+    info = dict_of(dict_of(row.get("systemPayload")).get("info"))
+    return make_row("boundary", tokens=count_of(info.get("newTokenCount")))
+
+
+def _parts_row(parts: object) -> Record:
+    """A prompt, or the results of tools; what hooks said stands inside either."""
+    texts, said, calls, results = [], [], [], []
+    for part in map(dict_of, list_of(parts)):
+        call, result = dict_of(part.get("functionCall")), dict_of(part.get("functionResponse"))
+        if call:
+            calls += _tool_calls([call], "id", "args")
+        elif result:
+            told = dict_of(result.get("response"))
+            text = text_of(told.get("error") or told.get("output"))
+            failed = "error" in told or ("\nExit Code: " in text and "\nExit Code: 0" not in text)
+            results.append((text_of(result.get("id")), failed, text, False))
+        elif not part.get("thought"):
+            ours, text = _split_hook_text(text_of(part.get("text")))
+            said.append(ours)
+            texts.append(text)
+    if results:
+        return make_row("result", results=results, receipt="\n".join(r[2] for r in results))
+    return make_row("prompt", text="\n".join(filter(None, texts)), calls=calls,
+                    receipt="\n".join(filter(None, said)))
+
+
+# --- Copilot CLI
+
+_COPILOT_EVENTS = (  # its own spelling has no event's name, but each event a field of its own
+    ("tool_response", "PostToolUse"), ("error", "PostToolUseFailure"),
+    ("tool_name", "PreToolUse"), ("stopReason", "Stop"), ("trigger", "PreCompact"),
+    ("source", "SessionStart"), ("prompt", "UserPromptSubmit"), ("reason", "SessionEnd"))
+
+
+def _copilot_event(data: dict, env: dict) -> dict:
+    """Both spellings; the transcript is named at some events only, but its place is known."""
+    named = [name for field, name in _COPILOT_EVENTS if field in data]
+    data.setdefault("hook_event_name", named[0] if named else "?")
+    home = env.get("COPILOT_HOME") or env.get("HOME", "") + "/.copilot"
+    own_id = text_of(data.get("session_id"))
+    if own_id and safe_name(own_id) == own_id:
+        data.setdefault("transcript_path", home + "/session-state/" + own_id + "/events.jsonl")
+    if data.get("source") == "new":
+        data["source"] = "startup"
+    return data
+
+
+def _copilot_row(row: dict) -> "Record | None":
+    kind, data = row.get("type"), dict_of(row.get("data"))
+    if row.get("agentId"):
+        return None
+    if kind == "session.usage_record":
+        usage = dict_of(data.get("usage"))
+        return make_row("usage", tokens=count_of(usage.get("inputTokens")),
+                        window=count_of(usage.get("maxPromptTokens")),
+                        model=text_of(usage.get("model")))
+    if kind == "assistant.message":
+        calls = _tool_calls(data.get("toolRequests"), "toolCallId", "arguments")
+        return make_row("answer", id=text_of(data.get("messageId")), calls=calls,
+                        text=text_of(data.get("content")), done=True)
+    if kind == "user.message":
+        return make_row("prompt", text=text_of(data.get("content")))
+    if kind == "tool.execution_complete":
+        told, failed = dict_of(data.get("result") or data.get("error")), not data.get("success")
+        text = text_of(told.get("content") or told.get("message"))
+        return make_row("result", results=[(text_of(data.get("toolCallId")), failed, text, False)])
+    if kind == "hook.end":
+        said = text_of(dict_of(data.get("output")).get("additionalContext"))
+        return make_row("receipt", receipt=said)
+    if kind == "session.compaction_complete" and data.get("success") is True:
+        return make_row("boundary", tokens=count_of(data.get("postCompactionTokens")))
+    return None
+
+
+# --- droid
+
+
+def _droid_row(row: dict) -> "Record | None":
+    """Claude Code's blocks; each hook has a row of its own with what it printed."""
+    message = dict_of(row.get("message"))
+    if row.get("type") == "compaction_state":
+        return make_row("boundary", tokens=count_of(row.get("summaryTokens")))
+    text, calls, results = parse_content(message.get("content"))
+    if message.get("role") == "assistant":
+        return make_row("answer", id=text_of(row.get("id")), text=text, calls=calls, done=True,
+                        model=text_of(message.get("modelId")))
+    if results:
+        return make_row("result", results=[r + (False,) for r in results])
+    if "hookResults" in message:
+        printed = [text_of(dict_of(one).get("stdout")) for one in list_of(message["hookResults"])]
+        said = [dict_of(parse_object(out).get("hookSpecificOutput")) for out in printed]
+        return make_row("receipt", receipt="\n".join(
+            text_of(one.get("additionalContext")) for one in said))
+    if not text or text_of(row.get("id")).startswith("context-"):
+        return None
+    return make_row("prompt", text=text)
+
+
+def _droid_usage(path: str) -> "Record | None":
+    """The numbers are in a file beside the transcript."""
+    told = read_json(path[:-len(".jsonl")] + ".settings.json") if path.endswith(".jsonl") else {}
+    usage = dict_of(told.get("lastCallTokenUsage"))
+    keys = ("inputTokens", "cacheReadTokens", "cacheCreationTokens")
+    tokens = sum(count_of(usage.get(key)) for key in keys)
+    found = Record(tokens=tokens, window=0, model=text_of(told.get("model")), at=0.0)
+    return found if 0 < tokens <= TOKENS_LIMIT else None
+
+
+# --- replies
+
+
+class Reply:
+    """What a handler wants said: `context` to the agent, `person` to the person; `hold` keeps the
+    agent going. `after` is called once the text is really out."""
+
+    __slots__ = ("context", "person", "terminal", "hold", "after")
+
+    def __init__(self, context: str = "", person: str = "", hold: bool = False) -> None:
+        self.context, self.person, self.hold = context, person, hold
+        self.terminal, self.after = "", []
+
+
+def can_speak(ctx: Ctx, event_name: str) -> bool:
+    """Whether text at this event reaches the agent in this client."""
+    return event_name in DIALECTS[ctx.agent].speaks
+
+
+def render_reply(ctx: Ctx, event: Record, reply: Reply) -> dict:
+    """The client's JSON for a reply; {} when there is nothing to say."""
+    dialect, out, text = DIALECTS[ctx.agent], {}, clean_text(reply.context)
+    if reply.person and dialect.tells_person:
+        out["systemMessage"] = for_terminal(reply.person)
+    if reply.terminal and dialect.tells_person == "terminal":
+        out["terminalSequence"] = reply.terminal
+    if reply.hold and not _holds_by_context(dialect, event, ctx.env):
+        out.update(decision="block", reason=text)
+    elif text:
+        if dialect.reply == "both":
+            out["additionalContext"] = text
+        out["hookSpecificOutput"] = {"hookEventName": event.theirs, "additionalContext": text}
+    return out
+
+
+def _holds_by_context(dialect: Record, event: Record, env: dict) -> bool:
+    """Only a client that is known to be new enough; inherited variables name another session."""
+    name, _, rest = env.get("AI_AGENT", "").partition("_")
+    fields = rest.partition("_")[0].split("-")
+    return (dialect.hold == "context" and name == "claude-code" and all(map(is_digits, fields))
+            and tuple(map(int, fields)) >= FEEDBACK_SINCE
+            and env.get("CLAUDE_CODE_SESSION_ID") == event.session_id)
+
+
+def utf8_length(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+
+
+# --- the table
+
+
+def _dialect(**fields) -> Record:
+    """A row with Claude Code's values where nothing else is said."""
+    row = Record(
+        events=_events(), speaks=_SPEAKING, limit=REPLY_LIMIT, length=units, reply="hso",
+        hold="block", hold_cap=8, tells_person="line", names={}, adapt=None,
+        parse_row=_claude_row, read_usage=None, late_signs={}, batch="call",
+        needles=(b'"assistant"', b'"user"', b"compact_boundary", b"hook_additional_context"),
+        usage_needles=(b'"usage"', b"compact_boundary"), tells_window=False, compacts_at=0,
+        window=0, instruction_file="AGENTS.md", project_variable="CLAUDE_PROJECT_DIR", home="",
+        settings="", user_settings="", folder="", matchers={}, time_unit=1, end_limit_s=5)
+    vars(row).update(fields)
+    row.user_settings = row.user_settings or row.settings  # seen from the user's home
+    return row
+
+
+def _events(*missing: str, **others: str) -> dict:
+    """The client's names of events -> ours."""
+    names = ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure",
+             "PreCompact", "Stop", "SessionEnd")
+    return {others.get(name, name): name for name in names if name not in missing}
+
+
+_SPEAKING = frozenset(("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse",
+                       "PostToolUseFailure", "Stop"))
+_MUTE_BEFORE = _SPEAKING - {"PreToolUse"}  # text before a tool does not arrive
+# names, adapt what fields are called, and what else it takes to read an event as Claude Code's
+# speaks       our names of the events whose text reaches the model (at Stop: by holding)
+# reply        "hso": hookSpecificOutput alone; "both": also at the top level
+# hold         how a stop is held: "block" or, in new versions of Claude Code, "context"
+# hold_cap     holds in a row that the client allows; where it has no limit, ours is the same
+# batch        "call": the transcript has the event's tool_use_id; "newest": it has not
+# late_signs   mode -> what the transcript's newest line holds once it has caught up
+# compacts_at  percent of the window where the client compacts by itself; 0: not known
+# window       tokens, where every model of the client has the same
+# matchers     our name of an event -> the only kind of it that is registered
+# time_unit    of the `timeout` in the client's settings, per second
+DIALECTS = {
+    "claude": _dialect(
+        label="Claude Code", hold="context", tells_person="terminal",
+        matchers={"PreCompact": "auto"},  # after one by hand the client shows the whole command
+        instruction_file="CLAUDE.md", folder=".claude", settings=".claude/settings.json"),
+    "codex": _dialect(  # a reply with a key that it does not know counts for nothing
+        label="Codex", events=_events("PostToolUseFailure"), length=utf8_length,
+        names={"turn_id": "prompt_id"}, parse_row=_codex_row, batch="newest", tells_window=True,
+        compacts_at=94, project_variable="", end_limit_s=3, folder=".codex",
+        needles=(b'"response_item"', b'"token_usage_record"', b'"compacted"'),
+        usage_needles=(b'"token_usage_record"', b'"token_count"', b'"task_started"',
+                       b'"compacted"'),
+        settings=".codex/hooks.json"),
+    "gemini": _dialect(
+        label="Gemini CLI", speaks=_MUTE_BEFORE, adapt=_gemini_event, parse_row=_gemini_row,
+        events=_events("PostToolUseFailure", UserPromptSubmit="BeforeAgent",
+                       PreToolUse="BeforeTool", PostToolUse="AfterTool", Stop="AfterAgent",
+                       PreCompact="PreCompress"),
+        names={"timestamp": "prompt_id"}, batch="newest", window=1_048_576, time_unit=1000,
+        matchers={"PreCompact": "manual"}, folder=".gemini",
+        needles=(b'"gemini"', b'"user"', b"<state_snapshot>"),
+        usage_needles=(b'"tokens"', b"<state_snapshot>"), instruction_file="GEMINI.md",
+        project_variable="GEMINI_PROJECT_DIR", settings=".gemini/settings.json"),
+    "qwen": _dialect(
+        label="Qwen Code", speaks=_MUTE_BEFORE, names={"tool_call_id": "tool_use_id"},
+        adapt=_qwen_event, parse_row=_qwen_row,
+        needles=(b'"assistant"', b'"user"', b'"tool_result"', b'"chat_compression"'),
+        usage_needles=(b'"usageMetadata"', b'"chat_compression"'), tells_window=True,
+        compacts_at=85, folder=".qwen", project_variable="QWEN_PROJECT_DIR",
+        settings=".qwen/settings.json"),
+    "copilot": _dialect(
+        label="Copilot CLI", reply="both", tells_person="", adapt=_copilot_event,
+        names={"sessionId": "session_id", "toolName": "tool_name", "toolArgs": "tool_input",
+               "toolResult": "tool_response", "tool_result": "tool_response",
+               "transcriptPath": "transcript_path", "hookEventName": "hook_event_name",
+               "timestamp": "prompt_id"},
+        parse_row=_copilot_row, batch="newest", tells_window=True, compacts_at=80,
+        late_signs={"monitor": b'"postToolUse', "stop-enforce": b'"agentStop"'},
+        folder=".github/hooks", project_variable="COPILOT_PROJECT_DIR",
+        needles=(b'"session.usage_record"', b'"assistant.message"', b'"user.message"',
+                 b'"tool.execution_complete"', b'"hook.end"', b'"session.compaction_complete"'),
+        usage_needles=(b'"session.usage_record"', b'"session.compaction_complete"'),
+        settings=".github/hooks/ctx_hooks.json", user_settings=".copilot/hooks/ctx_hooks.json"),
+    "droid": _dialect(
+        label="droid", events=_events("PostToolUseFailure"), speaks=_MUTE_BEFORE,
+        names={"message_id": "prompt_id"}, parse_row=_droid_row, read_usage=_droid_usage,
+        batch="newest", needles=(b'"message"', b'"compaction_state"'), folder=".factory",
+        project_variable="DROID_PROJECT_DIR", settings=".factory/settings.json"),
+}
+
 # =============================================================================
 # Signals
 # =============================================================================
-# A signal is a file for the agent: any process may write one.
+# A signal is a file for the agent: any process may write one. A session claims what it is about to
+# say in its own state; once the text is out the file goes. A claim that nothing followed is void
+# after some seconds, so two hooks deliver once and a crash loses nothing.
 #
 #     ---
 #     generated_at: 2026-02-03T10:45:00Z
@@ -1327,13 +2557,16 @@ def _strip_tags(text: str) -> str:
 #     ---
 #     Context: 87% full, repetition in last 8 turns.
 #     → Summarize current state in 5 bullets, then /clear and reload from DECISIONS.md
-#
-# Delivery holds the session's lock until the text is out: a racing prompt waits
-# and finds nothing, a crash before that leaves the signal where it was.
+CLAIM_S = 10
+LOOK_AGAIN_S = 30  # a signal overwritten in place does not change its folder
+LOOK_LIMIT_S = 1.5
+UNSAID_S = 86400  # an alert that expired unsaid waits so long for being said anew or withdrawn
+FRESH_NS = 50_000_000  # within this, two changes of a folder can carry the same time
 
 
 def split_header(text: str) -> tuple:
-    """(header lines or None, body). The header ends at the first closing `---`; None: there is no whole header."""
+    """(header lines or None, body). The header ends at the first closing `---`; None: there is no
+    whole header."""
     text = text.lstrip("\ufeff").replace("\r\n", "\n")
     first, _, rest = text.partition("\n")
     if first.rstrip() != "---":
@@ -1359,76 +2592,69 @@ def parse_fields(lines: list) -> dict:
     return fields
 
 
-def parse_signal(data: bytes, mtime: float, now: float) -> Signal:
+def parse_signal(data: bytes, mtime: float, now: float) -> Record:
     """Whatever is broken gets its default: ttl 300, severity warning, the file's own time."""
     header, body = split_header(data.decode("utf-8", "replace"))
     fields = parse_fields(header or [])
     stated = parse_iso(fields.get("generated_at"))
-    ttl = fields.get("ttl", "")
-    severity = fields.get("severity", "").lower()
-    return Signal(
+    ttl, severity = fields.get("ttl", ""), fields.get("severity", "").lower()
+    code = fields.get("code", "")[:60]
+    return Record(
         severity=severity if severity in SEVERITIES else "warning",
         generated_at=min(mtime, now) if stated is None or stated > now + 1 else stated,
-        ttl_s=min(int(ttl), TTL_LIMIT_S) if _is_digits(ttl) and int(ttl) > 0 else DEFAULT_TTL_S,
-        auditor=one_line(fields.get("auditor", ""), 60),
-        code=one_line(fields.get("code", ""), 60),
-        body=quote_turns(clean_text(body).strip()) or one_line(fields.get("code", ""), 60),
-        stamp="%.6f" % (mtime if stated is None else stated),
+        ttl_s=min(int(ttl), TTL_LIMIT_S) if is_digits(ttl) and int(ttl) > 0 else DEFAULT_TTL_S,
+        auditor=fields.get("auditor", "")[:60], code=code,
+        body=body.strip() or code, stamp="%.6f" % (mtime if stated is None else stated),
     )
 
 
-def format_signal(signal: Signal) -> str:
+def format_signal(signal: Record) -> str:
     fields = (
-        ("generated_at", format_iso(signal.generated_at)), ("severity", signal.severity), ("ttl", "%d" % signal.ttl_s),
-        ("auditor", one_line(signal.auditor, 60)), ("code", one_line(signal.code, 60)),
+        ("generated_at", format_iso(signal.generated_at)), ("severity", signal.severity),
+        ("ttl", "%d" % signal.ttl_s), ("auditor", one_line(signal.auditor, 60)),
+        ("code", one_line(signal.code, 60)),
     )
-    header = "".join("%s: %s\n" % (key, value.replace("#", "")) for key, value in fields if value)
-    return "---\n" + header + "---\n" + clean_text(signal.body).strip() + "\n"
+    lines = ["%s: %s\n" % (key, value.replace("#", "")) for key, value in fields if value]
+    return "---\n" + "".join(lines) + "---\n" + clean_text(signal.body).strip() + "\n"
 
 
-def write_signal(ctx: Ctx, session: str, signal: Signal) -> str:
-    """Write or replace the signal `name` of a session ("" = global); its path, or "" when that failed."""
+def write_signal(ctx: Ctx, session: str, signal: Record) -> str:
+    """Write or replace the signal `name` of a session ("" = global); its path, or ""."""
     path = signal_dir(ctx, session) + "/" + safe_name(signal.name) + ".md"
     if is_link(parent_of(path)):
         return ""
-    return path if write_runtime(ctx, path, format_signal(signal).encode("utf-8", "replace")) else ""
+    return path if write_bytes(ctx, path, format_signal(signal).encode("utf-8", "replace")) else ""
 
 
 def read_signals(ctx: Ctx, session: str) -> list:
     """All live signals for a session (and the global ones), critical first, then oldest first.
-
-    Expired ones are removed on the way; what cannot be read at all is set aside.
-    """
-    found = []
-    for scope, folder in (("session", signal_dir(ctx, session) if session else ""), ("global", signal_dir(ctx, ""))):
-        names = [n for n in list_dir(folder) if n.endswith(".md") and n[0] != "."] if folder else []
-        if names and not stays_inside(folder, ctx.dir):
+    Expired ones are removed on the way; what cannot be read at all is set aside. One that is being
+    written right now has no body."""
+    found, deadline = [], time.monotonic() + LOOK_LIMIT_S
+    for scope, folder in (("session", session and signal_dir(ctx, session)),
+                          ("global", signal_dir(ctx, ""))):
+        if not folder or is_link(folder):
             continue
-        for name in names[:SIGNAL_COUNT_LIMIT]:
-            signal = _read_signal(ctx, folder + "/" + name)
+        names = [n for n in list_dir(folder) if n.endswith(".md") and n[0] != "."]
+        first = int(ctx.now) * 997 % len(names) if len(names) > SIGNAL_COUNT_LIMIT else 0
+        for name in names[first:] + names[:first]:  # what time does not reach is reached later
+            signal = _read_signal(ctx, folder + "/" + name, UNSAID_S if scope == "session" else 0)
             if signal is not None:
                 signal.scope, signal.name, signal.key = scope, name[:-3], scope + "/" + name[:-3]
                 found.append(signal)
+            if time.monotonic() > deadline:
+                break
     found.sort(key=lambda s: (-SEVERITIES.index(s.severity), s.generated_at, s.name))
     return found
 
 
-def has_signals(ctx: Ctx, session: str) -> bool:
-    """Cheap look without reading anything."""
-    folders = (signal_dir(ctx, session), signal_dir(ctx, ""))
-    return any(name.endswith(".md") for folder in folders for name in list_dir(folder))
-
-
-def _read_signal(ctx: Ctx, path: str) -> Signal | None:
+def _read_signal(ctx: Ctx, path: str, unsaid_s: int) -> "Record | None":
     info = stat_of(path, follow=False)
-    if info is None or _stat.S_ISDIR(info.st_mode):
-        return None
-    if _stat.S_ISLNK(info.st_mode):
-        data = read_inside(path, ctx.dir, SIGNAL_LIMIT_BYTES)
-    else:
-        data = read_bytes(path, SIGNAL_LIMIT_BYTES, follow=False)
+    if not is_regular(info):
+        return None  # a link could lead to any file of the user's
+    data = read_bytes(path, SIGNAL_LIMIT_BYTES, follow=False)
     if data is None:
-        if _stat.S_ISREG(info.st_mode):
+        if is_own(info):
             set_aside(ctx, path)
         return None
     mtime = info.st_mtime
@@ -1437,16 +2663,15 @@ def _read_signal(ctx: Ctx, path: str) -> Signal | None:
         _touch(path, mtime)  # a file from the future would never expire
     signal = parse_signal(data, mtime, ctx.now)
     signal.path = path
-    if ctx.now >= signal.generated_at + signal.ttl_s:
-        remove_file(path)
+    over_s = ctx.now - signal.generated_at - signal.ttl_s
+    if over_s >= 0:
+        if over_s >= unsaid_s or not signal.code.startswith("CTX_"):
+            remove_file(path)
         return None
-    return None if not signal.body or _is_half_written(data, ctx.now - mtime) else signal
-
-
-def _is_half_written(data: bytes, age_s: float) -> bool:
-    """A header that is still open in a young file: its writer is at work."""
-    young = age_s < HALF_WRITTEN_S and data.startswith(b"---")
-    return young and split_header(data.decode("utf-8", "replace"))[0] is None
+    if ctx.now - mtime < HALF_WRITTEN_S and data.startswith(b"---"):
+        if split_header(data.decode("utf-8", "replace"))[0] is None:
+            signal.body = ""
+    return signal
 
 
 def _touch(path: str, mtime: float) -> None:
@@ -1461,30 +2686,36 @@ def severity_floor(ctx: Ctx) -> str:
     return stated if stated in SEVERITIES else ctx.get("monitor.inject_min_severity")
 
 
-def render_signals(signals: list, room: int) -> tuple:
+def render_signals(signals: list, room: int, length: object = units) -> tuple:
     """(text, the signals it holds, whether the first had to be cut)."""
     if len(signals) == 1:
-        text = SIGNAL_HEAD + signals[0].body
-        return (text, signals, False) if units(text) <= room else (cut_text(text, room - 200), signals, True)
-    lines: list = []
-    left = room - units(SIGNAL_HEAD_MANY) - units(SIGNAL_REST) - 20
-    shown = []
+        text = SIGNAL_HEAD + _said(signals[0], room)
+        fits = length(text) <= room and len(signals[0].body) <= room * 2
+        return text if fits else cut_text(text, room - 300, length), signals, not fits
+    left = room - length(SIGNAL_HEAD_MANY) - length(SIGNAL_REST) - 20
+    lines, shown = [], []
     for signal in signals:
-        bullet = format_bullet(signal.body)
-        if units(bullet) + 1 > left:
+        bullet = format_bullet(_said(signal, room))
+        if length(bullet) + 1 > left:
             break
-        left -= units(bullet) + 1
+        left -= length(bullet) + 1
         lines.append(bullet)
         shown.append(signal)
-    if len(shown) < 1:
-        text, shown, was_cut = render_signals(signals[:1], room - units(SIGNAL_REST) - 20)
-        lines = [text]
-    else:
-        was_cut = False
-        lines.insert(0, SIGNAL_HEAD_MANY.format(count=len(shown)) if len(shown) > 1 else SIGNAL_HEAD.rstrip())
+    rest = SIGNAL_REST.format(count=len(signals) - max(1, len(shown)))
+    if not shown:
+        text, shown, was_cut = render_signals(signals[:1], room - length(rest) - 1, length)
+        return text + "\n" + rest, shown, was_cut
+    head = SIGNAL_HEAD_MANY.format(count=len(shown))
+    lines.insert(0, head if len(shown) > 1 else SIGNAL_HEAD.rstrip())
     if len(shown) < len(signals):
-        lines.append(SIGNAL_REST.format(count=len(signals) - len(shown)))
-    return "\n".join(lines), shown, was_cut
+        lines.append(rest)
+    return "\n".join(lines), shown, False
+
+
+def _said(signal: Record, room: int) -> str:
+    """The cleaned text, more than there is room for where there is more; never nothing."""
+    text = clean_text(signal.body[:room * 2]).strip()
+    return text or one_line(signal.code) or one_line(signal.name) or "?"
 
 
 def format_bullet(body: str) -> str:
@@ -1496,321 +2727,145 @@ def format_bullet(body: str) -> str:
     return "\n".join([SIGNAL_BULLET + head] + [SIGNAL_INDENT + line for line in lines[1:]])
 
 
-def due_signals(ctx: Ctx, session: str, seen: dict) -> list:
-    """What the session has not been told yet and is severe enough to tell."""
+def due_signals(ctx: Ctx, signals: list, seen: dict) -> list:
+    """What the session has not been told yet and is severe enough to tell; of two with the same
+    code from the same source the newer."""
     floor = SEVERITIES.index(severity_floor(ctx))
-    return [s for s in read_signals(ctx, session)
-            if SEVERITIES.index(s.severity) >= floor and seen.get(s.key) != s.stamp]
+    due: dict = {}
+    for signal in signals:
+        claim = list_of(seen.get(signal.key)) + ["", 0]
+        is_held = claim[0] == signal.stamp and (not claim[1] or abs(ctx.now - claim[1]) < CLAIM_S)
+        if SEVERITIES.index(signal.severity) >= floor and signal.body and not is_held:
+            source = (signal.auditor, signal.code) if signal.code else signal.key
+            if source not in due or due[source].generated_at < signal.generated_at:
+                due[source] = signal
+    return list(due.values())
 
 
-def deliver_signals(ctx: Ctx, session: str, room: int) -> Reply | None:
-    """The pending signals as one block. The lock is released by the reply's `after`."""
-    if not has_signals(ctx, session):
+def has_news(ctx: Ctx, session: str, looked: dict) -> bool:
+    """Whether there can be anything new, from a stat of each folder."""
+    stamps = _folder_stamps(ctx, session)
+    if not any(stamps.values()):
+        return False
+    is_old = not 0 <= ctx.now - count_of(looked.get("at")) < LOOK_AGAIN_S
+    return is_old or any(looked.get(key) != stamp for key, stamp in stamps.items())
+
+
+def _folder_stamps(ctx: Ctx, session: str) -> dict:
+    folders = {"session": signal_dir(ctx, session), "global": signal_dir(ctx, "")}
+    infos = {key: stat_of(folder, follow=False) for key, folder in folders.items()}
+    return {key: info.st_mtime_ns if info else 0 for key, info in infos.items()}
+
+
+def deliver_signals(ctx: Ctx, session: str, room: int) -> "Reply | None":
+    """The pending signals as one block; what it says is claimed for this session."""
+    found = _update_claims(ctx, session, lambda state: _claim(ctx, state, session, room))
+    if not found:
         return None
-    lock = Lock(ctx, lock_path(ctx, session_file(ctx, session))).__enter__()
-    if lock.busy:
-        lock.__exit__()
-        return None
-    seen = _read_seen(ctx, session)
-    due = due_signals(ctx, session, seen)
-    room -= units(ctx.dir)  # a cut text names its path
-    if not due or room < 400:
-        lock.__exit__()
-        return None
-    text, shown, was_cut = render_signals(due, room)
-    if was_cut:
-        text += "\n" + SIGNAL_CUT.format(path=_keep_whole(ctx, shown[0]))
-    reply = Reply(text, after=[lambda: _after_delivery(ctx, session, shown, seen), lock.__exit__])
-    _notify_person(ctx, shown, reply)
+    text, shown, waiting = found
+    reply = Reply(text)
+    reply.after = [(finish_delivery, ctx, session, shown)]
+    critical = [signal for signal in shown if signal.severity == "critical"]
+    if critical:
+        reply.person = SIGNAL_PERSON.format(text=one_line(critical[0].body))
+        reply.terminal = {"bell": "\a", "desktop": "\033]9;%s\a" % reply.person}.get(
+            ctx.get("monitor.notify"), "")
     record(ctx, "signals:delivered", names=[s.key for s in shown], codes=[s.code for s in shown],
-           waiting=len(due) - len(shown))
+           waiting=waiting, chars=len(text))
     return reply
 
 
-def _keep_whole(ctx: Ctx, signal: Signal) -> str:
-    """Where the whole text of a cut signal stays: a global one stands until its TTL, a session's is copied."""
+def _claim(ctx: Ctx, state: Record, session: str, room: int) -> "tuple | None":
+    stamps, signals = _folder_stamps(ctx, session), read_signals(ctx, session)
+    due, live = due_signals(ctx, signals, state.delivered), {signal.key for signal in signals}
+    state.delivered = {key: claim for key, claim in state.delivered.items() if key in live}
+    settled = all(signal.body for signal in signals) and not any(
+        ctx.now * 1e9 - stamp < FRESH_NS for stamp in stamps.values())
+    state.looked = dict(stamps, at=int(ctx.now)) if settled and not due else {}
+    if not due or room < 400 + ctx.length(ctx.dir):
+        return None
+    text, shown, was_cut = render_signals(due, room - ctx.length(ctx.dir), ctx.length)
+    if was_cut:
+        text += "\n" + SIGNAL_CUT.format(path=_keep_whole(ctx, shown[0]))
+    waiting, told = len(due) - len(shown), {(s.auditor, s.code) for s in shown if s.code}
+    keys = {s.key for s in shown}
+    shown = [s for s in signals if s.key in keys or (s.auditor, s.code) in told]  # with older ones
+    for signal in shown:
+        state.delivered[signal.key] = [signal.stamp, int(ctx.now)]
+    return text, shown, waiting
+
+
+def _keep_whole(ctx: Ctx, signal: Record) -> str:
+    """Where the whole text of a cut signal stays: a global one stands until its TTL, a session's
+    is copied."""
     if signal.scope == "global":
         return signal.path
-    path = ctx.path("state", "aside", "%s.%s.md" % (format_iso(ctx.now).replace(":", ""), safe_name(signal.name)))
-    data = read_bytes(signal.path, STATE_LIMIT_BYTES, follow=False) or signal.body.encode("utf-8", "replace")
-    return path if write_runtime(ctx, path, data) else signal.path
+    name = "%s.%s.md" % (format_iso(ctx.now).replace(":", ""), safe_name(signal.name))
+    path = ctx.path("state", "aside", name)
+    data = read_bytes(signal.path, STATE_LIMIT_BYTES, follow=False) or b""
+    return path if write_bytes(ctx, path, data) else signal.path
 
 
-def _notify_person(ctx: Ctx, shown: list, reply: Reply) -> None:
-    critical = [s for s in shown if s.severity == "critical"]
-    way = ctx.get("monitor.notify")
-    if critical and way != "off":
-        reply.system_message = "ctx monitor: " + one_line(critical[0].body)
-        reply.terminal = "\a" if way == "bell" else "\033]9;" + reply.system_message + "\a"
+def _update_claims(ctx: Ctx, session: str, change) -> object:
+    """`change(state)` with all claims, and its result. Where the state cannot be written, a marker
+    in the temp folder keeps them: what was said must not be said at every call."""
+    marker = marker_path(ctx, session, SEEN_PREFIX)
+
+    def with_marker(state: Record) -> tuple:
+        kept = read_bytes(marker, STATE_LIMIT_BYTES, follow=False, own=True)  # anybody may write
+        state.delivered.update(parse_object(kept or b""))
+        return change(state), state.delivered
+
+    written, found = update_session(ctx, session, with_marker)
+    if found and not written:
+        write_bytes(ctx, marker, format_json(found[1]).encode())
+    return found and found[0]
 
 
-def _read_seen(ctx: Ctx, session: str) -> dict:
-    """{"scope/name": stamp} of what this session got and what could not be removed."""
-    seen = dict(table(read_json(session_file(ctx, session)), "delivered"))
-    seen.update(_read_own(marker_path(ctx, session, SEEN_PREFIX)))
-    return seen
+def finish_delivery(is_out: bool, ctx: Ctx, session: str, shown: list) -> None:
+    """The text is out: a session's signal goes, a global one is remembered for good. It is not:
+    the claim is void."""
+    kept = {s.key: s.stamp for s in shown if is_out
+            and (s.scope == "global" or not remove_file(s.path))}
+
+    def change(state: Record) -> None:
+        for signal in shown:
+            state.delivered.pop(signal.key, None)
+        state.delivered.update((key, [stamp, 0]) for key, stamp in kept.items())
+
+    _update_claims(ctx, session, change)
 
 
-def _read_own(path: str) -> dict:
-    """A JSON object in a folder where everybody may write: only a regular file of this user, looked at once open."""
-    try:
-        value = parse_json(read_bytes(path, STATE_LIMIT_BYTES, follow=False, own=True) or b"")
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def _after_delivery(ctx: Ctx, session: str, shown: list, seen: dict) -> None:
-    """Remove or remember what was said. A folder that cannot be written must not repeat it at every prompt."""
-    kept = {s.key: s.stamp for s in shown if s.scope == "global" or not remove_file(s.path)}
-    if not kept:
-        return
-    path = session_file(ctx, session)
-    state = load_json(path)
-    if state is None:
-        set_aside(ctx, path)
-        state = {}
-    live = {key: stamp for key, stamp in seen.items() if is_file(_signal_path(ctx, session, key))}
-    state["delivered"] = dict(live, **kept)
-    if not write_runtime(ctx, path, format_json(state).encode()):
-        write_bytes(marker_path(ctx, session, SEEN_PREFIX), format_json(dict(seen, **kept)).encode())
-
-
-def _signal_path(ctx: Ctx, session: str, key: str) -> str:
-    scope, _, name = key.partition("/")
-    return "%s/%s.md" % (signal_dir(ctx, session if scope == "session" else ""), base_name(name))
-
-
-# =============================================================================
-# Transcript
-# =============================================================================
-# The client's transcript: one JSON a line, written while we read. It is read
-# from the end in bounded, doubling steps, so that 100 MB cost what 10 KB cost;
-# lines are looked at as bytes first and parsed only when they can matter.
-
-
-def lines_backward(path: str, limit_bytes: int = TRANSCRIPT_LIMIT_BYTES):
-    """The file's lines as bytes, newest first, at most about `limit_bytes` of them."""
-    fd = _open_regular(path)
-    if fd < 0:
-        return
-    try:
-        end = size = _os.lseek(fd, 0, 2)
-        step, carry = TRANSCRIPT_STEP_BYTES, b""
-        while end > 0 and size - end < limit_bytes:
-            start = max(0, end - step)
-            _os.lseek(fd, start, 0)
-            lines = (read_fd(fd, end - start) + carry).split(b"\n")
-            carry = lines[0]
-            for index in range(len(lines) - 1, 0, -1):
-                if lines[index]:
-                    yield lines[index]
-            end, step = start, min(step * 2, 4 << 20)
-        if end == 0 and carry:
-            yield carry
-    except OSError:
-        return
-    finally:
-        _os.close(fd)
-
-
-def read_usage(path: str) -> Usage | None:
-    """Fullness by the last real assistant row after the last compaction boundary."""
-    for line in lines_backward(path):
-        if b"compact_boundary" in line:
-            row = parse_row(line)
-            if row.get("subtype") == "compact_boundary" and row.get("type") == "system" and not row.get("isSidechain"):
-                tokens = _count(table(row, "compactMetadata").get("postTokens"))
-                return Usage(tokens=tokens, model="") if tokens else None
-        if b'"usage"' in line and b'"assistant"' in line:
-            usage = parse_usage(parse_row(line))
-            if usage is not None:
-                return usage
-    return None
-
-
-def parse_usage(row: dict) -> Usage | None:
-    """Input + cache creation + cache read of a main-chain model answer; None for every other row."""
-    message = row.get("message")
-    if not is_answer(row) or not isinstance(message.get("usage"), dict):
-        return None
-    usage = message["usage"]
-    parts = [usage.get(key, 0) for key in ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")]
-    tokens = sum(_count(part) for part in parts)
-    if not 0 < tokens <= TOKENS_LIMIT:
-        return None
-    requested = row.get("requestedModel")
-    model = requested if isinstance(requested, str) and "[1m]" in requested else message.get("model")
-    return Usage(tokens=tokens, model=_text(model))
-
-
-def is_answer(row: dict) -> bool:
-    """A row written by the model in the main conversation; not a subagent's, not the client's own, not an error."""
-    message = row.get("message")
-    return (
-        row.get("type") == "assistant" and isinstance(message, dict) and not row.get("isSidechain")
-        and not row.get("isApiErrorMessage") and message.get("model") != "<synthetic>"
-    )
-
-
-def parse_row(line: bytes) -> dict:
-    try:
-        row = parse_json(line)
-    except ValueError:
-        return {}
-    return row if isinstance(row, dict) else {}
-
-
-def find_message(path: str, tool_use_id: str, wait_s: float = TRANSCRIPT_WAIT_S) -> str:
-    """The id of the assistant message that holds the tool call; the transcript may lag, so wait a little."""
-    if not tool_use_id or not is_file(path):
-        return ""
-    wanted = tool_use_id.encode("utf-8", "replace")
-    deadline = time.monotonic() + wait_s
-    while True:
-        for line in lines_backward(path, TRANSCRIPT_NEW_LIMIT_BYTES):
-            if wanted in line and b'"assistant"' in line:
-                row = parse_row(line)
-                if is_answer(row) and tool_use_id in [b.get("id") for b in blocks(row) if b.get("type") == "tool_use"]:
-                    return _text(row["message"].get("id"))
-        if time.monotonic() >= deadline:
-            return ""
-        time.sleep(TRANSCRIPT_POLL_S)
-
-
-def blocks(row: dict) -> list:
-    """The content blocks of a row's message."""
-    content = row.get("message", {}).get("content") if isinstance(row.get("message"), dict) else None
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}]
-    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
-
-
-def text_of(row: dict) -> str:
-    return "\n".join(_text(b.get("text")) for b in blocks(row) if b.get("type") == "text")
-
-
-def read_news(path: str, offset: int, known_id: str = "", since: float = 0.0) -> News:
-    """The complete lines since `offset`; our own injected text is a receipt, never an answer. The message
-    `known_id` was written before what we wait for an answer to, and so was every row dated before `since`:
-    a forked session's transcript begins with a copy of the old one."""
-    news = News(text="", answered=False, receipts="", offset=offset)
-    fd = _open_regular(path)
-    if fd < 0:
-        return news
-    try:
-        size = _os.lseek(fd, 0, 2)
-        if size < offset:
-            offset = 0  # another file under the same name
-        start = max(offset, size - TRANSCRIPT_NEW_LIMIT_BYTES)
-        _os.lseek(fd, start, 0)
-        data = read_fd(fd, TRANSCRIPT_NEW_LIMIT_BYTES)
-    except OSError:
-        return news
-    finally:
-        _os.close(fd)
-    whole = data.rfind(b"\n") + 1
-    news.offset = start + whole
-    pending = False
-    for line in data[:whole].split(b"\n"):
-        if b'"assistant"' in line:
-            row = parse_row(line)
-            known = known_id and is_answer(row) and row["message"].get("id") == known_id
-            if is_answer(row) and not known and (parse_iso(row.get("timestamp")) or since) >= since:
-                news.text += text_of(row) + "\n"
-                pending = True
-                news.answered = news.answered or bool(row["message"].get("stop_reason"))
-        elif b"hook_additional_context" in line:
-            news.receipts += receipt_of(parse_row(line)) + "\n"
-        elif b'"user"' in line and pending and parse_row(line).get("type") == "user":
-            news.answered = True
-    return news
-
-
-def receipt_of(row: dict) -> str:
-    """The text that the client stored for a hook's additionalContext."""
-    attachment = row.get("attachment")
-    if row.get("type") != "attachment" or not isinstance(attachment, dict):
-        return ""
-    content = attachment.get("content")
-    if attachment.get("type") != "hook_additional_context" or not isinstance(content, list):
-        return ""
-    return "\n".join(text for text in content if isinstance(text, str))
-
-
-def read_turn(path: str) -> tuple:
-    """(assistant text of the current turn, id of its last tool call), for clients that do not send the message."""
-    texts, tool_id = [], ""
-    for line in lines_backward(path, TRANSCRIPT_NEW_LIMIT_BYTES):
-        if b'"assistant"' not in line and b'"user"' not in line:
-            continue
-        row = parse_row(line)
-        if is_answer(row):
-            texts.append(text_of(row))
-            calls = [_text(b.get("id")) for b in blocks(row) if b.get("type") == "tool_use"]
-            tool_id = tool_id or (calls[-1] if calls else "")
-        elif row.get("type") == "user" and not row.get("isSidechain") and not row.get("isMeta"):
-            if not any(b.get("type") == "tool_result" for b in blocks(row)):
-                break
-    return "\n".join(reversed(texts)), tool_id
-
-
-def last_tool_id(path: str) -> str:
-    """The id of the last tool call in the transcript's tail: it changes exactly when the agent did something."""
-    for line in lines_backward(path, 1 << 20):
-        if b'"tool_use"' in line and b'"assistant"' in line:
-            row = parse_row(line)
-            calls = [_text(b.get("id")) for b in blocks(row) if b.get("type") == "tool_use"] if is_answer(row) else []
-            if calls:
-                return calls[-1]
-    return ""
-
-
-def transcript_size(path: str) -> int:
-    info = stat_of(path) if path else None
-    return info.st_size if info is not None else 0
-
-
-def _open_regular(path: str) -> int:
-    """A descriptor of a regular file, or -1."""
-    try:
-        fd = _os.open(path, _READ_FLAGS)
-    except (OSError, ValueError):
-        return -1
-    try:
-        if _stat.S_ISREG(_os.fstat(fd).st_mode):
-            return fd
-    except OSError:
-        pass  # a handle gone stale
-    _os.close(fd)
-    return -1
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _count(value: object) -> int:
-    return int(number(value)) if number(value) > 0 else 0
-
+def withdraw_signals(ctx: Ctx, session: str, name: str, codes: list) -> None:
+    """What is no longer true need not be said: drop the pending signal of a cleared alert."""
+    path = signal_dir(ctx, session) + "/" + safe_name(name) + ".md"
+    data = read_bytes(path, SIGNAL_LIMIT_BYTES, follow=False)
+    if data:
+        header = split_header(data.decode("utf-8", "replace"))[0] or []
+        if parse_fields(header).get("code") in codes:
+            remove_file(path)
 
 # =============================================================================
 # Measure
 # =============================================================================
-# Exact from the transcript when possible, else estimated over the real response
-# shapes. Percent is an integer, rounded down, never above 100.
-_SMALL_MODELS = {"opus": ((4, 0), (4, 1), (4, 5), (4, 6)), "sonnet": ((4, 0), (4, 5), (4, 6)), "haiku": ((4, 5),)}
+# Exact from the transcript when possible, else estimated over the real response shapes. Percent is
+# an integer, rounded down, never above 100.
+#
+# Measure   tokens, window, exact, model, percent, shown (as text), note
+_SMALL_MODELS = {"opus": ((4, 0), (4, 1), (4, 5), (4, 6)), "sonnet": ((4, 0), (4, 5), (4, 6)),
+                 "haiku": ((4, 5),)}
+STATUSLINE_AGE_S = 43200
+# Where Claude Code compacts by itself: seen at 167,000 of 200,000 and at 977,000 of 1,000,000.
+COMPACTION_RESERVE, COMPACTION_RESERVE_LARGE, COMPACTION_OUTPUT = 33_000, 23_000, 20_000
 
 
 def window_of_model(model: str) -> int:
     """The window as the client decides it by the model's name; 200,000 when no name is known."""
     name = model.lower()
-    if not name:
+    if not name or "claude-3" in name:
         return DEFAULT_WINDOW
     if "[1m]" in name:
         return LARGE_WINDOW
-    if "claude-3" in name:
-        return DEFAULT_WINDOW
     for family, versions in _SMALL_MODELS.items():
         _, found, rest = name.partition(family + "-")
         if found and _version(rest) in versions:
@@ -1832,479 +2887,1003 @@ def _leading_number(text: str) -> tuple:
     return text[:end], text[end:]
 
 
-def measure_context(ctx: Ctx, state: dict, usage: Usage | None, added_tokens: int) -> Measure:
-    """The current fullness from a measured usage, else the last known count plus what this call added."""
-    known = _count(state.get("estimated_tokens"))
-    tokens = usage.tokens if usage else (known or ESTIMATE_BASE_TOKENS) + added_tokens
+def measure_context(ctx: Ctx, state: Record, usage: "Record | None", added_tokens: int) -> Record:
+    """The fullness from a measured usage, else the last known count plus what this call added."""
+    known = state.estimated_tokens or ESTIMATE_BASE_TOKENS
+    tokens = usage.tokens if usage else known + added_tokens
     model = best_model(state, usage.model if usage else "")
-    by_name = LARGE_WINDOW if model and state.get("large_model") == model else window_of_model(model)
-    window = _sane_window(ctx.get("monitor.context_window")) or _statusline_window(ctx, model) or by_name
-    if tokens > window and usage is not None:
-        window = DEFAULT_WINDOW if tokens <= DEFAULT_WINDOW else max(LARGE_WINDOW, window)
+    window = sane_window(ctx.get("monitor.context_window"))
+    if not window:
+        window = _find_window(ctx, state, usage, model)
+        if usage is not None and tokens > window:
+            window = max(LARGE_WINDOW, window)  # proven larger than its name says
     return make_measure(tokens, window, usage is not None, model)
 
 
-def make_measure(tokens: int, window: int, exact: bool, model: str) -> Measure:
+def _find_window(ctx: Ctx, state: Record, usage: "Record | None", model: str) -> int:
+    told = usage.window if usage else 0
+    by_name = window_of_model(model)
+    if model and state.large_model == model:
+        by_name = LARGE_WINDOW
+    known = DIALECTS[ctx.agent].window or (by_name if ctx.agent == "claude" or not model else 0)
+    return sane_window(told) or _statusline_window(ctx, model) or known or DEFAULT_WINDOW
+
+
+def current_usage(usage: "Record | None", state: Record) -> "Record | None":
+    """Not what was counted before a compaction whose row the transcript does not have yet."""
+    is_old = usage is not None and 0 < usage.at < state.compacted_at
+    return None if is_old else usage
+
+
+def make_measure(tokens: int, window: int, exact: bool, model: str) -> Record:
     percent = min(100, tokens * 100 // window)
-    return Measure(tokens=tokens, window=window, exact=exact, model=model, percent=percent,
-                   shown="%s%d%%" % ("" if exact else "~", percent), note="" if exact else "estimated")
+    return Record(tokens=tokens, window=window, exact=exact, model=model, percent=percent,
+                  shown="%s%d%%" % ("" if exact else "~", percent),
+                  note="" if exact else "estimated")
 
 
-def best_model(state: dict, measured: str) -> str:
-    """The transcript's name may lack `[1m]`; SessionStart and the settings have it."""
-    measured = measured or _text(state.get("measured_model"))
-    for key in ("model", "settings_model"):
-        hint = _text(state.get(key))
-        if "[1m]" in hint.lower() and (not measured or is_same_model(hint, measured)):
-            return hint
-    return measured or _text(state.get("model")) or _text(state.get("settings_model"))
+def best_model(state: Record, measured: str) -> str:
+    """The transcript's name may lack `[1m]`, which SessionStart has; the settings are only a hint
+    where neither tells more."""
+    measured = measured or state.measured_model
+    hint = state.model or state.settings_model
+    if "[1m]" in hint.lower() and (not measured or is_same_model(hint, measured)):
+        return hint
+    return measured or hint
 
 
 def is_same_model(one: str, other: str) -> bool:
-    """Aliases, provider prefixes and `[1m]` aside: `sonnet[1m]`, `us.anthropic.claude-sonnet-4-5-v1:0`."""
+    """Aliases, provider prefixes and `[1m]` aside: `sonnet[1m]`, `us.anthropic.claude-…`."""
     one, other = one.lower().replace("[1m]", ""), other.lower().replace("[1m]", "")
-    return one in other or other in one
+    return bool(one and other) and (one in other or other in one)
 
 
 def _statusline_window(ctx: Ctx, model: str) -> int:
     """What `statusline` handed over: valid for half a day and for the same model."""
     handed = read_json(ctx.path("state", ctx.session + ".statusline"))
-    age_s = ctx.now - (parse_iso(handed.get("at")) or 0)
-    if not -60 < age_s < 43200 or not is_same_model(_text(handed.get("model")), model):
+    if not handed:
         return 0
-    return _sane_window(handed.get("window"))
+    age_s = ctx.now - (parse_iso(handed.get("at")) or 0)
+    if not -CLOCK_SKEW_S < age_s < STATUSLINE_AGE_S:
+        return 0
+    is_same = not model or is_same_model(text_of(handed.get("model")), model)
+    return sane_window(handed.get("window")) if is_same else 0
 
 
-def _sane_window(value: object) -> int:
-    return _count(value) if 1000 <= _count(value) <= TOKENS_LIMIT else 0
+def sane_window(value: object) -> int:
+    return count_of(value) if 1000 <= count_of(value) <= TOKENS_LIMIT else 0
 
 
-def settings_model(ctx: Ctx) -> str:
-    """The model that the client's settings name: environment, then local, project, user settings."""
-    if ctx.env.get("ANTHROPIC_MODEL"):
-        return ctx.env["ANTHROPIC_MODEL"]
-    home = ctx.env.get("CLAUDE_CONFIG_DIR") or ctx.env.get("HOME", "") + "/.claude"
-    for folder, name in ((ctx.root + "/.claude", "settings.local.json"), (ctx.root + "/.claude", "settings.json"),
-                         (home, "settings.json")):
-        model = _text(read_json(folder + "/" + name).get("model"))
-        if model:
-            return model
-    return ""
+def client_home(env: dict) -> str:
+    return slashed(env.get("CLAUDE_CONFIG_DIR") or home_of(env) + "/.claude")
 
 
-def estimate_tokens(tool: str, tool_input: dict, response: object) -> int:
-    """What one call adds: its input, a fixed overhead, and the part of the response that the model sees."""
-    text_chars = _visible_chars(tool, response)
-    weight = TOOL_WEIGHTS.get(tool, 1.0)
-    tokens = (_chars(tool_input, 6) + text_chars * weight) / CHARS_PER_TOKEN + CALL_OVERHEAD_TOKENS
-    if isinstance(response, dict) and response.get("isImage") is True:
-        tokens = IMAGE_TOKENS + CALL_OVERHEAD_TOKENS
-    return int(tokens)
+def settings_files(root: str, env: dict) -> list:
+    """[(scope, path)] of Claude Code's settings, the strongest first."""
+    return [("local", root + "/.claude/settings.local.json"),
+            ("project", root + "/.claude/settings.json"),
+            ("user", client_home(env) + "/settings.json")]
 
 
-def _visible_chars(tool: str, response: object) -> int:
-    """Characters of the response shape of a known tool, of all its strings otherwise."""
-    if not isinstance(response, dict):
-        return _chars(response, 6)
-    if tool == "Bash":
-        return _chars(response.get("stdout"), 2) + _chars(response.get("stderr"), 2)
-    if tool == "Read" and response.get("type") != "image":
-        return _chars(table(response, "file").get("content"), 3)
-    if tool in ("Agent", "Task"):
-        return _chars(response.get("content"), 4)
-    if tool in ("Edit", "MultiEdit", "NotebookEdit"):
-        return _chars(response.get("structuredPatch"), 4)
-    return _chars(response, 6)
+def note_settings(ctx: Ctx, state: Record) -> None:
+    """What the client's settings say about model and compaction, read once in a session."""
+    if state.settings_read or ctx.agent != "claude":
+        return
+    found: dict = {}
+    for _, path in reversed(settings_files(ctx.root, ctx.env)):
+        settings = read_json(path)
+        found.update((key, settings[key]) for key in (
+            "model", "autoCompactWindow", "autoCompactEnabled") if key in settings)
+    state.settings_read = True
+    state.settings_model = ctx.env.get("ANTHROPIC_MODEL") or text_of(found.get("model"))
+    stated = ctx.env.get("CLAUDE_CODE_AUTO_COMPACT_WINDOW", "")
+    state.compact_window = int(stated) if is_digits(stated) else count_of(
+        found.get("autoCompactWindow"))
+    off = ctx.env.get("DISABLE_AUTO_COMPACT", "").lower() not in ("", "0", "false")
+    state.compacts = not off and found.get("autoCompactEnabled") is not False
 
 
-def _chars(value: object, depth: int) -> int:
-    if isinstance(value, str):
-        return len(value)
-    if isinstance(value, dict) and value.get("type") == "image":
-        return IMAGE_TOKENS * CHARS_PER_TOKEN
-    if isinstance(value, dict) and depth:
-        return sum(_chars(item, depth - 1) for item in value.values())
-    if isinstance(value, list) and depth:
-        return sum(_chars(item, depth - 1) for item in value)
-    return 4
+def compaction_point(ctx: Ctx, state: Record, window: int) -> int:
+    """Tokens at which the client compacts by itself; 0 where that is not known."""
+    if ctx.agent != "claude":
+        return window * DIALECTS[ctx.agent].compacts_at // 100
+    if not state.compacts:
+        return 0
+    base = min(window, state.compact_window or window)
+    point = base - (COMPACTION_RESERVE if base < LARGE_WINDOW else COMPACTION_RESERVE_LARGE)
+    stated = ctx.env.get("CLAUDE_AUTOCOMPACT_PCT_OVERRIDE", "")
+    if is_digits(stated) and 1 <= int(stated) <= 100:
+        point = min(point, (base - COMPACTION_OUTPUT) * int(stated) // 100)
+    return max(point, 0)
 
+
+def handoff_point(ctx: Ctx, state: Record, window: int) -> int:
+    """Tokens from which on a handoff is wanted."""
+    percent = ctx.get("handoff.threshold")
+    if percent != "auto":
+        return int(window * percent / 100)
+    point, usual = compaction_point(ctx, state, window), window * HANDOFF_PERCENT // 100
+    before = point - HANDOFF_BEFORE_COMPACTION
+    return min(usual, before) if before > 0 else usual
 
 # =============================================================================
 # Auditors
 # =============================================================================
-# Each auditor is a pure function from a snapshot to alerts. An alert fires when
-# its level is crossed upward, not again inside its band, and again after its
-# cooldown while the condition lasts. .context/monitor-state.json remembers.
+# Each auditor is a pure function from a snapshot to alerts, and a row of AUDITORS. An alert fires
+# when its level is crossed upward, not again inside its band, and again after its cooldown or when
+# it expired unsaid, while the condition lasts. .context/monitor-state.json remembers.
+#
+# Snapshot   now, percent, shown, note, handoff (its path, "" when off), is_written, decisions
+#            (the file's path or ""), repeats, score, failing, stale_days, stale_files (None: not
+#            looked at), active (codes)
+# Alert      codes (those it marks, the first is emitted), severity, summary, action
+MONITOR = (("lastEmitted", {}, dict), ("activeAlerts", {}, dict), ("lastHealth", {}, dict),
+           ("confirmed", {}, dict))  # context file -> when it was read while CTX_AUDIT_DUE stood
 
 
-def audit_health(shot: Snapshot) -> tuple:
-    """(alerts, active codes) of the context's fullness."""
-    active = [
-        (level, severity) for level, clear, severity in HEALTH_LEVELS
-        if shot.percent >= level or ("CTX_HEALTH_%d" % level in shot.active and shot.percent >= clear)
-    ]
-    codes = ["CTX_HEALTH_%d" % level for level, _ in active]
-    if not codes or not _fires(shot, "context-health", codes[0]):
-        return [], codes
+def audit_health(shot: Record) -> list:
+    """How full the context is; a jump over two levels emits the higher and marks both."""
+    active = [(level, severity) for level, clear, severity in HEALTH_LEVELS if shot.percent >= level
+              or ("CTX_HEALTH_%d" % level in shot.active and shot.percent >= clear)]
+    if not active:
+        return []
     level, severity = active[0]
-    summary = HEALTH_SUMMARY.format(percent=shot.shown, note=shot.note)
-    return [Alert(auditor="context-health", codes=codes, severity=severity, summary=summary,
-                  action=HEALTH_ACTIONS[level])], codes
+    plain, written = HEALTH_ACTIONS[level]
+    action = (written if shot.is_written else plain).format(
+        decisions=HEALTH_DECISIONS.format(path=shot.decisions) if shot.decisions else "",
+        write=HEALTH_WRITE.format(path=shot.handoff) if shot.handoff else "",
+        now=HEALTH_NOW.format(path=shot.handoff) if shot.handoff else "")
+    return [Record(codes=["CTX_HEALTH_%d" % each for each, _ in active], severity=severity,
+                   summary=HEALTH_SUMMARY.format(percent=shot.shown, note=shot.note),
+                   action=action[0].upper() + action[1:])]
 
 
-def audit_repetition(shot: Snapshot) -> tuple:
-    code = "CTX_REPETITION"
-    level = REPETITION_CLEAR if code in shot.active else REPETITION_LEVEL
+def audit_repetition(shot: Record) -> list:
+    level = REPETITION_CLEAR if "CTX_REPETITION" in shot.active else REPETITION_LEVEL
     if shot.score < level:
-        return [], []
-    if not _fires(shot, "repetition", code):
-        return [], [code]
-    summary = REPETITION_SUMMARY.format(count=shot.repeats, window=REPETITION_WINDOW)
-    return [Alert(auditor="repetition", codes=[code], severity="warning", summary=summary,
-                  action=REPETITION_ACTION)], [code]
+        return []
+    summary = REPETITION_SUMMARY.format(count=shot.repeats, window=REPETITION_WINDOW,
+                                        how=REPETITION_HOW if shot.failing else "")
+    return [Record(codes=["CTX_REPETITION"], severity="warning", summary=summary,
+                   action=REPETITION_ACTION)]
 
 
-def audit_reminder(shot: Snapshot) -> tuple:
-    code = "CTX_AUDIT_DUE"
+def audit_reminder(shot: Record) -> "list | None":
+    """None: the files were not looked at this time."""
     if not shot.stale_files:
-        return [], []
-    if not _fires(shot, "audit-reminder", code):
-        return [], [code]
+        return None if shot.stale_files is None else []
     summary = AUDIT_SUMMARY.format(days=shot.stale_days, files=", ".join(shot.stale_files))
-    return [Alert(auditor="audit-reminder", codes=[code], severity="warning", summary=summary,
-                  action=AUDIT_ACTION)], [code]
+    return [Record(codes=["CTX_AUDIT_DUE"], severity="warning", summary=summary,
+                   action=AUDIT_ACTION)]
 
 
-def _fires(shot: Snapshot, auditor: str, code: str) -> bool:
-    """Newly crossed or still there after the cooldown; in both cases not within the cooldown."""
-    last = shot.last_emitted.get(code)
-    return last is None or not 0 <= shot.now - last < ALERT_COOLDOWN_S[auditor]
+AUDITORS = (  # name, function, its codes begin with, for every session?, cooldown, TTL
+    ("context-health", audit_health, "CTX_HEALTH_", False, 900, 300),
+    ("repetition", audit_repetition, "CTX_REPETITION", False, 600, 300),
+    ("audit-reminder", audit_reminder, "CTX_AUDIT_DUE", True, 14400, 3600),
+)
 
 
-def repetition_of(recent: list) -> tuple:
-    """(score 0..1, repeats) over the last calls: how many repeat an earlier one of the window."""
-    window = [call for call in recent[-REPETITION_WINDOW:] if isinstance(call, str)]
-    repeats = len(window) - len(set(window))
-    return round(repeats / (REPETITION_WINDOW - 1), 2), repeats
+# --- repetition: by what a call does, and what came of it
 
 
-def call_signature(tool: str, tool_input: dict) -> str:
-    """The same for the same tool and input. The interpreter's own source hash is built in and keyed by us;
-    hashlib would cost 5 % of a start."""
+def note_repetition(state: Record, event: Record) -> None:
+    """Remember [what it does, exactly what it does, what came of it, failed] of one call. An edit
+    makes what comes after it new; waiting, asking and taking notes are not work."""
+    if event.kind == "edit" and not event.failed:
+        state.edits += 1
+    if event.kind in ("poll", "ask", "note") or _is_waiting(event):
+        return
+    about, exact = describe_call(event)
+    world = "" if event.kind == "edit" else str(state.edits)
+    outcome = _outcome(event)
+    row = [call_signature(world, about), call_signature(world, exact), outcome, event.failed]
+    state.recent = (state.recent + [row])[-REPETITION_WINDOW:]
+
+
+def describe_call(event: Record) -> tuple:
+    """(what the call does, the same to the letter): without descriptions, comments, numbers."""
+    if event.kind == "run":
+        exact = _plain_command(command_of(event))
+        return "run " + _without_numbers(exact), "run " + exact
+    ignored = ("description", "timeout", "activeForm", "riskLevel", "riskLevelReason")
+    rest = {key: value for key, value in event.tool_input.items() if key not in ignored}
     try:
-        data = (tool + "\0" + format_json(tool_input)).encode()
-    except ValueError:
-        data = tool.encode("utf-8", "replace")  # nested too deeply to tell apart
+        exact = event.tool + " " + format_json(rest)
+    except (ValueError, TypeError):
+        exact = event.tool  # nested too deeply to tell apart
+    return exact, exact
+
+
+def _plain_command(command: str) -> str:
+    """Comments and blanks are no difference, nor is a quiet way to look at the same output."""
+    lines = [strip_comment(line).strip() for line in command[:20_000].split("\n")]
+    text = " ".join(" ".join(line for line in lines if line).split())
+    for tail in (" 2>&1", " || true", " | cat"):
+        text = text[:-len(tail)] if text.endswith(tail) else text
+    return text
+
+
+def _without_numbers(text: str) -> str:
+    return "".join("0" if c.isdigit() else c for c in text)
+
+
+def _is_waiting(event: Record) -> bool:
+    """A command that only waits, or reads the output of one that runs in the background."""
+    command = command_of(event).strip() if event.kind == "run" else ""
+    if event.kind == "read" and event.path.endswith(".output") and "/tasks/" in event.path:
+        return True
+    return command.startswith("sleep ") and not any(c in command for c in "\n;&|")
+
+
+def _outcome(event: Record) -> str:
+    """The same for the same result; of a failure its numbers are no difference."""
+    seen = visible_response(event)
+    text = seen if isinstance(seen, str) else repr(seen)
+    text = text[:4000] + text[-4000:]
+    return call_signature("", _without_numbers(text) if event.failed else text)
+
+
+def call_signature(head: str, text: str) -> str:
+    """The interpreter's own source hash is built in; hashlib would cost 5 % of a start."""
+    data = (head + "\0" + text).encode("utf-8", "replace")
     return _imp.source_hash(0x637478, data).hex()
 
 
-def is_audit_due(shot: Snapshot, state: dict) -> bool:
-    """Whether an evaluation could change anything, by the session's own note of the last one: the file that
-    all sessions share is not even opened on nearly every call. Inside a band, cooldowns are looked at each minute."""
-    health = [shot.percent, shot.score]
-    last = _list(state, "audited")
-    in_band = shot.percent >= min(clear for _, clear, _ in HEALTH_LEVELS) or shot.score >= REPETITION_CLEAR
-    aged = len(last) == 3 and not 0 <= shot.now - number(last[2]) < AUDIT_BAND_S
-    if last[:2] == health and shot.stale_files is None and not (in_band and aged):
-        return False
-    state["audited"] = health + [int(shot.now)]
-    return True
+def repetition_of(recent: list) -> tuple:
+    """(score, calls that did the same, whether they failed): over the last calls, the largest set
+    that repeats itself. A failing repeat counts more; the same with another result is progress."""
+    rows = [row for row in recent[-REPETITION_WINDOW:] if isinstance(row, list) and len(row) == 4]
+    groups: dict = {}
+    for about, exact, outcome, failed in rows:
+        key = (about, True) if failed else (exact, outcome)
+        groups.setdefault(key, []).append(failed)
+    repeated = [calls for calls in groups.values() if len(calls) > 1]
+    score = sum((len(calls) - 1) * (REPETITION_FAILED if calls[0] else 1.0) for calls in repeated)
+    count = sum(len(calls) for calls in repeated)
+    return round(score, 2), count, bool(repeated) and all(calls[0] for calls in repeated)
 
 
-def run_auditors(ctx: Ctx, session: str, shot: Snapshot) -> None:
-    """Evaluate, write the signals, remember."""
-    emitted: list = []
-    update_json(ctx, ctx.path("monitor-state.json"), lambda state: _evaluate(ctx, session, shot, state, emitted))
-    for alert, target in emitted:
-        signal = Signal(name=alert.auditor, severity=alert.severity, generated_at=ctx.now, auditor=alert.auditor,
-                        ttl_s=ALERT_TTL_S[alert.auditor], code=alert.codes[0],
-                        body=alert.summary + "\n→ " + alert.action)
-        if write_signal(ctx, target, signal):
-            record(ctx, "alert:emitted", code=alert.codes[0], severity=alert.severity, summary=alert.summary)
+# --- evaluation
 
 
-def _evaluate(ctx: Ctx, session: str, shot: Snapshot, state: dict, emitted: list) -> bool:
-    active_all, last_all = table(state, "activeAlerts"), table(state, "lastEmitted")
-    before = format_json(state)
-    table(state, "lastHealth")[session] = {"contextPercent": shot.percent, "repetitionScore": shot.score}
-    for auditor, scope in ((audit_health, session), (audit_repetition, session), (audit_reminder, "global")):
-        if auditor is audit_reminder and shot.stale_files is None:
-            continue  # not looked at this time
-        prefix = scope + ":"
-        own = [key for key in active_all if key.startswith(prefix) and _belongs(key[len(prefix):], auditor)]
-        shot.active = {key[len(prefix):] for key in own}
-        shot.last_emitted = {k[len(prefix):]: parse_iso(v) for k, v in last_all.items() if k.startswith(prefix)}
-        alerts, codes = auditor(shot)
-        for key in own:
-            if key[len(prefix):] not in codes:
-                del active_all[key]
-                _withdraw(ctx, "" if scope == "global" else session, key[len(prefix):])
-        active_all.update((prefix + code, True) for code in codes)
+def is_audit_due(shot: Record, state: Record) -> bool:
+    """Whether an evaluation could change anything, by the session's own note of the last one: the
+    file that all sessions share is not even opened on nearly every call. Inside a band, cooldowns
+    are looked at each minute."""
+    health, last = [shot.percent, shot.score], state.audited
+    lowest = min(clear for _, clear, _ in HEALTH_LEVELS)
+    in_band = shot.percent >= lowest or shot.score >= REPETITION_CLEAR
+    is_aged = len(last) == 3 and not 0 <= shot.now - count_of(last[2]) < AUDIT_BAND_S
+    return last[:2] != health or shot.stale_files is not None or (in_band and is_aged)
+
+
+def run_auditors(ctx: Ctx, session: str, shot: Record) -> list:
+    """Evaluate, write the signals, remember; the emitted alerts."""
+    path = ctx.path("monitor-state.json")
+    _, emitted = update_json(ctx, path, lambda known: _evaluate(ctx, session, shot, known), MONITOR)
+    for name, scope, ttl_s, alert in emitted or []:
+        signal = Record(
+            name=name, severity=alert.severity, generated_at=ctx.now, auditor=name, ttl_s=ttl_s,
+            code=alert.codes[0], body=alert.summary + "\n→ " + alert.action)
+        if write_signal(ctx, scope, signal):
+            record(ctx, "alert:emitted", code=signal.code, severity=alert.severity,
+                   summary=alert.summary)
+    return emitted or []
+
+
+def _evaluate(ctx: Ctx, session: str, shot: Record, known: Record) -> list:
+    """[(auditor, session or "", ttl, alert)] to emit; edits what is known."""
+    emitted = []
+    known.lastHealth[session] = {"contextPercent": shot.percent, "repetitionScore": shot.score}
+    for name, audit, prefix, everywhere, cooldown_s, ttl_s in AUDITORS:
+        scope, target = ("global:", "") if everywhere else (session + ":", session)
+        own = [key for key in known.activeAlerts if key.startswith(scope + prefix)]
+        shot.active = {key[len(scope):] for key in own}
+        alerts = audit(shot)
+        if alerts is None:
+            continue
+        codes = [code for alert in alerts for code in alert.codes]
+        gone = [code for code in shot.active if code not in codes]
+        for code in gone:
+            del known.activeAlerts[scope + code]
+        if gone:
+            withdraw_signals(ctx, target, name, gone)
+        known.activeAlerts.update((scope + code, True) for code in codes)
         for alert in alerts:
-            last_all.update((prefix + code, format_iso(ctx.now)) for code in alert.codes)
-            emitted.append((alert, "" if scope == "global" else session))
-    return format_json(state) != before
+            last = parse_iso(known.lastEmitted.get(scope + alert.codes[0]))
+            if last is None or not 0 <= ctx.now - last < cooldown_s or (
+                    ctx.now - last > ttl_s and _is_unsaid(ctx, target, name)):
+                at = format_iso(ctx.now)
+                known.lastEmitted.update((scope + code, at) for code in alert.codes)
+                emitted.append((name, target, ttl_s, alert))
+    return emitted
 
 
-def _belongs(code: str, auditor) -> bool:
-    prefix = {"audit_health": "CTX_HEALTH_", "audit_repetition": "CTX_REPETITION", "audit_reminder": "CTX_AUDIT_DUE"}
-    return code.startswith(prefix[auditor.__name__])
+def _is_unsaid(ctx: Ctx, session: str, name: str) -> bool:
+    """The session's signal of the last time is still there: nobody was told."""
+    return bool(session) and is_file(signal_dir(ctx, session) + "/" + name + ".md")
 
 
-def _withdraw(ctx: Ctx, session: str, code: str) -> None:
-    """What is no longer true need not be said: drop the pending signal of a cleared alert."""
-    for name in ALERT_TTL_S:
-        path = signal_dir(ctx, session) + "/" + name + ".md"
-        data = read_bytes(path, SIGNAL_LIMIT_BYTES, follow=False)
-        if data and parse_fields(split_header(data.decode("utf-8", "replace"))[0] or []).get("code") == code:
-            remove_file(path)
+def has_unsaid(ctx: Ctx, session: str) -> bool:
+    """An alert of this session that expired before it was said."""
+    for name, _, _, everywhere, _, ttl_s in AUDITORS:
+        info = None if everywhere else stat_of(signal_dir(ctx, session) + "/" + name + ".md")
+        if info is not None and ctx.now - info.st_mtime > ttl_s:
+            return True
+    return False
 
 
-def stale_files_of(ctx: Ctx) -> tuple:
-    """(days since the newest change, names) when every context file is older than `audit.stale_days`."""
+def withdraw_alerts(ctx: Ctx, session: str, prefix: str = "CTX_HEALTH_") -> None:
+    """After a compaction or /clear nothing of the old context's measure holds."""
+    path = ctx.path("monitor-state.json")
+    if not is_file(path):
+        return
+
+    def change(known: Record) -> list:
+        keys = [key for key in known.activeAlerts if key.startswith(session + ":" + prefix)]
+        for key in keys:
+            known.activeAlerts.pop(key, None)
+            known.lastEmitted.pop(key, None)
+        return [key.partition(":")[2] for key in keys]
+
+    _, codes = update_json(ctx, path, change, MONITOR)
+    for name, _, starts, _, _, _ in AUDITORS:
+        if codes and starts == prefix:
+            withdraw_signals(ctx, session, name, codes)
+
+
+def find_stale_files(ctx: Ctx) -> tuple:
+    """(days since the newest change, names) when every context file is older than the setting. One
+    that was read while the reminder stood counts as confirmed."""
     limit_days = ctx.get("audit.stale_days")
-    times = {name: stat_of(join_path(ctx.dir, name)) for name in ctx.get("gate.files")}
-    there = {name: info.st_mtime for name, info in times.items() if info is not None}
+    known = load_record(read_json(ctx.path("monitor-state.json")), MONITOR)
+    there = {}
+    for name in ctx.get("gate.files"):
+        info = stat_of(join_path(ctx.dir, name))
+        if info is not None:
+            there[name] = max(info.st_mtime, parse_iso(known.confirmed.get(name)) or 0.0)
     if not there or not limit_days:
         return 0, []
     days = int((ctx.now - max(there.values())) // 86400)
     return days, list(there) if days >= limit_days else []
 
 
+def confirm_file(ctx: Ctx, name: str) -> None:
+    """A context file was read: while the reminder stands, that answers it."""
+
+    def change(known: Record) -> None:
+        if "global:CTX_AUDIT_DUE" in known.activeAlerts:
+            known.confirmed[name] = format_iso(ctx.now)
+
+    if is_file(ctx.path("monitor-state.json")):
+        update_json(ctx, ctx.path("monitor-state.json"), change, MONITOR)
+
 # =============================================================================
 # Gate
 # =============================================================================
-# One message at the first tool call of a session. The marker in the temp folder
-# is created with O_EXCL before the output, so that parallel first calls fire
-# once; what is not our own regular file there is neither trusted nor followed.
+# One message at the first tool call of a session. The marker in the temp folder is created with
+# O_EXCL before the output, so that parallel first calls fire once; what is not our own regular
+# file there is neither trusted nor followed. A second marker tells the shell that nothing is owed
+# before a tool any more.
 FIRED, CLAIMED, NO_MARKER = "fired", "claimed", "no marker"
+FILLERS = frozenset(("tbd", "todo", "n/a", "none", "...", "…", "unknown", "-", "yyyy-mm-dd"))
+GATE_ROOM = 1500  # with less the gate waits for the next call
+TEMPLATE_MARK = "<!-- ctx_hooks template "
 
 
 def gate_files(ctx: Ctx) -> list:
-    """[(name, path)] of the listed context files that exist."""
+    """[(name, path)] of the listed context files that say something."""
     named = [(name, join_path(ctx.dir, name)) for name in ctx.get("gate.files")]
-    return [(name, path) for name, path in named if is_file(path)]
+    return [(name, path) for name, path in named if is_telling_file(ctx, path)]
 
 
-def claim_marker(ctx: Ctx, session: str) -> str:
-    """FIRED when this session's gate was open before, CLAIMED for the one that opens it, NO_MARKER: cannot tell."""
-    path = marker_path(ctx, session)
-    try:
-        fd = _os.open(path, _NEW_FLAGS, 0o600)
-    except FileExistsError:
-        return FIRED if has_marker(ctx, session) else NO_MARKER
-    except (OSError, ValueError):
-        return NO_MARKER
-    try:
-        write_all(fd, (format_iso(ctx.now) + "\n").encode())
-    except OSError:
-        pass  # an empty marker is a marker
-    finally:
-        _os.close(fd)
-    return CLAIMED
+def is_telling_file(ctx: Ctx, path: str) -> bool:
+    return is_file(path) and says_something(read_shared(ctx, path) or b"")
 
 
-def has_marker(ctx: Ctx, session: str) -> bool:
-    info = stat_of(marker_path(ctx, session), follow=False)
-    return info is not None and _stat.S_ISREG(info.st_mode) and (not IS_POSIX or info.st_uid == _os.geteuid())
+def says_something(data: bytes) -> bool:
+    """Something is left after headings, comments, empty list items and fillers, and it is not still
+    the template that somebody was given to fill in. The one test for context files and handoffs."""
+    if not data or b"\0" in data[:8192]:
+        return False
+    text = data[:FILE_LIMIT_BYTES].decode("utf-8", "replace").replace("\r\n", "\n")
+    return not is_template(text) and any(map(_is_telling, _without_comments(text).split("\n")))
 
 
-def drop_marker(ctx: Ctx, session: str) -> None:
-    if has_marker(ctx, session):
-        remove_file(marker_path(ctx, session))
+def mark_template(text: str) -> str:
+    """A template that can be told from what somebody makes of it."""
+    return "%s\n%s%s -->\n" % (text.rstrip(), TEMPLATE_MARK, call_signature("", text.strip()))
 
 
-def open_gate(ctx: Ctx, event: Event, room: int) -> str:
-    """The gate's text for this call, or "" when there is nothing to say."""
-    if ctx.get("gate.mode") == "off" or has_marker(ctx, event.session):
-        return ""
-    files = gate_files(ctx)
-    read = read_json(session_file(ctx, event.session)).get("files_read")
-    if not files or all(name in (read if isinstance(read, list) else ()) for name, _ in files):
-        return ""
-    text = render_gate(ctx, event.cwd, files)
-    if units(text) > room:
-        return GATE_WAITS if units(GATE_WAITS) < room else ""
-    claim = claim_marker(ctx, event.session)
-    if claim == FIRED:
-        return ""
-    record(ctx, "gate:emitted", files=[name for name, _ in files], marker=claim, style=ctx.get("gate.mode"))
+def is_template(text: str) -> bool:
+    body, mark, rest = text.rpartition(TEMPLATE_MARK)
+    return bool(mark) and rest.split()[:1] == [call_signature("", body.strip())]
+
+
+def _without_comments(text: str) -> str:
+    while "<!--" in text:
+        before, _, rest = text.partition("<!--")
+        _, end, after = rest.partition("-->")
+        text = before + after if end else before
     return text
 
 
-def render_gate(ctx: Ctx, cwd: str, files: list) -> str:
-    """The whole instruction in one message: a chain of `run this and follow its output` decays link by link."""
-    shown = [(name, shown_path(ctx, path, cwd)) for name, path in files]
-    message = ctx.get("gate.message")
-    names = ", ".join(path for _, path in shown)
-    head = message.replace("{files}", names) if message else GATE_DIRECTIVE.format(files=names)
-    head = cut_text(clean_text(head), GATE_CONTENT_LIMIT_UNITS - 400)
-    if ctx.get("gate.mode") != "content":
-        return head + "\n" + GATE_CHECKPOINT
-    room = GATE_CONTENT_LIMIT_UNITS - units(head) - units(GATE_CHECKPOINT) - 2
-    return "\n".join([head] + _gate_content(ctx, files, dict(shown), room) + [GATE_CHECKPOINT])
+def _is_telling(line: str) -> bool:
+    words = line.strip()
+    if words.startswith("#"):
+        return False
+    words = words.lstrip("-*+>0123456789.)| \t").strip("_*`| \t")
+    if words[:1] == "[" and words[2:3] == "]":
+        words = words[3:].strip()
+    is_wrapped = (words[:1], words[-1:]) in (("[", "]"), ("(", ")"), ("<", ">"))
+    words = words if is_wrapped else words.rpartition(": ")[2].strip("`_* ")
+    bare = "".join(c for c in words if c.isalnum() or c > "\x7f")
+    return not is_wrapped and words[-1:] != ":" and words.lower() not in FILLERS and (
+        bare.lower() not in FILLERS and bool(bare.strip("…")))
 
 
-def shown_path(ctx: Ctx, path: str, cwd: str) -> str:
-    """Relative to the root for a session that stands there, absolute for one that does not."""
-    inside = is_below(path, ctx.root) and join_path(cwd or ctx.root, ".") == ctx.root
-    return path[len(ctx.root.rstrip("/")) + 1:] if inside else path
+def claim_marker(ctx: Ctx, session: str) -> str:
+    """FIRED when this session's gate was open before, CLAIMED for the one that opens it, NO_MARKER:
+    cannot tell."""
+    path = marker_path(ctx, session)
+    claimed = claim_file(ctx, path, (format_iso(ctx.now) + "\n").encode())
+    if claimed:
+        return CLAIMED
+    return FIRED if claimed is False and has_marker(ctx, session) else NO_MARKER
 
 
-def _gate_content(ctx: Ctx, files: list, shown: dict, room: int) -> list:
+def has_marker(ctx: Ctx, session: str) -> bool:
+    return is_own(stat_of(marker_path(ctx, session), follow=False))
+
+
+def drop_markers(ctx: Ctx, session: str, prefixes: tuple = (MARKER_PREFIX, QUIET_PREFIX)) -> None:
+    for prefix in prefixes:
+        path = marker_path(ctx, session, prefix)
+        if is_own(stat_of(path, follow=False)):
+            remove_file(path)
+
+
+def keep_quiet(ctx: Ctx, session: str) -> None:
+    """Nothing is owed before a tool: the registered command need not start an interpreter. The
+    shell knows the session by the client's variable alone."""
+    if session and ctx.env.get("CLAUDE_CODE_SESSION_ID") == session:
+        claim_file(ctx, marker_path(ctx, session, QUIET_PREFIX), b"")
+
+
+def open_gate(ctx: Ctx, event: Record, state: Record, room: int) -> "str | None":
+    """The gate's text for this call, "" when nothing is owed any more, None: later."""
+    if ctx.get("gate.mode") == "off" or has_marker(ctx, event.session):
+        return ""
+    files = gate_files(ctx)
+    if not files:
+        return None
+    if all(name in state.files_read for name, _ in files):
+        return ""
+    if room < GATE_ROOM:
+        return None
+    text = render_gate(ctx, event, files, room)
+    claim = claim_marker(ctx, event.session)
+    if claim == FIRED:
+        return ""
+    record(ctx, "gate:emitted", files=[name for name, _ in files], marker=claim,
+           style=ctx.get("gate.mode"), chars=len(text))
+    return text
+
+
+def render_gate(ctx: Ctx, event: Record, files: list, room: int) -> str:
+    """The whole instruction in one message: a chain of `run this and follow its output` decays link
+    by link."""
+    shown = [shown_path(ctx, path, event.cwd) for _, path in files]
+    is_content, message = ctx.get("gate.mode") == "content", ctx.get("gate.message")
+    head = message or (GATE_STATEMENT if is_content else GATE_DIRECTIVE)
+    head = head.replace("{files}", ", ".join(shown))
+    limit = min(GATE_CONTENT_LIMIT, room)
+    if is_content:
+        head = cut_text(clean_text(head), limit // 4, ctx.length)
+        paths = [path for _, path in files]
+        return "\n".join([head] + _gate_content(ctx, paths, shown, limit - ctx.length(head) - 1))
+    head = cut_text(clean_text(head), limit - ctx.length(GATE_CHECKPOINT) - 1, ctx.length)
+    return head + "\n" + GATE_CHECKPOINT if event.attended else head
+
+
+def _gate_content(ctx: Ctx, paths: list, shown: list, room: int) -> list:
     """The files' text by priority; each one that was cut or left out is named with its path."""
-    out: list = []
-    room -= sum(units(GATE_CONTENT_LEFT_OUT) + units(path) for path in shown.values())
-    for name, path in files:
-        label = GATE_CONTENT_FILE.format(path=shown[name])
-        body = _gate_body(ctx, name, path)
-        used = units(label) + units(body) + 2
+    out, left_out = [], []
+    room -= min(room // 2, ctx.length(GATE_CONTENT_LEFT_OUT.format(paths=", ".join(shown))))
+    for path, name in zip(paths, shown):
+        label, body = GATE_CONTENT_FILE.format(path=name), gate_body(ctx, path)
+        used = ctx.length(label) + ctx.length(body) + 2
         if used <= room:
             out += [label, body]
+            room -= used
         elif room > 600:
-            used = room
-            note = GATE_CONTENT_CUT.format(path=shown[name])
-            out += [label, cut_text(body, room - units(label) - units(note) - 3), note]
+            note = GATE_CONTENT_CUT.format(path=name)
+            fits = room - ctx.length(label) - ctx.length(note) - 3
+            out += [label, cut_text(body, fits, ctx.length), note]
+            room = 0
         else:
-            used = 0
-            out.append(GATE_CONTENT_LEFT_OUT.format(path=shown[name]))
-        room -= used
+            left_out.append(name)
+    if left_out:
+        names = cut_text(", ".join(left_out), 600, ctx.length)
+        out.append(GATE_CONTENT_LEFT_OUT.format(paths=names))
     return out
 
 
-def _gate_body(ctx: Ctx, name: str, path: str) -> str:
-    base = ctx.root if not ctx.get("allow_outside") else "/"
-    data = read_inside(path, base) or b""
-    text = clean_text(data.decode("utf-8", "replace"))
+def gate_body(ctx: Ctx, path: str) -> str:
+    """A file's text, of a long list of decisions its index."""
+    text = (read_shared(ctx, path) or b"").decode("utf-8", "replace")
     start, end = text.find(INDEX_START), text.find(INDEX_END)
-    if base_name(name) in INDEXED_FILES and 0 <= start < end:
+    if base_name(path) in INDEXED_FILES and 0 <= start < end:
         text = text[start + len(INDEX_START):end]
-    return text.strip()
+    return clean_text(text).strip()
 
+
+def read_context_file(ctx: Ctx, event: Record) -> str:
+    """The listed context file that this call read, or ""."""
+    if event.failed or not (event.path or event.kind == "run"):
+        return ""
+    for name in ctx.get("gate.files"):
+        listed = join_path(ctx.dir, name)
+        if event.kind == "run":
+            if base_name(name) in command_of(event) and _is_shown(command_of(event), name):
+                return name
+        elif event.kind == "read":
+            path = join_path(event.cwd or ctx.root, event.path)
+            same = base_name(path) == base_name(listed) and real_path(path) == real_path(listed)
+            if path == listed or same:
+                return name
+    return ""
+
+
+def _is_shown(command: str, name: str) -> bool:
+    """`cat .context/TASKS.md`: some agents have no other way to read."""
+    return command.split(None, 1)[:1] in (["cat"], ["less"], ["head"], ["bat"]) and name in command
 
 # =============================================================================
 # Handoff
 # =============================================================================
-# State of one session, .context/state/<session>.json. From the crossing of the
-# threshold on, every batch of tool calls carries the reminder until the handoff
-# file is a non-empty regular file newer than the crossing.
+# From the crossing of the threshold on, every batch of tool calls carries the reminder until there
+# is a handoff: written by the agent, printed by it and saved at Stop, or made from the transcript.
+# .context/state/handoffs.json is the ledger; one that came with a clone has another inode in it.
+LEDGER = (
+    ("inode", 0, "count"), ("first_event", 0.0, "time"), ("cleared", "", str),
+    ("cleared_at", 0.0, "time"),
+    ("handoffs", {}, [(  # by session
+        ("file", "", str), ("agent", "", str), ("asked_at", 0.0, "time"),
+        ("written_at", 0.0, "time"), ("by", "", str), ("delivered_to", "", str),
+        ("delivered_at", 0.0, "time"), ("evidence", "", str),
+    )]),
+)
+_ROW = LEDGER[-1][2][0]
+LIVE_S = 3600
+CLEARED_S = 120
 
 
-def note_call(ctx: Ctx, event: Event, state: dict, measure: Measure) -> None:
-    """Count one tool call: tokens, breakdown, files read, recent calls, history."""
-    state.setdefault("session_start", format_iso(ctx.now))
-    state["tool_calls"] = _count(state.get("tool_calls")) + 1
-    state["estimated_tokens"], state["window"], state["exact"] = measure.tokens, measure.window, measure.exact
-    state["measured_model"] = measure.model
-    if measure.exact and measure.tokens > DEFAULT_WINDOW:
-        state["large_model"] = measure.model  # proven, also for the time after a compaction
-    breakdown = table(state, "breakdown")
-    if event.tool in breakdown or len(breakdown) < 60:
-        added = estimate_tokens(event.tool, event.tool_input, event.response)
-        breakdown[event.tool] = _count(breakdown.get(event.tool)) + added
-    state["recent"] = (_list(state, "recent") + [call_signature(event.tool, event.tool_input)])[-REPETITION_WINDOW:]
-    history = _list(state, "history")
-    if history[-1:] != [measure.percent]:
-        state["history"] = (history + [measure.percent])[-40:]
-    state["last_call"] = format_iso(ctx.now)
-    name = read_context_file(ctx, event)
-    if name and name not in _list(state, "files_read"):
-        state["files_read"] = _list(state, "files_read") + [name]
+def ledger_path(ctx: Ctx) -> str:
+    """In a shared checkout each user has one, readable by nobody else."""
+    own = ctx.owner is None or not IS_POSIX or _os.geteuid() in (0, ctx.owner.st_uid)
+    return ctx.path("state", "handoffs.json" if own else "handoffs-%d.json" % _os.geteuid())
 
 
-def read_context_file(ctx: Ctx, event: Event) -> str:
-    """The listed context file that this call read with the Read tool, or ""."""
-    path = _text(event.tool_input.get("file_path")) if event.tool == "Read" and not event.failed else ""
-    if not path:
+def read_ledger(ctx: Ctx) -> Record:
+    return _valid_ledger(ctx, load_record(read_json(ledger_path(ctx)), LEDGER))
+
+
+def update_ledger(ctx: Ctx, change) -> object:
+    """Locked; what `change(ledger)` returns."""
+
+    def begin(ledger: Record) -> object:
+        valid = _valid_ledger(ctx, ledger)
+        vars(ledger).update(vars(valid))
+        return change(ledger)
+
+    return update_json(ctx, ledger_path(ctx), begin, LEDGER)[1]
+
+
+def _valid_ledger(ctx: Ctx, ledger: Record) -> Record:
+    inode = ctx.owner.st_ino if ctx.owner is not None else 0
+    if ledger.inode == inode and ledger.first_event:
+        return ledger
+    return load_record({"inode": inode, "first_event": format_iso(ctx.now, True)}, LEDGER)
+
+
+def ledger_row(ledger: Record, session: str) -> Record:
+    """The session's row, made when it is missing."""
+    if session not in ledger.handoffs:
+        ledger.handoffs[session] = load_record({}, _ROW)
+    return ledger.handoffs[session]
+
+
+def handoff_path(ctx: Ctx, session: str, ledger: Record) -> str:
+    """The absolute path of a session's handoff; its name is cut to 8 letters while unique."""
+    noted = ledger.handoffs.get(session)
+    if noted is not None and noted.file:
+        return join_path(ctx.root, noted.file)
+    short = session[:8].rstrip("._-") or session
+    taken = [name for name in ledger.handoffs if name != session and name.startswith(short)]
+    name = session if taken or "~" in session else short
+    default = ctx.get("handoff.file") == DEFAULTS["handoff.file"]
+    base = ctx.path("handoffs", "{session}.md") if default else join_path(
+        ctx.root, ctx.get("handoff.file"))
+    return base.replace("{session}", name)
+
+
+def fingerprint(path: str) -> str:
+    """Changes with size, content or time; "" when there is nothing."""
+    info = stat_of(path)
+    if not is_regular(info):
         return ""
-    path = join_path(event.cwd or ctx.root, path)
-    for name in ctx.get("gate.files"):
-        listed = join_path(ctx.dir, name)
-        if path == listed or (base_name(path) == base_name(listed) and real_path(path) == real_path(listed)):
-            return name
+    data = read_bytes(path, HANDOFF_LIMIT_BYTES) or b""
+    return "%d-%d-%s" % (info.st_size, info.st_mtime_ns, _imp.source_hash(1, data).hex())
+
+
+def read_handoff(ctx: Ctx, path: str) -> str:
+    """Its text, cleaned; "" when it is not there, says nothing or may not be delivered."""
+    data = read_shared(ctx, path, HANDOFF_LIMIT_BYTES)
+    if not data or not says_something(data):
+        return ""
+    return clean_text(data.decode("utf-8", "replace")).strip()
+
+
+# --- the reminder
+
+
+def follow_handoff(ctx: Ctx, event: Record, state: Record, measure: Record) -> tuple:
+    """(reminder wanted, line for the person); edits the handoff's part of the session's state."""
+    if not ctx.get("handoff.enabled"):
+        return False, ""
+    point = handoff_point(ctx, state, measure.window)
+    crossed = state.threshold_crossed_at
+    if crossed and measure.exact and (
+            measure.tokens < point - measure.window * HANDOFF_RESET_MARGIN // 100):
+        reset_handoff(state)
+        return False, ""
+    if not crossed and measure.tokens < point:
+        return False, ""
+    if not crossed:
+        _cross(ctx, event, state, measure)
+    elif crossed > ctx.now + 1:  # a clock that went back must not make it unreachable
+        state.threshold_crossed_at = ctx.now
+    if state.handoff_complete:
+        return False, ""
+    by = find_written(ctx, event, state)
+    if by:
+        return False, complete_handoff(ctx, state, event.session, by)
+    if not state.write_denied and state.reminders:
+        state.write_denied = _was_denied(ctx, event)
+    person, asked = "", HANDOFF_ASKED_PERSON.format(percent=measure.shown)
+    if state.handoff_told == "":
+        state.handoff_told, person = "asked", asked
+    return True, person
+
+
+def _cross(ctx: Ctx, event: Record, state: Record, measure: Record) -> None:
+    def change(ledger: Record) -> str:
+        row = ledger_row(ledger, event.session)
+        path = handoff_path(ctx, event.session, ledger)
+        vars(row).update(file=shown_path(ctx, path, ""), agent=ctx.agent, asked_at=ctx.now,
+                         written_at=0.0, by="", delivered_to="", delivered_at=0.0, evidence="")
+        return path
+
+    path = update_ledger(ctx, change) or handoff_path(ctx, event.session, read_ledger(ctx))
+    if may_write(ctx, path):
+        make_folder(ctx, parent_of(path))  # an agent that writes by its shell needs it
+    state.threshold_crossed_at, state.handoff_complete = ctx.now, False
+    old = join_path(ctx.root, OLD_HANDOFF)
+    state.handoff_before, state.handoff_told = [fingerprint(path), fingerprint(old)], ""
+    state.client_pid, state.transcript = client_pid(), event.transcript
+    record(ctx, "handoff:crossed", percent=measure.percent, tokens=measure.tokens,
+           window=measure.window)
+
+
+def find_written(ctx: Ctx, event: Record, state: Record) -> str:
+    """`agent` when the handoff is there: the session's own file, or a path that several may write,
+    newer than the crossing, for the session whose call wrote it or the only one that waits."""
+    ledger = read_ledger(ctx)
+    own = handoff_path(ctx, event.session, ledger)
+    for path in dict.fromkeys((own, join_path(ctx.root, OLD_HANDOFF))):
+        info = stat_of(path)
+        is_new = is_regular(info) and bool(info.st_size) and (
+            fingerprint(path) not in state.handoff_before)
+        if is_new and (path != own or "{session}" not in ctx.get("handoff.file")):
+            waiting = [name for name, row in ledger.handoffs.items()
+                       if row.asked_at and not row.written_at and is_live(ctx, name)]
+            wrote = event.kind == "edit" and not event.failed and (
+                join_path(event.cwd or ctx.root, event.path) == path)
+            taken = any(join_path(ctx.root, row.file) == path and row.written_at >= info.st_mtime
+                        for name, row in ledger.handoffs.items() if name != event.session)
+            is_new = info.st_mtime + 1 >= state.threshold_crossed_at and not taken and (
+                wrote or waiting == [event.session])
+        if is_new and says_something(read_bytes(path, HANDOFF_LIMIT_BYTES) or b""):
+            note_written(ctx, event.session, shown_path(ctx, path, ""), "agent")
+            return "agent"
     return ""
 
 
-def plan_handoff(ctx: Ctx, state: dict, measure: Measure, batch: str) -> str:
-    """The reminder for this call, or "". Edits the handoff's part of the state."""
-    _migrate(ctx, state)
-    crossed = parse_iso(state.get("threshold_crossed_at"))
-    percent, threshold = measure.percent, ctx.get("handoff.threshold")
-    if not ctx.get("handoff.enabled"):
-        return ""
-    if crossed is not None and measure.exact and percent < threshold - HANDOFF_RESET_MARGIN:
-        reset_handoff(state)
-        return ""
-    if crossed is None and percent < threshold:
-        return ""
-    if crossed is None or crossed > ctx.now + 1:  # set once; a clock that went back must not make it unreachable
-        crossed = ctx.now
-        state["threshold_crossed_at"], state["handoff_complete"] = format_iso(crossed, fraction=True), False
-        record(ctx, "handoff:crossed", percent=percent, tokens=measure.tokens, window=measure.window)
-    if state.get("handoff_complete") is True:
-        return ""
-    path = handoff_path(ctx)
-    if is_handoff_written(path, crossed):
-        state["handoff_complete"] = True
-        record(ctx, "handoff:complete", path=path)
-        return ""
-    return _remind(ctx, state, measure, batch)
+def note_written(ctx: Ctx, session: str, file: str, by: str) -> None:
+    def change(ledger: Record) -> None:
+        row = ledger_row(ledger, session)
+        vars(row).update(file=file, by=by, written_at=ctx.now, agent=row.agent or ctx.agent,
+                         delivered_to="", delivered_at=0.0, evidence="")
+
+    update_ledger(ctx, change)
 
 
-def _remind(ctx: Ctx, state: dict, measure: Measure, batch: str) -> str:
-    last = parse_iso(state.get("reminded_at"))
-    if (batch and batch == state.get("reminded_batch")) or (
-        last is not None and 0 <= ctx.now - last < ctx.get("handoff.cooldown_s")
-    ):
+def complete_handoff(ctx: Ctx, state: Record, session: str, by: str) -> str:
+    """There is one: the line for the person, once."""
+    state.handoff_complete = True
+    file = handoff_path(ctx, session, read_ledger(ctx))
+    record(ctx, "handoff:complete", path=file, by=by)
+    if state.handoff_told == "written":
         return ""
-    state["reminded_batch"], state["reminded_at"] = batch, format_iso(ctx.now, fraction=True)
-    state["reminders"] = _count(state.get("reminders")) + 1
+    state.handoff_told = "written"
+    return HANDOFF_DONE_PERSON
+
+
+def remind(ctx: Ctx, event: Record, state: Record, measure: Record, batch: str) -> str:
+    """The reminder for this call, or "": parallel calls of one batch remind once."""
+    is_same = bool(batch) and batch == state.reminded_batch
+    spaced = 0 <= ctx.now - state.reminded_at < ctx.get("handoff.cooldown_s")
+    if is_same or (state.reminded_at and spaced):
+        return ""
+    state.reminded_batch, state.reminded_at = batch, ctx.now
+    state.reminders += 1
+    path = handoff_path(ctx, event.session, read_ledger(ctx))
+    prints = event.permission_mode == "plan" or state.write_denied
     command = ctx.get("handoff.command")
-    record(ctx, "handoff:reminded", percent=measure.percent, exact=measure.exact, batch=batch)
-    return HANDOFF_REMINDER.format(
-        percent=measure.shown, tokens=format(measure.tokens, ","), window=format(measure.window, ","),
-        note=", " + measure.note if measure.note else "", path=handoff_path(ctx),
-        command=HANDOFF_COMMAND.format(command=one_line(command)) if command else "",
-    )
+    text = HANDOFF_REMINDER.format(
+        percent=measure.shown, tokens=format(measure.tokens, ","),
+        window=format(measure.window, ","), note=", " + measure.note if measure.note else "",
+        request=HANDOFF_PRINT if prints else HANDOFF_WRITE.format(path=path),
+        command=HANDOFF_COMMAND.format(command=one_line(command)) if command else "")
+    record(ctx, "handoff:reminded", percent=measure.percent, exact=measure.exact, batch=batch,
+           chars=len(text))
+    return text
 
 
-def handoff_path(ctx: Ctx) -> str:
-    return join_path(ctx.root, ctx.get("handoff.file"))
+def _was_denied(ctx: Ctx, event: Record) -> bool:
+    """The client refused a write of the handoff: it stands in the transcript, one event later."""
+    denied, path = set(), handoff_path(ctx, event.session, read_ledger(ctx))
+    for row in rows_backward(ctx, event.transcript, 1 << 20):
+        denied.update(result[0] for result in row.results if result[3:4] == (True,))
+        for call, tool, tool_input in row.calls:
+            named = tool_input.get("file_path") or tool_input.get("path")
+            if call in denied and isinstance(named, str):
+                if join_path(event.cwd or ctx.root, slashed(named)) == path:
+                    return True
+    return False
 
 
-def is_handoff_written(path: str, crossed: float) -> bool:
-    """A non-empty regular file newer than the crossing. File clocks are coarse: 20 ms are forgiven, and a time
-    in whole seconds is compared by the second."""
-    info = stat_of(path)
-    if info is None or not _stat.S_ISREG(info.st_mode) or not info.st_size:
-        return False
-    if info.st_size < 64 and not (read_bytes(path, 64) or b"").strip():
-        return False
-    if info.st_mtime_ns % 1_000_000_000 == 0:
-        return int(info.st_mtime) >= int(crossed)
-    return info.st_mtime + CLOCK_TOLERANCE_S >= crossed
-
-
-def reset_handoff(state: dict) -> None:
+def reset_handoff(state: Record) -> None:
     """After a compaction nothing of the old context's measure holds."""
-    for key in ("reminded_batch", "reminded_at", "reminders"):
-        state.pop(key, None)
-    state["threshold_crossed_at"], state["handoff_complete"] = None, False
+    state.reminded_batch, state.reminded_at, state.reminders = "", 0.0, 0
+    state.threshold_crossed_at, state.handoff_complete = 0.0, False
+    state.handoff_before, state.handoff_told, state.write_denied = [], "", False
 
 
-def _migrate(ctx: Ctx, state: dict) -> None:
-    if "handoff_triggered" in state:
-        if state.pop("handoff_triggered") is True and not state.get("threshold_crossed_at"):
-            state["threshold_crossed_at"] = format_iso(ctx.now, fraction=True)
-    state.setdefault("threshold_crossed_at", None)
-    state.setdefault("handoff_complete", False)
+# --- printed by the agent, saved at Stop
 
+
+def parse_printed(text: str) -> str:
+    """What stands between the lines BEGIN HANDOFF and END HANDOFF, the last time; "" without."""
+    lines, found, start = text.replace("\r\n", "\n").split("\n"), "", -1
+    for index, line in enumerate(lines):
+        words = line.strip().strip("*_`#>- ").upper()
+        if words == HANDOFF_BEGIN:
+            start = index
+        elif words == HANDOFF_END and start >= 0:
+            found = "\n".join(lines[start + 1:index]).strip() or found
+            start = -1
+    return found
+
+
+def save_printed(ctx: Ctx, event: Record) -> str:
+    """Save a handoff that the agent printed in its answer; the line for the person, or ""."""
+    state = read_session(ctx, event.session)
+    if not state.threshold_crossed_at or state.handoff_complete:
+        return ""
+    by = find_written(ctx, event, state)
+    if not by:
+        text = parse_printed(event.last_message) or parse_printed(
+            read_turn(ctx, event.transcript))
+        by = write_handoff(ctx, event.session, text + "\n", "printed") if (
+            says_something(text.encode("utf-8", "replace"))) else ""
+    if not by:
+        return ""
+    done = update_session(ctx, event.session, lambda state: complete_handoff(
+        ctx, state, event.session, by) if not state.handoff_complete else "")
+    return done[1] or ""
+
+
+def write_handoff(ctx: Ctx, session: str, text: str, by: str) -> str:
+    """Into the session's own file; `by`, or "" when it cannot be written."""
+    path = handoff_path(ctx, session, read_ledger(ctx))
+    if not may_write(ctx, path):
+        path = ctx.path("handoffs", session + ".md")  # a setting named another place
+    data = clean_text(text).encode("utf-8", "replace")[:HANDOFF_LIMIT_BYTES]
+    if not write_bytes(ctx, path, data, durable=True):
+        return ""
+    note_written(ctx, session, shown_path(ctx, path, ""), by)
+    return by
+
+
+# --- made from the transcript
+
+
+def write_mechanical(ctx: Ctx, session: str, transcript: str) -> str:
+    """The kit's own handoff; "mechanical", or "" when there is nothing to make it from."""
+    facts = read_facts(ctx, transcript)
+    if facts is None:
+        return ""
+    by = write_handoff(ctx, session, render_mechanical(ctx, session, facts), "mechanical")
+    if by:
+        record(ctx, "handoff:mechanical", chars=len(facts.said), prompts=len(facts.prompts))
+    return by
+
+
+def read_facts(ctx: Ctx, transcript: str) -> "Record | None":
+    """What a transcript tells: the person's first and last requests, what the agent said last, the
+    files it changed, its todo list, the last failing command. From the end, in bounded time."""
+    facts = Record(first="", prompts=[], said="", files=[], todos=[], failure="")
+    failed, notes, deadline = {}, [], time.monotonic() + 0.6
+    for row in rows_backward(ctx, transcript, TRANSCRIPT_NEW_LIMIT_BYTES):
+        if row.kind == "prompt" and row.text.strip() and _is_request(row.text):
+            facts.prompts.insert(0, row.text.strip())
+        failed.update((result[0], result[2]) for result in row.results if result[1])
+        if row.kind == "answer" and row.text.strip() and len(facts.said) < 1500:
+            facts.said = (row.text.strip() + "\n\n" + facts.said).strip()
+        for call in reversed(row.calls):
+            _note_fact(facts, call, failed, notes)
+        if time.monotonic() > deadline:
+            break
+    facts.first = _first_request(ctx, transcript) or (facts.prompts[0] if facts.prompts else "")
+    facts.todos = _todo_list(list(reversed(notes)))
+    return facts if facts.first or facts.said or facts.files else None
+
+
+def _note_fact(facts: Record, call: tuple, failed: dict, notes: list) -> None:
+    """One tool call, seen from the newest to the oldest."""
+    call_id, tool, tool_input = call
+    event = Record(tool=tool, kind=tool_kind(tool), tool_input=tool_input)
+    path = touched_path(tool_input)
+    if event.kind == "edit" and path and call_id not in failed:
+        if path not in facts.files and len(facts.files) < 25:
+            facts.files.insert(0, path)
+    elif event.kind == "run" and call_id in failed and not facts.failure:
+        facts.failure = "`%s`\n%s" % (one_line(command_of(event), 300),
+                                      cut_text(failed[call_id].strip(), 600))
+    elif event.kind == "note" and len(notes) < 400:
+        notes.append((tool, tool_input))
+
+
+def _is_request(text: str) -> bool:
+    """A person's words, not what a client puts there for a command or a finished task."""
+    return not text.lstrip().startswith(
+        ("<", "Caveat:", "[Request interrupted", CONTINUATION_HEAD))
+
+
+def _first_request(ctx: Ctx, transcript: str) -> str:
+    data = read_bytes(transcript, FILE_LIMIT_BYTES) or b""
+    for line in data.split(b"\n")[:400]:
+        row = parse_line(ctx, line)
+        if row is not None and row.kind == "prompt" and _is_request(row.text):
+            return row.text.strip()
+    return ""
+
+
+def _todo_list(notes: list) -> list:
+    """[(text, done)] as the last calls of the client's todo tools left it."""
+    todos: dict = {}
+    for _, tool_input in notes:
+        rows = tool_input.get("todos") or tool_input.get("plan")
+        if isinstance(rows, list):
+            todos = {str(i): (text_of(dict_of(row).get("content") or dict_of(row).get("step")
+                                      or dict_of(row).get("description")),
+                              dict_of(row).get("status")) for i, row in enumerate(rows)}
+        elif isinstance(tool_input.get("subject"), str) and "taskId" not in tool_input:
+            todos[str(len(todos) + 1)] = (tool_input["subject"], "pending")
+        elif str(tool_input.get("taskId")) in todos and tool_input.get("status"):
+            key = str(tool_input["taskId"])
+            todos[key] = (todos[key][0], tool_input["status"])
+    return [(one_line(text, 160), status in ("completed", "done"))
+            for text, status in todos.values() if text and status != "deleted"][:30]
+
+
+def render_mechanical(ctx: Ctx, session: str, facts: Record) -> str:
+    branch = read_branch(ctx.root)
+    parts = [MECHANICAL_HEAD.format(
+        session=session, when=format_iso(ctx.now), branch=", branch " + branch if branch else "")]
+    later = [text for text in facts.prompts if text != facts.first][-3:]
+    sections = (
+        ("Goal: the person's first request", cut_text(facts.first, 1500)),
+        ("The person's last requests", "\n\n".join(cut_text(text, 700) for text in later)),
+        ("What the agent said last", cut_text(facts.said[-3000:], 3000)),
+        ("Todo list", "\n".join("- [%s] %s" % ("x" if done else " ", text)
+                                for text, done in facts.todos)),
+        ("Files changed", "\n".join("- " + shown_path(ctx, one_line(path, 300), "")
+                                    for path in facts.files)),
+        ("The last command that failed", facts.failure),
+    )
+    parts += ["## %s\n\n%s\n" % (title, text) for title, text in sections if text]
+    return hide_secrets("\n".join(parts))
+
+
+def read_branch(root: str) -> str:
+    """The git branch, without starting git; a worktree's .git is a file that names the folder."""
+    folder = root + "/.git"
+    if is_file(folder):
+        stated = (read_bytes(folder, 4096) or b"").decode("utf-8", "replace").partition("gitdir:")
+        folder = join_path(root, stated[2].strip())
+    head = (read_bytes(folder + "/HEAD", 4096) or b"").decode("utf-8", "replace").strip()
+    return one_line(head.rpartition("refs/heads/")[2], 100) if "refs/heads/" in head else ""
+
+
+def hide_secrets(text: str) -> str:
+    """Keys, tokens and passwords that stand in what was said are not written down again."""
+    import re
+
+    text = re.sub(r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*KEY-----|\Z)",
+                  "[hidden]", text)
+    text = re.sub(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}", r"\1 [hidden]", text)
+    text = re.sub(r"\b(sk-|gh[opsu]_|github_pat_|xox[abprs]-|AKIA|AIza|glpat-)[\w-]{8,}",
+                  "[hidden]", text)
+    text = re.sub(r"(?i)((?:key|token|secret|passw(?:or)?d)[\w-]*[\"']?\s*[=:]\s*[\"']?)"
+                  r"[^\s\"'`,;]{6,}", r"\1[hidden]", text)
+    return re.sub(r"(\w+://[^\s:/@]+:)[^\s@/]+@", r"\1[hidden]@", text)
+
+
+# --- who is still there
+
+
+def client_pid() -> int:
+    """The client's process: the parent of the shell that runs us. 0 where /proc does not tell."""
+    if not IS_POSIX:
+        return 0
+    stat = (read_bytes("/proc/%d/stat" % _os.getppid(), 4096) or b"").decode("utf-8", "replace")
+    name, _, rest = stat.partition("(")[2].rpartition(")")
+    if not name:
+        return 0
+    is_shell = name in ("sh", "dash", "bash", "zsh", "ash", "busybox", "ksh")
+    return int(rest.split()[1]) if is_shell else _os.getppid()
+
+
+def is_live(ctx: Ctx, session: str) -> bool:
+    """Its client still runs; where that cannot be told, it was active within the hour."""
+    info = stat_of(session_file(ctx, session))
+    if info is None:
+        return False
+    pid = read_session(ctx, session).client_pid
+    if not pid:
+        return ctx.now - info.st_mtime < LIVE_S
+    try:
+        _os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def make_up(ctx: Ctx) -> None:
+    """Sessions that were killed after the crossing get their handoff from their transcript now."""
+    if not ctx.get("handoff.enabled"):
+        return
+    ledger = read_ledger(ctx)
+    for session, row in ledger.handoffs.items():
+        if row.asked_at and not row.written_at and not is_live(ctx, session):
+            state = read_session(ctx, session)
+            if state.transcript:
+                write_mechanical(ctx, session, state.transcript)
+            break  # one at a start is enough to stay within the deadline
 
 # =============================================================================
 # Phases
 # =============================================================================
-# .caw/auto-state.json says which phase the agent is in. A phase ends with a
-# completion block in the agent's last message, alone or in a code fence:
+# .caw/auto-state.json says which phase the agent is in. It counts only when it was meant on this
+# machine: it names this live session, or `auto start` left its token in the user's own state home.
+# A phase ends with a completion block in the agent's words of this turn, and its check, if it has
+# one, exits 0. Any doubt lets the agent stop.
 #
 #     ---
 #     SIGNAL: PLANNING_COMPLETE
@@ -2313,301 +3892,577 @@ def _migrate(ctx: Ctx, state: dict) -> None:
 #     TIMESTAMP: 2026-02-03T10:45:00Z
 #     NEXT: execution
 #     ---
-#
-# Any doubt lets the agent stop.
-PHASES = (
-    ("expansion", "Requirements: read the task and the code around it, write down what is asked, what is not, and how "
-                  "it will be judged."),
-    ("init", "Environment: set up .caw/ for this task, find out how the project is built and tested."),
-    ("planning", "Plan: write task_plan.md with small steps that can each be checked."),
-    ("execution", "Execution: carry out all steps of the plan and mark each one when it is done."),
-    ("qa", "Quality: run the build, the linters and the tests, and mend what fails."),
-    ("review", "Review: read the whole change as a reviewer would and list the findings."),
-    ("fix", "Fix: mend the findings of the review."),
-    ("check", "Check: validate the result against the requirements and the project's rules."),
-    ("reflect", "Reflect: write down what was learned, in the context files where they have a place for it."),
+PHASES = {
+    "expansion": "Requirements: read the task and the code around it, write down what is asked, "
+                 "what is not, and how it will be judged.",
+    "init": "Environment: set up .caw/ for this task, find out how the project is built and "
+            "tested.",
+    "planning": "Plan: write task_plan.md with small steps that can each be checked.",
+    "execution": "Execution: carry out all steps of the plan and mark each one when it is done.",
+    "qa": "Quality: run the build, the linters and the tests, and mend what fails.",
+    "review": "Review: read the whole change as a reviewer would and list the findings.",
+    "fix": "Fix: mend the findings of the review.",
+    "check": "Check: validate the result against the requirements and the project's rules.",
+    "reflect": "Reflect: write down what was learned, in the context files where they have a "
+               "place for it.",
+}
+SKIPS = {"skip_expansion": ("expansion",), "skip_qa": ("qa",),
+         "skip_review": ("review", "fix", "check"), "skip_reflect": ("reflect",)}
+TRANSITIONS = {"TRANSITION_TO_QA": "qa", "TRANSITION_TO_VALIDATION": "review",
+               "TRANSITION_TO_FIX": "fix"}
+BLOCKS = {  # signal -> the keys of its block; any other signal completes something
+    "PHASE_ERROR": ("SIGNAL", "PHASE", "STATUS", "TIMESTAMP", "ERROR", "RECOVERABLE"),
+    "PHASE_BLOCKED": ("SIGNAL", "PHASE", "STATUS", "TIMESTAMP", "NEEDS"),
+    "": ("SIGNAL", "PHASE", "STATUS", "TIMESTAMP", "NEXT"),
+}
+STATUS_OF = {"PHASE_ERROR": "error", "PHASE_BLOCKED": "blocked", "": "complete"}
+_BLOCK_KEYS = frozenset(key for keys in BLOCKS.values() for key in keys)
+_STEP = (("phase", "", str), ("started_at", 0.0, "time"), ("ended_at", 0.0, "time"),
+         ("attempts", 0, "count"), ("check", "", str))
+WORKFLOW = (
+    ("schema_version", "2.0", str), ("active", False, bool), ("phase", "", str),
+    ("iteration", 0, "count"), ("max_iterations", 20, "count"), ("started_at", 0.0, "time"),
+    ("completed_at", 0.0, "time"), ("task_description", "", str), ("config", {}, dict),
+    ("phases", [], "texts"), ("until", "", str), ("exit_reason", "", str),
+    ("session_id", "", str), ("token", "", str), ("any_prompt", False, bool),
+    ("cleared_at", 0.0, "time"), ("phase_started_at", 0.0, "time"), ("needs", "", str),
+    ("last_error", None, (("phase", "", str), ("message", "", str), ("recoverable", True, bool),
+                          ("timestamp", 0.0, "time"))),
+    ("signals", None, (("last_checked", 0.0, "time"), ("detected_signals", [], list))),
+    ("enforcer", None, (("tool_calls", 0, "count"), ("stalls", 0, "count"), ("holds", 0, "count"),
+                        ("phase_holds", 0, "count"), ("held_at", 0.0, "time"),
+                        ("last_phase", "", str), ("stop_mark", "", str),
+                        ("stop_at", 0.0, "time"))),
+    ("steps", {}, [_STEP]),
 )
-PHASE_NAMES = tuple(name for name, _ in PHASES)
-SKIPS = {"skip_expansion": ("expansion",), "skip_qa": ("qa",), "skip_review": ("review", "fix", "check"),
-         "skip_reflect": ("reflect",)}
-TRANSITIONS = {"TRANSITION_TO_QA": "qa", "TRANSITION_TO_VALIDATION": "review", "TRANSITION_TO_FIX": "fix"}
-BLOCK_KEYS = frozenset(("SIGNAL", "PHASE", "STATUS", "TIMESTAMP", "NEXT"))
-ERROR_KEYS = frozenset(("SIGNAL", "PHASE", "STATUS", "TIMESTAMP", "ERROR", "RECOVERABLE"))
+TRUST = (("token", "", str), ("root", "", str), ("agreed", [], "texts"))
 MAX_ITERATIONS, ITERATIONS_LIMIT = 20, 50
 STALE_AFTER_S = 2 * 3600
 STALLS_LIMIT = 3
-CLIENT_HOLD_CAP = 8
 FULL_PERCENT = 95
-CONTINUATION = """## Auto Mode Continuation
+TIME_TOLERANCE_S = 300
+CHECK_TAIL, CHECK_BUFFER = 2000, 64 * 1024
+SECRET_ENDS = ("KEY", "TOKEN", "SECRET", "PASSWORD")
+SECRET_STARTS = ("ANTHROPIC_", "CLAUDE_CODE_")
+CONTINUATION = CONTINUATION_HEAD + """
 {lead}
 - Phase: {phase} (iteration {iteration}/{max})
 - About: {about}
 - Task: {task}
 - Expected signal: {signal}
-
+{check}
 When the phase is done, print this block with the current time:
 {block}
-If something went wrong, print instead:
+If something went wrong, print this instead; with RECOVERABLE: false the workflow ends:
 {error}
-If unable to complete, explain the blocker: what you tried and what you need."""
-MACHINE_PROMPT = "<task-notification>"
+If you need the person to decide something, print this; you may then stop and they are asked:
+{blocked}"""
+CONTINUATION_SHORT = CONTINUATION_HEAD + """
+{lead} Phase {phase}, iteration {iteration}/{max}.
+When it is done, print the block with SIGNAL: {signal} and the current time; \
+PHASE_BLOCKED if the person must decide, PHASE_ERROR if it went wrong."""
+BRIEFING = """[ctx auto] A workflow is running: phase {phase} of {phases}.
+- Task: {task}
+- About this phase: {about}
+{check}When the phase is done, print this block with the current time:
+{block}"""
+CHECK_LINE = "- Verified by: `{command}` (it must exit 0)"
 TIME_PLACEHOLDER = "<current time, ISO 8601>"
 LEAD_HOLD = "The phase is not complete yet: its completion block is missing."
-LEAD_PROSE = "The phase is not complete yet: {signal} counts only in a whole block, with this phase and a real time."
+LEAD_NEAR = "The block for {signal} does not count: {problem}."
 LEAD_NEXT = "Phase {done} is complete. Go on with the next one."
 LEAD_ERROR = "You reported a recoverable error: {error}. Recover from it and go on."
+LEAD_CHECK = ("The block is there, but its check `{command}` {result}. "
+              "The end of its output:\n{tail}\n")
+CANCELLED_AGENT = "[ctx auto] The person cancelled the workflow; you may stop when you like."
 STOP_MESSAGES = {
     "all_phases_complete": "ctx auto: all phases complete.",
     "auto_complete_signal": "ctx auto: the agent declared the whole workflow complete.",
-    "max_iterations_reached": "ctx auto: stopped, phase {phase} did not complete within {max} iterations.",
+    "max_iterations_reached":
+        "ctx auto: stopped, phase {phase} did not complete within {max} iterations.",
     "stale_state": "ctx auto: ended, no activity for over 2 hours.",
     "critical_error": "ctx auto: stopped by an error in phase {phase}: {error}",
     "user_cancelled": "ctx auto: cancelled.",
-    "no_progress": "ctx auto: let the agent stop, no progress over 3 stops; the workflow stays in phase {phase}.",
-    "hold_cap": "ctx auto: let the agent stop before the client's own limit; the workflow stays in phase {phase}.",
-    "background_tasks": "ctx auto: background tasks are running; phase {phase} goes on when they are done.",
-    "context_full": "ctx auto: let the agent stop, the context is nearly full; the workflow stays in phase {phase}.",
-    "plan_mode": "ctx auto: plan mode, the agent may stop; the workflow stays in phase {phase}.",
+    "blocked": "ctx auto: phase {phase} waits for you: {needs}",
+    "not_agreed": "ctx auto: phase {phase} has a check that nobody agreed to; see `auto status`.",
+    "no_progress": "ctx auto: let the agent stop, no tool call over 3 stops; phase {phase} stays.",
+    "hold_cap":
+        "ctx auto: let the agent stop before the client's own limit; phase {phase} stays.",
+    "subagents": "ctx auto: subagents are at work; phase {phase} goes on when they are done.",
+    "context_full":
+        "ctx auto: let the agent stop, the context is nearly full; phase {phase} stays.",
+    "plan_mode": "ctx auto: plan mode, the agent may stop; phase {phase} stays.",
     "unwritable": "ctx auto: let the agent stop, .caw/auto-state.json cannot be written.",
 }
 
 
+# --- blocks
+
+
 def parse_blocks(text: str) -> list:
-    """The whole blocks of a message in order, each a dict with upper-case keys and a parsed `time`."""
+    """Everything in the text that means to be a block, in order: {key: value} with upper-case keys,
+    each key on its own line between two `---` lines."""
     lines = [line.strip() for line in text.replace("\r\n", "\n").split("\n")]
     found, index = [], 0
     while index < len(lines):
-        block, end = _block_at(lines, index) if lines[index] == "---" else (None, index)
-        if block:
-            found.append(block)
+        fields, end = _block_at(lines, index) if lines[index] == "---" else ({}, index)
+        if "SIGNAL" in fields:
+            found.append(fields)
         index = end + 1
     return found
 
 
 def _block_at(lines: list, start: int) -> tuple:
-    """(block or None, index of its last line); the closing `---` of no block may open the next one."""
+    """(fields, index of its last line); the closing `---` of no block may open the next one."""
     fields: dict = {}
-    for index in range(start + 1, min(start + 12, len(lines))):
+    for index in range(start + 1, min(start + 14, len(lines))):
         line = lines[index]
         if line == "---":
-            return (_checked_block(fields), index) if _checked_block(fields) else (None, index - 1)
+            return (fields, index) if "SIGNAL" in fields else ({}, index - 1)
         key, colon, value = line.partition(":")
         key = key.strip().upper()
         if not line:
             continue
-        if not colon or key in fields or key not in BLOCK_KEYS | ERROR_KEYS:
-            return None, start
+        if not colon or key in fields or key not in _BLOCK_KEYS:
+            return {}, start
         fields[key] = value.strip()
-    return None, start
+    return {}, start
 
 
-def _checked_block(fields: dict) -> dict | None:
-    is_error = fields.get("SIGNAL", "").upper() == "PHASE_ERROR"
-    wanted = ERROR_KEYS if is_error else BLOCK_KEYS
-    if set(fields) != wanted or parse_iso(fields["TIMESTAMP"]) is None:
-        return None
-    if fields["STATUS"].lower() != ("error" if is_error else "complete") or (not is_error and not fields["NEXT"]):
-        return None
-    if is_error and fields["RECOVERABLE"].lower() not in ("true", "false"):
-        return None
-    return dict(fields, SIGNAL=fields["SIGNAL"].upper(), PHASE=fields["PHASE"].lower())
+def problem_of_block(fields: dict, phase: str, since: float, now: float) -> str:
+    """What is wrong with a block in this phase, "" when it counts."""
+    signal = fields["SIGNAL"].upper()
+    special = signal if signal in BLOCKS else ""
+    missing = [key for key in BLOCKS[special] if not fields.get(key)]
+    extra = [key for key in fields if key not in BLOCKS[special]]
+    status, at = STATUS_OF[special], parse_iso(fields.get("TIMESTAMP"))
+    if missing or extra:
+        return "%s is missing" % missing[0] if missing else "%s does not belong there" % extra[0]
+    if fields["STATUS"].lower() != status:
+        return "STATUS must be `%s`" % status
+    if fields["PHASE"].lower() not in (phase, "complete" if signal == "AUTO_COMPLETE" else phase):
+        return "PHASE is `%s`, the current phase is `%s`" % (one_line(fields["PHASE"], 40), phase)
+    if at is None:
+        return "TIMESTAMP is no ISO 8601 time"
+    if not since - TIME_TOLERANCE_S <= at <= now + TIME_TOLERANCE_S:
+        return "TIMESTAMP does not lie between the phase's start and now (%s)" % format_iso(now)
+    if signal == "PHASE_ERROR" and fields["RECOVERABLE"].lower() not in ("true", "false"):
+        return "RECOVERABLE must be true or false"
+    return ""
 
 
-def planned_phases(config: dict) -> list:
-    skipped = {phase for flag, names in SKIPS.items() if config.get(flag) is True for phase in names}
-    return [phase for phase in PHASE_NAMES if phase not in skipped]
-
-
-def next_phase(phase: str, config: dict) -> str:
-    """The phase after this one that is not skipped; `complete` after the last."""
-    later = PHASE_NAMES[PHASE_NAMES.index(phase) + 1:]
-    return next((name for name in planned_phases(config) if name in later), "complete")
-
-
-def is_auto_active(state: dict) -> bool:
-    return state.get("active") is True and state.get("phase") in PHASE_NAMES
-
-
-def owns_workflow(state: dict, session_id: str) -> bool:
-    """An unbound workflow belongs to the first session that asks."""
-    return bool(session_id) and state.get("session_id") in (None, "", session_id)
-
-
-def max_iterations_of(state: dict) -> int:
-    value = state.get("max_iterations")
-    value = int(value) if isinstance(value, str) and _is_digits(value) else number(value, MAX_ITERATIONS)
-    return int(min(max(value, 1), ITERATIONS_LIMIT))
-
-
-def last_activity(ctx: Ctx, state: dict, session: str) -> float:
-    """The last stop, start or tool call of the workflow's session; a time in the future tells nothing."""
-    calls = read_json(session_file(ctx, session)) if session else {}
-    stated = (table(state, "signals").get("last_checked"), state.get("started_at"), calls.get("last_call"))
-    return max([at for at in map(parse_iso, stated) if at is not None and at <= ctx.now + 60] + [0.0])
-
-
-def is_stale(ctx: Ctx, state: dict, session: str) -> bool:
-    active_at = last_activity(ctx, state, session)
-    return bool(active_at) and ctx.now - active_at > STALE_AFTER_S
-
-
-def end_workflow(state: dict, reason: str, now: float) -> None:
-    done = reason in ("all_phases_complete", "auto_complete_signal")
-    table(state, "enforcer")["last_phase"] = state.get("phase")
-    state.update(active=False, phase="complete" if done else "failed", exit_reason=reason, completed_at=format_iso(now))
-
-
-def decide_stop(state: dict, event: Event, ctx: Ctx, look) -> Stop:
-    """Apply the message's blocks to the state, then hold or release. `look()` tells what costs to find out:
-    (context percent, id of the last tool call)."""
-    stale = is_stale(ctx, state, event.session)
-    state["session_id"] = event.session_id
-    table(state, "signals")["last_checked"] = format_iso(ctx.now)
-    if stale:
-        return _release(state, "stale_state", state["phase"], ctx.now)
-    lead = ""
-    for block in parse_blocks(event.last_message):
-        phase = state["phase"]
-        lead = apply_block(state, block, ctx.now) or lead
-        if not is_auto_active(state):
-            return _release(state, state["exit_reason"], phase)
-    percent, tool_id = look()
-    pause = _passing_brake(state, event, ctx, percent, tool_id)
-    if pause:
-        return _release(state, pause, state["phase"])
-    if not lead:
-        state["iteration"] = _count(state.get("iteration")) + 1
-        if state["iteration"] > max_iterations_of(state):
-            return _release(state, "max_iterations_reached", state["phase"], ctx.now)
-    signal = state["phase"].upper() + "_COMPLETE"
-    missing = LEAD_PROSE.format(signal=signal) if signal in event.last_message.upper() else LEAD_HOLD
-    return Stop(reason="advanced" if lead.startswith(LEAD_NEXT[:6]) else "held", message="",
-                prompt=render_continuation(state, lead or missing))
-
-
-def apply_block(state: dict, block: dict, now: float) -> str:
-    """Advance, end or note the error; returns the lead of the next prompt, "" for a block that does not count."""
-    phase, signal = state["phase"], block["SIGNAL"]
-    config = table(state, "config")
-    if signal == "AUTO_COMPLETE" and block["PHASE"] in PHASE_NAMES + ("complete",):
-        _note_signal(state, signal, now)
-        end_workflow(state, "auto_complete_signal", now)
-        return ""
-    if block["PHASE"] != phase:
-        return ""
-    if signal == "PHASE_ERROR":
-        return _apply_error(state, block, now)
-    following = TRANSITIONS.get(signal, phase)
-    if signal == phase.upper() + "_COMPLETE" or (signal in TRANSITIONS and following not in planned_phases(config)):
-        following = next_phase(following, config)
-    if following == phase:
-        return ""
-    _note_signal(state, signal, now)
-    state.update(phase=following, iteration=0)
-    if following == "complete":
-        end_workflow(state, "all_phases_complete", now)
-    elif _count_signal(state, signal) > max_iterations_of(state):
-        end_workflow(state, "max_iterations_reached", now)  # phases that send each other round in circles
-    return LEAD_NEXT.format(done=phase)
-
-
-def _apply_error(state: dict, block: dict, now: float) -> str:
-    recoverable = block["RECOVERABLE"].lower() == "true"
-    message = one_line(block["ERROR"], 500)
-    state["last_error"] = {"phase": state["phase"], "message": message, "recoverable": recoverable,
-                           "timestamp": format_iso(now)}
-    _note_signal(state, "PHASE_ERROR", now)
-    if not recoverable:
-        end_workflow(state, "critical_error", now)
-        return ""
-    state["iteration"] = _count(state.get("iteration")) + 1
-    if state["iteration"] > max_iterations_of(state):
-        end_workflow(state, "max_iterations_reached", now)
-    return LEAD_ERROR.format(error=message)
-
-
-def _note_signal(state: dict, signal: str, now: float) -> None:
-    signals = table(state, "signals")
-    signals["detected_signals"] = (_list(signals, "detected_signals") + [
-        {"signal": signal, "detected_at": format_iso(now)}])[-200:]
-
-
-def _count_signal(state: dict, signal: str) -> int:
-    rows = _list(table(state, "signals"), "detected_signals")
-    return sum(isinstance(row, dict) and row.get("signal") == signal for row in rows)
-
-
-def _passing_brake(state: dict, event: Event, ctx: Ctx, percent: int, tool_id: str) -> str:
-    """The name of the brake that lets this one stop pass, or "". Keeps the count of holds and stalls."""
-    brake = table(state, "enforcer")
-    answer = call_signature("answer", {"text": event.last_message})
-    worked = bool(tool_id) and tool_id != brake.get("tool_id")
-    moved = worked or answer != brake.get("answer") or state["phase"] != brake.get("phase")
-    stalls = 0 if moved else _count(brake.get("stalls")) + 1
-    holds = 0 if worked or not event.stop_active else _count(brake.get("holds"))
-    stated = ctx.env.get("CLAUDE_CODE_STOP_HOOK_BLOCK_CAP", "")
-    cap = int(stated) if _is_digits(stated) else CLIENT_HOLD_CAP
-    brake.update(tool_id=tool_id, answer=answer, phase=state["phase"], stalls=stalls, holds=holds + 1)
-    checks = (
-        ("background_tasks", bool(event.background)),
-        ("plan_mode", event.permission_mode == "plan"),
-        ("context_full", percent >= FULL_PERCENT),
-        ("no_progress", stalls >= STALLS_LIMIT),
-        ("hold_cap", cap > 0 and holds + 1 >= cap),
-    )
-    reason = next((name for name, applies in checks if applies), "")
-    if reason:
-        brake.update(holds=0, stalls=0)
-    return reason
-
-
-def _release(state: dict, reason: str, phase: str, end_at: float = 0.0) -> Stop:
-    if end_at:
-        end_workflow(state, reason, end_at)
-    error = table(state, "last_error").get("message", "") if reason == "critical_error" else ""
-    message = STOP_MESSAGES[reason].format(phase=phase, max=max_iterations_of(state), error=error)
-    return Stop(reason=reason, prompt="", message=message)
-
-
-def render_continuation(state: dict, lead: str) -> str:
-    phase = state["phase"]
-    signal = phase.upper() + "_COMPLETE"
-    following = next_phase(phase, table(state, "config"))
-    task = one_line(_text(state.get("task_description")), 1500).replace("---", "—") or "(see the conversation)"
-    block = render_block(("SIGNAL", signal), ("PHASE", phase), ("STATUS", "complete"), ("TIMESTAMP", TIME_PLACEHOLDER),
-                         ("NEXT", "none" if following == "complete" else following))
-    error = render_block(("SIGNAL", "PHASE_ERROR"), ("PHASE", phase), ("STATUS", "error"),
-                         ("TIMESTAMP", TIME_PLACEHOLDER), ("ERROR", "<what happened>"), ("RECOVERABLE", "true|false"))
-    return CONTINUATION.format(
-        lead=lead, phase=phase, iteration=_count(state.get("iteration")), max=max_iterations_of(state),
-        about=dict(PHASES)[phase], task=task, signal=signal, block=block, error=error)
+def judge_turn(flow: Record, text: str, now: float) -> tuple:
+    """(signal or "", its block, what is wrong with one that is nearly right): at most one. The
+    current phase's own counts before all others; AUTO_COMPLETE only when it stands alone."""
+    own, near = signal_of(flow.phase), ""
+    blocks, good = parse_blocks(text), {}
+    for fields in blocks:
+        signal = fields["SIGNAL"].upper()
+        known = signal in (own, "AUTO_COMPLETE", "PHASE_ERROR", "PHASE_BLOCKED")
+        if not known and signal not in TRANSITIONS:
+            continue
+        problem = problem_of_block(fields, flow.phase, flow.phase_started_at, now)
+        if not problem:
+            good[signal] = fields
+        elif signal == own or fields.get("PHASE", "").lower() == flow.phase:
+            near = problem
+    if "AUTO_COMPLETE" in good and len(blocks) > 1:
+        del good["AUTO_COMPLETE"]
+    for signal in (own, *[name for name in reversed(list(good)) if name != own]):
+        if signal in good:
+            return signal, good[signal], ""
+    return "", {}, near
 
 
 def render_block(*fields: tuple) -> str:
     return "\n".join(["---"] + ["%s: %s" % field for field in fields] + ["---"])
 
 
+# --- the workflow
+
+
 def auto_path(ctx: Ctx) -> str:
     return ctx.root + "/" + AUTO_STATE
 
 
-def enforce_stop(ctx: Ctx, event: Event) -> Reply | None:
-    """Hold or release under the workflow's lock. A state that cannot be written holds nobody."""
+def read_workflow(ctx: Ctx) -> Record:
+    """For looking only. Without any time of its own the file's counts."""
+    return _complete_flow(ctx, load_record(read_json(auto_path(ctx)), WORKFLOW))
+
+
+def update_workflow(ctx: Ctx, change) -> tuple:
+    """Locked; a read-only file stays as it is. (whether it stands on disk, the result)."""
     path = auto_path(ctx)
-    if not is_auto_active(read_json(path)) or not event.session:
-        return None
-    if not event.last_message:
-        event.last_message = _late_answer(event.transcript)
     with Lock(ctx, lock_path(ctx, path)) as lock:
-        state = read_json(path)
-        if lock.busy or not is_auto_active(state) or not owns_workflow(state, event.session_id):
+        data = None if lock.busy else load_json(path, follow=False)
+        if data is None:
+            return False, None
+        flow = _complete_flow(ctx, load_record(data, WORKFLOW))
+        result = change(flow)
+        text = format_json(dump_record(flow, WORKFLOW)).encode() + b"\n"
+        is_ours = is_missing(path) or is_writable(path)
+        return is_ours and write_bytes(ctx, path, text, durable=True), result
+
+
+def _complete_flow(ctx: Ctx, flow: Record) -> Record:
+    """The parts that other writers leave out."""
+    for key, _, kind in WORKFLOW:
+        if isinstance(kind, tuple) and key != "last_error" and getattr(flow, key) is None:
+            setattr(flow, key, load_record({}, kind))
+    skipped = [name for flag, names in SKIPS.items() if flow.config.get(flag) is True
+               for name in names]
+    flow.phases = flow.phases or [name for name in PHASES if name not in skipped]
+    flow.max_iterations = min(max(flow.max_iterations, 1), ITERATIONS_LIMIT)
+    if not 0 < flow.started_at <= ctx.now + CLOCK_SKEW_S:
+        info = stat_of(auto_path(ctx))
+        flow.started_at = info.st_mtime if info else ctx.now
+    flow.phase_started_at = min(flow.phase_started_at or flow.started_at, ctx.now)
+    return flow
+
+
+def is_active(flow: Record) -> bool:
+    return flow.active and flow.phase in flow.phases
+
+
+def signal_of(phase: str) -> str:
+    return phase.upper().replace("-", "_") + "_COMPLETE"
+
+
+def about_phase(ctx: Ctx, phase: str) -> str:
+    about = ctx.get("auto.about").get(phase) or PHASES.get(phase, "")
+    return one_line(about, 400) or "(see the task)"
+
+
+def next_phase(flow: Record, phase: str) -> str:
+    """The phase after this one; `complete` after the last."""
+    later = flow.phases[flow.phases.index(phase) + 1:] if phase in flow.phases else []
+    return later[0] if later else "complete"
+
+
+def trust_path(ctx: Ctx) -> str:
+    digest = call_signature("project", real_path(ctx.root))
+    return ctx.state_home + "/workflows/" + digest + ".json" if ctx.state_home else ""
+
+
+def read_trust(ctx: Ctx) -> Record:
+    path = trust_path(ctx)
+    data = read_bytes(path, follow=False, own=True) if path else b""
+    return load_record(parse_object(data or b""), TRUST)
+
+
+def write_trust(ctx: Ctx, token: str, commands: list) -> bool:
+    """What this machine's user started and agreed to; only `auto` writes it."""
+    row = Record(token=token, root=ctx.root, agreed=[digest_of(text) for text in commands])
+    path = trust_path(ctx)
+    return bool(path) and write_bytes(ctx, path, format_json(dump_record(row, TRUST)).encode())
+
+
+def digest_of(text: str) -> str:
+    import hashlib
+
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def is_meant_here(ctx: Ctx, flow: Record, session_id: str) -> bool:
+    """It names this live session, or was started by `auto` on this machine."""
+    if session_id and flow.session_id == session_id:
+        return True
+    token = read_trust(ctx).token
+    return bool(token) and token == flow.token
+
+
+def bind_workflow(ctx: Ctx, event: Record) -> bool:
+    """At a prompt, an unbound workflow takes the session; a person's prompt sets the brakes back.
+    Whether it is this session's now."""
+    flow = read_workflow(ctx)
+    if not is_active(flow) or not event.session_id or flow.session_id not in ("", event.session_id):
+        return False
+    is_person = event.by_person and not event.prompt.startswith(CONTINUATION_HEAD)
+    if not flow.session_id:
+        may_bind = flow.any_prompt or (is_person and event.attended)
+        if not may_bind or not is_meant_here(ctx, flow, ""):
+            return False
+    if flow.session_id and not is_person:
+        return False
+
+    def change(flow: Record) -> bool:
+        if flow.session_id not in ("", event.session_id):
+            return False
+        flow.session_id, flow.needs, flow.iteration = event.session_id, "", 0
+        vars(flow.enforcer).update(stalls=0, holds=0, tool_calls=_calls(ctx, event.session))
+        flow.signals.last_checked = ctx.now
+        return True
+
+    return bool(update_workflow(ctx, change)[1])
+
+
+def follow_clear(ctx: Ctx, event: Record) -> None:
+    """/clear ends one session and starts another: the workflow goes along."""
+    if event.name == "SessionEnd" and read_workflow(ctx).session_id == event.session_id:
+        update_workflow(ctx, lambda flow: setattr(flow, "cleared_at", ctx.now))
+    if event.name != "SessionStart" or not event.session_id:
+        return
+
+    def adopt(flow: Record) -> None:
+        if flow.cleared_at and 0 <= ctx.now - flow.cleared_at < CLEARED_S:
+            flow.session_id, flow.cleared_at = event.session_id, 0.0
+            vars(flow.enforcer).update(stalls=0, holds=0, tool_calls=0)
+
+    if is_active(read_workflow(ctx)) and read_workflow(ctx).cleared_at:
+        update_workflow(ctx, adopt)
+
+
+def brief_agent(ctx: Ctx, event: Record) -> str:
+    """What phase and task the agent is in, and how it ends; "" without a workflow of its own."""
+    flow = read_workflow(ctx)
+    if not is_active(flow) or flow.session_id != event.session_id or not event.session_id:
+        return ""
+    return render_briefing(ctx, flow)
+
+
+def briefing_mark(ctx: Ctx, flow: Record) -> str:
+    return "%s %s" % (format_iso(flow.started_at, True), flow.session_id)
+
+
+def render_briefing(ctx: Ctx, flow: Record) -> str:
+    return BRIEFING.format(
+        phase=flow.phase, phases=", ".join(flow.phases), task=_task_of(flow),
+        about=about_phase(ctx, flow.phase), check=_check_line(ctx, flow, "{}\n"),
+        block=_completion_block(flow))
+
+
+def last_activity(ctx: Ctx, flow: Record) -> float:
+    """The last stop, start or tool call; a time in the future tells nothing."""
+    session = safe_name(flow.session_id)
+    calls = read_session(ctx, session).last_call if session else 0.0
+    times = (flow.signals.last_checked, flow.started_at, calls)
+    return max([at for at in times if at <= ctx.now + CLOCK_SKEW_S] + [0.0])
+
+
+def is_stale(ctx: Ctx, flow: Record) -> bool:
+    return ctx.now - last_activity(ctx, flow) > STALE_AFTER_S
+
+
+def end_workflow(flow: Record, reason: str, now: float) -> None:
+    done = reason in ("all_phases_complete", "auto_complete_signal")
+    flow.enforcer.last_phase = flow.phase if flow.phase in flow.phases else flow.enforcer.last_phase
+    _end_step(flow, flow.phase, now)
+    flow.active, flow.phase = False, "complete" if done else "failed"
+    flow.exit_reason, flow.completed_at = reason, now
+
+
+def cancel_workflow(ctx: Ctx, session_id: str, reason: str = "user_cancelled") -> bool:
+    """End the workflow for the person; "" as session id: whoever it belongs to."""
+    flow = read_workflow(ctx)
+    if not is_active(flow) or (session_id and flow.session_id not in ("", session_id)):
+        return False
+    if session_id and not is_meant_here(ctx, flow, session_id):
+        return False
+    done, _ = update_workflow(ctx, lambda flow: end_workflow(flow, reason, ctx.now))
+    if done:
+        record(ctx, "auto:cancelled", reason=reason)
+    return done
+
+
+# --- one stop
+
+
+def enforce_stop(ctx: Ctx, event: Record) -> "Reply | None":
+    """Hold or release. What the agent said is judged and checked first, without a lock; a state
+    that changed meanwhile or cannot be written holds nobody."""
+    flow = read_workflow(ctx)
+    if not is_active(flow) or not event.session_id or not _claim_stop(ctx, event, flow):
+        return None
+    if is_stale(ctx, flow):
+        verdict = Record(signal="", block={}, near="", check=None, reason="stale_state")
+    else:
+        verdict = _judge(ctx, event, flow)
+    facts = (_percent_now(ctx, event), _calls(ctx, event.session))
+    phase = flow.phase
+
+    def change(flow: Record) -> "Record | None":
+        if not is_active(flow) or (flow.session_id, flow.phase) != (event.session_id, phase):
             return None
-        stop = decide_stop(state, event, ctx, lambda: (_percent_now(ctx, event), last_tool_id(event.transcript)))
-        if not is_writable(path) or not write_bytes(path, format_json(state).encode() + b"\n", durable=True):
-            stop = Stop(reason="unwritable", prompt="", message=STOP_MESSAGES["unwritable"])
-    record(ctx, "stop:held" if stop.prompt else "stop:released", reason=stop.reason, phase=state.get("phase"),
-           iteration=_count(state.get("iteration")))
-    return Reply(stop.prompt, system_message=stop.message, hold=bool(stop.prompt))
+        flow.signals.last_checked = ctx.now
+        return _decide(ctx, flow, event, verdict, facts)
+
+    written, stop = update_workflow(ctx, change)
+    if stop is None:
+        return None
+    if not written:
+        stop = Record(reason="unwritable", prompt="", person=STOP_MESSAGES["unwritable"])
+    flow = read_workflow(ctx)
+    fields = {"check": verdict.check.result} if verdict.check else {}
+    record(ctx, "stop:held" if stop.prompt else "stop:released", reason=stop.reason, phase=phase,
+           next=flow.phase, iteration=flow.iteration, chars=len(stop.prompt), **fields)
+    return Reply(stop.prompt, stop.person, hold=bool(stop.prompt))
+
+
+def _claim_stop(ctx: Ctx, event: Record, flow: Record) -> bool:
+    """This stop is ours to decide: of two kits registered for one client the first run has it. A
+    client without prompt events binds here, where any session may."""
+    if flow.session_id != event.session_id:
+        if flow.session_id or not flow.any_prompt or not is_meant_here(ctx, flow, ""):
+            return False
+    mark = call_signature("%s %s %d" % (event.prompt_id, event.stop_active, _calls(
+        ctx, event.session)), event.last_message)
+
+    def change(flow: Record) -> bool:
+        if flow.enforcer.stop_mark == mark and 0 <= ctx.now - flow.enforcer.stop_at < SAME_EVENT_S:
+            return False
+        flow.enforcer.stop_mark, flow.enforcer.stop_at = mark, ctx.now
+        flow.session_id = event.session_id
+        return True
+
+    written, is_first = update_workflow(ctx, change)
+    return bool(is_first) or not written
+
+
+def _judge(ctx: Ctx, event: Record, flow: Record) -> Record:
+    """What the agent's turn says, and whether its check agrees."""
+    since = max(flow.enforcer.held_at, flow.phase_started_at) - 1
+    text = read_turn(ctx, event.transcript, since)
+    if event.last_message not in text:
+        text += "\n" + event.last_message
+    signal, block, near = judge_turn(flow, text, ctx.now)
+    check, command = None, ""
+    if signal == signal_of(flow.phase):
+        command = check_of(ctx, flow, flow.phase)
+    elif signal == "AUTO_COMPLETE":
+        command = check_of(ctx, flow, flow.phases[-1]) or check_of(ctx, flow, flow.phase)
+    if command:
+        agreed = digest_of(command) in read_trust(ctx).agreed
+        check = run_check(ctx, command) if agreed else Record(
+            command=command, ok=False, result="not agreed to", tail="")
+        if not agreed:
+            return Record(signal="", block={}, near="", check=check, reason="not_agreed")
+    return Record(signal=signal, block=block, near=near, check=check, reason="")
+
+
+def _decide(ctx: Ctx, flow: Record, event: Record, verdict: Record, facts: tuple) -> Record:
+    """Apply the verdict to the workflow, then hold or release."""
+    phase, lead = flow.phase, ""
+    if verdict.check is not None:
+        _step(flow, phase, ctx.now).check = "%s: %s, %s" % (
+            format_iso(ctx.now), verdict.check.command, verdict.check.result)
+    if verdict.reason:
+        if verdict.reason == "stale_state":
+            end_workflow(flow, verdict.reason, ctx.now)
+        return _release(flow, verdict.reason, phase)
+    if verdict.check is not None and not verdict.check.ok:
+        lead = LEAD_CHECK.format(command=one_line(verdict.check.command, 300),
+                                 result=verdict.check.result, tail=verdict.check.tail)
+    elif verdict.signal:
+        _note_signal(flow, verdict.signal, ctx.now)
+        lead = _apply(flow, verdict.signal, verdict.block, ctx.now)
+        if not flow.active or flow.needs:
+            return _release(flow, flow.exit_reason if not flow.active else "blocked", phase)
+    has_advanced = flow.phase != phase
+    brake = _passing_brake(ctx, flow, event, facts, has_advanced)
+    if brake:
+        return _release(flow, brake, flow.phase)
+    if not has_advanced:
+        flow.iteration += 1
+        _step(flow, phase, ctx.now).attempts = flow.iteration
+        if flow.iteration > flow.max_iterations:
+            end_workflow(flow, "max_iterations_reached", ctx.now)
+            return _release(flow, "max_iterations_reached", phase)
+    if not lead:
+        lead = LEAD_NEAR.format(signal=signal_of(phase), problem=verdict.near) if (
+            verdict.near) else LEAD_HOLD
+    prompt = render_continuation(ctx, flow, lead)
+    flow.enforcer.phase_holds += 1
+    flow.enforcer.held_at = ctx.now
+    return Record(reason="advanced" if has_advanced else "held", prompt=prompt, person="")
+
+
+def _apply(flow: Record, signal: str, block: dict, now: float) -> str:
+    """Advance, end, wait or note the error; the lead of the next prompt."""
+    phase = flow.phase
+    if signal == "AUTO_COMPLETE":
+        end_workflow(flow, "auto_complete_signal", now)
+        return ""
+    if signal == "PHASE_BLOCKED":
+        flow.needs = one_line(block["NEEDS"], 500)
+        return ""
+    if signal == "PHASE_ERROR":
+        recoverable, message = block["RECOVERABLE"].lower() == "true", one_line(block["ERROR"], 500)
+        flow.last_error = Record(phase=phase, message=message, recoverable=recoverable,
+                                 timestamp=now)
+        if not recoverable:
+            end_workflow(flow, "critical_error", now)
+        return LEAD_ERROR.format(error=message)
+    following = TRANSITIONS.get(signal, "")
+    if following not in flow.phases:
+        following = next_phase(flow, phase)
+    seen = [row for row in flow.signals.detected_signals if dict_of(row).get("signal") == signal]
+    _end_step(flow, phase, now)
+    if following == "complete":
+        end_workflow(flow, "all_phases_complete", now)
+        return ""
+    flow.phase, flow.iteration, flow.phase_started_at = following, 0, now
+    vars(flow.enforcer).update(phase_holds=0, stalls=0)
+    _step(flow, following, now)
+    if len(seen) > flow.max_iterations:  # phases that send each other round in circles
+        end_workflow(flow, "max_iterations_reached", now)
+    return LEAD_NEXT.format(done=phase)
+
+
+def _passing_brake(ctx: Ctx, flow: Record, event: Record, facts: tuple, has_advanced: bool) -> str:
+    """The name of the brake that lets this one stop pass, or ""; keeps the counts."""
+    percent, calls = facts
+    worked = calls != flow.enforcer.tool_calls
+    stalls = 0 if worked or has_advanced else flow.enforcer.stalls + 1
+    holds = 1 if worked or not event.stop_active else flow.enforcer.holds + 1
+    stated = ctx.env.get("CLAUDE_CODE_STOP_HOOK_BLOCK_CAP", "")
+    cap = int(stated) if is_digits(stated) and ctx.agent == "claude" else (
+        DIALECTS[ctx.agent].hold_cap)
+    vars(flow.enforcer).update(tool_calls=calls, stalls=stalls, holds=holds)
+    brakes = (
+        ("subagents", event.subagents), ("plan_mode", event.permission_mode == "plan"),
+        ("context_full", percent >= FULL_PERCENT), ("no_progress", stalls >= STALLS_LIMIT),
+        ("hold_cap", cap > 0 and holds >= cap))
+    reason = next((name for name, applies in brakes if applies), "")
+    if reason:
+        vars(flow.enforcer).update(holds=0, stalls=0)
+    return reason
+
+
+def _release(flow: Record, reason: str, phase: str) -> Record:
+    error = flow.last_error.message if flow.last_error else ""
+    person = STOP_MESSAGES[reason].format(phase=phase, max=flow.max_iterations, error=error,
+                                          needs=flow.needs)
+    return Record(reason=reason, prompt="", person=person)
+
+
+def _note_signal(flow: Record, signal: str, now: float) -> None:
+    row = {"signal": signal, "detected_at": format_iso(now)}
+    flow.signals.detected_signals = (flow.signals.detected_signals + [row])[-200:]
+
+
+def _step(flow: Record, phase: str, now: float) -> Record:
+    """The note of one phase for `auto status`."""
+    if phase not in flow.steps:
+        flow.steps[phase] = load_record({"phase": phase}, _STEP)
+        flow.steps[phase].started_at = now
+    return flow.steps[phase]
+
+
+def _end_step(flow: Record, phase: str, now: float) -> None:
+    if phase in flow.phases:
+        _step(flow, phase, flow.phase_started_at).ended_at = now
+
+
+def _calls(ctx: Ctx, session: str) -> int:
+    return read_session(ctx, session).tool_calls
+
+
+def _percent_now(ctx: Ctx, event: Record) -> int:
+    state = read_session(ctx, event.session)
+    usage = current_usage(read_usage(ctx, event.transcript), state)
+    if usage is None and not state.tool_calls:
+        return 0
+    return measure_context(ctx, state, usage, 0).percent
 
 
 def is_writable(path: str) -> bool:
@@ -2618,116 +4473,267 @@ def is_writable(path: str) -> bool:
         return False
 
 
-def _late_answer(transcript: str) -> str:
-    deadline = time.monotonic() + TRANSCRIPT_WAIT_S
-    while True:
-        text, _ = read_turn(transcript)
-        if text or time.monotonic() > deadline:
-            return text
-        time.sleep(TRANSCRIPT_POLL_S)
+# --- what the agent is told
 
 
-def _percent_now(ctx: Ctx, event: Event) -> int:
-    usage = read_usage(event.transcript)
-    state = read_json(session_file(ctx, event.session))
-    return measure_context(ctx, state, usage, 0).percent if usage or state.get("tool_calls") else 0
+def render_continuation(ctx: Ctx, flow: Record, lead: str) -> str:
+    short = flow.enforcer.phase_holds > 0
+    phase = flow.phase
+    template = CONTINUATION_SHORT if short else CONTINUATION
+    return template.format(
+        lead=lead, phase=phase, iteration=flow.iteration, max=flow.max_iterations,
+        about=about_phase(ctx, phase), task=_task_of(flow), signal=signal_of(phase),
+        check=_check_line(ctx, flow, "{}"), block=_completion_block(flow),
+        error=render_block(
+            ("SIGNAL", "PHASE_ERROR"), ("PHASE", phase), ("STATUS", "error"),
+            ("TIMESTAMP", TIME_PLACEHOLDER), ("ERROR", "<what happened>"),
+            ("RECOVERABLE", "true|false")),
+        blocked=render_block(
+            ("SIGNAL", "PHASE_BLOCKED"), ("PHASE", phase), ("STATUS", "blocked"),
+            ("TIMESTAMP", TIME_PLACEHOLDER), ("NEEDS", "<what the person must decide>")))
 
 
-def is_workflow_stale(ctx: Ctx, event: Event) -> bool:
-    """Looked at when the person comes back: their prompt's own tool calls would make it look alive again."""
-    state = read_json(auto_path(ctx))
-    return is_auto_active(state) and not event.prompt.startswith(MACHINE_PROMPT) and is_stale(ctx, state, event.session)
+def _completion_block(flow: Record) -> str:
+    following = next_phase(flow, flow.phase)
+    return render_block(
+        ("SIGNAL", signal_of(flow.phase)), ("PHASE", flow.phase), ("STATUS", "complete"),
+        ("TIMESTAMP", TIME_PLACEHOLDER), ("NEXT", "none" if following == "complete" else following))
 
 
-def cancel_workflow(ctx: Ctx, session_id: str, reason: str = "user_cancelled") -> bool:
-    """End the workflow for the person; "" as session id: whoever it belongs to."""
-    path = auto_path(ctx)
-    with Lock(ctx, lock_path(ctx, path)) as lock:
-        state = read_json(path)
-        if lock.busy or not is_auto_active(state) or (session_id and not owns_workflow(state, session_id)):
-            return False
-        end_workflow(state, reason, ctx.now)
-        done = write_bytes(path, format_json(state).encode() + b"\n", durable=True)
-    if done:
-        record(ctx, "auto:cancelled", reason=reason)
-    return done
+def _task_of(flow: Record) -> str:
+    task = one_line(flow.task_description, 1500).replace("---", "—")
+    return task or "(see the conversation)"
 
+
+def _check_line(ctx: Ctx, flow: Record, form: str) -> str:
+    command = check_of(ctx, flow, flow.phase)
+    return form.format(CHECK_LINE.format(command=one_line(command, 300))) if command else ""
+
+
+# --- the check of a phase: the only process that a hook mode ever starts
+
+
+def check_of(ctx: Ctx, flow: Record, phase: str) -> str:
+    """The command that must exit 0 for the phase to be complete, or ""."""
+    if flow.until and phase == flow.phases[-1]:
+        return flow.until
+    return ctx.get("auto.done_when").get(phase, "")
+
+
+def run_check(ctx: Ctx, command: str) -> Record:
+    """Run what the person agreed to, in the project root and a process group of its own, without
+    secrets, a terminal or input. (command, ok, result in words, tail of the output)."""
+    limit_s = min(max(ctx.get("auto.check_timeout_s"), 1), 140)
+    with TimeLimit(limit_s + 5, apart=True):
+        code, output = run_bounded(command, ctx.root, limit_s)
+    result = "did not end within %d s" % limit_s if code is None else "exited %d" % code
+    tail = hide_secrets(clean_text(output[-CHECK_TAIL * 2:].decode("utf-8", "replace")))
+    return Record(command=command, ok=code == 0, result=result, tail=tail[-CHECK_TAIL:].strip())
+
+
+def run_bounded(command: str, root: str, limit_s: float) -> tuple:
+    """(exit code, None when its time was over; the end of its output). Whatever it started in its
+    group ends with it; when the time is over, also what left the group."""
+    import os
+    import subprocess
+
+    env = {name: value for name, value in os.environ.items()
+           if not name.startswith(SECRET_STARTS) and not name.upper().endswith(SECRET_ENDS)}
+    env["CTX_HOOKS_CHECK"] = mark = "%d-%x" % (os.getpid(), time.time_ns())
+    ours, theirs = os.pipe()
+    try:
+        child = subprocess.Popen(
+            command, shell=True, cwd=root, env=env, stdin=subprocess.DEVNULL,  # noqa: S602
+            stdout=theirs, stderr=theirs, start_new_session=IS_POSIX)
+    except (OSError, ValueError) as error:
+        os.close(ours)
+        return 127, str(error).encode()
+    finally:
+        os.close(theirs)
+    output, is_over = _read_tail(child, ours, time.monotonic() + limit_s)
+    _end_group(child, mark if is_over else "")
+    os.close(ours)
+    return None if is_over else child.returncode, output
+
+
+def _read_tail(child: object, fd: int, deadline: float) -> tuple:
+    """(the end of what it prints, whether its time was over). Half a second after its end nobody
+    waits for a child of it that keeps the pipe open."""
+    import threading
+
+    tail = bytearray()
+
+    def drain() -> None:
+        try:
+            for data in iter(lambda: _os.read(fd, 65536), b""):
+                tail.extend(data)
+                del tail[:-CHECK_BUFFER]
+        except OSError:
+            pass  # closed, because nobody waits for more
+
+    reader = threading.Thread(target=drain, daemon=True)
+    reader.start()
+    while child.poll() is None and time.monotonic() < deadline:
+        reader.join(0.02)
+        if not reader.is_alive():
+            time.sleep(0.005)
+    is_over = child.poll() is None
+    if not is_over:
+        reader.join(0.5)
+    return bytes(tail), is_over
+
+
+def _end_group(child: object, mark: str) -> None:
+    import subprocess
+
+    if not IS_POSIX:
+        if child.poll() is None:
+            subprocess.run(["taskkill", "/F", "/T", "/PID", str(child.pid)], check=False,
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    else:
+        _kill(child.pid, is_group=True)
+        for name in list_dir("/proc") if mark else ():
+            if is_digits(name) and mark.encode() in (
+                    read_bytes("/proc/%s/environ" % name, FILE_LIMIT_BYTES) or b""):
+                if int(name) != _os.getpid():
+                    _kill(int(name))
+    child.wait()
+
+
+def _kill(pid: int, is_group: bool = False) -> None:
+    try:
+        (_os.killpg if is_group else _os.kill)(pid, 9)
+    except OSError:
+        pass  # gone already
 
 # =============================================================================
 # Startup
 # =============================================================================
-# The handoff of the session before is a delivery with a state: attempts, back-
-# off, acknowledgement in the agent's own words, then a marked section in the
-# fallback file. The section's bytes are ours, all others are the user's.
+# The handoff of the session before is a delivery with a state. It ends with evidence: the receipt
+# in the client's transcript, or the acknowledgement in the agent's own words. Without either comes
+# the ladder: again after a backoff, then a marked section in the client's instruction file, then
+# one line that says where it is. The section's bytes are ours, all others are the user's.
 FRAME_START = "[CONTEXT INJECTION - Please acknowledge receipt]"
 FRAME_END = '[END CONTEXT - Reply "ACK: context received" to confirm]'
 QUIET_START, QUIET_END = "[CONTEXT INJECTION]", "[END CONTEXT]"
 DELIVERY = "(delivery {id}, attempt {attempt})"
-SOURCE_HANDOFF = "Handoff of the session before, from {path} (written {time}):"
+SOURCE_HANDOFF = "Handoff of {whose}, {how}, from {path} ({time}):"
+SOURCE_HOW = {"mechanical": "made from its transcript because it left none",
+              "printed": "as it printed it", "agent": "as it wrote it"}
 SOURCE_FILE = "From {path}:"
+SOURCE_OTHERS = "Other handoffs that nobody has had yet: {names}"
 LEFT_OUT = "[left out for lack of room: {names}; the whole text is in the files named above]"
-SECTION_START, SECTION_END = "<!-- STARTUP_CONTEXT_INJECTION -->", "<!-- END_STARTUP_CONTEXT -->"
+SECTION_START = "<!-- STARTUP_CONTEXT_INJECTION -->"
+SECTION_END = "<!-- END_STARTUP_CONTEXT -->"
 SECTION_HEADING = "## Session Context (Auto-Injected)"
+SECTION_NOTE = "<!-- ctx_hooks: written {at}, line ends before it {lead}, file made {made} -->"
 FALLBACK_NOTICE = "[System] Session context written to {file} - please review"
+FALLBACK_PERSON = "ctx: wrote the handoff into {file}, the agent has not confirmed it"
 FAILURE_NOTICE = "Session context could not be delivered; it is in {path} - please read it"
 KEY_HEADINGS = ("goal", "next", "task", "todo", "objective", "focus")
-PLACEHOLDERS = frozenset(("tbd", "todo", "n/a", "none", "...", "…", "unknown", "-"))
 FALLBACK_LIMIT_BYTES = 4 * 1024 * 1024
-METRIC_KEYS = ("attempted", "succeededOnFirstTry", "succeededAfterRetry", "escalatedToFile", "failed",
-               "averageAttemptsToSuccess", "averageTimeToSuccess")
+METRICS = (
+    ("attempted", 0, "count"), ("succeededOnFirstTry", 0, "count"),
+    ("succeededAfterRetry", 0, "count"), ("escalatedToFile", 0, "count"), ("failed", 0, "count"),
+    ("confirmedByReceipt", 0, "count"), ("averageAttemptsToSuccess", 0, float),
+    ("averageTimeToSuccess", 0, float),
+)
 
 
-def build_startup(ctx: Ctx, message_id: str, attempt: int) -> str:
-    """The framed startup context, or "" when there is none worth sending."""
-    sources = _startup_sources(ctx)
-    return frame_startup(ctx, sources, message_id, attempt) if sources else ""
+# --- what to deliver
 
 
-def frame_startup(ctx: Ctx, sources: list, message_id: str, attempt: int) -> str:
-    """Shortened to its budget, with the request. It names the delivery: on a fork or a resume the client drops
-    a text that stands in the conversation already."""
-    start, end = (FRAME_START, FRAME_END) if ctx.get("startup.require_ack") else (QUIET_START, QUIET_END)
-    head = start + "\n" + DELIVERY.format(id=message_id, attempt=attempt)
-    limit = int(max(min(ctx.get("startup.budget_chars"), STARTUP_LIMIT_UNITS), 500)) - units(head + end) - 2
-    return "\n".join((head, shorten_sources(sources, limit), end))
+def find_handoffs(ctx: Ctx, session: str) -> list:
+    """Those that this session may get, newest first: key (whose), path, at, by. Known to the
+    ledger, or newer than the first event that was ever seen here."""
+    ledger, found, known = read_ledger(ctx), [], set()
+    for key, row in ledger.handoffs.items():
+        path = join_path(ctx.root, row.file) if row.file else ""
+        known.add(path)
+        info = stat_of(path) if path else None
+        if info is None or key == session or not row.written_at:
+            continue
+        is_new = info.st_mtime > max(row.delivered_at, row.written_at) + 1
+        if is_new or not (row.evidence or _is_held(ctx, row, session)):
+            found.append(Record(key=key, path=path, by=row.by,
+                                at=info.st_mtime if is_new else row.written_at))
+    loose = [ctx.path("handoffs", name) for name in list_dir(ctx.path("handoffs"))
+             if name.endswith(".md")]
+    loose += [join_path(ctx.root, OLD_HANDOFF)]
+    if "{session}" not in ctx.get("handoff.file"):
+        loose.append(join_path(ctx.root, ctx.get("handoff.file")))
+    for path in dict.fromkeys(loose):
+        info = stat_of(path) if path not in known else None
+        if is_regular(info) and info.st_mtime > ledger.first_event:
+            found.append(Record(key="file:" + base_name(path), path=path, by="agent",
+                                at=info.st_mtime))
+    oldest = ctx.now - ctx.get("startup.max_age_hours") * 3600
+    found = [one for one in found if one.at > oldest and read_handoff(ctx, one.path)]
+    return sorted(found, key=lambda one: -one.at)
 
 
-def _startup_sources(ctx: Ctx) -> list:
+def _is_held(ctx: Ctx, row: Record, session: str) -> bool:
+    """Sent to another session that still lives and may yet have it."""
+    return bool(row.delivered_to) and row.delivered_to != session and is_live(
+        ctx, row.delivered_to)
+
+
+def choose_handoff(ctx: Ctx, event: Record) -> tuple:
+    """(the one for this session or None, the others): after /clear that of the session just
+    cleared, after a compaction its own, else the newest."""
+    ledger = read_ledger(ctx)
+    if event.source == "compact":
+        row = ledger.handoffs.get(event.session)
+        if row is None or not row.written_at or row.delivered_at >= row.written_at:
+            return None, []
+        own = Record(key=event.session, path=join_path(ctx.root, row.file), by=row.by,
+                     at=row.written_at)
+        return (own if read_handoff(ctx, own.path) else None), []
+    found = find_handoffs(ctx, event.session)
+    is_fresh = 0 <= ctx.now - ledger.cleared_at < CLEARED_S
+    if event.source == "clear" and ledger.cleared and is_fresh:
+        found.sort(key=lambda one: one.key != ledger.cleared)
+    return (found[0], found[1:]) if found else (None, [])
+
+
+def handoff_by_key(ctx: Ctx, key: str) -> "Record | None":
+    """The handoff of a delivery that is under way."""
+    row = read_ledger(ctx).handoffs.get(key)
+    if row is None or not row.file:
+        return None
+    return Record(key=key, path=join_path(ctx.root, row.file), by=row.by, at=row.written_at)
+
+
+def startup_sources(ctx: Ctx, chosen: "Record | None", others: list, session: str = "") -> list:
     """[(where it comes from, text)], the handoff first."""
     sources = []
-    path = handoff_path(ctx)
-    info = stat_of(path)
-    if info is not None and ctx.now - info.st_mtime < ctx.get("startup.max_age_hours") * 3600:
-        when = format_iso(info.st_mtime)
-        sources.append((SOURCE_HANDOFF.format(path=shown_path(ctx, path, ""), time=when), _source_text(ctx, path)))
+    if chosen:
+        whose = "this session before the compaction" if chosen.key == session else (
+            "the session before")
+        head = SOURCE_HANDOFF.format(
+            whose=whose, how=SOURCE_HOW.get(chosen.by, SOURCE_HOW["agent"]),
+            path=shown_path(ctx, chosen.path, ""), time=format_iso(chosen.at))
+        sources.append((head, read_handoff(ctx, chosen.path)))
     for name in ctx.get("startup.files"):
         path = join_path(ctx.root, name)
-        sources.append((SOURCE_FILE.format(path=shown_path(ctx, path, "")), _source_text(ctx, path)))
+        sources.append((SOURCE_FILE.format(path=shown_path(ctx, path, "")),
+                        read_handoff(ctx, path)))
+    if others:
+        names = ", ".join("%s (%s)" % (shown_path(ctx, one.path, ""), format_iso(one.at))
+                          for one in others[:5])
+        sources.append((SOURCE_OTHERS.format(names=names), " "))
     return [(head, text) for head, text in sources if text]
 
 
-def _source_text(ctx: Ctx, path: str) -> str:
-    return source_text(read_inside(path, "/" if ctx.get("allow_outside") else ctx.root) or b"")
-
-
-def source_text(data: bytes) -> str:
-    """The file's text, "" when it is empty, binary, or a template that nobody has filled in."""
-    if not data or b"\0" in data[:8192]:
-        return ""
-    text = clean_text(data.decode("utf-8", "replace")).strip()
-    return "" if is_placeholder(text) else text
-
-
-def is_placeholder(text: str) -> bool:
-    """Nothing but headings and words such as TBD or [current task]."""
-    for line in text.split("\n"):
-        words = line.strip().lstrip("-*>0123456789.) \t").strip("_*` ")
-        if words.startswith(("#", "<!--")):
-            continue
-        words = words.rpartition(":")[2].strip() if words[:1] != "[" else words
-        if words and words.lower() not in PLACEHOLDERS and not (words[0] == "[" and words[-1] == "]"):
-            return False
-    return True
+def frame_startup(ctx: Ctx, sources: list, message_id: str, attempt: int) -> str:
+    """Shortened to its budget, with the request. It names the delivery: on a fork or a resume the
+    client drops a text that stands in the conversation already."""
+    asks = ctx.get("startup.require_ack")
+    start, end = (FRAME_START, FRAME_END) if asks else (QUIET_START, QUIET_END)
+    head = start + "\n" + DELIVERY.format(id=message_id, attempt=attempt)
+    budget = int(max(min(ctx.get("startup.budget_chars"), STARTUP_LIMIT), 500))
+    body = shorten_sources(sources, budget - ctx.length(head + end) - 2, ctx.length)
+    return "\n".join((head, body, end))
 
 
 def split_sections(text: str) -> list:
@@ -2735,27 +4741,30 @@ def split_sections(text: str) -> list:
     sections: list = [["", []]]
     fenced = False
     for line in text.split("\n"):
-        fenced = fenced != line.lstrip().startswith("```")
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
         if line.startswith("#") and not fenced:
             sections.append([line.strip("# \t"), []])
         sections[-1][1].append(line)
-    return [(heading, "\n".join(lines).strip()) for heading, lines in sections if "\n".join(lines).strip()]
+    whole = [(heading, "\n".join(lines).strip()) for heading, lines in sections]
+    return [(heading, text) for heading, text in whole if text]
 
 
-def shorten_sources(sources: list, limit: int) -> str:
-    """Whole sections go, from the lowest priority up; goal and next steps stay longest; what went is named."""
-    parts = [
-        (number_, index, heading, text) for number_, (_, body) in enumerate(sources)
-        for index, (heading, text) in enumerate(split_sections(body))
-    ]
+def shorten_sources(sources: list, limit: int, length: object = units) -> str:
+    """Whole sections go, from the lowest priority up; goal and next steps stay longest; what went
+    is named."""
+    parts = [(place, index, heading, text) for place, (_, body) in enumerate(sources)
+             for index, (heading, text) in enumerate(split_sections(body))]
     by_value = sorted(parts, key=lambda p: (not _is_key_heading(p[2]), p[0], p[1]))
-    low, high = 1, len(by_value)
+    low, high = min(1, len(by_value)), len(by_value)
     while low < high:  # the largest number of sections that fits
         middle = (low + high + 1) // 2
-        fits = units(_assemble(sources, by_value[:middle], by_value[middle:])) <= limit
+        fits = length(_assemble(sources, by_value[:middle], by_value[middle:])) <= limit
         low, high = (middle, high) if fits else (low, middle - 1)
     text = _assemble(sources, by_value[:low], by_value[low:])
-    return text if units(text) <= limit else cut_text(text, limit - 40) + "\n[cut for lack of room]"
+    if length(text) <= limit:
+        return text
+    return cut_text(text, limit - 40, length) + "\n[cut for lack of room]"
 
 
 def _is_key_heading(heading: str) -> bool:
@@ -2764,211 +4773,274 @@ def _is_key_heading(heading: str) -> bool:
 
 def _assemble(sources: list, parts: list, dropped: list) -> str:
     out = []
-    for number_, (head, _) in enumerate(sources):
-        texts = [text for source, _, _, text in sorted(parts) if source == number_]
-        out += [head, ""] + (texts or ["[left out]"]) + [""]
+    for place, (head, body) in enumerate(sources):
+        texts = [text for source, _, _, text in sorted(parts) if source == place]
+        out += [head, ""] + (texts or ["[left out]"] if body.strip() else []) + [""]
     names = ", ".join(one_line(p[2], 60) or "introduction" for p in sorted(dropped)[:8])
-    names += " and %d more" % (len(dropped) - 8) if len(dropped) > 8 else ""
-    return "\n".join(out).rstrip() + ("\n" + LEFT_OUT.format(names=names) if dropped else "")
+    if len(dropped) > 8:
+        names += " and %d more" % (len(dropped) - 8)
+    text = "\n".join(out).rstrip()
+    return text + "\n" + LEFT_OUT.format(names=names) if dropped else text
+
+
+# --- evidence
 
 
 def is_acknowledged(ctx: Ctx, text: str) -> bool:
-    """One of the patterns in the agent's words, and always what our request asks for; its quotation does not count."""
-    text = text.replace(FRAME_END, "").replace('Reply "ACK: context received" to confirm', "")
-    folded = " ".join(text.lower().split())  # the default without the cost of `re`
-    if "ack: context received" in folded or "ack:context received" in folded:
-        return True
-    own = [pattern for pattern in ctx.get("startup.ack_patterns") if pattern not in DEFAULTS["startup.ack_patterns"]]
-    return any(_matches(pattern, text) for pattern in own[:PATTERNS_TRIED])
+    """A pattern in the agent's own words: not quoted, fenced, negated, nor our request."""
+    said = own_words(text).replace(FRAME_END, "").replace(
+        'Reply "ACK: context received" to confirm', "")
+    folded = " ".join(said.lower().split())  # the default without the cost of `re`
+    for words in ("ack: context received", "ack:context received"):
+        before, found, _ = folded.partition(words)
+        if found and not _is_negated(before[-24:]):
+            return True
+    usual = DEFAULTS["startup.ack_patterns"]
+    own = [pattern for pattern in ctx.get("startup.ack_patterns") if pattern not in usual]
+    return any(matches(pattern, said) for pattern in own[:PATTERNS_TRIED])
 
 
-def _matches(pattern: str, text: str) -> bool:
+def own_words(text: str) -> str:
+    """Without fences, quotations, inline code and emphasis."""
+    out, fenced = [], False
+    for line in text.replace("**", "").replace("__", "").split("\n"):
+        if line.lstrip().startswith(("```", "~~~")):
+            fenced = not fenced
+        elif not fenced and not line.lstrip().startswith(">"):
+            out.append(line.strip(" \t*_`"))
+    return "\n".join(out)
+
+
+def _is_negated(before: str) -> bool:
+    """`I will not reply "ACK: …"`, `"ACK: …"` in somebody's quotation marks."""
+    words = before.split()
+    return before.rstrip()[-1:] in ('"', "“", "'", "`", "«") or any(
+        word.strip(".,") in ("not", "no", "never", "cannot", "won't", "don't", "can't", "without",
+                             "reply", "say", "print", "instead") for word in words[-4:])
+
+
+def matches(pattern: str, text: str) -> bool:
+    """A pattern from the settings; (a+)+$ could take years, so it has a time of its own."""
     import re
     import warnings
 
     try:
-        with warnings.catch_warnings(), TimeLimit(PATTERN_LIMIT_S):  # (a+)+$ could take years
+        with warnings.catch_warnings(), TimeLimit(PATTERN_LIMIT_S):
             warnings.simplefilter("ignore")  # `[[a]` is worth a line on stderr to the library
             return re.search(pattern, text[-20000:], re.IGNORECASE) is not None
-    except (re.error, RuntimeError, OverflowError, MemoryError, TimeUp):  # 3.8 compiles what it cannot run
-        return False
+    except (re.error, RuntimeError, OverflowError, MemoryError, TimeUp):
+        return False  # 3.8 compiles what it cannot run
 
 
-def start_delivery(ctx: Ctx, event: Event, state: dict) -> str:
-    """The first attempt at SessionStart: the text to send, or ""."""
+# --- one delivery
+
+
+def start_delivery(ctx: Ctx, event: Record, state: Record) -> tuple:
+    """The first attempt: (text, line for the person), both "" when there is nothing to deliver."""
+    chosen, others = choose_handoff(ctx, event)
+    sources = startup_sources(ctx, chosen, others, event.session)
+    if event.source == "compact" and not chosen:
+        sources = []
+    if not ctx.get("startup.enabled") or not sources:
+        state.startup = None
+        return "", ""
     message_id = "inj-%x" % int(ctx.now * 1000)
-    text = build_startup(ctx, message_id, 1) if ctx.get("startup.enabled") else ""
-    if not text:
-        state.pop("startup", None)
-        return ""
-    asks = ctx.get("startup.require_ack")
-    state["startup"] = {
-        "message_id": message_id, "attempts": 1, "first_at": format_iso(ctx.now, fraction=True),
-        "last_at": format_iso(ctx.now, fraction=True), "offset": transcript_size(event.transcript),
-        "outcome": "pending" if asks else "delivered",
-    }
+    text = frame_startup(ctx, sources, message_id, 1)
+    state.startup = load_record({"message_id": message_id, "kind": event.source}, SESSION[-1][2])
+    vars(state.startup).update(
+        first_at=ctx.now, last_at=ctx.now, offset=transcript_size(event.transcript),
+        handoff=chosen.key if chosen else "")
+    if chosen:
+        hold_handoff(ctx, chosen, event.session)
     count_metrics(ctx, attempted=1)
-    record(ctx, "injection:attempted", messageId=message_id, attempt=1, type="SessionStart")
-    return text
+    record(ctx, "injection:attempted", messageId=message_id, attempt=1, type=event.name,
+           chars=len(text))
+    if not chosen:
+        return text, ""
+    lines = read_handoff(ctx, chosen.path).count("\n") + 1
+    clock = time.strftime("%H:%M", time.localtime(chosen.at))
+    return text, HANDOFF_SENT_PERSON.format(time=clock, lines=lines)
 
 
-def is_pending(state: dict) -> bool:
-    delivery = state.get("startup")
-    return isinstance(delivery, dict) and delivery.get("outcome") in ("pending", "escalated")
+def hold_handoff(ctx: Ctx, chosen: Record, session: str) -> None:
+    """It is on its way to this session, and to nobody else for the time being."""
+
+    def change(ledger: Record) -> None:
+        row = ledger_row(ledger, chosen.key)
+        vars(row).update(delivered_to=session, delivered_at=ctx.now, evidence="",
+                         file=shown_path(ctx, chosen.path, ""), by=row.by or chosen.by,
+                         written_at=chosen.at)
+
+    update_ledger(ctx, change)
 
 
-def follow_delivery(ctx: Ctx, event: Event, may_speak: bool) -> str:
-    """Look for the acknowledgement; when it is due, the retry's or the notice's text."""
-    if not is_pending(read_json(session_file(ctx, event.session))):
-        return ""
-    said: list = []
-
-    def change(state: dict) -> bool:
-        if is_pending(state):
-            said.append(_follow(ctx, event, state["startup"], may_speak))
-        return bool(said)
-
-    update_json(ctx, session_file(ctx, event.session), change)
-    return said[0] if said else ""
+def is_pending(state: Record) -> bool:
+    return state.startup is not None and state.startup.outcome in ("pending", "escalated")
 
 
-def _follow(ctx: Ctx, event: Event, delivery: dict, may_speak: bool) -> str:
-    news = read_news(event.transcript, _count(delivery.get("offset")), _text(delivery.get("answer_to")),
-                     parse_iso(delivery.get("first_at")) or 0.0)
-    delivery["offset"] = news.offset
-    if FRAME_START in news.receipts or QUIET_START in news.receipts:
-        delivery.setdefault("receipt_at", format_iso(ctx.now))
-    delivery["answered"] = delivery.get("answered") is True or news.answered or bool(event.last_message)
-    if is_acknowledged(ctx, news.text + "\n" + (event.last_message or "")):
-        _succeed(ctx, delivery)
-        return ""
-    waited_s = ctx.now - (parse_iso(delivery.get("last_at")) or 0)
-    due = delivery["answered"] and not 0 <= waited_s < _backoff(ctx, delivery)
-    if not may_speak or not due or delivery.get("outcome") != "pending":
-        return ""
+def follow_delivery(ctx: Ctx, event: Record, state: Record, may_speak: bool) -> tuple:
+    """Look for evidence; when a retry is due, (its text, line for the person). Edits the state."""
+    delivery = state.startup
+    if not is_pending(state):
+        return "", ""
+    news = read_news(ctx, event.transcript, delivery.offset, delivery.first_at, delivery.answer_to)
+    delivery.offset = news.offset
+    delivery.answered = delivery.answered or news.answered or bool(event.last_message)
+    if delivery.message_id and delivery.message_id in news.receipts:
+        delivery.receipt_at = ctx.now
+        succeed_delivery(ctx, delivery, "receipt")
+        return "", ""
+    if is_acknowledged(ctx, news.text + "\n" + event.last_message):
+        delivery.acked_at = ctx.now
+        succeed_delivery(ctx, delivery, "acknowledgement")
+        return "", ""
+    waits = 0 <= ctx.now - delivery.last_at < backoff_s(ctx, delivery.attempts)
+    if not may_speak or not delivery.answered or waits or delivery.outcome != "pending":
+        return "", ""
     return _retry(ctx, event, delivery)
 
 
-def _backoff(ctx: Ctx, delivery: dict) -> float:
+def next_rung(ctx: Ctx, attempts: int, may_write: bool) -> str:
+    """What comes after so many attempts without evidence: `again`, `file` or `fail`."""
+    most = ctx.get("startup.max_attempts")
+    if may_write and attempts >= min(ctx.get("startup.file_fallback_after_attempts"), most):
+        return "file"
+    return "again" if attempts < most else "fail"
+
+
+def backoff_s(ctx: Ctx, attempts: int) -> float:
     backoffs = ctx.get("startup.retry_backoffs_s") or [0]
-    return backoffs[min(_count(delivery.get("attempts")), len(backoffs)) - 1]
+    return backoffs[max(min(attempts, len(backoffs)) - 1, 0)]
 
 
-def _succeed(ctx: Ctx, delivery: dict) -> None:
-    attempts = max(1, _count(delivery.get("attempts")))
-    took_ms = int(max(0.0, ctx.now - (parse_iso(delivery.get("first_at")) or ctx.now)) * 1000)
-    first = attempts == 1 and delivery.get("outcome") == "pending"
-    delivery.update(outcome="acknowledged", acked_at=format_iso(ctx.now))
-    key = "succeededOnFirstTry" if first else "succeededAfterRetry"
-    count_metrics(ctx, success=(attempts, took_ms), **{key: 1})
-    record(ctx, "injection:succeeded", messageId=delivery.get("message_id"), attempts=attempts, durationMs=took_ms)
-    remove_section(ctx)
+def succeed_delivery(ctx: Ctx, delivery: Record, evidence: str) -> None:
+    """There is evidence: the handoff is used up, a section in an instruction file goes."""
+    attempts = max(1, delivery.attempts)
+    took_ms = int(max(0.0, ctx.now - (delivery.first_at or ctx.now)) * 1000)
+    is_first = attempts == 1 and delivery.outcome == "pending"
+    delivery.outcome = "delivered"
+    counts = {"succeededOnFirstTry" if is_first else "succeededAfterRetry": 1}
+    if evidence == "receipt":
+        counts["confirmedByReceipt"] = 1
+    count_metrics(ctx, success=(attempts, took_ms), **counts)
+    if delivery.handoff:
+        update_ledger(ctx, lambda ledger: setattr(
+            ledger_row(ledger, delivery.handoff), "evidence", evidence))
+    record(ctx, "injection:succeeded", messageId=delivery.message_id, attempts=attempts,
+           durationMs=took_ms, evidence=evidence)
+    remove_sections(ctx)
 
 
-def _retry(ctx: Ctx, event: Event, delivery: dict) -> str:
-    """The next rung: the text again, the fallback file with its notice, or the end."""
-    attempts, message_id = _count(delivery.get("attempts")), _text(delivery.get("message_id"))
-    text = build_startup(ctx, message_id, attempts + 1)
-    if not text:
-        delivery["outcome"] = "withdrawn"  # the handoff is gone or stale: nothing to insist on
-        return ""
-    if attempts >= ctx.get("startup.file_fallback_after_attempts") and not delivery.get("unwritable"):
-        if write_section(ctx, text):
-            delivery.update(outcome="escalated", escalated_at=format_iso(ctx.now))
+def _retry(ctx: Ctx, event: Record, delivery: Record) -> tuple:
+    """The next rung: the text again, the instruction file with its notice, or the end."""
+    chosen = handoff_by_key(ctx, delivery.handoff) if delivery.handoff else None
+    sources = startup_sources(ctx, chosen, [], event.session)
+    if not sources:
+        delivery.outcome = "withdrawn"  # the handoff is gone: nothing to insist on
+        return "", ""
+    rung = next_rung(ctx, delivery.attempts, not delivery.unwritable)
+    if rung == "file":
+        file = fallback_file(ctx)
+        if write_section(ctx, shorten_sources(sources, STARTUP_LIMIT), file):
+            delivery.outcome = "escalated"
             count_metrics(ctx, escalatedToFile=1)
-            record(ctx, "injection:escalated", messageId=message_id, escalationType="file")
-            return FALLBACK_NOTICE.format(file=ctx.get("startup.fallback_file"))
-        delivery["unwritable"] = True
-    if attempts >= ctx.get("startup.max_attempts"):
-        return fail_delivery(ctx, delivery, "not acknowledged")
-    delivery.update(attempts=attempts + 1, last_at=format_iso(ctx.now, fraction=True), answered=False,
-                    answer_to=find_message(event.transcript, event.tool_use_id),
-                    offset=transcript_size(event.transcript))
-    record(ctx, "injection:attempted", messageId=message_id, attempt=attempts + 1, type=event.name)
-    return text
+            record(ctx, "injection:escalated", messageId=delivery.message_id,
+                   escalationType="file", file=file)
+            return FALLBACK_NOTICE.format(file=file), FALLBACK_PERSON.format(file=file)
+        delivery.unwritable = True
+        rung = next_rung(ctx, delivery.attempts, False)
+    if rung == "fail":
+        return fail_delivery(ctx, delivery, "no evidence"), ""
+    delivery.attempts += 1
+    vars(delivery).update(last_at=ctx.now, answered=False, offset=transcript_size(event.transcript),
+                          answer_to=find_message(ctx, event.transcript, event.tool_use_id))
+    text = frame_startup(ctx, sources, delivery.message_id, delivery.attempts)
+    record(ctx, "injection:attempted", messageId=delivery.message_id, attempt=delivery.attempts,
+           type=event.name, chars=len(text))
+    return text, ""
 
 
-def fail_delivery(ctx: Ctx, delivery: dict, reason: str) -> str:
-    """Neither acknowledged nor written: counted, and one line says where the context is."""
-    delivery["outcome"] = "failed"
+def fail_delivery(ctx: Ctx, delivery: Record, reason: str) -> str:
+    """Neither evidence nor a file: counted, and one line says where the context is."""
+    delivery.outcome = "failed"
     count_metrics(ctx, failed=1)
-    record(ctx, "injection:failed", messageId=delivery.get("message_id"), attempts=_count(delivery.get("attempts")),
+    record(ctx, "injection:failed", messageId=delivery.message_id, attempts=delivery.attempts,
            reason=reason)
     if not ctx.get("startup.notify_on_failure"):
         return ""
-    paths = [handoff_path(ctx)] + [join_path(ctx.root, name) for name in ctx.get("startup.files")]
+    chosen = handoff_by_key(ctx, delivery.handoff) if delivery.handoff else None
+    paths = [chosen.path] if chosen else []
+    paths += [join_path(ctx.root, name) for name in ctx.get("startup.files")]
     return FAILURE_NOTICE.format(path=", ".join(path for path in paths if is_file(path)))
 
 
-def count_metrics(ctx: Ctx, success: tuple | None = None, **counts: int) -> None:
+def count_metrics(ctx: Ctx, success: tuple = (), **counts: int) -> None:
     """Add to .context/metrics.json; `success` = (attempts, ms) moves the averages."""
 
-    def change(metrics: dict) -> bool:
-        for key in METRIC_KEYS:
-            metrics[key] = number(metrics.get(key))
+    def change(metrics: Record) -> None:
         for key, added in counts.items():
-            metrics[key] += added
-        if success:
-            total = max(1, metrics["succeededOnFirstTry"] + metrics["succeededAfterRetry"])
-            for key, value in zip(METRIC_KEYS[5:], success):
-                metrics[key] = round(metrics[key] + (value - metrics[key]) / total, 3)
-        return True
+            setattr(metrics, key, getattr(metrics, key) + added)
+        total = max(1, metrics.succeededOnFirstTry + metrics.succeededAfterRetry)
+        for key, value in zip(("averageAttemptsToSuccess", "averageTimeToSuccess"), success):
+            old = getattr(metrics, key)
+            setattr(metrics, key, round(old + (value - old) / total, 3))
 
-    update_json(ctx, ctx.path("metrics.json"), change)
-
-
-# --- the marked section of the fallback file
+    update_json(ctx, ctx.path("metrics.json"), change, METRICS)
 
 
-def write_section(ctx: Ctx, text: str) -> bool:
-    """Put the section into the fallback file, replacing our old one. False: it cannot be written."""
-    with Lock(ctx, ctx.path("state", "fallback.lock")) as lock:
-        path, data = _fallback_file(ctx)
-        noted = read_json(ctx.path("state", "fallback.json"))
-        if lock.busy or data is None or not _drop_allowed(data, noted):
-            return False  # not ours to write; where somebody edited our section, their edit wins
-        bare = _without_sections(data, noted)
-        newline = "\r\n" if b"\r\n" in bare else "\n"
-        lead = "" if not bare else newline if bare.endswith(b"\n") else newline * 2
-        text = text.replace(SECTION_START, "").replace(SECTION_END, "")
-        section = "\n".join((SECTION_START, SECTION_HEADING, "", text, SECTION_END, "")).replace("\n", newline)
-        note = {"file": path, "created": noted.get("created") is True or stat_of(path) is None, "lead": lead,
-                "at": format_iso(ctx.now), "digest": _section_digest(section.encode()), "older": noted.get("digest")}
-        # The note comes first: without it the section could not be taken out again.
-        return (write_runtime(ctx, ctx.path("state", "fallback.json"), format_json(note).encode())
-                and write_bytes(path, bare + (lead + section).encode(), durable=True))
+# --- the marked section of an instruction file
 
 
-def remove_section(ctx: Ctx) -> bool:
-    """Take our section out again; the rest of the file is byte-identical, a file that we made goes."""
-    note_path = ctx.path("state", "fallback.json")
-    if not is_file(note_path):
+def fallback_file(ctx: Ctx) -> str:
+    named = ctx.get("startup.fallback_file")
+    return DIALECTS[ctx.agent].instruction_file if named == "auto" else named
+
+
+def write_section(ctx: Ctx, body: str, file: str) -> bool:
+    """Put the section into an instruction file, in the place of an older one of ours. False: it is
+    not ours to write, or somebody wrote it at this moment."""
+    path, data = join_path(ctx.root, file), _read_instructions(ctx, file)
+    if data is None:
         return False
     with Lock(ctx, ctx.path("state", "fallback.lock")) as lock:
-        noted = read_json(note_path)
-        path, data = _fallback_file(ctx)
-        if lock.busy or data is None or not _drop_allowed(data, noted):
+        if lock.busy:
             return False
-        bare = _without_sections(data, noted)
-        if bare != data:
-            made_by_us = not bare and noted.get("created") is True
-            if not (remove_file(path) if made_by_us else write_bytes(path, bare, durable=True)):
-                return False
-        remove_file(note_path)
-    record(ctx, "injection:section-removed", file=ctx.get("startup.fallback_file"))
-    return True
+        bare = strip_sections(data)
+        newline = "\r\n" if b"\r\n" in bare else "\n"
+        lead = 0 if not bare else 1 if bare.endswith(b"\n") else 2
+        made = is_missing(path) or (not bare and b"file made 1" in data)
+        note = SECTION_NOTE.format(at=format_iso(ctx.now), lead=lead, made=1 if made else 0)
+        body = body.replace(SECTION_START, "").replace(SECTION_END, "")
+        lines = [SECTION_START, SECTION_HEADING, note, "", clean_text(body), SECTION_END, ""]
+        section = (newline * lead) + "\n".join(lines).replace("\n", newline)
+        return write_bytes(ctx, path, bare + section.encode("utf-8", "replace"), True, data)
 
 
-def expire_section(ctx: Ctx) -> None:
-    """At a session's start: a section older than `startup.max_age_hours` goes."""
-    noted = read_json(ctx.path("state", "fallback.json"))
-    at = parse_iso(noted.get("at"))
-    if noted and (at is None or ctx.now - at > ctx.get("startup.max_age_hours") * 3600):
-        remove_section(ctx)
+def remove_sections(ctx: Ctx, older_than: float = 0.0) -> list:
+    """Take our sections out of every instruction file, also one that a branch switch brought back;
+    the rest is byte-identical, a file that we made goes. The files' names."""
+    removed = []
+    for file in INSTRUCTION_FILES:
+        path = ctx.root + "/" + file
+        data = _read_instructions(ctx, file) if is_file(path) else None
+        spans = find_sections(data) if data else []
+        if not spans or (older_than and not all(
+                _section_time(data[a:b]) < older_than for a, b in spans)):
+            continue
+        bare, made = strip_sections(data), b"file made 1" in data
+        if not bare and made:
+            done = remove_file(path)
+        else:
+            done = write_bytes(ctx, path, bare, True, data)
+        if done:
+            removed.append(file)
+            record(ctx, "injection:section-removed", file=file)
+    return removed
 
 
 def find_sections(data: bytes) -> list:
-    """[(start, end)] of our sections: a start marker, our heading, and the nearest end marker, none in between."""
+    """[(start, end)] of our sections: a start marker, our heading, the nearest end marker, no other
+    start in between."""
     found, position = [], 0
     start_mark, end_mark = SECTION_START.encode(), SECTION_END.encode()
     while True:
@@ -2976,118 +5048,123 @@ def find_sections(data: bytes) -> list:
         if end < 0:
             return found
         start = data.rfind(start_mark, position, end)
-        if start >= 0 and data[start + len(start_mark):end].lstrip().startswith(SECTION_HEADING.encode()):
+        inner = data[start + len(start_mark):end].lstrip() if start >= 0 else b""
+        if inner.startswith(SECTION_HEADING.encode()):
             after = end + len(end_mark)
-            after += 2 if data[after:after + 2] == b"\r\n" else 1 if data[after:after + 1] == b"\n" else 0
+            if data[after:after + 2] == b"\r\n":
+                after += 2
+            elif data[after:after + 1] == b"\n":
+                after += 1
             found.append((start, after))
         position = end + len(end_mark)
 
 
-def _without_sections(data: bytes, noted: dict) -> bytes:
-    """The user's bytes: without our sections and the line ends that were put before ours."""
-    lead = noted["lead"].encode() if noted.get("lead") in ("\n", "\r\n", "\n\n", "\r\n\r\n") else b""
+def strip_sections(data: bytes) -> bytes:
+    """The user's bytes: without our sections and the line ends that were put before them."""
     for start, end in reversed(find_sections(data)):
-        before = data[:start - len(lead)] if lead and data[:start].endswith(lead) else data[:start]
-        if not data[end:] or before.endswith(b"\n"):  # else two lines of the user's would become one
-            start = len(before)
+        lead = _section_lead(data[start:end])
+        line_end = b"\r\n" if b"\r\n" in data[start:end] else b"\n"
+        for _ in range(min(lead, 1) if data[end:] else lead):  # two lines must not become one
+            if data[:start].endswith(line_end):
+                start -= len(line_end)
         data = data[:start] + data[end:]
     return data
 
 
-def _drop_allowed(data: bytes, noted: dict) -> bool:
-    """Only sections as we wrote them may be dropped; without a note any well-formed one is an old one of ours."""
-    digests = [_section_digest(data[start:end]) for start, end in find_sections(data)]
-    return not digests or not noted or noted.get("digest") in digests or noted.get("older") in digests
+def _section_lead(section: bytes) -> int:
+    stated = section.partition(b"line ends before it ")[2][:1]
+    return int(stated) if stated in (b"1", b"2") else 0
 
 
-def _section_digest(section: bytes) -> str:
-    """Line ends are not an edit: git and editors change them."""
-    return call_signature("section", {"text": section.decode("utf-8", "replace").replace("\r\n", "\n").strip()})
+def _section_time(section: bytes) -> float:
+    """When it was written; one without its note is as old as can be."""
+    stated = section.partition(b"ctx_hooks: written ")[2].partition(b",")[0]
+    return parse_iso(stated.decode("ascii", "ignore")) or 0.0
 
 
-def _fallback_file(ctx: Ctx) -> tuple:
-    """(real path, bytes) of the fallback file; b"" when it is not there yet, None when it may not be written."""
-    path, root = real_path(join_path(ctx.root, ctx.get("startup.fallback_file"))), real_path(ctx.root)
-    if not is_below(path, root) or ".git" in path[len(root):].split("/"):
-        return path, None  # `allow_outside` lets files be read, never written
-    info = stat_of(path)
+def _read_instructions(ctx: Ctx, file: str) -> "bytes | None":
+    """b"" when it is not there yet, None when it may not be written: through a link, with another
+    name or owner, not by this user."""
+    path = ctx.root + "/" + file
+    if file not in INSTRUCTION_FILES or is_link(parent_of(path)):
+        return None
+    info = stat_of(path, follow=False)
     if info is None:
-        return path, b"" if is_missing(path) else None
-    if not _stat.S_ISREG(info.st_mode) or info.st_size > FALLBACK_LIMIT_BYTES or not is_writable(path):
-        return path, None
-    return path, read_bytes(path, FALLBACK_LIMIT_BYTES + 1)
+        return b"" if is_missing(path) and is_dir(parent_of(path)) else None
+    if not is_regular(info) or info.st_size > FALLBACK_LIMIT_BYTES or not is_writable(path):
+        return None
+    if info.st_nlink != 1 or (IS_POSIX and info.st_uid != _os.geteuid() and _os.geteuid()):
+        return None
+    return read_bytes(path, FALLBACK_LIMIT_BYTES + 1, follow=False)
 
 
 # --- a session's start
 
 
-def start_session(ctx: Ctx, event: Event) -> Reply | None:
-    """SessionStart by its source: new sessions get the context, compaction re-arms, resume asks the transcript."""
-    said: list = []
-    path = session_file(ctx, event.session)
-    resumed = event.source == "resume"
-    asks = resumed and not is_file(path)
-    gate_seen, owed, acked = _read_receipts(ctx, event) if asks else (False, not resumed, False)
-
-    def change(state: dict) -> bool:
-        state.setdefault("session_start", format_iso(ctx.now))
-        if event.model:
-            state["model"] = event.model
-        if "settings_model" not in state:
-            state["settings_model"] = settings_model(ctx)
-        if event.source in ("compact", "clear"):
-            drop_marker(ctx, event.session)
-            reset_handoff(state)
-            state.update(files_read=[], estimated_tokens=0)
-        if acked:
-            state["startup"] = {"outcome": "acknowledged", "attempts": 1, "acked_at": format_iso(ctx.now)}
-        elif owed and event.source != "compact" and not is_settled(state):
-            said.append(start_delivery(ctx, event, state))
-        return True
-
-    update_json(ctx, path, change)
-    if gate_seen:
+def start_session(ctx: Ctx, event: Record) -> Reply:
+    """SessionStart by its source: new sessions get the context, a compaction gives the session its
+    own handoff, resume and fork ask the transcript."""
+    is_new = event.source not in ("resume", "fork", "compact")
+    receipts = read_receipts(ctx, event) if event.source in ("resume", "fork") else None
+    _, said = update_session(ctx, event.session,
+                             lambda state: _start(ctx, event, state, is_new, receipts))
+    text, person = said or ("", "")
+    if receipts and receipts.gate:
         claim_marker(ctx, event.session)
-    return Reply(said[0]) if said and said[0] else None
+    brief = brief_agent(ctx, event)
+    reply = Reply("\n\n".join(part for part in (text, brief) if part), person)
+    return reply
 
 
-def is_settled(state: dict) -> bool:
-    """Resumed while our state survived: what was delivered is not delivered again."""
-    return isinstance(state.get("startup"), dict)
+def _start(ctx: Ctx, event: Record, state: Record, is_new: bool, receipts: object) -> tuple:
+    note_settings(ctx, state)
+    state.model = event.model or state.model
+    state.client_pid, state.transcript = client_pid(), event.transcript or state.transcript
+    drop_markers(ctx, event.session, (QUIET_PREFIX,))
+    if event.source in ("compact", "clear"):
+        drop_markers(ctx, event.session)
+        reset_handoff(state)
+        vars(state).update(files_read=[], estimated_tokens=0, recent=[], audited=[],
+                           compacted_at=ctx.now)
+    flow = read_workflow(ctx)
+    if flow.session_id == event.session_id:
+        state.workflow_told = briefing_mark(ctx, flow)
+    if receipts is not None:
+        if receipts.delivery and state.startup is None:
+            state.startup = load_record({"outcome": "delivered"}, SESSION[-1][2])
+        is_owed = receipts.delivery is False and event.source == "fork"
+        return start_delivery(ctx, event, state) if is_owed and state.startup is None else ("", "")
+    if is_new and state.startup is not None:
+        return "", ""  # a second SessionStart of the same session
+    return start_delivery(ctx, event, state)
 
 
-def _read_receipts(ctx: Ctx, event: Event) -> tuple:
-    """(gate text there, a delivery without acknowledgement there, acknowledgement there) in the transcript since
-    its last compaction. Who resumes a session is not new to it: its own handoff is no news."""
-    gate_seen = owed = acked = False
-    deadline = time.monotonic() + RECEIPTS_LIMIT_S
-    for line in lines_backward(event.transcript):
-        if b"compact_boundary" in line and parse_row(line).get("subtype") == "compact_boundary":
+def read_receipts(ctx: Ctx, event: Record) -> Record:
+    """(gate, delivery): whether their texts stand in the transcript since its last compaction."""
+    found = Record(gate=False, delivery=False)
+    for row in rows_backward(ctx, event.transcript):
+        if row.kind == "boundary":
             break
-        if b"hook_additional_context" in line:
-            receipt = receipt_of(parse_row(line))
-            gate_seen = gate_seen or GATE_CHECKPOINT in receipt
-            owed = owed or (FRAME_START in receipt and not acked)
-        elif b'"assistant"' in line and not acked:
-            row = parse_row(line)
-            acked = is_answer(row) and time.monotonic() < deadline and is_acknowledged(ctx, text_of(row))
-    return gate_seen, owed, acked and not owed
-
+        if row.receipt:
+            found.gate = found.gate or GATE_DIRECTIVE[:30] in row.receipt or (
+                GATE_CHECKPOINT in row.receipt)
+            found.delivery = found.delivery or FRAME_START in row.receipt or (
+                QUIET_START in row.receipt)
+    return found
 
 # =============================================================================
 # Cleanup
 # =============================================================================
-# A session's files go at its end; what a killed session left goes by age, in a
-# bounded time. Nothing of the user's is ever in these places.
+# A session's files go at its end; what a killed session left goes by age, in a bounded time. Only
+# what carries our names and our content goes: in these places may lie what a person put there.
 
 
 def remove_session(ctx: Ctx, session: str) -> None:
     """Signals, state, markers and the keys in monitor-state.json of one session."""
-    remove_tree(signal_dir(ctx, session))
+    _remove_signals(signal_dir(ctx, session), float("inf"))
     for suffix in (".json", ".statusline", ".lock"):
         remove_file(ctx.path("state", session + suffix))
-    drop_marker(ctx, session)
-    remove_file(marker_path(ctx, session, SEEN_PREFIX))
+    drop_markers(ctx, session, (MARKER_PREFIX, QUIET_PREFIX, SEEN_PREFIX))
     forget_sessions(ctx, lambda name: name == session)
 
 
@@ -3097,121 +5174,412 @@ def forget_sessions(ctx: Ctx, is_gone) -> None:
     if not is_file(path):
         return
 
-    def change(state: dict) -> bool:
-        before = format_json(state)
-        for key in ("lastEmitted", "activeAlerts", "lastHealth"):
-            sessions = {name: name.partition(":")[0] for name in table(state, key)}
-            for name in [n for n, session in sessions.items() if session != "global" and is_gone(session)]:
-                del state[key][name]
-        return format_json(state) != before
+    def change(known: Record) -> None:
+        for table in (known.lastEmitted, known.activeAlerts, known.lastHealth):
+            for key in list(table):
+                session = key.partition(":")[0]
+                if session != "global" and is_gone(session):
+                    del table[key]
 
-    update_json(ctx, path, change)
+    update_json(ctx, path, change, MONITOR)
 
 
-def remove_tree(path: str) -> None:
-    """A folder of plain files, one level deep; links are removed, not followed."""
-    info = stat_of(path, follow=False)
-    if info is None or not _stat.S_ISDIR(info.st_mode):
-        return
-    for name in list_dir(path):
-        remove_file(path + "/" + name)
+def _remove_signals(folder: str, before: float) -> bool:
+    """The signals of one session's folder, all of them older than `before`; then the folder."""
+    if is_link(folder) or not is_dir(folder):
+        return False
+    for name in list_dir(folder):
+        info = stat_of(folder + "/" + name, follow=False)
+        if info is None or info.st_mtime >= before:
+            return False
+        if (name.endswith(".md") and is_regular(info)) or is_temp_name(name):
+            remove_file(folder + "/" + name)
     try:
-        _os.rmdir(path)
+        _os.rmdir(folder)
     except OSError:
-        pass
-
-
-def collect_orphans(ctx: Ctx, keep: str) -> None:
-    """By age: session folders and state after 7 days, gate markers after 15; at most a quarter of a second."""
-    deadline = time.monotonic() + COLLECT_LIMIT_S
-    stamp = ctx.path("state", "collected")
-    last = stat_of(stamp)
-    if last is not None and 0 <= ctx.now - last.st_mtime < 3600:
-        return
-    write_runtime(ctx, stamp, b"")
-    gone = set()
-    ages = {ctx.path("signals", "sessions"): ORPHAN_AGE_S, ctx.path("signals", "global"): ORPHAN_AGE_S,
-            ctx.path("state"): ORPHAN_AGE_S, ctx.path("state", "aside"): 4 * ORPHAN_AGE_S, ctx.tmp: MARKER_AGE_S}
-    shared = [ctx.dir, parent_of(auto_path(ctx)), parent_of(join_path(ctx.root, ctx.get("startup.fallback_file")))]
-    ages.update((folder, ORPHAN_AGE_S) for folder in shared)
-    for folder, age_s in ages.items():
-        for name in list_dir(folder) if folder in (ctx.tmp, *shared) or is_own_dir(ctx, folder) else []:
-            if time.monotonic() > deadline:
-                return
-            if not _is_collectable(ctx, folder, name):
-                continue
-            if keep not in (name, name.rpartition(".")[0]) and _remove_old(folder + "/" + name, ctx.now - age_s):
-                gone.add(name.rpartition(".")[0] or name)
-    forget_sessions(ctx, lambda name: name in gone or not is_file(session_file(ctx, name)) and name != keep)
-
-
-def _is_collectable(ctx: Ctx, folder: str, name: str) -> bool:
-    """Only sessions' files and half-written ones: a pause, the note of the fallback section and locks that all
-    share are needed for as long as they are there, and global signals have a time of their own."""
-    if folder == ctx.tmp:
-        return name.startswith((MARKER_PREFIX, SEEN_PREFIX))
-    if folder not in [ctx.path("signals", "sessions"), ctx.path("state"), ctx.path("state", "aside")]:
-        return is_temp_name(name)
-    if folder != ctx.path("state") or is_temp_name(name):
-        return True
-    if name.partition(".")[0] in _TAKEN or name.endswith((".lock", ".statusline")):
-        return name.partition(".")[0] not in _TAKEN
-    # `context_dir` may be a folder in which a person keeps a `state` of their own
-    state = read_bytes(folder + "/" + name, STATE_LIMIT_BYTES, follow=False) if name.endswith(".json") else None
-    return state is not None and (b'"session_start"' in state or state.strip() in (b"", b"{}"))
-
-
-def _remove_old(path: str, before: float) -> bool:
-    """Remove a file or a session's folder whose newest content is older than `before`."""
-    info = stat_of(path, follow=False)
-    if info is None or (IS_POSIX and info.st_uid != _os.geteuid()):
         return False
-    if not _stat.S_ISDIR(info.st_mode):
-        return info.st_mtime < before and remove_file(path)
-    times = [entry.st_mtime for entry in (stat_of(path + "/" + n, follow=False) for n in list_dir(path)) if entry]
-    if max(times + [info.st_mtime]) >= before:
-        return False
-    remove_tree(path)
     return True
 
 
-def hide_bytecode() -> None:
-    """The cached bytecode beside the kit stays out of the user's `git status`."""
-    folder = parent_of(__file__.replace("\\", "/")) + "/__pycache__"
-    if is_dir(folder) and stat_of(folder + "/.gitignore") is None:
-        write_bytes(folder + "/.gitignore", b"*\n")
+def collect_orphans(ctx: Ctx, keep: str) -> None:
+    """By age, now and then: sessions' folders and state after 7 days, markers after 15."""
+    deadline = time.monotonic() + COLLECT_LIMIT_S
+    stamp = ctx.path("state", "collected")
+    last = stat_of(stamp)
+    if last is not None and 0 <= ctx.now - last.st_mtime < COLLECT_EVERY_S:
+        return
+    write_bytes(ctx, stamp, b"")
+    gone: set = set()
+    places = (
+        (ctx.path("state"), _old_state, ORPHAN_AGE_S), (ctx.tmp, _old_marker, MARKER_AGE_S),
+        (ctx.path("signals", "sessions"), _old_signals, ORPHAN_AGE_S),
+        (ctx.path("state", "aside"), _old_file, 4 * ORPHAN_AGE_S),
+        (ctx.path("signals", "global"), _old_temp, ORPHAN_AGE_S),
+        (ctx.dir, _old_temp, ORPHAN_AGE_S), (parent_of(auto_path(ctx)), _old_temp, ORPHAN_AGE_S))
+    for folder, remove, age_s in places:
+        names = list_dir(folder, COLLECT_COUNT) if not is_link(folder) else []
+        first = int(ctx.now // COLLECT_EVERY_S) * 997 % max(1, len(names))
+        for name in names[first:] + names[:first]:  # what time does not reach is reached later
+            if time.monotonic() > deadline:
+                break
+            if name.partition(".")[0] != keep and remove(folder + "/" + name, ctx.now - age_s):
+                gone.add(name[:-5] if name.endswith(".json") else name)
+    if gone:
+        forget_sessions(ctx, lambda name: name in gone)
+    _collect_handoffs(ctx)
 
+
+def _old_file(path: str, before: float) -> bool:
+    info = stat_of(path, follow=False)
+    return is_own(info) and info.st_mtime < before and remove_file(path)
+
+
+def _old_temp(path: str, before: float) -> bool:
+    return is_temp_name(base_name(path)) and _old_file(path, before)
+
+
+def _old_marker(path: str, before: float) -> bool:
+    name = base_name(path)
+    return name.startswith((MARKER_PREFIX, QUIET_PREFIX, SEEN_PREFIX)) and _old_file(path, before)
+
+
+def _old_signals(path: str, before: float) -> bool:
+    info = stat_of(path, follow=False)
+    is_old = info is not None and info.st_mtime < before
+    return is_old and _remove_signals(path, before)
+
+
+def _old_state(path: str, before: float) -> bool:
+    """A session's state, its lock and hand-over; `context_dir` may be a folder in which a person
+    keeps a `state` of their own."""
+    name = base_name(path)
+    if is_temp_name(name):
+        return _old_file(path, before)
+    if "~" not in name and not is_plain_name(name):
+        return False  # a pause, the ledger: needed for as long as they are there
+    if name.endswith((".lock", ".statusline")):
+        return _old_file(path, before)
+    data = read_bytes(path, STATE_LIMIT_BYTES, follow=False) if name.endswith(".json") else None
+    is_ours = data is not None and (b'"session_start"' in data or data.strip() in (b"", b"{}"))
+    return is_ours and _old_file(path, before)
+
+
+def _collect_handoffs(ctx: Ctx) -> None:
+    """Delivered and a week old, or too old to be delivered: the file and its row go."""
+    too_old = ctx.now - max(HANDOFF_KEEP_S, ctx.get("startup.max_age_hours") * 3600)
+
+    def change(ledger: Record) -> list:
+        old = [key for key, row in ledger.handoffs.items()
+               if 0 < max(row.asked_at, row.written_at, row.delivered_at) < too_old]
+        return [(key, ledger.handoffs.pop(key).file) for key in old]
+
+    for _, file in (update_ledger(ctx, change) or []) if is_file(ledger_path(ctx)) else []:
+        path = join_path(ctx.root, file) if file else ""
+        if path and parent_of(path) == ctx.path("handoffs"):
+            _old_file(path, too_old)
+
+# =============================================================================
+# Modes
+# =============================================================================
+# The argv word = the table's key = the function's name. A handler gets the event and the context
+# and returns a reply or None. It never prints, exits, or reads the environment. Everything said in
+# one reply stays within one budget, in the order startup, gate, handoff, signals.
+PERSON_JOIN = " · "
+
+
+def inject(event: Record, ctx: Ctx) -> "Reply | None":
+    """SessionStart: the startup context. UserPromptSubmit: its retry, then the pending signals."""
+    if event.name == "SessionStart":
+        return _inject_start(event, ctx)
+    reply = Reply()
+    is_cancelled = event.by_person and event.prompt.strip() == "ctx cancel"
+    if is_cancelled and cancel_workflow(ctx, event.session_id):
+        reply.person, reply.context = STOP_MESSAGES["user_cancelled"], CANCELLED_AGENT
+    elif event.by_person and _is_workflow_stale(ctx, event):
+        if cancel_workflow(ctx, event.session_id, "stale_state"):
+            reply.person = STOP_MESSAGES["stale_state"]
+    if not event.session:
+        return reply
+    state = read_session(ctx, event.session)
+    if is_pending(state) and can_speak(ctx, event.name):
+        _, said = update_session(
+            ctx, event.session, lambda state: follow_delivery(ctx, event, state, True))
+        _add(ctx, reply, *(said or ("", "")))
+    if not is_cancelled:
+        _add(ctx, reply, _brief_once(ctx, event, state))
+    if has_unsaid(ctx, event.session):
+        run_auditors(ctx, event.session, _snapshot(ctx, state, _known_measure(state), False))
+    if "prompt" in ctx.get("monitor.inject_at"):
+        _add_signals(ctx, event, reply, state.looked)
+    return reply
+
+
+def _inject_start(event: Record, ctx: Ctx) -> "Reply | None":
+    collect_orphans(ctx, event.session)
+    remove_sections(ctx, ctx.now - ctx.get("startup.max_age_hours") * 3600)
+    if not event.session:
+        return None
+    if is_missing(ledger_path(ctx)):
+        update_ledger(ctx, lambda ledger: None)  # the first event that was ever seen here
+    if event.source == "compact":
+        ensure_handoff(ctx, event)
+        withdraw_alerts(ctx, event.session)
+    else:
+        make_up(ctx)
+    if event.source == "clear":
+        follow_clear(ctx, event)
+    return start_session(ctx, event)
+
+
+def ensure_handoff(ctx: Ctx, event: Record) -> None:
+    """Before a compaction takes the context away there is a handoff, the kit's own if need be."""
+    state = read_session(ctx, event.session)
+    row = read_ledger(ctx).handoffs.get(event.session)
+    is_there = row is not None and row.written_at > max(state.compacted_at, row.asked_at - 1, 1)
+    if not ctx.get("handoff.enabled") or state.handoff_complete or is_there:
+        return
+    if state.threshold_crossed_at and find_written(ctx, event, state):
+        return
+    write_mechanical(ctx, event.session, event.transcript or state.transcript)
+
+
+def _is_workflow_stale(ctx: Ctx, event: Record) -> bool:
+    """Looked at when the person comes back: their prompt's own tool calls would make it look alive
+    again."""
+    if is_missing(auto_path(ctx)):
+        return False
+    flow = read_workflow(ctx)
+    return is_active(flow) and flow.session_id in ("", event.session_id) and is_stale(ctx, flow)
+
+
+def _brief_once(ctx: Ctx, event: Record, state: Record) -> str:
+    """At the first prompt of a workflow's session the agent is told what it is in."""
+    if not is_file(auto_path(ctx)) or not bind_workflow(ctx, event):
+        return ""
+    mark = briefing_mark(ctx, read_workflow(ctx))
+    if state.workflow_told == mark:
+        return ""
+    update_session(ctx, event.session, lambda state: setattr(state, "workflow_told", mark))
+    return brief_agent(ctx, event)
+
+
+def gate(event: Record, ctx: Ctx) -> "Reply | None":
+    """PreToolUse: the startup context's retry, then the context load gate. Never a permission
+    decision."""
+    if not event.session or not can_speak(ctx, event.name):
+        return None
+    reply = Reply()
+    state = read_session(ctx, event.session)
+    if is_pending(state):
+        _, said = update_session(
+            ctx, event.session, lambda state: follow_delivery(ctx, event, state, True))
+        _add(ctx, reply, *(said or ("", "")))
+        state = read_session(ctx, event.session)
+    text = open_gate(ctx, event, state, _room(ctx, reply))
+    _add(ctx, reply, text or "")
+    if text is not None and not is_pending(state) and ctx.agent == "claude":
+        keep_quiet(ctx, event.session)
+    return reply
+
+
+def monitor(event: Record, ctx: Ctx) -> "Reply | None":
+    """After every tool: count, measure, audit, the handoff reminder and the pending signals. Before
+    a compaction it only saves, and says nothing at all."""
+    if not event.session:
+        return None
+    if event.name == "PreCompact":
+        ensure_handoff(ctx, event)
+        return None
+    usage = read_usage(ctx, event.transcript)
+    batch = _find_batch(ctx, event, usage)
+    _, seen = update_session(
+        ctx, event.session, lambda state: _note_call(ctx, event, state, usage, batch))
+    if seen is None:
+        return None
+    reply = Reply(person=seen.person)
+    if not can_speak(ctx, "PreToolUse"):
+        _speak_late(ctx, event, seen.state, reply)
+    _add(ctx, reply, seen.reminder)
+    if seen.shot:
+        run_auditors(ctx, event.session, seen.shot)
+    if "tool" in ctx.get("monitor.inject_at") and can_speak(ctx, event.name):
+        _add_signals(ctx, event, reply, {} if seen.shot else seen.state.looked)
+    return reply
+
+
+def _find_batch(ctx: Ctx, event: Record, usage: "Record | None") -> str:
+    """The message that this call belongs to, when it will come to a reminder: the transcript may
+    lag, so this is not done under the lock."""
+    if not ctx.get("handoff.enabled") or (usage and usage.tokens < DEFAULT_WINDOW // 4):
+        return ""
+    state = read_session(ctx, event.session)
+    measure = measure_context(ctx, state, current_usage(usage, state), 0)
+    is_due = measure.tokens >= handoff_point(ctx, state, measure.window)
+    if state.handoff_complete or not (is_due or state.threshold_crossed_at):
+        return ""
+    return find_message(ctx, event.transcript, event.tool_use_id)
+
+
+def _note_call(ctx: Ctx, event: Record, state: Record, usage: "Record | None",
+               batch: str) -> "Record | None":
+    """Count one tool call; None when the same call was counted before."""
+    if event.tool_use_id:
+        mark = event.name[:12] + event.tool_use_id[-40:]
+        if mark in state.seen_calls:
+            return None
+        state.seen_calls = (state.seen_calls + [mark])[-24:]
+    note_settings(ctx, state)
+    usage, added = current_usage(usage, state), estimate_tokens(event)
+    measure = measure_context(ctx, state, usage, 0 if usage else added)
+    state.tool_calls += 1
+    vars(state).update(estimated_tokens=measure.tokens, window=measure.window, last_call=ctx.now,
+                       exact=measure.exact, measured_model=usage.model if usage else
+                       state.measured_model)
+    if measure.exact and measure.tokens > DEFAULT_WINDOW:
+        state.large_model = measure.model  # proven, also for the time after a compaction
+    if event.tool in state.breakdown or len(state.breakdown) < 60:
+        state.breakdown[event.tool] = count_of(state.breakdown.get(event.tool)) + added
+    note_repetition(state, event)
+    if state.history[-1:] != [measure.percent]:
+        state.history = (state.history + [measure.percent])[-40:]
+    name = read_context_file(ctx, event)
+    if name:
+        confirm_file(ctx, name)
+        if name not in state.files_read:
+            state.files_read.append(name)
+    reminds, person = follow_handoff(ctx, event, state, measure)
+    reminder = remind(ctx, event, state, measure, batch) if reminds else ""
+    shot = _snapshot(ctx, state, measure, state.tool_calls % AUDIT_EVERY_CALLS == 1)
+    if is_audit_due(shot, state):
+        state.audited = [shot.percent, shot.score, int(shot.now)]
+    else:
+        shot = None
+    return Record(state=state, reminder=reminder, person=person, shot=shot)
+
+
+def _snapshot(ctx: Ctx, state: Record, measure: Record, with_files: bool) -> Record:
+    """What the auditors may look at; the context files' age only now and then."""
+    score, repeats, failing = repetition_of(state.recent)
+    days, stale = find_stale_files(ctx) if with_files else (0, None)
+    handoff, decisions = "", ctx.path("DECISIONS.md")
+    if measure.percent >= HEALTH_LEVELS[-1][1] and ctx.get("handoff.enabled"):
+        handoff = handoff_path(ctx, ctx.session, read_ledger(ctx))
+    return Record(
+        now=ctx.now, percent=measure.percent, shown=measure.shown, score=score, repeats=repeats,
+        note=" (%s)" % measure.note if measure.note else "", failing=failing, stale_days=days,
+        stale_files=stale, handoff=handoff, is_written=state.handoff_complete, active=set(),
+        decisions=shown_path(ctx, decisions, "") if is_file(decisions) else "")
+
+
+def _known_measure(state: Record) -> Record:
+    return make_measure(state.estimated_tokens, state.window or DEFAULT_WINDOW, state.exact,
+                        state.measured_model)
+
+
+def _speak_late(ctx: Ctx, event: Record, state: Record, reply: Reply) -> None:
+    """Where text before a tool does not reach the agent, the gate speaks after the first one."""
+    if is_pending(state):
+        _, said = update_session(
+            ctx, event.session, lambda state: follow_delivery(ctx, event, state, True))
+        _add(ctx, reply, *(said or ("", "")))
+    _add(ctx, reply, open_gate(ctx, event, state, _room(ctx, reply)) or "")
+
+
+def stop_enforce(event: Record, ctx: Ctx) -> "Reply | None":
+    """Stop: look for evidence, save a printed handoff, then finish the phase or let go."""
+    if not event.session:
+        return None
+    person = ""
+    state = read_session(ctx, event.session)
+    if is_pending(state):
+        update_session(ctx, event.session,
+                       lambda state: follow_delivery(ctx, event, state, False))
+    if state.threshold_crossed_at and not state.handoff_complete:
+        person = save_printed(ctx, event)
+    reply = enforce_stop(ctx, event) if is_file(auto_path(ctx)) else None
+    reply = reply or Reply()
+    reply.person = PERSON_JOIN.join(text for text in (person, reply.person) if text)
+    if reply.hold and "tool" in ctx.get("monitor.inject_at"):
+        _add_signals(ctx, event, reply, state.looked)
+    return reply
+
+
+def cleanup(event: Record, ctx: Ctx) -> "Reply | None":
+    """SessionEnd: the session's files go, its handoff stays; a resumed session keeps all."""
+    if not event.session or event.reason == "resume":
+        return None
+    if is_switched_off(ctx.env) or is_paused(ctx, event.session):
+        remove_session(ctx, event.session)
+        return None
+    state = read_session(ctx, event.session)
+    if event.reason == "clear":
+        update_ledger(ctx, lambda ledger: vars(ledger).update(
+            cleared=event.session, cleared_at=ctx.now))
+        follow_clear(ctx, event)
+    if state.threshold_crossed_at and not state.handoff_complete:
+        ensure_handoff(ctx, event)
+    if is_pending(state):
+        follow_delivery(ctx, event, state, False)
+    if is_pending(state) and state.startup.outcome == "pending" and state.startup.answered:
+        fail_delivery(ctx, state.startup, "the session ended without evidence")
+    if state.tool_calls:
+        record(ctx, "session:ended", calls=state.tool_calls, reason=event.reason)
+    remove_session(ctx, event.session)
+    collect_orphans(ctx, event.session)
+    return None
+
+
+def _room(ctx: Ctx, reply: Reply) -> int:
+    used = ctx.length(reply.context)
+    return DIALECTS[ctx.agent].limit - (used + 2 if used else 0)
+
+
+def _add(ctx: Ctx, reply: Reply, text: str, person: str = "") -> None:
+    """One more part of the reply, when it fits."""
+    if text and ctx.length(text) <= _room(ctx, reply):
+        reply.context = reply.context + "\n\n" + text if reply.context else text
+    reply.person = PERSON_JOIN.join(line for line in (reply.person, person) if line)
+
+
+def _add_signals(ctx: Ctx, event: Record, reply: Reply, looked: dict) -> None:
+    if not has_news(ctx, event.session, looked):
+        return
+    signals = deliver_signals(ctx, event.session, _room(ctx, reply))
+    if signals:
+        _add(ctx, reply, signals.context, signals.person)
+        reply.terminal = reply.terminal or signals.terminal
+        reply.after += signals.after
+
+
+MODES = {"inject": inject, "gate": gate, "monitor": monitor, "stop-enforce": stop_enforce,
+         "cleanup": cleanup}
 
 # =============================================================================
 # Hook
 # =============================================================================
-# The only place that knows the client's JSON, its stdin and its environment.
-ENV_NAMES = ("CLAUDE_PROJECT_DIR", "CTX_HOOKS_DISABLE", "CTX_INJECT_MIN_SEVERITY", "CLAUDE_CODE_STOP_HOOK_BLOCK_CAP",
-             "AI_AGENT", "ANTHROPIC_MODEL", "CLAUDE_CONFIG_DIR", "HOME", "TMPDIR", "TEMP", "CLAUDE_CODE_SESSION_ID")
-USUAL_EVENTS = {"inject": "UserPromptSubmit", "gate": "PreToolUse", "monitor": "PostToolUse", "stop-enforce": "Stop"}
-FEEDBACK_SINCE = (2, 1, 163)  # from here on a Stop hook's additionalContext goes on without being shown as an error
-
-
-class NoInput(Exception):
-    """The watchdog's: nothing more came in time."""
+# stdin, stdout, the environment, the deadline, and run_guarded: the one fail-open boundary.
+# Whatever happens inside, the client sees silence and exit 0.
+_RESPONSE_KEY = b'"tool_response":'
 
 
 def read_environment(names: tuple = ENV_NAMES) -> dict:
-    """The variables we look at, and no others: the rest may hold secrets."""
+    """The variables we look at, and no others."""
     if IS_POSIX:
         encoding = sys.getfilesystemencoding()
         raw = {name: _os.environ.get(name.encode()) for name in names}
-        return {name: value.decode(encoding, "surrogateescape") for name, value in raw.items() if value}
-    return {name: _os.environ[name] for name in names if _os.environ.get(name)}
+        return {name: value.decode(encoding, "surrogateescape")
+                for name, value in raw.items() if value}
+    own = {name.upper(): value for name, value in _os.environ.items()}
+    return {name: own[name] for name in names if own.get(name)}
 
 
 def temp_dir(env: dict) -> str:
-    return env.get("TMPDIR" if IS_POSIX else "TEMP") or "/tmp"
+    return native_path(env.get("TMPDIR" if IS_POSIX else "TEMP") or "/tmp")
 
 
 def occupy_descriptors() -> None:
-    """A closed 0, 1 or 2 becomes one that cannot be written: the next file opened would get its number, and the
-    reply with it."""
+    """A closed 0, 1 or 2 becomes one that cannot be written: the next file opened would get its
+    number, and the reply with it."""
     fd = 0
     while fd <= 2:
         try:
@@ -3222,264 +5590,116 @@ def occupy_descriptors() -> None:
 
 
 def read_event_data(fd: int) -> object:
-    """The first complete JSON value on the descriptor, without waiting for its end; None when there is none.
+    """The first complete JSON value on the descriptor, without waiting for its end; None when there
+    is none.
 
-    Some clients never close the pipe, so each time the text could be complete it is parsed; all failed
-    tries together cost at most some times the data, so that a large event is not parsed over and over.
+    Some clients never close the pipe, so each time the text could be complete it is parsed; all
+    failed tries together cost at most some times the data. Of a large event the tool's response is
+    dropped while it is read: what stands before it and after it is the event.
     """
-    data, tried = bytearray(), 0
+    data, tried, head, dropped = bytearray(), 0, None, 0
     try:
         if _os.isatty(fd):
             return None
-        _start_watchdog()
-        while len(data) < STDIN_LIMIT_BYTES:
-            chunk = _os.read(fd, 1 << 16)
-            if not chunk:
-                break
-            data += chunk
-            if chunk.rstrip()[-1:] == b"}" and (tried <= 2 * len(data) or chunk[-1:] == b"\n"):
-                value = _parse_or_none(data)
+        with TimeLimit(STDIN_WAIT_S):
+            while len(data) + dropped < STDIN_LIMIT_BYTES:
+                chunk = _os.read(fd, 1 << 16)
+                if not chunk:
+                    break
+                data += chunk
+                if head is None and len(data) > RESPONSE_KEPT_BYTES:
+                    head, start = _parse_head(data)
+                    dropped = -start
+                if head and len(data) > RESPONSE_KEPT_BYTES:
+                    dropped += len(data) - EVENT_TAIL_BYTES
+                    del data[:-EVENT_TAIL_BYTES]
+                if chunk.rstrip()[-1:] != b"}":
+                    continue
+                if head:
+                    value = _parse_tail(head, data, dropped)
+                elif tried <= 2 * len(data) or chunk[-1:] == b"\n":
+                    value = _parse_or_none(data)
+                    tried += len(data)
+                else:
+                    value = None
                 if value is not None:
                     return value
-                tried += len(data)
-    except (NoInput, OSError):
+    except (TimeUp, OSError):
         pass  # the time is up or the descriptor is closed: what came so far counts
-    finally:
-        _stop_watchdog()
+    if head:
+        return dict(head, response_bytes=max(0, dropped + len(data)))
     return _parse_or_none(data)
 
 
-def _parse_or_none(data: bytes | bytearray) -> object:
+EVENT_TAIL_BYTES = 64 * 1024
+
+
+def _parse_or_none(data: bytearray) -> object:
     try:
         return parse_json(data)
     except ValueError:
         return None
 
 
-def _start_watchdog() -> None:
-    """Give up on a silent stdin after 2 s: by signal, or by a thread that ends the process (Windows)."""
-    import _signal
-
-    if hasattr(_signal, "setitimer"):
-        _signal.signal(_signal.SIGALRM, _on_alarm)
-        _signal.setitimer(_signal.ITIMER_REAL, STDIN_WAIT_S)
-        return
-    import _thread
-
-    _WATCHED.append(True)
-    _thread.start_new_thread(_exit_later, ())
+def _parse_head(data: bytearray) -> tuple:
+    """(the event up to its response or {}, where that begins)."""
+    start = max(data.find(b"," + _RESPONSE_KEY, 0, RESPONSE_KEPT_BYTES),
+                data.find(b", " + _RESPONSE_KEY, 0, RESPONSE_KEPT_BYTES))
+    head = parse_object(bytes(data[:start]) + b"}") if start > 0 else {}
+    return (head if head.get("hook_event_name") else {}), start
 
 
-_WATCHED: list = []  # Windows only: not empty while the thread may end the process
+def _parse_tail(head: dict, data: bytearray, dropped: int) -> object:
+    cut = max(data.rfind(b',"tool_use_id":'), data.rfind(b', "tool_use_id":'))
+    tail = parse_object(b"{" + bytes(data[cut + 1:])) if cut >= 0 else {}
+    return dict(head, **tail, response_bytes=max(0, dropped + cut)) if tail else None
 
 
-def _on_alarm(*_) -> None:
-    raise NoInput
-
-
-def _exit_later() -> None:
-    time.sleep(STDIN_WAIT_S)
-    if _WATCHED:
-        _os._exit(0)
-
-
-def _stop_watchdog() -> None:
-    import _signal
-
-    _WATCHED.clear()
-    if hasattr(_signal, "setitimer"):
-        _signal.setitimer(_signal.ITIMER_REAL, 0)
-
-
-def parse_event(data: object, mode: str = "") -> Event | None:
-    """The checked event; wrong types count as missing. None when it is not an event at all."""
-    if not isinstance(data, dict):
-        return None
-    session_id = _text(data.get("session_id"))
-    failed = data.get("hook_event_name") == "PostToolUseFailure"
-    return Event(
-        name=_text(data.get("hook_event_name")) or USUAL_EVENTS.get(mode, ""),
-        session_id=session_id, session=safe_name(session_id),
-        cwd=_text(data.get("cwd")), transcript=_text(data.get("transcript_path")), agent_id=data.get("agent_id"),
-        prompt=_text(data.get("prompt")), source=_text(data.get("source")) or "startup",
-        reason=_text(data.get("reason")), model=_model_name(data.get("model")),
-        tool=_text(data.get("tool_name"))[:80] or "?",
-        tool_input=data["tool_input"] if isinstance(data.get("tool_input"), dict) else {},
-        response=data.get("error") if failed else data.get("tool_response"), failed=failed,
-        tool_use_id=_text(data.get("tool_use_id")), last_message=_text(data.get("last_assistant_message")),
-        stop_active=data.get("stop_hook_active") is True, permission_mode=_text(data.get("permission_mode")),
-        background=data["background_tasks"] if isinstance(data.get("background_tasks"), list) else [],
-    )
-
-
-def _model_name(value: object) -> str:
-    return _text(value.get("id")) if isinstance(value, dict) else _text(value)
-
-
-def render_reply(event: Event, reply: Reply, env: dict) -> dict:
-    """The client's JSON for a reply; {} when there is nothing to say."""
-    out: dict = {}
-    if reply.system_message:
-        out["systemMessage"] = reply.system_message
-    if reply.terminal:
-        out["terminalSequence"] = reply.terminal
-    if reply.hold and client_version(env) < FEEDBACK_SINCE:
-        out.update(decision="block", reason=reply.context)
-    elif reply.context:
-        out["hookSpecificOutput"] = {"hookEventName": event.name, "additionalContext": reply.context}
-    return out
-
-
-def client_version(env: dict) -> tuple:
-    """(2, 1, 325) of AI_AGENT=claude-code_2-1-325_…; () for other programs, which get the universal form."""
-    name, _, rest = env.get("AI_AGENT", "").partition("_")
-    fields = rest.partition("_")[0].split("-")
-    return tuple(int(f) for f in fields) if name == "claude-code" and all(_is_digits(f) for f in fields) else ()
-
-
-# =============================================================================
-# Modes
-# =============================================================================
-# The argv word = the table's key = the function's name. A handler never prints,
-# exits, reads the environment or the clock. run_guarded is the one fail-open
-# boundary: whatever happens inside, the client sees silence and exit 0.
-
-
-def inject(event: Event, ctx: Ctx) -> Reply | None:
-    """SessionStart: the startup context. UserPromptSubmit: its retry, then the pending signals."""
-    if event.name == "SessionStart":
-        hide_bytecode()
-        collect_orphans(ctx, event.session)
-        expire_section(ctx)
-        return start_session(ctx, event) if event.session else None
-    reply = Reply()
-    cancelled = event.prompt.strip() == "ctx cancel"
-    reason = "user_cancelled" if cancelled else "stale_state" if is_workflow_stale(ctx, event) else ""
-    if reason and cancel_workflow(ctx, event.session_id, reason):
-        reply.system_message = STOP_MESSAGES[reason]
-    reply.context = follow_delivery(ctx, event, may_speak=True) if event.session else ""
-    signals = deliver_signals(ctx, event.session, REPLY_LIMIT_UNITS - units(reply.context)) if event.session else None
-    if signals:
-        reply.context = "\n\n".join(text for text in (reply.context, signals.context) if text)
-        reply.system_message = reply.system_message or signals.system_message
-        reply.terminal, reply.after = signals.terminal, signals.after
-    return reply
-
-
-def gate(event: Event, ctx: Ctx) -> Reply | None:
-    """PreToolUse: the startup context's retry, then the context load gate. Never a permission decision."""
-    if not event.session:
-        return None
-    retry = follow_delivery(ctx, event, may_speak=True)
-    text = open_gate(ctx, event, REPLY_LIMIT_UNITS - units(retry) - 2)
-    return Reply("\n\n".join(part for part in (retry, text) if part))
-
-
-def monitor(event: Event, ctx: Ctx) -> Reply | None:
-    """PostToolUse and PostToolUseFailure: count, measure, audit, and the handoff reminder."""
-    if not event.session:
-        return None
-    path = session_file(ctx, event.session)
-    known = read_json(path)
-    if "settings_model" not in known:
-        known["settings_model"] = settings_model(ctx)
-    usage = read_usage(event.transcript)
-    added = 0 if usage else estimate_tokens(event.tool, event.tool_input, event.response)
-    measure = measure_context(ctx, known, usage, added)
-    reminds = ctx.get("handoff.enabled") and known.get("handoff_complete") is not True
-    above = measure.percent >= ctx.get("handoff.threshold") or known.get("threshold_crossed_at")
-    batch = ""
-    if reminds and above:
-        batch = find_message(event.transcript, event.tool_use_id)
-        usage = read_usage(event.transcript)  # the transcript may have caught up while we waited
-        measure = measure_context(ctx, known, usage, added)
-    said: list = []
-
-    def change(state: dict) -> bool:
-        state.setdefault("settings_model", known["settings_model"])
-        exact = measure if usage else measure_context(ctx, state, usage, added)
-        note_call(ctx, event, state, exact)
-        shot = take_snapshot(ctx, state, exact)
-        said.extend((plan_handoff(ctx, state, exact, batch), shot if is_audit_due(shot, state) else None))
-        return True
-
-    if not update_json(ctx, path, change):
-        return None  # a crossing that cannot be remembered would be reminded of for ever
-    if said[1]:
-        run_auditors(ctx, event.session, said[1])
-    return Reply(said[0])
-
-
-def take_snapshot(ctx: Ctx, state: dict, measure: Measure) -> Snapshot:
-    """What the auditors may look at after this call; the context files' age only now and then."""
-    score, repeats = repetition_of(_list(state, "recent"))
-    days, stale = stale_files_of(ctx) if state["tool_calls"] % AUDIT_EVERY_CALLS == 1 else (0, None)
-    return Snapshot(
-        now=ctx.now, percent=measure.percent, shown=measure.shown, stale_days=days, stale_files=stale,
-        note=" (%s)" % measure.note if measure.note else "", score=score, repeats=repeats)
-
-
-def stop_enforce(event: Event, ctx: Ctx) -> Reply | None:
-    """Stop: look for the acknowledgement, then finish the phase or let go."""
-    if not event.session:
-        return None
-    follow_delivery(ctx, event, may_speak=False)
-    return enforce_stop(ctx, event)
-
-
-def cleanup(event: Event, ctx: Ctx) -> Reply | None:
-    """SessionEnd: the session's files go; a resumed session keeps them."""
-    if not event.session or event.reason == "resume":
-        return None
-    state = read_json(session_file(ctx, event.session))
-    delivery = state.get("startup")
-    if isinstance(delivery, dict) and delivery.get("outcome") == "pending" and delivery.get("answered") is True:
-        fail_delivery(ctx, delivery, "the session ended without an acknowledgement")
-    remove_session(ctx, event.session)
-    collect_orphans(ctx, event.session)
-    return None
-
-
-EVENTS = {"SessionStart": "inject", "UserPromptSubmit": "inject", "PreToolUse": "gate", "PostToolUse": "monitor",
-          "PostToolUseFailure": "monitor", "Stop": "stop-enforce", "SessionEnd": "cleanup"}  # as in hooks.json
-REGISTERED = (
-    'python3 -I -S -c "import gc, sys; gc.disable(); sys.path.append(sys.argv.pop()); import ctx_hooks; '
-    'ctx_hooks.main()" {mode} "$CLAUDE_PROJECT_DIR/.claude/hooks" || exit 0'
-)
-MODES = {"inject": inject, "gate": gate, "monitor": monitor, "stop-enforce": stop_enforce, "cleanup": cleanup}
-
-
-def run_mode(mode: str, data: object, env: dict, now: float) -> tuple:
+def run_mode(mode: str, agent: str, data: object, env: dict, now: float) -> tuple:
     """(the JSON text to print or "", what to do once it is out) for one event."""
-    event = parse_event(data, mode)
+    agent = detect_agent(agent, data)
+    event = parse_event(data, mode, agent, env)
     if event is None or event.agent_id:
         return "", []
     env["cwd"] = event.cwd  # for the error log, should it come to that
-    ctx = find_project(env.get("CLAUDE_PROJECT_DIR", ""), event.cwd)
+    ctx = find_project(project_folder(agent, env), event.cwd, env)
     if ctx is None:
         return "", []
-    ctx.now, ctx.env, ctx.tmp, ctx.mode, ctx.session = now, env, temp_dir(env), mode, event.session
-    if is_paused(ctx, event.session):
+    set_run(ctx, env, now)
+    ctx.mode, ctx.session, ctx.agent = mode, event.session, agent
+    ctx.length = DIALECTS[agent].length
+    if is_paused(ctx, event.session) and mode != "cleanup":
         return "", []
     reply = MODES[mode](event, ctx)
     if reply is None:
         return "", []
-    out = render_reply(event, reply, env)
+    out = render_reply(ctx, event, reply)
     return (format_json(out) if out else "", reply.after)
 
 
-def run_hook(mode: str, fd: int, env: dict) -> None:
+def set_run(ctx: Ctx, env: dict, now: float) -> None:
+    """The clock and the places of this run."""
+    ctx.now, ctx.env, ctx.tmp = now, env, temp_dir(env)
+    ctx.state_home, ctx.length = state_home_of(env), units
+
+
+def run_hook(mode: str, agent: str, fd: int) -> None:
     """One event in, one reply out, whatever happens inside."""
-    if env.get("CTX_HOOKS_DISABLE", "") in ("", "0"):
-        run_guarded(mode, env, _run_hook, mode, fd)
+    env = read_environment()
+    if not is_switched_off(env) or mode == "cleanup":
+        start_deadline(CLEANUP_LIMIT_S if mode == "cleanup" else HOOK_LIMIT_S)
+        run_guarded(mode, env, _run_hook, mode, agent, fd)
 
 
-def _run_hook(env: dict, mode: str, fd: int) -> None:
-    text, after = run_mode(mode, read_event_data(fd), env, time.time())
-    if text:
-        write_all(1, text.encode("ascii"))
-    for action in after:
-        action()
+def _run_hook(env: dict, mode: str, agent: str, fd: int) -> None:
+    text, after = run_mode(mode, agent, read_event_data(fd), env, time.time())
+    try:
+        if text:
+            write_all(1, text.encode("ascii"))
+    except OSError:
+        text = ""  # the reader has gone: what was claimed is free again
+    for action, *args in after:
+        action(bool(text), *args)
 
 
 def run_guarded(word: str, env: dict, work: object, *args) -> None:
@@ -3492,330 +5712,773 @@ def run_guarded(word: str, env: dict, work: object, *args) -> None:
 
 
 def report_failure(mode: str, error: Exception, env: dict) -> None:
-    """One line on stderr, the traceback into the bounded log; a closed stdout is no failure of ours."""
-    if isinstance(error, (BrokenPipeError, NoInput)) or (isinstance(error, OSError) and error.errno == 9):
+    """One line on stderr, the traceback into the bounded log; time that is up and a closed stdout
+    are no failures of ours."""
+    is_closed = isinstance(error, OSError) and error.errno in (9, 22)  # 22: so Windows says it
+    if is_closed or isinstance(error, (BrokenPipeError, TimeUp)):
         return
     import traceback
 
-    line = "ctx_hooks: internal error in %s: %s: %s\n" % (mode, type(error).__name__, one_line(str(error)))
+    what = "%s: %s" % (type(error).__name__, one_line(str(error)))
+    line = "ctx_hooks: internal error in %s: %s\n" % (mode, what)
     write_stderr(line)
-    ctx = find_project("", env.get("CLAUDE_PROJECT_DIR", "")) or find_project("", env.get("cwd", ""))
+    ctx = find_project("", env.get("CLAUDE_PROJECT_DIR", "") or env.get("cwd", ""), env)
     if ctx:
+        set_run(ctx, env, time.time())
         trace = "".join(traceback.format_tb(error.__traceback__))
-        log_error(ctx, "%s %sTraceback:\n%s" % (format_iso(time.time()), line, trace))
+        log_error(ctx, "%s %sTraceback:\n%s" % (format_iso(ctx.now), line, trace))
+
+
+def hook_main(args: list) -> None:
+    """`MODE [AGENT]`: what the registered command calls. It never returns and always ends in 0."""
+    known = args[:1] and args[0] in MODES
+    try:
+        if known:
+            run_hook(args[0], args[1] if args[1:] else "claude", 0)
+    finally:
+        _os._exit(0 if known else 1)  # nothing is buffered; no teardown saves 8 % of a start
 
 
 def write_stderr(text: str) -> None:
     """Never `print`: without a stderr of its own it would print to stdout."""
     try:
-        write_all(2, text.encode("utf-8", "replace"))
+        write_all(2, for_terminal(text).encode("utf-8", "replace"))
     except OSError:
         pass
 
 
+# ---- below this line: for people only; a hook does not load it ----
+
 # =============================================================================
-# Doctor
+# Registration
 # =============================================================================
-# Looks at everything that can keep the hooks from working, and runs the
-# registered command strings as the client would: through /bin/sh, a synthetic
-# event each, in a scratch project, so that nothing of the real one is touched.
-# A finding is (level, what was seen → what to do).
-OK, WARN, FAIL = "ok", "warn", "FAIL"
-SLOW_FACTOR, TRIAL_RUNS, TRIAL_LIMIT_S = 3.0, 3, 20
+# What a client's settings say about this kit: made here for install.py and for the text that
+# `doctor` prints, and recognised here for both. hooks.json is this table for Claude Code.
+REGISTRATIONS = (  # our name of the event, mode, seconds (Stop has room for a check command)
+    ("SessionStart", "inject", 10), ("UserPromptSubmit", "inject", 10),
+    ("PreToolUse", "gate", 10), ("PostToolUse", "monitor", 10),
+    ("PostToolUseFailure", "monitor", 10), ("PreCompact", "monitor", 10),
+    ("Stop", "stop-enforce", 150), ("SessionEnd", "cleanup", 5),
+)
+# Why the command looks as it does:
+# - `: ctx_hooks MODE;` does nothing; the client's list of hooks shows the first 60 letters.
+# - the test of a file (gate only): nothing is owed before a tool, so no interpreter is started.
+#   Copilot runs these settings too, maybe inside a session of another client with its own marker.
+# - `-I -S`: no PYTHON* variables, no site-packages. `-X utf8`: the locale is not asked.
+# - the source loader of the interpreter itself loads exactly this file, up to the line that says
+#   so: no import search, so nothing beside it counts; its bytecode lies in a folder of the user's
+#   own. What people run comes after that line and need not be loaded 100 times an hour.
+# - `|| exit 0`: the client reads exit 2 as "deny", and a missing script is exactly that.
+_LOAD = (
+    "L.source_to_code = lambda s, d, p: compile("
+    "d.partition(b'\\n# ---- below this line: ')[0], p, 'exec', 0, 1, 2); "
+    "c = L('ctx_hooks', p).get_code('ctx_hooks'); sys.pycache_prefix = None; "
+    "n = {'__name__': 'ctx_hooks', '__file__': p}; exec(c, n); n['hook_main'](sys.argv[1:])"
+)
+LOADER = (
+    "import gc, sys; gc.disable(); "
+    "from _frozen_importlib_external import SourceFileLoader as L; "
+    "sys.pycache_prefix = sys.argv.pop(); p = sys.argv.pop(); " + _LOAD
+)
+START = '-I -S -X utf8 -c "%s"' % LOADER
+CACHE = '"${XDG_CACHE_HOME:-$HOME/.cache}/ctx_hooks"'
+GUARD = (
+    'm="${TMPDIR:-/tmp}/' + QUIET_PREFIX + '${CLAUDE_CODE_SESSION_ID##*/}$COPILOT_CLI"; '
+    '[ -f "$m" ] && [ ! -L "$m" ] && [ -O "$m" ] || '
+)
+PLUGIN_PATH = '"${CLAUDE_PLUGIN_ROOT:-$CLAUDE_PROJECT_DIR/.claude/hooks}/ctx_hooks.py"'
+COMMAND_END = " || exit 0"
+# Windows without Git Bash runs PowerShell, with it sh: one line that both read alike. Python fills
+# in the variable that a path begins with.
+WINDOWS_LOADER = (
+    "import gc, sys, nt; gc.disable(); "
+    "from _frozen_importlib_external import SourceFileLoader as L; "
+    "r = lambda: (lambda v, s, t: (nt.environ[v] if v[2:] else v) + s + t)"
+    "(*sys.argv.pop().partition('/')); sys.pycache_prefix = r(); p = r(); " + _LOAD
+)
+WINDOWS_CACHE = "LOCALAPPDATA/ctx_hooks/cache"
 
 
-def client_home(env: dict) -> str:
-    return env.get("CLAUDE_CONFIG_DIR") or env.get("HOME", "") + "/.claude"
+def kit_path(agent: str) -> str:
+    """The installed file as a shell sees it; "" where the client has no variable for it."""
+    variable = DIALECTS[agent].project_variable
+    return '"$%s/.claude/hooks/ctx_hooks.py"' % variable if variable else ""
 
 
-def mode_of_command(command: str) -> str:
-    """The mode that a command runs with this kit, "" for every other command."""
-    words = command_words(command)
-    runs = any(word.endswith("ctx_hooks.main()") or base_name(word) == "ctx_hooks.py" for word in words[1:])
-    return next((word for word in words if word in MODES), "") if runs else ""
+def format_command(mode: str, agent: str, python: str, path: str) -> str:
+    """The command of one hook; `python` and `path` as they stand in a shell."""
+    words = mode if agent == "claude" else mode + " " + agent
+    guard = GUARD if mode == "gate" and agent == "claude" else ""
+    return ": ctx_hooks %s; %s%s %s %s %s %s%s" % (
+        words, guard, python, START, words, path, CACHE, COMMAND_END)
 
 
-def command_words(command: str) -> list:
-    """The words of a plain command that starts a Python, without variables before it and `|| exit 0` behind."""
-    import shlex
-
-    try:
-        words = shlex.split(command)
-    except ValueError:
-        return []
-    while words and "=" in words[0]:
-        words.pop(0)
-    words = words[:-3] if words[-3:] == ["||", "exit", "0"] else words
-    plain = words and base_name(words[0].replace("\\", "/")).startswith("py")
-    return words if plain and not {"&&", "||", ";", "|", "&"} & set(words) else []
+def format_windows(mode: str, agent: str, python: str, path: str) -> str:
+    """The same for Windows; `path` begins with a variable's bare name or a drive."""
+    words = mode if agent == "claude" else mode + " " + agent
+    return '%s -X ctx_hooks=%s -I -S -X utf8 -c "%s" %s %s %s; exit 0' % (
+        python, mode, WINDOWS_LOADER, words, path, WINDOWS_CACHE)
 
 
-def is_plain_command(command: str) -> bool:
-    """Starts the kit and does nothing else. The settings may be somebody else's: what only resembles a command of
-    ours is shown, never run."""
-    words = command_words(command)
-    rest = [word for word in words[1:] if word not in ("-I", "-S", "-E", "-s", "-B", "-P", "-u")]
-    is_script = len(rest) == 2 and base_name(rest[0]) == "ctx_hooks.py"
-    is_code = len(rest) == 4 and rest[0] == "-c" and '-c "%s" ' % rest[1] in REGISTERED
-    shell = command.replace(rest[1], "") if is_code else command
-    for known in ("${CLAUDE_PLUGIN_ROOT:-$CLAUDE_PROJECT_DIR/.claude/hooks}", "$CLAUDE_PROJECT_DIR", "|| exit 0"):
-        shell = shell.replace(known, "")
-    relative = bool(words) and "/" in words[0] and not is_absolute(words[0])
-    return (is_script or is_code) and not relative and not set(shell) & set("$`;|&<>\n")
+def plan_hooks(agent: str, python: str, path: str, form: object = format_command) -> dict:
+    """{event: [group]} for the settings of one client, in its own names and units of time."""
+    dialect, hooks = DIALECTS[agent], {}
+    for event, mode, seconds in REGISTRATIONS:
+        for name in [theirs for theirs, ours in dialect.events.items() if ours == event]:
+            limit_s = min(seconds, dialect.end_limit_s) if event == "SessionEnd" else seconds
+            entry = {"type": "command", "command": form(mode, agent, python, path),
+                     "timeout": limit_s * dialect.time_unit}
+            group = {"hooks": [entry]}
+            if event in dialect.matchers:
+                group = {"matcher": dialect.matchers[event], "hooks": [entry]}
+            hooks[name] = [group]
+    return hooks
 
 
-def find_registrations(scope: str, settings: dict) -> list:
-    """Our hook entries in a settings file: scope, event, mode and command each."""
-    hooks, found = table(settings, "hooks"), []
-    for event in hooks:
-        entries = [entry for group in _list(hooks, event) if isinstance(group, dict) for entry in _list(group, "hooks")]
-        for command in [_text(entry.get("command")) for entry in entries if isinstance(entry, dict)]:
-            mode = mode_of_command(command)
-            found += [{"scope": scope, "event": event, "mode": mode, "command": command}] * bool(mode)
+def find_registrations(settings: dict) -> list:
+    """[(event, command, what it runs)] of our entries in a client's settings."""
+    hooks, found = dict_of(settings.get("hooks")), []
+    for event, groups in hooks.items():
+        for group in list_of(groups):
+            for entry in list_of(dict_of(group).get("hooks")):
+                command = text_of(dict_of(entry).get("command"))
+                ours = parse_command(command) if "ctx_hooks" in command else None
+                if ours:
+                    found.append((event, command, ours))
     return found
 
 
-def diagnose(ctx: Ctx | None, root: str, env: dict) -> list:
+def parse_command(command: str) -> "Record | None":
+    """What a registered command runs with this kit (mode, agent, python, path), None for every
+    other command. `exact`: to the letter one that is made here, so it does nothing else."""
+    python, words, path = parse_run(command) or ("", [], "")
+    if not words or words[0] not in MODES:
+        return None
+    mode, agent = words[0], words[1] if words[1:] and words[1] in DIALECTS else "claude"
+    raw = _between(command, agent, mode)
+    exact = bool(raw) and command in (format_command(mode, agent, *raw),
+                                      format_windows(mode, agent, *raw))
+    return Record(mode=mode, agent=agent, python=python, path=path,
+                  exact=exact and all(map(_is_plain_word, raw)))
+
+
+def _between(command: str, agent: str, mode: str) -> tuple:
+    """(python, path) as they stand in a command of ours, () when it is none."""
+    for form in (format_command, format_windows):
+        head, middle, end = form(mode, agent, "\0", "\0").split("\0")
+        if command.startswith(head) and command.endswith(end) and middle in command:
+            python, _, path = command[len(head):len(command) - len(end)].partition(middle)
+            return python, path
+    return ()
+
+
+def parse_run(command: str) -> "tuple | None":
+    """(interpreter, arguments, path) of a command that runs this kit and does nothing else (a
+    harmless `|| exit 0` aside): what may be replaced and removed. None for every other command."""
+    if command.startswith(": ctx_hooks "):
+        command = command.partition("; ")[2].replace(GUARD, "", 1)
+    # Read a second time with plain backslashes: an unquoted Windows path.
+    return _parse_words(_simple_words(command, "\\")) or _parse_words(_simple_words(command, ""))
+
+
+def _simple_words(command: str, escape: str) -> list:
+    """The words of one simple command, [] when it is more than that."""
+    import shlex
+
+    lexer = shlex.shlex(command.strip(), posix=True, punctuation_chars=True)
+    lexer.whitespace = " \t"  # a newline ends a command, so it must not vanish here
+    lexer.whitespace_split, lexer.commenters, lexer.escape = True, "", escape
+    try:
+        words = list(lexer)
+    except ValueError:  # an open quote
+        return []
+    marks = [i for i, word in enumerate(words) if word and not word.strip("();<>|&")]
+    end = marks[0] if marks else len(words)
+    if words[end - 1:end + 2] == ["2", ">", "/dev/null"]:
+        words, end = words[:end - 1] + words[end + 2:], end - 1
+    harmless = ([], ["||", "exit", "0"], ["||", "true"], ["||", ":"], [";", "exit", "0"])
+    return words[:end] if words[end:] in harmless else []
+
+
+def _parse_words(words: list) -> "tuple | None":
+    while words and (words[0] in ("exec", "env") or (
+            "=" in words[0] and words[0].partition("=")[0].isidentifier())):
+        words = words[1:]
+    if not words or _is_kit(words[0]):
+        return ("", words[1:], words[0]) if words else None
+    at = 1
+    while at < len(words) and words[at][:1] == "-" and words[at] not in ("-c", "-m"):
+        at += 2 if words[at] in ("-X", "-W") else 1
+    python = words[0] + (" -3" if words[1:2] == ["-3"] else "")
+    rest = words[at:]
+    if rest[:1] == ["-c"] and rest[2:]:
+        return _parse_code(python, rest[1], rest[2:])
+    if not base_name(words[0].replace("\\", "/")).lower().startswith("py"):
+        return None
+    if rest[:2] == ["-m", "ctx_hooks"]:
+        return python, rest[2:], ""
+    return (python, rest[1:], rest[0]) if rest and _is_kit(rest[0]) else None
+
+
+def _parse_code(python: str, code: str, rest: list) -> "tuple | None":
+    """`-c CODE`: the loaders of this release, whose last two words are file and cache, and of
+    0.1.0, whose last word was the folder (the status line's first)."""
+    if code in (LOADER, WINDOWS_LOADER):
+        return python, rest[:-2], rest[-2] if rest[1:] else ""
+    if code.endswith("import ctx_hooks; ctx_hooks.main()"):
+        is_first = "pop(1)" in code
+        return (python, rest[1:], rest[0]) if is_first else (python, rest[:-1], rest[-1])
+    return None
+
+
+def _is_kit(word: str) -> bool:
+    return base_name(word.replace("\\", "/")) == "ctx_hooks.py"
+
+
+def _is_plain_word(text: str) -> bool:
+    """One word to a shell (`py -3` aside), in which only the known variables are expanded."""
+    import shlex
+
+    bare = text.replace(PLUGIN_PATH, "")
+    for variable in [row.project_variable for row in DIALECTS.values()] + ["HOME"]:
+        bare = bare.replace("$" + variable, "") if variable else bare
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        return False
+    is_quoted = text[:1] == "'" and text.replace("'\"'\"'", "").count("'") == 2
+    is_one = len(words) == 1 or text == "py -3"
+    return is_one and (is_quoted or not set(bare) & set("$`;|&<>()\n\\*?"))
+
+# =============================================================================
+# Doctor
+# =============================================================================
+# Looks at everything that can keep the hooks from working. It runs a registered command only when
+# that is to the letter one of ours and the file it would load is one this kit knows by its hash;
+# then with an event each, in a scratch project. A finding is (level, what it means → what to do).
+OK, HINT, WARN, FAIL = "ok", "hint", "warn", "FAIL"
+KNOWN_RELEASES = {"7895ab644e7735f2f52e502f8b4169a0152b112cf0c04988e33b41f3b2999c8b": "0.1.0"}
+SLOW_FACTOR, TRIAL_RUNS, TRIAL_LIMIT_S = 3.0, 3, 20
+SHIM_STARTED = ("PYENV_DIR", "ASDF_INSTALL_PATH")  # set by a version manager for what it starts
+IGNORED_NAMES = (".claude", ".claude/*", ".claude/**", ".claude/hooks", ".claude/settings.json")
+PYTHON_PROBE = "import sys; print('%d.%d.%d' % sys.version_info[:3], sys.executable)"
+
+
+def diagnose(ctx: "Ctx | None", cwd: str, env: dict) -> object:
     """All findings, in the order in which a person would look."""
-    findings, registered, plugin = _check_kit_file(), [], False
-    if env.get("CTX_HOOKS_DISABLE", "") not in ("", "0"):
-        findings.append((WARN, "CTX_HOOKS_DISABLE is set: every hook is off → unset it"))
+    root = ctx.root if ctx else cwd
+    yield from _check_kit(env)
+    if is_switched_off(env):
+        yield WARN, "CTX_HOOKS_DISABLE is set: every hook is off → unset it"
     if ctx and is_paused(ctx, ctx.session or "*"):
-        findings.append((WARN, "the hooks are paused → ctx_hooks.py resume"))
-    for scope, path in (("user", client_home(env) + "/settings.json"), ("project", root + "/.claude/settings.json"),
-                        ("local", root + "/.claude/settings.local.json")):
-        settings = load_json(path)
-        if settings is None:
-            findings.append((FAIL, "%s settings are not a JSON object → mend %s" % (scope, path)))
-            continue
-        if settings.get("disableAllHooks") is True:
-            findings.append((FAIL, "disableAllHooks is set → remove it from %s, or no hook runs" % path))
-        registered += find_registrations(scope, settings)
-        plugin |= any("ctx-hooks" in name and on is True for name, on in table(settings, "enabledPlugins").items())
-    if plugin:
-        findings.append((WARN, "active both as a plugin and in the settings → keep one of the two")
-                        if registered else (OK, "active as a plugin"))
-    if registered:
-        findings += _check_registrations(registered) + _run_registrations(root, registered, env)
-    elif not plugin:
-        findings.append((FAIL, "no hook of this kit is registered → run install.py, or paste the settings below"))
-    findings += _check_project(ctx) if ctx else [
-        (FAIL, "the context folder, or one in it, is a link that leads out: the hooks stay silent here → use real "
-         "folders, or `allow_outside: true` for the context folder itself")
-        if is_dir(root + "/" + DEFAULT_CONTEXT_DIR) else
-        (WARN, "no context folder: the hooks stay silent here → mkdir .context, or python3 install.py --init")]
-    return findings + _check_client_times(root, env)
+        yield WARN, "the hooks are paused → " + own_command("resume")
+    registered = {agent: read_registrations(agent, root, env) for agent in DIALECTS}
+    for agent, scopes in registered.items():
+        yield from _check_agent(agent, scopes, env)
+    yield from _check_places(registered["claude"], root, cwd, env)
+    yield from _try_commands(registered, root, env)
+    yield from _check_codex(registered["codex"], root, env)
+    if ctx:
+        yield OK, "context folder " + ctx.dir
+        yield from check_project(ctx)
+    elif is_dir(root + "/" + DEFAULT_CONTEXT_DIR):
+        yield FAIL, ("the context folder is another user's, or it or a folder in it is a link that "
+                     "leads out: the hooks stay silent here → use folders of your own")
+    else:
+        yield WARN, "no context folder: the hooks stay silent here → mkdir " + DEFAULT_CONTEXT_DIR
 
 
-def kit_digest() -> str:
+def own_command(words: str) -> str:
+    """A command of this kit that can be pasted from the folder that one is in."""
+    import shlex
+
+    if read_environment(("CTX_LAUNCHER",)):
+        return "ctx " + words
+    path, cwd = real_path(__file__), real_path(".")
+    path = path[len(cwd.rstrip("/")) + 1:] if is_below(path, cwd) else path
+    if not IS_POSIX:
+        return 'py -3 "%s" %s' % (path, words)
+    return "python3 %s %s" % (shlex.quote(path), words)
+
+
+def installer(options: str = "") -> str:
+    """The same for install.py, which stays in the folder that the kit came from."""
+    import shlex
+
+    for folder in (parent_of(real_path(__file__)), real_path(".")):
+        if is_file(folder + "/install.py"):
+            return ("python3 %s %s" % (shlex.quote(folder + "/install.py"), options)).strip()
+    return ("`python3 install.py %s" % options).strip() + "` in your copy of ctx_hooks"
+
+
+# --- the file
+
+
+def file_digest(path: str) -> str:
+    """The sha256 of its text; a checkout with CR LF is the same release."""
     import hashlib
 
-    return hashlib.sha256(read_bytes(__file__, STATE_LIMIT_BYTES) or b"").hexdigest()
+    data = read_bytes(path, STATE_LIMIT_BYTES) or b""
+    return hashlib.sha256(data.replace(b"\r\n", b"\n")).hexdigest()
 
 
-def _check_kit_file() -> list:
-    """The file against what install.py noted."""
-    folder, digest = parent_of(__file__.replace("\\", "/")), kit_digest()
-    noted = _text(read_json(folder + "/.ctx_hooks/record.json").get("kit"))
-    findings = [(OK, "ctx_hooks %s, Python %s" % (VERSION, sys.version.split()[0])),
-                (OK, "sha256 " + digest + (" (as installed)" if noted == digest else ""))]
+def _check_kit(env: dict) -> object:
+    """The file against what install.py noted, what lies beside it, and its bytecode."""
+    folder, digest = parent_of(real_path(__file__)), file_digest(__file__)
+    noted = text_of(read_json(folder + "/.ctx_hooks/record.json").get("kit"))
+    yield OK, "ctx_hooks %s, Python %s" % (VERSION, sys.version.split()[0])
+    yield OK, "sha256 %s%s" % (digest, " (as installed)" if noted == digest else "")
     if noted not in ("", digest):
-        findings.append((WARN, "the kit was edited since it was installed → install.py --force puts the release back"))
-    return findings
+        yield WARN, ("the kit was edited since it was installed → the release comes back with "
+                     + installer("--force"))
+    for path in find_siblings(folder):
+        yield WARN, ("an import of the kit's name would find %s; the hooks do not → remove it, if "
+                     "it is not yours" % path)
+    cache = place = cache_folder(env)
+    while not is_dir(place) and parent_of(place) != place:
+        place = parent_of(place)
+    if not is_absolute(cache) or not is_writable(place):
+        yield WARN, ("no bytecode can be kept in %s, so each hook compiles the whole file, some 8 "
+                     "times slower → make it a folder of yours" % cache)
 
 
-def _check_registrations(registered: list) -> list:
-    findings = []
-    for event, mode in EVENTS.items():
-        entries = [r for r in registered if r["event"] == event]
-        if mode not in [r["mode"] for r in entries]:
-            findings.append((FAIL, "%s does not run `%s` → run install.py again" % (event, mode)))
-        if len({r["command"] for r in entries}) > 1:
-            scopes = ", ".join(r["scope"] for r in entries)
-            findings.append((WARN, "%s is registered more than once (%s) → keep one scope" % (event, scopes)))
-    return findings
+def find_siblings(folder: str) -> list:
+    """A package, an extension module or bytecode of the kit's name beside it."""
+    ends = (".so", ".pyd", ".dll", ".pyc")
+    names = [name for name in list_dir(folder) if name.lower() == "ctx_hooks"
+             or (name.lower().startswith("ctx_hooks.") and name.lower().endswith(ends))]
+    names += ["__pycache__/" + name for name in list_dir(folder + "/__pycache__")
+              if name.lower().startswith("ctx_hooks.")]
+    return [folder + "/" + name for name in names]
 
 
-def _run_registrations(root: str, registered: list, env: dict) -> list:
-    """Each distinct command with its event, in a scratch project that sees the real .claude."""
-    import os
+def cache_folder(env: dict) -> str:
+    if not IS_POSIX:
+        return slashed(env.get("LOCALAPPDATA", "")) + "/ctx_hooks/cache"
+    stated = read_environment(("XDG_CACHE_HOME",)).get("XDG_CACHE_HOME")
+    return (stated or home_of(env) + "/.cache") + "/ctx_hooks"
+
+
+# --- what is registered
+
+
+def read_registrations(agent: str, root: str, env: dict) -> list:
+    """[(scope, path, settings or None when they are broken, [(event, command, what it runs)])]."""
+    row, found = DIALECTS[agent], []
+    files = settings_files(root, env) if agent == "claude" else [
+        ("project", root + "/" + row.settings), ("user", home_of(env) + "/" + row.user_settings)]
+    for scope, path in files:
+        settings = load_json(path)
+        found.append((scope, path, settings, find_registrations(settings or {})))
+    return found
+
+
+def _check_agent(agent: str, scopes: list, env: dict) -> object:
+    """Is every event of this client registered, once, and for it?"""
+    row = DIALECTS[agent]
+    for scope, path, settings, _ in scopes:
+        if settings is None:
+            yield FAIL, ("%s: the %s settings are not a JSON object, so the client ignores them → "
+                         "mend %s" % (row.label, scope, path))
+        elif settings.get("disableAllHooks") is True:
+            yield FAIL, "%s: disableAllHooks: no hook runs → remove it from %s" % (row.label, path)
+    found = [(event, ours) for scope in scopes for event, _, ours in scope[3]]
+    names = [scope[0] for scope in scopes if scope[3]]
+    if agent == "claude" and is_plugin(scopes, env):
+        names.append("plugin")
+    if not names and agent == "claude":
+        yield FAIL, ("no hook of this kit is registered for Claude Code → %s, or paste the "
+                     "settings below" % installer())
+    for theirs, event in row.events.items() if found else ():
+        mode = next(mode for name, mode, _ in REGISTRATIONS if name == event)
+        if (theirs, mode, agent) not in [(name, ours.mode, ours.agent) for name, ours in found]:
+            yield FAIL, "%s: %s does not run `%s` → %s" % (
+                row.label, theirs, mode, installer("--agent " + agent))
+    if len(names) > 1:
+        yield WARN, ("%s: registered more than once (%s), so each event starts the kit as often → "
+                     "keep one" % (row.label, ", ".join(names)))
+    elif names:
+        yield OK, "%s: registered (%s)" % (row.label, names[0])
+
+
+def is_plugin(scopes: list, env: dict) -> bool:
+    """The client runs the kit as a plugin: switched on in its settings, or this very file is."""
+    root = slashed(env.get("CLAUDE_PLUGIN_ROOT", ""))
+    enabled = [on for scope in scopes
+               for name, on in dict_of(dict_of(scope[2]).get("enabledPlugins")).items()
+               if "ctx-hooks" in name]
+    return True in enabled or bool(root and is_below(real_path(__file__), real_path(root)))
+
+
+def _check_places(scopes: list, root: str, cwd: str, env: dict) -> object:
+    """Would Claude Code read these settings here, would colleagues get them, may the agent write
+    its handoff?"""
+    local = [path for scope, path, _, entries in scopes if scope != "user" and entries]
+    here = [scope[3] for scope in read_registrations("claude", cwd, env)]
+    if cwd != root and local and not any(here):
+        yield WARN, ("Claude Code started in this folder does not read %s → start it in %s, or "
+                     "register for all folders: %s" % (local[0], root, installer("--scope user")))
+    is_shared = root + "/.claude/settings.json" in local
+    for name in (".gitignore", ".git/info/exclude") if is_shared else ():
+        lines = (read_bytes(root + "/" + name) or b"").decode("utf-8", "replace").split()
+        for line in [line for line in lines if line.strip("/") in IGNORED_NAMES][:1]:
+            yield HINT, ("git ignores the hooks (`%s` in %s), so colleagues do not get them → take "
+                         "the line out, if they should" % (line, name))
+    rules = [rule for scope in scopes
+             for rule in list_of(dict_of(dict_of(scope[2]).get("permissions")).get("allow"))]
+    if local and not any("handoffs/" in text_of(rule) for rule in rules):
+        yield HINT, ("the agent has to ask you before it writes a handoff; without that the kit "
+                     "saves what it prints or makes one → " + installer("--allow-handoff"))
+
+
+def _check_codex(scopes: list, root: str, env: dict) -> object:
+    """Codex runs no hook whose hash the person did not agree to, and none in a strange folder."""
+    keys = [key for _, path, settings, entries in scopes if entries
+            for key in _codex_keys(path, dict_of(dict_of(settings).get("hooks")))]
+    told = (read_bytes(home_of(env) + "/.codex/config.toml") or b"").decode("utf-8", "replace")
+    missing = [key for key, digest in keys if key not in told or digest not in told]
+    folder = told.partition('[projects."%s"]' % root)[2].partition("\n[")[0]
+    if keys and '"trusted"' not in folder:
+        yield WARN, ("Codex: the folder is not trusted, so its hooks are ignored → start codex in "
+                     "%s and trust it" % root)
+    elif missing:
+        yield WARN, ("Codex: %d of %d hooks are not trusted, so they do not run → start codex, "
+                     "type /hooks and trust them" % (len(missing), len(keys)))
+    elif keys:
+        yield OK, "Codex: folder and hooks are trusted"
+
+
+def _codex_keys(path: str, hooks: dict) -> object:
+    """(place, hash) of each hook as Codex notes it when the person trusts it."""
+    from json import dumps
+
+    for event, groups in hooks.items():
+        name = "".join("_" + c.lower() if c.isupper() else c for c in event).strip("_")
+        for place, group in enumerate(map(dict_of, list_of(groups))):
+            for index, hook in enumerate(map(dict_of, list_of(group.get("hooks")))):
+                entry = {key: hook.get(key) for key in ("command", "timeout", "type")}
+                known = {"event_name": name, "hooks": [dict(entry, **{"async": False})]}
+                if "matcher" in group:
+                    known["matcher"] = group["matcher"]
+                text = dumps(known, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+                yield "%s:%s:%d:%d" % (path, name, place, index), "sha256:" + digest_of(text)
+
+
+# --- trial runs
+
+
+def _try_commands(registered: dict, root: str, env: dict) -> object:
+    """Run what is ours to the letter and loads a known file; say what is not."""
     import tempfile
 
-    findings = [(FAIL, "%s: not tried, it does more than start the kit: %s → look at it, then run install.py again" % (
-        r["event"], one_line(r["command"], 120))) for r in registered if not is_plain_command(r["command"])]
-    commands = {(r["event"], r["command"]): r["mode"] for r in registered if is_plain_command(r["command"])}
-    findings += _check_interpreters({command_words(command)[0] for _, command in commands})
-    with tempfile.TemporaryDirectory(prefix="ctx-doctor-") as scratch:
-        os.mkdir(scratch + "/.context")
-        write_bytes(scratch + "/.context/TASKS.md", b"# Tasks\n")
-        try:
-            os.symlink(root + "/.claude", scratch + "/.claude")
-        except OSError:
-            return findings + [(WARN, "cannot make a scratch project for a trial run")]
-        clean = {"PATH": os.environ.get("PATH", ""), "HOME": env.get("HOME", ""), "CLAUDE_PROJECT_DIR": scratch,
-                 "TMPDIR": scratch}
-        bare = [sys.executable, "-I", "-S", "-c", "pass"]
-        floor_s = min(run_timed(bare, b"", scratch, clean)[0] for _ in range(TRIAL_RUNS))
-        return findings + [_trial(*key, mode, clean, floor_s) for key, mode in commands.items()]
+    runs, known = {}, {*KNOWN_RELEASES, file_digest(__file__)}
+    rows = [(agent, *row) for agent, scopes in registered.items() for scope in scopes
+            for row in scope[3]]
+    for agent, event, command, ours in rows:
+        path, label = loaded_file(ours, root, env), "%s, %s: " % (DIALECTS[agent].label, event)
+        if not ours.exact:
+            yield WARN, "%snot tried, no command of this release: %s → look at it, then %s" % (
+                label, one_line(command, 80), installer())
+        elif not is_file(path):
+            yield FAIL, "%sthere is no %s, so nothing runs → %s" % (label, path, installer())
+        elif file_digest(path) not in known:
+            yield FAIL, "%snot tried, %s is no release that this kit knows → %s" % (
+                label, path, installer("--force"))
+        else:
+            runs.setdefault((ours.python, path), []).append((agent, event, ours.mode))
+    with tempfile.TemporaryDirectory(prefix="ctx-doctor-") as folder:
+        for (python, path), events in runs.items():
+            words, finding = _check_interpreter(python)
+            yield finding
+            if words:
+                yield from _try_events(words, path, events, real_path(folder))
 
 
-def _trial(event: str, command: str, mode: str, env: dict, floor_s: float) -> tuple:
-    scratch = env["CLAUDE_PROJECT_DIR"]
-    data = format_json({"session_id": "doctor", "cwd": scratch, "hook_event_name": event, "tool_name": "Read",
-                        "tool_input": {}, "tool_response": {}, "prompt": "doctor", "source": "startup"}).encode()
-    runs = [run_timed(["/bin/sh", "-c", command], data, scratch, env) for _ in range(TRIAL_RUNS)]
+def loaded_file(ours: Record, root: str, env: dict) -> str:
+    """The file that a registered command would load, its variables filled in."""
+    path, plugin = ours.path, slashed(env.get("CLAUDE_PLUGIN_ROOT", ""))
+    known = {PLUGIN_PATH[1:].rpartition("/")[0]: plugin or root + "/.claude/hooks",
+             "$HOME": home_of(env)}
+    for row in DIALECTS.values():
+        known["$" + row.project_variable] = root
+        if not IS_POSIX and row.project_variable and path.startswith(row.project_variable + "/"):
+            path = "$" + path
+    for variable, value in known.items():
+        path = path.replace(variable, value) if variable != "$" else path
+    return slashed(path)
+
+
+def find_programs(name: str) -> list:
+    """The paths of a program by absolute entries of PATH only: what lies in the current folder is
+    not what the client would run."""
+    if "/" in name or "\\" in name:
+        return [name] if is_absolute(name) and is_file(name) else []
+    entries = read_environment(("PATH",)).get("PATH", "").split(":" if IS_POSIX else ";")
+    paths = ["%s/%s%s" % (slashed(entry.strip('"')), name, "" if IS_POSIX else ".exe")
+             for entry in entries if is_absolute(entry.strip('"'))]
+    return [path for path in paths if is_file(path) and _os.access(path, _os.X_OK)]
+
+
+def _check_interpreter(python: str) -> tuple:
+    """(its words or [], finding): which Python a command starts, and whether it is new enough."""
+    name, *options = ["py", "-3"] if python == "py -3" else [python]
+    paths = find_programs(name)
+    shims = [path for path in paths if "/shims/" in path]
+    if shims and read_environment(SHIM_STARTED):
+        paths = shims  # what a shim started finds the real one first; the client does not
+    if not paths:
+        return [], (FAIL, "the interpreter %s is not there, so no hook runs → %s" % (
+            python, installer("--python PATH")))
+    words = [paths[0], *options]
+    _, code, out, err = run_timed([*words, "-I", "-S", "-c", PYTHON_PROBE], b"", "/", None)
+    version, _, real = out.decode("utf-8", "replace").strip().partition(" ")
+    if code or tuple(map(int, filter(is_digits, version.split(".")))) < (3, 8):
+        what = "Python " + version if version else one_line(err) or "exits %d" % code
+        return [], (FAIL, "the interpreter %s is no Python from 3.8 on (%s), so no hook runs → %s"
+                    % (paths[0], what, installer("--python PATH")))
+    if paths[0] in shims:
+        return words, (WARN, "%s is a version manager's shim: every hook waits for it, some 10 "
+                       "times slower → %s" % (paths[0], installer("--python " + real)))
+    return words, (OK, "interpreter %s: Python %s" % (paths[0], version))
+
+
+def hook_argv(python: list, mode: str, agent: str, path: str) -> list:
+    """What a registered command starts, without its shell."""
+    import shlex
+
+    return [*python, *shlex.split(START), mode, agent, path, cache_folder(read_environment())]
+
+
+def _try_events(python: list, path: str, events: list, scratch: str) -> object:
+    """Each event in a scratch project, timed against the bare interpreter."""
+    import os
+
+    for name in ("/.context", "/tmp", "/home"):
+        os.makedirs(scratch + name, exist_ok=True)
+    with open(scratch + "/.context/TASKS.md", "wb") as out:
+        out.write(b"# Tasks\n\n- a trial run\n")
+    env = dict(os.environ, HOME=scratch + "/home", TMPDIR=scratch + "/tmp", CTX_HOOKS_DISABLE="0")
+    env.update((row.project_variable or "PWD", scratch) for row in DIALECTS.values())
+    bare = [*python, "-I", "-S", "-c", "pass"]
+    floor_s = min(run_timed(bare, b"", scratch, env)[0] for _ in range(TRIAL_RUNS))
+    for agent, event, mode in events:
+        data = format_json({
+            "session_id": "doctor", "cwd": scratch, "hook_event_name": event, "tool_name": "Read",
+            "tool_input": {}, "tool_response": {}, "prompt": "doctor", "source": "startup"})
+        argv = hook_argv(python, mode, agent, path)
+        runs = [run_timed(argv, data.encode(), scratch, env) for _ in range(TRIAL_RUNS)]
+        yield _judge_runs("%s, %s" % (DIALECTS[agent].label, event), runs, floor_s)
+
+
+def _judge_runs(label: str, runs: list, floor_s: float) -> tuple:
     took_s, (_, code, out, err) = min(run[0] for run in runs), runs[0]
-    if code or err.strip():
-        wrong = "%s: %s" % ("exits %d" % code if code else "complains", one_line(err.strip().split("\n")[-1]))
-    elif out.strip() and not isinstance(_parse_or_none(out), dict):
+    wrong = "exits %d" % code if code else one_line(err.strip().split("\n")[-1])
+    if not wrong and out.strip() and not parse_object(out):
         wrong = "prints something that is not JSON"
-    else:
-        return WARN if took_s > SLOW_FACTOR * floor_s else OK, "%s, %s: exit 0, %.0f ms, %.1f × a bare interpreter" % (
-            event, mode, took_s * 1000, took_s / floor_s)
-    return FAIL, "%s, %s %s → run install.py again" % (event, mode, wrong)
+    if wrong:
+        return FAIL, "%s fails: %s → %s" % (label, wrong, installer("--force"))
+    ratio = max(took_s / floor_s, 1.0) if floor_s else 1.0
+    text = "%s runs, %.0f ms, %.1f × a bare interpreter" % (label, took_s * 1000, ratio)
+    if ratio > SLOW_FACTOR:
+        return WARN, text + ": too slow → try again on an idle machine, and see the warnings above"
+    return OK, text
 
 
-def run_timed(argv: list, data: bytes, cwd: str | None, env: dict | None, limit_s: float = TRIAL_LIMIT_S) -> tuple:
-    """(seconds, exit code, stdout as bytes, stderr as text) of one run; one that hangs is ended with its children."""
+def run_timed(argv: list, data: bytes, cwd: "str | None", env: "dict | None",
+              limit_s: float = TRIAL_LIMIT_S) -> tuple:
+    """(seconds, exit code, stdout as bytes, stderr as text) of one run; one that hangs is ended
+    with its children. The only place where a command of people's starts a process."""
     import subprocess
 
     start = time.perf_counter()
     try:
-        child = subprocess.Popen(argv, stdin=-1, stdout=-1, stderr=-1, cwd=cwd, env=env, start_new_session=True)
+        with subprocess.Popen(argv, stdin=-1, stdout=-1, stderr=-1, cwd=cwd, env=env,
+                              start_new_session=IS_POSIX) as child:
+            try:
+                out, err = child.communicate(data, timeout=limit_s)
+            except subprocess.TimeoutExpired as late:
+                out, err = late.output or b"", b"no end after %d s" % limit_s
+            finally:
+                if child.poll() is None:
+                    _os.killpg(child.pid, 9) if IS_POSIX else child.kill()
     except (OSError, ValueError) as error:
         return 0.0, 127, b"", str(error)
-    try:
-        out, err = child.communicate(data, timeout=limit_s)
-    except subprocess.TimeoutExpired as late:
-        out, err = late.output or b"", b"no end after %d s" % limit_s
-    finally:
-        if child.poll() is None:
-            _os.killpg(child.pid, 9) if IS_POSIX else child.kill()
-            child.wait()
     return time.perf_counter() - start, child.returncode, out, err.decode("utf-8", "replace")
 
 
-def _check_interpreters(words: set) -> list:
-    """Which Python each command starts, and whether it is new enough."""
-    import shutil
-
-    code = "import sys; print('Python %d.%d.%d' % sys.version_info[:3]); sys.exit(sys.version_info < (3, 8))"
-    findings = []
-    for path in sorted({shutil.which(word) or word for word in words}):
-        _, status, out, err = run_timed([path, "-I", "-S", "-c", code], b"", "/", None)
-        text = "interpreter %s: %s" % (path, out.decode("utf-8", "replace").strip() or one_line(err))
-        findings.append((FAIL, text + " → install.py --python PATH, 3.8 or newer") if status else (OK, text))
-    return findings
+# --- the project
 
 
-def _check_project(ctx: Ctx) -> list:
-    """Settings, state that was set aside, the workflow, folders, the ignore list."""
-    aside, errors, ignore = ctx.path("state", "aside"), ctx.path("state", "errors.log"), ctx.path(".gitignore")
-    findings = [(WARN, CONFIG_NAME + " line %d, column %d: %s → the settings are in the README" % problem)
-                for problem in ctx.problems]
-    if list_dir(aside):
-        findings.append((WARN, "%d unreadable files were set aside → look into %s" % (len(list_dir(aside)), aside)))
+def check_project(ctx: Ctx) -> object:
+    """Settings, state that was set aside, the workflow, folders, the ignore list, the files."""
+    yield from check_settings(ctx)
+    aside, errors = ctx.path("state", "aside"), ctx.path("state", "errors.log")
+    kept = len(list_dir(aside))
+    if kept:
+        yield WARN, "unreadable files were set aside (%d) → see %s, then empty it" % (kept, aside)
     if is_file(errors):
-        findings.append((WARN, "internal errors were logged → see " + errors))
-    state = load_json(auto_path(ctx))
-    if state is None:
-        findings.append((WARN, AUTO_STATE + " is not a JSON object → `auto start TASK --force` begins anew"))
-    elif is_auto_active(state) and is_stale(ctx, state, safe_name(_text(state.get("session_id")))):
-        findings.append((WARN, "the auto workflow has been idle for over 2 hours → `auto stop` ends it"))
-    findings += [(FAIL, "%s cannot be written → check its owner and permissions" % folder)
-                 for folder in (ctx.dir, ctx.path("state"), ctx.path("signals"))
-                 if is_dir(folder) and not is_writable(folder)]
-    ignored = (read_bytes(ignore) or b"").decode("utf-8", "replace").split()
+        yield WARN, "internal errors were logged → see %s, then remove it" % errors
+    yield from _check_workflow(ctx)
+    for folder in (ctx.dir, ctx.path("state"), ctx.path("signals")):
+        if is_dir(folder) and not is_writable(folder):
+            yield FAIL, "%s cannot be written, so nothing is remembered → check its owner" % folder
+    ignored = (read_bytes(ctx.path(".gitignore")) or b"").decode("utf-8", "replace").split()
     missing = [line for line in GITIGNORE_TEXT.split("\n")[1:-2] if line not in ignored]
-    if ignored and missing:
-        findings.append((WARN, "%s does not hide our runtime files → add: %s" % (ignore, " ".join(missing))))
-    return findings or [(OK, "context folder %s" % ctx.dir)]
+    if ignored and missing and "*" not in ignored:
+        yield WARN, "git would take up our runtime files → add to %s: %s" % (
+            ctx.path(".gitignore"), " ".join(missing))
+    names = silent_files(ctx) or list(ctx.get("gate.files"))[:2]
+    if ctx.get("gate.mode") != "off" and not gate_files(ctx):
+        yield HINT, "no context file says anything, so the gate is silent → fill in " + ", ".join(
+            shown_path(ctx, join_path(ctx.dir, name), "") for name in names)
 
 
-def client_transcripts(root: str, env: dict) -> list:
-    """[(time of the last change, path)] of the transcripts that the client keeps of this project, oldest first."""
-    folder = client_home(env) + "/projects/" + "".join(c if c.isascii() and c.isalnum() else "-" for c in root)
-    infos = [(stat_of(folder + "/" + name), name) for name in list_dir(folder) if name.endswith(".jsonl")]
-    return sorted((info.st_mtime, folder + "/" + name) for info, name in infos if info)
+def check_settings(ctx: Ctx) -> object:
+    user_file = user_config_path(ctx.env)
+    for file, problems in ((CONFIG_NAME, ctx.problems),
+                           (user_file, read_config(user_file, is_user=True)[1])):
+        for problem in problems:
+            yield WARN, "%s line %d, column %d: %s → it is ignored; what can be set: %s" % (
+                file, *problem, own_command("config"))
 
 
-def _check_client_times(root: str, env: dict) -> list:
-    """What the client itself measured for our hooks lately: `durationMs` in its transcripts."""
-    times: dict = {}
-    for _, path in client_transcripts(root, env)[-3:]:
-        for line in lines_backward(path, 1 << 20):
-            row = table(parse_row(line), "attachment") if b"durationMs" in line and b"ctx_hooks" in line else {}
-            if number(row.get("durationMs"), -1) >= 0 and mode_of_command(_text(row.get("command"))):
-                times.setdefault(_text(row.get("hookEvent")), []).append(row["durationMs"])
-    return [(OK, "the client measured %s: median %d ms of %d" % (event, sorted(took)[len(took) // 2], len(took)))
-            for event, took in sorted(times.items())]
+def silent_files(ctx: Ctx) -> list:
+    """The listed context files that are there and say nothing yet."""
+    return [name for name in ctx.get("gate.files") if is_file(join_path(ctx.dir, name))
+            and not is_telling_file(ctx, join_path(ctx.dir, name))]
+
+
+def _check_workflow(ctx: Ctx) -> object:
+    ways = "%s goes on with it, %s ends it" % (own_command("auto resume"), own_command("auto stop"))
+    flow = read_workflow(ctx)
+    if load_json(auto_path(ctx)) is None:
+        yield WARN, "%s is not a JSON object, so no workflow runs → begin anew: %s" % (
+            AUTO_STATE, own_command("auto start TASK --force"))
+    elif is_inert(ctx, flow):
+        yield WARN, "the workflow was not started on this machine, so it is inert → " + ways
+    elif is_active(flow) and is_stale(ctx, flow):
+        yield WARN, "the workflow has been idle for over 2 hours → " + ways
+
+
+def is_inert(ctx: Ctx, flow: Record) -> bool:
+    """It says that it runs, but nobody meant it on this machine: it holds no session."""
+    session = safe_name(flow.session_id)
+    is_known = bool(session) and is_file(session_file(ctx, session))
+    return is_active(flow) and not is_known and not is_meant_here(ctx, flow, "")
+
+
+def client_active_at(root: str, env: dict) -> float:
+    """When Claude Code last wrote a transcript of this project; 0.0 when never."""
+    name = "".join(c if c.isascii() and c.isalnum() else "-" for c in root)
+    folder = client_home(env) + "/projects/" + name
+    infos = [stat_of(folder + "/" + file) for file in list_dir(folder) if file.endswith(".jsonl")]
+    return max([info.st_mtime for info in infos if info] + [0.0])
 
 
 def settings_snippet() -> str:
-    """The registrations for somebody who only dropped the file into .claude/hooks/, ready to paste."""
+    """The registrations for somebody who only dropped the file into .claude/hooks/."""
     import json
 
-    hooks = {event: [{"hooks": [{"type": "command", "command": REGISTERED.format(mode=mode),
-                                 "timeout": 5 if event == "SessionEnd" else 10}]}] for event, mode in EVENTS.items()}
-    return json.dumps({"hooks": hooks}, indent=2)
-
+    form = (plan_hooks("claude", "python3", kit_path("claude")) if IS_POSIX else plan_hooks(
+        "claude", "py -3", "CLAUDE_PROJECT_DIR/.claude/hooks/ctx_hooks.py", format_windows))
+    return json.dumps({"hooks": form}, indent=2)
 
 # =============================================================================
 # View
 # =============================================================================
-# From data to text and nothing else. A line is made of (style, text) parts, cut
-# to the width in cells, then painted: colour on a terminal only. Where the
-# locale has no UTF-8, each of our glyphs becomes one ASCII character.
+# From data to text. A page is a list of lines; a line is a text, or a list of (style, text) parts
+# that is cut to the width. format_page is the only way to a terminal: it strips what could move a
+# cursor or paint, then cuts, then paints. Without UTF-8 our glyphs become ASCII.
 STYLES = {"bold": "1", "dim": "2", "bad": "31", "good": "32", "warn": "33"}
-SPARKS = "▁▂▃▄▅▆▇█"
-TO_ASCII = dict(zip(map(ord, SPARKS + "░✓●○·…→–—✗×"), "_.,-=+*#.+*-|~>--xx"))
-METRIC_TARGETS = (("first attempt", 70), ("with retry", 95), ("acknowledged", 80), ("visible", 99))
-NEXT_STEPS = (
-    "1. see that the hooks are registered: ctx_hooks.py doctor (python3 install.py registers them)",
-    "2. say in {dir}/TASKS.md what you work on (install.py --init makes a start)",
-    "3. start the agent here; after its first tool call this page has something to show",
-)
-DECISIONS = {
-    "alert:emitted": ("wrote the signal {code}: {summary}", "its level was crossed, or its cooldown is over"),
-    "signals:delivered": ("told the agent {names}", "pending signals go out with the next prompt"),
-    "gate:emitted": ("asked the agent to read {files}", "it was the first tool call since the start or a compaction"),
-    "handoff:crossed": ("saw the context reach {percent}%", "from `handoff.threshold` on a handoff is wanted"),
-    "handoff:reminded": ("asked for the handoff at {percent}%", "the handoff file is not newer than the crossing"),
-    "handoff:complete": ("stopped asking for the handoff", "{path} was written after the crossing"),
-    "stop:held": ("kept the agent going: phase {phase}, iteration {iteration}", "{reason}"),
-    "stop:released": ("let the agent stop: phase {phase}, iteration {iteration}", "{reason}"),
-    "auto:started": ("started the workflow in phase {phase}", "somebody ran `auto start`"),
-    "auto:cancelled": ("ended the workflow", "{reason}"),
-    "injection:attempted": ("sent the startup context, attempt {attempt}", "{type}, and no acknowledgement so far"),
-    "injection:succeeded": ("stopped sending the startup context", "acknowledged at attempt {attempts}"),
-    "injection:escalated": ("wrote the startup context into the fallback file", "no attempt was acknowledged"),
-    "injection:failed": ("gave up on the startup context after attempt {attempts}", "{reason}"),
-    "wrap:ready": ("found the program ready for the startup context", "confidence {confidence}"),
-    "wrap:timeout": ("did not find the program ready and typed anyway", "waited {waitedMs} ms"),
-    "wrap:ended": ("delivered nothing", "{reason}"),
-    "injection:section-removed": ("took our section out of {file}", "it was acknowledged or is too old"),
+TO_ASCII = dict(zip(map(ord, "█░✓●○·…→–—✗×"), "#.+*-|~>--xx"))
+VIEW_NAMES = ("NO_COLOR", "COLUMNS", "TERM", "LC_ALL", "LC_CTYPE", "LANG")
+PAGE_WIDTH = 100  # of a pipe without COLUMNS, and of a terminal that does not know
+DECISIONS = {  # what was done → by which rule
+    "alert:emitted": "wrote the signal {code}: {summary} → its level was crossed, or it is time",
+    "signals:delivered": "told the agent {names} → pending signals go out with the next event",
+    "gate:emitted": "asked the agent to read {files} → first tool since a start or a compaction",
+    "handoff:crossed": "saw the context reach {percent}% → from here on a handoff is wanted",
+    "handoff:reminded": "asked for the handoff at {percent}% → there is none since the crossing",
+    "handoff:complete": "stopped asking for the handoff → {path} is there, by: {by}",
+    "handoff:mechanical": "made a handoff from the transcript → the agent left none",
+    "stop:held": "kept the agent going: phase {phase}, iteration {iteration} → {reason}",
+    "stop:released": "let the agent stop: phase {phase} → {reason}",
+    "auto:started": "started the workflow in phase {phase} → somebody ran `auto start`",
+    "auto:resumed": "took up the workflow in phase {phase} → somebody ran `auto resume`",
+    "auto:cancelled": "ended the workflow → {reason}",
+    "injection:attempted": "sent the startup context, attempt {attempt} → {type}, no evidence yet",
+    "injection:succeeded": "stopped sending the startup context → {evidence} at attempt {attempts}",
+    "injection:escalated": "wrote the startup context into {file} → no evidence that it arrived",
+    "injection:failed": "gave up on the startup context after attempt {attempts} → {reason}",
+    "injection:section-removed": "took our section out of {file} → it arrived, or is too old",
+    "session:ended": "removed the session's files after {calls} calls → it ended: {reason}",
+    "wrap:ready": "found the program ready for the startup context → confidence {confidence}",
+    "wrap:timeout": "typed nothing → the program was not ready within {waitedMs} ms",
+    "wrap:submitted": "pressed Enter → the program showed what was typed",
+    "wrap:stuck": "pressed no Enter → the program did not show what was typed",
+    "wrap:ended": "delivered nothing → {reason}",
 }
-DECISION_FIELDS = ("event", "session", "code", "summary", "names", "files", "file", "percent", "path", "phase",
-                   "iteration", "reason", "attempt", "attempts", "type", "confidence", "waitedMs")
-HELD_REASONS = {"held": "its completion block is missing", "advanced": "the phase before is complete, this one is next"}
+REASONS = {"held": "its completion block is missing",
+           "advanced": "the phase before is complete, this one is next"}
+ATTENTION = {  # what is said to the agent: event -> mechanism
+    "injection:attempted": "startup", "gate:emitted": "gate", "handoff:reminded": "handoff",
+    "signals:delivered": "signals", "stop:held": "auto"}
+WRITERS = {"agent": "by the agent", "printed": "as the agent printed it",
+           "mechanical": "by the kit, from the transcript"}
 
 
-class Look:
-    """How to show it: the width in cells, whether to colour, whether more than ASCII arrives."""
+# --- the terminal
 
-    __slots__ = ("width", "colour", "unicode")
 
-    def __init__(self, width: int, colour: bool = False, unicode: bool = True) -> None:
-        self.width, self.colour, self.unicode = width, colour, unicode
+def read_look(bar: bool = False) -> Record:
+    """Width, colour and glyphs by the usual variables; a pipe gets plain text, but the client
+    paints its bar."""
+    env, is_terminal = read_environment(VIEW_NAMES), False
+    width = int(env["COLUMNS"]) if is_digits(env.get("COLUMNS", "")) else 0
+    try:
+        width = width or _os.get_terminal_size(1).columns
+        is_terminal = _os.isatty(1)
+    except OSError:
+        pass  # on Windows NUL passes for a terminal until it is asked for its size
+    locale = env.get("LC_ALL") or env.get("LC_CTYPE") or env.get("LANG") or ""
+    colour = (bar or is_terminal) and not env.get("NO_COLOR") and env.get("TERM") != "dumb"
+    return Record(width=max(20, width or PAGE_WIDTH), colour=colour,
+                  unicode=not IS_POSIX or "utf" in locale.lower())
+
+
+def show(*page: object, look: "Record | None" = None, before: str = "") -> None:
+    """Print lines for a person; `before` moves the cursor."""
+    if sys.stdout is not None:  # None: it was closed before the start
+        sys.stdout.write(before + format_page(page, look or read_look()) + "\n")
+        sys.stdout.flush()
+
+
+def format_page(page: object, look: Record) -> str:
+    return "\n".join(_format_line(line, look) for line in page)
+
+
+def _format_line(line: object, look: Record) -> str:
+    """A text as it is, parts cut to the width; both without control characters."""
+    out, left = [], look.width
+    for style, text in [("", line)] if isinstance(line, str) else line:
+        text = for_terminal(text)
+        if not isinstance(line, str):
+            text = fit_text(text.replace("\n", " ").replace("\t", " "), left)
+            left -= cells(text)
+        text = text if look.unicode else text.translate(TO_ASCII)
+        is_painted = style and look.colour and text
+        out.append("\033[%sm%s\033[0m" % (STYLES[style], text) if is_painted else text)
+    return "".join(out).rstrip(" ")
 
 
 def cells(text: str) -> int:
     """Width on a terminal: wide characters take two cells, combining marks none."""
-    if text.isascii() or all(c < "\u0300" or "\u2010" <= c <= "\u25ff" or c == "✓" for c in text):
+    if text.isascii():
         return len(text)
     from unicodedata import category, east_asian_width
 
-    return sum(0 if category(c) in ("Mn", "Me", "Cf") else 2 if east_asian_width(c) in "WF" else 1 for c in text)
+    wide = sum(1 for c in text if east_asian_width(c) in "WF")
+    return len(text) + wide - sum(1 for c in text if category(c) in ("Mn", "Me", "Cf"))
 
 
 def fit_text(text: str, width: int) -> str:
@@ -3828,34 +6491,22 @@ def fit_text(text: str, width: int) -> str:
     return text.rstrip() + "…" if width > 0 else ""
 
 
-def format_line(look: Look, *parts: tuple) -> str:
-    """One line of (style, text) parts."""
-    out, left = [], look.width
-    for style, text in parts:
-        text = fit_text(text, left)
-        left -= cells(text)
-        text = text if look.unicode else text.translate(TO_ASCII)
-        out.append("\033[%sm%s\033[0m" % (STYLES[style], text) if style and look.colour and text else text)
-    return "".join(out).rstrip()
-
-
-def wrap_lines(text: str, head: str, look: Look) -> list:
+def wrap_lines(text: str, head: str, look: Record, style: str = "") -> list:
     """The text behind the head, wrapped instead of cut; further lines are indented below it."""
     import textwrap
 
-    lines = textwrap.wrap(text, max(20, look.width - cells(head)), break_on_hyphens=False) or [""]
+    room = max(20, look.width - cells(head))
+    lines = textwrap.wrap(for_terminal(text), room, break_on_hyphens=False) or [""]
     heads = [head] + [" " * cells(head)] * (len(lines) - 1)
-    return [format_line(look, ("", start + line)) for start, line in zip(heads, lines)]
+    return [[(style, start), ("", line)] for start, line in zip(heads, lines)]
+
+
+# --- figures
 
 
 def format_bar(percent: int, width: int) -> str:
     full = min(width, max(percent * width // 100, 1 if percent else 0))
     return "█" * full + "░" * (width - full)
-
-
-def format_spark(values: list) -> str:
-    """One glyph for each percent; eight steps from 0 to 100."""
-    return "".join(SPARKS[min(max(value, 0), 99) * 8 // 100] for value in values)
 
 
 def format_age(seconds: float) -> str:
@@ -3865,12 +6516,15 @@ def format_age(seconds: float) -> str:
     return "%ds" % max(0, seconds)
 
 
-def format_since(iso: str | None, now: float) -> str:
-    return format_age(now - (parse_iso(iso) or now))
+def format_ago(iso: object, now: float) -> str:
+    return format_age(now - (parse_iso(iso) or now)) + " ago"
 
 
-def format_count(count: int) -> str:
-    return "%dk" % (count // 1000) if count >= 1000 else "%d" % count
+def format_clock(iso: object) -> str:
+    """Local time for a person; another day than today comes with its date."""
+    at = time.localtime(parse_iso(iso) or 0)
+    is_today = at[:3] == time.localtime()[:3]
+    return time.strftime("%H:%M:%S" if is_today else "%Y-%m-%d %H:%M:%S", at)
 
 
 def plural(count: int, word: str) -> str:
@@ -3881,465 +6535,1165 @@ def level_style(percent: int) -> str:
     return "bad" if percent >= 85 else "warn" if percent >= 70 else "good"
 
 
-def metric_rates(metrics: dict) -> list:
-    """[(label, percent or None, target)]: rounded down, never above 100; None while there is nothing to count."""
-    sent, first, after, escalated, failed = (_count(metrics.get(key)) for key in METRIC_KEYS[:5])
-    decided = min(sent, first + after + escalated + failed)  # escalated and acknowledged late is one delivery
-    pairs = ((first, decided), (first + after, decided), (first + after, sent), (decided - failed, decided))
-    return [(label, min(100, part * 100 // whole) if whole else None, target)
-            for (label, target), (part, whole) in zip(METRIC_TARGETS, pairs)]
+def label_of(agent: str) -> str:
+    return DIALECTS[agent].label if agent in DIALECTS else agent
 
 
-def phase_line(state: dict, width: int = 1000) -> str:
-    """`expansion ✓ init ✓ planning ● execution ○ …`, or `✓✓●○… planning` where that is too long."""
-    planned = planned_phases(table(state, "config"))
-    failed = state.get("phase") == "failed"
-    phase = table(state, "enforcer").get("last_phase") if failed else state.get("phase")
-    at = planned.index(phase) if phase in planned else len(planned) if phase == "complete" else 0
-    mark = "●" if not failed else "✗" if phase in planned else "○"
-    marks = (["✓"] * at + [mark] + ["○"] * len(planned))[:len(planned)]
-    line = " ".join("%s %s" % pair for pair in zip(planned, marks))
-    return line if len(line) <= width else "%s %s" % ("".join(marks), one_line(str(phase), 20))
+# --- pages
 
 
-def auto_word(state: dict) -> str:
-    """`iteration 2/20`, or how the workflow ended."""
-    if not is_auto_active(state):
-        return "ended (%s)" % one_line(str(state.get("exit_reason")), 40)
-    return "iteration %d/%d" % (_count(state.get("iteration")), max_iterations_of(state))
-
-
-def render_status(data: dict, look: Look) -> str:
+def render_status(data: dict, look: Record) -> list:
     """The page that `status` shows, from the object that `status --json` prints."""
     now, seen_at = parse_iso(data["at"]) or 0.0, data["hooks_seen_at"]
-    seen = "hooks seen %s ago" % format_since(seen_at, now) if seen_at else "no hook ran yet"
-    lines = [format_line(look, ("bold", "ctx_hooks " + data["version"]), ("dim", " · %s · %s" % (seen, data["root"])))]
-    for pause in data["paused"]:
-        left = "until `resume`" if not pause["until"] else "for " + format_age((parse_iso(pause["until"]) or now) - now)
-        lines.append(format_line(look, ("warn", "paused: %s, %s" % (pause["session"][:8] or "every session", left))))
+    seen = "hooks seen " + format_ago(seen_at, now) if seen_at else "no hook ran yet"
+    head = [("bold", "ctx_hooks " + data["version"]), ("dim", " · %s · %s" % (seen, data["root"]))]
+    page = [head] if seen_at else [
+        head, "start the agent here; whether the hooks are registered: " + data["doctor"]]
+    for session, until in data["paused"].items():
+        left = "until `resume`" if until is None else "until " + format_clock(until)
+        whom = "every session" if session == "*" else session[:8]
+        page.append([("warn", "paused: %s, %s" % (whom, left))])
     for session in data["sessions"]:
-        lines += [""] + render_session(session, look, now)
-    if not seen_at:
-        lines += [format_line(look, ("", step.format(dir=data["dir"]))) for step in NEXT_STEPS]
-    if data["signals"]:
-        lines += ["", format_line(look, ("bold", "signals"))]
-    for signal in data["signals"]:
-        text = "  %-9s%s old, %s left, %s  " % (signal["severity"], format_age(signal["age_s"]), format_age(
-            signal["left_s"]), signal["session"][:8] or "every session")
-        style = {"critical": "bad", "warning": "warn"}.get(signal["severity"], "dim")
-        lines.append(format_line(look, (style, text), ("", signal["text"])))
+        page += [""] + render_session(session, look, now)
+    page += _section("handoffs", [_handoff_line(row, now) for row in data["handoffs"]])
+    page += _section("signals", [_signal_line(signal) for signal in data["signals"]])
     if data["auto"]:
-        task = one_line(_text(data["auto"].get("task_description")))
-        lines += ["", format_line(look, ("dim", "auto      "), ("", phase_line(data["auto"], look.width - 10))),
-                  format_line(look, ("", "          " + auto_word(data["auto"])), ("dim", " · " + task))]
-    if data["metrics"].get("attempted"):
-        rates = ["%s %s (> %d%%)" % (label, "–" if rate is None else "%d%%" % rate, target)
-                 for label, rate, target in metric_rates(data["metrics"])]
-        lines += [""] + wrap_lines(" · ".join(rates + ["%d sent" % data["metrics"]["attempted"]]), "injection ", look)
-    if data["problems"]:
-        lines += ["", format_line(look, ("bad", "problems"))]
-        lines += [part for text in data["problems"] for part in wrap_lines(text, "  ✗ ", look)]
-    return "\n".join(lines)
+        page += ["", [("dim", "auto      "), ("", phase_line(data["auto"], look.width - 10))],
+                 [("", "          " + auto_word(data["auto"])),
+                  ("dim", " · " + data["auto"]["task_description"])]]
+    rows = [("said", _attention_text(data["attention"])),
+            ("startup", _metric_text(data["metrics"])), ("fill in", ", ".join(data["fill_in"]))]
+    lines = [part for head, text in rows if text for part in wrap_lines(text, "%-10s" % head, look)]
+    page += [""] + lines if lines else []
+    problems = [part for text in data["problems"] for part in wrap_lines(text, "  ✗ ", look)]
+    return page + _section("problems", problems)
 
 
-def render_session(data: dict, look: Look, now: float) -> list:
+def _section(title: str, lines: list) -> list:
+    return ["", [("bold", title)], *lines] if lines else []
+
+
+def render_session(data: dict, look: Record, now: float) -> list:
     """The block of one session: a row for each mechanism."""
-    context, history, handoff = data["context"], data["history"], data["handoff"]
-    head = " · %s ago · %s · %s" % (
-        format_since(data["seen_at"], now), plural(data["tool_calls"], "call"), data["model"] or "model unknown")
-    rows = [("context", "dim", "not measured yet")] if not context else [
-        ("context", level_style(context["percent"]), "%s %s, %s ago" % (
-            format_bar(context["percent"], min(40, max(8, look.width - 54))),
-            "{shown}  {tokens:,}/{window:,} {kind}".format(**context), format_since(context["at"], now)))]
-    if len(history) > 1:
-        spark = format_spark(history[-max(8, look.width - 24):])
-        rows.append(("history", "", "%s  %d%% to %d%%" % (spark, history[0], history[-1])))
-    if data["tools"]:
-        tools = ["%s %s" % (name, format_count(count)) for name, count in data["tools"].items()]
-        rows.append(("tools", "", " · ".join(tools)))
-    reminders = ", %s in %s" % (plural(handoff["reminders"], "reminder"), format_since(handoff["since"], now))
-    rows += [("handoff", {"asked": "bad", "written": "good"}.get(handoff["state"], "dim"), "%s%s: %s" % (
-        handoff["state"], reminders if handoff["state"] == "asked" else "", handoff["file"])),
-        ("gate", *_gate_row(**data["gate"])), ("startup", *_startup_row(data["startup"]))]
-    return [format_line(look, ("bold", "session " + data["session"][:8]), ("dim", head))] + [
-        format_line(look, ("dim", "  %-9s" % name), (style, text)) for name, style, text in rows]
+    context, handoff, startup, gate = (
+        data[key] for key in ("context", "handoff", "startup", "gate"))
+    head = " · ".join(("", label_of(data["agent"]), format_ago(data["seen_at"], now),
+                       plural(data["tool_calls"], "call"), data["model"] or "model unknown"))
+    rows = [("context", "dim", "not measured yet")]
+    if context:
+        bar = format_bar(context["percent"], min(40, max(8, look.width - 54)))
+        figures = "{shown}  {tokens:,}/{window:,} {kind}".format(**context)
+        rows = [("context", level_style(context["percent"]), "%s %s, %s" % (
+            bar, figures, format_ago(context["at"], now)))]
+    asked = ", %s since %s: %s" % (plural(handoff["reminders"], "reminder"), format_ago(
+        handoff["since"], now), handoff["file"]) if handoff["state"] == "asked" else ""
+    rows.append(("handoff", {"asked": "bad", "written": "good"}.get(handoff["state"], "dim"),
+                 handoff["state"] + asked))
+    unread = [name for name in gate["files"] if name not in gate["read"]]
+    count = "%d of %d files read%s" % (len(gate["files"]) - len(unread), len(gate["files"]),
+                                       ", not: " + ", ".join(unread) if unread else "")
+    word = "switched off" if gate["mode"] == "off" else "no context file says anything" if not (
+        gate["files"]) else count if gate["fired"] else "not asked yet, " + count
+    rows.append(("gate", "warn" if gate["fired"] and unread else "dim", word))
+    rows.append(("startup", "dim", "nothing to deliver") if not startup else (
+        "startup", {"delivered": "good", "failed": "bad"}.get(startup["outcome"], ""),
+        "%s, %s, %s" % (startup["outcome"], plural(startup["attempts"], "attempt"),
+                        startup["evidence"] or "no evidence yet")))
+    return [[("bold", "session " + data["session"][:8]), ("dim", head)]] + [
+        [("dim", "  %-9s" % name), (style, text)] for name, style, text in rows]
 
 
-def _gate_row(mode: str, fired: bool, files: list, read: list) -> tuple:
-    missing = [name for name in files if name not in read]
-    if mode == "off" or not files:
-        return "dim", "switched off" if files else "no context files"
-    return "good" if not missing else "warn" if fired else "dim", "%s%d of %d files read%s" % (
-        "" if fired else "not asked yet, ", len(files) - len(missing), len(files),
-        ", not: " + ", ".join(missing) if missing else "")
+def _handoff_line(row: dict, now: float) -> list:
+    """Who wrote what when, to whom it went, with what evidence."""
+    text, style = "asked for " + format_ago(row["asked_at"], now), "warn"
+    if row["written_at"]:
+        text, style = "written %s %s → " % (
+            format_ago(row["written_at"], now), WRITERS.get(row["by"], "by " + row["by"])), "good"
+        text += "waits for the next session" if not row["delivered_to"] else "to %s %s, %s" % (
+            row["delivered_to"][:8], format_ago(row["delivered_at"], now),
+            row["evidence"] or "no evidence yet")
+    return [("dim", "  %-9s " % row["session"][:8]), (style, text),
+            ("dim", " · %s · %s" % (label_of(row["agent"]), row["file"]))]
 
 
-def _startup_row(startup: dict | None) -> tuple:
-    if not startup:
-        return "dim", "nothing to deliver"
-    return {"acknowledged": "good", "failed": "bad"}.get(startup["outcome"], ""), "%s, %s, %s" % (
-        startup["outcome"], plural(startup["attempts"], "attempt"),
-        "in the transcript" if startup["receipt_at"] else "not seen in the transcript yet")
+def _signal_line(signal: dict) -> list:
+    style = {"critical": "bad", "warning": "warn"}.get(signal["severity"], "dim")
+    return [(style, "  %-9s%s old, %s left, %s  " % (
+        signal["severity"], format_age(signal["age_s"]), format_age(signal["left_s"]),
+        signal["session"][:8] or "every session")), ("", signal["text"])]
 
 
-def render_statusline(data: dict, look: Look) -> str:
+def _attention_text(data: dict) -> str:
+    calls = data["calls"]
+    parts = ["%s %d in %.1f" % (name, row["chars"] * 100 // calls, row["messages"] * 100 / calls)
+             for name, row in data["by"].items()] if calls else []
+    return "characters in messages per 100 tool calls (of %d): %s" % (
+        calls, " · ".join(parts)) if parts else ""
+
+
+def _metric_text(metrics: dict) -> str:
+    text = ("{attempted} sent · {succeededOnFirstTry} arrived at once · {succeededAfterRetry} "
+            "after a retry · {escalatedToFile} into a file · {failed} failed · "
+            "{confirmedByReceipt} by receipt")
+    return text.format(**metrics) if metrics["attempted"] else ""
+
+
+def phase_line(flow: dict, width: int = 1000) -> str:
+    """`expansion ✓ init ✓ planning ● execution ○ …`, `✓✓●○… planning` where that is too long."""
+    phases, phase = flow["phases"], flow["phase"]
+    is_failed = phase == "failed"
+    phase = flow["last_phase"] if is_failed else phase
+    at = len(phases) if phase == "complete" else phases.index(phase) if phase in phases else 0
+    marks = (["✓"] * at + ["✗" if is_failed else "●"] + ["○"] * len(phases))[:len(phases)]
+    line = " ".join("%s %s" % pair for pair in zip(phases, marks))
+    return line if len(line) <= width else "%s %s" % ("".join(marks), phase[:20])
+
+
+def auto_word(flow: dict) -> str:
+    """How it stands, in a few words."""
+    if flow["inert"]:
+        return "inert: not started on this machine, it holds nobody"
+    if not flow["active"]:
+        return "ended (%s)" % flow["exit_reason"]
+    if flow["needs"]:
+        return "waits for you: " + flow["needs"]
+    bound = "session " + flow["session_id"][:8] if flow["session_id"] else "not bound yet"
+    return "iteration %d/%d, %s" % (flow["iteration"], flow["max_iterations"], bound)
+
+
+def render_workflow(flow: dict, look: Record) -> list:
+    """`auto status`: what happened so far, with times, attempts and checks."""
+    page = [phase_line(flow, look.width), auto_word(flow), "task: " + flow["task_description"]]
+    page += ["last error: " + flow["last_error"]] if flow["last_error"] else []
+    for step in flow["steps"]:
+        page.append("%s: %s to %s, %s%s" % (
+            step["phase"], format_clock(step["started_at"]),
+            format_clock(step["ended_at"]) if step["ended_at"] else "now",
+            plural(step["attempts"], "attempt"),
+            "; check " + step["check"] if step["check"] else ""))
+    for check in flow["checks"]:
+        page.append("check of {phase}: `{command}`, ".format(**check) + (
+            "you agreed to it" if check["agreed"] else
+            "nobody agreed to it, so it does not run → " + own_command("auto resume")))
+    return [part for line in page for part in wrap_lines(line, "", look)]
+
+
+def render_statusline(data: dict, look: Record) -> list:
     """One line; a narrow one has no model, no bar and no tokens left."""
-    wide, percent, parts = look.width >= 80, data["percent"], []
-    if wide or percent is None:
+    is_wide, percent, parts = look.width >= 80, data["percent"], []
+    if is_wide or percent is None:
         parts.append(("", data["model"]))
     if percent is not None:
-        parts.append((level_style(percent), "%s%d%%" % (format_bar(percent, 10) + " " if wide else "", percent)))
-        parts.append(("dim", format_count(data["left"]) + " left" if wide else ""))
+        meter = "%s %d%% of the window" % (format_bar(percent, 10), percent)
+        near = ", compaction near" if data["near"] else ""
+        parts.append((level_style(percent), (meter if is_wide else "%d%%" % percent) + near))
+        parts.append(("dim", "%dk left" % (data["left"] // 1000) if is_wide else ""))
     parts += [("good", data["phase"]), ("warn", data["pending"])]
     shown = [part for part in parts if part[1]] or [("dim", "ctx")]
-    return format_line(look, *[part for pair in shown for part in (("dim", " · "), pair)][1:])
+    return [part for pair in shown for part in (("dim", " · "), pair)][1:]
 
 
-def render_decision(row: dict, look: Look, today: str) -> list:
-    """A row of the recorder as sentences: when, which session, what, and the rule behind it."""
-    stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(parse_iso(row.get("at")) or 0))
-    values = {key: one_line(", ".join(map(str, v)) if isinstance(v, list) else str(v), 1000) for key, v in row.items()}
-    others = ["%s %s" % pair for pair in values.items() if pair[0] not in ("at", "session", "mode", "event")]
-    values = {**dict.fromkeys(DECISION_FIELDS, "?"), **values, "others": ", ".join(others)}
-    values.update(max="the allowed", error="see `auto status`")
-    why = HELD_REASONS.get(values["reason"]) or STOP_MESSAGES.get(values["reason"], "{reason}")
-    values["reason"] = why.replace("ctx auto: ", "").format_map(values)
-    what, rule = DECISIONS.get(values["event"], ("{event}", "{others}"))
-    head = "%s  %-8s  " % (stamp[11:] if stamp.startswith(today) else stamp, values["session"][:8])
-    return wrap_lines(what.format_map(values), head, look) + wrap_lines(
-        rule.format_map(values), " " * len(head) + "→ ", look)
+def render_decision(row: dict, look: Record) -> list:
+    """A row of the recorder as a sentence: when, which session, what, and the rule behind it."""
+    values = {key: ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+              for key, value in row.items()}
+    known = ("at", "session", "mode", "agent", "event")
+    values["others"] = ", ".join("%s %s" % pair for pair in values.items() if pair[0] not in known)
+    reason = values.get("reason", "")
+    told = REASONS.get(reason) or STOP_MESSAGES.get(reason, reason).replace("ctx auto: ", "")
+    checked = "; its check " + values["check"] if "check" in values else ""
+    values["reason"] = _fill(told, values) + checked
+    text = _fill(DECISIONS.get(values.get("event"), "{event} → {others}"), values)
+    head = "%s  %-8s  " % (format_clock(row.get("at")), values.get("session", "")[:8])
+    return wrap_lines(text[:2000], for_terminal(head), look)
 
 
-def render_replay(result: dict, index: int, look: Look) -> list:
+def _fill(template: str, values: dict) -> str:
+    """`{name}` by its value, ? for one that is not there; what a value holds is not filled in."""
+    first, *rest = template.split("{")
+    parts = [piece.partition("}") for piece in rest]
+    return first + "".join(values.get(name, "?") + after for name, _, after in parts)
+
+
+def render_replay(result: dict, index: int, look: Record) -> list:
     """One replayed event: what it was, how long it took, and what the kit said."""
-    reply = result["reply"] if isinstance(result["reply"], dict) else {}
-    texts = [table(reply, "hookSpecificOutput").get("additionalContext"), reply.get("reason"),
+    reply = dict_of(result["reply"])
+    texts = [dict_of(reply.get("hookSpecificOutput")).get("additionalContext"), reply.get("reason"),
              reply.get("systemMessage"), "✗ " + result["error"] if result["error"] else ""]
-    said = [line for text in texts if _text(text) for line in text.split("\n")]
+    said = [line for text in texts if text_of(text) for line in text.split("\n")]
     took = "%.0f ms%s" % (result["ms"], "" if said else ", silent")
-    lines = [format_line(look, ("bold", "%3d  %-20s" % (index, one_line(result["event"], 20))), (
-        "dim", "%-14s%s" % (result["mode"], took if result["mode"] else "not an event of this kit")))]
-    return lines + [part for line in said for part in wrap_lines(line, "     ", look)]
+    head = "%-14s%s" % (result["mode"], took if result["mode"] else "not an event of this kit")
+    page = [[("bold", "%3d  %-20s" % (index, result["event"][:20])), ("dim", head)]]
+    return page + [part for line in said for part in wrap_lines(line, "     ", look)]
 
 
+# --- how a command begins: its words, its project, its failure
+# The usage line is all that is known about a command's words, to the help, to the completion and
+# to parse_words: [--flag], [--option VALUE], [one | or the other], WORD, [WORD], WORD…
+COMMANDS = {
+    "status": ("[--session ID] [--json | --watch]",
+               "Show sessions, handoffs, signals, the workflow and problems."),
+    "context": ("[--session ID] [--json]", "How full the context is, for scripts."),
+    "why": ("[N] [--json]", "The last decisions, explained."),
+    "config": ("[--json]", "Every setting, its value and where it comes from."),
+    "signal": ("SUMMARY [--action TEXT] [--severity info|warning|critical] [--ttl SECONDS] "
+               "[--code CODE] [--auditor NAME] [--name NAME] [--session ID | --global]",
+               "Tell the agent something with its next event; the summary - is read from stdin."),
+    "auto": ("start|status|resume|stop [TASK] [--until CMD] [--phase PHASE] [--skip PHASE…] "
+             "[--skip-expansion] [--skip-qa] [--skip-review] [--skip-reflect] [--any] "
+             "[--session ID] [--max-iterations N] [--force] [--json]",
+             "Start, show, take up again or stop the auto workflow."),
+    "pause": ("[--for 30m] [--session ID]", "Silence the hooks for a while, or until `resume`."),
+    "resume": ("[--session ID]", "End a pause."),
+    "statusline": ("[--only] [-- CMD…]", "A line for the client's status bar, below your own."),
+    "replay": ("FILE… [--agent NAME] [--json]",
+               "What this kit says to recorded events, in a scratch copy; the file - is stdin."),
+    "wrap": ("[--context FILE] [--agent NAME] [--timeout S] -- CMD…",
+             "Run an agent without hooks and type the startup context."),
+    "doctor": ("[--json]", "Check everything that can keep the hooks from working."),
+    "completion": ("bash|zsh|fish", "Completion of these words for the launcher `ctx`."),
+}
+EXAMPLES = {
+    "auto": 'auto start "Add a login page" --until "make test"', "pause": "pause --for 30m",
+    "signal": 'signal "CI: 3 tests fail" --action "Look at the log" --severity critical',
+    "why": "why 20", "statusline": "statusline -- ~/.claude/my-line.sh", "status": "status --watch",
+    "replay": "replay events.jsonl", "wrap": "wrap -- aider", "completion": "completion bash",
+}
+
+
+class CommandError(Exception):
+    """A sentence for the person and what to do about it; 2 is wrong usage."""
+
+    def __init__(self, text: str, hint: str, code: int = 1) -> None:
+        super().__init__(text)
+        self.hint, self.code = hint, code
+
+
+def wrong_usage(word: str, text: str) -> CommandError:
+    return CommandError(text, own_command(word + " --help"), 2)
+
+
+def parse_usage(usage: str) -> list:
+    """Groups of (name, kind of its value, is it optional), of which only one may be given; the name
+    of a plain word is its kind."""
+    import re
+
+    groups = []
+    for optional, plain in re.findall(r"\[([^]]*)\]|(\S+)", usage.replace("-- CMD…", "")):
+        parts = [part.partition(" ") for part in (optional or plain).split(" | ")]
+        groups.append([(name, kind, bool(optional)) for name, _, kind in parts if name])
+    return [group for group in groups if group]
+
+
+def parse_words(word: str, args: list) -> Record:
+    """What was given, by the command's usage line: its options by name ("" when missing), `words`,
+    and `rest`, what stands behind --."""
+    cut = args.index("--") if "--" in args else len(args)
+    own, words, groups = args[:cut], [], parse_usage(COMMANDS[word][0])
+    if "--help" in own or "-h" in own:
+        show("usage: ctx_hooks.py %s %s" % (word, COMMANDS[word][0]), "", COMMANDS[word][1], "",
+             "example: " + own_command(EXAMPLES.get(word, word)))
+        raise SystemExit(0)
+    kinds = {name: kind for group in groups for name, kind, _ in group if name[:2] == "--"}
+    given = {name: [] if kind.endswith("…") else "" for name, kind in kinds.items()}
+    while own:
+        name, equals, value = own.pop(0).partition("=")
+        if name[:2] != "--":
+            words.append(name + equals + value)
+            continue
+        if name not in kinds:
+            near = near_word(name, kinds)
+            hint = ", did you mean %s?" % near if near else ""
+            raise wrong_usage(word, "unknown option %s%s" % (name, hint))
+        if equals and not kinds[name] or kinds[name] and not (equals or own):
+            raise wrong_usage(word, name + (" takes no value" if equals else " needs a value"))
+        value = value if equals else own.pop(0) if kinds[name] else "yes"
+        _check_kind(word, name, kinds[name], value)
+        given[name] = given[name] + [value] if isinstance(given[name], list) else value
+    for names in ([name for name, _, _ in group if given.get(name)] for group in groups):
+        if len(names) > 1:
+            raise wrong_usage(word, "%s and %s exclude each other" % (names[0], names[1]))
+    _check_count(word, words, [group[0] for group in groups if group[0][0][:2] != "--"])
+    named = {name[2:].replace("-", "_"): value for name, value in given.items()}
+    return Record(words=words, rest=args[cut + 1:], **named)
+
+
+def _check_count(word: str, words: list, places: list) -> None:
+    needed = [kind for kind, _, is_optional in places if not is_optional]
+    is_open = any(kind.endswith("…") for kind in needed)
+    if len(words) < len(needed):
+        raise wrong_usage(word, "%s is missing" % needed[len(words)])
+    if len(words) > len(places) and not is_open:
+        raise wrong_usage(word, "one word too many: " + words[len(places)])
+    for text, (kind, _, _) in zip(words, places):
+        _check_kind(word, text, kind, text)
+
+
+def _check_kind(word: str, name: str, kind: str, value: str) -> None:
+    choices = kind.split("|")
+    if len(choices) > 1 and value not in choices:
+        near = near_word(value, choices)
+        raise wrong_usage(word, "%s: %s" % (name, (
+            "did you mean %s?" % near if near else "use one of " + ", ".join(choices))))
+    if kind in ("N", "S", "SECONDS") and not is_digits(value):
+        raise wrong_usage(word, "%s wants a number" % name)
+
+
+def people_ctx(needed: bool = True) -> "Ctx | None":
+    """The project that the person stands in; without one None, or an error when it is needed."""
+    env = read_environment()
+    try:
+        cwd = slashed(_os.getcwd())
+    except OSError:
+        raise CommandError("the current folder is gone", "cd into your project") from None
+    ctx = find_project(cwd, cwd, env)
+    if ctx:
+        set_run(ctx, env, time.time())
+        ctx.mode, ctx.session = "command", safe_name(env.get("CLAUDE_CODE_SESSION_ID", ""))
+    elif needed and is_dir(join_path(cwd, DEFAULT_CONTEXT_DIR)):
+        raise CommandError(DEFAULT_CONTEXT_DIR + " is not used: it is, or holds, a link that leads "
+                           "out", "ls -l " + DEFAULT_CONTEXT_DIR)
+    elif needed:
+        raise CommandError("no %s folder here or in a parent folder" % DEFAULT_CONTEXT_DIR,
+                           "mkdir " + DEFAULT_CONTEXT_DIR)
+    return ctx
+
 # =============================================================================
-# Readiness
+# Screen
 # =============================================================================
-# Is a program in a terminal waiting for input? Pure functions from what it
-# printed and what the kernel says to a confidence; ready above READY_ABOVE. A
-# guess, so never load-bearing: whoever asks has a time limit of its own.
+# What a person would see of a program in a terminal, and from that, from the terminal's settings
+# and from what the kernel says, one judgement: is it waiting for a line of text? Doubt counts as
+# no. Only Screen.feed and read_process are not pure.
+SCREEN_SIZE = (24, 80)  # rows, columns, where nobody has a terminal
+SCREEN_KEPT_LINES = 400  # lines that have scrolled off
+SCREEN_CUT_CHARS = 64 * 1024  # of a control sequence that never ends
+ALTERNATE_MODES = frozenset(("47", "1047", "1049"))
+PASTE_MODE, CURSOR_MODE, KITTY_MODE = "2004", "25", "kitty"
+LEFT_ON_MODES = ("1", "9", "1000", "1002", "1003", "1004", "1005", "1006", "1007", "1015", "1016",
+                 PASTE_MODE, "2026", "2031")
+ESCAPES = (r"\x1b\[([<-?]?)([0-9:;]*)[ -/]*([@-~])|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)"
+           r"|\x1b[ -/]*([0-~])")
+_TOKENS = ESCAPES + r"|([^\x00-\x1f\x7f]+)|([\x00-\x1f\x7f])"
+_CUT_TOKEN = r"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?|[ -/]*)?\Z"
+
+
+class Screen:
+    """Lines, cursor and private modes after the output so far; enough to read, not to draw."""
+
+    def __init__(self, size: tuple = SCREEN_SIZE) -> None:
+        import codecs
+
+        self.rows, self.columns = size
+        self.modes, self.gone, self.behind = {CURSOR_MODE}, [], None
+        self._decode, self._rest = codecs.getincrementaldecoder("utf-8")("replace").decode, ""
+        self._clear()
+
+    def _clear(self) -> None:
+        self.grid = [self._blank() for _ in range(self.rows)]
+        self.y = self.x = 0  # x == columns: the next letter begins a new line
+        self.saved, self.top, self.bottom = (0, 0), 0, self.rows - 1
+
+    def _blank(self) -> list:
+        return [" "] * self.columns
+
+    def resize(self, size: tuple) -> None:
+        self.rows, self.columns = max(1, size[0]), max(2, size[1])
+        over = max(0, self.y + 1 - self.rows)  # the cursor's line stays
+        for row in self.grid:
+            row[self.columns:] = [" "] * (self.columns - len(row))
+        self.grid = (self.grid[over:] + [self._blank() for _ in range(self.rows)])[:self.rows]
+        self.y, self.x = self.y - over, min(self.x, self.columns)
+        self.top, self.bottom, self.behind = 0, self.rows - 1, None
+
+    def lines(self) -> list:
+        return ["".join(row).rstrip() for row in self.grid]
+
+    def before_cursor(self) -> str:
+        return "".join(self.grid[self.y][:self.x])
+
+    def is_alternate(self) -> bool:
+        return not self.modes.isdisjoint(ALTERNATE_MODES)
+
+    def feed(self, data: bytes) -> None:
+        """Take output in; what is cut off at its end waits for the rest."""
+        import re
+
+        text = self._rest + self._decode(data)
+        cut = re.search(_CUT_TOKEN, text[-SCREEN_CUT_CHARS:])
+        end = len(text) - len(cut[0]) if cut else len(text)
+        self._rest = text[end:]
+        for private, numbers, final, escape, shown, control in re.findall(_TOKENS, text[:end]):
+            if shown:
+                self._write(shown)
+            elif final:
+                values = [int(n) if n.isdigit() else 0 for n in numbers[:40].split(";")]
+                self._control(private, [min(n, 9999) for n in values] + [0], final)
+            else:
+                self._escape(escape or control)
+
+    def _write(self, text: str) -> None:
+        if not text.isascii():
+            for char in text:
+                self._put(char)
+            return
+        while text:
+            if self.x >= self.columns:
+                self._escape("E")
+            part = text[:self.columns - self.x]
+            self.grid[self.y][self.x:self.x + len(part)] = part
+            self.x, text = self.x + len(part), text[len(part):]
+
+    def _put(self, char: str) -> None:
+        import unicodedata
+
+        if unicodedata.category(char) in ("Mn", "Me", "Cf", "Cc"):
+            return  # takes no place
+        cells = [char, ""] if unicodedata.east_asian_width(char) in "WF" else [char]
+        if self.x + len(cells) > self.columns:
+            self._escape("E")
+        self.grid[self.y][self.x:self.x + len(cells)] = cells
+        self.x += len(cells)
+
+    def _escape(self, letter: str) -> None:
+        """A control character, or the letter of a short escape sequence."""
+        if letter in ("\r", "E"):
+            self.x = 0
+        if letter in ("\n", "\v", "\f", "D", "E"):
+            if self.y == self.bottom:
+                self._scroll(self.top, 1)
+            else:
+                self.y = min(self.rows - 1, self.y + 1)
+        elif letter == "M":
+            if self.y == self.top:
+                self._scroll(self.top, -1)
+            else:
+                self.y = max(0, self.y - 1)
+        elif letter == "\b":
+            self.x = max(0, min(self.x, self.columns - 1) - 1)
+        elif letter == "\t":
+            self.x = min(self.columns - 1, self.x // 8 * 8 + 8)
+        elif letter == "7":
+            self.saved = (self.y, self.x)
+        elif letter == "8":
+            self.y, self.x = min(self.saved[0], self.rows - 1), min(self.saved[1], self.columns)
+        elif letter == "c":
+            self.modes = {CURSOR_MODE}
+            self._clear()
+
+    def _scroll(self, top: int, count: int) -> None:
+        """The lines from `top` to the region's end move up by `count`, down when it is negative."""
+        for _ in range(min(abs(count), self.rows)):
+            line = self.grid.pop(top if count > 0 else self.bottom)
+            self.grid.insert(self.bottom if count > 0 else top, self._blank())
+            if count > 0 and top == 0 and not self.is_alternate():
+                self.gone.append("".join(line).rstrip())
+                del self.gone[:-SCREEN_KEPT_LINES]
+
+    def _control(self, private: str, values: list, final: str) -> None:
+        count = max(1, values[0])
+        if private:
+            self._switch(private, {str(value) for value in values[:-1]}, final)
+        elif final in "ABCDEFGHdf":
+            self._move(count, max(1, values[1]), final)
+        elif final in "JK":
+            self._erase(values[0], final)
+        elif final in "LM" and self.top <= self.y <= self.bottom:
+            self._scroll(self.y, count if final == "M" else -count)
+        elif final in "ST":
+            self._scroll(self.top, count if final == "S" else -count)
+        elif final in "@PX":
+            row, x = self.grid[self.y], min(self.x, self.columns - 1)
+            blanks, tail = [" "] * min(count, self.columns - x), row[x:]
+            kept = tail if final == "@" else tail[len(blanks):]
+            row[x:] = (kept + blanks if final == "P" else blanks + kept)[:self.columns - x]
+        elif final == "r" and count <= (values[1] or self.rows) <= self.rows:
+            self.top, self.bottom, self.y, self.x = count - 1, (values[1] or self.rows) - 1, 0, 0
+        elif final in "su":
+            self._escape("7" if final == "s" else "8")
+
+    def _switch(self, private: str, names: set, final: str) -> None:
+        was = self.is_alternate()
+        if final == "u" and private in "<>":  # the keyboard protocol is pushed and popped
+            self.modes = self.modes | {KITTY_MODE} if private == ">" else self.modes - {KITTY_MODE}
+        elif private == "?" and final in "hl":
+            self.modes = self.modes | names if final == "h" else self.modes - names
+        if self.is_alternate() and not was:
+            self.behind = (self.grid, self.y, self.x)
+            self._clear()
+        elif was and not self.is_alternate():
+            grid, y, x = self.behind or (self.grid, self.y, self.x)
+            self._clear()
+            self.grid, self.y, self.x, self.behind = grid, y, x, None
+
+    def _move(self, n: int, column: int, final: str) -> None:
+        x, y = min(self.x, self.columns - 1), self.y
+        y, x = {"A": (y - n, x), "B": (y + n, x), "C": (y, x + n), "D": (y, x - n),
+                "E": (y + n, 0), "F": (y - n, 0), "G": (y, n - 1), "d": (n - 1, x),
+                "H": (n - 1, column - 1), "f": (n - 1, column - 1)}[final]
+        self.y, self.x = min(max(0, y), self.rows - 1), min(max(0, x), self.columns - 1)
+
+    def _erase(self, how: int, final: str) -> None:
+        first, last = (self.x, self.columns) if how == 0 else (0, self.columns)
+        last = min(self.x + 1, last) if how == 1 else last
+        self.grid[self.y][first:last] = [" "] * (last - first)
+        others = range(self.y + 1, self.rows) if how == 0 else range(self.y)
+        for y in (others if how < 2 else range(self.rows)) if final == "J" else ():
+            self.grid[y] = self._blank()
+
+
+def format_restore(modes: set) -> bytes:
+    """What switches off again what a program left on: mouse, paste, the other screen, no cursor."""
+    off = [mode for mode in LEFT_ON_MODES if mode in modes]
+    off += ["1049"] if not modes.isdisjoint(ALTERNATE_MODES) else []
+    text = "".join("\x1b[?%sl" % mode for mode in off)
+    text += "\x1b[<u" if KITTY_MODE in modes else ""
+    text += "" if CURSOR_MODE in modes else "\x1b[?25h"
+    return (text + "\x1b[0m").encode() if text else b""
+
+
+# --- what stands on it. A glance is what is known of a program at one moment: process (its
+# confidence, None where the kernel does not tell), programs (command lines that hold the terminal),
+# silent_ms, gone and lines (scrolled off, on the screen), row and before (the cursor's, and its
+# line up to it), raw, hidden (lines without echo), paste, alternate, typing (the person has a
+# half-typed line), ended.
+
+DIALOG_LINES = 16  # at the screen's end
+SHELLS = frozenset("sh bash dash zsh fish ksh mksh ash csh tcsh nu pwsh xonsh elvish".split())
+EDITORS = frozenset("vi vim nvim view ex ed nano pico emacs micro hx helix kak joe mcedit less "
+                    "more most man".split())  # and pagers
+_CHOSEN = r"^[\s│┃|]*[❯›▶►➤→●◉◆>*]\s*(?=\S)"
+_NUMBERED = r"^[\s│┃|]*(?:[❯›▶►➤→●◉◆>*]\s*)?\d{1,2}[.)]\s+\S"
+_ANSWER = (r"(?i)^[\s│┃|]*(?:[❯›▶►➤→●○◉◆>*]\s*)?(?:\d{1,2}[.)]\s+)?(?:\[.\]\s*)?(?:yes|no|allow"
+           r"|deny|approve|reject|accept|decline|trust|don'?t trust|cancel|proceed|skip|abort)\b"
+           r".{0,90}$")
+_TO_CONFIRM = (r"(?i)\b(?:enter|return)\b.{0,14}\b(?:confirm|select|continue|choose|accept|approve|"
+               r"proceed|trust|exit|retry)\b|[⏎↵]\s*(?:confirm|select)|arrow keys"
+               r"|press (?:any key|enter|return)|\besc(?:ape)? to (?:cancel|go back|reject|skip)")
+_AT_WORK = r"(?i)\besc(?:ape)? to (?:interrupt|stop)\b|\(esc to cancel, \d+"
+_ASKED = (r"(?i)[\[(]\s*y(?:es)?\s*[/|,]\s*n(?:o)?\b|\(y\)es\b|\b(?:trust|allow|approve|permission|"
+          r"proceed|authori[sz]e|grant|overwrite|confirm|are you sure|do you want|would you like)"
+          r"\b[^.\n]{0,120}\?")
+_SECRET = r"(?i)\b(?:password|passphrase|passcode|pin|token|secret|api.?key|code)\b.{0,60}[:?]\s*$"
+_PAGED = (r"^:$|\(END\)\s*$|^--\s?More\s?--|^-- (?:INSERT|VISUAL|REPLACE|NORMAL)|\^G (?:Get )?Help"
+          r"|^\s*Manual page |^lines \d+-\d+")
+_SHELL_PROMPT = r"^\[?[\w.-]+@[\w.-]+\b.*[$#%]\s*$|^(?:ba|z|da|k)?sh(?:-[\d.]+)?[$#%]\s*$"
+_PROMPT = r"^[\s│┃|]*[\w ./:~()\[\]-]{0,40}(?:>{1,3}|[$❯›»]|\]:)\s*$"
+
+
+def find_obstacle(look: Record, own: str = "") -> str:
+    """Why nothing may be typed now, or "". `own`: the letters of a text of ours that stands in the
+    program's input; lines of it are not the program's."""
+    kinds = [kind for kind in map(kind_of_command, look.programs) if kind]
+    lines = [line for line in look.lines if line.strip() and not _is_own(line, own)]
+    near = lines[-DIALOG_LINES:]
+    if look.hidden or kinds or _found(_SHELL_PROMPT, [look.before]):
+        return "hidden input" if look.hidden else kinds[0] if kinds else "a shell"
+    if _found(_PAGED, lines[-2:]) or lines.count("~") > 2:
+        return "an editor or a pager"
+    if _found(_AT_WORK, near):
+        return "work"
+    asked = near
+    if own or is_prompt(look.before):  # what was asked and answered above it does not count
+        above = [line for line in look.lines[:look.row] if letters_of(line)]
+        below = look.lines[look.row:]
+        asked, near = ([line for line in above[-count:] + below if not _is_own(line, own)]
+                       for count in (1, 2))
+    is_listed = is_prompt(look.before) and _found(_NUMBERED, look.lines[look.row - 1:look.row])
+    is_asked = _found(_ASKED, asked) or _found(_TO_CONFIRM, near) or _found(_SECRET, [look.before])
+    return "a question" if is_asked or is_listed or _is_choice(near) else ""
+
+
+def is_prompt(before: str) -> bool:
+    """Does the cursor stand behind a prompt, with nothing typed yet?"""
+    return _found(_PROMPT, [before])
+
+
+def letters_of(text: str) -> str:
+    return "".join(filter(str.isalnum, text))
+
+
+def _is_own(line: str, own: str) -> bool:
+    letters = letters_of(line)
+    return len(letters) > 5 and letters in own
+
+
+def _is_choice(lines: list) -> bool:
+    """A marked line among options beside it, or two answers such as Yes and No."""
+    answers = [i for i, line in enumerate(lines) if _found(_ANSWER, [line])]
+    options = answers + [i for i, line in enumerate(lines) if _found(_NUMBERED, [line])]
+    chosen = [i for i in options if _found(_CHOSEN, [lines[i]])]
+    return any(0 < abs(i - j) <= 3 for i in chosen for j in options) or any(
+        second - first <= 2 for first, second in zip(answers, answers[1:]))
+
+
+def _found(pattern: str, lines: list) -> bool:
+    import re
+
+    return any(re.search(pattern, line) for line in lines)
+
+
+def kind_of_command(argv: list) -> str:
+    """An interactive shell (`sh -c …` and a script are none), an editor, a pager, or ""."""
+    name = base_name(argv[0]).lstrip("-") if argv else ""
+    words = iter(argv[1:])
+    for word in words if name in SHELLS else ():
+        if word in ("--rcfile", "--init-file", "-o", "+o", "-O", "+O"):
+            next(words, "")
+        elif word[:1] not in ("-", "+") or (word[:2] != "--" and "c" in word):
+            return ""
+    return "a shell" if name in SHELLS else "an editor or a pager" if name in EDITORS else ""
+
+
+# --- is it waiting for a line?
+
 READY_ABOVE = 0.7
 READY_AGREE = 0.1  # added when several kinds of evidence agree
 READY_TERMINAL, READY_PATTERN, READY_NATURAL = 0.95, 0.9, 0.6
 NATURAL_AFTER_MS = 200
 SILENCE_AFTER_MS, SILENCE_FULL_MS, SILENCE_MOST = 500, 3000, 0.8
-PATTERN_LINES = 6  # a prompt may have a frame and hints below it
-INPUT_WAITS = frozenset((
-    "wait_woken", "poll_schedule_timeout", "do_select", "n_tty_read", "unix_stream_read_generic", "pipe_read",
-    "do_poll", "ep_poll", "do_epoll_wait"))
-CHILD_WAIT, CHILD_DEPTH = "do_wait", 8
-PROMPT_ENDS = (">", "$", "❯")  # `>>>` ends with the first
-OPEN_ENDS = tuple(",-–—([{")
-SENTENCE_ENDS, SENTENCE_CLOSERS = (".", "!", "?", "。"), "\"')]*_`”’»"
-PASTE_MODE = "2004"
-EDITOR_MODES = frozenset(("47", "1047", "1049"))  # the alternate screen
-_ESCAPE = r"\x1b(?:\[([0-?]*)[ -/]*([@-~])|\[[0-?]*\Z|[\]PX^_][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)?|[ -/]*[0-~]|)"
+PATTERN_LINES = 4
 
 
-class Glance:
-    """What is known about a program at one moment; `process` is None where the kernel does not tell."""
-
-    __slots__ = ("process", "silent_ms", "text", "patterns", "editor", "typing", "paste", "ended")
-
-    def __init__(self, **fields) -> None:
-        for name in self.__slots__:
-            setattr(self, name, fields.get(name))
-
-
-def readiness(look: Glance) -> float:
-    """The strongest evidence, and a little more when another kind agrees."""
-    paused = look.silent_ms >= NATURAL_AFTER_MS
-    lines = [line for line in look.text.split("\n") if line.strip()][-PATTERN_LINES:]
-    prompt = READY_PATTERN * (paused and any(_matches(known, line) for known in look.patterns for line in lines))
-    if look.process == 0.0 or (look.editor and not prompt):
+def readiness(look: Record, prompt: str = "", patterns: tuple = ()) -> float:
+    """The strongest evidence, and a little more when another kind agrees. A known agent (one whose
+    prompt is given) has to show it, or raw mode with paste, before anything else counts."""
+    is_paused = look.silent_ms >= NATURAL_AFTER_MS
+    last = [look.before] + [line for line in look.lines if line.strip()][-PATTERN_LINES:]
+    is_shown = (prompt != "" and _found(prompt, [look.before])) or any(
+        matches(pattern, line) for pattern in patterns for line in last)
+    if look.process == 0.0 or not (is_shown or _takes_lines(look, prompt != "")):
         return 0.0
-    natural = READY_NATURAL * (paused and is_natural_end(look.text))
-    silence = min(SILENCE_MOST, look.silent_ms / SILENCE_FULL_MS) if look.silent_ms >= SILENCE_AFTER_MS else 0.0
-    scores = [score for score in (look.process, silence, natural, prompt) if score]
+    text = "\n".join([*look.lines[:look.row], look.before])
+    counts = text.strip() and look.silent_ms >= SILENCE_AFTER_MS
+    scores = [
+        look.process if is_shown or not prompt else 0,
+        READY_PATTERN if is_shown and is_paused else 0,
+        READY_NATURAL if is_paused and is_natural_end(text) else 0,
+        min(SILENCE_MOST, look.silent_ms / SILENCE_FULL_MS) if counts else 0]
+    scores = [score for score in scores if score]
     best = max(scores, default=0.0)
     return min(1.0, round(best + READY_AGREE, 3)) if len(scores) > 1 else best
 
 
+def _takes_lines(look: Record, is_known: bool) -> bool:
+    """Raw mode without paste and prompt means single keys: `top` would take each as a command."""
+    if is_known or look.alternate:
+        return bool(is_known and look.raw and look.paste)
+    return bool(not look.raw or look.paste or is_prompt(look.before))
+
+
 def is_natural_end(text: str) -> bool:
-    """Does the output end like something finished: a sentence, a closed fence, a blank line, a prompt?"""
+    """Does it end like something finished: a sentence, a closed fence, a blank line, a prompt?"""
     body = text.rstrip()
     line = body.rpartition("\n")[2].strip()
     fences = sum(part.lstrip().startswith("```") for part in body.split("\n"))
-    if not line or fences % 2 or line.endswith(OPEN_ENDS):
+    if not line or fences % 2 or line.endswith((",", "-", "–", "—", "(", "[", "{")):
         return False
-    if line.startswith("```") or text.count("\n", len(body)) >= 2 or line.endswith(PROMPT_ENDS):
+    is_blank = text.count("\n", len(body)) >= 2
+    if is_blank or line.startswith("```") or line.endswith((">", "$", "❯")):
         return True
-    bare = line.rstrip(SENTENCE_CLOSERS)
-    return bare.endswith(SENTENCE_ENDS) and not bare.endswith("..")  # "Loading..." goes on
+    bare = line.rstrip("\"')]*_`”’»")
+    return bare.endswith((".", "!", "?", "。")) and not bare.endswith("..")  # "Loading..." goes on
 
 
-def process_confidence(stat: str, wchan: str, links: list, tty: str) -> float | None:
-    """0.0 while it works, None where a wait for the network or a child looks the same; `links`: its open files."""
-    state = stat.rpartition(")")[2].strip()[:1]  # the name before it may hold blanks and brackets
+# --- what the kernel says
+
+READ_WAITS = frozenset("wait_woken n_tty_read unix_stream_read_generic pipe_read anon_pipe_read "
+                       "inotify_read".split())  # the system call's first argument is the file
+POLL_WAITS = frozenset("poll_schedule_timeout do_select do_poll do_sys_poll".split())
+EPOLL_WAITS = frozenset("ep_poll do_epoll_wait".split())
+_PROCESSES, _FILES, _THREADS = 40, 200, 60  # looked at
+
+
+def judge_thread(told: tuple, links: dict, watched: dict, tty: str) -> str:
+    """What one thread does: "reading" the terminal, "busy", "idle" (it waits for something else) or
+    "unknown". `told`: its stat, wchan and syscall; `links`: descriptor -> file; `watched`:
+    descriptor of an epoll set -> the descriptors that it waits for input of."""
+    state = told[0].rpartition(")")[2].strip()[:1]  # the name before may hold blanks and brackets
     if state != "S":
-        return 0.0 if state else None
-    # What it waits for is not visible. A pipe whose two ends are in the same process wakes only itself.
-    others = [x for x in links if x.startswith("socket:") or (x.startswith("pipe:") and links.count(x) == 1)]
-    is_certain = wchan in INPUT_WAITS and not others and (tty in links or "/dev/tty" in links)
-    return READY_TERMINAL if is_certain else None
+        return "busy" if state in ("R", "D") else "idle" if state else "unknown"
+    wait, words = told[1].partition(".")[0], told[2].split()  # do_select.constprop.0
+    first = int(words[1], 16) if len(words) > 1 else None
+    terminals = {fd for fd, link in links.items() if link in (tty, "/dev/tty")}
+    if wait in EPOLL_WAITS:
+        sets = [watched[first]] if first in watched else watched.values()
+        is_reading = any(terminals.intersection(fds) for fds in sets)
+        return "reading" if is_reading else "idle" if first in watched else "unknown"
+    if wait in READ_WAITS and first is not None:
+        return "reading" if first in terminals else "idle"
+    if wait not in READ_WAITS and wait not in POLL_WAITS:
+        return "unknown" if wait in ("", "0") else "idle"
+    # select() names the highest descriptor; poll() has an address there, so any may be meant.
+    seen = {fd: links[fd] for fd in links if first is None or first > 4096 or fd < first}
+    if not terminals.intersection(seen):
+        return "idle"
+    is_alone = not any(map(_wakes, seen.values(), [list(links.values())] * len(seen)))
+    return "reading" if is_alone else "unknown"
 
 
-def read_process(master: int, tty: str) -> float | None:
-    """The confidence from /proc for the process that has the terminal; None where there is no /proc."""
+def _wakes(link: str, links: list) -> bool:
+    """May somebody else end the wait? A pipe with both ends in the process wakes only itself."""
+    return link.startswith("socket:") or (link.startswith("pipe:") and links.count(link) == 1)
+
+
+def merge_waits(waits: list) -> str:
+    """Of a process: its main thread's comes first. Of processes: any order."""
+    if waits[:1] == ["busy"] and "reading" in waits[1:]:
+        return "busy"
+    return next((kind for kind in ("reading", "busy", "unknown") if kind in waits),
+                "idle" if waits else "unknown")
+
+
+def read_process(child: int, master: int, tty: str) -> tuple:
+    """(confidence or None, command lines) of what holds the terminal: the child or, behind a
+    launcher such as npm or sh, its children."""
+    waits, programs, todo = [], [], [child]
     try:
-        pid = _os.tcgetpgrp(master)
-        for _ in range(CHILD_DEPTH):  # `sh -c agent` sleeps for its child
-            wchan = _read_proc(pid, "wchan").partition(".")[0]  # poll_schedule_timeout.constprop.0
-            children = _read_proc(pid, f"task/{pid}/children").split() if wchan == CHILD_WAIT else []
-            if not children:
-                break
-            pid = int(children[-1])
-        links = [_os.readlink(f"/proc/{pid}/fd/{fd}") for fd in list_dir(f"/proc/{pid}/fd")]
+        group = str(_os.tcgetpgrp(master))
     except OSError:
-        return None  # something closed or ended meanwhile: the next look will tell
-    return process_confidence(_read_proc(pid, "stat"), wchan, links, tty)
+        return None, []
+    for pid in todo:
+        threads = sorted(list_dir("/proc/%d/task" % pid), key=int)[:_THREADS]
+        for thread in threads if len(todo) < _PROCESSES else ():
+            todo += map(int, _read_proc(pid, "task/%s/children" % thread).split())
+        if _read_proc(pid, "stat").rpartition(")")[2].split()[2:3] == [group]:
+            waits.append(_read_wait(pid, threads, tty))
+            programs.append(_read_proc(pid, "cmdline").split("\0")[:20])
+    merged = merge_waits(sorted(waits, key=lambda wait: wait != "reading"))
+    return {"reading": READY_TERMINAL, "unknown": None}.get(merged, 0.0), programs
+
+
+def _read_wait(pid: int, threads: list, tty: str) -> str:
+    links, watched = {}, {}
+    for name in list_dir("/proc/%d/fd" % pid)[:_FILES]:
+        try:
+            links[int(name)] = _os.readlink("/proc/%d/fd/%s" % (pid, name))
+        except OSError:
+            continue  # closed meanwhile
+        if links[int(name)].endswith("[eventpoll]"):
+            rows = [row.split() for row in _read_proc(pid, "fdinfo/" + name).split("\n")]
+            watched[int(name)] = [  # tfd: 5 events: 80000019, of which 1 is input
+                int(row[1]) for row in rows if row[:1] == ["tfd:"] and int(row[3], 16) & 1]
+    told = [tuple(_read_proc(pid, "task/%s/%s" % (thread, name))
+                  for name in ("stat", "wchan", "syscall")) for thread in threads]
+    return merge_waits([judge_thread(one, links, watched, tty) for one in told])
 
 
 def _read_proc(pid: int, name: str) -> str:
-    return (read_bytes(f"/proc/{pid}/{name}") or b"").decode("utf-8", "replace")
-
-
-def strip_escapes(text: str) -> str:
-    """Terminal output as text: moves to the right are blanks, other moves and CR are line ends, the rest goes."""
-    import re
-
-    def shown(match: object) -> str:
-        if match[2] == "C":
-            return " " * min(int(match[1]) if match[1].isdigit() else 1, 80)
-        return "\n" if match[2] and match[2] in "ABEFGHdf" else ""
-
-    text = re.sub(r"\r*\n|\r", "\n", re.sub(_ESCAPE, shown, text))
-    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", "", text)
-
-
-def track_modes(modes: frozenset, output: str) -> frozenset:
-    """The private terminal modes that are on after this output (2004: paste is asked for; 1049: an editor)."""
-    import re
-
-    for numbers, switch in re.findall(r"\x1b\[\?([0-9;]+)([hl])", output):
-        changed = (EDITOR_MODES | {PASTE_MODE}) & set(numbers.split(";"))
-        modes = modes | changed if switch == "h" else modes - changed
-    return modes
-
+    return (read_bytes("/proc/%d/%s" % (pid, name)) or b"").decode("utf-8", "replace")
 
 # =============================================================================
 # Wrap
 # =============================================================================
-# `wrap -- CMD`: runs an agent without hooks in a pseudo-terminal, passes all
-# through and types the startup context when it is ready. Delivery is a state
-# machine over a clock that comes in; only _Run touches the terminal. What the
-# program echoes of our own request is never an acknowledgement.
+# `wrap -- CMD`: runs an agent without hooks in a pseudo-terminal, passes all through and types the
+# startup context when it is ready. Delivery decides, under a clock that comes in; only _Run touches
+# the terminal. Enter is pressed only behind our own text, seen in the program's input.
 WRAP_POLL_S, WRAP_SETTLE_S, WRAP_TIMEOUT_S, WRAP_ACK_S = 0.2, 0.5, 30.0, 5.0
 WRAP_ENTER_S = 0.3  # programs take an Enter that arrives with a paste as part of it
-WRAP_BUFFER_BYTES, WRAP_READ_BYTES, WRAP_DRAIN_READS = 64 * 1024, 16 * 1024, 256
-WRAP_MODE_BYTES = 32  # a mode switch may be cut by the end of a read
-WRAP_LINE_BYTES = 4000 if sys.platform.startswith("linux") else 1000  # a cooked terminal drops a longer line's rest
+WRAP_AGAIN_S, WRAP_ENTERS = 2.0, 3
+WRAP_HOLD_S = 5.0  # the person's keys wait so long for our Enter
+WRAP_READ_BYTES, WRAP_DRAIN_READS = 16 * 1024, 256
+WRAP_LINE_BYTES = 4000 if sys.platform.startswith("linux") else 1000  # a cooked terminal's longest
 WRAP_LINE_TAIL = 120  # of a line that is too long, the end with the request stays
 WRAP_LEFT_OUT = " [… left out: the terminal takes no longer line …] "
 WRAP_ENDED, WRAP_NO_ANSWER = "the program ended", "no acknowledgement"
+WRAP_NOT_READY, WRAP_NO_ECHO = "not ready in time", "the typed text did not appear"
+WRAP_NOT_TAKEN = "Enter did not submit it"
+WRAP_IN_FILE = "ctx: the agent did not take the context ({reason}); it is now in {file}"
+WRAP_NO_TERMINALS = "wrap needs a POSIX system with pseudo-terminals"
+WRAP_REFUSED = "{name} is {kind}, not an agent: the context would be typed into it"
+WRAP_REFUSED_HINT = "name the agent, e.g. `wrap -- aider`; a script is run by `wrap -- sh -c '…'`"
 WRAP_SIGNALS = ("SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT", "SIGUSR1", "SIGUSR2")
-WRAP_SIZE = b"".join(n.to_bytes(2, sys.byteorder) for n in (24, 80, 0, 0))  # where nobody has a terminal
-HANGUP = 1
 ECHO_RUN = 24  # letters: more than an acknowledgement has, less than our request around it
 LINE_DONE = "\r\n\x03\x04\x15"  # Enter, ^C, ^D, ^U: nothing half-typed is left
+SUSPEND_KEY = b"\x1a"
+_PASTED = r"(?i)\[pasted (?:text|content)\b[^\]]*\]"  # what stands for a long paste
+_BOX = r"^[\s│┃|]*[>❯›*!]\s*"
 
-# Agent -> its prompt, and how an answer of it that acknowledges may begin. "" is any other agent.
+# Agent -> its prompt up to the cursor ("": any program's), and has it an input box that stays
 AGENTS = {
-    "claude": (r"^\s*[│|]?\s*[>❯](\s|$)", r"(?m)^\s*[⏺●]\s*ACK\b"),
-    "codex": (r"^\s*[$›▌>](\s|$)", r"(?m)^\s*•\s*ACK\b"),
-    "gemini": (r"^\s*[│|]?\s*[>❯$*](\s|$)|Type your message", r"(?m)^\s*✦\s*ACK\b"),
-    "aider": (r"^[\w ]*>{1,3}\s*$", r"(?m)^ACK\b"),
-    "": ("", r"ACK:\s*context received"),
+    "claude": (_BOX + "$", True), "codex": (_BOX + "$", True), "gemini": (_BOX + "$", True),
+    "qwen": (_BOX + "$", True), "aider": (r"^[\w -]*>{1,3}\s*$", False), "copilot": ("", False),
+    "droid": ("", False), "": ("", False),
 }
+LAUNCHERS = frozenset("npx npm pnpm yarn bunx bun uv uvx pipx python python3 node deno env nice sh "
+                      "bash zsh dash".split())
 
 
-def run_wrap(delivery: Delivery, argv: list) -> int:
-    """Run the command in a pseudo-terminal and make the delivery. Returns the command's exit code."""
-    import signal
-    import termios
-    import tty
+def find_agent(argv: list) -> str:
+    """Which known agent a command line runs, also behind a launcher (`npx @openai/codex`)."""
+    import re
 
-    occupy_descriptors()
-    saved = termios.tcgetattr(0) if _os.isatty(0) else None
-    run = _Run(delivery, argv, saved)
-
-    def fit(*_: object) -> None:
-        if saved:
-            tty.setraw(0, termios.TCSADRAIN)  # keys typed ahead stay
-        _copy_size(run.master)
-
-    for name in WRAP_SIGNALS:
-        signal.signal(getattr(signal, name), run.forward)
-    for number in (signal.SIGWINCH, signal.SIGCONT):
-        signal.signal(number, fit)
-    try:
-        fit()
-        return run.pump()
-    finally:
-        if saved:
-            termios.tcsetattr(0, termios.TCSADRAIN, saved)
+    is_launcher = bool(argv) and base_name(argv[0]) in LAUNCHERS
+    for word in " ".join(argv).split() if is_launcher else argv[:1]:
+        name = re.sub(r"(?:@[\w.^~-]+|\.\w+)$", "", base_name(word))
+        name = re.sub(r"-(?:cli|code|chat)$", "", name)
+        if name and name in AGENTS:
+            return name
+    return ""
 
 
 def plan_keys(text: str, paste: bool) -> bytes:
-    """What to type for a text, without the Enter. Outside a paste a line end would submit half of it."""
-    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\t", "    ").encode("utf-8", "replace").decode()
-    text = "".join(c for c in text if c == "\n" or c.isprintable()).strip()  # nothing else could be a key
+    """What to type for a text, without the Enter. Outside a paste a line end would submit half."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\t", "    ")
+    text = text.encode("utf-8", "replace").decode()
+    text = "".join(c for c in text if c == "\n" or c.isprintable()).strip()  # no other is a key
     if paste:
         return b"\x1b[200~" + text.replace("\n", "\r").encode() + b"\x1b[201~"
-    line, gap = " ".join(part.strip() for part in text.split("\n") if part.strip()).encode(), WRAP_LEFT_OUT.encode()
+    line = " ".join(part.strip() for part in text.split("\n") if part.strip()).encode()
     if len(line) > WRAP_LINE_BYTES:
-        line = line[:WRAP_LINE_BYTES - WRAP_LINE_TAIL - len(gap)] + gap + line[-WRAP_LINE_TAIL:]
+        gap = WRAP_LEFT_OUT.encode()
+        kept = line[:WRAP_LINE_BYTES - WRAP_LINE_TAIL - len(gap)]
+        line = kept + gap + line[-WRAP_LINE_TAIL:]
     return line.decode("utf-8", "ignore").encode()
 
 
-def is_typing(before: bool, keys: bytes) -> bool:
-    """Has the person a half-typed line? What the terminal itself reports arrives as escape sequences."""
+def parse_keys(keys: bytes) -> str:
+    """What a person typed; what the terminal itself reports arrives as escape sequences."""
     import re
 
-    shown = re.sub(_ESCAPE, "", keys.decode("utf-8", "replace"))
-    return shown[-1] not in LINE_DONE if shown else before
+    return re.sub(ESCAPES, "", keys.decode("utf-8", "replace"))
 
 
-def without_echo(output: str, typed: str) -> str:
-    """The output without each run of letters that stands in what we typed ourselves, however it was wrapped."""
-    own = "".join(filter(str.isalnum, typed))
-    runs = {own[i:i + ECHO_RUN] for i in range(len(own) - ECHO_RUN + 1)}
-    spots = [i for i, c in enumerate(output) if c.isalnum()]
-    letters = "".join([output[i] for i in spots])
-    drop = set()
-    for i in range(len(letters) - ECHO_RUN + 1):
-        if letters[i:i + ECHO_RUN] in runs:
-            drop.update(spots[i:i + ECHO_RUN])
-    return "".join([c for i, c in enumerate(output) if i not in drop])
+def is_typing(before: bool, keys: bytes) -> bool:
+    """Has the person a half-typed line after these keys?"""
+    typed = parse_keys(keys)
+    return typed[-1] not in LINE_DONE if typed else before
+
+
+def is_in_input(look: Record, typed: str, is_box: bool) -> bool:
+    """Does the text that we typed stand in the program's input, with the cursor behind it?"""
+    import re
+
+    tail, lines = letters_of(typed)[-ECHO_RUN:], [*look.lines[:look.row], look.before]
+    if is_box:  # from its prompt on, also when a line end came in behind the text
+        starts = [i for i, line in enumerate(lines) if re.search(_BOX, line)]
+        shown = "\n".join(lines[starts[-1]:]) if starts else ""
+        return bool(tail) and (tail in letters_of(shown) or bool(re.search(_PASTED, shown)))
+    before = look.before.strip()
+    if not before or re.search(_PASTED + "$", before):
+        return bool(before)
+    is_last = bool(letters_of(before)) or typed.rstrip().endswith(before)
+    return bool(tail) and is_last and letters_of("".join(lines[-60:])).endswith(tail)
+
+
+def text_after_echo(look: Record, typed: str) -> "str | None":
+    """What stands below the last place where our text stands; None when it is not to be seen."""
+    import re
+
+    lines, tail = [*look.gone, *look.lines], letters_of(typed)[-ECHO_RUN:]
+    letters = [letters_of(line) for line in lines]
+    end, last = "".join(letters).rfind(tail) + len(tail), -1
+    if end >= len(tail):
+        while end > 0:
+            last += 1
+            end -= len(letters[last])
+    last = max([last] + [i for i, line in enumerate(lines) if re.search(_PASTED, line)])
+    return "\n".join(lines[last + 1:]) if last >= 0 else None
 
 
 class Delivery:
-    """What to deliver, how, and whom to tell. waiting -> enter -> listening -> waiting …, or done."""
+    """waiting -> typed -> entered -> listening -> waiting …; over: nothing more is typed, a late
+    acknowledgement still counts; done. `told`: lines for the person."""
 
-    text = ""  # framed, asks for the acknowledgement
-    is_ack = staticmethod(lambda text: False)
-    on_event = staticmethod(lambda name, **fields: None)
-    escalate = staticmethod(lambda: "")  # writes the file; the notice to type, "" when it failed
-    backoffs_s, max_attempts, fallback_after = (1, 2, 5, 10, 30), 5, 3
-    ready_patterns, timeout_s, ack_s = (), WRAP_TIMEOUT_S, WRAP_ACK_S
+    def __init__(self, ctx: Ctx, now: float, context: tuple, **options) -> None:
+        self.ctx, self.since, (self.chosen, self.path, self.sources) = ctx, now, context
+        self.agent, self.patterns = "", tuple(ctx.get("wrap.ready_patterns"))
+        self.timeout_s, self.ack_s = WRAP_TIMEOUT_S, WRAP_ACK_S
+        vars(self).update(options)
+        self.state, self.file = "waiting" if self.sources else "done", fallback_file(ctx)
+        self.id, self.told, self.may_write = "inj-%x" % int(ctx.now * 1000), [], True
+        self.attempts, self.enters, self.is_stale, self.is_escalated = 0, 0, False, False
+        self.first_at = self.ready_at = self.seen_at = self.shown = None
+        self.sent = self.typed = self.notice = self.prompt = self.reason = ""
 
-    def __init__(self, now: float, **fields) -> None:
-        for name, value in fields.items():
-            setattr(self, name, value)
-        self.state, self.since = "waiting" if self.text.strip() else "done", now
-        self.first_at, self.ready_at, self.attempts, self.notice, self.may_escalate = 0.0, None, 0, "", True
-
-    def step(self, now: float, look: Glance) -> bytes:
+    def step(self, now: float, look: Record) -> bytes:
         """The keys to type now."""
-        if self.state in ("waiting", "listening") and self.acknowledges(look.text):
-            self._end("injection:succeeded", durationMs=int((now - self.first_at) * 1000))
-        elif look.ended and self.state != "done":
-            self._end("injection:failed" if self.attempts and not self.notice else "wrap:ended", reason=WRAP_ENDED)
-        elif self.state == "waiting" and now >= self.since:
-            return self._wait(now, look)
-        elif self.state == "enter" and now - self.since >= WRAP_ENTER_S:
-            self.state, self.since = "done" if self.notice else "listening", now
-            return b"\r"
-        elif self.state == "listening" and now - self.since >= self.ack_s:
+        is_open = look.ended or self.state in ("waiting", "listening", "over")
+        if self.state == "done":
+            return b""
+        if is_open and self.attempts and self._is_acknowledged(look):
+            self._succeed(now)
+        elif look.ended:
+            self._close()
+        elif self.state != "over" and now >= self.since:
+            return getattr(self, "_" + self.state)(now, look)
+        return b""
+
+    def is_holding(self, now: float) -> bool:
+        """Nobody's keys come between the context and its Enter."""
+        return self.state in ("typed", "entered") and now - self.since < WRAP_HOLD_S
+
+    def _is_acknowledged(self, look: Record) -> bool:
+        said = text_after_echo(look, self.sent)
+        if said is None:  # scrolled away, or never shown: then nothing old may be taken for it
+            said = "" if self.is_stale else "\n".join([*look.gone, *look.lines])
+        return is_acknowledged(self.ctx, said)
+
+    def _known(self, look: Record) -> tuple:
+        """The row of the agent: named, or found behind a launcher."""
+        found = (find_agent(argv) for argv in look.programs)
+        return AGENTS[self.agent or next(filter(None, found), "")]
+
+    def _is_settled(self, now: float, look: Record) -> bool:
+        """Ready for a while without any output, at the prompt that it had the first time."""
+        confidence = readiness(look, self._known(look)[0], self.patterns)
+        is_again = self.prompt in ("", _without_digits(look.before)) or (
+            look.process and not look.raw)  # it reads lines, whatever it shows
+        is_ready = (confidence > READY_ABOVE and is_again and not look.typing
+                    and not find_obstacle(look))
+        if not is_ready or self.ready_at is None or look.silent_ms < (now - self.ready_at) * 1000:
+            self.ready_at = now if is_ready else None
+        return is_ready and now - self.ready_at >= WRAP_SETTLE_S
+
+    def _waiting(self, now: float, look: Record) -> bytes:
+        if not self._is_settled(now, look):
+            if not self.attempts and now - self.since >= self.timeout_s:
+                self._note("wrap:timeout", now, look)
+                self._give_up(WRAP_NOT_READY)
+            return b""
+        self._note("wrap:ready", now, look)
+        if not self.notice:
+            self._attempt(now, look)
+        keys = plan_keys(self.notice or self.sent, look.paste)
+        self.typed = parse_keys(keys)
+        self.state, self.since, self.seen_at, self.enters = "typed", now, None, 0
+        return keys
+
+    def _attempt(self, now: float, look: Record) -> None:
+        self.attempts, self.prompt = self.attempts + 1, _without_digits(look.before)
+        self.sent = frame_startup(self.ctx, self.sources, self.id, self.attempts)
+        self.is_stale = is_acknowledged(self.ctx, "\n".join([*look.gone, *look.lines]))
+        self._record("injection:attempted", attempt=self.attempts, type="wrap")
+        if self.first_at is None:
+            self.first_at = now
+            count_metrics(self.ctx, attempted=1)
+            if self.chosen:
+                hold_handoff(self.ctx, self.chosen, self.id)
+
+    def _typed(self, now: float, look: Record) -> bytes:
+        """Enter, once our text stands in the input and nothing else asks for it."""
+        if not self._is_in_input(look):
+            self.seen_at = None
+        elif self.seen_at is None:
+            self.seen_at = now
+        elif now - self.seen_at >= WRAP_ENTER_S and look.silent_ms >= NATURAL_AFTER_MS:
+            return self._enter(now, look)
+        return self._check_time(now, look, WRAP_NO_ECHO)
+
+    def _entered(self, now: float, look: Record) -> bytes:
+        """Submitted when our text has left the input. Enter again, never the text, if nothing at
+        all has happened."""
+        is_there = self._is_in_input(look)
+        if not is_there and not find_obstacle(look).endswith("question"):
+            self._note("wrap:submitted", now, look)
+            self.state = "over" if self.notice else (
+                "listening" if self.ctx.get("startup.require_ack") else "done")
+            self.since, self.ready_at = now, None
+        elif (is_there and self.enters < WRAP_ENTERS and now - self.since >= WRAP_AGAIN_S
+              and not look.typing and look.lines == self.shown):
+            return self._enter(now, look)
+        return self._check_time(now, look, WRAP_NOT_TAKEN)
+
+    def _check_time(self, now: float, look: Record, reason: str) -> bytes:
+        """What was typed stays where it is; nothing comes after it once the person goes on."""
+        is_late = now - self.since >= self.timeout_s or (look.typing and not self.is_holding(now))
+        if is_late and self.state in ("typed", "entered") and not find_obstacle(look):
+            self._note("wrap:stuck", now, look)
+            self._give_up(reason)
+        return b""
+
+    def _is_in_input(self, look: Record) -> bool:
+        return not look.hidden and is_in_input(look, self.typed, self._known(look)[1])
+
+    def _enter(self, now: float, look: Record) -> bytes:
+        if find_obstacle(look, letters_of(self.typed)):
+            return b""
+        self.state, self.since, self.shown = "entered", now, look.lines
+        self.enters += 1
+        return b"\r"
+
+    def _listening(self, now: float, look: Record) -> bytes:
+        """An answer may take its time: only a program that waits again has not acknowledged."""
+        if self._is_settled(now, look) and now - self.ready_at >= self.ack_s:
             self._climb(now)
         return b""
 
-    def acknowledges(self, output: str) -> bool:
-        """Is there an acknowledgement in the output since the last attempt that is not our own request?"""
-        said = without_echo(output, self.text) if self.attempts else ""
-        return self.attempts > 0 and (self.is_ack(said) or self.is_ack(" ".join(said.split())))
-
-    def _wait(self, now: float, look: Glance) -> bytes:
-        confidence, waited_s = readiness(look), now - self.since
-        is_ready = confidence > READY_ABOVE and not look.typing  # a person's half-typed line is theirs
-        if not is_ready or self.ready_at is None or look.silent_ms < (now - self.ready_at) * 1000:
-            self.ready_at = now if is_ready else None
-        is_settled = is_ready and now - self.ready_at >= WRAP_SETTLE_S
-        if not is_settled and (look.typing or waited_s < self.timeout_s):
-            return b""
-        name = "wrap:ready" if is_settled else "wrap:timeout"
-        self.on_event(name, confidence=confidence, waitedMs=int(waited_s * 1000))
-        self.state, self.since = "enter", now
-        if not self.notice:
-            self.attempts, self.first_at = self.attempts + 1, self.first_at or now
-            self.on_event("injection:attempted", attempt=self.attempts, type="wrap")
-        return plan_keys(self.notice or self.text, look.paste)
-
     def _climb(self, now: float) -> None:
-        """No answer. The next rung: the text again after its backoff, the file with its notice, or the end."""
-        waits = self.backoffs_s or (0,)
-        wait_s = waits[min(self.attempts, len(waits)) - 1]
-        if self.may_escalate and self.attempts >= min(self.fallback_after, self.max_attempts):
-            self.may_escalate, self.notice = False, self.escalate()
-        if self.notice:
-            wait_s = 0
-            self.on_event("injection:escalated", escalationType="file")
-        elif self.attempts >= self.max_attempts:
-            self._end("injection:failed", reason=WRAP_NO_ANSWER)
-            return
+        """The next rung: the text again after its backoff, the file with its notice, or the end."""
+        rung = next_rung(self.ctx, self.attempts, self.may_write)
+        if rung == "file":
+            self.notice = FALLBACK_NOTICE.format(file=self.file) if self._write_file() else ""
+            rung = rung if self.notice else next_rung(self.ctx, self.attempts, False)
+        wait_s = backoff_s(self.ctx, self.attempts) if rung == "again" else 0
         self.state, self.since, self.ready_at = "waiting", now + wait_s, None
+        if rung == "fail":
+            self.state, self.reason = "over", WRAP_NO_ANSWER
 
-    def _end(self, name: str, **fields) -> None:
+    def _give_up(self, reason: str) -> None:
+        """Nothing is typed any more: the file, which needs nobody to be ready."""
+        self.state, self.reason = "over", reason
+        if self._write_file(reason=reason):
+            self.told.append(WRAP_IN_FILE.format(reason=reason, file=self.file))
+
+    def _write_file(self, **why) -> bool:
+        body = shorten_sources(self.sources, STARTUP_LIMIT)
+        if self.may_write and write_section(self.ctx, body, self.file):
+            self.is_escalated = True
+            self._record("injection:escalated", attempts=self.attempts, escalationType="file",
+                         file=self.file, **why)
+            count_metrics(self.ctx, escalatedToFile=1, attempted=0 if self.attempts else 1)
+        self.may_write = False
+        return self.is_escalated
+
+    def _succeed(self, now: float) -> None:
+        outcome = "escalated" if self.is_escalated else "pending"
+        job = Record(message_id=self.id, attempts=self.attempts, outcome=outcome,
+                     first_at=self.ctx.now - (now - self.first_at),
+                     handoff=self.chosen.key if self.chosen else "")
         self.state = "done"
-        self.on_event(name, attempts=self.attempts, **fields)
+        succeed_delivery(self.ctx, job, "acknowledgement")
+
+    def _close(self) -> None:
+        """The program ended. An acknowledgement could come until now, so only now it has failed."""
+        is_lost = not self.is_escalated and (self.attempts > 0 or self.reason != "")
+        self.state = "done"
+        if is_lost and self.ctx.get("startup.require_ack"):
+            count_metrics(self.ctx, failed=1)
+            if self.ctx.get("startup.notify_on_failure"):
+                self.told.append(FAILURE_NOTICE.format(path=self.path))
+        self._record("injection:failed" if is_lost else "wrap:ended", attempts=self.attempts,
+                     reason=self.reason or WRAP_ENDED)
+
+    def _note(self, name: str, now: float, look: Record) -> None:
+        """A recorder row with everything that the decision rests on."""
+        kept = ("process", "silent_ms", "raw", "hidden", "paste", "alternate", "typing")
+        seen = {key: getattr(look, key) for key in kept}  # not a line: the person may be typing it
+        self._record(
+            name, waitedMs=int((now - self.since) * 1000), attempt=self.attempts,
+            enters=self.enters, confidence=readiness(look, self._known(look)[0], self.patterns),
+            obstacle=find_obstacle(look), prompt=is_prompt(look.before),
+            programs=[base_name(argv[0]) for argv in look.programs if argv], **seen)
+
+    def _record(self, name: str, **fields) -> None:
+        record(self.ctx, name, messageId=self.id, agent=self.agent or "other", **fields)
+
+
+def _without_digits(before: str) -> str:
+    """`In [1]:` and `In [2]:` are one prompt."""
+    return "".join("0" if c.isdigit() else c for c in before.strip())
+
+
+# --- the pseudo-terminal
+
+
+def run_wrap(delivery: Delivery, argv: list) -> int:
+    """Run the command in a pseudo-terminal and make the delivery. Returns its exit code."""
+    import signal
+    import termios
+
+    occupy_descriptors()
+    run = _Run(delivery, argv, termios.tcgetattr(0) if _os.isatty(0) else None)
+    for name in WRAP_SIGNALS:
+        signal.signal(getattr(signal, name), run.forward)
+    for number in (signal.SIGWINCH, signal.SIGCONT):
+        signal.signal(number, run.fit)
+    try:
+        run.fit()
+        return run.pump()
+    finally:
+        run.restore()
 
 
 class _Run:
-    """The pseudo-terminal, the program in it, the end of its output, and the keys that wait to be taken by it."""
+    """The pseudo-terminal, the program in it, its screen, and keys that wait to be taken by it."""
 
-    def __init__(self, delivery: Delivery, argv: list, saved: list | None) -> None:
+    def __init__(self, delivery: Delivery, argv: list, saved: "list | None") -> None:
         import fcntl
         import subprocess
         import termios
 
-        self.delivery, self.is_person, self.has_input, self.typing = delivery, saved is not None, True, False
-        self.output, self.modes, self.queue, self.heard_at, self.ticked_at = b"", frozenset(), b"", delivery.since, 0.0
+        self.delivery, self.saved, self.screen = delivery, saved, Screen()
+        self.has_input, self.typing, self.queue, self.held = True, False, b"", b""
+        self.heard_at, self.ticked_at, self.read_at = delivery.since, 0.0, 0.0
         self.master, slave = _os.openpty()
         self.tty = _os.ttyname(slave)
         if saved:
             termios.tcsetattr(slave, termios.TCSANOW, saved)
-        _copy_size(slave)
+        self.fit()
         self.process = subprocess.Popen(
             argv, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))  # noqa: PLW1509
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
         _os.close(slave)
         _os.set_blocking(self.master, False)
+
+    def fit(self, *_: object) -> None:
+        """The person's terminal raw, and its size for the program's; also after ^Z and `fg`."""
+        import fcntl
+        import struct
+        import termios
+        import tty
+
+        if self.saved:
+            tty.setraw(0, termios.TCSADRAIN)  # keys typed ahead stay
+        own = next((n for n in (0, 1, 2) if _os.isatty(n)), None)
+        columns, rows = (0, 0) if own is None else _os.get_terminal_size(own)
+        size = (rows, columns) if rows and columns else SCREEN_SIZE
+        self.screen.resize(size)
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("4H", *size, 0, 0))
+
+    def restore(self) -> None:
+        """The person's terminal as it was, whatever the program left on."""
+        import termios
+
+        if self.saved:
+            write_all(1, format_restore(self.screen.modes))
+            termios.tcsetattr(0, termios.TCSADRAIN, self.saved)
 
     def pump(self) -> int:
         """Pass everything through until the program is gone."""
         import select
 
-        while self.process.poll() is None:
-            readers, writers = [self.master] + [0] * self._takes_keys(), [self.master] * bool(self.queue)
+        while self._is_alive():
+            readers = [self.master, 0] if self._takes_keys() else [self.master]
+            writers = [self.master] if self.queue else []
             ready, writable, _ = select.select(readers, writers, [], WRAP_POLL_S)
             if 0 in ready:
                 self._read_keys()
             if writable:
                 self._write_keys()
             if self.master in ready and not self._read_output():
-                break  # it has closed the terminal
+                self.process.wait()  # it has closed the terminal
             self._tick()
-        code = self.process.wait()
         for _ in range(WRAP_DRAIN_READS):
             if not self._read_output():
                 break
-        self.delivery.step(time.monotonic(), self._look(ended=True))
+        self._step(self._look(ended=True))
+        code = self.process.returncode
         return code if code >= 0 else 128 - code
+
+    def _is_alive(self) -> bool:
+        if self.process.returncode is None:
+            pid, status = _os.waitpid(self.process.pid, _os.WNOHANG | _os.WUNTRACED)
+            if pid and _os.WIFSTOPPED(status):
+                self._stop_too()
+            elif pid:
+                is_killed = _os.WIFSIGNALED(status)
+                self.process.returncode = (
+                    -_os.WTERMSIG(status) if is_killed else _os.WEXITSTATUS(status))
+        return self.process.returncode is None
+
+    def _stop_too(self) -> None:
+        """The person's shell comes back, `fg` lets both go on; without job control we just do."""
+        import signal
+
+        self.restore()
+        stopped_at = time.monotonic()
+        _os.kill(_os.getpid(), signal.SIGTSTP)
+        self.fit()
+        self.delivery.since += time.monotonic() - stopped_at
+        self.forward(signal.SIGCONT)
+        self.forward(signal.SIGWINCH)  # draw again
 
     def forward(self, number: int, _: object = None) -> None:
         try:
@@ -4348,18 +7702,27 @@ class _Run:
             pass  # gone already
 
     def _takes_keys(self) -> bool:
-        """Nobody's keys come between the context and its Enter; a pipe's come after it."""
-        is_held = self.delivery.state == "enter" or (
-            self.delivery.state == "waiting" and not self.delivery.attempts and not self.is_person)
-        return self.has_input and not is_held and len(self.queue) < WRAP_READ_BYTES
+        """A pipe's keys come after the delivery."""
+        is_free = self.saved is not None or self.delivery.state in ("over", "done")
+        return self.has_input and is_free and len(self.queue + self.held) < WRAP_READ_BYTES
 
     def _read_keys(self) -> None:
+        import signal
+        import termios
+
         try:
             keys = _os.read(0, WRAP_READ_BYTES)
         except OSError:
             keys = b""
-        self.has_input, self.queue = bool(keys), self.queue + keys
-        self.typing = self.is_person and self.has_input and is_typing(self.typing, keys)
+        self.has_input = bool(keys)
+        if keys == SUSPEND_KEY and self.saved and termios.tcgetattr(self.master)[3] & termios.ISIG:
+            self.forward(signal.SIGSTOP)  # the kernel drops SIGTSTP for a session without a shell
+            return
+        self.typing = self.saved is not None and is_typing(self.typing, keys)
+        if parse_keys(keys) and self.delivery.is_holding(time.monotonic()):
+            self.held += keys
+        else:
+            self.queue += keys
 
     def _write_keys(self) -> None:
         try:
@@ -4369,549 +7732,664 @@ class _Run:
 
     def _read_output(self) -> bool:
         """False when there is nothing (more): Linux says EIO once the program's side is closed."""
+        import signal
+
         try:
             data = _os.read(self.master, WRAP_READ_BYTES)
         except OSError:
             return False
-        self.modes = track_modes(self.modes, (self.output[-WRAP_MODE_BYTES:] + data).decode("latin-1"))
-        self.output, self.heard_at = (self.output + data)[-WRAP_BUFFER_BYTES:], time.monotonic()
+        self.screen.feed(data)
+        self.heard_at = time.monotonic()
         try:
             write_all(1, data)
         except OSError:
-            self.forward(HANGUP)  # as a terminal does that goes away
+            self.forward(signal.SIGHUP)  # as a terminal does that goes away
         return bool(data)
 
     def _tick(self) -> None:
-        now, is_over = time.monotonic(), self.delivery.state == "done"
-        if now - self.ticked_at < WRAP_POLL_S or (is_over and self.has_input):
+        now, state = time.monotonic(), self.delivery.state
+        is_idle = self.has_input and (
+            state == "done" or (state == "over" and self.read_at == self.heard_at))
+        if self.held and not self.delivery.is_holding(now):
+            self.queue, self.held = self.queue + self.held, b""
+        if now - self.ticked_at < WRAP_POLL_S or is_idle:
             return
-        self.ticked_at, look = now, self._look()
-        if is_over and not self.queue and readiness(look) > READY_ABOVE:
-            self.queue = b"\x04"  # ^D, at each read: a terminal's end of input does not last as a pipe's does
-        keys = self.delivery.step(now, look)
-        self.queue += keys
-        if keys and self.delivery.state == "enter":
-            self.output = b""  # an answer comes after the attempt; the echo has to stay whole
+        look = self._look()
+        if state in ("done", "over") and not (self.has_input or self.queue) and (
+                readiness(look) > READY_ABOVE):
+            self.queue = b"\x04"  # ^D, at each read: a terminal's end of input does not last
+        self.ticked_at, self.read_at = now, self.heard_at if state == "over" else 0.0
+        self._step(look)
 
-    def _look(self, ended: bool = False) -> Glance:
-        return Glance(
-            process=read_process(self.master, self.tty), silent_ms=(time.monotonic() - self.heard_at) * 1000,
-            text=strip_escapes(self.output.decode("utf-8", "replace")), patterns=self.delivery.ready_patterns,
-            editor=EDITOR_MODES & self.modes, paste=PASTE_MODE in self.modes, typing=self.typing, ended=ended)
+    def _step(self, look: Record) -> None:
+        self.delivery.ctx.now = time.time()
+        self.queue += self.delivery.step(time.monotonic(), look)
+
+    def _look(self, ended: bool = False) -> Record:
+        import termios
+
+        try:
+            flags = termios.tcgetattr(self.master)[3]
+        except termios.error:
+            flags = termios.ICANON | termios.ECHO
+        screen, is_raw = self.screen, not flags & termios.ICANON
+        process, programs = read_process(self.process.pid, self.master, self.tty)
+        return Record(
+            process=process, programs=programs, gone=screen.gone, lines=screen.lines(),
+            silent_ms=int((time.monotonic() - self.heard_at) * 1000), row=screen.y,
+            before=screen.before_cursor(), raw=is_raw, alternate=screen.is_alternate(),
+            hidden=not is_raw and not flags & termios.ECHO, paste=PASTE_MODE in screen.modes,
+            typing=self.typing, ended=ended)
 
 
-def _copy_size(fd: int) -> None:
-    """Give a terminal the size of the person's."""
-    import fcntl
-    import termios
+# --- the command
 
-    own = next((n for n in (0, 1, 2) if _os.isatty(n)), None)
-    size = WRAP_SIZE if own is None else fcntl.ioctl(own, termios.TIOCGWINSZ, WRAP_SIZE)
-    fcntl.ioctl(fd, termios.TIOCSWINSZ, size)
 
+def wrap_command(args: list) -> int:
+    """Run an agent without hooks in a pseudo-terminal and type the startup context when ready."""
+    given = parse_words("wrap", args)
+    command, kind = given.rest, kind_of_command(given.rest)
+    if not command or given.agent not in AGENTS:
+        raise wrong_usage("wrap", "a command is missing after --" if not command else (
+            "--agent: use one of " + ", ".join(filter(None, AGENTS))))
+    if not IS_POSIX or kind:
+        raise CommandError(
+            WRAP_REFUSED.format(name=command[0], kind=kind) if kind else WRAP_NO_TERMINALS,
+            WRAP_REFUSED_HINT if kind else "run the agent directly")
+    ctx, agent = people_ctx(), given.agent or find_agent(command)
+    ctx.agent = agent if agent in DIALECTS else ctx.agent
+    delivery = Delivery(ctx, time.monotonic(), _read_context(ctx, given.context), agent=agent,
+                        timeout_s=float(given.timeout or WRAP_TIMEOUT_S))
+    try:
+        code = run_wrap(delivery, command)
+    except OSError as error:
+        raise CommandError("cannot run %s: %s" % (command[0], error.strerror),
+                           "check the name and PATH") from None
+    write_stderr("".join(line + "\n" for line in delivery.told))
+    return code
+
+
+def _read_context(ctx: Ctx, path: str) -> tuple:
+    """(the handoff or None, a path, sources): of the file that the person named, else of it."""
+    if path:
+        data = read_bytes(path) or b""
+        if not says_something(data):
+            raise CommandError("there is no context in %s" % one_line(path, 200),
+                               "name a text file that is filled in")
+        text = clean_text(data.decode("utf-8", "replace"))
+        return None, path, [(SOURCE_FILE.format(path=path), text)]
+    if not ctx.get("startup.enabled"):
+        return None, "", []
+    update_ledger(ctx, lambda ledger: None)  # from now on a handoff is newer than the first event
+    chosen, others = choose_handoff(ctx, Record(source="startup", session=""))
+    return chosen, chosen.path if chosen else "", startup_sources(ctx, chosen, others)
 
 # =============================================================================
 # Commands
 # =============================================================================
-# What people run. Failures are `error: what` and `hint: what to do`, exit 1;
-# wrong usage of a known command exits 2. Heavy imports are fine here. A command
-# returns its exit code, None for 0.
-VIEW_NAMES = ("NO_COLOR", "COLUMNS", "TERM", "LC_ALL", "LC_CTYPE", "LANG")
-PAGE_WIDTH = 100  # of a pipe without COLUMNS
-LIVE_S, UNSEEN_S = 12 * 3600, 2 * 3600  # silent hooks leave a trace once an hour
+# What people run. Failures are `error: what` and `hint: what to do`, exit 1; wrong usage of a
+# known command exits 2. Heavy imports are fine here. A command returns its exit code, None for 0.
+LIVE_SESSION_S, UNSEEN_S = 12 * 3600, 2 * 3600  # silent hooks leave a trace once an hour
 WATCH_EVERY_S, WRAPPED_WAIT_S, HANDED_AGAIN_S = 2.0, 2.0, 600
-NOT_SESSIONS = ("pause.json", "fallback.json")
-JSON = ("--json", {"action": "store_true", "help": "as JSON"})
-SESSION = ("--session", {"default": "", "metavar": "ID", "help": "only this one; its first letters are enough"})
-
-
-class CommandError(Exception):
-    """A sentence for the person and what to do about it."""
-
-    def __init__(self, text: str, hint: str = "") -> None:
-        super().__init__(text)
-        self.hint = hint
-
-
-def people_ctx(needed: bool = True) -> Ctx | None:
-    """The project that the person stands in; without one None, or an error when it is needed."""
-    try:
-        cwd = _os.getcwd()
-    except OSError:
-        raise CommandError("the current folder does not exist any more", "cd into your project") from None
-    ctx, env = find_project("", cwd.replace("\\", "/") if not IS_POSIX else cwd), read_environment()
-    if ctx:
-        ctx.now, ctx.env, ctx.tmp, ctx.mode = time.time(), env, temp_dir(env), "command"
-        ctx.session = safe_name(env.get("CLAUDE_CODE_SESSION_ID", ""))
-    elif needed and is_dir(join_path(cwd, DEFAULT_CONTEXT_DIR)):
-        raise CommandError("%s is not used: it is or holds a link that leads out" % DEFAULT_CONTEXT_DIR,
-                           "ls -l %s; use folders of your own in the project" % DEFAULT_CONTEXT_DIR)
-    elif needed:
-        raise CommandError("no %s folder here or in a parent folder" % DEFAULT_CONTEXT_DIR,
-                           "mkdir %s (or python3 install.py --init), then try again" % DEFAULT_CONTEXT_DIR)
-    return ctx
-
-
-def command_parser(word: str, *options: tuple):
-    """An argparse parser whose errors look like all others here; an option is (name, what add_argument takes)."""
-    import argparse
-
-    class Parser(argparse.ArgumentParser):
-        def error(self, message: str) -> None:
-            self.exit(2, "error: %s\nhint: see `ctx_hooks.py %s --help`\n" % (message, word))
-
-    row = next(row for row in COMMANDS if row[0] == word)
-    parser = Parser(prog="ctx_hooks.py " + word, description=row[2], epilog="example: ctx_hooks.py " + row[3],
-                    formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, settings in options:
-        parser.add_argument(name, **settings)
-    return parser
-
-
-def parse_duration(text: str) -> float:
-    """Seconds of `90`, `90s`, `30m`, `2h`, `1d`."""
-    scale = {"s": 1, "m": 60, "h": 3600, "d": 86400}.get(text[-1:].lower())
-    digits = text[:-1] if scale else text
-    if not _is_digits(digits) or not int(digits):
-        raise CommandError("not a duration: %s" % one_line(text, 40), "use a number with s, m, h or d, such as 30m")
-    return float(int(digits) * (scale or 1))
-
-
-def read_look(bar: bool = False) -> Look:
-    """Width, colour and glyphs by the usual variables; a pipe gets plain text, but the client paints its bar."""
-    env = read_environment(VIEW_NAMES)
-    width = int(env["COLUMNS"]) if _is_digits(env.get("COLUMNS", "")) else 0
-    terminal = _os.isatty(1)
-    if not width:
-        width = _os.get_terminal_size(1).columns if terminal else PAGE_WIDTH
-    locale = env.get("LC_ALL") or env.get("LC_CTYPE") or env.get("LANG") or ""
-    colour = (bar or terminal) and not env.get("NO_COLOR") and env.get("TERM") != "dumb"
-    return Look(max(20, width), colour, not IS_POSIX or "utf" in locale.lower())
+REPLAY_FILES, REPLAY_BYTES = 5000, 64 * 1024 * 1024
+UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def list_sessions(ctx: Ctx) -> list:
     """[(session, time of its last change)], newest first."""
-    names = [n for n in list_dir(ctx.path("state")) if n.endswith(".json") and n not in NOT_SESSIONS]
+    names = [name for name in list_dir(ctx.path("state"), 20_000) if name.endswith(".json")
+             and ("~" in name or is_plain_name(name)) and not name.startswith("handoffs-")]
     infos = [(name[:-5], stat_of(ctx.path("state", name))) for name in names]
-    return sorted([(name, info.st_mtime) for name, info in infos if info], key=lambda pair: -pair[1])
+    found = [(name, info.st_mtime) for name, info in infos if info]
+    return sorted(found, key=lambda pair: -pair[1])
 
 
 def find_session(ctx: Ctx, text: str, known_only: bool = True) -> str:
-    """The session that an id or its first letters name; without one that of the environment, or ""."""
+    """The session that an id or its first letters name; without one that of the environment."""
     names = [name for name, _ in list_sessions(ctx)]
     found = [name for name in names if name.startswith(text.lower())]
     if not text or safe_name(text) in names or not (found or known_only):
         return safe_name(text) or ctx.session
     if len(found) != 1:
-        raise CommandError("%s session %s here" % ("more than one" if found else "no", one_line(text, 40)),
-                           "known: " + (", ".join(one_line(n, 40) for n in (found or names)[:5]) or "none yet"))
+        raise CommandError("%s session %s here" % ("more than one" if found else "no", text),
+                           "known: " + (", ".join((found or names)[:5]) or "none yet"))
     return found[0]
 
 
 def cannot_write(path: str) -> CommandError:
-    return CommandError("cannot write %s" % path, "check the folder's owner and permissions, or try again")
+    return CommandError("cannot write %s" % path, "check its owner and permissions")
 
 
-def signal_command(args: list) -> int | None:
-    """Write one signal by hand, from CI, cron, a git hook or another agent."""
-    parser = command_parser(
-        "signal", ("summary", {"help": "what is wrong, a fact; - reads summary and action from stdin"}),
-        ("--action", {"default": "", "help": "what to do about it"}),
-        ("--severity", {"choices": SEVERITIES, "default": "warning"}),
-        ("--code", {"default": "", "help": "a short code for machines"}),
-        ("--auditor", {"default": "external", "help": "who says it"}),
-        ("--name", {"default": "", "help": "file name; the same name replaces the signal before"}),
-        ("--ttl", {"type": int, "default": DEFAULT_TTL_S, "metavar": "SECONDS", "help": "how long it is worth saying"}))
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument("--session", default="", metavar="ID", help="for this session only")
-    where.add_argument("--global", dest="everyone", action="store_true", help="for every session of the project")
-    given = parser.parse_args(args)
-    ctx, summary = people_ctx(), given.summary
-    if summary == "-":
-        summary = read_fd(0, SIGNAL_LIMIT_BYTES).decode("utf-8", "replace").replace("\r\n", "\n")
-    if not clean_text(summary).strip():
-        raise CommandError("the summary is empty", "say in one line what is wrong")
-    if not 1 <= given.ttl <= TTL_LIMIT_S:
-        raise CommandError("--ttl must be between 1 and %d seconds" % TTL_LIMIT_S, "leave it out for 300")
-    body = summary.strip() + ("\n→ " + given.action.strip() if given.action.strip() else "")
-    name = given.name or "%s-%x" % (safe_name(given.auditor), time.time_ns() // 1000)
-    session = "" if given.everyone else find_session(ctx, given.session, known_only=False)
-    path = write_signal(ctx, session, Signal(name=name, severity=given.severity, generated_at=ctx.now, body=body,
-                                             ttl_s=given.ttl, auditor=given.auditor, code=given.code))
-    if not path:
-        raise cannot_write(ctx.path("signals"))
-    print(path)
+# --- looking
 
 
-def auto_command(args: list) -> int | None:
-    """Start, show or stop the auto workflow."""
-    parser = command_parser("auto")
-    actions = parser.add_subparsers(dest="action", metavar="start|status|stop", required=True)
-    start = actions.add_parser("start", help="begin a workflow", description="Begin a workflow for a task.",
-                               epilog='example: ctx_hooks.py auto start "Add a login page" --skip-reflect')
-    start.add_argument("task", help="what is to be done")
-    start.add_argument("--max-iterations", type=int, default=MAX_ITERATIONS, metavar="N", help="stops per phase, 1–50")
-    for flag, names in SKIPS.items():
-        start.add_argument("--" + flag.replace("_", "-"), action="store_true", help="leave out " + ", ".join(names))
-    start.add_argument("--phase", choices=PHASE_NAMES, help="begin with this phase")
-    start.add_argument("--session", default="", metavar="ID", help="bind to this session; else to the first that stops")
-    start.add_argument("--force", action="store_true", help="replace an active workflow")
-    show = actions.add_parser("status", help="show the workflow", description="Show the workflow.",
-                              epilog="example: ctx_hooks.py auto status --json")
-    show.add_argument("--json", action="store_true", help="the state as JSON")
-    actions.add_parser("stop", help="end the workflow", description="End the workflow; the agent may stop at once.",
-                       epilog="example: ctx_hooks.py auto stop")
-    given = parser.parse_args(args)
-    ctx = people_ctx()
-    if given.action == "start":
-        print(_start_workflow(ctx, given))
-    elif given.action == "status":
-        print(_show_workflow(ctx, given.json))
+def status_command(args: list) -> None:
+    given = parse_words("status", args)
+
+    def read() -> dict:
+        ctx = people_ctx()
+        return status_data(ctx, given.session and find_session(ctx, given.session))
+
+    if given.watch:
+        watch(read)
     else:
-        print("cancelled" if cancel_workflow(ctx, "") else "no workflow is active")
+        show(*[format_json(read())] if given.json else render_status(read(), read_look()))
 
 
-def _start_workflow(ctx: Ctx, given) -> str:
-    if not 1 <= given.max_iterations <= ITERATIONS_LIMIT:
-        raise CommandError("--max-iterations must be between 1 and %d" % ITERATIONS_LIMIT, "leave it out for 20")
-    if not given.task.strip():
-        raise CommandError("the task is empty", "say in a sentence what is to be done")
-    path, config = auto_path(ctx), {flag: getattr(given, flag) for flag in SKIPS}
-    if given.phase and given.phase not in planned_phases(config):
-        raise CommandError("phase %s is skipped" % given.phase, "leave out --phase or the --skip option")
-    ctx.session = find_session(ctx, given.session, known_only=False)
-    bound = ctx.session if given.session and ctx.session.startswith(given.session.lower()) else given.session
-    state = {
-        "schema_version": "2.0", "active": True, "phase": given.phase or planned_phases(config)[0], "iteration": 0,
-        "max_iterations": given.max_iterations, "started_at": format_iso(ctx.now), "completed_at": None,
-        "task_description": given.task, "config": config, "exit_reason": None, "last_error": None,
-        "session_id": bound or ctx.env.get("CLAUDE_CODE_SESSION_ID") or None,
-        "signals": {"last_checked": None, "detected_signals": []},
-    }
-    with Lock(ctx, lock_path(ctx, path)) as lock:
-        old = load_json(path)
-        if old is None and not given.force:
-            raise CommandError("%s is not readable as JSON" % AUTO_STATE, "look at it, then start with --force")
-        if is_auto_active(old or {}) and not given.force:
-            raise CommandError("a workflow is active already", "`auto status` shows it; --force replaces it")
-        try:
-            _os.mkdir(parent_of(path), 0o700)
-            write_bytes(parent_of(path) + "/.gitignore", b"auto-state.json\n.gitignore\n")
-        except OSError:
-            pass  # it is there, or the file cannot be written either
-        if lock.busy or not write_bytes(path, format_json(state).encode() + b"\n"):
-            raise cannot_write(AUTO_STATE)
-    record(ctx, "auto:started", phase=state["phase"], bound=bool(state["session_id"]))
-    binds = "" if state["session_id"] else "; it binds to the first session of this project that stops"
-    return "started in phase %s%s\nto get out: ctx_hooks.py auto stop, or type `ctx cancel` in the session" % (
-        state["phase"], binds)
-
-
-def _show_workflow(ctx: Ctx, as_json: bool) -> str:
-    state = load_json(auto_path(ctx))
-    if state is None:
-        raise CommandError("%s is not readable as JSON" % AUTO_STATE, "`auto start TASK --force` begins anew")
-    if as_json or not state:
-        return format_json(state) if as_json else "no workflow; begin one with: ctx_hooks.py auto start TASK"
-    session = one_line(_text(state.get("session_id")), 40) or "not bound yet"
-    error = one_line(_text(table(state, "last_error").get("message")))
-    look = Look(read_look().width)
-    lines = [phase_line(state, look.width), "%s, session %s" % (auto_word(state), session),
-             "task: " + one_line(_text(state.get("task_description")))] + ["last error: " + error] * bool(error)
-    return "\n".join(part for line in lines for part in wrap_lines(line, "", look))
-
-
-def pause_command(args: list) -> int | None:
-    """Silence the hooks: of one session, or of all when none is known."""
-    how_long = ("--for", {"dest": "duration", "metavar": "30m", "help": "how long; without it until `resume`"})
-    given = command_parser("pause", SESSION, how_long).parse_args(args)
-    ctx = people_ctx()
-    session = find_session(ctx, given.session, known_only=False)
-    until = format_iso(ctx.now + parse_duration(given.duration)) if given.duration else None
-    _edit_pauses(ctx, lambda pauses: pauses.update({session or "*": until}))
-    print("paused %s until %s" % (session or "every session", until or "`resume`"))
-
-
-def resume_command(args: list) -> int | None:
-    """End a pause: of one session, or every pause when none is known."""
-    given = command_parser("resume", SESSION).parse_args(args)
-    ctx = people_ctx()
-    session = find_session(ctx, given.session, known_only=False)
-    keys = (session, "*")
-    _edit_pauses(ctx, lambda pauses: [pauses.pop(key, None) for key in keys] if session else pauses.clear())
-    print("resumed %s" % (session or "every session"))
-
-
-def _edit_pauses(ctx: Ctx, edit: object) -> None:
-    path = ctx.path("state", "pause.json")
-    if not update_json(ctx, path, lambda pauses: edit(pauses) or True):
-        raise cannot_write(path)
-
-
-def session_data(ctx: Ctx, session: str, seen_at: float) -> dict:
-    """What is known about one session, checked: its state file may hold anything."""
-    state = read_json(session_file(ctx, session))
-    context, startup = last_measure(ctx, session, state), table(state, "startup")
-    tools = {one_line(name, 40): _count(tokens) for name, tokens in table(state, "breakdown").items()}
-    crossed = _text(state.get("threshold_crossed_at")) or None
-    written = state.get("handoff_complete") is True
-    return {
-        "session": session, "seen_at": format_iso(seen_at), "tool_calls": _count(state.get("tool_calls")),
-        "context": context, "model": context["model"] if context else one_line(best_model(state, ""), 60),
-        "history": [int(number(value)) for value in _list(state, "history")],
-        "tools": dict(sorted(tools.items(), key=lambda pair: -pair[1])[:5]),
-        "handoff": {
-            "state": "off" if not ctx.get("handoff.enabled") else "written" if written else "asked" if crossed
-            else "not due", "file": ctx.get("handoff.file"), "since": crossed,
-            "reminders": _count(state.get("reminders"))},
-        "gate": {"mode": ctx.get("gate.mode"), "fired": has_marker(ctx, session),
-                 "files": [name for name, _ in gate_files(ctx)],
-                 "read": [name for name in _list(state, "files_read") if isinstance(name, str)]},
-        "startup": {"outcome": one_line(_text(startup.get("outcome")), 20) or "unknown",
-                    "attempts": _count(startup.get("attempts")), "receipt_at": _text(startup.get("receipt_at")) or None,
-                    "acked_at": _text(startup.get("acked_at")) or None} if startup else None,
-    }
-
-
-def last_measure(ctx: Ctx, session: str, state: dict) -> dict | None:
-    """The newer of what the monitor measured at the last tool call and what the status line was told."""
-    handed = read_json(ctx.path("state", session + ".statusline"))
-    keys = ("estimated_tokens", "window", "measured_model", "last_call")
-    exact = state.get("exact") is True
-    if _count(handed.get("used")) and _text(handed.get("at")) >= _text(state.get("last_call")):
-        state, keys, exact = handed, ("used", "window", "model", "at"), True
-    tokens, window = _count(state.get(keys[0])), _count(state.get(keys[1]))
-    model, at = _text(state.get(keys[2])), _text(state.get(keys[3]))
-    if not tokens or not window:
-        return None
-    measure = make_measure(tokens, window, exact, model)
-    return {"session": session, "percent": measure.percent, "shown": measure.shown, "tokens": tokens,
-            "window": window, "exact": exact, "kind": "exact" if exact else "estimated", "model": one_line(model, 60),
-            "at": at}
-
-
-def signals_data(ctx: Ctx, only: str) -> list:
-    """Every pending signal, also those that are not injected, critical first, then oldest first."""
-    sessions = [only] if only else list_dir(ctx.path("signals", "sessions"))
-    found = [("", s) for s in read_signals(ctx, "")]
-    found += [(name, s) for name in sessions for s in read_signals(ctx, name) if s.scope == "session"]
-    found.sort(key=lambda pair: (-SEVERITIES.index(pair[1].severity), pair[1].generated_at))
-    return [{"scope": s.scope, "session": name, "name": s.name, "severity": s.severity, "auditor": s.auditor,
-             "code": s.code, "age_s": int(max(0, ctx.now - s.generated_at)), "text": one_line(s.body, 400),
-             "left_s": int(s.generated_at + s.ttl_s - ctx.now)} for name, s in found]
+def watch(read: object) -> None:
+    """Redraw in place until ^C."""
+    height = 0
+    try:
+        while True:
+            look, lines = read_look(), _os.get_terminal_size(1).lines or 24
+            page = render_status(read(), look)[: max(1, lines - 1)]
+            show(*page, look=look, before="\033[%dA\033[J" % height if height else "")
+            height = len(page)
+            time.sleep(WATCH_EVERY_S)
+    except OSError:
+        raise CommandError("--watch needs a terminal", own_command("status")) from None
+    except KeyboardInterrupt:
+        show("")  # the terminal shows ^C on this line
 
 
 def status_data(ctx: Ctx, only: str) -> dict:
     """Everything that `status` shows, as one object."""
     known = list_sessions(ctx)
-    shown = [pair for pair in known if (pair[0] == only if only else ctx.now - pair[1] < LIVE_S)]
+    shown = [pair for pair in known
+             if (pair[0] == only if only else ctx.now - pair[1] < LIVE_SESSION_S)]
     traces = [stat_of(ctx.path("monitor-state.json")), stat_of(ctx.path("state", "collected"))]
     seen_at = max([at for _, at in known] + [info.st_mtime for info in traces if info] + [0.0])
+    problems = [text for level, text in check_project(ctx) if level != OK]
+    active_at = client_active_at(ctx.root, ctx.env)
+    if seen_at and active_at - seen_at > UNSEEN_S and not is_paused(ctx, "*"):
+        problems.append("the client was active %s ago, the hooks were last seen %s ago → %s" % (
+            format_age(ctx.now - active_at), format_age(ctx.now - seen_at), own_command("doctor")))
     return {
-        "version": VERSION, "at": format_iso(ctx.now), "root": ctx.root, "dir": shown_path(ctx, ctx.dir, ""),
-        "hooks_seen_at": format_iso(seen_at) if seen_at else None,
-        "paused": [{"session": name.strip("*"), "until": until} for name, until
-                   in read_json(ctx.path("state", "pause.json")).items() if is_open_pause(until, ctx.now)],
-        "sessions": [session_data(ctx, *pair) for pair in shown],
-        "signals": signals_data(ctx, only), "auto": read_json(auto_path(ctx)) or None,
-        "metrics": {k: number(v) for k, v in read_json(ctx.path("metrics.json")).items() if k in METRIC_KEYS},
-        "problems": find_problems(ctx, seen_at),
+        "version": VERSION, "at": format_iso(ctx.now), "root": ctx.root,
+        "doctor": own_command("doctor"), "hooks_seen_at": format_iso(seen_at) if seen_at else None,
+        "paused": {name: until for name, until in read_json(
+            ctx.path("state", "pause.json")).items() if is_open_pause(until, ctx.now)},
+        "sessions": [session_data(ctx, *pair) for pair in shown[:20]],
+        "handoffs": handoffs_data(ctx, only), "signals": signals_data(ctx, only),
+        "auto": workflow_data(ctx), "attention": attention_data(ctx, known),
+        "metrics": vars(load_record(read_json(ctx.path("metrics.json")), METRICS)),
+        "fill_in": silent_files(ctx), "problems": problems,
     }
 
 
-def find_problems(ctx: Ctx, seen_at: float) -> list:
-    """What a person should look into, one sentence each: the quick part of `doctor`, and hooks that went missing."""
-    found = [text for level, text in _check_project(ctx) if level != OK]
-    active_at = max(client_transcripts(ctx.root, ctx.env), default=(0.0,))[0]
-    if seen_at and active_at - seen_at > UNSEEN_S and not is_paused(ctx, "*"):
-        found.append("the client was active here %s ago, the hooks were last seen %s ago → `doctor` tells why" % (
-            format_age(ctx.now - active_at), format_age(ctx.now - seen_at)))
-    return found
+def session_data(ctx: Ctx, session: str, seen_at: float) -> dict:
+    state = read_session(ctx, session)
+    context, startup, crossed = (
+        last_measure(ctx, session, state), state.startup, state.threshold_crossed_at)
+    handoff = "written" if state.handoff_complete else "asked" if crossed else "not due"
+    evidence = startup and ("receipt" if startup.receipt_at else
+                            "acknowledgement" if startup.acked_at else "")
+    return {
+        "session": session, "agent": state.agent, "seen_at": format_iso(seen_at),
+        "tool_calls": state.tool_calls, "context": context, "history": state.history,
+        "model": context["model"] if context else best_model(state, ""), "tools": state.breakdown,
+        "handoff": {
+            "state": handoff if ctx.get("handoff.enabled") else "off",
+            "file": shown_path(ctx, handoff_path(ctx, session, read_ledger(ctx)), ""),
+            "since": format_iso(crossed), "reminders": state.reminders},
+        "gate": {"mode": ctx.get("gate.mode"), "fired": has_marker(ctx, session),
+                 "files": [name for name, _ in gate_files(ctx)], "read": state.files_read},
+        "startup": startup and {"outcome": startup.outcome, "attempts": startup.attempts,
+                                "evidence": evidence},
+    }
 
 
-def status_command(args: list) -> int | None:
-    """Show sessions, signals, the workflow, metrics and problems."""
-    parser = command_parser("status", SESSION)
-    how = parser.add_mutually_exclusive_group()
-    how.add_argument(JSON[0], **JSON[1])
-    how.add_argument("--watch", action="store_true", help="redraw every two seconds until ^C")
-    given = parser.parse_args(args)
-
-    def page() -> str:
-        ctx = people_ctx()
-        data = status_data(ctx, given.session and find_session(ctx, given.session))
-        return format_json(data) if given.json else render_status(data, read_look())
-
-    watch(page) if given.watch else print(page())
-
-
-def watch(page: object) -> None:
-    """Redraw in place until ^C."""
-    if not _os.isatty(1):
-        raise CommandError("--watch needs a terminal", "run it without a pipe, or use --json")
-    height = 0
-    try:
-        while True:
-            lines = page().split("\n")[: max(1, _os.get_terminal_size(1).lines - 1)]
-            print(("\033[%dA\033[J" % height if height else "") + "\n".join(lines), flush=True)
-            height = len(lines)
-            time.sleep(WATCH_EVERY_S)
-    except KeyboardInterrupt:
-        print()  # the terminal shows ^C on this line
+def last_measure(ctx: Ctx, session: str, state: Record) -> "dict | None":
+    """The newer of what the monitor measured and what the status line was told."""
+    handed = read_json(ctx.path("state", session + ".statusline"))
+    told_at = parse_iso(handed.get("at")) or 0.0
+    found = (state.estimated_tokens, state.window, state.exact, state.measured_model)
+    if count_of(handed.get("used")) and told_at >= state.last_call:
+        found = (count_of(handed["used"]), count_of(handed.get("window")), True,
+                 text_of(handed.get("model")))
+    if not found[0] or not found[1]:
+        return None
+    measure = make_measure(*found)
+    return dict(vars(measure), session=session, kind="exact" if measure.exact else "estimated",
+                at=format_iso(max(told_at, state.last_call)))
 
 
-def context_command(args: list) -> int | None:
-    """How full the context is, for scripts: the session in the environment, else the most recent one."""
-    given = command_parser("context", JSON, SESSION).parse_args(args)
-    ctx = people_ctx()
+def handoffs_data(ctx: Ctx, only: str) -> list:
+    """The ledger, newest first."""
+    rows = [dict(dump_record(row, LEDGER[-1][2][0]), session=name)
+            for name, row in read_ledger(ctx).handoffs.items()
+            if not only or only in (name, row.delivered_to)]
+    return sorted(rows, key=lambda row: row["written_at"] or row["asked_at"] or "")[:-11:-1]
+
+
+def signals_data(ctx: Ctx, only: str) -> list:
+    """Every pending signal, also those that are not injected, critical first, then oldest."""
+    sessions = [only] if only else list_dir(ctx.path("signals", "sessions"), 1000)
+    found = [("", signal) for signal in read_signals(ctx, "")]
+    found += [(name, signal) for name in sessions for signal in read_signals(ctx, name)
+              if signal.scope == "session"]
+    found.sort(key=lambda pair: (-SEVERITIES.index(pair[1].severity), pair[1].generated_at))
+    return [{"scope": s.scope, "session": name, "name": s.name, "severity": s.severity,
+             "auditor": s.auditor, "code": s.code, "text": one_line(s.body, 400),
+             "age_s": int(max(0, ctx.now - s.generated_at)),
+             "left_s": int(s.generated_at + s.ttl_s - ctx.now)} for name, s in found[:100]]
+
+
+def workflow_data(ctx: Ctx) -> "dict | None":
+    if not is_file(auto_path(ctx)):
+        return None
+    flow, agreed = read_workflow(ctx), read_trust(ctx).agreed
+    checks = [(phase, check_of(ctx, flow, phase)) for phase in flow.phases]
+    data = dump_record(flow, WORKFLOW)
+    data.update(
+        token="", inert=is_inert(ctx, flow), last_phase=flow.enforcer.last_phase,
+        last_error=flow.last_error.message if flow.last_error else "",
+        steps=sorted(data["steps"].values(), key=lambda step: step["started_at"] or ""),
+        checks=[{"phase": phase, "command": command, "agreed": digest_of(command) in agreed}
+                for phase, command in checks if command])
+    return data
+
+
+def attention_data(ctx: Ctx, sessions: list) -> dict:
+    """Characters and messages said to the agent, by mechanism, and the tool calls they go with."""
+    by: dict = {}
+    calls = sum(read_session(ctx, name).tool_calls for name, _ in sessions[:50])
+    for row in read_events(ctx, 100_000):
+        event = text_of(row.get("event"))
+        calls += count_of(row.get("calls")) if event == "session:ended" else 0
+        if event in ATTENTION:
+            said = by.setdefault(ATTENTION[event], {"messages": 0, "chars": 0})
+            said["messages"] += 1
+            said["chars"] += count_of(row.get("chars"))
+    return {"calls": calls, "by": by}
+
+
+def context_command(args: list) -> None:
+    """The session in the environment, else the most recent one."""
+    given, ctx = parse_words("context", args), people_ctx()
     wanted = find_session(ctx, given.session)
     names = [wanted] if wanted else [name for name, _ in list_sessions(ctx)]
-    measures = (last_measure(ctx, name, read_json(session_file(ctx, name))) for name in names)
-    measure = next((m for m in measures if m), None)
+    measures = (last_measure(ctx, name, read_session(ctx, name)) for name in names)
+    measure = next(filter(None, measures), None)
     if measure is None:
-        raise CommandError("no session has been measured here yet", "it happens at the agent's first tool call")
-    print(format_json(measure) if given.json else "{shown} {tokens}/{window} {kind} {session}".format(**measure))
+        raise CommandError("no session has been measured here yet",
+                           "it happens at the agent's first tool call")
+    show(format_json(measure) if given.json else
+         "{shown} {tokens}/{window} {kind} {session}".format(**measure))
 
 
-def why_command(args: list) -> int | None:
-    """The last decisions from the recorder, newest last."""
-    count = ("count", {"nargs": "?", "type": int, "default": 10, "metavar": "N", "help": "how many, 10 without it"})
-    given = command_parser("why", JSON, count).parse_args(args)
-    if given.count < 1:
-        raise CommandError("N must be at least 1", "leave it out for 10")
-    ctx, look = people_ctx(), read_look()
-    rows, today = read_events(ctx, given.count), time.strftime("%Y-%m-%d", time.localtime(ctx.now))
-    lines = [line for row in rows for line in render_decision(row, look, today)]
-    text = "\n".join(lines) or "nothing was said or decided here yet; silence is not recorded"
-    print(format_json(rows) if given.json else text)
+def why_command(args: list) -> None:
+    given, ctx, look = parse_words("why", args), people_ctx(), read_look()
+    rows = read_events(ctx, int(given.words[0]) if given.words else 10)
+    lines = [line for row in rows for line in render_decision(row, look)]
+    show(*[format_json(rows)] if given.json else lines or [
+        "nothing was said or decided here yet; silence is not recorded"])
 
 
-def statusline_command(args: list) -> int | None:
+def config_command(args: list) -> None:
+    given, ctx, look = parse_words("config", args), people_ctx(), read_look()
+    user_file = user_config_path(ctx.env)
+    own, project = read_config(user_file, is_user=True)[0], read_config(config_path(ctx.root))[0]
+    rows = [{"key": key, "value": ctx.get(key), "about": about,
+             "source": CONFIG_NAME if key in project else user_file if key in own else "default"}
+            for key, _, _, about in SETTINGS]
+    for row in rows:
+        if row["value"] != severity_floor(ctx) and row["key"] == "monitor.inject_min_severity":
+            row.update(value=severity_floor(ctx), source="CTX_INJECT_MIN_SEVERITY")
+    lines = [[("dim" if row["source"] == "default" else "bold", row["key"]),
+              ("", " = %s" % format_json(row["value"])),
+              ("dim", "  (%s) %s" % (row["source"], row["about"]))] for row in rows]
+    problems = [line for _, text in check_settings(ctx) for line in wrap_lines(text, "  ✗ ", look)]
+    show(*[format_json(rows)] if given.json else lines + problems, look=look)
+
+
+def doctor_command(args: list) -> int:
+    """A line for each thing that matters; exit 1 when something is broken."""
+    given, ctx, look = parse_words("doctor", args), people_ctx(needed=False), read_look()
+    look.width = look.width if _os.isatty(1) else 10_000  # in a pipe a finding is a line
+    found, styles = [], {OK: "good", FAIL: "bad", WARN: "warn", HINT: "dim"}
+    for level, text in diagnose(ctx, slashed(_os.getcwd()), read_environment()):
+        found.append({"level": level, "text": for_terminal(text)})
+        if not given.json:
+            show(*wrap_lines(text, "%-6s" % level, look, styles[level]), look=look)
+    if given.json:
+        show(format_json(found))
+    elif any("paste the settings" in finding["text"] for finding in found):
+        show("\n.claude/settings.json (merge it into `hooks` if there are some):\n",
+             settings_snippet())
+    return 1 if FAIL in [finding["level"] for finding in found] else 0
+
+
+# --- doing
+
+
+def signal_command(args: list) -> None:
+    """Write one signal by hand, from CI, cron, a git hook or another agent."""
+    given, ctx = parse_words("signal", args), people_ctx()
+    summary, ttl_s = given.words[0], int(given.ttl or DEFAULT_TTL_S)
+    auditor, action = given.auditor or "external", given.action.strip()
+    if summary == "-":
+        summary = read_fd(0, SIGNAL_LIMIT_BYTES).decode("utf-8", "replace").replace("\r\n", "\n")
+    if not clean_text(summary).strip():
+        raise CommandError("the summary is empty", "say in one line what is wrong")
+    if not 1 <= ttl_s <= TTL_LIMIT_S:
+        raise CommandError("--ttl must be between 1 and %d seconds" % TTL_LIMIT_S, "leave it out")
+    session = "" if getattr(given, "global") else find_session(ctx, given.session, False)
+    path = write_signal(ctx, session, Record(
+        name=given.name or "%s-%x" % (safe_name(auditor), time.time_ns() // 1000),
+        severity=given.severity or "warning", generated_at=ctx.now, ttl_s=ttl_s, auditor=auditor,
+        code=given.code, body=summary.strip() + ("\n→ " + action if action else "")))
+    if not path:
+        raise cannot_write(ctx.path("signals"))
+    show(path)
+
+
+def pause_command(args: list) -> None:
+    """Silence the hooks: of one session, or of all when none is known."""
+    given, ctx = parse_words("pause", args), people_ctx()
+    session, stated = find_session(ctx, given.session, False), getattr(given, "for")
+    digits, until = stated.lower().rstrip("smhd"), None
+    if stated and not (is_digits(digits) and int(digits) and len(stated) - len(digits) < 2):
+        raise CommandError("not a duration: " + stated, "a number with s, m, h or d, such as 30m")
+    if stated:
+        until = format_iso(ctx.now + int(digits) * UNITS_S.get(stated[-1:].lower(), 1))
+    _edit_pauses(ctx, lambda pauses: pauses.update({session or "*": until}))
+    show("paused %s until %s" % (session or "every session", until or "`resume`"))
+
+
+def resume_command(args: list) -> None:
+    """End a pause: of one session, or every pause when none is known."""
+    given, ctx = parse_words("resume", args), people_ctx()
+    session = find_session(ctx, given.session, False)
+    _edit_pauses(ctx, lambda pauses: [
+        pauses.pop(key, None) for key in ((session, "*") if session else list(pauses))])
+    show("resumed %s" % (session or "every session"))
+
+
+def _edit_pauses(ctx: Ctx, change: object) -> None:
+    if not update_json(ctx, ctx.path("state", "pause.json"), change)[0]:
+        raise cannot_write(ctx.path("state", "pause.json"))
+
+
+# --- the workflow
+
+
+def auto_command(args: list) -> None:
+    given, ctx, look = parse_words("auto", args), people_ctx(), read_look()
+    action = given.words[0]
+    if load_json(auto_path(ctx), follow=False) is None and not given.force:
+        raise CommandError(AUTO_STATE + " is not readable as JSON",
+                           "to begin anew: " + own_command("auto start TASK --force"))
+    if action == "start":
+        show(*_start_workflow(ctx, given))
+    elif action == "resume":
+        show(*_resume_workflow(ctx, given))
+    elif action == "stop":
+        show("cancelled" if cancel_workflow(ctx, "") else "no workflow is active")
+    else:
+        data = workflow_data(ctx)
+        page = render_workflow(data, look) if data else [
+            "no workflow; begin one with: " + own_command("auto start TASK")]
+        show(*[format_json(data or {})] if given.json else page, look=look)
+
+
+def _start_workflow(ctx: Ctx, given: Record) -> list:
+    most, task = int(given.max_iterations or MAX_ITERATIONS), "".join(given.words[1:])
+    if not 1 <= most <= ITERATIONS_LIMIT:
+        raise CommandError("--max-iterations must be between 1 and %d" % ITERATIONS_LIMIT,
+                           "leave it out for %d" % MAX_ITERATIONS)
+    if not task.strip():
+        raise CommandError("the task is empty", "say in a sentence what is to be done")
+    if load_json(auto_path(ctx), follow=False) is None:
+        set_aside(ctx, auto_path(ctx))
+    old, phases = read_workflow(ctx), _plan_phases(ctx, given)
+    if is_active(old) and not is_inert(ctx, old) and not given.force:
+        raise CommandError("a workflow is active already",
+                           "--force replaces it; to see it: " + own_command("auto status"))
+    flow = load_record({
+        "active": True, "phases": phases, "phase": given.phase or phases[0], "until": given.until,
+        "max_iterations": most, "task_description": task, "any_prompt": bool(given.any),
+        "config": {flag: bool(getattr(given, flag)) for flag in SKIPS}, "signals": {},
+        "session_id": _bound_id(ctx, given.session) or (
+            "" if given.any else ctx.env.get("CLAUDE_CODE_SESSION_ID", "")),
+        "enforcer": {}, "started_at": format_iso(ctx.now, True)}, WORKFLOW)
+    lines, is_new = _agree(ctx, flow), not is_dir(parent_of(auto_path(ctx)))
+    if not update_workflow(ctx, lambda now: vars(now).update(vars(flow)))[0]:
+        raise cannot_write(AUTO_STATE)
+    if is_new:
+        write_bytes(ctx, ctx.root + "/.caw/.gitignore", b"auto-state.json\n.gitignore\n")
+    record(ctx, "auto:started", phase=flow.phase, bound=bool(flow.session_id))
+    return lines
+
+
+def _plan_phases(ctx: Ctx, given: Record) -> list:
+    """The phases of this workflow; with --until and none named it is `execution` alone."""
+    names = ctx.get("auto.phases") or list(PHASES)
+    skipped = given.skip + [phase for flag, phases in SKIPS.items() if getattr(given, flag)
+                            for phase in phases]
+    for phase in [*given.skip, given.phase or names[0]]:
+        if phase not in names:
+            near = near_word(phase, names)
+            raise CommandError("there is no phase " + phase, "did you mean %s?" % near if near else
+                               "phases: " + ", ".join(names))
+    if given.until and not (given.phase or skipped or ctx.get("auto.phases")):
+        return ["execution"]
+    phases = [name for name in names if name not in skipped]
+    if not phases or (given.phase and given.phase in skipped):
+        raise CommandError("phase %s is skipped" % (given.phase or names[0]),
+                           "leave out --phase or the --skip option")
+    return phases
+
+
+def _bound_id(ctx: Ctx, text: str) -> str:
+    """The client's own id of a session, as its events carry it."""
+    name = find_session(ctx, text, False) if text else ""
+    if "~" in name and name != safe_name(text):
+        raise CommandError("the id of session %s is longer" % name, "give the whole id")
+    return text if name == safe_name(text) else name
+
+
+def _agree(ctx: Ctx, flow: Record) -> list:
+    """The person's consent to the checks, and the four lines that say what will happen. A check
+    that came with the project is asked about where there is somebody to answer."""
+    checks = [(phase, check_of(ctx, flow, phase)) for phase in flow.phases]
+    checks = [pair for pair in checks if pair[1]]
+    agreed = read_trust(ctx).agreed + [digest_of(flow.until)]
+    news = ["  %s: %s" % pair for pair in checks if digest_of(pair[1]) not in agreed]
+    if news and _os.isatty(0) and _os.isatty(1):
+        show("the project wants these commands run as checks:", *news, "agree? [y/N]")
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise CommandError("not agreed, nothing was changed", "they stand in " + CONFIG_NAME)
+    flow.token = _os.urandom(16).hex()
+    if not write_trust(ctx, flow.token, [command for _, command in checks]):
+        raise cannot_write(trust_path(ctx) or "a state home: HOME is not set")
+    told = "; ".join("%s `%s`" % pair for pair in checks)
+    who = "that prompts" if flow.any_prompt else "in which a person types a prompt"
+    return ["phases: %s; begins with %s" % (", ".join(flow.phases), flow.phase),
+            "checks: " + (told + ": you agreed to run exactly this" if told else
+                          "none, a phase ends on the agent's word"),
+            "binds:  " + ("to session " + flow.session_id if flow.session_id else
+                          "to the next session of this project " + who),
+            "out:    %s, or type `ctx cancel` in the session" % own_command("auto stop")]
+
+
+def _resume_workflow(ctx: Ctx, given: Record) -> list:
+    """It binds to the next session that prompts, also after it failed or was blocked."""
+    flow = read_workflow(ctx)
+    if not is_file(auto_path(ctx)) or flow.phase == "complete":
+        raise CommandError("there is no workflow to take up", own_command("auto start TASK"))
+    known = [phase for phase in (flow.phase, flow.enforcer.last_phase) if phase in flow.phases]
+    changes = {"active": True, "phase": (known or flow.phases)[0], "iteration": 0, "needs": "",
+               "exit_reason": "", "completed_at": 0.0, "cleared_at": 0.0,
+               "phase_started_at": ctx.now, "session_id": _bound_id(ctx, given.session),
+               "any_prompt": bool(given.any) or flow.any_prompt}
+    vars(flow).update(changes)
+    lines = _agree(ctx, flow)
+
+    def change(now: Record) -> None:
+        vars(now).update(changes, token=flow.token)
+        vars(now.enforcer).update(stalls=0, holds=0, phase_holds=0)
+        now.signals.last_checked = ctx.now
+
+    if not update_workflow(ctx, change)[0]:
+        raise cannot_write(AUTO_STATE)
+    record(ctx, "auto:resumed", phase=flow.phase)
+    return lines
+
+
+# --- the status line
+
+
+def statusline_command(args: list) -> None:
     """One line for the client's status bar, and its exact numbers for the monitor."""
-    at = args.index("--") if "--" in args else len(args)
-    own, wrapped = args[:at], args[at + 1:]
-    if own not in ([], ["--only"]) or args[-1:] == ["--"]:  # argparse costs as much as everything else here
-        parser = command_parser(
-            "statusline", ("--only", {"action": "store_true", "help": "CMD's output alone, ours if it has none"}),
-            ("CMD", {"nargs": "*", "help": "the status line you already have; shown above ours"}))
-        parser.usage = "ctx_hooks.py statusline [--only] [-- CMD ...]"
-        parser.parse_args(own)
-        parser.error("CMD comes after --")
-    run_guarded("statusline", read_environment(), _statusline, wrapped, bool(own))
+    given = parse_words("statusline", args)
+    run_guarded("statusline", read_environment(), _statusline, given.rest, bool(given.only))
 
 
 def _statusline(env: dict, wrapped: list, only: bool) -> None:
-    """Ours below the user's own, of which there is what it printed before it failed or took too long."""
-    import signal
+    """Ours below the user's own, of which there is what it printed before it failed or hung."""
+    import _signal
 
-    data = read_event_data(0)
-    data = data if isinstance(data, dict) else {}
-    lines, theirs = [render_statusline(statusline_data(data, env), read_look(bar=True))], ""
+    data, look, theirs = dict_of(read_event_data(0)), read_look(bar=True), ""
+    line = render_statusline(statusline_data(data, env), look)
     if wrapped:
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the client cancels runs: our child goes with us
-        argv = wrapped if len(wrapped) > 1 or not IS_POSIX else ["/bin/sh", "-c", wrapped[0]]
-        theirs = run_timed(argv, format_json(data).encode(), None, None, WRAPPED_WAIT_S)[2].decode("utf-8", "replace")
-    print("\n".join([theirs.rstrip()] * bool(theirs.strip()) + lines * (not theirs.strip() or not only)))
+        _signal.signal(_signal.SIGTERM, lambda *_: sys.exit(143))  # our child goes with us
+        argv = wrapped if len(wrapped) > 1 else shell_argv(wrapped[0])
+        out = run_timed(argv, format_json(data).encode(), None, None, WRAPPED_WAIT_S)[2]
+        theirs = out.decode("utf-8", "replace").rstrip()
+    if theirs:
+        write_all(1, theirs.encode() + b"\n")  # the user's own program paints as it likes
+    if not theirs or not only:
+        show(line, look=look)
+
+
+def shell_argv(command: str) -> object:
+    """A command line as the system's shell takes it; cmd has quoting rules of its own."""
+    if IS_POSIX:
+        return ["/bin/sh", "-c", command]
+    return '"%s" /d /s /c "%s"' % (read_environment(("COMSPEC",)).get("COMSPEC", "cmd"), command)
 
 
 def statusline_data(data: dict, env: dict) -> dict:
     """What the line shows; on the way, the exact numbers are handed to the monitor."""
-    window, model = table(data, "context_window"), table(data, "model")
-    size, usage = _count(window.get("context_window_size")), window.get("current_usage")
-    keys = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-    used = sum(_count(usage.get(key)) for key in keys) if isinstance(usage, dict) else None
-    shown = {"model": one_line(_text(model.get("display_name")) or _text(model.get("id")), 30),
+    window, model = dict_of(data.get("context_window")), dict_of(data.get("model"))
+    size, usage = count_of(window.get("context_window_size")), window.get("current_usage")
+    used = sum(count_of(usage.get(key)) for key in USAGE_KEYS) if isinstance(usage, dict) else None
+    shown = {"model": one_line(text_of(model.get("display_name")) or text_of(model.get("id")), 30),
              "percent": None if used is None or not size else min(100, used * 100 // size),
-             "left": max(0, size - (used or 0)), "phase": "", "pending": ""}
-    session_id = _text(data.get("session_id"))
-    project = env.get("CLAUDE_PROJECT_DIR") or _text(table(data, "workspace").get("project_dir"))
-    ctx = find_project(project, _text(data.get("cwd"))) if session_id else None
-    if ctx is None or env.get("CTX_HOOKS_DISABLE", "") not in ("", "0"):
+             "left": max(0, size - (used or 0)), "phase": "", "pending": "", "near": False}
+    session_id, cwd = text_of(data.get("session_id")), slashed(text_of(data.get("cwd")))
+    start = project_folder("claude", env) or slashed(
+        text_of(dict_of(data.get("workspace")).get("project_dir")))
+    ctx = find_project(start, cwd, env) if session_id and not is_switched_off(env) else None
+    if ctx is None:
         return shown
-    ctx.now, ctx.env, ctx.tmp, ctx.session = time.time(), env, temp_dir(env), safe_name(session_id)
-    path = ctx.path("state", ctx.session + ".statusline")
-    row = {"window": size, "used": used, "model": _text(model.get("id"))}
-    old = read_json(path)
-    fresh = 0 <= ctx.now - (parse_iso(old.pop("at", None)) or 0.0) < HANDED_AGAIN_S
-    if size and not (fresh and old == row):  # only what is new: the client asks several times a second
-        write_runtime(ctx, path, format_json(dict(row, at=format_iso(ctx.now))).encode())
-    auto = read_json(auto_path(ctx))
-    if is_auto_active(auto) and owns_workflow(auto, session_id):
-        shown["phase"] = "%s %d/%d" % (auto["phase"], _count(auto.get("iteration")), max_iterations_of(auto))
-    due = due_signals(ctx, ctx.session, _read_seen(ctx, ctx.session)) if has_signals(ctx, ctx.session) else []
-    shown["pending"] = "paused" if is_paused(ctx, ctx.session) else plural(len(due), "signal") if due else ""
+    set_run(ctx, env, time.time())
+    ctx.session = safe_name(session_id)
+    _hand_over(ctx, {"window": size, "used": used, "model": text_of(model.get("id"))})
+    state, flow = read_session(ctx, ctx.session), read_workflow(ctx)
+    point = compaction_point(ctx, state, size)
+    shown["near"] = 0 < point - HANDOFF_BEFORE_COMPACTION <= (used or 0)
+    if is_active(flow) and flow.session_id == session_id:
+        shown["phase"] = "%s %d/%d" % (flow.phase, flow.iteration, flow.max_iterations)
+    due = due_signals(ctx, read_signals(ctx, ctx.session), state.delivered)
+    shown["pending"] = "paused" if is_paused(ctx, ctx.session) else (
+        plural(len(due), "signal") if due else "")
     return shown
 
 
-def replay_command(args: list) -> int | None:
+def _hand_over(ctx: Ctx, row: dict) -> None:
+    """Only what is new: the client asks several times a second."""
+    path = ctx.path("state", ctx.session + ".statusline")
+    old = read_json(path)
+    is_fresh = 0 <= ctx.now - (parse_iso(old.pop("at", None)) or 0.0) < HANDED_AGAIN_S
+    if row["window"] and not (is_fresh and old == row):
+        write_bytes(ctx, path, format_json(dict(row, at=format_iso(ctx.now, True))).encode())
+
+
+# --- replay
+
+
+def replay_command(args: list) -> int:
     """Run recorded events through this kit, in a scratch copy of the project's state."""
     import tempfile
 
-    files = ("file", {"nargs": "+", "help": "hook events as JSON, one in a file or one in a line; - reads stdin"})
-    given = command_parser("replay", JSON, files).parse_args(args)
-    ctx, look = people_ctx(), read_look()
-    events = [event for name in given.file for event in read_recorded(name)]
-    with tempfile.TemporaryDirectory(prefix="ctx-replay-") as scratch:
-        copy_project(ctx, real_path(scratch))
-        results = [replay_event(ctx, real_path(scratch), event) for event in events]
-    lines = [line for index, result in enumerate(results, 1) for line in render_replay(result, index, look)]
-    print(format_json(results) if given.json else "\n".join(lines))
+    given, ctx, look = parse_words("replay", args), people_ctx(), read_look()
+    agent = given.agent or "claude"
+    if agent not in DIALECTS:
+        raise wrong_usage("replay", "--agent is one of " + ", ".join(DIALECTS))
+    events = [event for name in given.words for event in read_recorded(name)]
+    with tempfile.TemporaryDirectory(prefix="ctx-replay-") as folder:
+        copy_project(ctx, real_path(folder))
+        results = [replay_event(ctx, real_path(folder), event, agent) for event in events]
+    lines = [line for index, result in enumerate(results, 1)
+             for line in render_replay(result, index, look)]
+    show(*[format_json(results)] if given.json else lines, look=look)
     return 1 if any(result["error"] for result in results) else 0
 
 
 def read_recorded(name: str) -> list:
     """The events in a file: one JSON value in all, or one in each line; a list holds many."""
-    import json
+    from json import loads
 
     data = read_fd(0, STDIN_LIMIT_BYTES) if name == "-" else read_bytes(name, STDIN_LIMIT_BYTES)
     if data is None:
-        raise CommandError("cannot read %s" % name, "name a file with hook events as JSON")
-    text, found = data.decode("utf-8", "replace").lstrip("\ufeff"), []
+        raise CommandError("cannot read " + name, "name a file with hook events as JSON")
+    text, found, index = data.decode("utf-8", "replace").lstrip("\ufeff"), [], 0
     try:
-        json.loads(text)
-        texts = [text]
+        found = [loads(text)]
     except (ValueError, RecursionError):
-        texts = text.split("\n")
-    for index, part in enumerate(texts, 1):
         try:
-            value = parse_json(part) if part.strip() else []
+            for index, line in enumerate(text.split("\n"), 1):
+                found += [parse_json(line)] if line.strip() else []
         except ValueError:
-            raise CommandError("%s: line %d is not JSON" % (name, index), "one event is one JSON object") from None
-        found += value if isinstance(value, list) else [value]
-    return found
+            raise CommandError("%s: line %d is not JSON" % (name, index),
+                               "one event is one JSON object") from None
+    return [event for value in found for event in (value if isinstance(value, list) else [value])]
 
 
 def copy_project(ctx: Ctx, scratch: str) -> None:
-    """What the hooks look at: context folder, settings, workflow, handoff, startup and fallback files; no pause."""
+    """What the hooks look at, without links and within bounds; no pause, nothing of the user's own
+    settings or consent."""
     import os
-    import shutil
 
-    if ctx.get("allow_outside"):
-        raise CommandError("`allow_outside` is set, so a copy of the project is not apart from it", "replay without it")
-    root = scratch + "/project"
-    os.makedirs(scratch + "/tmp")
-    try:
-        shutil.copytree(ctx.dir, root + ctx.dir[len(ctx.root):], ignore=shutil.ignore_patterns("pause.json"))
-    except shutil.Error:
-        pass  # what cannot be copied, a FIFO for one, is not there
-    for name in (CONFIG_NAME, AUTO_STATE, ".claude/settings.json", ".claude/settings.local.json",
-                 ctx.get("handoff.file"), ctx.get("startup.fallback_file"), *ctx.get("startup.files")):
-        if is_file(join_path(ctx.root, name)):
-            os.makedirs(parent_of(join_path(root, name)), exist_ok=True)
-            shutil.copy2(join_path(ctx.root, name), join_path(root, name))
+    names = [CONFIG_NAME, AUTO_STATE, OLD_HANDOFF, *INSTRUCTION_FILES, *ctx.get("startup.files")]
+    names += [shown_path(ctx, path, "") for _, path in settings_files(ctx.root, {})[:2]]
+    for folder, folders, files in os.walk(ctx.dir):
+        names += [shown_path(ctx, slashed(folder) + "/" + name, "") for name in files
+                  if name != "pause.json"]
+        folders[:] = folders if len(names) < REPLAY_FILES else []
+    room = REPLAY_BYTES
+    for name in ("/tmp", "/home", "/project" + ctx.dir[len(ctx.root):]):
+        os.makedirs(scratch + name)
+    for name in names[:REPLAY_FILES]:
+        source, target = join_path(ctx.root, name), join_path(scratch + "/project", name)
+        data = read_bytes(source, room, follow=False) if name_inside(source, ctx.root) else None
+        if data is not None and is_below(target, scratch + "/project"):
+            room -= len(data)
+            os.makedirs(parent_of(target), exist_ok=True)
+            with open(target, "wb") as out:
+                out.write(data)
+            os.utime(target, (stat_of(source).st_mtime, stat_of(source).st_mtime))
 
 
-def replay_event(ctx: Ctx, scratch: str, event: object) -> dict:
-    """One event through the registered command, in a process of its own."""
-    name, root = _text(event.get("hook_event_name")) if isinstance(event, dict) else "", scratch + "/project"
-    result = {"event": name or "?", "mode": EVENTS.get(name, ""), "ms": 0, "reply": None, "error": ""}
-    if not result["mode"]:
+def replay_event(ctx: Ctx, scratch: str, event: object, agent: str) -> dict:
+    """One event through the registered loader, in a process of its own, as a user who has agreed
+    to nothing."""
+    root, dialect = scratch + "/project", DIALECTS[agent]
+    name = text_of(dict_of(event).get("hook_event_name"))
+    modes = {event: mode for event, mode, _ in REGISTRATIONS}
+    mode = modes.get(dialect.events.get(name), "")
+    result = {"event": name or "?", "mode": mode, "ms": 0, "reply": None, "error": ""}
+    if not mode:
         return result
     moved = dict(_moved(event, ctx.root, root), transcript_path=event.get("transcript_path"))
-    env = dict(ctx.env, CLAUDE_PROJECT_DIR=root, TMPDIR=scratch + "/tmp", TEMP=scratch + "/tmp", CTX_HOOKS_DISABLE="0")
-    argv = [sys.executable, "-I", "-S", "-c", REGISTERED.split('"')[1], result["mode"], parent_of(real_path(__file__))]
+    env = dict(read_environment(("PATH", "SYSTEMROOT")), HOME=scratch + "/home",
+               TMPDIR=scratch + "/tmp", TEMP=scratch + "/tmp")
+    env[dialect.project_variable or "PWD"] = root
+    argv = hook_argv([sys.executable], mode, agent, real_path(__file__))
     took_s, _, out, err = run_timed(argv, format_json(moved).encode(), root, env)
-    reply = _moved(_parse_or_none(out), root, ctx.root)
+    reply = _moved(parse_object(out), root, ctx.root) if out else None
     return dict(result, ms=round(took_s * 1000, 1), reply=reply, error=one_line(err, 400))
 
 
@@ -4920,156 +8398,92 @@ def _moved(value: object, old: str, new: str) -> object:
     return parse_json(format_json(value).replace(format_json(old)[1:-1], format_json(new)[1:-1]))
 
 
-def doctor_command(args: list) -> int | None:
-    """Report a line for each thing that matters; exit 1 when something is broken."""
-    given = command_parser("doctor", JSON).parse_args(args)
-    ctx = people_ctx(needed=False)
-    findings = diagnose(ctx, ctx.root if ctx else _os.getcwd(), read_environment())
-    if given.json:
-        print(format_json([{"level": level, "text": text} for level, text in findings]))
-    else:
-        look = read_look()
-        look.width = look.width if _os.isatty(1) else 10_000  # in a pipe a finding is a line
-        print("\n".join(line for level, text in findings for line in wrap_lines(text, "%-6s" % level, look)))
-        if any("paste the settings" in text for _, text in findings):
-            print("\n.claude/settings.json (merge it into `hooks` if there are some):\n\n" + settings_snippet())
-    return 1 if any(level == FAIL for level, _ in findings) else 0
+# --- the words themselves
 
 
-def wrap_command(args: list) -> int:
-    """Run an agent without hooks in a pseudo-terminal and type the startup context when it is ready."""
-    parser, cut = command_parser("wrap"), args.index("--") if "--" in args else len(args)
-    parser.usage = "ctx_hooks.py wrap [--context FILE] [--agent NAME] [--timeout S] -- CMD…"
-    parser.add_argument("--context", metavar="FILE", default="", help="deliver this file instead of the handoff")
-    parser.add_argument("--agent", choices=[name for name in AGENTS if name], help="by default the command's name")
-    parser.add_argument("--timeout", metavar="S", type=float, default=WRAP_TIMEOUT_S,
-                        help="seconds to wait for the agent to be ready (30)")
-    given, command = parser.parse_args(args[:cut]), args[cut + 1:]
-    if not command or not 0 <= given.timeout < 86400:
-        parser.error("--timeout needs a number of seconds" if command else "a command is missing after --")
-    if not IS_POSIX:
-        raise CommandError("wrap needs a POSIX system with pseudo-terminals", "run the agent directly")
-    ctx, lost = people_ctx(), []
-    delivery = _plan_wrap(ctx, given, given.agent or base_name(command[0]), lost)
-    try:
-        code = run_wrap(delivery, command)
-    except OSError as error:
-        raise CommandError("cannot run %s: %s" % (command[0], error.strerror), "check the name and PATH") from None
-    if lost and ctx.get("startup.notify_on_failure"):
-        write_stderr(FAILURE_NOTICE.format(path=given.context or handoff_path(ctx)) + "\n")
-    return code
-
-
-def _plan_wrap(ctx: Ctx, given, agent: str, lost: list) -> Delivery:
-    """The text, the settings of the ladder, and what an event changes; `lost` gets the reason of a failure."""
-    message_id, asks = "inj-%x" % int(ctx.now * 1000), ctx.get("startup.require_ack")
-    text, (prompt, answer) = _wrap_text(ctx, given.context, message_id), AGENTS.get(agent, AGENTS[""])
-    return Delivery(
-        time.monotonic(), text=text, timeout_s=given.timeout,
-        ready_patterns=ctx.get("wrap.ready_patterns") + ([prompt] if prompt else []),
-        is_ack=lambda said: not asks or is_acknowledged(ctx, said) or _matches(answer, said),
-        on_event=lambda name, **fields: _note_wrap(ctx, name, dict(fields, messageId=message_id), lost),
-        escalate=lambda: FALLBACK_NOTICE.format(file=ctx.get("startup.fallback_file")) * write_section(ctx, text),
-        backoffs_s=ctx.get("startup.retry_backoffs_s"), max_attempts=ctx.get("startup.max_attempts"),
-        fallback_after=ctx.get("startup.file_fallback_after_attempts"))
-
-
-def _wrap_text(ctx: Ctx, path: str, message_id: str) -> str:
-    """The framed text of the named file, else of the handoff; "" when there is nothing to deliver."""
-    if not path:
-        return build_startup(ctx, message_id, 1) if ctx.get("startup.enabled") else ""
-    text = source_text(read_bytes(path) or b"")
-    if not text:
-        raise CommandError("there is no context in %s" % one_line(path, 200), "name a text file that is filled in")
-    return frame_startup(ctx, [(SOURCE_FILE.format(path=path), text)], message_id, 1)
-
-
-def _note_wrap(ctx: Ctx, name: str, fields: dict, lost: list) -> None:
-    """The same events and metrics as at SessionStart."""
-    ctx.now = time.time()
-    if name in ("injection:succeeded", "injection:failed") and not ctx.get("startup.require_ack"):
+def completion_command(args: list) -> None:
+    """bash and zsh by one function, fish by two lines a word; all from COMMANDS."""
+    shell, words = parse_words("completion", args).words[0], {}
+    for word, (usage, _) in COMMANDS.items():
+        names = [name for group in parse_usage(usage) for name, _, _ in group]
+        words[word] = " ".join(name.replace("|", " ") for name in names if not name.isupper())
+    if shell == "fish":
+        for word, (_, about) in COMMANDS.items():
+            show("complete -c ctx -f -n __fish_use_subcommand -a %s -d '%s'" % (
+                word, about.replace("'", "")))
+            show("complete -c ctx -f -n '__fish_seen_subcommand_from %s' -a '%s'" % (
+                word, words[word]))
         return
-    record(ctx, name, **fields)
-    if name == "injection:succeeded":
-        key = "succeededOnFirstTry" if fields["attempts"] == 1 else "succeededAfterRetry"
-        count_metrics(ctx, success=(fields["attempts"], fields["durationMs"]), **{key: 1})
-        remove_section(ctx)
-    elif name == "injection:failed":
-        count_metrics(ctx, failed=1)
-        lost.append(fields["reason"])
-    elif name == "injection:escalated" or fields.get("attempt") == 1:
-        count_metrics(ctx, **{"attempted" if "attempt" in fields else "escalatedToFile": 1})
-
-
-def version_text() -> str:
-    return "ctx_hooks %s\nsha256 %s" % (VERSION, kit_digest())
-
-
-def help_text() -> str:
-    lines = ["ctx_hooks %s: hooks for Claude Code that keep an agent on the thread of its work" % VERSION, "",
-             "hook modes (run by the client, the event as JSON on stdin; exit 0, nothing or one JSON object said):"]
-    lines += ["  %-13s %s" % (word, (handler.__doc__ or "").strip().split("\n")[0]) for word, handler in MODES.items()]
-    lines += ["", "for people (each has --help with an example):"]
-    lines += ["  %-13s %s" % (word, text) for word, _, text, _ in COMMANDS]
-    return "\n".join(lines + ["  %-13s %s" % ("--version", "Version and the file's sha256.")])
-
-
-COMMANDS = (
-    ("status", status_command, "Show sessions, signals, the workflow, metrics and problems.", "status --watch"),
-    ("context", context_command, "How full the context is, for scripts.", "context --json"),
-    ("why", why_command, "The last decisions, explained.", "why 20"),
-    ("signal", signal_command, "Tell the agent something with its next prompt.",
-     'signal "CI: 3 tests fail on main" --action "Look at the log before pushing" --severity critical'),
-    ("auto", auto_command, "Start, show or stop the auto workflow.", 'auto start "Add a login page" --skip-reflect'),
-    ("pause", pause_command, "Silence the hooks for a while.", "pause --for 30m"),
-    ("resume", resume_command, "End a pause.", "resume"),
-    ("statusline", statusline_command, "A line for the client's status bar.", "statusline -- ~/.claude/my-line.sh"),
-    ("replay", replay_command, "What this kit says to recorded events, in a scratch copy.", "replay events.jsonl"),
-    ("wrap", wrap_command, "Run an agent without hooks and type the startup context.", "wrap -- aider --model sonnet"),
-    ("doctor", doctor_command, "Check everything that can keep the hooks from working.", "doctor"),
-)
-
+    show(*["autoload -U +X bashcompinit && bashcompinit"] if shell == "zsh" else [],
+         "_ctx_hooks() {", "  local words=", '  case "${COMP_WORDS[1]}" in',
+         *["    %s) words='%s' ;;" % pair for pair in words.items()], "  esac",
+         "  [ \"$COMP_CWORD\" -gt 1 ] || words='%s'" % " ".join(words),
+         '  COMPREPLY=($(compgen -W "$words" -- "${COMP_WORDS[COMP_CWORD]}"))', "}",
+         "complete -o default -F _ctx_hooks ctx")
 
 # =============================================================================
 # Main
 # =============================================================================
+# The first word is a mode, for clients, or a command, for people.
+RUN = {
+    "status": status_command, "context": context_command, "why": why_command,
+    "config": config_command, "signal": signal_command, "auto": auto_command,
+    "pause": pause_command, "resume": resume_command, "statusline": statusline_command,
+    "replay": replay_command, "wrap": wrap_command, "doctor": doctor_command,
+    "completion": completion_command,
+}
 
 
-def run_command(word: str, args: list) -> int:
-    command = next((row[1] for row in COMMANDS if row[0] == word), None)
+def help_page() -> list:
+    return ["ctx_hooks %s: hooks that keep a coding agent on the thread of its work" % VERSION, "",
+            "for people; each has --help with an example:",
+            *["  %-13s %s" % (word, about) for word, (_, about) in COMMANDS.items()],
+            "  %-13s Version and the file's sha256." % "--version", "",
+            "for clients, with an event as JSON on stdin: " + ", ".join(MODES), "",
+            "usage: " + own_command("COMMAND …")]
+
+
+def run_command(word: str, args: list) -> "int | None":
+    if word in ("--version", "-V"):
+        show("ctx_hooks " + VERSION, "sha256 " + file_digest(__file__))
+    elif word in ("--help", "-h", "help"):
+        show(*help_page())
+    elif word in RUN:
+        return RUN[word](args)
+    else:
+        # Nothing on stdout: a client that runs this as a hook would show it to the model.
+        near = near_word(word, [*RUN, *MODES])
+        raise CommandError("unknown command: " + one_line(word, 40),
+                           "did you mean %s?" % near if near else own_command("--help"))
+    return 0
+
+
+def run_for_person(word: str, args: list) -> int:
+    """The exit code; a failure is two lines, a reader that has seen enough is none."""
     try:
-        if command is None:
-            # Nothing on stdout: a client that runs this as a hook would show it to the model.
-            raise CommandError("unknown command: %s" % (one_line(word, 40) or "(none)"), "see `ctx_hooks.py --help`")
-        code = command(args)
-        if sys.stdout is not None:  # None when it was closed before the start
-            sys.stdout.flush()
-        return code
+        if sys.stdout is not None:
+            sys.stdout.reconfigure(encoding="utf-8", errors="replace")
+        return run_command(word, args) or 0
     except CommandError as error:
-        write_stderr("error: %s\n" % error + ("hint: %s\n" % error.hint if error.hint else ""))
-        return 1
+        lines = [text.replace("\n", " ") for text in (str(error), error.hint)]
+        write_stderr("error: %s\nhint: %s\n" % tuple(lines))
+        return error.code
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # `status | head -1`: the reader has seen enough
-        _os._exit(0)
+    except SystemExit as end:
+        return end.code or 0
+    except OSError as error:
+        if error.errno not in (9, 22, 32):  # closed, so on Windows, a pipe without a reader
+            raise
+        return 0
 
 
-def main(argv: list | None = None) -> None:
+def main(argv: "list | None" = None) -> None:
     args = sys.argv[1:] if argv is None else argv
-    word = args[0] if args else ""
+    word = args[0] if args else "--help"
     if word in MODES:
-        try:
-            run_hook(word, 0, read_environment())
-        finally:
-            _os._exit(0)  # nothing is buffered; skipping the interpreter's teardown saves 8 % of a start
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(encoding="utf-8", errors="replace")
-    if word in ("--version", "-V"):
-        print(version_text())
-    elif word in ("--help", "-h", "help"):
-        print(help_text())
-    else:
-        sys.exit(run_command(word, args[1:]))
+        hook_main(args)
+    _os._exit(run_for_person(word, args[1:]))  # a second flush could only fail again
 
 
 if __name__ == "__main__":

@@ -1,27 +1,27 @@
 #!/usr/bin/env python3
-"""Put ctx_hooks into a project's Claude Code settings, or take it out again.
+"""Put ctx_hooks into the settings of a project's coding agents, or take it out again.
 
     python3 install.py                    install into the project around the current folder
-    python3 install.py --dry-run          show every change as a diff, write nothing
+    python3 install.py --dry-run          say what would change, settings as a diff; write nothing
     python3 install.py --check            exit 0 if installed and current, else say what is not
     python3 install.py --uninstall        take it out; the settings get their old bytes back
 
 What it writes, all of it (in <base> = PROJECT/.claude, or ~/.claude with --scope user):
 
     <base>/hooks/ctx_hooks.py             the kit, a copy of the file beside this one
-    <base>/hooks/__pycache__/             its bytecode, so that no hook ever compiles it
-    <base>/hooks/.gitignore               hides bytecode and record from git (not if you have one)
-    <base>/hooks/.ctx_hooks/              the record that uninstall goes by
+    <base>/hooks/.ctx_hooks/              unseen by git: the record for uninstall, backups
     <base>/settings.json                  our hooks (settings.local.json with --scope local)
-    <base>/settings.json.bak-<UTC time>   the bytes before a change; the last three are kept
-    PROJECT/.context/                     with --init only: context files, none overwritten
+    .codex/, .gemini/, .qwen/, …          the same in other agents' settings, see --agent
+    <base>/.gitignore                     --scope local only: hides all this and itself from git
+    PROJECT/.context/                     --init only: context files, none overwritten
+    ~/.local/bin/ctx                      --launcher only
 
-Nothing else is touched, no network is used, nothing is ever asked. Everything is checked
-before the first write. Needs Python 3.8; this file still parses on 3.6 to be able to say so.
+Nothing else is touched, no link that leads out of the project is followed, no network is used,
+nothing is ever asked. Everything is checked before the first write. Needs Python 3.8; this file
+still parses on 3.6 to be able to say so.
 
-Contents, bottom-up: constants and messages; JSON with positions; splicing; our entries; status
-line; interpreter; files and lock; layout and sources; settings files; record; planning;
-checking; carrying out; command line.
+Contents, bottom-up: constants and messages; the kit; JSON text; our entries; interpreter; files
+and lock; layout; settings and record; planning; launcher; command line.
 """
 
 import sys
@@ -32,7 +32,6 @@ if sys.version_info < (3, 8):
              % tuple(sys.version_info[:2]))
 
 import argparse
-import ast
 import contextlib
 import difflib
 import hashlib
@@ -40,832 +39,461 @@ import json
 import os
 import re
 import shlex
-import shutil
 import stat
-import subprocess
 import tempfile
 import time
-from collections import Counter
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from collections import namedtuple
+from json import JSONDecodeError
+from types import ModuleType
 
 try:
     import fcntl
 except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
+    fcntl = None
 
 # =============================================================================
 # Constants and messages
 # =============================================================================
 
+join, dirname, basename, exists = os.path.join, os.path.dirname, os.path.basename, os.path.exists
+realpath, lexists, isdir, isfile = os.path.realpath, os.path.lexists, os.path.isdir, os.path.isfile
 KIT = "ctx_hooks.py"
-MODES = ("inject", "gate", "monitor", "stop-enforce", "cleanup")
-STATUSLINE = "statusline"
-PYTHON_MINIMUM = (3, 8)
-LOCK_WAIT_S = 10
-LOCK_STALE_S = 60
-PROBE_WAIT_S = 20
+LOCK_WAIT_S, PROBE_WAIT_S = 10, 20
+REPLACE_WAIT_S = 0.8  # Windows: a reader makes os.replace fail for a moment
 BACKUPS_KEPT = 3
-DEPTH_LIMIT = 200
+IS_WINDOWS = os.name == "nt"
+BOM = b"\xef\xbb\xbf"
 
-# The command in hooks.json, and why it looks as it does:
-# - Shell form, not exec form (`command` + `args`). The client starts both equally fast, but other
-#   programs that read the same settings know only `command`: of an exec form they would start a
-#   bare `python3` that waits for a program on stdin.
-# - `|| exit 0`, which needs a shell. The client reads exit 2 as "deny this tool", and a missing
-#   script is exactly that (`python3 gone.py` exits 2). Here a missing or broken kit, and a missing
-#   or too old interpreter, end in 0 and stop nobody.
-# - `-I -S`: no user site, no PYTHON* variables, no site-packages; the floor of start-up time.
-# - `-c "…import ctx_hooks…"`, not the path of a script: only an imported file has its bytecode
-#   cached. The folder is appended, so nothing in it can shadow the standard library.
-# - `gc.disable()`: the collector would run several times while the bytecode is read, 3 % of a bare
-#   start, and a process that lives for milliseconds leaves nothing worth collecting.
-# - The folder is the last word and is quoted, so spaces and quotes in a path are harmless; it does
-#   not depend on the cwd, which follows the agent's `cd`.
-# install.py exchanges the first word and the folder, nothing else.
-HOOKS_PYTHON = "python3"
-HOOKS_FOLDER = '"${CLAUDE_PLUGIN_ROOT:-$CLAUDE_PROJECT_DIR/.claude/hooks}"'
-PROJECT_FOLDER = '"$CLAUDE_PROJECT_DIR/.claude/hooks"'
-STATUS_CODE = "import gc, sys; gc.disable(); sys.path.append(sys.argv.pop(1)); import ctx_hooks; ctx_hooks.main()"
-LOAD_CODE = "import sys; sys.path.append(sys.argv.pop()); import ctx_hooks"
-PROBE_CODE = "import sys; print('%d.%d' % sys.version_info[:2]); print(sys.executable)"
-
-# sha256 -> version of every release before this one. With it an untouched older kit is known even
-# where no record is, as in a fresh clone. `install.py --version` of a release prints what to add here.
-RELEASES: Dict[str, str] = {}
-
-IGNORE_SHARED = "# written by ctx_hooks\n/.ctx_hooks/\n/__pycache__/\n/ctx_hooks.py.kept-*\n"
-IGNORE_LOCAL = IGNORE_SHARED + "/ctx_hooks.py\n/.gitignore\n"
+OLD_IGNORES = [  # what 0.1.0 wrote beside the kit
+    "# written by ctx_hooks\n/.ctx_hooks/\n/__pycache__/\n/ctx_hooks.py.kept-*\n" + more
+    for more in ("", "/ctx_hooks.py\n/.gitignore\n")]
 IGNORE_ALL = "*\n"
-IGNORE_CONTEXT = ("signals/\nstate/\nmonitor-state.json\nmetrics.json\n"
-                  "events.jsonl\nevents.jsonl.1\n")
+IGNORE_LOCAL = "# written by ctx_hooks\n/.gitignore\n/settings.local.json\n"
+IGNORE_LOCAL_KIT = IGNORE_LOCAL + "/hooks/ctx_hooks.py\n"
+COMMAND_WORDS = {"build": "Build", "all": "Build", "test": "Test", "check": "Test", "lint": "Lint"}
 
-CONTEXT_FILES = {
-    "CONSTITUTION.md": """\
-# Constitution
+STILL_TO_DO = dict.fromkeys(("gemini", "qwen", "copilot"), "start it here and trust the folder")
+STILL_TO_DO["codex"] = (
+    "start it here, trust the folder, then \"Trust all and continue\" (later: /hooks); "
+    ".codex/hooks.json holds a path of this machine, so it is not for git")
 
-Rules that hold in every session, whatever the task. Few, short, and meant.
+# Until somebody writes something into them these files say nothing, and the gate, which knows
+# headings, comments and (…) for what they are, does not ask an agent to read them.
+TEMPLATES = {name: "# %s\n\n<!-- %s -->\n\n- %s\n" % texts for name, texts in {
+    "CONSTITUTION.md": (
+        "Constitution", "Rules that hold in every session, whatever the task. For example: never "
+        "commit secrets;\nnever weaken a test to make it pass; ask before what cannot be undone.",
+        "(a rule)"),
+    "TASKS.md": (
+        "Tasks", "What is being worked on, most important first. A finished task is deleted.",
+        "[ ] (one task, with the sentence that says when it is done)"),
+    "CONVENTIONS.md": (
+        "Conventions", "How things are done here, as far as the code does not already show it.",
+        "(which folder holds what, where new code goes, what a commit looks like)"),
+    "DECISIONS.md": (
+        "Decisions", "What was decided and why, newest first, so that it is not argued again.",
+        "(date: what was decided; because …; instead of …)"),
+    "LEARNINGS.md": (
+        "Learnings", "What cost time once and should not cost it again, newest first.",
+        "(date: what happened → what to do next time)"),
+    "AGENT_PLAYBOOK.md": (
+        "Agent playbook", "How an agent works in this project. For example: one task of TASKS.md "
+        "at a time;\nthe tests run before something is called done.", "(a rule)"),
+}.items()}
 
-- Never commit secrets, tokens or personal data.
-- Never weaken or delete a test to make it pass.
-- Ask before anything that cannot be undone: deleting data, rewriting history, publishing.
-""",
-    "TASKS.md": """\
-# Tasks
-
-What is being worked on, most important first. A finished task is deleted; git remembers it.
-
-## Now
-
-- [ ] (one task, with the sentence that says when it is done)
-
-## Next
-
-- [ ] (…)
-""",
-    "CONVENTIONS.md": """\
-# Conventions
-
-How things are done here, as far as the code does not already show it.
-
-- Build: `…`
-- Test: `…` (one test: `…`)
-- Layout: which folder holds what, and where new code goes.
-- Commits: one change each; the body says why.
-""",
-    "DECISIONS.md": """\
-# Decisions
-
-What was decided and why, newest first, so that it is not argued again. Change one by adding one.
-
-## YYYY-MM-DD: (the decision in one sentence)
-
-Because: …
-Instead of: …
-""",
-    "LEARNINGS.md": """\
-# Learnings
-
-What cost time once and should not cost it again, newest first.
-
-- YYYY-MM-DD: (what happened) → (what to do next time)
-""",
-    "AGENT_PLAYBOOK.md": """\
-# Agent playbook
-
-How an agent works in this project.
-
-1. Start: read CONSTITUTION.md and TASKS.md; open the others when they matter.
-2. Work: one task at a time; run the tests before saying that something is done.
-3. Decide: write it into DECISIONS.md. Learn: write it into LEARNINGS.md.
-4. End: bring TASKS.md up to date; when asked for a handoff, write where you stand, what is
-   next, and what you would want to know if you knew nothing.
-""",
-}
-
-HINT_JSON = ("the client ignores a settings file that is not strict JSON "
-             "(no comments, no trailing commas); correct it, then run this again")
-HINT_SHAPE = "the client would ignore these hooks or the whole file; correct it, then run this again"
+HINT_JSON = ("the client ignores settings that are not strict JSON (no comments, no trailing "
+             "commas) of the right shape; correct it, then run this again")
 
 
 class Refused(Exception):
-    """A reason to stop, for people: what is wrong and what to do about it."""
-
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+    """A reason to stop, for people: (what is wrong, what to do about it)."""
 
 
 # =============================================================================
-# JSON with positions
+# The kit
 # =============================================================================
-# A strict reader that remembers where each value stands: `(src, pos) -> node`, one function for
-# each rule. What it refuses, the client refuses too.
+# What is copied is what is loaded here: exactly the file beside this one, no import search, no
+# bytecode. It makes and recognises the commands, and knows the agents.
 
 
-class JsonError(Exception):
-    """Not JSON, or not the JSON we can work with; knows its line and column."""
-
-    def __init__(self, message: str, src: str, pos: int, hint: str = HINT_JSON) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
-        self.line = src.count("\n", 0, pos) + 1
-        self.column = pos - src.rfind("\n", 0, pos)
-
-
-class Node(NamedTuple):
-    """A value and its place: src[start:end]. `items` are the children of an object or array."""
-
-    value: Any
-    start: int
-    end: int
-    items: "List[Item]"
+def load_kit(folder: str) -> tuple:
+    """(module, its text as bytes) of the kit in this folder."""
+    path, module = join(folder, KIT), ModuleType("ctx_hooks")
+    try:
+        with open(path, "rb") as file:
+            data = file.read().replace(b"\r\n", b"\n")
+        module.__file__ = path
+        exec(compile(data, path, "exec"), module.__dict__)  # noqa: S102 - see above
+    except (OSError, SyntaxError, ValueError) as problem:
+        sys.exit("error: %s beside install.py cannot be used: %s\nhint: fetch both again and keep "
+                 "them in one folder" % (KIT, problem))
+    return module, data
 
 
-class Item(NamedTuple):
-    """A member of an object (start: of its key) or an item of an array (key: None)."""
-
-    key: Optional[str]
-    start: int
-    node: Node
-
-    @property
-    def end(self) -> int:
-        return self.node.end
+HERE = dirname(realpath(__file__))
+kit, SOURCE = load_kit(HERE)
 
 
-BLANK = " \t\n\r"
+def digest_of(data: "bytes | str | None") -> str:
+    """sha256 of the text: a checkout with CRLF is not an edit. "" where there is no file."""
+    data = data.encode() if isinstance(data, str) else data
+    return "" if data is None else hashlib.sha256(data.replace(b"\r\n", b"\n")).hexdigest()
+
+
+LOCAL_DIGESTS = ("", digest_of(IGNORE_LOCAL), digest_of(IGNORE_LOCAL_KIT))
+
+
+# =============================================================================
+# JSON text
+# =============================================================================
+# Edits a JSON text and leaves every other byte as it is: indent, tabs, CRLF, escapes, spelling of
+# numbers, order of keys. The standard decoder says where a value ends and what is wrong.
+
 _BLANKS = re.compile("[ \t\n\r]*")
-_STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"')
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _HALF = re.compile("[\ud800-\udfff]")  # half a surrogate pair: JSON has it, UTF-8 does not
-_WORDS = {"true": True, "false": False, "null": None}
+Item = namedtuple("Item", "key start at end")  # key or None, its start, its value's place
 
 
-def parse_json(src: str) -> Node:
-    """The one value in src. Raises JsonError."""
-    node = _parse_value(src, _skip(src, 0), 0)
-    rest = _skip(src, node.end)
-    if rest != len(src):
-        raise JsonError("expected the end of the file", src, rest)
-    return node
+WHOLE = {"parse_int": lambda text: int(text) if len(text) < 400 else float(text)}  # int() refuses
+DECODER = json.JSONDecoder(**WHOLE)
 
 
-def _skip(src: str, pos: int) -> int:
-    match = _BLANKS.match(src, pos)
-    return match.end() if match else pos
+def parse_json(src: str) -> object:
+    """The value of a strict JSON text. Raises JSONDecodeError, which knows line and column."""
+    def refuse(name: str) -> None:
+        bare = re.sub(r'"(?:[^"\\]|\\.)*"', lambda match: " " * len(match.group()), src)
+        raise JSONDecodeError(name + " is not JSON", src, bare.find(name))
+
+    try:
+        return json.loads(src, parse_constant=refuse, **WHOLE)
+    except RecursionError:
+        raise JSONDecodeError("nested too deeply", src, 0) from None
 
 
-def _parse_value(src: str, pos: int, depth: int) -> Node:
-    first = src[pos:pos + 1]
-    if first == "{":
-        return _parse_object(src, pos, depth)
-    if first == "[":
-        return _parse_array(src, pos, depth)
-    if first == '"':
-        return _parse_string(src, pos)
-    for word, value in _WORDS.items():
-        if src.startswith(word, pos):
-            return Node(value, pos, pos + len(word), [])
-    return _parse_number(src, pos)
+def skip(src: str, pos: int) -> int:
+    return _BLANKS.match(src, pos).end()
 
 
-def _parse_object(src: str, start: int, depth: int) -> Node:
-    items: List[Item] = []
-    pos = _open(src, start, depth)
-    while not (src.startswith("}", pos) and not items):
-        if not src.startswith('"', pos):
-            raise JsonError("expected a key in double quotes", src, pos)
-        key = _parse_string(src, pos)
-        colon = _skip(src, key.end)
-        if not src.startswith(":", colon):
-            raise JsonError("expected ':' after the key", src, colon)
-        items.append(Item(key.value, pos, _parse_value(src, _skip(src, colon + 1), depth + 1)))
-        pos, more = _next(src, items[-1].end, "}")
-        if not more:
-            break
-    return Node({item.key: item.node.value for item in items}, start, pos + 1, items)
+def items_of(src: str, at: int) -> list:
+    """The items of the object or array at src[at], in a text that is known to be JSON."""
+    items, pos = [], skip(src, at + 1)
+    while src[pos] not in "}]":
+        key, start = None, pos
+        if src[at] == "{":
+            key, pos = DECODER.raw_decode(src, pos)
+            pos = skip(src, skip(src, pos) + 1)
+        items.append(Item(key, start, pos, DECODER.raw_decode(src, pos)[1]))
+        pos = skip(src, items[-1].end)
+        pos = skip(src, pos + 1) if src[pos] == "," else pos
+    return items
 
 
-def _parse_array(src: str, start: int, depth: int) -> Node:
-    items: List[Item] = []
-    pos = _open(src, start, depth)
-    while not (src.startswith("]", pos) and not items):
-        items.append(Item(None, pos, _parse_value(src, pos, depth + 1)))
-        pos, more = _next(src, items[-1].end, "]")
-        if not more:
-            break
-    return Node([item.node.value for item in items], start, pos + 1, items)
+class Text:
+    """A JSON text that is edited in place. A path is a list of keys and indexes."""
 
+    def __init__(self, src: str) -> None:
+        self.src, root = src, skip(src, 0)
+        items = items_of(src, root)
+        newline = re.search("\r\n|\n|\r", src)
+        self.newline = newline.group() if newline else "\n"
+        self.inline = bool(items) and not self._has_lines(root, items[-1].end)
+        self.unit, self.colon = "  ", ": "
+        if items and self._has_lines(root, items[0].start):
+            self.unit = self._indent(items[0].start)[len(self._indent(root)):]
+        if items:
+            gap = src[DECODER.raw_decode(src, items[0].start)[1]:items[0].at]
+            self.colon = gap if not set(gap) & set("\r\n") else ": "
+        self.comma = "," if self.colon == ":" else ", "
+        self.ascii = src.isascii() and "\\u" in src
 
-def _open(src: str, pos: int, depth: int) -> int:
-    if depth > DEPTH_LIMIT:
-        raise JsonError("nested too deeply", src, pos)
-    return _skip(src, pos + 1)
+    def find(self, path: list) -> "Item | None":
+        at = skip(self.src, 0)
+        item = Item(None, at, at, DECODER.raw_decode(self.src, at)[1])
+        for step in path:
+            items = items_of(self.src, item.at)
+            same = [it for i, it in enumerate(items) if step == (i if it.key is None else it.key)]
+            if not same:
+                return None
+            item = same[-1]  # of a repeated key the last one counts
+        return item
 
+    def get(self, path: list) -> object:
+        item = self.find(path)
+        return DECODER.raw_decode(self.src, item.at)[0] if item else None
 
-def _next(src: str, pos: int, closing: str) -> Tuple[int, bool]:
-    """After an item: the start of the next one and True, or the closing mark and False."""
-    pos = _skip(src, pos)
-    if src.startswith(closing, pos):
-        return pos, False
-    if not src.startswith(",", pos):
-        raise JsonError(f"expected ',' or '{closing}'", src, pos)
-    after = _skip(src, pos + 1)
-    if src.startswith(closing, after):
-        raise JsonError("a trailing comma is not allowed", src, pos)
-    return after, True
-
-
-def _parse_string(src: str, pos: int) -> Node:
-    match = _STRING.match(src, pos)
-    if not match:
-        raise JsonError("a string that does not end or holds what JSON forbids", src, pos)
-    return Node(json.loads(match.group()), pos, match.end(), [])
-
-
-def _parse_number(src: str, pos: int) -> Node:
-    match = _NUMBER.match(src, pos)
-    if not match:
-        what = "comments are not allowed" if src.startswith("/", pos) else "expected a value"
-        raise JsonError(what, src, pos)
-    text = match.group()
-    exact = len(text) < 400 and not set(text) & set(".eE")
-    return Node(int(text) if exact else float(text), pos, match.end(), [])
-
-
-def is_same(a: Any, b: Any) -> bool:
-    """Equal as JSON: unlike ==, true is not 1 and 1 is not 1.0."""
-    if type(a) is not type(b):
-        return False
-    if isinstance(a, dict):
-        return a.keys() == b.keys() and all(is_same(a[key], b[key]) for key in a)
-    if isinstance(a, list):
-        return len(a) == len(b) and all(map(is_same, a, b))
-    return bool(a == b)
-
-
-# =============================================================================
-# Splicing
-# =============================================================================
-# Writes a new value into an existing text and changes only what differs: indent, tabs, CRLF,
-# escapes, spelling of numbers and order of keys around it stay as they are, byte for byte.
-
-Edit = Tuple[int, int, str]
-
-
-class Style(NamedTuple):
-    newline: str
-    unit: str
-    colon: str
-    comma: str
-    inline: bool
-    ascii: bool
-
-
-class Document(NamedTuple):
-    src: str
-    root: Node
-    style: Style
-
-
-def splice(src: str, value: Any) -> str:
-    """src with `value` in it, edited as little as possible; splice(src, its value) is src."""
-    root = parse_json(src)
-    doc = Document(src, root, detect_style(src, root))
-    out, last = [], 0
-    for start, end, text in sorted(_edit(doc, root, value), key=lambda edit: edit[:2]):
-        out += [src[last:start], text]
-        last = end
-    result = "".join(out) + src[last:]
-    if not is_same(parse_json(result).value, value):
-        raise Refused("the edited settings would not mean what they should", "nothing was written; report this")
-    return result
-
-
-def detect_style(src: str, root: Node) -> Style:
-    """How the text is written: line ends, indent, colons and commas, one line or many, escapes."""
-    newline = re.search("\r\n|\n|\r", src)
-    body = src[root.start:root.end]
-    first = root.items[0] if root.items else None
-    indent = _line_indent(src, first.start) if first and _starts_line(src, first.start) else None
-    outer = _line_indent(src, root.start)
-    unit = "  " if indent is None else indent[len(outer):] if indent.startswith(outer) else indent
-    colon = ": "
-    if first and first.key is not None:
-        gap = src[_STRING.match(src, first.start).end():first.node.start]  # type: ignore[union-attr]
-        colon = gap if not set(gap) & set("\r\n") else colon
-    return Style(newline.group() if newline else "\n", unit, colon,
-                 "," if colon == ":" else ", ", bool(root.items) and not set(body) & set("\r\n"),
-                 src.isascii() and "\\u" in src)
-
-
-def render_json(value: Any, style: Style, indent: str) -> str:
-    unit, comma = (None, style.comma) if style.inline else (style.unit, ",")
-    text = json.dumps(value, ensure_ascii=style.ascii, indent=unit, separators=(comma, style.colon))
-    text = _HALF.sub(lambda half: f"\\u{ord(half.group()):04x}", text)
-    return text.replace("\n", style.newline + indent)
-
-
-def _edit(doc: Document, node: Node, new: Any) -> Iterator[Edit]:
-    if is_same(node.value, new):
-        return
-    if isinstance(new, dict) and isinstance(node.value, dict):
-        yield from _edit_object(doc, node, new)
-    elif isinstance(new, list) and isinstance(node.value, list):
-        yield from _edit_array(doc, node, new)
-    else:
-        yield node.start, node.end, render_json(new, doc.style, _line_indent(doc.src, node.start))
-
-
-def _edit_object(doc: Document, node: Node, new: Dict[str, Any]) -> Iterator[Edit]:
-    kept = []
-    last = {item.key: item for item in node.items}  # of a repeated key the last one counts
-    for index, item in enumerate(node.items):
-        if item.key in new:
-            kept.append(index)
-            if last[item.key] is item:
-                yield from _edit(doc, item.node, new[item.key])
-    added = [(key, value) for key, value in new.items() if key not in last]
-    yield from _edit_items(doc, node, kept, {len(node.items): added} if added else {})
-
-
-def _edit_array(doc: Document, node: Node, new: List[Any]) -> Iterator[Edit]:
-    pairs = align(node.value, new)
-    added: Dict[int, List[Tuple[Optional[str], Any]]] = {}
-    for i, j in pairs:
-        yield from _edit(doc, node.items[i].node, new[j])
-    paired = {j: i for i, j in pairs}
-    before = len(node.items)
-    for j in reversed(range(len(new))):
-        before = paired.get(j, before)
-        if j not in paired:
-            added.setdefault(before, []).insert(0, (None, new[j]))
-    yield from _edit_items(doc, node, [i for i, _j in pairs], added)
-
-
-def align(old: List[Any], new: List[Any]) -> List[Tuple[int, int]]:
-    """Which item of old became which of new, in order, so that as much as possible stays in place."""
-    like = [[_likeness(a, b) for b in new] for a in old]
-    best = [[0.0] * (len(new) + 1) for _ in range(len(old) + 1)]
-    for i in reversed(range(len(old))):
-        for j in reversed(range(len(new))):
-            best[i][j] = max(best[i + 1][j], best[i][j + 1], best[i + 1][j + 1] + like[i][j])
-    pairs, i, j = [], 0, 0
-    while i < len(old) and j < len(new):
-        if like[i][j] and best[i][j] == best[i + 1][j + 1] + like[i][j]:
-            pairs.append((i, j))
-            i, j = i + 1, j + 1
-        elif best[i][j] == best[i + 1][j]:
-            i += 1
+    def set(self, path: list, value: object) -> None:
+        """Replace a value, or append it to its container, which is made if it is not there."""
+        found = self.find(path)
+        if found:
+            self._put(found.at, found.end, self._render(value, self._indent(found.start)))
+            return
+        if not self.find(path[:-1]):
+            self.set(path[:-1], [] if isinstance(path[-1], int) else {})
+        outer = self.find(path[:-1])
+        items = items_of(self.src, outer.at)
+        key = "" if isinstance(path[-1], int) else json.dumps(path[-1]) + self.colon
+        if items:
+            indent, end = self._indent(items[-1].start), items[-1].end
+            lines = self._has_lines(outer.at, items[0].start)
+            between = "," + self.newline + indent if lines else self.comma
+            self._put(end, end, between + key + self._render(value, indent))
         else:
-            j += 1
-    return pairs
+            around = "" if self.inline else self.newline + self._indent(outer.at)
+            indent = "" if self.inline else around + self.unit
+            text = key + self._render(value, indent.lstrip("\r\n"))
+            self._put(outer.at + 1, outer.end - 1, indent + text + around)
 
-
-def _likeness(a: Any, b: Any) -> float:
-    """How many whole parts two values share; a little for being of one kind. The rest is no reason."""
-    if type(a) is not type(b):
-        return 0.0
-    return 0.001 + sum((Counter(_parts(a)) & Counter(_parts(b))).values())
-
-
-def _parts(value: Any) -> Iterator[str]:
-    """The value and every object and array in it, each as text."""
-    yield json.dumps(value, sort_keys=True)
-    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    for part in inside:
-        if isinstance(part, (dict, list)):
-            yield from _parts(part)
-
-
-def _edit_items(doc: Document, node: Node, kept: List[int],
-                added: Dict[int, List[Tuple[Optional[str], Any]]]) -> Iterator[Edit]:
-    """Remove the children that are not in `kept`; add `added[i]` before what was child i."""
-    items = node.items
-    if not kept:
-        everything = [member for index in sorted(added) for member in added[index]]
-        if items or everything:
-            yield node.start + 1, node.end - 1, _render_inside(doc, node, everything)
-        return
-    for before, after in zip([-1] + kept, kept + [len(items)]):
-        if after - before > 1 and before >= 0:
-            yield items[before].end, items[after - 1].end, ""
-        elif after - before > 1:
-            yield items[0].start, items[after].start, ""
-    between = _between(doc, node, items[kept[-1]])
-    indent = _line_indent(doc.src, items[kept[-1]].start)
-    for index, members in added.items():
-        texts = [_render_member(doc, member, indent) for member in members]
-        earlier = [i for i in kept if i < index]
-        if earlier:
-            place = items[earlier[-1]].end
-            yield place, place, "".join(between + text for text in texts)
+    def remove(self, path: list) -> None:
+        item, outer = self.find(path), self.find(path[:-1])
+        items = items_of(self.src, outer.at)
+        index = items.index(item)
+        if len(items) == 1:
+            self._put(outer.at + 1, outer.end - 1, "")
+        elif index:
+            self._put(items[index - 1].end, item.end, "")
         else:
-            place = items[kept[0]].start
-            yield place, place, "".join(text + between for text in texts)
+            self._put(item.start, items[1].start, "")
 
+    def _put(self, start: int, end: int, text: str) -> None:
+        self.src = self.src[:start] + text + self.src[end:]
 
-def _between(doc: Document, node: Node, model: Item) -> str:
-    """What stands between two children, by the example of those that are there."""
-    if set(doc.src[node.start:node.items[0].start]) & set("\r\n"):
-        return "," + doc.style.newline + _line_indent(doc.src, model.start)
-    return doc.style.comma
+    def _render(self, value: object, indent: str) -> str:
+        unit, comma = (None, self.comma) if self.inline else (self.unit, ",")
+        text = json.dumps(value, ensure_ascii=self.ascii, indent=unit,
+                          separators=(comma, self.colon))
+        text = _HALF.sub(lambda half: "\\u%04x" % ord(half.group()), text)
+        return text.replace("\n", self.newline + indent)
 
+    def _has_lines(self, start: int, end: int) -> bool:
+        return bool(set(self.src[start:end]) & set("\r\n"))
 
-def _render_inside(doc: Document, node: Node, members: List[Tuple[Optional[str], Any]]) -> str:
-    if not members:
-        return ""
-    if doc.style.inline:
-        return doc.style.comma.join(_render_member(doc, member, "") for member in members)
-    outer = _line_indent(doc.src, node.start)
-    indent = outer + doc.style.unit
-    lines = [indent + _render_member(doc, member, indent) for member in members]
-    newline = doc.style.newline
-    return newline + ("," + newline).join(lines) + newline + outer
-
-
-def _render_member(doc: Document, member: Tuple[Optional[str], Any], indent: str) -> str:
-    key, value = member
-    text = render_json(value, doc.style, indent)
-    return text if key is None else json.dumps(key, ensure_ascii=False) + doc.style.colon + text
-
-
-def _line_start(src: str, pos: int) -> int:
-    return max(src.rfind("\n", 0, pos), src.rfind("\r", 0, pos)) + 1
-
-
-def _line_indent(src: str, pos: int) -> str:
-    line = src[_line_start(src, pos):pos]
-    return line[:len(line) - len(line.lstrip(" \t"))]
-
-
-def _starts_line(src: str, pos: int) -> bool:
-    start = _line_start(src, pos)
-    return start > 0 and not src[start:pos].strip(" \t")
+    def _indent(self, pos: int) -> str:
+        """The blanks at the start of the line that holds pos."""
+        line = re.split("[\r\n]", self.src[:pos])[-1]
+        return line[:len(line) - len(line.lstrip(" \t"))]
 
 
 # =============================================================================
 # Our entries
 # =============================================================================
-# Pure functions on parsed settings. An entry is ours by what it runs: a command that does
-# nothing but start the kit in one of its modes. No private key, nothing remembered.
+# An entry is ours by what it runs: the kit in one of its modes and nothing else, as the kit itself
+# recognises it. No private key, nothing remembered. A status line that the user has becomes a part
+# of ours (`-- sh -c CMD`), so that taking ours away gives back its exact text.
 
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
-_PYTHON = re.compile(r"(?:python|pypy|py)[0-9.]*w?(?:\.exe)?", re.IGNORECASE)
-_IMPORT = re.compile(r"\bimport ctx_hooks\b")
-_CALL = re.compile(r"(?<![\w.])ctx_hooks\.main\(")
-_TAILS = ([], ["||", "exit", "0"], ["||", "true"], ["||", ":"])
-_GENERATED = re.compile(r'(.+?) -I -S -c "import (?:gc, )?sys; (?:gc\.disable\(\); )?sys\.path\.append\(')
-
-
-def split_command(text: str, escape: str = "\\") -> List[str]:
-    """The words of one simple command (a harmless `|| exit 0` aside); [] if it is anything else."""
-    lexer = shlex.shlex(re.sub(r"\s2>\s*/dev/null", "", text.strip()),
-                        posix=True, punctuation_chars=True)
-    lexer.whitespace = " \t"  # a newline ends a command, so it must not vanish here
-    lexer.whitespace_split = True
-    lexer.commenters = ""
-    lexer.escape = escape
-    try:
-        words = list(lexer)
-    except ValueError:  # an open quote
-        return []
-    end = next((i for i, word in enumerate(words) if word and not word.strip("();<>|&")), len(words))
-    return words[:end] if words[end:] in _TAILS else []
+# The registered loader, for people's commands: a hook loads only a part of the file, so the
+# bytecode of the whole has a folder of its own.
+LOADER = (
+    "import sys; from _frozen_importlib_external import SourceFileLoader as L; "
+    "sys.pycache_prefix = sys.argv.pop() + '/people'; p = sys.argv.pop(); "
+    "c = L('ctx_hooks', p).get_code('ctx_hooks'); sys.pycache_prefix = None; "
+    "n = {'__name__': 'ctx_hooks', '__file__': p}; exec(c, n); n['main']()")
+SHAPE = {  # type, [of items], {key: shape}; None: the keys that must be there, "*": any other key
+    "hooks": {"*": [{None: ("hooks",), "matcher": str, "hooks": [
+        {None: ("type",), "type": str, "command": str}]}]},
+    "statusLine": {None: ("command",), "command": str}, "permissions": {"allow": list},
+}
+KINDS = {"{": dict, "[": list, '"': str, dict: "an object", list: "an array", str: "a string"}
 
 
-def kit_arguments(words: List[str]) -> List[str]:
-    """What the kit gets to see in argv when these words are run; [] if they do not run the kit."""
-    while words and (_ASSIGNMENT.match(words[0]) or words[0] in ("exec", "env")):
-        words = words[1:]
-    if not words or _base(words[0]) == KIT:
-        return words[1:]
-    at = 1
-    while at < len(words) and words[at].startswith("-") and words[at] not in ("-c", "-m"):
-        at += 2 if words[at] in ("-X", "-W") else 1
-    rest = words[at:] + ["", ""]
-    if rest[0] == "-c" and _IMPORT.search(rest[1]) and _CALL.search(rest[1]):
-        first = 3 if "pop(1)" in rest[1] else 2  # there the folder comes first
-        return words[at + first:]
-    if not _PYTHON.fullmatch(_base(words[0])):
-        return []
-    if rest[0] == "-m" and rest[1] == "ctx_hooks":
-        return words[at + 2:]
-    return words[at + 1:] if _base(rest[0]) == KIT else []
+def check_shape(src: str, at: int, shape: object, what: str) -> None:
+    """Raise where the client would ignore the hooks, or where we could not be exact."""
+    kind, places = shape if isinstance(shape, type) else type(shape), {}
+    if KINDS.get(src[at]) is not kind:
+        raise JSONDecodeError("%s must be %s" % (what, KINDS[kind]), src, at)
+    for item in items_of(src, at) if shape is not kind else ():
+        inner = shape[0] if kind is list else shape.get(item.key, shape.get("*"))
+        if inner and item.key in places:
+            raise JSONDecodeError('"%s" stands here a second time' % item.key, src, item.start)
+        if inner:
+            places.update({item.key: item.at} if kind is dict else {})
+            name = "an item of " + what if kind is list else what + "." + item.key
+            check_shape(src, item.at, inner, name)
+    needed = shape.get(None, ()) if kind is dict and shape is not kind else ()
+    if "type" in needed and src.startswith('"command"', places.get("type", at)):
+        needed += ("command",)
+    for key in [key for key in needed if key not in places]:
+        raise JSONDecodeError('"%s" is missing here' % key, src, at)
 
 
-def our_arguments(command: Any) -> List[str]:
-    """The kit's arguments in a command of the settings, [] if the command is not ours."""
-    if not isinstance(command, str):
-        return []
-    # Read a second time with plain backslashes for an unquoted Windows path.
-    return kit_arguments(split_command(command)) or kit_arguments(split_command(command, ""))
+def mode_of(hook: object) -> str:
+    """The mode in which a hook of the settings runs our kit; "": not ours."""
+    command = hook.get("command") if isinstance(hook, dict) else None
+    ours = kit.parse_command(command) if isinstance(command, str) else None
+    return ours.mode if ours and hook.get("type") == "command" else ""
 
 
-def mode_of(hook: Any) -> Optional[str]:
-    """The mode in which a hook of the settings runs our kit; None: not ours."""
-    if not isinstance(hook, dict) or hook.get("type") != "command":
-        return None
-    args = hook.get("args")
-    if isinstance(args, list) and isinstance(hook.get("command"), str):
-        arguments = kit_arguments([hook["command"]] + [str(word) for word in args])
-    else:
-        arguments = our_arguments(hook.get("command"))
-    return arguments[0] if arguments and arguments[0] in MODES else None
+def groups_of(value: dict) -> list:
+    """[(event, index, hooks)] of every well-formed group in the settings."""
+    events = value.get("hooks")
+    return [(event, index, group["hooks"])
+            for event, groups in (events.items() if isinstance(events, dict) else ())
+            for index, group in enumerate(groups if isinstance(groups, list) else ())
+            if isinstance(group, dict) and isinstance(group.get("hooks"), list)]
 
 
-def merge(settings: Dict[str, Any], wanted: Dict[str, List[Any]],
-          original: Optional[Dict[str, Any]] = None) -> Dict[str, Any]:
-    """Settings with exactly the wanted entries of ours, {event: [entry, …]}; the rest untouched.
+def has_ours(value: dict) -> bool:
+    return any(mode_of(hook) for _event, _index, hooks in groups_of(value) for hook in hooks) or (
+        bool(status_words(value.get("statusLine"))))
 
-    An entry of ours that is there already is replaced in its place. A container that holds
-    nothing but ours goes with it, unless `original` has it.
+
+def merge(text: Text, wanted: dict, had: dict) -> None:
+    """Bring our hooks in the settings to exactly `wanted`, {event: [group]}; the rest untouched.
+
+    An entry that is there is brought up to date in its place. A container that holds nothing but
+    ours goes with it, unless `had`, the settings before us, has it.
     """
-    hooks = settings.get("hooks", {})
-    before = (original or {}).get("hooks")
-    merged = {}
-    for event, groups in hooks.items():
-        result = _merge_groups(groups, wanted.get(event, []))
-        if result or not groups or (isinstance(before, dict) and event in before):
-            merged[event] = result
-    for event, entries in wanted.items():
-        if event not in hooks:
-            merged[event] = [{"hooks": list(entries)}]
-    if merged or ("hooks" in settings and (not hooks or before is not None)):
-        return {**settings, "hooks": merged}  # the key keeps its place
-    return {key: value for key, value in settings.items() if key != "hooks"}
-
-
-def strip(settings: Dict[str, Any], original: Optional[Dict[str, Any]] = None) -> Dict[str, Any]:
-    """Settings without any entry of ours, hooks and status line."""
-    return unset_status(merge(settings, {}, original))
-
-
-def has_ours(settings: Dict[str, Any]) -> bool:
-    return not is_same(strip(settings, settings), settings)
-
-
-def our_hooks(settings: Dict[str, Any]) -> Iterator[Dict[str, Any]]:
-    for groups in settings.get("hooks", {}).values():
+    missing = {(event, mode_of(hook)): hook for event, groups in wanted.items()
+               for group in groups for hook in group["hooks"]}
+    for event, index, hooks in reversed(groups_of(text.get([]))):  # so that indexes stay valid
+        path, gone = ["hooks", event, index], []
+        for place in reversed(range(len(hooks))):
+            mode = mode_of(hooks[place])
+            if (event, mode) in missing:  # keys that a person added (statusMessage) stay
+                entry = {**hooks[place], **missing.pop((event, mode))}
+                if entry != hooks[place]:
+                    text.set(path + ["hooks", place], entry)
+            elif mode:
+                gone.append(place)
+        if gone and len(gone) == len(hooks):
+            take_out(text, path, had)
+        else:
+            for place in gone:
+                text.remove(path + ["hooks", place])
+    for event, groups in wanted.items():
         for group in groups:
-            yield from (hook for hook in group["hooks"] if mode_of(hook))
+            entries = [hook for hook in group["hooks"] if (event, mode_of(hook)) in missing]
+            if entries:
+                count = len(text.get(["hooks", event]) or [])
+                text.set(["hooks", event, count], dict(group, hooks=entries))
 
 
-def registered_python(settings: Dict[str, Any]) -> str:
-    """The interpreter, as shell text, that our entries name already; "" if there is none."""
-    for hook in our_hooks(settings):
-        match = _GENERATED.match(hook["command"])
-        if match:
-            return match.group(1)
-    return ""
+def take_out(text: Text, path: list, had: dict) -> None:
+    """Remove a value, and the containers that held nothing else, unless `had` has them."""
+    text.remove(path)
+    for end in range(len(path) - 1, 0, -1):
+        before = had
+        for key in path[:end]:
+            before = before.get(key) if isinstance(before, dict) else None
+        if text.get(path[:end]) or before is not None:
+            return
+        text.remove(path[:end])
 
 
-def _merge_groups(groups: List[Any], entries: List[Any]) -> List[Any]:
-    missing = list(entries)
-    result = []
-    for group in groups:
-        hooks = []
-        for hook in group["hooks"]:
-            mode = mode_of(hook)
-            found = next((entry for entry in missing if mode_of(entry) == mode), None)
-            if mode is None:
-                hooks.append(hook)
-            elif found is not None:
-                missing.remove(found)
-                hooks.append(_refresh(hook, found))
-        if hooks or not group["hooks"]:
-            result.append({**group, "hooks": hooks})
-    return result + ([{"hooks": missing}] if missing else [])
+def strip(text: Text, had: dict, rule: str = "") -> None:
+    """Take out all that is ours: hooks, status line, the permission rule if we added it."""
+    merge(text, {}, had)
+    line = text.get(["statusLine"])
+    if status_words(line):
+        wrapped = wrapped_status(line)
+        if wrapped is None:
+            text.remove(["statusLine"])
+        else:
+            text.set(["statusLine", "command"], wrapped)
+    rules = text.get(["permissions", "allow"]) if rule else None
+    if isinstance(rules, list) and rule in rules:
+        take_out(text, ["permissions", "allow", rules.index(rule)], had)
 
 
-def _refresh(hook: Dict[str, Any], entry: Dict[str, Any]) -> Dict[str, Any]:
-    """The new entry in place of an older one; keys that a person added (statusMessage) stay."""
-    return {**{key: value for key, value in hook.items() if key != "args"}, **entry}
+def status_words(line: object) -> list:
+    """What our status line runs, [] if the line is not ours."""
+    command = line.get("command") if isinstance(line, dict) else None
+    run = kit.parse_run(command.replace(LOADER, kit.LOADER)) if isinstance(command, str) else None
+    return run[1] if run and run[1][:1] == ["statusline"] else []
 
 
-def _base(word: str) -> str:
-    return re.split(r"[\\/]", word)[-1]
-
-
-def check_shape(src: str, root: Node) -> None:
-    """Raise JsonError where the client would ignore the hooks, or where we could not be exact."""
-    if not isinstance(root.value, dict):
-        raise JsonError("the settings must be a JSON object", src, root.start, HINT_SHAPE)
-    _refuse_repeated(src, root, ("hooks", "statusLine"))
-    for item in root.items:
-        if item.key == "statusLine":
-            _expect(src, item.node, dict, "statusLine must be an object")
-            _expect_field(src, item.node, "command", str)
-        if item.key == "hooks":
-            _expect(src, item.node, dict, "hooks must be an object")
-            _refuse_repeated(src, item.node, tuple(item.node.value))
-            for event in item.node.items:
-                _check_event(src, event)
-
-
-def _check_event(src: str, event: Item) -> None:
-    _expect(src, event.node, list, f"hooks.{event.key} must be an array")
-    for group in event.node.items:
-        _expect(src, group.node, dict, f"a group in hooks.{event.key} must be an object")
-        _refuse_repeated(src, group.node, ("hooks", "matcher"))
-        _expect_field(src, group.node, "hooks", list)
-        if "matcher" in group.node.value:
-            _expect_field(src, group.node, "matcher", str)
-        hooks = next(item.node for item in group.node.items if item.key == "hooks")
-        for hook in hooks.items:
-            _expect(src, hook.node, dict, f"a hook in hooks.{event.key} must be an object")
-            _refuse_repeated(src, hook.node, ("type", "command", "args"))
-            _expect_field(src, hook.node, "type", str)
-            if hook.node.value["type"] == "command":
-                _expect_field(src, hook.node, "command", str)
-
-
-def _expect(src: str, node: Node, kind: type, message: str) -> None:
-    if not isinstance(node.value, kind):
-        raise JsonError(message, src, node.start, HINT_SHAPE)
-
-
-def _expect_field(src: str, node: Node, key: str, kind: type) -> None:
-    name = {str: "a string", list: "an array"}[kind]
-    found = next((item.node for item in node.items if item.key == key), None)
-    if found is None:
-        raise JsonError(f'"{key}" is missing here', src, node.start, HINT_SHAPE)
-    _expect(src, found, kind, f'"{key}" must be {name}')
-
-
-def _refuse_repeated(src: str, node: Node, keys: Tuple[Any, ...]) -> None:
-    seen = set()
-    for item in node.items:
-        if item.key in seen and item.key in keys:
-            raise JsonError(f'the key "{item.key}" stands here a second time',
-                            src, item.start, "only the last one counts; remove one")
-        seen.add(item.key)
-
-
-# =============================================================================
-# Status line
-# =============================================================================
-# The user's own command becomes the last word of ours (`-- sh -c CMD`), so taking ours away needs
-# no memory: the exact text is in it.
-
-
-def status_command(python: str, folder: str, wrapped: Optional[str]) -> str:
-    command = f'{python} -I -S -c "{STATUS_CODE}" {folder} {STATUSLINE}'
-    return command if wrapped is None else f"{command} -- sh -c {shlex.quote(wrapped)}"
-
-
-def is_our_status(line: Any) -> bool:
-    return isinstance(line, dict) and our_arguments(line.get("command"))[:1] == [STATUSLINE]
-
-
-def wrapped_status(line: Dict[str, Any]) -> Optional[str]:
+def wrapped_status(line: dict) -> "str | None":
     """The user's command inside our status line, None if there is none."""
-    rest = our_arguments(line["command"])[1:]
-    if "--" not in rest:
-        return None
-    words = rest[rest.index("--") + 1:]
+    words = status_words(line)
+    words = words[words.index("--") + 1:] if "--" in words else []
     if words[:2] == ["sh", "-c"] and len(words) == 3:
         return words[2]
     return " ".join(map(shlex.quote, words)) or None
 
 
-def set_status(settings: Dict[str, Any], python: str, folder: str) -> Dict[str, Any]:
+def set_status(text: Text, python: str, path: str) -> None:
     """Our status line, around the one that is there; its other keys (padding) stay."""
-    line = settings.get("statusLine")
-    wrapped = wrapped_status(line) if is_our_status(line) else (line or {}).get("command")
-    command = status_command(python, folder, wrapped)
-    return {**settings, "statusLine": {**(line or {"type": "command"}), "command": command}}
-
-
-def unset_status(settings: Dict[str, Any]) -> Dict[str, Any]:
-    line = settings.get("statusLine")
-    if not is_our_status(line):
-        return settings
-    wrapped = wrapped_status(line)
-    if wrapped is None:
-        return {key: value for key, value in settings.items() if key != "statusLine"}
-    return {**settings, "statusLine": {**line, "command": wrapped}}
+    line = text.get(["statusLine"])
+    wrapped = wrapped_status(line) if status_words(line) else (line or {}).get("command")
+    words = "" if wrapped is None else " -- sh -c " + shlex.quote(wrapped)
+    command = ': ctx_hooks statusline; %s -I -S -X utf8 -c "%s" statusline%s %s %s || exit 0' % (
+        python, LOADER, words, path, kit.CACHE)
+    if IS_WINDOWS:  # there may be no sh; slower, as the file is compiled each time
+        command = "%s -I -S -X utf8 %s statusline%s" % (python, path, words)
+    if line is None:
+        text.set(["statusLine"], {"type": "command", "command": command})
+    elif line["command"] != command:
+        text.set(["statusLine", "command"], command)
 
 
 # =============================================================================
 # Interpreter
 # =============================================================================
 # Shared settings name `python3`, since a path of this machine means nothing on another; private
-# ones name the real path. Whatever is named has been run once.
+# ones name the real path. Whatever is named has been run once, and is never the project's own.
 
-
-class Probe(NamedTuple):
-    """What became of running an interpreter; problem is "" when it can run the kit."""
-
-    problem: str
-    version: str
-    executable: str
-
-
-def python_candidates(platform: str, shared: bool, running: str) -> List[str]:
-    """Interpreters to try in this order, each as shell text."""
-    if not shared and running:
-        return [quote_path(running)]
-    return ["python3", "py -3", "python"] if platform == "win32" else ["python3"]
+PROBE_CODE = "import sys; print('%d.%d' % sys.version_info[:2])"
+TRY_CODE = ("import sys; p = sys.argv[1]; exec(compile(open(p, 'rb').read(), p, 'exec'), "
+            "{'__name__': 'ctx_hooks', '__file__': p})")
 
 
 def quote_path(path: str) -> str:
-    """A path as one word for the shell. Backslashes only separate on Windows; there / does too."""
-    return shlex.quote(path.replace("\\", "/") if sys.platform == "win32" else path)
-
-
-def stable_path(real: str) -> str:
-    """Homebrew deletes its versioned folder on upgrade; its `opt` link stays."""
-    return re.sub(r"/Cellar/([^/]+)/[^/]+/", r"/opt/\1/", real)
+    """A path as one word for the shell. On Windows / separates too, and \\ would be eaten."""
+    return shlex.quote(path.replace("\\", "/") if IS_WINDOWS else path)
 
 
 def running_python() -> str:
-    real = os.path.realpath(sys.executable) if sys.executable else ""
-    stable = stable_path(real)
-    return stable if os.path.exists(stable) else real
+    """Homebrew deletes its versioned folder on upgrade; its `opt` link stays."""
+    real = realpath(sys.executable) if sys.executable else ""
+    stable = re.sub(r"/Cellar/([^/]+)/[^/]+/", r"/opt/\1/", real)
+    return stable if exists(stable) else real
 
 
-def judge_probe(code: Optional[int], output: str) -> Probe:
-    """Read what `<python> -I -S -c PROBE_CODE` left behind; code None: it could not be started."""
+def judge_probe(code: "int | None", output: str) -> str:
+    """Why an interpreter cannot run the kit, "" if it can; code None: it could not be started."""
     lines = output.strip().splitlines()
     if code == 9009 or "Microsoft Store" in output:
-        return Probe("is the Microsoft Store's placeholder, not Python", "", "")
+        return "is the Microsoft Store's placeholder, not Python"
     if code is None:
-        return Probe(f"does not start ({lines[0] if lines else 'not found'})", "", "")
+        return "does not start (%s)" % output
     match = re.fullmatch(r"(\d+)\.(\d+)", lines[0]) if code == 0 and lines else None
     if not match:
-        return Probe(f"fails (exit {code}{': ' + lines[-1] if lines else ''})", "", "")
-    if tuple(map(int, match.groups())) < PYTHON_MINIMUM:
-        return Probe(f"is Python {lines[0]}, 3.8 or newer is needed", lines[0], "")
-    return Probe("", lines[0], lines[1] if len(lines) > 1 else "")
+        return "fails (exit %s%s)" % (code, ": " + lines[-1] if lines else "")
+    old = tuple(map(int, match.groups())) < (3, 8)
+    return "is Python %s, 3.8 or newer is needed" % lines[0] if old else ""
 
 
-def run_python(python: str, arguments: List[str], cwd: str) -> Tuple[Optional[int], str]:
-    """Exit code and output; None and the reason if it cannot be started or does not end."""
+def run_python(python: str, words: list, project: str) -> tuple:
+    """(exit code, output); None and the reason if it cannot be started. A name is looked up by the
+    absolute entries of PATH that are not the project's: nothing in a clone is run."""
+    inside = join(realpath(project), "")
     try:
-        done = subprocess.run(shlex.split(python) + ["-I", "-S", "-c"] + arguments, cwd=cwd,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, timeout=PROBE_WAIT_S)
-    except (OSError, ValueError) as problem:
-        return None, getattr(problem, "strerror", "") or str(problem)
-    except subprocess.TimeoutExpired:
-        return None, f"no answer in {PROBE_WAIT_S} s"
-    return done.returncode, done.stdout.decode("utf-8", "replace")
+        name, *options = shlex.split(python)
+    except ValueError as problem:
+        return None, str(problem)
+    found = [path for path in kit.find_programs(name.replace("\\", "/")) if "/" in name
+             or not is_below(join(realpath(dirname(path)), ""), inside)]
+    if not found:
+        return None, "not found"
+    env = dict(os.environ, PYTHON_MANAGER_AUTOMATIC_INSTALL="false")  # `py` installs nothing
+    argv = [found[0]] + options + ["-I", "-S", "-c"] + words
+    _, code, out, err = kit.run_timed(argv, b"", tempfile.gettempdir(), env, PROBE_WAIT_S)
+    return code, out.decode("utf-8", "replace") + err
 
 
-def run_probe(python: str, cwd: str) -> Probe:
-    return judge_probe(*run_python(python, [PROBE_CODE], cwd))
+def probe(python: str, project: str) -> str:
+    return judge_probe(*run_python(python, [PROBE_CODE], project))
 
 
-def choose_python(candidates: List[str], probe: Callable[[str], Probe]) -> Tuple[str, Probe]:
-    """The first candidate that can run the kit. Raises Refused with every problem."""
+def choose_python(candidates: list, project: str) -> str:
+    """The first candidate that can run the kit. Raises Refused with all reasons."""
     problems = []
     for python in candidates:
-        found = probe(python)
-        if not found.problem:
-            return python, found
-        problems.append(f"{python} {found.problem}")
-    raise Refused("; ".join(problems), "name an interpreter that works with --python, for example "
-                  f"--python {quote_path(running_python())}")
-
-
-def is_shim(path: str, head: bytes) -> bool:
-    """A version manager's launcher in front of the interpreter: a script, or kept among shims."""
-    return head.startswith(b"#!") or "shims" in re.split(r"[\\/]", path)[:-1]
-
-
-def shim_hint(python: str, found: Probe) -> str:
-    path = shutil.which(shlex.split(python)[0])
-    head = b""
-    with contextlib.suppress(OSError, TypeError):  # cannot be read, or not found
-        with open(path, "rb") as file:  # type: ignore[arg-type]
-            head = file.read(2)
-    if not path or not is_shim(path, head):
-        return ""
-    return (f"{python} is a version manager's shim here, about ten times slower on every tool call; "
-            f"a private install (--scope local) runs {found.executable} itself")
+        problem = probe(python, project)
+        if not problem:
+            return python
+        problems.append("%s %s" % (python, problem))
+    raise Refused("; ".join(problems), "name an interpreter that works, for example --python "
+                  + quote_path(running_python()))
 
 
 # =============================================================================
@@ -874,342 +502,270 @@ def shim_hint(python: str, found: Probe) -> str:
 # Every write goes to a temporary file in the same folder and is renamed into place.
 
 
-def read_bytes(path: str) -> Optional[bytes]:
+def read_bytes(path: str) -> "bytes | None":
+    """None: there is no file. A pipe or a device would never end, so it is refused."""
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise Refused(path + " is not a regular file", "move it out of the way")
         with open(path, "rb") as file:
             return file.read()
     except FileNotFoundError:
         return None
 
 
-def write_atomic(path: str, data: bytes, like: str = "", private: bool = False) -> None:
-    """Mode and owner as those of `like` when that exists, else 0600 if private, else by umask."""
-    handle, temporary = tempfile.mkstemp(prefix="." + os.path.basename(path) + ".",
-                                         dir=os.path.dirname(path))
+def is_below(path: str, folder: str) -> bool:
+    return os.path.normcase(path).startswith(join(os.path.normcase(folder), ""))
+
+
+def write_atomic(path: str, data: bytes, like: str = "", mode: int = 0o666) -> None:
+    """Mode and owner as those of `like` when that exists, else `mode` by umask."""
+    handle, temporary = tempfile.mkstemp(prefix="." + basename(path) + ".", dir=dirname(path))
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        _copy_mode(temporary, like, private)
-        os.replace(temporary, path)
+        if like and exists(like):
+            model = os.stat(like)
+            with contextlib.suppress(OSError, AttributeError):  # only root may; not on Windows
+                os.chown(temporary, model.st_uid, model.st_gid)
+            os.chmod(temporary, stat.S_IMODE(model.st_mode))
+        else:
+            mask = os.umask(0)
+            os.umask(mask)
+            os.chmod(temporary, mode & ~mask)
+        deadline = time.monotonic() + REPLACE_WAIT_S
+        while True:
+            try:
+                os.replace(temporary, path)
+                break
+            except PermissionError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
     except BaseException:
         os.unlink(temporary)
         raise
 
 
-def _copy_mode(path: str, like: str, private: bool) -> None:
-    try:
-        model = os.stat(like) if like else None
-    except FileNotFoundError:
-        model = None
-    if model is None:
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(path, 0o600 if private else 0o666 & ~mask)
-        return
-    if hasattr(os, "chown"):
-        with contextlib.suppress(OSError):  # only root may give a file away
-            os.chown(path, model.st_uid, model.st_gid)
-    os.chmod(path, stat.S_IMODE(model.st_mode))
-
-
-def sha256(data: Optional[bytes]) -> str:
-    return "" if data is None else hashlib.sha256(data).hexdigest()
-
-
 @contextlib.contextmanager
-def lock(folder: str) -> Iterator[None]:
-    """One installer at a time. The folder itself is locked, so nothing is left behind."""
-    handle = os.open(folder, os.O_RDONLY) if fcntl else -1
-    marker = os.path.join(folder, ".ctx_hooks-install.lock")
-    deadline = time.monotonic() + LOCK_WAIT_S
+def lock(folder: str) -> object:
+    """One installer at a time. The system frees the lock of a killed one at once."""
+    deadline, handle = time.monotonic() + LOCK_WAIT_S, open_lock(folder)
+    while handle < 0 and time.monotonic() < deadline:
+        time.sleep(0.05)
+        handle = open_lock(folder)
+    if handle < 0:
+        raise Refused("another install.py is at work in " + folder, "run this again later")
     try:
-        while not (_lock_handle(handle) if fcntl else _lock_marker(marker)):
-            if time.monotonic() > deadline:
-                raise Refused(f"another install.py is at work in {folder}", "run this again later")
-            time.sleep(0.05)
-        try:
-            yield
-        finally:
-            if not fcntl:
-                os.rmdir(marker)
+        yield
     finally:
-        if fcntl:
-            os.close(handle)
+        os.close(handle)
 
 
-def _lock_handle(handle: int) -> bool:
+def open_lock(folder: str) -> int:
+    """A handle that holds the lock, -1 while somebody else has it. Nothing is left behind: the
+    folder itself is locked or, on Windows, a file that goes with its handle."""
+    if fcntl is None:
+        flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_TEMPORARY", 0)
+        try:
+            return os.open(join(folder, ".ctx_hooks-install.lock"), flags)
+        except (FileExistsError, PermissionError):
+            return -1
+    handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        return False
+        os.close(handle)
+        return -1
     except OSError:  # a file system without locks; writes are atomic all the same
         pass
-    return True
-
-
-def _lock_marker(marker: str) -> bool:
-    """Where folders cannot be locked: whoever can create this one has it, at most for a minute."""
-    try:
-        os.mkdir(marker)
-    except FileExistsError:
-        with contextlib.suppress(OSError):
-            if time.time() - os.stat(marker).st_mtime > LOCK_STALE_S:
-                os.rmdir(marker)
-        return False
-    return True
+    return handle
 
 
 # =============================================================================
-# Layout and sources
+# Layout
 # =============================================================================
-# Where things go, and what this copy of the kit consists of.
+# Where things go. Nothing is written through a link that leads out of the project.
 
 
-class Layout(NamedTuple):
-    """The places of one install. `folder` is the hooks folder as shell text in a command."""
+class Layout:
+    """The places of one install: `base` is PROJECT/.claude or the client's own folder, `root` what
+    the other agents' files are relative to, the project or the home folder."""
 
-    project: str
-    scope: str
-    base: str
-    settings: str
-    folder: str
+    def __init__(self, project: str, scope: str) -> None:
+        self.project, self.scope, own = project, scope, config_folder()
+        self.base = own if scope == "user" else join(project, ".claude")
+        self.root = os.path.expanduser("~") if scope == "user" else project
+        self.scopes = ("user",) if scope == "user" else ("project", "local")  # of one kit
+        self.hooks = join(self.base, "hooks")
+        self.kit = join(self.hooks, KIT)
+        self.hidden = join(self.hooks, ".ctx_hooks")
+        self.ignore = join(self.base, ".gitignore")
+        values = kit.read_config(kit.config_path(project))[0]
+        self.context = join(project, values.get("context_dir", kit.DEFAULT_CONTEXT_DIR))
+        if scope != "user" and realpath(self.base) == realpath(own):
+            raise Refused(self.base + " holds your own settings, not a project's",
+                          "use --scope user, or name the project: python3 install.py PATH")
+        if _HALF.search(self.base):
+            raise Refused("%a is not UTF-8, so settings cannot name it" % self.base, "rename it")
 
-    @property
-    def hooks(self) -> str:
-        return os.path.join(self.base, "hooks")
+    def settings(self, agent: str) -> str:
+        if agent == "claude":
+            name = "settings.local.json" if self.scope == "local" else "settings.json"
+            return join(self.base, name)
+        row = kit.DIALECTS[agent]
+        name = row.user_settings if self.scope == "user" else row.settings
+        return join(self.root, *name.split("/"))
 
-    @property
-    def kit(self) -> str:
-        return os.path.join(self.hooks, KIT)
+    def command_path(self, agent: str) -> str:
+        """The kit as it stands in a command: by the client's variable where it sets one."""
+        path = "" if self.scope == "user" else kit.kit_path(agent)
+        return path or quote_path(self.kit)
 
-    @property
-    def cache(self) -> str:
-        return os.path.join(self.hooks, "__pycache__")
+    def plan_hooks(self, agent: str, python: str) -> dict:
+        """What is shared has to run on every system (on Windows in Git Bash), what is private on
+        this one, where PowerShell may be all there is."""
+        path, form = self.command_path(agent), kit.format_command
+        if IS_WINDOWS and self.scope != "project":
+            path, form = path.strip('"').replace("$", "", 1), kit.format_windows
+        return kit.plan_hooks(agent, python, path, form)
 
-    @property
-    def hidden(self) -> str:
-        return os.path.join(self.hooks, ".ctx_hooks")
+    def name(self, path: str) -> str:
+        """A path for the record, relative to base."""
+        return os.path.relpath(path, self.base).replace(os.sep, "/")
 
     def show(self, path: str) -> str:
         """A path for people: relative to the project, or with ~."""
-        home = os.path.expanduser("~")
-        for root, prefix in ((self.project, ""), (home, "~" + os.sep)):
-            if path.startswith(os.path.join(root, "")):
-                return prefix + path[len(os.path.join(root, "")):]
+        for folder, prefix in ((self.project, ""), (os.path.expanduser("~"), "~" + os.sep)):
+            if is_below(path, folder):
+                return prefix + path[len(join(folder, "")):]
         return path
 
-
-class Source(NamedTuple):
-    """The kit beside this file."""
-
-    kit: bytes
-    version: str
-    hooks: Dict[str, List[Any]]
-    ignore: str
+    def guard(self, path: str) -> str:
+        """The path, links resolved. Raises Refused if it leads out of the project."""
+        real = realpath(path)
+        if self.scope != "user" and not is_below(real, realpath(self.project)):
+            raise Refused("%s leads out of the project, to %s" % (self.show(path), real),
+                          "put a folder or file of the project's own in place of the link")
+        return real
 
 
 def config_folder() -> str:
     """The client's folder for the user's own settings."""
-    return os.path.abspath(os.environ.get("CLAUDE_CONFIG_DIR")
-                           or os.path.join(os.path.expanduser("~"), ".claude"))
+    return os.path.abspath(kit.client_home(dict(os.environ)))
 
 
-def find_project(start: str, config: str) -> str:
-    """The nearest folder with .git or .claude (the user's own .claude does not count), else start."""
-    folder = start
-    while True:
-        claude = os.path.join(folder, ".claude")
-        ours = os.path.isdir(claude) and os.path.realpath(claude) != os.path.realpath(config)
-        if ours or os.path.exists(os.path.join(folder, ".git")):
-            return folder
-        if os.path.dirname(folder) == folder:
+def find_project(start: str) -> str:
+    """The nearest folder with .git or .claude (the user's own does not count), else start."""
+    folder, own = start, realpath(config_folder())
+    while not exists(join(folder, ".git")) and not (
+            isdir(join(folder, ".claude")) and realpath(join(folder, ".claude")) != own):
+        if dirname(folder) == folder:
             return start
-        folder = os.path.dirname(folder)
-
-
-def plan_layout(project: str, scope: str, config: str) -> Layout:
-    base = config if scope == "user" else os.path.join(project, ".claude")
-    name = "settings.local.json" if scope == "local" else "settings.json"
-    if scope == "project" and os.path.realpath(base) == os.path.realpath(config):
-        raise Refused(f"{base} holds your own settings, not a project's",
-                      "use --scope user, or name the project: python3 install.py PATH")
-    folder = quote_path(os.path.join(base, "hooks")) if scope == "user" else PROJECT_FOLDER
-    if _HALF.search(folder):
-        raise Refused(f"{base!a} is not UTF-8 and cannot be written into settings", "use --scope project")
-    return Layout(project, scope, base, os.path.join(base, name), folder)
-
-
-def source_folder() -> str:
-    return os.path.dirname(os.path.realpath(__file__))
-
-
-def load_source() -> Source:
-    """Read the kit and hooks.json beside this file. Raises Refused if they are not as they should be."""
-    kit, hooks = (read_bytes(os.path.join(source_folder(), name)) for name in (KIT, "hooks.json"))
-    if kit is None or hooks is None:
-        missing = KIT if kit is None else "hooks.json"
-        raise Refused(f"{missing} is missing beside install.py",
-                      f"keep install.py, {KIT} and hooks.json in one folder")
-    try:
-        constants = _string_constants(kit.decode("utf-8"))
-        events = json.loads(hooks.decode("utf-8"))["hooks"]
-        entries = {event: [hook for group in groups for hook in group["hooks"]]
-                   for event, groups in events.items()}
-    except (SyntaxError, ValueError, KeyError, TypeError, AttributeError) as problem:
-        raise Refused(f"the kit in {source_folder()} is damaged ({problem})", "fetch it again") from problem
-    return Source(kit, constants.get("VERSION", "unknown"), entries,
-                  constants.get("GITIGNORE_TEXT", IGNORE_CONTEXT))
-
-
-def _string_constants(program: str) -> Dict[str, str]:
-    """NAME = "text" lines of a Python file, without running it."""
-    found = {}
-    for line in ast.parse(program).body:
-        if isinstance(line, ast.Assign) and isinstance(line.targets[0], ast.Name):
-            with contextlib.suppress(ValueError):
-                value = ast.literal_eval(line.value)
-                if isinstance(value, str):
-                    found[line.targets[0].id] = value
-    return found
-
-
-def wanted_entries(hooks: Dict[str, List[Any]], python: str, folder: str) -> Dict[str, List[Any]]:
-    """The entries of hooks.json with this interpreter and this folder."""
-    wanted: Dict[str, List[Any]] = {}
-    for event, entries in hooks.items():
-        for entry in entries:
-            words, found, rest = entry["command"].partition(HOOKS_FOLDER)
-            if not found or not words.startswith(HOOKS_PYTHON + " "):
-                raise Refused(f"hooks.json: the command of {event} is not one install.py knows",
-                              "fetch the kit again")
-            command = python + words[len(HOOKS_PYTHON):] + folder + rest
-            wanted.setdefault(event, []).append({**entry, "command": command})
-    return wanted
+        folder = dirname(folder)
+    return folder
 
 
 # =============================================================================
-# Settings files
+# Settings and record
 # =============================================================================
+# The record is what uninstall must know and cannot see. It is read as somebody else's text would
+# be: what does not fit is dropped, no name leaves its folder. Names are relative to `base`.
+
+Settings = namedtuple("Settings", "path real data src value")  # src: without BOM, "{}" if none
+# kit, older: checksums of our kit and the one before it (an upgrade may be cut short); folders:
+# those that we made; settings: {name: Kept}
+Record = namedtuple("Record", "kit older folders settings")
+# original: the text before us, None if no file; after: checksum of what we wrote; backups: {name:
+# checksum}; rule: the permission rule that we added
+Kept = namedtuple("Kept", "original after backups rule", defaults=(None, "", {}, ""))
+_FOLDER = re.compile(r"\.|hooks|\.\.(?:/\.\.)*(?:/\.[a-z]+)?(?:/hooks)?")
+_BACKUP = re.compile(r"(?:hooks/\.ctx_hooks/)?[\w.-]+\.json\.bak-[0-9TZ-]+")
 
 
-class Settings(NamedTuple):
-    """A settings file as it is. `src` is its text without BOM, "{}" where there is none."""
-
-    path: str
-    real: str
-    data: Optional[bytes]
-    src: str
-    value: Dict[str, Any]
-
-    def encode(self, src: str) -> bytes:
-        bom = self.data is not None and self.data.startswith(b"\xef\xbb\xbf")
-        return (b"\xef\xbb\xbf" if bom else b"") + src.encode("utf-8")
-
-
-def read_settings(path: str, shown: str) -> Settings:
-    """Read and check a settings file. Raises Refused with line and column."""
-    data = read_bytes(path)
-    try:
-        src, value = parse_settings(data)
-    except JsonError as problem:
-        raise Refused(f"{shown}:{problem.line}:{problem.column}: {problem.message}", problem.hint) from problem
-    return Settings(path, os.path.realpath(path), data, src, value)
-
-
-def parse_settings(data: Optional[bytes]) -> Tuple[str, Dict[str, Any]]:
+def parse_settings(data: "bytes | None", events: "list | None" = None) -> tuple:
+    """(text, value). `events`: the only ones whose shape matters; None: all, as Claude Code drops
+    a whole file for one of them. Raises JSONDecodeError."""
     try:
         src = (data or b"").decode("utf-8-sig")
     except UnicodeDecodeError as problem:
-        good = problem.object[:problem.start].decode("utf-8")
-        raise JsonError("not UTF-8", good, len(good), "save the file as UTF-8") from problem
-    if not src.strip(BLANK):
-        src = "{}\n"
-    root = parse_json(src)
-    check_shape(src, root)
-    return src, root.value
+        good = problem.object[:problem.start].decode("utf-8", "replace")
+        raise JSONDecodeError("not UTF-8", good, len(good)) from None
+    src = src if src.strip(" \t\r\n") else "{}\n"
+    value, groups = parse_json(src), SHAPE["hooks"]["*"]
+    shape = SHAPE if events is None else {"hooks": dict.fromkeys(events, groups)}
+    check_shape(src, skip(src, 0), shape, "the settings")
+    return src, value
 
 
-# =============================================================================
-# Record
-# =============================================================================
-# What uninstall must know and cannot see: <hooks>/.ctx_hooks/record.json, hidden from git. It is
-# read as somebody else's text would be: what does not fit is dropped, no name leaves its folder.
+def read_settings(layout: Layout, agent: str) -> Settings:
+    """Read and check the settings of an agent. Raises Refused with line and column."""
+    path = layout.settings(agent)
+    real, data = layout.guard(path), read_bytes(path)
+    events = None if agent == "claude" else list(kit.DIALECTS[agent].events)
+    try:
+        return Settings(path, real, data, *parse_settings(data, events))
+    except JSONDecodeError as problem:
+        place = "%s:%d:%d: " % (layout.show(path), problem.lineno, problem.colno)
+        raise Refused(place + problem.msg, HINT_JSON) from None
 
 
-class Kept(NamedTuple):
-    """One settings file: its text before us (None: no file), its checksum after, our backups."""
-
-    original: Optional[str]
-    after: str
-    backups: List[Tuple[str, str]]
+def encode(now: Settings, src: str) -> bytes:
+    return (BOM if (now.data or b"").startswith(BOM) else b"") + src.encode("utf-8")
 
 
-class Record(NamedTuple):
-    """Checksums of our kit (the one before it too: an upgrade may be cut short), what was moved aside, …"""
-
-    kit: str
-    older: str
-    aside: List[str]
-    folders: List[str]
-    settings: Dict[str, Kept]
+def registrations(layout: Layout, scopes: tuple = ("project", "local", "user")) -> list:
+    """[(scope, settings file)] that run our kit, by any agent."""
+    found = [row for agent in kit.DIALECTS
+             for row in kit.read_registrations(agent, layout.project, dict(os.environ))]
+    return [(row[0], os.path.normpath(row[1])) for row in found if row[3] and row[0] in scopes]
 
 
-NO_RECORD = Record("", "", [], [], {})
-_SETTINGS_NAME = re.compile(r"settings(?:\.local)?\.json")
-_BACKUP_NAME = re.compile(r"settings(?:\.local)?\.json\.bak-[0-9TZ-]+")
-_ASIDE_NAME = re.compile(r"ctx_hooks\.py\.kept-[0-9TZ-]+")
-_FOLDER_NAME = re.compile(r"\.|hooks|\.\.(?:/\.\.)*")
+def is_registered(layout: Layout, agent: str) -> bool:
+    return layout.settings(agent) in [path for _, path in registrations(layout)]
 
 
-def parse_record(data: Optional[bytes]) -> Record:
+def parse_record(data: "bytes | None") -> Record:
+    def part(raw: object, key: str, kind: type) -> object:
+        value = raw.get(key) if isinstance(raw, dict) else None
+        return value if isinstance(value, kind) else kind()
+
     try:
         raw = json.loads((data or b"").decode("utf-8"))
-    except ValueError:
-        return NO_RECORD
-    if not isinstance(raw, dict):
-        return NO_RECORD
-    settings = raw.get("settings")
-    kept = {name: _parse_kept(value) for name, value in settings.items()
-            if _SETTINGS_NAME.fullmatch(name) and _is_kept(value)
-            } if isinstance(settings, dict) else {}
-    return Record(str(raw.get("kit", "")), str(raw.get("older", "")),
-                  _names(raw.get("aside"), _ASIDE_NAME), _names(raw.get("folders"), _FOLDER_NAME), kept)
+    except (ValueError, RecursionError):
+        raw = {}
+    folders = [name for name in part(raw, "folders", list)
+               if isinstance(name, str) and _FOLDER.fullmatch(name)]
+    settings = {}
+    for name, kept in part(raw, "settings", dict).items():
+        text = kept.get("original", 0) if isinstance(kept, dict) else 0
+        if text is None or (isinstance(text, str) and not _HALF.search(text)):
+            backups = {name: str(digest) for name, digest in part(kept, "backups", dict).items()
+                       if _BACKUP.fullmatch(name)}
+            settings[name] = Kept(text, part(kept, "after", str), backups, part(kept, "rule", str))
+    return Record(part(raw, "kit", str), part(raw, "older", str), folders, settings)
 
 
-def _is_kept(raw: Any) -> bool:
-    if not isinstance(raw, dict) or "original" not in raw:
-        return False
-    original = raw["original"]
-    return original is None or (isinstance(original, str) and not _HALF.search(original))
-
-
-def _parse_kept(raw: Dict[str, Any]) -> Kept:
-    backups = raw.get("backups")
-    pairs = [(str(name), str(digest)) for name, digest in backups.items()
-             if _BACKUP_NAME.fullmatch(name)] if isinstance(backups, dict) else []
-    return Kept(raw["original"], str(raw.get("after", "")), pairs)
-
-
-def _names(raw: Any, pattern: "re.Pattern[str]") -> List[str]:
-    return [name for name in raw if isinstance(name, str) and pattern.fullmatch(name)
-            ] if isinstance(raw, list) else []
-
-
-def format_record(record: Record) -> bytes:
-    settings = {name: {"original": kept.original, "after": kept.after, "backups": dict(kept.backups)}
-                for name, kept in record.settings.items()}
-    raw = {**record._asdict(), "settings": settings}
-    return (json.dumps(raw, indent=1) + "\n").encode("ascii")
-
-
-def parse_original(kept: Optional[Kept]) -> Dict[str, Any]:
-    """The settings before us, {} if unknown or no longer readable."""
+def settings_before(kept: Kept) -> dict:
+    """The settings before us, {} if there were none or they are no longer readable."""
     try:
-        return parse_settings((kept.original or "").encode("utf-8") if kept else None)[1]
-    except JsonError:
+        return parse_settings((kept.original or "").encode("utf-8"), [])[1]
+    except ValueError:
         return {}
+
+
+def text_before(now: Settings, known: Kept) -> "str | None":
+    """The text to go back to: the recorded one if nobody else changed the settings since, else
+    what is there without us. None: no file."""
+    if now.data is None or not (has_ours(now.value) or known.rule):
+        return None if now.data is None else now.data.decode("utf-8")
+    text, had = Text(now.src), settings_before(known)
+    strip(text, had, known.rule)
+    same = json.dumps(text.get([]), sort_keys=True) == json.dumps(had, sort_keys=True)
+    if known.after and same and (digest_of(now.data) == known.after or known.original is None):
+        return known.original
+    return encode(now, text.src).decode("utf-8")
 
 
 # =============================================================================
@@ -1218,425 +774,397 @@ def parse_original(kept: Optional[Kept]) -> Dict[str, Any]:
 # Looks at everything and decides everything, and writes nothing: a list of steps in the order
 # in which they are safe. Install: kit before settings. Uninstall: the reverse.
 
-
-class Step(NamedTuple):
-    """One change on disk. kind: mkdir, write, move, remove, rmdir, load (try the kit), say."""
-
-    kind: str
-    path: str
-    message: str = ""
-    data: Optional[bytes] = None
-    old: Optional[bytes] = None
-    to: str = ""
-    like: str = ""
-    private: bool = False
+# One change on disk, told as `verb path note`. kind: write, settings (a write that a dry run
+# shows), move, remove, rmdir, try (load the kit), say.
+Step = namedtuple("Step", "kind path verb note data old to like mode",
+                  defaults=("", "", None, None, "", "", 0o666))
+Job = namedtuple("Job", "layout record options agents python stamp")  # python: shell text
 
 
-class Job(NamedTuple):
-    """All that planning goes by."""
-
-    layout: Layout
-    source: Source
-    record: Record
-    python: str
-    force: bool
-    statusline: bool
-    init: bool
-    stamp: str
-
-    def show(self, path: str) -> str:
-        return self.layout.show(path)
-
-
-def plan_install(job: Job) -> List[Step]:
-    layout = job.layout
-    kit, aside = plan_kit(job)
-    settings, kept = plan_merge(job)
-    steps = []
-    if any(step.kind != "say" for step in kit + settings):
-        record = Record(sha256(job.source.kit), job.record.kit, job.record.aside + aside,
-                        sorted({*job.record.folders, *missing_folders(layout)}),
-                        {**job.record.settings, os.path.basename(layout.settings): kept})
-        steps = plan_record(job, record)
-    steps += plan_ignore(job) + kit + [Step("load", layout.hooks)] + settings
-    return steps + (plan_context(job) if job.init else [])
+def plan_install(job: Job) -> list:
+    layout, settings, kept = job.layout, [], dict(job.record.settings)
+    for agent in job.agents:
+        steps, kept[layout.name(layout.settings(agent))] = plan_settings(job, agent)
+        settings += steps
+    if layout.scope != "user" and "claude" in job.agents and is_registered(layout, "copilot"):
+        settings += plan_settings(job, "copilot", True)[0]  # it runs .claude/settings.json too
+    steps, folders = plan_leftovers(layout) + plan_kit(job), set(job.record.folders)
+    if any(step.kind != "say" for step in steps + settings):
+        for folder in [layout.hooks] + [dirname(layout.settings(a)) for a in job.agents]:
+            while not isdir(folder):
+                folders.add(layout.name(folder))
+                folder = dirname(folder)
+        record = Record(digest_of(SOURCE), job.record.kit, sorted(folders), kept)
+        steps = plan_record(layout, record) + steps
+    users = {path for _, path in registrations(layout, layout.scopes)}
+    users |= {layout.settings(agent) for agent in job.agents}
+    steps += [Step("try", layout.kit)] + plan_ignore(layout, users) + settings
+    return steps + (plan_context(layout) if job.options.init else [])
 
 
-def plan_kit(job: Job) -> Tuple[List[Step], List[str]]:
-    """Steps that bring the kit up to date, and the name under which a foreign one is kept."""
-    path, shown = job.layout.kit, job.show(job.layout.kit)
-    old = read_bytes(path)
-    if old == job.source.kit:
-        return [Step("say", path, f"unchanged {shown}")], []
-    steps, aside = [], []
-    was = release_of(old, job)
+def plan_kit(job: Job) -> list:
+    path, old = job.layout.kit, read_bytes(job.layout.kit)
+    if digest_of(old) == digest_of(SOURCE):
+        return [Step("say", path, "unchanged")]
+    steps, was = [], release_of(old, job.record)
     if old is not None and not was:
-        if not job.force:
-            raise Refused(f"{shown} is not an untouched release of ours: edited, or another's file",
-                          "--force keeps it beside the new one, and --uninstall puts it back")
-        aside = [free_name(path + ".kept-" + job.stamp)]
-        steps = [Step("move", path, f"kept {shown} as {os.path.basename(aside[0])}", to=aside[0])]
-        old = None
-    version = job.source.version + (f", was {was}" if was else "")
-    steps += [Step("write", path, f"wrote {shown} ({version})", job.source.kit, old)]
-    return steps + [Step("remove", stale) for stale in bytecode(job.layout)], list(
-        map(os.path.basename, aside))
+        if not job.options.force:
+            raise Refused(job.layout.show(path) + " is not an untouched release of ours: edited, "
+                          "or another's file", "--force keeps it, and --uninstall puts it back")
+        to = free_name(join(job.layout.hidden, "%s.kept-%s" % (KIT, job.stamp)))
+        steps, old = [Step("move", path, "keep", " as " + job.layout.show(to), to=to)], None
+    version = " (%s%s)" % (kit.VERSION, ", was " + was if was else "")
+    return steps + [Step("write", path, "write", version, SOURCE, old)]
 
 
-def release_of(data: Optional[bytes], job: Job) -> str:
+def release_of(data: "bytes | None", record: Record) -> str:
     """The version of an untouched kit of ours, "" for anything else."""
-    if data is None:
-        return ""
-    digest = sha256(data)
-    if digest == sha256(job.source.kit):
-        return job.source.version
-    recorded = digest in (job.record.kit, job.record.older)
-    return RELEASES.get(digest, "an older release" if recorded else "")
+    known = dict.fromkeys((record.kit, record.older), "an older release")
+    known = {**known, **kit.KNOWN_RELEASES, digest_of(SOURCE): kit.VERSION, "": ""}
+    return known.get(digest_of(data), "")
 
 
-def plan_merge(job: Job) -> Tuple[List[Step], Kept]:
-    """Steps that bring the settings up to date, and what to remember of them."""
-    layout = job.layout
-    shown = job.show(layout.settings)
-    now = read_settings(layout.settings, shown)
-    known = job.record.settings.get(os.path.basename(layout.settings))
-    new = now.encode(splice(now.src, merged_settings(job, now.value)))
-    original = original_text(now, known)
-    backups = known.backups if known else []
-    if new == now.data:
-        return [Step("say", layout.settings, f"unchanged {shown}")], Kept(original, sha256(new), backups)
-    steps = []
-    if now.data is not None:
-        steps, backups = plan_backup(job, now, backups)
-    verb = "wrote" if now.data is None else "merged into"
-    steps.append(plan_settings_write(job, now, new, f"{verb} {shown}"))
-    return steps, Kept(original, sha256(new), backups)
+def siblings(layout: Layout) -> list:
+    """What an ordinary import of the kit's name would find in place of, or before, its file."""
+    return sorted(map(os.path.normpath, kit.find_siblings(layout.hooks)))
 
 
-def merged_settings(job: Job, value: Dict[str, Any]) -> Dict[str, Any]:
-    """What the settings should be."""
-    known = job.record.settings.get(os.path.basename(job.layout.settings))
-    wanted = wanted_entries(job.source.hooks, job.python, job.layout.folder)
-    merged = merge(value, wanted, parse_original(known))
-    if job.statusline or is_our_status(value.get("statusLine")):
-        merged = set_status(merged, job.python, job.layout.folder)
-    return merged
+def plan_leftovers(layout: Layout) -> list:
+    """The kit's bytecode beside it and what else 0.1.0 put there."""
+    cache = join(layout.hooks, "__pycache__")
+    steps = [Step("remove", path, "remove") for path in siblings(layout)
+             if is_below(path, cache) and re.search(r"\.pyc(\.\d+)?$", path)]
+    for folder, texts in ((cache, [IGNORE_ALL]), (layout.hooks, OLD_IGNORES)):
+        path = join(folder, ".gitignore")
+        data = read_bytes(path)
+        if data is not None and digest_of(data) in map(digest_of, texts):
+            steps.append(Step("remove", path, "remove", old=data))
+    return steps + ([Step("rmdir", cache)] if steps else [])
 
 
-def original_text(now: Settings, known: Optional[Kept]) -> Optional[str]:
-    """The text to go back to: what is there without us; None: no file."""
-    if known and sha256(now.data) == known.after:
-        return known.original
-    if now.data is None:
-        return None
-    if not has_ours(now.value):
-        return now.data.decode("utf-8")
-    stripped = strip(now.value, parse_original(known))
-    if not stripped and known and known.original is None:
-        return None
-    return now.encode(splice(now.src, stripped)).decode("utf-8")
+def plan_settings(job: Job, agent: str, remove: bool = False) -> tuple:
+    """(steps that bring our entries in an agent's settings up to date, or give the settings their
+    old bytes back; what to remember of them)."""
+    now = read_settings(job.layout, agent)
+    known = job.record.settings.get(job.layout.name(now.path), Kept())
+    before = text_before(now, known)
+    src, rule = (before, "") if remove else merged_text(job, agent, now)
+    new = None if src is None else src.encode("utf-8") if remove else encode(now, src)
+    restored, steps = remove and bool(known.after) and before == known.original, []
+    kept = Kept(before, digest_of(new), known.backups, rule or known.rule)
+    if new not in (now.data, None) and now.data is not None and not restored:
+        steps, backups = plan_backup(job, now, {} if remove else known.backups)
+        kept = kept._replace(backups=backups)
+    if new is None and now.data is not None:
+        steps.append(Step("remove", now.real, "remove", old=now.data))
+    elif new != now.data:
+        verb = "write" if now.data is None else "merge into"
+        verb = "take our hooks out of" if remove else verb
+        steps.append(Step("settings", now.real, verb, "", new, now.data, like=now.real))
+    elif not remove:
+        steps.append(Step("say", now.path, "unchanged"))
+    for name, digest in known.backups.items() if remove else ():
+        gone = plan_backup_removal(job.layout, name, digest) if restored else []
+        path = join(job.layout.base, *name.split("/"))
+        steps += gone or ([Step("say", path, "keep")] if lexists(path) else [])
+    return steps, kept
 
 
-def plan_settings_write(job: Job, now: Settings, new: bytes, message: str) -> Step:
-    if now.data is not None and not os.access(now.real, os.W_OK):
-        raise Refused(f"{job.show(now.path)} is read-only", "make it writable if you want it changed")
-    return Step("write", now.real, message, new, now.data, like=now.real)
+def merged_text(job: Job, agent: str, now: Settings) -> tuple:
+    """(the settings as they should be, the permission rule if it was added)."""
+    text, rule = Text(now.src), ""
+    known = job.record.settings.get(job.layout.name(now.path), Kept())
+    merge(text, job.layout.plan_hooks(agent, job.python), settings_before(known))
+    if agent == "claude" and (job.options.statusline or status_words(now.value.get("statusLine"))):
+        path = quote_path(job.layout.kit) if IS_WINDOWS else job.layout.command_path(agent)
+        set_status(text, job.python, path)
+    if agent == "claude" and job.options.allow_handoff:
+        folder = os.path.relpath(job.layout.context, job.layout.project).replace(os.sep, "/")
+        # `/` is the folder whose settings these are, so the user's own need another form
+        rule = "Edit(%s/%s/handoffs/**)" % ("**" if job.layout.scope == "user" else "", folder)
+        rules = text.get(["permissions", "allow"]) or []
+        if rule in rules:
+            return text.src, ""
+        text.set(["permissions", "allow", len(rules)], rule)
+    return text.src, rule
 
 
-def plan_backup(job: Job, now: Settings, backups: List[Tuple[str, str]]
-                ) -> Tuple[List[Step], List[Tuple[str, str]]]:
-    """Keep the bytes that are about to change, and only the last three of ours."""
-    path = free_name(f"{now.path}.bak-{job.stamp}")
-    name = os.path.basename(path)
-    steps = [Step("write", path, f"backed up {job.show(now.path)} as {name}", now.data, like=now.real)]
-    backups = backups + [(name, sha256(now.data))]
-    for old in backups[:-BACKUPS_KEPT]:
-        steps += plan_backup_removal(job, old)
-    return steps, backups[-BACKUPS_KEPT:]
+def plan_backup(job: Job, now: Settings, backups: dict) -> tuple:
+    """(steps, names): keep the bytes that are about to change, and only the last three of ours."""
+    name = job.layout.name(now.path).replace("../", "").replace("/", "-")
+    path = free_name(join(job.layout.hidden, "%s.bak-%s" % (name, job.stamp)))
+    steps = [Step("write", path, "write", ", the settings before", now.data, like=now.real)]
+    backups = dict(backups, **{job.layout.name(path): digest_of(now.data)})
+    for old in list(backups)[:-BACKUPS_KEPT]:
+        steps += plan_backup_removal(job.layout, old, backups.pop(old))
+    return steps, backups
 
 
-def plan_backup_removal(job: Job, backup: Tuple[str, str]) -> List[Step]:
-    path = os.path.join(job.layout.base, backup[0])
+def plan_backup_removal(layout: Layout, name: str, digest: str) -> list:
+    path = join(layout.base, *name.split("/"))
     data = None if os.path.islink(path) else read_bytes(path)
-    if data is None or sha256(data) != backup[1]:
-        return []
-    return [Step("remove", path, f"removed {job.show(path)}", old=data)]
+    same = data is not None and digest_of(data) == digest
+    return [Step("remove", path, "remove", old=data)] if same else []
 
 
 def free_name(path: str) -> str:
     """path, or path-2, path-3, …: a name that nothing has."""
     number, name = 1, path
-    while os.path.lexists(name):
+    while lexists(name):
         number += 1
-        name = f"{path}-{number}"
+        name = "%s-%d" % (path, number)
     return name
 
 
-def missing_folders(layout: Layout) -> List[str]:
-    """Folders that the kit needs and that are not there, relative to base."""
-    missing = [] if os.path.isdir(layout.hooks) else ["hooks"]
-    folder, name = layout.base, "."
-    while not os.path.isdir(folder):
-        missing.append(name)
-        folder, name = os.path.dirname(folder), ".." if name == "." else name + "/.."
-    return missing
-
-
-def plan_record(job: Job, record: Record) -> List[Step]:
+def plan_record(layout: Layout, record: Record) -> list:
     """The record comes first: an install that is cut short can still be undone."""
-    hidden = job.layout.hidden
-    path, ignore = os.path.join(hidden, "record.json"), os.path.join(hidden, ".gitignore")
-    old, data = read_bytes(path), format_record(record)
-    steps = [] if old == data else [Step("write", path, data=data, old=old, private=True)]
-    if read_bytes(ignore) is None:
-        steps.append(Step("write", ignore, data=IGNORE_ALL.encode()))
-    return steps
-
-
-def plan_ignore(job: Job) -> List[Step]:
-    """Bytecode and record stay out of `git status`, in a teammate's clone too."""
-    path = os.path.join(job.layout.hooks, ".gitignore")
-    shared = job.layout.scope != "local" or uses_kit(job, "settings.json")
-    text = (IGNORE_SHARED if shared else IGNORE_LOCAL).encode()
+    settings = {name: kept._asdict() for name, kept in record.settings.items()}
+    data = json.dumps(dict(record._asdict(), settings=settings), indent=1).encode() + b"\n"
+    path = join(layout.hidden, "record.json")
     old = read_bytes(path)
-    if old in (None, IGNORE_SHARED.encode(), IGNORE_LOCAL.encode()):
-        return [] if old == text else [Step("write", path, f"wrote {job.show(path)}", text, old)]
-    inner = os.path.join(job.layout.cache, ".gitignore")
-    if os.path.lexists(inner):
+    return [] if old == data else [Step("write", path, data=data, old=old, mode=0o600)]
+
+
+def plan_ignore(layout: Layout, users: set) -> list:
+    """A private install stays out of git by an ignore list of its own, which hides itself. `users`
+    are the settings files that will run the kit."""
+    private = {path for path in users if path.endswith(".local.json")}
+    text = (IGNORE_LOCAL_KIT if private == users else IGNORE_LOCAL).encode() if private else None
+    old = None if layout.scope == "user" else read_bytes(layout.ignore)
+    if old == text or digest_of(old) not in LOCAL_DIGESTS:
         return []
-    return [Step("mkdir", job.layout.cache), Step("write", inner, data=IGNORE_ALL.encode())]
+    if text is None:
+        return [Step("remove", layout.ignore, "remove", old=old)]
+    return [Step("write", layout.ignore, "write", "", text, old)]
 
 
-def bytecode(layout: Layout) -> List[str]:
-    """Cached bytecode of the kit, by whatever interpreter."""
-    try:
-        names = sorted(os.listdir(layout.cache))
-    except OSError:
-        return []
-    return [os.path.join(layout.cache, name) for name in names
-            if re.fullmatch(r"ctx_hooks\.[\w.-]+\.pyc(\.\d+)?", name)]
-
-
-def uses_kit(job: Job, name: str) -> bool:
-    """Whether another settings file in the same folder runs the same kit."""
-    path = os.path.join(job.layout.base, name)
-    if path == job.layout.settings:
-        return False
-    try:
-        return has_ours(read_settings(path, name).value)
-    except Refused:
-        return b"ctx_hooks" in (read_bytes(path) or b"")
-
-
-def plan_context(job: Job) -> List[Step]:
-    """The context files, as far as they are not there."""
-    folder = context_folder(job.layout.project)
-    files = {**CONTEXT_FILES, ".gitignore": job.source.ignore}
-    steps = [Step("mkdir", folder)]
-    for name, text in files.items():
-        path = os.path.join(folder, name)
-        if os.path.lexists(path):
-            steps.append(Step("say", path, f"unchanged {job.show(path)}"))
-        else:
-            steps.append(Step("write", path, f"wrote {job.show(path)}", text.encode("utf-8")))
-    return steps
-
-
-def context_folder(project: str) -> str:
-    """.context, or what .contextrc names as context_dir if that is inside the project."""
-    text = (read_bytes(os.path.join(project, ".contextrc")) or b"").decode("utf-8", "replace")
-    match = re.search(r"^context_dir:[ \t]*[\"']?([^\"'#\r\n]+)", text, re.MULTILINE)
-    name = match.group(1).strip() if match else ""
-    path = os.path.normpath(os.path.join(project, name or ".context"))
-    inside = path.startswith(os.path.join(project, ""))
-    return path if inside else os.path.join(project, ".context")
-
-
-def plan_uninstall(job: Job) -> List[Step]:
-    layout = job.layout
-    name = os.path.basename(layout.settings)
-    steps = plan_strip(job)
-    left = {key: kept for key, kept in job.record.settings.items() if key != name}
-    user = next((other for other in ("settings.json", "settings.local.json") if uses_kit(job, other)), "")
-    if user:
-        message = f"kept {job.show(layout.kit)} ({user} uses it)"
-        steps += [Step("say", layout.kit, message)]
-        if job.record != NO_RECORD:
-            steps += plan_record(job, job.record._replace(settings=left))
+def plan_uninstall(job: Job) -> list:
+    layout, steps = job.layout, []
+    gone = [agent for agent in job.agents if agent == "claude" or is_registered(layout, agent)]
+    for agent in gone:
+        steps += plan_settings(job, agent, True)[0]
+    paths = [layout.settings(agent) for agent in gone]
+    others = [path for _, path in registrations(layout, layout.scopes) if path not in paths]
+    if others:
+        steps += [Step("say", layout.kit, "keep", " (%s uses it)" % layout.show(others[0]))]
+        left = {name: kept for name, kept in job.record.settings.items()
+                if name not in map(layout.name, paths)}
+        steps += plan_record(layout, job.record._replace(settings=left)) if left else []
     else:
-        steps += plan_removal(job)
-    context = context_folder(layout.project)
-    if os.path.isdir(context) and any(step.message for step in steps):
-        steps.append(Step("say", context, f"kept {job.show(context)}{os.sep} (it is yours)"))
+        steps += plan_sections(layout) + plan_kit_removal(job) + plan_leftovers(layout)
+        path = join(layout.hidden, "record.json")
+        steps += [Step("remove", path)] if lexists(path) else []
+    steps += plan_ignore(layout, set(others))
+    made = [os.path.normpath(join(layout.base, name)) for name in job.record.folders]
+    steps += [Step("rmdir", path) for path in [layout.hidden] + sorted(made, key=len)[::-1]
+              if is_below(path, layout.project) or layout.scope == "user"]
+    if isdir(layout.context) and any(step.verb for step in steps):
+        steps.append(Step("say", layout.context, "keep", os.sep + " (it is yours)"))
     return steps
 
 
-def plan_strip(job: Job) -> List[Step]:
-    """Give the settings their old bytes back, or take out only what is ours."""
-    layout = job.layout
-    now = read_settings(layout.settings, job.show(layout.settings))
-    known = job.record.settings.get(os.path.basename(layout.settings))
-    new = stripped_bytes(now, known)
-    restored = known is not None and new == (
-        None if known.original is None else known.original.encode("utf-8"))
-    steps = []
-    if new != now.data and not restored:
-        steps = plan_backup(job, now, [])[0]
-    if new is None and now.data is not None:
-        steps.append(Step("remove", now.real, f"removed {job.show(layout.settings)}", old=now.data))
-    elif new is not None and new != now.data:
-        message = f"removed our hooks from {job.show(layout.settings)}"
-        steps.append(plan_settings_write(job, now, new, message))
-    return steps + plan_backups_end(job, known, restored)
-
-
-def stripped_bytes(now: Settings, known: Optional[Kept]) -> Optional[bytes]:
-    """The settings file without us: its old bytes if nobody else changed it; None: no file."""
-    if now.data is None or not has_ours(now.value):
-        return now.data
-    stripped = strip(now.value, parse_original(known))
-    text = original_text(now, known)
-    if is_same(parse_original(Kept(text, "", [])), stripped):
-        return None if text is None else text.encode("utf-8")
-    return now.encode(splice(now.src, strip(now.value)))  # the record does not fit
-
-
-def plan_backups_end(job: Job, known: Optional[Kept], restored: bool) -> List[Step]:
-    """Our backups go once the original bytes are back; until then each is named."""
-    steps: List[Step] = []
-    for backup in known.backups if known else []:
-        path = os.path.join(job.layout.base, backup[0])
-        gone = plan_backup_removal(job, backup) if restored else []
-        if os.path.lexists(path):
-            steps += gone or [Step("say", path, f"kept {job.show(path)}")]
-    return steps
-
-
-def plan_removal(job: Job) -> List[Step]:
-    """Everything of ours in the hooks folder, and the folders that we made."""
-    layout = job.layout
-    steps = plan_kit_removal(job)
-    steps += [Step("remove", path) for path in bytecode(layout)]
-    for folder, texts in ((layout.cache, (IGNORE_ALL,)), (layout.hooks, (IGNORE_SHARED, IGNORE_LOCAL)),
-                          (layout.hidden, (IGNORE_ALL,))):
-        path = os.path.join(folder, ".gitignore")
-        data = read_bytes(path)
-        if data in [text.encode() for text in texts]:
-            shown = f"removed {job.show(path)}" if folder == layout.hooks else ""
-            steps.append(Step("remove", path, shown, old=data))
-    record = os.path.join(layout.hidden, "record.json")
-    if os.path.lexists(record):
-        steps.append(Step("remove", record))
-    steps += [Step("rmdir", folder) for folder in (layout.cache, layout.hidden)]
-    order = sorted(job.record.folders, key=lambda name: (name != "hooks", len(name)))
-    return steps + [Step("rmdir", os.path.normpath(os.path.join(layout.base, name))) for name in order]
-
-
-def plan_kit_removal(job: Job) -> List[Step]:
-    path, shown = job.layout.kit, job.show(job.layout.kit)
-    data = read_bytes(path)
-    steps = []
-    if data is not None and os.path.realpath(path) == os.path.join(source_folder(), KIT):
-        return [Step("say", path, f"kept {shown} (it lies beside this install.py)")]
-    if data is not None and not release_of(data, job):
-        return [Step("say", path, f"kept {shown} (edited, or another's file)")]
-    if data is not None:
-        steps = [Step("remove", path, f"removed {shown}", old=data)]
-    aside = [os.path.join(job.layout.hooks, name) for name in job.record.aside]
-    aside = [name for name in aside if os.path.lexists(name)]
+def plan_kit_removal(job: Job) -> list:
+    layout, data, aside = job.layout, read_bytes(job.layout.kit), []
+    if data is not None and realpath(layout.kit) == join(HERE, KIT):
+        return [Step("say", layout.kit, "keep", " (it lies beside this install.py)")]
+    if data is not None and not release_of(data, job.record):
+        return [Step("say", layout.kit, "keep", " (edited, or another's file)")]
+    steps = [] if data is None else [Step("remove", layout.kit, "remove", old=data)]
+    for folder in filter(isdir, (layout.hooks, layout.hidden)):  # 0.1.0 kept it beside the kit
+        aside += [join(folder, name) for name in sorted(os.listdir(folder))
+                  if re.fullmatch(r"ctx_hooks\.py\.kept-[0-9TZ-]+", name)]
     if aside:
-        steps.append(Step("move", aside[0], f"restored {shown}, which was there before", to=path))
-    return steps + [Step("say", name, f"kept {job.show(name)}") for name in aside[1:]]
+        steps.append(Step("move", aside[0], "restore", " as " + KIT, to=layout.kit))
+    return steps + [Step("say", path, "keep") for path in aside[1:]]
+
+
+def plan_sections(layout: Layout) -> list:
+    """The startup context that the kit put into an instruction file goes with it."""
+    steps = []
+    for name in kit.INSTRUCTION_FILES if layout.scope != "user" else ():
+        path = join(layout.project, *name.split("/"))
+        data = read_bytes(path) or b""
+        bare = kit.strip_sections(data)
+        if not bare and b"file made 1" in data:
+            steps.append(Step("remove", path, "remove", old=data))
+        elif bare != data:
+            verb = "take our section out of"
+            steps.append(Step("settings", path, verb, "", bare, data, like=path))
+    return steps
+
+
+def plan_context(layout: Layout) -> list:
+    """The context files, as far as they are not there."""
+    ignore = IGNORE_ALL if layout.scope == "local" else kit.GITIGNORE_TEXT
+    files = dict({name: TEMPLATES[name] for name in kit.CONTEXT_FILES}, **{".gitignore": ignore})
+    lines = "".join("- %s: `%s`\n" % pair for pair in seen_commands(layout.project).items())
+    files["CONVENTIONS.md"] = files["CONVENTIONS.md"].replace("\n- (", "\n" + lines + "- (", 1)
+    paths = [(join(layout.context, name), files[name].encode()) for name in files]
+    return [Step("say", path, "unchanged") if lexists(path)
+            else Step("write", path, "write", "", data) for path, data in paths]
+
+
+def seen_commands(project: str) -> dict:
+    """{Build, Test, Lint: command}, as far as the project's own files tell."""
+    def text(name: str) -> str:
+        return (kit.read_bytes(join(project, name)) or b"").decode("utf-8", "replace")
+
+    targets = re.findall(r"^([a-z]+)[ \t]*:(?!=)", text("Makefile"), re.MULTILINE)
+    try:
+        scripts = dict(json.loads(text("package.json") or "{}").get("scripts") or {})
+    except (ValueError, AttributeError, TypeError, RecursionError):
+        scripts = {}
+    locks = {"pnpm-lock.yaml": "pnpm", "yarn.lock": "yarn", "bun.lock": "bun"}
+    node = next((locks[name] for name in locks if text(name)), "npm") + " run "
+    python, run = text("pyproject.toml"), "uv run " if text("uv.lock") else "python3 -m "
+    signs = [(word in words, label, prefix + word) for words, prefix in (
+        (targets, "make "), (scripts, node)) for word, label in COMMAND_WORDS.items()]
+    rust, go = text("Cargo.toml"), text("go.mod")
+    signs += [("[build-system]" in python, "Build", "python3 -m build"),
+              ("pytest" in python, "Test", run + "pytest"),
+              ("[tool.ruff" in python, "Lint", run + "ruff check"),
+              (rust, "Build", "cargo build"), (rust, "Test", "cargo test"),
+              (go, "Build", "go build ./..."), (go, "Test", "go test ./...")]
+    found = {label: command for sign, label, command in reversed(signs) if sign}
+    return {label: found[label] for label in ("Build", "Test", "Lint") if label in found}
 
 
 # =============================================================================
-# Checking
+# Launcher
 # =============================================================================
+# `ctx` in a folder of the user's own. It runs a project's kit only if it is a release known by its
+# checksum: a project is not the user, and may have brought a ctx_hooks.py of its own.
+
+LAUNCHER_MARK = '"""ctx: ctx_hooks from any folder of a project. Written by install.py."""'
+LAUNCHER = '''\
+#!/usr/bin/env python3
+%s
+import hashlib
+import os
+import subprocess
+import sys
+
+KNOWN = %s  # sha256 of the releases
+LOADER = %r
+NAME = os.path.join("hooks", "ctx_hooks.py")
 
 
-def deviations(job: Job, probe: Probe) -> List[str]:
-    """What is not as an install would leave it, a line each."""
-    layout, found = job.layout, []
-    kit = read_bytes(layout.kit)
-    if kit != job.source.kit:
-        was = "missing" if kit is None else release_of(kit, job) or "edited, or another's file"
-        found.append(f"{job.show(layout.kit)}: {was}, expected {job.source.version}")
-    now = read_settings(layout.settings, job.show(layout.settings)).value
-    goal = merged_settings(job, now)
-    for event in sorted({**now.get("hooks", {}), **goal["hooks"]}):
-        has, should = (settings.get("hooks", {}).get(event, []) for settings in (now, goal))
-        if not is_same(has, should):
-            ours = any(mode_of(hook) for group in has for hook in group["hooks"])
-            problem = "registered differently, an older release or by hand" if ours else "not registered"
-            found.append(f"{job.show(layout.settings)}: {event} {problem}")
-    if not is_same(now.get("statusLine"), goal.get("statusLine")):
-        found.append(f"{job.show(layout.settings)}: the status line is not the current one")
-    if now.get("disableAllHooks") is True:
-        found.append(f"{job.show(layout.settings)}: disableAllHooks is on, so no hook runs")
-    if probe.problem:
-        found.append(f"{job.python} {probe.problem}")
-    return found
+def is_known(path):
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read().replace(b"\\r\\n", b"\\n")).hexdigest() in KNOWN
 
 
-# =============================================================================
-# Carrying out
-# =============================================================================
+folder, found = os.path.join(os.getcwd(), "."), []
+while folder != os.path.dirname(folder):
+    folder = os.path.dirname(folder)
+    found.append(os.path.join(folder, ".claude", NAME))
+found = [path for path in found if os.path.isfile(path)]
+own = os.environ.get("CLAUDE_CONFIG_DIR") or os.path.expanduser("~/.claude")
+path = next(filter(is_known, found), os.path.join(own, NAME))
+if not os.path.isfile(path):
+    sys.exit("error: %%s\\nhint: python3 install.py --init installs it, with --launcher it renews "
+             "ctx" %% (found[0] + " is no release that ctx knows, so it is not run" if found
+                      else "there is no ctx_hooks in this folder or above"))
+cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+argv = [sys.executable, "-I", "-S", "-X", "utf8", "-c", LOADER, *sys.argv[1:], path,
+        os.path.join(cache, "ctx_hooks")]
+env = dict(os.environ, CTX_LAUNCHER="1")
+if os.name == "nt":
+    sys.exit(subprocess.call(argv, env=env))
+os.execve(argv[0], argv, env)
+'''
 
 
-def apply_step(step: Step, job: Job) -> None:
-    if step.kind == "mkdir":
-        os.makedirs(step.path, exist_ok=True)
-    elif step.kind == "write":
-        _refuse_changed(step, job)
-        os.makedirs(os.path.dirname(step.path), exist_ok=True)
-        write_atomic(step.path, step.data or b"", step.like, step.private)
-    elif step.kind == "move":
-        os.rename(step.path, step.to)
-    elif step.kind == "remove":
-        _refuse_changed(step, job)
-        os.unlink(step.path)
-    elif step.kind == "rmdir":
-        with contextlib.suppress(OSError):  # it is not empty: somebody uses it
-            os.rmdir(step.path)
-    elif step.kind == "load":
-        load_kit(job)
-
-
-def _refuse_changed(step: Step, job: Job) -> None:
-    """The client writes settings too; what came in between must not be lost."""
-    if (step.kind == "write" or step.old is not None) and read_bytes(step.path) != step.old:
-        raise Refused(f"{job.show(step.path)} changed in this very moment", "run this again")
-
-
-def load_kit(job: Job) -> None:
-    """Import the kit once as the hooks will: proves that it loads, and caches its bytecode."""
-    code, output = run_python(job.python, [LOAD_CODE, job.layout.hooks], job.layout.project)
-    if code != 0:
-        raise Refused(f"the kit does not load with {job.python}: {(output.splitlines() or [''])[-1]}",
-                      "no hook was registered; fetch the kit again or name another --python")
-
-
-def format_diff(step: Step, job: Job) -> str:
-    """A step as a unified diff that `patch -p1` understands."""
-    shown = job.show(step.path).replace(os.sep, "/")
-    old, new = ("/dev/null" if data is None else side + shown
-                for side, data in (("a/", step.old), ("b/", step.data)))
-    lines = difflib.unified_diff(_lines(step.old), _lines(step.data), old, new)
-    return "".join(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n"
-                   for line in lines)
-
-
-def _lines(data: Optional[bytes]) -> List[str]:
-    """Lines ended by LF alone; any byte survives."""
-    return re.findall("[^\n]*\n|[^\n]+", (data or b"").decode("utf-8", "surrogateescape"))
+def plan_launcher(folder: str, remove: bool) -> list:
+    known, steps = sorted([*kit.KNOWN_RELEASES, digest_of(SOURCE)]), []
+    files = {"ctx": LAUNCHER % (LAUNCHER_MARK, json.dumps(known), LOADER)}
+    if IS_WINDOWS:
+        files["ctx.cmd"] = '@rem %s\n@"%s" "%%~dp0ctx" %%*\n' % (LAUNCHER_MARK, running_python())
+    for path, text in [(join(folder, name), text) for name, text in files.items()]:
+        old, data = read_bytes(path), text.encode()
+        if old is not None and LAUNCHER_MARK.encode() not in old:
+            raise Refused(path + " is another's program", "name another folder: --launcher=DIR")
+        if remove and old is not None:
+            steps.append(Step("remove", path, "remove", old=old))
+        elif not remove and old != data:
+            steps.append(Step("write", path, "write", "", data, old, mode=0o777))
+    return steps
 
 
 # =============================================================================
 # Command line
 # =============================================================================
 
+PAST = {"write": "wrote", "merge into": "merged into", "remove": "removed", "keep": "kept",
+        "restore": "restored", "take our hooks out of": "took our hooks out of",
+        "take our section out of": "took our section out of", "unchanged": "unchanged"}
+SIBLING = "%s: an import of ctx_hooks would find this; remove it if it is not yours"
 
-def parse_arguments(argv: Optional[List[str]]) -> argparse.Namespace:
+
+def check(job: Job) -> int:
+    """Current is what an install would not change."""
+    found = [tell(step, job, "would ") for step in plan(job) if step.verb not in ("", "unchanged")]
+    found += [SIBLING % job.layout.show(path) for path in siblings(job.layout)]
+    if not found and not job.options.quiet:
+        print("ok: ctx_hooks %s is installed and current for %s in %s" % (
+            kit.VERSION, ", ".join(job.agents), job.layout.project))
+    print("".join(line + "\n" for line in found), end="")
+    return 1 if found else 0
+
+
+def tell(step: Step, job: Job, will: str = "") -> str:
+    verb = step.verb if step.verb == "unchanged" else will + step.verb if will else PAST[step.verb]
+    return "%s %s%s" % (verb, job.layout.show(step.path), step.note)
+
+
+def apply_step(step: Step, job: Job) -> None:
+    writes, layout = step.kind in ("write", "settings"), job.layout
+    if (writes or step.old is not None) and read_bytes(step.path) != step.old:
+        # the client writes settings too; what came in between must not be lost
+        raise Refused(layout.show(step.path) + " changed in this very moment", "run this again")
+    if writes or step.kind == "move":
+        folder = dirname(step.to or step.path)
+        os.makedirs(folder, exist_ok=True)
+        if folder == layout.hidden and not exists(join(folder, ".gitignore")):
+            write_atomic(join(folder, ".gitignore"), IGNORE_ALL.encode())
+    if writes:
+        write_atomic(step.path, step.data, step.like, step.mode)
+    elif step.kind == "move":
+        os.rename(step.path, step.to)
+    elif step.kind == "remove":
+        os.unlink(step.path)
+    elif step.kind == "rmdir":
+        with contextlib.suppress(OSError):  # it is not empty: somebody uses it
+            if step.path == layout.hidden and os.listdir(step.path) == [".gitignore"]:
+                os.unlink(join(step.path, ".gitignore"))
+            os.rmdir(step.path)
+    elif step.kind == "try":
+        code, output = run_python(job.python, [TRY_CODE, step.path], layout.project)
+        if code != 0:
+            reason = (output.splitlines() or [""])[-1]
+            raise Refused("the kit does not load with %s: %s" % (job.python, reason), "no hook was "
+                          "registered; fetch the kit again or name another --python")
+
+
+def format_step(step: Step, job: Job) -> str:
+    """What a dry run says of a step: a line, and settings (with --verbose all files) as a diff
+    that `patch -p1` understands."""
+    text = tell(step, job, "would ") if step.verb else ""
+    if text and step.kind == "write":
+        text += ", {:,} lines, sha256 {}".format(step.data.count(b"\n"), digest_of(step.data))
+    text, shown = text and text + "\n", job.layout.show(step.path)
+    whole = job.options.verbose and step.kind in ("write", "remove") and step.mode != 0o600
+    if step.kind != "settings" and not whole:
+        return text
+    old, new = ("/dev/null" if data is None else side + shown.replace(os.sep, "/")
+                for side, data in (("a/", step.old), ("b/", step.data)))
+    before, after = (re.findall("[^\n]*\n|[^\n]+", (data or b"").decode("utf-8", "surrogateescape"))
+                     for data in (step.old, step.data))
+    return text + "".join(line if line[-1] == "\n" else line + "\n\\ No newline at end of file\n"
+                          for line in difflib.unified_diff(before, after, old, new))
+
+
+def parse_arguments(argv: "list | None") -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="install.py", description="Install ctx_hooks into a project, or take it out again.",
         epilog="example: python3 install.py ~/src/app --init")
@@ -1644,25 +1172,34 @@ def parse_arguments(argv: Optional[List[str]]) -> argparse.Namespace:
     add("project", metavar="PROJECT", nargs="?",
         help="default: the nearest parent with .claude or .git, else the current folder")
     add("--scope", choices=("project", "local", "user"), default="project",
-        help="settings.json shared by the project (default), settings.local.json, or your own for all projects")
-    add("--uninstall", action="store_true", help="take everything of ours out again")
-    add("--dry-run", action="store_true", help="show every change as a diff, write nothing")
-    add("--check", action="store_true", help="exit 0 if installed and current, else 1 and why")
-    add("--print", action="store_true", help="print the settings as they would be, write nothing")
-    add("--init", action="store_true", help="also create the context files that are not there")
-    add("--statusline", action="store_true", help="also set the status line, around yours if you have one")
+        help="settings shared by the project (default), private ones, or yours for all projects")
+    add("--agent", action="append", choices=(*kit.DIALECTS, "all"), help="may be repeated; default:"
+        " claude, those whose folder is there, and those registered already")
+    add("--launcher", metavar="DIR", nargs="?", const=join("~", ".local", "bin"),
+        help="also put the command `ctx` into DIR (~/.local/bin); with --uninstall: remove it")
     add("--python", metavar="PATH", help="the interpreter that the hooks run")
-    add("--force", action="store_true", help="replace an edited or foreign ctx_hooks.py (it is kept)")
-    add("--quiet", action="store_true", help="say nothing unless it fails")
-    add("--version", action="store_true", help="print version and checksum of the kit")
+    for name, text in (
+            ("uninstall", "take everything of ours out again"),
+            ("dry-run", "say what would change, settings as a diff; write nothing"),
+            ("verbose", "with --dry-run: every file as a diff"),
+            ("check", "exit 0 if installed and current, else 1 and why"),
+            ("init", "also create the context files that are not there"),
+            ("only-init", "create the context files and nothing else"),
+            ("statusline", "also set the status line, around yours if you have one"),
+            ("allow-handoff", "also let the agent write handoffs unasked (one permission rule)"),
+            ("force", "replace an edited or foreign ctx_hooks.py (it is kept)"),
+            ("quiet", "say nothing unless it fails"),
+            ("version", "print version and checksum of the kit")):
+        add("--" + name, action="store_true", help=text)
     options = parser.parse_args(argv)
-    chosen = [name for name in ("check", "print", "dry_run") if getattr(options, name)]
-    if len(chosen) > 1 or (options.check and options.uninstall):
-        parser.error("--check, --print and --dry-run exclude each other, --check and --uninstall too")
+    if options.check and (options.dry_run or options.uninstall):
+        parser.error("--check goes neither with --dry-run nor with --uninstall")
+    if options.launcher:
+        options.launcher = os.path.abspath(os.path.expanduser(options.launcher))
     return options
 
 
-def main(argv: Optional[List[str]] = None) -> int:
+def main(argv: "list | None" = None) -> int:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # started with the stream closed
             setattr(sys, name, open(os.devnull, "w"))
@@ -1671,172 +1208,157 @@ def main(argv: Optional[List[str]] = None) -> int:
     try:
         return run(options)
     except Refused as problem:
-        message, hint = problem.message, problem.hint
+        message, hint = problem.args
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as problem:
-        message, hint = f"{problem.filename or 'cannot go on'}: {problem.strerror}", ""
-    print(f"error: {message}", file=sys.stderr)
-    if hint:
-        print(f"hint: {hint}", file=sys.stderr)
+        message, hint = "%s: %s" % (problem.filename or "cannot go on", problem.strerror), ""
+    print("error: " + message + ("\nhint: " + hint if hint else ""), file=sys.stderr)
     return 1
 
 
 def run(options: argparse.Namespace) -> int:
-    source = load_source()
     if options.version:
-        print(f"ctx_hooks {source.version}\nsha256 {sha256(source.kit)}")
+        print("ctx_hooks %s\nsha256 %s" % (kit.VERSION, digest_of(SOURCE)))
         return 0
-    layout = plan_layout(project_folder(options), options.scope, config_folder())
-    if options.check or options.dry_run or options.print:
-        return look(options, layout, source)
-    with lock(lock_folder(layout)):
-        return work(options, layout, source)
-
-
-def project_folder(options: argparse.Namespace) -> str:
-    if options.project is not None:
-        if not os.path.isdir(options.project):
-            raise Refused(f"{options.project} is not a folder", "name the project's folder")
-        return os.path.abspath(options.project)
-    found = find_project(os.getcwd(), config_folder())
-    if options.scope != "user" and os.path.realpath(found) == source_folder():
+    project = os.path.abspath(options.project or find_project(os.getcwd()))
+    if not isdir(project):
+        raise Refused(project + " is not a folder", "name the project's folder")
+    if not options.project and options.scope != "user" and realpath(project) == HERE:
         raise Refused("this is the kit's own folder, not a project that uses it",
                       "run it from the project, or name that: python3 install.py PATH")
-    return found
-
-
-def lock_folder(layout: Layout) -> str:
-    folder = os.path.dirname(layout.base)
-    while not os.path.isdir(folder):
-        folder = os.path.dirname(folder)
-    return folder
-
-
-def make_job(options: argparse.Namespace, layout: Layout, source: Source) -> Tuple[Job, Probe]:
-    record = parse_record(read_bytes(os.path.join(layout.hidden, "record.json")))
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    job = Job(layout, source, record, "", options.force, options.statusline, options.init, stamp)
-    if options.uninstall:
-        return job, Probe("", "", "")
-    python, probe = pick_python(options, layout)
-    return job._replace(python=python), probe
-
-
-def pick_python(options: argparse.Namespace, layout: Layout) -> Tuple[str, Probe]:
-    """--python, else what is registered already and works, else the default for the scope."""
-    def probe(python: str) -> Probe:
-        return run_probe(python, layout.project)
-
-    if options.python:
-        return choose_python([python_text(options.python)], probe)
-    registered = registered_python(read_settings(layout.settings, layout.show(layout.settings)).value)
-    if registered:
-        found = probe(registered)
-        if options.check or not found.problem:
-            return registered, found
-    return choose_python(python_candidates(sys.platform, layout.scope == "project", running_python()), probe)
-
-
-def python_text(given: str) -> str:
-    """--python as shell text: a path becomes absolute, a name stays a name, `py -3` stays words."""
-    if os.path.dirname(given) and os.path.exists(given):
-        return quote_path(os.path.abspath(given))
-    return given
-
-
-def look(options: argparse.Namespace, layout: Layout, source: Source) -> int:
-    """--check, --print, --dry-run: everything but writing."""
-    job, probe = make_job(options, layout, source)
+    layout = Layout(project, options.scope)
     if options.check:
-        found = deviations(job, probe)
-        where = layout.show(layout.settings)
-        if not found and not options.quiet:
-            print(f"ok: ctx_hooks {source.version} is installed and current in {where}")
-        for line in found:
-            print(line)
-        return 1 if found else 0
-    steps = plan_uninstall(job) if options.uninstall else plan_install(job)
-    sys.stdout.flush()
-    if options.print:
-        now = read_settings(layout.settings, layout.show(layout.settings))
-        data = next((step.data for step in steps if step.path == now.real and step.kind != "say"), now.data)
-        sys.stdout.buffer.write((data or b"{}\n").replace(b"\xef\xbb\xbf", b"", 1))
-    else:
-        for step in steps:
-            print_dry(step, job)
-    sys.stdout.buffer.flush()
-    return 0
+        return check(make_job(options, layout))
+    folder = dirname(layout.base)
+    while not isdir(folder):
+        folder = dirname(folder)
+    with lock(folder):
+        return work(make_job(options, layout))
 
 
-def print_dry(step: Step, job: Job) -> None:
-    if step.message:
-        sys.stdout.buffer.write(f"dry run: {step.message}\n".encode("utf-8", "surrogateescape"))
-    if step.kind in ("write", "remove") and not (step.private or step.path.endswith(".pyc")):
-        sys.stdout.buffer.write(format_diff(step, job).encode("utf-8", "surrogateescape"))
+def make_job(options: argparse.Namespace, layout: Layout) -> Job:
+    layout.guard(layout.hidden)
+    record = parse_record(read_bytes(join(layout.hidden, "record.json")))
+    agents = choose_agents(options, layout)
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    python = "" if options.uninstall or options.only_init else pick_python(options, layout, agents)
+    return Job(layout, record, options, agents, python, stamp)
 
 
-def work(options: argparse.Namespace, layout: Layout, source: Source) -> int:
-    job, probe = make_job(options, layout, source)
-    steps = plan_uninstall(job) if options.uninstall else plan_install(job)
+def choose_agents(options: argparse.Namespace, layout: Layout) -> list:
+    """Those asked for; else Claude Code, those whose folder is there, those registered already."""
+    asked, names = set(options.agent or ()), list(kit.DIALECTS)
+    if layout.scope == "local":
+        if asked - {"claude", "all"}:
+            raise Refused("only Claude Code has private settings in a project",
+                          "use --scope user for the others")
+        return ["claude"]
+    if asked and "all" not in asked:
+        names = [name for name in names if name in asked]
+    elif not asked and not options.uninstall:
+        files = {name: layout.settings(name)[len(layout.root) + 1:] for name in names}
+        names = [name for name in names if name == "claude" or is_registered(layout, name)
+                 or isdir(join(layout.root, files[name].split(os.sep)[0]))]
+    if layout.scope == "project" and not options.uninstall and "copilot" in names and (
+            "claude" in names or is_registered(layout, "claude")):
+        names.remove("copilot")  # it runs what stands in .claude/settings.json
+    return names
+
+
+def pick_python(options: argparse.Namespace, layout: Layout, agents: list) -> str:
+    """--python, else what is registered already and works, else the default for the scope."""
+    if options.python:
+        is_path = dirname(options.python) and exists(options.python)
+        named = quote_path(os.path.abspath(options.python)) if is_path else options.python
+        return choose_python([named], layout.project)
+    found = [ours.python for agent in agents for _, _, ours in
+             kit.find_registrations(read_settings(layout, agent).value) if ours.python]
+    for python in found[:1]:  # it may have come with a clone: one in the project is not run
+        inside = is_below(realpath(python), realpath(layout.project))
+        python = python if python == "py -3" else quote_path(python)
+        if not (inside and dirname(python)) and not probe(python, layout.project):
+            return python
+    names = ["py -3", "python", "python3"] if IS_WINDOWS else ["python3"]
+    own = [quote_path(running_python())] if layout.scope != "project" else []
+    if IS_WINDOWS and own and not re.fullmatch(r"[\w:./~+-]+", own[0]):
+        own = []  # no shell but sh takes a quoted first word for a command
+    return choose_python(own or names, layout.project)
+
+
+def plan(job: Job) -> list:
+    options, layout = job.options, job.layout
+    steps = (plan_context(layout) if options.only_init else plan_uninstall(job)
+             if options.uninstall else plan_install(job))
     for step in steps:
+        layout.guard(step.to or step.path)
+        if step.kind == "settings" and step.old is not None and not os.access(step.path, os.W_OK):
+            raise Refused(layout.show(step.path) + " is read-only", "make it writable first")
+    return steps + (plan_launcher(options.launcher, options.uninstall) if options.launcher else [])
+
+
+def work(job: Job) -> int:
+    """Carry out the steps, or with --dry-run say what they are."""
+    options, steps = job.options, plan(job)
+    if job.layout.project != os.getcwd() and options.scope != "user" and not options.quiet:
+        print("project: " + job.layout.project, flush=True)
+    for step in steps:
+        if options.dry_run:
+            sys.stdout.buffer.write(format_step(step, job).encode("utf-8", "surrogateescape"))
+            continue
         apply_step(step, job)
-        if step.message and not options.quiet:
-            print(step.message, flush=True)
-    if not options.quiet:
-        for hint in [] if options.uninstall else install_hints(job, probe):
-            print(f"hint: {hint}", file=sys.stderr, flush=True)
-        print(next_uninstalled(steps, job) if options.uninstall else next_installed(job))
+        if step.verb and not options.quiet:
+            print(tell(step, job), flush=True)
+    sys.stdout.buffer.flush()
+    if not options.quiet and not options.dry_run:
+        for hint in [] if options.uninstall or options.only_init else install_hints(job):
+            print("hint: " + hint, file=sys.stderr, flush=True)
+        print(next_line(steps, job))
     return 0
 
 
-def other_scopes(layout: Layout) -> Iterator[Tuple[str, str]]:
-    """Scope and settings file of the other scopes in which we are registered."""
-    config = config_folder()
-    paths = {"project": os.path.join(layout.project, ".claude", "settings.json"),
-             "local": os.path.join(layout.project, ".claude", "settings.local.json"),
-             "user": os.path.join(config, "settings.json")}
-    for scope, path in paths.items():
-        with contextlib.suppress(Refused, OSError):
-            if path != layout.settings and has_ours(read_settings(path, path).value):
-                yield scope, path
+def install_hints(job: Job) -> list:
+    layout, options = job.layout, job.options
+    hints = [SIBLING % layout.show(path) for path in siblings(layout)]
+    hints += ["the hooks stand in --scope %s too and would run twice; take one out: install.py "
+              "--uninstall --scope %s" % (scope, scope) for scope, path in registrations(layout)
+              if scope != layout.scope and "claude" in job.agents
+              and dirname(path) in (layout.base, config_folder())]
+    if IS_WINDOWS and layout.scope == "project":
+        hints.append("shared hooks need Git Bash on Windows; without it use --scope local")
+    if layout.scope == "local" and digest_of(read_bytes(layout.ignore)) not in LOCAL_DIGESTS:
+        hints.append("%s is your own: add /settings.local.json and /hooks/ctx_hooks.py to it, or "
+                     "git would see them" % layout.show(layout.ignore))
+    path = os.environ.get("PATH", "").split(os.pathsep)
+    if options.launcher and options.launcher not in map(os.path.abspath, filter(None, path)):
+        hints.append("%s is not on your PATH yet, so `ctx` is not found" % options.launcher)
+    return hints + [agent + ": " + STILL_TO_DO[agent] for agent in job.agents
+                    if agent in STILL_TO_DO]
 
 
-def install_hints(job: Job, probe: Probe) -> Iterator[str]:
-    shim = shim_hint(job.python, probe)
-    if shim:
-        yield shim
-    for scope, path in other_scopes(job.layout):
-        yield (f"{job.show(path)} registers the hooks too, so each would run twice; "
-               f"remove one: --uninstall --scope {scope}")
-    now = read_settings(job.layout.settings, "").value
-    if now.get("disableAllHooks") is True:
-        yield f"disableAllHooks is on in {job.show(job.layout.settings)}, so no hook runs"
-    user = os.path.join(config_folder(), "settings.json")
-    if job.statusline and user != job.layout.settings:
-        with contextlib.suppress(Refused, OSError):
-            if "statusLine" in read_settings(user, user).value:
-                yield (f"your own status line in {job.show(user)} is covered in this project; "
-                       "--scope user --statusline would keep it")
-
-
-def next_installed(job: Job) -> str:
-    context = context_folder(job.layout.project)
-    if not os.path.isdir(context):
-        return (f"next: there is no {job.show(context)}{os.sep} yet and without it the hooks stay silent; "
-                "run install.py again with --init")
-    kit = shlex.quote(job.show(job.layout.kit) if job.layout.scope != "user" else job.layout.kit)
-    return f"next: python3 {kit} doctor"
-
-
-def next_uninstalled(steps: List[Step], job: Job) -> str:
-    others = [f"--scope {scope}" for scope, _path in other_scopes(job.layout)]
-    if others:
-        return f"next: still registered elsewhere; run install.py --uninstall {others[0]}"
-    if not any(step.message for step in steps):
-        return f"nothing of ours in {job.show(job.layout.base)}"
-    return "next: nothing; running sessions stop using the hooks at once"
+def next_line(steps: list, job: Job) -> str:
+    """What to do next: a command that works as it stands in the folder where this was run."""
+    layout, here, python, options = job.layout, os.getcwd(), job.python, job.options
+    scopes = [scope for scope, _ in registrations(layout) if scope != layout.scope]
+    inside = is_below(join(here, ""), layout.project)
+    if options.uninstall and scopes:
+        return "next: still registered elsewhere; run install.py --uninstall --scope " + scopes[0]
+    if options.uninstall and not any(step.verb for step in steps):
+        return "nothing of ours in " + layout.show(layout.base)
+    if options.uninstall:
+        return "next: nothing; running sessions stop using the hooks at once"
+    if options.only_init:
+        return "next: say in %s what you work on" % layout.show(join(layout.context, "TASKS.md"))
+    if not isdir(layout.context):
+        return "next: %s %s --init%s%s   (without %s%s the hooks stay silent)" % (
+            python, quote_path(join(HERE, "install.py")),
+            "" if layout.scope == "project" else " --scope " + layout.scope,
+            "" if inside else " " + quote_path(layout.project), layout.show(layout.context), os.sep)
+    path = os.path.relpath(layout.kit, here if inside else layout.project)
+    path = quote_path(layout.kit if layout.scope == "user" else path)
+    go = "" if inside else "cd %s && " % quote_path(layout.project)
+    return "next: %s%s %s doctor" % (go, python, path)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,16 @@
-"""What each hook costs, as multiples of a bare interpreter measured in the same run.
+"""What each hook costs: CPU time as multiples of a bare interpreter measured in the same run.
 
-    python3 tests/bench.py [--json | --markdown | --profile] [--rounds N] [--only PATTERN] [--python PATH] [--kit FILE]
+    python3 tests/bench.py [--json | --markdown | --profile] [--client] [--rounds N] [--only PATTERN]
+                           [--python PATH] [--kit FILE]
 
-Every case is a real process on real files. The rounds are interleaved and shuffled, so that a busy moment of the
-machine meets all cases alike; a figure is the median of the better half of its rounds. What a run changed on disk is
-put back before the next one, outside the measured time. A case that did not do its job (spoke when it should be
-silent, or the other way round) is INVALID, whatever its time; then the exit code is 1.
+    worlds (real files) ──► check: does every row do its job? ──► interleaved, shuffled rounds ──► memory ──► table
 
-Budgets are for the direct command. The commands exactly as hooks.json has them, through /bin/sh, stand on their own
-lines. Peak memory is measured apart, one process at a time; the launcher's own 5 MB are the least it can see.
+A row is one process on real files, started with the words of hooks.json: what the shell makes of them is asked of the
+shell. The figure is the child's user + system time, the median of the better half of its rounds, over that of
+`python3 -I -S -c pass`, so a busy moment of the machine meets all rows alike. Every single run is looked at: exit 0,
+nothing on stderr, the text was said, the call was counted. A row that is silent by its nature is run once more in a
+world where it has to speak. What did not do its job is INVALID, whatever its time, and makes the exit code 1; a
+budget is shown as ok or OVER and decides nothing. What a run changed on disk is put back outside the measured time.
 """
 from __future__ import annotations
 
@@ -27,22 +29,28 @@ import threading
 import time
 
 TESTS = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, TESTS)
+sys.path[:0] = [TESTS, os.path.join(TESTS, "e2e")]
 
-from helper import REPO, Project, assistant_row, hook_argv, registered_commands  # noqa: E402
+from bench_worlds import FULL_TOKENS, STATE, USUAL_TOKENS, World  # noqa: E402
+from helper import REPO, registered_commands  # noqa: E402
 
-JQ_HOOK = os.path.join(TESTS, "data", "bench", "jq-hook.sh")
 BARE = "python3 -I -S -c pass"
-SESSION = "bench-0f3a2b7c-5d1e-4c1b-9a75-3f0f7c1d2e4b"
-TOOL_USE_ID = "toolu_bench"
-GATE_TEXT, HOLD_TEXT, REMINDER_TEXT = "STOP. Read your context files", "## Auto Mode Continuation", "Write a handoff"
-SILENT_BUDGET, MONITOR_BUDGET, EMIT_BUDGET, MANY_BUDGET, MEMORY_BUDGET, GROWTH_BUDGET = 1.3, 1.5, 2.0, 2.5, 1.5, 0.1
+GATE_TEXT, HOLD_TEXT, REMINDER_TEXT = "STOP. Read your context files", "## Auto Mode Continuation", "handoff"
+START_TEXT, SIGNAL_TEXT = "[CONTEXT INJECTION - Please acknowledge receipt]", "Signal 0 of the bench"
+
+# × the bare interpreter. A row whose size or number must not matter has the budget of its small sister.
+GUARD, SILENT, MONITOR, SPEAKING, MANY, LARGE, MEMORY = 0.15, 1.18, 1.28, 1.45, 2.2, 1.7, 1.2
+CLIENT_MS = 16.0  # added to a tool call in the real client, on a quiet machine
+
 PIPE_BYTES = 60_000  # fits into a pipe without anybody reading
-MEMORY_ROUNDS = 3
-RIVAL_EVERY = 4  # rounds; they are slow and need no second digit
-RUN_LIMIT_S = 60
+SLOW_EVERY = 4  # rounds; a world of many files is slow to put back, and its row needs no second digit
+BARE_TIMES = 4  # in each round: the measure of all others is measured best
+CLIENT_EVERY = 7  # rounds; a round in the client is four sessions
+MEMORY_ROUNDS = 2
 UNREST_LIMIT = 1.2
 
+SHOW_ARGV = "#!/bin/sh\nprintf '%s\\0' \"$@\"\n"
+SHOUT = "#!/bin/sh\necho 'an interpreter was started' >&2\n"
 # Run by a small process: the peak of a fork counts the pages of the one that forked it.
 LAUNCHER = """
 import posix, sys
@@ -55,174 +63,104 @@ posix.write(2, b"peak %d\\n" % usage[2])
 
 
 # -----------------------------------------------------------------------------
-# a case, and the files it starts from
+# rows
 # -----------------------------------------------------------------------------
 
-class Case:
-    """One line of the table. says: None = nothing to check, "" = has to be silent, else has to be in the output."""
+class Row:
+    """One line of the table, and how a single run of it proves that it did its job.
+
+    says: "" = has to be silent, else has to be in the text. proof: a function of the world that returns what is
+    wrong with the files afterwards. speaks_when: (change of the world, text), for a row that is silent by its nature.
+    first: an event sent before each run, outside the measured time.
+    """
 
     def __init__(self, name: str, world: World, argv: list, **options):
         self.name, self.world, self.argv = name, world, argv
-        self.says = options.get("says")
+        event = options.get("event")
+        self.input = b"" if event is None else json.dumps(event).encode("utf-8")
+        self.says = options.get("says", "")
+        self.proof = options.get("proof", lambda _: "")
+        self.speaks_when = options.get("speaks_when")
+        self.first = options.get("first")
         self.budget = options.get("budget")
-        self.event = options.get("event")
+        self.group = options.get("group", "hook")
+        self.every = options.get("every", 1)
         self.env = options.get("env", {})
-        self.group = options.get("group", "direct")
-        self.skipped = options.get("skipped", "")
         self.invalid = ""
         self.wall_ms: list = []
         self.cpu_ms: list = []
-        self.peak_kb = 0
-
-    def input(self) -> bytes:
-        return b"" if self.event is None else json.dumps(self.event).encode("utf-8")
+        self.peak_kb = self.instructions = 0
 
 
-class World(Project):
-    """A project with the kit installed, and a snapshot of its files to return to before every run."""
-
-    def __init__(self, base: str, kit: str, context: bool = True):
-        super().__init__(base, context)
-        self.env.update(CLAUDECODE="1", AI_AGENT="claude-code_2-1-325_agent", CLAUDE_CODE_ENTRYPOINT="cli")
-        self.kit_dir = self.path(".claude", "hooks")
-        os.makedirs(self.kit_dir)
-        if kit:
-            shutil.copy(kit, os.path.join(self.kit_dir, "ctx_hooks.py"))
-        self.saved: dict = {}
-
-    def on(self, name: str, **changes) -> dict:
-        return self.event(name, session_id=SESSION, **changes)
-
-    def hook(self, python: str, mode: str, event: dict) -> bytes:
-        done = subprocess.run(hook_argv(mode, self.kit_dir, python), input=json.dumps(event).encode("utf-8"),
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=self.env, cwd=self.root,
-                              timeout=RUN_LIMIT_S)
-        return done.stdout
-
-    def save(self) -> None:
-        self.saved = {path: self._read(path) for path in self._paths()}
-
-    def restore(self) -> None:
-        """Only what a run changed is written again; transcripts live in HOME and are never copied."""
-        now = self._paths()
-        for path in now.keys() - self.saved.keys():
-            os.unlink(path)
-        for path, (stamp, content) in self.saved.items():
-            if now.get(path) != stamp:
-                os.makedirs(os.path.dirname(path), exist_ok=True)
-                with open(path, "wb") as out:
-                    out.write(content)
-                os.utime(path, ns=(stamp[0], stamp[0]))
-
-    def _paths(self) -> dict:
-        found = {}
-        for start in (self.root, self.tmp):
-            for where, folders, files in os.walk(start):
-                folders[:] = [name for name in folders if name != "__pycache__"]
-                for name in files:
-                    path = os.path.join(where, name)
-                    status = os.lstat(path)
-                    found[path] = (status.st_mtime_ns, status.st_size)
-        return found
-
-    def _read(self, path: str) -> tuple:
-        with open(path, "rb") as source:
-            content = source.read()
-        return (os.lstat(path).st_mtime_ns, len(content)), content
+def counted(world: World) -> str:
+    before, after = world.calls_before, world.tool_calls()
+    return "" if after == before + 1 else "tool_calls went from %d to %d" % (before, after)
 
 
-def signal_text(number: int) -> str:
-    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    return ("---\ngenerated_at: %s\nseverity: warning\nttl: 86400\nauditor: bench-%d\ncode: BENCH_%d\n---\n"
-            "Signal %d of the bench.\n→ Look at it\n") % (stamp, number, number, number)
+def saved(world: World) -> str:
+    return "" if world.exists(".context/handoffs") else "there is no handoff"
 
 
-def write_transcript(world: World, size_bytes: int, tokens: int, call_id: str = TOOL_USE_ID) -> None:
-    """Turns of a tool call and its result up to the size, then the answer that made the call call_id."""
-    filler = json.dumps({"type": "user", "isSidechain": False, "sessionId": SESSION, "message": {
-        "role": "user", "content": [{"type": "tool_result", "content": "word " * 300}]}}).encode("utf-8") + b"\n"
-    answer = json.dumps(assistant_row(tokens // 2, SESSION)).encode("utf-8") + b"\n"
-    call = {"type": "tool_use", "id": call_id, "name": "Bash", "input": {"command": "echo 9"}}
-    last = json.dumps(assistant_row(tokens, SESSION, message={"content": [call], "id": "msg_" + call_id})) + "\n"
-    path = world.transcript_path(SESSION)
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    pair = filler + answer
-    with open(path, "wb") as out:
-        out.write(pair * max(1, (size_bytes - len(last)) // len(pair)) + last.encode("utf-8"))
+def cleaned(world: World) -> str:
+    return "the session's state is still there" if world.exists(STATE) else ""
 
-
-def post_tool(world: World, name: str = "PostToolUse.Bash", **changes) -> dict:
-    return world.on(name, **dict({"tool_input": {"command": "echo 9"}, "tool_use_id": TOOL_USE_ID}, **changes))
-
-
-def warm_up(world: World, python: str, tokens: int) -> None:
-    """Eight different calls of earlier answers: the session is under way and nothing repeats."""
-    for number in range(8):
-        call_id = "toolu_%d" % number
-        write_transcript(world, 10_000, tokens, call_id)
-        event = post_tool(world, tool_input={"command": "echo %d" % number}, tool_use_id=call_id)
-        world.hook(python, "monitor", event)
-
-
-def add_sessions(world: World, count: int) -> None:
-    """State of other sessions, as many: a state file, a signal folder, a marker, keys in the monitor's state."""
-    own = world.path(".context", "state", SESSION + ".json")
-    state = world.read_json(own) if os.path.exists(own) else {}
-    names = ["other-%04d-5d1e-4c1b-9a75-3f0f7c1d2e4b" % number for number in range(count)]
-    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    for name in names:
-        world.write(".context/state/%s.json" % name, json.dumps(state))
-        world.write(".context/signals/sessions/%s/context-health.md" % name, signal_text(0))
-        with open(os.path.join(world.tmp, "ctx-loaded-" + name), "w", encoding="utf-8") as out:
-            out.write(stamp)
-    shared = world.read_json(".context/monitor-state.json") if world.exists(".context/monitor-state.json") else {}
-    for name in names:
-        shared.setdefault("lastEmitted", {})[name + ":CTX_HEALTH_70"] = stamp
-        shared.setdefault("activeAlerts", {})[name + ":CTX_HEALTH_70"] = True
-        shared.setdefault("lastHealth", {})[name] = {"contextPercent": 71, "repetitionScore": 0}
-    world.write(".context/monitor-state.json", json.dumps(shared))
-
-
-# -----------------------------------------------------------------------------
-# the cases
-# -----------------------------------------------------------------------------
 
 class Bench:
-    """Builds the worlds in one temp dir and holds the cases in the order they are shown."""
+    """Builds the worlds in one temp dir and holds the rows in the order they are shown."""
 
     def __init__(self, base: str, python: str, kit: str):
-        self.base, self.python, self.kit = base, python, kit
-        self.cases: list = []
+        self.base, self.python = base, python
+        self.rows: list = []
         self.count = 0
+        os.makedirs(os.path.join(base, "kit"))
+        shutil.copy(kit, os.path.join(base, "kit", "ctx_hooks.py"))
+        os.makedirs(os.path.join(base, "bin"))
+        os.symlink(python, os.path.join(base, "bin", "python3"))
+        self.shout_dir, self.show_dir = self.program("shout", SHOUT), self.program("show", SHOW_ARGV)
+
+    def program(self, folder: str, text: str) -> str:
+        """A folder whose `python3` is this script."""
+        path = os.path.join(self.base, folder, "python3")
+        os.makedirs(os.path.dirname(path))
+        with open(path, "w", encoding="utf-8") as out:
+            out.write(text)
+        os.chmod(path, 0o755)
+        return os.path.dirname(path)
 
     def world(self, context: bool = True) -> World:
         self.count += 1
-        return World(os.path.join(self.base, "w%02d" % self.count), self.kit, context)
+        return World(os.path.join(self.base, "w%02d" % self.count), self.base, context)
 
-    def session(self, size_bytes: int = 10_000, tokens: int = 40_000) -> World:
-        """A session under way: gate passed, some calls made, measured from a transcript."""
+    def session(self, size_bytes: int = 10_000, tokens: int = USUAL_TOKENS) -> World:
         world = self.world()
-        world.hook(self.python, "gate", world.on("PreToolUse.Bash"))
-        warm_up(world, self.python, tokens)
-        write_transcript(world, size_bytes, tokens)
+        world.begin(size_bytes, tokens)
         return world
 
     def add(self, name: str, world: World, argv: list, **options) -> None:
-        self.cases.append(Case(name, world, argv, **options))
+        self.rows.append(Row(name, world, argv, **options))
 
-    def direct(self, name: str, world: World, mode: str, **options) -> None:
-        options.setdefault("budget", SILENT_BUDGET if options.get("says") == "" else EMIT_BUDGET)
-        self.add(name, world, hook_argv(mode, world.kit_dir, self.python), **options)
+    def direct(self, name: str, world: World, event: dict, **options) -> None:
+        self.add(name, world, self.argv(event["hook_event_name"]), event=event, **options)
+
+    def monitor(self, name: str, world: World, budget: float = MONITOR, **options) -> None:
+        event = options.pop("event", None) or world.post_tool()
+        self.direct("monitor, " + name, world, event, budget=budget, proof=counted, **options)
+
+    def shell(self, event: str) -> list:
+        return ["/bin/sh", "-c", registered_commands()[event]]
+
+    def argv(self, event: str) -> list:
+        """The registered command without its shell: the shell says what it would have started."""
+        world = self.world(context=False)
+        said = subprocess.run(self.shell(event), cwd=world.root, env=dict(world.env, PATH=self.show_dir),
+                              stdout=subprocess.PIPE, check=True).stdout
+        return [self.python] + [os.fsdecode(word) for word in said.split(b"\0")[:-1]]
 
     def build(self) -> None:
-        self.add_references()
-        self.add_quiet()
-        self.add_gate_and_inject()
-        self.add_monitor()
-        self.add_stop_and_cleanup()
-        self.add_registered()
-        self.add_rivals()
-        for world in {id(case.world): case.world for case in self.cases}.values():
+        for step in (self.add_references, self.add_silent, self.add_speaking, self.add_large, self.add_many,
+                     self.add_registered):
+            step()
+        for world in {id(row.world): row.world for row in self.rows}.values():
             world.save()
 
     def add_references(self) -> None:
@@ -231,143 +169,218 @@ class Bench:
         self.add("sh -c true", world, ["/bin/sh", "-c", "true"], group="reference")
         self.add("python3 -c pass", world, [self.python, "-c", "pass"], group="reference")
 
-    def add_quiet(self) -> None:
+    def add_silent(self) -> None:
+        world = self.session()
+        self.add("gate after its first call, as registered", world, self.shell("PreToolUse"), budget=GUARD,
+                 event=world.on("PreToolUse.Bash"), env={"PATH": self.shout_dir + ":/usr/bin:/bin"})
+        self.direct("gate after its first call, without the shell", world, world.on("PreToolUse.Bash"),
+                    budget=SILENT, speaks_when=(World.forget_gate, GATE_TEXT))
+        self.direct("inject, nothing to say", world, world.on("UserPromptSubmit"), budget=SILENT,
+                    speaks_when=(lambda it: it.add_signals(1), SIGNAL_TEXT))
+        self.direct("stop-enforce, no workflow", world, world.on("Stop"), budget=SILENT,
+                    speaks_when=(World.start_workflow, HOLD_TEXT))
+        self.monitor("below the threshold", world)
+        self.monitor("failed call", world, event=world.post_tool("PostToolUseFailure"))
+        self.direct("monitor, before a compaction", world, world.on("PreCompact.auto"), proof=saved)
+        self.direct("cleanup", world, world.on("SessionEnd.other"), proof=cleaned)
         world = self.world(context=False)
-        for mode, event in (("gate", "PreToolUse.Bash"), ("monitor", "PostToolUse.Bash")):
-            self.direct("%s, no context dir" % mode, world, mode, event=world.on(event), says="")
-        world = self.session()
-        self.direct("gate, switched off", world, "gate", event=world.on("PreToolUse.Bash"), says="",
-                    env={"CTX_HOOKS_DISABLE": "1"})
+        self.direct("gate, project without a context dir", world, world.on("PreToolUse.Bash"), budget=SILENT,
+                    speaks_when=(lambda it: it.write(".context/TASKS.md", "# Tasks\n\n- one\n"), GATE_TEXT))
 
-    def add_gate_and_inject(self) -> None:
-        world = self.session()
-        self.direct("gate, already fired", world, "gate", event=world.on("PreToolUse.Bash"), says="")
+    def add_speaking(self) -> None:
         world = self.world()
-        self.direct("gate, fires", world, "gate", event=world.on("PreToolUse.Bash"), says=GATE_TEXT)
-        for count, budget in ((0, SILENT_BUDGET), (1, EMIT_BUDGET), (100, MANY_BUDGET)):
-            world = self.session()
-            for number in range(count):
-                world.write(".context/signals/sessions/%s/bench-%d.md" % (SESSION, number), signal_text(number))
-            says = {0: "", 1: "[ctx monitor] Signal 0 of the bench"}.get(count, "[ctx monitor] %d issues:" % count)
-            self.direct("inject, %d signal%s" % (count, "s" * (count != 1)), world, "inject", budget=budget,
-                        event=world.on("UserPromptSubmit"), says=says)
+        self.direct("gate, first call", world, world.on("PreToolUse.Bash"), says=GATE_TEXT, budget=SILENT)
+        self.monitor("reminds", self.session(tokens=FULL_TOKENS), SPEAKING, says=REMINDER_TEXT)
+        world = self.session()
+        world.add_signals(1)
+        self.direct("inject, 1 signal", world, world.on("UserPromptSubmit"), says=SIGNAL_TEXT, budget=SPEAKING)
+        world = self.session()
+        world.add_signals(100)
+        self.direct("inject, 100 signals", world, world.on("UserPromptSubmit"), says="issues:", budget=MANY)
         world = self.world()
-        self.direct("inject at start, nothing to say", world, "inject", event=world.on("SessionStart.startup"), says="")
+        world.leave_handoff()
+        self.direct("inject at start, handoff", world, world.on("SessionStart.startup"), says=START_TEXT,
+                    budget=SPEAKING)
+        world = self.session()
+        world.start_workflow()
+        self.direct("stop-enforce, holds", world, world.on("Stop"), says=HOLD_TEXT, budget=SPEAKING)
+        world = self.session()
+        argv = ["statusline" if word == "monitor" else word for word in self.argv("PostToolUse")]
+        self.add("statusline", world, argv, event=world.on("statusLine"), says="%", budget=SPEAKING)
+
+    def add_large(self) -> None:
+        """What must not cost by its size: the parts of an event, the transcript, the settings."""
+        text = "0123456789 word\n" * 312_500
+        objects = {"rows": [{"id": number, "name": "n"} for number in range(192_000)]}
+        world = self.session()
+        for name, part in (("response, 5 MB of text", {"tool_response": {"stdout": text, "stderr": ""}}),
+                           ("response, 5 MB of small objects", {"tool_response": objects}),
+                           ("tool_input of 5 MB", {"tool_input": {"command": text}})):
+            self.monitor(name, world, LARGE, event=world.post_tool(**part))
+        self.monitor("transcript of 100 MB", self.session(100_000_000))
+        self.monitor("transcript of 31 MB without a usage row", self.session(31_000_000, tokens=0))
+        world = self.session()
+        world.write_rows(0, USUAL_TOKENS, last_bytes=31_000_000)
+        self.monitor("last line of 31 MB", world)
+        world = self.session()
+        world.write(".contextrc", "gate:\n  files: [TASKS.md, %s]\n" % ("x" * 64_000))
+        self.monitor(".contextrc of 64 KB in one item", world)
+
+    def add_many(self) -> None:
+        """What must not cost by its number: signals and sessions."""
+        world = self.session()
+        world.add_signals(1000)
+        self.direct("inject, 1,000 pending", world, world.on("UserPromptSubmit"), says="issues:", budget=MANY,
+                    every=SLOW_EVERY)
+        world = self.session()
+        world.add_signals(1000, "global")
+        world.hear_all()
+        world.forget_look()
+        prompt, another = world.on("UserPromptSubmit"), world.on("UserPromptSubmit", prompt_id="p-another")
+        options = {"every": SLOW_EVERY, "speaks_when": (lambda it: it.add_signals(1), SIGNAL_TEXT)}
+        self.direct("inject, 1,000 heard signals looked at", world, prompt, budget=MANY, **options)
+        self.direct("inject, 1,000 heard signals", world, prompt, budget=SILENT, first=another, **options)
+        self.monitor("1,000 heard signals", world, first=another, every=SLOW_EVERY)
+        world = self.session()
+        world.add_sessions(1000)
+        self.monitor("1,000 other sessions", world, every=SLOW_EVERY)
         world = self.world()
-        world.write(".claude/ll-continue-prompt.md", "# Handoff\n\n" + "Where we are and what is next. " * 60)
-        self.direct("inject at start, handoff", world, "inject", event=world.on("SessionStart.startup"),
-                    says="[CONTEXT INJECTION - Please acknowledge receipt]")
-
-    def add_monitor(self) -> None:
-        for label, size_bytes in (("10 KB", 10_000), ("10 MB", 10_000_000), ("100 MB", 100_000_000)):
-            world = self.session(size_bytes)
-            self.direct("monitor, %s transcript" % label, world, "monitor", event=post_tool(world), says="",
-                        budget=MONITOR_BUDGET)
-        for count in (1, 100, 1000):
-            world = self.session()
-            add_sessions(world, count)
-            self.direct("monitor, %d other session%s" % (count, "s" * (count != 1)), world, "monitor",
-                        event=post_tool(world), says="", budget=MONITOR_BUDGET)
-        for label, size_bytes, budget in (("1 KB", 1_000, MONITOR_BUDGET), ("5 MB", 5_000_000, None)):
-            world = self.session()
-            response = {"stdout": "0123456789 word\n" * (size_bytes // 16), "stderr": "", "interrupted": False}
-            self.direct("monitor, %s response" % label, world, "monitor", budget=budget, says="",
-                        event=post_tool(world, tool_response=response))
-        world = self.session()
-        failure = post_tool(world, name="PostToolUseFailure")
-        self.direct("monitor, failed call", world, "monitor", event=failure, says="", budget=MONITOR_BUDGET)
-        world = self.session(tokens=170_000)
-        self.direct("monitor, reminds", world, "monitor", event=post_tool(world), says=REMINDER_TEXT)
-
-    def add_stop_and_cleanup(self) -> None:
-        world = self.session()
-        self.direct("stop-enforce, inactive", world, "stop-enforce", event=world.on("Stop"), says="")
-        world = self.holding()
-        self.direct("stop-enforce, holds", world, "stop-enforce", event=world.on("Stop"), says=HOLD_TEXT)
-        world = self.session()
-        self.direct("cleanup", world, "cleanup", event=world.on("SessionEnd.other"), says="", budget=None)
-
-    def holding(self) -> World:
-        """A workflow started as a person starts it; the state file is written by hand where that is not there yet."""
-        world = self.session()
-        script = [self.python, "-I", os.path.join(world.kit_dir, "ctx_hooks.py"), "auto", "start", "the bench"]
-        subprocess.run(script, env=world.env, cwd=world.root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                       timeout=RUN_LIMIT_S)
-        if not world.exists(".caw/auto-state.json"):
-            world.write(".caw/auto-state.json", json.dumps({"phase": "execution", "iteration": 0, "signals": []}))
-        return world
+        world.leave_handoff()
+        world.add_sessions(10_000)
+        world.make_collection_due()
+        self.direct("inject at start, 10,000 sessions", world, world.on("SessionStart.startup"), says=START_TEXT,
+                    budget=SPEAKING, every=SLOW_EVERY)
 
     def add_registered(self) -> None:
-        """The commands of hooks.json to the letter, but for the interpreter: a shim would be measured instead."""
-        events = {"SessionStart": "SessionStart.startup", "PreToolUse": "PreToolUse.Bash",
-                  "PostToolUse": "PostToolUse.Bash", "SessionEnd": "SessionEnd.other"}
-        for event, command in registered_commands().items():
-            world = self.session()
-            recorded = events.get(event, event)
-            body = post_tool(world, name=recorded) if event.startswith("PostToolUse") else world.on(recorded)
-            self.add("sh: %s" % event, world, self.shell(command), event=body, says="", group="registered")
-        world = self.world()
-        self.add("sh: PreToolUse, gate fires", world, self.shell(registered_commands()["PreToolUse"]),
-                 event=world.on("PreToolUse.Bash"), says=GATE_TEXT, group="registered")
-
-    def shell(self, command: str) -> list:
-        assert command.startswith("python3 "), command
-        return ["/bin/sh", "-c", "'%s' %s" % (self.python.replace("'", "'\\''"), command[len("python3 "):])]
-
-    def add_rivals(self) -> None:
+        """The commands of hooks.json to the letter; their `python3` is the real one, never a shim."""
+        recorded = {"SessionStart": "SessionStart.startup", "PreToolUse": "PreToolUse.Bash",
+                    "PostToolUse": "PostToolUse.Bash", "PreCompact": "PreCompact.auto", "SessionEnd": "SessionEnd.other"}
         world = self.session()
-        script = os.path.join(world.kit_dir, "ctx_hooks.py")
-        event = world.on("PreToolUse.Bash")
-        self.add("python3 ctx_hooks.py gate", world, [self.python, script, "gate"], event=event, says="", group="rival")
-        self.add("python3 -I -S ctx_hooks.py gate", world, [self.python, "-I", "-S", script, "gate"], event=event,
-                 says="", group="rival")
-        lacking = "" if shutil.which("jq") and shutil.which("bash") else "jq is missing"
-        for name, mode, world, event, says in self.jq_jobs():
-            self.add("bash + jq: " + name, world, ["/bin/bash", JQ_HOOK, mode], event=event, says=says, group="rival",
-                     skipped=lacking)
-
-    def jq_jobs(self):
-        world = self.session()
-        yield "gate, already fired", "gate", world, world.on("PreToolUse.Bash"), ""
-        yield "inject, 0 signals", "inject", world, world.on("UserPromptSubmit"), ""
-        yield "monitor, 10 KB transcript", "monitor", world, post_tool(world), ""
-        world = self.session(tokens=170_000)
-        yield "monitor, reminds", "monitor", world, post_tool(world), REMINDER_TEXT
-        world = self.session()
-        for number in range(100):
-            world.write(".context/signals/sessions/%s/bench-%d.md" % (SESSION, number), signal_text(number))
-        yield "inject, 100 signals", "inject", world, world.on("UserPromptSubmit"), "[ctx monitor]"
-        world = self.holding()
-        yield "stop-enforce, holds", "stop-enforce", world, world.on("Stop"), HOLD_TEXT
+        for event in registered_commands():
+            name = recorded.get(event, event)
+            options = {"event": world.on(name)}
+            if event.startswith("PostToolUse"):
+                options = {"event": world.post_tool(name), "proof": counted}
+            self.add("sh: " + event, world, self.shell(event), group="registered", **options)
 
 
 # -----------------------------------------------------------------------------
 # running and measuring
 # -----------------------------------------------------------------------------
 
-def run_case(case: Case, argv: list, out_path: str, err_path: str) -> tuple:
-    """(wall ms, cpu ms, exit code) of one run, the event on a pipe as the client sends it."""
-    data = case.input()
-    reading, writing = os.pipe()
-    env = case.world.environment(case.env)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-    actions = [(os.POSIX_SPAWN_DUP2, reading, 0), (os.POSIX_SPAWN_OPEN, 1, out_path, flags, 0o600),
-               (os.POSIX_SPAWN_OPEN, 2, err_path, flags, 0o600)]
-    feeder = threading.Thread(target=feed, args=(writing, data))
-    if len(data) <= PIPE_BYTES:
-        feed(writing, data)
-    os.chdir(case.world.root)
-    start = time.perf_counter()
-    pid = os.posix_spawn(argv[0], argv, env, file_actions=actions)
-    os.close(reading)
-    if len(data) > PIPE_BYTES:
-        feeder.start()
-    _, status, usage = os.wait4(pid, 0)
-    wall_s = time.perf_counter() - start
-    if feeder.ident is not None:
-        feeder.join()
-    rc = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
-    return wall_s * 1000, (usage.ru_utime + usage.ru_stime) * 1000, rc
+class Runner:
+    """Starts rows one at a time; stdout and stderr go into files of the scratch folder."""
+
+    def __init__(self, scratch: str):
+        self.scratch = scratch
+        self.out, self.err = os.path.join(scratch, "out"), os.path.join(scratch, "err")
+
+    def run(self, row: Row, argv: list) -> tuple:
+        """(wall ms, cpu ms, exit code) of one run, the event on a pipe as the client sends it."""
+        reading, writing = os.pipe()
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        actions = [(os.POSIX_SPAWN_DUP2, reading, 0), (os.POSIX_SPAWN_OPEN, 1, self.out, flags, 0o600),
+                   (os.POSIX_SPAWN_OPEN, 2, self.err, flags, 0o600)]
+        feeder = threading.Thread(target=feed, args=(writing, row.input))
+        if len(row.input) <= PIPE_BYTES:
+            feed(writing, row.input)
+        os.chdir(row.world.root)
+        start = time.perf_counter()
+        pid = os.posix_spawn(argv[0], argv, row.world.environment(row.env), file_actions=actions)
+        os.close(reading)
+        if len(row.input) > PIPE_BYTES:
+            feeder.start()
+        _, status, usage = os.wait4(pid, 0)
+        wall_s = time.perf_counter() - start
+        if feeder.ident is not None:
+            feeder.join()
+        rc = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
+        return wall_s * 1000, (usage.ru_utime + usage.ru_stime) * 1000, rc
+
+    def fresh(self, row: Row, *before: str) -> tuple:
+        """A run on the files as they were saved, with other words before its own."""
+        row.world.restore()
+        if row.first:
+            row.world.send(row.first)
+        return self.run(row, [*before, *row.argv])
+
+    def fault(self, row: Row, rc: int) -> str:
+        """Why the run just made did not do the row's job, "" when it did."""
+        complaint = read_text(self.err)
+        if rc != 0 or complaint:
+            return "exit code %d, stderr %.80r" % (rc, complaint)
+        return fault_of_text(read_text(self.out), row.says) or row.proof(row.world)
+
+    def check(self, row: Row) -> None:
+        """Before measuring: it does its job, twice, since the first run leaves the bytecode cached."""
+        for _ in range(2):
+            row.invalid = self.fault(row, self.fresh(row)[2])
+        if row.speaks_when and not row.invalid:
+            change, text = row.speaks_when
+            row.world.restore()
+            change(row.world)
+            self.run(row, row.argv)
+            fault = fault_of_text(read_text(self.out), text)
+            row.invalid = "where it has to speak: " + fault if fault else ""
+        row.world.restore()
+
+    def measure(self, rows: list, rounds: int) -> None:
+        order = random.Random(1)
+        for number in range(rounds):
+            progress("round %d/%d" % (number + 1, rounds))
+            turn = [row for row in rows if number % row.every == 0] + [rows[0]] * (BARE_TIMES - 1)
+            order.shuffle(turn)
+            for row in turn:
+                wall_ms, cpu_ms, rc = self.fresh(row)
+                row.wall_ms.append(wall_ms)
+                row.cpu_ms.append(cpu_ms)
+                row.invalid = row.invalid or self.fault(row, rc)
+
+    def measure_memory(self, rows: list, python: str) -> None:
+        scale = 1024 if sys.platform == "darwin" else 1  # macOS counts bytes
+        for row in rows:
+            progress("memory: " + row.name)
+            peaks = []
+            for _ in range(MEMORY_ROUNDS):
+                self.fresh(row, python, "-I", "-S", "-c", LAUNCHER)
+                words = read_text(self.err).split()
+                peaks.append(int(words[-1]) if words[-2:-1] == ["peak"] else 0)
+            row.peak_kb = min(peaks) // scale
+
+    def count_instructions(self, rows: list, tools: tuple) -> bool:
+        """With the first of the tools that works on this machine; False when none does."""
+        found = [tool for tool in map(shutil.which, tools) if tool]
+        tool = next((tool for tool in found if self.instructions(rows[0], tool)), "")
+        for row in rows if tool else ():
+            progress("instructions: " + row.name)
+            row.instructions = self.instructions(row, tool)
+        return bool(tool)
+
+    def instructions(self, row: Row, tool: str) -> int:
+        """In user mode; they repeat where a clock does not. 0 when the tool cannot say."""
+        table = os.path.join(self.scratch, "counts")
+        if os.path.basename(tool) == "perf":
+            self.fresh(row, tool, "stat", "-x,", "-e", "instructions:u", "-o", table)
+            numbers = [text.split(",")[0] for text in read_text(table).splitlines() if "instructions" in text]
+        else:
+            self.fresh(row, tool, "--tool=callgrind", "--callgrind-out-file=/dev/null", "--log-file=" + table)
+            numbers = [text.split()[-1] for text in read_text(table).splitlines() if "Collected :" in text]
+        return int(numbers[0]) if numbers and numbers[0].isdigit() else 0
+
+    def imports(self, row: Row) -> list:
+        row.world.restore()
+        self.run(row, [row.argv[0], "-X", "importtime", *row.argv[1:]])
+        lines = [text.split("|") for text in read_text(self.err).splitlines() if text.startswith("import time:")]
+        return [parts[2].strip() for parts in lines[1:]]
+
+    def syscalls(self, row: Row) -> dict:
+        strace, table = shutil.which("strace"), os.path.join(self.scratch, "strace")
+        if not strace:
+            return {}
+        self.fresh(row, strace, "-f", "-c", "-o", table)
+        words = [text.split() for text in read_text(table).splitlines()]
+        return {each[-1]: int(each[3]) for each in words
+                if len(each) >= 5 and each[3].isdigit() and each[-1] != "total"}
 
 
 def feed(descriptor: int, data: bytes) -> None:
@@ -380,207 +393,130 @@ def feed(descriptor: int, data: bytes) -> None:
         pass  # a hook need not read what it does not use
 
 
-def fault_of(case: Case, rc: int, out_path: str, whole: bool) -> str:
-    """Why this run did not do the case's job, "" when it did; the text is looked at when whole."""
-    size = os.path.getsize(out_path)
-    if rc != 0:
-        return "exit code %d" % rc
-    if case.says == "" and size:
-        return "spoke, should be silent"
-    if case.says and not size:
-        return "silent, should speak"
-    if case.says and whole:
-        with open(out_path, encoding="utf-8") as source:
-            reply = json.load(source)
-        said = reply.get("hookSpecificOutput", {}).get("additionalContext") or reply.get("reason", "")
-        if case.says not in said:
-            return "said something else: %.60r" % said
-    return ""
+def read_text(path: str) -> str:
+    with open(path, encoding="utf-8", errors="replace") as source:
+        return source.read()
 
 
-def check(case: Case, scratch: str) -> None:
-    """Once before measuring: it does its job. That run also leaves the bytecode cached."""
-    out_path, err_path = os.path.join(scratch, "out"), os.path.join(scratch, "err")
-    for _ in range(2):
-        case.world.restore()
-        _, _, rc = run_case(case, case.argv, out_path, err_path)
+def fault_of_text(said: str, wanted: str) -> str:
+    """A reply is one JSON object, except the status line's, which is a line of text."""
+    if not wanted or not said:
+        return "" if wanted == said else "silent, should speak" if wanted else "spoke, should be silent"
+    if said.startswith("{"):
         try:
-            case.invalid = fault_of(case, rc, out_path, whole=True)
+            reply = json.loads(said)
         except ValueError:
-            case.invalid = "stdout is not one JSON object"
-    case.world.restore()
+            return "stdout is not one JSON object"
+        said = reply.get("hookSpecificOutput", {}).get("additionalContext") or reply.get("reason", "")
+    return "" if wanted in said else "said something else: %.60r" % said
 
 
-def measure(cases: list, rounds: int, scratch: str, show_progress: bool) -> None:
-    out_path, err_path = os.path.join(scratch, "out"), os.path.join(scratch, "err")
-    order = random.Random(1)
-    bare = cases[0]
-    for number in range(rounds):
-        if show_progress:
-            print("\rround %d/%d " % (number + 1, rounds), end="", file=sys.stderr, flush=True)
-        turn = [case for case in cases if case.group != "rival" or number % RIVAL_EVERY == 0]
-        turn += [bare] * 4  # the measure of all others is measured best
-        order.shuffle(turn)
-        for case in turn:
-            case.world.restore()
-            wall_ms, cpu_ms, rc = run_case(case, case.argv, out_path, err_path)
-            case.wall_ms.append(wall_ms)
-            case.cpu_ms.append(cpu_ms)
-            case.invalid = case.invalid or fault_of(case, rc, out_path, whole=False)
-    if show_progress:
-        print("\r" + " " * 20 + "\r", end="", file=sys.stderr, flush=True)
-
-
-def measure_memory(cases: list, python: str, scratch: str) -> None:
-    out_path, err_path = os.path.join(scratch, "out"), os.path.join(scratch, "err")
-    for case in cases:
-        peaks = []
-        for _ in range(MEMORY_ROUNDS):
-            case.world.restore()
-            run_case(case, [python, "-I", "-S", "-c", LAUNCHER, *case.argv], out_path, err_path)
-            with open(err_path, encoding="utf-8", errors="replace") as source:
-                peaks += [int(line.split()[1]) for line in source if line.startswith("peak ")]
-        scale = 1024 if sys.platform == "darwin" else 1  # macOS counts bytes
-        case.peak_kb = int(statistics.median(peaks)) // scale if peaks else 0
-
-
-def best_half_median(values: list) -> float:
+def better_half_median(values: list) -> float:
     return statistics.median(sorted(values)[:max(1, (len(values) + 1) // 2)])
+
+
+def progress(text: str) -> None:
+    if sys.stderr.isatty():
+        print("\r%-70.70s\r" % text, end="", file=sys.stderr, flush=True)
+
+
+def measure_client(python: str, kit: str, rounds: int) -> list:
+    """One dict a variant, [] when the client is not there."""
+    import client_cost
+
+    times, started = client_cost.measure(python, kit, registered_commands(), rounds, progress)
+    floor_ms = better_half_median(times[client_cost.NO_HOOKS]) if times else 0.0
+    found = []
+    for name in times:
+        call_ms, budget_ms = better_half_median(times[name]), CLIENT_MS if name == client_cost.THE_KIT else None
+        found.append({"variant": name, "ms": round(call_ms, 1), "added_ms": round(call_ms - floor_ms, 1),
+                      "budget_ms": budget_ms, "interpreters": round(started[name], 2)})
+    return found
 
 
 # -----------------------------------------------------------------------------
 # reports
 # -----------------------------------------------------------------------------
 
-def rows_of(cases: list) -> list:
-    """One dict a case; multiples are against the bare interpreter of the same run."""
-    bare = cases[0]
-    floor_ms, floor_cpu = best_half_median(bare.wall_ms), best_half_median(bare.cpu_ms)
-    rows = []
-    for case in cases:
-        row = {"case": case.name, "group": case.group, "skipped": case.skipped, "invalid": case.invalid}
-        if not case.skipped:
-            wall_ms = best_half_median(case.wall_ms)
-            row.update(ms=round(wall_ms, 3), best_ms=round(min(case.wall_ms), 3),
-                       multiple=round(wall_ms / floor_ms, 3), budget=case.budget,
-                       cpu_multiple=round(best_half_median(case.cpu_ms) / max(floor_cpu, 1e-6), 3),
-                       peak_kb=case.peak_kb, peak_multiple=round(case.peak_kb / max(bare.peak_kb, 1), 3))
-        rows.append(row)
-    return rows
+def figures_of(rows: list) -> list:
+    """One dict a row; multiples are against the bare interpreter of the same run."""
+    bare, found = rows[0], []
+    floor_cpu, floor_wall = better_half_median(bare.cpu_ms), better_half_median(bare.wall_ms)
+    for row in rows:
+        cpu_ms, wall_ms = better_half_median(row.cpu_ms), better_half_median(row.wall_ms)
+        found.append({
+            "row": row.name, "group": row.group, "invalid": row.invalid, "budget": row.budget,
+            "multiple": round(cpu_ms / floor_cpu, 3), "cpu_ms": round(cpu_ms, 3),
+            "wall_multiple": round(wall_ms / floor_wall, 3), "wall_ms": round(wall_ms, 3), "peak_kb": row.peak_kb,
+            "peak_multiple": round(row.peak_kb / max(bare.peak_kb, 1), 3),
+            "instructions_multiple": round(row.instructions / max(bare.instructions, 1), 3)})
+    return found
 
 
-def growth_of(rows: list) -> list:
-    """Differences that must not grow with the size of the transcript or the number of sessions."""
-    found = {row["case"]: (row["multiple"], row["cpu_multiple"]) for row in rows if "multiple" in row}
-    pairs = (("monitor, 10 KB transcript", "monitor, 100 MB transcript"),
-             ("monitor, 1 other session", "monitor, 1000 other sessions"))
-    return [{"from": small, "to": large, "growth": round(found[large][0] - found[small][0], 3),
-             "cpu_growth": round(found[large][1] - found[small][1], 3), "budget": GROWTH_BUDGET}
-            for small, large in pairs if small in found and large in found]
+def verdict(figures: dict) -> str:
+    if figures["invalid"]:
+        return "INVALID: " + figures["invalid"]
+    if not figures["budget"]:
+        return ""
+    over = [name for name, is_over in (("time", figures["multiple"] > figures["budget"]),
+                                       ("memory", figures["peak_multiple"] > MEMORY)) if is_over]
+    return "OVER (%s)" % ", ".join(over) if over else "ok"
 
 
-def unrest_of(bare: Case) -> float:
-    """How far apart the same bare start lies in this run, upper to lower quartile; 1.0 is a quiet machine."""
-    ordered = sorted(bare.wall_ms)
-    return round(ordered[len(ordered) * 3 // 4] / ordered[len(ordered) // 4], 2)
-
-
-def about(python: str, rounds: int, bare: Case) -> dict:
+def about(python: str, rounds: int, bare: Row) -> dict:
     version = subprocess.run([python, "-I", "-S", "-c", "import sys; print(sys.version.split()[0])"],
                              stdout=subprocess.PIPE, text=True).stdout.strip()
+    ordered = sorted(bare.cpu_ms)  # upper to lower quartile of the same bare start; 1.0 is a quiet machine
     return {"python": version, "system": "%s %s" % (platform.system(), platform.machine()), "cpus": os.cpu_count(),
-            "rounds": rounds, "unrest": unrest_of(bare)}
+            "rounds": rounds, "unrest": round(ordered[len(ordered) * 3 // 4] / ordered[len(ordered) // 4], 2)}
 
 
-def print_lines(rows: list, growth: list, facts: dict) -> None:
+def print_lines(found: list, client: list, facts: dict) -> None:
     print("Python %(python)s, %(system)s, %(cpus)s CPUs, %(rounds)s rounds" % facts)
-    print("x = multiples of `python3 -I -S -c pass` in this run")
+    print("x = CPU time in multiples of `%s` in this run" % BARE)
     if facts["unrest"] > UNREST_LIMIT:
-        print("the machine is busy: the same bare start varies by %(unrest)s; trust the cpu column more" % facts)
-    print("%-38s %8s %7s %7s %7s %8s %7s" % ("", "ms", "x", "cpu x", "budget", "peak MB", "mem x"))
-    for row in rows:
-        if row["skipped"]:
-            print("%-38s skipped: %s" % (row["case"], row["skipped"]))
-            continue
-        notes = ["INVALID: " + row["invalid"]] if row["invalid"] else []
-        notes += ["OVER"] if row["budget"] and row["multiple"] > row["budget"] else []
-        notes += ["OVER(memory)"] if row["budget"] and row["peak_multiple"] > MEMORY_BUDGET else []
-        print("%-38s %8.2f %7.2f %7.2f %7s %8.1f %7.2f %s" % (
-            row["case"], row["ms"], row["multiple"], row["cpu_multiple"], row["budget"] or "", row["peak_kb"] / 1024,
-            row["peak_multiple"], " ".join(notes)))
-    for item in growth:
-        note = "OVER" if item["growth"] > item["budget"] else ""
-        print("growth %+.2f x, cpu %+.2f x (budget %.1f) from `%s` to `%s` %s" % (
-            item["growth"], item["cpu_growth"], item["budget"], item["from"], item["to"], note))
+        print("the machine is busy: the same bare start varies by %(unrest)s" % facts)
+    counted_too = any(figures["instructions_multiple"] for figures in found)
+    print("%-46s %7s %7s %7s %8s %7s%s" % ("", "cpu x", "budget", "cpu ms", "wall ms", "mem x",
+                                           " instr x" if counted_too else ""))
+    for figures in found:
+        instructions = " %7.2f" % figures["instructions_multiple"] if counted_too else ""
+        print("%-46s %7.2f %7s %7.2f %8.2f %7.2f%s %s" % (
+            figures["row"], figures["multiple"], figures["budget"] or "", figures["cpu_ms"], figures["wall_ms"],
+            figures["peak_multiple"], instructions, verdict(figures)))
+    for row in client:
+        note = "" if row["budget_ms"] is None else "ok" if row["added_ms"] <= row["budget_ms"] else "OVER"
+        print("in the client, %-22s %6.1f ms a call, %+6.1f, %.2f interpreters a call %s" % (
+            row["variant"], row["ms"], row["added_ms"], row["interpreters"], note))
 
 
-def print_markdown(rows: list, facts: dict) -> None:
-    print("| what | × bare interpreter | ms | peak memory, MB |\n| --- | ---: | ---: | ---: |")
-    for row in rows:
-        if not row["skipped"] and not row["invalid"]:
-            print("| %s | %.2f | %.1f | %.1f |" % (row["case"], row["multiple"], row["ms"], row["peak_kb"] / 1024))
-    print("\nPython %(python)s, %(system)s, %(cpus)s CPUs; `make bench`, median of the better half of %(rounds)s "
-          "interleaved rounds." % facts)
+def print_markdown(found: list, client: list, facts: dict) -> None:
+    print("| what | × bare interpreter | budget | CPU, ms | memory, × |\n| --- | ---: | ---: | ---: | ---: |")
+    for figures in found:
+        if not figures["invalid"]:
+            print("| %s | %.2f | %s | %.1f | %.2f |" % (figures["row"], figures["multiple"], figures["budget"] or "",
+                                                       figures["cpu_ms"], figures["peak_multiple"]))
+    if client:
+        print("\n| in the real client | ms a tool call | added | interpreters started |\n| --- | ---: | ---: | ---: |")
+    for row in client:
+        print("| %(variant)s | %(ms).0f | %(added_ms)+.0f | %(interpreters).2f |" % row)
+    print("\nPython %(python)s, %(system)s, %(cpus)s CPUs; `make bench`, CPU time of the process, median of the better "
+          "half of %(rounds)s interleaved rounds." % facts)
 
 
-def profile(cases: list, scratch: str) -> None:
+def print_profile(rows: list, runner: Runner) -> None:
     """What a hook imports, asks of the kernel and executes beyond the bare interpreter; load does not matter."""
-    bare = cases[0]
-    known, bare_calls, floor = imports_of(bare, scratch), syscalls_of(bare, scratch), instructions_of(bare, scratch)
-    print("bare interpreter: %d imports, %s syscalls, %s instructions" % (
-        len(known), sum(bare_calls.values()) or "?", floor or "?"))
-    for case in cases:
-        if case.group != "direct":
-            continue
-        extra = [name for name in imports_of(case, scratch) if name not in known]
-        instructions = "%.2f x instructions" % (instructions_of(case, scratch) / floor) if floor else ""
-        print("%-38s %s%s\n  imports: %s" % (
-            case.name, instructions, "  INVALID: " + case.invalid if case.invalid else "", ", ".join(extra) or "none"))
-        calls = syscalls_of(case, scratch)
-        if calls:
-            more = {name: calls[name] - bare_calls.get(name, 0) for name in calls}
-            detail = sorted(((count, name) for name, count in more.items() if count > 0), reverse=True)
-            print("  syscalls: %+d: %s" % (sum(calls.values()) - sum(bare_calls.values()),
-                                           ", ".join("%s %d" % (name, count) for count, name in detail)))
-
-
-def imports_of(case: Case, scratch: str) -> list:
-    err_path = os.path.join(scratch, "err")
-    case.world.restore()
-    run_case(case, [case.argv[0], "-X", "importtime", *case.argv[1:]], os.path.join(scratch, "out"), err_path)
-    with open(err_path, encoding="utf-8", errors="replace") as source:
-        lines = [line.split("|") for line in source if line.startswith("import time:")]
-    return [parts[2].strip() for parts in lines[1:]]
-
-
-def syscalls_of(case: Case, scratch: str) -> dict:
-    strace = shutil.which("strace")
-    if not strace:
-        return {}
-    table = os.path.join(scratch, "strace")
-    case.world.restore()
-    run_case(case, [strace, "-f", "-c", "-o", table, *case.argv], os.path.join(scratch, "out"),
-             os.path.join(scratch, "err"))
-    calls = {}
-    with open(table, encoding="utf-8", errors="replace") as source:
-        for line in source:
-            words = line.split()
-            if len(words) >= 5 and words[3].isdigit() and words[-1] != "total":
-                calls[words[-1]] = int(words[3])
-    return calls
-
-
-def instructions_of(case: Case, scratch: str) -> int:
-    """Counted by valgrind, which repeats to the digit where a clock does not; 0 without it."""
-    valgrind, log = shutil.which("valgrind"), os.path.join(scratch, "valgrind")
-    if not valgrind:
-        return 0
-    case.world.restore()
-    run_case(case, [valgrind, "--tool=callgrind", "--callgrind-out-file=/dev/null", "--log-file=" + log, *case.argv],
-             os.path.join(scratch, "out"), os.path.join(scratch, "err"))
-    with open(log, encoding="utf-8", errors="replace") as source:
-        counts = [line.split()[-1] for line in source if "Collected :" in line]
-    return int(counts[0]) if counts else 0
+    bare, direct = rows[0], [row for row in rows if row.argv[0] == rows[0].argv[0]]
+    has_counts = runner.count_instructions(direct, ("perf", "valgrind"))
+    known, bare_calls = runner.imports(bare), runner.syscalls(bare)
+    for row in direct:
+        share = "%.3f x instructions" % (row.instructions / bare.instructions) if has_counts else ""
+        print("%-46s %s%s" % (row.name, share, "  INVALID: " + row.invalid if row.invalid else ""))
+        print("  imports: %s" % (", ".join(name for name in runner.imports(row) if name not in known) or "none"))
+        more = {name: count - bare_calls.get(name, 0) for name, count in runner.syscalls(row).items()}
+        detail = sorted(((count, name) for name, count in more.items() if count > 0), reverse=True)
+        if more:
+            print("  syscalls: %+d: %s" % (sum(more.values()), ", ".join("%s %d" % pair[::-1] for pair in detail)))
 
 
 # -----------------------------------------------------------------------------
@@ -593,9 +529,10 @@ def parse_arguments(argv: list) -> argparse.Namespace:
     form.add_argument("--json", action="store_true", help="one JSON object")
     form.add_argument("--markdown", action="store_true", help="a table for the README")
     form.add_argument("--profile", action="store_true",
-                      help="no times: imports, syscalls (strace), instructions (valgrind)")
-    parser.add_argument("--rounds", type=int, default=30, help="default 30")
-    parser.add_argument("--only", default="*", metavar="PATTERN", help="cases that contain it (or match, with * and ?)")
+                      help="no times: imports, syscalls (strace), instructions (perf or valgrind)")
+    parser.add_argument("--client", action="store_true", help="also milliseconds per tool call in the real client")
+    parser.add_argument("--rounds", type=int, default=21, help="default 21")
+    parser.add_argument("--only", default="*", metavar="PATTERN", help="rows that contain it (or match, with * and ?)")
     parser.add_argument("--python", default=sys.executable, help="the interpreter to measure with")
     parser.add_argument("--kit", default=os.path.join(REPO, "ctx_hooks.py"), help="the ctx_hooks.py to measure")
     return parser.parse_args(argv)
@@ -607,9 +544,9 @@ def real_interpreter(path: str) -> str:
     return subprocess.run([path, "-c", code], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
 
 
-def chosen(cases: list, pattern: str) -> list:
+def chosen(rows: list, pattern: str) -> list:
     wanted = pattern if any(letter in pattern for letter in "*?[") else "*%s*" % pattern
-    return [cases[0]] + [case for case in cases[1:] if fnmatch.fnmatchcase(case.name, wanted)]
+    return [rows[0]] + [row for row in rows[1:] if fnmatch.fnmatchcase(row.name, wanted)]
 
 
 def main(argv: list) -> int:
@@ -619,30 +556,35 @@ def main(argv: list) -> int:
         return 1
     python = real_interpreter(options.python)
     with tempfile.TemporaryDirectory(prefix="ctx-hooks-bench-") as base:
-        bench = Bench(base, python, options.kit)
+        bench, runner = Bench(base, python, options.kit), Runner(base)
+        progress("making the worlds")
         bench.build()
-        cases = chosen(bench.cases, options.only)
-        running = [case for case in cases if not case.skipped]
-        for case in running:
-            check(case, base)
+        rows = chosen(bench.rows, options.only)
+        for row in rows:
+            progress("check: " + row.name)
+            runner.check(row)
         if options.profile:
-            profile(running, base)
+            print_profile(rows, runner)
         else:
-            measure(running, options.rounds, base, sys.stderr.isatty())
-            measure_memory(running, python, base)
-            report(cases, about(python, options.rounds, cases[0]), options)
+            measure_and_report(rows, runner, python, options)
         os.chdir(REPO)
-    return 1 if any(case.invalid for case in cases) else 0
+    return 1 if any(row.invalid for row in rows) else 0
 
 
-def report(cases: list, facts: dict, options: argparse.Namespace) -> None:
-    rows = rows_of(cases)
+def measure_and_report(rows: list, runner: Runner, python: str, options: argparse.Namespace) -> None:
+    runner.measure(rows, options.rounds)
+    runner.measure_memory(rows, python)
+    runner.count_instructions(rows, ("perf",))  # valgrind would take minutes; --profile asks it
+    rounds = max(1, options.rounds // CLIENT_EVERY)
+    client = measure_client(python, options.kit, rounds) if options.client else []
+    facts, found = about(python, options.rounds, rows[0]), figures_of(rows)
+    progress("")
     if options.json:
-        print(json.dumps(dict(facts, cases=rows, growth=growth_of(rows)), indent=1))
+        print(json.dumps(dict(facts, rows=found, client=client), indent=1))
     elif options.markdown:
-        print_markdown(rows, facts)
+        print_markdown(found, client, facts)
     else:
-        print_lines(rows, growth_of(rows), facts)
+        print_lines(found, client, facts)
 
 
 if __name__ == "__main__":

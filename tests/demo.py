@@ -7,6 +7,7 @@ Nothing is left behind. Needs a POSIX shell and nothing else.
 """
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -45,12 +46,13 @@ class Screen:
     STYLES = {"title": "1;36", "event": "1", "agent": "33", "dim": "2", "person": "32"}
 
     def __init__(self, scratch: str):
-        self.scratch = scratch
+        self.scratch, self.lines = scratch, []
         self.colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         self.width = min(shutil.get_terminal_size((100, 24)).columns, 110)
 
     def line(self, style: str, text: str) -> None:
         text = text.replace(self.scratch, SHOWN_ROOT)
+        self.lines += [(style, line) for line in text.split("\n")]
         print("\033[%sm%s\033[0m" % (self.STYLES[style], text) if self.colour and text else text, flush=True)
 
     def title(self, text: str) -> None:
@@ -79,6 +81,7 @@ class Demo:
         self.env = {"PATH": os.path.join(scratch, "bin") + ":/usr/local/bin:/usr/bin:/bin", "HOME": self.home,
                     "TMPDIR": self.tmp, "LANG": os.environ.get("LC_ALL") or os.environ.get("LANG", "C.UTF-8"),
                     "COLUMNS": str(self.screen.width), "CLAUDE_PROJECT_DIR": self.root, "CLAUDECODE": "1",
+                    "CLAUDE_CODE_SESSION_ID": SESSION,
                     "AI_AGENT": "claude-code_2-1-325_demo"}
         if not self.screen.colour:
             self.env["NO_COLOR"] = "1"
@@ -156,6 +159,13 @@ class Demo:
             self.screen.line("dim", "    silent")
         return reply
 
+    @contextlib.contextmanager
+    def unseen(self):
+        """What happens meanwhile is not shown."""
+        self.screen.line = lambda *_: None
+        yield
+        del self.screen.line
+
     def tool(self, name: str, note: str, tokens: int, says: str = "", **tool_input) -> None:
         """One tool call: the model's answer, then the events before and after it."""
         self.calls, before = self.calls + 1, self.tokens
@@ -178,8 +188,11 @@ def play(demo: Demo) -> None:
     screen.title("install")
     for name, text in CONTEXT.items():
         demo.write(".context/" + name, text)
-    demo.write(".claude/ll-continue-prompt.md", HANDOFF)
     demo.install()
+    with demo.unseen():  # a session before: without one a handoff could only have come with a clone
+        demo.event("SessionStart", source="startup", session_id="before")
+        demo.event("SessionEnd", reason="other", session_id="before")
+    demo.write(".context/handoffs/before.md", HANDOFF)
 
     screen.title("a new session: the handoff of the session before arrives, then the gate")
     demo.event("SessionStart", "startup", source="startup")
@@ -188,27 +201,29 @@ def play(demo: Demo) -> None:
     demo.tool("Read", "TASKS.md", 24_000, "ACK: context received. Reading my files.", file_path=context + "/TASKS.md")
     demo.tool("Read", "CONSTITUTION.md", 26_000, file_path=context + "/CONSTITUTION.md")
 
-    screen.title("work fills the context; hooks stay silent, alerts become signal files")
+    screen.title("work fills the context; alerts and signals reach the agent while it works")
     demo.tool("Bash", "npm test", 88_000, command="npm test")
-    demo.tool("Grep", "postcode", 143_000, pattern="postcode")
+    demo.tool("Grep", "postcode", 141_000, pattern="postcode")
     demo.ctx("signal", "CI: 3 tests fail on main", "--action", "Look at the log before pushing", "--severity",
              "critical",
              "--global")
-    demo.event("UserPromptSubmit", '"And the payment?"', prompt="And the payment?")
+    demo.tool("Read", "cart.ts", 141_500, file_path=demo.root + "/cart.ts")
 
     screen.title("near the limit: a handoff is asked for until it is there")
     demo.tool("Edit", "payment.ts", 165_000, file_path=demo.root + "/payment.ts")
     demo.ctx("status")
-    time.sleep(0.05)  # the file's clock is coarse: clearly after the crossing
-    path = demo.write(".claude/ll-continue-prompt.md",
+    path = demo.write(".context/handoffs/%s.md" % SESSION[:8],
                       HANDOFF.replace("half done", "done").replace("1. V", "1. (done) V"))
     demo.tool("Write", "the handoff", 167_000, file_path=path)
 
     screen.title("auto mode: the agent goes on until each phase's completion block is there")
     demo.ctx("auto", "start", "Finish the checkout page", "--phase", "execution", "--skip-review", "--skip-reflect")
+    demo.event("UserPromptSubmit", '"Go on until it is done"', prompt="Go on until it is done")
     demo.stop('"I think that is it."', "I think that is it.", active=False)
     for phase, following in (("execution", "qa"), ("qa", "none")):
-        block = BLOCK.format(signal=phase.upper(), phase=phase, time="2026-02-03T10:45:00Z", next=following)
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        block = BLOCK.format(signal=phase.upper(), phase=phase, time=now, next=following)
+        demo.tool("Bash", "npm test", 168_000, command="npm test")
         demo.stop("with the block %s_COMPLETE" % phase.upper(), "Done.\n" + block, active=True)
 
     screen.title("the end: nothing is left of the session, and the handoff waits for the next one")
@@ -219,12 +234,36 @@ def play(demo: Demo) -> None:
         demo.events, demo.took_s * 1000 / demo.events))
 
 
+PICTURED = ("a new session", "near the limit", "the end")  # titles of the parts that the picture shows
+COLOURS = {"title": "#4dc4d9", "event": "#f2f2f2", "agent": "#e5c07b", "dim": "#8a8f98", "person": "#98c379"}
+
+
+def render_svg(lines: list) -> str:
+    """What stood on the screen, as a picture: the parts named above, without the long blocks."""
+    shown, is_in = [], False
+    for style, text in lines:
+        if style == "title" and text.strip():
+            is_in = any(name in text for name in PICTURED)
+            shown += [("dim", ""), (style, text.strip())] if is_in else []
+        elif is_in and text.strip() and style != "dim" and not text.startswith("  $"):
+            shown.append((style, text.rstrip()))
+    rows = ['<text x="16" y="%d" fill="%s" xml:space="preserve">%s</text>' % (
+        22 + 18 * number, COLOURS[style], text.replace("&", "&amp;").replace("<", "&lt;")) for number, (style, text) in enumerate(shown)]
+    return ('<svg xmlns="http://www.w3.org/2000/svg" width="960" height="%d" font-family="ui-monospace, Menlo, Consolas, monospace" '
+            'font-size="13">\n<rect width="100%%" height="100%%" rx="8" fill="#1e2127"/>\n%s\n</svg>\n' % (
+                30 + 18 * len(shown), "\n".join(rows)))
+
+
 def main() -> None:
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(encoding="utf-8", errors="replace")
     scratch = os.path.realpath(tempfile.mkdtemp(prefix="ctx-demo-"))
+    demo = Demo(scratch)
     try:
-        play(Demo(scratch))
+        play(demo)
+        if sys.argv[1:2] == ["--svg"]:
+            with open(sys.argv[2], "w", encoding="utf-8") as out:
+                out.write(render_svg(demo.screen.lines))
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:

@@ -33,9 +33,9 @@ IS_WINDOWS = os.name == "nt"
 IS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 NOW = 1_770_115_500.0  # 2026-02-03T10:45:00Z, the time of the tests that choose one
 
-# The argv of the registered command between the interpreter and the mode; a test compares it with hooks.json.
-FLAGS = ["-I", "-S", "-c"]
-IMPORT_LINE = "import gc, sys; gc.disable(); sys.path.append(sys.argv.pop()); import ctx_hooks; ctx_hooks.main()"
+KIT = os.path.join(REPO, "ctx_hooks.py")
+CACHE = os.path.join(REPO, ".dev", "bytecode")  # of all tests together; a person's is ~/.cache/ctx_hooks
+FLAGS = ["-I", "-S", "-X", "utf8", "-c"]  # of the registered command; a test compares it with hooks.json
 
 
 class Result(NamedTuple):
@@ -68,9 +68,12 @@ def make_result(rc: int, out: bytes, err: bytes) -> Result:
     return Result(rc, out, err, reply if isinstance(reply, dict) else None)
 
 
-def hook_argv(mode: str, kit_dir: str = REPO, python: str = PYTHON) -> list[str]:
-    """The registered command without its shell: the interpreter is the real one, never a shim."""
-    return [python, *FLAGS, IMPORT_LINE, mode, kit_dir]
+def hook_argv(mode: str, kit: str = KIT, python: str = PYTHON) -> list[str]:
+    """The registered command without its shell: the interpreter is the real one, never a shim.
+
+    `mode` may name the agent too: "gate codex".
+    """
+    return [python, *FLAGS, load_kit().LOADER, *mode.split(), kit, CACHE]
 
 
 def registered_commands() -> dict[str, str]:
@@ -204,7 +207,7 @@ class Project:
 
     def call(self, mode: str, event=None, cwd: str | None = None, **env) -> Result:
         """`main()` in a fork of this process, with its own descriptors, environment and cwd."""
-        return _call_apart([mode], _as_input(event), self.environment(env), cwd or self.root)
+        return _call_apart(mode.split(), _as_input(event), self.environment(env), cwd or self.root)
 
     def call_as_user(self, mode: str, event=None, **env) -> Result:
         """The same without root's rights, to which nothing is read-only. The project becomes that user's."""
@@ -215,18 +218,19 @@ class Project:
                 os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
         return _call_forked(load_kit(), [mode], _as_input(event), self.environment(env), self.root, _drop_rights)
 
-    def step(self, mode: str, event: dict, now: float, **env) -> Result:
+    def step(self, mode: str, event: dict, now: float, agent: str = "claude", **env) -> Result:
         """One event at the time `now`, in this process: the text, and then what follows once it is out."""
-        text, after = load_kit().run_mode(mode, event, self.environment(env), now)
-        for action in after:
-            action()
+        text, after = load_kit().run_mode(mode, agent, event, self.environment(env), now)
+        for action, *args in after:
+            action(True, *args)
         return make_result(0, text.encode("ascii"), b"")
 
     def ctx(self, now: float, session: str = "s1", **env):
         """What a handler of this project gets, for tests of single functions."""
         kit = load_kit()
-        ctx = kit.open_project(self.root)
-        ctx.now, ctx.env, ctx.tmp, ctx.mode, ctx.session = now, self.environment(env), self.tmp, "test", session
+        ctx = kit.open_project(self.root, self.environment(env))
+        kit.set_run(ctx, self.environment(env), now)
+        ctx.mode, ctx.session = "test", session
         return ctx
 
     def recorded_events(self, name: str = "") -> list[dict]:

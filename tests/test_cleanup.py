@@ -58,6 +58,7 @@ def test_a_session_that_is_resumed_keeps_everything(project):
 
 def test_what_belongs_to_the_user_or_to_all_stays(project):
     live(project)
+    project.write(".context/metrics.json", "{}")
     project.write(".context/signals/global/a.md", "for all")
     kept = [".context/CONSTITUTION.md", ".context/TASKS.md", ".context/signals/global/a.md", ".context/metrics.json",
             ".context/events.jsonl", ".claude/ll-continue-prompt.md", ".context/.gitignore"]

@@ -49,16 +49,62 @@ def test_a_bad_line_costs_that_line_only(kit):
 
 def test_an_ill_typed_value_leaves_the_default(kit, project):
     project.write(".contextrc", "handoff:\n  threshold: high\ngate:\n  mode: content\n")
-    ctx = kit.open_project(project.root)
-    assert (ctx.get("handoff.threshold"), ctx.get("gate.mode")) == (80, "content")
-    assert ["line %d, column %d: %s" % problem for problem in ctx.problems] == ["line 2, column 3: `handoff.threshold` wants a number from 1 to 100"]
+    ctx = kit.open_project(project.root, {})
+    assert (ctx.get("handoff.threshold"), ctx.get("gate.mode")) == ("auto", "content")
+    assert ctx.problems == [(2, 3, "`handoff.threshold` wants `auto` or a number from 1 to 100")]
 
 
-def test_paths_may_leave_the_project_only_with_permission(kit):
-    text = "handoff:\n  file: ../h.md\n"
-    assert kit.parse_config(text)[0] == {}
-    assert kit.parse_config(text + "allow_outside: true\n")[0]["handoff.file"] == "../h.md"
-    assert kit.parse_config("allow_outside: true\n" + text + "allow_outside: no\n")[0].get("handoff.file") in (None, "../h.md")
+@pytest.mark.parametrize("text", ["startup.files: [../x.md]", "gate.files: [/etc/passwd]", "gate.files: [~/x]", "handoff.file: /h.md"])
+def test_only_the_users_own_file_may_let_paths_leave_the_project(kit, text):
+    """A repository that sets allow_outside for itself could send any file to the model."""
+    for outside in ("", "allow_outside: true\n", "allow_outside: yes\n"):
+        values, problems = kit.parse_config(outside + text)
+        assert values == {} and len(problems) == 1 + bool(outside)
+    assert kit.parse_config(text, is_user=True)[0] == {}
+    assert kit.parse_config(text + "\nallow_outside: no\n", is_user=True)[0] == {"allow_outside": False}
+    assert len(kit.parse_config("allow_outside: true\n" + text, is_user=True)[0]) == 2
+
+
+@pytest.mark.parametrize("name, inside", [
+    ("TASKS.md", True), ("../README.md", True), ("../docs/a b.md", True), ("sub/../TASKS.md", True), ("..", True),
+    ("../../README.md", False), ("/README.md", False), ("~/README.md", False), ("../../.context/TASKS.md", False)])
+@pytest.mark.parametrize("folder", ["", "context_dir: docs\n"])
+def test_files_of_the_gate_are_seen_from_the_context_folder_and_lie_anywhere_in_the_project(kit, name, inside, folder):
+    values, problems = kit.parse_config(folder + "gate:\n  files: [%s]\n" % name)
+    assert ("gate.files" in values) is inside and bool(problems) is not inside
+
+
+def test_a_deeper_context_folder_lets_names_go_further_up(kit):
+    text = "gate.files: [../../README.md]\n"
+    assert "gate.files" in kit.parse_config(text + "context_dir: docs/context\n")[0]
+    assert "gate.files" not in kit.parse_config(text)[0]
+
+
+def test_lists_are_deduplicated_and_bounded_numbers_keep_their_places(kit):
+    many = "gate.files:\n" + "".join("  - f%d.md\n" % (number // 2) for number in range(8000))
+    files = kit.parse_config(many)[0]["gate.files"]
+    assert files == ["f%d.md" % number for number in range(kit.LIST_LIMIT // 2)]
+    assert kit.parse_config("startup.retry_backoffs_s: [1, 1, 5]")[0] == {"startup.retry_backoffs_s": [1, 1, 5]}
+
+
+def test_8000_mistyped_settings_are_read_in_bounds(kit):
+    """"Did you mean" is looked up for the first of them; `difflib` is not imported for any."""
+    values, problems = kit.parse_config("".join("gate.mod%d: off\n" % number for number in range(8000)) + "gate.mode: off\n")
+    assert values == {"gate.mode": "off"} and len(problems) == kit.LIST_LIMIT
+    assert problems[0] == (1, 1, "unknown setting `gate.mod0`; did you mean `gate.mode`?")
+
+
+@pytest.mark.parametrize("word, meant", [
+    ("statsu", "status"), ("stats", "status"), ("status", "status"), ("doctr", "doctor"), ("dcotor", "doctor"), ("xstatus", "status"),
+    ("st", ""), ("", ""), ("wrap2", "wrap"), ("pasue", "pause"), ("banana", ""), ("statusline", "")])
+def test_a_mistyped_word_is_one_that_differs_in_one_place(kit, word, meant):
+    assert kit.near_word(word, ["status", "doctor", "wrap", "pause"]) == meant
+
+
+def test_tables_take_any_entry_below_them(kit):
+    text = "auto:\n  about:\n    plan: write it down\n    x-y: 5\n  done_when:\n    build: \"make test # all\"\n"
+    assert kit.parse_config(text) == ({"auto.about": {"plan": "write it down", "x-y": "5"},
+                                       "auto.done_when": {"build": "make test # all"}}, [])
 
 
 @pytest.mark.parametrize("word, value", [("on", True), ("Yes", True), ("TRUE", True), ("off", False), ("no", False)])
@@ -69,16 +115,17 @@ def test_switches_take_the_words_people_write(kit, word, value):
 def test_every_default_is_of_its_own_kind(kit):
     for setting in kit.SETTINGS:
         key, default, kind, doc = setting
-        if default != "":
+        if default != "" and kind != "table":
             assert kit._checked(default, kind) == default, key
         assert doc and kit._kind_words(kind)
 
 
 def test_every_setting_can_be_written_as_its_default(kit):
     for setting in kit.SETTINGS:
-        key, default = setting[:2]
-        values, problems = kit.parse_config("%s: %s\n" % (key, json.dumps(default, ensure_ascii=False)))
-        assert (values, problems) == ({key: default}, []), key
+        key, default, kind = setting[:3]
+        if kind != "table":
+            values, problems = kit.parse_config("%s: %s\n" % (key, json.dumps(default, ensure_ascii=False)), is_user=True)
+            assert (values, problems) == ({key: default}, []), key
 
 
 def test_reading_settings_never_raises(kit, rounds):
@@ -108,6 +155,6 @@ def test_quoted_text_comes_back_as_it_was(kit, rounds):
 
 def test_a_settings_file_of_any_size_is_read_in_bounds(kit, project):
     project.write(".contextrc", "gate:\n  mode: off\n" + "# filler\n" * 100_000)
-    assert kit.open_project(project.root).get("gate.mode") == "off"
+    assert kit.open_project(project.root, {}).get("gate.mode") == "off"
     for text in ("a:\n" + "".join(" " * n + "k:\n" for n in range(1, 340)), "- " * 30_000, "'" * 60_000, "[" * 60_000, "x: " + '"\\' * 30_000):
         assert kit.parse_config(text)[0] == {}

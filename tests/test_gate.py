@@ -42,7 +42,7 @@ def test_files_come_in_their_order_of_priority_and_only_existing_ones(project):
     project.write(".context/LEARNINGS.md", "x")
     os.mkdir(project.path(".context/DECISIONS.md"))
     assert ".context/CONSTITUTION.md, .context/TASKS.md, .context/LEARNINGS.md\n" in before_tool(project).context
-    project.write(".contextrc", "gate:\n  files: [LEARNINGS.md, ../README.md, TASKS.md]\nallow_outside: true\n")
+    project.write(".contextrc", "gate:\n  files: [LEARNINGS.md, ../README.md, TASKS.md]\n")
     project.write("README.md", "x")
     assert ": .context/LEARNINGS.md, README.md, .context/TASKS.md\n" in before_tool(project, session_id="s2").context
 
@@ -76,7 +76,7 @@ def test_gate_is_silent_without_any_listed_file(bare_project):
 
 
 def read_file(project, name, tool="Read", session="s1", event="PostToolUse.Read", cwd=None):
-    changes = {"session_id": session, "tool_name": tool, "tool_input": {"file_path": name}}
+    changes = {"session_id": session, "tool_name": tool, "tool_input": {"file_path": name}, "tool_use_id": None}
     project.step("monitor", project.event(event, **dict(changes, **({"cwd": cwd} if cwd else {}))), NOW)
 
 
@@ -199,9 +199,9 @@ def content(project):
 
 def test_content_mode_puts_the_files_text_in(content):
     assert before_tool(content).context == (
-        "STOP. Read your context files before proceeding: .context/CONSTITUTION.md, .context/TASKS.md\n"
+        "The project's context files say this (.context/CONSTITUTION.md, .context/TASKS.md):\n"
         "----- .context/CONSTITUTION.md -----\n# Constitution\n\nBe exact.\n"
-        "----- .context/TASKS.md -----\n# Tasks\n\n- [ ] one\n" + CHECKPOINT)
+        "----- .context/TASKS.md -----\n# Tasks\n\n- [ ] one")
 
 
 @pytest.mark.parametrize("letter", ["x", "é", "😀", "word "])
@@ -212,8 +212,17 @@ def test_content_stays_within_9000_and_names_what_was_cut_or_left_out(content, l
     text = before_tool(content).context
     assert len(text.encode("utf-16-le")) // 2 <= 9000
     assert all(".context/" + name in text.split("\n", 1)[1] for name in names)
-    assert "[cut: read the rest in .context/" in text and "[not shown for lack of room: read .context/" in text
-    assert text.endswith(CHECKPOINT)
+    assert "[cut: the rest is in .context/" in text and "[not shown for lack of room: .context/" in text
+
+
+def test_content_mode_with_many_files_comes_once(content):
+    names = ["f%d.md" % number for number in range(150)]
+    content.write(".contextrc", "gate:\n  mode: content\n  files: [%s]\n" % ", ".join(names))
+    for name in names:
+        content.write(".context/" + name, "Rule of %s." % name)
+    first = before_tool(content).context
+    assert len(first) <= 9000 and first.startswith("The project's context files say this")
+    assert before_tool(content).is_silent
 
 
 def test_content_mode_ends_in_a_deep_folder_too(tmp_path):
@@ -243,12 +252,73 @@ def test_content_of_a_file_that_leads_out_of_the_project_is_not_shown(content, t
 
 
 def test_gate_waits_for_the_next_call_when_the_retry_takes_the_room(content):
-    content.write(".contextrc", "gate:\n  mode: content\nstartup:\n  budget_chars: 9000\n")
-    content.write(".claude/ll-continue-prompt.md", "# Goal\n" + "word " * 3000, mtime=NOW - 60)
+    content.write(".contextrc", "gate:\n  mode: content\nstartup:\n  budget_chars: 9000\n  files: [notes.md]\n")
+    content.write("notes.md", "# Goal\n" + "word " * 3000)
     content.write(".context/TASKS.md", "word " * 3000)
     content.step("inject", content.event("SessionStart.startup", session_id="s1"), NOW)
     content.step("stop-enforce", content.event("Stop", session_id="s1", last_assistant_message="hm"), NOW + 1)
     first = before_tool(content, NOW + 5).context
     assert first.startswith("[CONTEXT INJECTION") and len(first) < 10000
-    assert first.endswith("(More follows with the next tool call: the list of context files to read.)")
-    assert before_tool(content, NOW + 5).context.startswith("STOP. ")
+    assert before_tool(content, NOW + 5).context.startswith("The project's context files say this")
+
+
+# --- files that say nothing
+
+
+NOTHING = ("# Tasks\n\n- [ ] (one task, with the sentence that says when it is done)\n", "# Tasks\n\n## Now\n\n- [ ] (…)\n",
+           "<!-- say here\nwhat is being done -->\n# Tasks\n", "- TODO\n- tbd\n- …\n", "- Build: `…`\n- Test: `…`\n", "", "\n",
+           "## YYYY-MM-DD: (the decision in one sentence)\n", "| | |\n| --- | --- |\n")
+
+
+@pytest.mark.parametrize("text", NOTHING)
+def test_a_file_that_says_nothing_is_not_named(project, text):
+    project.write(".context/TASKS.md", text)
+    assert "TASKS.md" not in before_tool(project).context
+    project.write(".context/CONSTITUTION.md", text)
+    assert before_tool(project, session_id="s2").is_silent
+
+
+def test_a_template_as_it_was_given_says_nothing_and_with_one_word_more_it_does(kit, project):
+    template = kit.mark_template("# Rules\n\n- Never commit secrets.\n")
+    assert not kit.says_something(template.encode())
+    assert not kit.says_something(template.replace("\n", "\r\n").encode())
+    assert kit.says_something(template.replace("secrets", "secrets or keys").encode())
+
+
+def test_there_is_no_checkpoint_line_where_nobody_watches(project):
+    event = project.event("PreToolUse.Bash", session_id="s1")
+    text = project.step("gate", event, NOW, CLAUDE_CODE_SESSION_ATTENDED="0").context
+    assert text.startswith("STOP. ") and CHECKPOINT not in text
+
+
+# --- the marker that the shell looks at
+
+
+def quiet(project, session="s1"):
+    return os.path.exists(os.path.join(project.tmp, "ctx-quiet-" + session))
+
+
+def gate(project, session="s1", told="s1"):
+    event = project.event("PreToolUse.Bash", session_id=session)
+    return project.step("gate", event, NOW, CLAUDE_CODE_SESSION_ID=told)
+
+
+def test_the_shell_is_told_that_nothing_is_owed_until_something_is(project):
+    gate(project)
+    assert quiet(project)
+    project.step("inject", project.event("SessionStart.compact", session_id="s1"), NOW)
+    assert not quiet(project)
+    gate(project)
+    assert quiet(project)
+    project.step("cleanup", project.event("SessionEnd.other", session_id="s1"), NOW)
+    assert not quiet(project)
+
+
+def test_no_such_marker_while_a_delivery_is_under_way_or_the_shell_has_another_name(project):
+    project.write(".contextrc", "startup:\n  files: [notes.md]\n")
+    project.write("notes.md", "Something.\n")
+    gate(project, told="other")
+    assert not quiet(project) and not quiet(project, "other")
+    project.step("inject", project.event("SessionStart.startup", session_id="s2"), NOW)
+    gate(project, "s2", "s2")
+    assert not quiet(project, "s2")

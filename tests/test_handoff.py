@@ -1,44 +1,61 @@
-"""Handoff: from the crossing of the threshold on, every batch of calls asks for it, until it is really there."""
+"""Handoff: from the crossing on every batch of calls asks for it, and in the end there always is one."""
 from __future__ import annotations
 
+import json
 import os
 
 import pytest
 
+import helper
 from helper import NOW, assistant_row
 
-FILE = ".claude/ll-continue-prompt.md"
+OWN = ".context/handoffs/s1.md"
+OLD = ".claude/ll-continue-prompt.md"
 STATE = ".context/state/s1.json"
+LEDGER = ".context/state/handoffs.json"
+TEXT = "# Goal\n\nShip the login page.\n"
 
 
 @pytest.fixture(autouse=True)
-def no_audit(project):
-    project.write(".contextrc", "audit:\n  stale_days: 0\n")
+def quiet(project):
+    settings(project)
 
 
-def after_tool(project, percent, now=NOW, message_id=None, tool_use_id="", rows=None, name="PostToolUse.Bash"):
-    message = {"id": message_id or "m%f" % now}
+def settings(project, text=""):
+    """No reminder about old files, no alerts: only the handoff speaks."""
+    project.write(".contextrc", "audit:\n  stale_days: 0\nmonitor:\n  inject_at: [prompt]\n" + text)
+
+
+def after_tool(project, percent, now=NOW, tool_use_id="", session="s1", name="PostToolUse.Bash", rows=(), **changes):
+    message = {"id": changes.pop("message_id", "m%f" % now)}
     if tool_use_id:
         message["content"] = [{"type": "tool_use", "id": tool_use_id, "name": "Bash", "input": {}}]
-    project.write_transcript((rows or []) + [assistant_row(percent * 2000, message=message)])
-    event = project.event(name, session_id="s1", tool_use_id=tool_use_id, tool_input={"command": "c%f" % now})
+    project.write_transcript([*rows, assistant_row(percent * 2000, message=message)], session)
+    changes.setdefault("tool_input", {"command": "c%f" % now})
+    event = project.event(name, session_id=session, tool_use_id=tool_use_id, **changes)
     return project.step("monitor", event, now)
 
 
 def reminds(project, *args, **kwargs):
-    return "Write a handoff" in after_tool(project, *args, **kwargs).context
+    return "a handoff for the next session" in after_tool(project, *args, **kwargs).context
 
 
-def settings(project, text):
-    project.write(".contextrc", "audit:\n  stale_days: 0\n" + text)
+def row_of(project, session="s1"):
+    return project.read_json(LEDGER)["handoffs"][session]
+
+
+# --- the reminder
 
 
 def test_the_reminder_says_how_full_where_to_and_what(project):
     reply = after_tool(project, 85).reply
-    assert reply == {"hookSpecificOutput": {"hookEventName": "PostToolUse", "additionalContext": (
-        "Context is 85% full (170,000/200,000 tokens). Write a handoff for the next session to " + project.path(FILE) +
-        " now, before anything else: goal, current state, decisions and why, next steps, open files."
-        " This note comes with every tool result until that file is written.")}}
+    assert reply == {
+        "systemMessage": "ctx: context 85% full, asked the agent for a handoff",
+        "hookSpecificOutput": {"hookEventName": "PostToolUse", "additionalContext": (
+            "Context is 85% full (170,000/200,000 tokens). Write a handoff for the next session to " + project.path(OWN) +
+            " now, before anything else; where that is not permitted, end your answer with it, between a line BEGIN HANDOFF"
+            " and a line END HANDOFF. Put there: goal, current state, decisions and why, next steps, open files."
+            " This note comes with every tool result until there is a handoff.")}}
 
 
 def test_an_estimated_reminder_says_so(project):
@@ -49,12 +66,33 @@ def test_an_estimated_reminder_says_so(project):
     assert "~85% full (170," in reply["additionalContext"] and "tokens, estimated)" in reply["additionalContext"]
 
 
-def test_below_the_threshold_it_is_silent_and_from_then_on_every_call_reminds(project):
-    assert after_tool(project, 79).is_silent
-    assert [reminds(project, percent, NOW + number) for number, percent in enumerate((80, 80, 81, 75, 96))] == [True] * 5
+def test_below_the_threshold_it_is_silent_and_from_then_on_every_batch_reminds(project):
+    assert after_tool(project, 70).is_silent
+    assert [reminds(project, percent, NOW + number) for number, percent in enumerate((71, 80, 81, 75, 96))] == [True] * 5
     state = project.read_json(STATE)
     assert state["threshold_crossed_at"] == "2026-02-03T10:45:00.000Z", "set once"
     assert state["handoff_complete"] is False
+
+
+def test_the_person_is_told_once_that_it_was_asked_for(project):
+    said = [(after_tool(project, 85, NOW + n).reply or {}).get("systemMessage") for n in range(3)]
+    assert said == ["ctx: context 85% full, asked the agent for a handoff", None, None]
+
+
+POINTS = (  # window, settings and environment -> tokens
+    (200_000, {}, {}, 142_000), (1_000_000, {}, {}, 800_000), (200_000, {"autoCompactEnabled": False}, {}, 160_000),
+    (200_000, {}, {"DISABLE_AUTO_COMPACT": "1"}, 160_000), (1_000_000, {"autoCompactWindow": 400_000}, {}, 342_000),
+    (1_000_000, {}, {"CLAUDE_CODE_AUTO_COMPACT_WINDOW": "200000"}, 142_000),
+    (200_000, {}, {"CLAUDE_AUTOCOMPACT_PCT_OVERRIDE": "50"}, 65_000), (20_000, {}, {}, 16_000),
+)
+
+
+@pytest.mark.parametrize("window, stated, env, tokens", POINTS)
+def test_the_threshold_minds_where_the_client_compacts(kit, project, window, stated, env, tokens):
+    project.write(".claude/settings.json", json.dumps(stated))
+    ctx, state = project.ctx(NOW, **env), kit.load_record({}, kit.SESSION)
+    kit.note_settings(ctx, state)
+    assert kit.handoff_point(ctx, state, window) == tokens
 
 
 def test_threshold_file_and_command_are_settings(project):
@@ -65,58 +103,17 @@ def test_threshold_file_and_command_are_settings(project):
     assert after_tool(project, 99).is_silent
 
 
-def test_a_new_non_empty_file_ends_the_reminders(project):
-    after_tool(project, 85)
-    project.write(FILE, "# Goal\n", mtime=NOW + 3)
-    assert after_tool(project, 85, NOW + 4).is_silent
-    assert project.read_json(STATE)["handoff_complete"] is True
-    os.unlink(project.path(FILE))
-    assert after_tool(project, 99, NOW + 5).is_silent, "once written, it is not asked for again"
-
-
-CLOCK = (  # the crossing's fraction, the file's time against the crossing's whole second -> counts
-    (0.500, 0.500, True), (0.500, 0.481, True), (0.500, 0.479, False), (0.500, 0.9, True), (0.500, -0.6, False),
-    (0.900, 0.0, True),  # a file system with whole seconds: the same second counts
-    (0.900, -1.0, False), (0.900, 1.0, True), (0.0, -0.01, True), (0.0, -0.03, False),
-)
-
-
-@pytest.mark.parametrize("fraction, file_time, counts", CLOCK)
-def test_file_clocks_are_coarse(project, fraction, file_time, counts):
-    after_tool(project, 85, NOW + fraction)
-    path = project.write(FILE, "# Goal\n")
-    nanoseconds = int(NOW) * 10 ** 9 + round(file_time * 1000) * 10 ** 6
-    os.utime(path, ns=(nanoseconds, nanoseconds))
-    assert reminds(project, 85, NOW + 5) != counts
-
-
-@pytest.mark.parametrize("kind", ["stale", "empty", "blank", "directory", "fifo", "dangling link", "missing"])
-def test_what_is_no_new_handoff_does_not_count(project, kind):
-    if kind == "stale":
-        project.write(FILE, "# Goal of the session before\n", mtime=NOW - 60)
-    after_tool(project, 85)
-    os.makedirs(project.path(".claude"), exist_ok=True)
-    if kind in ("empty", "blank"):
-        project.write(FILE, "" if kind == "empty" else " \n\n", mtime=NOW + 1)
-    elif kind == "directory":
-        os.mkdir(project.path(FILE))
-    elif kind == "fifo":
-        os.mkfifo(project.path(FILE))
-    elif kind == "dangling link":
-        os.symlink("nowhere", project.path(FILE))
-    assert reminds(project, 85, NOW + 2)
-
-
 def test_parallel_calls_of_one_batch_remind_once(project):
     assert reminds(project, 85, NOW, message_id="m1", tool_use_id="t1")
     assert not reminds(project, 85, NOW + 0.1, message_id="m1", tool_use_id="t2")
     assert reminds(project, 85, NOW + 1, message_id="m2", tool_use_id="t3")
 
 
-def test_without_a_known_batch_every_call_reminds(project):
+def test_without_a_known_batch_every_call_reminds_and_the_same_call_twice_once(project):
     project.write(STATE, '{"estimated_tokens": 170000}')
-    event = project.event("PostToolUse.Bash", session_id="s1", tool_use_id="t1")
-    assert [bool(project.step("monitor", event, NOW + n).context) for n in range(3)] == [True] * 3
+    events = [project.event("PostToolUse.Bash", session_id="s1", tool_use_id="t%d" % n) for n in (1, 2, 2, 3)]
+    assert [bool(project.step("monitor", event, NOW + n).context) for n, event in enumerate(events)] == [
+        True, True, False, True]
 
 
 def test_a_cooldown_spaces_reminders_for_those_who_want_that(project):
@@ -124,66 +121,261 @@ def test_a_cooldown_spaces_reminders_for_those_who_want_that(project):
     assert [reminds(project, 85, NOW + seconds) for seconds in (0, 59, 60, 61, 120)] == [True, False, True, False, True]
 
 
-# --- reset
+def test_in_plan_mode_it_asks_for_a_printed_one_alone(project):
+    context = after_tool(project, 85, permission_mode="plan").context
+    assert "End your answer with a handoff for the next session" in context and project.path(OWN) not in context
 
 
-def start(project, source, now):
-    project.step("inject", project.event("SessionStart." + source, session_id="s1"), now)
+def test_a_session_whose_write_was_denied_is_asked_to_print(project):
+    assert project.path(OWN) in after_tool(project, 85).context
+    call = assistant_row(170_000, message={"id": "m9", "content": [
+        {"type": "tool_use", "id": "w1", "name": "Write", "input": {"file_path": project.path(OWN), "content": "x"}}]})
+    denied = {"type": "user", "toolDenialKind": "permission-rule", "message": {"role": "user", "content": [
+        {"type": "tool_result", "tool_use_id": "w1", "is_error": True, "content": "denied"}]}}
+    context = after_tool(project, 85, NOW + 1, rows=[call, denied]).context
+    assert "End your answer with a handoff" in context and project.path(OWN) not in context
+
+
+# --- (1) the agent writes it
+
+
+def test_the_sessions_own_file_ends_the_reminders_and_the_person_is_told(project):
+    after_tool(project, 85)
+    project.write(OWN, TEXT)
+    assert after_tool(project, 85, NOW + 4).reply == {
+        "systemMessage": "ctx: handoff written, /clear when you like; the next session starts from it"}
+    assert project.read_json(STATE)["handoff_complete"] is True
+    row = row_of(project)
+    assert (row["by"], row["file"], row["agent"]) == ("agent", OWN, "claude") and row["written_at"] and row["asked_at"]
+    os.unlink(project.path(OWN))
+    assert after_tool(project, 99, NOW + 5).is_silent, "once written, it is not asked for again"
+
+
+@pytest.mark.parametrize("off_s", [-3600, -60, 0, 60, 3600])
+def test_clocks_that_are_off_do_not_matter(project, off_s):
+    project.write(OWN, "# Goal\n\nof an earlier time\n", mtime=NOW - 5)
+    after_tool(project, 85)
+    assert reminds(project, 85, NOW + 1), "what stood there at the crossing is no new handoff"
+    project.write(OWN, TEXT, mtime=NOW + off_s)
+    assert not reminds(project, 85, NOW + 2)
+
+
+@pytest.mark.parametrize("kind", ["empty", "blank", "template", "binary", "directory", "fifo", "dangling link", "missing"])
+def test_what_says_nothing_does_not_count(project, kind):
+    after_tool(project, 85)
+    os.makedirs(project.path(".context/handoffs"), exist_ok=True)
+    content = {"empty": "", "blank": " \n\n", "template": "# Goal\n\n- TBD\n\n# Next\n\n(one step …)\n", "binary": b"\0\1\2" * 99}
+    if kind in content:
+        project.write(OWN, content[kind])
+    elif kind == "directory":
+        os.mkdir(project.path(OWN))
+    elif kind == "fifo":
+        os.mkfifo(project.path(OWN))
+    elif kind == "dangling link":
+        os.symlink("nowhere", project.path(OWN))
+    assert reminds(project, 85, NOW + 2)
+
+
+def wrote(project, path, now=NOW + 2, session="s1"):
+    return after_tool(project, 85, now, session=session, name="PostToolUse.Write", tool_input={"file_path": path})
+
+
+def test_the_path_of_earlier_tools_counts_for_the_session_that_wrote_it(project):
+    after_tool(project, 85)
+    after_tool(project, 85, session="s2")
+    project.write(OLD, TEXT, mtime=NOW + 1)
+    assert reminds(project, 85, NOW + 2), "two sessions wait, and nobody knows who wrote it"
+    assert not wrote(project, project.path(OLD), NOW + 3).context
+    assert reminds(project, 85, NOW + 4, session="s2"), "one session's handoff never completes another's"
+
+
+def test_the_path_of_earlier_tools_counts_for_the_only_one_that_waits(project):
+    after_tool(project, 85)
+    project.write(OLD, TEXT, mtime=NOW + 1)
+    assert not reminds(project, 85, NOW + 2)
+
+
+def test_two_sessions_with_the_same_first_letters_have_two_files(project):
+    for session in ("abcdefgh-1", "abcdefgh-2"):
+        after_tool(project, 85, session=session)
+    files = [row["file"] for row in project.read_json(LEDGER)["handoffs"].values()]
+    assert files == [".context/handoffs/abcdefgh.md", ".context/handoffs/abcdefgh-2.md"]
+
+
+# --- (2) printed and saved at Stop
+
+
+def stop(project, message, now=NOW + 5, session="s1"):
+    return project.step("stop-enforce", project.event("Stop", session_id=session, last_assistant_message=message), now)
+
+
+@pytest.mark.parametrize("form", ["%s\n%s\n%s", "**%s**\n\n%s\n**%s**", "```\n%s\n%s\n%s\n```", "Here:\r\n%s\r\n%s\r\n%s\r\nBye"])
+def test_a_printed_handoff_is_saved_at_stop(project, form):
+    after_tool(project, 85)
+    reply = stop(project, form % ("BEGIN HANDOFF", TEXT, "END HANDOFF"))
+    assert reply.reply == {"systemMessage": "ctx: handoff written, /clear when you like; the next session starts from it"}
+    assert "Ship the login page." in project.read(OWN) and row_of(project)["by"] == "printed"
+    assert os.stat(project.path(OWN)).st_mode & 0o777 == 0o600
+    assert stop(project, "BEGIN HANDOFF\nother\nEND HANDOFF", NOW + 6).is_silent
+
+
+@pytest.mark.parametrize("message", ["", "BEGIN HANDOFF\nnot closed", "END HANDOFF\nx\nBEGIN HANDOFF", "no handoff here",
+                                     "BEGIN HANDOFF\n# Goal\n\nTBD\nEND HANDOFF"])
+def test_nothing_else_is_saved(project, message):
+    after_tool(project, 85)
+    assert stop(project, message).is_silent and not project.exists(OWN)
+
+
+def test_without_a_crossing_nothing_is_saved(project):
+    after_tool(project, 10)
+    assert stop(project, "BEGIN HANDOFF\n%s\nEND HANDOFF" % TEXT).is_silent and not project.exists(OWN)
+
+
+def test_a_handoff_of_5_mb_is_cut_not_lost(project):
+    after_tool(project, 85)
+    stop(project, "BEGIN HANDOFF\n# Goal\n\n%s\nEND HANDOFF" % ("word " * 1_000_000))
+    assert 1000 < len(project.read(OWN)) <= 512 * 1024
+
+
+# --- (3) made from the transcript
+
+
+def working_session(project, session="s1"):
+    def row(kind, content, **more):
+        return dict({"type": kind, "message": {"role": kind, "content": content}}, **more)
+
+    def call(number, name, tool_input):
+        return assistant_row(170_000, message={"id": "m%d" % number, "content": [
+            {"type": "tool_use", "id": "t%d" % number, "name": name, "input": tool_input}]})
+
+    def result(number, text, is_error=False):
+        return row("user", [{"type": "tool_result", "tool_use_id": "t%d" % number, "is_error": is_error, "content": text}])
+
+    rows = [row("user", "Add a login page with tests."), call(1, "TaskCreate", {"subject": "Write the form"}), result(1, "ok"),
+            call(2, "TaskCreate", {"subject": "Write the tests"}), result(2, "ok"),
+            call(3, "TaskUpdate", {"taskId": "1", "status": "completed"}), result(3, "ok"),
+            call(4, "Write", {"file_path": project.path("src/login.py"), "content": "x"}), result(4, "ok"),
+            call(5, "Bash", {"command": "make test API_TOKEN=abcdef123456"}), result(5, "Exit code 2\n1 test fails", True),
+            row("user", "And use the old session table."),
+            row("user", "<task-notification>x</task-notification>"),
+            assistant_row(170_000, message={"id": "m9", "content": [{"type": "text", "text": "The form is there; the test of "
+                                                                     "the redirect fails."}]})]
+    return project.write_transcript(rows, session)
+
+
+def test_the_mechanical_handoff_tells_what_somebody_needs_to_go_on(project):
+    after_tool(project, 85)
+    project.write(".git/HEAD", "ref: refs/heads/login\n")
+    transcript = working_session(project)
+    project.step("monitor", project.event("PreCompact.auto", session_id="s1", transcript_path=transcript), NOW + 9)
+    text = project.read(OWN)
+    for part in ("written by ctx_hooks from the transcript", "branch login", "Add a login page with tests.",
+                 "And use the old session table.", "the test of the redirect fails.", "- [x] Write the form",
+                 "- [ ] Write the tests", "- src/login.py", "`make test API_TOKEN=[hidden]`", "1 test fails"):
+        assert part in text, part
+    assert "abcdef123456" not in text and "task-notification" not in text and row_of(project)["by"] == "mechanical"
+
+
+def test_before_a_compaction_nothing_at_all_is_said(project):
+    after_tool(project, 85)
+    working_session(project)
+    assert project.step("monitor", project.event("PreCompact.auto", session_id="s1"), NOW + 9).is_silent
+    assert project.exists(OWN)
+
+
+def test_a_handoff_that_is_there_is_not_replaced_by_a_mechanical_one(project):
+    after_tool(project, 85)
+    project.write(OWN, TEXT)
+    working_session(project)
+    project.step("monitor", project.event("PreCompact.auto", session_id="s1"), NOW + 9)
+    project.step("cleanup", project.event("SessionEnd.other", session_id="s1"), NOW + 10)
+    assert project.read(OWN) == TEXT and row_of(project)["by"] == "agent"
+
+
+def test_a_session_that_ends_after_the_crossing_leaves_one_and_before_it_none(project):
+    after_tool(project, 10, session="s2")
+    working_session(project, "s2")
+    project.step("cleanup", project.event("SessionEnd.other", session_id="s2"), NOW + 1)
+    assert not project.exists(".context/handoffs/s2.md")
+    after_tool(project, 85)
+    working_session(project)
+    project.step("cleanup", project.event("SessionEnd.other", session_id="s1"), NOW + 2)
+    assert "Add a login page" in project.read(OWN) and not project.exists(STATE)
+
+
+def test_a_killed_session_gets_its_handoff_at_the_next_start(project):
+    after_tool(project, 85)
+    working_session(project)
+    state = project.read_json(STATE)
+    project.write(STATE, json.dumps(dict(state, client_pid=2 ** 22 + 7)))  # no such process
+    reply = project.step("inject", project.event("SessionStart.startup", session_id="s2"), NOW + 60)
+    assert "made from its transcript" in reply.context and "Add a login page with tests." in reply.context
+
+
+def test_handoffs_switched_off_means_no_mechanical_one_either(project):
+    settings(project, "handoff:\n  enabled: false\n")
+    after_tool(project, 85)
+    working_session(project)
+    project.step("monitor", project.event("PreCompact.auto", session_id="s1"), NOW + 1)
+    project.step("cleanup", project.event("SessionEnd.other", session_id="s1"), NOW + 2)
+    assert not project.exists(OWN)
+
+
+@pytest.mark.parametrize("name", ["main", "hook-receipts"])
+def test_recorded_transcripts_make_a_readable_one(kit, project, name):
+    path = project.write_transcript(helper.transcript_rows(name))
+    facts = kit.read_facts(project.ctx(NOW), path)
+    text = kit.render_mechanical(project.ctx(NOW), "s1", facts)
+    assert facts.first and facts.said and kit.says_something(text.encode()) and len(text) < 9000
+
+
+@pytest.mark.parametrize("rows", [[], [b"\xff\xfe"], ["{"], [{"type": "user"}], [{"type": "user", "message": {"content": 7}}]])
+def test_a_transcript_that_tells_nothing_makes_none(kit, project, rows):
+    assert kit.write_mechanical(project.ctx(NOW), "s1", project.write_transcript(rows)) == ""
+
+
+def test_a_giant_transcript_is_read_from_its_ends(kit, project):
+    path = working_session(project)
+    tail = helper._content(path)
+    with open(path, "wb") as out:
+        out.write(tail.split(b"\n", 1)[0] + b"\n")
+        for _ in range(100):
+            out.write(json.dumps({"type": "progress", "data": "x" * (1 << 20)}).encode() + b"\n")
+        out.write(tail)
+    facts = kit.read_facts(project.ctx(NOW), path)
+    assert facts.first == "Add a login page with tests." and facts.files == [project.path("src/login.py")]
+
+
+# --- reset, odd states
 
 
 @pytest.mark.parametrize("source", ["compact", "clear"])
 def test_compaction_and_clear_reset_it_all(project, source):
     after_tool(project, 85)
-    project.write(FILE, "# Goal\n", mtime=NOW + 1)
+    project.write(OWN, TEXT)
     after_tool(project, 85, NOW + 2)
-    start(project, source, NOW + 3)
+    project.step("inject", project.event("SessionStart." + source, session_id="s1"), NOW + 3)
     state = project.read_json(STATE)
     assert (state["threshold_crossed_at"], state["handoff_complete"]) == (None, False)
     assert reminds(project, 85, NOW + 10), "the next crossing asks for a new one"
 
 
-def test_a_boundary_that_only_the_transcript_shows_resets_too(project):
+def test_a_boundary_that_only_the_transcript_shows_resets_too_and_a_small_dip_does_not(project):
     after_tool(project, 85)
-    project.write(FILE, "# Goal\n", mtime=NOW + 1)
+    project.write(OWN, TEXT)
     after_tool(project, 85, NOW + 2)
-    assert after_tool(project, 10, NOW + 3).is_silent
+    after_tool(project, 66, NOW + 3)
+    assert after_tool(project, 85, NOW + 4).is_silent
+    assert after_tool(project, 10, NOW + 5).is_silent
     assert reminds(project, 85, NOW + 10)
 
 
-def test_a_small_dip_below_the_threshold_resets_nothing(project):
-    after_tool(project, 85)
-    project.write(FILE, "# Goal\n", mtime=NOW + 1)
-    after_tool(project, 85, NOW + 2)
-    after_tool(project, 75, NOW + 3)
-    assert after_tool(project, 85, NOW + 4).is_silent
-
-
-# --- old and odd states
-
-
-@pytest.mark.parametrize("old, crossed", [(True, True), (False, False), ("yes", False), (None, False)])
-def test_old_state_files_are_migrated(project, old, crossed):
-    import json
-
-    project.write(STATE, json.dumps({"handoff_triggered": old, "tool_calls": 7}))
-    assert reminds(project, 75) == crossed
-    state = project.read_json(STATE)
-    assert "handoff_triggered" not in state and state["tool_calls"] == 8
-    assert bool(state["threshold_crossed_at"]) == crossed
-
-
-def test_a_clock_that_went_back_does_not_make_the_handoff_unreachable(project):
+def test_a_clock_that_went_back_changes_nothing(project):
     after_tool(project, 85, NOW + 3600)
     assert reminds(project, 85, NOW)
-    project.write(FILE, "# Goal\n", mtime=NOW + 1)
-    assert after_tool(project, 85, NOW + 2).is_silent
-
-
-def test_a_finished_handoff_stays_finished_when_the_clock_goes_back(project):
-    after_tool(project, 85, NOW + 3600)
-    project.write(FILE, "# Goal\n", mtime=NOW + 3601)
-    after_tool(project, 85, NOW + 3602)
-    assert after_tool(project, 85, NOW).is_silent
+    project.write(OWN, TEXT)
+    assert not reminds(project, 85, NOW + 2)
+    assert after_tool(project, 85, NOW - 3600).is_silent
 
 
 @pytest.mark.parametrize("broken", ['{"threshold_crossed_at": "yesterday"}', '{"threshold_crossed_at": 5}',
@@ -191,24 +383,40 @@ def test_a_finished_handoff_stays_finished_when_the_clock_goes_back(project):
 def test_broken_state_reminds_and_ends_like_any_other(project, broken):
     project.write(STATE, broken)
     assert reminds(project, 85)
-    project.write(FILE, "# Goal\n", mtime=NOW + 1)
-    assert after_tool(project, 85, NOW + 2).is_silent
+    project.write(OWN, TEXT)
+    assert not reminds(project, 85, NOW + 2)
 
 
-def test_a_state_that_cannot_be_written_does_not_nag_for_ever(open_project):
-    """Without a crossing that can be remembered no handoff would ever be newer than it."""
+@pytest.mark.parametrize("broken", ["", "[]", "{", '{"handoffs": 7}', '{"inode": 1, "handoffs": {"s1": {"written_at": 5}}}'])
+def test_a_broken_ledger_is_begun_anew(project, broken):
+    project.write(LEDGER, broken)
+    assert reminds(project, 85)
+    assert project.read_json(LEDGER)["handoffs"]["s1"]["file"] == OWN
+
+
+def test_where_nothing_can_be_written_the_reminder_still_comes(open_project):
     project = open_project
     project.write_transcript([assistant_row(170_000)])
     event = project.event("PostToolUse.Bash", session_id="s1")
     os.chmod(project.path(".context"), 0o555)
-    assert project.call_as_user("monitor", event).is_silent
+    assert "a handoff for the next session" in project.call_as_user("monitor", event).context
 
 
 def test_what_happened_is_in_the_recorder(project):
     after_tool(project, 85)
-    project.write(FILE, "# Goal\n", mtime=NOW + 1)
+    project.write(OWN, TEXT)
     after_tool(project, 85, NOW + 2)
-    rows = project.recorded_events()
-    assert [row["event"] for row in rows if row["event"].startswith("handoff")] == [
+    assert [row["event"] for row in project.recorded_events() if row["event"].startswith("handoff")] == [
         "handoff:crossed", "handoff:reminded", "handoff:complete"]
-    assert [row["percent"] for row in rows if row["event"] == "handoff:crossed"] == [85]
+
+
+SECRETS = ("Authorization: Bearer abcdefgh12345678", "sk-abcdefgh12345678", "ghp_abcdefgh12345678", "password = hunter22",
+           "AKIAABCDEFGH12345678", "https://user:hunter22@host/x", "-----BEGIN RSA PRIVATE KEY-----\nabc\n-----END RSA PRIVATE KEY-----",
+           '{"api_key": "abcdefgh"}')
+
+
+@pytest.mark.parametrize("text", SECRETS)
+def test_secrets_are_not_written_down_again(kit, text):
+    hidden = kit.hide_secrets("before " + text + " after")
+    assert "[hidden]" in hidden and "before" in hidden and "after" in hidden
+    assert not any(part in hidden for part in ("abcdefgh", "hunter22", "12345678", "\nabc\n"))

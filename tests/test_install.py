@@ -1,4 +1,4 @@
-"""install.py: the JSON it reads, the text it edits, the entries it knows, and whole runs on real folders."""
+"""install.py: the text it edits, the entries it knows, and whole runs on real folders."""
 from __future__ import annotations
 
 import ast
@@ -32,6 +32,7 @@ def load_installer():
 
 
 inst = load_installer()
+kit = inst.kit
 
 
 def repo_file(name):
@@ -39,9 +40,9 @@ def repo_file(name):
         return file.read()
 
 
-HOOKS = json.loads(repo_file("hooks.json"))["hooks"]
-ENTRIES = {event: [hook for group in groups for hook in group["hooks"]] for event, groups in HOOKS.items()}
-WANTED = inst.wanted_entries(ENTRIES, "python3", inst.PROJECT_FOLDER)
+PATH = kit.kit_path("claude")
+WANTED = kit.plan_hooks("claude", "python3", PATH)
+MODES = {event: [inst.mode_of(hook) for group in groups for hook in group["hooks"]] for event, groups in WANTED.items()}
 
 
 # -----------------------------------------------------------------------------
@@ -50,7 +51,7 @@ WANTED = inst.wanted_entries(ENTRIES, "python3", inst.PROJECT_FOLDER)
 
 TEXTS = ["", "a", "Grüße", "日本", "\U0001f600", 'say "hi"', "back\\slash", "tab\there", "line\nbreak", "\u2028", "/x/"]
 FOREIGN = ["echo ctx_hooks.py gate", "python3 my_ctx_hooks.py gate", "./lint.sh", "npx x || exit 0", "true"]
-EVENTS = [*HOOKS, "Notification", "PreCompact", "SubagentStop"]
+EVENTS = [*WANTED, "Notification", "PostCompact", "SubagentStop"]
 
 
 def random_json(rng, depth=3):
@@ -81,6 +82,8 @@ def random_settings(rng):
                              for event in rng.sample(EVENTS, rng.randrange(5))}
     if rng.random() < 0.3:
         settings["statusLine"] = {"type": "command", "command": rng.choice(TEXTS + FOREIGN), "padding": 0}
+    if rng.random() < 0.3:
+        settings["permissions"] = {"allow": rng.sample(["Bash(ls)", "Read"], rng.randrange(3)), "deny": []}
     settings.update({"z" + str(i): random_json(rng, 1) for i in range(rng.randrange(2))})
     return settings
 
@@ -97,209 +100,199 @@ def sprinkle_ours(rng, settings):
     for groups in result.get("hooks", {}).values():
         for group in groups:
             if rng.random() < 0.5:
-                old = {"type": "command", "command": f"python3 .claude/hooks/ctx_hooks.py {rng.choice(inst.MODES)}"}
+                old = {"type": "command", "command": f"python3 .claude/hooks/ctx_hooks.py {rng.choice(list(kit.MODES))}"}
                 group["hooks"].insert(rng.randrange(len(group["hooks"]) + 1), old)
     return result
 
 
-# -----------------------------------------------------------------------------
-# JSON with positions
-# -----------------------------------------------------------------------------
-
-
-def strict_loads(text):
-    def refuse(name):
-        raise ValueError(name)
-    return json.loads(text, parse_constant=refuse)
-
-
-def test_parser_reads_what_the_standard_library_reads():
-    for seed in range(ROUNDS):
+def cases(count=ROUNDS, ours=False):
+    """(seed, settings, the same as text), the settings with older entries of ours or without."""
+    for seed in range(count):
         rng = random.Random(seed)
-        value = random_json(rng)
-        assert inst.is_same(inst.parse_json(random_format(rng, value)).value, value), seed
+        settings = sprinkle_ours(rng, random_settings(rng)) if ours else random_settings(rng)
+        yield seed, settings, random_format(rng, settings)
 
 
-def test_parser_accepts_and_refuses_damaged_text_like_the_standard_library():
-    accepted = 0
-    for seed in range(ROUNDS * 3):
-        rng = random.Random(seed)
-        text = list(random_format(rng, random_json(rng)))
-        for _ in range(rng.randrange(1, 3)):
-            at = rng.randrange(len(text) + 1)
-            text[at:at + rng.randrange(2)] = rng.choice(["", "//", *',]}{"0e \\\x01'])
-        text = "".join(text)
-        try:
-            expected = strict_loads(text)
-        except ValueError:
-            with pytest.raises(inst.JsonError):
-                inst.parse_json(text)
-        else:
-            accepted += 1
-            assert inst.is_same(inst.parse_json(text).value, expected), seed
-    assert accepted > ROUNDS / 10
+def edited(src, change, *words):
+    text = inst.Text(src)
+    change(text, *words)
+    return text.src
 
 
-def test_nodes_stand_where_they_say():
-    src = '\n{"a": [1, {"b": "ü"}],\r\n "c" :null}'
-
-    def check(node):
-        assert inst.is_same(json.loads(src[node.start:node.end]), node.value)
-        for item in node.items:
-            assert item.key is None or src[item.start] == '"'
-            check(item.node)
-    check(inst.parse_json(src))
+def merged(src, had=None):
+    return edited(src, inst.merge, WANTED, had or {})
 
 
-def test_deep_nesting_is_refused_and_not_a_crash():
-    with pytest.raises(inst.JsonError, match="nested too deeply"):
-        inst.parse_json("[" * 100_000)
+def with_status(src):
+    return edited(src, inst.set_status, "python3", PATH)
 
 
-def test_very_long_numbers_are_read():
-    assert inst.parse_json("9" * 10_000).value == float("inf")
+def ours_in(settings):
+    return {event: [hook for group in groups for hook in group["hooks"] if inst.mode_of(hook)]
+            for event, groups in settings.get("hooks", {}).items()}
 
 
+def foreign_in(settings):
+    return [(event, index, hook) for event, groups in settings.get("hooks", {}).items()
+            for index, group in enumerate(g for g in groups if any(not inst.mode_of(h) for h in g["hooks"]))
+            for hook in group["hooks"] if not inst.mode_of(hook)]
+
+
+# -----------------------------------------------------------------------------
+# JSON text
+# -----------------------------------------------------------------------------
+
+
+def test_items_stand_where_they_say():
+    for seed, settings, src in cases(ROUNDS // 4):
+        def check(at, value, src=src, seed=seed):
+            items = inst.items_of(src, at)
+            keys = list(value) if isinstance(value, dict) else [None] * len(value)
+            assert [item.key for item in items] == keys, seed
+            for item, inner in zip(items, value.values() if isinstance(value, dict) else value):
+                assert json.loads(src[item.at:item.end]) == inner
+                if isinstance(inner, (dict, list)):
+                    check(item.at, inner)
+        check(inst.skip(src, 0), settings)
+
+
+OWN = ["the settings must be an object", "must be", "stands here a second time", "is missing here", "not UTF-8",
+       "NaN is not JSON", "nested too deeply"]  # the other messages are the standard library's
 REFUSED = {
-    b"{": "1:2: expected a key in double quotes",
-    b'{"a": 1,}': "1:8: a trailing comma is not allowed",
-    b'{"a": [1, ]}': "1:9: a trailing comma is not allowed",
-    b'{\n  // why\n  "a": 1\n}': "2:3: expected a key in double quotes",
-    b'{\n  "a": /* why */ 1\n}': "2:8: comments are not allowed",
-    b'{"a" 1}': "1:6: expected ':' after the key",
-    b'{"a": 1 "b": 2}': "1:9: expected ',' or '}'",
-    b'{"a": "x\ny"}': "1:7: a string that does not end or holds what JSON forbids",
-    b'{"a": NaN}': "1:7: expected a value",
-    b'{"a": 01}': "1:8: expected ',' or '}'",
-    b"{} {}": "1:4: expected the end of the file",
-    b"[]": "1:1: the settings must be a JSON object",
-    b"null": "1:1: the settings must be a JSON object",
+    b"{": "1:2: ",
+    b'{"a": 1,}': "1:",
+    b'{"a": [1, ]}': "1:",
+    b'{\n  // why\n  "a": 1\n}': "2:3: ",
+    b'{\n  "a": /* why */ 1\n}': "2:8: ",
+    b'{"a" 1}': "1:6: ",
+    b'{"a": 1 "b": 2}': "1:9: ",
+    b'{"a": "x\ny"}': "1:9: ",
+    b'{"a": "NaN", "b": [NaN]}': "1:20: NaN is not JSON",
+    b'{"a": 01}': "1:8: ",
+    b"{} {}": "1:4: ",
+    b"[" * 100_000: "1:1: nested too deeply",
+    b"[]": "1:1: the settings must be an object",
+    b"null": "1:1: the settings must be an object",
     BOM + b'{"a":\r\n  "\xff"}': "2:4: not UTF-8",
     '{"a": 1}'.encode("utf-16"): "1:1: not UTF-8",
-    b'{"hooks": []}': "1:11: hooks must be an object",
-    b'{"hooks": {\n  "Stop": {}}}': "2:11: hooks.Stop must be an array",
-    b'{"hooks": {"Stop": ["x"]}}': "1:21: a group in hooks.Stop must be an object",
+    b'{"hooks": []}': "1:11: the settings.hooks must be an object",
+    b'{"hooks": {\n  "Stop": {}}}': "2:11: the settings.hooks.Stop must be an array",
+    b'{"hooks": {"Stop": ["x"]}}': "1:21: an item of the settings.hooks.Stop must be an object",
     b'{"hooks": {"Stop": [{"matcher": ""}]}}': '1:21: "hooks" is missing here',
-    b'{"hooks": {"Stop": [{"hooks": {}}]}}': '1:31: "hooks" must be an array',
-    b'{"hooks": {"Stop": [{"matcher": 1, "hooks": []}]}}': '1:33: "matcher" must be a string',
-    b'{"hooks": {"Stop": [{"hooks": [1]}]}}': "1:32: a hook in hooks.Stop must be an object",
+    b'{"hooks": {"Stop": [{"hooks": {}}]}}': "1:31: an item of the settings.hooks.Stop.hooks must be an array",
+    b'{"hooks": {"Stop": [{"matcher": 1, "hooks": []}]}}': "1:33: an item of the settings.hooks.Stop.matcher must be a string",
+    b'{"hooks": {"Stop": [{"hooks": [1]}]}}': "1:32: an item of an item of the settings.hooks.Stop.hooks must be an object",
     b'{"hooks": {"Stop": [{"hooks": [{"command": "x"}]}]}}': '1:32: "type" is missing here',
     b'{"hooks": {"Stop": [{"hooks": [{"type": "command"}]}]}}': '1:32: "command" is missing here',
-    b'{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": 5}]}]}}': '1:63: "command" must be a string',
-    b'{"hooks": {}, "hooks": {}}': '1:15: the key "hooks" stands here a second time',
-    b'{"hooks": {"Stop": [], "Stop": []}}': '1:24: the key "Stop" stands here a second time',
-    b'{"statusLine": "x"}': "1:16: statusLine must be an object",
+    b'{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": 5}]}]}}': "1:63: ",
+    b'{"hooks": {}, "hooks": {}}': '1:15: "hooks" stands here a second time',
+    b'{"hooks": {"Stop": [], "Stop": []}}': '1:24: "Stop" stands here a second time',
+    b'{"statusLine": "x"}': "1:16: the settings.statusLine must be an object",
+    b'{"statusLine": {}}': '1:16: "command" is missing here',
+    b'{"permissions": []}': "1:17: the settings.permissions must be an object",
+    b'{"permissions": {"allow": "x"}}': "1:27: the settings.permissions.allow must be an array",
 }
 
 
-@pytest.mark.parametrize("data", REFUSED, ids=list(REFUSED.values()))
+@pytest.mark.parametrize("data", REFUSED, ids=[repr(data[:50]) for data in REFUSED])
 def test_unusable_settings_are_refused_with_line_and_column(data):
-    with pytest.raises(inst.JsonError) as caught:
+    with pytest.raises(json.JSONDecodeError) as caught:
         inst.parse_settings(data)
-    assert f"{caught.value.line}:{caught.value.column}: {caught.value.message}" == REFUSED[data]
-    assert caught.value.hint
+    problem = caught.value
+    assert f"{problem.lineno}:{problem.colno}: {problem.msg}".startswith(REFUSED[data])
 
 
-@pytest.mark.parametrize("data", [None, b"", b" \r\n\t", BOM, b"{}", b'{"a": 1, "a": 2}', b'{"hooks": {}}',
-                                  b'{"hooks": {"Stop": [{"hooks": [{"type": "prompt", "prompt": "x"}]}]}}'])
+@pytest.mark.parametrize("data", [
+    None, b"", b" \r\n\t", BOM, b"{}", b'{"a": 1, "a": 2}', b'{"hooks": {}}', b'{"n": %s}' % (b"9" * 10_000),
+    b'{"hooks": {"Stop": [{"hooks": [{"type": "prompt", "prompt": "x"}]}]}}'])
 def test_usable_settings_are_taken(data):
     inst.parse_settings(data)
 
 
-# -----------------------------------------------------------------------------
-# Splicing
-# -----------------------------------------------------------------------------
+def test_of_other_agents_only_the_events_we_use_have_to_be_well_formed():
+    data = b'{"hooks": {"disabled": ["x"], "enabled": true}}'
+    assert inst.parse_settings(data, ["Stop"])[1]["hooks"]["enabled"] is True
+    src = merged(data.decode())
+    assert json.loads(src)["hooks"]["disabled"] == ["x"] and inst.has_ours(json.loads(src))
+    assert edited(src, inst.strip, json.loads(data)) == data.decode()
 
 
-def test_splicing_a_texts_own_value_changes_no_byte():
-    for seed in range(ROUNDS):
-        rng = random.Random(seed)
-        value = random_json(rng)
-        text = random_format(rng, value)
-        assert inst.splice(text, value) == text, seed
-
-
-def test_splicing_any_value_into_any_text_holds_that_value():
-    for seed in range(ROUNDS):
-        rng = random.Random(seed)
-        old, new = random_settings(rng), random_settings(rng)
-        for key in set(old) & set(new):
-            if rng.random() < 0.5:
-                new[key] = old[key]
-        text = inst.splice(random_format(rng, old), new)
-        assert inst.is_same(json.loads(text), new), seed
-
-
-def test_splicing_keeps_every_line_that_does_not_change():
-    src = '{\r\n\t"a" : 1.50e+3,\r\n\t"\\u00fc": [ 1,2,\t3 ],\r\n\t"b": {"c":true}\r\n}'
-    value = json.loads(src)
-    value["new"] = {"x": [1]}
-    assert inst.splice(src, value) == src[:-3] + ',\r\n\t"new" : {\r\n\t\t"x" : [\r\n\t\t\t1\r\n\t\t]\r\n\t}\r\n}'
-
-
-@pytest.mark.parametrize("src, value, expected", [
-    ("{}", {"a": 1}, '{\n  "a": 1\n}'),
-    ('{"a":1}', {"a": 1, "b": [2, 3]}, '{"a":1,"b":[2,3]}'),
-    ('{"a": 1}', {"a": 1, "b": {}}, '{"a": 1, "b": {}}'),
-    ('{\n    "a": {}\n}\n', {"a": {"b": 1}}, '{\n    "a": {\n        "b": 1\n    }\n}\n'),
-    ('{"a": 1, "b": 2, "c": 3}', {"a": 1, "c": 3}, '{"a": 1, "c": 3}'),
-    ('{"a": 1, "b": 2, "c": 3}', {"c": 3}, '{"c": 3}'),
-    ("[1, 2, 3, 4]", [1, 3, 5], "[1, 3, 5]"),
-    ("[1, 2]", [0, 1, 2], "[0, 1, 2]"),
-    ("[\n 1,\n 2\n]", [], "[]"),
-    ('{"a": "\\ud800"}', {"a": "\ud800", "b": "\ud800"}, '{"a": "\\ud800", "b": "\\ud800"}'),
-    ('{"a": 1, "a": 2}', {"a": 2, "b": 3}, '{"a": 1, "a": 2, "b": 3}'),
-    ('{"a": 1}', {"a": True}, '{"a": true}'),
+@pytest.mark.parametrize("src, path, value, expected", [
+    ("{}", ["a"], 1, '{\n  "a": 1\n}'),
+    ("{}", ["a", "b", 0], 1, '{\n  "a": {\n    "b": [\n      1\n    ]\n  }\n}'),
+    ('{"a":1}', ["b"], [2, 3], '{"a":1,"b":[2,3]}'),
+    ('{"a": 1}', ["b"], {}, '{"a": 1, "b": {}}'),
+    ('{\n    "a": {}\n}\n', ["a", "b"], 1, '{\n    "a": {\n        "b": 1\n    }\n}\n'),
+    ('{"a": 1, "b": 2, "c": 3}', ["b"], None, '{"a": 1, "c": 3}'),
+    ('{"a": 1, "b": 2}', ["a"], None, '{"b": 2}'),
+    ('{"a": [\n 1\n]}', ["a", 0], None, '{"a": []}'),
+    ('{"a": "\\ud800"}', ["b"], "\ud800", '{"a": "\\ud800", "b": "\\ud800"}'),
+    ('{"a": 1, "a": 2}', ["a"], 3, '{"a": 1, "a": 3}'),
+    ('{"\\u00fc": 1}', ["b"], "ü", '{"\\u00fc": 1, "b": "\\u00fc"}'),
+    ('{\r\n\t"a" : 1.50e+3,\r\n\t"b": {"c":true}\r\n}', ["n"], {"x": [1]},
+     '{\r\n\t"a" : 1.50e+3,\r\n\t"b": {"c":true},\r\n\t"n" : {\r\n\t\t"x" : [\r\n\t\t\t1\r\n\t\t]\r\n\t}\r\n}'),
 ])
-def test_splicing_examples(src, value, expected):
-    assert inst.splice(src, value) == expected
+def test_editing_examples(src, path, value, expected):
+    assert (edited(src, inst.Text.remove, path) if value is None else edited(src, inst.Text.set, path, value)) == expected
 
 
 def test_merging_into_a_text_and_stripping_it_again_restores_every_byte():
-    for seed in range(ROUNDS):
-        rng = random.Random(seed)
-        settings = random_settings(rng)
-        text = random_format(rng, settings)
-        merged = inst.splice(text, inst.merge(settings, WANTED))
-        if rng.random() < 0.5:
-            merged = inst.splice(merged, inst.set_status(json.loads(merged), "python3", inst.PROJECT_FOLDER))
-        assert inst.splice(merged, inst.strip(json.loads(merged), settings)) == text, seed
+    for seed, settings, src in cases():
+        text = inst.Text(src)
+        inst.merge(text, WANTED, {})
+        if seed % 2:
+            text = inst.Text(with_status(text.src))
+        if seed % 3 == 0:
+            text.set(["permissions", "allow", len(text.get(["permissions", "allow"]) or [])], "Edit(x)")
+        again = inst.Text(text.src)
+        inst.merge(again, WANTED, {})
+        assert again.src == text.src, seed  # merging twice is merging once
+        assert edited(text.src, inst.strip, settings, "Edit(x)") == src, seed
+
+
+def test_merging_registers_each_entry_exactly_once_and_keeps_foreign_ones_in_order():
+    for seed, settings, src in cases(ours=True):
+        result = json.loads(merged(src))
+        expected = {event: [hook for group in groups for hook in group["hooks"]] for event, groups in WANTED.items()}
+        assert {event: hooks for event, hooks in ours_in(result).items() if hooks} == expected, seed
+        stripped = json.loads(edited(src, inst.strip, {}))
+        assert foreign_in(result) == foreign_in(stripped) == foreign_in(settings), seed
+        assert not inst.has_ours(stripped)
 
 
 def test_no_line_of_the_users_changes_when_hooks_are_merged():
-    for seed in range(ROUNDS):
-        rng = random.Random(seed)
-        settings = random_settings(rng)
-        text = json.dumps(settings, indent=2)
-        merged = inst.splice(text, inst.merge(settings, WANTED))
-        lines = iter(line.rstrip(",[]{} ") for line in merged.splitlines())
-        assert all(line.rstrip(",[]{} ") in lines for line in text.splitlines()), seed  # in this order
+    for seed, settings, _ in cases():
+        src = json.dumps(settings, indent=2)
+        lines = iter(line.rstrip(",[]{} ") for line in merged(src).splitlines())
+        assert all(line.rstrip(",[]{} ") in lines for line in src.splitlines()), seed  # in this order
 
 
 def test_the_text_of_foreign_hooks_is_never_rewritten():
     odd = '"command" :  "./lint\\u002esh"'
-    for seed in range(ROUNDS):
-        rng = random.Random(seed)
-        settings = sprinkle_ours(rng, random_settings(rng))
-        text = random_format(rng, settings)
-        text = re.sub(r'"command" ?: ?"\./lint\.sh"', lambda match: odd, text)
-        merged = inst.splice(text, inst.merge(settings, WANTED))
-        assert merged.count(odd) == text.count(odd), seed
-        assert inst.splice(text, inst.strip(settings)).count(odd) == text.count(odd), seed
+    for seed, _settings, src in cases(ours=True):
+        src = re.sub(r'"command" ?: ?"\./lint\.sh"', lambda match: odd, src)
+        assert merged(src).count(odd) == edited(src, inst.strip, {}).count(odd) == src.count(odd), seed
 
 
-def test_aligning_pairs_a_group_with_what_is_left_of_it():
-    ours, theirs = {"command": "ours"}, {"command": "theirs"}
-    old = [{"hooks": [ours]}, {"hooks": [ours, theirs], "matcher": "x"}, {"hooks": [ours]}, 5]
-    assert inst.align(old, [{"hooks": [theirs], "matcher": "x"}, 5, 6]) == [(1, 0), (3, 1)]
-    assert inst.align([], [1]) == inst.align([1], []) == []
+def test_an_older_entry_is_replaced_in_its_place_and_keeps_what_a_person_added():
+    old = {"type": "command", "command": "python3 x/ctx_hooks.py gate", "statusMessage": "…", "timeout": 99}
+    other = {"type": "command", "command": "./mine.sh"}
+    settings = {"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [other, old, other]}, {"hooks": [other]}]}}
+    groups = json.loads(merged(json.dumps(settings)))["hooks"]["PreToolUse"]
+    new = {**WANTED["PreToolUse"][0]["hooks"][0], "statusMessage": "…"}
+    assert groups == [{"matcher": "Bash", "hooks": [other, new, other]}, {"hooks": [other]}]
+
+
+def test_entries_of_events_that_are_no_longer_used_go():
+    settings = {"hooks": {"PostCompact": [{"hooks": [{"type": "command", "command": "python3 ctx_hooks.py cleanup"}]}]}}
+    assert "PostCompact" not in json.loads(merged(json.dumps(settings)))["hooks"]
 
 
 # -----------------------------------------------------------------------------
-# Our entries
+# Our entries, as the kit recognises them
 # -----------------------------------------------------------------------------
 
-IMPORT = 'python3 -I -S -c "import sys; sys.path.append(sys.argv.pop()); import ctx_hooks; ctx_hooks.main()"'
+IMPORT = 'python3 -I -S -c "import gc, sys; gc.disable(); sys.path.append(sys.argv.pop()); import ctx_hooks; ctx_hooks.main()"'
 OURS = {
     IMPORT + ' gate "$CLAUDE_PROJECT_DIR/.claude/hooks" || exit 0': "gate",
     IMPORT + " stop-enforce '/home/x/a b'\"'\"'c/.claude/hooks' || exit 0": "stop-enforce",
@@ -335,130 +328,56 @@ def test_what_runs_the_kit_and_nothing_else_is_ours(command):
 
 @pytest.mark.parametrize("command", NOT_OURS)
 def test_what_only_resembles_or_mentions_the_kit_is_not_ours(command):
-    assert inst.mode_of({"type": "command", "command": command}) is None
-    assert not inst.is_our_status({"type": "command", "command": command})
+    assert inst.mode_of({"type": "command", "command": command}) == ""
+    assert not inst.status_words({"type": "command", "command": command})
 
 
-def test_an_exec_form_entry_is_recognised():
-    words = ["-I", "/p/ctx_hooks.py", "gate"]
-    assert inst.mode_of({"type": "command", "command": "python3", "args": words}) == "gate"
-    assert inst.mode_of({"type": "command", "command": "echo", "args": words}) is None
-
-
-@pytest.mark.parametrize("hook", [None, 5, {}, {"type": "prompt", "command": "python3 ctx_hooks.py gate"},
-                                  {"type": "command", "command": None}])
-def test_ill_typed_hooks_are_not_ours(hook):
-    assert inst.mode_of(hook) is None
+@pytest.mark.parametrize("hook, mode", [
+    (None, ""), (5, ""), ({}, ""), ({"type": "command", "command": None}, ""),
+    ({"type": "prompt", "command": "python3 ctx_hooks.py gate"}, ""),
+])
+def test_other_forms_of_a_hook_are_judged(hook, mode):
+    assert inst.mode_of(hook) == mode
 
 
 def test_recognition_survives_any_text():
-    pieces = ["python3", "ctx_hooks.py", "gate", "||", "exit", "0", "-c", "-X", "env", *"'\"\\|ü\0\n "]
+    pieces = ["python3", "ctx_hooks.py", "gate", "||", "exit", "0", "-c", "-X", "env", ": ctx_hooks gate; ", *"'\"\\|ü\0\n "]
     for seed in range(ROUNDS * 3):
         rng = random.Random(seed)
         command = "".join(rng.choice(pieces) + rng.choice(["", " "]) for _ in range(rng.randrange(12)))
-        assert inst.mode_of({"type": "command", "command": command}) in (None, *inst.MODES)
+        assert inst.mode_of({"type": "command", "command": command}) in ("", *kit.MODES)
 
 
-def test_every_generated_command_is_recognised_and_gives_its_interpreter_back():
-    for python in ("python3", "py -3", "'/a b/python3'"):
-        wanted = inst.wanted_entries(ENTRIES, python, "'/x y/hooks'")
-        merged = inst.merge({}, wanted)
-        assert len(list(inst.our_hooks(merged))) == sum(map(len, ENTRIES.values()))
-        assert inst.registered_python(merged) == python
-
-
-def test_merging_twice_is_merging_once():
-    for seed in range(ROUNDS):
-        rng = random.Random(seed)
-        settings = sprinkle_ours(rng, random_settings(rng))
-        once = inst.merge(settings, WANTED)
-        assert inst.is_same(inst.merge(once, WANTED), once), seed
-
-
-def test_merging_registers_each_entry_exactly_once():
-    for seed in range(ROUNDS):
-        rng = random.Random(seed)
-        merged = inst.merge(sprinkle_ours(rng, random_settings(rng)), WANTED)
-        for event in {*merged["hooks"], *WANTED}:
-            ours = [hook for group in merged["hooks"][event] for hook in group["hooks"] if inst.mode_of(hook)]
-            assert inst.is_same(ours, WANTED.get(event, [])), seed
-
-
-def without_empty(settings):
-    """Settings with the empty containers left out that strip may drop."""
-    hooks = {event: groups for event, groups in settings.get("hooks", {}).items() if groups}
-    return {key: hooks if key == "hooks" else value for key, value in settings.items() if key != "hooks" or hooks}
-
-
-def test_stripping_what_was_merged_is_the_original():
-    for seed in range(ROUNDS):
-        settings = random_settings(random.Random(seed))
-        merged = inst.merge(settings, WANTED)
-        assert inst.is_same(inst.strip(merged, settings), settings), seed
-        assert inst.is_same(without_empty(inst.strip(merged)), without_empty(settings)), seed
-        assert list(inst.strip(merged, settings)) == list(settings)  # the order of keys
-
-
-def test_foreign_hooks_and_their_order_survive_merge_and_strip():
-    def foreign(settings):
-        return [(event, index, hook) for event, groups in settings.get("hooks", {}).items()
-                for index, group in enumerate(g for g in groups if any(not inst.mode_of(h) for h in g["hooks"]))
-                for hook in group["hooks"] if not inst.mode_of(hook)]
-    for seed in range(ROUNDS):
-        rng = random.Random(seed)
-        settings = sprinkle_ours(rng, random_settings(rng))
-        assert foreign(inst.merge(settings, WANTED)) == foreign(settings), seed
-        assert foreign(inst.strip(settings)) == foreign(settings), seed
-        assert not inst.has_ours(inst.strip(settings))
-
-
-def test_merge_and_strip_leave_their_argument_alone():
-    for seed in range(ROUNDS // 4):
-        rng = random.Random(seed)
-        settings = sprinkle_ours(rng, random_settings(rng))
-        before = json.dumps(settings)
-        inst.strip(inst.set_status(inst.merge(settings, WANTED), "python3", "x"), settings)
-        assert json.dumps(settings) == before
-
-
-def test_an_older_entry_is_replaced_in_its_place_and_keeps_what_a_person_added():
-    old = {"type": "command", "command": "python3 x/ctx_hooks.py gate", "args": [], "statusMessage": "…", "timeout": 99}
-    old = {key: value for key, value in old.items() if key != "args"}
-    other = {"type": "command", "command": "./mine.sh"}
-    settings = {"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [other, old, other]}, {"hooks": [other]}]}}
-    groups = inst.merge(settings, WANTED)["hooks"]["PreToolUse"]
-    assert len(groups) == 2 and groups[1] == {"hooks": [other]}
-    assert groups[0] == {"matcher": "Bash", "hooks": [other, {**WANTED["PreToolUse"][0], "statusMessage": "…"}, other]}
-
-
-def test_entries_of_events_that_are_no_longer_used_go():
-    settings = {"hooks": {"PreCompact": [{"hooks": [{"type": "command", "command": "python3 ctx_hooks.py cleanup"}]}]}}
-    assert "PreCompact" not in inst.merge(settings, WANTED)["hooks"]
-
-
-# -----------------------------------------------------------------------------
-# Status line
-# -----------------------------------------------------------------------------
+@pytest.mark.parametrize("agent", kit.DIALECTS)
+@pytest.mark.parametrize("python", ["python3", "py -3", "'/a b/python3'"])
+def test_every_generated_command_is_recognised_and_gives_its_interpreter_back(agent, python):
+    for path in ("'/x y/it'\"'\"'s/ctx_hooks.py'", kit.kit_path(agent) or PATH):
+        for event, groups in kit.plan_hooks(agent, python, path).items():
+            for hook in groups[0]["hooks"]:
+                found = kit.parse_command(hook["command"])
+                assert (found.agent, found.python) == (agent, python.strip("'")), event
+                assert inst.mode_of(hook) == found.mode
 
 
 def test_status_line_wraps_and_gives_back_the_exact_command():
-    for command in [*TEXTS, *FOREIGN, "a -- b", "sh -c 'x'", "it's \"q\" $HOME `x` \\ \n end"]:
-        settings = {"a": 1, "statusLine": {"type": "command", "command": command, "padding": 2}, "b": 2}
-        once = inst.set_status(settings, "python3", inst.PROJECT_FOLDER)
-        assert inst.is_our_status(once["statusLine"])
-        assert once["statusLine"]["padding"] == 2
-        assert inst.is_same(inst.set_status(once, "python3", inst.PROJECT_FOLDER), once)
-        assert inst.is_same(inst.unset_status(once), settings)
+    for command in [*TEXTS, *FOREIGN, "a -- b", "sh -c 'x'", "x 2>/dev/null", "it's \"q\" $HOME `x` \\ \n end"]:
+        src = json.dumps({"a": 1, "statusLine": {"type": "command", "command": command, "padding": 2}, "b": 2})
+        once = with_status(src)
+        line = json.loads(once)["statusLine"]
+        assert inst.status_words(line) and line["padding"] == 2
+        assert with_status(once) == once
+        assert edited(once, inst.strip, {}) == src
+    assert edited(with_status('{"a": 1}'), inst.strip, {}) == '{"a": 1}'
+    foreign = '{"statusLine": {"type": "command", "command": "python3 my_ctx_hooks.py statusline"}}'
+    assert edited(foreign, inst.strip, {}) == foreign
 
 
-def test_status_line_without_one_before_goes_without_a_trace():
-    once = inst.set_status({"a": 1}, "python3", inst.PROJECT_FOLDER)
-    assert inst.unset_status(once) == {"a": 1}
-
-
-def test_a_foreign_status_line_is_left_alone():
-    settings = {"statusLine": {"type": "command", "command": "python3 my_ctx_hooks.py statusline"}}
-    assert inst.strip(settings) == settings
+def test_the_status_line_of_the_first_release_is_taken_over():
+    code = IMPORT.replace("pop()", "pop(1)")
+    line = {"type": "command", "command": code + ' "$CLAUDE_PROJECT_DIR/.claude/hooks" statusline -- sh -c \'echo "mine"\''}
+    assert inst.wrapped_status(line) == 'echo "mine"'
+    src = with_status(json.dumps({"statusLine": line}))
+    assert json.loads(edited(src, inst.strip, {}))["statusLine"]["command"] == 'echo "mine"'
 
 
 # -----------------------------------------------------------------------------
@@ -467,10 +386,10 @@ def test_a_foreign_status_line_is_left_alone():
 
 
 @pytest.mark.parametrize("code, output, problem", [
-    (0, "3.8\n/usr/bin/python3\n", ""),
-    (0, "3.12\r\nC:\\Python312\\python.exe\r\n", ""),
-    (0, "3.7\n/usr/bin/python3\n", "is Python 3.7, 3.8 or newer is needed"),
-    (0, "2.7\n/usr/bin/python\n", "is Python 2.7, 3.8 or newer is needed"),
+    (0, "3.8\n", ""),
+    (0, "3.12\r\n", ""),
+    (0, "3.7\n", "is Python 3.7, 3.8 or newer is needed"),
+    (0, "2.7\n", "is Python 2.7, 3.8 or newer is needed"),
     (None, "No such file or directory", "does not start (No such file or directory)"),
     (127, "pyenv: python3: command not found\n", "fails (exit 127: pyenv: python3: command not found)"),
     (9009, "", "is the Microsoft Store's placeholder, not Python"),
@@ -480,44 +399,14 @@ def test_a_foreign_status_line_is_left_alone():
     (0, "hello\n", "fails (exit 0: hello)"),
 ])
 def test_what_an_interpreter_answers_is_judged(code, output, problem):
-    assert inst.judge_probe(code, output).problem == problem
-
-
-def test_shared_settings_name_python3_and_private_ones_the_real_path():
-    assert inst.python_candidates("linux", True, "/opt/a b/python3") == ["python3"]
-    assert inst.python_candidates("linux", False, "/opt/a b/python3") == ["'/opt/a b/python3'"]
-    assert inst.python_candidates("linux", False, "") == ["python3"]
-    assert inst.python_candidates("win32", True, "x") == ["python3", "py -3", "python"]
-
-
-def test_the_first_interpreter_that_works_is_chosen():
-    answers = {"python3": (9009, ""), "py -3": (0, "3.11\nC:/py.exe"), "python": (0, "3.12\nC:/p.exe")}
-    python, probe = inst.choose_python(list(answers), lambda name: inst.judge_probe(*answers[name]))
-    assert (python, probe.version) == ("py -3", "3.11")
-    with pytest.raises(inst.Refused) as caught:
-        inst.choose_python(["python3", "python"], lambda name: inst.judge_probe(9009, ""))
-    assert caught.value.message.count("Store") == 2
+    assert inst.judge_probe(code, output) == problem
 
 
 def test_real_interpreters_are_probed():
-    assert inst.run_probe(inst.quote_path(PYTHON), "/") == ("", "%d.%d" % sys.version_info[:2], PYTHON) or not POSIX
-    assert "does not start" in inst.run_probe("/nowhere/python3", ".").problem
-    assert "does not start" in inst.run_probe("'open", ".").problem
-
-
-@pytest.mark.parametrize("path, head, shim", [
-    ("/home/x/.pyenv/shims/python3", b"#!", True), ("/home/x/.local/share/mise/shims/python3", b"\x7fE", True),
-    ("C:\\Users\\x\\.pyenv\\pyenv-win\\shims\\python.bat", b"@e", True), ("/usr/local/bin/python3", b"#!", True),
-    ("/usr/bin/python3", b"\x7fE", False), ("/opt/shims", b"\x7fE", False),
-])
-def test_shims_are_recognised(path, head, shim):
-    assert inst.is_shim(path, head) is shim
-
-
-def test_homebrew_paths_survive_an_upgrade():
-    assert inst.stable_path("/opt/homebrew/Cellar/python@3.12/3.12.1/bin/python3.12") \
-        == "/opt/homebrew/opt/python@3.12/bin/python3.12"
-    assert inst.stable_path("/usr/bin/python3.12") == "/usr/bin/python3.12"
+    assert inst.probe(inst.quote_path(PYTHON), REPO) == ""
+    assert "does not start" in inst.probe("/nowhere/python3", REPO)
+    assert "does not start" in inst.probe("'open", REPO)
+    assert "not found" in inst.probe("no-such-python -3", REPO)
 
 
 # -----------------------------------------------------------------------------
@@ -526,37 +415,32 @@ def test_homebrew_paths_survive_an_upgrade():
 
 STAND_IN = '''"""Says what it was asked."""
 import sys
-VERSION = "0.1.0"
-GITIGNORE_TEXT = ("# runtime\\n" "state/\\n")
+def hook_main(args):
+    print("ran " + args[0])
+# ---- below this line: what a hook does not load ----
 def main():
     if "--" in sys.argv:
         import subprocess
         subprocess.run(sys.argv[sys.argv.index("--") + 1:])
-    print("ran " + sys.argv[1])
+    hook_main(sys.argv[1:])
 '''
+OLD_KIT = STAND_IN.replace("Says", "Said")
 
 
 class Place:
-    """A copy of the kit, a project, a home, and a PATH on which python3 is the interpreter under test."""
+    """A project, a home, and a PATH on which python3 is the interpreter under test."""
 
     def __init__(self, base):
         self.base = str(base)
-        os.makedirs(self.base, exist_ok=True)
-        self.source = os.path.join(self.base, "kit")
-        self.project = os.path.join(self.base, "my 'ö\" project")
-        self.home = os.path.join(self.base, "home")
-        self.bin = os.path.join(self.base, "bin")
+        self.source, self.project, self.home, self.bin = (
+            os.path.join(self.base, name) for name in ("kit", "my 'ö\" project", "home", "bin"))
         for folder in (self.source, self.project, self.home, self.bin):
-            os.mkdir(folder)
+            os.makedirs(folder)
         os.symlink(PYTHON, os.path.join(self.bin, "python3"))
-        for name in ("install.py", "hooks.json"):
+        for name in ("install.py", "ctx_hooks.py"):
             shutil.copy(os.path.join(REPO, name), self.source)
-        self.set_kit(STAND_IN)
+        self.kit = STAND_IN  # what runs in this process install
         self.env = {"PATH": os.pathsep.join([self.bin, "/usr/bin", "/bin"]), "HOME": self.home, "LC_ALL": "C"}
-
-    def set_kit(self, text):
-        with open(os.path.join(self.source, "ctx_hooks.py"), "w", encoding="utf-8") as file:
-            file.write(text)
 
     def path(self, *names):
         return os.path.join(self.project, *names)
@@ -574,37 +458,39 @@ class Place:
         with open(self.path(name), "rb") as file:
             return file.read()
 
+    def settings(self, name=".claude/settings.json"):
+        return json.loads(self.read(name).decode("utf-8-sig"))
+
     def popen(self, *words, cwd=None):
         return subprocess.Popen([PYTHON, os.path.join(self.source, "install.py"), *words], cwd=cwd or self.project,
                                 env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
-    def run(self, *words, cwd=None, code=0):
-        """stdout and stderr of install.py's main(), as if started from this place; its exit code must be `code`."""
-        out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
-        before = dict(os.environ), os.getcwd(), inst.__file__
+    @contextlib.contextmanager
+    def here(self, cwd=None):
+        """This process as if started from this place, with this kit beside install.py."""
+        before = dict(os.environ), os.getcwd(), inst.HERE, inst.SOURCE
         os.environ.clear()
         os.environ.update(self.env)
         os.chdir(cwd or self.project)
-        inst.__file__ = os.path.join(self.source, "install.py")
+        inst.HERE, inst.SOURCE = self.source, self.kit.encode()
         try:
-            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-                done = inst.main(list(words))
-        except SystemExit as end:
-            done = end.code or 0
+            yield
         finally:
             os.environ.clear()
             os.environ.update(before[0])
             os.chdir(before[1])
-            inst.__file__ = before[2]
+            inst.HERE, inst.SOURCE = before[2:]
+
+    def run(self, *words, cwd=None, code=0):
+        """stdout and stderr of install.py's main(); its exit code must be `code`."""
+        out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
+        with self.here(cwd), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            try:
+                done = inst.main(list(words))
+            except SystemExit as end:
+                done = end.code or 0
         out, err = (stream.flush() or stream.buffer.getvalue().decode("utf-8") for stream in (out, err))
         assert done == code, out + err
-        return out, err
-
-    def process(self, *words):
-        """The same as a process of its own."""
-        process = self.popen(*words)
-        out, err = (stream.decode("utf-8") for stream in process.communicate(timeout=60))
-        assert process.returncode == 0, out + err
         return out, err
 
     def tree(self, root=None):
@@ -612,6 +498,8 @@ class Place:
         found = {}
         root = root or self.project
         for folder, folders, files in os.walk(root):
+            if ".git" in folders:
+                folders.remove(".git")
             for name in folders + files:
                 path = os.path.join(folder, name)
                 info = os.lstat(path)
@@ -623,24 +511,34 @@ class Place:
         return found
 
     def commands(self, name=".claude/settings.json"):
-        settings = json.loads(self.read(name).decode("utf-8-sig"))
-        return [hook["command"] for groups in settings["hooks"].values() for group in groups
-                for hook in group["hooks"] if inst.mode_of(hook)]
+        return [command for _event, command, _ours in kit.find_registrations(self.settings(name))]
 
     def shell(self, command, **env):
+        variables = ("CLAUDE", "GEMINI", "QWEN", "COPILOT", "DROID")
         return subprocess.run(["/bin/sh", "-c", command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, cwd="/", timeout=60,
-                              env={**self.env, "CLAUDE_PROJECT_DIR": self.project, **env})
+                              env={**self.env, **{f"{v}_PROJECT_DIR": self.project for v in variables}, **env})
+
+    def git(self, *words):
+        if not shutil.which("git"):
+            pytest.skip("needs git")
+        return subprocess.run(["git", "-c", "core.quotePath=false", *words], cwd=self.project, check=True,
+                              env={**self.env, "GIT_CONFIG_NOSYSTEM": "1"}, stdout=subprocess.PIPE, timeout=60).stdout.decode()
+
+    def untracked(self):
+        return [line[3:] for line in self.git("status", "--porcelain", "-uall").splitlines()]
 
 
 @pytest.fixture
 def place(tmp_path):
     if not POSIX:
         pytest.skip("needs a POSIX shell and symlinks")
-    return Place(tmp_path)
+    return Place(tmp_path / "place")
 
 
 SETTINGS = ".claude/settings.json"
+KIT = ".claude/hooks/ctx_hooks.py"
+RECORD = ".claude/hooks/.ctx_hooks/record.json"
 MINE = {"type": "command", "command": "./mine.sh"}
 BEFORE = {
     "absent": None,
@@ -653,6 +551,7 @@ BEFORE = {
     "tabs, CRLF, BOM, no final newline": BOM + b'{\r\n\t"model": "\xc3\xbc",\r\n\t"hooks": {\r\n\t}\r\n}',
     "foreign hooks": json.dumps({"hooks": {"Stop": [{"hooks": [MINE]}], "Other": []}, "n": 1e5}, indent=4).encode(),
     "odd spelling": b'{ "n" : 1.0E+2 ,"u":"\\u00fc\\/" , "hooks" : { "PreToolUse" : [ { "hooks" : [ ] } ] } }\n\n',
+    "permissions": b'{"permissions": {"allow": [ ]}}\n',
 }
 
 
@@ -661,17 +560,58 @@ def test_uninstall_leaves_the_tree_as_it_was(place, name):
     if BEFORE[name] is not None:
         place.write(SETTINGS, BEFORE[name], 0o640)
     before = place.tree()
-    out, _ = place.run("--statusline")
+    out, _ = place.run("--statusline", "--allow-handoff")
     assert out.splitlines()[-1].startswith("next: ")
     for command in place.commands():
         assert re.fullmatch(rb"ran [a-z-]+\n", place.shell(command).stdout)
-    place.run("--check")
+    place.run("--check", "--allow-handoff")
     installed = place.tree()
     out, _ = place.run()
     assert place.tree() == installed and "unchanged .claude/settings.json" in out
-    out, _ = place.run("--uninstall")
+    place.run("--uninstall")
     assert place.tree() == before
     assert place.run("--uninstall")[0] == "nothing of ours in .claude\n"
+    assert place.tree() == before
+
+
+@pytest.mark.parametrize("agent", [agent for agent in kit.DIALECTS if agent != "claude"])
+@pytest.mark.parametrize("name", ["absent", "tabs, CRLF, BOM, no final newline", "odd spelling"])
+def test_other_agents_get_the_same_promises(place, agent, name):
+    settings = kit.DIALECTS[agent].settings
+    if BEFORE[name] is not None:
+        place.write(settings, BEFORE[name], 0o640)
+    before = place.tree()
+    place.run("--agent", agent)
+    for command in place.commands(settings):
+        assert f" {agent};" in command and place.shell(command).stdout.startswith(b"ran ")
+    place.run("--check", "--agent", agent)
+    installed = place.tree()
+    assert SETTINGS not in installed
+    place.run("--agent", agent)
+    assert place.tree() == installed
+    place.run("--uninstall")
+    assert place.tree() == before
+
+
+def test_agents_are_chosen_by_their_folders_and_none_is_registered_twice(place):
+    for folder in (".codex", ".github", ".qwen"):
+        os.mkdir(place.path(folder))
+    before = place.tree()
+    _, err = place.run()
+    assert set(place.tree()) - set(before) >= {SETTINGS, ".codex/hooks.json", ".qwen/settings.json"}
+    assert ".github/hooks" not in place.tree()  # Copilot runs .claude/settings.json
+    assert "codex: start it here, trust the folder" in err and place.project in place.read(".codex/hooks.json").decode().replace("\\", "").replace("'\"'\"'", "'")
+    out, _ = place.run("--uninstall", "--agent", "codex")
+    assert "took" not in out and ".codex/hooks.json" not in place.tree() and SETTINGS in place.tree()
+    place.run("--check", "--agent", "claude", "--agent", "qwen")
+    assert place.run("--check", code=1)[0] == "would write .codex/hooks.json\n"
+    place.run("--uninstall")
+    assert place.tree() == before
+    place.run("--agent", "copilot")
+    assert ".github/hooks/ctx_hooks.json" in place.tree()
+    place.run("--agent", "all")
+    assert ".github/hooks/ctx_hooks.json" not in place.tree() and ".gemini/settings.json" in place.tree()
+    place.run("--uninstall")
     assert place.tree() == before
 
 
@@ -687,122 +627,188 @@ def test_unusable_settings_stop_everything_before_the_first_write(place, data, w
 
 def test_only_our_entries_go_when_the_settings_changed_in_between(place):
     place.write(SETTINGS, '{\n  "hooks": {\n    "Stop": []\n  }\n}\n')
-    place.run()
-    settings = json.loads(place.read(SETTINGS))
+    place.run("--allow-handoff")
+    settings = place.settings()
     settings["env"] = {"A": "b"}
     settings["hooks"]["Stop"].append({"hooks": [MINE]})
+    settings["permissions"]["allow"].append("Bash(ls)")
     place.write(SETTINGS, json.dumps(settings, indent=2))  # as the client writes it
     out, _ = place.run("--uninstall")
-    expected = {"hooks": {"Stop": [{"hooks": [MINE]}]}, "env": {"A": "b"}}
+    expected = {"hooks": {"Stop": [{"hooks": [MINE]}]}, "permissions": {"allow": ["Bash(ls)"]}, "env": {"A": "b"}}
     assert place.read(SETTINGS).decode() == json.dumps(expected, indent=2)
-    assert out.count("kept .claude/settings.json.bak-") == 1 and "backed up" in out
-    names = sorted(os.listdir(place.path(".claude")))
-    assert names[0] == "settings.json" and [name[:18] for name in names[1:]] == ["settings.json.bak-"] * 2
+    assert out.count("kept .claude/hooks/.ctx_hooks/settings.json.bak-") == 1
+    names = sorted(os.listdir(place.path(".claude", "hooks", ".ctx_hooks")))
+    assert names[0] == ".gitignore" and [name[:18] for name in names[1:]] == ["settings.json.bak-"] * 2
 
 
 def test_a_change_between_two_installs_is_not_undone(place):
     place.run()
-    settings = {**json.loads(place.read(SETTINGS)), "env": {"A": "b"}}
-    place.write(SETTINGS, json.dumps(settings, indent=2) + "\n")
-    place.set_kit(STAND_IN + "# newer\n")
+    place.write(SETTINGS, json.dumps({**place.settings(), "env": {"A": "b"}}, indent=2) + "\n")
+    place.kit += "# newer\n"
     place.run("--statusline")
     place.run("--uninstall")
     assert place.read(SETTINGS) == b'{\n  "env": {\n    "A": "b"\n  }\n}\n'
 
 
 def test_backups_are_made_only_for_changes_and_three_are_kept(place):
-    place.write(SETTINGS, b'{"a": 1}')
-    theirs = place.write(".claude/settings.json.bak-20200101T000000Z", b"theirs")
+    hidden = ".claude/hooks/.ctx_hooks/"
     for number in range(5):
         place.write(SETTINGS, json.dumps({"a": number}))
         place.run()
         place.run()
-    backups = [name for name in os.listdir(place.path(".claude")) if ".bak-" in name]
-    contents = sorted(place.read(".claude/" + name) for name in backups)
-    assert contents == [b"theirs", b'{"a": 2}', b'{"a": 3}', b'{"a": 4}']
-    edited = next(name for name in backups if place.read(".claude/" + name) == b'{"a": 3}')
-    place.write(".claude/" + edited, b"a person's notes")
+    backups = [hidden + name for name in os.listdir(place.path(hidden)) if ".bak-" in name]
+    assert sorted(map(place.read, backups)) == [b'{"a": 2}', b'{"a": 3}', b'{"a": 4}']
+    changed = next(name for name in backups if place.read(name) == b'{"a": 3}')
+    place.write(changed, b"a person's notes")
     place.run("--uninstall")
     assert place.read(SETTINGS) == b'{"a": 4}'
-    left = [name for name in os.listdir(place.path(".claude")) if ".bak-" in name]
-    assert sorted(left) == sorted([os.path.basename(theirs), edited])
+    assert sorted(os.listdir(place.path(hidden))) == [".gitignore", os.path.basename(changed)]
 
 
 def test_modes_are_kept_and_secrets_stay_private(place):
     place.write(SETTINGS, b'{"env": {"TOKEN": "x"}}', 0o600)
     place.run()
-    tree = place.tree()
-    copies = [name for name, (_mode, data) in tree.items() if data and b"TOKEN" in data]
-    assert len(copies) == 3
-    assert {tree[name][0] for name in copies} == {0o600}
+    copies = {name: mode for name, (mode, data) in place.tree().items() if data and b"TOKEN" in data}
+    assert len(copies) == 3 and set(copies.values()) == {0o600}
 
 
-def test_symlinked_settings_are_followed(place):
-    target = place.write("dotfiles/claude.json", b'{"a": 1}')
+def test_the_permission_rule_is_added_once_shown_and_taken_out_only_if_it_is_ours(place):
+    rule = "Edit(/.context/handoffs/**)"
+    assert rule in place.run("--dry-run", "--allow-handoff")[0]
+    place.run("--allow-handoff")
+    place.run("--allow-handoff")
+    assert place.settings()["permissions"] == {"allow": [rule]}
+    place.run("--uninstall")
+    assert place.tree() == {}
+    place.write(SETTINGS, json.dumps({"permissions": {"allow": [rule]}}))
+    place.run("--allow-handoff")
+    place.run("--uninstall")
+    assert place.settings() == {"permissions": {"allow": [rule]}}
+    place.run("--scope", "user", "--allow-handoff")
+    with open(os.path.join(place.home, SETTINGS), encoding="utf-8") as file:
+        assert json.load(file)["permissions"]["allow"] == ["Edit(**/.context/handoffs/**)"]
+
+
+def test_links_inside_the_project_are_followed(place):
+    place.write("dotfiles/claude.json", b'{"a": 1}')
     os.mkdir(place.path(".claude"))
     os.symlink("../dotfiles/claude.json", place.path(SETTINGS))
     before = place.tree()
     place.run()
     assert os.path.islink(place.path(SETTINGS)) and b"ctx_hooks" in place.read("dotfiles/claude.json")
-    assert os.listdir(os.path.dirname(target)) == ["claude.json"]
+    assert os.listdir(place.path("dotfiles")) == ["claude.json"]
     place.run("--uninstall")
     assert place.tree() == before
 
 
-def test_read_only_settings_are_refused(place):
+@pytest.mark.parametrize("name", [".claude", ".claude/hooks", KIT, ".claude/hooks/.ctx_hooks", SETTINGS,
+                                  ".codex", ".context", ".claude/.gitignore"])
+def test_links_that_lead_out_are_refused_with_the_path(place, name):
+    outside = os.path.join(place.base, "outside")
+    if name.endswith((".json", ".py", "ignore")):
+        with open(outside, "w", encoding="utf-8") as file:
+            file.write(inst.IGNORE_LOCAL if name.endswith("ignore") else "")
+    else:
+        os.mkdir(outside)
+    os.makedirs(os.path.dirname(place.path(name)), exist_ok=True)
+    os.symlink(outside, place.path(name))
+    before, behind = place.tree(), place.tree(outside)
+    words = ["--scope", "local"] if "ignore" in name else ["--agent", "codex"] if name == ".codex" else []
+    _, err = place.run("--init", "--force", *words, code=1)
+    assert f"leads out of the project, to {outside}" in err
+    assert place.tree() == before and place.tree(outside) == behind
+
+
+def test_read_only_settings_and_pipes_are_refused(place):
+    os.makedirs(place.path(".claude"))
+    os.mkfifo(place.path(SETTINGS))
+    assert "not a regular file" in place.run(code=1)[1]
+    os.unlink(place.path(SETTINGS))
     if os.geteuid() == 0:
         pytest.skip("root may write everything")
     place.write(SETTINGS, b"{}", 0o400)
-    _, err = place.run(code=1)
-    assert "is read-only" in err
+    assert "is read-only" in place.run(code=1)[1]
 
 
 def test_a_foreign_kit_is_refused_then_kept_by_force_and_restored(place):
-    place.write(".claude/hooks/ctx_hooks.py", b"print('mine')\n", 0o755)
+    place.write(KIT, b"print('mine')\n", 0o755)
     before = place.tree()
-    _, err = place.run(code=1)
-    assert "--force" in err and place.tree() == before
-    out, _ = place.run("--force")
-    assert "kept .claude/hooks/ctx_hooks.py as ctx_hooks.py.kept-" in out
-    assert place.read(".claude/hooks/ctx_hooks.py").decode() == STAND_IN
-    out, _ = place.run("--uninstall")
-    assert "restored .claude/hooks/ctx_hooks.py" in out
+    assert "--force" in place.run(code=1)[1] and place.tree() == before
+    assert "kept .claude/hooks/ctx_hooks.py as .claude/hooks/.ctx_hooks/ctx_hooks.py.kept-" in place.run("--force")[0]
+    assert place.read(KIT).decode() == STAND_IN
+    assert "restored" in place.run("--uninstall")[0]
     assert place.tree() == before
 
 
 def test_an_edited_kit_is_never_lost(place):
-    place.write(".claude/hooks/ctx_hooks.py", b"first = 1\n")
+    place.write(KIT, b"first = 1\n")
     place.run("--force")
-    place.write(".claude/hooks/ctx_hooks.py", STAND_IN + "second = 2\n")
+    place.write(KIT, STAND_IN + "second = 2\n")
     place.run(code=1)
     place.run("--force")
-    place.write(".claude/hooks/ctx_hooks.py", STAND_IN + "third = 3\n")
-    out, _ = place.run("--uninstall")
-    assert "kept .claude/hooks/ctx_hooks.py (edited" in out
-    hooks = place.path(".claude", "hooks")
-    texts = "".join(sorted(place.read(".claude/hooks/" + name).decode() for name in os.listdir(hooks)))
+    place.write(KIT, STAND_IN + "third = 3\n")
+    assert "kept .claude/hooks/ctx_hooks.py (edited" in place.run("--uninstall")[0]
+    texts = b"".join(data for _mode, data in place.tree().values() if data).decode()
     assert all(text in texts for text in ("first = 1", "second = 2", "third = 3"))
 
 
 def test_an_untouched_older_release_is_upgraded(place):
+    place.kit = OLD_KIT
     place.run()
-    place.set_kit(STAND_IN.replace("0.1.0", "0.2.0"))
+    place.kit = STAND_IN
     assert "older release" in place.run("--check", code=1)[0]
-    out, _ = place.run()
-    assert "wrote .claude/hooks/ctx_hooks.py (0.2.0, was an older release)" in out
-    assert b"0.2.0" in place.shell(f"'{PYTHON}' -I -S -c 'import sys; sys.path.append(sys.argv[1]); import ctx_hooks; "
-                                   "print(ctx_hooks.VERSION)' \"$CLAUDE_PROJECT_DIR/.claude/hooks\"").stdout
+    assert f"wrote {KIT} ({kit.VERSION}, was an older release)" in place.run()[0]
     place.run("--uninstall")
     assert place.tree() == {}
 
 
-def test_a_known_release_is_upgraded_in_a_clone_without_a_record(place, monkeypatch):
-    place.run()
-    shutil.rmtree(place.path(".claude", "hooks", ".ctx_hooks"))
-    place.set_kit(STAND_IN.replace("0.1.0", "0.2.0"))
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_a_known_release_is_upgraded_in_a_clone_without_a_record(place, monkeypatch, line_end):
+    place.write(KIT, OLD_KIT.replace("\n", line_end))
     assert "not an untouched release" in place.run(code=1)[1]
-    monkeypatch.setitem(inst.RELEASES, inst.sha256(STAND_IN.encode()), "0.1.0")
-    assert "(0.2.0, was 0.1.0)" in place.run()[0]
+    monkeypatch.setitem(kit.KNOWN_RELEASES, inst.digest_of(OLD_KIT), "0.0.9")
+    assert f"({kit.VERSION}, was 0.0.9)" in place.run()[0]
+
+
+def test_a_checkout_with_crlf_is_not_edited(place):
+    place.run()
+    place.write(KIT, STAND_IN.replace("\n", "\r\n"))
+    place.run("--check")
+    assert f"unchanged {KIT}" in place.run()[0]
+    place.run("--uninstall")
+    assert place.tree() == {}
+
+
+def first_release(place):
+    """What 0.1.0 left behind, as it was recorded."""
+    code = IMPORT + ' %s "$CLAUDE_PROJECT_DIR/.claude/hooks" || exit 0'
+    hooks = {event: [{"hooks": [{"type": "command", "command": code % mode, "timeout": 10}]}] for event, mode in (
+        ("SessionStart", "inject"), ("UserPromptSubmit", "inject"), ("PreToolUse", "gate"), ("PostToolUse", "monitor"),
+        ("PostToolUseFailure", "monitor"), ("Stop", "stop-enforce"), ("SessionEnd", "cleanup"))}
+    text = json.dumps({"a": 1, "hooks": hooks}, indent=2)
+    place.write(SETTINGS, text)
+    place.write(".claude/settings.json.bak-20260101T000000Z", b'{"a": 1}')
+    place.write(KIT, OLD_KIT)
+    place.write(".claude/hooks/__pycache__/ctx_hooks.cpython-311.pyc", b"x")
+    place.write(".claude/hooks/.gitignore", inst.OLD_IGNORES[0])
+    place.write(".claude/hooks/.ctx_hooks/.gitignore", "*\n")
+    place.write(RECORD, json.dumps({
+        "kit": inst.digest_of(OLD_KIT), "older": "", "aside": [], "folders": ["hooks"], "settings": {"settings.json": {
+            "original": '{"a": 1}', "after": inst.digest_of(text),
+            "backups": {"settings.json.bak-20260101T000000Z": inst.digest_of('{"a": 1}')}}}}))
+
+
+@pytest.mark.parametrize("upgrade", [True, False])
+def test_what_the_first_release_left_is_cleaned_away(place, upgrade):
+    first_release(place)
+    if upgrade:
+        out, _ = place.run()
+        assert "removed .claude/hooks/__pycache__/ctx_hooks.cpython-311.pyc" in out
+        assert {name for name in place.tree() if "pycache" in name or name == ".claude/hooks/.gitignore"} == set()
+        assert all(command.startswith(": ctx_hooks ") for command in place.commands())
+        place.run("--check")
+    place.run("--uninstall")
+    assert {name: data for name, (_mode, data) in place.tree().items()} == {".claude": None, SETTINGS: b'{"a": 1}'}
 
 
 def test_a_clone_without_a_record_can_be_uninstalled(place):
@@ -811,12 +817,12 @@ def test_a_clone_without_a_record_can_be_uninstalled(place):
     shutil.rmtree(place.path(".claude", "hooks", ".ctx_hooks"))
     place.run("--uninstall")
     assert place.read(SETTINGS) == b'{\n  "model": "x"\n}\n'
-    assert not os.path.exists(place.path(".claude", "hooks", "ctx_hooks.py"))
+    assert KIT not in place.tree()
 
 
 def test_a_kit_that_does_not_load_is_not_registered(place):
     place.write(SETTINGS, b"{}")
-    place.set_kit("raise RuntimeError('broken')\n")
+    place.kit = "raise RuntimeError('broken')\n"
     _, err = place.run(code=1)
     assert err.startswith("error: the kit does not load with python3: RuntimeError: broken\nhint: ")
     assert place.read(SETTINGS) == b"{}"
@@ -825,90 +831,80 @@ def test_a_kit_that_does_not_load_is_not_registered(place):
 
 
 @pytest.mark.parametrize("broken", [None, b"", b"syntax error", b"import sys\nsys.exit(2)\n", b"raise SystemExit(2)"])
-def test_a_missing_or_broken_kit_denies_nothing(place, broken):
+def test_a_missing_or_broken_kit_and_a_missing_interpreter_deny_nothing(place, broken):
     place.run()
-    os.unlink(place.path(".claude", "hooks", "ctx_hooks.py"))
+    os.unlink(place.path(KIT))
     if broken is not None:
-        place.write(".claude/hooks/ctx_hooks.py", broken)
+        place.write(KIT, broken)
     for command in place.commands():
         done = place.shell(command)
         assert (done.returncode, done.stdout) == (0, b"")
-
-
-def test_a_missing_interpreter_denies_nothing(place):
-    place.run()
-    for command in place.commands():
         assert place.shell(command, PATH="/nowhere").returncode == 0
 
 
-def test_nothing_in_the_hooks_folder_can_shadow_the_standard_library(place):
+def test_nothing_beside_the_kit_is_run_and_what_could_be_imported_is_named(place):
     place.run()
-    for name in ("sys", "json", "os", "re", "subprocess"):
-        place.write(f".claude/hooks/{name}.py", "raise SystemExit('shadowed')")
-    assert {place.shell(command).returncode for command in place.commands()} == {0}
+    for name in ("sys.py", "json.py", "os.py", "ctx_hooks/__init__.py", "ctx_hooks.cpython-311-x86_64-linux-gnu.so",
+                 "ctx_hooks.pyc", "__pycache__/ctx_hooks.cpython-38.pyc", "other.so"):
+        place.write(".claude/hooks/" + name, "raise SystemExit('shadowed')")
     assert all(place.shell(command).stdout.startswith(b"ran ") for command in place.commands())
+    named = ["ctx_hooks", "ctx_hooks.cpython-311-x86_64-linux-gnu.so", "ctx_hooks.pyc"]
+    out, _ = place.run("--check", code=1)
+    assert [line.split(":")[0] for line in out.splitlines()] == [
+        "would remove .claude/hooks/__pycache__/ctx_hooks.cpython-38.pyc", *(
+            ".claude/hooks/" + name for name in ["__pycache__/ctx_hooks.cpython-38.pyc", *named])]
+    out, err = place.run()
+    assert "removed .claude/hooks/__pycache__/ctx_hooks.cpython-38.pyc" in out
+    assert [line.split(":")[1] for line in err.splitlines()] == [" .claude/hooks/" + name for name in named]
+    assert os.path.exists(place.path(".claude", "hooks", "ctx_hooks"))
 
 
-def git(place, *words):
-    if not shutil.which("git"):
-        pytest.skip("needs git")
-    env = {**place.env, "GIT_CONFIG_NOSYSTEM": "1"}
-    return subprocess.run(["git", "-c", "core.quotePath=false", *words], cwd=place.project, env=env, check=True,
-                          stdout=subprocess.PIPE, timeout=60).stdout.decode()
-
-
-def untracked(place):
-    return [line[3:] for line in git(place, "status", "--porcelain", "-uall").splitlines()]
-
-
-def test_git_sees_the_kit_and_the_settings_and_nothing_else(place):
-    git(place, "init", "-q")
-    place.run()
+def test_git_sees_the_kit_and_the_settings_and_nothing_else(place, tmp_path):
+    place.git("init", "-q")
+    place.write(SETTINGS, b'{"a": 1}')
+    place.run("--statusline")
     place.shell(place.commands()[0])
-    assert os.listdir(place.path(".claude", "hooks", "__pycache__"))
-    assert untracked(place) == [".claude/hooks/.gitignore", ".claude/hooks/ctx_hooks.py", SETTINGS]
-
-
-def test_git_sees_nothing_of_bytecode_in_a_teammates_clone(place, tmp_path):
-    git(place, "init", "-q")
-    place.run()
-    git(place, "add", "-A")
-    git(place, "-c", "user.name=x", "-c", "user.email=x@example.org", "commit", "-qm", "x")
-    git(place, "clone", "-q", ".", str(tmp_path / "clone"))
+    assert place.untracked() == [KIT, SETTINGS]
+    place.git("add", "-A")
+    place.git("-c", "user.name=x", "-c", "user.email=x@example.org", "commit", "-qm", "x")
+    place.git("clone", "-q", ".", str(tmp_path / "clone"))
     place.project = str(tmp_path / "clone")
     assert place.shell(place.commands()[0]).stdout == b"ran inject\n"
-    assert os.listdir(place.path(".claude", "hooks", "__pycache__"))
-    assert untracked(place) == []
     place.run()
-    assert untracked(place) == []
+    assert place.untracked() == []
 
 
-def test_git_sees_no_bytecode_beside_a_users_own_gitignore(place):
-    git(place, "init", "-q")
-    place.write(".claude/hooks/.gitignore", "*.log\n")
-    before = place.tree()
-    place.run()
-    assert untracked(place) == [".claude/hooks/.gitignore", ".claude/hooks/ctx_hooks.py", SETTINGS]
-    place.run("--uninstall")
-    assert {name: entry for name, entry in place.tree().items() if not name.startswith(".git")} \
-        == {name: entry for name, entry in before.items() if not name.startswith(".git")}
-
-
-def test_git_sees_only_the_settings_of_a_local_install(place):
-    git(place, "init", "-q")
+def test_git_sees_nothing_of_a_private_install(place):
+    place.git("init", "-q")
+    place.write("own.txt", b"x")
+    for words in ([], ["--init"]):
+        before = place.tree()
+        place.run("--scope", "local", *words)
+        place.run("--scope", "local", "--statusline")  # makes a backup
+        place.shell(place.commands(".claude/settings.local.json")[0])
+        assert place.untracked() == ["own.txt"]
+        place.run("--uninstall", "--scope", "local")
+        assert place.untracked() == ["own.txt"]
+        assert words or place.tree() == before
+    shutil.rmtree(place.path(".context"))
     place.run("--scope", "local")
-    assert untracked(place) == [".claude/settings.local.json"]
-    place.run()
-    assert untracked(place) == [".claude/hooks/.gitignore", ".claude/hooks/ctx_hooks.py", SETTINGS,
-                                ".claude/settings.local.json"]
+    place.run()  # shared as well: now the kit is for everybody
+    assert place.untracked() == [KIT, SETTINGS, "own.txt"]
+    place.run("--uninstall")
+    assert place.untracked() == ["own.txt"]
+    place.run("--uninstall", "--scope", "local")
+    assert place.tree() == before or not words
+    place.write(".claude/.gitignore", "*.log\n")
+    assert ".claude/.gitignore is your own: add /settings.local.json" in place.run("--scope", "local")[1]
+    assert place.read(".claude/.gitignore") == b"*.log\n"
+    assert "only Claude Code has private settings" in place.run("--scope", "local", "--agent", "codex", code=1)[1]
 
 
 def test_two_scopes_share_a_kit_until_the_last_one_goes(place):
     place.run()
-    _, err = place.run("--scope", "local")
-    assert "each would run twice" in err
+    assert "would run twice" in place.run("--scope", "local")[1]
     out, _ = place.run("--uninstall")
-    assert "kept .claude/hooks/ctx_hooks.py (settings.local.json uses it)" in out
+    assert f"kept {KIT} (.claude/settings.local.json uses it)" in out
     assert "--uninstall --scope local" in out.splitlines()[-1]
     place.run("--check", "--scope", "local")
     place.run("--uninstall", "--scope", "local")
@@ -922,26 +918,37 @@ def test_user_scope_registers_an_absolute_path_that_runs_anywhere(place, variabl
         place.env["CLAUDE_CONFIG_DIR"] = config
     place.run("--scope", "user")
     assert place.tree() == {}
-    with open(os.path.join(config, "settings.json"), encoding="utf-8") as file:
-        settings = json.load(file)
-    for hook in inst.our_hooks(settings):
-        assert "CLAUDE_PROJECT_DIR" not in hook["command"] and inst.quote_path(PYTHON) in hook["command"]
-        assert place.shell(hook["command"], PATH="/nowhere").stdout.startswith(b"ran ")
+    for command in place.commands(os.path.join(config, "settings.json")):
+        assert "CLAUDE_PROJECT_DIR" not in command and inst.quote_path(PYTHON) in command
+        assert place.shell(command, PATH="/nowhere", XDG_CACHE_HOME=place.base).stdout.startswith(b"ran ")
     place.run("--scope", "user", "--check")
     place.run("--scope", "user", "--uninstall")
     assert place.tree(place.home) == {}
 
 
-def test_the_project_is_the_nearest_folder_with_git_or_claude(place):
+def test_the_project_is_the_nearest_folder_with_git_or_claude_and_is_named(place):
     os.makedirs(place.path("app", ".claude"))
-    os.makedirs(place.path("app", "src", "deep"))
-    place.run(cwd=place.path("app", "src", "deep"))
-    assert os.path.exists(place.path("app", SETTINGS))
+    deep = place.path("app", "src", "deep")
+    os.makedirs(deep)
+    assert place.run(cwd=deep)[0].startswith(f"project: {place.path('app')}\nwrote ")
     os.mkdir(place.path("app", "src", ".git"))
-    place.run(cwd=place.path("app", "src", "deep"))
+    place.run(cwd=deep)
     assert os.path.exists(place.path("app", "src", SETTINGS))
-    place.run(place.path("app", "src", "deep"))
-    assert os.path.exists(place.path("app", "src", "deep", SETTINGS))
+    place.run(deep)
+    assert os.path.exists(os.path.join(deep, SETTINGS))
+    assert not place.run(cwd=deep)[0].startswith("project: ")
+
+
+def test_the_next_line_works_in_the_folder_one_is_in(place):
+    for folder in ("", "sub/deep", place.base):
+        cwd = place.path(folder)
+        os.makedirs(cwd, exist_ok=True)
+        for words in ([], ["--init"]):
+            last = place.run(place.project, *words, cwd=cwd)[0].splitlines()[-1]
+            command = re.sub(r" {3}\(.*", "", last[len("next: "):])
+            done = subprocess.run(["/bin/sh", "-c", command], cwd=cwd, env=place.env, timeout=60, stdout=subprocess.PIPE)
+            assert done.returncode == 0, command
+            shutil.rmtree(place.path(".context"), ignore_errors=True)
 
 
 def test_the_users_own_claude_folder_does_not_make_the_home_a_project(place):
@@ -955,148 +962,138 @@ def test_the_users_own_claude_folder_does_not_make_the_home_a_project(place):
     assert "your own settings" in err and "--scope user" in err
 
 
-def test_the_kits_own_folder_is_not_taken_for_a_project_unless_named(place):
+def test_the_kits_own_folder_is_no_project_unless_named_and_keeps_its_kit(place):
     os.mkdir(os.path.join(place.source, ".git"))
     assert "kit's own folder" in place.run(cwd=place.source, code=1)[1]
     place.run(".", cwd=place.source)
-
-
-def test_a_kit_beside_the_installer_is_not_deleted(place):
-    hooks = place.path(".claude", "hooks")
-    shutil.copytree(place.source, hooks)
+    place.source = place.path(".claude", "hooks")
+    place.write(KIT, STAND_IN)
     before = place.tree()
-    place.source = hooks
     place.run()
     assert place.shell(place.commands()[0]).stdout == b"ran inject\n"
     assert "beside this install.py" in place.run("--uninstall")[0]
     assert place.tree() == before
 
 
-@pytest.mark.parametrize("words", [["--dry-run"], ["--print"], ["--check"], ["--dry-run", "--uninstall"],
-                                   ["--print", "--uninstall"], ["--version"], ["--help"]])
+@pytest.mark.parametrize("words", [["--dry-run"], ["--check"], ["--dry-run", "--uninstall"], ["--version"], ["--help"],
+                                   ["--dry-run", "--launcher", "--init", "--agent", "all"]])
 @pytest.mark.parametrize("installed", [False, True])
 def test_looking_writes_nothing(place, words, installed):
     if installed:
         place.run("--quiet")
-    before = place.tree()
+    before = place.tree(place.base)
     place.run(*words, code=0 if installed or words != ["--check"] else 1)
-    assert place.tree() == before
+    assert place.tree(place.base) == before
 
 
 @pytest.mark.parametrize("name", BEFORE)
-def test_a_dry_run_is_a_patch_that_does_what_the_run_does(place, name):
+def test_a_verbose_dry_run_is_a_patch_that_does_what_the_run_does(place, name):
     if not shutil.which("patch"):
         pytest.skip("needs patch")
     if BEFORE[name] is not None:
         place.write(SETTINGS, BEFORE[name])
     place.write("own.txt", b"")
-    out, _ = place.run("--dry-run", "--init")
+    out, _ = place.run("--dry-run", "--verbose", "--init", "--agent", "all")
     copy = place.project + " copy"
     shutil.copytree(place.project, copy)
     subprocess.run(["patch", "--binary", "-s", "-p1"], input=out.encode(), cwd=copy, check=True, timeout=60)
-    place.run("--init")
+    place.run("--init", "--agent", "all")
 
     def content(root):
         return {re.sub("bak-.*", "bak", path): data for path, (_mode, data) in place.tree(root).items()
-                if data and not path.endswith((".pyc", "record.json"))}
+                if data and not path.endswith((RECORD, ".ctx_hooks/.gitignore"))}
     assert content(copy) == content(place.project)
 
 
-def test_print_gives_the_merged_settings(place):
-    place.write(SETTINGS, BOM + '{\n  "ü": 1\n}\n'.encode())
-    out, _ = place.run("--print")
-    assert json.loads(out)["ü"] == 1
-    place.run("--quiet")
-    assert place.read(SETTINGS).decode("utf-8-sig") == out
-    assert place.run("--print", "--uninstall")[0] == '{\n  "ü": 1\n}\n'
+def test_a_dry_run_is_short_and_shows_settings_as_a_diff(place):
+    out, _ = place.run("--dry-run")
+    lines = out.splitlines()
+    assert lines[0] == f"would write {KIT} ({kit.VERSION}), {STAND_IN.count(chr(10))} lines, sha256 {inst.digest_of(STAND_IN)}"
+    assert "+++ b/.claude/settings.json" in lines and "def main" not in out
 
 
-def test_check_names_each_deviation(place):
-    out, _ = place.run("--check", code=1)
-    assert ".claude/hooks/ctx_hooks.py: missing, expected 0.1.0" in out
-    assert sum("not registered" in line for line in out.splitlines()) == len(ENTRIES)
+def test_check_names_what_an_install_would_change(place):
+    assert place.run("--check", code=1)[0] == f"would write {KIT} ({kit.VERSION})\nwould write {SETTINGS}\n"
     place.run()
-    settings = json.loads(place.read(SETTINGS))
-    settings["hooks"]["Stop"][0]["hooks"][0]["command"] = "python3 .claude/hooks/ctx_hooks.py stop-enforce"
+    assert place.run("--check")[0].startswith(f"ok: ctx_hooks {kit.VERSION} is installed and current for claude in ")
+    assert place.run("--check", "--quiet")[0] == ""
+    for words in (["--statusline"], ["--allow-handoff"]):
+        assert f"would merge into {SETTINGS}\n" in place.run("--check", *words, code=1)[0]
+    settings = place.settings()
     del settings["hooks"]["SessionEnd"]
-    settings["disableAllHooks"] = True
     place.write(SETTINGS, json.dumps(settings))
-    place.write(".claude/hooks/ctx_hooks.py", STAND_IN + "#")
-    out, _ = place.run("--check", "--statusline", code=1)
-    assert out.splitlines() == [
-        ".claude/hooks/ctx_hooks.py: edited, or another's file, expected 0.1.0",
-        ".claude/settings.json: SessionEnd not registered",
-        ".claude/settings.json: Stop registered differently, an older release or by hand",
-        ".claude/settings.json: the status line is not the current one",
-        ".claude/settings.json: disableAllHooks is on, so no hook runs",
-    ]
+    assert f"would merge into {SETTINGS}\n" in place.run("--check", code=1)[0]
+    place.write(KIT, STAND_IN + "#")
+    assert f"{KIT} is not an untouched release" in place.run("--check", code=1)[1]
 
 
 def test_check_accepts_the_interpreter_that_is_registered_and_tries_it(place):
-    os.symlink(PYTHON, os.path.join(place.bin, "another"))
-    place.run("--python", os.path.join(place.bin, "another"))
-    assert all(command.startswith(os.path.join(place.bin, "another") + " -I") for command in place.commands())
+    another = os.path.join(place.bin, "another")
+    os.symlink(PYTHON, another)
+    place.run("--python", another)
+    assert all(another in command for command in place.commands())
     place.run("--check")
     place.run()  # keeps it
     place.run("--check")
-    os.unlink(os.path.join(place.bin, "another"))
-    assert "another does not start" in place.run("--check", code=1)[0]
+    os.unlink(another)
+    assert f"would merge into {SETTINGS}" in place.run("--check", code=1)[0]
     place.run()
-    assert all(command.startswith("python3 -I") for command in place.commands())
+    assert all("; python3 -I" in command or "|| python3 -I" in command for command in place.commands())
 
 
-def fake_python(place, name, body):
-    path = os.path.join(place.bin, name)
+def fake_python(folder, name, body):
+    path = os.path.join(folder, name)
     if os.path.lexists(path):
         os.unlink(path)
     with open(path, "w", encoding="utf-8") as file:
         file.write("#!/bin/sh\n" + body)
     os.chmod(path, 0o755)
+    return path
 
 
 def test_an_interpreter_that_is_too_old_or_missing_is_refused(place):
-    fake_python(place, "python3", "echo 3.6; echo /usr/bin/python3\n")
-    _, err = place.run(code=1)
-    assert err.startswith("error: python3 is Python 3.6, 3.8 or newer is needed\nhint: ")
-    _, err = place.run("--python", "no-such-python", code=1)
-    assert "no-such-python does not start" in err
+    fake_python(place.bin, "python3", "echo 3.6\n")
+    assert place.run(code=1)[1].startswith("error: python3 is Python 3.6, 3.8 or newer is needed\nhint: ")
+    assert "no-such-python does not start" in place.run("--python", "no-such-python", code=1)[1]
     assert place.tree() == {}
 
 
-def test_a_shim_gets_a_hint(place):
-    fake_python(place, "python3", f'exec {inst.quote_path(PYTHON)} "$@"\n')
-    _, err = place.run()
-    assert err.startswith("hint: python3 is a version manager's shim") and PYTHON in err
+@pytest.mark.parametrize("where", ["cwd", "relative entry", "absolute entry", "registered"])
+def test_an_interpreter_of_the_project_is_never_run(place, where):
+    ran = os.path.join(place.base, "ran")
+    evil = fake_python(place.project, "python3", f"touch '{ran}'; exec '{PYTHON}' \"$@\"\n")
+    if where == "registered":
+        place.write(SETTINGS, json.dumps({"hooks": kit.plan_hooks("claude", inst.quote_path(evil), PATH)}))
+        place.write("$CLAUDE_PROJECT_DIR/python3", b"")
+    else:
+        entry = {"cwd": "", "relative entry": ".", "absolute entry": place.project}[where]
+        place.env["PATH"] = os.pathsep.join([entry, place.env["PATH"]])
+    place.run("--check", code=1)
+    place.run()
+    assert not os.path.exists(ran)
 
 
 def test_status_line_runs_the_users_own_inside(place):
     command = "printf '%s|' \"it's\" \"$HOME\"; echo \"mine\""
     place.write(SETTINGS, json.dumps({"statusLine": {"type": "command", "command": command}}))
     place.run("--statusline")
-    line = json.loads(place.read(SETTINGS))["statusLine"]["command"]
-    assert place.shell(line).stdout.decode() == f"it's|{place.home}|mine\nran statusline\n"
-
-
-def test_a_covered_status_line_is_mentioned(place):
-    os.mkdir(os.path.join(place.home, ".claude"))
-    with open(os.path.join(place.home, ".claude", "settings.json"), "w", encoding="utf-8") as file:
-        json.dump({"statusLine": {"type": "command", "command": "x"}}, file)
-    assert "your own status line in ~/.claude/settings.json is covered" in place.run("--statusline")[1]
+    assert place.shell(place.settings()["statusLine"]["command"]).stdout.decode() == f"it's|{place.home}|mine\nran statusline\n"
 
 
 def test_init_creates_what_is_missing_and_overwrites_nothing(place):
     out, _ = place.run()
     assert "--init" in out.splitlines()[-1]
     place.write(".context/TASKS.md", "mine\n")
-    place.run("--init")
-    names = sorted(os.listdir(place.path(".context")))
-    assert names == sorted([".gitignore", *inst.CONTEXT_FILES])
+    place.run("--only-init")
+    assert sorted(os.listdir(place.path(".context"))) == sorted([".gitignore", *kit.CONTEXT_FILES])
     assert place.read(".context/TASKS.md") == b"mine\n"
-    assert place.read(".context/.gitignore") == b"# runtime\nstate/\n"
+    assert place.read(".context/.gitignore").decode() == kit.GITIGNORE_TEXT
     before = place.tree()
-    out, _ = place.run("--init")
+    place.run("--init")
     assert place.tree() == before
     assert "kept .context/ (it is yours)" in place.run("--uninstall")[0]
+    assert {name.split(os.sep)[0] for name in place.tree()} == {".context"}
+    place.run("--only-init")
     assert {name.split(os.sep)[0] for name in place.tree()} == {".context"}
 
 
@@ -1104,41 +1101,68 @@ def test_init_creates_what_is_missing_and_overwrites_nothing(place):
                                           ("context_dir: ../out", ".context"), ("context_dir:", ".context")])
 def test_init_respects_the_configured_folder_inside_the_project(place, line, folder):
     place.write(".contextrc", "gate:\n  context_dir: no\n" + line + "\n")
-    place.run("--init")
+    place.run("--init", "--allow-handoff")
     assert os.path.exists(place.path(folder, "TASKS.md"))
+    assert place.settings()["permissions"]["allow"] == [f"Edit(/{folder}/handoffs/**)"]
 
 
-def test_context_files_are_short_and_each_has_a_heading():
-    for text in inst.CONTEXT_FILES.values():
-        assert text.startswith("# ") and text.endswith("\n") and len(text.splitlines()) <= 20
+@pytest.mark.parametrize("files, lines", [
+    ({}, []),
+    ({"Makefile": "build test:\ntest: x\n\ttrue\ncheck:\nlint := 1\n.PHONY: all\n"}, ["- Test: `make test`"]),
+    ({"package.json": '{"scripts": {"build": "rm -rf /", "test": "x", "evil`": "y"}}', "yarn.lock": "x"},
+     ["- Build: `yarn run build`", "- Test: `yarn run test`"]),
+    ({"package.json": '{"scripts": 5}'}, []), ({"package.json": "[1"}, []), ({"package.json": "null"}, []),
+    ({"pyproject.toml": "[build-system]\n[tool.pytest.ini_options]\n[tool.ruff]\n"},
+     ["- Build: `python3 -m build`", "- Test: `python3 -m pytest`", "- Lint: `python3 -m ruff check`"]),
+    ({"pyproject.toml": "[tool.pytest.ini_options]\n", "uv.lock": "x", "Makefile": "all:\n"},
+     ["- Build: `make all`", "- Test: `uv run pytest`"]),
+    ({"Cargo.toml": "[package]"}, ["- Build: `cargo build`", "- Test: `cargo test`"]),
+    ({"go.mod": "module x"}, ["- Build: `go build ./...`", "- Test: `go test ./...`"]),
+])
+def test_init_fills_in_the_commands_that_it_can_see(place, files, lines):
+    for name, text in files.items():
+        place.write(name, text)
+    place.run("--only-init")
+    found = place.read(".context/CONVENTIONS.md").decode()
+    assert [line for line in found.splitlines() if line.startswith(("- Build", "- Test", "- Lint"))] == lines
+    assert lines or found == inst.TEMPLATES["CONVENTIONS.md"]
+
+
+def test_templates_are_short_and_say_nothing_until_somebody_writes():
+    assert list(inst.TEMPLATES) == list(kit.CONTEXT_FILES)
+    for text in inst.TEMPLATES.values():
+        assert text.startswith("# ") and text.endswith("\n") and len(text.splitlines()) <= 12
+        left = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
+        assert [line for line in left.splitlines() if line and not re.fullmatch(r"#.*|- (\[ \] )?\(.*\)", line)] == []
+        assert not kit.says_something(text.encode())
 
 
 def planned(place, *words):
     """The steps of a run from this place, and the job they belong to."""
     options = inst.parse_arguments([place.project, *words])
-    source = inst.Source(STAND_IN.encode(), "0.1.0", ENTRIES, "")
-    layout = inst.plan_layout(place.project, options.scope, os.path.join(place.home, ".claude"))
-    job, _ = inst.make_job(options, layout, source)
-    return (inst.plan_uninstall(job) if options.uninstall else inst.plan_install(job)), job
+    job = inst.make_job(options, inst.Layout(place.project, options.scope))
+    return inst.plan(job), job
 
 
-@pytest.mark.parametrize("kit", [None, b"mine = 1\n"])
-def test_an_install_cut_short_anywhere_can_be_finished_or_undone(tmp_path, kit):
+@pytest.mark.parametrize("kit_text", [None, b"mine = 1\n"])
+def test_an_install_cut_short_anywhere_can_be_finished_or_undone(tmp_path, kit_text):
     count = 1
     for finish in (False, True):
         cut = 0
         while cut < count:
-            place = Place(str(tmp_path / f"{finish}-{cut}"))
+            place = Place(tmp_path / f"{finish}-{cut}")
             place.write(SETTINGS, b'{"a": 1}')
-            if kit:
-                place.write(".claude/hooks/ctx_hooks.py", kit)
+            os.mkdir(place.path(".codex"))
+            if kit_text:
+                place.write(KIT, kit_text)
             before = place.tree()
-            steps, job = planned(place, "--force", "--statusline")
-            for step in steps[:cut]:
-                inst.apply_step(step, job)
+            with place.here():
+                steps, job = planned(place, "--force", "--statusline", "--allow-handoff")
+                for step in steps[:cut]:
+                    inst.apply_step(step, job)
             if finish:
-                place.run("--force", "--statusline")
-                place.run("--check", "--statusline")
+                place.run("--force", "--statusline", "--allow-handoff")
+                place.run("--check", "--statusline", "--allow-handoff")
             place.run("--uninstall")
             assert place.tree() == before, steps[:cut]
             count, cut = len(steps) + 1, cut + 1
@@ -1148,14 +1172,15 @@ def test_an_install_cut_short_anywhere_can_be_finished_or_undone(tmp_path, kit):
 def test_an_uninstall_cut_short_anywhere_can_be_finished(tmp_path):
     cut, count = 0, 1
     while cut < count:
-        place = Place(str(tmp_path / str(cut)))
+        place = Place(tmp_path / str(cut))
         place.write(SETTINGS, b'{"a": 1}')
-        place.write(".claude/hooks/ctx_hooks.py", b"mine = 1\n")
+        place.write(KIT, b"mine = 1\n")
         before = place.tree()
         place.run("--force")
-        steps, job = planned(place, "--uninstall")
-        for step in steps[:cut]:
-            inst.apply_step(step, job)
+        with place.here():
+            steps, job = planned(place, "--uninstall")
+            for step in steps[:cut]:
+                inst.apply_step(step, job)
         place.run("--uninstall")
         assert place.tree() == before, steps[:cut]
         count, cut = len(steps) + 1, cut + 1
@@ -1163,12 +1188,11 @@ def test_an_uninstall_cut_short_anywhere_can_be_finished(tmp_path):
 
 def test_an_upgrade_cut_short_before_the_kit_is_no_foreign_kit(place):
     place.run()
-    record = json.loads(place.read(".claude/hooks/.ctx_hooks/record.json"))
-    place.set_kit(STAND_IN + "# newer\n")
-    newer = inst.sha256((STAND_IN + "# newer\n").encode())
-    place.write(".claude/hooks/.ctx_hooks/record.json", json.dumps({**record, "older": record["kit"], "kit": newer}))
+    record = json.loads(place.read(RECORD))
+    place.kit += "# newer\n"
+    place.write(RECORD, json.dumps({**record, "older": record["kit"], "kit": inst.digest_of(place.kit)}))
     place.run()
-    assert place.read(".claude/hooks/ctx_hooks.py").endswith(b"# newer\n")
+    assert place.read(KIT).endswith(b"# newer\n")
 
 
 def test_installers_at_the_same_time_do_not_disturb_each_other(place):
@@ -1178,6 +1202,7 @@ def test_installers_at_the_same_time_do_not_disturb_each_other(place):
     processes = [place.popen(*more) for more in words]
     results = [(process.communicate(timeout=60), process.returncode) for process in processes]
     assert [code for _output, code in results] == [0] * len(words), results
+    place.kit = repo_file("ctx_hooks.py")
     place.run()
     place.run("--check")
     shutil.rmtree(place.path(".context"))
@@ -1185,91 +1210,156 @@ def test_installers_at_the_same_time_do_not_disturb_each_other(place):
     assert place.tree() == before
 
 
-def test_the_marker_lock_is_exclusive_and_not_eternal(tmp_path):
-    marker = str(tmp_path / "lock")
-    assert inst._lock_marker(marker)
-    assert not inst._lock_marker(marker)
-    old = os.stat(marker).st_mtime - 2 * inst.LOCK_STALE_S
-    os.utime(marker, (old, old))
-    assert not inst._lock_marker(marker)  # this one clears it away
-    assert inst._lock_marker(marker)
+@pytest.mark.parametrize("folders_can_be_locked", [True, False])
+def test_the_lock_is_exclusive_and_free_once_its_holder_is_gone(tmp_path, monkeypatch, folders_can_be_locked):
+    if not folders_can_be_locked:
+        monkeypatch.setattr(inst, "fcntl", None)
+    handle = inst.open_lock(str(tmp_path))
+    assert handle >= 0 and inst.open_lock(str(tmp_path)) == -1
+    os.close(handle)
+    if not folders_can_be_locked and POSIX:
+        os.unlink(tmp_path / ".ctx_hooks-install.lock")  # Windows does this itself
+    os.close(inst.open_lock(str(tmp_path)))
 
 
-def test_settings_that_change_in_between_are_not_overwritten(tmp_path):
-    path = tmp_path / "settings.json"
-    path.write_bytes(b"new")
-    layout = inst.Layout(str(tmp_path), "project", str(tmp_path), str(path), "x")
-    job = inst.Job(layout, None, inst.NO_RECORD, "", False, False, False, "")
-    for step in (inst.Step("write", str(path), data=b"ours", old=b"old"), inst.Step("remove", str(path), old=b"old"),
-                 inst.Step("write", str(path), data=b"ours")):
-        with pytest.raises(inst.Refused, match="changed in this very moment"):
-            inst.apply_step(step, job)
-    assert path.read_bytes() == b"new" and os.listdir(tmp_path) == ["settings.json"]
+def test_a_replace_that_is_refused_for_a_moment_is_tried_again(tmp_path, monkeypatch):
+    real, refusals = os.replace, [PermissionError(13, "used by another process")] * 3
+
+    def busy(*words):
+        if refusals:
+            raise refusals.pop()
+        return real(*words)
+    monkeypatch.setattr(os, "replace", busy)
+    inst.write_atomic(str(tmp_path / "a"), b"x")
+    assert (tmp_path / "a").read_bytes() == b"x" and not refusals
 
 
-@pytest.mark.parametrize("data", [b"", b"[]", b"null", b"{", b"\xff", b'{"settings": []}', b'{"aside": "x"}',
-                                  b'{"kit": 5, "folders": [5, "..", "../../x", "/etc"], "aside": ["../x"]}',
+def test_settings_that_change_in_between_are_not_overwritten(place):
+    path = place.write("settings.json", b"new")
+    with place.here():
+        _, job = planned(place)
+        for step in (inst.Step("write", path, data=b"ours", old=b"old"), inst.Step("remove", path, old=b"old"),
+                     inst.Step("write", path, data=b"ours")):
+            with pytest.raises(inst.Refused, match="changed in this very moment"):
+                inst.apply_step(step, job)
+    assert place.read("settings.json") == b"new" and os.listdir(place.project) == ["settings.json"]
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"null", b"{", b"\xff", b'{"settings": []}', b"[" * 100_000,
+                                  b'{"kit": 5, "folders": [5, "..", "../../x", "/etc"]}',
                                   b'{"settings": {"../x": {}, "settings.json": {"original": 5, "backups": {}}}}',
                                   b'{"settings": {"settings.json": {"original": "{}", "backups": {"../x": 1}}}}'])
 def test_a_damaged_or_hostile_record_is_harmless(place, data):
     place.run()
     precious = place.write(".claude/precious", b"x")
-    place.write(".claude/hooks/.ctx_hooks/record.json", data)
+    place.write(RECORD, data)
     place.run("--check")
     place.run("--uninstall")
-    assert os.path.exists(precious) and not inst.has_ours(json.loads(place.read(SETTINGS)))
+    assert os.path.exists(precious) and (SETTINGS not in place.tree() or not inst.has_ours(place.settings()))
 
 
 def test_a_record_cannot_smuggle_other_settings_in(place):
     place.write(SETTINGS, b'{"a": 1}')
     place.run()
-    record = json.loads(place.read(".claude/hooks/.ctx_hooks/record.json"))
+    record = json.loads(place.read(RECORD))
     evil = {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "evil"}]}]}}
     record["settings"]["settings.json"]["original"] = json.dumps(evil)
-    place.write(".claude/hooks/.ctx_hooks/record.json", json.dumps(record))
+    place.write(RECORD, json.dumps(record))
     place.run("--uninstall")
-    assert place.read(SETTINGS) == b'{"a": 1}'
+    assert json.loads(place.read(SETTINGS)) in ({"a": 1}, {"a": 1, "hooks": {}}, {"a": 1, "hooks": {"Stop": []}})
 
 
-def test_records_survive_their_own_format():
-    kept = inst.Kept("\ufeff{}\r\nü", "abc", [("settings.json.bak-20260101T000000Z-2", "d")])
-    aside = ["ctx_hooks.py.kept-20260101T000000Z"]
-    record = inst.Record("k", "o", aside, [".", "../..", "hooks"], {"settings.local.json": kept})
-    assert inst.parse_record(inst.format_record(record)) == record
+def test_records_survive_their_own_format(place):
+    kept = inst.Kept("\ufeff{}\r\nü", "abc", {"hooks/.ctx_hooks/settings.json.bak-20260101T000000Z-2": "d"}, "Edit(x)")
+    names = [".", "../..", "hooks", "../.codex", "../.github/hooks", "../.copilot"]
+    record = inst.Record("k", "o", names, {"../.codex/hooks.json": kept})
+    with place.here():
+        step = inst.plan_record(inst.Layout(place.project, "project"), record)[0]
+    assert inst.parse_record(step.data) == record
 
 
 def test_usage_errors_exit_2_and_failures_exit_1(place):
     place.run("--scope", "galaxy", code=2)
-    place.run("--check", "--print", code=2)
+    place.run("--agent", "nobody", code=2)
+    place.run("--check", "--dry-run", code=2)
     place.run("--check", "--uninstall", code=2)
-    assert place.run("nowhere", code=1)[1] == "error: nowhere is not a folder\nhint: name the project's folder\n"
-    os.unlink(os.path.join(place.source, "hooks.json"))
-    assert place.run(code=1)[1].startswith("error: hooks.json is missing beside install.py\nhint: ")
-
-
-def test_an_unwritable_place_is_one_sentence(place):
+    assert place.run("nowhere", code=1)[1].endswith("nowhere is not a folder\nhint: name the project's folder\n")
     place.write(".claude", b"a file where a folder should be")
-    _, err = place.run(code=1)
-    assert re.fullmatch(r"error: .*\.claude.*: .*\n", err)
+    assert re.fullmatch(r"error: .*\.claude.*: .*\n", place.run(code=1)[1])
 
 
-def test_a_process_of_its_own_does_the_same(place):
+@pytest.mark.parametrize("kit_text", [None, "("])
+def test_a_missing_or_damaged_kit_beside_the_installer_is_one_sentence(place, kit_text):
+    path = os.path.join(place.source, "ctx_hooks.py")
+    os.unlink(path)
+    if kit_text:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(kit_text)
+    process = place.popen()
+    assert re.match(rb"error: ctx_hooks.py beside install.py cannot be used: .*\nhint: ", process.communicate(timeout=60)[1])
+    assert process.returncode == 1
+
+
+def test_a_process_of_its_own_does_the_same_and_leaves_the_kits_folder_alone(place):
     place.write(SETTINGS, BEFORE["tabs, CRLF, BOM, no final newline"])
-    before = place.tree()
-    assert place.process("--dry-run")[0].count("dry run: ") == 4
-    place.process("--init", "--statusline")
-    assert "ok: ctx_hooks 0.1.0" in place.process("--check")[0]
+    before, source = place.tree(), place.tree(place.source)
+
+    def process(*words):
+        started = place.popen(*words)
+        out, err = (stream.decode("utf-8") for stream in started.communicate(timeout=60))
+        assert started.returncode == 0, out + err
+        return out, err
+    assert process("--dry-run")[0].count("would ") == 3
+    process("--init", "--statusline")
+    assert f"ok: ctx_hooks {kit.VERSION}" in process("--check")[0]
     shutil.rmtree(place.path(".context"))
-    assert place.process("--uninstall", "--quiet") == ("", "")
-    assert place.tree() == before
-
-
-def test_version_names_the_checksum(place):
-    assert place.run("--version")[0] == f"ctx_hooks 0.1.0\nsha256 {inst.sha256(STAND_IN.encode())}\n"
+    assert process("--uninstall", "--quiet") == ("", "")
+    assert place.tree() == before and place.tree(place.source) == source
+    digest = inst.digest_of(repo_file("ctx_hooks.py"))
+    assert process("--version")[0] == f"ctx_hooks {kit.VERSION}\nsha256 {digest}\n"
 
 
 # -----------------------------------------------------------------------------
-# The file itself
+# Launcher
+# -----------------------------------------------------------------------------
+
+
+def test_the_launcher_finds_the_projects_kit_then_the_users_and_runs_no_strangers(place):
+    folder = os.path.join(place.home, "own bin")
+    before = place.tree(place.home)
+    _, err = place.run("--init", f"--launcher={folder}")
+    assert f"{folder} is not on your PATH yet" in err
+    deep = place.path("a", "b")
+    os.makedirs(deep)
+
+    def ctx(cwd):
+        return subprocess.run([os.path.join(folder, "ctx"), "status"], cwd=cwd, env=place.env, timeout=60,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert ctx(deep).stdout == b"ran status\n"
+    place.write(KIT, STAND_IN.replace("\n", "\r\n"))
+    assert ctx(deep).stdout == b"ran status\n"
+    place.write(KIT, "print('a stranger')\n")
+    assert (ctx(deep).returncode, ctx(deep).stdout) == (1, b"")
+    assert b"is no release that ctx knows" in ctx(deep).stderr and b"there is no ctx_hooks" in ctx(place.base).stderr
+    place.run("--scope", "user", "--quiet")
+    assert ctx(deep).stdout == ctx(place.base).stdout == b"ran status\n"
+    place.run("--scope", "user", "--uninstall", f"--launcher={folder}")
+    shutil.rmtree(os.path.join(place.home, ".cache"))
+    os.rmdir(folder)
+    assert place.tree(place.home) == before
+
+
+def test_another_program_of_that_name_is_left_alone(place):
+    folder = os.path.join(place.home, ".local", "bin")
+    os.makedirs(folder)
+    fake_python(folder, "ctx", "echo mine\n")
+    before = place.tree(place.base)
+    assert "is another's program" in place.run("--launcher", code=1)[1]
+    assert place.tree(place.base) == before
+
+
+# -----------------------------------------------------------------------------
+# The files themselves
 # -----------------------------------------------------------------------------
 
 
@@ -1283,10 +1373,14 @@ def test_installer_parses_on_python_3_6():
 
 
 def test_installer_imports_only_the_standard_library():
-    names = set(re.findall(r"^\s*(?:import|from) (\w+)", repo_file("install.py"), re.MULTILINE))
-    assert names - {"ctx_hooks"} <= {"sys", "argparse", "ast", "contextlib", "difflib", "hashlib", "json", "os", "re",
-                                     "shlex", "shutil", "stat", "subprocess", "tempfile", "time", "typing", "fcntl",
-                                     "collections"}
+    names = set(re.findall(r"^(?:import|from) (\w+)", repo_file("install.py"), re.MULTILINE))
+    assert names <= {"sys", "argparse", "contextlib", "difflib", "hashlib", "json", "os", "re", "shlex", "stat",
+                     "subprocess", "tempfile", "time", "types", "fcntl", "collections"}
+
+
+def test_installer_is_short_and_narrow():
+    lines = repo_file("install.py").splitlines()
+    assert len(lines) <= 1200 and max(map(len, lines)) <= 100
 
 
 def test_contents_list_names_the_sections():
@@ -1296,22 +1390,20 @@ def test_contents_list_names_the_sections():
     assert [part.lower() for part in re.split(r";\s+", contents.replace("\n", " "))] == [b.lower() for b in banners]
 
 
-def test_hooks_json_maps_the_events_to_their_modes():
-    modes = {event: [inst.mode_of(hook) for hook in hooks] for event, hooks in ENTRIES.items()}
-    assert modes == {"SessionStart": ["inject"], "UserPromptSubmit": ["inject"], "PreToolUse": ["gate"],
-                     "PostToolUse": ["monitor"], "PostToolUseFailure": ["monitor"], "Stop": ["stop-enforce"],
-                     "SessionEnd": ["cleanup"]}
-    assert all(0 < hook["timeout"] <= 10 for hooks in ENTRIES.values() for hook in hooks)
+def test_hooks_json_is_what_the_kit_makes_for_claude_code():
+    hooks = json.loads(repo_file("hooks.json"))
+    assert hooks == {"hooks": kit.plan_hooks("claude", "python3", kit.PLUGIN_PATH)}
+    assert repo_file("hooks.json") == json.dumps(hooks, indent=2, ensure_ascii=False) + "\n"
+    assert MODES == {"SessionStart": ["inject"], "UserPromptSubmit": ["inject"], "PreToolUse": ["gate"],
+                     "PostToolUse": ["monitor"], "PostToolUseFailure": ["monitor"], "PreCompact": ["monitor"],
+                     "Stop": ["stop-enforce"], "SessionEnd": ["cleanup"]}
     inst.parse_settings(repo_file("hooks.json").encode())
 
 
-def test_plugin_manifest_points_at_hooks_json_and_has_the_kits_version():
-    manifest = json.loads(repo_file(".claude-plugin/plugin.json"))
-    assert manifest["hooks"] == "./hooks.json"
-    if os.path.exists(os.path.join(REPO, "ctx_hooks.py")):
-        assert f'VERSION = "{manifest["version"]}"' in repo_file("ctx_hooks.py")
-
-
-def test_constants_are_read_without_running_the_kit():
-    program = 'A = "x"\nB = ("y"\n  "z")\nC = 5\nD = f()\nraise SystemExit\n'
-    assert inst._string_constants(program) == {"A": "x", "B": "yz"}
+def test_plugin_manifests_agree_with_the_kit_and_with_the_files():
+    plugin = json.loads(repo_file(".claude-plugin/plugin.json"))
+    market = json.loads(repo_file(".claude-plugin/marketplace.json"))
+    assert plugin["version"] == kit.VERSION and plugin["hooks"] == "./hooks.json"
+    assert [(entry["name"], entry["source"]) for entry in market["plugins"]] == [(plugin["name"], "./")]
+    folder = os.path.normpath(os.path.join(REPO, plugin["commands"]))
+    assert sorted(os.listdir(folder)) == ["doctor.md", "init.md", "pause.md", "status.md"]

@@ -1,4 +1,4 @@
-"""Json: the C scanner and encoder without the json package, and the fallback."""
+"""Json: the C scanner and encoder without the json package, the fallback, and records by their schema."""
 from __future__ import annotations
 
 import json
@@ -126,3 +126,89 @@ def test_malformed_input_is_a_value_error_while_json_is_not_imported():
 @pytest.mark.parametrize("missing", ["sys.modules['_json'] = None", "import _json; del _json.make_scanner, _json.make_encoder"])
 def test_without_the_c_module_the_json_package_does_the_same(missing):
     assert probe(missing) == EXPECTED
+
+
+# --- records
+
+
+SCHEMA = (
+    ("name", "none", str), ("at", 0.0, "time"), ("count", 7, "count"), ("flag", True, bool), ("names", [], "texts"),
+    ("rows", [], list), ("table", {}, dict), ("inner", None, (("text", "t", str), ("n", 1, "count"))),
+    ("each", {}, [(("text", "t", str), ("at", 0.0, "time"))]),
+)
+DEFAULTS = {"name": "none", "at": 0.0, "count": 7, "flag": True, "names": [], "rows": [], "table": {}, "inner": None,
+            "each": {}}
+
+
+@pytest.mark.parametrize("data", [{}, None, [], "x", 5, {key: object for key in DEFAULTS}])
+def test_a_record_has_every_key_of_its_schema(kit, data):
+    assert vars(kit.load_record(data, SCHEMA)) == DEFAULTS
+
+
+WRONG = {  # per kind, what counts as missing
+    "name": [None, 1, True, [], {}], "at": [None, 5, "yesterday", [], True], "count": [None, "5", -1, True, [], 1e15, 1e308],
+    "flag": [None, 0, 1, "true", []], "names": [None, "abc", {}, 5], "rows": [None, {}, "abc"], "table": [None, [], "x"],
+    "inner": [None, [], 5, "x"], "each": [None, [], 5, "x"],
+}
+
+
+@pytest.mark.parametrize("key", sorted(WRONG))
+def test_a_wrong_type_counts_as_missing(kit, key):
+    for value in WRONG[key]:
+        assert vars(kit.load_record({key: value}, SCHEMA)) == DEFAULTS, value
+
+
+def test_of_lists_and_tables_the_entries_of_the_right_kind_stay(kit):
+    found = kit.load_record({"names": ["a", 1, None, "b"], "count": 3.9, "each": {"a": {"text": "x"}, "b": 5, "c": {}}}, SCHEMA)
+    assert (found.names, found.count) == (["a", "b"], 3)
+    assert {name: row.text for name, row in found.each.items()} == {"a": "x", "c": "t"}
+
+
+def test_two_records_share_no_list_or_table(kit):
+    first, second = kit.load_record({}, SCHEMA), kit.load_record({}, SCHEMA)
+    first.names.append("x"), first.table.update(x=1), first.rows.append(1), first.each.update(x=1)
+    assert vars(second) == DEFAULTS
+
+
+def test_what_another_version_put_there_stays(kit):
+    data = {"name": "n", "other": {"deep": [1]}, "": 1, "__class__": 2, "__dict__": 3, "self": 4}
+    dumped = kit.dump_record(kit.load_record(data, SCHEMA), SCHEMA)
+    assert {key: dumped[key] for key in data} == data
+
+
+def test_a_record_reads_back_as_it_was_written(kit, rounds):
+    rng = random.Random(23)
+    for _ in range(rounds(300)):
+        data = {key: rng.choice([random_value(rng), "2026-02-03T10:45:00.250Z", {"text": "x", "at": "2026-02-03T10:45Z"},
+                                 {"a": {"text": "x", "at": None}}]) for key in rng.sample(sorted(DEFAULTS), 5)}
+        once = kit.dump_record(kit.load_record(data, SCHEMA), SCHEMA)
+        again = kit.dump_record(kit.load_record(json.loads(kit.format_json(once)), SCHEMA), SCHEMA)
+        assert again == once
+
+
+def test_times_are_iso_on_disk_to_the_millisecond_and_none_is_null(kit):
+    record = kit.load_record({"at": "2026-02-03T12:45:00.2504+02:00", "inner": {}}, SCHEMA)
+    assert record.at == pytest.approx(1770115500.2504)
+    dumped = kit.dump_record(record, SCHEMA)
+    assert dumped["at"] == "2026-02-03T10:45:00.250Z" and dumped["inner"] == {"text": "t", "n": 1}
+    assert kit.dump_record(kit.load_record({}, SCHEMA), SCHEMA)["at"] is None
+
+
+@pytest.mark.parametrize("table", ["SESSION", "MONITOR"])
+def test_every_default_of_a_schema_is_of_its_own_kind(kit, table):
+    schema = getattr(kit, table)
+    record = kit.load_record({}, schema)
+    for key, default, kind in schema:
+        assert getattr(record, key) == default, key
+    assert kit.load_record(kit.dump_record(record, schema), schema) == record
+
+
+@pytest.mark.parametrize("value, count", [(5, 5), (1.5, 1), (0, 0), (-1, 0), (True, 0), ("5", 0), (None, 0), ([], 0),
+                                          (1e15, 0), (float("inf"), 0), (float("nan"), 0)])
+def test_only_json_numbers_of_sane_size_are_counts(kit, value, count):
+    assert kit.count_of(value) == count
+
+
+def test_values_of_another_type_are_empty(kit):
+    assert [kit.text_of(5), kit.dict_of([1]), kit.list_of({1: 2}), kit.text_of("a")] == ["", {}, [], "a"]
+    assert [kit.parse_object(text) for text in (b"[1]", b"", b"{", b'{"a": 1}')] == [{}, {}, {}, {"a": 1}]

@@ -75,7 +75,7 @@ def test_hostile_session_ids_stay_inside_and_apart(project):
     before, expected = files(), {}
     for number, session in enumerate(SESSIONS):
         for _ in range(number % 3 + 1):
-            assert project.call("monitor", project.event("PostToolUse.Bash", session_id=session)).rc == 0
+            assert project.call("monitor", project.event("PostToolUse.Bash", session_id=session, tool_use_id=None)).rc == 0
         assert project.call("gate", project.event("PreToolUse.Bash", session_id=session)).context.startswith(GATE)
         expected[helper.load_kit().safe_name(session)] = number % 3 + 1
     own = re.compile(r"(a project's/\.context/(state|signals)/|a project's/\.context/[^/]*$|tmp/ctx-loaded-)")
@@ -90,9 +90,9 @@ def test_hostile_session_ids_stay_inside_and_apart(project):
 
 
 def test_parallel_monitors_count_exactly(project):
-    event = json.dumps(fill(project, "monitor", "s9", transcript_path="")).encode()
     running = []
-    for _ in range(24):
+    for number in range(24):
+        event = json.dumps(fill(project, "monitor", "s9", transcript_path="", tool_use_id="t%d" % number)).encode()
         process = subprocess.Popen(helper.hook_argv("monitor"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    env=project.env, cwd=project.root)
         process.stdin.write(event)
@@ -172,7 +172,7 @@ def test_a_context_folder_that_cannot_be_written_is_no_error(open_project):
             assert (result.rc, result.err) == (0, b""), mode
             said[mode] = result.context
         assert said.pop("gate").startswith(GATE)
-        assert set(said.values()) == {""}  # a reminder that cannot be remembered would never end
+        assert said.pop("monitor").startswith("Context is 95% full") and set(said.values()) == {""}
     assert open_project.tree("a project's") == before
 
 
@@ -238,9 +238,10 @@ def test_every_mode_is_a_function_of_its_own_name(kit):
 
 def test_handlers_do_not_touch_the_process(project, kit):
     """What a handler may see comes in ctx: with another clock and environment it does the same."""
-    ctx = kit.find_project(project.root, "")
-    ctx.now, ctx.env, ctx.tmp, ctx.mode, ctx.session = 1770115500.0, {}, project.tmp, "gate", "s1"
-    reply = kit.gate(kit.parse_event(project.event("PreToolUse.Bash", session_id="s1")), ctx)
+    ctx = kit.find_project(project.root, "", {})
+    kit.set_run(ctx, {"TMPDIR": project.tmp}, 1770115500.0)
+    ctx.mode, ctx.session = "gate", "s1"
+    reply = kit.gate(kit.parse_event(project.event("PreToolUse.Bash", session_id="s1"), "gate", "claude", {}), ctx)
     assert reply.context.startswith(GATE)
     with open(os.path.join(project.tmp, "ctx-loaded-s1")) as marker:
         assert marker.read() == "2026-02-03T10:45:00Z\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import threading
 import time
 
 import pytest
@@ -22,9 +23,11 @@ HANDOFF = "# Goal\nShip it.\n\n# Next steps\n- test"
 
 @pytest.fixture
 def ready(project):
-    """A handoff of a minute ago, and no gate in the way."""
-    project.write(FILE, HANDOFF + "\n", mtime=NOW - 60)
+    """A handoff of a minute ago in a project that the kit has known for an hour, and no gate in the way."""
     settings(project)
+    project.step("inject", project.event("SessionStart.startup", session_id="s0"), NOW - 3600)
+    project.step("cleanup", project.event("SessionEnd.other", session_id="s0"), NOW - 3500)
+    project.write(FILE, HANDOFF + "\n", mtime=NOW - 60)
     return project
 
 
@@ -48,6 +51,14 @@ def stop(project, message, now, session="s1"):
     return project.step("stop-enforce", project.event("Stop", session_id=session, last_assistant_message=message), now)
 
 
+def row_of(project, key="file:ll-continue-prompt.md"):
+    return project.read_json(".context/state/handoffs.json")["handoffs"][key]
+
+
+def receipt(text):
+    return {"type": "attachment", "attachment": {"type": "hook_additional_context", "content": [text]}}
+
+
 def metrics(project):
     return project.read_json(".context/metrics.json")
 
@@ -69,27 +80,86 @@ def say(project, text, message_id="m1", **changes):
 
 
 def test_a_new_session_gets_the_handoff_headed_by_where_it_comes_from(ready):
-    assert start(ready).reply == {"hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": "\n".join([
-        START, FIRST, "Handoff of the session before, from .claude/ll-continue-prompt.md (written 2026-02-03T10:44:00Z):", "",
-        "# Goal\nShip it.\n# Next steps\n- test", END])}}
+    assert start(ready).reply == {
+        "systemMessage": "ctx: handoff of %s delivered, 5 lines" % time.strftime("%H:%M", time.localtime(NOW - 60)),
+        "hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": "\n".join([
+            START, FIRST, "Handoff of the session before, as it wrote it, from .claude/ll-continue-prompt.md "
+            "(2026-02-03T10:44:00Z):", "", "# Goal\nShip it.\n# Next steps\n- test", END])}}
 
 
 @pytest.mark.parametrize("source", ["startup", "clear", "fork"])
-def test_every_new_cleared_or_forked_session_gets_it_while_it_is_fresh(ready, source):
-    for session in ("s1", "s2"):
-        assert "Ship it." in start(ready, source, session=session).context
-        stop(ready, "ACK: context received", NOW + 1, session)
+def test_a_handoff_goes_to_one_session_and_after_evidence_to_nobody_else(ready, source):
+    assert "Ship it." in start(ready, source).context
+    os.utime(ready.path(STATE), (NOW, NOW))
+    assert start(ready, source, session="s2").is_silent, "held for the session that got it, as long as that lives"
+    stop(ready, "ACK: context received", NOW + 1)
+    ready.step("cleanup", ready.event("SessionEnd.other", session_id="s1"), NOW + 2)
+    assert start(ready, source, NOW + 9, "s3").is_silent
+    assert (row_of(ready)["delivered_to"], row_of(ready)["evidence"]) == ("s1", "acknowledgement")
 
 
-def test_compaction_gets_nothing(ready):
+def test_without_evidence_the_next_session_gets_it(ready):
+    start(ready)
+    ready.step("cleanup", ready.event("SessionEnd.other", session_id="s1"), NOW + 2)
+    assert "Ship it." in start(ready, now=NOW + 9, session="s2").context
+
+
+def test_a_handoff_that_is_written_anew_is_a_new_one(ready):
+    start(ready)
+    stop(ready, "ACK: context received", NOW + 1)
+    ready.write(FILE, "# Goal\nShip the next one.\n", mtime=NOW + 60)
+    assert "Ship the next one." in start(ready, now=NOW + 90, session="s2").context
+
+
+def test_a_file_that_came_with_a_clone_is_not_the_last_sessions(project):
+    settings(project)
+    project.write(FILE, HANDOFF, mtime=NOW - 60)
+    project.write(".context/handoffs/abc.md", HANDOFF, mtime=NOW - 60)
+    ledger = {"inode": 1, "first_event": "2020-01-01T00:00:00Z", "handoffs": {"abc": {
+        "file": ".context/handoffs/abc.md", "written_at": "2026-02-03T10:40:00Z", "by": "agent"}}}
+    project.write(".context/state/handoffs.json", json.dumps(ledger))
+    assert start(project).is_silent
+    assert start(project, now=NOW + 9, session="s2").is_silent
+
+
+def test_the_newest_comes_first_and_the_others_are_named(ready):
+    ready.write(".context/handoffs/one.md", "# Goal\nThe newer one.\n", mtime=NOW - 30)
+    context = start(ready).context
+    assert "The newer one." in context and "Ship it." not in context
+    assert "Other handoffs that nobody has had yet: .claude/ll-continue-prompt.md (2026-02-03T10:44:00Z)" in context
+    assert "Ship it." in start(ready, now=NOW + 1, session="s2").context
+
+
+def test_after_clear_the_cleared_sessions_own_comes(project):
+    settings(project)
+    start(project, now=NOW - 100, model=None)
+    for session, text in (("s1", "Of the cleared one."), ("s9", "Of another, newer.")):
+        project.write_transcript([assistant_row(170_000)], session)
+        event = project.event("PostToolUse.Bash", session_id=session)
+        project.step("monitor", event, NOW - 50)
+        project.write(".context/handoffs/%s.md" % session, "# Goal\n%s\n" % text, mtime=NOW - 45)
+        project.step("monitor", dict(event, tool_use_id="t2"), NOW - (40 if session == "s1" else 20))
+    project.step("cleanup", project.event("SessionEnd.clear", session_id="s1"), NOW - 1)
+    assert "Of the cleared one." in start(project, "clear", session="s2").context
+
+
+def test_after_a_compaction_the_session_gets_its_own_and_no_others(ready):
     assert start(ready, "compact").is_silent
+    ready.write_transcript([assistant_row(170_000)])
+    ready.step("monitor", ready.event("PostToolUse.Bash", session_id="s1"), NOW + 1)
+    ready.write(".context/handoffs/s1.md", "# Goal\nMy own.\n")
+    ready.step("monitor", ready.event("PostToolUse.Bash", session_id="s1", tool_use_id="t2"), NOW + 2)
+    context = start(ready, "compact", NOW + 3).context
+    assert "Handoff of this session before the compaction" in context and "My own." in context and "Ship it." not in context
 
 
-@pytest.mark.parametrize("age_h, setting, arrives", [(23.9, "", True), (24.1, "", False),
+@pytest.mark.parametrize("age_h, setting, arrives", [(71.9, "", True), (72.1, "", False),
                                                      (3, "startup:\n  max_age_hours: 2\n", False),
                                                      (-1, "", True), (1, "startup:\n  enabled: false\n", False)])
 def test_only_a_fresh_handoff_is_delivered(ready, age_h, setting, arrives):
     settings(ready, setting)
+    ledger = ready.read_json(".context/state/handoffs.json")
+    ready.write(".context/state/handoffs.json", json.dumps(dict(ledger, first_event="2020-01-01T00:00:00Z")))
     os.utime(ready.path(FILE), (NOW - age_h * 3600, NOW - age_h * 3600))
     assert bool(start(ready).context) == arrives
 
@@ -105,7 +175,7 @@ def test_placeholders_and_binaries_are_not_a_context(ready, text):
     assert not ready.exists(".context/metrics.json")
 
 
-@pytest.mark.parametrize("text", ["Goal: ship", "- [ ] write tests", "TBD by Monday", "[link](x)"])
+@pytest.mark.parametrize("text", ["Goal: ship", "- [ ] write tests", "TBD by Monday", "see [link](x)"])
 def test_a_real_line_is_a_context(ready, text):
     ready.write(FILE, text, mtime=NOW - 60)
     assert text in start(ready).context
@@ -151,6 +221,8 @@ def test_the_budget_holds_and_goal_and_next_steps_stay(ready, budget, limit, let
     ready.write("notes.md", "# Lore\n" + letter * 3000)
     context = start(ready).context
     assert len(context.encode("utf-16-le")) // 2 <= limit
+    if limit < 700:
+        return
     assert "Ship it." in context and "- the last thing" in context
     left_out = context.split("[left out for lack of room: ")[1]
     assert left_out.startswith(("Lore; ", "History ")) and ("Lore; " in left_out or " more; " in left_out)
@@ -180,6 +252,8 @@ def test_headings_in_fences_do_not_split(kit):
 
 ACKS = {
     "ACK: context received": True, "ack:context received": True, "Sure.\n**ACK:  Context\nReceived.**": True,
+    "I will not reply ACK: context received": False, "> ACK: context received": False,
+    "```\nACK: context received\n```": False, 'The file says "ACK: context received".': False, "`ACK: context received`": True,
     "ACK context received": False, "I received the context": False, "": False, END: False, START + "\nx\n" + END: False,
     'You asked: Reply "ACK: context received" to confirm': False,
 }
@@ -189,7 +263,7 @@ ACKS = {
 def test_acknowledged_is_what_the_agent_says(ready, text):
     start(ready)
     stop(ready, text, NOW + 3)
-    assert (delivery(ready)["outcome"] == "acknowledged") == ACKS[text]
+    assert (delivery(ready)["outcome"] == "delivered") == ACKS[text]
 
 
 def test_own_patterns_count_and_what_we_ask_for_always_does(ready):
@@ -198,18 +272,15 @@ def test_own_patterns_count_and_what_we_ask_for_always_does(ready):
     stop(ready, "Hm.", NOW + 1)
     assert delivery(ready)["outcome"] == "pending"
     stop(ready, "Got it!", NOW + 2)
-    assert delivery(ready)["outcome"] == "acknowledged"
-    start(ready, session="s2")
-    stop(ready, "ACK: context received", NOW + 3, "s2")
-    assert metrics(ready)["succeededOnFirstTry"] == 2
+    assert delivery(ready)["outcome"] == "delivered"
+    assert metrics(ready)["succeededOnFirstTry"] == 1
 
 
 NOT_THE_AGENT = {
     "a user row": {"type": "user", "message": {"role": "user", "content": "ACK: context received"}},
     "a tool result": {"type": "user", "message": {"role": "user", "content": [
         {"type": "tool_result", "content": "ACK: context received"}]}},
-    "our receipt": {"type": "attachment", "attachment": {"type": "hook_additional_context", "content": [
-        START + "\nx\n" + END]}},
+    "the receipt of another delivery": receipt(START + "\n(delivery inj-1, attempt 1)\nx\n" + END),
     "a sidechain": assistant_row(5, isSidechain=True, message={"content": [{"type": "text", "text": "ACK: context received"}]}),
     "the client": assistant_row(5, message={"model": "<synthetic>", "content": [
         {"type": "text", "text": "ACK: context received"}]}),
@@ -225,7 +296,23 @@ def test_only_the_agents_own_words_acknowledge(ready, case):
     ready.write_transcript([NOT_THE_AGENT[case]])
     prompt(ready, NOW + 0.5)
     assert delivery(ready)["outcome"] == "pending"
-    assert ("receipt_at" in delivery(ready)) == (case == "our receipt")
+
+
+def test_the_receipt_of_this_delivery_ends_it(ready):
+    first = start(ready).context
+    ready.write_transcript([receipt("something else"), receipt(first)])
+    assert before_tool(ready, NOW + 2).is_silent
+    assert delivery(ready)["outcome"] == "delivered" and delivery(ready)["receipt_at"]
+    assert metrics(ready)["confirmedByReceipt"] == 1 and row_of(ready)["evidence"] == "receipt"
+    for number in range(5):
+        stop(ready, "hm %d" % number, NOW + 100 * number + 10)
+        assert prompt(ready, NOW + 100 * number + 50).is_silent, "evidence before repetition"
+
+
+def test_a_session_that_only_ran_in_print_mode_leaves_its_evidence_too(ready):
+    ready.write_transcript([receipt(start(ready).context)])
+    ready.step("cleanup", ready.event("SessionEnd.other", session_id="s1"), NOW + 2)
+    assert row_of(ready)["evidence"] == "receipt" and start(ready, now=NOW + 9, session="s2").is_silent
 
 
 @pytest.mark.parametrize("look", [prompt, before_tool])
@@ -233,13 +320,14 @@ def test_the_transcripts_new_rows_acknowledge_too(ready, look):
     start(ready)
     say(ready, "ACK: context received")
     assert look(ready, NOW + 60).is_silent
-    assert delivery(ready)["outcome"] == "acknowledged"
+    assert delivery(ready)["outcome"] == "delivered"
 
 
 def test_without_require_ack_it_is_delivered_once_without_asking(ready):
     settings(ready, "startup:\n  require_ack: false\n")
     context = start(ready).context
     assert context.startswith("[CONTEXT INJECTION]\n") and context.endswith("\n[END CONTEXT]") and "ACK" not in context
+    ready.write_transcript([receipt(context)])
     stop(ready, "hm", NOW + 5)
     assert prompt(ready, NOW + 100).is_silent
 
@@ -267,7 +355,9 @@ def test_the_ladder_three_attempts_then_the_file_and_one_notice(ready):
     assert [text[:20] for text in said] == [START[:20]] * 2 + [NOTICE[:20]] + [""] * 5
     assert said[2] == NOTICE and SECTION_START in ready.read("CLAUDE.md")
     assert metrics(ready) == {"attempted": 1, "succeededOnFirstTry": 0, "succeededAfterRetry": 0, "escalatedToFile": 1,
-                              "failed": 0, "averageAttemptsToSuccess": 0, "averageTimeToSuccess": 0}
+                              "failed": 0, "confirmedByReceipt": 0, "averageAttemptsToSuccess": 0, "averageTimeToSuccess": 0}
+    section = ready.read("CLAUDE.md")
+    assert "Ship it." in section and START not in section and "ACK" not in section, "the body alone"
 
 
 def test_backoffs_grow(ready):
@@ -321,6 +411,7 @@ def test_when_nothing_can_be_written_one_line_says_where_the_context_is(ready):
 
 
 def test_that_line_can_be_switched_off(ready):
+    os.mkdir(ready.path("CLAUDE.md"))
     settings(ready, "startup:\n  max_attempts: 1\n  notify_on_failure: false\n")
     start(ready)
     stop(ready, "hm", NOW + 1)
@@ -335,26 +426,27 @@ def test_metrics_and_events_of_a_success_after_a_retry(ready):
     stop(ready, "hm", NOW + 1)
     prompt(ready, NOW + 2)
     stop(ready, "ACK: context received", NOW + 4)
+    ready.write(FILE, "# Goal\nAnother.\n", mtime=NOW + 8)
     start(ready, session="s2", now=NOW + 10)
     stop(ready, "ACK: context received", NOW + 12, "s2")
     assert metrics(ready) == {"attempted": 2, "succeededOnFirstTry": 1, "succeededAfterRetry": 1, "escalatedToFile": 0,
-                              "failed": 0, "averageAttemptsToSuccess": 1.5, "averageTimeToSuccess": 3000}
+                              "failed": 0, "confirmedByReceipt": 0, "averageAttemptsToSuccess": 1.5, "averageTimeToSuccess": 3000}
     rows = [row for row in ready.recorded_events() if row["session"] == "s1"]
     ident = rows[0]["messageId"]
-    fields = [{k: v for k, v in row.items() if k not in ("at", "session", "mode")} for row in rows]
+    fields = [{k: v for k, v in row.items() if k not in ("at", "session", "mode", "agent", "chars")} for row in rows]
     assert fields == [
         {"event": "injection:attempted", "messageId": ident, "attempt": 1, "type": "SessionStart"},
         {"event": "injection:attempted", "messageId": ident, "attempt": 2, "type": "UserPromptSubmit"},
-        {"event": "injection:succeeded", "messageId": ident, "attempts": 2, "durationMs": 4000}]
+        {"event": "injection:succeeded", "messageId": ident, "attempts": 2, "durationMs": 4000, "evidence": "acknowledgement"}]
 
 
-def test_a_session_that_ends_unacknowledged_has_failed(ready):
+def test_a_session_that_ends_without_evidence_has_failed(ready):
     start(ready)
     stop(ready, "hm", NOW + 1)
     ready.step("cleanup", ready.event("SessionEnd.other", session_id="s1"), NOW + 2)
     assert metrics(ready)["failed"] == 1
-    start(ready, session="s2")
-    ready.step("cleanup", ready.event("SessionEnd.other", session_id="s2"), NOW + 2)
+    start(ready, session="s2", now=NOW + 3)
+    ready.step("cleanup", ready.event("SessionEnd.other", session_id="s2"), NOW + 4)
     assert metrics(ready)["failed"] == 1, "nobody answered, so nothing was refused"
 
 
@@ -378,21 +470,17 @@ def test_a_broken_delivery_state_is_survived(ready, broken):
 # --- the other sources
 
 
-def test_resume_without_our_state_asks_the_transcript(ready):
-    say(ready, "ACK: context received")
-    assert start(ready, "resume").is_silent
-    assert delivery(ready)["outcome"] == "acknowledged"
-    assert not ready.exists(".context/metrics.json")
+@pytest.mark.parametrize("source", ["resume", "fork"])
+def test_what_the_transcript_shows_as_delivered_is_not_sent_again(ready, source):
+    ready.write_transcript([receipt(START + "\nx\n" + END), receipt("STOP. Read your context files before proceeding: x")])
+    assert start(ready, source).is_silent
+    assert delivery(ready)["outcome"] == "delivered" and not ready.exists(".context/metrics.json")
+    assert os.path.exists(os.path.join(ready.tmp, "ctx-loaded-s1")), "the gate's text is there: its marker is made again"
 
 
-def receipt(text):
-    return {"type": "attachment", "attachment": {"type": "hook_additional_context", "content": [text]}}
-
-
-def test_resume_without_an_acknowledgement_delivers_what_was_sent_before(ready):
-    ready.write_transcript([receipt(START + "\nx\n" + END)])
-    say(ready, "hello")
-    assert "Ship it." in start(ready, "resume").context
+def test_what_a_compaction_dropped_does_not_count(ready):
+    ready.write_transcript([receipt(START + "\nx\n" + END), {"type": "system", "subtype": "compact_boundary"}])
+    assert "Ship it." in start(ready, "fork").context
 
 
 def test_a_resumed_session_does_not_get_its_own_handoff(ready):
@@ -434,17 +522,16 @@ def test_the_section_comes_and_goes_and_leaves_every_byte(kit, ready, before):
     ready.write("CLAUDE.md", before)
     ctx = ready.ctx(NOW)
     for number in range(3):
-        assert kit.write_section(ctx, "text %d" % number)
+        assert kit.write_section(ctx, "text %d" % number, "CLAUDE.md")
         with open(ready.path("CLAUDE.md"), "rb") as source:
             data = source.read()
         assert data.startswith(before) and data.count(b"## Session Context (Auto-Injected)") == 1
         newline = b"\r\n" if b"\r\n" in before else b"\n"
-        assert data.endswith(newline.join([
-            SECTION_START.encode(), b"## Session Context (Auto-Injected)", b"", b"text %d" % number, SECTION_END.encode(), b""]))
-    assert kit.remove_section(ctx)
+        assert data.endswith(newline.join([b"", b"text %d" % number, SECTION_END.encode(), b""]))
+    assert kit.remove_sections(ctx)
     with open(ready.path("CLAUDE.md"), "rb") as source:
         assert source.read() == before
-    assert not kit.remove_section(ctx), "removing nothing is a quiet no"
+    assert not kit.remove_sections(ctx), "removing nothing is a quiet no"
 
 
 def test_any_file_comes_back_byte_identical(kit, ready, rounds):
@@ -453,91 +540,140 @@ def test_any_file_comes_back_byte_identical(kit, ready, rounds):
     for _ in range(rounds(60)):
         before = b"".join(choice.choice(pieces) for _ in range(choice.randrange(12)))
         ready.write("CLAUDE.md", before)
-        assert kit.write_section(ready.ctx(NOW), "x") and kit.write_section(ready.ctx(NOW), "y\n# z")
-        assert kit.remove_section(ready.ctx(NOW))
+        assert kit.write_section(ready.ctx(NOW), "x", "CLAUDE.md") and kit.write_section(ready.ctx(NOW), "y\n# z", "CLAUDE.md")
+        assert kit.remove_sections(ready.ctx(NOW))
         with open(ready.path("CLAUDE.md"), "rb") as source:
             assert source.read() == before
 
 
 def test_a_file_that_we_made_goes_again(kit, ready):
-    assert kit.write_section(ready.ctx(NOW), "x") and kit.remove_section(ready.ctx(NOW))
+    assert kit.write_section(ready.ctx(NOW), "x", "CLAUDE.md") and kit.remove_sections(ready.ctx(NOW))
     assert not ready.exists("CLAUDE.md")
 
 
 def test_a_file_that_we_made_stays_when_the_user_wrote_into_it(kit, ready):
-    kit.write_section(ready.ctx(NOW), "x")
+    kit.write_section(ready.ctx(NOW), "x", "CLAUDE.md")
     with open(ready.path("CLAUDE.md"), "a") as out:
         out.write("mine\n")
-    kit.remove_section(ready.ctx(NOW))
+    kit.remove_sections(ready.ctx(NOW))
     assert ready.read("CLAUDE.md") == "mine\n"
 
 
 @pytest.mark.parametrize("before", ["one", "one\n"])
 def test_what_the_user_wrote_below_the_section_stays_a_line_of_its_own(kit, ready, before):
     ready.write("CLAUDE.md", before)
-    kit.write_section(ready.ctx(NOW), "x")
+    kit.write_section(ready.ctx(NOW), "x", "CLAUDE.md")
     with open(ready.path("CLAUDE.md"), "a") as out:
         out.write("two\n")
-    assert kit.write_section(ready.ctx(NOW), "y")
-    assert kit.remove_section(ready.ctx(NOW))
+    assert kit.write_section(ready.ctx(NOW), "y", "CLAUDE.md")
+    assert kit.remove_sections(ready.ctx(NOW))
     assert [line for line in ready.read("CLAUDE.md").split("\n") if line] == ["one", "two"]
 
 
 def test_two_old_sections_become_one(kit, ready):
     old = "%s\n## Session Context (Auto-Injected)\n\nold\n%s\n" % (SECTION_START, SECTION_END)
     ready.write("CLAUDE.md", "a\n" + old + "b\n" + old)
-    assert kit.write_section(ready.ctx(NOW), "new")
+    assert kit.write_section(ready.ctx(NOW), "new", "CLAUDE.md")
     text = ready.read("CLAUDE.md")
     assert text.count(SECTION_START) == 1 and "old" not in text and text.startswith("a\nb\n")
 
 
 def test_markers_in_the_context_cannot_break_out_of_the_section(kit, ready):
     ready.write("CLAUDE.md", "mine\n")
-    kit.write_section(ready.ctx(NOW), "x %s y %s z" % (SECTION_END, SECTION_START))
+    kit.write_section(ready.ctx(NOW), "x %s y %s z" % (SECTION_END, SECTION_START), "CLAUDE.md")
     assert ready.read("CLAUDE.md").count(SECTION_END) == 1
-    assert kit.remove_section(ready.ctx(NOW)) and ready.read("CLAUDE.md") == "mine\n"
+    assert kit.remove_sections(ready.ctx(NOW)) and ready.read("CLAUDE.md") == "mine\n"
 
 
-def test_the_users_edit_wins(kit, ready):
+CHANGES = {
+    "CRLF": lambda t: t.replace("\n", "\r\n"), "no line end": lambda t: t.rstrip("\n"),
+    "a formatter": lambda t: t.replace("- a", "* a").replace("\n\n", "\n\n\n"), "an edit inside": lambda t: t.replace("- a", "- my own"),
+}
+
+
+@pytest.mark.parametrize("what", sorted(CHANGES))
+def test_the_section_goes_whatever_was_done_to_it(kit, ready, what):
     ready.write("CLAUDE.md", "mine\n")
-    kit.write_section(ready.ctx(NOW), "goal")
-    edited = ready.read("CLAUDE.md").replace("goal", "goal, and my remark")
-    ready.write("CLAUDE.md", edited)
-    assert not kit.write_section(ready.ctx(NOW), "newer") and not kit.remove_section(ready.ctx(NOW))
-    assert ready.read("CLAUDE.md") == edited
+    kit.write_section(ready.ctx(NOW), "text\n\n- a", "CLAUDE.md")
+    ready.write("CLAUDE.md", CHANGES[what](ready.read("CLAUDE.md")))
+    assert kit.remove_sections(ready.ctx(NOW)) == ["CLAUDE.md"]
+    assert ready.read("CLAUDE.md").strip() == "mine"
 
 
-@pytest.mark.parametrize("change", [lambda t: t.replace("\n", "\r\n"), lambda t: t.rstrip("\n")])
-def test_changed_line_ends_are_no_edit(kit, ready, change):
+def test_a_section_that_a_branch_switch_brought_back_goes_with_any_evidence(ready):
     ready.write("CLAUDE.md", "mine\n")
-    kit.write_section(ready.ctx(NOW), "text")
-    ready.write("CLAUDE.md", change(ready.read("CLAUDE.md")))
-    assert kit.remove_section(ready.ctx(NOW)) and "text" not in ready.read("CLAUDE.md")
+    escalate(ready)
+    old = ready.read("CLAUDE.md")
+    stop(ready, "ACK: context received", NOW + 400)
+    assert ready.read("CLAUDE.md") == "mine\n"
+    ready.write("CLAUDE.md", old)
+    ready.write("AGENTS.md", old)
+    ready.write(FILE, "# Goal\nAnother.\n", mtime=NOW + 450)
+    start(ready, session="s2", now=NOW + 500)
+    stop(ready, "ACK: context received", NOW + 501, "s2")
+    assert ready.read("CLAUDE.md") == ready.read("AGENTS.md") == "mine\n"
 
 
 def test_the_users_edit_outside_the_section_is_kept(kit, ready):
     ready.write("CLAUDE.md", "mine\n")
-    kit.write_section(ready.ctx(NOW), "text")
+    kit.write_section(ready.ctx(NOW), "text", "CLAUDE.md")
     ready.write("CLAUDE.md", "new first line\n" + ready.read("CLAUDE.md"))
-    assert kit.write_section(ready.ctx(NOW), "newer") and kit.remove_section(ready.ctx(NOW))
+    assert kit.write_section(ready.ctx(NOW), "newer", "CLAUDE.md") and kit.remove_sections(ready.ctx(NOW))
     assert ready.read("CLAUDE.md") == "new first line\nmine\n"
 
 
-def test_a_link_stays_a_link_and_its_target_inside_is_written(kit, ready):
-    ready.write("AGENTS.md", "mine\n")
-    os.chmod(ready.path("AGENTS.md"), 0o640)
-    os.symlink("AGENTS.md", ready.path("CLAUDE.md"))
-    assert kit.write_section(ready.ctx(NOW), "text")
-    assert os.readlink(ready.path("CLAUDE.md")) == "AGENTS.md" and "text" in ready.read("AGENTS.md")
-    assert os.stat(ready.path("AGENTS.md")).st_mode & 0o777 == 0o640
-    assert kit.remove_section(ready.ctx(NOW)) and ready.read("AGENTS.md") == "mine\n"
+@pytest.mark.parametrize("target", ["AGENTS.md", "../theirs"])
+def test_nothing_is_written_through_a_link(kit, ready, target):
+    path = os.path.join(ready.root, target)
+    with open(path, "w") as out:
+        out.write("theirs\n")
+    os.symlink(target, ready.path("CLAUDE.md"))
+    assert not kit.write_section(ready.ctx(NOW), "text", "CLAUDE.md")
+    with open(path) as source:
+        assert source.read() == "theirs\n"
 
 
-def test_a_link_that_leads_out_of_the_project_is_not_written(kit, ready, tmp_path):
-    (tmp_path / "theirs").write_text("theirs\n")
-    os.symlink(str(tmp_path / "theirs"), ready.path("CLAUDE.md"))
-    assert not kit.write_section(ready.ctx(NOW), "text")
-    assert (tmp_path / "theirs").read_text() == "theirs\n"
+def test_a_file_with_another_name_elsewhere_is_not_written(kit, ready):
+    ready.write("CLAUDE.md", "mine\n")
+    os.link(ready.path("CLAUDE.md"), ready.path("other.md"))
+    assert not kit.write_section(ready.ctx(NOW), "text", "CLAUDE.md") and ready.read("other.md") == "mine\n"
+
+
+@pytest.mark.parametrize("name", [".claude/settings.local.json", "src/main.py", "../x", ".git/config", "claude.md/../x"])
+def test_only_instruction_files_can_be_named(kit, ready, name):
+    settings(ready, "startup:\n  fallback_file: %s\n" % name)
+    ready.write(".claude/settings.local.json", "{}")
+    ready.write("CLAUDE.md", "mine\n")
+    escalate(ready)
+    assert ready.read(".claude/settings.local.json") == "{}" and not kit.write_section(ready.ctx(NOW), "x", name)
+    assert SECTION_START in ready.read("CLAUDE.md"), "a name that is not allowed counts as not given"
+
+
+def test_an_editor_that_saves_at_the_same_moment_loses_nothing(kit, ready):
+    """What was once seen in the file is never older afterwards, and the last save is there in the end."""
+    ready.write("CLAUDE.md", "mine\n")
+    saved, enough, path = [], threading.Event(), ready.path("CLAUDE.md")
+
+    def edit():
+        while not enough.is_set() or len(saved) < 1000:
+            with open(path + ".editor", "w") as out:
+                out.write("mine\nsave %d\n" % len(saved))
+            os.replace(path + ".editor", path)
+            saved.append(len(saved))
+
+    editor = threading.Thread(target=edit)
+    editor.start()
+    last, lost = 0, []
+    for number in range(90):
+        done = kit.write_section(ready.ctx(NOW), "text %d" % number, "CLAUDE.md")
+        text = ready.read("CLAUDE.md")
+        seen = int(text.split("save ")[1].split()[0]) if "save " in text else 0
+        lost += [(last, seen, done)] if seen < last else []
+        last = max(last, seen)
+    enough.set()
+    editor.join()
+    kit.remove_sections(ready.ctx(NOW))
+    assert lost == [] and "save %d\n" % saved[-1] in ready.read("CLAUDE.md")
 
 
 def test_a_read_only_file_is_left_alone(open_project):
@@ -545,7 +681,8 @@ def test_a_read_only_file_is_left_alone(open_project):
     project.write("CLAUDE.md", "mine\n")
     os.chmod(project.path("CLAUDE.md"), 0o444)
     project.write(".contextrc", "startup:\n  file_fallback_after_attempts: 1\n  max_attempts: 1\ngate:\n  mode: off\n")
-    project.write(FILE, HANDOFF)
+    project.write("notes.md", HANDOFF)
+    project.write(".contextrc", project.read(".contextrc").replace("startup:\n", "startup:\n  files: [notes.md]\n"))
     iso = load_kit().format_iso(time.time() - 100)
     project.write(STATE, json.dumps({"startup": {"outcome": "pending", "attempts": 1, "answered": True, "last_at": iso}}))
     context = project.call_as_user("inject", project.event("UserPromptSubmit", session_id="s1")).context
@@ -570,23 +707,19 @@ def test_the_section_stays_at_session_end_and_goes_with_the_next_acknowledgement
     assert ready.read("CLAUDE.md") == "mine\n"
 
 
-@pytest.mark.parametrize("days", [1.1, 30])
+@pytest.mark.parametrize("days", [3.1, 30])
 def test_the_section_goes_when_it_is_too_old_however_late(ready, days):
-    """Its note must not be collected as an orphan before."""
     ready.write("CLAUDE.md", "mine\n")
     escalate(ready)
     os.unlink(ready.path(FILE))
-    note = ready.path(".context/state/fallback.json")
-    os.utime(note, (NOW, NOW))
     start(ready, session="s2", now=NOW + 3600)
     assert SECTION_START in ready.read("CLAUDE.md")
-    os.utime(ready.path(".context/state/collected"), (NOW, NOW))
     start(ready, session="s3", now=NOW + 400 + days * 86400)
     assert ready.read("CLAUDE.md") == "mine\n"
 
 
 def test_another_fallback_file(ready):
-    settings(ready, "startup:\n  fallback_file: docs/AGENTS.md\n")
-    ready.write("docs/AGENTS.md", "mine\n")
+    settings(ready, "startup:\n  fallback_file: agents.md\n")
+    ready.write("AGENTS.md", "mine\n")
     escalate(ready)
-    assert "Ship it." in ready.read("docs/AGENTS.md") and not ready.exists("CLAUDE.md")
+    assert "Ship it." in ready.read("AGENTS.md") and not ready.exists("CLAUDE.md")

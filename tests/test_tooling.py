@@ -119,52 +119,95 @@ def test_call_gives_main_the_event_on_stdin(tmp_path):
 # -----------------------------------------------------------------------------
 
 TALKING_KIT = """
-import sys
+import os
 def main():
-    open(sys.path[-1] + "/../../.context/TASKS.md", "a").write("more")
-    open(sys.path[-1] + "/../../.context/new.md", "w").close()
+    context = os.environ["CLAUDE_PROJECT_DIR"] + "/.context/"
+    open(context + "TASKS.md", "a").write("more")
+    open(context + "new.md", "w").close()
     print('{"hookSpecificOutput": {"additionalContext": "STOP. Read your context files"}}')
 """
+SILENT_KIT = "def main():\n    pass\n"
+COMPLAINING_KIT = "import sys\ndef main():\n    print('ctx_hooks: an error', file=sys.stderr)\n"
 
 
 @pytest.fixture
-def talking_bench(tmp_path):
-    (tmp_path / "kit.py").write_text(TALKING_KIT, encoding="utf-8")
-    yield bench.Bench(str(tmp_path), helper.PYTHON, str(tmp_path / "kit.py"))
+def make_bench(tmp_path):
+    """A bench of a kit that is nothing but this text."""
+    def make(text):
+        (tmp_path / "kit.py").write_text(text, encoding="utf-8")
+        return bench.Bench(str(tmp_path / "bench"), helper.PYTHON, str(tmp_path / "kit.py"))
+    (tmp_path / "bench").mkdir()
+    yield make
     os.chdir(helper.REPO)
 
 
-def test_bench_median_is_that_of_the_better_half():
-    assert bench.best_half_median([9, 1, 2, 100, 3]) == 2
-    assert bench.best_half_median([5]) == 5
-
-
-def test_bench_calls_a_case_invalid_that_does_not_do_its_job(talking_bench, tmp_path):
-    world = talking_bench.world()
-    event = world.on("PreToolUse.Bash")
-    for says in (bench.GATE_TEXT, "", "something else"):
-        talking_bench.direct("gate", world, "gate", event=event, says=says)
+def faults_of(it, world):
     world.save()
-    for case in talking_bench.cases:
-        bench.check(case, str(tmp_path))
-    right, silent, other = [case.invalid for case in talking_bench.cases]
+    for row in it.rows:
+        bench.Runner(it.base).check(row)
+    return [row.invalid for row in it.rows]
+
+
+def test_bench_median_is_that_of_the_better_half():
+    assert bench.better_half_median([9, 1, 2, 100, 3]) == 2
+    assert bench.better_half_median([5]) == 5
+
+
+def test_bench_calls_a_row_invalid_that_says_something_else(make_bench):
+    it = make_bench(TALKING_KIT)
+    world = it.world()
+    for says in (bench.GATE_TEXT, "", "something else"):
+        it.direct("gate", world, world.on("PreToolUse.Bash"), says=says)
+    right, silent, other = faults_of(it, world)
     assert (right, silent) == ("", "spoke, should be silent") and other.startswith("said something else")
 
 
-def test_bench_puts_back_what_a_run_changed(talking_bench, tmp_path):
-    world = talking_bench.world()
-    talking_bench.direct("gate", world, "gate", event=world.on("PreToolUse.Bash"), says=bench.GATE_TEXT)
+def test_bench_does_not_take_silence_for_success(make_bench):
+    it = make_bench(SILENT_KIT)
+    world = it.world()
+    it.monitor("below the threshold", world)
+    it.direct("gate, fired", world, world.on("PreToolUse.Bash"), speaks_when=(bench.World.forget_gate, bench.GATE_TEXT))
+    it.direct("cleanup", world, world.on("SessionEnd.other"), proof=bench.cleaned)
+    world.write(bench.STATE, "{}")
+    assert faults_of(it, world) == ["tool_calls went from 0 to 0", "where it has to speak: silent, should speak",
+                                    "the session's state is still there"]
+
+
+def test_bench_does_not_take_a_complaint_for_silence(make_bench):
+    it = make_bench(COMPLAINING_KIT)
+    world = it.world()
+    it.direct("gate", world, world.on("PreToolUse.Bash"))
+    assert "ctx_hooks: an error" in faults_of(it, world)[0]
+
+
+def test_bench_puts_back_what_a_run_changed(make_bench):
+    it = make_bench(TALKING_KIT)
+    world = it.world()
+    it.direct("gate", world, world.on("PreToolUse.Bash"), says=bench.GATE_TEXT)
     before = world.tree("a project's/.context")
     world.save()
-    bench.run_case(talking_bench.cases[0], talking_bench.cases[0].argv, str(tmp_path / "out"), str(tmp_path / "err"))
+    bench.Runner(it.base).fresh(it.rows[0])
     assert world.tree("a project's/.context") != before
     world.restore()
     assert world.tree("a project's/.context") == before
 
 
-def test_bench_measures_every_registered_command(talking_bench):
-    talking_bench.add_registered()
-    assert {"sh: " + event for event in helper.registered_commands()} <= {case.name for case in talking_bench.cases}
+def test_bench_starts_what_the_registered_command_starts(make_bench):
+    argv = make_bench(SILENT_KIT).argv("PostToolUse")
+    assert argv[:3] == [helper.PYTHON, "-I", "-S"] and "monitor" in argv
+    assert argv[argv.index("-c") + 1] in helper.registered_commands()["PostToolUse"]
+
+
+def test_bench_measures_every_registered_command(make_bench):
+    it = make_bench(SILENT_KIT)
+    it.add_registered()
+    assert {"sh: " + event for event in helper.registered_commands()} == {row.name for row in it.rows}
+
+
+def test_bench_says_in_one_sentence_that_the_client_is_not_there(monkeypatch, capsys):
+    monkeypatch.setenv("CTX_E2E_CLIENT", "/nowhere")
+    assert bench.measure_client(helper.PYTHON, "/nowhere", 1) == []
+    assert capsys.readouterr().err.startswith("client: skipped, it is not installed")
 
 
 # -----------------------------------------------------------------------------

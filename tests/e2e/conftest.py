@@ -17,6 +17,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
 import delivery  # noqa: E402
+import handoffs  # noqa: E402
 import real_client  # noqa: E402
 
 CONTEXT_FILES = {
@@ -25,6 +26,7 @@ CONTEXT_FILES = {
     "DECISIONS.md": "# Decisions\n- one file\n",
 }
 _figures = delivery.Figures()
+_handoffs = handoffs.Table()
 _notes = {}
 
 
@@ -45,6 +47,10 @@ def pytest_collection_modifyitems(items):
 def pytest_terminal_summary(terminalreporter):
     if "client" in _notes:
         terminalreporter.write_line(_notes["client"])
+    if _handoffs.cells:
+        terminalreporter.write_line("handoffs: where each came from; every one was in the first request of the next session")
+        for line in _handoffs.lines():
+            terminalreporter.write_line(line)
     if _figures.emitted:
         for line in _figures.lines():
             terminalreporter.write_line(line)
@@ -86,3 +92,9 @@ def kit(world):
         world.write(".context/" + name, text)
     world.install()
     return world
+
+
+@pytest.fixture(scope="session")
+def handoff_table():
+    """The table that is printed after the run."""
+    return _handoffs

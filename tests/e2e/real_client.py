@@ -41,19 +41,21 @@ API_KEY = "sk-ant-api03-stub-key-for-the-end-to-end-tests-only-0000000000"
 LIMIT_S = 90.0  # one client process never lives longer
 ANSWER_S = 45.0  # one prompt is answered by then, or the test fails
 INSTALL_S = 240
+MODES = ("default", "acceptEdits", "plan", "dontAsk", "bypassPermissions")  # of permissions, as the client names them
+BYPASS = "bypassPermissions"
+KEPT_STATE = ("handoffs.json",)  # outlives the sessions
 
 
+# The interpreter takes the place of this script, so that a hook sees the same parents as in a user's system.
 PYTHON_WITH_RECORD = """#!/bin/sh
 mode=
 for word; do case $word in inject | gate | monitor | stop-enforce | cleanup) mode=$word ;; esac; done
 [ -n "$mode" ] || exec %(python)s "$@"
-said=$(%(python)s "$@")
-code=$?
-if [ -n "$said" ]; then
-    printf '%%s' "$said" > "$(mktemp %(said)s/"$mode".XXXXXXXX)"
-    printf '%%s' "$said"
-fi
-exit $code
+echo "$mode" >> %(runs)s
+kept=%(said)s/$mode.$$
+mkfifo "$kept.pipe"
+tee "$kept" < "$kept.pipe" &
+exec %(python)s "$@" > "$kept.pipe"
 """
 
 
@@ -263,14 +265,22 @@ class World:
         """The `python3` that hooks find: the real one, and a copy of what each hook mode said is kept in `said`."""
         real = os.path.realpath(os.environ.get("CTX_E2E_PYTHON") or sys.executable)
         program = self.bin / "python3"
-        program.write_text(PYTHON_WITH_RECORD % {"python": shlex.quote(real), "said": shlex.quote(str(self.said))})
+        names = {"python": real, "said": str(self.said), "runs": str(self.root / "runs")}
+        program.write_text(PYTHON_WITH_RECORD % {name: shlex.quote(value) for name, value in names.items()})
         program.chmod(0o755)
+
+    def runs(self, mode):
+        """How often an interpreter was started for a hook mode."""
+        started = self.root / "runs"
+        return started.read_text().split().count(mode) if started.exists() else 0
 
     def emitted(self):
         """(mode, reply) of every hook run that said something."""
         found = []
         for path in sorted(self.said.iterdir()):
-            text = path.read_text(encoding="utf-8")
+            text = path.read_text(encoding="utf-8") if path.is_file() else ""
+            if not text:
+                continue
             try:
                 found.append((path.name.split(".")[0], json.loads(text)))
             except ValueError:
@@ -312,6 +322,20 @@ class World:
     def markers(self):
         return sorted(p.name for p in self.temp.glob("ctx-loaded-*"))
 
+    def left_behind(self):
+        """What only a running session needs: its state, and its markers in the folder for temporary files."""
+        kept = [n for n in self.files(".context/state/*.json") if Path(n).name not in KEPT_STATE]
+        return kept + sorted(p.name for p in self.temp.glob("ctx-*"))
+
+    def state(self, session):
+        """The kit's state of one running session."""
+        found = [n for n in self.files(".context/state/*.json") if session in n]
+        return self.json(found[0]) if found else {}
+
+    def handoffs(self):
+        """{name: text} of every handoff in the project."""
+        return {n: self.read(n) for n in self.files(".context/handoffs/*.md")}
+
     # running ----------------------------------------------------------------
 
     def command(self, *arguments, check=True, **extra):
@@ -338,15 +362,15 @@ class World:
         """One of the kit's own commands, run as a person in the project does."""
         return self.command(self.bin / "python3", ".claude/hooks/ctx_hooks.py", *arguments, **options)
 
-    def session(self, *arguments, **extra):
-        return self._track(Session(self, arguments, extra))
+    def session(self, *arguments, mode=BYPASS, **extra):
+        return self._track(Session(self, permissions(mode) + arguments, extra))
 
-    def terminal(self, *arguments, **extra):
-        return self._track(Terminal(self, arguments, extra))
+    def terminal(self, *arguments, mode=BYPASS, **extra):
+        return self._track(Terminal(self, permissions(mode) + arguments, extra))
 
-    def run(self, *prompts, arguments=(), **extra):
+    def run(self, *prompts, arguments=(), mode=BYPASS, **extra):
         """One client process in print mode: all prompts one after the other, then its end."""
-        with self.session(*arguments, **extra) as session:
+        with self.session(*arguments, mode=mode, **extra) as session:
             for prompt in prompts:
                 session.prompt(prompt)
         return session
@@ -365,6 +389,11 @@ class World:
                 except ValueError:
                     continue  # a client ended by force may leave half a line
         return rows
+
+
+def permissions(mode):
+    """The client's arguments for a permission mode."""
+    return ("--dangerously-skip-permissions",) if mode == BYPASS else ("--permission-mode", mode)
 
 
 # ---------------------------------------------------------------------------
@@ -423,7 +452,6 @@ class Session(_Process):
             "--output-format",
             "stream-json",
             "--verbose",
-            "--dangerously-skip-permissions",
             *arguments,
         ]
         self.errors = open(str(world.root / "stderr.txt"), "a+")
@@ -494,6 +522,11 @@ class Session(_Process):
         """The session's id, the newest one after /clear."""
         return next(e["session_id"] for e in reversed(self.events) if e.get("session_id"))
 
+    def notices(self):
+        """The lines that the client showed to the person on behalf of hooks."""
+        shown = [e["content"] for e in self.events if e.get("subtype") == "informational"]
+        return [line.partition(" says: ")[2] for line in shown if " says: " in line]
+
     def _tail(self):
         errors = Path(self.errors.name).read_text(errors="replace")[-2000:]
         return "\n".join(json.dumps(e)[:400] for e in self.events[-8:]) + "\n" + errors
@@ -509,7 +542,7 @@ class Terminal(_Process):
 
     def __init__(self, world, arguments, extra, rows=40, columns=160):
         self.world = world
-        command = [str(world.program), "--dangerously-skip-permissions", *arguments]
+        command = [str(world.program), *arguments]
         self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.process = subprocess.Popen(
@@ -542,6 +575,15 @@ class Terminal(_Process):
 
     def shown(self, since=0):
         return plain(bytes(self.raw[since:]).decode("utf-8", "replace"))
+
+    def answer(self, key, shown):
+        """Press a key until the UI shows what it causes: a question is drawn a moment before its keys count."""
+        before, end = len(self.raw), time.monotonic() + ANSWER_S
+        while shown not in self.shown(before):
+            assert time.monotonic() < end, "the terminal never showed %r" % shown
+            os.write(self.master, key.encode("utf-8"))
+            with self.changed:
+                self.changed.wait_for(lambda: shown in self.shown(before), timeout=2)
 
     def wait_shown(self, text, since=0):
         end = time.monotonic() + ANSWER_S

@@ -2,6 +2,7 @@
 
 A test scripts the model as a list of turns, starts the client against `StubModel.url`, and afterwards looks at
 `StubModel.requests`: the bodies the client really sent. What is not in one of them did not reach the model.
+A turn may be a function of the request: a model that reacts to what the hooks told it (see agents.py).
 
     client ──POST /v1/messages──► kind of request? ──► next turn of that kind ──► SSE (or one JSON object)
                                         │
@@ -70,6 +71,11 @@ class Request:
     def count(self, needle):
         return self.text().count(needle)
 
+    def refusals(self):
+        """The texts of the tool calls of the last answer that failed or were not permitted."""
+        parts = [p for p in self.messages[-1:] if isinstance(p.get("content"), list) for p in p["content"]]
+        return ["\n".join(_strings(p.get("content"))) for p in parts if p.get("type") == "tool_result" and p.get("is_error")]
+
 
 class StubModel:
     """The server. `turns` are used up by main requests, `subagent_turns` by requests of subagents."""
@@ -79,7 +85,7 @@ class StubModel:
         self.requests = []
         self.turns = []
         self.subagent_turns = []
-        self.otherwise = None  # a Turn for every main request after the last scripted one
+        self.otherwise = None  # a Turn, or a function that gives one, for main requests after the last scripted one
         self.ran_out = 0
         self.changed = threading.Condition()
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
@@ -97,7 +103,8 @@ class StubModel:
         self.thread.join(5)
 
     def script(self, *turns, otherwise=None):
-        """Append turns (plain strings are texts); `otherwise` answers whatever comes after them."""
+        """Append turns (plain strings are texts, functions take the request and give a turn); `otherwise` answers
+        whatever comes after them."""
         self.turns.extend(Turn(t) if isinstance(t, str) else t for t in turns)
         self.otherwise = otherwise or self.otherwise
 
@@ -118,6 +125,8 @@ class StubModel:
             self.requests.append(request)
             turn = self._next_turn(request)
             self.changed.notify_all()
+        if callable(turn):
+            turn = turn(request)
         if turn.act:
             turn.act(request)
         return turn, request

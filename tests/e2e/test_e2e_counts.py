@@ -1,14 +1,15 @@
-"""Scenario 6: parallel calls and subagents; counts are exact and nothing of the main session is consumed."""
+"""Parallel calls and subagents; counts are exact and nothing of the main session is consumed."""
 
 from __future__ import annotations
 
 from stub_model import SUBAGENT_MARKER, Turn, bash
 
 GATE = "STOP. Read your context files"
+REMINDER = "BEGIN HANDOFF"
 
 
 def state_now(kit, into):
-    return lambda _: into.append(kit.json(kit.files(".context/state/*.json")[0]))
+    return lambda request: into.append(kit.state(kit.open[-1].id))
 
 
 def agent(background):
@@ -46,17 +47,15 @@ def test_a_subagent_hears_nothing_and_its_calls_are_not_counted(kit):
     )
     kit.run("work")
     assert len(kit.stub.of("subagent")) == 3
-    assert all(GATE not in r.text() and "Context is 8" not in r.text() for r in kit.stub.of("subagent"))
-    assert GATE in kit.stub.of("main")[1].news() and "Context is 82% full" in kit.stub.of("main")[2].news()
+    assert all(GATE not in r.text() and REMINDER not in r.text() for r in kit.stub.of("subagent"))
+    assert GATE in kit.stub.of("main")[1].news() and REMINDER in kit.stub.of("main")[2].news()
     assert states[0]["tool_calls"] == 2
 
 
 def test_a_subagents_first_call_leaves_the_gate_for_the_main_session(kit):
-    kit.write(".contextrc", "gate:\n  mode: 'off'\n")
-    kit.stub.subagent_turns = [bash("echo sub"), Turn("sub done")]
-    remove = bash("echo main", act=lambda _: None)
-    kit.stub.script(Turn("", [agent(False)], act=None), remove, "done")
-    kit.stub.subagent_turns[0].act = lambda _: kit.path(".contextrc").unlink()
+    forget = lambda _: [path.unlink() for path in kit.temp.glob("ctx-*")]  # noqa: E731 (as before a first call)
+    kit.stub.subagent_turns = [bash("echo sub", act=forget), Turn("sub done")]
+    kit.stub.script(Turn("", [agent(False)]), bash("echo main"), "done")
     kit.run("work")
     assert all(GATE not in r.text() for r in kit.stub.of("subagent"))
     assert GATE in kit.stub.of("main")[2].news()

@@ -1,4 +1,4 @@
-"""Scenarios 1 and 9: installed with one command; after uninstalling, the next run has no trace of us."""
+"""Installed with one command; after uninstalling, the next run has no trace of us."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_after_uninstalling_the_next_run_has_no_trace_of_us(kit):
     kit.run("work")
     assert all(GATE not in r.text() for r in kit.stub.of("main")[2:])
     assert len(hook_rows(kit)) == before and len(kit.emitted()) == said
-    assert kit.files(".claude/**/*") == [] and kit.markers() == []
+    assert kit.files(".claude/**/*") == [] and kit.left_behind() == []
     assert kit.read(".context/TASKS.md").startswith("# Tasks")
 
 
@@ -45,7 +45,7 @@ def test_the_users_own_hooks_and_settings_survive_install_use_and_uninstall(worl
         "env": {"A": "b"},
     }
     world.write(".claude/settings.json", json.dumps(own, indent=4) + "\n")
-    world.write(".context/TASKS.md", "# Tasks\n")
+    world.write(".context/TASKS.md", "# Tasks\n- finish the parser\n")
     before = tree(world)
     world.install()
     world.stub.script(bash("echo a"), "done")
@@ -57,12 +57,21 @@ def test_the_users_own_hooks_and_settings_survive_install_use_and_uninstall(worl
     assert [name for name in after if name not in before and not name.startswith(".context/")] == []
 
 
+def test_the_rule_for_handoffs_goes_with_the_uninstall(kit):
+    before = kit.read(".claude/settings.json")
+    kit.install("--allow-handoff")
+    assert "Edit(/.context/handoffs/**)" in kit.json(".claude/settings.json")["permissions"]["allow"]
+    kit.install("--uninstall")
+    assert "Edit(/.context" not in "".join(kit.read(n) for n in kit.files(".claude/settings*.json")) and before
+
+
 def test_git_status_shows_only_what_the_user_would_commit(kit):
     kit.stub.script(bash("echo a", tokens=150_000), bash("echo b", tokens=150_000), "done", "noted")
     kit.run("work", "next")
+    assert kit.handoffs()
     shown = kit.command("git", "status", "--porcelain", "-uall").stdout.split("\n")
     names = {line[3:] for line in shown if line and not line[3:].startswith(".context/")}
-    assert names - {".claude/hooks/.gitignore"} == {".claude/hooks/ctx_hooks.py", ".claude/settings.json", "README.md"}
+    assert names == {".claude/hooks/ctx_hooks.py", ".claude/settings.json", "README.md"}
     context = sorted(line[3:] for line in shown if line[3:].startswith(".context/"))
     assert context == [".context/CONSTITUTION.md", ".context/DECISIONS.md", ".context/TASKS.md"]
 
