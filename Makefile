@@ -8,7 +8,7 @@ TOOLS := tests/tools
 SHIPPED := ctx_hooks.py install.py hooks.json
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-floor test-windows test-windows-core lint bench e2e e2e-agents e2e-codex soak demo dist clean distclean
+.PHONY: help test test-floor test-windows test-windows-core lint bench e2e e2e-client e2e-agents e2e-codex soak demo picture dist clean distclean
 
 help: ## list the targets
 	@echo 'usage: make TARGET [PYTHON=python3.12] [ARGS="..."]'
@@ -46,8 +46,14 @@ e2e-agents: ## the hooks inside the other real clients (AGENTS="codex qwen": onl
 e2e-codex: ## the cheapest of them
 	@$(MAKE) --no-print-directory e2e-agents AGENTS=codex
 
+e2e-client: ## the same without the programs that wrap is tried with
+	@$(MAKE) --no-print-directory e2e ARGS="tests/e2e --ignore tests/e2e/test_e2e_wrap.py"
+
 soak: ## the seeded loops and the hostile suite, for long
 	@SOAK=1 $(TOOLS)/check $(PYTHON) $(if $(ARGS),$(ARGS),tests)
+
+picture: ## the README's picture, from a real run of the demo
+	@mkdir -p .github && COLUMNS=110 $(PYTHON) -I tests/demo.py --svg .github/session.svg >/dev/null && ls -l .github/session.svg
 
 demo: ## a whole session in the terminal, without a client
 	@$(PYTHON) -I tests/demo.py $(ARGS)

@@ -2,7 +2,7 @@
 
 In a scratch folder the kit is installed and a session is played through the registered command strings, run
 by /bin/sh exactly as the client runs them: the start with a handoff, the gate, tool calls that fill the context,
-signals, the handoff, two phases of a workflow, the end. Each event is shown with what the agent would have seen.
+signals, the handoff, a workflow whose end is checked, the end. Each event is shown with what the agent would have seen.
 Nothing is left behind. Needs a POSIX shell and nothing else.
 """
 from __future__ import annotations
@@ -36,7 +36,7 @@ The cart works, the address form is half done.
 1. Validate the postcode
 2. Payment
 """
-BLOCK = "---\nSIGNAL: {signal}_COMPLETE\nPHASE: {phase}\nSTATUS: complete\nTIMESTAMP: {time}\nNEXT: {next}\n---"
+BLOCK = "---\nSIGNAL: EXECUTION_COMPLETE\nPHASE: execution\nSTATUS: complete\nTIMESTAMP: {time}\nNEXT: none\n---"
 
 
 class Screen:
@@ -45,12 +45,13 @@ class Screen:
     STYLES = {"title": "1;36", "event": "1", "agent": "33", "dim": "2", "person": "32"}
 
     def __init__(self, scratch: str):
-        self.scratch = scratch
+        self.scratch, self.lines = scratch, []
         self.colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         self.width = min(shutil.get_terminal_size((100, 24)).columns, 110)
 
     def line(self, style: str, text: str) -> None:
         text = text.replace(self.scratch, SHOWN_ROOT)
+        self.lines += [(style, line) for line in text.split("\n")]
         print("\033[%sm%s\033[0m" % (self.STYLES[style], text) if self.colour and text else text, flush=True)
 
     def title(self, text: str) -> None:
@@ -147,7 +148,7 @@ class Demo:
         self.screen.line("event", "  > %-17s %s" % (name, note))
         if reply.get("systemMessage"):
             self.screen.block("person", reply["systemMessage"], "    (the person sees) ")
-        text = reply.get("hookSpecificOutput", {}).get("additionalContext", "")
+        text = reply.get("hookSpecificOutput", {}).get("additionalContext", "") or reply.get("reason", "")
         if text:
             self.screen.block("agent", text)
             self.row({"type": "attachment", "attachment": {
@@ -178,38 +179,42 @@ def play(demo: Demo) -> None:
     screen.title("install")
     for name, text in CONTEXT.items():
         demo.write(".context/" + name, text)
-    demo.write(".claude/ll-continue-prompt.md", HANDOFF)
     demo.install()
 
-    screen.title("a new session: the handoff of the session before arrives, then the gate")
+    screen.title("yesterday's session left a handoff")
+    demo.event("SessionStart", "startup", source="startup", session_id="yesterday")
+    time.sleep(0.05)  # a file system's clock is coarse: clearly after the first event
+    demo.write(".context/handoffs/yesterday.md", HANDOFF)
+    demo.event("SessionEnd", "prompt_input_exit", reason="prompt_input_exit", session_id="yesterday")
+
+    screen.title("a new session: the handoff arrives, then the gate")
     demo.event("SessionStart", "startup", source="startup")
     demo.event("UserPromptSubmit", '"Go on with the checkout"', prompt="Go on with the checkout")
     context = os.path.join(demo.root, ".context")
     demo.tool("Read", "TASKS.md", 24_000, "ACK: context received. Reading my files.", file_path=context + "/TASKS.md")
     demo.tool("Read", "CONSTITUTION.md", 26_000, file_path=context + "/CONSTITUTION.md")
 
-    screen.title("work fills the context; hooks stay silent, alerts become signal files")
+    screen.title("work fills the context; what the agent needs to know comes with the next tool result")
     demo.tool("Bash", "npm test", 88_000, command="npm test")
-    demo.tool("Grep", "postcode", 143_000, pattern="postcode")
-    demo.ctx("signal", "CI: 3 tests fail on main", "--action", "Look at the log before pushing", "--severity",
-             "critical",
+    demo.ctx("signal", "CI: 3 tests fail on main", "--action", "Look at the log before pushing", "--severity", "critical",
              "--global")
-    demo.event("UserPromptSubmit", '"And the payment?"', prompt="And the payment?")
+    demo.tool("Grep", "postcode", 120_000, pattern="postcode")
 
     screen.title("near the limit: a handoff is asked for until it is there")
-    demo.tool("Edit", "payment.ts", 165_000, file_path=demo.root + "/payment.ts")
+    demo.tool("Edit", "payment.ts", 143_000, file_path=demo.root + "/payment.ts")
     demo.ctx("status")
-    time.sleep(0.05)  # the file's clock is coarse: clearly after the crossing
-    path = demo.write(".claude/ll-continue-prompt.md",
-                      HANDOFF.replace("half done", "done").replace("1. V", "1. (done) V"))
-    demo.tool("Write", "the handoff", 167_000, file_path=path)
+    path = demo.write(".context/handoffs/%s.md" % SESSION[:8], HANDOFF.replace("half done", "done").replace("1. V", "1. (done) V"))
+    demo.tool("Write", "the handoff", 147_000, file_path=path)
 
-    screen.title("auto mode: the agent goes on until each phase's completion block is there")
-    demo.ctx("auto", "start", "Finish the checkout page", "--phase", "execution", "--skip-review", "--skip-reflect")
+    screen.title("auto mode: the agent goes on until the work is proven done")
+    demo.ctx("auto", "start", "Finish the checkout page", "--until", "test -f checked", "--session", SESSION)
     demo.stop('"I think that is it."', "I think that is it.", active=False)
-    for phase, following in (("execution", "qa"), ("qa", "none")):
-        block = BLOCK.format(signal=phase.upper(), phase=phase, time="2026-02-03T10:45:00Z", next=following)
-        demo.stop("with the block %s_COMPLETE" % phase.upper(), "Done.\n" + block, active=True)
+    for note, text in (("with the block, but the check fails", "Done."), ("with the block again, and the check passes", "Now it is done.")):
+        demo.tool("Bash", "npm test", demo.tokens + 1000, command="npm test")
+        block = BLOCK.format(time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+        demo.stop(note, text + "\n" + block, active=True)
+        demo.write("checked", "")
+    demo.ctx("auto", "status")
 
     screen.title("the end: nothing is left of the session, and the handoff waits for the next one")
     demo.event("SessionEnd", "prompt_input_exit", reason="prompt_input_exit")
@@ -219,12 +224,36 @@ def play(demo: Demo) -> None:
         demo.events, demo.took_s * 1000 / demo.events))
 
 
+PICTURED = ("a new session", "near the limit", "the end")  # titles of the parts that the picture shows
+COLOURS = {"title": "#4dc4d9", "event": "#f2f2f2", "agent": "#e5c07b", "dim": "#8a8f98", "person": "#98c379"}
+
+
+def render_svg(lines: list) -> str:
+    """What stood on the screen, as a picture: the parts named above, without the long blocks."""
+    shown, is_in = [], False
+    for style, text in lines:
+        if style == "title" and text.strip():
+            is_in = any(name in text for name in PICTURED)
+            shown += [("dim", ""), (style, text.strip())] if is_in else []
+        elif is_in and text.strip() and style != "dim" and not text.startswith("  $"):
+            shown.append((style, text.rstrip()))
+    rows = ['<text x="16" y="%d" fill="%s" xml:space="preserve">%s</text>' % (
+        22 + 18 * number, COLOURS[style], text.replace("&", "&amp;").replace("<", "&lt;")) for number, (style, text) in enumerate(shown)]
+    return ('<svg xmlns="http://www.w3.org/2000/svg" width="960" height="%d" font-family="ui-monospace, Menlo, Consolas, monospace" '
+            'font-size="13">\n<rect width="100%%" height="100%%" rx="8" fill="#1e2127"/>\n%s\n</svg>\n' % (
+                30 + 18 * len(shown), "\n".join(rows)))
+
+
 def main() -> None:
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(encoding="utf-8", errors="replace")
     scratch = os.path.realpath(tempfile.mkdtemp(prefix="ctx-demo-"))
+    demo = Demo(scratch)
     try:
-        play(Demo(scratch))
+        play(demo)
+        if sys.argv[1:2] == ["--svg"]:
+            with open(sys.argv[2], "w", encoding="utf-8") as out:
+                out.write(render_svg(demo.screen.lines))
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:

@@ -112,7 +112,10 @@ def test_what_reaches_the_agent_or_a_terminal_goes_through_one_function_each():
     calls = owner_of(lambda node: getattr(getattr(node, "func", None), "id", "") if isinstance(node, ast.Call) else "")
     assert calls["read_shared"] == {"gate_body", "is_telling_file", "read_handoff"}, "what a setting names is read nowhere else"
     assert "render_reply" in calls["clean_text"] and calls["render_reply"] == {"run_mode"}
-    assert "print" not in calls and "show" in calls["for_terminal"] and "write_stderr" in calls["for_terminal"]
+    assert "print" not in calls and "write_stderr" in calls["for_terminal"]
+    streams = owner_of(lambda node: "stdout" if isinstance(node, ast.Attribute) and node.attr == "stdout"
+                       and getattr(node.value, "id", "") == "sys" else "")
+    assert streams["stdout"] <= {"show", "run_for_person"}, "everything for people is painted in one place"
     outputs = {"_run_hook", "write_stderr", "show", "_statusline", "_append", "claim_file", "write_bytes"}
     assert {name for name in calls["write_all"] if not name.startswith("_Run.")} <= outputs
 

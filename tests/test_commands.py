@@ -4,16 +4,16 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import struct
 import subprocess
 import time
 
 import pytest
 
-import helper
-from helper import PYTHON, REPO, RUN_TIMEOUT_S, assistant_row, load_kit, recorded, registered_commands
+from helper import KIT, PYTHON, REPO, RUN_TIMEOUT_S, assistant_row, load_kit, recorded
 
-COMMANDS = [row[0] for row in load_kit().COMMANDS]
+COMMANDS = list(load_kit().COMMANDS)
 ANSI = re.compile(r"\033\[[0-9;?]*[a-zA-Z]")
 UTF8 = {"LC_ALL": "C.UTF-8"}
 SESSION = "2a8cf45f-2bc7-4975-91c3-97e00a297524"
@@ -35,15 +35,17 @@ def failure(result, code: int = 1) -> tuple[str, str]:
 def measured(project, tokens: int, session: str = SESSION, tool: str = "Bash", **changes) -> None:
     """One tool call whose transcript says so many tokens."""
     project.write_transcript([assistant_row(tokens, session)], session)
-    event = project.event("PostToolUse." + tool, session_id=session, **changes)
+    project.calls = getattr(project, "calls", 0) + 1
+    event = project.event("PostToolUse." + tool, session_id=session, tool_use_id="toolu_%d" % project.calls, **changes)
     assert project.call("monitor", event).rc == 0
 
 
 def started(project, session: str = SESSION) -> None:
-    a_minute_ago = time.time() - 60  # a file as new as the crossing would count as the answer to the reminder
-    project.write(".claude/ll-continue-prompt.md", "# Handoff\n\nGo on with the parser.\n", a_minute_ago)
-    assert "parser" in project.call("inject", project.event("SessionStart.startup", session_id=session,
-                                                            model=None)).context
+    """A session that got the handoff of the one before."""
+    project.call("inject", project.event("SessionStart.startup", session_id="before", model=None))
+    project.write(".context/handoffs/before.md", "# Handoff\n\nGo on with the parser.\n", time.time() + 1)
+    event = project.event("SessionStart.startup", session_id=session, model=None)
+    assert "parser" in project.call("inject", event).context
 
 
 def shown_data(project, *words: str) -> dict:
@@ -57,29 +59,26 @@ def shown_data(project, *words: str) -> dict:
 def test_help_says_what_a_command_does_and_gives_an_example(project, word):
     shown = text(project.ask(word, "--help"))
     assert shown.startswith("usage: ctx_hooks.py " + word)
-    assert "\nexample: ctx_hooks.py " + word in shown
-    assert "-h, --help" in shown
+    assert "\nexample: python3 " in shown and " %s" % word in shown.partition("example: ")[2]
 
 
-def test_help_lists_every_command_and_mode(project):
-    shown = text(project.ask("--help"))
-    for word in COMMANDS + list(load_kit().MODES):
-        assert "\n  %-13s " % word in shown
-
-
-@pytest.mark.parametrize("words", [["status", "--bogus"], ["status", "--json", "--watch"], ["context", "x"], ["why",
-                                                                                                              "many"],
-                                   ["signal"], ["signal", "x", "--severity", "loud"], ["auto"], ["auto", "fly"],
-                                   ["pause", "--for"], ["resume", "x"], ["statusline", "--bogus"], ["statusline", "--"],
-                                   ["replay"]])
-def test_wrong_usage_exits_2_with_error_and_hint(project, words):
-    _, hint = failure(project.ask(*words), 2)
-    assert hint.startswith("see `ctx_hooks.py " + words[0])
+@pytest.mark.parametrize("words, said", [
+    (["status", "--bogus"], "unknown option --bogus"), (["status", "--jsno"], "did you mean --json?"),
+    (["status", "--json", "--watch"], "--json and --watch exclude each other"), (["status", "--json=x"], "takes no value"),
+    (["context", "x"], "one word too many: x"), (["why", "many"], "many wants a number"), (["signal"], "SUMMARY is missing"),
+    (["signal", "x", "--severity", "loud"], "use one of info, warning, critical"),
+    (["signal", "x", "--ttl", "soon"], "--ttl wants a number"), (["signal", "x", "--session=s", "--global"], "exclude each other"),
+    (["auto"], "start|status|resume|stop is missing"), (["auto", "fly"], "use one of start"), (["auto", "strat"], "did you mean start?"),
+    (["pause", "--for"], "--for needs a value"), (["resume", "x"], "one word too many"), (["statusline", "--bogus"], "unknown option"),
+    (["replay"], "FILE… is missing"), (["replay", "x", "--agent", "nobody"], "--agent is one of claude"),
+    (["completion", "powershell"], "use one of bash, zsh, fish")])
+def test_wrong_usage_exits_2_with_error_and_hint(project, words, said):
+    error, hint = failure(project.ask(*words), 2)
+    assert said in error and hint.endswith("ctx_hooks.py %s --help" % words[0])
 
 
 @pytest.mark.parametrize("words", [["status"], ["context"], ["why"], ["signal", "x"], ["auto", "status"], ["pause"],
-                                   ["resume"],
-                                   ["replay", "x"]])
+                                   ["resume"], ["config"], ["replay", "x"]])
 def test_outside_a_project_nothing_is_created_and_the_hint_says_what_to_do(bare_project, words):
     before = bare_project.tree()
     error, hint = failure(bare_project.ask(*words))
@@ -89,17 +88,10 @@ def test_outside_a_project_nothing_is_created_and_the_hint_says_what_to_do(bare_
 
 def test_a_folder_that_is_gone_is_said(project):
     project.write("gone/x", "")
-    kit = os.path.join(REPO, "ctx_hooks.py")
     script = 'cd gone && rm -r ../gone && exec "$0" "$1" status'
-    done = subprocess.run(["/bin/sh", "-c", script, PYTHON, kit], cwd=project.root, env=project.env,
-                          stdout=subprocess.PIPE,
+    done = subprocess.run(["/bin/sh", "-c", script, PYTHON, KIT], cwd=project.root, env=project.env, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE)
     assert done.returncode == 1 and b"error: the current folder" in done.stderr and b"Traceback" not in done.stderr
-
-
-@pytest.mark.parametrize("word", ["bogus", "", "--bogus", "\udcff\udcfe"])
-def test_an_unknown_word_says_nothing_on_stdout_and_exits_1(project, word):
-    failure(project.command(word))
 
 
 def test_a_command_is_the_same_as_a_process(project):
@@ -113,12 +105,60 @@ def test_commands_work_from_a_folder_below_the_project(project):
     assert project.root in text(project.ask("status", cwd=project.path("src/deep"), COLUMNS="300"))
 
 
+def test_a_hint_can_be_pasted_as_it_stands(project):
+    error, hint = failure(project.command("statsu --now"))
+    done = subprocess.run(["/bin/sh", "-c", hint], cwd=project.root, env=project.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert done.returncode == 0 and b"for people" in done.stdout
+    assert failure(project.ask("statsu --now", CTX_LAUNCHER="1"))[1] == "ctx --help"
+
+
+def test_a_kit_below_the_folder_one_is_in_is_named_from_there(project):
+    os.makedirs(project.path(".claude/hooks"))
+    shutil.copy(KIT, project.path(".claude/hooks/ctx_hooks.py"))
+    done = subprocess.run([PYTHON, ".claude/hooks/ctx_hooks.py", "no such"], cwd=project.root, env=project.env,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert done.stderr.endswith(b"hint: python3 .claude/hooks/ctx_hooks.py --help\n")
+
+
+HOSTILE = "\x1b]0;evil\x07\x1b[31m\u202eevil\nFAIL  forged\x9b2J"
+
+
+def test_nothing_hostile_in_names_keys_and_texts_reaches_a_terminal(project):
+    """State files may be a stranger's: names of files, keys and values of JSON, settings, times."""
+    strange = HOSTILE.replace("/", "").encode().decode()
+    project.write(".context/state/%s.json" % strange, json.dumps({
+        "session_start": HOSTILE, "agent": HOSTILE, "model": HOSTILE, "measured_model": HOSTILE, "window": 1000,
+        "estimated_tokens": 900, "breakdown": {HOSTILE: 9}, "files_read": [HOSTILE], "startup": {"outcome": HOSTILE},
+        "threshold_crossed_at": "2026-02-03T10:45:00Z"}))
+    project.write(".context/state/pause.json", json.dumps({HOSTILE: None}))
+    project.write(".context/signals/sessions/%s/x.md" % strange, HOSTILE)
+    project.write(".caw/auto-state.json", json.dumps({
+        "active": True, "phase": HOSTILE, "phases": [HOSTILE, "b"], "task_description": HOSTILE, "session_id": HOSTILE,
+        "until": HOSTILE, "last_error": {"message": HOSTILE}, "needs": HOSTILE,
+        "steps": {HOSTILE: {"phase": HOSTILE, "check": HOSTILE}}}))
+    project.write(".context/events.jsonl", "".join(json.dumps(row) + "\n" for row in (
+        {"at": HOSTILE, "session": HOSTILE, "event": HOSTILE, HOSTILE: HOSTILE},
+        {"event": "stop:held", "reason": HOSTILE, "phase": HOSTILE, "check": HOSTILE}, {"event": ["x"]})))
+    project.write(".contextrc", "%s: 1\ngate:\n  mode: %s\n" % (HOSTILE.replace("\n", ""), HOSTILE.replace("\n", "")))
+    inode = os.stat(project.path(".context")).st_ino
+    project.write(".context/state/handoffs.json", json.dumps({
+        "inode": inode, "first_event": "2026-02-03T10:45:00Z",
+        "handoffs": {HOSTILE: {"file": HOSTILE, "agent": HOSTILE, "by": HOSTILE, "written_at": "2026-02-03T10:45:00Z",
+                               "delivered_to": HOSTILE, "evidence": HOSTILE}}}))
+    for words in (["status"], ["why"], ["config"], ["doctor"], ["auto", "status"], ["status", "--session", HOSTILE]):
+        result = project.ask(*words, **UTF8)
+        said = (result.out + result.err).decode("utf-8")
+        assert not [c for c in said if c < " " and c != "\n" or "\x7f" <= c < "\xa0" or c == "\u202e"], words
+        assert b"Traceback" not in result.err and "\nFAIL  forged" not in said, words
+    assert json.loads(text(project.ask("status", "--json")))
+
+
 # --- status
 
 
 def test_a_new_project_is_told_what_to_do_next(project):
     lines = text(project.ask("status")).split("\n")
-    assert len(lines) == 4 and [line[:2] for line in lines[1:]] == ["1.", "2.", "3."]
+    assert "no hook ran yet" in lines[0] and lines[1].endswith("ctx_hooks.py doctor")
 
 
 def test_status_changes_nothing(project):
@@ -136,17 +176,15 @@ def test_status_shows_a_session_from_its_start_to_the_reminder(project):
     for tokens in (40_000, 90_000, 171_000):
         measured(project, tokens)
     shown = text(project.ask("status", **UTF8))
-    for expected in ("session 2a8cf45f", "3 calls", "85%  171,000/200,000 exact", "20% to 85%", "0 of 2 files read",
-                     "asked, 1 reminder", "pending, 1 attempt", "  warning  "):
+    for expected in ("session 2a8cf45f · Claude Code", "3 calls", "85%  171,000/200,000 exact", "0 of 2 files read",
+                     "asked, 1 reminder in ", "pending, 1 attempt, no evidence yet"):
         assert expected in shown
-    data = shown_data(project)
-    session = data["sessions"][0]
+    session = shown_data(project)["sessions"][0]
     assert session["context"]["percent"] == 85 and session["history"] == [20, 45, 85]
     assert session["gate"]["fired"] is True and session["startup"]["outcome"] == "pending"
-    assert [signal["code"] for signal in data["signals"]] == ["CTX_HEALTH_85"]
 
 
-def test_status_shows_what_was_read_and_the_acknowledgement(project):
+def test_status_shows_what_was_read_and_the_evidence(project):
     started(project)
     said = {"content": [{"type": "text", "text": "ACK: context received"}]}
     project.write_transcript([assistant_row(9000, SESSION, message=said, timestamp=None)], SESSION)
@@ -154,10 +192,41 @@ def test_status_shows_what_was_read_and_the_acknowledgement(project):
                           tool_input={"file_path": project.path(".context/TASKS.md")})
     project.call("monitor", event)
     project.call("gate", project.event("PreToolUse.Bash", session_id=SESSION))
-    shown = text(project.ask("status", **UTF8))
-    assert "1 of 2 files read, not: CONSTITUTION.md" in shown and "acknowledged, 1 attempt" in shown
-    shown = " ".join(shown.split())
-    assert "first attempt 100% (> 70%)" in shown and "visible 100% (> 99%)" in shown
+    shown = " ".join(text(project.ask("status", **UTF8)).split())
+    assert "1 of 2 files read, not: CONSTITUTION.md" in shown and "delivered, 1 attempt, acknowledgement" in shown
+    assert "1 sent, 1 arrived at once" in shown
+
+
+def test_status_shows_the_ledger_who_wrote_what_and_who_got_it(project):
+    started(project)
+    measured(project, 171_000)
+    shown = text(project.ask("status", COLUMNS="160", **UTF8)).partition("handoffs\n")[2]
+    assert "written 0s ago by the agent → to 2a8cf45f" in shown and "no evidence yet" in shown
+    assert "2a8cf45f  asked for " in shown and "Claude Code · .context/handoffs/2a8cf45f.md" in shown
+    project.write(".context/handoffs/2a8cf45f.md", "# Handoff\n\nThe parser is done.\n")
+    measured(project, 172_000)
+    rows = {row["session"]: row for row in shown_data(project)["handoffs"]}
+    assert rows[SESSION]["by"] == "agent" and rows[SESSION]["written_at"] and not rows[SESSION]["delivered_to"]
+    assert "waits for the next session" in text(project.ask("status", COLUMNS="160", **UTF8))
+
+
+def test_status_counts_what_was_said_per_100_calls(project):
+    """Nothing but what the recorder and the sessions hold: 40 calls that ended, 10 of a live session."""
+    project.write(".context/state/s1.json", '{"tool_calls": 10}')
+    rows = [{"event": "session:ended", "calls": 40}, {"event": "gate:emitted", "chars": 300},
+            {"event": "signals:delivered", "chars": 100}, {"event": "signals:delivered", "chars": 50},
+            {"event": "handoff:mechanical", "chars": 9999}, {"event": "stop:released", "chars": 0}]
+    project.write(".context/events.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    assert shown_data(project)["attention"] == {"calls": 50, "by": {
+        "gate": {"messages": 1, "chars": 300}, "signals": {"messages": 2, "chars": 150}}}
+    shown = " ".join(text(project.ask("status", **UTF8)).split())
+    assert "per 100 tool calls (of 50): gate 600 in 2.0 · signals 300 in 4.0" in shown
+
+
+def test_status_names_the_context_files_that_say_nothing_yet(project):
+    project.write(".context/DECISIONS.md", "# Decisions\n\n- TBD\n")
+    assert shown_data(project)["fill_in"] == ["DECISIONS.md"]
+    assert "fill in   DECISIONS.md" in text(project.ask("status"))
 
 
 def test_signals_show_severity_age_and_time_left_and_info_is_there(project):
@@ -198,7 +267,7 @@ def test_problems_are_listed_one_by_one(project):
     project.write(".context/state/errors.log", "boom")
     project.write(".caw/auto-state.json", "{broken")
     problems = "\n".join(shown_data(project)["problems"])
-    for expected in (".contextrc line 2", "unknown setting `bogus`", "1 unreadable files were set aside", "internal errors were logged",
+    for expected in (".contextrc line 2", "unknown setting `bogus`", "unreadable files were set aside (1)", "internal errors were logged",
                      "is not a JSON object"):
         assert expected in problems
     assert "problems" in text(project.ask("status"))
@@ -219,16 +288,6 @@ def test_hooks_that_are_not_seen_while_the_client_works_are_a_problem(project):
     assert "the hooks were last seen 5h ago" in shown_data(project)["problems"][0]
 
 
-@pytest.mark.skipif(helper.IS_ROOT, reason="root can write everywhere")
-def test_a_folder_that_cannot_be_written_is_a_problem(project):
-    measured(project, 40_000)
-    os.chmod(project.path(".context/state"), 0o500)
-    try:
-        assert any("cannot write to" in problem for problem in shown_data(project)["problems"])
-    finally:
-        os.chmod(project.path(".context/state"), 0o700)
-
-
 @pytest.mark.parametrize("content", [b"", b"{", b"[]",
                                      b'{"breakdown": 3, "history": [{}, "x", 1e99], "startup": {"attempts": "many"},'
                                      b' "files_read": [1, {}], "threshold_crossed_at": 7, "session_start": []}',
@@ -243,9 +302,17 @@ def test_status_bears_any_state_file(project, content):
 
 def test_the_workflow_is_on_the_page(project):
     text(project.ask("auto", "start", "Add a login page", "--phase", "planning"))
-    assert "planning ●" in text(project.ask("status", COLUMNS="120", **UTF8))
+    assert "planning ●" in text(project.ask("status", COLUMNS="200", **UTF8))
     text(project.ask("auto", "stop"))
     assert "ended (user_cancelled)" in text(project.ask("status"))
+
+
+def test_a_workflow_from_elsewhere_is_called_inert(project):
+    project.write(".caw/auto-state.json", '{"active": true, "phase": "qa", "session_id": "theirs", "task_description": "x"}')
+    assert "inert: not started on this machine" in text(project.ask("status", **UTF8))
+    assert any("inert" in problem for problem in shown_data(project)["problems"])
+    text(project.ask("auto", "start", "mine"))
+    assert "inert" not in text(project.ask("status", **UTF8))
 
 
 def test_watch_needs_a_terminal(project):
@@ -293,7 +360,7 @@ def test_why_tells_the_last_decisions_newest_last(project):
     started(project)
     project.call("gate", project.event("PreToolUse.Bash", session_id=SESSION))
     measured(project, 171_000)
-    shown = text(project.ask("why", **UTF8))
+    shown = text(project.ask("why", COLUMNS="300", **UTF8))
     parts = ["sent the startup context, attempt 1", "asked the agent to read CONSTITUTION.md, TASKS.md",
              "saw the context reach 85%", "asked for the handoff at 85%", "wrote the signal CTX_HEALTH_85"]
     positions = [shown.find(part) for part in parts]
@@ -305,7 +372,6 @@ def test_why_tells_the_last_decisions_newest_last(project):
 def test_why_has_something_to_say_when_nothing_happened(project):
     assert "nothing was said or decided" in text(project.ask("why"))
     assert json.loads(text(project.ask("why", "--json"))) == []
-    assert "at least 1" in failure(project.ask("why", "0"))[0]
 
 
 # --- statusline
@@ -325,11 +391,18 @@ PLAIN = {"NO_COLOR": "1", "CLAUDE_PROJECT_DIR": None, **UTF8}
 
 
 def test_the_status_line_shows_model_fullness_phase_and_signals(project):
-    text(project.ask("auto", "start", "a task", "--phase", "qa"))
+    text(project.ask("auto", "start", "a task", "--phase", "qa", "--session", "s1"))
     text(project.ask("signal", "one", "--session", "s1"))
     text(project.ask("signal", "info is not counted", "--session", "s1", "--severity", "info"))
     line = text(project.ask("statusline", stdin=status_input(project), **PLAIN))
-    assert line == "Sonnet 5.5 · █░░░░░░░░░ 15% · 850k left · qa 0/20 · 1 signal"
+    assert line == "Sonnet 5.5 · █░░░░░░░░░ 15% of the window · 850k left · qa 0/20 · 1 signal"
+
+
+def test_the_status_line_says_when_the_compaction_is_near(project):
+    window = {"context_window_size": 200_000, "current_usage": {"input_tokens": 143_000}}
+    data = status_input(project, context_window=window)
+    assert "71% of the window, compaction near" in text(project.ask("statusline", stdin=data, **PLAIN))
+    assert text(project.ask("statusline", stdin=data, **dict(PLAIN, COLUMNS="40"))).startswith("71%, compaction near")
 
 
 def test_the_status_line_hands_window_and_usage_to_the_monitor(project):
@@ -416,7 +489,7 @@ def test_a_pause_of_one_session_leaves_the_others(project):
     assert project.call("gate", project.event("PreToolUse.Bash", session_id=SESSION)).is_silent
     assert project.call("gate", project.event("PreToolUse.Bash", session_id="other")).context
     shown = text(project.ask("status"))
-    assert "paused: 2a8cf45f, for " in shown
+    assert "paused: 2a8cf45f, until " in shown
     text(project.ask("resume", "--session", SESSION))
     assert project.call("gate", project.event("PreToolUse.Bash", session_id=SESSION)).context
 
@@ -425,7 +498,7 @@ def test_a_pause_of_one_session_leaves_the_others(project):
 def test_a_pause_that_is_over_or_broken_silences_nobody(project, until):
     project.write(".context/state/pause.json", '{"*": %s}' % until)
     assert project.call("gate", project.event("PreToolUse.Bash", session_id=SESSION)).context
-    assert shown_data(project)["paused"] == []
+    assert shown_data(project)["paused"] == {}
 
 
 @pytest.mark.parametrize("name", ["pause", "fallback", "metrics", "monitor-state", "auto-state", "events.jsonl"])
@@ -433,7 +506,7 @@ def test_a_session_called_like_one_of_our_files_is_a_session_like_any_other(proj
     measured(project, 40_000, name)
     assert not project.exists(".context/state/%s.json" % name)
     data = shown_data(project)
-    assert [s["tool_calls"] for s in data["sessions"]] == [1] and data["paused"] == []
+    assert [s["tool_calls"] for s in data["sessions"]] == [1] and data["paused"] == {}
 
 
 def test_resume_of_one_session_leaves_the_others_paused(project):
@@ -455,8 +528,10 @@ def test_a_duration_that_is_none_is_explained(project, duration):
 
 
 @pytest.mark.parametrize("duration, seconds", [("90", 90), ("90s", 90), ("30m", 1800), ("2H", 7200), ("1d", 86400)])
-def test_durations(kit, duration, seconds):
-    assert kit.parse_duration(duration) == seconds
+def test_durations(project, kit, duration, seconds):
+    text(project.ask("pause", "--for", duration))
+    left = kit.parse_iso(project.read_json(".context/state/pause.json")["*"]) - time.time()
+    assert seconds - 60 < left <= seconds
 
 
 # --- signal
@@ -498,28 +573,104 @@ def test_hostile_names_stay_inside_the_signals_folder(project):
 
 def test_a_workflow_is_started_shown_and_stopped(project):
     assert text(project.ask("auto", "status")).startswith("no workflow")
-    assert "started in phase init" in text(project.ask("auto", "start", "Build it", "--skip-expansion"))
+    lines = text(project.ask("auto", "start", "Build it", "--skip-expansion", "--skip", "fix")).split("\n")
+    assert [line.split()[0] for line in lines] == ["phases:", "checks:", "binds:", "out:"]
+    assert lines[0] == "phases: init, planning, execution, qa, review, check, reflect; begins with init"
+    assert "on the agent's word" in lines[1] and "a person types a prompt" in lines[2] and "`ctx cancel`" in lines[3]
     shown = text(project.ask("auto", "status"))
-    assert "init ●" in shown and "iteration 0/20, session not bound yet" in shown and "task: Build it" in shown
-    assert json.loads(text(project.ask("auto", "status", "--json")))["phase"] == "init"
+    assert "init *" in shown and "iteration 0/20, not bound yet" in shown and "task: Build it" in shown
+    data = json.loads(text(project.ask("auto", "status", "--json")))
+    assert data["phase"] == "init" and data["token"] == ""
     assert "active already" in failure(project.ask("auto", "start", "again"))[0]
-    assert "started" in text(project.ask("auto", "start", "again", "--force"))
+    assert "phases:" in text(project.ask("auto", "start", "again", "--force", "--any"))
+    assert project.read_json(".caw/auto-state.json")["any_prompt"] is True
     assert text(project.ask("auto", "stop")) == "cancelled"
     assert text(project.ask("auto", "stop")) == "no workflow is active"
 
 
-@pytest.mark.parametrize("words", [["  "], ["x", "--max-iterations", "0"], ["x", "--max-iterations", "51"]])
-def test_a_workflow_that_makes_no_sense_is_not_started(project, words):
-    failure(project.ask("auto", "start", *words))
+@pytest.mark.parametrize("words, said", [
+    (["  "], "the task is empty"), (["x", "--max-iterations", "0"], "between 1 and 50"), (["x", "--max-iterations", "51"], "between 1 and 50"),
+    (["x", "--phase", "qa", "--skip-qa"], "phase qa is skipped"), (["x", "--phase", "exekution"], "there is no phase exekution"),
+    (["x", "--skip", "nothing"], "there is no phase nothing")])
+def test_a_workflow_that_makes_no_sense_is_not_started(project, words, said):
+    assert said in failure(project.ask("auto", "start", *words))[0]
     assert not project.exists(".caw")
 
 
 def test_a_broken_workflow_file_is_not_overwritten_without_force(project):
     project.write(".caw/auto-state.json", "{broken")
-    assert "not readable" in failure(project.ask("auto", "start", "x"))[0]
-    assert "not readable" in failure(project.ask("auto", "status"))[0]
+    for words in (["start", "x"], ["status"], ["resume"]):
+        assert "not readable" in failure(project.ask("auto", *words))[0]
     assert project.read(".caw/auto-state.json") == "{broken"
     text(project.ask("auto", "start", "x", "--force"))
+    assert any("auto-state.json" in name for name in os.listdir(project.path(".context/state/aside")))
+
+
+def trusted(project) -> dict:
+    folder = os.path.join(project.home, ".local", "state", "ctx_hooks", "workflows")
+    with open(os.path.join(folder, os.listdir(folder)[0]), encoding="utf-8") as source:
+        return json.load(source)
+
+
+def test_until_makes_one_phase_whose_check_the_person_agreed_to_by_its_exact_text(project, kit):
+    lines = text(project.ask("auto", "start", "Mend it", "--until", "make test"))
+    assert "phases: execution; begins with execution" in lines
+    assert "checks: execution `make test`: you agreed to run exactly this" in lines
+    trust, flow = trusted(project), project.read_json(".caw/auto-state.json")
+    assert trust["agreed"] == [kit.digest_of("make test")] and len(trust["token"]) == 32 and trust["token"] == flow["token"]
+    assert "check of execution: `make test`, you agreed to it" in text(project.ask("auto", "status"))
+
+
+def test_a_check_that_changed_is_shown_as_not_agreed_until_the_workflow_is_taken_up_again(project):
+    project.write(".contextrc", "auto:\n  phases: [plan, build]\n  done_when:\n    build: make\n")
+    assert "checks: build `make`" in text(project.ask("auto", "start", "Build"))
+    project.write(".contextrc", "auto:\n  phases: [plan, build]\n  done_when:\n    build: make all\n")
+    shown = text(project.ask("auto", "status", COLUMNS="300"))
+    assert "check of build: `make all`, nobody agreed to it, so it does not run" in shown
+    assert "checks: build `make all`" in text(project.ask("auto", "resume"))
+    assert "`make all`, you agreed to it" in text(project.ask("auto", "status", COLUMNS="300"))
+
+
+def test_a_workflow_without_a_place_for_its_consent_is_not_started(project):
+    error, _ = failure(project.ask("auto", "start", "x", HOME=None))
+    assert "state home" in error and not project.exists(".caw")
+
+
+def test_a_failed_workflow_is_taken_up_where_it_was(project):
+    text(project.ask("auto", "start", "Ship it", "--phase", "execution", "--session", "s1"))
+    text(project.ask("auto", "stop"))
+    assert "planning ✓ execution ✗ qa ○" in text(project.ask("auto", "status", COLUMNS="200", **UTF8))
+    assert "binds:  to the next session" in text(project.ask("auto", "resume"))
+    flow = project.read_json(".caw/auto-state.json")
+    assert (flow["active"], flow["phase"], flow["session_id"], flow["exit_reason"]) == (True, "execution", "", "")
+    assert project.read(".caw/.gitignore") == "auto-state.json\n.gitignore\n"
+
+
+def test_nothing_is_taken_up_where_nothing_was_begun_or_all_is_done(project):
+    assert "no workflow to take up" in failure(project.ask("auto", "resume"))[0]
+    project.write(".caw/auto-state.json", '{"active": false, "phase": "complete"}')
+    assert "no workflow to take up" in failure(project.ask("auto", "resume"))[0]
+
+
+def test_the_steps_of_a_workflow_are_shown_with_times_attempts_and_checks(project):
+    text(project.ask("auto", "start", "Ship it", "--session", "s1"))
+    flow = project.read_json(".caw/auto-state.json")
+    flow["steps"] = {"init": {"phase": "init", "started_at": "2026-02-03T10:45:00Z", "ended_at": "2026-02-03T10:50:00Z",
+                              "attempts": 3, "check": "2026-02-03T10:49:00Z: make, exited 1"}}
+    project.write(".caw/auto-state.json", json.dumps(flow))
+    shown = text(project.ask("auto", "status", COLUMNS="200", TZ="UTC0"))
+    assert "init: 2026-02-03 10:45:00 to 2026-02-03 10:50:00, 3 attempts; check 2026-02-03T10:49:00Z: make, exited 1" in shown
+
+
+@pytest.mark.parametrize("given, bound", [("ABC-1", "ABC-1"), ("abc", "abc"), (SESSION[:8], SESSION), (SESSION, SESSION)])
+def test_a_workflow_binds_to_the_id_that_the_clients_events_carry(project, given, bound):
+    measured(project, 40_000)
+    text(project.ask("auto", "start", "Ship it", "--session", given))
+    assert project.read_json(".caw/auto-state.json")["session_id"] == bound
+
+
+def test_a_workflow_started_inside_a_session_is_that_sessions(project):
+    assert "binds:  to session s9" in text(project.ask("auto", "start", "Ship it", CLAUDE_CODE_SESSION_ID="s9"))
 
 
 # --- replay
@@ -531,24 +682,22 @@ def write_events(project, name: str, events: list) -> str:
 
 def session_events(project, session: str = "s1") -> list:
     project.write_transcript([assistant_row(171_000, session)], session)
-    names = ("SessionStart.startup", "UserPromptSubmit", "PreToolUse.Bash", "PostToolUse.Bash", "Stop",
-             "PreCompact.auto",
+    names = ("SessionStart.startup", "UserPromptSubmit", "PreToolUse.Bash", "PostToolUse.Bash", "Stop", "PreCompact.auto",
              "SessionEnd.other")
     return [project.event(name, session_id=session, model=None) for name in names]
 
 
 def test_replay_shows_what_each_event_says_and_changes_nothing(project):
-    project.write(".claude/ll-continue-prompt.md", "# Handoff\n\nGo on with the parser.\n")
     text(project.ask("signal", "CI fails", "--global"))
-    path = write_events(project, "events.jsonl", session_events(project))
+    events = session_events(project)
+    path = write_events(project, "events.jsonl", events + [dict(events[0], hook_event_name="Notification")])
     before = project.tree()
     shown = text(project.ask("replay", path, **UTF8))
-    assert project.tree() == before
-    for expected in ("  1  SessionStart        inject", "Go on with the parser.", "⚠️ [ctx monitor] CI fails",
-                     "STOP. Read your context",
-                     "Context is 85% full", project.path(".claude/ll-continue-prompt.md"), "PreCompact",
-                     "not an event of this kit"):
-        assert expected in " ".join(shown.split()) or expected in shown
+    after = project.tree()
+    assert {name for name in after if before.get(name, "new") != after[name] and ".cache" not in name} == set()
+    for expected in ("  1  SessionStart        inject", "⚠️ [ctx monitor] CI fails", "STOP. Read your context", "Context is 85% full",
+                     project.path(".context/handoffs/s1.md"), "PreCompact          monitor", "not an event of this kit"):
+        assert expected in " ".join(shown.split()) or expected in shown, expected
     assert "ctx-replay" not in shown
 
 
@@ -560,10 +709,17 @@ def test_replay_reads_lines_whole_files_lists_and_stdin(project, indent):
     results = json.loads(text(project.ask("replay", "--json", path, as_list)))
     assert [r["event"] for r in results] == ["SessionStart", "UserPromptSubmit", "PreToolUse"] * 2
     assert results[2]["reply"]["hookSpecificOutput"]["additionalContext"].startswith("STOP.")
-    assert results[5]["reply"] is None  # the gate fires once, also in a scratch copy
     one = json.dumps(events[2], indent=indent).encode()
     again = json.loads(text(project.ask("replay", "-", "--json", stdin=one)))
     assert again[0]["mode"] == "gate" and again[0]["reply"]
+
+
+def test_replay_speaks_the_dialects_of_other_agents(project):
+    event = {"hook_event_name": "AfterTool", "session_id": "g1", "cwd": project.root, "tool_name": "read_file", "tool_input": {},
+             "tool_response": {"llmContent": "x"}, "timestamp": "2026-11-16T00:00:00Z"}
+    path = write_events(project, "events.jsonl", [event])
+    result = json.loads(text(project.ask("replay", path, "--agent", "gemini", "--json")))[0]
+    assert result["mode"] == "monitor" and "STOP." in json.dumps(result["reply"])
 
 
 def test_replay_asks_the_kit_also_while_it_is_paused(project):
@@ -572,42 +728,91 @@ def test_replay_asks_the_kit_also_while_it_is_paused(project):
     assert "STOP." in text(project.ask("replay", path, CTX_HOOKS_DISABLE="1"))
 
 
-def test_replay_never_writes_outside_its_copy(project):
+def test_replay_follows_no_links_and_writes_nothing_outside_its_copy(project):
     outside = os.path.join(project.base, "outside")
     os.makedirs(outside)
+    with open(os.path.join(outside, "secret.md"), "w", encoding="utf-8") as out:
+        out.write("the secret\n")
     os.symlink(outside, project.path(".context/notes"))
+    os.symlink(os.path.join(outside, "secret.md"), project.path(".context/CONVENTIONS.md"))
     os.mkfifo(project.path(".context/fifo"))
+    project.write(".contextrc", "gate:\n  mode: content\n  files: [CONVENTIONS.md, notes/secret.md, TASKS.md]\n")
     path = write_events(project, "events.jsonl", session_events(project))
-    text(project.ask("replay", path))
-    assert os.listdir(outside) == []
+    shown = text(project.ask("replay", path))
+    assert "one" in shown and "the secret" not in shown and os.listdir(outside) == ["secret.md"]
     os.symlink(outside, project.path(".context/state"))
     assert "a link that leads out" in failure(project.ask("replay", path))[0]
-    os.unlink(project.path(".context/state"))
-    project.write(".contextrc", "allow_outside: true\n")
-    assert "allow_outside" in failure(project.ask("replay", path))[0]
-    os.remove(project.path(".contextrc"))
-    os.symlink(outside, project.path(".context/state"))
-    assert failure(project.ask("replay", path))
-    assert os.listdir(outside) == []
 
 
-@pytest.mark.parametrize("content, said", [("{", "line 1 is not JSON"), ('{}\n\n{"a": 1}\nbroken',
-                                                                         "line 4 is not JSON")])
+def test_replay_runs_no_check_that_the_person_agreed_to(project):
+    mark = project.path("ran")
+    text(project.ask("auto", "start", "x", "--until", "touch '%s'" % mark.replace("'", "'\\''"), "--session", "s1"))
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    block = "---\nSIGNAL: EXECUTION_COMPLETE\nPHASE: execution\nSTATUS: complete\nTIMESTAMP: %s\nNEXT: none\n---" % now
+    event = project.event("Stop", session_id="s1", last_assistant_message=block)
+    shown = text(project.ask("replay", write_events(project, "events.jsonl", [event])))
+    assert "nobody agreed to" in " ".join(shown.split()) and not os.path.exists(mark)
+
+
+def test_replay_copies_a_bounded_amount(project, kit, monkeypatch):
+    for number in range(30):
+        project.write(".context/notes/%d.md" % number, "x" * 1000)
+    monkeypatch.setattr(kit, "REPLAY_BYTES", 5000)
+    scratch = os.path.join(project.base, "scratch")
+    kit.copy_project(project.ctx(time.time()), scratch)
+    sizes = [os.path.getsize(os.path.join(where, name)) for where, _, names in os.walk(scratch) for name in names]
+    assert sum(sizes) <= 5000
+
+
+@pytest.mark.parametrize("content, said", [("{", "line 1 is not JSON"), ('{}\n\n{"a": 1}\nbroken', "line 4 is not JSON")])
 def test_replay_says_where_a_file_is_broken(project, content, said):
     assert said in failure(project.ask("replay", project.write("x", content)))[0]
     assert "cannot read" in failure(project.ask("replay", "gone"))[0]
 
 
 def test_replay_bears_what_is_not_an_event(project):
-    results = json.loads(text(project.ask("replay", project.write("x", '[1, null, {}, {"hook_event_name": ["x"]}]'),
-                                          "--json")))
+    results = json.loads(text(project.ask("replay", project.write("x", '[1, null, {}, {"hook_event_name": ["x"]}]'), "--json")))
     assert [r["mode"] for r in results] == [""] * 4
 
 
-def test_replay_knows_the_events_of_hooks_json(kit):
-    registered = {event: command.split(" ctx_hooks.main()\" ")[1].split()[0] for event,
-                  command in registered_commands().items()}
-    assert registered == kit.EVENTS
+# --- config and completion
+
+
+def test_config_tells_value_and_source_of_every_setting(project, kit):
+    project.write(".contextrc", "gate:\n  mode: content\nbogus: 1\n")
+    os.makedirs(os.path.join(project.home, ".config", "ctx_hooks"))
+    user_file = os.path.join(project.home, ".config", "ctx_hooks", "contextrc")
+    with open(user_file, "w", encoding="utf-8") as out:
+        out.write("audit:\n  stale_days: 7\ngate:\n  mode: off\n")
+    rows = {row["key"]: row for row in json.loads(text(project.ask("config", "--json", CTX_INJECT_MIN_SEVERITY="info")))}
+    assert list(rows) == [row[0] for row in kit.SETTINGS]
+    told = {key: (rows[key]["value"], rows[key]["source"]) for key in (
+        "gate.mode", "audit.stale_days", "handoff.enabled", "monitor.inject_min_severity")}
+    assert told == {"gate.mode": ("content", ".contextrc"), "audit.stale_days": (7, user_file), "handoff.enabled": (True, "default"),
+                    "monitor.inject_min_severity": ("info", "CTX_INJECT_MIN_SEVERITY")}
+    shown = text(project.ask("config", COLUMNS="300"))
+    assert 'gate.mode = "content"  (.contextrc)' in shown and "unknown setting `bogus`" in shown
+
+
+@pytest.mark.parametrize("line, at, expected", [
+    ("ctx sta", 1, {"status", "statusline"}), ("ctx auto ", 2, {"start", "stop", "--until"}), ("ctx why --j", 2, {"--json"})])
+def test_bash_completes_commands_actions_and_options(project, line, at, expected):
+    script = text(project.ask("completion", "bash"))
+    words = line.split(" ")
+    call = "COMP_WORDS=(%s); COMP_CWORD=%d; _ctx_hooks; printf '%%s\\n' \"${COMPREPLY[@]}\"" % (
+        " ".join("'%s'" % word for word in words), at)
+    done = subprocess.run(["bash", "-c", script + "\n" + call], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=True)
+    found = set(done.stdout.decode().split())
+    assert expected <= found and done.stderr == b"" and all(word.startswith(words[-1]) for word in found)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_every_shell_knows_every_word(project, shell):
+    script = text(project.ask("completion", shell))
+    for word in COMMANDS + ["--until", "--severity"]:
+        assert word in script
+    if shutil.which(shell):
+        subprocess.run([shell, "-n"], input=script.encode(), check=True)
 
 
 # --- on a terminal
@@ -705,10 +910,10 @@ def test_the_demo_plays_a_whole_session_and_leaves_nothing_behind(project, env):
     assert (done.returncode, done.stderr) == (0, b"")
     shown = done.stdout.decode("utf-8")
     assert "\033" not in shown
-    for expected in ("[CONTEXT INJECTION - Please acknowledge receipt]", "STOP. Read your context files",
-                     "[ctx monitor] 2 issues:",
-                     "Context is 82% full", "acknowledged, 1 attempt, in the transcript", "## Auto Mode Continuation",
-                     "ctx auto: all phases complete.", "stopped asking for the handoff", "the address form is done"):
+    for expected in ("[CONTEXT INJECTION - Please acknowledge receipt]", "STOP. Read your context files", "[ctx monitor] CI: 3 tests fail",
+                     "Context is 71% full", "delivered, 1 attempt, receipt", "## Auto Mode Continuation", "`test -f checked` exited 1",
+                     "ctx auto: all phases complete.", "check of execution: `test -f checked`, you agreed to it",
+                     "stopped asking for the handoff", "the address form is done"):
         assert expected in shown
     assert os.listdir(project.tmp) == []
 
@@ -716,35 +921,12 @@ def test_the_demo_plays_a_whole_session_and_leaves_nothing_behind(project, env):
 # --- what a newcomer trips over
 
 
-def test_the_first_letters_of_a_session_are_enough_for_a_signal_and_a_workflow(project):
-    started(project)
+def test_the_first_letters_of_a_session_are_enough_for_a_signal(project):
+    measured(project, 40_000)
     path = text(project.ask("signal", "Hello", "--session", SESSION[:8])).strip()
     assert os.path.basename(os.path.dirname(path)) == SESSION
-    text(project.ask("auto", "start", "Ship it", "--session", SESSION[:8]))
-    assert project.read_json(".caw/auto-state.json")["session_id"] == SESSION
-
-
-def test_a_skipped_phase_cannot_be_the_first(project):
-    assert "phase qa is skipped" in failure(project.ask("auto", "start", "Ship it", "--phase", "qa", "--skip-qa"))[0]
-
-
-def test_a_cancelled_workflow_still_shows_how_far_it_came(project):
-    text(project.ask("auto", "start", "Ship it", "--phase", "execution"))
-    assert project.read(".caw/.gitignore") == "auto-state.json\n.gitignore\n"
-    text(project.ask("auto", "stop"))
-    assert "planning ✓ execution ✗ qa ○" in text(project.ask("auto", "status", **UTF8))
 
 
 def test_the_workflow_fits_a_narrow_terminal(project):
     text(project.ask("auto", "start", "Ship it " * 30))
     assert max(map(len, text(project.ask("auto", "status", COLUMNS="60")).split("\n"))) <= 60
-
-
-@pytest.mark.parametrize("action", ["start", "status", "stop"])
-def test_each_action_of_auto_has_an_example(project, action):
-    assert "example: ctx_hooks.py auto " + action in text(project.ask("auto", action, "--help"))
-
-
-def test_a_late_acknowledgement_is_one_delivery(kit):
-    rates = kit.metric_rates({"attempted": 1, "succeededAfterRetry": 1, "escalatedToFile": 1})
-    assert [percent for _, percent, _ in rates] == [0, 100, 100, 100]

@@ -1,6 +1,7 @@
-"""Doctor: the settings of every scope, the registered commands run for real, a line for each thing that is wrong."""
+"""Doctor: the settings of every client, the registered commands run for real, a line for each thing that is wrong."""
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -8,35 +9,30 @@ import subprocess
 
 import pytest
 
-from helper import PYTHON, REPO, Project, registered_commands
+from helper import KIT, PYTHON, REPO, load_kit
 
-OURS = registered_commands()
+EVENTS = list(load_kit().DIALECTS["claude"].events)
 
 
-@pytest.fixture(scope="module")
-def installation(tmp_path_factory):
-    """What the real installer leaves in a project: nothing in it names the project's own path."""
-    template = Project(tmp_path_factory.mktemp("installed"))
-    run_installer(template)
-    return template
+def register(project, agent="claude", file=".claude/settings.json", python=PYTHON, path=None, **more):
+    """What the installer writes, by the same table."""
+    kit = load_kit()
+    path = path or kit.kit_path(agent) or "'%s'" % project.path(".claude/hooks/ctx_hooks.py").replace("'", "'\"'\"'")
+    project.write(file, json.dumps({"hooks": kit.plan_hooks(agent, python, path), **more}))
 
 
 @pytest.fixture
-def installed(project, installation):
-    """The project with the kit installed."""
-    shutil.rmtree(project.root)
-    shutil.copytree(installation.root, project.root)
+def installed(project):
+    """The project with the kit beside its registrations."""
+    os.makedirs(project.path(".claude/hooks"))
+    shutil.copy(KIT, project.path(".claude/hooks/ctx_hooks.py"))
+    register(project)
     return project
 
 
-def run_installer(project, *words):
-    argv = [PYTHON, os.path.join(REPO, "install.py"), project.root, "--python", PYTHON, "--quiet", *words]
-    subprocess.run(argv, env=project.env, check=True)
-
-
-def doctor(project, *words):
+def doctor(project, *words, **env):
     """(exit code, text) of this kit's doctor, in a fork: what matters is what is registered."""
-    done = project.ask("doctor", *words)
+    done = project.ask("doctor", *words, LC_ALL="C.UTF-8", **env)
     assert done.err == b""
     return done.rc, done.out.decode("utf-8")
 
@@ -51,22 +47,54 @@ def own_doctor(project, **env):
 
 
 def lines_with(text, level):
-    return [line for line in text.splitlines() if line.startswith(level)]
+    return [line for line in text.splitlines() if line.startswith(level + " ")]
+
+
+def said(text, level, part):
+    return any(part in line for line in lines_with(text, level))
+
+
+def quick(project, **env):
+    """The findings without any trial run: what is registered is looked at, and nothing started."""
+    kit = load_kit()
+    environment = project.environment(env)
+    ctx = project.ctx(1.8e9) if os.path.isdir(project.path(".context")) else None
+    registered = {agent: kit.read_registrations(agent, project.root, environment) for agent in kit.DIALECTS}
+    found = [finding for agent, scopes in registered.items() for finding in kit._check_agent(agent, scopes, environment)]
+    found += kit._check_places(registered["claude"], project.root, project.root, environment)
+    found += kit._check_codex(registered["codex"], project.root, environment)
+    return "\n".join("%-6s%s" % finding for finding in found + list(kit.check_project(ctx) if ctx else []))
+
+
+# --- what is registered runs
 
 
 def test_a_fresh_install_has_nothing_to_mend(installed):
-    code, text = own_doctor(installed)
-    assert (code, lines_with(text, "FAIL")) == (0, []), text
-    for event in OURS:
-        assert any(event in line for line in text.splitlines()), text
-    assert "(as installed)" in text
+    code, text = own_doctor(installed, LC_ALL="C.UTF-8")
+    assert (code, lines_with(text, "FAIL"), lines_with(text, "warn")) == (0, [], []), text
+    for event in EVENTS:
+        assert said(text, "ok", "Claude Code, %s runs" % event), text
+    assert said(text, "hint", "--allow-handoff") and said(text, "ok", "Claude Code: registered (project)")
+
+
+def test_a_ratio_is_never_below_one(kit):
+    level, text = kit._judge_runs("x", [(0.001, 0, b"", "")] * 3, 0.01)
+    assert (level, "1.0 × a bare" in text) == (kit.OK, True)
+    assert kit._judge_runs("x", [(0.05, 0, b"", "")] * 3, 0.01)[0] == kit.WARN
+
+
+@pytest.mark.parametrize("run, wrong", [((0.1, 2, b"", ""), "exits 2"), ((0.1, 0, b"", "boom\nlast line\n"), "last line"),
+                                        ((0.1, 0, b"noise", ""), "not JSON"), ((0.1, 0, b'"text"', ""), "not JSON")])
+def test_a_run_that_fails_says_how(kit, run, wrong):
+    level, text = kit._judge_runs("x", [run], 0.1)
+    assert level == kit.FAIL and wrong in text and "→" in text
 
 
 def test_the_trial_leaves_no_trace_in_the_project(installed):
     before = installed.tree()
     doctor(installed)
-    changed = [name for name, data in installed.tree().items() if before.get(name, "new") != data]
-    assert [name for name in changed if "__pycache__" not in name] == []
+    after = installed.tree()
+    assert [name for name in after if before.get(name, "new") != after[name] and ".cache" not in name] == []
 
 
 def test_findings_come_as_json_too(installed):
@@ -76,13 +104,21 @@ def test_findings_come_as_json_too(installed):
     assert all(set(finding) == {"level", "text"} for finding in findings)
 
 
+def test_every_finding_that_is_not_fine_says_what_to_do(installed):
+    installed.write(".contextrc", "bogus: 1\nallow_outside: true\n")
+    installed.write(".claude/settings.local.json", '{"disableAllHooks": true}')
+    _, text = doctor(installed)
+    bad = lines_with(text, "warn") + lines_with(text, "FAIL") + lines_with(text, "hint")
+    assert len(bad) > 3 and all(" → " in line for line in bad), bad
+    assert any("allow_outside" in line and "it is ignored" in line for line in bad)
+
+
 def test_a_dropped_file_gets_settings_ready_to_paste(project):
     os.makedirs(project.path(".claude/hooks"))
-    shutil.copy(os.path.join(REPO, "ctx_hooks.py"), project.path(".claude/hooks"))
+    shutil.copy(KIT, project.path(".claude/hooks"))
     code, text = own_doctor(project)
     assert code == 1 and "no hook of this kit is registered" in text
-    pasted = text[text.index("{"):]
-    project.write(".claude/settings.json", pasted)
+    project.write(".claude/settings.json", text[text.index("{"):])
     code, text = own_doctor(project, PATH=os.path.dirname(PYTHON) + os.pathsep + project.env["PATH"])
     assert (code, lines_with(text, "FAIL")) == (0, []), text
 
@@ -91,139 +127,272 @@ def test_the_snippet_is_hooks_json_for_a_project(kit):
     with open(os.path.join(REPO, "hooks.json"), encoding="utf-8") as source:
         text = source.read()
     wanted = text.replace("${CLAUDE_PLUGIN_ROOT:-$CLAUDE_PROJECT_DIR/.claude/hooks}", "$CLAUDE_PROJECT_DIR/.claude/hooks")
-    assert json.loads(kit.settings_snippet()) == json.loads(wanted)
-    assert {event: kit.mode_of_command(command) for event, command in OURS.items()} == kit.EVENTS
+    assert json.loads(kit.settings_snippet())["hooks"] == json.loads(wanted)["hooks"]
 
 
-@pytest.mark.parametrize("spoil, said", [
-    (lambda p: p.write(".claude/settings.json", "{broken"), "settings are not a JSON object"),
-    (lambda p: p.write(".claude/settings.local.json", '{"disableAllHooks": true}'), "disableAllHooks"),
-    (lambda p: os.remove(p.path(".claude/hooks/ctx_hooks.py")), "complains"),
-    (lambda p: p.write(".claude/hooks/ctx_hooks.py", "print('noise')\ndef main(): pass\n"), "not JSON"),
+# --- what is not run
+
+
+def plant(project, text: str) -> str:
+    """Something in place of the kit that leaves a mark when anybody runs it."""
+    mark = os.path.join(project.base, "ran")
+    project.write(".claude/hooks/ctx_hooks.py", text % mark)
+    return mark
+
+
+def test_a_file_that_this_kit_does_not_know_is_not_run(installed):
+    mark = plant(installed, "open(%r, 'w')\ndef hook_main(args): pass\n")
+    code, text = doctor(installed)
+    assert code == 1 and said(text, "FAIL", "is no release that this kit knows") and not os.path.exists(mark)
+
+
+@pytest.mark.parametrize("command", [
+    "%s; touch '%%s'", "touch '%%s'; %s", "%s && touch '%%s'", "touch '%%s' & %s"])
+def test_a_command_that_does_more_is_not_run(installed, kit, command):
+    mark = os.path.join(installed.base, "ran")
+    ours = kit.format_command("gate", "claude", PYTHON, kit.kit_path("claude"))
+    strange = {"PreToolUse": [{"hooks": [{"type": "command", "command": (command % ours.replace("%", "%%")) % mark}]}]}
+    installed.write(".claude/settings.json", json.dumps({"hooks": strange}))
+    code, text = doctor(installed)
+    assert code == 1 and not os.path.exists(mark)
+
+
+def test_a_command_of_an_older_release_is_named_and_not_run(installed):
+    old = '"%s" -I -S "$CLAUDE_PROJECT_DIR/.claude/hooks/ctx_hooks.py" gate || exit 0' % PYTHON
+    installed.write(".claude/settings.json", json.dumps({"hooks": {"PreToolUse": [{"hooks": [{"command": old}]}]}}))
+    code, text = doctor(installed)
+    assert code == 1 and said(text, "warn", "PreToolUse: not tried, no command of this release"), text
+
+
+def test_a_known_older_release_and_a_checkout_with_crlf_are_known(kit, tmp_path):
+    path = tmp_path / "ctx_hooks.py"
+    with open(KIT, "rb") as source:
+        path.write_bytes(source.read().replace(b"\n", b"\r\n"))
+    assert kit.file_digest(str(path)) == kit.file_digest(KIT)
+    assert all(len(digest) == 64 for digest in kit.KNOWN_RELEASES)
+
+
+# --- the interpreter
+
+
+def programs(project, **texts) -> str:
+    """A folder of small scripts, as an entry of PATH."""
+    for name, text in texts.items():
+        path = project.write("bin/" + name, text)
+        os.chmod(path, 0o755)
+    return project.path("bin")
+
+
+@pytest.mark.parametrize("python, why", [
+    ("/nowhere/python3", "is not there"), ("no-such-python", "is not there"), ("'./bin/python3'", "is not there"),
+    ("python3", "is no Python from 3.8 on (Python 2.7.18)"), ("broken", "is no Python from 3.8 on (no life in it)")])
+def test_an_interpreter_that_will_not_do_fails(installed, python, why):
+    folder = programs(installed, python3="#!/bin/sh\necho '2.7.18 /usr/bin/python2'\n",
+                      broken="#!/bin/sh\necho no life in it >&2; exit 3\n")
+    register(installed, python=python)
+    code, text = doctor(installed, PATH=folder + ":/usr/bin:/bin")
+    assert code == 1 and said(text, "FAIL", why), text
+
+
+def test_what_lies_in_the_current_folder_is_never_the_interpreter(installed, kit):
+    """Relative entries of PATH are passed over: a client is not started in the project's folder by chance."""
+    mark = os.path.join(installed.base, "ran")
+    programs(installed, python3="#!/bin/sh\ntouch '%s'\n" % mark)
+    shutil.copy(installed.path("bin/python3"), installed.path("python3"))
+    register(installed, python="python3")
+    doctor(installed, PATH=":.:bin:%s" % os.path.dirname(PYTHON))
+    assert not os.path.exists(mark)
+
+
+@pytest.mark.parametrize("started, first", [({}, True), ({"PYENV_DIR": "/x"}, False), ({}, False)])
+def test_a_version_managers_shim_is_seen_also_when_started_through_it(installed, started, first):
+    """pyenv puts the real interpreter's folder in front of PATH for what a shim starts; the client has no such folder."""
+    shims = os.path.join(installed.base, "shims")
+    os.makedirs(shims)
+    with open(os.path.join(shims, "python3"), "w", encoding="utf-8") as out:
+        out.write('#!/bin/sh\nexec %s "$@"\n' % PYTHON)
+    os.chmod(os.path.join(shims, "python3"), 0o755)
+    register(installed, python="python3")
+    entries = [shims, os.path.dirname(PYTHON)] if first else [os.path.dirname(PYTHON), shims]
+    _, text = doctor(installed, PATH=":".join(entries), **started)
+    assert said(text, "warn", "is a version manager's shim") == (first or bool(started)), text
+
+
+# --- wrong registrations
+
+
+@pytest.mark.parametrize("spoil, level, part", [
+    (lambda p: p.write(".claude/settings.json", "{broken"), "FAIL", "project settings are not a JSON object"),
+    (lambda p: p.write(".claude/settings.local.json", '{"disableAllHooks": true}'), "FAIL", "disableAllHooks"),
+    (lambda p: p.write(".claude/settings.json", "{}"), "FAIL", "no hook of this kit is registered for Claude Code"),
+    (lambda p: register(p, file=".claude/settings.local.json"), "warn", "registered more than once (local, project)"),
+    (lambda p: register(p, enabledPlugins={"ctx-hooks@here": True}), "warn", "registered more than once (project, plugin)"),
+    (lambda p: p.write(".claude/settings.json", '{"enabledPlugins": {"ctx-hooks@m": true}}'), "ok", "registered (plugin)"),
+    (lambda p: p.write(".claude/settings.json", '{"enabledPlugins": {"ctx-hooks@m": false}}'), "FAIL", "no hook of this kit"),
+    (lambda p: register(p, "codex"), "FAIL", "Claude Code: SessionStart does not run `inject`"),
+    (lambda p: p.write(".gitignore", "node_modules\n/.claude/\n"), "hint", "git ignores the hooks (`/.claude/` in .gitignore)"),
+    (lambda p: p.write(".gitignore", "*.claude\n"), "ok", "Claude Code: registered (project)"),
+    (lambda p: register(p, permissions={"allow": ["Edit(/.context/handoffs/**)"]}), "ok", "Claude Code: registered"),
 ])
-def test_what_is_broken_fails_and_says_so(installed, spoil, said):
+def test_registrations_are_judged(installed, spoil, level, part):
     spoil(installed)
+    assert said(quick(installed), level, part), quick(installed)
+
+
+def test_an_event_that_is_missing_or_runs_the_wrong_mode_is_named(installed):
+    settings = installed.read_json(".claude/settings.json")
+    del settings["hooks"]["SessionEnd"]
+    settings["hooks"]["Stop"] = settings["hooks"]["PreToolUse"]
+    installed.write(".claude/settings.json", json.dumps(settings))
+    text = quick(installed)
+    assert said(text, "FAIL", "SessionEnd does not run `cleanup`") and said(text, "FAIL", "Stop does not run `stop-enforce`")
+
+
+def test_a_file_that_is_missing_fails(installed):
+    os.remove(installed.path(".claude/hooks/ctx_hooks.py"))
     code, text = doctor(installed)
-    assert code == 1
-    assert any(said in line for line in lines_with(text, "FAIL")), text
+    assert code == 1 and said(text, "FAIL", "there is no %s" % installed.path(".claude/hooks/ctx_hooks.py")), text
 
 
-def edit_settings(project, change):
-    settings = project.read_json(".claude/settings.json")
-    change(settings["hooks"])
-    project.write(".claude/settings.json", json.dumps(settings))
+def test_an_allowed_handoff_is_not_hinted_at(installed):
+    assert "--allow-handoff" in quick(installed)
+    register(installed, permissions={"allow": ["Edit(/.context/handoffs/**)"]})
+    assert "--allow-handoff" not in quick(installed)
 
 
-def test_wrong_registrations_fail(installed):
-    edit_settings(installed, lambda hooks: (hooks.pop("SessionEnd"), hooks.update(Stop=hooks["PreToolUse"])))
+def test_a_package_of_a_monorepo_is_told_where_the_client_would_read(installed):
+    installed.write("packages/a/x", "")
+    done = installed.ask("doctor", cwd=installed.path("packages/a"), LC_ALL="C.UTF-8")
+    text = done.out.decode()
+    assert said(text, "warn", "Claude Code started in this folder does not read") and said(text, "warn", "--scope user"), text
+    register(installed, file="packages/a/.claude/settings.json")
+    done = installed.ask("doctor", cwd=installed.path("packages/a"), LC_ALL="C.UTF-8")
+    assert "does not read" not in done.out.decode()
+
+
+@pytest.mark.parametrize("agent", [name for name in load_kit().DIALECTS if name != "claude"])
+def test_every_agent_is_checked_and_tried(installed, kit, agent):
+    register(installed, agent, kit.DIALECTS[agent].settings)
     code, text = doctor(installed)
-    broken = "\n".join(lines_with(text, "FAIL"))
-    assert code == 1 and "SessionEnd does not run `cleanup`" in broken
-    assert "Stop does not run `stop-enforce`" in broken
+    row = kit.DIALECTS[agent]
+    assert code == 0 and said(text, "ok", "%s: registered (project)" % row.label), text
+    for event in row.events:
+        assert said(text, "ok", "%s, %s runs" % (row.label, event)), text
 
 
-def test_a_missing_interpreter_fails(installed):
-    text = installed.read(".claude/settings.json").replace(PYTHON, "/nowhere/python3")
-    installed.write(".claude/settings.json", text)
-    code, text = doctor(installed)
-    assert code == 1 and any("interpreter /nowhere/python3" in line for line in lines_with(text, "FAIL")), text
+# --- Codex
 
 
-def test_two_scopes_are_named(installed):
-    run_installer(installed, "--scope", "user")
-    code, text = doctor(installed)
-    assert code == 0 and any("registered more than once" in line for line in lines_with(text, "warn")), text
+def codex_config(project, trusted=True, hooks=True, key="{path}:{event}:0:0") -> None:
+    """config.toml as Codex writes it when the person trusts the folder and the hooks."""
+    path = project.path(".codex/hooks.json")
+    text = '[projects."%s"]\ntrust_level = "%s"\n' % (project.root, "trusted" if trusted else "untrusted")
+    for event, groups in project.read_json(".codex/hooks.json")["hooks"].items() if hooks else ():
+        name = "".join("_" + c.lower() if c.isupper() else c for c in event).lstrip("_")
+        hook = groups[0]["hooks"][0]
+        known = {"event_name": name, "hooks": [{"async": False, "command": hook["command"], "timeout": hook["timeout"], "type": "command"}]}
+        if "matcher" in groups[0]:
+            known["matcher"] = groups[0]["matcher"]
+        digest = hashlib.sha256(json.dumps(known, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()).hexdigest()
+        text += '\n[hooks.state."%s"]\ntrusted_hash = "sha256:%s"\n' % (key.format(path=path, event=name), digest)
+    os.makedirs(os.path.join(project.home, ".codex"), exist_ok=True)
+    with open(os.path.join(project.home, ".codex", "config.toml"), "w", encoding="utf-8") as out:
+        out.write(text)
 
 
-def enable_plugin(project):
-    os.makedirs(os.path.join(project.home, ".claude"))
-    with open(os.path.join(project.home, ".claude", "settings.json"), "w", encoding="utf-8") as out:
-        out.write('{"enabledPlugins": {"ctx-hooks@here": true}}')
+@pytest.mark.parametrize("config, level, part", [
+    ({}, "ok", "folder and hooks are trusted"), ({"trusted": False}, "warn", "the folder is not trusted"),
+    ({"hooks": False}, "warn", "7 of 7 hooks are not trusted"), ({"key": "{path}:{event}:1:0"}, "warn", "7 of 7 hooks are not trusted")])
+def test_codex_trust_is_known_by_its_hash(installed, config, level, part):
+    register(installed, "codex", ".codex/hooks.json")
+    codex_config(installed, **config)
+    assert said(quick(installed), level, part), quick(installed)
 
 
-def test_a_plugin_beside_the_settings_is_named(installed):
-    enable_plugin(installed)
-    code, text = doctor(installed)
-    assert code == 0 and any("both as a plugin" in line for line in lines_with(text, "warn")), text
+def test_a_changed_command_is_not_trusted_any_more(installed):
+    register(installed, "codex", ".codex/hooks.json")
+    codex_config(installed)
+    settings = installed.read_json(".codex/hooks.json")
+    settings["hooks"]["Stop"][0]["hooks"][0]["timeout"] = 151
+    installed.write(".codex/hooks.json", json.dumps(settings))
+    assert said(quick(installed), "warn", "1 of 7 hooks are not trusted")
 
 
-def test_a_plugin_alone_needs_no_settings(project):
-    enable_plugin(project)
-    code, text = doctor(project)
-    assert (code, lines_with(text, "FAIL")) == (0, []) and "active as a plugin" in text, text
+# --- the kit's own file
 
 
 def test_an_edited_kit_is_named(installed):
+    with open(KIT, "rb") as source:
+        digest = hashlib.sha256(source.read()).hexdigest()
+    installed.write(".claude/hooks/.ctx_hooks/record.json", json.dumps({"kit": digest}))
+    assert "(as installed)" in own_doctor(installed)[1]
     with open(installed.path(".claude/hooks/ctx_hooks.py"), "a", encoding="utf-8") as kit_file:
         kit_file.write("# mine\n")
-    code, text = own_doctor(installed)
-    assert code == 0 and any("edited since" in line for line in lines_with(text, "warn")), text
+    assert said(own_doctor(installed, LC_ALL="C.UTF-8")[1], "warn", "edited since it was installed")
+
+
+@pytest.mark.parametrize("name", ["ctx_hooks/__init__.py", "ctx_hooks.cpython-311-x86_64-linux-gnu.so", "ctx_hooks.pyd", "ctx_hooks.pyc",
+                                  "__pycache__/ctx_hooks.cpython-311.pyc"])
+def test_what_an_import_of_its_name_would_find_is_named(installed, name):
+    installed.write(".claude/hooks/" + name, "")
+    assert said(own_doctor(installed, LC_ALL="C.UTF-8")[1], "warn", "an import of the kit's name would find")
+
+
+def test_a_cache_that_cannot_be_kept_is_named(installed):
+    _, text = doctor(installed, XDG_CACHE_HOME="relative")
+    assert said(text, "warn", "no bytecode can be kept in relative/ctx_hooks"), text
+
+
+# --- the project
 
 
 TROUBLES = [
     (".contextrc", "gate:\n  mode: loud\n", "line 2, column 3: `gate.mode` wants one of directive, content, off"),
-    (".context/state/aside/x", "?", "set aside"),
-    (".context/state/errors.log", "?", "internal errors"),
+    (".contextrc", "allow_outside: true\n", "`allow_outside` counts only in the user's own contextrc → it is ignored"),
+    (".context/state/aside/x", "?", "unreadable files were set aside (1)"),
+    (".context/state/errors.log", "?", "internal errors were logged"),
     (".caw/auto-state.json", "[]", "auto-state.json is not a JSON object"),
-    (".context/.gitignore", "mine\n", "add: signals/ state/"),
+    (".caw/auto-state.json", '{"active": true, "phase": "qa", "session_id": "theirs"}', "so it is inert"),
+    (".context/.gitignore", "mine\n", "signals/ state/ handoffs/"),
 ]
 
 
-def test_the_projects_own_troubles_are_warnings(installed):
-    for name, content, _ in TROUBLES:
-        installed.write(name, content)
-    code, text = doctor(installed)
-    for _, _, said in TROUBLES:
-        assert any(said in line for line in lines_with(text, "warn")), text
-    assert code == 0
+@pytest.mark.parametrize("name, content, part", TROUBLES)
+def test_the_projects_own_troubles_are_warnings(project, name, content, part):
+    project.write(name, content)
+    assert said(quick(project), "warn", part), quick(project)
 
 
-def test_a_workflow_that_nobody_works_on_is_named(project, kit):
-    project.write(".caw/auto-state.json", '{"active": true, "phase": "qa", "started_at": "2020-01-01T00:00:00Z"}')
-    ctx = kit.open_project(project.root)
-    ctx.now = 1.8e9
-    assert any("idle" in text for _, text in kit._check_project(ctx))
+def test_a_folder_that_git_ignores_altogether_is_fine(project):
+    project.write(".context/.gitignore", "*\n")
+    assert "runtime files" not in quick(project)
+
+
+def test_a_workflow_that_nobody_works_on_is_named(project):
+    project.write(".context/state/s1.json", '{"session_start": "2020-01-01T00:00:00Z"}')
+    project.write(".caw/auto-state.json", '{"active": true, "phase": "qa", "session_id": "s1", "started_at": "2020-01-01T00:00:00Z"}')
+    assert said(quick(project), "warn", "idle for over 2 hours")
+
+
+def test_context_files_that_say_nothing_are_hinted_at(project):
+    for name in ("TASKS.md", "CONSTITUTION.md"):
+        project.write(".context/" + name, "# Title\n\n- TBD\n")
+    assert said(quick(project), "hint", "fill in .context/CONSTITUTION.md, .context/TASKS.md")
 
 
 def test_without_a_context_folder_it_says_how_to_get_one(bare_project):
-    run_installer(bare_project)
-    code, text = doctor(bare_project)
-    assert code == 0 and any("install.py --init" in line for line in lines_with(text, "warn")), text
+    _, text = doctor(bare_project)
+    assert said(text, "warn", "mkdir .context")
+    os.symlink(bare_project.home, bare_project.path(".context"))
+    assert said(doctor(bare_project)[1], "FAIL", "a link that leads out")
 
 
-def test_the_clients_own_figures_are_shown(installed):
-    slug = "".join(c if c.isascii() and c.isalnum() else "-" for c in installed.root)
-    row = {"type": "attachment", "attachment": {"type": "hook_success", "hookEvent": "PreToolUse", "durationMs": 21,
-                                                "command": OURS["PreToolUse"]}}
-    path = os.path.join(installed.home, ".claude", "projects", slug, "s.jsonl")
-    os.makedirs(os.path.dirname(path))
-    with open(path, "w", encoding="utf-8") as out:
-        out.write((json.dumps(row) + "\n") * 3 + "half a li")
-    assert "the client measured PreToolUse: median 21 ms of 3" in doctor(installed)[1]
+def test_a_switched_off_kit_is_named(project):
+    project.ask("pause")
+    _, text = doctor(project, CTX_HOOKS_DISABLE="1")
+    assert said(text, "warn", "CTX_HOOKS_DISABLE is set") and said(text, "warn", "the hooks are paused")
 
 
-@pytest.mark.parametrize("command, mode", [
-    (OURS["Stop"], "stop-enforce"),
-    ("PYTHONUTF8=1 py -3 -I -S -c \"import ctx_hooks; ctx_hooks.main()\" gate /x || exit 0", "gate"),
-    ("python3 .claude/hooks/ctx_hooks.py monitor", "monitor"),
-    ("python3 .claude/hooks/my_ctx_hooks.py monitor", ""),
-    ("echo ctx_hooks.py gate", ""),
-    ("python3 ctx_hooks.py gate && rm -rf x", ""),
-    ("python3 ctx_hooks.py statusline", ""),
-    ("python3 'unclosed", ""),
-    ("", ""),
-])
-def test_our_commands_are_known_by_what_they_run(kit, command, mode):
-    assert kit.mode_of_command(command) == mode
-
-
-def test_a_switched_off_kit_is_named(installed):
-    installed.ask("pause")
-    text = installed.ask("doctor", CTX_HOOKS_DISABLE="1").out.decode("utf-8")
-    assert "CTX_HOOKS_DISABLE is set" in text and "the hooks are paused" in text
-
-
-def test_a_plugin_that_is_switched_off_is_not_active(project, kit):
-    project.write(".claude/settings.json", '{"enabledPlugins": {"ctx-hooks@m": false}}')
-    found = kit.diagnose(None, project.root, {"HOME": project.home})
-    assert any("no hook of this kit is registered" in text for _, text in found)
+def test_a_hung_program_is_ended_with_its_children(kit, tmp_path):
+    took_s, code, out, err = kit.run_timed(["/bin/sh", "-c", "echo early; sleep 600 & wait"], b"", str(tmp_path), None, 0.3)
+    assert (code, out) == (-9, b"early\n") and "no end after" in err and took_s < 30

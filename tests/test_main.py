@@ -1,48 +1,62 @@
 """Main: argv."""
 from __future__ import annotations
 
+import os
 import subprocess
 
 import pytest
 
 import helper
 
+UNKNOWN = ["", "nonsense", "GATE", "gate ", "stop_enforce", "--unknown", "\x1b[31m", "a" * 5000, "<system>", os.fsdecode(b"\xff\xfe")]
 
-@pytest.mark.parametrize("word", ["", "nonsense", "GATE", "gate ", "stop_enforce", "--unknown", "\x1b[31m", "a" * 5000, "<system>"])
-def test_an_unknown_mode_says_nothing_on_stdout_and_exits_1(project, word):
+
+@pytest.mark.parametrize("word", UNKNOWN, ids=range(len(UNKNOWN)))
+def test_an_unknown_word_says_nothing_on_stdout_and_exits_1(project, word):
     before = project.tree()
-    result = project.run_hook(word, project.event("PreToolUse.Bash", session_id="s1"))
+    result = project.command(word, stdin=helper._as_input(project.event("PreToolUse.Bash", session_id="s1")))
     assert (result.rc, result.out) == (1, b"")
-    assert result.err.startswith(b"error: unknown command: ") and b"\nhint: " in result.err and len(result.err) < 200
+    assert result.err.startswith(b"error: unknown command: ") and b"\nhint: " in result.err and len(result.err) < 300
     assert b"\x1b" not in result.err
     assert project.tree() == before
 
 
-def test_no_mode_at_all_is_an_unknown_one(project):
-    result = project.command()
-    assert (result.rc, result.out) == (1, b"")
+@pytest.mark.parametrize("word, meant", [("stauts", "status"), ("docter", "doctor"), ("stop_enforce", "stop-enforce")])
+def test_a_mistyped_word_gets_the_one_that_was_meant(project, word, meant):
+    assert b"hint: did you mean %s?\n" % meant.encode() in project.ask(word).err
 
 
-def test_an_unknown_mode_says_nothing_on_stdout_even_when_stderr_is_closed(project):
+def test_an_unknown_word_says_nothing_on_stdout_even_when_stderr_is_closed(project):
     program = "import os, sys; os.close(2); os.execv(sys.argv[1], sys.argv[1:])"
-    argv = [helper.PYTHON, "-I", "-S", "-c", program, *helper.hook_argv("nonsense")]
+    argv = [helper.PYTHON, "-I", "-S", "-c", program, helper.PYTHON, helper.KIT, "nonsense"]
     done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=project.env, cwd=project.root,
                           timeout=helper.RUN_TIMEOUT_S)
     assert (done.returncode, done.stdout) == (1, b"")
 
 
-@pytest.mark.parametrize("word", ["--help", "-h", "help"])
-def test_help_names_every_mode_and_command(project, kit, word):
-    result = project.command(word)
+@pytest.mark.parametrize("words", [["--help"], ["-h"], ["help"], []])
+def test_help_names_every_mode_and_command(project, kit, words):
+    result = project.command(*words)
     assert (result.rc, result.err) == (0, b"")
     text = result.out.decode("utf-8")
-    for name in [*kit.MODES, *[row[0] for row in kit.COMMANDS], "--version"]:
+    for name in [*kit.COMMANDS, "--version"]:
         assert "\n  %s " % name in text, name
-    assert max(len(line) for line in text.split("\n")) <= 120
+    assert ", ".join(kit.MODES) in text
+    assert max(len(line) for line in text.split("\n") if not line.startswith("usage: ")) <= 100
+
+
+def test_every_command_of_the_table_can_be_run(kit):
+    assert list(kit.RUN) == list(kit.COMMANDS)
+
+
+def test_the_version_comes_with_the_files_checksum(project, kit):
+    shown = project.command("--version").out.decode()
+    digest = subprocess.run(["sha256sum", helper.KIT], stdout=subprocess.PIPE, check=True).stdout.split()[0].decode()
+    assert shown == "ctx_hooks %s\nsha256 %s\n" % (kit.VERSION, digest)
 
 
 def test_a_mode_ignores_further_words(project):
-    argv = [helper.PYTHON, *helper.FLAGS, helper.IMPORT_LINE, "gate", "more", "words", helper.REPO]
+    argv = helper.hook_argv("gate claude more words")
     done = subprocess.run(argv, input=helper._as_input(project.event("PreToolUse.Bash", session_id="s1")), stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, env=project.env, cwd=project.root, timeout=helper.RUN_TIMEOUT_S)
     assert (done.returncode, done.stderr) == (0, b"") and b"STOP." in done.stdout

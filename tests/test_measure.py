@@ -30,9 +30,9 @@ def test_window_by_the_models_name_is_the_clients(kit, model):
     assert kit.window_of_model(model) == WINDOWS[model]
 
 
-def measure(kit, project, tokens=None, model="claude-sonnet-4-5", state=None, added=0):
-    usage = kit.Usage(tokens=tokens, model=model) if tokens else None
-    return kit.measure_context(project.ctx(NOW), state or {}, usage, added)
+def measure(kit, project, tokens=None, model="claude-sonnet-4-5", state=None, added=0, told=0):
+    usage = kit.Record(tokens=tokens, model=model, window=told) if tokens else None
+    return kit.measure_context(project.ctx(NOW), kit.load_record(state or {}, kit.SESSION), usage, added)
 
 
 def test_window_in_order_of_what_is_known_best(kit, project):
@@ -67,14 +67,37 @@ def test_window_is_raised_by_evidence_and_nothing_above_100_percent_is_shown(kit
     assert measure(kit, project, 1_500_000).percent == 100
 
 
+def test_an_estimate_proves_no_window(kit, project):
+    """Only a measured value does: an estimate adds up, and a wrong sum must not un-arm the handoff."""
+    found = measure(kit, project, state={"estimated_tokens": 250_000, "measured_model": "claude-sonnet-4-5"}, added=10)
+    assert (found.window, found.percent) == (SMALL, 100)
+
+
+@pytest.mark.parametrize("tokens", [140_000, 151_000, 201_000, 900_000])
+def test_a_configured_window_that_is_exceeded_stays_what_it_is(kit, project, tokens):
+    """The person knows why; raising it would un-arm the handoff just when it is due."""
+    project.write(".contextrc", "monitor:\n  context_window: 150000\n")
+    found = measure(kit, project, tokens)
+    assert (found.window, found.percent) == (150_000, min(100, tokens * 100 // 150_000))
+    ctx, state = project.ctx(NOW), kit.load_record({}, kit.SESSION)
+    assert kit.handoff_point(ctx, state, found.window) <= tokens
+
+
+def test_a_window_that_the_transcript_tells_counts(kit, project):
+    assert measure(kit, project, 100, model="gpt-x", told=258_000).window == 258_000
+    assert measure(kit, project, 100, told=7).window == SMALL, "absurd"
+
+
 def test_evidence_is_remembered_over_a_compaction(project):
     project.write_transcript([assistant_row(250_000)])
     after_tool(project)
     project.step("inject", project.event("SessionStart.compact", session_id="s1", model=None), NOW + 1)
     project.write_transcript([assistant_row(170_000)])
-    assert after_tool(project, NOW + 2).is_silent and state_of(project)["window"] == LARGE
+    after_tool(project, NOW + 2)
+    assert state_of(project)["window"] == LARGE
     project.write_transcript([assistant_row(170_000, message={"model": "claude-opus-4-5"})])
-    assert "85% full" in after_tool(project, NOW + 3).context, "of that model only"
+    after_tool(project, NOW + 3)
+    assert state_of(project)["window"] == SMALL, "of that model only"
 
 
 HINTS = (  # state, measured name -> window
@@ -84,6 +107,11 @@ HINTS = (  # state, measured name -> window
     ({"settings_model": "opus[1m]"}, "claude-sonnet-4-5", SMALL),
     ({"settings_model": "claude-opus-5"}, "claude-sonnet-4-5", SMALL),
     ({"model": 7, "settings_model": ["x[1m]"]}, "claude-sonnet-4-5", SMALL),
+    ({"model": "claude-sonnet-4-5", "settings_model": "sonnet[1m]"}, "claude-sonnet-4-5", SMALL),  # started with another model
+    ({"model": "claude-sonnet-4-5[1m]"}, "claude-opus-4-5", SMALL),  # switched in the session
+    ({"model": "claude-opus-4-5", "settings_model": ""}, "claude-opus-5-5", LARGE),  # switched the other way
+    ({"model": "claude-sonnet-4-5[1m]", "measured_model": "claude-haiku-4-5"}, "", SMALL),  # the last measured one counts
+    ({"model": "claude-sonnet-4-5[1m]"}, "", LARGE), ({"settings_model": "sonnet[1m]"}, "", LARGE), ({}, "", SMALL),
 )
 
 
@@ -105,24 +133,77 @@ def test_percent_is_rounded_down_and_an_estimate_says_so(kit, project):
     assert (guess.percent, guess.shown, guess.note) == (79, "~79%", "estimated")
 
 
-def test_settings_model_is_found_in_the_clients_order(kit, project):
-    def found(**env):
-        return kit.settings_model(project.ctx(NOW, **env))
+def noted(kit, project, **env):
+    state = kit.load_record({}, kit.SESSION)
+    kit.note_settings(project.ctx(NOW, **env), state)
+    return state
 
-    assert found() == ""
+
+def test_the_settings_model_is_found_in_the_clients_order(kit, project):
+    assert noted(kit, project).settings_model == ""
     for folder, name in ((project.home + "/.claude/settings.json", "user"), (".claude/settings.json", "project"),
                          (".claude/settings.local.json", "local")):
         project.write(folder, json.dumps({"model": name}))
-        assert found() == name
-    assert found(ANTHROPIC_MODEL="environment") == "environment"
+        assert noted(kit, project).settings_model == name
+    assert noted(kit, project, ANTHROPIC_MODEL="environment").settings_model == "environment"
+    assert noted(kit, project, CLAUDE_CONFIG_DIR=project.path("none")).settings_model == "local"
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"model": 5, "autoCompactWindow": "x", "autoCompactEnabled": 0}'])
+def test_broken_settings_of_the_client_say_nothing(kit, project, text):
+    project.write(".claude/settings.json", text)
+    state = noted(kit, project)
+    assert (state.settings_model, state.compact_window, state.compacts, state.settings_read) == ("", 0, True, True)
+
+
+def test_the_settings_are_read_once_in_a_session(kit, project):
+    state = noted(kit, project)
+    project.write(".claude/settings.json", '{"model": "late"}')
+    kit.note_settings(project.ctx(NOW), state)
+    assert state.settings_model == ""
+
+
+# --- where the client compacts, and where the handoff is asked for
+
+
+POINTS = (  # window, the client's settings, environment, the project's threshold -> compaction, handoff
+    (SMALL, {}, {}, None, 167_000, 142_000),
+    (LARGE, {}, {}, None, 977_000, 800_000),
+    (SMALL, {"autoCompactEnabled": False}, {}, None, 0, 160_000),
+    (SMALL, {}, {"DISABLE_AUTO_COMPACT": "1"}, None, 0, 160_000),
+    (SMALL, {}, {"DISABLE_AUTO_COMPACT": "false"}, None, 167_000, 142_000),
+    (LARGE, {"autoCompactWindow": 300_000}, {}, None, 267_000, 242_000),
+    (LARGE, {"autoCompactWindow": 300_000}, {"CLAUDE_CODE_AUTO_COMPACT_WINDOW": "400000"}, None, 367_000, 342_000),
+    (SMALL, {"autoCompactWindow": 900_000}, {}, None, 167_000, 142_000),
+    (SMALL, {}, {"CLAUDE_AUTOCOMPACT_PCT_OVERRIDE": "50"}, None, 90_000, 65_000),
+    (SMALL, {}, {"CLAUDE_AUTOCOMPACT_PCT_OVERRIDE": "99"}, None, 167_000, 142_000),
+    (SMALL, {}, {"CLAUDE_AUTOCOMPACT_PCT_OVERRIDE": "much"}, None, 167_000, 142_000),
+    (40_000, {}, {}, None, 7_000, 32_000), (20_000, {}, {}, None, 0, 16_000),
+    (SMALL, {}, {}, 70, 167_000, 140_000), (SMALL, {}, {}, 95, 167_000, 190_000), (SMALL, {}, {}, 12.5, 167_000, 25_000),
+)
+
+
+@pytest.mark.parametrize("window, settings, env, threshold, compaction, handoff", POINTS)
+def test_the_handoff_is_asked_for_before_the_client_compacts(kit, project, window, settings, env, threshold, compaction, handoff):
+    project.write(".claude/settings.json", json.dumps(settings))
+    if threshold:
+        project.write(".contextrc", "handoff:\n  threshold: %s\n" % threshold)
+    state, ctx = noted(kit, project, **env), project.ctx(NOW, **env)
+    assert (kit.compaction_point(ctx, state, window), kit.handoff_point(ctx, state, window)) == (compaction, handoff)
+
+
+@pytest.mark.parametrize("agent, point", [("codex", 188_000), ("qwen", 170_000), ("copilot", 160_000), ("droid", 0)])
+def test_other_clients_compact_where_their_row_says(kit, project, agent, point):
+    ctx = project.ctx(NOW)
+    ctx.agent = agent
+    assert kit.compaction_point(ctx, kit.load_record({}, kit.SESSION), SMALL) == point
 
 
 # --- estimates
 
 
 def estimate(kit, name, **changes):
-    event = kit.parse_event(dict(helper.recorded(name), **changes))
-    return kit.estimate_tokens(event.tool, event.tool_input, event.response)
+    return kit.estimate_tokens(kit.parse_event(dict(helper.recorded(name), **changes), "monitor", "claude", {}))
 
 
 RESPONSES = [name for name in helper.recorded_names() if name.startswith("PostToolUse") and "in-sub" not in name]
@@ -164,13 +245,15 @@ def test_an_image_costs_what_an_image_costs(kit, changes):
 @pytest.mark.parametrize("response", [None, 1, True, [], {}, "x", [None, [1, {"a": 2}]], {"file": 5}, {"stdout": 7}, 1e308])
 @pytest.mark.parametrize("tool", ["Bash", "Read", "Agent", "Edit", "?", "mcp__x"])
 def test_no_response_makes_the_estimate_fail(kit, tool, response):
-    assert 0 < kit.estimate_tokens(tool, {}, response) < 2000
+    assert 0 < estimate(kit, "PostToolUse.Bash", tool_name=tool, tool_input={}, tool_response=response) < 2000
 
 
 # --- the mode
 
 
 def after_tool(project, now=NOW, name="PostToolUse.Bash", **changes):
+    after_tool.calls = getattr(after_tool, "calls", 0) + 1
+    changes.setdefault("tool_use_id", "t%d" % after_tool.calls)
     return project.step("monitor", project.event(name, session_id="s1", **changes), now)
 
 
@@ -183,7 +266,7 @@ def test_state_has_its_public_keys_and_counts_failures_too(project):
     after_tool(project, name="PostToolUseFailure")
     state = state_of(project)
     assert state["tool_calls"] == 2 and list(state["breakdown"]) == ["Bash"] and state["breakdown"]["Bash"] > 100
-    assert state["session_start"] == "2026-02-03T10:45:00Z"
+    assert state["session_start"] == "2026-02-03T10:45:00.000Z"
     assert (state["threshold_crossed_at"], state["handoff_complete"]) == (None, False)
     assert state["estimated_tokens"] == 15_000 + state["breakdown"]["Bash"]
 
@@ -234,22 +317,40 @@ def test_a_state_file_that_is_something_else_is_set_aside(project, tmp_path, kin
 def test_a_tool_response_of_12_megabytes_is_counted(project):
     event = project.event("PostToolUse.Bash", session_id="s1", tool_response={"stdout": "x" * (12 << 20)})
     assert project.call("monitor", event).rc == 0
-    assert state_of(project)["estimated_tokens"] > 3_000_000
+    assert state_of(project)["estimated_tokens"] == 15_000 + state_of(project)["breakdown"]["Bash"]
+    assert 100_000 < state_of(project)["estimated_tokens"] < 130_000, "the client cuts what one tool may return"
+
+
+def test_the_same_call_arriving_twice_counts_once(project):
+    """The kit registered in two scopes, or as a plugin and in the project."""
+    for _ in range(2):
+        after_tool(project, tool_use_id="t")
+        after_tool(project, tool_use_id="t", name="PostToolUseFailure")
+    assert state_of(project)["tool_calls"] == 2
+    after_tool(project, tool_use_id="other")
+    assert state_of(project)["tool_calls"] == 3
 
 
 def test_counts_are_exact_under_24_parallel_calls(project):
     import subprocess
 
-    event = json.dumps(project.event("PostToolUse.Bash", session_id="s1")).encode()
+    events = [json.dumps(project.event("PostToolUse.Bash", session_id="s1", tool_use_id="t%d" % n, tool_input={
+        "command": "echo " + "abcdefghijklmnopqrstuvwx"[n]})).encode() for n in range(24)]
     children = [subprocess.Popen(helper.hook_argv("monitor"), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                  stderr=subprocess.PIPE, env=project.environment({}), cwd=project.root)
                 for _ in range(24)]
-    outputs = [child.communicate(event, timeout=30) for child in children]
+    outputs = [child.communicate(event, timeout=30) for child, event in zip(children, events)]
     assert [child.returncode for child in children] == [0] * 24 and outputs == [(b"", b"")] * 24
     state = state_of(project)
     assert state["tool_calls"] == 24 and state["estimated_tokens"] == 15_000 + state["breakdown"]["Bash"]
 
 
-def test_a_small_configured_window_is_raised_step_by_step(kit, project):
-    project.write(".contextrc", "monitor:\n  context_window: 150000\n")
-    assert [measure(kit, project, tokens).window for tokens in (140_000, 151_000, 201_000)] == [150_000, 200_000, LARGE]
+def test_a_line_of_200_megabytes_costs_no_more_than_the_deadline(project):
+    """Sparse, so that the disk does not fill: what is not read costs nothing."""
+    path = project.write_transcript([assistant_row(50_000)])
+    with open(path, "r+b") as out:
+        out.seek(200 << 20)
+        out.write(b'x"}\n')
+    result = project.run_hook("monitor", project.event("PostToolUse.Bash", session_id="s1"))
+    assert (result.rc, result.err) == (0, b"") and state_of(project)["tool_calls"] == 1
+    assert state_of(project)["exact"] is False

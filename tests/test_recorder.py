@@ -7,10 +7,13 @@ import os
 import pytest
 
 
+from helper import NOW
+
+
 @pytest.fixture
-def ctx(kit, project):
-    ctx = kit.open_project(project.root)
-    ctx.now, ctx.tmp, ctx.mode, ctx.session = 1770115500.25, project.tmp, "gate", "s1"
+def ctx(project):
+    ctx = project.ctx(NOW + 0.25)
+    ctx.mode = "gate"
     return ctx
 
 
@@ -18,7 +21,7 @@ def test_one_line_says_when_who_what_and_why(kit, ctx, project):
     kit.record(ctx, "gate:emitted", files=["é\ud800\n"], reason="first call")
     assert project.read(".context/events.jsonl").count("\n") == 1
     assert json.loads(project.read(".context/events.jsonl")) == {
-        "at": "2026-02-03T10:45:00.250Z", "session": "s1", "mode": "gate", "event": "gate:emitted", "files": ["é\ud800\n"],
+        "at": "2026-02-03T10:45:00.250Z", "session": "s1", "mode": "gate", "agent": "claude", "event": "gate:emitted", "files": ["é\ud800\n"],
         "reason": "first call"}
 
 
@@ -88,3 +91,23 @@ def test_lines_of_many_processes_do_not_mix(kit, ctx, project):
         os.waitpid(pid, 0)
     rows = [json.loads(line) for line in project.read(".context/events.jsonl").splitlines()]
     assert sorted(row["n"] for row in rows) == sorted(list(range(8)) * 20)
+
+
+def test_the_last_rows_are_found_over_a_rotation_oldest_first(kit, ctx, project):
+    project.write(".context/events.jsonl.1", '{"n": 1}\n{"n": 2}\n')
+    project.write(".context/events.jsonl", '{"n": 3}\n{"n": 4}\n')
+    assert [row["n"] for row in kit.read_events(ctx, 3)] == [2, 3, 4]
+    assert [row["n"] for row in kit.read_events(ctx, 1)] == [4]
+
+
+def test_a_recorder_behind_a_link_is_not_shown(kit, ctx, project):
+    os.symlink(project.write("victim", '{"n": 1}\n'), ctx.path("events.jsonl"))
+    assert kit.read_events(ctx, 5) == []
+
+
+def test_a_rotation_that_somebody_else_made_is_not_made_again(kit, ctx, project):
+    """Two processes see the limit at the same time: the second must not rotate the new file over the full one."""
+    kit.append_line(ctx, ctx.path("events.jsonl"), "x" * 200 + "\n", 100)
+    assert project.read(".context/events.jsonl.1") == "x" * 200 + "\n" and not project.exists(".context/events.jsonl")
+    kit.append_line(ctx, ctx.path("events.jsonl"), "small\n", 100)
+    assert project.read(".context/events.jsonl.1") == "x" * 200 + "\n" and project.read(".context/events.jsonl") == "small\n"

@@ -44,8 +44,8 @@ def test_signal_file_is_read_as_expected(kit, name):
     with open(os.path.join(DATA, name + ".md"), "rb") as source:
         found = kit.parse_signal(source.read(), NOW - 10, NOW)
     wanted = dict({"code": "", "auditor": ""}, **EXPECTED[name])
-    got = {"severity": found.severity, "ttl_s": found.ttl_s, "age_s": NOW - found.generated_at, "body": found.body,
-           "code": found.code, "auditor": found.auditor}
+    got = {"severity": found.severity, "ttl_s": found.ttl_s, "age_s": NOW - found.generated_at,
+           "body": kit.clean_text(found.body), "code": found.code, "auditor": found.auditor}
     assert got == wanted
 
 
@@ -67,14 +67,14 @@ def test_what_was_written_is_what_is_read(kit, project, rounds):
     choice = random.Random(3)
     for _ in range(rounds(100)):
         body = "x" + "".join(choice.choice(letters) for _ in range(choice.randrange(60)))
-        made = kit.Signal(name="n", severity=choice.choice(kit.SEVERITIES), generated_at=NOW - 5, ttl_s=77,
+        made = kit.Record(name="n", severity=choice.choice(kit.SEVERITIES), generated_at=NOW - 5, ttl_s=77,
                           auditor="a b", code="A:1", body=body)
         path = kit.write_signal(project.ctx(NOW), "s1", made)
         with open(path, "rb") as source:
             read = kit.parse_signal(source.read(), NOW, NOW)
         assert (read.severity, read.generated_at, read.ttl_s, read.auditor, read.code) == (
             made.severity, NOW - 5, 77, "a b", "A:1")
-        assert read.body == body.strip()
+        assert read.body == kit.clean_text(body).strip()
 
 
 def test_no_bytes_make_the_reader_fail(kit, rounds):
@@ -90,7 +90,7 @@ def test_no_bytes_make_the_reader_fail(kit, rounds):
 def test_tags_nested_to_no_end_lose_their_brackets(kit):
     """Removing a tag may complete another one; removing 8,000 nested ones one by one would hold the prompt up."""
     cleaned = kit.clean_text("<system" * 8000 + ">" * 8000 + " end")
-    assert "<" not in cleaned and "‹system" in cleaned and cleaned.endswith(" end")
+    assert "<" not in cleaned and cleaned.endswith(" end")
 
 
 # --- the block
@@ -214,7 +214,7 @@ def test_a_thousand_signals_arrive_completely_over_several_prompts(project):
         assert len(context) < 10000 and lines[0] == "⚠️ [ctx monitor] %d issues:" % len(said)
         seen += said
         left = 1000 - len(seen)
-        assert (lines[-1] == "  … %d more will follow with the next prompt" % left) == bool(left)
+        assert (lines[-1] == "  … %d more will follow" % left) == bool(left)
     assert seen == ["%04d" % number for number in range(1000)] and prompts > 1
 
 
@@ -243,8 +243,8 @@ def test_a_cut_text_stays_within_the_budget_in_a_deep_folder(tmp_path):
 
 def test_signals_wait_when_startup_context_takes_the_room(project):
     """One reply, one budget: the retry comes first, then as many signals as fit."""
-    project.write(".contextrc", "startup:\n  budget_chars: 9000\n")
-    project.write(".claude/ll-continue-prompt.md", "# Goal\n" + "word " * 3000, mtime=NOW - 60)
+    project.write(".contextrc", "startup:\n  budget_chars: 9000\n  files: [notes.md]\n")
+    project.write("notes.md", "# Goal\n" + "word " * 3000, mtime=NOW - 60)
     project.step("inject", project.event("SessionStart.startup", session_id="s1"), NOW)
     project.step("stop-enforce", project.event("Stop", session_id="s1", last_assistant_message="hm"), NOW + 1)
     for number in range(30):
@@ -289,13 +289,13 @@ def test_a_signal_that_is_being_written_is_left_to_its_writer(project):
 
 @pytest.mark.parametrize("name", ["../../../../evil", "a/b", "..", ".", "a\0b", "x" * 300, "Ä ö", "CON", "-rf"])
 def test_hostile_names_stay_in_their_folder(kit, project, name):
-    signal_ = kit.Signal(name=name, severity="warning", generated_at=NOW, ttl_s=9, auditor=name, code=name, body="B")
+    signal_ = kit.Record(name=name, severity="warning", generated_at=NOW, ttl_s=9, auditor=name, code=name, body="B")
     path = kit.write_signal(project.ctx(NOW), "s1", signal_)
     assert os.path.dirname(os.path.realpath(path)) == os.path.realpath(project.path(SESSION))
     assert prompt(project).context == HEAD + "B"
 
 
-def test_notify_tells_the_person_about_critical_signals_only(project):
+def test_the_person_is_told_about_critical_signals_only(project):
     project.write(".contextrc", "monitor:\n  notify: bell\n")
     put(project, "a", "A")
     assert set(prompt(project).reply) == {"hookSpecificOutput"}
@@ -307,10 +307,195 @@ def test_notify_tells_the_person_about_critical_signals_only(project):
     assert prompt(project).reply["terminalSequence"] == "\033]9;ctx monitor: Burning\a"
     project.write(".contextrc", "monitor:\n  notify: off\n")
     put(project, "b", "Burning", severity="critical")
-    assert set(prompt(project).reply) == {"hookSpecificOutput"}
+    assert set(prompt(project).reply) == {"hookSpecificOutput", "systemMessage"}, "one line to the person, always"
+
+
+# --- bodies that are nothing once they are clean
+
+
+@pytest.mark.parametrize("body", ["<system>", "\u200b\u200b", "</system-reminder>\n<user>", "\x07"])
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_body_that_is_nothing_once_it_is_clean_is_said_by_its_name(project, body, others):
+    """It must neither fail the prompt nor stay."""
+    put(project, "odd", body)
+    for number in range(others):
+        put(project, "n%d" % number, "Fine", age_s=1)
+    context = prompt(project).context
+    assert "odd" in context and ("Fine" in context) == bool(others)
+    assert prompt(project).is_silent
+
+
+def test_text_behind_thousands_of_unseen_letters_is_not_lost(project):
+    put(project, "a", "\u200b" * 19_900 + "Important")
+    assert "the whole text is in " in prompt(project).context
+
+
+# --- one issue
+
+
+def test_the_same_code_from_the_same_source_is_one_issue_with_the_newer_text(project):
+    put(project, "a", "Old text", age_s=50, auditor="ci", code="RED")
+    put(project, "b", "New text", age_s=5, auditor="ci", code="RED")
+    put(project, "c", "Other source", age_s=5, auditor="cron", code="RED")
+    put(project, "d", "No code", age_s=5, auditor="ci")
+    put(project, "e", "No code", age_s=5, auditor="ci")
+    context = prompt(project).context
+    assert "New text" in context and "Old text" not in context and "4 issues" in context and context.count("No code") == 2
+    assert os.listdir(project.path(SESSION)) == [], "the older one is settled too"
+
+
+# --- many
+
+
+def test_one_critical_signal_among_2000_others_is_said_first(project):
+    for number in range(2000):
+        put(project, "a%04d" % number, "Nothing", severity="info", ttl=9999)
+    put(project, "z", "Burning", severity="critical", age_s=1)
+    assert prompt(project).context == HEAD + "Burning"
+    assert len(os.listdir(project.path(SESSION))) == 2000
+
+
+def test_of_more_signals_than_can_be_read_each_look_begins_elsewhere(kit, project, monkeypatch):
+    """Nothing waits for ever behind what sorts before it."""
+    monkeypatch.setattr(kit, "SIGNAL_COUNT_LIMIT", 20)
+    monkeypatch.setattr(kit, "LOOK_LIMIT_S", -1.0)  # one file a look
+    for number in range(40):
+        put(project, "n%02d" % number, "N", ttl=99_999)
+    seen = {kit.read_signals(project.ctx(NOW + number), "s1")[0].name for number in range(400)}
+    assert len(seen) == 40
+
+
+def test_100_000_signals_cost_no_more_than_the_deadline(project):
+    folder = project.path(SESSION)
+    os.makedirs(folder)
+    first = os.path.join(folder, "n000000.md")
+    with open(first, "w") as out:
+        out.write(signal_text("Signal", severity="info", ttl=99_999))
+    for number in range(1, 100_000):
+        os.link(first, os.path.join(folder, "n%06d.md" % number)) if number % 60_000 else project.write(
+            SESSION + "x%06d.md" % number, signal_text("Signal", severity="info", ttl=99_999))
+        if number % 60_000 == 0:
+            first = os.path.join(folder, "x%06d.md" % number)
+    result = project.run_hook("inject", project.event("UserPromptSubmit", session_id="s1"))
+    assert result.is_silent
+
+
+# --- with the next tool result
+
+
+def after_tool(project, now=NOW, **changes):
+    event = project.event("PostToolUse.Bash", session_id="s1", tool_input={"command": "c%r" % now}, **changes)
+    return project.step("monitor", event, now)
+
+
+@pytest.fixture
+def fresh(project):
+    """Context files that are not stale, so that nothing but the test's signals is said."""
+    for name in ("CONSTITUTION.md", "TASKS.md"):
+        os.utime(project.path(".context", name), (NOW, NOW))
+    return project
+
+
+def test_a_working_agent_hears_of_a_signal_with_its_next_tool_result(fresh):
+    assert after_tool(fresh, tool_use_id="t1").is_silent
+    put(fresh, "a", "Fact.")
+    assert after_tool(fresh, NOW + 1, tool_use_id="t2").context == HEAD + "Fact."
+    assert after_tool(fresh, NOW + 2, tool_use_id="t3").is_silent and prompt(fresh, NOW + 3).is_silent
+
+
+@pytest.mark.parametrize("places, at_tool, at_prompt", [("[prompt]", False, True), ("[tool]", True, False), ("[]", False, False)])
+def test_where_signals_are_said_is_a_setting(fresh, places, at_tool, at_prompt):
+    fresh.write(".contextrc", "monitor:\n  inject_at: %s\n" % places)
+    put(fresh, "a", "Fact.")
+    assert bool(after_tool(fresh, tool_use_id="t1").context) is at_tool
+    put(fresh, "a", "Fact.", age_s=1)
+    assert bool(prompt(fresh, NOW + 60).context) is at_prompt
+
+
+def test_a_silent_call_knows_from_a_stat_that_there_is_nothing(kit, fresh, monkeypatch):
+    put(fresh, "a", "Later", severity="info", ttl=9999)
+    os.utime(fresh.path(SESSION), (NOW - 5, NOW - 5))
+    after_tool(fresh, tool_use_id="t1")
+    monkeypatch.setattr(kit, "read_signals", None)
+    assert after_tool(fresh, NOW + 1, tool_use_id="t2").is_silent
+    monkeypatch.undo()
+    put(fresh, "b", "Now")
+    assert after_tool(fresh, NOW + 2, tool_use_id="t3").context == HEAD + "Now"
+
+
+def test_a_signal_overwritten_in_place_is_found_after_a_while(kit, fresh):
+    path = put(fresh, "a", "Later", severity="info", ttl=9999)
+    os.utime(fresh.path(SESSION), (NOW - 5, NOW - 5))
+    after_tool(fresh, tool_use_id="t1")
+    with open(path, "w") as out:
+        out.write(signal_text("Now"))
+    os.utime(path, (NOW, NOW))
+    os.utime(fresh.path(SESSION), (NOW - 5, NOW - 5))
+    assert after_tool(fresh, NOW + kit.LOOK_AGAIN_S, tool_use_id="t2").context == HEAD + "Now"
+
+
+def test_a_signal_written_while_others_are_claimed_is_not_overlooked(fresh):
+    """Two changes of a folder can carry the same time; a folder that changed a moment ago is looked at again."""
+    put(fresh, "a", "Later", severity="info", ttl=9999)
+    os.utime(fresh.path(SESSION), (NOW, NOW))
+    assert after_tool(fresh, NOW, tool_use_id="t1").is_silent
+    put(fresh, "b", "Now", age_s=0)
+    os.utime(fresh.path(SESSION), (NOW, NOW))
+    assert after_tool(fresh, NOW + 0.01, tool_use_id="t2").context == HEAD + "Now"
+
+
+def test_a_claim_that_nothing_followed_is_void_after_some_seconds(kit, project):
+    put(project, "a", "Important", ttl=9999)
+    event = project.event("UserPromptSubmit", session_id="s1")
+    text, after = kit.run_mode("inject", "claude", event, project.environment({}), NOW)
+    assert "Important" in text and after, "claimed, and the process dies here"
+    assert prompt(project, NOW + 1).is_silent
+    assert prompt(project, NOW + kit.CLAIM_S).context == HEAD + "Important"
+
+
+@pytest.mark.parametrize("at", [NOW - 3600, NOW - 1])
+def test_a_clock_that_went_back_does_not_hold_a_claim(kit, project, at):
+    put(project, "a", "Important", ttl=9999, generated_at="2026-02-03T09:30:00Z")
+    project.write(".context/state/s1.json", json.dumps({"delivered": {"session/a": ["%.6f" % kit.parse_iso("2026-02-03T09:30:00Z"), at + 7200]}}))
+    assert prompt(project).context == HEAD + "Important"
+
+
+def test_an_unreadable_signal_is_set_aside(open_project):
+    project = open_project
+    path = project.write(SESSION + "a.md", signal_text("A"))
+    project.call_as_user("inject", project.event("UserPromptSubmit", session_id="other"))
+    os.chmod(path, 0)
+    assert project.call_as_user("inject", project.event("UserPromptSubmit", session_id="s1")).is_silent
+    aside = os.listdir(project.path(".context/state/aside"))
+    assert not os.path.exists(path) and len(aside) == 1 and aside[0].endswith(".a.md")
+
+
+def test_an_expired_alert_of_the_session_waits_for_being_said_anew_but_not_for_ever(project):
+    put(project, "context-health", "Full", age_s=400, code="CTX_HEALTH_85", auditor="context-health")
+    put(project, "audit-reminder", "Stale", age_s=400, code="CTX_AUDIT_DUE", folder=GLOBAL)
+    project.write(".context/state/s1.json", "{}")
+    kit = helper.load_kit()
+    assert kit.read_signals(project.ctx(NOW), "s1") == []
+    assert project.exists(SESSION + "context-health.md") and not project.exists(GLOBAL + "audit-reminder.md")
+    kit.read_signals(project.ctx(NOW + kit.UNSAID_S), "s1")
+    assert not project.exists(SESSION + "context-health.md")
+
+
+@pytest.mark.parametrize("codes, gone", [(["CTX_A"], True), (["CTX_B"], False), ([], False)])
+def test_only_the_pending_signal_of_a_cleared_alert_is_withdrawn(kit, project, codes, gone):
+    path = put(project, "x", "A", code="CTX_A")
+    kit.withdraw_signals(project.ctx(NOW), "s1", "x", codes)
+    assert os.path.exists(path) is not gone
 
 
 # --- processes
+
+
+def open_markers(project):
+    for name in os.listdir(project.tmp):
+        if name.startswith("ctx-seen-"):
+            with open(os.path.join(project.tmp, name)) as source:
+                yield source.read()
 
 
 def start(project, mode, event, **env):
@@ -377,6 +562,9 @@ def test_a_read_only_folder_delivers_once(open_project):
     context = project.call_as_user("inject", event).context
     assert "Mine" in context and "Everyone's" in context
     assert project.call_as_user("inject", event).is_silent
+    kit, later = helper.load_kit(), json.loads(next(iter(open_markers(project))))
+    assert set(later) == {"session/a", "global/b"} and all(claim[1] == 0 for claim in later.values()), "for good, not for a while"
+    assert kit.CLAIM_S > 0
     for folder in folders:
         os.chmod(folder, 0o755)
     project.write(SESSION + "c.md", signal_text("New"))

@@ -1,49 +1,45 @@
 """Wrap: pure functions, a delivery under a clock of our own, and real programs in a pty."""
-import importlib
+from __future__ import annotations
+
+import fcntl
 import json
 import os
-import re
 import signal
 import struct
 import subprocess
 import sys
+import termios
 import threading
 import time
 from pathlib import Path
 
 import pytest
 
-fcntl = pytest.importorskip("fcntl", reason="Windows has no pseudo-terminals")
-termios = pytest.importorskip("termios")
+from helper import load_kit
 
-ROOT = Path(__file__).resolve().parent.parent
-MODULE = "ctx_hooks"
-sys.path.append(str(ROOT))
-kit = importlib.import_module(MODULE)
-
-DATA = ROOT / "tests" / "data" / "wrap"
-PROGRAM = [sys.executable, str(DATA / "program.py")]
-GUARD_S = 90
+kit = load_kit()
+DATA = Path(__file__).resolve().parent / "data" / "wrap"
+PROGRAM = [sys.executable, "-S", str(DATA / "program.py")]
+GUARD_S = 60
 ACK = "ACK: context received"
-TEXT = (
-    "[CONTEXT INJECTION - Please acknowledge receipt]\nFrom the session before:\n\n"
-    "- goal: ship it\n- next: tests\n"
-    f'[END CONTEXT - Reply "{ACK}" to confirm]'
-)
-ONE_LINE = " ".join(line for line in TEXT.split("\n") if line)
+GOAL = "- goal: ship it\n- next: tests"
 NOTICE = "[System] Session context written to CLAUDE.md - please review"
+LINUX = pytest.mark.skipif(not os.path.exists("/proc/self/wchan"), reason="needs Linux's /proc")
 
 
-def look(**fields):
-    values = {"process": None, "silent_ms": 0, "text": "", "patterns": []}
-    return kit.Glance(**{**values, **fields})
+def look(text="", **fields):
+    """A glance at a program that printed this text, is silent and reads its terminal."""
+    lines = text.split("\n")
+    values = {"process": 0.95, "programs": [], "silent_ms": 60_000, "gone": [], "lines": lines, "row": len(lines) - 1,
+              "before": lines[-1], "raw": False, "hidden": False, "paste": False, "alternate": False, "typing": False, "ended": False}
+    return kit.Record(**{**values, **fields})
 
 
-def is_ack(text):
-    return bool(re.search(r"ACK:\s*context received", text, re.IGNORECASE))
+def settings(**startup):
+    return "startup:\n" + "".join("  %s: %s\n" % pair for pair in startup.items())
 
 
-# --- what is typed -----------------------------------------------------------
+# --- what is typed -------------------------------------------------------------------------------
 
 
 def test_a_paste_is_bracketed_and_keeps_its_lines():
@@ -64,11 +60,10 @@ def test_no_control_character_of_the_text_is_typed(paste):
 
 
 def test_a_line_too_long_for_a_cooked_terminal_keeps_its_end():
-    long = "[CONTEXT]\n" + "ü words\n" * 2000 + TEXT.rsplit("\n", 1)[1]
-    typed = kit.plan_keys(long, False)
+    typed = kit.plan_keys("[CONTEXT]\n" + "ü words\n" * 2000 + kit.FRAME_END, False)
     assert len(typed) <= kit.WRAP_LINE_BYTES
     assert typed.decode().startswith("[CONTEXT] ü words") and "left out" in typed.decode()
-    assert typed.decode().endswith(f'[END CONTEXT - Reply "{ACK}" to confirm]')
+    assert typed.decode().endswith(kit.FRAME_END)
 
 
 @pytest.mark.parametrize("before, keys, expected", [
@@ -80,257 +75,380 @@ def test_a_half_typed_line_is_told_from_what_the_terminal_reports(before, keys, 
     assert kit.is_typing(before, keys) is expected
 
 
-# --- our own echo ------------------------------------------------------------
+@pytest.mark.parametrize("command, agent", [
+    ("claude", "claude"), ("/opt/bin/codex --yolo", "codex"), ("npx @google/gemini-cli", "gemini"), ("npx -y @openai/codex@latest", "codex"),
+    ("uvx --from aider-chat aider", "aider"), ("python3 -m aider", "aider"), ("node /x/gemini.js", "gemini"), ("sh -c 'exec codex'", ""),
+    ("sh -c exec_codex", ""), ("cat codex", ""), ("npm exec claude-code", "claude"), ("", ""), ("my-agent claude", ""),
+])
+def test_the_agent_is_found_behind_a_launcher(command, agent):
+    assert kit.find_agent(command.split()) == agent
 
 
-def answers(output, text=TEXT):
-    return is_ack(kit.without_echo(output, text))
+def test_the_agent_is_found_inside_a_shells_command():
+    assert kit.find_agent(["sh", "-c", "cd src && exec codex --yolo"]) == "codex"
 
 
-def wrapped(text, width, edge=""):
-    return "\n".join(edge + text[i:i + width] + edge for i in range(0, len(text), width))
+# --- our own text on the screen ------------------------------------------------------------------
+
+TYPED = '[CONTEXT INJECTION] one two three four [END CONTEXT - Reply "ACK: context received" to confirm]'
+
+
+def wrapped(text, width):
+    return "\n".join(text[i:i + width] for i in range(0, len(text), width))
+
+
+@pytest.mark.parametrize("width", range(7, 90, 3))
+def test_our_text_is_seen_in_the_input_however_it_is_wrapped(width):
+    assert kit.is_in_input(look(wrapped("> " + TYPED, width)), TYPED, False)
+
+
+@pytest.mark.parametrize("text", [
+    "> " + TYPED + "\n", "> " + TYPED + "\nYou said: " + TYPED + "\n> ", "> ", "", "> " + TYPED[:-30], "> " + TYPED + " and more"])
+def test_our_text_is_not_in_the_input_when_it_was_taken_or_is_not_whole(text):
+    assert not kit.is_in_input(look(text), TYPED, False)
+
+
+@pytest.mark.parametrize("text, expected", [
+    ("❯ [Pasted text #1 +12 lines]", True), ("› [Pasted Content 1234 chars]", True), (" > [Pasted Text: 7 lines]", True),
+    ("❯ " + TYPED, True), ("❯ [CONTEXT INJECTION] one\n  two three four\n  " + TYPED[-60:] + "\n  ", True),
+    ("❯ [Pasted text #1 +12 lines]\n● Fine.\n────\n❯ ", False), ("❯ " + TYPED + "\n● Fine.\n────\n❯ ", False), ("no prompt", False),
+])
+def test_an_input_box_holds_our_text_from_its_prompt_on(text, expected):
+    assert kit.is_in_input(look(text), TYPED, True) is expected
 
 
 @pytest.mark.parametrize("width", range(5, 90, 3))
-@pytest.mark.parametrize("edge", ["", "│ ", "> "])
-def test_our_own_request_is_no_acknowledgement_however_it_is_wrapped(width, edge):
-    echo = wrapped(ONE_LINE, width, edge)
-    assert not answers(echo)
-    assert answers(echo + "\n" + ACK)
-    assert answers(f"{echo}\n● {ACK}. Going on.\n{echo}")
+def test_the_answer_stands_below_our_text_however_it_is_wrapped(width):
+    echo = wrapped("> " + TYPED, width)
+    assert kit.text_after_echo(look(echo), TYPED).strip("]\n") == ""
+    assert kit.text_after_echo(look(ACK + "\n" + echo + "\nmine"), TYPED).endswith("mine")
 
 
-def test_a_part_of_our_request_is_no_acknowledgement():
-    assert not answers('<ACK: context received" to confirm]')
-    assert not answers(f'CONTEXT - Reply "{ACK}')
+def test_the_answer_stands_below_a_pasted_mark_too_and_an_unseen_text_has_none():
+    assert kit.text_after_echo(look("old\n❯ [Pasted text #1 +12 lines]\n● new"), TYPED) == "● new"
+    assert kit.text_after_echo(look("● something else"), TYPED) is None
+    assert kit.text_after_echo(look("● new", gone=["> " + TYPED, "● first"]), TYPED) == "● first\n● new"
 
 
-def test_a_context_that_talks_about_acknowledgement_does_not_acknowledge_itself():
-    text = TEXT.replace("- goal", f"- the agent wrote {ACK} yesterday\n{ACK}\n- goal")
-    assert not answers(text, text)
-    assert answers(text + f"\n\n{ACK}\n", text)
-
-
-def test_output_that_is_not_ours_is_left_as_it_is():
-    assert kit.without_echo("Something else.\n", TEXT) == "Something else.\n"
-    assert kit.without_echo("", TEXT) == "" and kit.without_echo(ACK, "") == ACK
-
-
-# --- the delivery, under a clock of our own ----------------------------------
+# --- the delivery, under a clock of our own ------------------------------------------------------
 
 
 class Rig:
-    """A delivery with a clock: `run` steps through the time while the program behaves as the look says."""
+    """A delivery with a clock. `run` steps through the time in front of a program that shows what the test says; the
+    default one echoes, takes an Enter as a line and says `answer`."""
 
-    def __init__(self, **fields):
-        self.events, self.keys, self.now, self.escalations = [], b"", 0.0, 0
-        fields = {"text": TEXT, "is_ack": is_ack, "on_event": self.note, "escalate": self.escalate, **fields}
-        self.notice = fields.pop("notice", NOTICE)
-        self.delivery = kit.Delivery(0.0, **fields)
-
-    def note(self, name, **fields):
-        self.events.append((name, fields))
-
-    def escalate(self):
-        self.escalations += 1
-        return self.notice
+    def __init__(self, project, answer="Fine.", **options):
+        self.ctx = open_ctx(project)
+        self.now, self.keys, self.answer, self.screen, self.since = 0.0, b"", answer, "Welcome.\n> ", 0.0
+        self.delivery = kit.Delivery(self.ctx, 0.0, (None, "notes.md", [("From notes.md:", GOAL)]), **options)
 
     def run(self, seconds, **fields):
-        fields = {"process": 0.95, "silent_ms": 60_000, **fields}
+        """Time passes; fields of the glance may be fixed."""
         end = self.now + seconds
         while self.now < end:
             self.now = round(self.now + 0.1, 3)
-            self.keys += self.delivery.step(self.now, look(**fields))
+            seen = look(**{"text": self.screen, "silent_ms": int((self.now - self.since) * 1000), **fields})
+            keys = self.delivery.step(self.now, seen)
+            if keys:
+                self.keys, self.since = self.keys + keys, self.now
+                self.take(keys)
         return self
 
+    def take(self, keys):
+        self.screen += keys.decode() if keys != b"\r" else "\n" + self.answer + "\n> "
+
+    def rows(self):
+        path = Path(self.ctx.path("events.jsonl"))
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
     def names(self):
-        return [name for name, _ in self.events]
+        return [row["event"] for row in self.rows()]
+
+    def metrics(self):
+        return json.loads(Path(self.ctx.path("metrics.json")).read_text(encoding="utf-8"))
 
 
-def test_nothing_is_typed_before_the_program_has_settled():
-    rig = Rig()
+def open_ctx(project):
+    env = {"HOME": project.home, "TMPDIR": project.tmp}
+    ctx = kit.find_project(project.root, project.root, env)
+    kit.set_run(ctx, env, time.time())
+    return ctx
+
+
+def typed_once(rig):
+    return rig.keys.count(b"[CONTEXT INJECTION")
+
+
+def test_nothing_is_typed_before_the_program_has_settled_and_enter_comes_after_the_echo(project):
+    rig = Rig(project)
     assert rig.run(0.5).keys == b""
-    assert rig.run(0.3).keys == ONE_LINE.encode()
-    assert rig.run(0.5).keys == ONE_LINE.encode() + b"\r"
-    assert rig.names() == ["wrap:ready", "injection:attempted"]
+    assert rig.run(0.3).keys.endswith(b"to confirm]")
+    assert rig.run(1).keys.endswith(b"to confirm]\r")
+    assert rig.names() == ["wrap:ready", "injection:attempted", "wrap:submitted"]
 
 
-def test_output_while_it_settles_starts_the_settling_again():
-    rig = Rig()
+def test_output_while_it_settles_starts_the_settling_again(project):
+    rig = Rig(project)
     for _ in range(10):
-        rig.run(0.4).run(0.1, silent_ms=0)
+        rig.run(0.4, silent_ms=900).run(0.1, silent_ms=0)
     assert rig.keys == b""
 
 
-def test_a_program_that_is_never_ready_gets_its_context_at_the_time_limit():
-    rig = Rig(timeout_s=30)
-    assert rig.run(29.8, process=0.0).keys == b""
-    assert rig.run(1, process=0.0).keys == ONE_LINE.encode() + b"\r"
-    assert rig.names() == ["wrap:timeout", "injection:attempted"]
-    assert rig.events[0][1] == {"confidence": 0.0, "waitedMs": 30000}
+def test_a_program_that_is_not_ready_in_time_gets_nothing_typed_but_a_file_and_the_person_a_line(project):
+    rig = Rig(project, timeout_s=30).run(29.8, process=0.0)
+    assert rig.names() == [] and not rig.delivery.told
+    assert rig.run(600, process=0.0).run(60).keys == b""
+    assert rig.names() == ["wrap:timeout", "injection:escalated"]
+    assert "goal: ship it" in project.read("CLAUDE.md") and "ACK" not in project.read("CLAUDE.md")
+    assert rig.delivery.told == [kit.WRAP_IN_FILE.format(reason=kit.WRAP_NOT_READY, file="CLAUDE.md")]
+    metrics = rig.metrics()
+    assert (metrics["attempted"], metrics["escalatedToFile"], metrics["failed"]) == (1, 1, 0)
 
 
-def test_a_half_typed_line_of_the_person_is_never_submitted():
-    rig = Rig(timeout_s=1)
-    assert rig.run(120, typing=True).keys == b""
-    assert rig.run(1).keys.startswith(b"[CONTEXT")
+def test_a_recorder_row_holds_all_observations_and_no_line_of_the_person(project):
+    rig = Rig(project, timeout_s=1).run(3, typing=True, text="Welcome.\n> my secret plan")
+    row = rig.rows()[0]
+    assert {"confidence", "process", "silent_ms", "obstacle", "prompt", "raw", "hidden", "paste", "alternate", "typing", "programs",
+            "waitedMs", "attempt", "enters"} <= set(row)
+    assert "secret plan" not in json.dumps(rig.rows())
 
 
-def test_an_acknowledgement_ends_the_delivery():
-    rig = Rig().run(3).run(1, text=ONE_LINE + "\n" + ACK)
-    typed = rig.keys
-    assert rig.run(300).keys == typed
-    assert rig.names() == ["wrap:ready", "injection:attempted", "injection:succeeded"]
-    assert rig.events[-1][1]["attempts"] == 1 and rig.events[-1][1]["durationMs"] > 0
+@pytest.mark.parametrize("fields", [
+    {"text": "Do you trust this folder?\n❯ 1. Yes\n  2. No"}, {"text": "Remove it? [Y/n] "}, {"hidden": True}, {"typing": True},
+    {"text": "Password: "}, {"programs": [["vim", "a"]]}, {"text": "user@host:~$ "}, {"raw": True, "text": "Tasks: 3"},
+], ids=str)
+def test_nothing_is_typed_while_something_else_is_asked_or_shown(project, fields):
+    rig = Rig(project, timeout_s=600).run(60, **fields)
+    assert rig.keys == b"" and rig.names() == []
+    assert typed_once(rig.run(5)) == 1
 
 
-def test_an_acknowledgement_broken_by_the_window_counts():
-    rig = Rig().run(3).run(1, text=ONE_LINE + "\n● ACK:\n  context\n  received")
-    assert rig.names()[-1] == "injection:succeeded"
+@pytest.mark.parametrize("fields", [
+    {"text": "Allow it to run?\n❯ 1. Yes\n  2. No"}, {"hidden": True}, {"text": "Who are you? password: "}], ids=str)
+def test_no_enter_is_pressed_when_something_is_asked_after_the_text_was_typed(project, fields):
+    rig = Rig(project).run(0.7)
+    assert rig.keys and not rig.keys.endswith(b"\r")
+    assert not rig.run(20, **fields).keys.endswith(b"\r")
+    assert rig.run(2).keys.endswith(b"to confirm]\r")  # it is gone, and the text still stands in the input
 
 
-def test_our_echo_does_not_end_the_delivery():
-    rig = Rig().run(4, text=wrapped(ONE_LINE, 33))
-    assert rig.names() == ["wrap:ready", "injection:attempted"]
+def test_without_an_echo_there_is_no_enter_and_the_file_gets_it(project):
+    rig = Rig(project, timeout_s=30)
+    rig.take = lambda keys: None
+    assert not rig.run(200).keys.endswith(b"\r") and typed_once(rig) == 1
+    assert rig.names()[-2:] == ["wrap:stuck", "injection:escalated"]
+    assert kit.WRAP_NO_ECHO in rig.delivery.told[0]
 
 
-def test_an_acknowledgement_before_anything_was_typed_counts_for_nothing():
-    assert Rig().run(0.3, text=ACK).names() == []
+def test_enter_is_pressed_again_and_not_the_text_when_nothing_happened(project):
+    rig = Rig(project)
+    whole, rig.take = rig.take, lambda keys: whole(keys) if rig.keys.count(b"\r") != 1 else None
+    rig.run(6)
+    assert typed_once(rig) == 1 and rig.keys.count(b"\r") == 2
+    assert [row["enters"] for row in rig.rows() if row["event"] == "wrap:submitted"] == [2]
 
 
-def test_retries_keep_to_the_backoffs_and_the_third_failure_writes_the_file():
-    rig = Rig(backoffs_s=[1, 2, 5]).run(300)
-    assert rig.names() == ["wrap:ready", "injection:attempted"] * 3 + ["injection:escalated", "wrap:ready"]
-    assert rig.keys.decode() == (ONE_LINE + "\r") * 3 + NOTICE + "\r"
-    assert rig.events[-2][1] == {"escalationType": "file"} and rig.escalations == 1
+def test_enter_is_not_pressed_for_ever_and_never_once_something_has_happened(project):
+    rig = Rig(project)
+    rig.take = lambda keys: None if keys == b"\r" else Rig.take(rig, keys)
+    assert rig.run(100).keys.count(b"\r") == kit.WRAP_ENTERS and typed_once(rig) == 1
+    assert kit.WRAP_NOT_TAKEN in rig.delivery.told[0]
 
 
-def test_a_retry_waits_for_its_backoff():
-    rig = Rig(backoffs_s=[50], ack_s=5).run(50)
+def test_a_waiting_mark_after_enter_is_something_that_happened(project):
+    rig = Rig(project, agent="codex")
+    rig.screen = "› "
+    rig.take = lambda keys: setattr(rig, "screen", (
+        rig.screen + keys.decode() if keys != b"\r" else "Waiting for startup\n" + rig.screen))
+    assert rig.run(20).keys.count(b"\r") == 1
+
+
+def test_an_acknowledgement_ends_the_delivery(project):
+    rig = Rig(project, answer="● " + ACK).run(4)
+    keys = rig.keys
+    assert rig.run(300).keys == keys
+    assert rig.names()[-1] == "injection:succeeded" and rig.rows()[-1]["evidence"] == "acknowledgement"
+    assert rig.metrics()["succeededOnFirstTry"] == 1 and rig.rows()[-1]["durationMs"] > 0
+
+
+@pytest.mark.parametrize("answer", ["Fine.", 'You said Reply "ACK: context received" to confirm', "I will not say ACK: context received"])
+def test_what_is_no_acknowledgement_does_not_end_it(project, answer):
+    assert "injection:succeeded" not in Rig(project, answer=answer).run(20).names()
+
+
+def test_an_old_acknowledgement_on_the_screen_counts_for_nothing(project):
+    rig = Rig(project)
+    rig.screen = "● " + ACK + "\n> "
+    assert "injection:succeeded" not in rig.run(20).names()
+
+
+def test_an_answer_may_take_its_time(project):
+    rig = Rig(project, answer=ACK).run(2)
+    screen, rig.screen = rig.screen, rig.screen.rpartition(ACK)[0]
+    rig.run(120, process=None)  # nobody knows what it waits for, and its prompt is not there
+    assert typed_once(rig) == 1
+    rig.screen = screen
+    assert rig.run(1).names()[-1] == "injection:succeeded"
+
+
+def test_retries_name_their_number_and_the_third_failure_writes_the_file(project):
+    project.write(".contextrc", settings(retry_backoffs_s="[1, 2, 5]"))
+    rig = Rig(project).run(300)
+    text = rig.keys.decode()
+    assert [n for n in range(1, 9) if "attempt %d)" % n in text] == [1, 2, 3]
+    assert text.endswith(NOTICE + "\r") and text.count(NOTICE) == 1
+    assert [row["attempt"] for row in rig.rows() if row["event"] == "injection:attempted"] == [1, 2, 3]
+    assert rig.names().count("injection:escalated") == 1 and "goal: ship it" in project.read("CLAUDE.md")
+
+
+def test_a_retry_waits_for_its_backoff(project):
+    project.write(".contextrc", settings(retry_backoffs_s="[50]"))
+    rig = Rig(project).run(50)
     assert rig.names().count("injection:attempted") == 1
     assert rig.run(20).names().count("injection:attempted") == 2
 
 
-def test_where_the_file_cannot_be_written_the_attempts_go_on_to_their_limit():
-    rig = Rig(notice="", max_attempts=5).run(600)
-    assert rig.names().count("injection:attempted") == 5 and rig.escalations == 1
-    assert rig.events[-1] == ("injection:failed", {"attempts": 5, "reason": kit.WRAP_NO_ANSWER})
+def test_a_late_acknowledgement_counts_and_the_section_goes_again(project):
+    project.write("CLAUDE.md", "mine\n")
+    project.write(".contextrc", settings(file_fallback_after_attempts=1))
+    rig = Rig(project).run(60)
+    assert "goal: ship it" in project.read("CLAUDE.md") and rig.delivery.state == "over"
+    rig.screen += "\n● " + ACK + "\n> "
+    assert "injection:succeeded" in rig.run(1).names()
+    assert project.read("CLAUDE.md") == "mine\n" and rig.metrics()["succeededAfterRetry"] == 1
 
 
-def test_fewer_attempts_than_the_fallback_needs_still_reach_the_file():
-    rig = Rig(max_attempts=1).run(60)
-    assert rig.names() == ["wrap:ready", "injection:attempted", "injection:escalated", "wrap:ready"]
+def test_where_the_file_cannot_be_written_the_attempts_go_on_to_their_limit_and_the_end_is_a_failure(project):
+    project.write(".contextrc", settings(retry_backoffs_s="[0]"))
+    os.mkdir(project.path("CLAUDE.md"))
+    rig = Rig(project).run(600)
+    assert rig.names().count("injection:attempted") == 5 and "injection:failed" not in rig.names()
+    rig.delivery.step(rig.now, look(ended=True))
+    assert rig.rows()[-1]["event"] == "injection:failed" and rig.rows()[-1]["reason"] == kit.WRAP_NO_ANSWER
+    assert rig.metrics()["failed"] == 1 and "notes.md" in rig.delivery.told[0]
 
 
-def test_no_context_means_no_delivery():
-    assert Rig(text=" \n").run(60).events == []
+@pytest.mark.parametrize("agent, file", [
+    ("claude", "CLAUDE.md"), ("codex", "AGENTS.md"), ("gemini", "GEMINI.md"), ("aider", "CLAUDE.md"), ("", "CLAUDE.md")])
+def test_the_file_is_the_one_that_the_agent_reads(project, agent, file):
+    rig = Rig(project)
+    rig.ctx.agent = agent if agent in kit.DIALECTS else rig.ctx.agent
+    rig.delivery = kit.Delivery(rig.ctx, 0.0, (None, "notes.md", [("From notes.md:", GOAL)]), agent=agent, timeout_s=1)
+    rig.run(3, process=0.0)
+    assert "goal: ship it" in project.read(file)
 
 
-def test_a_program_that_ends_early_is_said_to_have_ended():
-    rig = Rig()
+def test_without_a_request_one_delivery_is_all(project):
+    project.write(".contextrc", settings(require_ack="false"))
+    rig = Rig(project).run(60)
+    rig.delivery.step(rig.now, look(ended=True))
+    assert rig.names() == ["wrap:ready", "injection:attempted", "wrap:submitted"] and b"ACK" not in rig.keys
+
+
+def test_no_context_means_no_delivery(project):
+    rig = Rig(project)
+    rig.delivery = kit.Delivery(rig.ctx, 0.0, (None, "", []))
+    assert rig.run(60).names() == [] and rig.keys == b""
+
+
+def test_a_program_that_ends_early_is_said_to_have_ended(project):
+    rig = Rig(project)
     rig.delivery.step(1.0, look(ended=True))
-    assert rig.names() == ["wrap:ended"]
-    rig = Rig().run(2)
-    rig.delivery.step(3.0, look(text=ONE_LINE, ended=True))
-    assert rig.events[-1] == ("injection:failed", {"attempts": 1, "reason": kit.WRAP_ENDED})
+    assert rig.names() == ["wrap:ended"] and not rig.delivery.told
 
 
-def test_every_agent_in_the_table_has_a_prompt_it_recognises():
-    prompts = {"claude": "╭──╮\n│ > │\n╰──╯\n  ? for shortcuts", "codex": "$ ", "gemini": "> Type your message",
-               "aider": ">>> "}
-    assert set(prompts) == set(kit.AGENTS) - {""}
-    for agent, prompt in prompts.items():
-        assert kit.readiness(look(text=prompt, silent_ms=300, patterns=[kit.AGENTS[agent][0]])) > 0.7
+def test_a_program_that_ends_without_an_answer_has_not_acknowledged(project):
+    rig = Rig(project).run(3)
+    rig.delivery.step(4.0, look(rig.screen, ended=True))
+    assert rig.rows()[-1]["event"] == "injection:failed" and rig.rows()[-1]["reason"] == kit.WRAP_ENDED
 
 
-@pytest.mark.parametrize("agent, answer", [
-    ("claude", "● ACK, context is here"), ("codex", "• ACK."), ("gemini", "✦ ACK"), ("aider", "ACK\n"), ("", ACK)])
-def test_an_agent_may_acknowledge_in_its_own_form(agent, answer):
-    delivery = kit.Delivery(0.0, text=TEXT, is_ack=lambda said: bool(re.search(kit.AGENTS[agent][1], said)))
-    delivery.attempts = 1
-    assert delivery.acknowledges(answer) and not delivery.acknowledges("I see no ACK here")
-    assert not any(delivery.acknowledges(wrapped(ONE_LINE, width)) for width in range(8, 80))
+# --- the command ---------------------------------------------------------------------------------
 
 
-# --- the command -------------------------------------------------------------
+def ask(project, *args, **env):
+    command = [sys.executable, "-I", kit.__file__, "wrap", *args]
+    return subprocess.run(command, cwd=project.root, env={**project.env, **env}, stdin=subprocess.DEVNULL, capture_output=True,
+                          timeout=GUARD_S, check=False)
 
 
 @pytest.mark.parametrize("args, word", [
     ([], "command is missing"), (["--"], "command is missing"), (["--timeout", "x", "--", "c"], "--timeout"),
-    (["--timeout", "nan", "--", "c"], "--timeout"), (["--timeout", "-1", "--", "c"], "--timeout"),
-    (["--colour", "--", "c"], "--colour"), (["--context"], "--context"), (["--agent", "hal", "--", "c"], "--agent"),
+    (["--timeout", "-1", "--", "c"], "--timeout"), (["--colour", "--", "c"], "--colour"), (["--context"], "--context"),
+    (["--agent", "hal", "--", "c"], "--agent"),
 ])
 def test_a_wrong_option_is_named(project, args, word):
-    result = project.ask("wrap", *args)
-    assert result.rc == 2 and word in result.err.decode() and b"hint: " in result.err and not result.out
+    result = ask(project, *args)
+    assert result.returncode and word in result.stderr.decode() and b"hint: " in result.stderr and not result.stdout
+
+
+@pytest.mark.parametrize("command", ["bash", "zsh -l", "/bin/sh", "vim notes", "less notes"])
+def test_a_shell_an_editor_and_a_pager_are_refused_with_a_hint(project, command):
+    result = ask(project, "--", *command.split())
+    assert result.returncode == 1 and b"not an agent" in result.stderr and b"sh -c" in result.stderr
+    assert not project.exists(".context/events.jsonl")
+
+
+def test_a_shells_command_is_run(project):
+    assert ask(project, "--", "sh", "-c", "exit 7").returncode == 7
 
 
 @pytest.mark.parametrize("command, reason", [("no-such-command-here", "No such file"), ("./plain", "denied")])
 def test_a_command_that_cannot_run_is_an_error_with_a_hint(project, command, reason):
     project.write("plain", "x")
-    result = project.ask("wrap", "--", command)
-    assert result.rc == 1 and f"error: cannot run {command}: " in result.err.decode() and reason in result.err.decode()
-    assert b"hint: " in result.err
+    result = ask(project, "--", command)
+    said = result.stderr.decode()
+    assert result.returncode == 1 and f"error: cannot run {command}: " in said and reason in said and "hint: " in said
 
 
-@pytest.mark.parametrize("content", [None, b"", b"TBD", bytes(range(256)) * 9], ids=["missing", "empty", "placeholder", "binary"])
+@pytest.mark.parametrize("content", [None, b"", b"TBD", b"# Goal\n"], ids=["missing", "empty", "placeholder", "heading"])
 def test_a_context_file_without_a_context_is_an_error(project, content):
     if content is not None:
         project.write("notes.md", content)
-    result = project.ask("wrap", "--context", "notes.md", "--", "true")
-    assert result.rc == 1 and b"no context in notes.md" in result.err
+    result = ask(project, "--context", "notes.md", "--", "true")
+    assert result.returncode == 1 and b"no context in notes.md" in result.stderr
 
 
-def test_the_command_delivers_the_handoff_and_counts_it(project, tmp_path):
-    project.write(".claude/ll-continue-prompt.md", "# Goal\n\nship it\n")
+def test_the_command_delivers_the_handoff_once_and_counts_it(project, tmp_path):
+    assert ask(project, "--", "true").returncode == 0  # the kit has been here before the handoff
+    project.write(".context/handoffs/before.md", "# Goal\n\nship it\n")
     project.write("CLAUDE.md", "mine\n")
     received = tmp_path / "received.jsonl"
-    result = project.ask("wrap", "--", *PROGRAM, "acknowledging", RECEIVED=str(received))
-    assert result.rc == 0 and result.err == b"" and b"Welcome." in result.out
+    result = ask(project, "--", *PROGRAM, "acknowledging", RECEIVED=str(received))
+    assert result.returncode == 0 and result.stderr == b"" and b"Welcome." in result.stdout
     assert "ship it" in read_lines(received)[0] and read_lines(received)[0].endswith("to confirm]")
-    names = [row["event"] for row in project.recorded_events()]
-    assert names == ["wrap:ready", "injection:attempted", "injection:succeeded"]
     metrics = project.read_json(".context/metrics.json")
     assert (metrics["attempted"], metrics["succeededOnFirstTry"], metrics["failed"]) == (1, 1, 0)
     assert project.read("CLAUDE.md") == "mine\n"
+    again = ask(project, "--", *PROGRAM, "copy", RECEIVED=str(tmp_path / "again.jsonl"))
+    assert again.returncode == 0 and not read_lines(tmp_path / "again.jsonl"), "it was delivered twice"
 
 
-def test_a_program_that_ends_without_an_answer_is_counted_and_the_person_told_where_the_context_is(project):
-    notes = project.write("notes.md", "# Goal\n\nship it\n")
-    command = ["sh", "-c", "read line; exit 4"]
-    result = project.ask("wrap", "--context", notes, "--timeout", "0", "--", *command)
-    assert result.rc == 4 and notes in result.err.decode()
-    assert project.read_json(".context/metrics.json")["failed"] == 1
-    assert project.recorded_events("injection:failed")[0]["reason"] == kit.WRAP_ENDED
-    assert project.recorded_events("wrap:timeout")
+def test_a_program_that_is_not_ready_leaves_the_person_one_line(project):
+    project.write("notes.md", "# Goal\n\nship it\n")
+    result = ask(project, "--context", "notes.md", "--timeout", "0", "--", "sh", "-c", "sleep 1; exit 4")
+    assert result.returncode == 4 and "ship it" in project.read("CLAUDE.md")
+    assert result.stderr.decode().splitlines() == [kit.WRAP_IN_FILE.format(reason=kit.WRAP_NOT_READY, file="CLAUDE.md")]
 
 
-def test_without_a_request_one_delivery_is_all(project, tmp_path):
-    project.write(".contextrc", "startup:\n  require_ack: false\n")
-    notes = project.write("notes.md", "# Goal\n\nship it\n")
-    received = tmp_path / "received.jsonl"
-    result = project.ask("wrap", "--context", notes, "--", *PROGRAM, "copy", RECEIVED=str(received))
-    assert result.rc == 0 and result.err == b""
-    assert [row["event"] for row in project.recorded_events()] == ["wrap:ready", "injection:attempted"]
-    assert len(read_lines(received)) == 1 and "ACK" not in read_lines(received)[0]
-
-
-# --- real programs in a real terminal ----------------------------------------
+# --- real programs in a real terminal ------------------------------------------------------------
 
 
 class Terminal:
     """A person's terminal with the wrapped program in it. Everything waits for a fact, with a guard."""
 
-    def __init__(self, folder, command, size=(24, 80), **plan):
-        self.folder, self.output = folder, b""
-        defaults = {"text": TEXT, "timeout_s": 60, "ack_s": 0.5, "backoffs_s": [0], "notice": NOTICE}
-        (folder / "plan.json").write_text(json.dumps({**defaults, **plan}))
+    def __init__(self, project, command, size=(24, 80), **plan):
+        self.project, self.output = project, b""
+        startup = {"retry_backoffs_s": "[0]", "max_attempts": 1, "file_fallback_after_attempts": 1, **plan.pop("startup", {})}
+        project.write(".contextrc", settings(**startup))
+        self.log, self.plan = Path(project.base) / "received.jsonl", Path(project.base) / "plan.json"
+        self.plan.write_text(json.dumps({"text": GOAL, "timeout_s": 60, "ack_s": 0.5, **plan}))
         self.master, self.slave = os.openpty()
         self.resize(*size)
         self.before = termios.tcgetattr(self.slave)
         self.process = subprocess.Popen(
-            driver(folder, command), stdin=self.slave, stdout=self.slave, stderr=self.slave, env=environment(folder),
-            start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+            driver(self.plan, command), stdin=self.slave, stdout=self.slave, stderr=self.slave, cwd=project.root,
+            env=environment(project, self.log), start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
 
@@ -339,6 +457,7 @@ class Terminal:
 
     def __exit__(self, *_):
         if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
             self.process.kill()
             self.process.wait()
         os.close(self.slave)
@@ -362,23 +481,26 @@ class Terminal:
     def until(self, fact, what):
         deadline = time.monotonic() + GUARD_S
         while not fact():
-            assert time.monotonic() < deadline, f"no {what}; events {self.events()}; output {self.output[-2000:]!r}"
+            assert time.monotonic() < deadline, f"no {what}; rows {self.rows()}; output {self.output[-2000:]!r}"
             time.sleep(0.02)
 
     def shows(self, text):
         self.until(lambda: text.encode() in self.output, f"{text!r} on the screen")
 
     def told(self, name):
-        self.until(lambda: name in [event for event, _ in self.events()], f"event {name}")
+        self.until(lambda: name in self.names(), f"event {name}")
 
-    def events(self):
-        return read_lines(self.folder / "events.jsonl")
+    def rows(self):
+        return read_lines(Path(self.project.path(".context/events.jsonl")))
 
     def names(self):
-        return [event for event, _ in self.events()]
+        return [row["event"] for row in self.rows()]
 
     def received(self):
-        return read_lines(self.folder / "received.jsonl")
+        return read_lines(self.log)
+
+    def contexts(self):
+        return [text for text in self.received() if "[CONTEXT INJECTION" in text]
 
     def ends(self):
         code = self.process.wait(GUARD_S)
@@ -386,225 +508,380 @@ class Terminal:
         return code
 
 
-def driver(folder, command):
-    files = [str(folder / "plan.json"), str(folder / "events.jsonl")]
-    return [sys.executable, str(DATA / "driver.py"), MODULE, *files, *command]
+def driver(plan, command):
+    return [sys.executable, "-S", str(DATA / "driver.py"), str(plan), *command]
 
 
-def environment(folder):
+def environment(project, log):
     kept = {name: value for name, value in os.environ.items() if name in ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH")}
-    return {**kept, "HOME": str(folder), "TERM": "xterm", "RECEIVED": str(folder / "received.jsonl"), "PYTHONUTF8": "1"}
+    return {**kept, "HOME": project.home, "TMPDIR": project.tmp, "TERM": "xterm", "RECEIVED": str(log), "PYTHONUTF8": "1"}
 
 
 def read_lines(path):
     text = path.read_text(encoding="utf-8") if path.exists() else ""
-    return [json.loads(line) for line in text.splitlines() if line.endswith(("]", '"'))]
+    return [json.loads(line) for line in text.splitlines() if line.endswith(("]", '"', "}"))]
 
 
-def test_a_repl_gets_the_context_as_one_line_and_acknowledges(tmp_path):
-    with Terminal(tmp_path, PROGRAM + ["acknowledging"]) as terminal:
-        terminal.told("injection:succeeded")
-        terminal.send(b"hello\rexit\r")
-        assert terminal.ends() == 3
-        assert terminal.received() == [ONE_LINE, "hello", "exit"]
-        assert terminal.names() == ["wrap:ready", "injection:attempted", "injection:succeeded"]
+@pytest.fixture
+def terminal(project):
+    opened = []
+
+    def begin(command, **plan):
+        opened.append(Terminal(project, command, **plan))
+        return opened[-1]
+
+    yield begin
+    for one in opened:
+        one.__exit__()
 
 
-def test_a_repl_that_acknowledges_late_gets_a_retry(tmp_path):
-    with Terminal(tmp_path, PROGRAM + ["acknowledging", "2"]) as terminal:
-        terminal.told("injection:succeeded")
-        terminal.send(b"exit\r")
-        assert terminal.ends() == 3
-        assert terminal.received() == [ONE_LINE, ONE_LINE, "exit"]
-        assert terminal.events()[-1][1]["attempts"] == 2
+def test_a_repl_gets_the_context_as_one_line_and_acknowledges(terminal):
+    it = terminal([*PROGRAM, "acknowledging"])
+    it.told("injection:succeeded")
+    it.send(b"hello\rexit\r")
+    assert it.ends() == 3
+    assert len(it.contexts()) == 1 and it.received()[1:] == ["hello", "exit"]
+    assert it.names() == ["wrap:ready", "injection:attempted", "wrap:submitted", "injection:succeeded"]
 
 
-def test_a_program_that_never_answers_is_told_about_the_file(tmp_path):
-    with Terminal(tmp_path, PROGRAM + ["mute"], max_attempts=1) as terminal:
-        assert terminal.ends() == 0
-        assert terminal.received() == [ONE_LINE, NOTICE]
-        assert "injection:escalated" in terminal.names() and "injection:succeeded" not in terminal.names()
+def test_a_second_attempt_says_so(terminal):
+    it = terminal([*PROGRAM, "acknowledging", "2"], startup={"max_attempts": 3, "file_fallback_after_attempts": 3})
+    it.told("injection:succeeded")
+    it.send(b"exit\r")
+    assert it.ends() == 3
+    assert ["attempt 1)" in it.contexts()[0], "attempt 2)" in it.contexts()[1]] == [True, True]
+    assert it.rows()[-1]["attempts"] == 2
 
 
-def test_a_program_that_never_reads_does_not_stop_the_ladder(tmp_path):
-    text = TEXT.replace("goal", "word " * 1500)
-    plan = {"text": text, "max_attempts": 1, "notice": "", "timeout_s": 0.5}
-    with Terminal(tmp_path, PROGRAM + ["deaf", "3600"], **plan) as terminal:
-        terminal.told("injection:failed")
-        terminal.process.send_signal(signal.SIGTERM)
-        assert terminal.ends() == 128 + signal.SIGTERM
+def test_a_program_that_never_answers_is_told_about_the_file(terminal, project):
+    it = terminal([*PROGRAM, "mute"])
+    assert it.ends() == 0
+    assert it.received()[1:] == [NOTICE] and len(it.contexts()) == 1
+    assert "goal: ship it" in project.read("CLAUDE.md")
 
 
-def test_a_program_that_prints_for_ever_gets_the_context_at_the_time_limit(tmp_path):
-    with Terminal(tmp_path, PROGRAM + ["endless"], timeout_s=1, ack_s=60) as terminal:
-        terminal.until(lambda: ONE_LINE in terminal.received(), "delivery")
-        terminal.send(b"exit\r")
-        assert terminal.ends() == 0
-        assert terminal.names()[:2] == ["wrap:timeout", "injection:attempted"]
+@pytest.mark.parametrize("question", ["Overwrite it? [y/N] ", "Allow it to run?\n❯ 1. Yes\n  2. No\n", "Your password: "])
+def test_a_question_waits_for_its_person(terminal, question):
+    it = terminal([*PROGRAM, "asking", question])
+    it.shows(question.split("\n")[0])
+    assert not stays_silent(it) and not it.received()
+    it.send(b"no\r")
+    it.told("injection:succeeded")
+    it.send(b"exit\r")
+    assert it.ends() == 3
+    assert it.received()[0] == "no" and len(it.contexts()) == 1
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
-def test_a_program_that_works_behind_its_prompt_is_not_ready_and_a_shell_does_not_hide_it(tmp_path):
-    done, shell = tmp_path / "done", ["sh", "-c", '"$@"; exit $?', "sh"]
-    plan = {"ready_patterns": ["> $"], "timeout_s": 1.5, "ack_s": 60}
-    with Terminal(tmp_path, shell + PROGRAM + ["busy", str(done)], **plan) as terminal:
-        terminal.told("wrap:timeout")
-        done.touch()
-        terminal.until(lambda: ONE_LINE in terminal.received(), "delivery")
-        terminal.send(b"exit\r")
-        assert terminal.ends() == 0
-        assert "wrap:ready" not in terminal.names()
+def test_hidden_input_gets_nothing(terminal):
+    it = terminal([*PROGRAM, "secret"])
+    it.shows("Who are you")
+    assert not stays_silent(it) and not it.received()
+    it.send(b"open sesame\r")
+    it.told("injection:succeeded")
+    it.send(b"exit\r")
+    assert it.ends() == 3
+    assert it.received()[0] == "open sesame"
 
 
-def test_a_program_that_asked_for_paste_gets_one_and_then_enter(tmp_path):
-    with Terminal(tmp_path, PROGRAM + ["pasting"]) as terminal:
-        assert terminal.ends() == 0
-        assert terminal.received() == ["\x1b[200~" + TEXT.replace("\n", "\r") + "\x1b[201~\r"]
-        assert terminal.names()[-1] == "injection:succeeded"
+def test_single_keys_are_never_typed_into_a_screen_that_takes_them_as_commands(terminal, project):
+    it = terminal([*PROGRAM, "single_keys"], timeout_s=2)
+    it.told("wrap:timeout")
+    it.send(b"q")
+    assert it.ends() == 0
+    assert it.received() == ["q"] and "goal: ship it" in project.read("CLAUDE.md")
+    it.shows("ctx: the agent did not take the context (not ready in time); it is now in CLAUDE.md")
 
 
-def test_an_editor_is_not_ready_until_it_is_left(tmp_path):
-    with Terminal(tmp_path, PROGRAM + ["editor"], timeout_s=600, ack_s=60) as terminal:
-        terminal.shows("some text.")
-        assert not stays_silent(terminal)
-        terminal.send(b":q\r")
-        terminal.until(lambda: ONE_LINE in terminal.received(), "delivery")
-        terminal.send(b"exit\r")
-        assert terminal.ends() == 0
-        assert terminal.received()[0] == ":q"
+def test_an_editor_is_not_ready_until_it_is_left(terminal):
+    it = terminal([*PROGRAM, "editor"], timeout_s=600, ack_s=60)
+    it.shows("some text.")
+    assert not stays_silent(it)
+    it.send(b":q\r")
+    it.until(it.contexts, "delivery")
+    it.send(b"exit\r")
+    assert it.ends() == 0
+    assert it.received()[0] == ":q"
 
 
-def stays_silent(terminal):
-    """Events within a few polls: enough for a detector that is wrong to show it."""
-    time.sleep(1)
-    return terminal.events()
+def stays_silent(it):
+    """Rows within a few polls: enough for a detector that is wrong to show it."""
+    time.sleep(2)
+    return it.rows()
 
 
-def test_a_half_typed_line_waits_for_its_person(tmp_path):
-    with Terminal(tmp_path, PROGRAM + ["acknowledging"], timeout_s=0) as terminal:
-        terminal.send(b"hel")
-        assert not stays_silent(terminal)
-        terminal.send(b"lo\r")
-        terminal.told("injection:succeeded")
-        terminal.send(b"exit\r")
-        assert terminal.ends() == 3
-        assert terminal.received() == ["hello", ONE_LINE, "exit"]
+def test_a_box_gets_a_paste_and_then_enter(terminal):
+    it = terminal([*PROGRAM, "box", "plain"])
+    it.told("injection:succeeded")
+    assert it.contexts()[0].count("\r") > 3
+    it.send(b"exit")
+    it.shows("exit")
+    it.send(b"\r")
+    assert it.ends() == 0
 
 
-def test_a_python_repl_echoes_without_acknowledging(tmp_path):
-    with Terminal(tmp_path, [sys.executable, "-q", "-i", "-S"], size=(24, 40), max_attempts=1, notice="") as terminal:
-        terminal.told("injection:failed")
-        terminal.send(b"\x03")
-        terminal.shows("KeyboardInterrupt")
-        terminal.send(b"import os; os._exit(7)\r")
-        assert terminal.ends() == 7
-        assert "injection:succeeded" not in terminal.names()
+def test_an_enter_that_did_nothing_is_repeated_and_the_text_is_not(terminal):
+    it = terminal([*PROGRAM, "box", "deaf"])
+    it.told("injection:succeeded")
+    assert len(it.contexts()) == 1
+    assert [row["enters"] for row in it.rows() if row["event"] == "wrap:submitted"] == [2]
 
 
-def test_bash_echoes_without_acknowledging(tmp_path):
-    with Terminal(tmp_path, ["bash", "--norc"], size=(24, 133), max_attempts=1, notice="") as terminal:
-        terminal.told("injection:failed")
-        terminal.shows("command not found")
-        terminal.send(b"exit 5\r")
-        assert terminal.ends() == 5
-        assert terminal.names() == ["wrap:ready", "injection:attempted", "injection:failed"]
+def test_a_text_that_is_not_shown_is_not_submitted(terminal, project):
+    it = terminal([*PROGRAM, "box", "blind"], timeout_s=2)
+    it.told("injection:escalated")
+    assert not it.received() and "goal: ship it" in project.read("CLAUDE.md")
 
 
-def test_a_long_context_reaches_a_cooked_program_with_its_request(tmp_path):
-    text = TEXT.replace("goal", "goal " * 1600)
-    with Terminal(tmp_path, PROGRAM + ["acknowledging"], text=text) as terminal:
-        terminal.told("injection:succeeded")
-        terminal.send(b"exit\r")
-        assert terminal.ends() == 3
-        assert "left out" in terminal.received()[0] and terminal.received()[0].endswith("to confirm]")
+def test_a_question_that_comes_after_our_text_is_not_answered_by_our_enter(terminal):
+    it = terminal([*PROGRAM, "box", "asks"], timeout_s=30)
+    it.shows("Allow this command to run?")
+    time.sleep(2)  # time for an Enter that is wrong
+    assert not it.received()
+    it.send(b"\r")
+    it.until(lambda: it.received() == ["answered"], "the person's own answer")
 
 
-@pytest.mark.parametrize(
-    "program, code", [(["leave", "42"], 42), (["die", "15"], 143)])
-def test_the_exit_code_is_the_programs(tmp_path, program, code):
-    with Terminal(tmp_path, PROGRAM + program) as terminal:
-        assert terminal.ends() == code
-        assert terminal.names() == ["wrap:ended"]
+def test_an_answer_that_takes_its_time_is_waited_for(terminal):
+    it = terminal([*PROGRAM, "box", "slow"])
+    it.told("injection:succeeded")
+    assert len(it.contexts()) == 1 and it.rows()[-1]["attempts"] == 1
 
 
-def test_the_program_has_a_real_terminal_of_its_own(tmp_path):
-    with Terminal(tmp_path, PROGRAM + ["terminal"]) as terminal:
-        terminal.shows("terminals [True, True, True] owner True")
-        assert terminal.ends() == 0
+def test_a_late_acknowledgement_counts_after_the_file_was_written(terminal, project):
+    it = terminal([*PROGRAM, "box", "late"])
+    it.told("injection:succeeded")
+    assert "injection:escalated" in it.names() and not project.exists("CLAUDE.md")
 
 
-def test_the_window_size_and_its_changes_reach_the_program(tmp_path):
-    with Terminal(tmp_path, PROGRAM + ["size"], size=(31, 97), text="") as terminal:
-        terminal.shows("size 31x97")
-        terminal.resize(50, 120)
-        terminal.shows("size 50x120")
-        terminal.send(b"\r")
-        assert terminal.ends() == 0
+@LINUX
+def test_a_program_that_works_behind_its_prompt_is_not_ready_and_a_shell_does_not_hide_it(terminal, tmp_path):
+    done = tmp_path / "done"
+    it = terminal(["sh", "-c", '"$@"; exit $?', "sh", *PROGRAM, "busy", str(done)], ack_s=60)
+    it.shows("Done.")
+    assert not stays_silent(it)
+    done.touch()
+    it.until(it.contexts, "delivery")
+    it.send(b"exit\r")
+    assert it.ends() == 0
 
 
-def test_signals_and_the_interrupt_key_reach_the_program(tmp_path):
-    with Terminal(tmp_path, PROGRAM + ["signals"], text="") as terminal:
-        terminal.shows("armed")
-        terminal.send(b"\x03")
-        terminal.shows("got SIGINT")
-        terminal.process.send_signal(signal.SIGUSR1)
-        terminal.shows("got SIGUSR1")
-        terminal.process.send_signal(signal.SIGTERM)
-        terminal.shows("got SIGTERM")
-        assert terminal.ends() == 9
+def test_a_program_that_prints_for_ever_is_not_ready(terminal, project):
+    it = terminal([*PROGRAM, "endless"], timeout_s=1)
+    it.told("wrap:timeout")
+    it.send(b"exit\r")
+    assert it.ends() == 0
+    assert not it.contexts() and "goal: ship it" in project.read("CLAUDE.md")
 
 
-def test_keys_and_output_pass_through_unchanged(tmp_path):
-    with Terminal(tmp_path, PROGRAM + ["mirror"], text="") as terminal:
-        terminal.shows("go")
-        terminal.send(bytes(range(256)))
-        assert terminal.ends() == 0
-        terminal.until(lambda: terminal.output == b"go" + bytes(range(256)), "every byte")
+def test_a_half_typed_line_waits_for_its_person(terminal):
+    it = terminal([*PROGRAM, "acknowledging"])
+    it.send(b"hel")
+    assert not stays_silent(it)
+    it.send(b"lo\r")
+    it.told("injection:succeeded")
+    it.send(b"exit\r")
+    assert it.ends() == 3
+    assert it.received()[0] == "hello" and it.received()[-1] == "exit" and len(it.contexts()) == 1
 
 
-def piped(folder, command, keys, **plan):
-    defaults = {"text": TEXT, "timeout_s": 60, "ack_s": 0.5, "backoffs_s": [0], "notice": "", "max_attempts": 1}
-    (folder / "plan.json").write_text(json.dumps({**defaults, **plan}))
-    return subprocess.run(
-        driver(folder, command), input=keys, capture_output=True, env=environment(folder), timeout=GUARD_S,
-        start_new_session=True, check=False)
+def test_keys_that_come_while_we_type_wait_for_our_enter(terminal):
+    it = terminal([*PROGRAM, "acknowledging"], ack_s=60)
+    it.told("injection:attempted")
+    it.send(b"mine\r")
+    it.until(lambda: "mine" in it.received(), "the person's line")
+    assert it.contexts()[0].endswith("to confirm]")
+    it.send(b"exit\r")
+    assert it.ends() == 3
 
 
-def test_without_any_terminal_the_context_comes_first_and_the_end_of_input_last(tmp_path):
-    result = piped(tmp_path, PROGRAM + ["copy"], b"hello")
-    assert result.returncode == 0 and b"end of input" in result.stdout and result.stderr == b""
-    assert read_lines(tmp_path / "received.jsonl") == [ONE_LINE, "hello"]
+def test_a_python_repl_echoes_without_acknowledging(terminal):
+    it = terminal([sys.executable, "-q", "-i", "-S"], size=(24, 40))
+    it.told("injection:escalated")
+    it.shows("SyntaxError")
+    it.send(b"\x03")
+    it.shows("KeyboardInterrupt")
+    it.send(b"import os; os._exit(7)\r")
+    assert it.ends() == 7
+    assert "injection:succeeded" not in it.names()
 
 
-def test_without_a_context_pipes_pass_straight_through(tmp_path):
-    result = piped(tmp_path, ["cat"], b"one\ntwo\n", text="")
+def test_a_long_context_reaches_a_cooked_program_with_its_request(terminal):
+    it = terminal([*PROGRAM, "acknowledging"], text=GOAL.replace("goal", "goal " * 1600), startup={"budget_chars": 9000})
+    it.told("injection:succeeded")
+    it.send(b"exit\r")
+    assert it.ends() == 3
+    assert "left out" in it.received()[0] and it.received()[0].endswith("to confirm]")
+
+
+@pytest.mark.parametrize("program, code", [(["leave", "42"], 42), (["die", "15"], 143)])
+def test_the_exit_code_is_the_programs(terminal, program, code):
+    it = terminal([*PROGRAM, *program])
+    assert it.ends() == code
+    assert it.names() == ["wrap:ended"]
+
+
+@pytest.mark.parametrize("number, code", [("9", 137), ("15", 143)])
+def test_a_killed_program_leaves_the_terminal_as_it_was(terminal, number, code):
+    it = terminal([*PROGRAM, "messy", number], text="")
+    assert it.ends() == code
+    it.shows("\x1b[0m")
+    screen = kit.Screen()
+    screen.feed(it.output)
+    assert screen.modes == {kit.CURSOR_MODE}
+
+
+@pytest.mark.parametrize("how", ["by itself", "by the key"])
+def test_a_stopped_program_stops_us_and_goes_on_with_us(terminal, how):
+    it = terminal([*PROGRAM, "quitting" if how == "by itself" else "acknowledging"], text="")
+    it.shows("> ")
+    if how == "by the key":
+        it.send(b"\x1a")
+        assert it.process.poll() is None
+        it.send(b"hello\r")  # in a session without a shell to come back to, both just go on
+        it.until(lambda: it.received() == ["hello"], "the line")
+    else:
+        it.shows("back")
+    it.send(b"exit\r")
+    assert it.ends() in (0, 3)
+
+
+def test_the_persons_shell_gets_its_terminal_back_while_the_program_is_stopped(terminal, project):
+    """A shell with job control starts us, ^Z brings it back, and `fg` lets all go on."""
+    plan = Path(project.base) / "plan.json"
+    it = terminal(["true"])
+    it.ends()
+    line = " ".join("'%s'" % word.replace("'", "'\\''") for word in driver(plan, [*PROGRAM, "acknowledging"]))
+    plan.write_text(json.dumps({"text": ""}))
+    shell = OwnShell(project, it.log)
+    try:
+        shell.send(line + "\n")
+        shell.shows("Welcome.")
+        shell.send("\x1a")
+        shell.shows("Stopped")
+        shell.send("echo here-$((1+1)); fg\n")
+        shell.shows("here-2")
+        shell.send("hello\n")
+        it.until(lambda: it.received() == ["hello"], "the line after fg")
+    finally:
+        shell.close()
+
+
+class OwnShell:
+    """An interactive bash in a terminal of its own."""
+
+    def __init__(self, project, log):
+        self.output = b""
+        self.master, slave = os.openpty()
+        self.process = subprocess.Popen(
+            ["bash", "--norc", "--noprofile", "-i"], stdin=slave, stdout=slave, stderr=slave, cwd=project.root,
+            env=environment(project, log), start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+        os.close(slave)
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        while True:
+            try:
+                self.output += os.read(self.master, 65536)
+            except OSError:
+                return
+
+    def send(self, keys):
+        os.write(self.master, keys.encode())
+
+    def shows(self, text):
+        end = time.monotonic() + GUARD_S
+        while text.encode() not in self.output:
+            assert time.monotonic() < end, "never shown: %r in %r" % (text, self.output[-1500:])
+            time.sleep(0.02)
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+
+
+def test_the_program_has_a_real_terminal_of_its_own(terminal):
+    it = terminal([*PROGRAM, "terminal"])
+    it.shows("terminals [True, True, True] owner True")
+    assert it.ends() == 0
+
+
+def test_the_window_size_and_its_changes_reach_the_program(terminal):
+    it = terminal([*PROGRAM, "size"], size=(31, 97), text="")
+    it.shows("size 31x97")
+    it.resize(50, 120)
+    it.shows("size 50x120")
+    it.send(b"\r")
+    assert it.ends() == 0
+
+
+def test_signals_and_the_interrupt_key_reach_the_program(terminal):
+    it = terminal([*PROGRAM, "signals"], text="")
+    it.shows("armed")
+    it.send(b"\x03")
+    it.shows("got SIGINT")
+    it.process.send_signal(signal.SIGUSR1)
+    it.shows("got SIGUSR1")
+    it.process.send_signal(signal.SIGTERM)
+    it.shows("got SIGTERM")
+    assert it.ends() == 9
+
+
+def test_keys_and_output_pass_through_unchanged(terminal):
+    it = terminal([*PROGRAM, "mirror"], text="")
+    it.shows("go")
+    it.send(bytes(range(256)))
+    assert it.ends() == 0
+    it.until(lambda: it.output.startswith(b"go" + bytes(range(256))), "every byte")
+
+
+def piped(project, command, keys, **plan):
+    path = Path(project.base) / "plan.json"
+    path.write_text(json.dumps({"text": GOAL, "timeout_s": 60, "ack_s": 0.5, **plan}))
+    project.write(".contextrc", settings(max_attempts=1, file_fallback_after_attempts=9))
+    return subprocess.run(driver(path, command), input=keys, capture_output=True, timeout=GUARD_S, cwd=project.root,
+                          env=environment(project, Path(project.base) / "received.jsonl"), start_new_session=True, check=False)
+
+
+def test_without_any_terminal_the_context_comes_first_and_the_end_of_input_last(project):
+    result = piped(project, [*PROGRAM, "copy"], b"hello")
+    assert result.returncode == 0 and b"end of input" in result.stdout
+    received = read_lines(Path(project.base) / "received.jsonl")
+    assert "[CONTEXT INJECTION" in received[0] and received[-1] == "hello"
+
+
+def test_without_a_context_pipes_pass_straight_through(project):
+    result = piped(project, ["cat"], b"one\ntwo\n", text="")
     assert result.returncode == 0 and result.stdout.replace(b"\r", b"").count(b"one\n") == 2
 
 
-def test_without_a_terminal_the_exit_code_and_all_output_arrive(tmp_path):
+def test_without_a_terminal_the_exit_code_and_all_output_arrive(project):
     script = "import sys; sys.stdout.write('x' * 300000); sys.exit(6)"
-    result = piped(tmp_path, [sys.executable, "-c", script], b"")
+    result = piped(project, [sys.executable, "-c", script], b"")
     assert result.returncode == 6 and result.stdout.count(b"x") == 300000
 
 
-def test_closed_standard_streams_are_no_obstacle(tmp_path):
-    (tmp_path / "plan.json").write_text(json.dumps({"text": TEXT, "timeout_s": 0}))
-    command = driver(tmp_path, PROGRAM + ["acknowledging"])
+def test_closed_standard_streams_are_no_obstacle(project):
+    plan = Path(project.base) / "plan.json"
+    plan.write_text(json.dumps({"text": GOAL, "timeout_s": 0}))
+    command = driver(plan, [*PROGRAM, "acknowledging"])
     shell = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh"]
-    done = subprocess.run(shell + command, env=environment(tmp_path), timeout=GUARD_S, check=False)
+    env = environment(project, Path(project.base) / "received.jsonl")
+    done = subprocess.run(shell + command, env=env, cwd=project.root, timeout=GUARD_S, check=False)
     assert done.returncode in (0, 128 + signal.SIGHUP)
 
 
-def test_a_closed_output_hangs_the_program_up(tmp_path):
-    (tmp_path / "plan.json").write_text("{}")
-    command = driver(tmp_path, PROGRAM + ["endless"])
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=environment(tmp_path))
+def test_a_closed_output_hangs_the_program_up(project):
+    plan = Path(project.base) / "plan.json"
+    plan.write_text(json.dumps({"text": ""}))
+    env = environment(project, Path(project.base) / "received.jsonl")
+    process = subprocess.Popen(driver(plan, [*PROGRAM, "endless"]), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               env=env, cwd=project.root)
     process.stdout.read(10)
     process.stdout.close()
     assert process.wait(GUARD_S) == 128 + signal.SIGHUP
 
 
-def test_a_background_process_that_keeps_the_terminal_does_not_keep_us(tmp_path):
-    with Terminal(tmp_path, ["sh", "-c", "trap '' HUP; sleep 20 & echo started; exit 2"]) as terminal:
-        assert terminal.ends() == 2
-        terminal.shows("started")
+def test_a_background_process_that_keeps_the_terminal_does_not_keep_us(terminal):
+    it = terminal(["sh", "-c", "trap '' HUP; sleep 20 & echo started; exit 2"])
+    assert it.ends() == 2
+    it.shows("started")

@@ -19,6 +19,7 @@ sys.path.insert(0, str(HERE))
 import delivery  # noqa: E402
 import handoffs  # noqa: E402
 import real_client  # noqa: E402
+import wrapped  # noqa: E402
 
 CONTEXT_FILES = {
     "CONSTITUTION.md": "# Constitution\nNever push to main.\n",
@@ -44,7 +45,15 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.e2e)
 
 
+def pytest_collection_finish(session):
+    """Programs are fetched before the first fixture closes the network off."""
+    if not session.config.option.collectonly and any(item.fspath.basename == "test_e2e_wrap.py" for item in session.items):
+        wrapped.install_all()
+
+
 def pytest_terminal_summary(terminalreporter):
+    for line in wrapped.table():
+        terminalreporter.write_line(line)
     if "client" in _notes:
         terminalreporter.write_line(_notes["client"])
     if _handoffs.cells:

@@ -157,6 +157,7 @@ def _run(command, failure, environment=None):
 
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
 SIOCSIFFLAGS, IFF_UP, IFF_RUNNING = 0x8914, 0x1, 0x40
+_isolated = []  # filled once this process has no network any more
 
 
 def isolate():
@@ -171,7 +172,12 @@ def isolate():
     tried = subprocess.run(probe, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60)
     if tried.returncode == 0:  # half an isolation would be worse than none, so a child goes first
         _enter()
+        _isolated.append(True)
     return tried.returncode == 0
+
+
+def is_isolated():
+    return bool(_isolated)
 
 
 def _enter():

@@ -1,30 +1,29 @@
-"""Runs `run_wrap` for a test: driver.py MODULE PLAN.json EVENTS.jsonl COMMAND…"""
-import importlib
+"""Runs `run_wrap` for a test: driver.py PLAN.json COMMAND…, in the project of the current folder.
+
+The plan names the context, and what a test makes shorter than it is for people (`ack_s`, `timeout_s`).
+"""
+import importlib.util
 import json
 import os
-import re
 import sys
 import time
 
-ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..")
-ACK = re.compile(r"ACK:\s*context received", re.IGNORECASE)
+KIT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "ctx_hooks.py")
 
 
 def main() -> int:
-    module, plan_path, events_path = sys.argv[1:4]
-    sys.path.append(ROOT)
-    kit = importlib.import_module(module)
-    with open(plan_path, encoding="utf-8") as file:
-        fields = json.load(file)
-    notice = fields.pop("notice", "")
-
-    def on_event(name: str, **values: object) -> None:
-        with open(events_path, "a", encoding="utf-8") as log:
-            log.write(json.dumps([name, values]) + "\n")
-
-    delivery = kit.Delivery(
-        time.monotonic(), is_ack=lambda text: bool(ACK.search(text)), on_event=on_event, escalate=lambda: notice, **fields)
-    return kit.run_wrap(delivery, sys.argv[4:])
+    spec = importlib.util.spec_from_file_location("ctx_hooks", KIT)
+    kit = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(kit)
+    with open(sys.argv[1], encoding="utf-8") as file:
+        plan = json.load(file)
+    text = plan.pop("text")
+    ctx = kit.people_ctx()
+    sources = [("From notes.md:", text)] if text else []
+    delivery = kit.Delivery(ctx, time.monotonic(), (None, "notes.md", sources), **plan)
+    code = kit.run_wrap(delivery, sys.argv[2:])
+    kit.write_stderr("".join(line + "\n" for line in delivery.told))
+    return code
 
 
 if __name__ == "__main__":

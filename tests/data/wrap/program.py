@@ -94,11 +94,95 @@ def pasting() -> None:
 
 
 def editor() -> None:
-    """Holds the alternate screen, quiet and reading, until two keys came; then it is a REPL."""
+    """Holds the alternate screen, quiet and reading, until a line came; then it is a REPL."""
     say("\x1b[?1049h\x1b[2J\x1b[Hsome text.\r\n~\r\n> ")
     received(sys.stdin.readline().rstrip("\n"))
     say("\x1b[?1049l")
     mute()
+
+
+def asking(question: str) -> None:
+    """Asks first; what is answered is received; then it is a REPL that acknowledges."""
+    say(question)
+    received(sys.stdin.readline().rstrip("\n"))
+    acknowledging()
+
+
+def secret() -> None:
+    """Reads a line without echo; then it is a REPL that acknowledges."""
+    say("Who are you\n\n> ")
+    saved = termios.tcgetattr(0)
+    silent = [*saved[:3], saved[3] & ~termios.ECHO, *saved[4:]]
+    termios.tcsetattr(0, termios.TCSADRAIN, silent)
+    received(sys.stdin.readline().rstrip("\n"))
+    termios.tcsetattr(0, termios.TCSADRAIN, saved)
+    acknowledging()
+
+
+def box(behaviour: str) -> None:
+    """A raw-mode program with a prompt, that draws what it is given and is told by an Enter to take it.
+
+    plain: acknowledges. deaf: the first Enter does nothing. blind: draws nothing. asks: when it has drawn the text, it
+    asks something. late: acknowledges only after two texts. slow: the answer takes a while, without a word.
+    """
+    saved = termios.tcgetattr(0)
+    tty.setraw(0)
+    say("\x1b[?2004h\r\n> ")
+    text, count, enters, asked = "", 0, 0, False
+    while True:
+        keys = os.read(0, 4096).decode("utf-8", "replace")
+        if keys == "\r" and asked:
+            received("answered")
+            asked = False
+            say("\x1b[2K\r> " + text[-40:])
+        elif keys == "\r":
+            enters += 1
+            if behaviour == "deaf" and enters == 1:
+                continue
+            received(text)
+            count += text.startswith("[CONTEXT")
+            if text in ("exit", "[System] Session context written to CLAUDE.md - please review") and behaviour != "late":
+                break
+            say("\r\n")
+            if behaviour == "slow":
+                time.sleep(8)
+            is_ack = behaviour != "late" or text.startswith("[System]")
+            say((ACK if is_ack and count else "Hm.") + "\r\n> ")
+            text = ""
+        else:
+            text += keys.replace("\x1b[200~", "").replace("\x1b[201~", "")
+            if behaviour != "blind":
+                say(keys.replace("\x1b[200~", "").replace("\x1b[201~", "").replace("\r", "\r\n  "))
+            if behaviour == "asks" and not asked and text.endswith("confirm]"):
+                asked = True
+                say("\r\nAllow this command to run?\r\n\x1b[7m> 1. Yes\x1b[0m\r\n  2. No\r\n")
+    termios.tcsetattr(0, termios.TCSADRAIN, saved)
+
+
+def single_keys() -> None:
+    """Like `top`: raw, a screen full of figures, every key is a command."""
+    tty.setraw(0)
+    say("\x1b[H\x1b[2JTasks: 3 total\r\n 1 init\r\n 2 top\r\n")
+    while True:
+        key = os.read(0, 1).decode("latin-1")
+        received(key)
+        if key == "q":
+            return
+
+
+def quitting() -> None:
+    """Stops itself as an editor does on ^Z, and says when it goes on."""
+    say("here\n> ")
+    os.kill(0, signal.SIGSTOP)
+    say("back\n> ")
+    mute()
+
+
+def messy(number: str) -> None:
+    """Switches everything on and is killed."""
+    tty.setraw(0)
+    say("\x1b[?1049h\x1b[?25l\x1b[?1003h\x1b[?1006h\x1b[?2004h\x1b[>1u\x1b[?1hbusy")
+    os.kill(os.getpid(), int(number))
 
 
 def size() -> None:

@@ -1,4 +1,5 @@
-"""Transcript: the last real usage, found from the end, whatever else stands in the file."""
+"""Clients, Claude Code's transcript: the last real usage, found from the end, whatever else stands in the file; batches,
+turns, receipts; and the records of an event and a reply."""
 from __future__ import annotations
 
 import json
@@ -8,7 +9,7 @@ import random
 import pytest
 
 import helper
-from helper import assistant_row
+from helper import NOW, assistant_row
 
 BOUNDARY = {"type": "system", "subtype": "compact_boundary", "isSidechain": False,
             "compactMetadata": {"trigger": "manual", "preTokens": 90000, "postTokens": 1234}}
@@ -21,8 +22,12 @@ def usage_tokens(kit, project, rows, tail=b""):
     path = project.write_transcript(rows)
     with open(path, "ab") as out:
         out.write(tail)
-    usage = kit.read_usage(path)
+    usage = kit.read_usage(project.ctx(NOW), path)
     return usage.tokens if usage else None
+
+
+def news_of(kit, project, path, offset=0, since=0.0, known_id=""):
+    return kit.read_news(project.ctx(NOW), path, offset, since, known_id)
 
 
 def tool_row(*ids, message_id="msg_9", text=""):
@@ -72,7 +77,7 @@ def test_usage_is_that_of_the_last_real_answer(kit, project, case):
 def test_usage_of_the_recorded_transcript_is_that_of_its_last_answer(kit, project):
     rows = helper.transcript_rows("main")
     last = [row for row in rows if row["type"] == "assistant"][-1]["message"]
-    usage = kit.read_usage(project.write_transcript(rows))
+    usage = kit.read_usage(project.ctx(NOW), project.write_transcript(rows))
     expected = sum(last["usage"][key] for key in (
         "input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"))
     assert (usage.tokens, usage.model) == (expected, last["model"])
@@ -88,7 +93,7 @@ def test_a_last_line_without_its_newline_counts(kit, project):
     assert usage_tokens(kit, project, [assistant_row(5000)], json.dumps(assistant_row(6000)).encode()) == 6000
 
 
-@pytest.mark.parametrize("megabytes", [1, 9])
+@pytest.mark.parametrize("megabytes", [1, 7])
 def test_usage_is_found_behind_megabytes_of_tool_results(kit, project, megabytes):
     rows = [assistant_row(5000)] + [big_row(1 << 20)] * megabytes + [big_row(10)] * 50
     assert usage_tokens(kit, project, rows) == 5000
@@ -99,7 +104,11 @@ def test_lines_backward_are_the_lines_of_the_file(kit, project, rounds):
     for _ in range(rounds(20)):
         lines = [bytes([choice.randrange(97, 120)]) * choice.choice([0, 1, 5, 4000, 33000, 70000]) for _ in range(12)]
         path = project.write("t", b"\n".join(lines))
-        assert list(kit.lines_backward(path)) == [line for line in reversed(lines) if line]
+        assert [line for line in kit.lines_backward(path) if line] == [line for line in reversed(lines) if line]
+
+
+def test_not_more_than_the_limit_is_read_from_the_end(kit, project):
+    assert usage_tokens(kit, project, [assistant_row(5000)] + [big_row(1 << 20)] * 10) is None
 
 
 @pytest.mark.parametrize("kind", ["missing", "directory", "fifo", "empty", "nul in the name", "unset"])
@@ -112,12 +121,13 @@ def test_what_is_no_transcript_measures_nothing(kit, project, kind):
     elif kind == "empty":
         project.write("t", "")
     path = {"nul in the name": "a\0b", "unset": ""}.get(kind, path)
-    assert kit.read_usage(path) is None and kit.find_message(path, "t1", 0) == ""
-    assert kit.read_turn(path) == ("", "") and kit.last_tool_id(path) == ""
-    assert kit.read_news(path, 0).text == "" and kit.transcript_size("nowhere") == 0
+    ctx = project.ctx(NOW)
+    assert kit.read_usage(ctx, path) is None and kit.find_message(ctx, path, "t1") == ""
+    assert kit.read_turn(ctx, path) == "" and news_of(kit, project, path).text == ""
 
 
-def test_no_rows_make_the_readers_fail(kit, project, rounds):
+def test_no_rows_make_the_readers_fail(kit, project, rounds, monkeypatch):
+    monkeypatch.setattr(kit, "TRANSCRIPT_WAIT_S", 0)
     choice = random.Random(2)
     values = [None, 1, -1, 1e308, "x", [], {}, ["x"], [None], {"content": [1]}, {"usage": {"input_tokens": -5}}, True]
     for _ in range(rounds(40)):
@@ -133,8 +143,9 @@ def test_no_rows_make_the_readers_fail(kit, project, rounds):
                                   "usage": choice.choice(values), "model": choice.choice(values)}
             rows.append(row)
         path = project.write_transcript(rows)
-        kit.read_usage(path), kit.read_turn(path), kit.last_tool_id(path), kit.read_news(path, 0)
-        kit.find_message(path, "assistant", 0)
+        ctx = project.ctx(NOW)
+        kit.read_usage(ctx, path), kit.read_turn(ctx, path), news_of(kit, project, path)
+        kit.find_message(ctx, path, "assistant")
 
 
 # --- messages and turns
@@ -143,12 +154,12 @@ def test_no_rows_make_the_readers_fail(kit, project, rounds):
 def test_a_batch_is_the_message_that_holds_the_call(kit, project):
     path = project.write_transcript([tool_row("a", message_id="m1"), TOOL_RESULT, tool_row("b", message_id="m2"),
                                      tool_row("c", message_id="m2"), TOOL_RESULT])
-    assert [kit.find_message(path, name, 0) for name in ("a", "b", "c", "d", "")] == ["m1", "m2", "m2", "", ""]
+    assert [kit.find_message(project.ctx(NOW), path, name) for name in ("a", "b", "c", "d", "")] == ["m1", "m2", "m2", "", ""]
 
 
 def test_a_batch_is_found_behind_the_large_results_of_its_other_calls(kit, project):
     path = project.write_transcript([tool_row("a", "b", message_id="m1"), big_row(3 << 20)])
-    assert kit.find_message(path, "b", 0) == "m1"
+    assert kit.find_message(project.ctx(NOW), path, "b") == "m1"
 
 
 def test_the_current_turn_ends_at_the_persons_prompt(kit, project):
@@ -156,8 +167,7 @@ def test_the_current_turn_ends_at_the_persons_prompt(kit, project):
         PROMPT, tool_row("a", text="old turn"), PROMPT, tool_row("b", text="first"), TOOL_RESULT,
         assistant_row(5, message={"content": [{"type": "text", "text": "second"}]}),
         assistant_row(5, isSidechain=True, message={"content": [{"type": "text", "text": "a subagent"}]})])
-    assert kit.read_turn(path) == ("first\nsecond", "b")
-    assert kit.last_tool_id(path) == "b"
+    assert kit.read_turn(project.ctx(NOW), path) == "first\nsecond"
 
 
 # --- news
@@ -165,21 +175,21 @@ def test_the_current_turn_ends_at_the_persons_prompt(kit, project):
 
 def test_news_are_the_whole_lines_since_the_offset(kit, project):
     path = project.write_transcript([PROMPT, assistant_row(5, message={"content": [{"type": "text", "text": "one"}]})])
-    first = kit.read_news(path, 0)
+    first = news_of(kit, project, path, 0)
     assert (first.text.strip(), first.answered) == ("one", True)
     with open(path, "ab") as out:
         out.write(json.dumps(assistant_row(5, message={"content": [{"type": "text", "text": "two"}]})).encode())
-    second = kit.read_news(path, first.offset)
+    second = news_of(kit, project, path, first.offset)
     assert (second.text, second.answered, second.offset) == ("", False, first.offset)
     with open(path, "ab") as out:
         out.write(b"\n")
-    assert kit.read_news(path, second.offset).text.strip() == "two"
-    assert kit.read_news(path, 10 ** 9).text.strip() == "one\n\ntwo".replace("\n\n", "\n")
+    assert news_of(kit, project, path, second.offset).text.strip() == "two"
+    assert news_of(kit, project, path, 10 ** 9).text.strip() == "one\n\ntwo".replace("\n\n", "\n")
 
 
 def test_news_hold_the_receipts_of_what_hooks_injected(kit, project):
     path = project.write_transcript(helper.transcript_rows("hook-receipts"))
-    news = kit.read_news(path, 0)
+    news = news_of(kit, project, path, 0)
     injected = [row["attachment"]["content"] for row in helper.transcript_rows("hook-receipts")
                 if row.get("attachment", {}).get("type") == "hook_additional_context"]
     assert injected and news.receipts.split("\n")[:-1] == [text for texts in injected for text in texts]
@@ -191,5 +201,37 @@ def test_rows_older_than_what_we_said_are_no_news(kit, project):
     text = {"content": [{"type": "text", "text": "ACK"}]}
     path = project.write_transcript([assistant_row(5, message=text, timestamp="2026-02-03T10:44:00.000Z"), PROMPT])
     since = kit.parse_iso("2026-02-03T10:45:00Z")
-    assert (kit.read_news(path, 0, since=since).text, kit.read_news(path, 0, since=since).answered) == ("", False)
-    assert kit.read_news(path, 0, since=since - 60).text.strip() == "ACK"
+    assert (news_of(kit, project, path, 0, since=since).text, news_of(kit, project, path, 0, since=since).answered) == ("", False)
+    assert news_of(kit, project, path, 0, since=since - 60).text.strip() == "ACK"
+
+
+def test_the_message_that_was_there_before_is_no_news(kit, project):
+    """What was said just before the delivery was asked for cannot acknowledge it."""
+    text = {"id": "m1", "content": [{"type": "text", "text": "ACK"}]}
+    path = project.write_transcript([assistant_row(5, message=text), PROMPT])
+    assert news_of(kit, project, path, known_id="m1").text == "" and news_of(kit, project, path, known_id="m2").text.strip() == "ACK"
+
+
+# --- events and replies
+
+
+@pytest.mark.parametrize("data", [{}, {"hook_event_name": "PostToolUse"}, {"tool_input": 5, "session_id": [], "cwd": 7, "model": 5,
+                                  "tool_name": None, "prompt": {}, "background_tasks": "x", "stop_hook_active": 1}])
+def test_missing_fields_have_a_meaning_and_wrong_types_count_as_missing(kit, data):
+    event = kit.parse_event(data, "monitor", "claude", {})
+    assert (event.session, event.cwd, event.tool, event.tool_input, event.prompt, event.stop_active) == ("", "", "?", {}, "", False)
+
+
+@pytest.mark.parametrize("data", [None, [], "x", 5, {"hook_event_name": "Unheard"}])
+def test_what_is_no_event_is_none(kit, data):
+    assert kit.parse_event(data, "monitor", "claude", {}) is None
+
+
+def test_two_replies_do_not_share_what_comes_after(kit):
+    first, second = kit.Reply(), kit.Reply()
+    first.after.append(1)
+    assert second.after == []
+
+
+def test_paths_stand_below_the_context_folder(kit):
+    assert kit.Ctx("/p", "/p/.context", {}, []).path("state", "x.json") == "/p/.context/state/x.json"
