@@ -100,7 +100,7 @@ def test_every_write_to_the_disk_stands_in_the_functions_that_ask_may_write():
     writes = {name: calls.get(name, set()) for name in (
         "open", "replace", "rename", "link", "mkdir", "rmdir", "unlink", "chmod", "chown", "utime", "truncate", "symlink")}
     assert writes == {
-        "open": {"Lock._open", "_append", "_open_new", "claim_file", "occupy_descriptors", "open_regular"},
+        "open": {"Lock._open", "_append", "claim_file", "occupy_descriptors", "open_regular", "write_bytes"},
         "replace": {"_replace"}, "rename": {"set_aside"}, "link": {"_swap"}, "mkdir": {"make_folder"}, "rmdir": {"_remove_signals"},
         "unlink": {"remove_file"}, "chmod": {"_give_mode", "_share_folder"}, "chown": {"_give_owner"},
         "utime": {"_touch", "copy_project"}, "truncate": set(), "symlink": set()}

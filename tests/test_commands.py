@@ -92,6 +92,10 @@ def test_a_folder_that_is_gone_is_said(project):
     done = subprocess.run(["/bin/sh", "-c", script, PYTHON, KIT], cwd=project.root, env=project.env, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE)
     assert done.returncode == 1 and b"error: the current folder" in done.stderr and b"Traceback" not in done.stderr
+    project.write("gone/x", "")
+    done = subprocess.run(["/bin/sh", "-c", script.replace("status", "stauts"), PYTHON, KIT], cwd=project.root, env=project.env,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert done.returncode == 1 and b"hint: did you mean status?" in done.stderr
 
 
 def test_a_command_is_the_same_as_a_process(project):
@@ -876,6 +880,15 @@ def test_status_on_a_terminal_is_coloured_and_fits(project, columns):
     lines = [ANSI.sub("", line) for line in shown.replace("\r\n", "\n").split("\n")]
     assert max(map(len, lines)) <= columns
     assert any("expansion ● init ○" in line for line in lines) == (columns == 200)
+
+
+@pytest.mark.parametrize("answer, code, flow", [(b"n\r", 1, False), (b"\r", 1, False), (b"yes\r", 0, True)])
+def test_a_person_is_asked_about_checks_that_came_with_the_project(project, answer, code, flow):
+    project.write(".contextrc", 'auto:\n  phases: [build]\n  done_when:\n    build: "make\\nout: forged"\n')
+    terminal = Terminal(project, "auto", "start", "Build it")
+    assert "build: make⏎ out: forged" in terminal.read_until(b"agree? [y/N]")
+    terminal.type(answer)
+    assert (terminal.end(), project.exists(".caw/auto-state.json")) == (code, flow)
 
 
 @pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
