@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import shutil
 import struct
 import subprocess
@@ -850,6 +851,9 @@ class Terminal:
     def read_until(self, wanted: bytes = b"") -> str:
         """What was shown up to the wanted text, or up to the end."""
         while not wanted or wanted not in self.shown:
+            if not select.select([self.primary], [], [], RUN_TIMEOUT_S)[0]:
+                self.process.kill()
+                pytest.fail("nothing more on the terminal after %r" % self.shown)
             try:
                 data = os.read(self.primary, 65536)
             except OSError:  # Linux says EIO where others say end of file
