@@ -123,7 +123,7 @@ def test_no_flapping_whatever_the_fullness_does(kit, project, rounds):
 
 def event_of(kit, tool, tool_input, response, failed):
     name, field = ("PostToolUseFailure", "error") if failed else ("PostToolUse", "tool_response")
-    data = {"hook_event_name": name, "session_id": "s1", "tool_name": tool, "tool_input": tool_input, field: response}
+    data = {"hook_event_name": name, "session_id": "s1", "cwd": "/p", "tool_name": tool, "tool_input": tool_input, field: response}
     return kit.parse_event(data, "monitor", "claude", {})
 
 
@@ -161,10 +161,10 @@ def test_the_figures_of_the_labelled_sequences(kit, capsys):
 
 @pytest.mark.parametrize("one, other, same", [
     ("make", "make  # again", True), ("make", "make 2>&1 | tail -5", True), ("make", "cd /x && make", True), ("make", "A=b make", True),
-    ("make", "make\n# note", True), ("make", "make test", False), ("git push", "git pull", False), ("cat a | head -5", "cat b | head -5", False),
+    ("make", "make\n# note", True), ("make", "make test", False), ("git push", "git pull", False), ("cd /x/a && make", "cd /x/b && make", False), ("cat a | head -5", "cat b | head -5", False),
     ("echo '# no comment'", "echo ''", False), ("cat a | tail x", "cat a", False), ("a=b", "c=d", False), ("cd x", "cd y", False)])
 def test_a_command_is_what_it_does(kit, one, other, same):
-    assert (kit._plain_command(one) == kit._plain_command(other)) is same
+    assert (kit._plain_command(one, "/x") == kit._plain_command(other, "/x")) is same
 
 
 @pytest.mark.parametrize("recent, found", [
