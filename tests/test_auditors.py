@@ -16,9 +16,9 @@ REMINDER = ".context/signals/global/audit-reminder.md"
 
 
 def shot(kit, percent=0, score=0.0, active=(), **fields):
-    usual = dict(now=NOW, percent=percent, shown="%d%%" % percent, note="", score=score, repeats=5, failing=False,
-                 active=set(active), handoff="/p/.context/handoffs/s1.md", is_written=False, decisions="", stale_days=0,
-                 stale_files=None)
+    usual = {"now": NOW, "percent": percent, "shown": "%d%%" % percent, "note": "", "score": score, "repeats": 5, "failing": False,
+             "active": set(active), "handoff": "/p/.context/handoffs/s1.md", "is_written": False, "decisions": "", "stale_days": 0,
+             "stale_files": None}
     return kit.Record(**dict(usual, **fields))
 
 
@@ -285,7 +285,7 @@ def test_compaction_and_clear_withdraw_the_health_alerts(quiet, source):
 def test_a_withdrawal_leaves_other_sessions_and_other_alerts(kit, quiet):
     after_tool(quiet, 87)
     after_tool(quiet, 87, session="s11")
-    for number in range(4):
+    for _ in range(4):
         after_tool(quiet, 87, NOW + 1, command="make", name="PostToolUseFailure")
     kit.withdraw_alerts(quiet.ctx(NOW + 2), "s1")
     state = quiet.read_json(".context/monitor-state.json")
@@ -320,7 +320,7 @@ def test_a_higher_level_speaks_at_once_and_a_cleared_one_is_withdrawn(quiet):
 
 
 def test_repetition_counts_failing_calls_too(quiet):
-    for number in range(4):
+    for _ in range(4):
         after_tool(quiet, 10, command="make", name="PostToolUseFailure")
     assert quiet.read(REPETITION).split("---\n")[2] == (
         "Repetition: 4 of the last 8 tool calls did the same and failed the same way.\n"
