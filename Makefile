@@ -8,7 +8,7 @@ TOOLS := tests/tools
 SHIPPED := ctx_hooks.py install.py hooks.json
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-floor test-windows test-windows-core lint bench e2e e2e-agents e2e-codex soak demo picture dist clean distclean
+.PHONY: help test test-floor test-windows test-windows-core lint bench e2e e2e-client e2e-agents e2e-codex soak demo picture dist clean distclean
 
 help: ## list the targets
 	@echo 'usage: make TARGET [PYTHON=python3.12] [ARGS="..."]'
@@ -45,6 +45,9 @@ e2e-agents: ## the hooks inside the other real clients (AGENTS="codex qwen": onl
 
 e2e-codex: ## the cheapest of them
 	@$(MAKE) --no-print-directory e2e-agents AGENTS=codex
+
+e2e-client: ## the same without the programs that wrap is tried with
+	@$(MAKE) --no-print-directory e2e ARGS="tests/e2e --ignore tests/e2e/test_e2e_wrap.py"
 
 soak: ## the seeded loops and the hostile suite, for long
 	@SOAK=1 $(TOOLS)/check $(PYTHON) $(if $(ARGS),$(ARGS),tests)

@@ -767,13 +767,11 @@ def write_bytes(ctx: Ctx, path: str, data: bytes, durable: bool = False,
     """Replace the file atomically, its folders and the .gitignore come with the first write. An
     existing file keeps its mode. With `expected` only when exactly that stands there: somebody who
     saves at the same moment loses nothing."""
-    if not may_write(ctx, path):
+    if not may_write(ctx, path) or not make_folder(ctx, parent_of(path)):
         return False
     temp = "%s.%d-%x.tmp" % (path, _os.getpid(), time.time_ns() & 0xFFFFFFFF)
-    fd = _open_new(ctx, path, temp)
-    if fd < 0:
-        return False
     try:
+        fd = _os.open(temp, _NEW_FLAGS, 0o600)
         try:
             write_all(fd, data)
             _give_mode(ctx, path, temp)
@@ -782,23 +780,9 @@ def write_bytes(ctx: Ctx, path: str, data: bytes, durable: bool = False,
         finally:
             _os.close(fd)
         return _replace(temp, path) if expected is None else _swap(temp, path, data, expected)
-    except OSError:
+    except (OSError, ValueError):
         remove_file(temp)
         return False
-
-
-def _open_new(ctx: Ctx, path: str, temp: str) -> int:
-    try:
-        return _os.open(temp, _NEW_FLAGS, 0o600)
-    except FileNotFoundError:
-        if not make_folder(ctx, parent_of(path)):
-            return -1
-    except (OSError, ValueError):
-        return -1
-    try:
-        return _os.open(temp, _NEW_FLAGS, 0o600)
-    except OSError:
-        return -1
 
 
 def _give_mode(ctx: Ctx, path: str, temp: str) -> None:
@@ -877,8 +861,6 @@ def make_folder(ctx: Ctx, path: str) -> bool:
     base = base if is_below(path, base) else "/"
     missing = []
     while path != base and not is_dir(path):
-        if not is_below(path, base):
-            return False
         missing.append(path)
         path = parent_of(path)
     for name in reversed(missing):
@@ -1452,8 +1434,8 @@ _SECRET_ENDS = (".pem", ".key", ".kdbx")
 def find_project(start: str, cwd: str, env: dict) -> "Ctx | None":
     """The project of a hook event, or None: `start` is where the client was started, the event's
     cwd counts only where that is not told."""
-    folder = start if start and is_absolute(start) else cwd
-    if not folder or not is_absolute(folder):
+    folder = start if is_absolute(start) else cwd
+    if not is_absolute(folder):
         return None
     folder = join_path(folder, ".")
     for level in range(PARENT_LIMIT):
@@ -3288,7 +3270,6 @@ def confirm_file(ctx: Ctx, name: str) -> None:
 FIRED, CLAIMED, NO_MARKER = "fired", "claimed", "no marker"
 FILLERS = frozenset(("tbd", "todo", "n/a", "none", "...", "…", "unknown", "-", "yyyy-mm-dd"))
 GATE_ROOM = 1500  # with less the gate waits for the next call
-TEMPLATE_MARK = "<!-- ctx_hooks template "
 
 
 def gate_files(ctx: Ctx) -> list:
@@ -3302,22 +3283,12 @@ def is_telling_file(ctx: Ctx, path: str) -> bool:
 
 
 def says_something(data: bytes) -> bool:
-    """Something is left after headings, comments, empty list items and fillers, and it is not still
-    the template that somebody was given to fill in. The one test for context files and handoffs."""
+    """Something is left after headings, comments, empty list items and fillers, which is all that a
+    template holds. The one test for context files and handoffs."""
     if not data or b"\0" in data[:8192]:
         return False
     text = data[:FILE_LIMIT_BYTES].decode("utf-8", "replace").replace("\r\n", "\n")
-    return not is_template(text) and any(map(_is_telling, _without_comments(text).split("\n")))
-
-
-def mark_template(text: str) -> str:
-    """A template that can be told from what somebody makes of it."""
-    return "%s\n%s%s -->\n" % (text.rstrip(), TEMPLATE_MARK, call_signature("", text.strip()))
-
-
-def is_template(text: str) -> bool:
-    body, mark, rest = text.rpartition(TEMPLATE_MARK)
-    return bool(mark) and rest.split()[:1] == [call_signature("", body.strip())]
+    return any(map(_is_telling, _without_comments(text).split("\n")))
 
 
 def _without_comments(text: str) -> str:
@@ -3882,13 +3853,11 @@ def make_up(ctx: Ctx) -> None:
     """Sessions that were killed after the crossing get their handoff from their transcript now."""
     if not ctx.get("handoff.enabled"):
         return
-    ledger = read_ledger(ctx)
-    for session, row in ledger.handoffs.items():
+    for session, row in read_ledger(ctx).handoffs.items():
         if row.asked_at and not row.written_at and not is_live(ctx, session):
-            state = read_session(ctx, session)
-            if state.transcript:
-                write_mechanical(ctx, session, state.transcript)
-            break  # one at a start is enough to stay within the deadline
+            transcript = read_session(ctx, session).transcript
+            if transcript and write_mechanical(ctx, session, transcript):
+                break  # one at a start is enough to stay within the deadline
 
 # =============================================================================
 # Phases
@@ -5987,6 +5956,10 @@ def diagnose(ctx: "Ctx | None", cwd: str, env: dict) -> object:
     registered = {agent: read_registrations(agent, root, env) for agent in DIALECTS}
     for agent, scopes in registered.items():
         yield from _check_agent(agent, scopes, env)
+    local = [scope[3] for scope in registered["claude"] if scope[0] != "user"]
+    if any(local) and any(scope[3] for scope in registered["copilot"]):
+        yield WARN, ("Copilot CLI runs Claude Code's settings of a project too, so each event "
+                     "starts the kit twice → remove " + DIALECTS["copilot"].settings)
     yield from _check_places(registered["claude"], root, cwd, env)
     yield from _try_commands(registered, root, env)
     yield from _check_codex(registered["codex"], root, env)
@@ -6002,25 +5975,34 @@ def diagnose(ctx: "Ctx | None", cwd: str, env: dict) -> object:
 
 def own_command(words: str) -> str:
     """A command of this kit that can be pasted from the folder that one is in."""
-    import shlex
-
     if read_environment(("CTX_LAUNCHER",)):
         return "ctx " + words
-    path, cwd = real_path(__file__), real_path(".")
-    path = path[len(cwd.rstrip("/")) + 1:] if is_below(path, cwd) else path
-    if not IS_POSIX:
-        return 'py -3 "%s" %s' % (path, words)
-    return "python3 %s %s" % (shlex.quote(path), words)
+    return _run_line(real_path(__file__), words)
 
 
 def installer(options: str = "") -> str:
     """The same for install.py, which stays in the folder that the kit came from."""
+    for folder in (parent_of(real_path(__file__)), _current_folder()):
+        if is_file(folder + "/install.py"):
+            return _run_line(folder + "/install.py", options)
+    return ("`python3 install.py %s" % options).strip() + "` in your copy of ctx_hooks"
+
+
+def _run_line(path: str, words: str) -> str:
     import shlex
 
-    for folder in (parent_of(real_path(__file__)), real_path(".")):
-        if is_file(folder + "/install.py"):
-            return ("python3 %s %s" % (shlex.quote(folder + "/install.py"), options)).strip()
-    return ("`python3 install.py %s" % options).strip() + "` in your copy of ctx_hooks"
+    cwd = _current_folder()
+    path = path[len(cwd.rstrip("/")) + 1:] if cwd and is_below(path, cwd) else path
+    form = "python3 %s %s" if IS_POSIX else 'py -3 "%s" %s'
+    return (form % (shlex.quote(path) if IS_POSIX else path, words)).strip()
+
+
+def _current_folder() -> str:
+    """Its path, "" when it is gone."""
+    try:
+        return real_path(_os.getcwd())
+    except OSError:
+        return ""
 
 
 # --- the file
@@ -6276,14 +6258,15 @@ def _try_events(python: list, path: str, events: list, scratch: str) -> object:
         out.write(b"# Tasks\n\n- a trial run\n")
     env = scratch_env(scratch, scratch)
     bare = [*python, "-I", "-S", "-c", "pass"]
-    floor_s = min(run_timed(bare, b"", scratch, env)[0] for _ in range(TRIAL_RUNS))
     for agent, event, mode in events:
         data = format_json({
             "session_id": "doctor", "cwd": scratch, "hook_event_name": event, "tool_name": "Read",
             "tool_input": {}, "tool_response": {}, "prompt": "doctor", "source": "startup"})
         argv = hook_argv(python, mode, agent, path)
-        runs = [run_timed(argv, data.encode(), scratch, env) for _ in range(TRIAL_RUNS)]
-        yield _judge_runs("%s, %s" % (DIALECTS[agent].label, event), runs, floor_s)
+        pairs = [(run_timed(bare, b"", scratch, env)[0],  # in turn: the machine may be busy
+                  run_timed(argv, data.encode(), scratch, env)) for _ in range(TRIAL_RUNS)]
+        yield _judge_runs("%s, %s" % (DIALECTS[agent].label, event), [run for _, run in pairs],
+                          min(floor_s for floor_s, _ in pairs))
 
 
 def _judge_runs(label: str, runs: list, floor_s: float) -> tuple:
@@ -6489,7 +6472,7 @@ def _format_line(line: object, look: Record) -> str:
 
 def cells(text: str) -> int:
     """Width on a terminal: wide characters take two cells, combining marks none."""
-    if text.isascii():
+    if all(c < "\u0300" or "\u2010" <= c <= "\u25ff" for c in text):  # our own glyphs too
         return len(text)
     from unicodedata import category, east_asian_width
 
@@ -6789,12 +6772,14 @@ def wrong_usage(word: str, text: str) -> CommandError:
 def parse_usage(usage: str) -> list:
     """Groups of (name, kind of its value, is it optional), of which only one may be given; the name
     of a plain word is its kind."""
-    import re
-
     groups = []
-    for optional, plain in re.findall(r"\[([^]]*)\]|(\S+)", usage.replace("-- CMD…", "")):
-        parts = [part.partition(" ") for part in (optional or plain).split(" | ")]
-        groups.append([(name, kind, bool(optional)) for name, _, kind in parts if name])
+    pieces = usage.replace("-- CMD…", "").replace("[", "\n[").replace("]", "\n").split("\n")
+    for piece in pieces:
+        if piece[:1] == "[":
+            parts = [part.partition(" ") for part in piece[1:].split(" | ") if part]
+            groups.append([(name, kind, True) for name, _, kind in parts])
+        else:
+            groups += [[(name, "", False)] for name in piece.split()]
     return [group for group in groups if group]
 
 
@@ -6803,14 +6788,14 @@ def parse_words(word: str, args: list) -> Record:
     and `rest`, what stands behind --."""
     cut = args.index("--") if "--" in args else len(args)
     own, words, groups = args[:cut], [], parse_usage(COMMANDS[word][0])
-    if "--help" in own or "-h" in own:
-        show("usage: ctx_hooks.py %s %s" % (word, COMMANDS[word][0]), "", COMMANDS[word][1], "",
-             "example: " + own_command(EXAMPLES.get(word, word)))
-        raise SystemExit(0)
     kinds = {name: kind for group in groups for name, kind, _ in group if name[:2] == "--"}
     given = {name: [] if kind.endswith("…") else "" for name, kind in kinds.items()}
     while own:
         name, equals, value = own.pop(0).partition("=")
+        if name in ("--help", "-h"):
+            show("usage: ctx_hooks.py %s %s" % (word, COMMANDS[word][0]), "", COMMANDS[word][1], "",
+                 "example: " + own_command(EXAMPLES.get(word, word)))
+            raise SystemExit(0)
         if name[:2] != "--":
             words.append(name + equals + value)
             continue
@@ -8203,8 +8188,10 @@ def _agree(ctx: Ctx, flow: Record) -> list:
     that came with the project is asked about where there is somebody to answer."""
     checks = [(phase, check_of(ctx, flow, phase)) for phase in flow.phases]
     checks = [pair for pair in checks if pair[1]]
+    shown = [(phase, command.replace("\n", "⏎ ")) for phase, command in checks]
     agreed = read_trust(ctx).agreed + [digest_of(flow.until)]
-    news = ["  %s: %s" % pair for pair in checks if digest_of(pair[1]) not in agreed]
+    news = ["  %s: %s" % line for pair, line in zip(checks, shown)
+            if digest_of(pair[1]) not in agreed]
     if news and _os.isatty(0) and _os.isatty(1):
         show("the project wants these commands run as checks:", *news, "agree? [y/N]")
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
@@ -8212,7 +8199,7 @@ def _agree(ctx: Ctx, flow: Record) -> list:
     flow.token = _os.urandom(16).hex()
     if not write_trust(ctx, flow.token, [command for _, command in checks]):
         raise cannot_write(trust_path(ctx) or "a state home: HOME is not set")
-    told = "; ".join("%s `%s`" % pair for pair in checks)
+    told = "; ".join("%s `%s`" % pair for pair in shown)
     who = "that prompts" if flow.any_prompt else "in which a person types a prompt"
     return ["phases: %s; begins with %s" % (", ".join(flow.phases), flow.phase),
             "checks: " + (told + ": you agreed to run exactly this" if told else

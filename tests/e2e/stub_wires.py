@@ -88,7 +88,7 @@ class StubWires:
 
 def wire_of(path):
     path = path.split("?")[0].rstrip("/")
-    if path.endswith(":generateContent") or path.endswith(":streamGenerateContent"):
+    if path.endswith((":generateContent", ":streamGenerateContent")):
         return _gemini
     return {"messages": _messages, "responses": _responses, "completions": _chat}.get(path.rsplit("/", 1)[-1])
 

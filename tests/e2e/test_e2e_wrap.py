@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+
 import real_client
 import wrapped
 from stub_wires import Say
@@ -46,9 +47,11 @@ def look_away(desk, seconds=3.0):
 def untouched_question(desk):
     """A question stands there, and after a while still does, with nothing decided about it."""
     desk.until(lambda: desk.obstacle() == "a question", "a question on the screen")
-    before = desk.rows()
-    assert look_away(desk) == before
-    assert desk.obstacle() == "a question", desk.shown()
+    before, text = desk.rows(), desk.shown()
+    desk.asked += 1
+    if look_away(desk) != before or desk.obstacle() != "a question":
+        desk.touched += 1
+    assert not desk.touched, "it was:\n%s\nnow it is:\n%s\n%s" % (text, desk.shown(), desk.rows())
 
 
 def delivered_once(desk):
@@ -101,7 +104,7 @@ def approval(start, name):
     untouched_question(desk)
     assert not (desk.project / RAN).exists()
     desk.press(program.approve_keys)
-    desk.until(lambda: (desk.project / RAN).exists(), "what the person approved")
+    desk.until((desk.project / RAN).exists, "what the person approved")
     if program.prompt_arguments:
         delivered_once(desk)
     else:
@@ -127,8 +130,8 @@ def no_acknowledgement(start, name):
 def never(start, name):
     desk = start(name, options=["--timeout", "4"])
     desk.until(lambda: desk.raw, "the program's screen")
-    desk.told("wrap:timeout")
-    assert not desk.rows("injection:attempted") and "CONTEXT" not in desk.shown()
+    desk.told("injection:escalated")
+    assert desk.rows("wrap:timeout") and not desk.rows("injection:attempted") and "CONTEXT" not in desk.shown()
     assert GOAL in desk.read("CLAUDE.md")
     before = desk.read("notes.txt")
     desk.press(desk.program.quit_keys)

@@ -25,8 +25,8 @@ from stub_wires import Say, StubWires
 
 REPO = Path(__file__).resolve().parents[2]
 AGENTS = REPO / ".dev" / "agents"
-ANSWER_S = 40.0  # a fact comes within this, or the test fails
-LIMIT_S = 120.0  # no wrapped program lives longer
+ANSWER_S = 90.0  # a fact comes within this, or the test fails
+LIMIT_S = 200.0  # no wrapped program lives longer
 SIZE = (40, 120)
 ACK = "ACK: context received"
 GOAL = "Goal: finish the parser of the small language"
@@ -239,11 +239,11 @@ def note(situation, desk):
     submitted = len(desk.rows("wrap:submitted"))
     last = desk.rows("injection:succeeded", "injection:escalated", "injection:failed")[-1]
     end = {"injection:succeeded": "yes", "injection:escalated": "no: " + desk.program.file}.get(last["event"], "no")
-    _table.append((desk.program.name, situation, typed, str(submitted), end, "0"))
+    _table.append((desk.program.name, situation, typed, str(submitted), end, "%d of %d" % (desk.touched, desk.asked)))
 
 
 def table():
-    """The lines of the table; a run whose dialog was touched has failed before it got here."""
+    """The lines of the table; "0 of 1": of one dialog that stood there while we looked away, none was touched."""
     head = ("program", "situation", "typed", "submitted", "acknowledged", "dialogs touched")
     widths = [max(len(row[i]) for row in [head, *_table]) for i in range(len(head))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip()
@@ -260,7 +260,7 @@ class Desk:
 
     def __init__(self, root, name, trusted=True, asks=False, answer=None, slow="", options=(),
                  direct=False):
-        self.program, self.root = PROGRAMS[name], Path(root)
+        self.program, self.root, self.asked, self.touched = PROGRAMS[name], Path(root), 0, 0
         self.home, self.project = self.root / "home", self.root / "project"
         for folder in (self.home / "tmp", self.project / ".context"):
             folder.mkdir(parents=True)
@@ -275,8 +275,8 @@ class Desk:
             command = ["sh", "-c", 'echo Loading; sleep %s; exec "$@"' % slow, "sh", *command]
         elif isinstance(self.program, _Foreign) and not direct:
             command = ["sh", "-c", '"$@"; exit $?', "sh", *command]
-        self.start([sys.executable, str(REPO / "ctx_hooks.py"), "wrap", "--context", "handoff-of-before.md", *options,
-                    "--", *command])
+        self.start([sys.executable, str(REPO / "ctx_hooks.py"), "wrap", "--context", "handoff-of-before.md",
+                    *(options or ("--timeout", "80")), "--", *command])
 
     def environment(self):
         node = shutil.which("node")
