@@ -28,10 +28,11 @@ CASE_LIMIT_S = 20  # of processor time, against hangs only
 
 # Everything that a hook may create or change, seen from the folder above the project.
 ALLOWED = re.compile(
-    r"a project's/(\.context/(signals|state)(/.*)?"
+    r"a project's/(\.context/(signals|state|handoffs)(/.*)?"
     r"|\.context/(monitor-state\.json|metrics\.json|events\.jsonl(\.1)?|\.gitignore)"
-    r"|\.caw/auto-state\.json|CLAUDE\.md)"
-    r"|tmp/ctx-(loaded|seen)-[^/]*", re.DOTALL)
+    r"|\.caw/(auto-state\.json|\.gitignore)|CLAUDE\.md)"
+    r"|home/\.local(/state(/ctx_hooks(/.*)?)?)?"
+    r"|tmp/ctx-(loaded|quiet|seen)-[^/]*", re.DOTALL)
 
 CONFIG = """\
 context_dir: .context
@@ -44,7 +45,7 @@ monitor:
   context_window: 200000
 handoff:
   threshold: 80
-  file: .claude/ll-continue-prompt.md
+  file: .context/handoffs/{session}.md
   cooldown_s: 0
 startup:
   files:
@@ -67,6 +68,10 @@ Context: 87%% full, repetition in last 8 turns.
 → Summarize current state in 5 bullets, then /clear and reload from DECISIONS.md
 """
 
+HANDOFF = "# Handoff\n\n## Goal\n\nFinish the page.\n\n## Next\n\nTests.\n"
+SECTION = ("\n<!-- STARTUP_CONTEXT_INJECTION -->\n## Session Context (Auto-Injected)\n"
+           "<!-- ctx_hooks: written %s, line ends before it 1, file made 0 -->\n\ntext\n<!-- END_STARTUP_CONTEXT -->\n")
+LEDGER = ".context/state/handoffs.json"
 BLOCK = "---\nSIGNAL: PLANNING_COMPLETE\nPHASE: planning\nSTATUS: complete\nTIMESTAMP: %s\nNEXT: execution\n---"
 
 
@@ -88,8 +93,9 @@ class World:
 
     def reset(self) -> None:
         """Only what changed is written again: thousands of cases ask for it."""
-        for folder in (self.project.tmp, self.project.root):
+        for folder in (self.project.tmp, self.project.path(".context")):
             os.makedirs(folder, exist_ok=True)
+        self.files[LEDGER] = self._ledger()
         for name in os.listdir(self.project.tmp):
             remove(os.path.join(self.project.tmp, name))
         found, wanted = looks(self.project.root), set(self.files)
@@ -116,14 +122,23 @@ class World:
         return [*helper.transcript_rows("main"), *helper.transcript_rows("hook-receipts")[-4:],
                 helper.assistant_row(170_000, SESSION, message=answer)]
 
+    def _ledger(self) -> str:
+        """Of a handoff on its way to our session; it counts for the very folder that it was written in."""
+        old, ago = iso(self.now - 120), iso(self.now - 60)
+        row = {"file": ".context/handoffs/s0.md", "agent": "claude", "asked_at": old, "written_at": old, "by": "agent",
+               "delivered_to": SESSION, "delivered_at": ago, "evidence": ""}
+        return json.dumps({"inode": os.stat(self.project.path(".context")).st_ino, "first_event": iso(self.now - 9000),
+                           "handoffs": {"s0": row}})
+
     def _files(self) -> dict:
         old, ago = iso(self.now - 60), iso(self.now - 5)
         state = {
             "session_start": old, "estimated_tokens": 150_000, "tool_calls": 7, "threshold_crossed_at": None,
-            "handoff_complete": False, "breakdown": {"Bash": 900, "Read": 1200}, "recent": ["aa", "bb", "aa"],
+            "handoff_complete": False, "breakdown": {"Bash": 900, "Read": 1200}, "recent": [["aa", "x", 0], ["bb", "", 1]],
             "history": [70, 75], "last_call": ago, "files_read": ["TASKS.md"], "model": "claude-sonnet-4-5",
-            "settings_model": "", "audited": [75, 0.14, int(self.now - 5)], "delivered": {"global/news": "1.000000"},
-            "startup": {"message_id": "inj-1", "attempts": 3, "first_at": old, "last_at": old, "offset": 0,
+            "settings_model": "", "audited": [75, 0.14, int(self.now - 5)], "delivered": {"global/news": ["1.000000", 0]},
+            "seen_calls": ["PostToolUsetoolu_0"], "client_pid": os.getpid(),
+            "startup": {"message_id": "inj-1", "handoff": "s0", "attempts": 3, "first_at": old, "last_at": old, "offset": 0,
                         "outcome": "pending", "answered": True}}
         alerts = {"lastEmitted": {SESSION + ":CTX_HEALTH_70": old, "global:CTX_AUDIT_DUE": old},
                   "activeAlerts": {SESSION + ":CTX_HEALTH_70": True},
@@ -134,15 +149,15 @@ class World:
                 "last_error": {"phase": "init", "message": "none", "recoverable": True, "timestamp": old},
                 "session_id": SESSION, "signals": {"last_checked": ago, "detected_signals": [
                     {"signal": "INIT_COMPLETE", "detected_at": old}]},
-                "enforcer": {"tool_id": "toolu_0", "answer": "00", "phase": "planning", "stalls": 1, "holds": 2}}
+                "enforcer": {"tool_calls": 7, "stalls": 1, "holds": 2, "phase_holds": 1, "held_at": old, "last_phase": "planning"}}
         metrics = {"attempted": 3, "succeededOnFirstTry": 1, "succeededAfterRetry": 1, "escalatedToFile": 0,
                    "failed": 1, "averageAttemptsToSuccess": 1.5, "averageTimeToSuccess": 900.0}
         return {
             "CLAUDE.md": "# Rules\n\nBe exact.\n", "README.md": "# A project\n\nText.\n", "src/main.py": "print(1)\n",
-            ".claude/ll-continue-prompt.md": "# Handoff\n\n## Goal\n\nFinish the page.\n\n## Next\n\nTests.\n",
+            ".claude/ll-continue-prompt.md": "# Handoff\n\nOf another tool.\n", ".context/handoffs/s0.md": HANDOFF,
             ".claude/settings.json": '{"model": "sonnet"}\n', ".contextrc": CONFIG,
             "notes/state/old.json": "{}", "notes/signals/sessions/2020/diary.md": "Dear diary\n",
-            ".context/CONSTITUTION.md": "# Constitution\n", ".context/TASKS.md": "# Tasks\n",
+            ".context/CONSTITUTION.md": "# Constitution\n\nBe exact.\n", ".context/TASKS.md": "# Tasks\n\n- one\n",
             ".context/DECISIONS.md": "# Decisions\n<!-- INDEX:START -->\none\n<!-- INDEX:END -->\n",
             ".context/signals/sessions/s1/context-health.md": SIGNAL % (ago, "warning"),
             ".context/signals/sessions/s1/ci.md": SIGNAL % (ago, "critical"),
@@ -314,16 +329,17 @@ def units(text: str) -> int:
 
 
 def check_text(text: str) -> None:
-    """Nothing at all, or one JSON object in ASCII within the client's limit."""
+    """Nothing at all, or one JSON object in ASCII within the client's limit; for some clients the text stands twice."""
     if not text:
         return
     assert text.isascii() and "\n" not in text
     reply = json.loads(text)
     assert isinstance(reply, dict) and reply
-    assert set(reply) <= {"systemMessage", "terminalSequence", "decision", "reason", "hookSpecificOutput"}
+    assert set(reply) <= {"systemMessage", "terminalSequence", "decision", "reason", "hookSpecificOutput", "additionalContext"}
     specific = reply.get("hookSpecificOutput", {"hookEventName": "", "additionalContext": ""})
     assert set(specific) == {"hookEventName", "additionalContext"}
     said = specific["additionalContext"] + reply.get("reason", "")
+    assert reply.get("additionalContext", said) == said
     assert units(said) < 10_000
     assert not set(said) & set("\0\x1b\x07\u202e\ufeff"), "control characters reach the agent"
     assert "permissionDecision" not in text
@@ -334,13 +350,14 @@ def check_result(result: helper.Result) -> None:
     check_text(result.out.decode("ascii"))
 
 
-def run_checked(kit, mode: str, data, env: dict, now: float) -> str:
+def run_checked(kit, mode: str, data, env: dict, now: float, agent: str = "claude") -> str:
     """One event through run_mode(), in this process: whatever the damage, an answer and no exception."""
     with time_guard():
-        text, after = kit.run_mode(mode, kit._parse_or_none(data) if isinstance(data, bytes) else data, env, now)
+        event = kit._parse_or_none(bytearray(data)) if isinstance(data, bytes) else data
+        text, after = kit.run_mode(mode, agent, event, dict(env), now)
         check_text(text)
-        for action in after:
-            action()
+        for action, *args in after:
+            action(True, *args)
     return text
 
 
@@ -372,7 +389,6 @@ def told(*what):
 def impatient(kit):
     """The kit without its short waits for a transcript that lags: fuzzing thousands of cases has none to wait for."""
     kit.TRANSCRIPT_WAIT_S = 0.0
-    kit.find_message.__defaults__ = (0.0,)
     return kit
 
 

@@ -2,9 +2,11 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import json
 import os
 import subprocess
+import tempfile
 import threading
 from concurrent import futures
 
@@ -17,27 +19,53 @@ CROWD = 50
 
 
 @pytest.fixture
-def crowd(project):
-    """crowd([(mode, event), …]) -> results; all processes are there before the first one gets its event."""
+def crowd(kit, project):
+    """crowd([(mode, event), …]) -> results. Forks of this process that have their event and wait for the same pipe to
+    close: what crowds is the work itself, not fifty starts of an interpreter."""
     def run(calls):
-        started = []
-        for mode, event in calls:
-            process = subprocess.Popen(helper.hook_argv(mode), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                       env=project.environment({}), cwd=project.root)
-            started.append((process, json.dumps(event).encode()))
-        results = []
-        for process, data in started:
-            process.stdin.write(data)
-            process.stdin.flush()
-        for process, _ in started:
-            out, err = process.communicate(timeout=60)
-            results.append(helper.make_result(process.returncode, out, err))
-            hostile.check_result(results[-1])
-        return results
+        ready, go = os.pipe()
+        with contextlib.ExitStack() as files:
+            started = [start(files, mode, event, ready, go) for mode, event in calls]
+            os.close(go)
+            os.close(ready)
+            return [finish(*one) for one in started]
+
+    def start(files, mode, event, ready, go):
+        streams = [files.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
+        streams[0].write(json.dumps(event).encode())
+        streams[0].seek(0)
+        pid = os.fork()
+        if pid == 0:
+            def wait():
+                os.close(go)
+                os.read(ready, 1)
+
+            helper._run_child(kit, mode.split(), [stream.fileno() for stream in streams], project.environment({}), project.root, wait)
+        return pid, streams
+
+    def finish(pid, streams):
+        status = os.waitpid(pid, 0)[1]
+        assert not os.WIFSIGNALED(status), "it hangs"
+        for stream in streams:
+            stream.seek(0)
+        result = helper.make_result(os.WEXITSTATUS(status), streams[1].read(), streams[2].read())
+        hostile.check_result(result)
+        return result
     return run
 
 
-def test_fifty_processes_of_one_session_count_every_call(project, crowd):
+def test_processes_that_start_at_once_count_every_call(project):
+    """The registered command itself, as many as a client starts for one batch of tool calls."""
+    def run(number):
+        event = project.event("PostToolUse.Bash", session_id="s1", tool_use_id="t%d" % number)
+        hostile.check_result(project.run_hook("monitor", event))
+
+    with futures.ThreadPoolExecutor(8) as pool:
+        list(pool.map(run, range(8)))
+    assert project.read_json(".context/state/s1.json")["tool_calls"] == 8
+
+
+def test_fifty_calls_of_one_session_are_all_counted(project, crowd):
     crowd([("monitor", project.event("PostToolUse.Bash", session_id="s1", tool_use_id="t%d" % n)) for n in range(CROWD)])
     assert project.read_json(".context/state/s1.json")["tool_calls"] == CROWD
 
@@ -64,7 +92,8 @@ def test_all_modes_at_once_disturb_nobody(project, crowd):
     names = (("inject", "UserPromptSubmit"), ("gate", "PreToolUse.Bash"), ("monitor", "PostToolUse.Bash"), ("stop-enforce", "Stop"),
              ("inject", "SessionStart.resume"))
     calls = project.read_json(".context/state/s1.json")["tool_calls"]
-    crowd([(mode, world.event(name)) for mode, name in names * 10])
+    crowd([(mode, world.event(name, **({"tool_use_id": "t%d" % number} if "ToolUse" in name else {})))
+           for number in range(10) for mode, name in names])
     state = project.read_json(".context/state/s1.json")
     assert state["tool_calls"] == calls + 10
     for name in (".context/monitor-state.json", ".context/metrics.json", ".caw/auto-state.json"):
@@ -83,13 +112,11 @@ def test_twenty_sessions_in_one_project_stay_apart(project, crowd):
     calls = [(mode, project.event(name, session_id=session)) for session in sessions
              for mode, name in (("monitor", "PostToolUse.Bash"), ("inject", "UserPromptSubmit"), ("gate", "PreToolUse.Bash"))]
     results = crowd(calls)
-    for (mode, event), result in zip(calls, results):
-        session = event["session_id"]
-        if mode == "inject":
-            assert result.context.count("everyone.") == 1 and result.context.count("only-%s." % session) == 1
-            assert result.context.count("only-") == 1
-        if mode == "gate":
-            assert "STOP." in result.context
+    for session in sessions:  # a signal comes with the prompt or with the tool's result, whichever was first
+        own = [(mode, result) for (mode, event), result in zip(calls, results) if event["session_id"] == session]
+        said = "\n".join(result.context for _, result in own)
+        assert [said.count(word) for word in ("everyone.", "only-%s." % session, "only-")] == [1, 1, 1]
+        assert all("STOP." in result.context for mode, result in own if mode == "gate")
     for session in sessions:
         assert project.read_json(".context/state/%s.json" % session)["tool_calls"] == 1
     crowd([("cleanup", project.event("SessionEnd.other", session_id=session)) for session in sessions])

@@ -21,10 +21,10 @@ from hostile import MODES, Mutator, World, run_checked, told
 EVENTS = [name for name in helper.recorded_names() if not name.startswith("statusLine")]
 FILES = (".contextrc", ".context/state/s1.json", ".context/monitor-state.json", ".context/metrics.json", ".caw/auto-state.json",
          ".context/state/pause.json", ".context/state/s1.statusline", ".context/signals/sessions/s1/ci.md",
-         ".context/signals/global/news.md", ".context/state/fallback.json", "TRANSCRIPT")
+         ".context/signals/global/news.md", hostile.LEDGER, ".context/handoffs/s0.md", "CLAUDE.md", "TRANSCRIPT")
 MODE_EVENTS = (("inject", "UserPromptSubmit"), ("inject", "SessionStart.startup"), ("inject", "SessionStart.resume"),
                ("inject", "SessionStart.compact"), ("gate", "PreToolUse.Bash"), ("monitor", "PostToolUse.Read"),
-               ("monitor", "PostToolUseFailure"), ("stop-enforce", "Stop"), ("cleanup", "SessionEnd.other"))
+               ("monitor", "PostToolUseFailure"), ("monitor", "PreCompact.auto"), ("stop-enforce", "Stop"), ("cleanup", "SessionEnd.other"))
 WORLD_CASES = 20  # cases before everything is put back
 
 
@@ -67,8 +67,9 @@ def test_damaged_events_are_answered_or_passed_over(fuzz_kit, world, rounds, mod
     def one(number):
         rng = random.Random("%s event %d" % (mode, number))
         event = Mutator(rng).json(world.event(rng.choice(EVENTS)))
-        with told(mode, number):
-            run_checked(fuzz_kit, mode, event, world.env, clock(rng, world.now))
+        agent = rng.choice(("claude", "claude", *fuzz_kit.DIALECTS))
+        with told(mode, number, agent):
+            run_checked(fuzz_kit, mode, event, world.env, clock(rng, world.now), agent)
 
     run_cases(world, rounds(250), one)
     assert descriptors() == opened
@@ -101,22 +102,20 @@ def test_a_damaged_file_costs_no_more_than_itself(fuzz_kit, world, rounds, name)
                 assert not [path for path in changed if not path.startswith(tuple(named))]
         restore_file(world, name)
 
-    before_user = world.user
     for number in range(rounds(45)):
         if number % WORLD_CASES == 0:
             world.reset()
         one(number)
-    world.user = before_user
     world.check_user_files()
 
 
 def named_by_settings(kit, world):
     """What the settings as they stand let us write: the fallback file, and our files in another context folder."""
-    config = kit.read_config(world.project.root)[0]
+    config = kit.read_config(kit.config_path(world.project.root))[0]
     folder = config.get("context_dir", ".context")
     return [os.path.normpath(os.path.join("a project's", path)) for path in (
-        config.get("startup.fallback_file", "CLAUDE.md"), *(folder + "/" + own for own in (
-            "state", "signals", "monitor-state.json", "metrics.json", "events.jsonl", ".gitignore")))]
+        config.get("startup.fallback_file", "CLAUDE.md").replace("auto", "CLAUDE.md"), *(folder + "/" + own for own in (
+            "state", "signals", "handoffs", "monitor-state.json", "metrics.json", "events.jsonl", ".gitignore")))]
 
 
 def damage_file(world, name, mutator):
@@ -127,13 +126,16 @@ def damage_file(world, name, mutator):
             rows[at] = mutator.content(rows[at])
         world.project.write_transcript(rows, hostile.SESSION)
         return
-    note = {"file": world.project.path("CLAUDE.md"), "created": False, "lead": "\n", "at": hostile.iso(world.now), "digest": "0"}
-    content = world.files.get(name) or json.dumps(note)
+    content = world.files[name]
+    if name == "CLAUDE.md":  # with a section of ours in it
+        content += hostile.SECTION % hostile.iso(world.now - mutator.rng.choice((5, 90 * 3600)))
     world.project.write(name, mutator.content(content.encode()))
 
 
 def restore_file(world, name):
-    if name in world.files:
+    if name == "TRANSCRIPT":
+        world.project.write_transcript(world.rows(), hostile.SESSION)
+    else:
         world.project.write(name, world.files[name])
 
 
@@ -142,7 +144,7 @@ def test_everything_damaged_at_once_is_survived(fuzz_kit, world, rounds):
         rng = random.Random("all %d" % number)
         world.reset()
         for name in FILES:
-            if rng.random() < 0.7:
+            if rng.random() < 0.7 and name not in hostile.USER_FILES:
                 damage_file(world, name, Mutator(rng))
         for mode, event in rng.sample(MODE_EVENTS, 6):
             with told(number, mode, event):
@@ -154,7 +156,7 @@ def test_the_same_damage_meets_the_same_answer_in_a_process(world, rounds):
     """A sample through stdin, argv, exit code and stderr; the promise is about the process, not about a function."""
     for number in range(rounds(12)):
         rng = random.Random("process %d" % number)
-        damage_file(world, rng.choice(FILES), Mutator(rng))
+        damage_file(world, rng.choice([name for name in FILES if name not in hostile.USER_FILES]), Mutator(rng))
         mode = rng.choice(MODES)
         data = Mutator(rng).content(json.dumps(world.event(rng.choice(EVENTS))).encode())
         run = world.project.run_hook if number % 4 == 0 else world.project.call
@@ -199,21 +201,23 @@ def damaged_settings(rng):
 
 def test_damaged_settings_are_refused_or_given_back_byte_for_byte(installer, rounds):
     """Merged and stripped as install.py does it; what is in them is either understood or not touched."""
-    wanted = installer.wanted_entries(installer.load_source().hooks, "python3", installer.PROJECT_FOLDER)
+    wanted = installer.kit.plan_hooks("claude", "python3", installer.kit.PLUGIN_PATH)
     taken = 0
     for number in range(rounds(400)):
         data = damaged_settings(random.Random("settings %d" % number))
         with told(number), hostile.time_guard():
             try:
                 src, value = installer.parse_settings(data)
-            except installer.JsonError:
+            except json.JSONDecodeError:
                 continue
             taken += 1
-            merged = installer.merge(value, wanted, value)
-            text = installer.splice(src, merged)
-            assert installer.is_same(installer.parse_json(text).value, merged)
-            back = installer.strip(installer.parse_settings(text.encode())[1], value)
-            assert installer.is_same(installer.strip(value, value), back)
+            text = installer.Text(src)
+            installer.merge(text, wanted, value)
+            assert installer.has_ours(json.loads(text.src))
+            installer.strip(text, value)
+            bare = installer.Text(src)
+            installer.strip(bare, value)
+            assert json.loads(text.src) == json.loads(bare.src)
     assert taken > 20
 
 
@@ -235,16 +239,26 @@ def test_the_installer_refuses_or_installs_and_never_leaves_damaged_settings(pro
 
 
 @pytest.mark.parametrize("name", ["parse_iso", "parse_yaml", "parse_config", "parse_blocks", "split_header", "split_sections",
-                                  "is_placeholder", "clean_text", "one_line", "format_bullet", "safe_name", "window_of_model",
-                                  "strip_comment"])
+                                  "own_words", "clean_text", "for_terminal", "one_line", "format_bullet", "safe_name",
+                                  "window_of_model", "strip_comment", "parse_printed", "hide_secrets"])
 def test_parsers_take_any_text(fuzz_kit, rounds, name):
+    check_parser(getattr(fuzz_kit, name), name, rounds(100))
+
+
+@pytest.mark.parametrize("name", ["says_something", "find_sections", "strip_sections", "parse_object"])
+def test_parsers_take_any_bytes(fuzz_kit, rounds, name):
+    check_parser(lambda text: getattr(fuzz_kit, name)(text.encode("utf-8", "surrogateescape")), name, rounds(100))
+
+
+def check_parser(parse, name, count):
     texts = [hostile.CONFIG, hostile.SIGNAL % ("2026-02-03T10:45:00Z", "warning"), hostile.BLOCK % "2026-02-03T10:45:00Z",
-             "2026-02-03T10:45:00.123+02:00", "claude-opus-4-5-20250929[1m]", "<system-reminder>a</system-reminder>"]
-    for number in range(rounds(100)):
+             "2026-02-03T10:45:00.123+02:00", "claude-opus-4-5-20250929[1m]", "<system-reminder>a</system-reminder>",
+             hostile.SECTION % "2026-02-03T10:45:00Z", "BEGIN HANDOFF\nGoal\nEND HANDOFF", "API_KEY='0123456789' https://me:word@host/"]
+    for number in range(count):
         rng = random.Random("%s %d" % (name, number))
-        text = Mutator(rng).bytes(rng.choice(texts).encode()).decode("utf-8", rng.choice(("replace", "surrogateescape")))
+        text = Mutator(rng).bytes(rng.choice(texts).encode()).decode("utf-8", "surrogateescape")
         with told(name, number), hostile.time_guard():
-            getattr(fuzz_kit, name)(text if text.strip() else "x")  # no caller has less
+            parse(text if text.strip() else "x")  # no caller has less
 
 
 def test_every_session_id_is_its_own_file_name(fuzz_kit, rounds):

@@ -189,8 +189,7 @@ def test_the_fallback_is_never_written_outside_the_project_or_into_git(kit, proj
     project.write(".contextrc", "allow_outside: true\nstartup:\n  fallback_file: '%s'\n" % name)
     before, git = hostile.looks(outside), hostile.looks(project.path(".git"))
     for step in range(6):
-        text, after = kit.run_mode("inject", world.event("UserPromptSubmit", last_assistant_message="no"), world.env, world.now + 60 * step)
-        [action() for action in after]
+        hostile.run_checked(kit, "inject", world.event("UserPromptSubmit", prompt_id="p%d" % step), world.env, world.now + 60 * step)
     assert hostile.looks(outside) == before and hostile.looks(project.path(".git")) == git
 
 
@@ -238,14 +237,12 @@ def test_patterns_that_never_end_matching_do_not_hold_the_hook(kit, project, nam
     rows = [helper.assistant_row(1000, message={"id": "m%d" % number, "content": [{"type": "text", "text": "a" * 60 + "!"}]},
                                  timestamp=hostile.iso(world.now)) for number in range(300)]
     project.write_transcript(rows, "s1")
-    with hostile.time_guard():
-        text, after = kit.run_mode("inject", world.event(name), world.env, world.now)
-    hostile.check_text(text)
+    hostile.run_checked(kit, "inject", world.event(name), world.env, world.now)
 
 
 @pytest.mark.parametrize("pattern", ["(", "(?P<", "[", "a{99999999999}", "(?<=a+)b", "[[b]", "(" * 300, "\\", "(?(1)a|b)"])
 def test_a_broken_pattern_matches_nothing_and_breaks_nothing(kit, project, pattern):
-    assert kit._matches(pattern, "some text") is False
+    assert kit.matches(pattern, "some text") is False
 
 
 @pytest.mark.parametrize("text", ["#\n" * 120_000, "# a\n\nb\n" * 30_000, "<user" * 20_000 + ">" * 20_000, "<" * 60_000, "```\n" * 60_000,
@@ -257,11 +254,8 @@ def test_large_and_contorted_texts_take_no_noticeable_time(kit, project, text):
     for name in (".claude/ll-continue-prompt.md", "README.md", ".context/TASKS.md", ".context/signals/global/x.md", "CLAUDE.md"):
         project.write(name, text)
     os.unlink(project.path(".context/state/s1.json"))
-    with hostile.time_guard():
-        for mode, event in (("inject", "SessionStart.startup"), ("gate", "PreToolUse.Bash"), ("inject", "UserPromptSubmit"), ("stop-enforce", "Stop")):
-            said, after = kit.run_mode(mode, world.event(event, last_assistant_message=text), world.env, world.now)
-            hostile.check_text(said)
-            [action() for action in after]
+    for mode, event in (("inject", "SessionStart.startup"), ("gate", "PreToolUse.Bash"), ("inject", "UserPromptSubmit"), ("stop-enforce", "Stop")):
+        hostile.run_checked(kit, mode, world.event(event, last_assistant_message=text), world.env, world.now)
 
 
 # -----------------------------------------------------------------------------
@@ -492,8 +486,6 @@ def test_no_code_is_made_from_text_and_no_shell_is_asked(name):
 
 AUDITED = """
 import sys
-kit = sys.argv.pop()
-sys.path.append(kit)
 FORBIDDEN = ("socket.", "subprocess.", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.startfile", "ctypes.", "urllib.", "pty.")
 def look(event, args):
     if event.startswith(FORBIDDEN):
@@ -501,8 +493,6 @@ def look(event, args):
         os.write(2, ("FORBIDDEN " + event).encode())
         os._exit(99)
 sys.addaudithook(look)
-import ctx_hooks
-ctx_hooks.main()
 """
 
 
@@ -511,7 +501,7 @@ def test_a_hook_starts_no_process_and_opens_no_connection(project, mode):
     world = World(project)
     for name in helper.recorded_names():
         if name.split(".")[0] in ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop", "SessionEnd"):
-            done = subprocess.run([helper.PYTHON, "-I", "-S", "-c", AUDITED, mode, helper.REPO], input=json.dumps(world.event(name)).encode(),
+            done = subprocess.run([helper.PYTHON, *helper.FLAGS, AUDITED + helper.load_kit().LOADER, mode, helper.KIT, helper.CACHE], input=json.dumps(world.event(name)).encode(),
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=project.environment({}), cwd=project.root, timeout=30)
             assert (done.returncode, done.stderr) == (0, b"")
 
@@ -534,7 +524,7 @@ def test_stray_modules_change_nothing(project, tmp_path, place):
     project.write(".contextrc", "startup:\n  ack_patterns: ['x+']\n")
     world = World(project)
     for mode, name in EVENT_OF.items():
-        done = subprocess.run(helper.hook_argv(mode, str(folder)), input=json.dumps(world.event(name, session_id="S/1")).encode(), env=env,
+        done = subprocess.run(helper.hook_argv(mode, str(folder / "ctx_hooks.py")), input=json.dumps(world.event(name, session_id="S/1")).encode(), env=env,
                               cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=30)
         assert (done.returncode, done.stderr) == (0, b"")
     if place == "beside the kit":  # what a person types; there the cwd and PYTHONPATH are their own
@@ -615,6 +605,6 @@ def test_what_is_no_event_is_passed_over(project, mode, data):
 
 @pytest.mark.parametrize("words", [[], ["nonsense"], ["INJECT"], ["inject "], ["-x"], ["--mode", "gate"], ["../inject"], ["\u202e"]])
 def test_an_unknown_mode_says_nothing_on_stdout_and_denies_nothing(project, words):
-    done = subprocess.run([helper.PYTHON, "-I", "-S", "-c", helper.IMPORT_LINE, *words, helper.REPO], input=b"{}", stdout=subprocess.PIPE,
+    done = subprocess.run([helper.PYTHON, *helper.FLAGS, helper.load_kit().LOADER, *words, helper.KIT, helper.CACHE], input=b"{}", stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, env=project.environment({}), cwd=project.root, timeout=30)
     assert done.stdout == b"" and done.returncode == 1

@@ -11,14 +11,15 @@ EVENTS = (  # mode, recorded event
     ("inject", "SessionStart.resume"), ("inject", "SessionStart.fork"), ("inject", "UserPromptSubmit"),
     ("inject", "UserPromptSubmit.task-notification"), ("gate", "PreToolUse.Bash"), ("gate", "PreToolUse.Read"),
     ("monitor", "PostToolUse.Bash"), ("monitor", "PostToolUse.Read"), ("monitor", "PostToolUseFailure"),
+    ("monitor", "PreCompact.auto"),
     ("stop-enforce", "Stop"), ("stop-enforce", "Stop.background-tasks"), ("cleanup", "SessionEnd.other"),
 )
-WORDS = ("hm", "", "ACK: context received", "x" * 5000, "---\n", "AUTO_COMPLETE", 7,
+WORDS = ("hm", "BEGIN HANDOFF\nGoal: the parser.\nEND HANDOFF", "ctx cancel", "", "ACK: context received", "x" * 5000, "---\n", "AUTO_COMPLETE", 7,
          "---\nSIGNAL: PLANNING_COMPLETE\nPHASE: planning\nSTATUS: complete\nTIMESTAMP: 2026-02-03T10:45:00Z\nNEXT: qa\n---")
 SETTINGS = ("", "gate:\n  mode: content\n", "startup:\n  budget_chars: 9000\n  retry_backoffs_s: [0]\n",
             "monitor:\n  notify: desktop\n  inject_min_severity: info\n", "handoff:\n  threshold: 1\n", "nonsense")
 FILES = (".context/state/s1.json", ".context/monitor-state.json", ".context/metrics.json", ".caw/auto-state.json",
-         ".context/state/fallback.json", ".context/signals/sessions/s1/x.md", ".context/signals/global/y.md")
+         ".context/state/handoffs.json", ".context/signals/sessions/s1/x.md", ".context/signals/global/y.md")
 
 
 def disturb(project, choice, now):
@@ -36,9 +37,10 @@ def disturb(project, choice, now):
     elif what < 0.5:
         project.write(path, choice.choice(["", "{}", "[]", "null", '{"startup": {"outcome": "pending"}}', "---\nx", b"\xff"]))
     elif what < 0.6:
-        project.write(".claude/ll-continue-prompt.md", "# Goal\n" + "word " * choice.choice([1, 5000]), mtime=now)
+        project.write(choice.choice([".claude/ll-continue-prompt.md", ".context/handoffs/s1.md", ".context/handoffs/s9.md"]), "# Goal\n" + "word " * choice.choice([1, 5000]), mtime=now)
     elif what < 0.7:
-        project.write(".caw/auto-state.json", '{"active": true, "phase": "planning", "task_description": "t"}')
+        project.write(".caw/auto-state.json", '{"active": true, "phase": "planning", "task_description": "t", "session_id": "%s"}'
+                      % choice.choice(["s1", "s2", ""]))
     elif what < 0.8:
         project.write(".contextrc", choice.choice(SETTINGS))
     elif what < 0.9 and project.exists("CLAUDE.md"):
