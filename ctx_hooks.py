@@ -663,6 +663,25 @@ def open_regular(path: str, follow: bool = True) -> int:
     return -1
 
 
+def read_below(base: str, name: str, limit_bytes: int) -> "bytes | None":
+    """At most `limit_bytes` of a regular file below the folder. Each step is opened from the one
+    before and none is a link, so nothing can be exchanged since the name was looked at."""
+    if not IS_POSIX:
+        return read_bytes(base + "/" + name, limit_bytes, follow=False)
+    fd, flags = -1, _READ_FLAGS
+    try:
+        fd = _os.open(base, flags)
+        for part in name.split("/"):
+            folder, fd = fd, _os.open(part, flags | _NOFOLLOW, dir_fd=fd)
+            _os.close(folder)
+        return read_fd(fd, limit_bytes) if is_regular(_os.fstat(fd)) else None
+    except (OSError, ValueError):
+        return None
+    finally:
+        if fd >= 0:
+            _os.close(fd)
+
+
 def read_fd(fd: int, limit_bytes: int) -> bytes:
     """Up to the end or the limit; a pipe gives its data in pieces."""
     parts, total, step = [], 0, 65536
@@ -1547,12 +1566,14 @@ def _is_own_on_windows(path: str) -> bool:
 
 def may_read(ctx: Ctx, path: str) -> bool:
     """Whether the text of a file that some setting names may reach the agent."""
-    if path in ctx.get("outside"):
-        return True
-    if not is_below(path, ctx.root):
-        return False
+    return path in ctx.get("outside") or bool(_shared_name(ctx, path))
+
+
+def _shared_name(ctx: Ctx, path: str) -> str:
+    """The file's real name below the root, links resolved; "" for what nobody is to see."""
+    inside = name_inside(path, ctx.root) if is_below(path, ctx.root) else ""
     named = path[len(ctx.root):].lstrip("/")
-    return not _is_private(named) and not _is_private(name_inside(path, ctx.root))
+    return "" if _is_private(named) or _is_private(inside) else inside
 
 
 def _is_private(name: str) -> bool:
@@ -1566,7 +1587,10 @@ def _is_private(name: str) -> bool:
 
 def read_shared(ctx: Ctx, path: str, limit_bytes: int = FILE_LIMIT_BYTES) -> "bytes | None":
     """The bytes of a file whose text may reach the agent, else None."""
-    return read_bytes(path, limit_bytes) if may_read(ctx, path) else None
+    if path in ctx.get("outside"):
+        return read_bytes(path, limit_bytes)
+    name = _shared_name(ctx, path)
+    return read_below(ctx.root, name, limit_bytes) if name else None
 
 
 def session_file(ctx: Ctx, session: str) -> str:
@@ -3851,7 +3875,7 @@ def is_live(ctx: Ctx, session: str) -> bool:
         _os.kill(pid, 0)
     except PermissionError:
         return True
-    except OSError:
+    except (OSError, OverflowError):
         return False
     return True
 
@@ -5203,7 +5227,9 @@ def collect_orphans(ctx: Ctx, keep: str) -> None:
         (ctx.path("signals", "sessions"), _old_signals, ORPHAN_AGE_S),
         (ctx.path("state", "aside"), _old_file, 4 * ORPHAN_AGE_S),
         (ctx.path("signals", "global"), _old_temp, ORPHAN_AGE_S),
-        (ctx.dir, _old_temp, ORPHAN_AGE_S), (parent_of(auto_path(ctx)), _old_temp, ORPHAN_AGE_S))
+        (ctx.dir, _old_temp, ORPHAN_AGE_S), (parent_of(auto_path(ctx)), _old_temp, ORPHAN_AGE_S),
+        (ctx.root, _old_instructions, ORPHAN_AGE_S),
+        (ctx.root + "/.github", _old_instructions, ORPHAN_AGE_S))
     for folder, remove, age_s in places:
         names = list_dir(folder, COLLECT_COUNT) if not is_link(folder) else []
         first = int(ctx.now // COLLECT_EVERY_S) * 997 % max(1, len(names))
@@ -5225,6 +5251,12 @@ def _old_file(path: str, before: float) -> bool:
 
 def _old_temp(path: str, before: float) -> bool:
     return is_temp_name(base_name(path)) and _old_file(path, before)
+
+
+def _old_instructions(path: str, before: float) -> bool:
+    """An instruction file that a killed writer left half written; all else there is the user's."""
+    stem = base_name(path)[:-4].rpartition(".")[0]
+    return stem in map(base_name, INSTRUCTION_FILES) and _old_temp(path, before)
 
 
 def _old_marker(path: str, before: float) -> bool:
