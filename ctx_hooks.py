@@ -81,7 +81,7 @@ HOOK_LIMIT_S, CLEANUP_LIMIT_S = 4.0, 1.2  # the client ends a SessionEnd hook af
 STDIN_WAIT_S = 2.0
 STDIN_LIMIT_BYTES = 32 * 1024 * 1024
 RESPONSE_KEPT_BYTES = 256 * 1024  # of a larger event the tool's response is not kept
-LOCK_WAIT_S = 1.0
+LOCK_WAIT_S = 1.0 if IS_POSIX else 2.5  # a lock file takes a moment to go on Windows
 REPLACE_WAIT_S = 0.8  # Windows: a reader makes os.replace fail for a moment
 FILE_LIMIT_BYTES = 256 * 1024
 STATE_LIMIT_BYTES = 4 * 1024 * 1024
@@ -304,6 +304,8 @@ class TimeLimit:
 
     def __enter__(self) -> None:
         self.since = time.monotonic()
+        if self.apart and _DEADLINE:
+            _DEADLINE[0] += self.seconds
         self.outer_s = _set_alarm(self.seconds)
         if 0 < self.outer_s < self.seconds and not self.apart:
             _set_alarm(self.outer_s)
@@ -337,11 +339,16 @@ def start_deadline(seconds: float) -> None:
         return
     import _thread
 
-    _thread.start_new_thread(_exit_later, (seconds,))
+    _DEADLINE.append(time.monotonic() + seconds)
+    _thread.start_new_thread(_exit_later, ())
 
 
-def _exit_later(seconds: float) -> None:
-    time.sleep(seconds)
+_DEADLINE: list = []  # Windows only: when the thread ends the process
+
+
+def _exit_later() -> None:
+    while time.monotonic() < _DEADLINE[0]:
+        time.sleep(max(_DEADLINE[0] - time.monotonic(), 0.001))
     _os._exit(0)
 
 # =============================================================================
@@ -824,6 +831,16 @@ def _give_owner(owner: object, place: object) -> None:
             pass  # a container's root that may not
 
 
+def make_private(path: str) -> None:
+    """An agent writes with the mode that everything gets."""
+    info = stat_of(path, follow=False)
+    if IS_POSIX and is_own(info) and info.st_mode & 0o077:
+        try:
+            _os.chmod(path, 0o600)
+        except OSError:
+            pass  # a file system without modes
+
+
 def _replace(temp: str, path: str) -> bool:
     """On Windows anybody who reads the file at this moment makes it fail."""
     deadline = time.monotonic() + REPLACE_WAIT_S
@@ -977,6 +994,8 @@ class Lock:
 
     def __enter__(self) -> "Lock":
         deadline, pause_s = time.monotonic() + LOCK_WAIT_S, 0.0005
+        if not IS_POSIX and is_dir(self.path):
+            return self  # asked once: every look keeps a lock file from going
         while not self._try():
             if time.monotonic() > deadline:
                 self.busy = True
@@ -1000,7 +1019,7 @@ class Lock:
             except FileNotFoundError:
                 return not make_folder(self.ctx, parent_of(self.path))
             except (FileExistsError, PermissionError):
-                return IS_POSIX or is_dir(self.path)
+                return IS_POSIX
             except (OSError, ValueError):
                 return True
         if not hasattr(_os, "lockf"):
@@ -3451,8 +3470,8 @@ def read_context_file(ctx: Ctx, event: Record) -> str:
                 return name
         elif event.kind == "read":
             path = join_path(event.cwd or ctx.root, event.path)
-            same = base_name(path) == base_name(listed) and real_path(path) == real_path(listed)
-            if path == listed or same:
+            if path == listed or (base_name(path).lower() == base_name(listed).lower()
+                                  and real_path(path) == real_path(listed)):
                 return name
     return ""
 
@@ -3629,6 +3648,8 @@ def note_written(ctx: Ctx, session: str, file: str, by: str) -> None:
                          delivered_to="", delivered_at=0.0, evidence="")
 
     update_ledger(ctx, change)
+    if parent_of(join_path(ctx.root, file)) == ctx.path("handoffs"):
+        make_private(join_path(ctx.root, file))
 
 
 def complete_handoff(ctx: Ctx, state: Record, session: str, by: str) -> str:
@@ -4230,7 +4251,9 @@ def brief_agent(ctx: Ctx, event: Record) -> str:
     flow = read_workflow(ctx)
     if not is_active(flow) or flow.session_id != event.session_id or not event.session_id:
         return ""
-    return render_briefing(ctx, flow)
+    text = render_briefing(ctx, flow)
+    record(ctx, "auto:briefed", phase=flow.phase, chars=len(text))
+    return text
 
 
 def briefing_mark(ctx: Ctx, flow: Record) -> str:
@@ -5223,13 +5246,14 @@ def collect_orphans(ctx: Ctx, keep: str) -> None:
     write_bytes(ctx, stamp, b"")
     gone: set = set()
     places = (
-        (ctx.path("state"), _old_state, ORPHAN_AGE_S), (ctx.tmp, _old_marker, MARKER_AGE_S),
+        (ctx.path("state"), _old_state, ORPHAN_AGE_S),
         (ctx.path("signals", "sessions"), _old_signals, ORPHAN_AGE_S),
         (ctx.path("state", "aside"), _old_file, 4 * ORPHAN_AGE_S),
         (ctx.path("signals", "global"), _old_temp, ORPHAN_AGE_S),
         (ctx.dir, _old_temp, ORPHAN_AGE_S), (parent_of(auto_path(ctx)), _old_temp, ORPHAN_AGE_S),
         (ctx.root, _old_instructions, ORPHAN_AGE_S),
-        (ctx.root + "/.github", _old_instructions, ORPHAN_AGE_S))
+        (ctx.root + "/.github", _old_instructions, ORPHAN_AGE_S),
+        (ctx.tmp, _old_marker, MARKER_AGE_S))  # last: anybody may fill it, and take all the time
     for folder, remove, age_s in places:
         names = list_dir(folder, COLLECT_COUNT) if not is_link(folder) else []
         first = int(ctx.now // COLLECT_EVERY_S) * 997 % max(1, len(names))
@@ -5794,13 +5818,13 @@ _LOAD = (
     "L.source_to_code = lambda s, d, p: compile("
     "d.partition(b'\\n# ---- below this line: ')[0], p, 'exec', 0, 1, 2); "
     "c = L('ctx_hooks', p).get_code('ctx_hooks'); "
-    "del L.source_to_code; sys.pycache_prefix = None; "
+    "del L.source_to_code; sys.pycache_prefix = o; "
     "n = {'__name__': 'ctx_hooks', '__file__': p}; exec(c, n); n['hook_main'](sys.argv[1:])"
 )
 LOADER = (
     "import gc, sys; gc.disable(); "
     "from _frozen_importlib_external import SourceFileLoader as L; "
-    "sys.pycache_prefix = sys.argv.pop(); p = sys.argv.pop(); " + _LOAD
+    "o = sys.pycache_prefix; sys.pycache_prefix = sys.argv.pop(); p = sys.argv.pop(); " + _LOAD
 )
 START = '-I -S -X utf8 -c "%s"' % LOADER
 CACHE = '"${XDG_CACHE_HOME:-$HOME/.cache}/ctx_hooks"'
@@ -5816,7 +5840,8 @@ WINDOWS_LOADER = (
     "import gc, sys, nt; gc.disable(); "
     "from _frozen_importlib_external import SourceFileLoader as L; "
     "r = lambda: (lambda v, s, t: (nt.environ[v] if v[2:] else v) + s + t)"
-    "(*sys.argv.pop().partition('/')); sys.pycache_prefix = r(); p = r(); " + _LOAD
+    "(*sys.argv.pop().partition('/')); "
+    "o = sys.pycache_prefix; sys.pycache_prefix = r(); p = r(); " + _LOAD
 )
 WINDOWS_CACHE = "LOCALAPPDATA/ctx_hooks/cache"
 
@@ -5833,6 +5858,14 @@ def format_command(mode: str, agent: str, python: str, path: str) -> str:
     guard = GUARD if mode == "gate" and agent == "claude" else ""
     return ": ctx_hooks %s; %s%s %s %s %s %s%s" % (
         words, guard, python, START, words, path, CACHE, COMMAND_END)
+
+
+def format_plugin(mode: str, agent: str, python: str, path: str) -> str:
+    """The same for hooks.json, which nobody adapts to a machine: where there is no python3, or only
+    the placeholder of a shop, the launcher of Windows is asked."""
+    guard = GUARD if mode == "gate" else ""
+    return ': ctx_hooks %s; set -- %s %s %s %s; %s%s "$@" || py -3 "$@"%s' % (
+        mode, START, mode, path, CACHE, guard, python, COMMAND_END)
 
 
 def format_windows(mode: str, agent: str, python: str, path: str) -> str:
@@ -5878,19 +5911,19 @@ def parse_command(command: str) -> "Record | None":
         return None
     mode, agent = words[0], words[1] if words[1:] and words[1] in DIALECTS else "claude"
     raw = _between(command, agent, mode)
-    exact = bool(raw) and command in (format_command(mode, agent, *raw),
-                                      format_windows(mode, agent, *raw))
+    exact = bool(raw) and command in [
+        form(mode, agent, *raw) for form in (format_command, format_windows, format_plugin)]
     return Record(mode=mode, agent=agent, python=python, path=path,
                   exact=exact and all(map(_is_plain_word, raw)))
 
 
 def _between(command: str, agent: str, mode: str) -> tuple:
     """(python, path) as they stand in a command of ours, () when it is none."""
-    for form in (format_command, format_windows):
+    for form in (format_command, format_windows, format_plugin):
         head, middle, end = form(mode, agent, "\0", "\0").split("\0")
         if command.startswith(head) and command.endswith(end) and middle in command:
-            python, _, path = command[len(head):len(command) - len(end)].partition(middle)
-            return python, path
+            first, _, last = command[len(head):len(command) - len(end)].partition(middle)
+            return (last, first) if form is format_plugin else (first, last)
     return ()
 
 
@@ -5899,6 +5932,9 @@ def parse_run(command: str) -> "tuple | None":
     harmless `|| exit 0` aside): what may be replaced and removed. None for every other command."""
     if command.startswith(": ctx_hooks "):
         command = command.partition("; ")[2].replace(GUARD, "", 1)
+    if command.startswith("set -- ") and command.endswith('"$@" || py -3 "$@"' + COMMAND_END):
+        words, _, python = command[7:-len(' "$@" || py -3 "$@"' + COMMAND_END)].rpartition("; ")
+        command = python + " " + words
     # Read a second time with plain backslashes: an unquoted Windows path.
     return _parse_words(_simple_words(command, "\\")) or _parse_words(_simple_words(command, ""))
 

@@ -289,7 +289,7 @@ def test_modes_are_the_registrations():
 def test_hooks_json_is_made_from_the_table():
     kit = helper.load_kit()
     with open(os.path.join(helper.REPO, "hooks.json"), encoding="utf-8") as source:
-        assert json.load(source) == {"hooks": kit.plan_hooks("claude", "python3", kit.PLUGIN_PATH)}
+        assert json.load(source) == {"hooks": kit.plan_hooks("claude", "python3", kit.PLUGIN_PATH, kit.format_plugin)}
 
 
 def readme() -> str:

@@ -101,7 +101,7 @@ def test_registrations_are_found_whatever_else_the_settings_hold():
 def test_hooks_json_is_what_the_kit_makes_for_claude_code():
     with open(os.path.join(REPO, "hooks.json"), encoding="utf-8") as source:
         text = source.read()
-    hooks = {"hooks": kit.plan_hooks("claude", "python3", kit.PLUGIN_PATH)}
+    hooks = {"hooks": kit.plan_hooks("claude", "python3", kit.PLUGIN_PATH, kit.format_plugin)}
     assert text == json.dumps(hooks, indent=2, ensure_ascii=False) + "\n"
     modes = {event: kit.parse_command(groups[0]["hooks"][0]["command"]).mode for event, groups in hooks["hooks"].items()}
     assert modes == {"SessionStart": "inject", "UserPromptSubmit": "inject", "PreToolUse": "gate", "PostToolUse": "monitor",
