@@ -4,6 +4,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import shutil
 import socket
 import stat
@@ -193,15 +194,15 @@ def test_the_fallback_is_never_written_outside_the_project_or_into_git(kit, proj
     assert hostile.looks(outside) == before and hostile.looks(project.path(".git")) == git
 
 
-@pytest.mark.parametrize("lead", ["# Rules\n", "Be exact.\n\n", "\ud800", 7, None])
-def test_a_forged_note_takes_nothing_of_the_users_with_the_section(kit, project, lead):
+@pytest.mark.parametrize("note", ["", "<!-- ctx_hooks: written 2020-01-01T00:00:00Z, line ends before it 9, file made 1 -->",
+                                  "<!-- ctx_hooks: written 2020-01-01T00:00:00Z, line ends before it 2, file made 1 -->",
+                                  "<!-- ctx_hooks: written never, line ends before it \ud800, file made x -->"])
+def test_a_forged_note_takes_nothing_of_the_users_with_the_section(kit, project, note):
     world = World(project)
-    section = "%s\n%s\n\ntext\n%s\n" % (kit.SECTION_START, kit.SECTION_HEADING, kit.SECTION_END)
-    project.write("CLAUDE.md", "# Rules\nBe exact.\n\n" + section)
-    note = {"lead": lead, "at": "2020-01-01T00:00:00Z", "digest": kit._section_digest(section.encode()), "created": True}
-    project.write(".context/state/fallback.json", json.dumps(note))
+    section = "%s\n%s\n%s\n\ntext\n%s\n" % (kit.SECTION_START, kit.SECTION_HEADING, note, kit.SECTION_END)
+    project.write("CLAUDE.md", ("# Rules\nBe exact.\n\n" + section).encode("utf-8", "surrogatepass"))
     hostile.run_checked(kit, "inject", world.event("SessionStart.startup"), world.env, world.now)
-    assert project.read("CLAUDE.md") == "# Rules\nBe exact.\n\n"
+    assert project.read("CLAUDE.md").rstrip("\n") == "# Rules\nBe exact."
 
 
 @pytest.mark.parametrize("value", [".", "./", "./.", "docs/..", "''"])
@@ -285,7 +286,7 @@ def test_names_on_the_command_line_stay_in_their_folder(kit, project, text):
                   ("pause", "--session=" + text), ("auto", "start", "x", "--session=" + text, "--force")):
         assert helper._call_forked(kit, list(words), b"", project.environment({}), project.root).rc in (0, 1), words
     after = {path for path in hostile.looks(project.base) if not hostile.ALLOWED.fullmatch(path)}
-    assert after - before == {"a project's/.caw", "a project's/.caw/.gitignore"}
+    assert after - before == {"a project's/.caw"}
 
 
 # -----------------------------------------------------------------------------
@@ -442,29 +443,32 @@ def test_an_unsuspecting_users_hook_ignores_a_strangers_context_folder(tmp_path_
 
 
 def test_files_with_words_of_the_conversation_are_for_this_user_only(project):
+    """Handoffs, ledger, recorder, session state, signals; the agent's own handoff too, written with the mode of everything."""
     world = World(project)
-    for name in (".context/state", ".context/signals", ".caw"):
+    for name in (".context/state", ".context/signals", ".context/handoffs", ".caw"):
         hostile.remove(project.path(name))
-    for name in (".context/monitor-state.json", ".context/metrics.json"):
-        os.unlink(project.path(name))
     mask = os.umask(0)
     try:
-        project.command("signal", "Tests fail", "--session", "s1", "--severity", "info")
-        project.command("signal", "Tests fail", "--global", "--severity", "info")
-        project.command("auto", "start", "Add a page", "--session", "s1")
+        project.ask("signal", "Tests fail", "--session", "s1", "--severity", "info")
+        project.ask("signal", "Tests fail", "--global", "--severity", "info")
+        project.ask("auto", "start", "Add a page", "--session", "s1")
         for mode, name in (("inject", "SessionStart.startup"), ("gate", "PreToolUse.Bash"), ("monitor", "PostToolUse.Bash"),
-                           ("inject", "UserPromptSubmit"), ("stop-enforce", "Stop")):
+                           ("inject", "UserPromptSubmit"), ("stop-enforce", "Stop"), ("monitor", "PreCompact.auto"),
+                           ("monitor", "PostToolUse.Read")):
             hostile.check_result(project.call(mode, world.event(name)))
+        assert os.listdir(project.path(".context/handoffs")) == ["s1.md"]
+        project.write(".context/handoffs/s2.md", "# Handoff\n\nThe goal.\n")
+        os.unlink(project.path(".context/handoffs/s1.md"))
+        project.write_transcript([helper.assistant_row(170_000)], "s2")
+        for number in range(2):
+            project.call("monitor", world.event("PostToolUse.Bash", session_id="s2", tool_use_id="t%d" % number))
+            project.write(".context/handoffs/s2.md", "# Handoff\n\nAnother goal.\n")
     finally:
         os.umask(mask)
-    open_to_others = []
-    for path in hostile.looks(project.base):
-        full = os.path.join(project.base, path)
-        if hostile.ALLOWED.fullmatch(path) and not path.endswith((".gitignore", "CLAUDE.md")):
-            if stat.S_IMODE(os.lstat(full).st_mode) & 0o077:
-                open_to_others.append(path)
-    assert not open_to_others
-    assert any(path.endswith("events.jsonl") for path in hostile.looks(project.base))
+    words = [path for path in hostile.looks(project.base) if path.endswith((".md", ".json", ".jsonl", ".log"))
+             and re.match(r"a project's/\.context/(signals|state|handoffs|events)|home/\.local", path)]
+    assert {os.path.basename(path) for path in words} >= {"s1.json", "s2.md", "events.jsonl", "handoffs.json"}
+    assert not [path for path in words if stat.S_IMODE(os.lstat(os.path.join(project.base, path)).st_mode) & 0o077]
 
 
 # -----------------------------------------------------------------------------
@@ -472,23 +476,33 @@ def test_files_with_words_of_the_conversation_are_for_this_user_only(project):
 # -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["ctx_hooks.py", "install.py"])
+MADE_TO_RUN = {"ctx_hooks.py": ["run_bounded"], "install.py": ["load_kit"]}  # an agreed check; the kit beside the installer
+
+
+@pytest.mark.parametrize("name", sorted(MADE_TO_RUN))
 def test_no_code_is_made_from_text_and_no_shell_is_asked(name):
     with open(os.path.join(helper.REPO, name), encoding="utf-8") as source:
         tree = ast.parse(source.read())
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call):
-            called = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
-            assert called not in ("eval", "exec", "__import__", "system", "popen"), node.lineno
-            assert not (called == "compile" and isinstance(node.func, ast.Name)), node.lineno
-            assert not [k for k in node.keywords if k.arg == "shell" and getattr(k.value, "value", True)], node.lineno
+    found = set()
+    for function in [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.Module))]:
+        for node in ast.walk(function):
+            if isinstance(node, ast.Call) and makes_code(node):
+                found.add(getattr(function, "name", ""))
+    assert found - {""} == set(MADE_TO_RUN[name])
+
+
+def makes_code(node):
+    called = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+    is_code = called in ("eval", "exec", "__import__", "system", "popen") or (called == "compile" and isinstance(node.func, ast.Name))
+    return is_code or any(word.arg == "shell" and getattr(word.value, "value", True) for word in node.keywords)
 
 
 AUDITED = """
 import sys
-FORBIDDEN = ("socket.", "subprocess.", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.startfile", "ctypes.", "urllib.", "pty.")
+FORBIDDEN = ("socket.", "subprocess.", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.startfile", "urllib.", "pty.")
+EXCHANGE = (None, "renameat2", "renamex_np")  # two files change places in one step: the standard library has no word for it
 def look(event, args):
-    if event.startswith(FORBIDDEN):
+    if event.startswith(FORBIDDEN) or (event in ("ctypes.dlopen", "ctypes.dlsym") and args[-1] not in EXCHANGE):
         import os
         os.write(2, ("FORBIDDEN " + event).encode())
         os._exit(99)
@@ -591,7 +605,7 @@ def test_another_programs_event_gets_silence_or_valid_json(project, name, mode):
         hostile.check_result(result)
         specific = (result.reply or {}).get("hookSpecificOutput", {"hookEventName": "x"})
         assert isinstance(specific["hookEventName"], str)
-        if not isinstance(event, dict) or not isinstance(event.get("session_id"), str):
+        if not isinstance(event, dict) or not isinstance(event.get("session_id", event.get("sessionId")), str):
             assert "additionalContext" not in specific and "reason" not in (result.reply or {})
     world.check_user_files()
 
