@@ -5,7 +5,8 @@ load helper
 setup() { make_project; }
 
 EVENTS='SessionStart:SessionStart.startup UserPromptSubmit:UserPromptSubmit PreToolUse:PreToolUse.Bash
-PostToolUse:PostToolUse.Bash PostToolUseFailure:PostToolUseFailure Stop:Stop SessionEnd:SessionEnd.other'
+PostToolUse:PostToolUse.Bash PostToolUseFailure:PostToolUseFailure PreCompact:PreCompact.auto
+Stop:Stop SessionEnd:SessionEnd.other'
 
 # hook_in FOLDER EVENT NAME: the registered command with the project moved to FOLDER
 hook_in() {
@@ -35,7 +36,7 @@ assert isinstance(json.loads(text), dict) and "\n" not in text'
     [ "$status" -eq 0 ]
     [ -z "$stderr" ]
     [[ $output == *'STOP. Read your context files before proceeding: .context/TASKS.md'* ]]
-    rm -f "$BASE"/tmp/ctx-loaded-*
+    rm -f "$BASE"/tmp/ctx-*
   done
   [ ! -e "$BASE/pwned" ]
 }
@@ -63,7 +64,7 @@ assert isinstance(json.loads(text), dict) and "\n" not in text'
   session=bats-$$-$RANDOM # its marker goes to the real /tmp
   event PreToolUse.Bash session_id="$session" >"$BASE/event.json"
   run --separate-stderr env -i CLAUDE_PROJECT_DIR="$PROJECT" PATH="$PLAIN_PATH" /bin/sh -c "$(registered PreToolUse)" <"$BASE/event.json"
-  rm -f "/tmp/ctx-loaded-$session"
+  rm -f "/tmp/ctx-loaded-$session" "/tmp/ctx-quiet-$session"
   [ "$status" -eq 0 ]
   [ -z "$stderr" ]
   [[ $output == *STOP.* ]]
@@ -166,30 +167,43 @@ assert isinstance(json.loads(text), dict) and "\n" not in text'
   [[ $output == *"$PROJECT/.context/TASKS.md"* ]]
 }
 
-@test "a whole session: handoff in, gate once, a signal once, counted calls, nothing left" {
-  printf 'Goal: finish the parser.\n' >"$PROJECT/.claude/ll-continue-prompt.md"
+@test "a marker in the temp folder spares the gate its interpreter, and only the gate" {
+  event PreToolUse.Bash session_id=s1 >"$BASE/event.json"
+  run client "$(registered PreToolUse)" CLAUDE_CODE_SESSION_ID=s1 <"$BASE/event.json"
+  [[ $output == *STOP.* ]]
+  [ -f "$BASE/tmp/ctx-quiet-s1" ]
+  rm "$BASE/bin/python3"
+  ln -s "$(command -v false)" "$BASE/bin/python3"
+  run --separate-stderr client "$(registered PreToolUse)" CLAUDE_CODE_SESSION_ID=s1 <"$BASE/event.json"
+  [ "$status" -eq 0 ]
+  [ -z "$output$stderr" ]
+}
+
+@test "two sessions: the handoff of the first is the start of the second, and nothing else is left" {
   run hook SessionStart SessionStart.startup session_id=s1
-  [[ $output == *'CONTEXT INJECTION'*'finish the parser'* ]]
+  [ -z "$output" ]
   run hook PreToolUse PreToolUse.Bash session_id=s1
   [[ $output == *STOP.* ]]
   run hook PreToolUse PreToolUse.Bash session_id=s1
   [ -z "$output" ]
+  run hook PostToolUse PostToolUse.Bash session_id=s1 tool_use_id=t1
+  [ -z "$output" ]
   "$BASE/bin/python3" "$PROJECT/.claude/hooks/ctx_hooks.py" signal 'CI is red' --action 'Look at the log' --session s1
-  run hook PostToolUse PostToolUse.Bash session_id=s1
-  [ -z "$output" ]
-  run hook PostToolUseFailure PostToolUseFailure session_id=s1
-  [ -z "$output" ]
-  grep -q '"tool_calls": 2' "$PROJECT/.context/state/s1.json"
-  run hook UserPromptSubmit UserPromptSubmit session_id=s1
+  run hook PostToolUseFailure PostToolUseFailure session_id=s1 tool_use_id=t2
   [[ $output == *'[ctx monitor] CI is red'* ]]
+  grep -q '"tool_calls": 2' "$PROJECT/.context/state/s1.json"
   run hook UserPromptSubmit UserPromptSubmit session_id=s1
   [ -z "$output" ]
   run hook Stop Stop session_id=s1
   [ -z "$output" ]
+  mkdir -p "$PROJECT/.context/handoffs"
+  printf 'Goal: finish the parser.\n' >"$PROJECT/.context/handoffs/s1.md"
   run hook SessionEnd SessionEnd.other session_id=s1
   [ -z "$output" ]
   [ ! -e "$PROJECT/.context/state/s1.json" ]
   [ ! -e "$PROJECT/.context/signals/sessions/s1" ]
   [ -z "$(ls "$BASE/tmp")" ]
-  [ "$(cat "$PROJECT/.claude/ll-continue-prompt.md")" = 'Goal: finish the parser.' ]
+  run hook SessionStart SessionStart.startup session_id=s2
+  [[ $output == *'CONTEXT INJECTION'*'finish the parser'* ]]
+  [ "$(cat "$PROJECT/.context/handoffs/s1.md")" = 'Goal: finish the parser.' ]
 }

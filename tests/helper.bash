@@ -9,7 +9,7 @@ make_project() {
   BASE=$(mktemp -d "${BATS_TEST_TMPDIR:?}/base.XXXXXX")
   PROJECT="$BASE/a project's"
   mkdir -p "$PROJECT/.context" "$PROJECT/.claude/hooks" "$BASE/home" "$BASE/tmp" "$BASE/bin"
-  printf '# Tasks\n' >"$PROJECT/.context/TASKS.md"
+  printf '# Tasks\n\n- finish the parser\n' >"$PROJECT/.context/TASKS.md"
   cp "$REPO/ctx_hooks.py" "$PROJECT/.claude/hooks/"
   TEST_PYTHON=${TEST_PYTHON:-$(python3 -c 'import os, sys; print(os.path.realpath(sys.executable))')}
   ln -s "$TEST_PYTHON" "$BASE/bin/python3"

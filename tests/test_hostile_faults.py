@@ -29,7 +29,7 @@ NOBODY = 65534
 WRITERS = {
     "inject": ("inject", "UserPromptSubmit"), "inject at the start": ("inject", "SessionStart.startup"),
     "inject after a compaction": ("inject", "SessionStart.compact"), "gate": ("gate", "PreToolUse.Bash"),
-    "monitor": ("monitor", "PostToolUse.Read"), "stop-enforce": ("stop-enforce", "Stop"), "cleanup": ("cleanup", "SessionEnd.other"),
+    "monitor": ("monitor", "PostToolUse.Read"), "monitor before a compaction": ("monitor", "PreCompact.auto"), "stop-enforce": ("stop-enforce", "Stop"), "cleanup": ("cleanup", "SessionEnd.other"),
     "signal": ("signal Words --session s1 --name ci", None), "auto start": ("auto start Task --force", None), "auto stop": ("auto stop", None),
     "pause": ("pause", None)}
 HOOKS = [name for name, (mode, _) in WRITERS.items() if mode in hostile.MODES]
@@ -102,11 +102,12 @@ def test_kill_9_at_any_operation_leaves_readable_files_and_the_next_run_works(ki
 
 
 def test_kill_9_loses_no_signal_and_delivers_none_more_than_twice(kit, world):
+    """A claim that nothing followed is void after some seconds."""
     event = world.event("UserPromptSubmit")
     for at in range(1, MANY):
         world.reset()
         runs = [hostile.fork_patched(world.project, kit, "inject", event, CHANGING, at, hostile.kill_here)]
-        runs += [world.project.call("inject", event) for _ in range(3)]
+        runs += [world.project.step("inject", event, world.now + 60 * number) for number in (1, 2, 3)]
         for word in ("alpha", "beta", "gamma"):
             said = [run.context.count(word + ".") for run in runs]
             assert 1 <= sum(said) <= 2 and max(said) == 1 and said[3] == 0, (at, word, said)
@@ -287,7 +288,8 @@ FORBIDDEN = ((".context", 0o555), (".context", 0o111), (".context/state", 0o555)
              (".context/signals/sessions/s1/ci.md", 0), (".context/state/s1.json", 0), (".context/state/s1.json", 0o444),
              (".context/monitor-state.json", 0), (".context/metrics.json", 0), (".caw/auto-state.json", 0), (".caw/auto-state.json", 0o444),
              (".caw", 0o555), (".caw", 0), ("CLAUDE.md", 0o444), ("CLAUDE.md", 0), (".contextrc", 0), (".context/TASKS.md", 0), ("../tmp", 0o555), ("../tmp", 0),
-             (".", 0o555), (".", 0o111), (".", 0), ("../home/.claude/projects/p/s1.jsonl", 0), (".claude/ll-continue-prompt.md", 0))
+             (".", 0o555), (".", 0o111), (".", 0), ("../home/.claude/projects/p/s1.jsonl", 0), (".claude/ll-continue-prompt.md", 0),
+             (".context/handoffs", 0o555), (".context/handoffs", 0), (".context/handoffs/s0.md", 0), (".context/state/handoffs.json", 0))
 
 
 @pytest.mark.parametrize("name, mode_bits", FORBIDDEN)
@@ -411,7 +413,6 @@ def test_a_clock_that_jumps_loses_no_signal_and_ends_every_reminder(kit, project
     world = World(project)
     os.unlink(project.path(".context/state/s1.json"))
     project.write(".contextrc", "monitor:\n  context_window: 200000\n")
-    os.unlink(project.path(".claude/ll-continue-prompt.md"))
 
     def run(mode, name, now):
         event = world.event(name, tool_use_id=None)  # no batch, so that each call is reminded
@@ -423,10 +424,7 @@ def test_a_clock_that_jumps_loses_no_signal_and_ends_every_reminder(kit, project
         assert os.path.exists(path)
     assert "alpha." in run("inject", "UserPromptSubmit", then)
     assert "handoff" in run("monitor", "PostToolUse.Read", then + 1)
-    project.write(".claude/ll-continue-prompt.md", "# Handoff\n\nGoal\n", mtime=then + 2)
-    if jump_s < 0:  # the crossing lies in the future now, and is set anew
-        run("monitor", "PostToolUse.Read", then + 2)
-        project.write(".claude/ll-continue-prompt.md", "# Handoff\n\nGoal\n", mtime=then + 3)
+    project.write(".context/handoffs/s1.md", "# Handoff\n\nThe goal.\n", mtime=then + 2)
     run("monitor", "PostToolUse.Read", then + 4)
     assert "handoff" not in run("monitor", "PostToolUse.Read", then + 5)
 
