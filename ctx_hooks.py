@@ -1654,8 +1654,14 @@ def is_switched_off(env: dict) -> bool:
 
 def is_paused(ctx: Ctx, session: str) -> bool:
     """`pause` writes {"<session>" or "*": ISO time or null} into one small file."""
-    pauses = read_json(ctx.path("state", "pause.json"))
+    pauses = read_pauses(ctx)
     return any(key in pauses and is_open_pause(pauses[key], ctx.now) for key in (session, "*"))
+
+
+def read_pauses(ctx: Ctx) -> dict:
+    """A file that came with a clone has another inode in it and counts for nothing."""
+    pauses = read_json(ctx.path("state", "pause.json"))
+    return pauses if pauses.pop("inode", 0) == ctx.owner.st_ino else {}
 
 
 def is_open_pause(until: object, now: float) -> bool:
@@ -3335,18 +3341,22 @@ def is_telling_file(ctx: Ctx, path: str) -> bool:
 def says_something(data: bytes) -> bool:
     """Something is left after headings, comments, empty list items and fillers, which is all that a
     template holds. The one test for context files and handoffs."""
-    if not data or b"\0" in data[:8192]:
+    text = decode_text(data[:FILE_LIMIT_BYTES])
+    if "\0" in text[:8192]:
         return False
-    text = data[:FILE_LIMIT_BYTES].decode("utf-8", "replace").replace("\r\n", "\n")
     return any(map(_is_telling, _without_comments(text).split("\n")))
 
 
+def decode_text(data: bytes) -> str:
+    """UTF-8, or what some shells on Windows write; any line end."""
+    is_wide = data[:2] in (b"\xff\xfe", b"\xfe\xff")
+    text = data.decode("utf-16" if is_wide else "utf-8", "replace")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
 def _without_comments(text: str) -> str:
-    while "<!--" in text:
-        before, _, rest = text.partition("<!--")
-        _, end, after = rest.partition("-->")
-        text = before + after if end else before
-    return text
+    first, *rest = text.split("<!--")
+    return first + "".join(part.partition("-->")[2] for part in rest)
 
 
 def _is_telling(line: str) -> bool:
@@ -3452,7 +3462,7 @@ def _gate_content(ctx: Ctx, paths: list, shown: list, room: int) -> list:
 
 def gate_body(ctx: Ctx, path: str) -> str:
     """A file's text, of a long list of decisions its index."""
-    text = (read_shared(ctx, path) or b"").decode("utf-8", "replace")
+    text = decode_text(read_shared(ctx, path) or b"")
     start, end = text.find(INDEX_START), text.find(INDEX_END)
     if base_name(path) in INDEXED_FILES and 0 <= start < end:
         text = text[start + len(INDEX_START):end]
@@ -3487,8 +3497,8 @@ def _is_shown(command: str, name: str) -> bool:
 # is a handoff: written by the agent, printed by it and saved at Stop, or made from the transcript.
 # .context/state/handoffs.json is the ledger; one that came with a clone has another inode in it.
 LEDGER = (
-    ("inode", 0, "count"), ("first_event", 0.0, "time"), ("cleared", "", str),
-    ("cleared_at", 0.0, "time"),
+    ("inode", 0, "count"), ("first_event", 0.0, "time"),
+    ("cleared", {}, dict),  # the client's process -> the session that it cleared last, and when
     ("handoffs", {}, [(  # by session
         ("file", "", str), ("agent", "", str), ("asked_at", 0.0, "time"),
         ("written_at", 0.0, "time"), ("by", "", str), ("delivered_to", "", str),
@@ -3498,6 +3508,12 @@ LEDGER = (
 _ROW = LEDGER[-1][2][0]
 LIVE_S = 3600
 CLEARED_S = 120
+
+
+def client_pid(ctx: Ctx) -> int:
+    """The client's process, where it tells; 0 where it does not."""
+    stated = ctx.env.get("CLAUDE_PID", "") if ctx.agent == "claude" and IS_POSIX else ""
+    return int(stated) if is_digits(stated) else 0
 
 
 def ledger_path(ctx: Ctx) -> str:
@@ -3540,12 +3556,16 @@ def handoff_path(ctx: Ctx, session: str, ledger: Record) -> str:
     noted = ledger.handoffs.get(session)
     if noted is not None and noted.file:
         return join_path(ctx.root, noted.file)
-    short = session[:8].rstrip("._-") or session
-    taken = [name for name in ledger.handoffs if name != session and name.startswith(short)]
-    name = session if taken or "~" in session else short
     default = ctx.get("handoff.file") == DEFAULTS["handoff.file"]
     base = ctx.path("handoffs", "{session}.md") if default else join_path(
         ctx.root, ctx.get("handoff.file"))
+    used = [join_path(ctx.root, row.file) for row in ledger.handoffs.values() if row.file]
+    short = session if "~" in session else session[:8].rstrip("._-") or session
+    for name in (short, session):
+        if base.replace("{session}", name) not in used or "{session}" not in base:
+            break
+    else:
+        name = session + "~" + call_signature("", session)[:8]
     return base.replace("{session}", name)
 
 
@@ -3563,7 +3583,25 @@ def read_handoff(ctx: Ctx, path: str) -> str:
     data = read_shared(ctx, path, HANDOFF_LIMIT_BYTES)
     if not data or not says_something(data):
         return ""
-    return clean_text(data.decode("utf-8", "replace")).strip()
+    return clean_text(decode_text(data)).strip()
+
+
+def note_cleared(ctx: Ctx, session: str) -> None:
+    """Who comes next in this client starts from this session's handoff."""
+
+    def change(ledger: Record) -> None:
+        ledger.cleared[str(client_pid(ctx))] = [session, format_iso(ctx.now)]
+        for key in list(ledger.cleared)[:-20]:
+            del ledger.cleared[key]
+
+    update_ledger(ctx, change)
+
+
+def cleared_session(ctx: Ctx) -> str:
+    """The session that this client cleared a moment ago, or ""."""
+    row = list_of(read_ledger(ctx).cleared.get(str(client_pid(ctx)))) + ["", ""]
+    is_fresh = 0 <= ctx.now - (parse_iso(row[1]) or 0.0) < CLEARED_S
+    return text_of(row[0]) if is_fresh else ""
 
 
 # --- the reminder
@@ -3635,7 +3673,7 @@ def find_written(ctx: Ctx, event: Record, state: Record) -> str:
                         for name, row in ledger.handoffs.items() if name != event.session)
             is_new = info.st_mtime + 1 >= state.threshold_crossed_at and not taken and (
                 wrote or waiting == [event.session])
-        if is_new and says_something(read_bytes(path, HANDOFF_LIMIT_BYTES) or b""):
+        if is_new and read_handoff(ctx, path):
             note_written(ctx, event.session, shown_path(ctx, path, ""), "agent")
             return "agent"
     return ""
@@ -3729,7 +3767,7 @@ def save_printed(ctx: Ctx, event: Record) -> str:
     if not by:
         text = parse_printed(event.last_message) or parse_printed(
             read_turn(ctx, event.transcript))
-        by = write_handoff(ctx, event.session, text + "\n", "printed") if (
+        by = write_handoff(ctx, event.session, hide_secrets(text) + "\n", "printed") if (
             says_something(text.encode("utf-8", "replace"))) else ""
     if not by:
         return ""
@@ -3755,6 +3793,11 @@ def write_handoff(ctx: Ctx, session: str, text: str, by: str) -> str:
 
 def write_mechanical(ctx: Ctx, session: str, transcript: str) -> str:
     """The kit's own handoff; "mechanical", or "" when there is nothing to make it from."""
+    ledger = read_ledger(ctx)
+    path, row = handoff_path(ctx, session, ledger), ledger.handoffs.get(session)
+    if read_handoff(ctx, path) and not (row and (row.by == "mechanical" or row.evidence)):
+        note_written(ctx, session, shown_path(ctx, path, ""), "agent")  # it stands: nothing is lost
+        return "agent"
     facts = read_facts(ctx, transcript)
     if facts is None:
         return ""
@@ -3851,13 +3894,18 @@ def render_mechanical(ctx: Ctx, session: str, facts: Record) -> str:
     return hide_secrets("\n".join(parts))
 
 
-def read_branch(root: str) -> str:
-    """The git branch, without starting git; a worktree's .git is a file that names the folder."""
+def git_folder(root: str) -> str:
+    """A worktree's .git is a file that names the folder."""
     folder = root + "/.git"
     if is_file(folder):
         stated = (read_bytes(folder, 4096) or b"").decode("utf-8", "replace").partition("gitdir:")
         folder = join_path(root, stated[2].strip())
-    head = (read_bytes(folder + "/HEAD", 4096) or b"").decode("utf-8", "replace").strip()
+    return folder
+
+
+def read_branch(root: str) -> str:
+    """The git branch, without starting git."""
+    head = (read_bytes(git_folder(root) + "/HEAD", 4096) or b"").decode("utf-8", "replace").strip()
     return one_line(head.rpartition("refs/heads/")[2], 100) if "refs/heads/" in head else ""
 
 
@@ -3868,20 +3916,16 @@ def hide_secrets(text: str) -> str:
     text = re.sub(r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*KEY-----|\Z)",
                   "[hidden]", text)
     text = re.sub(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}", r"\1 [hidden]", text)
-    text = re.sub(r"\b(sk-|gh[opsu]_|github_pat_|xox[abprs]-|AKIA|AIza|glpat-)[\w-]{8,}",
-                  "[hidden]", text)
-    text = re.sub(r"(?i)((?:key|token|secret|passw(?:or)?d)[\w-]*[\"']?\s*[=:]\s*[\"']?)"
+    text = re.sub(r"\b(sk[-_]|rk_live_|gh[oprsu]_|github_pat_|xox[abprs]-|xapp-|AKIA|ASIA|AIza|"
+                  r"glpat-|hf_|npm_|SG\.|eyJ)[\w.-]{8,}", "[hidden]", text)
+    text = re.sub(r"(\s--?(?:password|token|api-key|secret|user|u)[ =])\S+", r"\1[hidden]", text)
+    text = re.sub(r"(?i)((?:key|token|secret|passw(?:or)?d|pwd|passphrase)[\w-]*[\"']?"
+                  r"\s*[=:]\s*[\"']?)"
                   r"[^\s\"'`,;]{6,}", r"\1[hidden]", text)
-    return re.sub(r"(\w+://[^\s:/@]+:)[^\s@/]+@", r"\1[hidden]@", text)
+    return re.sub(r"(\w+://[^\s:/@]*:)[^\s@/]+@", r"\1[hidden]@", text)
 
 
 # --- who is still there
-
-
-def client_pid(ctx: Ctx) -> int:
-    """The client's process, where it tells; 0 where it does not."""
-    stated = ctx.env.get("CLAUDE_PID", "") if ctx.agent == "claude" and IS_POSIX else ""
-    return int(stated) if is_digits(stated) else 0
 
 
 def is_live(ctx: Ctx, session: str) -> bool:
@@ -3890,8 +3934,17 @@ def is_live(ctx: Ctx, session: str) -> bool:
     if info is None:
         return False
     pid = read_session(ctx, session).client_pid
+    return _is_running(pid) if pid else ctx.now - info.st_mtime < LIVE_S
+
+
+def is_at_work(ctx: Ctx, session: str) -> bool:
+    """Its client certainly still runs."""
+    return _is_running(read_session(ctx, session).client_pid)
+
+
+def _is_running(pid: int) -> bool:
     if not pid:
-        return ctx.now - info.st_mtime < LIVE_S
+        return False
     try:
         _os.kill(pid, 0)
     except PermissionError:
@@ -3959,7 +4012,7 @@ WORKFLOW = (
     ("completed_at", 0.0, "time"), ("task_description", "", str), ("config", {}, dict),
     ("phases", [], "texts"), ("until", "", str), ("exit_reason", "", str),
     ("session_id", "", str), ("token", "", str), ("any_prompt", False, bool),
-    ("cleared_at", 0.0, "time"), ("phase_started_at", 0.0, "time"), ("needs", "", str),
+    ("phase_started_at", 0.0, "time"), ("needs", "", str),
     ("last_error", None, (("phase", "", str), ("message", "", str), ("recoverable", True, bool),
                           ("timestamp", 0.0, "time"))),
     ("signals", None, (("last_checked", 0.0, "time"), ("detected_signals", [], list))),
@@ -4231,29 +4284,17 @@ def bind_workflow(ctx: Ctx, event: Record) -> bool:
 
 
 def follow_clear(ctx: Ctx, event: Record) -> None:
-    """/clear ends one session and starts another: the workflow goes along."""
-    if event.name == "SessionEnd" and read_workflow(ctx).session_id == event.session_id:
-        update_workflow(ctx, lambda flow: setattr(flow, "cleared_at", ctx.now))
-    if event.name != "SessionStart" or not event.session_id:
+    """/clear has ended one session of this client and started another: the workflow goes along."""
+    cleared, flow = cleared_session(ctx), read_workflow(ctx)
+    if not cleared or not is_active(flow) or safe_name(flow.session_id) != cleared:
         return
 
     def adopt(flow: Record) -> None:
-        if flow.cleared_at and 0 <= ctx.now - flow.cleared_at < CLEARED_S:
-            flow.session_id, flow.cleared_at = event.session_id, 0.0
+        if safe_name(flow.session_id) == cleared:
+            flow.session_id = event.session_id
             vars(flow.enforcer).update(stalls=0, holds=0, tool_calls=0)
 
-    if is_active(read_workflow(ctx)) and read_workflow(ctx).cleared_at:
-        update_workflow(ctx, adopt)
-
-
-def brief_agent(ctx: Ctx, event: Record) -> str:
-    """What phase and task the agent is in, and how it ends; "" without a workflow of its own."""
-    flow = read_workflow(ctx)
-    if not is_active(flow) or flow.session_id != event.session_id or not event.session_id:
-        return ""
-    text = render_briefing(ctx, flow)
-    record(ctx, "auto:briefed", phase=flow.phase, chars=len(text))
-    return text
+    update_workflow(ctx, adopt)
 
 
 def briefing_mark(ctx: Ctx, flow: Record) -> str:
@@ -4361,17 +4402,17 @@ def _judge(ctx: Ctx, event: Record, flow: Record) -> Record:
     if event.last_message not in text:
         text += "\n" + event.last_message
     signal, block, near = judge_turn(flow, text, ctx.now)
-    check, command = None, ""
-    if signal == signal_of(flow.phase):
-        command = check_of(ctx, flow, flow.phase)
+    check, owed = None, []
+    if signal in (signal_of(flow.phase), *TRANSITIONS):
+        owed = [flow.phase]
     elif signal == "AUTO_COMPLETE":
-        command = check_of(ctx, flow, flow.phases[-1]) or check_of(ctx, flow, flow.phase)
-    if command:
-        agreed = digest_of(command) in read_trust(ctx).agreed
-        check = run_check(ctx, command) if agreed else Record(
-            command=command, ok=False, result="not agreed to", tail="")
-        if not agreed:
+        owed = flow.phases[flow.phases.index(flow.phase):]
+    for command in dict.fromkeys(check_of(ctx, flow, phase) for phase in owed):
+        if command and digest_of(command) not in read_trust(ctx).agreed:
+            check = Record(command=command, ok=False, result="not agreed to", tail="")
             return Record(signal="", block={}, near="", check=check, reason="not_agreed")
+        if command and (check is None or check.ok):
+            check = run_check(ctx, command)
     return Record(signal=signal, block=block, near=near, check=check, reason="")
 
 
@@ -4393,6 +4434,8 @@ def _decide(ctx: Ctx, flow: Record, event: Record, verdict: Record, facts: tuple
         lead = _apply(flow, verdict.signal, verdict.block, ctx.now)
         if not flow.active or flow.needs:
             return _release(flow, flow.exit_reason if not flow.active else "blocked", phase)
+    if flow.needs and not verdict.signal:
+        return Record(reason="blocked", prompt="", person="")  # it still waits for the person
     has_advanced = flow.phase != phase
     brake = _passing_brake(ctx, flow, event, facts, has_advanced)
     if brake:
@@ -4667,6 +4710,7 @@ FALLBACK_NOTICE = "[System] Session context written to {file} - please review"
 FALLBACK_PERSON = "ctx: wrote the handoff into {file}, the agent has not confirmed it"
 FAILURE_NOTICE = "Session context could not be delivered; it is in {path} - please read it"
 KEY_HEADINGS = ("goal", "next", "task", "todo", "objective", "focus")
+GIT_INDEX_LIMIT_BYTES = 64 * 1024 * 1024
 FALLBACK_LIMIT_BYTES = 4 * 1024 * 1024
 METRICS = (
     ("attempted", 0, "count"), ("succeededOnFirstTry", 0, "count"),
@@ -4689,7 +4733,8 @@ def find_handoffs(ctx: Ctx, session: str) -> list:
         info = stat_of(path) if path else None
         if info is None or key == session or not row.written_at:
             continue
-        is_new = info.st_mtime > max(row.delivered_at, row.written_at) + 1
+        is_new = info.st_mtime > max(row.delivered_at, row.written_at) + 1 and (
+            not is_foreign(ctx, path, info))
         if is_new or not (row.evidence or _is_held(ctx, row, session)):
             found.append(Record(key=key, path=path, by=row.by,
                                 at=info.st_mtime if is_new else row.written_at))
@@ -4700,12 +4745,31 @@ def find_handoffs(ctx: Ctx, session: str) -> list:
         loose.append(join_path(ctx.root, ctx.get("handoff.file")))
     for path in dict.fromkeys(loose):
         info = stat_of(path) if path not in known else None
-        if is_regular(info) and info.st_mtime > ledger.first_event:
+        is_later = is_regular(info) and min(info.st_mtime, info.st_ctime) > ledger.first_event
+        if is_later and not is_foreign(ctx, path, info):
             found.append(Record(key="file:" + base_name(path), path=path, by="agent",
                                 at=info.st_mtime))
     oldest = ctx.now - ctx.get("startup.max_age_hours") * 3600
     found = [one for one in found if one.at > oldest and read_handoff(ctx, one.path)]
     return sorted(found, key=lambda one: -one.at)
+
+
+def is_foreign(ctx: Ctx, path: str, info: object) -> bool:
+    """Not a session's: from the future, as an archive can make it, or kept by git, so that a
+    checkout brought it."""
+    if info.st_mtime > ctx.now + CLOCK_SKEW_S:
+        return True
+    folder = ctx.root
+    for _ in range(PARENT_LIMIT):
+        index = read_bytes(git_folder(folder) + "/index", GIT_INDEX_LIMIT_BYTES)
+        if index is not None:
+            name = path[len(folder.rstrip("/")) + 1:]
+            is_packed = index[4:8] == b"\0\0\0\4"  # names without the part of the one before
+            return (base_name(name) if is_packed else name).encode("utf-8", "replace") in index
+        if parent_of(folder) == folder:
+            break
+        folder = parent_of(folder)
+    return False
 
 
 def _is_held(ctx: Ctx, row: Record, session: str) -> bool:
@@ -4714,22 +4778,22 @@ def _is_held(ctx: Ctx, row: Record, session: str) -> bool:
         ctx, row.delivered_to)
 
 
-def choose_handoff(ctx: Ctx, event: Record) -> tuple:
-    """(the one for this session or None, the others): after /clear that of the session just
-    cleared, after a compaction its own, else the newest."""
-    ledger = read_ledger(ctx)
+def choose_handoffs(ctx: Ctx, event: Record) -> tuple:
+    """(those for this session, the best first; those that are only named): after a compaction its
+    own, after /clear that of the session just cleared, whoever else had it, else the newest whose
+    writer is not still at work."""
     if event.source == "compact":
-        row = ledger.handoffs.get(event.session)
-        if row is None or not row.written_at or row.delivered_at >= row.written_at:
-            return None, []
-        own = Record(key=event.session, path=join_path(ctx.root, row.file), by=row.by,
-                     at=row.written_at)
-        return (own if read_handoff(ctx, own.path) else None), []
+        row = read_ledger(ctx).handoffs.get(event.session)
+        is_new = row is not None and row.written_at > row.delivered_at
+        own = handoff_by_key(ctx, event.session) if is_new else None
+        return ([own] if own and read_handoff(ctx, own.path) else []), []
     found = find_handoffs(ctx, event.session)
-    is_fresh = 0 <= ctx.now - ledger.cleared_at < CLEARED_S
-    if event.source == "clear" and ledger.cleared and is_fresh:
-        found.sort(key=lambda one: one.key != ledger.cleared)
-    return (found[0], found[1:]) if found else (None, [])
+    cleared = cleared_session(ctx) if event.source == "clear" else ""
+    own = handoff_by_key(ctx, cleared) if cleared else None
+    if own and own.at and read_handoff(ctx, own.path):
+        return [own], [one for one in found if one.key != own.key]
+    busy = [one for one in found if is_at_work(ctx, one.key)]
+    return [one for one in found if one not in busy], busy
 
 
 def handoff_by_key(ctx: Ctx, key: str) -> "Record | None":
@@ -4873,11 +4937,14 @@ def matches(pattern: str, text: str) -> bool:
 
 def start_delivery(ctx: Ctx, event: Record, state: Record) -> tuple:
     """The first attempt: (text, line for the person), both "" when there is nothing to deliver."""
-    chosen, others = choose_handoff(ctx, event)
+    if not ctx.get("startup.enabled"):
+        state.startup = None
+        return "", ""
+    fitting, others = choose_handoffs(ctx, event)
+    chosen = next((one for one in fitting if hold_handoff(ctx, one, event)), None)
+    others = [one for one in fitting if one is not chosen] + others
     sources = startup_sources(ctx, chosen, others, event.session)
-    if event.source == "compact" and not chosen:
-        sources = []
-    if not ctx.get("startup.enabled") or not sources:
+    if not sources or (event.source == "compact" and not chosen):
         state.startup = None
         return "", ""
     message_id = "inj-%x" % int(ctx.now * 1000)
@@ -4886,8 +4953,6 @@ def start_delivery(ctx: Ctx, event: Record, state: Record) -> tuple:
     vars(state.startup).update(
         first_at=ctx.now, last_at=ctx.now, offset=transcript_size(event.transcript),
         handoff=chosen.key if chosen else "")
-    if chosen:
-        hold_handoff(ctx, chosen, event.session)
     count_metrics(ctx, attempted=1)
     record(ctx, "injection:attempted", messageId=message_id, attempt=1, type=event.name,
            chars=len(text))
@@ -4898,16 +4963,23 @@ def start_delivery(ctx: Ctx, event: Record, state: Record) -> tuple:
     return text, HANDOFF_SENT_PERSON.format(time=clock, lines=lines)
 
 
-def hold_handoff(ctx: Ctx, chosen: Record, session: str) -> None:
-    """It is on its way to this session, and to nobody else for the time being."""
+def hold_handoff(ctx: Ctx, chosen: Record, event: Record) -> bool:
+    """It is on its way to this session, and to nobody else for the time being; False when another
+    one was faster."""
 
-    def change(ledger: Record) -> None:
+    def change(ledger: Record) -> bool:
         row = ledger_row(ledger, chosen.key)
-        vars(row).update(delivered_to=session, delivered_at=ctx.now, evidence="",
+        is_others = row.delivered_to not in ("", event.session)
+        just_now = is_others and 0 <= ctx.now - row.delivered_at < SAME_EVENT_S
+        is_taken = just_now or (not row.evidence and _is_held(ctx, row, event.session))
+        if is_taken and event.source not in ("clear", "compact"):
+            return False
+        vars(row).update(delivered_to=event.session, delivered_at=ctx.now, evidence="",
                          file=shown_path(ctx, chosen.path, ""), by=row.by or chosen.by,
                          written_at=chosen.at)
+        return True
 
-    update_ledger(ctx, change)
+    return update_ledger(ctx, change) is not False
 
 
 def is_pending(state: Record) -> bool:
@@ -5046,7 +5118,7 @@ def write_section(ctx: Ctx, body: str, file: str) -> bool:
         lead = 0 if not bare else 1 if bare.endswith(b"\n") else 2
         made = is_missing(path) or (not bare and b"file made 1" in data)
         note = SECTION_NOTE.format(at=format_iso(ctx.now), lead=lead, made=1 if made else 0)
-        body = body.replace(SECTION_START, "").replace(SECTION_END, "")
+        body = body.replace("<!--", "<! --")  # no marker of ours can stand in it
         lines = [SECTION_START, SECTION_HEADING, note, "", clean_text(body), SECTION_END, ""]
         section = (newline * lead) + "\n".join(lines).replace("\n", newline)
         return write_bytes(ctx, path, bare + section.encode("utf-8", "replace"), True, data)
@@ -5144,11 +5216,9 @@ def start_session(ctx: Ctx, event: Record) -> Reply:
     receipts = read_receipts(ctx, event) if event.source in ("resume", "fork") else None
     _, said = update_session(ctx, event.session,
                              lambda state: _start(ctx, event, state, is_new, receipts))
-    text, person = said or ("", "")
     if receipts and receipts.gate:
         claim_marker(ctx, event.session)
-    brief = brief_agent(ctx, event)
-    return Reply("\n\n".join(part for part in (text, brief) if part), person)
+    return Reply(*(said or ("", "")))
 
 
 def _start(ctx: Ctx, event: Record, state: Record, is_new: bool, receipts: object) -> tuple:
@@ -5161,9 +5231,7 @@ def _start(ctx: Ctx, event: Record, state: Record, is_new: bool, receipts: objec
         reset_handoff(state)
         vars(state).update(files_read=[], estimated_tokens=0, recent=[], audited=[],
                            compacted_at=ctx.now)
-    flow = read_workflow(ctx)
-    if flow.session_id == event.session_id:
-        state.workflow_told = briefing_mark(ctx, flow)
+        state.workflow_told = ""
     if receipts is not None:
         if receipts.delivery and state.startup is None:
             state.startup = load_record({"outcome": "delivered"}, SESSION[-1][2])
@@ -5349,8 +5417,8 @@ def inject(event: Record, ctx: Ctx) -> "Reply | None":
         _, said = update_session(
             ctx, event.session, lambda state: follow_delivery(ctx, event, state, True))
         _add(ctx, reply, *(said or ("", "")))
-    if not is_cancelled:
-        _add(ctx, reply, _brief_once(ctx, event, state))
+    if not is_cancelled and is_file(auto_path(ctx)) and bind_workflow(ctx, event):
+        _add_briefing(ctx, event, reply)
     if has_unsaid(ctx, event.session):
         run_auditors(ctx, event.session, _snapshot(ctx, state, _known_measure(state), False))
     if "prompt" in ctx.get("monitor.inject_at"):
@@ -5366,13 +5434,18 @@ def _inject_start(event: Record, ctx: Ctx) -> "Reply | None":
     if is_missing(ledger_path(ctx)):
         update_ledger(ctx, lambda ledger: None)  # the first event that was ever seen here
     if event.source == "compact":
+        state = read_session(ctx, event.session)
+        if 0 <= ctx.now - state.compacted_at < SAME_EVENT_S and state.compacted_at:
+            return None  # the kit is registered twice: the first run has done it
         ensure_handoff(ctx, event)
         withdraw_alerts(ctx, event.session)
     else:
         make_up(ctx)
     if event.source == "clear":
         follow_clear(ctx, event)
-    return start_session(ctx, event)
+    reply = start_session(ctx, event)
+    _add_briefing(ctx, event, reply)
+    return reply
 
 
 def ensure_handoff(ctx: Ctx, event: Record) -> None:
@@ -5396,15 +5469,24 @@ def _is_workflow_stale(ctx: Ctx, event: Record) -> bool:
     return is_active(flow) and flow.session_id in ("", event.session_id) and is_stale(ctx, flow)
 
 
-def _brief_once(ctx: Ctx, event: Record, state: Record) -> str:
-    """At the first prompt of a workflow's session the agent is told what it is in."""
-    if not is_file(auto_path(ctx)) or not bind_workflow(ctx, event):
-        return ""
-    mark = briefing_mark(ctx, read_workflow(ctx))
-    if state.workflow_told == mark:
-        return ""
-    update_session(ctx, event.session, lambda state: setattr(state, "workflow_told", mark))
-    return brief_agent(ctx, event)
+def _add_briefing(ctx: Ctx, event: Record, reply: Reply) -> None:
+    """What the agent is in, once: at the first prompt of a workflow's session, after /clear and
+    after a compaction; where there is no room for it, with the next prompt."""
+    flow = read_workflow(ctx) if is_file(auto_path(ctx)) else None
+    if flow is None or not is_active(flow) or flow.session_id != event.session_id:
+        return
+    mark, text = briefing_mark(ctx, flow), render_briefing(ctx, flow)
+    if ctx.length(text) > _room(ctx, reply):
+        return
+    _, is_new = update_session(ctx, event.session, lambda state: _tell_once(state, mark))
+    if is_new:
+        _add(ctx, reply, text)
+        record(ctx, "auto:briefed", phase=flow.phase, chars=len(text))
+
+
+def _tell_once(state: Record, mark: str) -> bool:
+    is_new, state.workflow_told = state.workflow_told != mark, mark
+    return is_new
 
 
 def gate(event: Record, ctx: Ctx) -> "Reply | None":
@@ -5557,9 +5639,7 @@ def cleanup(event: Record, ctx: Ctx) -> "Reply | None":
         return None
     state = read_session(ctx, event.session)
     if event.reason == "clear":
-        update_ledger(ctx, lambda ledger: vars(ledger).update(
-            cleared=event.session, cleared_at=ctx.now))
-        follow_clear(ctx, event)
+        note_cleared(ctx, event.session)
     if state.threshold_crossed_at and not state.handoff_complete:
         ensure_handoff(ctx, event)
     if is_pending(state):
@@ -7541,7 +7621,7 @@ class Delivery:
             self.first_at = now
             count_metrics(self.ctx, attempted=1)
             if self.chosen:
-                hold_handoff(self.ctx, self.chosen, self.id)
+                hold_handoff(self.ctx, self.chosen, Record(source="startup", session=self.id))
 
     def _typed(self, now: float, look: Record) -> bytes:
         """Enter, once our text stands in the input and nothing else asks for it."""
@@ -7893,7 +7973,8 @@ def _read_context(ctx: Ctx, path: str) -> tuple:
     if not ctx.get("startup.enabled"):
         return None, "", []
     update_ledger(ctx, lambda ledger: None)  # from now on a handoff is newer than the first event
-    chosen, others = choose_handoff(ctx, Record(source="startup", session=""))
+    fitting, others = choose_handoffs(ctx, Record(source="startup", session=""))
+    chosen, others = fitting[0] if fitting else None, fitting[1:] + others
     return chosen, chosen.path if chosen else "", startup_sources(ctx, chosen, others)
 
 # =============================================================================
@@ -7979,8 +8060,8 @@ def status_data(ctx: Ctx, only: str) -> dict:
     return {
         "version": VERSION, "at": format_iso(ctx.now), "root": ctx.root,
         "doctor": own_command("doctor"), "hooks_seen_at": format_iso(seen_at) if seen_at else None,
-        "paused": {name: until for name, until in read_json(
-            ctx.path("state", "pause.json")).items() if is_open_pause(until, ctx.now)},
+        "paused": {name: until for name, until in read_pauses(ctx).items()
+                   if is_open_pause(until, ctx.now)},
         "sessions": [session_data(ctx, *pair) for pair in shown[:20]],
         "handoffs": handoffs_data(ctx, only), "signals": signals_data(ctx, only),
         "auto": workflow_data(ctx), "attention": attention_data(ctx, known),
@@ -8179,7 +8260,13 @@ def resume_command(args: list) -> None:
 
 
 def _edit_pauses(ctx: Ctx, change: object) -> None:
-    if not update_json(ctx, ctx.path("state", "pause.json"), change)[0]:
+    def begin(pauses: dict) -> None:
+        if pauses.get("inode") != ctx.owner.st_ino:
+            pauses.clear()  # it came with a clone
+        change(pauses)
+        pauses["inode"] = ctx.owner.st_ino
+
+    if not update_json(ctx, ctx.path("state", "pause.json"), begin)[0]:
         raise cannot_write(ctx.path("state", "pause.json"))
 
 

@@ -292,6 +292,57 @@ def test_a_handoff_that_is_there_is_not_replaced_by_a_mechanical_one(project):
     assert project.read(OWN) == TEXT and row_of(project)["by"] == "agent"
 
 
+@pytest.mark.parametrize("when", ["before any crossing", "before the crossing"])
+def test_what_the_agent_wrote_unasked_is_not_replaced_by_a_mechanical_one(project, when):
+    after_tool(project, 50)
+    project.write(OWN, TEXT)
+    if when == "before the crossing":
+        after_tool(project, 85, NOW + 1)
+    working_session(project)
+    project.step("monitor", project.event("PreCompact.auto", session_id="s1"), NOW + 9)
+    assert project.read(OWN) == TEXT and row_of(project)["by"] == "agent"
+
+
+def test_a_compaction_reported_twice_loses_nothing_and_delivers_once(project):
+    after_tool(project, 85)
+    project.write(OWN, TEXT)
+    after_tool(project, 85, NOW + 1)
+    working_session(project)
+    event = project.event("SessionStart.compact", session_id="s1")
+    assert "Ship the login page." in project.step("inject", event, NOW + 2).context
+    assert project.step("inject", event, NOW + 2.5).is_silent and project.read(OWN) == TEXT
+
+
+def test_a_session_named_like_anothers_file_has_a_file_of_its_own(project):
+    for session in ("abcdefgh-1", "abcdefgh"):
+        after_tool(project, 85, session=session)
+    files = [row["file"] for row in project.read_json(LEDGER)["handoffs"].values()]
+    assert len(set(files)) == 2
+
+
+def test_a_link_out_of_the_project_is_no_handoff(project):
+    after_tool(project, 85)
+    outside = os.path.join(project.base, "outside.md")
+    with open(outside, "w") as out:
+        out.write(TEXT)
+    os.symlink(outside, project.path(OWN))
+    assert reminds(project, 85, NOW + 1), "what cannot be delivered is not written"
+
+
+@pytest.mark.parametrize("data", [TEXT.encode("utf-16"), TEXT.replace("\n", "\r").encode()])
+def test_other_encodings_and_line_ends_say_something_too(kit, project, data):
+    after_tool(project, 85)
+    project.write(OWN, data)
+    assert not reminds(project, 85, NOW + 1)
+    assert "Ship the login page." in kit.read_handoff(project.ctx(NOW), project.path(OWN))
+
+
+def test_a_printed_secret_is_hidden(project):
+    after_tool(project, 85)
+    stop(project, "BEGIN HANDOFF\nGoal: x. API_KEY=hunter22 sk-ant-abcdefghijkl\nEND HANDOFF")
+    assert "hunter22" not in project.read(OWN) and "abcdefghijkl" not in project.read(OWN)
+
+
 def test_a_session_that_ends_after_the_crossing_leaves_one_and_before_it_none(project):
     after_tool(project, 10, session="s2")
     working_session(project, "s2")

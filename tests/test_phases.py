@@ -538,6 +538,23 @@ def test_clear_hands_the_workflow_to_the_new_session_and_tells_it(project):
     assert stop(project, session_id="s2", env={"CLAUDE_CODE_SESSION_ID": "s2"}).context
 
 
+def test_another_clients_clear_does_not_take_the_workflow_along(project):
+    auto(project)
+    project.step("cleanup", project.event("SessionEnd.clear", session_id="s1"), NOW, CLAUDE_PID="11")
+    project.step("cleanup", project.event("SessionEnd.clear", session_id="s5"), NOW, CLAUDE_PID="22")
+    reply = project.step("inject", project.event("SessionStart.clear", session_id="s6"), NOW + 1, CLAUDE_PID="22")
+    assert reply.is_silent and state_of(project)["session_id"] == "s1"
+    assert project.step("inject", project.event("SessionStart.clear", session_id="s2"), NOW + 2, CLAUDE_PID="11").context
+    assert state_of(project)["session_id"] == "s2"
+
+
+def test_a_second_start_of_the_same_session_does_not_brief_again(project):
+    auto(project)
+    event = project.event("SessionStart.startup", session_id="s1")
+    assert "[ctx auto]" in project.step("inject", event, NOW).context
+    assert project.step("inject", event, NOW + 1).is_silent
+
+
 def test_after_a_compaction_the_agent_is_told_again(project):
     auto(project)
     reply = project.step("inject", project.event("SessionStart.compact", session_id="s1"), NOW)
@@ -551,6 +568,7 @@ def test_a_blocked_phase_waits_for_the_person(project):
     assert reply.reply == {"systemMessage": "ctx auto: phase planning waits for you: which database?"}
     state = state_of(project)
     assert (state["active"], state["phase"], state["needs"]) == (True, "planning", "which database?")
+    assert stop(project, "a task ended", NOW + 3100).is_silent, "it still waits"
     prompt(project, "the usual one", NOW + 3200)
     assert state_of(project)["needs"] == "" and stop(project, "hm", NOW + 3210).context
 
@@ -609,6 +627,22 @@ def test_a_check_gets_no_secrets_no_terminal_and_no_input(project):
     reply = project.run_hook("stop-enforce", event, **secrets)
     assert "all phases complete" in reply.reply["systemMessage"]
     assert "s3cret" not in project.read("seen") and "not a tty" in project.read("seen")
+
+
+@pytest.mark.parametrize("signal", ["TRANSITION_TO_QA", "AUTO_COMPLETE"])
+def test_no_other_block_gets_around_the_check(project, signal):
+    verified(project, "false")
+    reply = stop(project, block(signal, "execution"), works=True)
+    assert "its check `false` exited 1" in reply.context and state_of(project)["active"] is True
+
+
+def test_auto_complete_owes_the_checks_of_all_later_phases(project):
+    project.write(".contextrc", "auto:\n  done_when:\n    build: test -f built\n")
+    meant(project, "plan", ["test -f built"], phases=["plan", "build", "ship"])
+    prompt(project, "begin", NOW - 1)
+    assert "its check `test -f built` exited 1" in stop(project, block("AUTO_COMPLETE", "plan"), works=True).context
+    project.write("built", "")
+    assert "whole workflow complete" in stop(project, block("AUTO_COMPLETE", "plan"), works=True).reply["systemMessage"]
 
 
 HARD = {

@@ -118,8 +118,9 @@ def test_a_pause_is_of_one_session_or_of_all_and_may_end(kit, project):
         ({}, []), ({"s1": None}, ["s1"]), ({"*": None}, ["s1", "s2"]), ({"s1": "2026-02-03T10:46:00Z"}, ["s1"]),
         ({"s1": "2026-02-03T10:44:00Z"}, []), ({"s1": "2026-02-03T10:44:00Z", "*": None}, ["s1", "s2"]),
     ):
-        kit.write_bytes(ctx, ctx.path("state", "pause.json"), kit.format_json(pauses).encode())
-        assert [session for session in ("s1", "s2") if kit.is_paused(ctx, session)] == paused
+        for inode, counts in ((ctx.owner.st_ino, True), (1, False)):  # one that came with a clone has another inode
+            kit.write_bytes(ctx, ctx.path("state", "pause.json"), kit.format_json(dict(pauses, inode=inode)).encode())
+            assert [session for session in ("s1", "s2") if kit.is_paused(ctx, session)] == (paused if counts else [])
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff", b'{"s1": 5}', b'{"*": "soon"}', b'{"s1": true}'])

@@ -4,12 +4,13 @@ from __future__ import annotations
 import json
 import os
 import random
+import subprocess
 import threading
 import time
 
 import pytest
 
-from helper import NOW, assistant_row, load_kit
+from helper import NOW, assistant_row, hook_argv, load_kit
 
 FILE = ".claude/ll-continue-prompt.md"
 STATE = ".context/state/s1.json"
@@ -122,6 +123,46 @@ def test_a_file_that_came_with_a_clone_is_not_the_last_sessions(project):
     assert start(project, now=NOW + 9, session="s2").is_silent
 
 
+def test_a_file_from_the_future_or_kept_by_git_is_not_the_last_sessions(project):
+    settings(project)
+    start(project, now=NOW - 3600, session="s0")
+    for name, mtime in ((".context/handoffs/future.md", NOW + 86400), (".context/handoffs/tracked.md", NOW - 60)):
+        project.write(name, HANDOFF, mtime=mtime)
+    project.write(".git/index", b"DIRC\0\0\0\2" + b".context/handoffs/tracked.md\0")
+    assert start(project).is_silent
+
+
+def test_two_sessions_that_start_at_once_do_not_share_a_handoff(ready):
+    events = [ready.event("SessionStart.startup", session_id="n%d" % number) for number in range(4)]
+    os.utime(ready.path(FILE), (time.time() - 60,) * 2)
+    children = [subprocess.Popen(hook_argv("inject"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=ready.env,
+                                 cwd=ready.root) for _ in events]
+    for child, event in zip(children, events):
+        child.stdin.write(json.dumps(event).encode())
+        child.stdin.close()
+    said = [child.stdout.read() for child in children]
+    for child in children:
+        child.stdout.close()
+        child.wait()
+    assert sum(b"Ship it." in text for text in said) == 1
+
+
+def test_the_handoff_of_a_session_that_is_still_at_work_is_only_named(project):
+    settings(project)
+    own = {"CLAUDE_PID": str(os.getpid())}
+    project.step("inject", project.event("SessionStart.startup", session_id="s1", model=None), NOW - 100, **own)
+    project.write_transcript([assistant_row(170_000)])
+    event = project.event("PostToolUse.Bash", session_id="s1")
+    project.step("monitor", event, NOW - 50, **own)
+    project.write(".context/handoffs/s1.md", "# Goal\nMine.\n", mtime=NOW - 45)
+    project.step("monitor", dict(event, tool_use_id="t2"), NOW - 40, **own)
+    context = start(project, session="s2").context
+    assert "Mine." not in context and "Other handoffs that nobody has had yet: .context/handoffs/s1.md" in context
+    project.step("cleanup", project.event("SessionEnd.clear", session_id="s1"), NOW + 1, **own)
+    cleared = project.step("inject", project.event("SessionStart.clear", session_id="s3"), NOW + 2, **own)
+    assert "Mine." in cleared.context
+
+
 def test_the_newest_comes_first_and_the_others_are_named(ready):
     ready.write(".context/handoffs/one.md", "# Goal\nThe newer one.\n", mtime=NOW - 30)
     context = start(ready).context
@@ -155,7 +196,7 @@ def test_after_a_compaction_the_session_gets_its_own_and_no_others(ready):
 
 @pytest.mark.parametrize("age_h, setting, arrives", [(71.9, "", True), (72.1, "", False),
                                                      (3, "startup:\n  max_age_hours: 2\n", False),
-                                                     (-1, "", True), (1, "startup:\n  enabled: false\n", False)])
+                                                     (-0.01, "", True), (-1, "", False), (1, "startup:\n  enabled: false\n", False)])
 def test_only_a_fresh_handoff_is_delivered(ready, age_h, setting, arrives):
     settings(ready, setting)
     ledger = ready.read_json(".context/state/handoffs.json")
@@ -612,6 +653,13 @@ def test_a_section_that_a_branch_switch_brought_back_goes_with_any_evidence(read
     start(ready, session="s2", now=NOW + 500)
     stop(ready, "ACK: context received", NOW + 501, "s2")
     assert ready.read("CLAUDE.md") == ready.read("AGENTS.md") == "mine\n"
+
+
+def test_a_nested_marker_does_not_leave_text_behind(kit, ready):
+    ready.write("CLAUDE.md", "mine\n")
+    body = "before\n<!-- END_STARTUP_<!-- END_STARTUP_CONTEXT -->CONTEXT -->\nSTAYS"
+    assert kit.write_section(ready.ctx(NOW), body, "CLAUDE.md") and kit.remove_sections(ready.ctx(NOW))
+    assert ready.read("CLAUDE.md") == "mine\n"
 
 
 def test_the_users_edit_outside_the_section_is_kept(kit, ready):
