@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import re
+import select
 import shutil
 import struct
 import subprocess
@@ -842,6 +843,7 @@ class Terminal:
     def read_until(self, wanted: bytes = b"") -> str:
         """What was shown up to the wanted text, or up to the end."""
         while not wanted or wanted not in self.shown:
+            assert select.select([self.primary], [], [], RUN_TIMEOUT_S)[0], ("it neither goes on nor ends", self.shown)
             try:
                 data = os.read(self.primary, 65536)
             except OSError:  # Linux says EIO where others say end of file
