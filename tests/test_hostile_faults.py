@@ -382,7 +382,7 @@ def test_a_folder_that_vanishes_in_the_middle_is_not_missed(kit, world, rounds, 
     def vanish(name, real, args):
         shutil.rmtree(path, ignore_errors=True)
 
-    for at in range(1, MANY, 1 if rounds(1) > 1 else 45):
+    for at in range(1, MANY, 1 if rounds(1) > 1 else 60):
         os.makedirs(world.project.tmp, exist_ok=True)
         os.makedirs(world.project.root, exist_ok=True)
         world.reset()
