@@ -8,7 +8,7 @@ TOOLS := tests/tools
 SHIPPED := ctx_hooks.py install.py hooks.json
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-floor test-windows test-windows-core lint bench e2e e2e-agents e2e-codex soak demo picture dist clean distclean
+.PHONY: help test test-floor test-windows test-windows-core lint bench e2e e2e-client e2e-agents e2e-codex soak demo picture dist clean distclean
 
 help: ## list the targets
 	@echo 'usage: make TARGET [PYTHON=python3.12] [ARGS="..."]'
@@ -38,6 +38,9 @@ e2e: ## the hooks inside the real client, against a stub model on loopback
 	  python=$$($(PYTHON) -I $(TOOLS)/bootstrap pytest) && \
 	  env -u PYTHONPATH -u PYTEST_ADDOPTS "$$python" -I -m pytest -c tests/pytest.ini $(if $(ARGS),$(ARGS),tests/e2e)
 
+e2e-client: ## the same without the programs that wrap is tried with
+	@$(MAKE) --no-print-directory e2e ARGS="tests/e2e --ignore tests/e2e/test_e2e_wrap.py"
+
 e2e-agents: ## the hooks inside the other real clients (AGENTS="codex qwen": only these)
 	@python=$$($(PYTHON) -I $(TOOLS)/bootstrap pytest) && \
 	  env -u PYTHONPATH -u PYTEST_ADDOPTS CTX_E2E_AGENTS="$(AGENTS)" \
@@ -49,11 +52,11 @@ e2e-codex: ## the cheapest of them
 soak: ## the seeded loops and the hostile suite, for long
 	@SOAK=1 $(TOOLS)/check $(PYTHON) $(if $(ARGS),$(ARGS),tests)
 
-picture: ## the README's picture, from a real run of the demo
-	@mkdir -p .github && COLUMNS=110 $(PYTHON) -I tests/demo.py --svg .github/session.svg >/dev/null && ls -l .github/session.svg
-
 demo: ## a whole session in the terminal, without a client
 	@$(PYTHON) -I tests/demo.py $(ARGS)
+
+picture: ## the README's picture, from a real run of the demo
+	@mkdir -p .github && COLUMNS=110 $(PYTHON) -I tests/demo.py --svg .github/session.svg >/dev/null && ls -l .github/session.svg
 
 dist: $(SHIPPED) ## the shipped files and their SHA256SUMS in dist/
 	@rm -rf dist && mkdir dist && cp $(SHIPPED) dist/

@@ -81,7 +81,7 @@ HOOK_LIMIT_S, CLEANUP_LIMIT_S = 4.0, 1.2  # the client ends a SessionEnd hook af
 STDIN_WAIT_S = 2.0
 STDIN_LIMIT_BYTES = 32 * 1024 * 1024
 RESPONSE_KEPT_BYTES = 256 * 1024  # of a larger event the tool's response is not kept
-LOCK_WAIT_S = 1.0
+LOCK_WAIT_S = 1.0 if IS_POSIX else 2.5  # a lock file takes a moment to go on Windows
 REPLACE_WAIT_S = 0.8  # Windows: a reader makes os.replace fail for a moment
 FILE_LIMIT_BYTES = 256 * 1024
 STATE_LIMIT_BYTES = 4 * 1024 * 1024
@@ -304,6 +304,8 @@ class TimeLimit:
 
     def __enter__(self) -> None:
         self.since = time.monotonic()
+        if self.apart and _DEADLINE:
+            _DEADLINE[0] += self.seconds
         self.outer_s = _set_alarm(self.seconds)
         if 0 < self.outer_s < self.seconds and not self.apart:
             _set_alarm(self.outer_s)
@@ -337,11 +339,16 @@ def start_deadline(seconds: float) -> None:
         return
     import _thread
 
-    _thread.start_new_thread(_exit_later, (seconds,))
+    _DEADLINE.append(time.monotonic() + seconds)
+    _thread.start_new_thread(_exit_later, ())
 
 
-def _exit_later(seconds: float) -> None:
-    time.sleep(seconds)
+_DEADLINE: list = []  # Windows only: when the thread ends the process
+
+
+def _exit_later() -> None:
+    while time.monotonic() < _DEADLINE[0]:
+        time.sleep(max(_DEADLINE[0] - time.monotonic(), 0.001))
     _os._exit(0)
 
 # =============================================================================
@@ -663,6 +670,25 @@ def open_regular(path: str, follow: bool = True) -> int:
     return -1
 
 
+def read_below(base: str, name: str, limit_bytes: int) -> "bytes | None":
+    """At most `limit_bytes` of a regular file below the folder. Each step is opened from the one
+    before and none is a link, so nothing can be exchanged since the name was looked at."""
+    if not IS_POSIX:
+        return read_bytes(base + "/" + name, limit_bytes, follow=False)
+    fd, flags = -1, _READ_FLAGS
+    try:
+        fd = _os.open(base, flags)
+        for part in name.split("/"):
+            folder, fd = fd, _os.open(part, flags | _NOFOLLOW, dir_fd=fd)
+            _os.close(folder)
+        return read_fd(fd, limit_bytes) if is_regular(_os.fstat(fd)) else None
+    except (OSError, ValueError):
+        return None
+    finally:
+        if fd >= 0:
+            _os.close(fd)
+
+
 def read_fd(fd: int, limit_bytes: int) -> bytes:
     """Up to the end or the limit; a pipe gives its data in pieces."""
     parts, total, step = [], 0, 65536
@@ -767,13 +793,11 @@ def write_bytes(ctx: Ctx, path: str, data: bytes, durable: bool = False,
     """Replace the file atomically, its folders and the .gitignore come with the first write. An
     existing file keeps its mode. With `expected` only when exactly that stands there: somebody who
     saves at the same moment loses nothing."""
-    if not may_write(ctx, path):
+    if not may_write(ctx, path) or not make_folder(ctx, parent_of(path)):
         return False
     temp = "%s.%d-%x.tmp" % (path, _os.getpid(), time.time_ns() & 0xFFFFFFFF)
-    fd = _open_new(ctx, path, temp)
-    if fd < 0:
-        return False
     try:
+        fd = _os.open(temp, _NEW_FLAGS, 0o600)
         try:
             write_all(fd, data)
             _give_mode(ctx, path, temp)
@@ -782,23 +806,9 @@ def write_bytes(ctx: Ctx, path: str, data: bytes, durable: bool = False,
         finally:
             _os.close(fd)
         return _replace(temp, path) if expected is None else _swap(temp, path, data, expected)
-    except OSError:
+    except (OSError, ValueError):
         remove_file(temp)
         return False
-
-
-def _open_new(ctx: Ctx, path: str, temp: str) -> int:
-    try:
-        return _os.open(temp, _NEW_FLAGS, 0o600)
-    except FileNotFoundError:
-        if not make_folder(ctx, parent_of(path)):
-            return -1
-    except (OSError, ValueError):
-        return -1
-    try:
-        return _os.open(temp, _NEW_FLAGS, 0o600)
-    except OSError:
-        return -1
 
 
 def _give_mode(ctx: Ctx, path: str, temp: str) -> None:
@@ -819,6 +829,16 @@ def _give_owner(owner: object, place: object) -> None:
             _os.chown(place, owner.st_uid, owner.st_gid)
         except OSError:
             pass  # a container's root that may not
+
+
+def make_private(path: str) -> None:
+    """An agent writes with the mode that everything gets."""
+    info = stat_of(path, follow=False)
+    if IS_POSIX and is_own(info) and info.st_mode & 0o077:
+        try:
+            _os.chmod(path, 0o600)
+        except OSError:
+            pass  # a file system without modes
 
 
 def _replace(temp: str, path: str) -> bool:
@@ -877,8 +897,6 @@ def make_folder(ctx: Ctx, path: str) -> bool:
     base = base if is_below(path, base) else "/"
     missing = []
     while path != base and not is_dir(path):
-        if not is_below(path, base):
-            return False
         missing.append(path)
         path = parent_of(path)
     for name in reversed(missing):
@@ -976,6 +994,8 @@ class Lock:
 
     def __enter__(self) -> "Lock":
         deadline, pause_s = time.monotonic() + LOCK_WAIT_S, 0.0005
+        if not IS_POSIX and is_dir(self.path):
+            return self  # asked once: every look keeps a lock file from going
         while not self._try():
             if time.monotonic() > deadline:
                 self.busy = True
@@ -999,7 +1019,7 @@ class Lock:
             except FileNotFoundError:
                 return not make_folder(self.ctx, parent_of(self.path))
             except (FileExistsError, PermissionError):
-                return IS_POSIX or is_dir(self.path)
+                return IS_POSIX
             except (OSError, ValueError):
                 return True
         if not hasattr(_os, "lockf"):
@@ -1086,6 +1106,8 @@ def _parse_state(ctx: Ctx, path: str, data: "bytes | None") -> dict:
 
 def set_aside(ctx: Ctx, path: str) -> str:
     """Move what cannot be used out of the way, the oldest of many go; the new path or ""."""
+    if not may_write(ctx, path):
+        return ""
     folder = ctx.path("state", "aside")
     stamp = format_iso(time.time(), True).replace(":", "")
     target = "%s/%s-%d.%s" % (folder, stamp, _os.getpid(), base_name(path))
@@ -1452,8 +1474,8 @@ _SECRET_ENDS = (".pem", ".key", ".kdbx")
 def find_project(start: str, cwd: str, env: dict) -> "Ctx | None":
     """The project of a hook event, or None: `start` is where the client was started, the event's
     cwd counts only where that is not told."""
-    folder = start if start and is_absolute(start) else cwd
-    if not folder or not is_absolute(folder):
+    folder = start if is_absolute(start) else cwd
+    if not is_absolute(folder):
         return None
     folder = join_path(folder, ".")
     for level in range(PARENT_LIMIT):
@@ -1563,12 +1585,14 @@ def _is_own_on_windows(path: str) -> bool:
 
 def may_read(ctx: Ctx, path: str) -> bool:
     """Whether the text of a file that some setting names may reach the agent."""
-    if path in ctx.get("outside"):
-        return True
-    if not is_below(path, ctx.root):
-        return False
+    return path in ctx.get("outside") or bool(_shared_name(ctx, path))
+
+
+def _shared_name(ctx: Ctx, path: str) -> str:
+    """The file's real name below the root, links resolved; "" for what nobody is to see."""
+    inside = name_inside(path, ctx.root) if is_below(path, ctx.root) else ""
     named = path[len(ctx.root):].lstrip("/")
-    return not _is_private(named) and not _is_private(name_inside(path, ctx.root))
+    return "" if _is_private(named) or _is_private(inside) else inside
 
 
 def _is_private(name: str) -> bool:
@@ -1582,7 +1606,10 @@ def _is_private(name: str) -> bool:
 
 def read_shared(ctx: Ctx, path: str, limit_bytes: int = FILE_LIMIT_BYTES) -> "bytes | None":
     """The bytes of a file whose text may reach the agent, else None."""
-    return read_bytes(path, limit_bytes) if may_read(ctx, path) else None
+    if path in ctx.get("outside"):
+        return read_bytes(path, limit_bytes)
+    name = _shared_name(ctx, path)
+    return read_below(ctx.root, name, limit_bytes) if name else None
 
 
 def session_file(ctx: Ctx, session: str) -> str:
@@ -1680,6 +1707,7 @@ _MARKUP = frozenset(
 _TYPES = frozenset("System User Human Assistant".split())  # in code: List<User>
 _TURNS = ("human:", "user:", "assistant:", "system:")
 _UNSEEN = frozenset("\xad\u034f\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u3164\ufeff\uffa0")
+_USUAL = frozenset(map(chr, range(32, 127))) | frozenset("\t\n→⚠\ufe0f•…—–·’")
 _BRACKETS = {ord(c): "<" for c in "＜﹤〈⟨"}
 _BRACKETS.update((ord(c), ">") for c in "＞﹥〉⟩")
 _ALIKE = dict(zip(  # letters of other scripts that look like these, and two colons
@@ -1707,10 +1735,10 @@ def clean_text(text: str) -> str:
     """Without control characters, direction overrides, lone surrogates, imitated markup and lines
     that pose as a turn. What is clean stays as it is."""
     text = text[:CLEANED_LIMIT]
-    if not text.isprintable() or not text.isascii():
+    if not _USUAL.issuperset(text):
         text = for_terminal(text.replace("\r\n", "\n"))
-    if not text.isascii() and not _BRACKETS.keys().isdisjoint(map(ord, set(text))):
-        text = text.translate(_BRACKETS)
+        if not _BRACKETS.keys().isdisjoint(map(ord, set(text))):
+            text = text.translate(_BRACKETS)
     for _ in range(4):  # a removed tag may have completed another one
         stripped = _strip_tags(text) if "<" in text else text
         if stripped == text:
@@ -1759,8 +1787,8 @@ def _quote_turns(text: str) -> str:
 def _folded(text: str) -> str:
     """As somebody reads it: other letter forms and accents become the usual letters, joiners are
     passed over."""
-    if text.isascii():
-        return text
+    if _USUAL.issuperset(text):  # our own signs among them: no library to load for a reply
+        return text.encode("ascii", "ignore").decode()
     from unicodedata import normalize
 
     return normalize("NFKD", text).translate(_ALIKE).encode("ascii", "ignore").decode()
@@ -2892,21 +2920,24 @@ def measure_context(ctx: Ctx, state: Record, usage: "Record | None", added_token
     known = state.estimated_tokens or ESTIMATE_BASE_TOKENS
     tokens = usage.tokens if usage else known + added_tokens
     model = best_model(state, usage.model if usage else "")
-    window = sane_window(ctx.get("monitor.context_window"))
-    if not window:
-        window = _find_window(ctx, state, usage, model)
-        if usage is not None and tokens > window:
-            window = max(LARGE_WINDOW, window)  # proven larger than its name says
-    return make_measure(tokens, window, usage is not None, model)
+    stated = sane_window(ctx.get("monitor.context_window"))
+    window = stated or _find_window(ctx, state, usage, model)
+    is_exact = usage is not None and window > 0  # of an assumed window no share is exact
+    window = window or DEFAULT_WINDOW
+    if usage is not None and tokens > window and not stated:
+        window = max(LARGE_WINDOW, window)  # proven larger than its name says
+    return make_measure(tokens, window, is_exact, model)
 
 
 def _find_window(ctx: Ctx, state: Record, usage: "Record | None", model: str) -> int:
+    """What the client told, what its status line did, what it assumes by the model's name; 0 when
+    nothing tells."""
     told = usage.window if usage else 0
-    by_name = window_of_model(model)
-    if model and state.large_model == model:
+    by_name = window_of_model(model) if ctx.agent == "claude" or "claude" in model else 0
+    if model and by_name and state.large_model == model:
         by_name = LARGE_WINDOW
-    known = DIALECTS[ctx.agent].window or (by_name if ctx.agent == "claude" or not model else 0)
-    return sane_window(told) or _statusline_window(ctx, model) or known or DEFAULT_WINDOW
+    return (sane_window(told) or _statusline_window(ctx, model) or DIALECTS[ctx.agent].window
+            or by_name)
 
 
 def current_usage(usage: "Record | None", state: Record) -> "Record | None":
@@ -3095,7 +3126,7 @@ def note_repetition(state: Record, event: Record) -> None:
 def describe_call(event: Record) -> tuple:
     """(what the call does, the same to the letter): without descriptions, comments, numbers."""
     if event.kind == "run":
-        exact = _plain_command(command_of(event))
+        exact = _plain_command(command_of(event), event.cwd)
         return _without_numbers(exact), exact
     ignored = ("description", "timeout", "activeForm", "riskLevel", "riskLevelReason")
     rest = {key: value for key, value in event.tool_input.items() if key not in ignored}
@@ -3107,12 +3138,13 @@ def describe_call(event: Record) -> tuple:
     return _without_numbers(about), exact
 
 
-def _plain_command(command: str) -> str:
-    """Comments and blanks are no difference, nor where it is run, nor another way to look at its
-    output."""
+def _plain_command(command: str, cwd: str) -> str:
+    """Comments and blanks are no difference, nor a `cd` to where one is, nor another way to look
+    at the output."""
     lines = [strip_comment(line) for line in command[:20_000].split("\n")]
     text = " ".join(" ".join(lines).split())
-    text = text.partition(" && ")[2] or text if text.startswith("cd ") else text
+    here = "cd " + cwd + " && "
+    text = text[len(here):] if text.startswith(here) else text
     while text.partition("=")[0].isidentifier() and " " in text:
         text = text.partition(" ")[2]  # a variable in front
     for mark in (" || true", " | cat", " | tail", " | head", " 2>&1"):
@@ -3288,7 +3320,6 @@ def confirm_file(ctx: Ctx, name: str) -> None:
 FIRED, CLAIMED, NO_MARKER = "fired", "claimed", "no marker"
 FILLERS = frozenset(("tbd", "todo", "n/a", "none", "...", "…", "unknown", "-", "yyyy-mm-dd"))
 GATE_ROOM = 1500  # with less the gate waits for the next call
-TEMPLATE_MARK = "<!-- ctx_hooks template "
 
 
 def gate_files(ctx: Ctx) -> list:
@@ -3302,22 +3333,12 @@ def is_telling_file(ctx: Ctx, path: str) -> bool:
 
 
 def says_something(data: bytes) -> bool:
-    """Something is left after headings, comments, empty list items and fillers, and it is not still
-    the template that somebody was given to fill in. The one test for context files and handoffs."""
+    """Something is left after headings, comments, empty list items and fillers, which is all that a
+    template holds. The one test for context files and handoffs."""
     if not data or b"\0" in data[:8192]:
         return False
     text = data[:FILE_LIMIT_BYTES].decode("utf-8", "replace").replace("\r\n", "\n")
-    return not is_template(text) and any(map(_is_telling, _without_comments(text).split("\n")))
-
-
-def mark_template(text: str) -> str:
-    """A template that can be told from what somebody makes of it."""
-    return "%s\n%s%s -->\n" % (text.rstrip(), TEMPLATE_MARK, call_signature("", text.strip()))
-
-
-def is_template(text: str) -> bool:
-    body, mark, rest = text.rpartition(TEMPLATE_MARK)
-    return bool(mark) and rest.split()[:1] == [call_signature("", body.strip())]
+    return any(map(_is_telling, _without_comments(text).split("\n")))
 
 
 def _without_comments(text: str) -> str:
@@ -3449,8 +3470,8 @@ def read_context_file(ctx: Ctx, event: Record) -> str:
                 return name
         elif event.kind == "read":
             path = join_path(event.cwd or ctx.root, event.path)
-            same = base_name(path) == base_name(listed) and real_path(path) == real_path(listed)
-            if path == listed or same:
+            if path == listed or (base_name(path).lower() == base_name(listed).lower()
+                                  and real_path(path) == real_path(listed)):
                 return name
     return ""
 
@@ -3627,6 +3648,8 @@ def note_written(ctx: Ctx, session: str, file: str, by: str) -> None:
                          delivered_to="", delivered_at=0.0, evidence="")
 
     update_ledger(ctx, change)
+    if parent_of(join_path(ctx.root, file)) == ctx.path("handoffs"):
+        make_private(join_path(ctx.root, file))
 
 
 def complete_handoff(ctx: Ctx, state: Record, session: str, by: str) -> str:
@@ -3873,7 +3896,7 @@ def is_live(ctx: Ctx, session: str) -> bool:
         _os.kill(pid, 0)
     except PermissionError:
         return True
-    except OSError:
+    except (OSError, OverflowError):
         return False
     return True
 
@@ -3882,13 +3905,11 @@ def make_up(ctx: Ctx) -> None:
     """Sessions that were killed after the crossing get their handoff from their transcript now."""
     if not ctx.get("handoff.enabled"):
         return
-    ledger = read_ledger(ctx)
-    for session, row in ledger.handoffs.items():
+    for session, row in read_ledger(ctx).handoffs.items():
         if row.asked_at and not row.written_at and not is_live(ctx, session):
-            state = read_session(ctx, session)
-            if state.transcript:
-                write_mechanical(ctx, session, state.transcript)
-            break  # one at a start is enough to stay within the deadline
+            transcript = read_session(ctx, session).transcript
+            if transcript and write_mechanical(ctx, session, transcript):
+                break  # one at a start is enough to stay within the deadline
 
 # =============================================================================
 # Phases
@@ -4230,7 +4251,9 @@ def brief_agent(ctx: Ctx, event: Record) -> str:
     flow = read_workflow(ctx)
     if not is_active(flow) or flow.session_id != event.session_id or not event.session_id:
         return ""
-    return render_briefing(ctx, flow)
+    text = render_briefing(ctx, flow)
+    record(ctx, "auto:briefed", phase=flow.phase, chars=len(text))
+    return text
 
 
 def briefing_mark(ctx: Ctx, flow: Record) -> str:
@@ -5223,11 +5246,14 @@ def collect_orphans(ctx: Ctx, keep: str) -> None:
     write_bytes(ctx, stamp, b"")
     gone: set = set()
     places = (
-        (ctx.path("state"), _old_state, ORPHAN_AGE_S), (ctx.tmp, _old_marker, MARKER_AGE_S),
+        (ctx.path("state"), _old_state, ORPHAN_AGE_S),
         (ctx.path("signals", "sessions"), _old_signals, ORPHAN_AGE_S),
         (ctx.path("state", "aside"), _old_file, 4 * ORPHAN_AGE_S),
         (ctx.path("signals", "global"), _old_temp, ORPHAN_AGE_S),
-        (ctx.dir, _old_temp, ORPHAN_AGE_S), (parent_of(auto_path(ctx)), _old_temp, ORPHAN_AGE_S))
+        (ctx.dir, _old_temp, ORPHAN_AGE_S), (parent_of(auto_path(ctx)), _old_temp, ORPHAN_AGE_S),
+        (ctx.root, _old_instructions, ORPHAN_AGE_S),
+        (ctx.root + "/.github", _old_instructions, ORPHAN_AGE_S),
+        (ctx.tmp, _old_marker, MARKER_AGE_S))  # last: anybody may fill it, and take all the time
     for folder, remove, age_s in places:
         names = list_dir(folder, COLLECT_COUNT) if not is_link(folder) else []
         first = int(ctx.now // COLLECT_EVERY_S) * 997 % max(1, len(names))
@@ -5249,6 +5275,12 @@ def _old_file(path: str, before: float) -> bool:
 
 def _old_temp(path: str, before: float) -> bool:
     return is_temp_name(base_name(path)) and _old_file(path, before)
+
+
+def _old_instructions(path: str, before: float) -> bool:
+    """An instruction file that a killed writer left half written; all else there is the user's."""
+    stem = base_name(path)[:-4].rpartition(".")[0]
+    return stem in map(base_name, INSTRUCTION_FILES) and _old_temp(path, before)
 
 
 def _old_marker(path: str, before: float) -> bool:
@@ -5673,8 +5705,9 @@ def run_mode(mode: str, agent: str, data: object, env: dict, now: float) -> tupl
     event = parse_event(data, mode, agent, env)
     if event is None or event.agent_id:
         return "", []
-    env["cwd"] = event.cwd  # for the error log, should it come to that
-    ctx = find_project(project_folder(agent, env), event.cwd, env)
+    start = project_folder(agent, env)
+    env["start"] = start or event.cwd  # for the error log, should it come to that
+    ctx = find_project(start, event.cwd, env)
     if ctx is None:
         return "", []
     set_run(ctx, env, now)
@@ -5734,7 +5767,7 @@ def report_failure(mode: str, error: Exception, env: dict) -> None:
     what = "%s: %s" % (type(error).__name__, one_line(str(error)))
     line = "ctx_hooks: internal error in %s: %s\n" % (mode, what)
     write_stderr(line)
-    ctx = find_project("", env.get("CLAUDE_PROJECT_DIR", "") or env.get("cwd", ""), env)
+    ctx = find_project("", env.get("start", ""), env)
     if ctx:
         set_run(ctx, env, time.time())
         trace = "".join(traceback.format_tb(error.__traceback__))
@@ -5784,13 +5817,14 @@ REGISTRATIONS = (  # our name of the event, mode, seconds (Stop has room for a c
 _LOAD = (
     "L.source_to_code = lambda s, d, p: compile("
     "d.partition(b'\\n# ---- below this line: ')[0], p, 'exec', 0, 1, 2); "
-    "c = L('ctx_hooks', p).get_code('ctx_hooks'); sys.pycache_prefix = None; "
+    "c = L('ctx_hooks', p).get_code('ctx_hooks'); "
+    "del L.source_to_code; sys.pycache_prefix = o; "
     "n = {'__name__': 'ctx_hooks', '__file__': p}; exec(c, n); n['hook_main'](sys.argv[1:])"
 )
 LOADER = (
     "import gc, sys; gc.disable(); "
     "from _frozen_importlib_external import SourceFileLoader as L; "
-    "sys.pycache_prefix = sys.argv.pop(); p = sys.argv.pop(); " + _LOAD
+    "o = sys.pycache_prefix; sys.pycache_prefix = sys.argv.pop(); p = sys.argv.pop(); " + _LOAD
 )
 START = '-I -S -X utf8 -c "%s"' % LOADER
 CACHE = '"${XDG_CACHE_HOME:-$HOME/.cache}/ctx_hooks"'
@@ -5806,7 +5840,8 @@ WINDOWS_LOADER = (
     "import gc, sys, nt; gc.disable(); "
     "from _frozen_importlib_external import SourceFileLoader as L; "
     "r = lambda: (lambda v, s, t: (nt.environ[v] if v[2:] else v) + s + t)"
-    "(*sys.argv.pop().partition('/')); sys.pycache_prefix = r(); p = r(); " + _LOAD
+    "(*sys.argv.pop().partition('/')); "
+    "o = sys.pycache_prefix; sys.pycache_prefix = r(); p = r(); " + _LOAD
 )
 WINDOWS_CACHE = "LOCALAPPDATA/ctx_hooks/cache"
 
@@ -5823,6 +5858,14 @@ def format_command(mode: str, agent: str, python: str, path: str) -> str:
     guard = GUARD if mode == "gate" and agent == "claude" else ""
     return ": ctx_hooks %s; %s%s %s %s %s %s%s" % (
         words, guard, python, START, words, path, CACHE, COMMAND_END)
+
+
+def format_plugin(mode: str, agent: str, python: str, path: str) -> str:
+    """The same for hooks.json, which nobody adapts to a machine: where there is no python3, or only
+    the placeholder of a shop, the launcher of Windows is asked."""
+    guard = GUARD if mode == "gate" else ""
+    return ': ctx_hooks %s; set -- %s %s %s %s; %s%s "$@" || py -3 "$@"%s' % (
+        mode, START, mode, path, CACHE, guard, python, COMMAND_END)
 
 
 def format_windows(mode: str, agent: str, python: str, path: str) -> str:
@@ -5868,19 +5911,19 @@ def parse_command(command: str) -> "Record | None":
         return None
     mode, agent = words[0], words[1] if words[1:] and words[1] in DIALECTS else "claude"
     raw = _between(command, agent, mode)
-    exact = bool(raw) and command in (format_command(mode, agent, *raw),
-                                      format_windows(mode, agent, *raw))
+    exact = bool(raw) and command in [
+        form(mode, agent, *raw) for form in (format_command, format_windows, format_plugin)]
     return Record(mode=mode, agent=agent, python=python, path=path,
                   exact=exact and all(map(_is_plain_word, raw)))
 
 
 def _between(command: str, agent: str, mode: str) -> tuple:
     """(python, path) as they stand in a command of ours, () when it is none."""
-    for form in (format_command, format_windows):
+    for form in (format_command, format_windows, format_plugin):
         head, middle, end = form(mode, agent, "\0", "\0").split("\0")
         if command.startswith(head) and command.endswith(end) and middle in command:
-            python, _, path = command[len(head):len(command) - len(end)].partition(middle)
-            return python, path
+            first, _, last = command[len(head):len(command) - len(end)].partition(middle)
+            return (last, first) if form is format_plugin else (first, last)
     return ()
 
 
@@ -5889,6 +5932,9 @@ def parse_run(command: str) -> "tuple | None":
     harmless `|| exit 0` aside): what may be replaced and removed. None for every other command."""
     if command.startswith(": ctx_hooks "):
         command = command.partition("; ")[2].replace(GUARD, "", 1)
+    if command.startswith("set -- ") and command.endswith('"$@" || py -3 "$@"' + COMMAND_END):
+        words, _, python = command[7:-len(' "$@" || py -3 "$@"' + COMMAND_END)].rpartition("; ")
+        command = python + " " + words
     # Read a second time with plain backslashes: an unquoted Windows path.
     return _parse_words(_simple_words(command, "\\")) or _parse_words(_simple_words(command, ""))
 
@@ -5987,6 +6033,10 @@ def diagnose(ctx: "Ctx | None", cwd: str, env: dict) -> object:
     registered = {agent: read_registrations(agent, root, env) for agent in DIALECTS}
     for agent, scopes in registered.items():
         yield from _check_agent(agent, scopes, env)
+    local = [scope[3] for scope in registered["claude"] if scope[0] != "user"]
+    if any(local) and any(scope[3] for scope in registered["copilot"]):
+        yield WARN, ("Copilot CLI runs Claude Code's settings of a project too, so each event "
+                     "starts the kit twice → remove " + DIALECTS["copilot"].settings)
     yield from _check_places(registered["claude"], root, cwd, env)
     yield from _try_commands(registered, root, env)
     yield from _check_codex(registered["codex"], root, env)
@@ -6002,25 +6052,34 @@ def diagnose(ctx: "Ctx | None", cwd: str, env: dict) -> object:
 
 def own_command(words: str) -> str:
     """A command of this kit that can be pasted from the folder that one is in."""
-    import shlex
-
     if read_environment(("CTX_LAUNCHER",)):
         return "ctx " + words
-    path, cwd = real_path(__file__), real_path(".")
-    path = path[len(cwd.rstrip("/")) + 1:] if is_below(path, cwd) else path
-    if not IS_POSIX:
-        return 'py -3 "%s" %s' % (path, words)
-    return "python3 %s %s" % (shlex.quote(path), words)
+    return _run_line(real_path(__file__), words)
 
 
 def installer(options: str = "") -> str:
     """The same for install.py, which stays in the folder that the kit came from."""
+    for folder in (parent_of(real_path(__file__)), _current_folder()):
+        if is_file(folder + "/install.py"):
+            return _run_line(folder + "/install.py", options)
+    return ("`python3 install.py %s" % options).strip() + "` in your copy of ctx_hooks"
+
+
+def _run_line(path: str, words: str) -> str:
     import shlex
 
-    for folder in (parent_of(real_path(__file__)), real_path(".")):
-        if is_file(folder + "/install.py"):
-            return ("python3 %s %s" % (shlex.quote(folder + "/install.py"), options)).strip()
-    return ("`python3 install.py %s" % options).strip() + "` in your copy of ctx_hooks"
+    cwd = _current_folder()
+    path = path[len(cwd.rstrip("/")) + 1:] if cwd and is_below(path, cwd) else path
+    form = "python3 %s %s" if IS_POSIX else 'py -3 "%s" %s'
+    return (form % (shlex.quote(path) if IS_POSIX else path, words)).strip()
+
+
+def _current_folder() -> str:
+    """Its path, "" when it is gone."""
+    try:
+        return real_path(_os.getcwd())
+    except OSError:
+        return ""
 
 
 # --- the file
@@ -6275,15 +6334,16 @@ def _try_events(python: list, path: str, events: list, scratch: str) -> object:
     with open(scratch + "/.context/TASKS.md", "wb") as out:
         out.write(b"# Tasks\n\n- a trial run\n")
     env = scratch_env(scratch, scratch)
-    bare = [*python, "-I", "-S", "-c", "pass"]
-    floor_s = min(run_timed(bare, b"", scratch, env)[0] for _ in range(TRIAL_RUNS))
+    bare = [sys.executable, "-I", "-S", "-c", "pass"]
     for agent, event, mode in events:
         data = format_json({
             "session_id": "doctor", "cwd": scratch, "hook_event_name": event, "tool_name": "Read",
             "tool_input": {}, "tool_response": {}, "prompt": "doctor", "source": "startup"})
         argv = hook_argv(python, mode, agent, path)
-        runs = [run_timed(argv, data.encode(), scratch, env) for _ in range(TRIAL_RUNS)]
-        yield _judge_runs("%s, %s" % (DIALECTS[agent].label, event), runs, floor_s)
+        pairs = [(run_timed(bare, b"", scratch, env)[0],  # in turn: the machine may be busy
+                  run_timed(argv, data.encode(), scratch, env)) for _ in range(TRIAL_RUNS)]
+        yield _judge_runs("%s, %s" % (DIALECTS[agent].label, event), [run for _, run in pairs],
+                          min(floor_s for floor_s, _ in pairs))
 
 
 def _judge_runs(label: str, runs: list, floor_s: float) -> tuple:
@@ -6421,6 +6481,7 @@ DECISIONS = {  # what was done → by which rule
     "stop:released": "let the agent stop: phase {phase} → {reason}",
     "auto:started": "started the workflow in phase {phase} → somebody ran `auto start`",
     "auto:resumed": "took up the workflow in phase {phase} → somebody ran `auto resume`",
+    "auto:briefed": "told the agent its phase and task → first prompt, /clear or a compaction",
     "auto:cancelled": "ended the workflow → {reason}",
     "injection:attempted": "sent the startup context, attempt {attempt} → {type}, no evidence yet",
     "injection:succeeded": "stopped sending the startup context → {evidence} at attempt {attempts}",
@@ -6438,7 +6499,7 @@ REASONS = {"held": "its completion block is missing",
            "advanced": "the phase before is complete, this one is next"}
 ATTENTION = {  # what is said to the agent: event -> mechanism
     "injection:attempted": "startup", "gate:emitted": "gate", "handoff:reminded": "handoff",
-    "signals:delivered": "signals", "stop:held": "auto"}
+    "signals:delivered": "signals", "stop:held": "auto", "auto:briefed": "auto"}
 WRITERS = {"agent": "by the agent", "printed": "as the agent printed it",
            "mechanical": "by the kit, from the transcript"}
 
@@ -6489,7 +6550,7 @@ def _format_line(line: object, look: Record) -> str:
 
 def cells(text: str) -> int:
     """Width on a terminal: wide characters take two cells, combining marks none."""
-    if text.isascii():
+    if all(c < "\u0300" or "\u2010" <= c <= "\u25ff" for c in text):  # our own glyphs too
         return len(text)
     from unicodedata import category, east_asian_width
 
@@ -6789,12 +6850,14 @@ def wrong_usage(word: str, text: str) -> CommandError:
 def parse_usage(usage: str) -> list:
     """Groups of (name, kind of its value, is it optional), of which only one may be given; the name
     of a plain word is its kind."""
-    import re
-
     groups = []
-    for optional, plain in re.findall(r"\[([^]]*)\]|(\S+)", usage.replace("-- CMD…", "")):
-        parts = [part.partition(" ") for part in (optional or plain).split(" | ")]
-        groups.append([(name, kind, bool(optional)) for name, _, kind in parts if name])
+    pieces = usage.replace("-- CMD…", "").replace("[", "\n[").replace("]", "\n").split("\n")
+    for piece in pieces:
+        if piece[:1] == "[":
+            parts = [part.partition(" ") for part in piece[1:].split(" | ") if part]
+            groups.append([(name, kind, True) for name, _, kind in parts])
+        else:
+            groups += [[(name, "", False)] for name in piece.split()]
     return [group for group in groups if group]
 
 
@@ -6803,14 +6866,14 @@ def parse_words(word: str, args: list) -> Record:
     and `rest`, what stands behind --."""
     cut = args.index("--") if "--" in args else len(args)
     own, words, groups = args[:cut], [], parse_usage(COMMANDS[word][0])
-    if "--help" in own or "-h" in own:
-        show("usage: ctx_hooks.py %s %s" % (word, COMMANDS[word][0]), "", COMMANDS[word][1], "",
-             "example: " + own_command(EXAMPLES.get(word, word)))
-        raise SystemExit(0)
     kinds = {name: kind for group in groups for name, kind, _ in group if name[:2] == "--"}
     given = {name: [] if kind.endswith("…") else "" for name, kind in kinds.items()}
     while own:
         name, equals, value = own.pop(0).partition("=")
+        if name in ("--help", "-h"):
+            show("usage: ctx_hooks.py %s %s" % (word, COMMANDS[word][0]), "", COMMANDS[word][1], "",
+                 "example: " + own_command(EXAMPLES.get(word, word)))
+            raise SystemExit(0)
         if name[:2] != "--":
             words.append(name + equals + value)
             continue
@@ -7908,7 +7971,7 @@ def status_data(ctx: Ctx, only: str) -> dict:
              if (pair[0] == only if only else ctx.now - pair[1] < LIVE_SESSION_S)]
     traces = [stat_of(ctx.path("monitor-state.json")), stat_of(ctx.path("state", "collected"))]
     seen_at = max([at for _, at in known] + [info.st_mtime for info in traces if info] + [0.0])
-    problems = [text for level, text in check_project(ctx) if level != OK]
+    problems = [text for level, text in check_project(ctx) if level in (WARN, FAIL)]
     active_at = client_active_at(ctx.root, ctx.env)
     if seen_at and active_at - seen_at > UNSEEN_S and not is_paused(ctx, "*"):
         problems.append("the client was active %s ago, the hooks were last seen %s ago → %s" % (
@@ -7973,7 +8036,7 @@ def handoffs_data(ctx: Ctx, only: str) -> list:
 
 def signals_data(ctx: Ctx, only: str) -> list:
     """Every pending signal, also those that are not injected, critical first, then oldest."""
-    sessions = [only] if only else list_dir(ctx.path("signals", "sessions"), 1000)
+    sessions = [only] if only else list_dir(ctx.path("signals", "sessions"), 100)
     found = [("", signal) for signal in read_signals(ctx, "")]
     found += [(name, signal) for name in sessions for signal in read_signals(ctx, name)
               if signal.scope == "session"]
@@ -8203,8 +8266,10 @@ def _agree(ctx: Ctx, flow: Record) -> list:
     that came with the project is asked about where there is somebody to answer."""
     checks = [(phase, check_of(ctx, flow, phase)) for phase in flow.phases]
     checks = [pair for pair in checks if pair[1]]
+    shown = [(phase, command.replace("\n", "⏎ ")) for phase, command in checks]
     agreed = read_trust(ctx).agreed + [digest_of(flow.until)]
-    news = ["  %s: %s" % pair for pair in checks if digest_of(pair[1]) not in agreed]
+    news = ["  %s: %s" % line for pair, line in zip(checks, shown)
+            if digest_of(pair[1]) not in agreed]
     if news and _os.isatty(0) and _os.isatty(1):
         show("the project wants these commands run as checks:", *news, "agree? [y/N]")
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
@@ -8212,7 +8277,7 @@ def _agree(ctx: Ctx, flow: Record) -> list:
     flow.token = _os.urandom(16).hex()
     if not write_trust(ctx, flow.token, [command for _, command in checks]):
         raise cannot_write(trust_path(ctx) or "a state home: HOME is not set")
-    told = "; ".join("%s `%s`" % pair for pair in checks)
+    told = "; ".join("%s `%s`" % pair for pair in shown)
     who = "that prompts" if flow.any_prompt else "in which a person types a prompt"
     return ["phases: %s; begins with %s" % (", ".join(flow.phases), flow.phase),
             "checks: " + (told + ": you agreed to run exactly this" if told else

@@ -146,14 +146,12 @@ LOCAL_DIGESTS = ("", digest_of(IGNORE_LOCAL), digest_of(IGNORE_LOCAL_KIT))
 # =============================================================================
 # JSON text
 # =============================================================================
-# Edits a JSON text and leaves every other byte as it is: indent, tabs, CRLF, escapes, spelling of
-# numbers, order of keys. The standard decoder says where a value ends and what is wrong.
+# Edits a JSON text and leaves every other byte as it is; what is put in has its line ends, indent
+# and escapes. The standard decoder says where a value ends and what is wrong.
 
 _BLANKS = re.compile("[ \t\n\r]*")
 _HALF = re.compile("[\ud800-\udfff]")  # half a surrogate pair: JSON has it, UTF-8 does not
 Item = namedtuple("Item", "key start at end")  # key or None, its start, its value's place
-
-
 WHOLE = {"parse_int": lambda text: int(text) if len(text) < 400 else float(text)}  # int() refuses
 DECODER = json.JSONDecoder(**WHOLE)
 
@@ -197,13 +195,9 @@ class Text:
         newline = re.search("\r\n|\n|\r", src)
         self.newline = newline.group() if newline else "\n"
         self.inline = bool(items) and not self._has_lines(root, items[-1].end)
-        self.unit, self.colon = "  ", ": "
+        self.unit = "  "
         if items and self._has_lines(root, items[0].start):
             self.unit = self._indent(items[0].start)[len(self._indent(root)):]
-        if items:
-            gap = src[DECODER.raw_decode(src, items[0].start)[1]:items[0].at]
-            self.colon = gap if not set(gap) & set("\r\n") else ": "
-        self.comma = "," if self.colon == ":" else ", "
         self.ascii = src.isascii() and "\\u" in src
 
     def find(self, path: list) -> "Item | None":
@@ -231,11 +225,11 @@ class Text:
             self.set(path[:-1], [] if isinstance(path[-1], int) else {})
         outer = self.find(path[:-1])
         items = items_of(self.src, outer.at)
-        key = "" if isinstance(path[-1], int) else json.dumps(path[-1]) + self.colon
+        key = "" if isinstance(path[-1], int) else json.dumps(path[-1]) + ": "
         if items:
             indent, end = self._indent(items[-1].start), items[-1].end
             lines = self._has_lines(outer.at, items[0].start)
-            between = "," + self.newline + indent if lines else self.comma
+            between = "," + self.newline + indent if lines else ", "
             self._put(end, end, between + key + self._render(value, indent))
         else:
             around = "" if self.inline else self.newline + self._indent(outer.at)
@@ -258,9 +252,8 @@ class Text:
         self.src = self.src[:start] + text + self.src[end:]
 
     def _render(self, value: object, indent: str) -> str:
-        unit, comma = (None, self.comma) if self.inline else (self.unit, ",")
-        text = json.dumps(value, ensure_ascii=self.ascii, indent=unit,
-                          separators=(comma, self.colon))
+        unit = None if self.inline else self.unit
+        text = json.dumps(value, ensure_ascii=self.ascii, indent=unit)
         text = _HALF.sub(lambda half: "\\u%04x" % ord(half.group()), text)
         return text.replace("\n", self.newline + indent)
 
@@ -811,7 +804,7 @@ def plan_kit(job: Job) -> list:
         if not job.options.force:
             raise Refused(job.layout.show(path) + " is not an untouched release of ours: edited, "
                           "or another's file", "--force keeps it, and --uninstall puts it back")
-        to = free_name(join(job.layout.hidden, "%s.kept-%s" % (KIT, job.stamp)))
+        to = join(job.layout.hidden, "%s.kept-%s" % (KIT, job.stamp))
         steps, old = [Step("move", path, "keep", " as " + job.layout.show(to), to=to)], None
     version = " (%s%s)" % (kit.VERSION, ", was " + was if was else "")
     return steps + [Step("write", path, "write", version, SOURCE, old)]
@@ -848,7 +841,7 @@ def plan_settings(job: Job, agent: str, remove: bool = False) -> tuple:
     now = read_settings(job.layout, agent)
     known = job.record.settings.get(job.layout.name(now.path), Kept())
     before = text_before(now, known)
-    src, rule = (before, "") if remove else merged_text(job, agent, now)
+    src, rule = (before, "") if remove else merged_text(job, agent, now, settings_before(known))
     new = None if src is None else src.encode("utf-8") if remove else encode(now, src)
     restored, steps = remove and bool(known.after) and before == known.original, []
     kept = Kept(before, digest_of(new), known.backups, rule or known.rule)
@@ -870,11 +863,10 @@ def plan_settings(job: Job, agent: str, remove: bool = False) -> tuple:
     return steps, kept
 
 
-def merged_text(job: Job, agent: str, now: Settings) -> tuple:
+def merged_text(job: Job, agent: str, now: Settings, had: dict) -> tuple:
     """(the settings as they should be, the permission rule if it was added)."""
     text, rule = Text(now.src), ""
-    known = job.record.settings.get(job.layout.name(now.path), Kept())
-    merge(text, job.layout.plan_hooks(agent, job.python), settings_before(known))
+    merge(text, job.layout.plan_hooks(agent, job.python), had)
     if agent == "claude" and (job.options.statusline or status_words(now.value.get("statusLine"))):
         path = quote_path(job.layout.kit) if IS_WINDOWS else job.layout.command_path(agent)
         set_status(text, job.python, path)
@@ -892,7 +884,7 @@ def merged_text(job: Job, agent: str, now: Settings) -> tuple:
 def plan_backup(job: Job, now: Settings, backups: dict) -> tuple:
     """(steps, names): keep the bytes that are about to change, and only the last three of ours."""
     name = job.layout.name(now.path).replace("../", "").replace("/", "-")
-    path = free_name(join(job.layout.hidden, "%s.bak-%s" % (name, job.stamp)))
+    path = join(job.layout.hidden, "%s.bak-%s" % (name, job.stamp))
     steps = [Step("write", path, "write", ", the settings before", now.data, like=now.real)]
     backups = dict(backups, **{job.layout.name(path): digest_of(now.data)})
     for old in list(backups)[:-BACKUPS_KEPT]:
@@ -905,15 +897,6 @@ def plan_backup_removal(layout: Layout, name: str, digest: str) -> list:
     data = None if os.path.islink(path) else read_bytes(path)
     same = data is not None and digest_of(data) == digest
     return [Step("remove", path, "remove", old=data)] if same else []
-
-
-def free_name(path: str) -> str:
-    """path, or path-2, path-3, …: a name that nothing has."""
-    number, name = 1, path
-    while lexists(name):
-        number += 1
-        name = "%s-%d" % (path, number)
-    return name
 
 
 def plan_record(layout: Layout, record: Record) -> list:
@@ -1077,6 +1060,8 @@ os.execve(argv[0], argv, env)
 
 def plan_launcher(folder: str, remove: bool) -> list:
     known, steps = sorted([*kit.KNOWN_RELEASES, digest_of(SOURCE)]), []
+    if exists(join(folder, ".git")) or isdir(join(folder, ".claude")):
+        raise Refused(folder + " is a project, no folder for programs", "write --launcher=DIR")
     files = {"ctx": LAUNCHER % (LAUNCHER_MARK, json.dumps(known), LOADER)}
     if IS_WINDOWS:
         files["ctx.cmd"] = '@rem %s\n@"%s" "%%~dp0ctx" %%*\n' % (LAUNCHER_MARK, running_python())
@@ -1101,14 +1086,20 @@ PAST = {"write": "wrote", "merge into": "merged into", "remove": "removed", "kee
 SIBLING = "%s: an import of ctx_hooks would find this; remove it if it is not yours"
 
 
+def say(text: str, error: bool = False) -> None:
+    """Names in a stranger's project may hold anything; the terminal gets none of it."""
+    print(kit.for_terminal(text), file=sys.stderr if error else sys.stdout, flush=True)
+
+
 def check(job: Job) -> int:
     """Current is what an install would not change."""
     found = [tell(step, job, "would ") for step in plan(job) if step.verb not in ("", "unchanged")]
     found += [SIBLING % job.layout.show(path) for path in siblings(job.layout)]
+    for line in found:
+        say(line)
     if not found and not job.options.quiet:
-        print("ok: ctx_hooks %s is installed and current for %s in %s" % (
+        say("ok: ctx_hooks %s is installed and current for %s in %s" % (
             kit.VERSION, ", ".join(job.agents), job.layout.project))
-    print("".join(line + "\n" for line in found), end="")
     return 1 if found else 0
 
 
@@ -1214,13 +1205,13 @@ def main(argv: "list | None" = None) -> int:
         return 1
     except OSError as problem:
         message, hint = "%s: %s" % (problem.filename or "cannot go on", problem.strerror), ""
-    print("error: " + message + ("\nhint: " + hint if hint else ""), file=sys.stderr)
+    say("error: " + message + ("\nhint: " + hint if hint else ""), True)
     return 1
 
 
 def run(options: argparse.Namespace) -> int:
     if options.version:
-        print("ctx_hooks %s\nsha256 %s" % (kit.VERSION, digest_of(SOURCE)))
+        say("ctx_hooks %s\nsha256 %s" % (kit.VERSION, digest_of(SOURCE)))
         return 0
     project = os.path.abspath(options.project or find_project(os.getcwd()))
     if not isdir(project):
@@ -1242,7 +1233,7 @@ def make_job(options: argparse.Namespace, layout: Layout) -> Job:
     layout.guard(layout.hidden)
     record = parse_record(read_bytes(join(layout.hidden, "record.json")))
     agents = choose_agents(options, layout)
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()) + "-%09d" % (time.time_ns() % 10**9)
     python = "" if options.uninstall or options.only_init else pick_python(options, layout, agents)
     return Job(layout, record, options, agents, python, stamp)
 
@@ -1292,6 +1283,7 @@ def plan(job: Job) -> list:
     steps = (plan_context(layout) if options.only_init else plan_uninstall(job)
              if options.uninstall else plan_install(job))
     for step in steps:
+        layout.guard(step.path)
         layout.guard(step.to or step.path)
         if step.kind == "settings" and step.old is not None and not os.access(step.path, os.W_OK):
             raise Refused(layout.show(step.path) + " is read-only", "make it writable first")
@@ -1302,19 +1294,19 @@ def work(job: Job) -> int:
     """Carry out the steps, or with --dry-run say what they are."""
     options, steps = job.options, plan(job)
     if job.layout.project != os.getcwd() and options.scope != "user" and not options.quiet:
-        print("project: " + job.layout.project, flush=True)
+        say("project: " + job.layout.project)
     for step in steps:
         if options.dry_run:
             sys.stdout.buffer.write(format_step(step, job).encode("utf-8", "surrogateescape"))
             continue
         apply_step(step, job)
         if step.verb and not options.quiet:
-            print(tell(step, job), flush=True)
+            say(tell(step, job))
     sys.stdout.buffer.flush()
     if not options.quiet and not options.dry_run:
         for hint in [] if options.uninstall or options.only_init else install_hints(job):
-            print("hint: " + hint, file=sys.stderr, flush=True)
-        print(next_line(steps, job))
+            say("hint: " + hint, True)
+        say(next_line(steps, job))
     return 0
 
 

@@ -150,9 +150,11 @@ class Bench:
         return ["/bin/sh", "-c", registered_commands()[event]]
 
     def argv(self, event: str) -> list:
-        """The registered command without its shell: the shell says what it would have started."""
-        world = self.world(context=False)
-        said = subprocess.run(self.shell(event), cwd=world.root, env=dict(world.env, PATH=self.show_dir),
+        return self.argv_of(registered_commands()[event], self.world(context=False))
+
+    def argv_of(self, command: str, world: World) -> list:
+        """A command without its shell: the shell says what it would have started."""
+        said = subprocess.run(["/bin/sh", "-c", command], cwd=world.root, env=dict(world.env, PATH=self.show_dir),
                               stdout=subprocess.PIPE, check=True).stdout
         return [self.python] + [os.fsdecode(word) for word in said.split(b"\0")[:-1]]
 
@@ -205,7 +207,7 @@ class Bench:
         world.start_workflow()
         self.direct("stop-enforce, holds", world, world.on("Stop"), says=HOLD_TEXT, budget=SPEAKING)
         world = self.session()
-        argv = ["statusline" if word == "monitor" else word for word in self.argv("PostToolUse")]
+        argv = self.argv_of(world.install_statusline(), world)
         self.add("statusline", world, argv, event=world.on("statusLine"), says="%", budget=SPEAKING)
 
     def add_large(self) -> None:

@@ -3,10 +3,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import time
 
-from helper import Project, assistant_row, registered_commands
+from helper import REPO, Project, assistant_row, registered_commands
 
 SESSION = "bench-0f3a2b7c-5d1e-4c1b-9a75-3f0f7c1d2e4b"
 CALL_ID = "toolu_bench"
@@ -144,6 +145,13 @@ class World(Project):
         kit = os.path.join(self.env["CLAUDE_PLUGIN_ROOT"], "ctx_hooks.py")
         subprocess.run(["python3", "-I", kit, "auto", "start", "the bench"], env=self.env, cwd=self.root,
                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=RUN_LIMIT_S, check=True)
+
+    def install_statusline(self) -> str:
+        """The command of a status line as install.py sets it; the kit beside it is the one that is measured."""
+        subprocess.run(["python3", "-I", os.path.join(REPO, "install.py"), self.root, "--statusline", "--quiet"],
+                       env=self.env, stdin=subprocess.DEVNULL, timeout=RUN_LIMIT_S, check=True)
+        shutil.copy(os.path.join(self.env["CLAUDE_PLUGIN_ROOT"], "ctx_hooks.py"), self.path(".claude", "hooks"))
+        return self.read_json(".claude/settings.json")["statusLine"]["command"]
 
     def forget_gate(self) -> None:
         for name in os.listdir(self.tmp):

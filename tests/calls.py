@@ -86,6 +86,12 @@ STUCK = {
     "a search without result": turns(8, lambda n: other("Grep", {"mode": "content", "numFiles": 0, "content": ""}, pattern="foo")),
     "the same page again": turns(8, lambda n: other("WebFetch", {"result": "404"}, url="http://x/y", prompt="find it")),
     "the same task for a subagent": turns(8, lambda n: other("Agent", "no access", True, prompt="deploy it", description="try %d" % n)),
+    "a build whose ids differ": turns(8, lambda n: fail("docker build .", "failed to solve: process 4f%dab: exit code 1" % n)),
+    "a traceback whose addresses differ": turns(8, lambda n: fail("python3 app.py", "TypeError: <A object at 0x7f%d3a0>" % n)),
+    "a search and a look, nothing changes": turns(4, lambda n: other("Grep", {"content": "a.py:1"}, pattern="x"), lambda n: read("/p/a.py")),
+    "a write that is not allowed, always another text": turns(
+        8, lambda n: other("Write", "The user doesn't want to proceed with this tool use.", True, file_path="/p/x", content="v%d" % n)),
+    "an element that is not there": turns(8, lambda n: other("browser_click", "Error: no element", True, ref="e%d" % n)),
     "todo list kept well, command fails all the same": turns(8, lambda n: fail("make"), todo),
 }
 
@@ -134,6 +140,11 @@ WORK = {
     "a look around": [run("ls", "a b"), run("git status", "clean"), read("/p/a"), read("/p/b"), run("ls src", "c"), run("git status", "clean"),
                       read("/p/c"), run("git log --oneline -5", "x"), run("ls", "a b"), read("/p/a"), read("/p/b"), read("/p/c")],
     "migrations run one by one": turns(8, lambda n: run("./manage.py migrate app 00%02d" % n, "Applying app.00%02d... OK" % n)),
+    "searches in the shell without result": turns(10, lambda n: fail("grep -rn '%s' src" % "abcdefghij"[n], "")),
+    "the same test in each of the packages": turns(8, lambda n: fail("cd /p/%s && npm test" % "abcdefgh"[n], "1 failed")),
+    "one test file after the other, each fails": turns(8, lambda n: fail("pytest tests/test_%s.py" % "abcdefgh"[n], FAILED % n)),
+    "check, write, check": turns(8, lambda n: fail("cargo check", "E0308"), lambda n: write("/p/a.rs", "v%d" % n)),
+    "the same look after each of several changes": turns(8, lambda n: run("mv %s x" % "abcdefgh"[n]), lambda n: run("ls", "x")),
     "queries": turns(8, lambda n: other("mcp__db__query", [{"n": n}], sql="select count(*) from %s" % "abcdefgh"[n])),
     "different tasks for subagents": turns(8, lambda n: other("Agent", {"content": [{"type": "text", "text": "done"}]}, prompt="look at part %s" % "abcdefgh"[n])),
     "cells of a notebook": turns(8, lambda n: other("NotebookEdit", {"cell_id": str(n)}, notebook_path="/p/n.ipynb", new_source="x = %d" % n)),

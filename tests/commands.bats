@@ -52,7 +52,7 @@ fill() {
   done
   printf '{"model":{"id":"m"},"context_window":{"context_window_size":1000,"current_usage":{"input_tokens":500}}}' |
     person statusline >"$BASE/shown"
-  grep -q '#####\.\.\.\.\.' "$BASE/shown"
+  grep -q '#####\.\.\.\.\. 50% of the window' "$BASE/shown"
 }
 
 @test "nothing is wider than 60 or 200 columns, and 200 show more" {
@@ -76,21 +76,57 @@ fill() {
   [ ! -s "$BASE/err" ]
 }
 
-@test "a closed stdout is no traceback" {
+@test "a closed stdout or stderr is no traceback" {
   fill
-  run sh -c '"$0" "$1" status >&- 2>"$2"; grep -c Traceback "$2"' "$TEST_PYTHON" "$KIT" "$BASE/err"
-  [ "${lines[0]}" = 0 ]
+  for word in status why doctor --help --version; do
+    run sh -c '"$0" "$1" "$2" >&- 2>"$3"; grep -c Traceback "$3"' "$TEST_PYTHON" "$KIT" "$word" "$BASE/err"
+    [ "${lines[0]}" = 0 ]
+    run sh -c '"$0" "$1" "$2" --bogus 2>&- | grep -c Traceback' "$TEST_PYTHON" "$KIT" "$word"
+    [ "${lines[0]}" = 0 ]
+  done
 }
 
-@test "the status line works as it is registered: kit's folder first or last, sh -c around the user's own" {
-  code='import sys; sys.path.append(sys.argv.pop(1)); import ctx_hooks; ctx_hooks.main()'
+@test "a full disk behind stdout is an error and not a silence" {
+  [ -w /dev/full ] || skip "no /dev/full"
+  run sh -c '"$0" "$1" --version >/dev/full' "$TEST_PYTHON" "$KIT"
+  [ "$status" -ne 0 ]
+}
+
+@test "the status line works as it is registered, with sh -c around the user's own" {
+  "$TEST_PYTHON" -I "$REPO/install.py" "$PROJECT" --statusline --python "$TEST_PYTHON" --quiet || skip "this install.py has no --statusline"
+  command=$("$TEST_PYTHON" -I -c 'import json, sys; print(json.load(open(sys.argv[1]))["statusLine"]["command"])' "$PROJECT/.claude/settings.json")
   event statusLine session_id=s1 >"$BASE/event.json"
-  run client "python3 -I -S -c \"$code\" \"\$CLAUDE_PROJECT_DIR/.claude/hooks\" statusline -- sh -c 'echo \"it'\\''s mine\"'" \
-    NO_COLOR=1 COLUMNS=80 <"$BASE/event.json"
+  run client "$command" NO_COLOR=1 COLUMNS=80 LC_ALL=C.UTF-8 <"$BASE/event.json"
+  [ "$status" -eq 0 ]
+  [[ ${lines[0]} == 'Sonnet 5.5'* ]]
+  [ -s "$PROJECT/.context/state/s1.statusline" ]
+}
+
+@test "the status line shows the user's own first" {
+  event statusLine session_id=s1 >"$BASE/event.json"
+  run client "python3 -I -S '.claude/hooks/ctx_hooks.py' statusline -- sh -c 'echo \"it'\\''s mine\"'" NO_COLOR=1 COLUMNS=80 <"$BASE/event.json"
   [ "$status" -eq 0 ]
   [ "${lines[0]}" = "it's mine" ]
   [[ ${lines[1]} == 'Sonnet 5.5'* ]]
-  [ -s "$PROJECT/.context/state/s1.statusline" ]
+}
+
+@test "a workflow says in four lines what will happen, and its hint can be pasted" {
+  person auto start "Mend it" --until "make test" >"$BASE/shown"
+  [ "$(wc -l <"$BASE/shown")" -eq 4 ]
+  out=$(sed -n 's/^out: *\(.*\), or type.*/\1/p' "$BASE/shown")
+  run client "$out"
+  [ "$output" = cancelled ]
+}
+
+@test "no word at all is the help; an unknown one says nothing on stdout" {
+  run --separate-stderr person
+  [ "$status" -eq 0 ]
+  [[ $output == *status*doctor*--version* ]]
+  run --separate-stderr person docter
+  [ "$status" -eq 1 ]
+  [ -z "$output" ]
+  # shellcheck disable=SC2154 # bats sets stderr
+  [[ $stderr == *'did you mean doctor?'* ]]
 }
 
 @test "errors go to stderr with a hint, exit 1; wrong usage exits 2" {

@@ -2,12 +2,11 @@
 
 In a scratch folder the kit is installed and a session is played through the registered command strings, run
 by /bin/sh exactly as the client runs them: the start with a handoff, the gate, tool calls that fill the context,
-signals, the handoff, two phases of a workflow, the end. Each event is shown with what the agent would have seen.
+signals, the handoff, a workflow whose end is checked, the end. Each event is shown with what the agent would have seen.
 Nothing is left behind. Needs a POSIX shell and nothing else.
 """
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
@@ -37,7 +36,7 @@ The cart works, the address form is half done.
 1. Validate the postcode
 2. Payment
 """
-BLOCK = "---\nSIGNAL: {signal}_COMPLETE\nPHASE: {phase}\nSTATUS: complete\nTIMESTAMP: {time}\nNEXT: {next}\n---"
+BLOCK = "---\nSIGNAL: EXECUTION_COMPLETE\nPHASE: execution\nSTATUS: complete\nTIMESTAMP: {time}\nNEXT: none\n---"
 
 
 class Screen:
@@ -81,7 +80,6 @@ class Demo:
         self.env = {"PATH": os.path.join(scratch, "bin") + ":/usr/local/bin:/usr/bin:/bin", "HOME": self.home,
                     "TMPDIR": self.tmp, "LANG": os.environ.get("LC_ALL") or os.environ.get("LANG", "C.UTF-8"),
                     "COLUMNS": str(self.screen.width), "CLAUDE_PROJECT_DIR": self.root, "CLAUDECODE": "1",
-                    "CLAUDE_CODE_SESSION_ID": SESSION,
                     "AI_AGENT": "claude-code_2-1-325_demo"}
         if not self.screen.colour:
             self.env["NO_COLOR"] = "1"
@@ -150,7 +148,7 @@ class Demo:
         self.screen.line("event", "  > %-17s %s" % (name, note))
         if reply.get("systemMessage"):
             self.screen.block("person", reply["systemMessage"], "    (the person sees) ")
-        text = reply.get("hookSpecificOutput", {}).get("additionalContext", "")
+        text = reply.get("hookSpecificOutput", {}).get("additionalContext", "") or reply.get("reason", "")
         if text:
             self.screen.block("agent", text)
             self.row({"type": "attachment", "attachment": {
@@ -158,13 +156,6 @@ class Demo:
         elif not reply:
             self.screen.line("dim", "    silent")
         return reply
-
-    @contextlib.contextmanager
-    def unseen(self):
-        """What happens meanwhile is not shown."""
-        self.screen.line = lambda *_: None
-        yield
-        del self.screen.line
 
     def tool(self, name: str, note: str, tokens: int, says: str = "", **tool_input) -> None:
         """One tool call: the model's answer, then the events before and after it."""
@@ -189,42 +180,41 @@ def play(demo: Demo) -> None:
     for name, text in CONTEXT.items():
         demo.write(".context/" + name, text)
     demo.install()
-    with demo.unseen():  # a session before: without one a handoff could only have come with a clone
-        demo.event("SessionStart", source="startup", session_id="before")
-        demo.event("SessionEnd", reason="other", session_id="before")
-    demo.write(".context/handoffs/before.md", HANDOFF)
 
-    screen.title("a new session: the handoff of the session before arrives, then the gate")
+    screen.title("yesterday's session left a handoff")
+    demo.event("SessionStart", "startup", source="startup", session_id="yesterday")
+    time.sleep(0.05)  # a file system's clock is coarse: clearly after the first event
+    demo.write(".context/handoffs/yesterday.md", HANDOFF)
+    demo.event("SessionEnd", "prompt_input_exit", reason="prompt_input_exit", session_id="yesterday")
+
+    screen.title("a new session: the handoff arrives, then the gate")
     demo.event("SessionStart", "startup", source="startup")
     demo.event("UserPromptSubmit", '"Go on with the checkout"', prompt="Go on with the checkout")
     context = os.path.join(demo.root, ".context")
     demo.tool("Read", "TASKS.md", 24_000, "ACK: context received. Reading my files.", file_path=context + "/TASKS.md")
     demo.tool("Read", "CONSTITUTION.md", 26_000, file_path=context + "/CONSTITUTION.md")
 
-    screen.title("work fills the context; alerts and signals reach the agent while it works")
+    screen.title("work fills the context; what the agent needs to know comes with the next tool result")
     demo.tool("Bash", "npm test", 88_000, command="npm test")
-    demo.tool("Grep", "postcode", 141_000, pattern="postcode")
-    demo.ctx("signal", "CI: 3 tests fail on main", "--action", "Look at the log before pushing", "--severity",
-             "critical",
+    demo.ctx("signal", "CI: 3 tests fail on main", "--action", "Look at the log before pushing", "--severity", "critical",
              "--global")
-    demo.tool("Read", "cart.ts", 141_500, file_path=demo.root + "/cart.ts")
+    demo.tool("Grep", "postcode", 120_000, pattern="postcode")
 
     screen.title("near the limit: a handoff is asked for until it is there")
-    demo.tool("Edit", "payment.ts", 165_000, file_path=demo.root + "/payment.ts")
+    demo.tool("Edit", "payment.ts", 143_000, file_path=demo.root + "/payment.ts")
     demo.ctx("status")
-    path = demo.write(".context/handoffs/%s.md" % SESSION[:8],
-                      HANDOFF.replace("half done", "done").replace("1. V", "1. (done) V"))
-    demo.tool("Write", "the handoff", 167_000, file_path=path)
+    path = demo.write(".context/handoffs/%s.md" % SESSION[:8], HANDOFF.replace("half done", "done").replace("1. V", "1. (done) V"))
+    demo.tool("Write", "the handoff", 147_000, file_path=path)
 
-    screen.title("auto mode: the agent goes on until each phase's completion block is there")
-    demo.ctx("auto", "start", "Finish the checkout page", "--phase", "execution", "--skip-review", "--skip-reflect")
-    demo.event("UserPromptSubmit", '"Go on until it is done"', prompt="Go on until it is done")
+    screen.title("auto mode: the agent goes on until the work is proven done")
+    demo.ctx("auto", "start", "Finish the checkout page", "--until", "test -f checked", "--session", SESSION)
     demo.stop('"I think that is it."', "I think that is it.", active=False)
-    for phase, following in (("execution", "qa"), ("qa", "none")):
-        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        block = BLOCK.format(signal=phase.upper(), phase=phase, time=now, next=following)
-        demo.tool("Bash", "npm test", 168_000, command="npm test")
-        demo.stop("with the block %s_COMPLETE" % phase.upper(), "Done.\n" + block, active=True)
+    for note, text in (("with the block, but the check fails", "Done."), ("with the block again, and the check passes", "Now it is done.")):
+        demo.tool("Bash", "npm test", demo.tokens + 1000, command="npm test")
+        block = BLOCK.format(time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+        demo.stop(note, text + "\n" + block, active=True)
+        demo.write("checked", "")
+    demo.ctx("auto", "status")
 
     screen.title("the end: nothing is left of the session, and the handoff waits for the next one")
     demo.event("SessionEnd", "prompt_input_exit", reason="prompt_input_exit")

@@ -329,11 +329,11 @@ def _call_apart(argv: list[str], data: bytes, env: dict[str, str], cwd: str) -> 
     return run_process(command, data, env, cwd)
 
 
-def run_process(argv: list[str], data: bytes, env: dict[str, str], cwd: str) -> Result:
+def run_process(argv: list[str], data: bytes, env: dict[str, str], cwd: str, limit_s: float = RUN_TIMEOUT_S) -> Result:
     """One process with `data` on its stdin. Its output goes to files: on Windows a pipe that a grandchild has
     inherited would keep us waiting after the time-out."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        done = subprocess.run(argv, input=data, stdout=out, stderr=err, env=env, cwd=cwd, timeout=RUN_TIMEOUT_S)
+        done = subprocess.run(argv, input=data, stdout=out, stderr=err, env=env, cwd=cwd, timeout=limit_s)
         out.seek(0)
         err.seek(0)
         return make_result(done.returncode, out.read(), err.read())

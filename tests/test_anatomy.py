@@ -25,7 +25,7 @@ IMPORTED = {"_imp", "_json", "_signal", "_thread", "argparse", "codecs", "ctypes
             "os.path", "errno", "fcntl", "posix", "re", "select", "shlex", "shutil", "signal", "struct", "subprocess", "sys",
             "tempfile", "termios", "textwrap", "threading", "time", "traceback", "tty", "unicodedata", "warnings"}
 PEOPLE_ONLY = "# ---- below this line: for people only; a hook does not load it ----"
-LINE_LIMIT, WIDTH_LIMIT = 8500, 100
+LINE_LIMIT, WIDTH_LIMIT = 8700, 100
 
 
 def banners() -> list:
@@ -100,9 +100,10 @@ def test_every_write_to_the_disk_stands_in_the_functions_that_ask_may_write():
     writes = {name: calls.get(name, set()) for name in (
         "open", "replace", "rename", "link", "mkdir", "rmdir", "unlink", "chmod", "chown", "utime", "truncate", "symlink")}
     assert writes == {
-        "open": {"Lock._open", "_append", "_open_new", "claim_file", "occupy_descriptors", "open_regular"},
+        "open": {"Lock._open", "_append", "claim_file", "occupy_descriptors", "open_regular", "read_below",
+                 "write_bytes"},
         "replace": {"_replace"}, "rename": {"set_aside"}, "link": {"_swap"}, "mkdir": {"make_folder"}, "rmdir": {"_remove_signals"},
-        "unlink": {"remove_file"}, "chmod": {"_give_mode", "_share_folder"}, "chown": {"_give_owner"},
+        "unlink": {"remove_file"}, "chmod": {"_give_mode", "_share_folder", "make_private"}, "chown": {"_give_owner"},
         "utime": {"_touch", "copy_project"}, "truncate": set(), "symlink": set()}
     asks = owner_of(lambda node: getattr(getattr(node, "func", None), "id", "") if isinstance(node, ast.Call) else "")
     assert asks["may_write"] >= {"write_bytes", "claim_file", "append_line", "Lock._try"}
@@ -289,7 +290,7 @@ def test_modes_are_the_registrations():
 def test_hooks_json_is_made_from_the_table():
     kit = helper.load_kit()
     with open(os.path.join(helper.REPO, "hooks.json"), encoding="utf-8") as source:
-        assert json.load(source) == {"hooks": kit.plan_hooks("claude", "python3", kit.PLUGIN_PATH)}
+        assert json.load(source) == {"hooks": kit.plan_hooks("claude", "python3", kit.PLUGIN_PATH, kit.format_plugin)}
 
 
 def readme() -> str:

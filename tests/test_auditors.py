@@ -16,9 +16,9 @@ REMINDER = ".context/signals/global/audit-reminder.md"
 
 
 def shot(kit, percent=0, score=0.0, active=(), **fields):
-    usual = dict(now=NOW, percent=percent, shown="%d%%" % percent, note="", score=score, repeats=5, failing=False,
-                 active=set(active), handoff="/p/.context/handoffs/s1.md", is_written=False, decisions="", stale_days=0,
-                 stale_files=None)
+    usual = {"now": NOW, "percent": percent, "shown": "%d%%" % percent, "note": "", "score": score, "repeats": 5, "failing": False,
+             "active": set(active), "handoff": "/p/.context/handoffs/s1.md", "is_written": False, "decisions": "", "stale_days": 0,
+             "stale_files": None}
     return kit.Record(**dict(usual, **fields))
 
 
@@ -123,7 +123,7 @@ def test_no_flapping_whatever_the_fullness_does(kit, project, rounds):
 
 def event_of(kit, tool, tool_input, response, failed):
     name, field = ("PostToolUseFailure", "error") if failed else ("PostToolUse", "tool_response")
-    data = {"hook_event_name": name, "session_id": "s1", "tool_name": tool, "tool_input": tool_input, field: response}
+    data = {"hook_event_name": name, "session_id": "s1", "cwd": "/p", "tool_name": tool, "tool_input": tool_input, field: response}
     return kit.parse_event(data, "monitor", "claude", {})
 
 
@@ -161,10 +161,10 @@ def test_the_figures_of_the_labelled_sequences(kit, capsys):
 
 @pytest.mark.parametrize("one, other, same", [
     ("make", "make  # again", True), ("make", "make 2>&1 | tail -5", True), ("make", "cd /x && make", True), ("make", "A=b make", True),
-    ("make", "make\n# note", True), ("make", "make test", False), ("git push", "git pull", False), ("cat a | head -5", "cat b | head -5", False),
+    ("make", "make\n# note", True), ("make", "make test", False), ("git push", "git pull", False), ("cd /x/a && make", "cd /x/b && make", False), ("cat a | head -5", "cat b | head -5", False),
     ("echo '# no comment'", "echo ''", False), ("cat a | tail x", "cat a", False), ("a=b", "c=d", False), ("cd x", "cd y", False)])
 def test_a_command_is_what_it_does(kit, one, other, same):
-    assert (kit._plain_command(one) == kit._plain_command(other)) is same
+    assert (kit._plain_command(one, "/x") == kit._plain_command(other, "/x")) is same
 
 
 @pytest.mark.parametrize("recent, found", [
@@ -285,7 +285,7 @@ def test_compaction_and_clear_withdraw_the_health_alerts(quiet, source):
 def test_a_withdrawal_leaves_other_sessions_and_other_alerts(kit, quiet):
     after_tool(quiet, 87)
     after_tool(quiet, 87, session="s11")
-    for number in range(4):
+    for _ in range(4):
         after_tool(quiet, 87, NOW + 1, command="make", name="PostToolUseFailure")
     kit.withdraw_alerts(quiet.ctx(NOW + 2), "s1")
     state = quiet.read_json(".context/monitor-state.json")
@@ -320,7 +320,7 @@ def test_a_higher_level_speaks_at_once_and_a_cleared_one_is_withdrawn(quiet):
 
 
 def test_repetition_counts_failing_calls_too(quiet):
-    for number in range(4):
+    for _ in range(4):
         after_tool(quiet, 10, command="make", name="PostToolUseFailure")
     assert quiet.read(REPETITION).split("---\n")[2] == (
         "Repetition: 4 of the last 8 tool calls did the same and failed the same way.\n"

@@ -1,7 +1,6 @@
 """Commands: what people run, in a pipe and on a terminal. What only a shell sees is in commands.bats."""
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -9,7 +8,6 @@ import select
 import shutil
 import struct
 import subprocess
-import termios
 import time
 
 import pytest
@@ -95,6 +93,10 @@ def test_a_folder_that_is_gone_is_said(project):
     done = subprocess.run(["/bin/sh", "-c", script, PYTHON, KIT], cwd=project.root, env=project.env, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE)
     assert done.returncode == 1 and b"error: the current folder" in done.stderr and b"Traceback" not in done.stderr
+    project.write("gone/x", "")
+    done = subprocess.run(["/bin/sh", "-c", script.replace("status", "stauts"), PYTHON, KIT], cwd=project.root, env=project.env,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert done.returncode == 1 and b"hint: did you mean status?" in done.stderr
 
 
 def test_a_command_is_the_same_as_a_process(project):
@@ -180,7 +182,7 @@ def test_status_shows_a_session_from_its_start_to_the_reminder(project):
         measured(project, tokens)
     shown = text(project.ask("status", **UTF8))
     for expected in ("session 2a8cf45f · Claude Code", "3 calls", "85%  171,000/200,000 exact", "0 of 2 files read",
-                     "asked, 1 reminder since", "pending, 1 attempt, no evidence yet"):
+                     "asked, 1 reminder in ", "pending, 1 attempt, no evidence yet"):
         assert expected in shown
     session = shown_data(project)["sessions"][0]
     assert session["context"]["percent"] == 85 and session["history"] == [20, 45, 85]
@@ -197,7 +199,7 @@ def test_status_shows_what_was_read_and_the_evidence(project):
     project.call("gate", project.event("PreToolUse.Bash", session_id=SESSION))
     shown = " ".join(text(project.ask("status", **UTF8)).split())
     assert "1 of 2 files read, not: CONSTITUTION.md" in shown and "delivered, 1 attempt, acknowledgement" in shown
-    assert "1 sent · 1 arrived at once" in shown
+    assert "1 sent, 1 arrived at once" in shown
 
 
 def test_status_shows_the_ledger_who_wrote_what_and_who_got_it(project):
@@ -823,6 +825,9 @@ def test_every_shell_knows_every_word(project, shell):
 
 def take_terminal() -> None:
     """In the child: ^C on this terminal is for us."""
+    import fcntl
+    import termios
+
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
@@ -831,6 +836,9 @@ class Terminal:
 
     def __init__(self, project, *words: str, columns: int = 80, lines: int = 40, **env):
         self.primary, secondary = os.openpty()
+        import fcntl  # only where there are pseudo-terminals
+        import termios
+
         fcntl.ioctl(secondary, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         environment = project.environment(dict({"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}, **env))
         self.process = subprocess.Popen([PYTHON, os.path.join(REPO, "ctx_hooks.py"), *words], cwd=project.root,
@@ -843,7 +851,9 @@ class Terminal:
     def read_until(self, wanted: bytes = b"") -> str:
         """What was shown up to the wanted text, or up to the end."""
         while not wanted or wanted not in self.shown:
-            assert select.select([self.primary], [], [], RUN_TIMEOUT_S)[0], ("it neither goes on nor ends", self.shown)
+            if not select.select([self.primary], [], [], RUN_TIMEOUT_S)[0]:
+                self.process.kill()
+                pytest.fail("nothing more on the terminal after %r" % self.shown)
             try:
                 data = os.read(self.primary, 65536)
             except OSError:  # Linux says EIO where others say end of file
@@ -874,6 +884,15 @@ def test_status_on_a_terminal_is_coloured_and_fits(project, columns):
     lines = [ANSI.sub("", line) for line in shown.replace("\r\n", "\n").split("\n")]
     assert max(map(len, lines)) <= columns
     assert any("expansion ● init ○" in line for line in lines) == (columns == 200)
+
+
+@pytest.mark.parametrize("answer, code, flow", [(b"n\r", 1, False), (b"\r", 1, False), (b"yes\r", 0, True)])
+def test_a_person_is_asked_about_checks_that_came_with_the_project(project, answer, code, flow):
+    project.write(".contextrc", 'auto:\n  phases: [build]\n  done_when:\n    build: "make\\nout: forged"\n')
+    terminal = Terminal(project, "auto", "start", "Build it")
+    assert "build: make⏎ out: forged" in terminal.read_until(b"agree? [y/N]")
+    terminal.type(answer)
+    assert (terminal.end(), project.exists(".caw/auto-state.json")) == (code, flow)
 
 
 @pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
@@ -908,10 +927,10 @@ def test_the_demo_plays_a_whole_session_and_leaves_nothing_behind(project, env):
     assert (done.returncode, done.stderr) == (0, b"")
     shown = done.stdout.decode("utf-8")
     assert "\033" not in shown
-    for expected in ("[CONTEXT INJECTION - Please acknowledge receipt]", "STOP. Read your context files",
-                     "[ctx monitor] CI: 3 tests fail on main",
-                     "Context is 82% full", "delivered, 1 attempt, receipt", "## Auto Mode Continuation",
-                     "ctx auto: all phases complete.", "stopped asking for the handoff", "the address form is done"):
+    for expected in ("[CONTEXT INJECTION - Please acknowledge receipt]", "STOP. Read your context files", "[ctx monitor] CI: 3 tests fail",
+                     "Context is 71% full", "delivered, 1 attempt, receipt", "## Auto Mode Continuation", "`test -f checked` exited 1",
+                     "ctx auto: all phases complete.", "check of execution: `test -f checked`, you agreed to it",
+                     "stopped asking for the handoff", "the address form is done"):
         assert expected in shown
     assert os.listdir(project.tmp) == []
 

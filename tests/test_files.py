@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import stat
 import subprocess
 import threading
@@ -42,7 +41,7 @@ def test_the_files_of_the_contract_may_be_written(kit, project, ctx):
     below_root = [".caw/auto-state.json", ".caw/.gitignore", "CLAUDE.md", "CLAUDE.local.md", "AGENTS.md", "GEMINI.md",
                   "QWEN.md", ".github/copilot-instructions.md"]
     others = [project.tmp + "/ctx-loaded-s1", project.tmp + "/ctx-quiet-s1", project.tmp + "/ctx-seen-s1",
-              project.home + "/.local/state/ctx_hooks/consent.json"]
+              ctx.state_home + "/consent.json"]
     for path in [ctx.path(name) for name in below_context] + [project.path(name) for name in below_root] + others:
         assert kit.may_write(ctx, path), path
 
@@ -61,8 +60,9 @@ def test_nothing_else_in_a_project_may_be_written(kit, project, ctx, name):
     assert not kit.write_bytes(ctx, path, b"x") and kit.claim_file(ctx, path, b"x") is None
     kit.append_line(ctx, path, "x\n", 100)
     assert not kit.update_json(ctx, path, lambda data: data.update(x=1))[0]
-    left = {name: data for name, data in project.tree().items() if not name.startswith("a project's/.context/state")}
-    assert left == {name: data for name, data in before.items()} or set(left) - set(before) == {"a project's/.context/.gitignore"}
+    after = project.tree()
+    after.pop("a project's/.context/.gitignore", None)  # the lock of a refused update brings it
+    assert {name: data for name, data in after.items() if not name.startswith("a project's/.context/state")} == before
 
 
 def test_nothing_outside_the_project_may_be_written(kit, project, ctx, tmp_path):
@@ -228,6 +228,7 @@ def test_a_write_replaces_the_file_and_leaves_nothing_else(kit, ctx, state):
     assert os.listdir(state) == ["x"]
 
 
+@pytest.mark.skipif(helper.IS_WINDOWS, reason="Windows has no mode bits")
 @pytest.mark.parametrize("durable", [False, True])
 def test_what_may_hold_conversation_text_is_for_its_owner_only(kit, ctx, project, durable):
     os.chmod(ctx.dir, 0o775)
@@ -242,6 +243,7 @@ def test_what_may_hold_conversation_text_is_for_its_owner_only(kit, ctx, project
     assert mode_of(ctx.path("events.jsonl")) == 0o600
 
 
+@pytest.mark.skipif(helper.IS_WINDOWS, reason="Windows has no mode bits")
 @pytest.mark.parametrize("folder_mode, file_mode", [(0o755, 0o644), (0o775, 0o664), (0o700, 0o600), (0o2775, 0o664)])
 def test_other_files_and_folders_are_as_open_as_the_context_folder(kit, ctx, project, folder_mode, file_mode):
     os.chmod(ctx.dir, folder_mode)
@@ -252,6 +254,7 @@ def test_other_files_and_folders_are_as_open_as_the_context_folder(kit, ctx, pro
     assert mode_of(ctx.path("state")) == folder_mode and mode_of(ctx.path(".gitignore")) == file_mode
 
 
+@pytest.mark.skipif(helper.IS_WINDOWS, reason="Windows has no mode bits")
 def test_an_existing_mode_is_kept(kit, ctx, project):
     path = project.write("CLAUDE.md", "mine")
     os.chmod(path, 0o640)
@@ -343,7 +346,8 @@ def test_a_write_that_expects_something_else_is_not_made(kit, ctx, project):
     assert sorted(os.listdir(project.root)) == [".context", "CLAUDE.md"]
 
 
-@pytest.mark.parametrize("exchanges", [True, False])
+@pytest.mark.parametrize("exchanges", [
+    pytest.param(True, marks=pytest.mark.skipif(helper.IS_WINDOWS, reason="Windows cannot exchange two files")), False])
 def test_what_somebody_saves_between_our_look_and_our_write_stays(kit, ctx, project, monkeypatch, exchanges):
     """At each step between reading and replacing, an editor saves; the text is its own again, or ours was never there."""
     path = project.write("CLAUDE.md", "old")
@@ -390,7 +394,7 @@ def test_a_thousand_saves_during_ninety_writes_lose_nothing(kit, ctx, project):
 
 def test_an_update_reads_changes_and_writes(kit, ctx, project):
     path = ctx.path("state", "x.json")
-    for number in range(3):
+    for _ in range(3):
         assert kit.update_json(ctx, path, lambda data: data.update(n=data.get("n", 0) + 1) or "told") == (True, "told")
     assert json.loads(project.read(".context/state/x.json")) == {"n": 3}
 
@@ -494,7 +498,16 @@ def test_of_many_files_set_aside_the_newest_stay(kit, ctx, project):
     assert len(kept) <= kit.ASIDE_KEEP + 1
 
 
-HOLDER = "import os, sys, time; fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT); os.lockf(fd, os.F_LOCK, 0); print('held', flush=True); time.sleep(30)"
+HOLDER = """
+import os, sys, time
+path = sys.argv[1]
+if os.name == "nt":
+    os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_TEMPORARY)
+else:
+    os.lockf(os.open(path, os.O_RDWR | os.O_CREAT), os.F_LOCK, 0)
+print("held", flush=True)
+time.sleep(600)
+"""
 
 
 @pytest.fixture
@@ -502,7 +515,7 @@ def holder(ctx, project):
     """Another process that holds the lock of state/x.json."""
     os.makedirs(ctx.path("state"))
     process = subprocess.Popen([helper.PYTHON, "-c", HOLDER, ctx.path("state", "x.lock")], stdout=subprocess.PIPE)
-    assert process.stdout.readline() == b"held\n"
+    assert process.stdout.readline().strip() == b"held"
     yield process
     process.kill()
     process.wait()
@@ -517,7 +530,7 @@ def test_a_held_lock_costs_the_write_and_nothing_else(kit, ctx, holder, monkeypa
 
 
 def test_a_dead_holder_holds_nothing(kit, ctx, holder):
-    holder.send_signal(signal.SIGKILL)
+    holder.kill()
     holder.wait()
     assert kit.update_json(ctx, ctx.path("state", "x.json"), lambda data: data.update(n=1)) == (True, None)
 
@@ -529,6 +542,7 @@ def test_a_lock_file_that_is_none_does_not_block(kit, ctx, kind):
     assert kit.update_json(ctx, ctx.path("state", "x.json"), lambda data: data.update(n=1)) == (True, None)
 
 
+@pytest.mark.skipif(helper.IS_WINDOWS, reason="there the file itself is the lock and goes with its maker")
 def test_a_lock_file_that_is_removed_again_and_again_ends_in_busy(kit, ctx, monkeypatch):
     real = kit._os.lockf
 
@@ -544,8 +558,9 @@ def test_a_lock_file_that_is_removed_again_and_again_ends_in_busy(kit, ctx, monk
     assert before == (len(os.listdir("/proc/self/fd")) if before else 0)
 
 
-def test_updates_of_many_processes_are_all_counted(kit, ctx, project):
-    """On a fresh project, so that making the folders races too."""
+def test_updates_of_many_processes_are_all_counted(kit, ctx, project, monkeypatch):
+    """On a fresh project, so that making the folders races too; with time enough for a busy machine."""
+    monkeypatch.setattr(kit, "LOCK_WAIT_S", 20)
     children = []
     for _ in range(12):
         pid = os.fork()

@@ -278,13 +278,6 @@ def test_a_file_that_says_nothing_is_not_named(project, text):
     assert before_tool(project, session_id="s2").is_silent
 
 
-def test_a_template_as_it_was_given_says_nothing_and_with_one_word_more_it_does(kit, project):
-    template = kit.mark_template("# Rules\n\n- Never commit secrets.\n")
-    assert not kit.says_something(template.encode())
-    assert not kit.says_something(template.replace("\n", "\r\n").encode())
-    assert kit.says_something(template.replace("secrets", "secrets or keys").encode())
-
-
 def test_there_is_no_checkpoint_line_where_nobody_watches(project):
     event = project.event("PreToolUse.Bash", session_id="s1")
     text = project.step("gate", event, NOW, CLAUDE_CODE_SESSION_ATTENDED="0").context

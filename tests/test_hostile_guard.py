@@ -181,3 +181,21 @@ def test_without_a_context_dir_nothing_is_owed_and_nothing_created(send, project
     shutil.rmtree(project.path(".context"))
     assert send("PreToolUse.Bash")[0] == ""
     assert os.listdir(project.root) == [] and os.listdir(project.tmp) == []
+
+
+# -----------------------------------------------------------------------------
+# the loader in the registered command
+# -----------------------------------------------------------------------------
+
+
+def test_what_is_imported_after_the_kit_is_compiled_as_ever(tmp_path):
+    """The command compiles a part of one file in its own way; modules that come later have nothing of it."""
+    beside = tmp_path / "later.py"
+    beside.write_text('"""Its text."""\nassert __doc__\nTAIL = 1\n# ---- below this line: \nEND = 1\n')
+    kit = tmp_path / "ctx_hooks.py"
+    kit.write_text("import sys\ndef hook_main(args):\n    sys.path.append(%r)\n    import later\n"
+                   "    print(later.__doc__, later.END)\nmain = hook_main\n" % str(tmp_path))
+    argv = helper.hook_argv("monitor", str(kit))
+    argv[-1] = str(tmp_path / "cache")
+    done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=30)
+    assert (done.stdout, done.stderr) == ("Its text. 1\n", "")

@@ -339,7 +339,14 @@ def test_counts_are_exact_under_24_parallel_calls(project):
     children = [subprocess.Popen(helper.hook_argv("monitor"), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                  stderr=subprocess.PIPE, env=project.environment({}), cwd=project.root)
                 for _ in range(24)]
-    outputs = [child.communicate(event, timeout=30) for child, event in zip(children, events)]
+    for child, event in zip(children, events):  # each has its event at once: a hook waits two seconds for it, not for ever
+        child.stdin.write(event)
+        child.stdin.close()
+    outputs = [(child.stdout.read(), child.stderr.read()) for child in children]
+    for child in children:
+        child.wait(timeout=30)
+        child.stdout.close()
+        child.stderr.close()
     assert [child.returncode for child in children] == [0] * 24 and outputs == [(b"", b"")] * 24
     state = state_of(project)
     assert state["tool_calls"] == 24 and state["estimated_tokens"] == 15_000 + state["breakdown"]["Bash"]

@@ -294,3 +294,10 @@ def test_a_path_is_shown_relative_to_a_session_that_stands_in_the_root(kit, proj
     assert [kit.shown_path(ctx, path, cwd) for cwd in ("", project.root, project.root + "/", below)] == [
         ".context/TASKS.md"] * 3 + [path]
     assert kit.shown_path(ctx, "/elsewhere/x", "") == "/elsewhere/x"
+
+
+def test_signals_and_markers_have_their_places(kit, project):
+    ctx = project.ctx(NOW)
+    assert kit.signal_dir(ctx, "s1") == ctx.path("signals", "sessions", "s1") and kit.signal_dir(ctx, "") == ctx.path("signals", "global")
+    ctx.tmp = "/t/"
+    assert (kit.marker_path(ctx, "s1"), kit.marker_path(ctx, "s1", "ctx-seen-")) == ("/t/ctx-loaded-s1", "/t/ctx-seen-s1")

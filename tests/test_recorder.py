@@ -6,7 +6,6 @@ import os
 
 import pytest
 
-
 from helper import NOW
 
 
@@ -111,3 +110,9 @@ def test_a_rotation_that_somebody_else_made_is_not_made_again(kit, ctx, project)
     assert project.read(".context/events.jsonl.1") == "x" * 200 + "\n" and not project.exists(".context/events.jsonl")
     kit.append_line(ctx, ctx.path("events.jsonl"), "small\n", 100)
     assert project.read(".context/events.jsonl.1") == "x" * 200 + "\n" and project.read(".context/events.jsonl") == "small\n"
+
+
+def test_of_a_long_error_the_end_is_kept(kit, ctx, project):
+    kit.log_error(ctx, "begin" + "x" * 1_000_000 + "end\n")
+    text = project.read(".context/state/errors.log")
+    assert text.endswith("end\n") and "begin" not in text and len(text) == kit.ERRORS_LIMIT_BYTES // 4

@@ -1,133 +1,117 @@
-"""Registration: the commands in the clients' settings are made in one place and recognised in one place."""
+"""Registration: the commands in the clients' settings, as the kit makes and recognises them."""
 from __future__ import annotations
 
 import json
 import os
-import subprocess
+import random
 
 import pytest
 
-import helper
+from helper import REPO, load_kit
 
-PYTHONS = ("python3", "/usr/bin/python3.12", "'/opt/my python/bin/python3'", "py -3")
-PATHS = ('"$CLAUDE_PROJECT_DIR/.claude/hooks/ctx_hooks.py"', "/home/u/p/.claude/hooks/ctx_hooks.py",
-         "'/home/it'\"'\"'s mine/ctx_hooks.py'")
+kit = load_kit()
+OLD = 'python3 -I -S -c "import gc, sys; gc.disable(); sys.path.append(sys.argv.pop()); import ctx_hooks; ctx_hooks.main()"'
+OURS = {
+    OLD + ' gate "$CLAUDE_PROJECT_DIR/.claude/hooks" || exit 0': "gate",
+    OLD + " stop-enforce '/home/x/a b'\"'\"'c/.claude/hooks' || exit 0": "stop-enforce",
+    "'/opt/py thon/bin/anything'" + OLD[7:] + ' inject "$X"': "inject",
+    "py -3" + OLD[7:] + ' inject "$X" || exit 0': "inject",
+    "python3 .claude/hooks/ctx_hooks.py gate": "gate",
+    'python3 "$CLAUDE_PROJECT_DIR"/.claude/hooks/ctx_hooks.py monitor 2>/dev/null || true': "monitor",
+    "PYTHONUTF8=1 /usr/bin/python3.12 -X utf8 -I ~/.claude/hooks/ctx_hooks.py cleanup": "cleanup",
+    "exec env A=b pypy3 ctx_hooks.py cleanup || :": "cleanup",
+    ".claude/hooks/ctx_hooks.py gate": "gate",
+    "python3 -m ctx_hooks gate": "gate",
+    'C:\\Python312\\python.exe C:\\Users\\x\\.claude\\hooks\\ctx_hooks.py gate': "gate",
+    '"C:/Program Files/Python/python.exe" -I -S "C:/x y/ctx_hooks.py" inject': "inject",
+}
+NOT_OURS = [
+    "", "   ", "python3", "python3 -c", "ctx_hooks.py", "python3 ctx_hooks.py", "python3 ctx_hooks.py doctor",
+    "python3 my_ctx_hooks.py gate", "python3 ctx_hooks.pyc gate", "python3 ctx_hooks.py.bak gate",
+    "python3 ctx_hooks.py/other.py gate", "python3 gate ctx_hooks.py", "echo ctx_hooks.py gate",
+    "echo " + OLD + " gate x", "cat ctx_hooks.py gate", "python3 other.py ctx_hooks.py gate",
+    "echo before; python3 ctx_hooks.py gate", "python3 ctx_hooks.py gate && ./mine.sh",
+    "python3 ctx_hooks.py gate | tee log", "python3 ctx_hooks.py gate || ./mine.sh", "(python3 ctx_hooks.py gate)",
+    "python3 ctx_hooks.py gate\nrm -rf x", 'python3 -c "import my_ctx_hooks; my_ctx_hooks.main()" gate x',
+    'python3 -c "import ctx_hooks" gate x', 'python3 -c "print(\'import ctx_hooks\')" gate',
+    "python3 'open quote ctx_hooks.py gate", "timeout 5 ./wrapper.sh ctx_hooks.py gate",
+]
 
 
-@pytest.mark.parametrize("python", PYTHONS)
-@pytest.mark.parametrize("path", PATHS)
-def test_what_is_made_is_recognised_to_the_letter(kit, python, path):
-    for agent in kit.DIALECTS:
-        for mode in kit.MODES:
-            for form in (kit.format_command, kit.format_windows):
-                command = form(mode, agent, python, path)
-                ours = kit.parse_command(command)
-                assert ours and (ours.mode, ours.agent, ours.exact) == (mode, agent, True), command
-                assert not kit.parse_command(command + " ; touch x") or not kit.parse_command(command + " ; touch x").exact
+@pytest.mark.parametrize("command", OURS)
+def test_what_runs_the_kit_and_nothing_else_is_ours_but_not_to_the_letter(command):
+    found = kit.parse_command(command)
+    assert (found.mode, found.agent, found.exact) == (OURS[command], "claude", False)
 
 
-EXACT = ": ctx_hooks monitor; python3 "
-ODD = (  # commands that run the kit and something else, or only look like it
-    EXACT + "$(touch x) ", "echo ctx_hooks.py gate", "cat ctx_hooks.py gate", "python3 other.py ctx_hooks.py gate",
-    "python3 ctx_hooks.py gate && ./mine.sh", "python3 ctx_hooks.py gate; rm -rf x", "python3 ctx_hooks.py dance", "", "ctx_hooks",
-    "python3 -c 'import ctx_hooks; ctx_hooks.main()' gate\nrm x", "sh -c 'python3 ctx_hooks.py gate'",
-)
-
-
-@pytest.mark.parametrize("command", ODD)
-def test_nothing_else_is_ours(kit, command):
+@pytest.mark.parametrize("command", NOT_OURS)
+def test_what_only_resembles_or_mentions_the_kit_is_not_ours(command):
     assert kit.parse_command(command) is None
 
 
-OLD = ('python3 -I -S -c "import gc, sys; gc.disable(); sys.path.append(sys.argv.pop()); import ctx_hooks; ctx_hooks.main()" '
-       'gate "$CLAUDE_PROJECT_DIR/.claude/hooks" || exit 0')
+def test_recognition_survives_any_text():
+    pieces = ["python3", "ctx_hooks.py", "gate", "||", "exit", "0", "-c", "-X", "env", ": ctx_hooks gate; ", *"'\"\\|ü\0\n "]
+    for seed in range(1200):
+        rng = random.Random(seed)
+        command = "".join(rng.choice(pieces) + rng.choice(["", " "]) for _ in range(rng.randrange(12)))
+        found = kit.parse_command(command)
+        assert found is None or found.mode in kit.MODES, seed
 
 
-@pytest.mark.parametrize("command", [OLD, "python3 .claude/hooks/ctx_hooks.py gate", "python3 -I /x/ctx_hooks.py gate || exit 0",
-                                     "FOO=1 python3 /x/ctx_hooks.py gate", "/x/ctx_hooks.py gate"])
-def test_a_release_before_and_a_plain_start_are_ours_but_not_exact(kit, command):
-    ours = kit.parse_command(command)
-    assert (ours.mode, ours.agent, ours.exact) == ("gate", "claude", False)
+@pytest.mark.parametrize("agent", kit.DIALECTS)
+@pytest.mark.parametrize("python", ["python3", "py -3", "'/a b/python3'"])
+def test_every_command_that_is_made_is_known_to_the_letter(agent, python):
+    for path in ("'/x y/it'\"'\"'s/ctx_hooks.py'", kit.kit_path(agent) or "/x/ctx_hooks.py"):
+        for event, groups in kit.plan_hooks(agent, python, path).items():
+            found = kit.parse_command(groups[0]["hooks"][0]["command"])
+            assert (found.agent, found.python, found.exact) == (agent, python.strip("'"), True), event
+            assert found.path == path.replace("'\"'\"'", "\0").strip("'\"").replace("\0", "'")
 
 
-@pytest.mark.parametrize("path", ['"$(touch x)/ctx_hooks.py"', '"`x`/ctx_hooks.py"', "$HOME/*/ctx_hooks.py", "a b/ctx_hooks.py"])
-def test_a_path_that_a_shell_would_change_is_not_exact(kit, path):
-    ours = kit.parse_command(kit.format_command("gate", "claude", "python3", path))
-    assert ours is None or not ours.exact
+@pytest.mark.parametrize("agent", kit.DIALECTS)
+def test_the_form_for_windows_is_known_to_the_letter(agent):
+    path = (kit.DIALECTS[agent].project_variable or "C:") + "/.claude/hooks/ctx_hooks.py"
+    for event, groups in kit.plan_hooks(agent, "py -3", path, kit.format_windows).items():
+        command = groups[0]["hooks"][0]["command"]
+        found = kit.parse_command(command)
+        assert (found.agent, found.python, found.path, found.exact) == (agent, "py -3", path, True), event
+        assert not set(command) & set("$`&|") and command.count('"') == 2  # nothing that sh and PowerShell read differently
 
 
-def test_every_client_gets_its_own_names_and_units(kit):
-    gemini = kit.plan_hooks("gemini", "python3", kit.kit_path("gemini"))
-    assert gemini["AfterTool"][0]["hooks"][0]["timeout"] == 10_000 and "PostToolUse" not in gemini
-    codex = kit.plan_hooks("codex", "python3", "/p/ctx_hooks.py")
-    assert codex["SessionEnd"][0]["hooks"][0]["timeout"] == 3
-    claude = kit.plan_hooks("claude", "python3", kit.PLUGIN_PATH)
-    assert claude["PreCompact"][0]["matcher"] == "auto" and claude["Stop"][0]["hooks"][0]["timeout"] > 140
-    for agent in kit.DIALECTS:
-        assert set(kit.plan_hooks(agent, "python3", "x")) == set(kit.DIALECTS[agent].events), agent
+@pytest.mark.parametrize("change", [
+    lambda c: c.replace(" || exit 0", "; rm -rf x || exit 0"), lambda c: c.replace("python3", "python3 -i"),
+    lambda c: c.replace("python3", "$(evil)"), lambda c: c.replace("gc.disable()", "gc.enable()"),
+    lambda c: c.replace("gate;", "gate$(evil);"), lambda c: c + " #", lambda c: " " + c,
+    lambda c: c.replace("$CLAUDE_PROJECT_DIR", "$(evil)"), lambda c: c.replace("$CLAUDE_PROJECT_DIR", "$EVIL")])
+def test_a_command_that_was_touched_is_not_ours_to_the_letter(change):
+    command = change(kit.format_command("gate", "claude", "python3", kit.kit_path("claude")))
+    found = kit.parse_command(command)
+    assert found is None or not found.exact
 
 
-def test_registrations_are_found_whatever_else_is_there(kit):
-    settings = {"hooks": {"Stop": [{"hooks": [{"command": OLD}, {"command": "mine"}, 7, {"command": 5}]}, "x"], "Odd": "y", "No": None}}
-    assert [(event, ours.mode) for event, _, ours in kit.find_registrations(settings)] == [("Stop", "gate")]
-    for odd in ({}, {"hooks": []}, {"hooks": {"Stop": {}}}, {"hooks": {"Stop": [None]}}):
-        assert kit.find_registrations(odd) == []
+def test_registrations_are_found_whatever_else_the_settings_hold():
+    command = kit.format_command("gate", "claude", "python3", kit.kit_path("claude"))
+    for broken in ({}, {"hooks": []}, {"hooks": {"a": 5}}, {"hooks": {"a": [5, {}, {"hooks": 5}, {"hooks": [5, {}]}]}},
+                   {"hooks": {"a": [{"hooks": [{"command": ["ctx_hooks"]}, {"command": "echo ctx_hooks.py gate"}]}]}}):
+        assert kit.find_registrations(broken) == []
+    settings = {"hooks": {"a": [5, {"hooks": [5, {"command": command}]}], "b": None}}
+    assert [(event, text, ours.mode) for event, text, ours in kit.find_registrations(settings)] == [("a", command, "gate")]
 
 
-# --- the shell's guard
+def test_hooks_json_is_what_the_kit_makes_for_claude_code():
+    with open(os.path.join(REPO, "hooks.json"), encoding="utf-8") as source:
+        text = source.read()
+    hooks = {"hooks": kit.plan_hooks("claude", "python3", kit.PLUGIN_PATH, kit.format_plugin)}
+    assert text == json.dumps(hooks, indent=2, ensure_ascii=False) + "\n"
+    modes = {event: kit.parse_command(groups[0]["hooks"][0]["command"]).mode for event, groups in hooks["hooks"].items()}
+    assert modes == {"SessionStart": "inject", "UserPromptSubmit": "inject", "PreToolUse": "gate", "PostToolUse": "monitor",
+                     "PostToolUseFailure": "monitor", "PreCompact": "monitor", "Stop": "stop-enforce", "SessionEnd": "cleanup"}
 
 
-SHELLS = [shell for shell in ("dash", "bash", "busybox", "zsh") if any(
-    os.path.exists(os.path.join(folder, shell)) for folder in os.environ.get("PATH", "").split(os.pathsep))]
-
-
-def guarded(kit, shell, env):
-    """Whether the guard lets it be: with `echo` for the interpreter, an output means that Python would have started."""
-    command = ": ctx_hooks gate; " + kit.GUARD + "echo started || exit 0"
-    argv = [shell] + (["sh"] if shell == "busybox" else []) + ["-c", command]
-    done = subprocess.run(argv, env=dict(env, PATH=os.environ["PATH"]), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert (done.returncode, done.stderr) == (0, b"")
-    return done.stdout == b""
-
-
-@pytest.mark.parametrize("shell", SHELLS)
-def test_the_guard_knows_our_own_marker_and_nothing_else(kit, tmp_path, shell):
-    env = {"TMPDIR": str(tmp_path), "CLAUDE_CODE_SESSION_ID": "s1"}
-    assert not guarded(kit, shell, env)
-    (tmp_path / "ctx-quiet-s1").write_text("")
-    assert guarded(kit, shell, env)
-    assert not guarded(kit, shell, dict(env, COPILOT_CLI="1")), "another client inside this one has its own session"
-    (tmp_path / "ctx-quiet-dir").mkdir()
-    os.symlink(tmp_path / "ctx-quiet-s1", tmp_path / "ctx-quiet-link")
-    hostile = ("dir", "link", "", "$(touch x)", "`touch x`", "../../etc/passwd", "x\ny", "a b", "'\"", "s" * 5000, "*", "s1 ", "-n")
-    for name in hostile:
-        assert not guarded(kit, shell, dict(env, CLAUDE_CODE_SESSION_ID=name)), name
-    for folder in ("/nonexistent", str(tmp_path / "ctx-quiet-s1"), "", "( ! "):
-        assert not guarded(kit, shell, dict(env, TMPDIR=folder, CLAUDE_CODE_SESSION_ID="none-such")), folder
-    assert sorted(os.listdir(tmp_path)) == ["ctx-quiet-dir", "ctx-quiet-link", "ctx-quiet-s1"]
-
-
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs another user's file")
-def test_the_guard_does_not_trust_another_users_marker(kit, tmp_path):
-    marker = tmp_path / "ctx-quiet-s1"
-    marker.write_text("")
-    os.chown(marker, helper.NOBODY, helper.NOBODY)
-    assert not guarded(kit, "dash", {"TMPDIR": str(tmp_path), "CLAUDE_CODE_SESSION_ID": "s1"})
-
-
-def test_a_planted_package_or_bytecode_beside_the_kit_changes_nothing(project, kit):
-    """Exactly the file is loaded that a person can read."""
-    folder = project.path(".claude/hooks")
-    os.makedirs(folder + "/ctx_hooks")
-    evil = "import os; os.system('touch %s')\n" % os.path.join(project.tmp, "evil")
-    for name in ("ctx_hooks/__init__.py", "json.py", "posix.py", "gc.py", "_signal.py"):
-        project.write(".claude/hooks/" + name, evil)
-    project.write(".claude/hooks/ctx_hooks.py", helper._content(helper.KIT))
-    project.write(".claude/hooks/__pycache__/ctx_hooks.cpython-311.pyc", b"evil")
-    command = kit.format_command("gate", "claude", helper.PYTHON, kit.kit_path("claude"))
-    done = subprocess.run(["/bin/sh", "-c", command], input=json.dumps(project.event("PreToolUse.Bash", session_id="s1")).encode(),
-                          env=project.env, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert b"STOP. Read your context files" in done.stdout and (done.returncode, done.stderr) == (0, b"")
-    assert not os.path.exists(os.path.join(project.tmp, "evil"))
-    cached = os.path.join(project.home, ".cache", "ctx_hooks")
-    assert [name for _, _, names in os.walk(cached) for name in names if name.endswith(".pyc")], "bytecode is the user's own"
+def test_each_client_gets_its_own_events_units_and_limits():
+    for agent, row in kit.DIALECTS.items():
+        hooks = kit.plan_hooks(agent, "python3", "x")
+        assert set(hooks) == set(row.events), agent
+        for event, groups in hooks.items():
+            seconds = groups[0]["hooks"][0]["timeout"] / row.time_unit
+            assert 0 < seconds <= (row.end_limit_s if row.events[event] == "SessionEnd" else 150), (agent, event)

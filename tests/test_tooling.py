@@ -21,7 +21,8 @@ def run(argv, **env):
 
 def test_registered_commands_are_the_argv_the_tests_run():
     for event, command in helper.registered_commands().items():
-        assert command.startswith('python3 -I -S -c "%s" ' % helper.IMPORT_LINE), event
+        flags = helper.FLAGS[:-1] + ['-c "%s"' % helper.load_kit().LOADER]
+        assert " ".join(flags) in command and command.startswith(": ctx_hooks "), event
 
 
 def test_clean_env_lets_nothing_of_the_caller_in():
@@ -120,14 +121,14 @@ def test_call_gives_main_the_event_on_stdin(tmp_path):
 
 TALKING_KIT = """
 import os
-def main():
+def hook_main(args):
     context = os.environ["CLAUDE_PROJECT_DIR"] + "/.context/"
     open(context + "TASKS.md", "a").write("more")
     open(context + "new.md", "w").close()
     print('{"hookSpecificOutput": {"additionalContext": "STOP. Read your context files"}}')
 """
-SILENT_KIT = "def main():\n    pass\n"
-COMPLAINING_KIT = "import sys\ndef main():\n    print('ctx_hooks: an error', file=sys.stderr)\n"
+SILENT_KIT = "def hook_main(args):\n    pass\n"
+COMPLAINING_KIT = "import sys\ndef hook_main(args):\n    print('ctx_hooks: an error', file=sys.stderr)\n"
 
 
 @pytest.fixture

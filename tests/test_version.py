@@ -44,7 +44,7 @@ def run(project, argv, event=b""):
 
 def test_stray_modules_beside_the_kit_are_not_imported_by_the_registered_command(littered):
     event = helper._as_input(littered.event("PreToolUse.Bash", session_id="s1"))
-    result = run(littered, helper.hook_argv("gate", littered.path(".claude", "hooks")), event)
+    result = run(littered, helper.hook_argv("gate", littered.path(".claude", "hooks", "ctx_hooks.py")), event)
     assert result.context.startswith("STOP.")
 
 

@@ -26,7 +26,7 @@ from real_client import Unavailable
 
 REPO = Path(__file__).resolve().parents[2]
 DEV = REPO / ".dev" / "agents"
-NODE_VERSION, NODE_OLDEST = "24", 22  # two clients want it newer than many machines have it
+NODE_VERSION = "24"  # installed where the machine's own is too old
 INSTALL_S, START_S = 300, 60
 KEY = "dummy-key-for-a-stub-model"
 WANTED = os.environ.get("CTX_E2E_AGENTS", "").split()  # only these, by name; all when it is empty
@@ -38,6 +38,7 @@ class Client:
     name = label = package = version = ""
     agent = ""  # the word of install.py --agent and of the registered command
     bin = ""  # its program in node_modules/.bin
+    node_oldest = 22
     shell_tool = "run_shell_command"
     exact_window = None  # tokens; None: the client does not tell, and the kit says that it guesses
     speaks_before_a_tool = False
@@ -52,7 +53,7 @@ class Client:
         wanted = "%s@%s" % (self.package, self.version)
         program, stamp = self.folder / "node_modules/.bin" / self.bin, self.folder / "ready"
         if not (stamp.is_file() and stamp.read_text() == wanted):
-            _npm_install(self.folder, wanted)
+            _npm_install(self.folder, wanted, search_path(self.node_oldest))
             if not self.starts(program):
                 raise Unavailable("e2e-agents: %s was installed, but does not start here" % wanted)
             stamp.write_text(wanted)
@@ -60,7 +61,7 @@ class Client:
 
     def starts(self, program):
         try:
-            done = subprocess.run([str(program), "--version"], env=dict(os.environ, PATH=search_path()), timeout=START_S,
+            done = subprocess.run([str(program), "--version"], env=dict(os.environ, PATH=search_path(self.node_oldest)), timeout=START_S,
                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         except (OSError, subprocess.SubprocessError):
             return False
@@ -82,6 +83,7 @@ class Client:
 
 class Claude(Client):
     name = agent = "claude"
+    node_oldest = 0  # native
     label, package = "Claude Code", real_client.PACKAGE
     exact_window = 200_000
     model = "claude-opus-4-6"  # a model with the small window
@@ -109,6 +111,7 @@ class Claude(Client):
 class Codex(Client):
     name = agent = bin = "codex"
     label, package, version = "Codex", "@openai/codex", "0.166.0"
+    node_oldest = 18  # it only starts the program, which is native
     exact_window = 258_400
     model = "gpt-5.5"
     speaks_before_a_tool = True
@@ -268,20 +271,22 @@ def trusted_hooks(path):
 # ---------------------------------------------------------------------------
 
 
-def search_path():
+def search_path(oldest=0):
     """PATH with a Node that is new enough in front; installed into .dev/agents when the machine has none."""
     own = shutil.which("node")
     folders = ["/usr/local/bin", "/usr/bin", "/bin"]
-    if own and _node_major(own) >= NODE_OLDEST:
+    if not oldest:
+        return os.pathsep.join(folders)
+    if own and _node_major(own) >= oldest:
         return os.pathsep.join([os.path.dirname(own)] + folders)
     system = {"x86_64": "x64", "AMD64": "x64", "aarch64": "arm64", "arm64": "arm64"}.get(platform.machine(), "x64")
     package = "node-%s-%s" % (platform.system().lower(), system)
     folder = DEV / "node"
     program = folder / "node_modules" / package / "bin/node"
     if not program.is_file():
-        _npm_install(folder, "%s@%s" % (package, NODE_VERSION))
+        _npm_install(folder, "%s@%s" % (package, NODE_VERSION), os.environ.get("PATH", ""))
     if not program.is_file():
-        raise Unavailable("e2e-agents: there is no Node %d or newer" % NODE_OLDEST)
+        raise Unavailable("e2e-agents: there is no Node %d or newer" % oldest)
     return os.pathsep.join([str(program.parent)] + folders)
 
 
@@ -290,12 +295,12 @@ def _node_major(program):
     return int((re.findall(r"\d+", said) or ["0"])[0])
 
 
-def _npm_install(folder, wanted):
+def _npm_install(folder, wanted, path):
     """Package scripts are not run: the programs come inside the platform packages."""
     if not shutil.which("npm"):
         raise Unavailable("e2e-agents: %s cannot be had, there is no npm" % wanted)
     folder.mkdir(parents=True, exist_ok=True)
-    path = os.environ.get("PATH", "") if folder.name == "node" else search_path() + os.pathsep + os.environ.get("PATH", "")
+    path = path + os.pathsep + os.environ.get("PATH", "")
     arguments = ["npm", "install", "--prefix", str(folder), "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
     try:
         code = subprocess.run(arguments + [wanted], env=dict(os.environ, PATH=path), stdin=subprocess.DEVNULL,

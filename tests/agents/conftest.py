@@ -15,7 +15,6 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
 import clients  # noqa: E402
-
 import real_client  # noqa: E402
 
 MODES = ("start", "prompt", "gate", "reminder", "stop", "brake", "cleanup", "booked")

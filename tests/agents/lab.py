@@ -12,10 +12,19 @@ import time
 from pathlib import Path
 
 import clients
+from real_client import leftovers
 from stub_models import StubModel
 
-from real_client import PYTHON_WITH_RECORD, leftovers
-
+PYTHON_WITH_RECORD = """#!/bin/sh
+# becomes the real interpreter, so that the client stays its parent; what each hook mode said is kept
+mode=
+for word; do case $word in inject | gate | monitor | stop-enforce | cleanup) mode=$word ;; esac; done
+[ -n "$mode" ] || exec %(python)s "$@"
+kept=%(said)s/$mode.$$
+mkfifo "$kept.pipe"
+tee "$kept" < "$kept.pipe" &
+exec %(python)s "$@" > "$kept.pipe"
+"""
 LIMIT_S = 90  # one client process never lives longer
 CONTEXT_FILES = {
     "CONSTITUTION.md": "# Constitution\n\nNever push to main.\n",
@@ -66,7 +75,7 @@ class Lab:
         """(mode, text for the agent) of every hook run that said something since the last call."""
         found = []
         for path in sorted(self.said_dir.iterdir(), key=lambda one: one.stat().st_mtime_ns):
-            reply = json.loads(path.read_text())
+            reply = json.loads(path.read_text() or "{}") if path.is_file() else {}
             special = reply.get("hookSpecificOutput") or {}
             texts = {special.get("additionalContext"), reply.get("additionalContext"), reply.get("reason")}
             found += [(path.name.split(".")[0], text) for text in texts if text]
@@ -103,7 +112,8 @@ class Lab:
         """One session: one prompt, until the client ends; what it printed."""
         client.prepare(self)
         command = [str(word) for word in client.command(client.install(), prompt)]
-        environment = self.environment(**dict(client.environment(self), **extra))
+        path = "%s:%s" % (self.bin, clients.search_path(client.node_oldest))
+        environment = self.environment(**dict(client.environment(self), PATH=path, **extra))
         process = subprocess.Popen(command, cwd=str(self.project), env=environment, stdin=subprocess.DEVNULL, text=True,
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace", start_new_session=True)
         try:

@@ -8,6 +8,7 @@ import shlex
 import time
 
 import pytest
+
 from clients import CLIENTS, WANTED, Claude, Codex
 from lab import Lab
 from stub_models import Turn
