@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 import tempfile
 
@@ -13,6 +14,12 @@ from helper import IS_WINDOWS, TESTS, Project, load_kit
 collect_ignore = ["e2e"] if IS_WINDOWS else []  # the client that it starts runs elsewhere
 FOREIGN = ("CLAUDE", "CTX_", "PYTHONPATH", "PYTEST_ADDOPTS")
 KEPT = ("CTX_SOAK", "CTX_E2E", "CTX_FOREIGN_FOLDER")  # switches of the tests themselves
+
+# `nohup` and a job in the background ignore signals, and what a process ignores its children ignore too: a command
+# that a test interrupts would never end. A handler that does nothing is not inherited.
+for _number in (getattr(signal, _name, None) for _name in ("SIGINT", "SIGHUP", "SIGQUIT", "SIGTERM")):
+    if _number is not None and signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, lambda *_: None)
 
 
 @pytest.fixture(autouse=True)

@@ -131,6 +131,8 @@ def test_what_a_killed_writer_left_half_written_goes_by_age(kit, world):
             for path in leftovers(world):
                 found.add(os.path.basename(path).split(".")[0])
                 os.utime(os.path.join(world.project.base, path), (world.now - 10 * 86400,) * 2)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(world.project.path(".context/state/collected"))  # else the next one is due in an hour
             world.project.call("inject", world.event("SessionStart.startup", session_id="next"))
             left = [path for path in leftovers(world) if "/signals/sessions/s1/" not in path]  # those go with the session
             assert left == [], at
@@ -187,7 +189,7 @@ def operations(kit, world, mode, event, known={}):  # noqa: B006 - counted once 
     """How many operations a run has at most, found by killing it at one that it has not."""
     key = (mode, event.get("hook_event_name"))
     if key not in known:
-        for at in (40, 80, 120, 160, 200, 300, MANY):
+        for at in (40, 80, 120, 160, 200, 300, MANY, 4 * MANY):
             world.reset()
             if hostile.fork_patched(world.project, kit, mode, event, READING, at, hostile.kill_here).rc == 0:
                 known[key] = at
@@ -196,15 +198,46 @@ def operations(kit, world, mode, event, known={}):  # noqa: B006 - counted once 
 
 
 @pytest.mark.parametrize("writer", HOOKS)
+def test_an_operation_that_never_ends_ends_in_silence(kit, world, rounds, monkeypatch, writer):
+    """A hung file system: whichever operation it is, the deadline of the whole run holds, and exit 0."""
+    mode, event = event_of(world, writer)
+    monkeypatch.setattr(kit, "HOOK_LIMIT_S", 0.25)
+    monkeypatch.setattr(kit, "CLEANUP_LIMIT_S", 0.25)
+
+    def hang(name, real, args):
+        time.sleep(2 * helper.RUN_TIMEOUT_S)
+
+    rng = random.Random(writer)
+    step = 1 if rounds(1) > 1 else 40
+    for at in range(rng.randrange(1, 20), MANY, step):
+        world.reset()
+        before = world.foreign()
+        result = hostile.fork_patched(world.project, kit, mode, event, READING, at, hang)
+        with hostile.told(writer, at):
+            hostile.check_result(result)
+            check_files(world)
+            assert not unexpected(world, before)
+        if at > operations(kit, world, mode, event):
+            return
+
+
+@pytest.mark.parametrize("writer", HOOKS)
 @pytest.mark.parametrize("limit_bytes", [0, 1, 100])
-def test_a_full_disk_costs_the_write_and_never_the_hook(world, writer, limit_bytes):
+def test_a_full_disk_costs_the_write_and_never_the_hook(kit, world, writer, limit_bytes):
     """By the limit of the process, which any user has: a file cannot grow any more."""
     resource = pytest.importorskip("resource")
     mode, event = event_of(world, writer)
-    done = subprocess.run(helper.hook_argv(mode), input=json.dumps(event).encode(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          env=world.project.environment({}), cwd=world.project.root, timeout=helper.RUN_TIMEOUT_S,
-                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, limit_bytes)))
-    hostile.check_result(helper.make_result(done.returncode, done.stdout, done.stderr))
+
+    def fill():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, limit_bytes))
+
+    if limit_bytes == 1:  # one of them as the process that it is about
+        done = subprocess.run(helper.hook_argv(mode), input=json.dumps(event).encode(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              env=world.project.environment({}), cwd=world.project.root, timeout=helper.RUN_TIMEOUT_S, preexec_fn=fill)
+        hostile.check_result(helper.make_result(done.returncode, done.stdout, done.stderr))
+    else:  # its output is a file here, which cannot grow either
+        result = helper._call_forked(kit, [mode], helper._as_input(event), world.project.environment({}), world.project.root, fill)
+        assert (result.rc, result.err) == (0, b"")
     check_files(world)
     assert leftovers(world) == []
 
@@ -349,7 +382,7 @@ def test_a_folder_that_vanishes_in_the_middle_is_not_missed(kit, world, rounds, 
     def vanish(name, real, args):
         shutil.rmtree(path, ignore_errors=True)
 
-    for at in range(1, MANY, 1 if rounds(1) > 1 else 45):
+    for at in range(1, MANY, 1 if rounds(1) > 1 else 60):
         os.makedirs(world.project.tmp, exist_ok=True)
         os.makedirs(world.project.root, exist_ok=True)
         world.reset()
@@ -385,8 +418,9 @@ def holder(path):
         process.stdout.close()
 
 
-def test_a_lock_held_by_a_stopped_process_costs_the_write_and_never_the_hook(project):
+def test_a_lock_held_by_a_stopped_process_costs_the_write_and_never_the_hook(kit, project, monkeypatch):
     world = World(project)
+    monkeypatch.setattr(kit, "LOCK_WAIT_S", 0.2)
     with holder(project.path(".context/state/s1.lock")) as process:
         os.kill(process.pid, signal.SIGSTOP)
         state = project.read(".context/state/s1.json")

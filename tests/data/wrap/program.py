@@ -201,7 +201,7 @@ def size() -> None:
 def signals() -> None:
     """Shows each signal it gets; SIGTERM ends it with 9."""
     def show(number: int, _: object) -> None:
-        say(f"got {signal.Signals(number).name}\n")
+        os.write(1, f"got {signal.Signals(number).name}\n".encode())  # it may come in the middle of `say`
         if number == signal.SIGTERM:
             sys.exit(9)
 
