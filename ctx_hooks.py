@@ -335,6 +335,7 @@ def start_deadline(seconds: float) -> None:
     import _signal
 
     if hasattr(_signal, "setitimer"):
+        _signal.pthread_sigmask(_signal.SIG_UNBLOCK, (_signal.SIGALRM,))  # a mask is inherited
         _set_alarm(seconds)
         return
     import _thread
@@ -1708,8 +1709,9 @@ _MARKUP = frozenset(
     "system systemreminder systemmessage tasknotification commandname commandmessage commandargs "
     "localcommandstdout localcommandstderr localcommandcaveat userpromptsubmithook bashinput "
     "bashstdout bashstderr user human assistant functioncalls functionresults invoke tooluse "
-    "toolresult antml thinking hookcontext hookprompt hookresult functioncall "
-    "functionresult".split())
+    "toolresult antml thinking hookcontext hookprompt hookresult functioncall functionresult "
+    "tooluseerror ideselection ideopenedfile newdiagnostics persistedoutput teammatemessage "
+    "sessionstarthook posttoolusehook pretoolusehook stophook sys".split())
 _TYPES = frozenset("System User Human Assistant".split())  # in code: List<User>
 _TURNS = ("human:", "user:", "assistant:", "system:")
 _UNSEEN = frozenset("\xad\u034f\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u3164\ufeff\uffa0")
@@ -1818,6 +1820,8 @@ def _is_markup(text: str, start: int) -> bool:
     """Whether a tag with one of the names begins here, whatever stands between its letters."""
     inner = _folded(text[start + 1:start + 80].partition(">")[0].partition("<")[0])
     before = text[start - 1:start]
+    if inner.startswith("|"):
+        return True  # <|im_start|>: other models' marks of a turn
     if inner.partition(",")[0] in _TYPES and (before.isalnum() or before == "_"):
         return False
     words = "".join(c if c.isalnum() or c in "-_.:" else " " for c in inner.lower()).split()
@@ -2770,10 +2774,15 @@ def due_signals(ctx: Ctx, signals: list, seen: dict) -> list:
         claim = list_of(seen.get(signal.key)) + ["", 0]
         is_held = claim[0] == signal.stamp and (not claim[1] or abs(ctx.now - claim[1]) < CLAIM_S)
         if SEVERITIES.index(signal.severity) >= floor and signal.body and not is_held:
-            source = (signal.auditor, signal.code) if signal.code else signal.key
-            if source not in due or due[source].generated_at < signal.generated_at:
+            source = _source_of(signal)
+            if source not in due or due[source].generated_at <= signal.generated_at:
                 due[source] = signal
     return list(due.values())
+
+
+def _source_of(signal: Record) -> tuple:
+    """The same for two signals of which the newer takes the older one's place."""
+    return (signal.auditor or signal.key, signal.code) if signal.code else (signal.key, "")
 
 
 def has_news(ctx: Ctx, session: str, looked: dict) -> bool:
@@ -2821,9 +2830,9 @@ def _claim(ctx: Ctx, state: Record, session: str, room: int) -> "tuple | None":
     text, shown, was_cut = render_signals(due, room - ctx.length(ctx.dir), ctx.length)
     if was_cut:
         text += "\n" + SIGNAL_CUT.format(path=_keep_whole(ctx, shown[0]))
-    waiting, told = len(due) - len(shown), {(s.auditor, s.code) for s in shown if s.code}
+    waiting, told = len(due) - len(shown), set(map(_source_of, shown))
     keys = {s.key for s in shown}
-    shown = [s for s in signals if s.key in keys or (s.auditor, s.code) in told]  # with older ones
+    shown = [s for s in signals if s.key in keys or _source_of(s) in told]  # with older ones
     for signal in shown:
         state.delivered[signal.key] = [signal.stamp, int(ctx.now)]
     return text, shown, waiting
@@ -3959,8 +3968,12 @@ def make_up(ctx: Ctx) -> None:
     if not ctx.get("handoff.enabled"):
         return
     for session, row in read_ledger(ctx).handoffs.items():
-        if row.asked_at and not row.written_at and not is_live(ctx, session):
-            transcript = read_session(ctx, session).transcript
+        if not row.asked_at or row.written_at or session == ctx.session:
+            continue
+        state = read_session(ctx, session)
+        is_past = state.client_pid == client_pid(ctx) > 0  # one client has one session at a time
+        if is_past or not is_live(ctx, session):
+            transcript = state.transcript
             if transcript and write_mechanical(ctx, session, transcript):
                 break  # one at a start is enough to stay within the deadline
 

@@ -363,6 +363,15 @@ def test_a_killed_session_gets_its_handoff_at_the_next_start(project):
     assert "made from its transcript" in reply.context and "Add a login page with tests." in reply.context
 
 
+def test_a_session_whose_end_was_cut_off_by_clear_gets_its_handoff_too(project):
+    own = {"CLAUDE_PID": str(os.getpid())}
+    project.write_transcript([assistant_row(170_000)])
+    project.step("monitor", project.event("PostToolUse.Bash", session_id="s1"), NOW, **own)
+    working_session(project)
+    reply = project.step("inject", project.event("SessionStart.clear", session_id="s2"), NOW + 5, **own)
+    assert "Add a login page with tests." in reply.context
+
+
 def test_handoffs_switched_off_means_no_mechanical_one_either(project):
     settings(project, "handoff:\n  enabled: false\n")
     after_tool(project, 85)

@@ -293,3 +293,17 @@ def test_events_of_the_client_are_understood(kit, project):
             assert (event is None) if theirs not in known else (event.name, event.session) == (theirs, "s1")
     failure = kit.parse_event(project.event("PostToolUseFailure"), "monitor", "claude", {})
     assert failure.failed and isinstance(failure.response, str)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="signals of POSIX")
+def test_a_blocked_alarm_does_not_take_the_time_limit_away(project):
+    """A mask is inherited; the pipe is never closed and the object never complete."""
+    import signal
+
+    child = subprocess.Popen(helper.hook_argv("gate"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=project.env, cwd=project.root,
+                             preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM]))
+    child.stdin.write(b'{"session_id":')
+    child.stdin.flush()
+    assert child.wait(helper.RUN_TIMEOUT_S) == 0 and child.stdout.read() == b""
+    child.stdin.close()
+    child.stdout.close()

@@ -569,3 +569,10 @@ def test_a_read_only_folder_delivers_once(open_project):
         os.chmod(folder, 0o755)
     project.write(SESSION + "c.md", signal_text("New"))
     assert project.call_as_user("inject", event).context == HEAD + "New"
+
+
+def test_two_files_with_one_code_and_no_source_are_two_issues(project):
+    for name, body in (("a", "main fails"), ("b", "the release branch fails")):
+        project.write(".context/signals/global/%s.md" % name, "---\nseverity: warning\nttl: 3600\ncode: CI\n---\n" + body, mtime=NOW - 5)
+    text = project.step("inject", project.event("UserPromptSubmit", session_id="s1"), NOW).context
+    assert "main fails" in text and "the release branch fails" in text
