@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import importlib.util
 import json
 import os
@@ -371,6 +372,7 @@ def _run_child(kit, argv: list[str], descriptors: tuple, env: dict[str, str], cw
     rc = 70
     try:
         signal.alarm(RUN_TIMEOUT_S)
+        gc.disable()  # as the registered command does; a collection would copy the whole of pytest
         if first:
             first()
         for number, descriptor in enumerate(descriptors):

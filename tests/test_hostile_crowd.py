@@ -54,7 +54,7 @@ def crowd(kit, project):
     return run
 
 
-def test_processes_that_start_at_once_count_every_call(kit, project):  # loaded here, not by eight threads at once
+def test_processes_that_start_at_once_count_every_call(kit, project):
     """The registered command itself, as many as a client starts for one batch of tool calls."""
     def run(number):
         event = project.event("PostToolUse.Bash", session_id="s1", tool_use_id="t%d" % number)

@@ -737,7 +737,8 @@ def plant_beside(folder, sprung):
 def test_what_is_planted_beside_the_kit_is_not_run_and_is_named(project):
     sprung, folder = project.base + "/sprung", project.path(".claude/hooks")
     words = [helper.PYTHON, os.path.join(helper.REPO, "install.py"), project.root, "--python", helper.PYTHON]
-    run = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=project.environment({"PYTHONDONTWRITEBYTECODE": "1"}), cwd=folder, timeout=60)
+    run = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "cwd": folder, "timeout": 60,
+           "env": project.environment({"PYTHONDONTWRITEBYTECODE": "1"})}
     os.makedirs(folder)
     assert subprocess.run(words, **run).returncode == 0
     plant_beside(folder, sprung)
@@ -765,9 +766,10 @@ def many(usual, long):
 
 def fill(start, count, end="", like=os.devnull):
     """So many files whose names begin and end like this; links, which a file system makes faster than files."""
+    linked = ""
     for number in range(count):
         path = "%s%06d%s" % (start, number, end)
-        if number % 30_000:
+        if number % 30_000:  # an inode takes only so many
             os.link(linked, path)
         else:
             linked = shutil.copyfile(like, path)
