@@ -1711,7 +1711,7 @@ _MARKUP = frozenset(
     "bashstdout bashstderr user human assistant functioncalls functionresults invoke tooluse "
     "toolresult antml thinking hookcontext hookprompt hookresult functioncall functionresult "
     "tooluseerror ideselection ideopenedfile newdiagnostics persistedoutput teammatemessage "
-    "sessionstarthook posttoolusehook pretoolusehook stophook sys".split())
+    "sessionstarthook posttoolusehook pretoolusehook stophook".split())
 _TYPES = frozenset("System User Human Assistant".split())  # in code: List<User>
 _TURNS = ("human:", "user:", "assistant:", "system:")
 _UNSEEN = frozenset("\xad\u034f\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u3164\ufeff\uffa0")
@@ -3947,8 +3947,10 @@ def is_live(ctx: Ctx, session: str) -> bool:
 
 
 def is_at_work(ctx: Ctx, session: str) -> bool:
-    """Its client certainly still runs."""
-    return _is_running(read_session(ctx, session).client_pid)
+    """Its client certainly still runs, and it is not the one that we are called by: that has this
+    session now."""
+    pid = read_session(ctx, session).client_pid
+    return pid != client_pid(ctx) and _is_running(pid)
 
 
 def _is_running(pid: int) -> bool:
@@ -4722,6 +4724,8 @@ SECTION_NOTE = "<!-- ctx_hooks: written {at}, line ends before it {lead}, file m
 FALLBACK_NOTICE = "[System] Session context written to {file} - please review"
 FALLBACK_PERSON = "ctx: wrote the handoff into {file}, the agent has not confirmed it"
 FAILURE_NOTICE = "Session context could not be delivered; it is in {path} - please read it"
+_NEGATIONS = frozenset("not no never cannot won't don't can't without reply say print output "
+                       "instead refuse refused told asked".split())
 KEY_HEADINGS = ("goal", "next", "task", "todo", "objective", "focus")
 GIT_INDEX_LIMIT_BYTES = 64 * 1024 * 1024
 FALLBACK_LIMIT_BYTES = 4 * 1024 * 1024
@@ -4905,8 +4909,8 @@ def is_acknowledged(ctx: Ctx, text: str) -> bool:
         'Reply "ACK: context received" to confirm', "")
     folded = " ".join(said.lower().split())  # the default without the cost of `re`
     for words in ("ack: context received", "ack:context received"):
-        before, found, _ = folded.partition(words)
-        if found and not _is_negated(before[-24:]):
+        before, found, after = folded.partition(words)
+        if found and not _is_negated(before[-24:], after):
             return True
     usual = DEFAULTS["startup.ack_patterns"]
     own = [pattern for pattern in ctx.get("startup.ack_patterns") if pattern not in usual]
@@ -4924,12 +4928,11 @@ def own_words(text: str) -> str:
     return "\n".join(out)
 
 
-def _is_negated(before: str) -> bool:
-    """`I will not reply "ACK: …"`, `"ACK: …"` in somebody's quotation marks."""
-    words = before.split()
-    return before.rstrip()[-1:] in ('"', "“", "'", "`", "«") or any(
-        word.strip(".,") in ("not", "no", "never", "cannot", "won't", "don't", "can't", "without",
-                             "reply", "say", "print", "instead") for word in words[-4:])
+def _is_negated(before: str, after: str) -> bool:
+    """`I will not reply "ACK: …"`, `NACK: …`, somebody's quotation, a question."""
+    words = [word.strip(".,") for word in before.split()]
+    is_other = before[-1:].isalnum() or before.rstrip()[-1:] in ('"', "“", "'", "`", "«")
+    return is_other or after.lstrip()[:1] == "?" or any(word in _NEGATIONS for word in words[-4:])
 
 
 def matches(pattern: str, text: str) -> bool:
@@ -5531,11 +5534,11 @@ def monitor(event: Record, ctx: Ctx) -> "Reply | None":
         return None
     usage = read_usage(ctx, event.transcript)
     batch = _find_batch(ctx, event, usage)
-    _, seen = update_session(
+    written, seen = update_session(
         ctx, event.session, lambda state: _note_call(ctx, event, state, usage, batch))
     if seen is None:
         return None
-    reply = Reply(person=seen.person)
+    reply = Reply(person=seen.person if written else "")  # else it would be said at every call
     if not can_speak(ctx, "PreToolUse"):
         _speak_late(ctx, event, seen.state, reply)
     _add(ctx, reply, seen.reminder)

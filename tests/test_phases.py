@@ -181,7 +181,9 @@ def test_transitions(project, signal, phase, config, following):
 
 def test_phases_that_send_each_other_round_in_circles_end(project):
     auto(project, "fix", max_iterations=5)
-    for number in range(20):
+    number = 0
+    while number < 20:
+        number += 1
         phase = state_of(project)["phase"]
         signal = {"fix": "FIX_COMPLETE", "check": "TRANSITION_TO_FIX"}[phase]
         reply = stop(project, block(signal, phase), works=True)

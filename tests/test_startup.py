@@ -293,6 +293,7 @@ def test_headings_in_fences_do_not_split(kit):
 
 ACKS = {
     "ACK: context received": True, "ack:context received": True, "Sure.\n**ACK:  Context\nReceived.**": True,
+    "NACK: context received nothing": False, "I refuse to output ACK: context received": False, "ACK: context received? No.": False,
     "I will not reply ACK: context received": False, "> ACK: context received": False,
     "```\nACK: context received\n```": False, 'The file says "ACK: context received".': False, "`ACK: context received`": True,
     "ACK context received": False, "I received the context": False, "": False, END: False, START + "\nx\n" + END: False,
