@@ -1503,9 +1503,9 @@ def open_project(root: str, env: dict) -> "Ctx | None":
         return None
     config["outside"] = ()
     if own.get("allow_outside"):  # what the user's own file names, and nothing that a project adds
-        config["outside"] = tuple(
-            [join_path(ctx.dir, name) for name in own.get("gate.files", ())]
-            + [join_path(root, name) for name in own.get("startup.files", ())])
+        named = [join_path(ctx.dir, name) for name in own.get("gate.files", ())]
+        named += [join_path(root, name) for name in own.get("startup.files", ())]
+        config["outside"] = tuple(path for path in named if not is_below(path, root))
     return ctx
 
 
@@ -4037,7 +4037,7 @@ WORKFLOW = (
                         ("stop_at", 0.0, "time"))),
     ("steps", {}, [_STEP]),
 )
-TRUST = (("token", "", str), ("root", "", str), ("agreed", [], "texts"))
+TRUST = (("token", "", str), ("root", "", str), ("checks", {}, dict))  # phase -> digest
 MAX_ITERATIONS, ITERATIONS_LIMIT = 20, 50
 STALE_AFTER_S = 2 * 3600
 STALLS_LIMIT = 3
@@ -4252,9 +4252,11 @@ def read_trust(ctx: Ctx) -> Record:
     return load_record(parse_object(data or b""), TRUST)
 
 
-def write_trust(ctx: Ctx, token: str, commands: list) -> bool:
-    """What this machine's user started and agreed to; only `auto` writes it."""
-    row = Record(token=token, root=ctx.root, agreed=[digest_of(text) for text in commands])
+def write_trust(ctx: Ctx, token: str, checks: dict) -> bool:
+    """What this machine's user started, and the command of each phase that they agreed to; only
+    `auto` writes it."""
+    row = Record(token=token, root=ctx.root, checks={
+        phase: digest_of(command) for phase, command in checks.items()})
     path = trust_path(ctx)
     return bool(path) and write_bytes(ctx, path, format_json(dump_record(row, TRUST)).encode())
 
@@ -4422,8 +4424,10 @@ def _judge(ctx: Ctx, event: Record, flow: Record) -> Record:
         owed = [flow.phase]
     elif signal == "AUTO_COMPLETE":
         owed = flow.phases[flow.phases.index(flow.phase):]
-    for command in dict.fromkeys(check_of(ctx, flow, phase) for phase in owed):
-        if command and digest_of(command) not in read_trust(ctx).agreed:
+    agreed = read_trust(ctx).checks
+    for phase in owed:
+        command = check_of(ctx, flow, phase)
+        if agreed.get(phase, "") != (digest_of(command) if command else ""):  # changed or taken away
             check = Record(command=command, ok=False, result="not agreed to", tail="")
             return Record(signal="", block={}, near="", check=check, reason="not_agreed")
         if command and (check is None or check.ok):
@@ -4752,7 +4756,8 @@ def find_handoffs(ctx: Ctx, session: str) -> list:
             continue
         is_new = info.st_mtime > max(row.delivered_at, row.written_at) + 1 and (
             not is_foreign(ctx, path, info))
-        if is_new or not (row.evidence or _is_held(ctx, row, session)):
+        is_used = row.evidence and row.delivered_to != key  # one that came back to its own writer
+        if is_new or not (is_used or _is_held(ctx, row, session)):
             found.append(Record(key=key, path=path, by=row.by,
                                 at=info.st_mtime if is_new else row.written_at))
     loose = [ctx.path("handoffs", name) for name in list_dir(ctx.path("handoffs"))
@@ -6355,7 +6360,7 @@ def _try_commands(registered: dict, root: str, env: dict) -> object:
             runs.setdefault((ours.python, path), []).append((agent, event, ours.mode))
     with tempfile.TemporaryDirectory(prefix="ctx-doctor-") as folder:
         for (python, path), events in runs.items():
-            words, finding = _check_interpreter(python)
+            words, finding = _check_interpreter(python, root)
             yield finding
             if words:
                 yield from _try_events(words, path, events, real_path(folder))
@@ -6382,8 +6387,9 @@ def find_programs(name: str) -> list:
     return [path for path in paths if is_file(path) and _os.access(path, _os.X_OK)]
 
 
-def _check_interpreter(python: str) -> tuple:
-    """(its words or [], finding): which Python a command starts, and whether it is new enough."""
+def _check_interpreter(python: str, root: str) -> tuple:
+    """(its words or [], finding): which Python a command starts, and whether it is new enough. One
+    that the project brings along is not run."""
     name, *options = ["py", "-3"] if python == "py -3" else [python]
     paths = find_programs(name)
     shims = [path for path in paths if "/shims/" in path]
@@ -6393,6 +6399,9 @@ def _check_interpreter(python: str) -> tuple:
         return [], (FAIL, "the interpreter %s is not there, so no hook runs → %s" % (
             python, installer("--python PATH")))
     words = [paths[0], *options]
+    if is_below(real_path(paths[0]), real_path(root)) or is_below(paths[0], root):
+        return [], (FAIL, "the interpreter %s lies in the project: not tried → look at it, then %s"
+                    % (paths[0], installer()))
     _, code, out, err = run_timed([*words, "-I", "-S", "-c", PYTHON_PROBE], b"", "/", None)
     version, _, real = out.decode("utf-8", "replace").strip().partition(" ")
     if code or tuple(map(int, filter(is_digits, version.split(".")))) < (3, 8):
@@ -6911,7 +6920,7 @@ COMMANDS = {
                "Tell the agent something with its next event; the summary - is read from stdin."),
     "auto": ("start|status|resume|stop [TASK] [--until CMD] [--phase PHASE] [--skip PHASE…] "
              "[--skip-expansion] [--skip-qa] [--skip-review] [--skip-reflect] [--any] "
-             "[--session ID] [--max-iterations N] [--force] [--json]",
+             "[--session ID] [--max-iterations N] [--agree] [--force] [--json]",
              "Start, show, take up again or stop the auto workflow."),
     "pause": ("[--for 30m] [--session ID]", "Silence the hooks for a while, or until `resume`."),
     "resume": ("[--session ID]", "End a pause."),
@@ -8147,14 +8156,14 @@ def signals_data(ctx: Ctx, only: str) -> list:
 def workflow_data(ctx: Ctx) -> "dict | None":
     if not is_file(auto_path(ctx)):
         return None
-    flow, agreed = read_workflow(ctx), read_trust(ctx).agreed
+    flow, agreed = read_workflow(ctx), read_trust(ctx).checks
     checks = [(phase, check_of(ctx, flow, phase)) for phase in flow.phases]
     data = dump_record(flow, WORKFLOW)
     data.update(
         token="", inert=is_inert(ctx, flow), last_phase=flow.enforcer.last_phase,
         last_error=flow.last_error.message if flow.last_error else "",
         steps=sorted(data["steps"].values(), key=lambda step: step["started_at"] or ""),
-        checks=[{"phase": phase, "command": command, "agreed": digest_of(command) in agreed}
+        checks=[{"phase": phase, "command": command, "agreed": agreed.get(phase) == digest_of(command)}
                 for phase, command in checks if command])
     return data
 
@@ -8328,7 +8337,8 @@ def _start_workflow(ctx: Ctx, given: Record) -> list:
         "session_id": _bound_id(ctx, given.session) or (
             "" if given.any else ctx.env.get("CLAUDE_CODE_SESSION_ID", "")),
         "enforcer": {}, "started_at": format_iso(ctx.now, True)}, WORKFLOW)
-    lines, is_new = _agree(ctx, flow), not is_dir(parent_of(auto_path(ctx)))
+    lines = _agree(ctx, flow, given.until or "", bool(given.agree))
+    is_new = not is_dir(parent_of(auto_path(ctx)))
     if not update_workflow(ctx, lambda now: vars(now).update(vars(flow)))[0]:
         raise cannot_write(AUTO_STATE)
     if is_new:
@@ -8364,27 +8374,34 @@ def _bound_id(ctx: Ctx, text: str) -> str:
     return text if name == safe_name(text) else name
 
 
-def _agree(ctx: Ctx, flow: Record) -> list:
+def _agree(ctx: Ctx, flow: Record, typed: str, is_agreed: bool) -> list:
     """The person's consent to the checks, and the four lines that say what will happen. A check
-    that came with the project is asked about where there is somebody to answer."""
-    checks = [(phase, check_of(ctx, flow, phase)) for phase in flow.phases]
-    checks = [pair for pair in checks if pair[1]]
-    shown = [(phase, command.replace("\n", "⏎ ")) for phase, command in checks]
-    agreed = read_trust(ctx).agreed + [digest_of(flow.until)]
-    news = ["  %s: %s" % line for pair, line in zip(checks, shown)
-            if digest_of(pair[1]) not in agreed]
-    if news and _os.isatty(0) and _os.isatty(1):
-        show("the project wants these commands run as checks:", *news, "agree? [y/N]")
+    that was not typed here or agreed to before is asked about; where nobody can answer it stays
+    without consent, unless --agree says so."""
+    checks = {phase: check_of(ctx, flow, phase) for phase in flow.phases}
+    checks = {phase: command for phase, command in checks.items() if command}
+    shown = [(phase, command.replace("\n", "⏎ ")) for phase, command in checks.items()]
+    known = [*read_trust(ctx).checks.values(), digest_of(typed)]
+    news = [phase for phase, command in checks.items() if digest_of(command) not in known]
+    if news and not is_agreed and _os.isatty(0) and _os.isatty(1):
+        show("the project wants these commands run as checks:",
+             *["  %s: %s" % line for line in shown if line[0] in news], "agree? [y/N]")
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             raise CommandError("not agreed, nothing was changed", "they stand in " + CONFIG_NAME)
+        is_agreed = True
+    missing = [] if is_agreed else news
     flow.token = _os.urandom(16).hex()
-    if not write_trust(ctx, flow.token, [command for _, command in checks]):
+    agreed = {phase: command for phase, command in checks.items() if phase not in missing}
+    if not write_trust(ctx, flow.token, agreed):
         raise cannot_write(trust_path(ctx) or "a state home: HOME is not set")
     told = "; ".join("%s `%s`" % pair for pair in shown)
+    if missing:
+        told += ": NOT agreed: %s; say --agree, or start it in a terminal" % ", ".join(missing)
+    elif told:
+        told += ": you agreed to run exactly this"
     who = "that prompts" if flow.any_prompt else "in which a person types a prompt"
     return ["phases: %s; begins with %s" % (", ".join(flow.phases), flow.phase),
-            "checks: " + (told + ": you agreed to run exactly this" if told else
-                          "none, a phase ends on the agent's word"),
+            "checks: " + (told or "none, a phase ends on the agent's word"),
             "binds:  " + ("to session " + flow.session_id if flow.session_id else
                           "to the next session of this project " + who),
             "out:    %s, or type `ctx cancel` in the session" % own_command("auto stop")]
@@ -8397,11 +8414,11 @@ def _resume_workflow(ctx: Ctx, given: Record) -> list:
         raise CommandError("there is no workflow to take up", own_command("auto start TASK"))
     known = [phase for phase in (flow.phase, flow.enforcer.last_phase) if phase in flow.phases]
     changes = {"active": True, "phase": (known or flow.phases)[0], "iteration": 0, "needs": "",
-               "exit_reason": "", "completed_at": 0.0, "cleared_at": 0.0,
+               "exit_reason": "", "completed_at": 0.0,
                "phase_started_at": ctx.now, "session_id": _bound_id(ctx, given.session),
                "any_prompt": bool(given.any) or flow.any_prompt}
     vars(flow).update(changes)
-    lines = _agree(ctx, flow)
+    lines = _agree(ctx, flow, "", bool(given.agree))
 
     def change(now: Record) -> None:
         vars(now).update(changes, token=flow.token)

@@ -623,17 +623,19 @@ def test_until_makes_one_phase_whose_check_the_person_agreed_to_by_its_exact_tex
     assert "phases: execution; begins with execution" in lines
     assert "checks: execution `make test`: you agreed to run exactly this" in lines
     trust, flow = trusted(project), project.read_json(".caw/auto-state.json")
-    assert trust["agreed"] == [kit.digest_of("make test")] and len(trust["token"]) == 32 and trust["token"] == flow["token"]
+    assert trust["checks"] == {"execution": kit.digest_of("make test")} and len(trust["token"]) == 32 and trust["token"] == flow["token"]
     assert "check of execution: `make test`, you agreed to it" in text(project.ask("auto", "status"))
 
 
 def test_a_check_that_changed_is_shown_as_not_agreed_until_the_workflow_is_taken_up_again(project):
     project.write(".contextrc", "auto:\n  phases: [plan, build]\n  done_when:\n    build: make\n")
-    assert "checks: build `make`" in text(project.ask("auto", "start", "Build"))
+    assert "checks: build `make`: you agreed to run exactly this" in text(project.ask("auto", "start", "Build", "--agree"))
     project.write(".contextrc", "auto:\n  phases: [plan, build]\n  done_when:\n    build: make all\n")
     shown = text(project.ask("auto", "status", COLUMNS="300"))
     assert "check of build: `make all`, nobody agreed to it, so it does not run" in shown
-    assert "checks: build `make all`" in text(project.ask("auto", "resume"))
+    assert "NOT agreed: build" in text(project.ask("auto", "resume", COLUMNS="300")), "nobody is there to answer"
+    assert "nobody agreed to it" in text(project.ask("auto", "status", COLUMNS="300"))
+    assert "checks: build `make all`: you agreed to run exactly this" in text(project.ask("auto", "resume", "--agree"))
     assert "`make all`, you agreed to it" in text(project.ask("auto", "status", COLUMNS="300"))
 
 

@@ -185,9 +185,18 @@ def test_a_known_older_release_and_a_checkout_with_crlf_are_known(kit, tmp_path)
 def programs(project, **texts) -> str:
     """A folder of small scripts, as an entry of PATH."""
     for name, text in texts.items():
-        path = project.write("bin/" + name, text)
+        path = project.write("../bin/" + name, text)
         os.chmod(path, 0o755)
-    return project.path("bin")
+    return os.path.join(project.base, "bin")
+
+
+def test_an_interpreter_that_the_project_brings_along_is_not_run(installed):
+    sprung = os.path.join(installed.base, "sprung")
+    path = installed.write("bin/python3", "#!/bin/sh\ntouch %s\nexec python3 \"$@\"\n" % sprung)
+    os.chmod(path, 0o755)
+    register(installed, python="'%s'" % path.replace("'", "'\"'\"'"))
+    code, text = doctor(installed)
+    assert code == 1 and not os.path.exists(sprung), text
 
 
 @pytest.mark.parametrize("python, why", [

@@ -499,7 +499,8 @@ def test_without_the_message_the_transcripts_current_turn_counts(project):
 def meant(project, phase="planning", commands=(), **changes):
     """A workflow that `auto start` began in a shell: a token in the state and in the user's own state home."""
     auto(project, phase, session="", token="t0ken", **changes)
-    assert helper.load_kit().write_trust(project.ctx(NOW), "t0ken", list(commands))
+    checks = commands if isinstance(commands, dict) else {phase: command for command in commands}
+    assert helper.load_kit().write_trust(project.ctx(NOW), "t0ken", checks)
 
 
 def test_a_workflow_started_in_a_shell_binds_at_the_first_prompt_that_a_person_types(project):
@@ -619,6 +620,12 @@ def test_a_check_that_was_changed_after_consent_is_not_run(project):
     assert not done(project).context and not project.exists("ran")
 
 
+def test_a_check_that_was_taken_away_proves_nothing(project):
+    verified(project, "false")
+    project.write(STATE, json.dumps(dict(state_of(project), until="")))
+    assert "nobody agreed to" in done(project).reply["systemMessage"] and state_of(project)["phase"] == "execution"
+
+
 def test_a_check_gets_no_secrets_no_terminal_and_no_input(project):
     verified(project, "env > seen; cat; tty >> seen; true")
     secrets = {"ANTHROPIC_API_KEY": "s3cret", "GH_TOKEN": "s3cret", "DB_PASSWORD": "s3cret", "MY_SECRET": "s3cret"}
@@ -640,7 +647,7 @@ def test_no_other_block_gets_around_the_check(project, signal):
 
 def test_auto_complete_owes_the_checks_of_all_later_phases(project):
     project.write(".contextrc", "auto:\n  done_when:\n    build: test -f built\n")
-    meant(project, "plan", ["test -f built"], phases=["plan", "build", "ship"])
+    meant(project, "plan", {"build": "test -f built"}, phases=["plan", "build", "ship"])
     prompt(project, "begin", NOW - 1)
     assert "its check `test -f built` exited 1" in stop(project, block("AUTO_COMPLETE", "plan"), works=True).context
     project.write("built", "")

@@ -163,6 +163,18 @@ def test_the_handoff_of_a_session_that_is_still_at_work_is_only_named(project):
     assert "Mine." in cleared.context
 
 
+def test_a_handoff_that_only_its_own_writer_had_goes_on_to_the_next_session(ready):
+    os.unlink(ready.path(FILE))
+    ready.write_transcript([assistant_row(170_000)])
+    ready.step("monitor", ready.event("PostToolUse.Bash", session_id="s1"), NOW + 1)
+    ready.write(".context/handoffs/s1.md", "# Goal\nMy own.\n", mtime=NOW + 1)
+    ready.step("monitor", ready.event("PostToolUse.Bash", session_id="s1", tool_use_id="t2"), NOW + 2)
+    start(ready, "compact", NOW + 3)
+    stop(ready, "ACK: context received", NOW + 4)
+    ready.step("cleanup", ready.event("SessionEnd.other", session_id="s1"), NOW + 9)
+    assert "My own." in start(ready, now=NOW + 20, session="s2").context
+
+
 def test_the_newest_comes_first_and_the_others_are_named(ready):
     ready.write(".context/handoffs/one.md", "# Goal\nThe newer one.\n", mtime=NOW - 30)
     context = start(ready).context

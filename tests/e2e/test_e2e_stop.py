@@ -37,7 +37,7 @@ def three_phases(kit):
 
 
 def start(kit, *arguments, binding=("--any",)):
-    return kit.ctx("auto", "start", TASK, *arguments, *binding)
+    return kit.ctx("auto", "start", TASK, "--agree", *arguments, *binding)
 
 
 def state(kit, *names):
