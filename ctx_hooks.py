@@ -2703,7 +2703,8 @@ def _read_signal(ctx: Ctx, path: str, unsaid_s: int) -> "Record | None":
     signal.path = path
     over_s = ctx.now - signal.generated_at - signal.ttl_s
     if over_s >= 0:
-        if over_s >= unsaid_s or not signal.code.startswith("CTX_"):
+        is_page = data.strip() and not data.startswith(b"---")  # maybe of the user's own docs
+        if (over_s >= unsaid_s or not signal.code.startswith("CTX_")) and not is_page:
             remove_file(path)
         return None
     if ctx.now - mtime < HALF_WRITTEN_S and data.startswith(b"---"):
@@ -3758,7 +3759,7 @@ def parse_printed(text: str) -> str:
     """What stands between the lines BEGIN HANDOFF and END HANDOFF, the last time; "" without."""
     lines, found, start = text.replace("\r\n", "\n").split("\n"), "", -1
     for index, line in enumerate(lines):
-        words = line.strip().strip("*_`#>- ").upper()
+        words = line.strip().strip("*_#- ").upper()  # not a quotation, not inline code
         if words == HANDOFF_BEGIN:
             start = index
         elif words == HANDOFF_END and start >= 0:

@@ -147,7 +147,7 @@ def test_what_is_needed_for_as_long_as_it_is_there_is_never_collected(project):
 
 
 def test_a_pause_without_an_end_lasts(project):
-    project.write(".context/state/pause.json", '{"s9": null}')
+    project.write(".context/state/pause.json", '{"s9": null, "inode": %d}' % os.stat(project.path(".context")).st_ino)
     age(project, ".context/state/pause.json", 20)
     project.step("inject", project.event("SessionStart.startup", session_id="s1"), NOW)
     assert project.step("gate", project.event("PreToolUse.Bash", session_id="s9"), NOW).is_silent

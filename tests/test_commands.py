@@ -135,7 +135,7 @@ def test_nothing_hostile_in_names_keys_and_texts_reaches_a_terminal(project):
         "session_start": HOSTILE, "agent": HOSTILE, "model": HOSTILE, "measured_model": HOSTILE, "window": 1000,
         "estimated_tokens": 900, "breakdown": {HOSTILE: 9}, "files_read": [HOSTILE], "startup": {"outcome": HOSTILE},
         "threshold_crossed_at": "2026-02-03T10:45:00Z"}))
-    project.write(".context/state/pause.json", json.dumps({HOSTILE: None}))
+    project.write(".context/state/pause.json", json.dumps({HOSTILE: None, "inode": os.stat(project.path(".context")).st_ino}))
     project.write(".context/signals/sessions/%s/x.md" % strange, HOSTILE)
     project.write(".caw/auto-state.json", json.dumps({
         "active": True, "phase": HOSTILE, "phases": [HOSTILE, "b"], "task_description": HOSTILE, "session_id": HOSTILE,
@@ -501,7 +501,8 @@ def test_a_pause_of_one_session_leaves_the_others(project):
 
 @pytest.mark.parametrize("until", ['"2020-01-01T00:00:00Z"', '"soon"', "5", "{}"])
 def test_a_pause_that_is_over_or_broken_silences_nobody(project, until):
-    project.write(".context/state/pause.json", '{"*": %s}' % until)
+    inode = os.stat(project.path(".context")).st_ino
+    project.write(".context/state/pause.json", '{"*": %s, "inode": %d}' % (until, inode))
     assert project.call("gate", project.event("PreToolUse.Bash", session_id=SESSION)).context
     assert shown_data(project)["paused"] == {}
 

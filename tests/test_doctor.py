@@ -213,8 +213,10 @@ def test_an_interpreter_that_will_not_do_fails(installed, python, why):
 def test_what_lies_in_the_current_folder_is_never_the_interpreter(installed, kit):
     """Relative entries of PATH are passed over: a client is not started in the project's folder by chance."""
     mark = os.path.join(installed.base, "ran")
-    programs(installed, python3="#!/bin/sh\ntouch '%s'\n" % mark)
-    shutil.copy(installed.path("bin/python3"), installed.path("python3"))
+    folder = programs(installed, python3="#!/bin/sh\ntouch '%s'\n" % mark)
+    os.mkdir(installed.path("bin"))
+    for place in ("bin/python3", "python3"):
+        shutil.copy(os.path.join(folder, "python3"), installed.path(place))
     register(installed, python="python3")
     doctor(installed, PATH=":.:bin:%s" % os.path.dirname(PYTHON))
     assert not os.path.exists(mark)

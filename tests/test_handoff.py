@@ -220,6 +220,7 @@ def test_a_printed_handoff_is_saved_at_stop(project, form):
 
 
 @pytest.mark.parametrize("message", ["", "BEGIN HANDOFF\nnot closed", "END HANDOFF\nx\nBEGIN HANDOFF", "no handoff here",
+                                     "> BEGIN HANDOFF\n> goal, current state\n> END HANDOFF\nI will not do that.",
                                      "BEGIN HANDOFF\n# Goal\n\nTBD\nEND HANDOFF"])
 def test_nothing_else_is_saved(project, message):
     after_tool(project, 85)
