@@ -4403,7 +4403,8 @@ def _claim_stop(ctx: Ctx, event: Record, flow: Record) -> bool:
         ctx, event.session)), event.last_message)
 
     def change(flow: Record) -> bool:
-        if flow.enforcer.stop_mark == mark and 0 <= ctx.now - flow.enforcer.stop_at < SAME_EVENT_S:
+        if flow.enforcer.stop_mark == mark and abs(
+                ctx.now - flow.enforcer.stop_at) < SAME_EVENT_S:
             return False
         flow.enforcer.stop_mark, flow.enforcer.stop_at = mark, ctx.now
         flow.session_id = event.session_id
@@ -4428,7 +4429,7 @@ def _judge(ctx: Ctx, event: Record, flow: Record) -> Record:
     agreed = read_trust(ctx).checks
     for phase in owed:
         command = check_of(ctx, flow, phase)
-        if agreed.get(phase, "") != (digest_of(command) if command else ""):  # changed or taken away
+        if agreed.get(phase, "") != (digest_of(command) if command else ""):  # changed, taken away
             check = Record(command=command, ok=False, result="not agreed to", tail="")
             return Record(signal="", block={}, near="", check=check, reason="not_agreed")
         if command and (check is None or check.ok):
@@ -4788,7 +4789,8 @@ def is_foreign(ctx: Ctx, path: str, info: object) -> bool:
         if index is not None:
             name = path[len(folder.rstrip("/")) + 1:]
             is_packed = index[4:8] == b"\0\0\0\4"  # names without the part of the one before
-            return (base_name(name) if is_packed else name).encode("utf-8", "replace") in index
+            kept = base_name(name) if is_packed else name
+            return kept.encode("utf-8", "replace") + b"\0" in index
         if parent_of(folder) == folder:
             break
         folder = parent_of(folder)
@@ -4992,7 +4994,7 @@ def hold_handoff(ctx: Ctx, chosen: Record, event: Record) -> bool:
     def change(ledger: Record) -> bool:
         row = ledger_row(ledger, chosen.key)
         is_others = row.delivered_to not in ("", event.session)
-        just_now = is_others and 0 <= ctx.now - row.delivered_at < SAME_EVENT_S
+        just_now = is_others and abs(ctx.now - row.delivered_at) < SAME_EVENT_S
         is_taken = just_now or (not row.evidence and _is_held(ctx, row, event.session))
         if is_taken and event.source not in ("clear", "compact"):
             return False
@@ -5457,7 +5459,7 @@ def _inject_start(event: Record, ctx: Ctx) -> "Reply | None":
         update_ledger(ctx, lambda ledger: None)  # the first event that was ever seen here
     if event.source == "compact":
         state = read_session(ctx, event.session)
-        if 0 <= ctx.now - state.compacted_at < SAME_EVENT_S and state.compacted_at:
+        if state.compacted_at and abs(ctx.now - state.compacted_at) < SAME_EVENT_S:
             return None  # the kit is registered twice: the first run has done it
         ensure_handoff(ctx, event)
         withdraw_alerts(ctx, event.session)
@@ -8164,7 +8166,8 @@ def workflow_data(ctx: Ctx) -> "dict | None":
         token="", inert=is_inert(ctx, flow), last_phase=flow.enforcer.last_phase,
         last_error=flow.last_error.message if flow.last_error else "",
         steps=sorted(data["steps"].values(), key=lambda step: step["started_at"] or ""),
-        checks=[{"phase": phase, "command": command, "agreed": agreed.get(phase) == digest_of(command)}
+        checks=[{"phase": phase, "command": command,
+                 "agreed": agreed.get(phase) == digest_of(command)}
                 for phase, command in checks if command])
     return data
 
