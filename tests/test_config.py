@@ -158,3 +158,10 @@ def test_a_settings_file_of_any_size_is_read_in_bounds(kit, project):
     assert kit.open_project(project.root, {}).get("gate.mode") == "off"
     for text in ("a:\n" + "".join(" " * n + "k:\n" for n in range(1, 340)), "- " * 30_000, "'" * 60_000, "[" * 60_000, "x: " + '"\\' * 30_000):
         assert kit.parse_config(text)[0] == {}
+
+
+@pytest.mark.parametrize("name, good", [(".claude/ll-continue-prompt.md", True), (".claude/x.md", False), (".git/x", False),
+                                        ("notes/next.md", True), (".Claude/x.md", False)])
+def test_a_handoff_that_could_never_be_delivered_is_refused(kit, name, good):
+    values, problems = kit.parse_config("handoff:\n  file: %s\n" % name)
+    assert ("handoff.file" in values) == good and bool(problems) != good
