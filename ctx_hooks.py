@@ -1208,6 +1208,9 @@ def parse_config(text: str, is_user: bool = False) -> tuple:
             problem = "`%s` wants %s" % (key, _kind_words(kind))
         elif _leaves_project(checked, kind, folder) and not outside:
             problem = "`%s` names a file outside the project" % key
+        elif key == "handoff.file" and checked != OLD_HANDOFF and (
+                checked.lower().startswith((".git/", ".claude/"))):
+            problem = "`handoff.file` lies where nothing is delivered from"
         if problem:
             problems.append((line, column, problem))
         elif is_entry:
