@@ -6169,7 +6169,8 @@ def installer(options: str = "") -> str:
     for folder in (parent_of(real_path(__file__)), _current_folder()):
         if is_file(folder + "/install.py"):
             return _run_line(folder + "/install.py", options)
-    return ("`python3 install.py %s" % options).strip() + "` in your copy of ctx_hooks"
+    python = "python3" if IS_POSIX else "py -3"
+    return ("`%s install.py %s" % (python, options)).strip() + "` in your copy of ctx_hooks"
 
 
 def _run_line(path: str, words: str) -> str:
