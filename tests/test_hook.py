@@ -196,6 +196,7 @@ def run_with_closed(project, mode, event, closed, **streams):
                           timeout=helper.RUN_TIMEOUT_S, **streams)
 
 
+@pytest.mark.skipif(helper.IS_WINDOWS, reason="a POSIX shell, its folders and its names")
 @pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)])
 def test_closed_descriptors_are_survived(project, closed):
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -205,6 +206,7 @@ def test_closed_descriptors_are_survived(project, closed):
         assert done.stdout == b"" or closed == (2,)
 
 
+@pytest.mark.skipif(helper.IS_WINDOWS, reason="a POSIX shell, its folders and its names")
 def test_a_reply_never_ends_up_in_a_file_that_took_the_place_of_a_closed_stdout(project):
     """A lock file opened while 1 is free gets number 1. The signal was not said, so it stays."""
     project.command("signal", "look here", "--session", "s1", "--name", "n")
@@ -235,6 +237,7 @@ def test_a_full_device_on_stdout_is_survived_in_silence(project):
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.skipif(helper.IS_WINDOWS, reason="a POSIX shell, its folders and its names")
 def test_a_deleted_cwd_is_survived(project, tmp_path):
     gone = tmp_path / "gone"
     gone.mkdir()
@@ -247,6 +250,7 @@ def test_a_deleted_cwd_is_survived(project, tmp_path):
     assert project.path(".context", "TASKS.md") in json.loads(done.stdout.decode())["hookSpecificOutput"]["additionalContext"]
 
 
+@pytest.mark.skipif(helper.IS_WINDOWS, reason="a POSIX shell, its folders and its names")
 def test_a_project_path_that_is_not_utf8_works(tmp_path):
     project = helper.Project(os.fsdecode(os.fsencode(str(tmp_path)) + b"/na\xefve \xe2\x82\xac"))
     result = project.run_hook("gate", project.event("PreToolUse.Bash", session_id="s1", cwd="/"))
@@ -259,6 +263,7 @@ def test_only_named_variables_are_read(kit, monkeypatch):
     assert kit.read_environment() == {"HOME": "/h\udcff"}
 
 
+@pytest.mark.skipif(helper.IS_WINDOWS, reason="a POSIX shell, its folders and its names")
 def test_the_temp_folder_is_the_environments_as_it_stands(kit):
     assert (kit.temp_dir({"TMPDIR": "/x/"}), kit.temp_dir({})) == ("/x/", "/tmp")
 
