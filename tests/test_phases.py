@@ -499,7 +499,7 @@ def test_without_the_message_the_transcripts_current_turn_counts(project):
 def meant(project, phase="planning", commands=(), **changes):
     """A workflow that `auto start` began in a shell: a token in the state and in the user's own state home."""
     auto(project, phase, session="", token="t0ken", **changes)
-    checks = commands if isinstance(commands, dict) else {phase: command for command in commands}
+    checks = commands if isinstance(commands, dict) else dict(zip([phase], commands))
     assert helper.load_kit().write_trust(project.ctx(NOW), "t0ken", checks)
 
 
