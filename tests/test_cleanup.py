@@ -178,3 +178,15 @@ def test_the_collection_runs_at_most_once_an_hour(project):
     assert os.path.exists(path)
     project.step("inject", project.event("SessionStart.startup", session_id="s1"), NOW + 3600)
     assert not os.path.exists(path)
+
+
+def test_collecting_one_session_does_not_forget_another_whose_name_it_begins_with(project):
+    alerts = {"a:CTX_HEALTH_70": True, "a.b:CTX_HEALTH_70": True}
+    project.write(".context/monitor-state.json", json.dumps({"activeAlerts": alerts}))
+    for session in ("a", "a.b"):
+        project.write(".context/state/%s.json" % session, json.dumps({"session_start": "2026-01-01T00:00:00Z"}))
+    age(project, ".context/state/a.b.json", 20)
+    age(project, ".context/state/a.json", 0)
+    project.step("inject", project.event("SessionStart.startup", session_id="s1"), NOW)
+    assert not project.exists(".context/state/a.b.json") and project.exists(".context/state/a.json")
+    assert list(project.read_json(".context/monitor-state.json")["activeAlerts"]) == ["a:CTX_HEALTH_70"]
