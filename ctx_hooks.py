@@ -4036,9 +4036,8 @@ WORKFLOW = (
                           ("timestamp", 0.0, "time"))),
     ("signals", None, (("last_checked", 0.0, "time"), ("detected_signals", [], list))),
     ("enforcer", None, (("tool_calls", 0, "count"), ("stalls", 0, "count"), ("holds", 0, "count"),
-                        ("phase_holds", 0, "count"), ("held_at", 0.0, "time"),
-                        ("last_phase", "", str), ("stop_mark", "", str),
-                        ("stop_at", 0.0, "time"))),
+                        ("phase_holds", 0, "count"), ("last_phase", "", str),
+                        ("stop_mark", "", str), ("stop_at", 0.0, "time"))),
     ("steps", {}, [_STEP]),
 )
 TRUST = (("token", "", str), ("root", "", str), ("checks", {}, dict))  # phase -> digest
@@ -4419,8 +4418,8 @@ def _claim_stop(ctx: Ctx, event: Record, flow: Record) -> bool:
 
 def _judge(ctx: Ctx, event: Record, flow: Record) -> Record:
     """What the agent's turn says, and whether its check agrees."""
-    since = max(flow.enforcer.held_at, flow.phase_started_at) - 1
-    text = read_turn(ctx, event.transcript, since)
+    judged_until = max(flow.signals.last_checked, flow.phase_started_at)
+    text = read_turn(ctx, event.transcript, judged_until)
     if event.last_message not in text:
         text += "\n" + event.last_message
     signal, block, near = judge_turn(flow, text, ctx.now)
@@ -4475,7 +4474,6 @@ def _decide(ctx: Ctx, flow: Record, event: Record, verdict: Record, facts: tuple
             verdict.near) else LEAD_HOLD
     prompt = render_continuation(ctx, flow, lead)
     flow.enforcer.phase_holds += 1
-    flow.enforcer.held_at = ctx.now
     return Record(reason="advanced" if has_advanced else "held", prompt=prompt, person="")
 
 

@@ -149,7 +149,7 @@ class World:
                 "last_error": {"phase": "init", "message": "none", "recoverable": True, "timestamp": old},
                 "session_id": SESSION, "signals": {"last_checked": ago, "detected_signals": [
                     {"signal": "INIT_COMPLETE", "detected_at": old}]},
-                "enforcer": {"tool_calls": 7, "stalls": 1, "holds": 2, "phase_holds": 1, "held_at": old, "last_phase": "planning"}}
+                "enforcer": {"tool_calls": 7, "stalls": 1, "holds": 2, "phase_holds": 1, "last_phase": "planning"}}
         metrics = {"attempted": 3, "succeededOnFirstTry": 1, "succeededAfterRetry": 1, "escalatedToFile": 0,
                    "failed": 1, "averageAttemptsToSuccess": 1.5, "averageTimeToSuccess": 900.0}
         return {

@@ -576,6 +576,17 @@ def test_a_blocked_phase_waits_for_the_person(project):
     assert state_of(project)["needs"] == "" and stop(project, "hm", NOW + 3210).context
 
 
+def test_a_block_of_an_earlier_turn_does_not_count_again_where_the_transcript_comes_late(project):
+    auto(project)
+    text = "---\nSIGNAL: PHASE_BLOCKED\nPHASE: planning\nSTATUS: blocked\nTIMESTAMP: %s\nNEEDS: which?\n---" % iso(NOW)
+    said = {"id": "m1", "content": [{"type": "text", "text": text}]}
+    project.write_transcript([{"type": "user", "timestamp": iso(NOW - 50), "message": {"role": "user", "content": "go"}},
+                              assistant_row(5, timestamp=iso(NOW), message=said)])
+    stop(project, text, NOW + 0.05)
+    prompt(project, "both", NOW + 0.1)
+    assert stop(project, "I see", NOW + 0.2).context and state_of(project)["needs"] == ""
+
+
 # --- verified completion
 
 
