@@ -99,7 +99,7 @@ GATE_CONTENT_LIMIT = 9_000
 STARTUP_LIMIT = 9_000
 ORPHAN_AGE_S = 7 * 86400
 MARKER_AGE_S = 15 * 86400
-COLLECT_LIMIT_S, COLLECT_EVERY_S, COLLECT_COUNT = 0.05, 3600, 20_000
+COLLECT_LIMIT_S, COLLECT_EVERY_S, COLLECT_COUNT = 0.5, 3600, 500
 DEFAULT_TTL_S = 300
 TTL_LIMIT_S = 30 * 86400
 HALF_WRITTEN_S = 2.0
@@ -5293,30 +5293,24 @@ def remove_session(ctx: Ctx, session: str) -> None:
     for suffix in (".json", ".statusline", ".lock"):
         remove_file(ctx.path("state", session + suffix))
     drop_markers(ctx, session, MARKER_PREFIXES)
-    forget_sessions(ctx, lambda name: name == session)
+    _forget_sessions(ctx, {session})
 
 
-def forget_sessions(ctx: Ctx, is_gone) -> None:
+def _forget_sessions(ctx: Ctx, gone: set) -> None:
     """Drop the keys of gone sessions from monitor-state.json."""
-    path = ctx.path("monitor-state.json")
-    if not is_file(path):
-        return
 
     def change(known: Record) -> None:
         for table in (known.lastEmitted, known.activeAlerts, known.lastHealth):
-            for key in list(table):
-                session = key.partition(":")[0]
-                if session != "global" and is_gone(session):
-                    del table[key]
+            for key in [key for key in table if key.partition(":")[0] in gone - {"global"}]:
+                del table[key]
 
-    update_json(ctx, path, change, MONITOR)
+    if gone and is_file(ctx.path("monitor-state.json")):
+        update_json(ctx, ctx.path("monitor-state.json"), change, MONITOR)
 
 
 def _remove_signals(folder: str, before: float) -> bool:
     """The signals of one session's folder, all of them older than `before`; then the folder."""
-    if is_link(folder) or not is_dir(folder):
-        return False
-    for name in list_dir(folder):
+    for name in list_dir(folder) if not is_link(folder) else ():
         info = stat_of(folder + "/" + name, follow=False)
         if info is None or info.st_mtime >= before:
             return False
@@ -5330,75 +5324,65 @@ def _remove_signals(folder: str, before: float) -> bool:
 
 
 def collect_orphans(ctx: Ctx, keep: str) -> None:
-    """By age, now and then: sessions' folders and state after 7 days, markers after 15."""
-    deadline = time.monotonic() + COLLECT_LIMIT_S
-    stamp = ctx.path("state", "collected")
-    last = stat_of(stamp)
+    """By age, now and then: what sessions left after 7 days, markers after 15. Of very many names
+    some are looked at, always others, and the next start goes on."""
+    stamp, deadline = ctx.path("state", "collected"), time.monotonic() + COLLECT_LIMIT_S
+    last, week = stat_of(stamp), ctx.now - ORPHAN_AGE_S
     if last is not None and 0 <= ctx.now - last.st_mtime < COLLECT_EVERY_S:
         return
     write_bytes(ctx, stamp, b"")
-    gone: set = set()
     places = (
-        (ctx.path("state"), _old_state, ORPHAN_AGE_S),
-        (ctx.path("signals", "sessions"), _old_signals, ORPHAN_AGE_S),
-        (ctx.path("state", "aside"), _old_file, 4 * ORPHAN_AGE_S),
-        (ctx.path("signals", "global"), _old_temp, ORPHAN_AGE_S),
-        (ctx.dir, _old_temp, ORPHAN_AGE_S), (parent_of(auto_path(ctx)), _old_temp, ORPHAN_AGE_S),
-        (ctx.root, _old_instructions, ORPHAN_AGE_S),
-        (ctx.root + "/.github", _old_instructions, ORPHAN_AGE_S),
-        (ctx.tmp, _old_marker, MARKER_AGE_S))  # last: anybody may fill it, and take all the time
-    for folder, remove, age_s in places:
-        names = list_dir(folder, COLLECT_COUNT) if not is_link(folder) else []
-        first = int(ctx.now // COLLECT_EVERY_S) * 997 % max(1, len(names))
-        for name in names[first:] + names[:first]:  # what time does not reach is reached later
+        (ctx.path("state"), _is_state_name, _old_state, week),
+        (ctx.path("signals", "sessions"), bool, lambda path, _: _remove_signals(path, week), week),
+        (ctx.path("state", "aside"), bool, _old_file, ctx.now - 4 * ORPHAN_AGE_S),
+        (ctx.path("signals", "global"), is_temp_name, _old_file, week),
+        (ctx.dir, is_temp_name, _old_file, week),
+        (parent_of(auto_path(ctx)), is_temp_name, _old_file, week),
+        (ctx.root, _is_half_written, _old_file, week),
+        (ctx.root + "/.github", _is_half_written, _old_file, week),
+        (ctx.tmp, lambda name: name.startswith(MARKER_PREFIXES), _old_file,
+         ctx.now - MARKER_AGE_S))  # last: anybody may fill it, and take all the time
+    gone, is_whole = set(), True
+    for folder, is_ours, remove, before in places:
+        names = list(filter(is_ours, list_dir(folder))) if not is_link(folder) else []
+        first = int(ctx.now * 1000) % max(1, len(names))
+        is_whole = is_whole and len(names) <= COLLECT_COUNT and time.monotonic() < deadline
+        for name in (names[first:] + names[:first])[:COLLECT_COUNT]:
+            session, path = name[:-5] if name.endswith(".json") else name, folder + "/" + name
+            info = stat_of(path, follow=False) if session != keep else None
+            if info is not None and info.st_mtime < before and remove(path, info):
+                gone.add(session)
             if time.monotonic() > deadline:
                 break
-            session = name[:-5] if name.endswith((".json", ".lock")) else name
-            if session != keep and remove(folder + "/" + name, ctx.now - age_s):
-                gone.add(session)
-    if gone:
-        forget_sessions(ctx, lambda name: name in gone)
+    _forget_sessions(ctx, gone)
     _collect_handoffs(ctx)
+    if not is_whole:
+        remove_file(stamp)
 
 
-def _old_file(path: str, before: float) -> bool:
-    info = stat_of(path, follow=False)
-    return is_own(info) and info.st_mtime < before and remove_file(path)
+def _is_state_name(name: str) -> bool:
+    """A session's state, its lock and hand-over, a half-written file; not a pause, the ledger:
+    they are needed for as long as they are there."""
+    is_sessions = name.endswith((".json", ".lock", ".statusline")) and (
+        "~" in name or is_plain_name(name))
+    return is_sessions or is_temp_name(name)
 
 
-def _old_temp(path: str, before: float) -> bool:
-    return is_temp_name(base_name(path)) and _old_file(path, before)
+def _is_half_written(name: str) -> bool:
+    """An instruction file that a killed writer left; all else there is the user's."""
+    stem = name[:-4].rpartition(".")[0]
+    return is_temp_name(name) and stem in map(base_name, INSTRUCTION_FILES)
 
 
-def _old_instructions(path: str, before: float) -> bool:
-    """An instruction file that a killed writer left half written; all else there is the user's."""
-    stem = base_name(path)[:-4].rpartition(".")[0]
-    return stem in map(base_name, INSTRUCTION_FILES) and _old_temp(path, before)
+def _old_file(path: str, info: object) -> bool:
+    return is_own(info) and remove_file(path)
 
 
-def _old_marker(path: str, before: float) -> bool:
-    return base_name(path).startswith(MARKER_PREFIXES) and _old_file(path, before)
-
-
-def _old_signals(path: str, before: float) -> bool:
-    info = stat_of(path, follow=False)
-    is_old = info is not None and info.st_mtime < before
-    return is_old and _remove_signals(path, before)
-
-
-def _old_state(path: str, before: float) -> bool:
-    """A session's state, its lock and hand-over; `context_dir` may be a folder in which a person
-    keeps a `state` of their own."""
-    name = base_name(path)
-    if is_temp_name(name):
-        return _old_file(path, before)
-    if "~" not in name and not is_plain_name(name):
-        return False  # a pause, the ledger: needed for as long as they are there
-    if name.endswith((".lock", ".statusline")):
-        return _old_file(path, before)
-    data = read_bytes(path, STATE_LIMIT_BYTES, follow=False) if name.endswith(".json") else None
+def _old_state(path: str, info: object) -> bool:
+    """`context_dir` may be a folder in which a person keeps a `state` of their own."""
+    data = read_bytes(path, STATE_LIMIT_BYTES, follow=False) if path.endswith(".json") else b""
     is_ours = data is not None and (b'"session_start"' in data or data.strip() in (b"", b"{}"))
-    return is_ours and _old_file(path, before)
+    return is_ours and _old_file(path, info)
 
 
 def _collect_handoffs(ctx: Ctx) -> None:
@@ -5408,12 +5392,12 @@ def _collect_handoffs(ctx: Ctx) -> None:
     def change(ledger: Record) -> list:
         old = [key for key, row in ledger.handoffs.items()
                if 0 < max(row.asked_at, row.written_at, row.delivered_at) < too_old]
-        return [(key, ledger.handoffs.pop(key).file) for key in old]
+        return [join_path(ctx.root, ledger.handoffs.pop(key).file or ".") for key in old]
 
-    for _, file in (update_ledger(ctx, change) or []) if is_file(ledger_path(ctx)) else []:
-        path = join_path(ctx.root, file) if file else ""
-        if path and parent_of(path) == ctx.path("handoffs"):
-            _old_file(path, too_old)
+    for path in (update_ledger(ctx, change) or []) if is_file(ledger_path(ctx)) else []:
+        info = stat_of(path, follow=False)
+        if parent_of(path) == ctx.path("handoffs") and info and info.st_mtime < too_old:
+            _old_file(path, info)
 
 # =============================================================================
 # Modes

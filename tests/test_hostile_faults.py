@@ -131,10 +131,13 @@ def test_what_a_killed_writer_left_half_written_goes_by_age(kit, world):
             for path in leftovers(world):
                 found.add(os.path.basename(path).split(".")[0])
                 os.utime(os.path.join(world.project.base, path), (world.now - 10 * 86400,) * 2)
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(world.project.path(".context/state/collected"))  # else the next one is due in an hour
-            world.project.call("inject", world.event("SessionStart.startup", session_id="next"))
-            left = [path for path in leftovers(world) if "/signals/sessions/s1/" not in path]  # those go with the session
+            for _ in range(MANY):  # a busy machine collects some at a time
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(world.project.path(".context/state/collected"))  # else the next one is due in an hour
+                world.project.call("inject", world.event("SessionStart.startup", session_id="next"))
+                left = [path for path in leftovers(world) if "/signals/sessions/s1/" not in path]  # those go with the session
+                if not left:
+                    break
             assert left == [], at
     assert {"s1", "monitor-state", "auto-state", "CLAUDE"} <= found
 
