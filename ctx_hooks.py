@@ -610,15 +610,13 @@ class Ctx:
         return "/".join((self.dir,) + names)
 
 
-_BINARY = getattr(_os, "O_BINARY", 0) | getattr(_os, "O_NOINHERIT", 0)
-_BINARY |= getattr(_os, "O_CLOEXEC", 0)
-_NOFOLLOW = getattr(_os, "O_NOFOLLOW", 0)
-_READ_FLAGS = _os.O_RDONLY | getattr(_os, "O_NONBLOCK", 0) | _BINARY
-_NEW_FLAGS = _os.O_WRONLY | _os.O_CREAT | _os.O_EXCL | _NOFOLLOW | _BINARY
+_CLOSED = sum(getattr(_os, name, 0) for name in ("O_BINARY", "O_NOINHERIT", "O_CLOEXEC"))
+_NOFOLLOW, _NONBLOCK = getattr(_os, "O_NOFOLLOW", 0), getattr(_os, "O_NONBLOCK", 0)
+_READ_FLAGS = _os.O_RDONLY | _NONBLOCK | _CLOSED
+_WRITE_FLAGS = _os.O_WRONLY | _os.O_CREAT | _NOFOLLOW | _CLOSED
 _KIND, _REGULAR, _FOLDER, _LINK = 0o170000, 0o100000, 0o040000, 0o120000
-_TOP_FILES = frozenset(("monitor-state.json", "metrics.json", "events.jsonl", "events.jsonl.1",
-                        ".gitignore"))
 _SHARED_FILES = frozenset(("monitor-state.json", "metrics.json", ".gitignore"))
+_TOP_FILES = _SHARED_FILES | {"events.jsonl", "events.jsonl.1"}
 MARKER_PREFIXES = (MARKER_PREFIX, QUIET_PREFIX, SEEN_PREFIX)
 
 
@@ -641,53 +639,38 @@ def may_write(ctx: Ctx, path: str) -> bool:
 
 
 def read_bytes(path: str, limit_bytes: int = FILE_LIMIT_BYTES, follow: bool = True,
-               own: bool = False) -> "bytes | None":
-    """At most `limit_bytes` of a regular file, else None; with `own` only of one of this user's."""
-    fd = open_regular(path, follow)
+               own: bool = False, base: str = "") -> "bytes | None":
+    """At most `limit_bytes` of a regular file, else None; with `own` only of one of this user's,
+    with `base` of one below that folder."""
+    fd = open_regular(path, follow, base)
     if fd < 0:
         return None
     try:
-        if own and IS_POSIX and _os.fstat(fd).st_uid != _os.geteuid():
-            return None
-        return read_fd(fd, limit_bytes)
+        return read_fd(fd, limit_bytes) if not own or is_own(_os.fstat(fd)) else None
     except OSError:
         return None
     finally:
         _os.close(fd)
 
 
-def open_regular(path: str, follow: bool = True) -> int:
-    """A descriptor of a regular file, or -1."""
+def open_regular(path: str, follow: bool = True, base: str = "") -> int:
+    """A descriptor of a regular file, or -1. Below `base` each step is opened from the one before
+    and none is a link, so nothing can be exchanged since the name was looked at."""
+    if base and not IS_POSIX:
+        path, base, follow = base + "/" + path, "", False
+    fd = -1
     try:
-        fd = _os.open(path, _READ_FLAGS | (0 if follow else _NOFOLLOW))
-    except (OSError, ValueError):
-        return -1
-    try:
-        if _os.fstat(fd).st_mode & _KIND == _REGULAR:
-            return fd
-    except OSError:
-        pass  # a handle gone stale
-    _os.close(fd)
-    return -1
-
-
-def read_below(base: str, name: str, limit_bytes: int) -> "bytes | None":
-    """At most `limit_bytes` of a regular file below the folder. Each step is opened from the one
-    before and none is a link, so nothing can be exchanged since the name was looked at."""
-    if not IS_POSIX:
-        return read_bytes(base + "/" + name, limit_bytes, follow=False)
-    fd, flags = -1, _READ_FLAGS
-    try:
-        fd = _os.open(base, flags)
-        for part in name.split("/"):
-            folder, fd = fd, _os.open(part, flags | _NOFOLLOW, dir_fd=fd)
+        fd = _os.open(base or path, _READ_FLAGS | (0 if follow else _NOFOLLOW))
+        for part in path.split("/") if base else ():
+            folder, fd = fd, _os.open(part, _READ_FLAGS | _NOFOLLOW, dir_fd=fd)
             _os.close(folder)
-        return read_fd(fd, limit_bytes) if is_regular(_os.fstat(fd)) else None
+        if is_regular(_os.fstat(fd)):
+            return fd
     except (OSError, ValueError):
-        return None
-    finally:
-        if fd >= 0:
-            _os.close(fd)
+        pass  # not there, or a handle gone stale
+    if fd >= 0:
+        _os.close(fd)
+    return -1
 
 
 def read_fd(fd: int, limit_bytes: int) -> bytes:
@@ -699,7 +682,7 @@ def read_fd(fd: int, limit_bytes: int) -> bytes:
             break
         parts.append(data)
         total, step = total + len(data), 1 << 20
-    return b"".join(parts) if len(parts) != 1 else parts[0]
+    return b"".join(parts)
 
 
 def name_inside(path: str, base: str) -> str:
@@ -760,20 +743,30 @@ def is_own(info: object) -> bool:
 def list_dir(path: str, limit: int = 200_000) -> list:
     """The names in a folder, sorted; of a folder beyond all bounds some."""
     try:
-        names = _os.listdir(path)
+        return sorted(_os.listdir(path)[:limit])
     except (OSError, ValueError):
         return []
-    del names[limit:]
-    names.sort()
-    return names
 
 
 def remove_file(path: str) -> bool:
     try:
-        _os.unlink(path)
+        _insist(_os.unlink, path)
     except (OSError, ValueError):
         return False
     return True
+
+
+def _insist(change: object, *paths: str) -> None:
+    """On Windows anybody who reads a file at this moment keeps it from being changed."""
+    deadline = time.monotonic() + REPLACE_WAIT_S
+    while True:
+        try:
+            change(*paths)
+            return
+        except PermissionError:
+            if IS_POSIX or is_dir(paths[-1]) or time.monotonic() > deadline:
+                raise
+        time.sleep(0.01)
 
 
 def write_all(fd: int, data: bytes) -> None:
@@ -798,18 +791,39 @@ def write_bytes(ctx: Ctx, path: str, data: bytes, durable: bool = False,
         return False
     temp = "%s.%d-%x.tmp" % (path, _os.getpid(), time.time_ns() & 0xFFFFFFFF)
     try:
-        fd = _os.open(temp, _NEW_FLAGS, 0o600)
-        try:
-            write_all(fd, data)
-            _give_mode(ctx, path, temp)
-            if durable:
-                _os.fsync(fd)
-        finally:
-            _os.close(fd)
-        return _replace(temp, path) if expected is None else _swap(temp, path, data, expected)
+        _write_new(temp, data, durable)
+        _give_mode(ctx, path, temp)
+        if expected is not None:
+            return _swap(temp, path, data, expected)
+        _insist(_os.replace, temp, path)
+        return True
     except (OSError, ValueError):
         remove_file(temp)
         return False
+
+
+def claim_file(ctx: Ctx, path: str, data: bytes) -> "bool | None":
+    """Create a file that must not be there yet: True for the one who did, False when it is there,
+    None when that cannot be told. Nothing is followed."""
+    try:
+        if may_write(ctx, path):
+            _write_new(path, data)
+            return True
+    except FileExistsError:
+        return False
+    except (OSError, ValueError):
+        pass
+    return None
+
+
+def _write_new(path: str, data: bytes, durable: bool = False) -> None:
+    fd = _os.open(path, _WRITE_FLAGS | _os.O_EXCL, 0o600)
+    try:
+        write_all(fd, data)
+        if durable:
+            _os.fsync(fd)
+    finally:
+        _os.close(fd)
 
 
 def _give_mode(ctx: Ctx, path: str, temp: str) -> None:
@@ -842,37 +856,20 @@ def make_private(path: str) -> None:
             pass  # a file system without modes
 
 
-def _replace(temp: str, path: str) -> bool:
-    """On Windows anybody who reads the file at this moment makes it fail."""
-    deadline = time.monotonic() + REPLACE_WAIT_S
-    while True:
-        try:
-            _os.replace(temp, path)
-            return True
-        except PermissionError:
-            if IS_POSIX or time.monotonic() > deadline:
-                raise
-        time.sleep(0.01)
-
-
 def _swap(temp: str, path: str, data: bytes, expected: bytes) -> bool:
     """Exchange the two files, look at what came out, and give back what is not what we knew."""
-    limit = len(expected) + len(data) + 65536
+    limit, is_ours = len(expected) + len(data) + 65536, True
     if not expected and is_missing(path):
-        try:
-            _os.link(temp, path)  # unlike a rename it replaces nothing
-        finally:
-            remove_file(temp)
-        return True
-    if read_bytes(path, limit, follow=False) != expected:
-        remove_file(temp)
-        return False
-    if not _exchange(temp, path):
-        return _replace(temp, path)  # a system without it: a moment of risk remains
-    is_ours = read_bytes(temp, limit, follow=False) == expected
-    for _ in range(0 if is_ours else 20):
-        if _exchange(temp, path) and read_bytes(temp, limit, follow=False) == data:
-            break
+        _os.link(temp, path)  # unlike a rename it replaces nothing
+    elif read_bytes(path, limit, follow=False) != expected:
+        is_ours = False
+    elif not _exchange(temp, path):
+        _insist(_os.replace, temp, path)  # a system without it: a moment of risk remains
+    else:
+        is_ours = read_bytes(temp, limit, follow=False) == expected
+        for _ in range(0 if is_ours else 20):
+            if _exchange(temp, path) and read_bytes(temp, limit, follow=False) == data:
+                break
     remove_file(temp)
     return is_ours
 
@@ -882,20 +879,18 @@ def _exchange(one: str, other: str) -> bool:
     try:
         import ctypes
 
-        libc = ctypes.CDLL(None, use_errno=True)
-        names = one.encode("utf-8", "surrogateescape"), other.encode("utf-8", "surrogateescape")
+        libc, here, swap = ctypes.CDLL(None, use_errno=True), -100, 2
+        one, other = (name.encode("utf-8", "surrogateescape") for name in (one, other))
         if sys.platform == "darwin":
-            return libc.renamex_np(*names, 2) == 0
-        here = -100  # AT_FDCWD; 2 is RENAME_EXCHANGE
-        return libc.renameat2(here, names[0], here, names[1], 2) == 0
+            return libc.renamex_np(one, other, swap) == 0
+        return libc.renameat2(here, one, here, other, swap) == 0
     except (ImportError, AttributeError, OSError, TypeError):
         return False
 
 
 def make_folder(ctx: Ctx, path: str) -> bool:
     """Create a folder that holds files of ours, never the context folder; True when it is there."""
-    base = ctx.dir if is_below(path, ctx.dir) else ctx.root
-    base = base if is_below(path, base) else "/"
+    base = next((base for base in (ctx.dir, ctx.root) if is_below(path, base)), "/")
     missing = []
     while path != base and not is_dir(path):
         missing.append(path)
@@ -903,7 +898,9 @@ def make_folder(ctx: Ctx, path: str) -> bool:
     for name in reversed(missing):
         try:
             _os.mkdir(name, 0o700)
-            _share_folder(ctx, name)
+            if IS_POSIX and base != "/":
+                _os.chmod(name, ctx.owner.st_mode & 0o7777)
+                _give_owner(ctx.owner, name)
         except FileExistsError:
             continue
         except OSError:
@@ -913,36 +910,10 @@ def make_folder(ctx: Ctx, path: str) -> bool:
     return not missing or is_dir(missing[0])
 
 
-def _share_folder(ctx: Ctx, path: str) -> None:
-    if IS_POSIX and is_below(path, ctx.root):
-        _os.chmod(path, ctx.owner.st_mode & 0o7777)
-        _give_owner(ctx.owner, path)
-
-
 def write_gitignore(ctx: Ctx) -> None:
     """Once; the user's own is left alone, and so is ours when it is there."""
     if is_missing(ctx.path(".gitignore")):
         write_bytes(ctx, ctx.path(".gitignore"), GITIGNORE_TEXT.encode())
-
-
-def claim_file(ctx: Ctx, path: str, data: bytes) -> "bool | None":
-    """Create a file that must not be there yet: True for the one who did, False when it is there,
-    None when that cannot be told. Nothing is followed."""
-    if not may_write(ctx, path):
-        return None
-    try:
-        fd = _os.open(path, _NEW_FLAGS, 0o600)
-    except FileExistsError:
-        return False
-    except (OSError, ValueError):
-        return None
-    try:
-        write_all(fd, data)
-    except OSError:
-        pass  # an empty marker is a marker
-    finally:
-        _os.close(fd)
-    return True
 
 
 def append_line(ctx: Ctx, path: str, text: str, limit_bytes: int) -> None:
@@ -951,23 +922,20 @@ def append_line(ctx: Ctx, path: str, text: str, limit_bytes: int) -> None:
     if not may_write(ctx, path) or not make_folder(ctx, parent_of(path)):
         return
     try:
-        if IS_POSIX:
-            size = _append(ctx, path, text)
-        else:
-            with Lock(ctx, lock_path(ctx, path)):
-                size = _append(ctx, path, text)
-        if size > limit_bytes:
-            with Lock(ctx, lock_path(ctx, path)) as lock:
-                if not lock.busy and _os.stat(path).st_size > limit_bytes:
-                    _replace(path, path + ".1")
+        if IS_POSIX and _append(ctx, path, text) <= limit_bytes:
+            return
+        with Lock(ctx, lock_path(ctx, path)) as lock:
+            if not IS_POSIX:
+                _append(ctx, path, text)
+            if not lock.busy and _os.stat(path).st_size > limit_bytes:
+                _insist(_os.replace, path, path + ".1")
     except OSError:
         pass
 
 
 def _append(ctx: Ctx, path: str, text: str) -> int:
     """The size of the file now."""
-    flags = _os.O_WRONLY | _os.O_APPEND | _os.O_CREAT | _NOFOLLOW | _BINARY
-    fd = _os.open(path, flags | getattr(_os, "O_NONBLOCK", 0), 0o600)
+    fd = _os.open(path, _WRITE_FLAGS | _os.O_APPEND | _NONBLOCK, 0o600)
     try:
         info, data = _os.fstat(fd), text.encode("utf-8", "replace")
         if not is_regular(info):
@@ -995,8 +963,8 @@ class Lock:
 
     def __enter__(self) -> "Lock":
         deadline, pause_s = time.monotonic() + LOCK_WAIT_S, 0.0005
-        if not IS_POSIX and is_dir(self.path):
-            return self  # asked once: every look keeps a lock file from going
+        if not may_write(self.ctx, self.path) or (not IS_POSIX and is_dir(self.path)):
+            return self  # asked once: on Windows every look keeps a lock file from going
         while not self._try():
             if time.monotonic() > deadline:
                 self.busy = True
@@ -1012,37 +980,29 @@ class Lock:
 
     def _try(self) -> bool:
         """True: go on, with or without a lock; False: somebody has it."""
-        if not may_write(self.ctx, self.path):
-            return True
-        if self.fd < 0:
-            try:
-                self.fd = self._open()
-            except FileNotFoundError:
-                return not make_folder(self.ctx, parent_of(self.path))
-            except (FileExistsError, PermissionError):
-                return IS_POSIX
-            except (OSError, ValueError):
-                return True
-        if not hasattr(_os, "lockf"):
-            return True  # on Windows the file itself is the lock
         try:
+            if self.fd < 0:
+                self.fd = self._open()
+            if not hasattr(_os, "lockf"):
+                return True  # on Windows the file itself is the lock
             _os.lockf(self.fd, _os.F_TLOCK, 0)  # built in, while fcntl is a library to load
             if _os.fstat(self.fd).st_nlink:
                 return True
-        except (BlockingIOError, PermissionError):
-            return False
-        except OSError:
-            return True  # no locks on this file system: go on without
+        except FileNotFoundError:
+            return not make_folder(self.ctx, parent_of(self.path))
+        except (BlockingIOError, FileExistsError, PermissionError):
+            return IS_POSIX and self.fd < 0  # held, or a file that cannot be made
+        except (OSError, ValueError):
+            return True  # no locks on this file system
         self.__exit__()  # cleanup removed the file while we waited: lock its successor
         return False
 
     def _open(self) -> int:
         """On Windows a refused lock sleeps for a second in the C runtime; a file that only one can
         make and that goes with its maker does the same at once."""
+        flags, owner = _os.O_RDWR | _os.O_CREAT | _NOFOLLOW | _CLOSED, self.ctx.owner
         if not IS_POSIX:
-            return _os.open(self.path, _os.O_RDWR | _os.O_CREAT | _os.O_EXCL | _BINARY
-                            | _os.O_TEMPORARY, 0o600)
-        flags, owner = _os.O_RDWR | _os.O_CREAT | _NOFOLLOW | _BINARY, self.ctx.owner
+            return _os.open(self.path, flags | _os.O_EXCL | _os.O_TEMPORARY, 0o600)
         fd = _os.open(self.path, flags, owner.st_mode & 0o666)
         _give_owner(owner, fd)
         return fd
@@ -1055,11 +1015,14 @@ def lock_path(ctx: Ctx, path: str) -> str:
 
 def load_json(path: str, follow: bool = True) -> "dict | None":
     """The object in the file; {} when there is no file; None when it is corrupt or unreadable."""
-    data = read_bytes(path, STATE_LIMIT_BYTES, follow)
-    if data is None:
-        return {} if is_missing(path) else None
+    return _parse_state(path, read_bytes(path, STATE_LIMIT_BYTES, follow))
+
+
+def _parse_state(path: str, data: "bytes | None") -> "dict | None":
+    if data is None and is_missing(path):
+        return {}
     try:
-        value = parse_json(data)
+        value = parse_json(data or b"")
     except ValueError:
         return None
     return value if isinstance(value, dict) else None
@@ -1067,42 +1030,31 @@ def load_json(path: str, follow: bool = True) -> "dict | None":
 
 def read_json(path: str) -> dict:
     """For looking only: whatever is wrong counts as empty."""
-    return parse_object(read_bytes(path, STATE_LIMIT_BYTES) or b"")
+    return load_json(path) or {}
 
 
 def update_json(ctx: Ctx, path: str, change, schema: tuple = ()) -> tuple:
     """Locked read-modify-write: `change(data)` edits the object, or the record of the schema, in
-    place. (whether it stands on disk now, what `change` returned); (False, None): never called."""
+    place. (whether it stands on disk now, what `change` returned); (False, None): never called.
+    What cannot be used is set aside and begun anew."""
     with Lock(ctx, lock_path(ctx, path)) as lock:
         if lock.busy:
             return False, None
         before = read_bytes(path, STATE_LIMIT_BYTES, follow=False)
-        info = stat_of(path, follow=False) if before is None else None
-        if is_regular(info) and not is_own(info):
-            return False, None  # another user's in a shared checkout: not ours to replace
-        data = _parse_state(ctx, path, before)
-        record_ = load_record(data, schema) if schema else data
-        result = change(record_)
+        data = _parse_state(path, before)
+        if data is None:
+            info = stat_of(path, follow=False)
+            if before is None and is_regular(info) and not is_own(info):
+                return False, None  # another user's in a shared checkout: not ours to replace
+            set_aside(ctx, path)
+        state = load_record(data, schema) if schema else data or {}
+        result = change(state)
         try:
-            after = format_json(dump_record(record_, schema) if schema else record_).encode()
+            after = format_json(dump_record(state, schema) if schema else state).encode()
         except (ValueError, TypeError):  # nested too deeply: it must not fail every later call
             set_aside(ctx, path)
             return False, result
         return after == before or write_bytes(ctx, path, after), result
-
-
-def _parse_state(ctx: Ctx, path: str, data: "bytes | None") -> dict:
-    """What cannot be used is set aside and begun anew."""
-    if data is None and is_missing(path):
-        return {}
-    try:
-        value = parse_json(data or b"")
-    except ValueError:
-        value = None
-    if not isinstance(value, dict):
-        set_aside(ctx, path)
-        return {}
-    return value
 
 
 def set_aside(ctx: Ctx, path: str) -> str:
@@ -1114,7 +1066,7 @@ def set_aside(ctx: Ctx, path: str) -> str:
     target = "%s/%s-%d.%s" % (folder, stamp, _os.getpid(), base_name(path))
     make_folder(ctx, folder)
     try:
-        _os.rename(path, target)
+        _insist(_os.rename, path, target)
     except OSError:
         return ""
     for name in list_dir(folder)[:-ASIDE_KEEP]:
@@ -1613,7 +1565,7 @@ def read_shared(ctx: Ctx, path: str, limit_bytes: int = FILE_LIMIT_BYTES) -> "by
     if path in ctx.get("outside"):
         return read_bytes(path, limit_bytes)
     name = _shared_name(ctx, path)
-    return read_below(ctx.root, name, limit_bytes) if name else None
+    return read_bytes(name, limit_bytes, base=ctx.root) if name else None
 
 
 def session_file(ctx: Ctx, session: str) -> str:

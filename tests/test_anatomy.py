@@ -100,13 +100,12 @@ def test_every_write_to_the_disk_stands_in_the_functions_that_ask_may_write():
     writes = {name: calls.get(name, set()) for name in (
         "open", "replace", "rename", "link", "mkdir", "rmdir", "unlink", "chmod", "chown", "utime", "truncate", "symlink")}
     assert writes == {
-        "open": {"Lock._open", "_append", "claim_file", "occupy_descriptors", "open_regular", "read_below",
-                 "write_bytes"},
-        "replace": {"_replace"}, "rename": {"set_aside"}, "link": {"_swap"}, "mkdir": {"make_folder"}, "rmdir": {"_remove_signals"},
-        "unlink": {"remove_file"}, "chmod": {"_give_mode", "_share_folder", "make_private"}, "chown": {"_give_owner"},
+        "open": {"Lock._open", "_append", "_write_new", "occupy_descriptors", "open_regular"},
+        "replace": {"write_bytes", "_swap", "append_line"}, "rename": {"set_aside"}, "link": {"_swap"}, "mkdir": {"make_folder"}, "rmdir": {"_remove_signals"},
+        "unlink": {"remove_file"}, "chmod": {"_give_mode", "make_folder", "make_private"}, "chown": {"_give_owner"},
         "utime": {"_touch", "copy_project"}, "truncate": set(), "symlink": set()}
     asks = owner_of(lambda node: getattr(getattr(node, "func", None), "id", "") if isinstance(node, ast.Call) else "")
-    assert asks["may_write"] >= {"write_bytes", "claim_file", "append_line", "Lock._try"}
+    assert asks["may_write"] >= {"write_bytes", "claim_file", "append_line", "Lock.__enter__", "set_aside"}
 
 
 def test_what_reaches_the_agent_or_a_terminal_goes_through_one_function_each():
@@ -117,7 +116,7 @@ def test_what_reaches_the_agent_or_a_terminal_goes_through_one_function_each():
     streams = owner_of(lambda node: "stdout" if isinstance(node, ast.Attribute) and node.attr == "stdout"
                        and getattr(node.value, "id", "") == "sys" else "")
     assert streams["stdout"] <= {"show", "run_for_person"}, "everything for people is painted in one place"
-    outputs = {"_run_hook", "write_stderr", "show", "_statusline", "_append", "claim_file", "write_bytes"}
+    outputs = {"_run_hook", "write_stderr", "show", "_statusline", "_append", "_write_new"}
     assert {name for name in calls["write_all"] if not name.startswith("_Run.")} <= outputs
 
 

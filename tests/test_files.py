@@ -389,6 +389,32 @@ def test_a_thousand_saves_during_ninety_writes_lose_nothing(kit, ctx, project):
     assert [name for name in os.listdir(project.root) if name.endswith(".tmp")] == []
 
 
+# --- a file that somebody reads
+
+
+@pytest.mark.parametrize("call, name", [("unlink", "remove_file"), ("replace", "write_bytes"), ("rename", "set_aside")])
+def test_what_a_reader_keeps_from_being_changed_on_windows_is_tried_again(kit, ctx, state, project, monkeypatch, call, name):
+    """There an open file cannot be removed, replaced or moved for a moment: a delivered signal would be said twice."""
+    path = project.write(".context/state/x.md", "x")
+    real, refused = getattr(os, call), []
+
+    def refuse_twice(*paths):
+        if len(refused) < 2:
+            refused.append(paths)
+            raise PermissionError(13, "somebody reads it")
+        real(*paths)
+
+    monkeypatch.setattr(kit._os, call, refuse_twice)
+    change = {"remove_file": lambda: kit.remove_file(path), "write_bytes": lambda: kit.write_bytes(ctx, path, b"y"),
+              "set_aside": lambda: kit.set_aside(ctx, path)}[name]
+    if not helper.IS_WINDOWS:
+        assert not change() and len(refused) == 1, "elsewhere it is a refusal for good"
+        refused.clear()
+        monkeypatch.setattr(kit, "IS_POSIX", False)
+    assert change() and len(refused) == 2
+    assert os.path.exists(path) is (name == "write_bytes")
+
+
 # --- updates
 
 
