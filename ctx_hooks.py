@@ -1133,6 +1133,13 @@ SETTINGS = (  # key, default, kind (a word, a tuple: one of these, a list: some 
 )
 DEFAULTS = {key: default for key, default, _, _ in SETTINGS}
 _KINDS = {key: kind for key, _, kind, _ in SETTINGS}
+_WANTED = {  # what a kind is called in a problem
+    "bool": "true or false", "count": "a number from 0", "text": "a text", "path": "a path",
+    "threshold": "`auto` or a number from 1 to 100", "paths": "a list of paths",
+    "names": "a list of paths", "list": "a list of texts", "table": "entries below it",
+    "counts": "a list of numbers from 0", tuple: "one of ", list: "some of ",
+}
+_ITEMS = {"paths": "path", "names": "path", "list": "text", "counts": "count"}
 _LINE_LIMIT = 8192
 
 
@@ -1140,25 +1147,24 @@ def parse_config(text: str, is_user: bool = False) -> tuple:
     """(values by dotted key, problems) of a .contextrc; only known keys with values of their kind
     remain. `is_user`: the user's own file, the only one that may allow paths outside."""
     pairs, problems = parse_yaml(text)
+    given = {key: value for key, value, _, _ in pairs}
+    folder = text_of(given.get("context_dir", DEFAULT_CONTEXT_DIR))
+    outside = is_user and _checked(given.get("allow_outside"), "bool")
     values: dict = {}
-    named = [value for key, value, _, _ in pairs if key == "context_dir"]
-    folder = text_of(named[-1]) if named else DEFAULT_CONTEXT_DIR
-    outside = is_user and any(
-        key == "allow_outside" and _checked(value, "bool") for key, value, _, _ in pairs)
     for key, value, line, column in pairs:
         table, _, entry = key.rpartition(".")
         is_entry = _KINDS.get(table) == "table" and bool(entry)
         kind = "text" if is_entry else _KINDS.get(key)
-        checked = _checked(value, kind)
-        problem = ""
+        checked, problem = _checked(value, kind), ""
         if kind is None:
             near = near_word(key, _KINDS) if len(problems) < LIST_LIMIT else ""
             problem = "unknown setting `%s`" % key + ("; did you mean `%s`?" % near if near else "")
         elif key == "allow_outside" and not is_user:
             problem = "`allow_outside` counts only in the user's own contextrc"
         elif checked is None:
-            problem = "`%s` wants %s" % (key, _kind_words(kind))
-        elif _leaves_project(checked, kind, folder) and not outside:
+            choices = "" if isinstance(kind, str) else ", ".join(kind)
+            problem = "`%s` wants %s" % (key, _WANTED[type(kind) if choices else kind] + choices)
+        elif not outside and _leaves_project(checked, kind, folder):
             problem = "`%s` names a file outside the project" % key
         elif key == "handoff.file" and checked != OLD_HANDOFF and (
                 checked.lower().startswith((".git/", ".claude/"))):
@@ -1189,78 +1195,51 @@ def near_word(word: str, known: object) -> str:
 
 def parse_yaml(text: str) -> tuple:
     """([(dotted key, value, line, column)], problems). Never raises."""
-    reader = _Yaml()
-    text = text.lstrip("\ufeff").replace("\r\n", "\n")
-    for number, raw in enumerate(text.split("\n"), 1):
-        if len(raw) > _LINE_LIMIT:
-            reader.problems.append((number, 1, "line is too long"))
-        else:
-            reader.line(number, raw)
-    reader.end_list()
-    return reader.pairs, reader.problems
-
-
-class _Yaml:
-    """The reader's place: the open mappings as (indent, dotted prefix) and the dash list being
-    filled."""
-
-    def __init__(self) -> None:
-        self.pairs: list = []
-        self.problems: list = []
-        self.open = [(-1, "")]
-        self.list_key = None  # (dotted key, line, column, indent) of a key without a value
-        self.items: list = []
-
-    def line(self, number: int, raw: str) -> None:
-        body = strip_comment(raw).rstrip()
-        text = body.lstrip(" ")
-        column = len(body) - len(text)
-        if not text or (text in ("---", "...") and column == 0):
-            return
-        if text[0] == "\t":
-            self.problems.append((number, column + 1, "tab in the indentation; use spaces"))
-        elif text == "-" or text.startswith("- "):
-            self._item(number, column, text[1:])
-        else:
-            self._pair(number, column, text)
-
-    def end_list(self) -> None:
-        """A key without a value was a list, or the head of a mapping."""
-        if self.list_key and self.items:
-            key, line, column, _ = self.list_key
-            self.pairs.append((key, self.items, line, column))
-        self.list_key, self.items = None, []
-
-    def _item(self, number: int, column: int, text: str) -> None:
-        if self.list_key is None or column < self.list_key[3]:
-            self.problems.append((number, column + 1, "list item without a key above it"))
-            return
-        value, error = parse_scalar(text.strip())
-        if error:
-            place = column + 2 + len(text) - len(text.lstrip())
-            self.problems.append((number, place, error))
-        else:
-            self.items.append(value)
-
-    def _pair(self, number: int, column: int, text: str) -> None:
-        self.end_list()
-        key, colon, rest = text.partition(":")
-        key = key.strip().strip("'\"")
-        if not colon or not key or (rest and rest[0] != " "):
-            self.problems.append((number, column + 1, "expected `key: value`"))
-            return
-        while column <= self.open[-1][0]:
-            self.open.pop()
-        dotted = self.open[-1][1] + key
-        if not rest.strip():
-            self.open.append((column, dotted + "."))
-            self.list_key = (dotted, number, column + 1, column)
-            return
+    pairs, problems, prefixes = [], [], [(-1, "")]  # the open mappings: indent, dotted prefix
+    head, items = None, []  # the last key when it has no value, and the dash list below it
+    for number, line in enumerate(text.lstrip("\ufeff").replace("\r\n", "\n").split("\n"), 1):
+        body, key, rest, problem = _split_line(line)
+        indent, dotted = len(body) - len(body.lstrip(" ")), key
+        column = indent + 1
+        if key == "-" and (head is None or column < head[2]):
+            problem = "list item without a key above it"
+        elif key and key != "-":
+            while indent <= prefixes[-1][0]:
+                prefixes.pop()
+            head, items, dotted = None, [], prefixes[-1][1] + key
         value, error = parse_scalar(rest.strip())
-        if error:
-            self.problems.append((number, column + 1 + len(text) - len(rest.lstrip()), error))
-        else:
-            self.pairs.append((dotted, value, number, column + 1))
+        if problem or error:
+            place = column if problem else len(body) - len(rest.lstrip()) + 1
+            problems.append((number, place, problem or error))
+        elif key == "-":
+            if not items:
+                pairs.append((head[0], items, head[1], head[2]))
+            items.append(value)
+        elif rest.strip():
+            pairs.append((dotted, value, number, column))
+        elif key:
+            prefixes.append((indent, dotted + "."))
+            head = (dotted, number, column)
+    return pairs, problems
+
+
+def _split_line(line: str) -> tuple:
+    """(the line without its comment, key, text of the value, problem); the key of a list's item is
+    a dash, of a line that says nothing ""."""
+    if len(line) > _LINE_LIMIT:
+        return "", "", "", "line is too long"
+    body = strip_comment(line).rstrip()
+    bare = body.lstrip(" ")
+    if not bare or body in ("---", "..."):
+        return body, "", "", ""
+    if bare[0] == "\t":
+        return body, "", "", "tab in the indentation; use spaces"
+    if bare == "-" or bare.startswith("- "):
+        return body, "-", bare[1:], ""
+    key, colon, rest = bare.partition(":")
+    key = key.strip().strip("'\"")
+    is_pair = colon and key and rest[:1] in ("", " ")
+    return (body, key, rest, "") if is_pair else (body, "", "", "expected `key: value`")
 
 
 def strip_comment(line: str) -> str:
@@ -1327,26 +1306,25 @@ def _parse_quoted(text: str) -> tuple:
 
 
 def _parse_list(text: str) -> tuple:
-    items, start, index = [], 1, 1
-    while index < len(text):
-        if text[index] in "'\"" and not text[start:index].strip():
-            index = _quote_end(text, index)
-            if index < 0:
+    items, start = [], 1
+    while True:
+        end = start + len(text[start:]) - len(text[start:].lstrip())
+        if text[end:end + 1] in ("'", '"'):
+            end = _quote_end(text, end)
+            if end < 0:
                 return None, "quote is not closed"
-            continue
-        if text[index] in ",]":
-            piece = text[start:index].strip()
-            value, error = parse_scalar(piece)
-            if error:
-                return None, error
-            if piece:
-                items.append(value)
-            if text[index] == "]":
-                closed = index + 1 == len(text)
-                return (items, "") if closed else (None, "text after the closing bracket")
-            start = index + 1
-        index += 1
-    return None, "list is not closed"
+        while end < len(text) and text[end] not in ",]":
+            end += 1
+        if end == len(text):
+            return None, "list is not closed"
+        piece = text[start:end].strip()
+        value, error = parse_scalar(piece)
+        if error:
+            return None, error
+        items += [value] if piece else []
+        start = end + 1
+        if text[end] == "]":
+            return (items, "") if start == len(text) else (None, "text after the closing bracket")
 
 
 def _checked(value: object, kind: object) -> object:
@@ -1357,34 +1335,19 @@ def _checked(value: object, kind: object) -> object:
     if kind == "bool":
         words = {"on": True, "yes": True, "off": False, "no": False}
         return value if isinstance(value, bool) else words.get(str(value).lower())
-    if kind == "threshold" and value == "auto":
-        return value
-    if kind in ("count", "threshold"):
-        is_good = is_count(value) and value < 1e12
-        return value if is_good and (kind == "count" or 1 <= value <= 100) else None
+    if kind == "threshold":
+        return value if value == "auto" or is_count(value) and 1 <= value <= 100 else None
+    if kind == "count":
+        return value if is_count(value) and value < 1e12 else None
     if kind in ("text", "path"):
-        if value is None or isinstance(value, list):
-            return None
         is_odd = kind == "path" and not (value and str(value).isprintable())  # shown to the agent
-        return None if is_odd else str(value)
+        return None if value is None or isinstance(value, list) or is_odd else str(value)
+    inner = tuple(kind) if isinstance(kind, list) else _ITEMS.get(kind)
     items = value if isinstance(value, list) else [value]
-    inner = tuple(kind) if isinstance(kind, list) else {
-        "paths": "path", "names": "path", "list": "text", "counts": "count"}.get(kind, "")
     checked = [_checked(item, inner) for item in items[:LIST_LIMIT]] if inner else [None]
     if None in checked:
         return None
     return checked if kind == "counts" else list(dict.fromkeys(checked))
-
-
-def _kind_words(kind: object) -> str:
-    if isinstance(kind, (tuple, list)):
-        return ("one of " if isinstance(kind, tuple) else "some of ") + ", ".join(kind)
-    return {
-        "bool": "true or false", "count": "a number from 0", "text": "a text", "path": "a path",
-        "threshold": "`auto` or a number from 1 to 100", "paths": "a list of paths",
-        "names": "a list of paths", "list": "a list of texts", "table": "entries below it",
-        "counts": "a list of numbers from 0",
-    }[kind]
 
 
 def _leaves_project(value: object, kind: object, folder: str) -> bool:
