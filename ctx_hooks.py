@@ -1787,6 +1787,9 @@ ENV_NAMES = (  # the variables we look at, and no others: the rest may hold secr
     "CLAUDE_PLUGIN_ROOT", "CLAUDE_PID", "CLAUDE_CONFIG_DIR", "AI_AGENT", "ANTHROPIC_MODEL", "HOME",
     "USERPROFILE", "APPDATA", "LOCALAPPDATA", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "TMPDIR", "TEMP",
 )
+AGENT_NAMES = (  # one of these stands in the environment of a command that an agent runs
+    "CLAUDECODE", "AI_AGENT", "CODEX_CI", "CODEX_THREAD_ID", "COPILOT_CLI", "GEMINI_CLI",
+    "QWEN_CODE")
 
 
 # --- events
@@ -8205,14 +8208,17 @@ def _edit_pauses(ctx: Ctx, change: object) -> None:
 
 def auto_command(args: list) -> None:
     given, ctx, look = parse_words("auto", args), people_ctx(), read_look()
-    action = given.words[0]
+    action, given.shell = given.words[0], next(iter(read_environment(AGENT_NAMES)), "")
+    if given.shell and (given.until or given.agree):
+        raise CommandError(
+            "%s agrees to run a command, which only a person can; this is an agent's shell "
+            "(%s is set)" % ("--until" if given.until else "--agree", given.shell),
+            "run it in a terminal of your own; with ! in the client it is the agent's shell too")
     if load_json(auto_path(ctx), follow=False) is None and not given.force:
         raise CommandError(AUTO_STATE + " is not readable as JSON",
                            "to begin anew: " + own_command("auto start TASK --force"))
-    if action == "start":
-        show(*_start_workflow(ctx, given))
-    elif action == "resume":
-        show(*_resume_workflow(ctx, given))
+    if action in ("start", "resume"):
+        show(*(_start_workflow if action == "start" else _resume_workflow)(ctx, given))
     elif action == "stop":
         show("cancelled" if cancel_workflow(ctx, "") else "no workflow is active")
     else:
@@ -8242,7 +8248,7 @@ def _start_workflow(ctx: Ctx, given: Record) -> list:
         "session_id": _bound_id(ctx, given.session) or (
             "" if given.any else ctx.env.get("CLAUDE_CODE_SESSION_ID", "")),
         "enforcer": {}, "started_at": format_iso(ctx.now, True)}, WORKFLOW)
-    lines = _agree(ctx, flow, given.until or "", bool(given.agree))
+    lines = _agree(ctx, flow, given)
     is_new = not is_dir(parent_of(auto_path(ctx)))
     if not update_workflow(ctx, lambda now: vars(now).update(vars(flow)))[0]:
         raise cannot_write(AUTO_STATE)
@@ -8279,29 +8285,30 @@ def _bound_id(ctx: Ctx, text: str) -> str:
     return text if name == safe_name(text) else name
 
 
-def _agree(ctx: Ctx, flow: Record, typed: str, is_agreed: bool) -> list:
+def _agree(ctx: Ctx, flow: Record, given: Record) -> list:
     """The person's consent to the checks, and the four lines that say what will happen. A check
-    that was not typed here or agreed to before is asked about; where nobody can answer it stays
+    that was not typed here or agreed to before is asked about; where no person can answer it stays
     without consent, unless --agree says so."""
     checks = {phase: check_of(ctx, flow, phase) for phase in flow.phases}
     checks = {phase: command for phase, command in checks.items() if command}
-    shown = [(phase, command.replace("\n", "⏎ ")) for phase, command in checks.items()]
-    known = [*read_trust(ctx).checks.values(), digest_of(typed)]
-    news = [phase for phase, command in checks.items() if digest_of(command) not in known]
-    if news and not is_agreed and _os.isatty(0) and _os.isatty(1):
+    shown = {phase: command.replace("\n", "⏎ ") for phase, command in checks.items()}
+    known = [*read_trust(ctx).checks.values(), digest_of(given.until)]
+    missing = [] if given.agree else [
+        phase for phase, command in checks.items() if digest_of(command) not in known]
+    if missing and not given.shell and _os.isatty(0) and _os.isatty(1):
         show("the project wants these commands run as checks:",
-             *["  %s: %s" % line for line in shown if line[0] in news], "agree? [y/N]")
+             *["  %s: %s" % (phase, shown[phase]) for phase in missing], "agree? [y/N]")
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             raise CommandError("not agreed, nothing was changed", "they stand in " + CONFIG_NAME)
-        is_agreed = True
-    missing = [] if is_agreed else news
+        missing = []
     flow.token = _os.urandom(16).hex()
     agreed = {phase: command for phase, command in checks.items() if phase not in missing}
     if not write_trust(ctx, flow.token, agreed):
         raise cannot_write(trust_path(ctx) or "a state home: HOME is not set")
-    told = "; ".join("%s `%s`" % pair for pair in shown)
+    told = "; ".join("%s `%s`" % pair for pair in shown.items())
     if missing:
-        told += ": NOT agreed: %s; say --agree, or start it in a terminal" % ", ".join(missing)
+        told += ": NOT agreed: %s; to agree, run it in a terminal of your own%s" % (
+            ", ".join(missing), "" if given.shell else ", or with --agree")
     elif told:
         told += ": you agreed to run exactly this"
     who = "that prompts" if flow.any_prompt else "in which a person types a prompt"
@@ -8323,7 +8330,7 @@ def _resume_workflow(ctx: Ctx, given: Record) -> list:
                "phase_started_at": ctx.now, "session_id": _bound_id(ctx, given.session),
                "any_prompt": bool(given.any) or flow.any_prompt}
     vars(flow).update(changes)
-    lines = _agree(ctx, flow, "", bool(given.agree))
+    lines = _agree(ctx, flow, given)
 
     def change(now: Record) -> None:
         vars(now).update(changes, token=flow.token)

@@ -107,7 +107,8 @@ class Demo:
     def person(self, shown: str, argv: list, indent: str = "    ") -> None:
         """A command that a person types."""
         self.screen.line("person", "  $ " + shown)
-        done = subprocess.run(argv, env=self.env, cwd=self.root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        env = {name: value for name, value in self.env.items() if name not in ("CLAUDECODE", "AI_AGENT")}
+        done = subprocess.run(argv, env=env, cwd=self.root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         for line in done.stdout.decode("utf-8", "replace").rstrip().split("\n"):
             self.screen.line("dim", indent + line)
         if done.returncode:

@@ -639,6 +639,28 @@ def test_a_check_that_changed_is_shown_as_not_agreed_until_the_workflow_is_taken
     assert "checks: build `make all`: you agreed to run exactly this" in text(project.ask("auto", "resume", "--agree"))
     assert "`make all`, you agreed to it" in text(project.ask("auto", "status", COLUMNS="300"))
 
+AGENTS_SHELL = ["CLAUDECODE", "AI_AGENT", "CODEX_CI", "CODEX_THREAD_ID", "COPILOT_CLI", "GEMINI_CLI", "QWEN_CODE"]
+
+
+@pytest.mark.parametrize("words", [["start", "Build", "--until", "make"], ["start", "Build", "--agree"], ["resume", "--agree"]])
+@pytest.mark.parametrize("name", AGENTS_SHELL)
+def test_an_agent_in_its_own_shell_does_not_agree_for_the_person(project, words, name):
+    project.write(".contextrc", "auto:\n  phases: [build]\n  done_when:\n    build: make\n")
+    error, hint = failure(project.ask("auto", *words, **{name: "1"}))
+    assert words[-2 if "--until" in words else -1] in error and name in error and "terminal of your own" in hint
+    assert not project.exists(".caw") and not os.path.exists(os.path.join(project.home, ".local"))
+
+
+def test_in_an_agents_shell_a_workflow_runs_no_check_but_those_agreed_to_before(project):
+    project.write(".contextrc", "auto:\n  phases: [build]\n  done_when:\n    build: make\n")
+    shown = text(project.ask("auto", "start", "Build", CLAUDECODE="1"))
+    assert "NOT agreed: build" in shown and "terminal of your own" in shown and trusted(project)["checks"] == {}
+    text(project.ask("auto", "resume", "--agree"))
+    assert "you agreed to run exactly this" in text(project.ask("auto", "resume", CLAUDECODE="1"))
+    project.write(".contextrc", "auto:\n  phases: [build]\n  done_when:\n    build: make all\n")
+    assert "NOT agreed: build" in text(project.ask("auto", "resume", CLAUDECODE="1"))
+
+
 
 def test_a_workflow_without_a_place_for_its_consent_is_not_started(project):
     error, _ = failure(project.ask("auto", "start", "x", HOME=None))
@@ -875,6 +897,12 @@ class Terminal:
         self.read_until()
         os.close(self.primary)
         return self.process.wait(RUN_TIMEOUT_S)
+
+
+def test_an_agent_with_a_terminal_is_not_asked_for_consent_either(project):
+    project.write(".contextrc", "auto:\n  phases: [build]\n  done_when:\n    build: make\n")
+    terminal = Terminal(project, "auto", "start", "Build it", CLAUDECODE="1")
+    assert terminal.end() == 0 and b"agree? [y/N]" not in terminal.shown and trusted(project)["checks"] == {}
 
 
 @pytest.mark.parametrize("columns", [60, 200])
