@@ -6479,7 +6479,6 @@ def settings_snippet() -> str:
 # cursor or paint, then cuts, then paints. Without UTF-8 our glyphs become ASCII.
 STYLES = {"bold": "1", "dim": "2", "bad": "31", "good": "32", "warn": "33"}
 TO_ASCII = dict(zip(map(ord, "█░✓●○·…→–—✗×"), "#.+*-|~>--xx"))
-VIEW_NAMES = ("NO_COLOR", "COLUMNS", "TERM", "LC_ALL", "LC_CTYPE", "LANG")
 PAGE_WIDTH = 100  # of a pipe without COLUMNS, and of a terminal that does not know
 DECISIONS = {  # what was done → by which rule
     "alert:emitted": "wrote the signal {code}: {summary} → its level was crossed, or it is time",
@@ -6522,8 +6521,8 @@ WRITERS = {"agent": "by the agent", "printed": "as the agent printed it",
 def read_look(bar: bool = False) -> Record:
     """Width, colour and glyphs by the usual variables; a pipe gets plain text, but the client
     paints its bar."""
-    env, is_terminal = read_environment(VIEW_NAMES), False
-    width = int(env["COLUMNS"]) if is_digits(env.get("COLUMNS", "")) else 0
+    env = read_environment(("NO_COLOR", "COLUMNS", "TERM", "LC_ALL", "LC_CTYPE", "LANG"))
+    width, is_terminal = int(env["COLUMNS"]) if is_digits(env.get("COLUMNS", "")) else 0, False
     try:
         width = width or _os.get_terminal_size(1).columns
         is_terminal = _os.isatty(1)
@@ -6543,21 +6542,20 @@ def show(*page: object, look: "Record | None" = None, before: str = "") -> None:
 
 
 def format_page(page: object, look: Record) -> str:
-    return "\n".join(_format_line(line, look) for line in page)
-
-
-def _format_line(line: object, look: Record) -> str:
     """A text as it is, parts cut to the width; both without control characters."""
-    out, left = [], look.width
-    for style, text in [("", line)] if isinstance(line, str) else line:
-        text = for_terminal(text)
-        if not isinstance(line, str):
-            text = fit_text(text.replace("\n", " ").replace("\t", " "), left)
-            left -= cells(text)
-        text = text if look.unicode else text.translate(TO_ASCII)
-        is_painted = style and look.colour and text
-        out.append("\033[%sm%s\033[0m" % (STYLES[style], text) if is_painted else text)
-    return "".join(out).rstrip(" ")
+    lines = []
+    for line in page:
+        shown, left = "", look.width
+        for style, text in [("", line)] if isinstance(line, str) else line:
+            text = for_terminal(text)
+            if not isinstance(line, str):
+                text = fit_text(text.replace("\n", " ").replace("\t", " "), left)
+                left -= cells(text)
+            text = text if look.unicode else text.translate(TO_ASCII)
+            is_painted = style and look.colour and text
+            shown += "\033[%sm%s\033[0m" % (STYLES[style], text) if is_painted else text
+        lines.append(shown.rstrip(" "))
+    return "\n".join(lines)
 
 
 def cells(text: str) -> int:
@@ -6566,8 +6564,8 @@ def cells(text: str) -> int:
         return len(text)
     from unicodedata import category, east_asian_width
 
-    wide = sum(1 for c in text if east_asian_width(c) in "WF")
-    return len(text) + wide - sum(1 for c in text if category(c) in ("Mn", "Me", "Cf"))
+    return sum(0 if category(c) in ("Mn", "Me", "Cf", "Cc") else
+               2 if east_asian_width(c) in "WF" else 1 for c in text)
 
 
 def fit_text(text: str, width: int) -> str:
@@ -6665,34 +6663,33 @@ def _section(title: str, lines: list) -> list:
 
 def render_session(data: dict, look: Record, now: float) -> list:
     """The block of one session: a row for each mechanism."""
-    context, handoff, startup, gate = (
-        data[key] for key in ("context", "handoff", "startup", "gate"))
+    context, handoff, startup, gate = map(data.get, ("context", "handoff", "startup", "gate"))
     head = " · ".join(("", label_of(data["agent"]), format_ago(data["seen_at"], now),
                        plural(data["tool_calls"], "call"), data["model"] or "model unknown"))
-    rows = [("context", "dim", "not measured yet")]
+    measured, asked, arrived = "not measured yet", handoff["state"], "nothing to deliver"
     if context:
         bar = format_bar(context["percent"], min(40, max(8, look.width - 54)))
-        figures = "{shown}  {tokens:,}/{window:,} {kind}".format(**context)
-        rows = [("context", level_style(context["percent"]), "%s %s, %s" % (
-            bar, figures, format_ago(context["at"], now)))]
-    word, asked_s = handoff["state"], now - (parse_iso(handoff["since"]) or now)
-    if word == "asked":
-        word += ", %s in %s: %s" % (plural(handoff["reminders"], "reminder"), format_age(asked_s),
-                                    handoff["file"])
-    rows.append(("handoff", {"asked": "bad", "written": "good"}.get(handoff["state"], "dim"),
-                 word))
+        measured = "{} {shown}  {tokens:,}/{window:,} {kind}, {}".format(
+            bar, format_ago(context["at"], now), **context)
+    if asked == "asked":
+        age = format_age(now - (parse_iso(handoff["since"]) or now))
+        asked += ", %s in %s: %s" % (plural(handoff["reminders"], "reminder"), age, handoff["file"])
+    if startup:
+        arrived = "%s, %s, %s" % (startup["outcome"], plural(startup["attempts"], "attempt"),
+                                  startup["evidence"] or "no evidence yet")
     unread = [name for name in gate["files"] if name not in gate["read"]]
-    count = "%d of %d files read%s" % (len(gate["files"]) - len(unread), len(gate["files"]),
-                                       ", not: " + ", ".join(unread) if unread else "")
-    word = "switched off" if gate["mode"] == "off" else "no context file says anything" if not (
-        gate["files"]) else count if gate["fired"] else "not asked yet, " + count
-    rows.append(("gate", "warn" if gate["fired"] and unread else "dim", word))
-    rows.append(("startup", "dim", "nothing to deliver") if not startup else (
-        "startup", {"delivered": "good", "failed": "bad"}.get(startup["outcome"], ""),
-        "%s, %s, %s" % (startup["outcome"], plural(startup["attempts"], "attempt"),
-                        startup["evidence"] or "no evidence yet")))
+    read = "%s%d of %d files read%s" % (
+        "" if gate["fired"] else "not asked yet, ", len(gate["files"]) - len(unread),
+        len(gate["files"]), ", not: " + ", ".join(unread) if unread else "")
+    if gate["mode"] == "off" or not gate["files"]:
+        read = "switched off" if gate["mode"] == "off" else "no context file says anything"
+    styles = {"asked": "bad", "written": "good", "delivered": "good", "failed": "bad"}
     return [[("bold", "session " + data["session"][:8]), ("dim", head)]] + [
-        [("dim", "  %-9s" % name), (style, text)] for name, style, text in rows]
+        [("dim", "  %-9s" % name), (style, text)] for name, style, text in (
+            ("context", level_style(context["percent"]) if context else "dim", measured),
+            ("handoff", styles.get(handoff["state"], "dim"), asked),
+            ("gate", "warn" if gate["fired"] and unread else "dim", read),
+            ("startup", styles.get(startup["outcome"], "") if startup else "dim", arrived))]
 
 
 def _handoff_line(row: dict, now: float) -> list:
@@ -6725,9 +6722,8 @@ def _attention_text(data: dict) -> str:
 
 def phase_line(flow: dict, width: int = 1000) -> str:
     """`expansion ✓ init ✓ planning ● execution ○ …`, `✓✓●○… planning` where that is too long."""
-    phases, phase = flow["phases"], flow["phase"]
-    is_failed = phase == "failed"
-    phase = flow["last_phase"] if is_failed else phase
+    phases, is_failed = flow["phases"], flow["phase"] == "failed"
+    phase = flow["last_phase" if is_failed else "phase"]
     at = len(phases) if phase == "complete" else phases.index(phase) if phase in phases else 0
     marks = (["✓"] * at + ["✗" if is_failed else "●"] + ["○"] * len(phases))[:len(phases)]
     line = " ".join("%s %s" % pair for pair in zip(phases, marks))
@@ -6750,16 +6746,15 @@ def render_workflow(flow: dict, look: Record) -> list:
     """`auto status`: what happened so far, with times, attempts and checks."""
     page = [phase_line(flow, look.width), auto_word(flow), "task: " + flow["task_description"]]
     page += ["last error: " + flow["last_error"]] if flow["last_error"] else []
-    for step in flow["steps"]:
-        page.append("%s: %s to %s, %s%s" % (
-            step["phase"], format_clock(step["started_at"]),
-            format_clock(step["ended_at"]) if step["ended_at"] else "now",
-            plural(step["attempts"], "attempt"),
-            "; check " + step["check"] if step["check"] else ""))
-    for check in flow["checks"]:
-        page.append("check of {phase}: `{command}`, ".format(**check) + (
-            "you agreed to it" if check["agreed"] else
-            "nobody agreed to it, so it does not run → " + own_command("auto resume")))
+    page += ["%s: %s to %s, %s%s" % (
+        step["phase"], format_clock(step["started_at"]),
+        format_clock(step["ended_at"]) if step["ended_at"] else "now",
+        plural(step["attempts"], "attempt"), "; check " + step["check"] if step["check"] else "")
+        for step in flow["steps"]]
+    page += ["check of {phase}: `{command}`, ".format(**check) + (
+        "you agreed to it" if check["agreed"] else
+        "nobody agreed to it, so it does not run → " + own_command("auto resume"))
+        for check in flow["checks"]]
     return [part for line in page for part in wrap_lines(line, "", look)]
 
 
