@@ -1383,7 +1383,7 @@ SESSION = (  # .context/state/<session>.json: key, default, kind
         ("message_id", "", str), ("handoff", "", str), ("kind", "", str), ("attempts", 1, "count"),
         ("first_at", 0.0, "time"), ("last_at", 0.0, "time"), ("offset", 0, "count"),
         ("answer_to", "", str), ("answered", False, bool), ("receipt_at", 0.0, "time"),
-        ("acked_at", 0.0, "time"), ("outcome", "pending", str), ("unwritable", False, bool),
+        ("acked_at", 0.0, "time"), ("outcome", "pending", str),
     )),
 )
 _SECRETS = (".env", "id_", ".netrc", "credentials")
@@ -4645,7 +4645,7 @@ LEFT_OUT = "[left out for lack of room: {names}; the whole text is in the files 
 SECTION_START = "<!-- STARTUP_CONTEXT_INJECTION -->"
 SECTION_END = "<!-- END_STARTUP_CONTEXT -->"
 SECTION_HEADING = "## Session Context (Auto-Injected)"
-SECTION_NOTE = "<!-- ctx_hooks: written {at}, line ends before it {lead}, file made {made} -->"
+SECTION_NOTE = "<!-- ctx_hooks: written {at}, file made {made} -->"
 FALLBACK_NOTICE = "[System] Session context written to {file} - please review"
 FALLBACK_PERSON = "ctx: wrote the handoff into {file}, the agent has not confirmed it"
 FAILURE_NOTICE = "Session context could not be delivered; it is in {path} - please read it"
@@ -4660,66 +4660,10 @@ METRICS = (
     ("confirmedByReceipt", 0, "count"), ("averageAttemptsToSuccess", 0, float),
     ("averageTimeToSuccess", 0, float),
 )
+_DELIVERY = SESSION[-1][2]
 
 
 # --- what to deliver
-
-
-def find_handoffs(ctx: Ctx, session: str) -> list:
-    """Those that this session may get, newest first: key (whose), path, at, by. Known to the
-    ledger, or newer than the first event that was ever seen here."""
-    ledger, found, known = read_ledger(ctx), [], set()
-    for key, row in ledger.handoffs.items():
-        path = join_path(ctx.root, row.file) if row.file else ""
-        known.add(path)
-        info = stat_of(path) if path else None
-        if info is None or key == session or not row.written_at:
-            continue
-        is_new = info.st_mtime > max(row.delivered_at, row.written_at) + 1 and (
-            not is_foreign(ctx, path, info))
-        is_used = row.evidence and row.delivered_to != key  # one that came back to its own writer
-        if is_new or not (is_used or _is_held(ctx, row, session)):
-            found.append(Record(key=key, path=path, by=row.by,
-                                at=info.st_mtime if is_new else row.written_at))
-    loose = [ctx.path("handoffs", name) for name in list_dir(ctx.path("handoffs"))
-             if name.endswith(".md")]
-    loose += [join_path(ctx.root, OLD_HANDOFF)]
-    if "{session}" not in ctx.get("handoff.file"):
-        loose.append(join_path(ctx.root, ctx.get("handoff.file")))
-    for path in dict.fromkeys(loose):
-        info = stat_of(path) if path not in known else None
-        is_later = is_regular(info) and min(info.st_mtime, info.st_ctime) > ledger.first_event
-        if is_later and not is_foreign(ctx, path, info):
-            found.append(Record(key="file:" + base_name(path), path=path, by="agent",
-                                at=info.st_mtime))
-    oldest = ctx.now - ctx.get("startup.max_age_hours") * 3600
-    found = [one for one in found if one.at > oldest and read_handoff(ctx, one.path)]
-    return sorted(found, key=lambda one: -one.at)
-
-
-def is_foreign(ctx: Ctx, path: str, info: object) -> bool:
-    """Not a session's: from the future, as an archive can make it, or kept by git, so that a
-    checkout brought it."""
-    if info.st_mtime > ctx.now + CLOCK_SKEW_S:
-        return True
-    folder = ctx.root
-    for _ in range(PARENT_LIMIT):
-        index = read_bytes(git_folder(folder) + "/index", GIT_INDEX_LIMIT_BYTES)
-        if index is not None:
-            name = path[len(folder.rstrip("/")) + 1:]
-            is_packed = index[4:8] == b"\0\0\0\4"  # names without the part of the one before
-            kept = base_name(name) if is_packed else name
-            return kept.encode("utf-8", "replace") + b"\0" in index
-        if parent_of(folder) == folder:
-            break
-        folder = parent_of(folder)
-    return False
-
-
-def _is_held(ctx: Ctx, row: Record, session: str) -> bool:
-    """Sent to another session that still lives and may yet have it."""
-    return bool(row.delivered_to) and row.delivered_to != session and is_live(
-        ctx, row.delivered_to)
 
 
 def choose_handoffs(ctx: Ctx, event: Record) -> tuple:
@@ -4729,23 +4673,74 @@ def choose_handoffs(ctx: Ctx, event: Record) -> tuple:
     if event.source == "compact":
         row = read_ledger(ctx).handoffs.get(event.session)
         is_new = row is not None and row.written_at > row.delivered_at
-        own = handoff_by_key(ctx, event.session) if is_new else None
+        own = _handoff_of(ctx, event.session) if is_new else None
         return ([own] if own and read_handoff(ctx, own.path) else []), []
-    found = find_handoffs(ctx, event.session)
-    cleared = cleared_session(ctx) if event.source == "clear" else ""
-    own = handoff_by_key(ctx, cleared) if cleared else None
+    found = _find_handoffs(ctx, event.session)
+    own = _handoff_of(ctx, cleared_session(ctx)) if event.source == "clear" else None
     if own and own.at and read_handoff(ctx, own.path):
         return [own], [one for one in found if one.key != own.key]
     busy = [one for one in found if is_at_work(ctx, one.key)]
     return [one for one in found if one not in busy], busy
 
 
-def handoff_by_key(ctx: Ctx, key: str) -> "Record | None":
-    """The handoff of a delivery that is under way."""
+def _handoff_of(ctx: Ctx, key: str) -> "Record | None":
+    """The handoff that the ledger has under this key: key (whose), path, at, by."""
     row = read_ledger(ctx).handoffs.get(key)
     if row is None or not row.file:
         return None
     return Record(key=key, path=join_path(ctx.root, row.file), by=row.by, at=row.written_at)
+
+
+def _find_handoffs(ctx: Ctx, session: str) -> list:
+    """Those that this session may get, newest first. Known to the ledger, or newer than the first
+    event that was ever seen here."""
+    ledger, found = read_ledger(ctx), []
+    oldest = ctx.now - ctx.get("startup.max_age_hours") * 3600
+    rows = [(join_path(ctx.root, row.file), key, row) for key, row in ledger.handoffs.items()
+            if row.file]
+    loose = [ctx.path("handoffs", name) for name in list_dir(ctx.path("handoffs"))
+             if name.endswith(".md")] + [join_path(ctx.root, OLD_HANDOFF)]
+    if "{session}" not in ctx.get("handoff.file"):
+        loose.append(join_path(ctx.root, ctx.get("handoff.file")))
+    rows += [(path, "file:" + base_name(path), None) for path in dict.fromkeys(loose)
+             if path not in [known[0] for known in rows]]
+    for path, key, row in rows:
+        info = stat_of(path)
+        if not is_regular(info) or key == session or (row and not row.written_at):
+            continue
+        since = max(row.delivered_at, row.written_at) + 1 if row else ledger.first_event
+        if min(info.st_mtime, info.st_ctime) > since and not _is_foreign(ctx, path, info):
+            at = info.st_mtime
+        elif row and not _is_held(ctx, row, session) and (
+                not row.evidence or row.delivered_to == key):  # or it came back to its own writer
+            at = row.written_at
+        else:
+            continue
+        if at > oldest and read_handoff(ctx, path):
+            found.append(Record(key=key, path=path, by=row.by if row else "agent", at=at))
+    return sorted(found, key=lambda one: -one.at)
+
+
+def _is_foreign(ctx: Ctx, path: str, info: object) -> bool:
+    """Not a session's: from the future, as an archive can make it, or kept by git, so that a
+    checkout brought it."""
+    if info.st_mtime > ctx.now + CLOCK_SKEW_S:
+        return True
+    folder, index = ctx.root, None
+    for _ in range(PARENT_LIMIT):
+        index = read_bytes(git_folder(folder) + "/index", GIT_INDEX_LIMIT_BYTES)
+        if index is not None or parent_of(folder) == folder:
+            break
+        folder = parent_of(folder)
+    name = path[len(folder.rstrip("/")) + 1:]
+    is_packed = index is not None and index[4:8] == b"\0\0\0\4"  # names without a shared beginning
+    kept = base_name(name) if is_packed else name
+    return kept.encode("utf-8", "replace") + b"\0" in (index or b"")
+
+
+def _is_held(ctx: Ctx, row: Record, session: str) -> bool:
+    """Sent to another session that still lives and may yet have it."""
+    return row.delivered_to not in ("", session) and is_live(ctx, row.delivered_to)
 
 
 def startup_sources(ctx: Ctx, chosen: "Record | None", others: list, session: str = "") -> list:
@@ -4758,8 +4753,7 @@ def startup_sources(ctx: Ctx, chosen: "Record | None", others: list, session: st
             whose=whose, how=SOURCE_HOW.get(chosen.by, SOURCE_HOW["agent"]),
             path=shown_path(ctx, chosen.path, ""), time=format_iso(chosen.at))
         sources.append((head, read_handoff(ctx, chosen.path)))
-    for name in ctx.get("startup.files"):
-        path = join_path(ctx.root, name)
+    for path in _startup_files(ctx):
         sources.append((SOURCE_FILE.format(path=shown_path(ctx, path, "")),
                         read_handoff(ctx, path)))
     if others:
@@ -4767,6 +4761,10 @@ def startup_sources(ctx: Ctx, chosen: "Record | None", others: list, session: st
                           for one in others[:5])
         sources.append((SOURCE_OTHERS.format(names=names), " "))
     return [(head, text) for head, text in sources if text]
+
+
+def _startup_files(ctx: Ctx) -> list:
+    return [join_path(ctx.root, name) for name in ctx.get("startup.files")]
 
 
 def frame_startup(ctx: Ctx, sources: list, message_id: str, attempt: int) -> str:
@@ -4782,13 +4780,13 @@ def frame_startup(ctx: Ctx, sources: list, message_id: str, attempt: int) -> str
 
 def split_sections(text: str) -> list:
     """[(heading, text)] by Markdown headings; what stands before the first one has no heading."""
-    sections: list = [["", []]]
+    sections: list = [("", [])]
     fenced = False
     for line in text.split("\n"):
         if line.lstrip().startswith("```"):
             fenced = not fenced
         if line.startswith("#") and not fenced:
-            sections.append([line.strip("# \t"), []])
+            sections.append((line.strip("# \t"), []))
         sections[-1][1].append(line)
     whole = [(heading, "\n".join(lines).strip()) for heading, lines in sections]
     return [(heading, text) for heading, text in whole if text]
@@ -4799,31 +4797,26 @@ def shorten_sources(sources: list, limit: int, length: object = units) -> str:
     is named."""
     parts = [(place, index, heading, text) for place, (_, body) in enumerate(sources)
              for index, (heading, text) in enumerate(split_sections(body))]
-    by_value = sorted(parts, key=lambda p: (not _is_key_heading(p[2]), p[0], p[1]))
-    low, high = min(1, len(by_value)), len(by_value)
+    parts.sort(key=lambda part: (not any(map(part[2].lower().count, KEY_HEADINGS)), part))
+    low, high = min(1, len(parts)), len(parts)
     while low < high:  # the largest number of sections that fits
         middle = (low + high + 1) // 2
-        fits = length(_assemble(sources, by_value[:middle], by_value[middle:])) <= limit
+        fits = length(_assemble(sources, parts[:middle], parts[middle:])) <= limit
         low, high = (middle, high) if fits else (low, middle - 1)
-    text = _assemble(sources, by_value[:low], by_value[low:])
+    text = _assemble(sources, parts[:low], parts[low:])
     if length(text) <= limit:
         return text
     return cut_text(text, limit - 40, length) + "\n[cut for lack of room]"
 
 
-def _is_key_heading(heading: str) -> bool:
-    return any(word in heading.lower() for word in KEY_HEADINGS)
-
-
 def _assemble(sources: list, parts: list, dropped: list) -> str:
     out = []
     for place, (head, body) in enumerate(sources):
-        texts = [text for source, _, _, text in sorted(parts) if source == place]
+        texts = [part[3] for part in sorted(parts) if part[0] == place]
         out += [head, ""] + (texts or ["[left out]"] if body.strip() else []) + [""]
-    names = ", ".join(one_line(p[2], 60) or "introduction" for p in sorted(dropped)[:8])
-    if len(dropped) > 8:
-        names += " and %d more" % (len(dropped) - 8)
     text = "\n".join(out).rstrip()
+    names = ", ".join(one_line(part[2], 60) or "introduction" for part in sorted(dropped)[:8])
+    names += " and %d more" % (len(dropped) - 8) if len(dropped) > 8 else ""
     return text + "\n" + LEFT_OUT.format(names=names) if dropped else text
 
 
@@ -4859,7 +4852,7 @@ def _is_negated(before: str, after: str) -> bool:
     """`I will not reply "ACK: …"`, `NACK: …`, somebody's quotation, a question."""
     words = [word.strip(".,") for word in before.split()]
     is_other = before[-1:].isalnum() or before.rstrip()[-1:] in ('"', "“", "'", "`", "«")
-    return is_other or after.lstrip()[:1] == "?" or any(word in _NEGATIONS for word in words[-4:])
+    return is_other or after.lstrip()[:1] == "?" or not _NEGATIONS.isdisjoint(words[-4:])
 
 
 def matches(pattern: str, text: str) -> bool:
@@ -4878,32 +4871,34 @@ def matches(pattern: str, text: str) -> bool:
 # --- one delivery
 
 
-def start_delivery(ctx: Ctx, event: Record, state: Record) -> tuple:
+def _start_delivery(ctx: Ctx, event: Record, state: Record) -> tuple:
     """The first attempt: (text, line for the person), both "" when there is nothing to deliver."""
+    state.startup = None
     if not ctx.get("startup.enabled"):
-        state.startup = None
         return "", ""
     fitting, others = choose_handoffs(ctx, event)
     chosen = next((one for one in fitting if hold_handoff(ctx, one, event)), None)
     others = [one for one in fitting if one is not chosen] + others
     sources = startup_sources(ctx, chosen, others, event.session)
     if not sources or (event.source == "compact" and not chosen):
-        state.startup = None
         return "", ""
-    message_id = "inj-%x" % int(ctx.now * 1000)
-    text = frame_startup(ctx, sources, message_id, 1)
-    state.startup = load_record({"message_id": message_id, "kind": event.source}, SESSION[-1][2])
-    vars(state.startup).update(
-        first_at=ctx.now, last_at=ctx.now, offset=transcript_size(event.transcript),
-        handoff=chosen.key if chosen else "")
+    state.startup = load_record({"message_id": "inj-%x" % int(ctx.now * 1000)}, _DELIVERY)
+    state.startup.first_at, state.startup.handoff = ctx.now, chosen.key if chosen else ""
     count_metrics(ctx, attempted=1)
-    record(ctx, "injection:attempted", messageId=message_id, attempt=1, type=event.name,
-           chars=len(text))
+    text = _send(ctx, event, state.startup, sources)
     if not chosen:
         return text, ""
     lines = read_handoff(ctx, chosen.path).count("\n") + 1
     clock = time.strftime("%H:%M", time.localtime(chosen.at))
     return text, HANDOFF_SENT_PERSON.format(time=clock, lines=lines)
+
+
+def _send(ctx: Ctx, event: Record, delivery: Record, sources: list) -> str:
+    vars(delivery).update(last_at=ctx.now, answered=False, offset=transcript_size(event.transcript))
+    text = frame_startup(ctx, sources, delivery.message_id, delivery.attempts)
+    record(ctx, "injection:attempted", messageId=delivery.message_id, attempt=delivery.attempts,
+           type=event.name, chars=len(text))
+    return text
 
 
 def hold_handoff(ctx: Ctx, chosen: Record, event: Record) -> bool:
@@ -4940,11 +4935,9 @@ def follow_delivery(ctx: Ctx, event: Record, state: Record, may_speak: bool) -> 
     if delivery.message_id and delivery.message_id in news.receipts:
         delivery.receipt_at = ctx.now
         succeed_delivery(ctx, delivery, "receipt")
-        return "", ""
-    if is_acknowledged(ctx, news.text + "\n" + event.last_message):
+    elif is_acknowledged(ctx, news.text + "\n" + event.last_message):
         delivery.acked_at = ctx.now
         succeed_delivery(ctx, delivery, "acknowledgement")
-        return "", ""
     waits = 0 <= ctx.now - delivery.last_at < backoff_s(ctx, delivery.attempts)
     if not may_speak or not delivery.answered or waits or delivery.outcome != "pending":
         return "", ""
@@ -4970,10 +4963,9 @@ def succeed_delivery(ctx: Ctx, delivery: Record, evidence: str) -> None:
     took_ms = int(max(0.0, ctx.now - (delivery.first_at or ctx.now)) * 1000)
     is_first = attempts == 1 and delivery.outcome == "pending"
     delivery.outcome = "delivered"
-    counts = {"succeededOnFirstTry" if is_first else "succeededAfterRetry": 1}
-    if evidence == "receipt":
-        counts["confirmedByReceipt"] = 1
-    count_metrics(ctx, success=(attempts, took_ms), **counts)
+    count_metrics(ctx, (attempts, took_ms), succeededOnFirstTry=int(is_first),
+                  succeededAfterRetry=int(not is_first),
+                  confirmedByReceipt=int(evidence == "receipt"))
     if delivery.handoff:
         update_ledger(ctx, lambda ledger: setattr(
             ledger_row(ledger, delivery.handoff), "evidence", evidence))
@@ -4984,31 +4976,22 @@ def succeed_delivery(ctx: Ctx, delivery: Record, evidence: str) -> None:
 
 def _retry(ctx: Ctx, event: Record, delivery: Record) -> tuple:
     """The next rung: the text again, the instruction file with its notice, or the end."""
-    chosen = handoff_by_key(ctx, delivery.handoff) if delivery.handoff else None
-    sources = startup_sources(ctx, chosen, [], event.session)
+    sources = startup_sources(ctx, _handoff_of(ctx, delivery.handoff), [], event.session)
     if not sources:
         delivery.outcome = "withdrawn"  # the handoff is gone: nothing to insist on
         return "", ""
-    rung = next_rung(ctx, delivery.attempts, not delivery.unwritable)
-    if rung == "file":
-        file = fallback_file(ctx)
-        if write_section(ctx, shorten_sources(sources, STARTUP_LIMIT), file):
-            delivery.outcome = "escalated"
-            count_metrics(ctx, escalatedToFile=1)
-            record(ctx, "injection:escalated", messageId=delivery.message_id,
-                   escalationType="file", file=file)
-            return FALLBACK_NOTICE.format(file=file), FALLBACK_PERSON.format(file=file)
-        delivery.unwritable = True
-        rung = next_rung(ctx, delivery.attempts, False)
-    if rung == "fail":
+    file, body = fallback_file(ctx), shorten_sources(sources, STARTUP_LIMIT)
+    if next_rung(ctx, delivery.attempts, True) == "file" and write_section(ctx, body, file):
+        delivery.outcome = "escalated"
+        count_metrics(ctx, escalatedToFile=1)
+        record(ctx, "injection:escalated", messageId=delivery.message_id, escalationType="file",
+               file=file)
+        return FALLBACK_NOTICE.format(file=file), FALLBACK_PERSON.format(file=file)
+    if next_rung(ctx, delivery.attempts, False) == "fail":
         return fail_delivery(ctx, delivery, "no evidence"), ""
     delivery.attempts += 1
-    vars(delivery).update(last_at=ctx.now, answered=False, offset=transcript_size(event.transcript),
-                          answer_to=find_message(ctx, event.transcript, event.tool_use_id))
-    text = frame_startup(ctx, sources, delivery.message_id, delivery.attempts)
-    record(ctx, "injection:attempted", messageId=delivery.message_id, attempt=delivery.attempts,
-           type=event.name, chars=len(text))
-    return text, ""
+    delivery.answer_to = find_message(ctx, event.transcript, event.tool_use_id)
+    return _send(ctx, event, delivery, sources), ""
 
 
 def fail_delivery(ctx: Ctx, delivery: Record, reason: str) -> str:
@@ -5019,10 +5002,9 @@ def fail_delivery(ctx: Ctx, delivery: Record, reason: str) -> str:
            reason=reason)
     if not ctx.get("startup.notify_on_failure"):
         return ""
-    chosen = handoff_by_key(ctx, delivery.handoff) if delivery.handoff else None
-    paths = [chosen.path] if chosen else []
-    paths += [join_path(ctx.root, name) for name in ctx.get("startup.files")]
-    return FAILURE_NOTICE.format(path=", ".join(path for path in paths if is_file(path)))
+    chosen = _handoff_of(ctx, delivery.handoff)
+    paths = ([chosen.path] if chosen else []) + _startup_files(ctx)
+    return FAILURE_NOTICE.format(path=", ".join(filter(is_file, paths)))
 
 
 def count_metrics(ctx: Ctx, success: tuple = (), **counts: int) -> None:
@@ -5054,83 +5036,61 @@ def write_section(ctx: Ctx, body: str, file: str) -> bool:
     if data is None:
         return False
     with Lock(ctx, ctx.path("state", "fallback.lock")) as lock:
-        if lock.busy:
-            return False
         bare = strip_sections(data)
-        newline = "\r\n" if b"\r\n" in bare else "\n"
-        lead = 0 if not bare else 1 if bare.endswith(b"\n") else 2
-        made = is_missing(path) or (not bare and b"file made 1" in data)
-        note = SECTION_NOTE.format(at=format_iso(ctx.now), lead=lead, made=1 if made else 0)
-        body = body.replace("<!--", "<! --")  # no marker of ours can stand in it
-        lines = [SECTION_START, SECTION_HEADING, note, "", clean_text(body), SECTION_END, ""]
-        section = (newline * lead) + "\n".join(lines).replace("\n", newline)
-        return write_bytes(ctx, path, bare + section.encode("utf-8", "replace"), True, data)
+        made = is_missing(path) or (not bare and any(one[3] for one in find_sections(data)))
+        note = SECTION_NOTE.format(at=format_iso(ctx.now), made=int(made))
+        body = clean_text(body.replace("<!--", "<! --"))  # no marker of ours can stand in it
+        section = "\n".join(["", SECTION_START, SECTION_HEADING, note, "", body, SECTION_END, ""])
+        section = section.replace("\n", "\r\n") if b"\r\n" in bare else section
+        return not lock.busy and write_bytes(
+            ctx, path, bare + section.encode("utf-8", "replace"), True, data)
 
 
-def remove_sections(ctx: Ctx, older_than: float = 0.0) -> list:
+def remove_sections(ctx: Ctx, older_than: float = float("inf")) -> list:
     """Take our sections out of every instruction file, also one that a branch switch brought back;
     the rest is byte-identical, a file that we made goes. The files' names."""
     removed = []
     for file in INSTRUCTION_FILES:
-        path = ctx.root + "/" + file
-        data = _read_instructions(ctx, file) if is_file(path) else None
-        spans = find_sections(data) if data else []
-        if not spans or (older_than and not all(
-                _section_time(data[a:b]) < older_than for a, b in spans)):
+        path, data = ctx.root + "/" + file, _read_instructions(ctx, file) or b""
+        sections = find_sections(data)
+        if not sections or any(one[2] >= older_than for one in sections):
             continue
-        bare, made = strip_sections(data), b"file made 1" in data
-        if not bare and made:
-            done = remove_file(path)
-        else:
-            done = write_bytes(ctx, path, bare, True, data)
-        if done:
+        bare, is_made = strip_sections(data), any(one[3] for one in sections)
+        if remove_file(path) if is_made and not bare else write_bytes(ctx, path, bare, True, data):
             removed.append(file)
             record(ctx, "injection:section-removed", file=file)
     return removed
 
 
 def find_sections(data: bytes) -> list:
-    """[(start, end)] of our sections: a start marker, our heading, the nearest end marker, no other
-    start in between."""
-    found, position = [], 0
-    start_mark, end_mark = SECTION_START.encode(), SECTION_END.encode()
+    """[(start, end, when written, whether the file was made for it)] of our sections: a start
+    marker, our heading, the nearest end marker, no other start in between. One without its note is
+    as old as can be."""
+    found, after = [], 0
     while True:
-        end = data.find(end_mark, position)
+        end = data.find(SECTION_END.encode(), after)
         if end < 0:
             return found
-        start = data.rfind(start_mark, position, end)
-        inner = data[start + len(start_mark):end].lstrip() if start >= 0 else b""
+        start = data.rfind(SECTION_START.encode(), after, end)
+        after = end + len(SECTION_END)
+        inner = data[start + len(SECTION_START):end].lstrip() if start >= 0 else b""
         if inner.startswith(SECTION_HEADING.encode()):
-            after = end + len(end_mark)
-            if data[after:after + 2] == b"\r\n":
-                after += 2
-            elif data[after:after + 1] == b"\n":
-                after += 1
-            found.append((start, after))
-        position = end + len(end_mark)
+            note = inner.partition(b"<!-- ctx_hooks: written ")[2].partition(b"-->")[0]
+            line_end = b"\r\n" if b"\r\n" in inner else b"\n"
+            stop = after + len(line_end) * data.startswith(line_end, after)
+            before = data[:start - len(line_end)]
+            if note and data[:start].endswith(line_end) and (
+                    not before or before.endswith(b"\n") or not data[stop:]):
+                start = len(before)  # our own; without it two lines of the user's must not be one
+            at = parse_iso(note.partition(b",")[0].decode("ascii", "replace"))
+            found.append((start, stop, at or 0.0, note.rstrip().endswith(b"file made 1")))
 
 
 def strip_sections(data: bytes) -> bytes:
-    """The user's bytes: without our sections and the line ends that were put before them."""
-    for start, end in reversed(find_sections(data)):
-        lead = _section_lead(data[start:end])
-        line_end = b"\r\n" if b"\r\n" in data[start:end] else b"\n"
-        for _ in range(min(lead, 1) if data[end:] else lead):  # two lines must not become one
-            if data[:start].endswith(line_end):
-                start -= len(line_end)
+    """The user's bytes: without our sections and the line end that was put before them."""
+    for start, end, *_ in reversed(find_sections(data)):
         data = data[:start] + data[end:]
     return data
-
-
-def _section_lead(section: bytes) -> int:
-    stated = section.partition(b"line ends before it ")[2][:1]
-    return int(stated) if stated in (b"1", b"2") else 0
-
-
-def _section_time(section: bytes) -> float:
-    """When it was written; one without its note is as old as can be."""
-    stated = section.partition(b"ctx_hooks: written ")[2].partition(b",")[0]
-    return parse_iso(stated.decode("ascii", "ignore")) or 0.0
 
 
 def _read_instructions(ctx: Ctx, file: str) -> "bytes | None":
@@ -5142,11 +5102,11 @@ def _read_instructions(ctx: Ctx, file: str) -> "bytes | None":
     info = stat_of(path, follow=False)
     if info is None:
         return b"" if is_missing(path) and is_dir(parent_of(path)) else None
-    if not is_regular(info) or info.st_size > FALLBACK_LIMIT_BYTES or not is_writable(path):
+    is_ours = not IS_POSIX or _os.geteuid() in (0, info.st_uid)
+    if not is_regular(info) or info.st_nlink != 1 or not is_ours or not is_writable(path):
         return None
-    if info.st_nlink != 1 or (IS_POSIX and info.st_uid != _os.geteuid() and _os.geteuid()):
-        return None
-    return read_bytes(path, FALLBACK_LIMIT_BYTES + 1, follow=False)
+    is_large = info.st_size > FALLBACK_LIMIT_BYTES
+    return None if is_large else read_bytes(path, FALLBACK_LIMIT_BYTES + 1, follow=False)
 
 
 # --- a session's start
@@ -5155,16 +5115,14 @@ def _read_instructions(ctx: Ctx, file: str) -> "bytes | None":
 def start_session(ctx: Ctx, event: Record) -> Reply:
     """SessionStart by its source: new sessions get the context, a compaction gives the session its
     own handoff, resume and fork ask the transcript."""
-    is_new = event.source not in ("resume", "fork", "compact")
-    receipts = read_receipts(ctx, event) if event.source in ("resume", "fork") else None
-    _, said = update_session(ctx, event.session,
-                             lambda state: _start(ctx, event, state, is_new, receipts))
+    receipts = _read_receipts(ctx, event) if event.source in ("resume", "fork") else None
+    _, said = update_session(ctx, event.session, lambda state: _start(ctx, event, state, receipts))
     if receipts and receipts.gate:
         claim_marker(ctx, event.session)
     return Reply(*(said or ("", "")))
 
 
-def _start(ctx: Ctx, event: Record, state: Record, is_new: bool, receipts: object) -> tuple:
+def _start(ctx: Ctx, event: Record, state: Record, receipts: "Record | None") -> tuple:
     note_settings(ctx, state)
     state.model = event.model or state.model
     state.client_pid, state.transcript = client_pid(ctx), event.transcript or state.transcript
@@ -5173,29 +5131,24 @@ def _start(ctx: Ctx, event: Record, state: Record, is_new: bool, receipts: objec
         drop_markers(ctx, event.session)
         reset_handoff(state)
         vars(state).update(files_read=[], estimated_tokens=0, recent=[], audited=[],
-                           compacted_at=ctx.now)
-        state.workflow_told = ""
-    if receipts is not None:
-        if receipts.delivery and state.startup is None:
-            state.startup = load_record({"outcome": "delivered"}, SESSION[-1][2])
-        is_owed = receipts.delivery is False and event.source == "fork"
-        return start_delivery(ctx, event, state) if is_owed and state.startup is None else ("", "")
-    if is_new and state.startup is not None:
-        return "", ""  # a second SessionStart of the same session
-    return start_delivery(ctx, event, state)
+                           compacted_at=ctx.now, workflow_told="")
+    if receipts and receipts.delivery and state.startup is None:
+        state.startup = load_record({"outcome": "delivered"}, _DELIVERY)
+    is_second = state.startup is not None and event.source != "compact"
+    if is_second or event.source == "resume":
+        return "", ""
+    return _start_delivery(ctx, event, state)
 
 
-def read_receipts(ctx: Ctx, event: Record) -> Record:
+def _read_receipts(ctx: Ctx, event: Record) -> Record:
     """(gate, delivery): whether their texts stand in the transcript since its last compaction."""
     found = Record(gate=False, delivery=False)
     for row in rows_backward(ctx, event.transcript):
         if row.kind == "boundary":
             break
-        if row.receipt:
-            found.gate = found.gate or GATE_DIRECTIVE[:30] in row.receipt or (
-                GATE_CHECKPOINT in row.receipt)
-            found.delivery = found.delivery or FRAME_START in row.receipt or (
-                QUIET_START in row.receipt)
+        found.gate = found.gate or GATE_DIRECTIVE[:30] in row.receipt or (
+            GATE_CHECKPOINT in row.receipt)
+        found.delivery = found.delivery or FRAME_START in row.receipt or QUIET_START in row.receipt
     return found
 
 # =============================================================================
