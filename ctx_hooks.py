@@ -78,6 +78,7 @@ Record = type(sys.implementation)  # a class of our own would cost 0.2 % of ever
 # Seconds, byte counts, thresholds, and the texts for the agent and the person. Names, paths and
 # sentences in this section are public interface.
 HOOK_LIMIT_S, CLEANUP_LIMIT_S = 4.0, 1.2  # the client ends a SessionEnd hook after 1.5 s
+HUNG_AFTER_S = 0.2  # past the limit, the alarm has not got through
 STDIN_WAIT_S = 2.0
 STDIN_LIMIT_BYTES = 32 * 1024 * 1024
 RESPONSE_KEPT_BYTES = 256 * 1024  # of a larger event the tool's response is not kept
@@ -294,8 +295,7 @@ class TimeUp(Exception):
 
 class TimeLimit:
     """`with TimeLimit(seconds)`: by the process's one alarm clock. An outer limit goes on behind an
-    inner one; with `apart` the inner time does not count for it. Where there is no such clock
-    (Windows), a thread ends the process at the outer limit."""
+    inner one; with `apart` the inner time does not count for it. Windows has no such clock."""
 
     __slots__ = ("seconds", "apart", "outer_s", "since")
 
@@ -331,20 +331,20 @@ def _on_time_up(*_) -> None:
 
 
 def start_deadline(seconds: float) -> None:
-    """The whole run's limit: TimeUp is raised, or on Windows the process ends in silence."""
+    """The whole run's limit: TimeUp is raised. Where no alarm wakes the process (on a hung file
+    system, on Windows), a thread ends it in silence."""
     import _signal
-
-    if hasattr(_signal, "setitimer"):
-        _signal.pthread_sigmask(_signal.SIG_UNBLOCK, (_signal.SIGALRM,))  # a mask is inherited
-        _set_alarm(seconds)
-        return
     import _thread
 
-    _DEADLINE.append(time.monotonic() + seconds)
+    has_alarm = hasattr(_signal, "setitimer")
+    if has_alarm:
+        _signal.pthread_sigmask(_signal.SIG_UNBLOCK, (_signal.SIGALRM,))  # a mask is inherited
+        _set_alarm(seconds)
+    _DEADLINE.append(time.monotonic() + seconds + (HUNG_AFTER_S if has_alarm else 0.0))
     _thread.start_new_thread(_exit_later, ())
 
 
-_DEADLINE: list = []  # Windows only: when the thread ends the process
+_DEADLINE: list = []  # when the thread ends the process
 
 
 def _exit_later() -> None:
