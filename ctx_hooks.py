@@ -735,6 +735,14 @@ def is_link(path: str) -> bool:
     return info is not None and info.st_mode & _KIND == _LINK
 
 
+def is_writable(path: str) -> bool:
+    """A read-only file stays as it is, although replacing it would be possible."""
+    try:
+        return _os.access(path, _os.W_OK)
+    except (OSError, ValueError):
+        return False
+
+
 def is_own(info: object) -> bool:
     """A regular file of this user's."""
     return is_regular(info) and (not IS_POSIX or info.st_uid == _os.geteuid())
@@ -3934,13 +3942,13 @@ SKIPS = {"skip_expansion": ("expansion",), "skip_qa": ("qa",),
          "skip_review": ("review", "fix", "check"), "skip_reflect": ("reflect",)}
 TRANSITIONS = {"TRANSITION_TO_QA": "qa", "TRANSITION_TO_VALIDATION": "review",
                "TRANSITION_TO_FIX": "fix"}
-BLOCKS = {  # signal -> the keys of its block; any other signal completes something
-    "PHASE_ERROR": ("SIGNAL", "PHASE", "STATUS", "TIMESTAMP", "ERROR", "RECOVERABLE"),
-    "PHASE_BLOCKED": ("SIGNAL", "PHASE", "STATUS", "TIMESTAMP", "NEEDS"),
-    "": ("SIGNAL", "PHASE", "STATUS", "TIMESTAMP", "NEXT"),
+BLOCKS = {  # signal -> its status, and its keys beside the common ones; "": every other signal
+    "PHASE_ERROR": ("error", "ERROR", "RECOVERABLE"),
+    "PHASE_BLOCKED": ("blocked", "NEEDS"),
+    "": ("complete", "NEXT"),
 }
-STATUS_OF = {"PHASE_ERROR": "error", "PHASE_BLOCKED": "blocked", "": "complete"}
-_BLOCK_KEYS = frozenset(key for keys in BLOCKS.values() for key in keys)
+_COMMON_KEYS = ("SIGNAL", "PHASE", "STATUS", "TIMESTAMP")
+_BLOCK_KEYS = frozenset((*_COMMON_KEYS, "ERROR", "RECOVERABLE", "NEEDS", "NEXT"))
 _STEP = (("phase", "", str), ("started_at", 0.0, "time"), ("ended_at", 0.0, "time"),
          ("attempts", 0, "count"), ("check", "", str))
 WORKFLOW = (
@@ -3967,30 +3975,49 @@ TIME_TOLERANCE_S = 300
 CHECK_TAIL, CHECK_BUFFER = 2000, 64 * 1024
 SECRET_ENDS = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 SECRET_STARTS = ("ANTHROPIC_", "CLAUDE_CODE_")
+BLOCK = """---
+SIGNAL: {signal}
+PHASE: {phase}
+STATUS: complete
+TIMESTAMP: <current time, ISO 8601>
+NEXT: {next}
+---"""
 CONTINUATION = CONTINUATION_HEAD + """
 {lead}
 - Phase: {phase} (iteration {iteration}/{max})
 - About: {about}
 - Task: {task}
-- Expected signal: {signal}
-{check}
+- Expected signal: {signal}{check}
+
 When the phase is done, print this block with the current time:
-{block}
+""" + BLOCK + """
 If something went wrong, print this instead; with RECOVERABLE: false the workflow ends:
-{error}
+---
+SIGNAL: PHASE_ERROR
+PHASE: {phase}
+STATUS: error
+TIMESTAMP: <current time, ISO 8601>
+ERROR: <what happened>
+RECOVERABLE: true|false
+---
 If you need the person to decide something, print this; you may then stop and they are asked:
-{blocked}"""
+---
+SIGNAL: PHASE_BLOCKED
+PHASE: {phase}
+STATUS: blocked
+TIMESTAMP: <current time, ISO 8601>
+NEEDS: <what the person must decide>
+---"""
 CONTINUATION_SHORT = CONTINUATION_HEAD + """
 {lead} Phase {phase}, iteration {iteration}/{max}.
 When it is done, print the block with SIGNAL: {signal} and the current time; \
 PHASE_BLOCKED if the person must decide, PHASE_ERROR if it went wrong."""
 BRIEFING = """[ctx auto] A workflow is running: phase {phase} of {phases}.
 - Task: {task}
-- About this phase: {about}
-{check}When the phase is done, print this block with the current time:
-{block}"""
-CHECK_LINE = "- Verified by: `{command}` (it must exit 0)"
-TIME_PLACEHOLDER = "<current time, ISO 8601>"
+- About this phase: {about}{check}
+When the phase is done, print this block with the current time:
+""" + BLOCK
+CHECK_LINE = "\n- Verified by: `{command}` (it must exit 0)"
 LEAD_HOLD = "The phase is not complete yet: its completion block is missing."
 LEAD_NEAR = "The block for {signal} does not count: {problem}."
 LEAD_NEXT = "Phase {done} is complete. Go on with the next one."
@@ -4025,42 +4052,31 @@ STOP_MESSAGES = {
 def parse_blocks(text: str) -> list:
     """Everything in the text that means to be a block, in order: {key: value} with upper-case keys,
     each key on its own line between two `---` lines."""
-    lines = [line.strip() for line in text.replace("\r\n", "\n").split("\n")]
-    found, index = [], 0
-    while index < len(lines):
-        fields, end = _block_at(lines, index) if lines[index] == "---" else ({}, index)
-        if "SIGNAL" in fields:
-            found.append(fields)
-        index = end + 1
-    return found
-
-
-def _block_at(lines: list, start: int) -> tuple:
-    """(fields, index of its last line); the closing `---` of no block may open the next one."""
-    fields: dict = {}
-    for index in range(start + 1, min(start + 14, len(lines))):
-        line = lines[index]
+    found, fields = [], None
+    for line in map(str.strip, text.replace("\r\n", "\n").split("\n")):
         if line == "---":
-            return (fields, index) if "SIGNAL" in fields else ({}, index - 1)
-        key, colon, value = line.partition(":")
-        key = key.strip().upper()
-        if not line:
-            continue
-        if not colon or key in fields or key not in _BLOCK_KEYS:
-            return {}, start
-        fields[key] = value.strip()
-    return {}, start
+            is_whole = fields is not None and "SIGNAL" in fields
+            if is_whole:
+                found.append(fields)
+            fields = None if is_whole else {}  # the end of no block may open the next one
+        elif line and fields is not None:
+            key, colon, value = line.partition(":")
+            key = key.strip().upper()
+            is_field = colon and key in _BLOCK_KEYS and key not in fields
+            fields = dict(fields, **{key: value.strip()}) if is_field else None
+    return found
 
 
 def problem_of_block(fields: dict, phase: str, since: float, now: float) -> str:
     """What is wrong with a block in this phase, "" when it counts."""
-    signal = fields["SIGNAL"].upper()
-    special = signal if signal in BLOCKS else ""
-    missing = [key for key in BLOCKS[special] if not fields.get(key)]
-    extra = [key for key in fields if key not in BLOCKS[special]]
-    status, at = STATUS_OF[special], parse_iso(fields.get("TIMESTAMP"))
-    if missing or extra:
-        return "%s is missing" % missing[0] if missing else "%s does not belong there" % extra[0]
+    signal, at = fields["SIGNAL"].upper(), parse_iso(fields.get("TIMESTAMP"))
+    status, *own = BLOCKS.get(signal, BLOCKS[""])
+    for key in (*_COMMON_KEYS, *own):
+        if not fields.get(key):
+            return key + " is missing"
+    for key in fields:
+        if key not in _COMMON_KEYS and key not in own:
+            return key + " does not belong there"
     if fields["STATUS"].lower() != status:
         return "STATUS must be `%s`" % status
     if fields["PHASE"].lower() not in (phase, "complete" if signal == "AUTO_COMPLETE" else phase):
@@ -4077,28 +4093,22 @@ def problem_of_block(fields: dict, phase: str, since: float, now: float) -> str:
 def judge_turn(flow: Record, text: str, now: float) -> tuple:
     """(signal or "", its block, what is wrong with one that is nearly right): at most one. The
     current phase's own counts before all others; AUTO_COMPLETE only when it stands alone."""
-    own, near = signal_of(flow.phase), ""
-    blocks, good = parse_blocks(text), {}
+    own, near, good, blocks = signal_of(flow.phase), "", {}, parse_blocks(text)
     for fields in blocks:
         signal = fields["SIGNAL"].upper()
-        known = signal in (own, "AUTO_COMPLETE", "PHASE_ERROR", "PHASE_BLOCKED")
-        if not known and signal not in TRANSITIONS:
+        if signal not in (own, "AUTO_COMPLETE", *BLOCKS, *TRANSITIONS):
             continue
         problem = problem_of_block(fields, flow.phase, flow.phase_started_at, now)
         if not problem:
             good[signal] = fields
         elif signal == own or fields.get("PHASE", "").lower() == flow.phase:
             near = problem
-    if "AUTO_COMPLETE" in good and len(blocks) > 1:
-        del good["AUTO_COMPLETE"]
-    for signal in (own, *[name for name in reversed(list(good)) if name != own]):
-        if signal in good:
-            return signal, good[signal], ""
-    return "", {}, near
-
-
-def render_block(*fields: tuple) -> str:
-    return "\n".join(["---"] + ["%s: %s" % field for field in fields] + ["---"])
+    if len(blocks) > 1:
+        good.pop("AUTO_COMPLETE", None)
+    if not good:
+        return "", {}, near
+    signal = own if own in good else list(good)[-1]
+    return signal, good[signal], ""
 
 
 # --- the workflow
@@ -4109,26 +4119,20 @@ def auto_path(ctx: Ctx) -> str:
 
 
 def read_workflow(ctx: Ctx) -> Record:
-    """For looking only. Without any time of its own the file's counts."""
+    """For looking only."""
     return _complete_flow(ctx, load_record(read_json(auto_path(ctx)), WORKFLOW))
 
 
 def update_workflow(ctx: Ctx, change) -> tuple:
     """Locked; a read-only file stays as it is. (whether it stands on disk, the result)."""
     path = auto_path(ctx)
-    with Lock(ctx, lock_path(ctx, path)) as lock:
-        data = None if lock.busy else load_json(path, follow=False)
-        if data is None:
-            return False, None
-        flow = _complete_flow(ctx, load_record(data, WORKFLOW))
-        result = change(flow)
-        text = format_json(dump_record(flow, WORKFLOW)).encode() + b"\n"
-        is_ours = is_missing(path) or is_writable(path)
-        return is_ours and write_bytes(ctx, path, text, durable=True), result
+    if not is_missing(path) and not is_writable(path):
+        return False, change(read_workflow(ctx))
+    return update_json(ctx, path, lambda flow: change(_complete_flow(ctx, flow)), WORKFLOW)
 
 
 def _complete_flow(ctx: Ctx, flow: Record) -> Record:
-    """The parts that other writers leave out."""
+    """The parts that other writers leave out. Without any time of its own the file's counts."""
     for key, _, kind in WORKFLOW:
         if isinstance(kind, tuple) and key != "last_error" and getattr(flow, key) is None:
             setattr(flow, key, load_record({}, kind))
@@ -4151,17 +4155,6 @@ def signal_of(phase: str) -> str:
     return phase.upper().replace("-", "_") + "_COMPLETE"
 
 
-def about_phase(ctx: Ctx, phase: str) -> str:
-    about = ctx.get("auto.about").get(phase) or PHASES.get(phase, "")
-    return one_line(about, 400) or "(see the task)"
-
-
-def next_phase(flow: Record, phase: str) -> str:
-    """The phase after this one; `complete` after the last."""
-    later = flow.phases[flow.phases.index(phase) + 1:] if phase in flow.phases else []
-    return later[0] if later else "complete"
-
-
 def trust_path(ctx: Ctx) -> str:
     digest = call_signature("project", real_path(ctx.root))
     return ctx.state_home + "/workflows/" + digest + ".json" if ctx.state_home else ""
@@ -4176,10 +4169,9 @@ def read_trust(ctx: Ctx) -> Record:
 def write_trust(ctx: Ctx, token: str, checks: dict) -> bool:
     """What this machine's user started, and the command of each phase that they agreed to; only
     `auto` writes it."""
-    row = Record(token=token, root=ctx.root, checks={
-        phase: digest_of(command) for phase, command in checks.items()})
-    path = trust_path(ctx)
-    return bool(path) and write_bytes(ctx, path, format_json(dump_record(row, TRUST)).encode())
+    digests = {phase: digest_of(command) for phase, command in checks.items()}
+    text, path = format_json({"token": token, "root": ctx.root, "checks": digests}), trust_path(ctx)
+    return bool(path) and write_bytes(ctx, path, text.encode())
 
 
 def digest_of(text: str) -> str:
@@ -4192,8 +4184,7 @@ def is_meant_here(ctx: Ctx, flow: Record, session_id: str) -> bool:
     """It names this live session, or was started by `auto` on this machine."""
     if session_id and flow.session_id == session_id:
         return True
-    token = read_trust(ctx).token
-    return bool(token) and token == flow.token
+    return bool(flow.token) and flow.token == read_trust(ctx).token
 
 
 def bind_workflow(ctx: Ctx, event: Record) -> bool:
@@ -4203,18 +4194,18 @@ def bind_workflow(ctx: Ctx, event: Record) -> bool:
     if not is_active(flow) or not event.session_id or flow.session_id not in ("", event.session_id):
         return False
     is_person = event.by_person and not event.prompt.startswith(CONTINUATION_HEAD)
-    if not flow.session_id:
-        may_bind = flow.any_prompt or (is_person and event.attended)
-        if not may_bind or not is_meant_here(ctx, flow, ""):
-            return False
     if flow.session_id and not is_person:
+        return False
+    may_bind = flow.session_id or flow.any_prompt or (is_person and event.attended)
+    if not may_bind or not is_meant_here(ctx, flow, event.session_id):
         return False
 
     def change(flow: Record) -> bool:
         if flow.session_id not in ("", event.session_id):
             return False
         flow.session_id, flow.needs, flow.iteration = event.session_id, "", 0
-        vars(flow.enforcer).update(stalls=0, holds=0, tool_calls=_calls(ctx, event.session))
+        calls = read_session(ctx, event.session).tool_calls
+        vars(flow.enforcer).update(stalls=0, holds=0, tool_calls=calls)
         flow.signals.last_checked = ctx.now
         return True
 
@@ -4235,33 +4226,20 @@ def follow_clear(ctx: Ctx, event: Record) -> None:
     update_workflow(ctx, adopt)
 
 
-def briefing_mark(ctx: Ctx, flow: Record) -> str:
-    return "%s %s" % (format_iso(flow.started_at, True), flow.session_id)
-
-
-def render_briefing(ctx: Ctx, flow: Record) -> str:
-    return BRIEFING.format(
-        phase=flow.phase, phases=", ".join(flow.phases), task=_task_of(flow),
-        about=about_phase(ctx, flow.phase), check=_check_line(ctx, flow, "{}\n"),
-        block=_completion_block(flow))
-
-
-def last_activity(ctx: Ctx, flow: Record) -> float:
-    """The last stop, start or tool call; a time in the future tells nothing."""
-    session = safe_name(flow.session_id)
-    calls = read_session(ctx, session).last_call if session else 0.0
-    times = (flow.signals.last_checked, flow.started_at, calls)
-    return max([at for at in times if at <= ctx.now + CLOCK_SKEW_S] + [0.0])
-
-
 def is_stale(ctx: Ctx, flow: Record) -> bool:
-    return ctx.now - last_activity(ctx, flow) > STALE_AFTER_S
+    """No stop, start or tool call for hours; a time in the future tells nothing."""
+    session = safe_name(flow.session_id)
+    called = read_session(ctx, session).last_call if session else 0.0
+    times = (flow.signals.last_checked, flow.started_at, called)
+    last = max([at for at in times if at <= ctx.now + CLOCK_SKEW_S] + [0.0])
+    return ctx.now - last > STALE_AFTER_S
 
 
 def end_workflow(flow: Record, reason: str, now: float) -> None:
     done = reason in ("all_phases_complete", "auto_complete_signal")
-    flow.enforcer.last_phase = flow.phase if flow.phase in flow.phases else flow.enforcer.last_phase
-    _end_step(flow, flow.phase, now)
+    if flow.phase in flow.phases:
+        flow.enforcer.last_phase = flow.phase
+        _step(flow, flow.phase_started_at).ended_at = now
     flow.active, flow.phase = False, "complete" if done else "failed"
     flow.exit_reason, flow.completed_at = reason, now
 
@@ -4282,122 +4260,123 @@ def cancel_workflow(ctx: Ctx, session_id: str, reason: str = "user_cancelled") -
 # --- one stop
 
 
-def enforce_stop(ctx: Ctx, event: Record) -> "Reply | None":
+def enforce_stop(ctx: Ctx, event: Record, state: Record) -> "Reply | None":
     """Hold or release. What the agent said is judged and checked first, without a lock; a state
     that changed meanwhile or cannot be written holds nobody."""
     flow = read_workflow(ctx)
-    if not is_active(flow) or not event.session_id or not _claim_stop(ctx, event, flow):
+    owner, phase = flow.session_id, flow.phase
+    if not is_active(flow) or not event.session_id or owner not in ("", event.session_id):
         return None
-    if is_stale(ctx, flow):
-        verdict = Record(signal="", block={}, near="", check=None, reason="stale_state")
-    else:
-        verdict = _judge(ctx, event, flow)
-    facts = (_percent_now(ctx, event), _calls(ctx, event.session))
-    phase = flow.phase
+    if not owner and not (flow.any_prompt and is_meant_here(ctx, flow, "")):
+        return None  # only a client without prompt events binds here, where any session may
+    verdict = _judge(ctx, event, flow)
+    mark = call_signature("%s %s %d" % (event.prompt_id, event.stop_active, state.tool_calls),
+                          event.last_message)
 
-    def change(flow: Record) -> "Record | None":
-        if not is_active(flow) or (flow.session_id, flow.phase) != (event.session_id, phase):
+    def claim(flow: Record) -> bool:
+        """Of two kits registered for one client the first run has this stop."""
+        enforcer = flow.enforcer
+        if enforcer.stop_mark == mark and abs(ctx.now - enforcer.stop_at) < SAME_EVENT_S:
+            return False
+        enforcer.stop_mark, enforcer.stop_at = mark, ctx.now
+        return True
+
+    def decide(flow: Record) -> "Record | None":
+        if not is_active(flow) or (flow.session_id, flow.phase) != (owner, phase):
             return None
-        flow.signals.last_checked = ctx.now
-        return _decide(ctx, flow, event, verdict, facts)
+        if not verdict.commands and not claim(flow):
+            return None
+        flow.session_id, flow.signals.last_checked = event.session_id, ctx.now
+        stop = _decide(ctx, flow, event, verdict, state)
+        stop.next, stop.iteration = flow.phase, flow.iteration
+        return stop
 
-    written, stop = update_workflow(ctx, change)
+    if verdict.commands:
+        if update_workflow(ctx, claim)[1] is False:
+            return None
+        verdict.check = _run_checks(ctx, verdict.commands)
+    written, stop = update_workflow(ctx, decide)
     if stop is None:
         return None
     if not written:
-        stop = Record(reason="unwritable", prompt="", person=STOP_MESSAGES["unwritable"])
-    flow = read_workflow(ctx)
-    fields = {"check": verdict.check.result} if verdict.check else {}
+        vars(stop).update(reason="unwritable", prompt="", person=STOP_MESSAGES["unwritable"])
+    checked = {"check": verdict.check.result} if verdict.check else {}
     record(ctx, "stop:held" if stop.prompt else "stop:released", reason=stop.reason, phase=phase,
-           next=flow.phase, iteration=flow.iteration, chars=len(stop.prompt), **fields)
+           next=stop.next, iteration=stop.iteration, chars=len(stop.prompt), **checked)
     return Reply(stop.prompt, stop.person, hold=bool(stop.prompt))
 
 
-def _claim_stop(ctx: Ctx, event: Record, flow: Record) -> bool:
-    """This stop is ours to decide: of two kits registered for one client the first run has it. A
-    client without prompt events binds here, where any session may."""
-    if flow.session_id != event.session_id:
-        if flow.session_id or not flow.any_prompt or not is_meant_here(ctx, flow, ""):
-            return False
-    mark = call_signature("%s %s %d" % (event.prompt_id, event.stop_active, _calls(
-        ctx, event.session)), event.last_message)
-
-    def change(flow: Record) -> bool:
-        if flow.enforcer.stop_mark == mark and abs(
-                ctx.now - flow.enforcer.stop_at) < SAME_EVENT_S:
-            return False
-        flow.enforcer.stop_mark, flow.enforcer.stop_at = mark, ctx.now
-        flow.session_id = event.session_id
-        return True
-
-    written, is_first = update_workflow(ctx, change)
-    return bool(is_first) or not written
-
-
 def _judge(ctx: Ctx, event: Record, flow: Record) -> Record:
-    """What the agent's turn says, and whether its check agrees."""
+    """What the agent's turn says: signal, block, near; the commands that it has to prove itself
+    by, and check, what came of them; the reason of a release that needs no more."""
+    verdict = Record(signal="", block={}, near="", commands=[], check=None, reason="")
+    if is_stale(ctx, flow):
+        verdict.reason = "stale_state"
+        return verdict
     judged_until = max(flow.signals.last_checked, flow.phase_started_at)
     text = read_turn(ctx, event.transcript, judged_until)
     if event.last_message not in text:
         text += "\n" + event.last_message
-    signal, block, near = judge_turn(flow, text, ctx.now)
-    check, owed = None, []
-    if signal in (signal_of(flow.phase), *TRANSITIONS):
-        owed = [flow.phase]
-    elif signal == "AUTO_COMPLETE":
+    signal, verdict.block, verdict.near = judge_turn(flow, text, ctx.now)
+    owed = [flow.phase] if signal in (signal_of(flow.phase), *TRANSITIONS) else []
+    if signal == "AUTO_COMPLETE":
         owed = flow.phases[flow.phases.index(flow.phase):]
-    agreed = read_trust(ctx).checks
+    agreed = read_trust(ctx).checks if owed else {}
     for phase in owed:
         command = check_of(ctx, flow, phase)
         if agreed.get(phase, "") != (digest_of(command) if command else ""):  # changed, taken away
-            check = Record(command=command, ok=False, result="not agreed to", tail="")
-            return Record(signal="", block={}, near="", check=check, reason="not_agreed")
-        if command and (check is None or check.ok):
-            check = run_check(ctx, command)
-    return Record(signal=signal, block=block, near=near, check=check, reason="")
+            result = Record(command=command, ok=False, result="not agreed to", tail="")
+            vars(verdict).update(commands=[], check=result, reason="not_agreed")
+            return verdict
+        verdict.commands += [command] if command else []
+    verdict.signal = signal
+    return verdict
 
 
-def _decide(ctx: Ctx, flow: Record, event: Record, verdict: Record, facts: tuple) -> Record:
+def _decide(ctx: Ctx, flow: Record, event: Record, verdict: Record, state: Record) -> Record:
     """Apply the verdict to the workflow, then hold or release."""
-    phase, lead = flow.phase, ""
-    if verdict.check is not None:
-        _step(flow, phase, ctx.now).check = "%s: %s, %s" % (
-            format_iso(ctx.now), verdict.check.command, verdict.check.result)
+    phase, lead, check = flow.phase, "", verdict.check
+    if check:
+        _step(flow, ctx.now).check = "%s: %s, %s" % (
+            format_iso(ctx.now), check.command, check.result)
     if verdict.reason:
         if verdict.reason == "stale_state":
             end_workflow(flow, verdict.reason, ctx.now)
         return _release(flow, verdict.reason, phase)
-    if verdict.check is not None and not verdict.check.ok:
-        lead = LEAD_CHECK.format(command=one_line(verdict.check.command, 300),
-                                 result=verdict.check.result, tail=verdict.check.tail)
+    if check and not check.ok:
+        lead = LEAD_CHECK.format(command=one_line(check.command, 300), result=check.result,
+                                 tail=check.tail)
     elif verdict.signal:
-        _note_signal(flow, verdict.signal, ctx.now)
         lead = _apply(flow, verdict.signal, verdict.block, ctx.now)
         if not flow.active or flow.needs:
             return _release(flow, flow.exit_reason if not flow.active else "blocked", phase)
-    if flow.needs and not verdict.signal:
+    elif flow.needs:
         return Record(reason="blocked", prompt="", person="")  # it still waits for the person
     has_advanced = flow.phase != phase
-    brake = _passing_brake(ctx, flow, event, facts, has_advanced)
+    brake = _passing_brake(ctx, flow, event, state, has_advanced)
     if brake:
         return _release(flow, brake, flow.phase)
     if not has_advanced:
         flow.iteration += 1
-        _step(flow, phase, ctx.now).attempts = flow.iteration
+        _step(flow, ctx.now).attempts = flow.iteration
         if flow.iteration > flow.max_iterations:
             end_workflow(flow, "max_iterations_reached", ctx.now)
             return _release(flow, "max_iterations_reached", phase)
     if not lead:
         lead = LEAD_NEAR.format(signal=signal_of(phase), problem=verdict.near) if (
             verdict.near) else LEAD_HOLD
-    prompt = render_continuation(ctx, flow, lead)
+    template = CONTINUATION_SHORT if flow.enforcer.phase_holds else CONTINUATION
     flow.enforcer.phase_holds += 1
-    return Record(reason="advanced" if has_advanced else "held", prompt=prompt, person="")
+    return Record(reason="advanced" if has_advanced else "held", person="",
+                  prompt=_render(ctx, flow, template, lead))
 
 
 def _apply(flow: Record, signal: str, block: dict, now: float) -> str:
-    """Advance, end, wait or note the error; the lead of the next prompt."""
-    phase = flow.phase
+    """Note the signal; advance, end, wait or keep the error; the lead of the next prompt."""
+    phase, seen = flow.phase, flow.signals.detected_signals
+    before = sum(dict_of(row).get("signal") == signal for row in seen)
+    flow.signals.detected_signals = (
+        seen + [{"signal": signal, "detected_at": format_iso(now)}])[-200:]
     if signal == "AUTO_COMPLETE":
         end_workflow(flow, "auto_complete_signal", now)
         return ""
@@ -4413,37 +4392,37 @@ def _apply(flow: Record, signal: str, block: dict, now: float) -> str:
         return LEAD_ERROR.format(error=message)
     following = TRANSITIONS.get(signal, "")
     if following not in flow.phases:
-        following = next_phase(flow, phase)
-    seen = [row for row in flow.signals.detected_signals if dict_of(row).get("signal") == signal]
-    _end_step(flow, phase, now)
+        following = _next_phase(flow)
     if following == "complete":
         end_workflow(flow, "all_phases_complete", now)
         return ""
+    _step(flow, flow.phase_started_at).ended_at = now
     flow.phase, flow.iteration, flow.phase_started_at = following, 0, now
     vars(flow.enforcer).update(phase_holds=0, stalls=0)
-    _step(flow, following, now)
-    if len(seen) > flow.max_iterations:  # phases that send each other round in circles
+    _step(flow, now)
+    if before >= flow.max_iterations:  # phases that send each other round in circles
         end_workflow(flow, "max_iterations_reached", now)
     return LEAD_NEXT.format(done=phase)
 
 
-def _passing_brake(ctx: Ctx, flow: Record, event: Record, facts: tuple, has_advanced: bool) -> str:
+def _passing_brake(ctx: Ctx, flow: Record, event: Record, state: Record, has_advanced: bool) -> str:
     """The name of the brake that lets this one stop pass, or ""; keeps the counts."""
-    percent, calls = facts
-    worked = calls != flow.enforcer.tool_calls
+    worked = state.tool_calls != flow.enforcer.tool_calls
     stalls = 0 if worked or has_advanced else flow.enforcer.stalls + 1
     holds = 1 if worked or not event.stop_active else flow.enforcer.holds + 1
     stated = ctx.env.get("CLAUDE_CODE_STOP_HOOK_BLOCK_CAP", "")
     cap = int(stated) if is_digits(stated) and ctx.agent == "claude" else (
         DIALECTS[ctx.agent].hold_cap)
-    vars(flow.enforcer).update(tool_calls=calls, stalls=stalls, holds=holds)
+    usage = current_usage(read_usage(ctx, event.transcript), state)
+    is_known = usage is not None or state.tool_calls
+    percent = measure_context(ctx, state, usage, 0).percent if is_known else 0
     brakes = (
         ("subagents", event.subagents), ("plan_mode", event.permission_mode == "plan"),
         ("context_full", percent >= FULL_PERCENT), ("no_progress", stalls >= STALLS_LIMIT),
-        ("hold_cap", cap > 0 and holds >= cap))
+        ("hold_cap", 0 < cap <= holds))
     reason = next((name for name, applies in brakes if applies), "")
-    if reason:
-        vars(flow.enforcer).update(holds=0, stalls=0)
+    vars(flow.enforcer).update(tool_calls=state.tool_calls, stalls=0 if reason else stalls,
+                               holds=0 if reason else holds)
     return reason
 
 
@@ -4454,79 +4433,37 @@ def _release(flow: Record, reason: str, phase: str) -> Record:
     return Record(reason=reason, prompt="", person=person)
 
 
-def _note_signal(flow: Record, signal: str, now: float) -> None:
-    row = {"signal": signal, "detected_at": format_iso(now)}
-    flow.signals.detected_signals = (flow.signals.detected_signals + [row])[-200:]
-
-
-def _step(flow: Record, phase: str, now: float) -> Record:
-    """The note of one phase for `auto status`."""
-    if phase not in flow.steps:
-        flow.steps[phase] = load_record({"phase": phase}, _STEP)
-        flow.steps[phase].started_at = now
-    return flow.steps[phase]
-
-
-def _end_step(flow: Record, phase: str, now: float) -> None:
-    if phase in flow.phases:
-        _step(flow, phase, flow.phase_started_at).ended_at = now
-
-
-def _calls(ctx: Ctx, session: str) -> int:
-    return read_session(ctx, session).tool_calls
-
-
-def _percent_now(ctx: Ctx, event: Record) -> int:
-    state = read_session(ctx, event.session)
-    usage = current_usage(read_usage(ctx, event.transcript), state)
-    if usage is None and not state.tool_calls:
-        return 0
-    return measure_context(ctx, state, usage, 0).percent
-
-
-def is_writable(path: str) -> bool:
-    """A read-only file stays as it is, although replacing it would be possible."""
-    try:
-        return _os.access(path, _os.W_OK)
-    except (OSError, ValueError):
-        return False
+def _step(flow: Record, now: float) -> Record:
+    """The note of the current phase for `auto status`."""
+    if flow.phase not in flow.steps:
+        flow.steps[flow.phase] = load_record({"phase": flow.phase}, _STEP)
+        flow.steps[flow.phase].started_at = now
+    return flow.steps[flow.phase]
 
 
 # --- what the agent is told
 
 
-def render_continuation(ctx: Ctx, flow: Record, lead: str) -> str:
-    short = flow.enforcer.phase_holds > 0
-    phase = flow.phase
-    template = CONTINUATION_SHORT if short else CONTINUATION
-    return template.format(
-        lead=lead, phase=phase, iteration=flow.iteration, max=flow.max_iterations,
-        about=about_phase(ctx, phase), task=_task_of(flow), signal=signal_of(phase),
-        check=_check_line(ctx, flow, "{}"), block=_completion_block(flow),
-        error=render_block(
-            ("SIGNAL", "PHASE_ERROR"), ("PHASE", phase), ("STATUS", "error"),
-            ("TIMESTAMP", TIME_PLACEHOLDER), ("ERROR", "<what happened>"),
-            ("RECOVERABLE", "true|false")),
-        blocked=render_block(
-            ("SIGNAL", "PHASE_BLOCKED"), ("PHASE", phase), ("STATUS", "blocked"),
-            ("TIMESTAMP", TIME_PLACEHOLDER), ("NEEDS", "<what the person must decide>")))
+def render_briefing(ctx: Ctx, flow: Record) -> str:
+    return _render(ctx, flow, BRIEFING, "")
 
 
-def _completion_block(flow: Record) -> str:
-    following = next_phase(flow, flow.phase)
-    return render_block(
-        ("SIGNAL", signal_of(flow.phase)), ("PHASE", flow.phase), ("STATUS", "complete"),
-        ("TIMESTAMP", TIME_PLACEHOLDER), ("NEXT", "none" if following == "complete" else following))
-
-
-def _task_of(flow: Record) -> str:
+def _render(ctx: Ctx, flow: Record, template: str, lead: str) -> str:
+    phase, following, command = flow.phase, _next_phase(flow), check_of(ctx, flow, flow.phase)
+    about = ctx.get("auto.about").get(phase) or PHASES.get(phase, "")
     task = one_line(flow.task_description, 1500).replace("---", "—")
-    return task or "(see the conversation)"
+    return template.format(
+        lead=lead, phase=phase, phases=", ".join(flow.phases), iteration=flow.iteration,
+        max=flow.max_iterations, about=one_line(about, 400) or "(see the task)",
+        task=task or "(see the conversation)", signal=signal_of(phase),
+        next="none" if following == "complete" else following,
+        check=CHECK_LINE.format(command=one_line(command, 300)) if command else "")
 
 
-def _check_line(ctx: Ctx, flow: Record, form: str) -> str:
-    command = check_of(ctx, flow, flow.phase)
-    return form.format(CHECK_LINE.format(command=one_line(command, 300))) if command else ""
+def _next_phase(flow: Record) -> str:
+    """The phase after this one; `complete` after the last."""
+    later = flow.phases[flow.phases.index(flow.phase) + 1:]
+    return later[0] if later else "complete"
 
 
 # --- the check of a phase: the only process that a hook mode ever starts
@@ -4539,22 +4476,27 @@ def check_of(ctx: Ctx, flow: Record, phase: str) -> str:
     return ctx.get("auto.done_when").get(phase, "")
 
 
-def run_check(ctx: Ctx, command: str) -> Record:
-    """Run what the person agreed to, in the project root and a process group of its own, without
-    secrets, a terminal or input. (command, ok, result in words, tail of the output)."""
+def _run_checks(ctx: Ctx, commands: list) -> Record:
+    """Run what the person agreed to, up to the first that fails: the last one's command, ok, result
+    in words, tail of the output."""
     limit_s = min(max(ctx.get("auto.check_timeout_s"), 1), 140)
-    with TimeLimit(limit_s + 5, apart=True):
-        code, output = run_bounded(command, ctx.root, limit_s)
+    for command in commands:
+        with TimeLimit(limit_s + 5, apart=True):
+            code, output = run_bounded(command, ctx.root, limit_s)
+        if code != 0:
+            break
     result = "did not end within %d s" % limit_s if code is None else "exited %d" % code
     tail = hide_secrets(clean_text(output[-CHECK_TAIL * 2:].decode("utf-8", "replace")))
     return Record(command=command, ok=code == 0, result=result, tail=tail[-CHECK_TAIL:].strip())
 
 
 def run_bounded(command: str, root: str, limit_s: float) -> tuple:
-    """(exit code, None when its time was over; the end of its output). Whatever it started in its
-    group ends with it; when the time is over, also what left the group."""
+    """(exit code, None when its time was over; the end of its output), in a process group of its
+    own, without secrets, a terminal or input. Whatever it started in its group ends with it; when
+    the time is over, also what left the group."""
     import os
     import subprocess
+    import threading
 
     env = {name: value for name, value in os.environ.items()
            if not name.startswith(SECRET_STARTS) and not name.upper().endswith(SECRET_ENDS)}
@@ -4569,59 +4511,46 @@ def run_bounded(command: str, root: str, limit_s: float) -> tuple:
         return 127, str(error).encode()
     finally:
         os.close(theirs)
-    output, is_over = _read_tail(child, ours, time.monotonic() + limit_s)
-    _end_group(child, mark if is_over else "")
-    os.close(ours)
-    return None if is_over else child.returncode, output
-
-
-def _read_tail(child: object, fd: int, deadline: float) -> tuple:
-    """(the end of what it prints, whether its time was over). Half a second after its end nobody
-    waits for a child of it that keeps the pipe open."""
-    import threading
-
-    tail = bytearray()
-
-    def drain() -> None:
-        try:
-            for data in iter(lambda: _os.read(fd, 65536), b""):
-                tail.extend(data)
-                del tail[:-CHECK_BUFFER]
-        except OSError:
-            pass  # closed, because nobody waits for more
-
-    reader = threading.Thread(target=drain, daemon=True)
+    tail, code = bytearray(), None
+    reader = threading.Thread(target=_read_tail, args=(ours, tail), daemon=True)
     reader.start()
-    while child.poll() is None and time.monotonic() < deadline:
-        reader.join(0.02)
-        if not reader.is_alive():
-            time.sleep(0.005)
-    is_over = child.poll() is None
-    if not is_over:
-        reader.join(0.5)
-    return bytes(tail), is_over
+    try:
+        code = child.wait(limit_s)
+        reader.join(0.5)  # nobody waits for a child of it that keeps the pipe open
+    except subprocess.TimeoutExpired:
+        pass
+    _end_group(child, mark if code is None else "")
+    os.close(ours)
+    return code, bytes(tail)
+
+
+def _read_tail(fd: int, tail: bytearray) -> None:
+    try:
+        for data in iter(lambda: _os.read(fd, 65536), b""):
+            tail.extend(data)
+            del tail[:-CHECK_BUFFER]
+    except OSError:
+        pass  # closed, because nobody waits for more
 
 
 def _end_group(child: object, mark: str) -> None:
     import subprocess
 
-    if not IS_POSIX:
-        if child.poll() is None:
-            subprocess.run(["taskkill", "/F", "/T", "/PID", str(child.pid)], check=False,
-                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    else:
-        _kill(child.pid, is_group=True)
+    if not IS_POSIX and child.poll() is None:
+        subprocess.run(["taskkill", "/F", "/T", "/PID", str(child.pid)], check=False,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    if IS_POSIX:
+        _kill(_os.killpg, child.pid)
         for name in list_dir("/proc") if mark else ():
-            if is_digits(name) and mark.encode() in (
+            if is_digits(name) and int(name) != _os.getpid() and mark.encode() in (
                     read_bytes("/proc/%s/environ" % name, FILE_LIMIT_BYTES) or b""):
-                if int(name) != _os.getpid():
-                    _kill(int(name))
+                _kill(_os.kill, int(name))
     child.wait()
 
 
-def _kill(pid: int, is_group: bool = False) -> None:
+def _kill(kill: object, pid: int) -> None:
     try:
-        (_os.killpg if is_group else _os.kill)(pid, 9)
+        kill(pid, 9)
     except OSError:
         pass  # gone already
 
@@ -5355,7 +5284,8 @@ def _add_briefing(ctx: Ctx, event: Record, reply: Reply) -> None:
     flow = read_workflow(ctx) if is_file(auto_path(ctx)) else None
     if flow is None or not is_active(flow) or flow.session_id != event.session_id:
         return
-    mark, text = briefing_mark(ctx, flow), render_briefing(ctx, flow)
+    mark = "%s %s" % (format_iso(flow.started_at, True), flow.session_id)
+    text = render_briefing(ctx, flow)
     if ctx.length(text) > _room(ctx, reply):
         return
     _, is_new = update_session(ctx, event.session, lambda state: _tell_once(state, mark))
@@ -5502,7 +5432,7 @@ def stop_enforce(event: Record, ctx: Ctx) -> "Reply | None":
                        lambda state: follow_delivery(ctx, event, state, False))
     if state.threshold_crossed_at and not state.handoff_complete:
         person = save_printed(ctx, event)
-    reply = enforce_stop(ctx, event) if is_file(auto_path(ctx)) else None
+    reply = enforce_stop(ctx, event, state) if is_file(auto_path(ctx)) else None
     reply = reply or Reply()
     reply.person = PERSON_JOIN.join(text for text in (person, reply.person) if text)
     if reply.hold and "tool" in ctx.get("monitor.inject_at"):
