@@ -7353,7 +7353,7 @@ def text_after_echo(look: Record, typed: str) -> "str | None":
 
 
 class Delivery:
-    """waiting -> typed -> entered -> listening -> waiting …; over: nothing more is typed, a late
+    """waiting -> typed -> listening -> waiting …; over: nothing more is typed, a late
     acknowledgement still counts; done. `told`: lines for the person."""
 
     def __init__(self, ctx: Ctx, now: float, context: tuple, **options) -> None:
@@ -7377,12 +7377,12 @@ class Delivery:
         elif look.ended:
             self._close()
         elif self.state != "over" and now >= self.since:
-            return getattr(self, "_" + self.state)(now, look)
+            return getattr(self, "_" + self.state)(now, look) or b""
         return b""
 
     def is_holding(self, now: float) -> bool:
         """Nobody's keys come between the context and its Enter."""
-        return self.state in ("typed", "entered") and now - self.since < WRAP_HOLD_S
+        return self.state == "typed" and now - self.since < WRAP_HOLD_S
 
     def _is_acknowledged(self, look: Record) -> bool:
         said = text_after_echo(look, self.sent)
@@ -7406,12 +7406,11 @@ class Delivery:
             self.ready_at = now if is_ready else None
         return is_ready and now - self.ready_at >= WRAP_SETTLE_S
 
-    def _waiting(self, now: float, look: Record) -> bytes:
+    def _waiting(self, now: float, look: Record) -> "bytes | None":
         if not self._is_settled(now, look):
             if not self.attempts and now - self.since >= self.timeout_s:
-                self._note("wrap:timeout", now, look)
-                self._give_up(WRAP_NOT_READY)
-            return b""
+                self._give_up("wrap:timeout", now, look, WRAP_NOT_READY)
+            return None
         self._note("wrap:ready", now, look)
         if not self.notice:
             self._attempt(now, look)
@@ -7431,56 +7430,39 @@ class Delivery:
             if self.chosen:
                 hold_handoff(self.ctx, self.chosen, Record(source="startup", session=self.id))
 
-    def _typed(self, now: float, look: Record) -> bytes:
-        """Enter, once our text stands in the input and nothing else asks for it."""
-        if not self._is_in_input(look):
-            self.seen_at = None
-        elif self.seen_at is None:
-            self.seen_at = now
-        elif now - self.seen_at >= WRAP_ENTER_S and look.silent_ms >= NATURAL_AFTER_MS:
-            return self._enter(now, look)
-        return self._check_time(now, look, WRAP_NO_ECHO)
-
-    def _entered(self, now: float, look: Record) -> bytes:
-        """Submitted when our text has left the input. Enter again, never the text, if nothing at
-        all has happened."""
-        is_there = self._is_in_input(look)
-        if not is_there and not find_obstacle(look).endswith("question"):
+    def _typed(self, now: float, look: Record) -> "bytes | None":
+        """Enter, once our text stands in the input and nothing else asks for it; again, never the
+        text, if nothing at all has happened. It is submitted when it has left the input."""
+        is_there = not look.hidden and is_in_input(look, self.typed, self._known(look)[1])
+        if self.enters and not is_there and not find_obstacle(look).endswith("question"):
             self._note("wrap:submitted", now, look)
             self.state = "over" if self.notice else (
                 "listening" if self.ctx.get("startup.require_ack") else "done")
             self.since, self.ready_at = now, None
-        elif (is_there and self.enters < WRAP_ENTERS and now - self.since >= WRAP_AGAIN_S
-              and not look.typing and look.lines == self.shown):
-            return self._enter(now, look)
-        return self._check_time(now, look, WRAP_NOT_TAKEN)
-
-    def _check_time(self, now: float, look: Record, reason: str) -> bytes:
-        """What was typed stays where it is; nothing comes after it once the person goes on."""
+            return None
+        if not is_there or self.seen_at is None:
+            self.seen_at = now if is_there else None
+        is_due = is_there and now - self.seen_at >= WRAP_ENTER_S and (
+            look.silent_ms >= NATURAL_AFTER_MS)
+        if self.enters:
+            is_due = (is_there and self.enters < WRAP_ENTERS and now - self.since >= WRAP_AGAIN_S
+                      and not look.typing and look.lines == self.shown)
+        if is_due:
+            if find_obstacle(look, letters_of(self.typed)):
+                return None
+            self.since, self.shown, self.enters = now, look.lines, self.enters + 1
+            return b"\r"
+        # What was typed stays where it is; nothing comes after it once the person goes on.
         is_late = now - self.since >= self.timeout_s or (look.typing and not self.is_holding(now))
-        if is_late and self.state in ("typed", "entered") and not find_obstacle(look):
-            self._note("wrap:stuck", now, look)
-            self._give_up(reason)
-        return b""
+        if is_late and not find_obstacle(look):
+            self._give_up("wrap:stuck", now, look, WRAP_NOT_TAKEN if self.enters else WRAP_NO_ECHO)
+        return None
 
-    def _is_in_input(self, look: Record) -> bool:
-        return not look.hidden and is_in_input(look, self.typed, self._known(look)[1])
-
-    def _enter(self, now: float, look: Record) -> bytes:
-        if find_obstacle(look, letters_of(self.typed)):
-            return b""
-        self.state, self.since, self.shown = "entered", now, look.lines
-        self.enters += 1
-        return b"\r"
-
-    def _listening(self, now: float, look: Record) -> bytes:
-        """An answer may take its time: only a program that waits again has not acknowledged."""
-        if self._is_settled(now, look) and now - self.ready_at >= self.ack_s:
-            self._climb(now)
-        return b""
-
-    def _climb(self, now: float) -> None:
-        """The next rung: the text again after its backoff, the file with its notice, or the end."""
+    def _listening(self, now: float, look: Record) -> None:
+        """An answer may take its time: only a program that waits again has not acknowledged. Then
+        comes the text again after its backoff, the file with its notice, or the end."""
+        if not self._is_settled(now, look) or now - self.ready_at < self.ack_s:
+            return
         rung = next_rung(self.ctx, self.attempts, self.may_write)
         if rung == "file":
             self.notice = FALLBACK_NOTICE.format(file=self.file) if self._write_file() else ""
@@ -7490,8 +7472,9 @@ class Delivery:
         if rung == "fail":
             self.state, self.reason = "over", WRAP_NO_ANSWER
 
-    def _give_up(self, reason: str) -> None:
+    def _give_up(self, name: str, now: float, look: Record, reason: str) -> None:
         """Nothing is typed any more: the file, which needs nobody to be ready."""
+        self._note(name, now, look)
         self.state, self.reason = "over", reason
         if self._write_file(reason=reason):
             self.told.append(WRAP_IN_FILE.format(reason=reason, file=self.file))
@@ -7507,12 +7490,11 @@ class Delivery:
         return self.is_escalated
 
     def _succeed(self, now: float) -> None:
-        outcome = "escalated" if self.is_escalated else "pending"
-        job = Record(message_id=self.id, attempts=self.attempts, outcome=outcome,
-                     first_at=self.ctx.now - (now - self.first_at),
-                     handoff=self.chosen.key if self.chosen else "")
         self.state = "done"
-        succeed_delivery(self.ctx, job, "acknowledgement")
+        succeed_delivery(self.ctx, Record(
+            message_id=self.id, attempts=self.attempts, first_at=self.ctx.now - now + self.first_at,
+            outcome="escalated" if self.is_escalated else "pending",
+            handoff=self.chosen.key if self.chosen else ""), "acknowledgement")
 
     def _close(self) -> None:
         """The program ended. An acknowledgement could come until now, so only now it has failed."""
