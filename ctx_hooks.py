@@ -6892,27 +6892,17 @@ class Screen:
                 self._escape(escape or control)
 
     def _write(self, text: str) -> None:
-        if not text.isascii():
-            for char in text:
-                self._put(char)
-            return
-        while text:
-            if self.x >= self.columns:
+        left = list(text)
+        if not text.isascii():  # a wide character takes two places, a mark none
+            left = [place for char in text for place in (char, "")[:cells(char)]]
+        while left:
+            room = self.columns - self.x
+            part = left[:room - (left[room:room + 1] == [""])]  # a wide one is not cut in two
+            if not part:
                 self._escape("E")
-            part = text[:self.columns - self.x]
             self.grid[self.y][self.x:self.x + len(part)] = part
-            self.x, text = self.x + len(part), text[len(part):]
-
-    def _put(self, char: str) -> None:
-        import unicodedata
-
-        if unicodedata.category(char) in ("Mn", "Me", "Cf", "Cc"):
-            return  # takes no place
-        cells = [char, ""] if unicodedata.east_asian_width(char) in "WF" else [char]
-        if self.x + len(cells) > self.columns:
-            self._escape("E")
-        self.grid[self.y][self.x:self.x + len(cells)] = cells
-        self.x += len(cells)
+            self.x += len(part)
+            del left[:len(part)]
 
     def _escape(self, letter: str) -> None:
         """A control character, or the letter of a short escape sequence."""
@@ -7121,7 +7111,10 @@ def readiness(look: Record, prompt: str = "", patterns: tuple = ()) -> float:
     last = [look.before] + [line for line in look.lines if line.strip()][-PATTERN_LINES:]
     is_shown = (prompt != "" and _found(prompt, [look.before])) or any(
         matches(pattern, line) for pattern in patterns for line in last)
-    if look.process == 0.0 or not (is_shown or _takes_lines(look, prompt != "")):
+    # Raw mode without paste and prompt means single keys: `top` would take each as a command.
+    takes_lines = look.raw and look.paste if prompt else not look.alternate and (
+        not look.raw or look.paste or is_prompt(look.before))
+    if look.process == 0.0 or not (is_shown or takes_lines):
         return 0.0
     text = "\n".join([*look.lines[:look.row], look.before])
     counts = text.strip() and look.silent_ms >= SILENCE_AFTER_MS
@@ -7133,13 +7126,6 @@ def readiness(look: Record, prompt: str = "", patterns: tuple = ()) -> float:
     scores = [score for score in scores if score]
     best = max(scores, default=0.0)
     return min(1.0, round(best + READY_AGREE, 3)) if len(scores) > 1 else best
-
-
-def _takes_lines(look: Record, is_known: bool) -> bool:
-    """Raw mode without paste and prompt means single keys: `top` would take each as a command."""
-    if is_known or look.alternate:
-        return bool(is_known and look.raw and look.paste)
-    return bool(not look.raw or look.paste or is_prompt(look.before))
 
 
 def is_natural_end(text: str) -> bool:
@@ -7187,13 +7173,10 @@ def judge_thread(told: tuple, links: dict, watched: dict, tty: str) -> str:
     seen = {fd: links[fd] for fd in links if first is None or first > 4096 or fd < first}
     if not terminals.intersection(seen):
         return "idle"
-    is_alone = not any(map(_wakes, seen.values(), [list(links.values())] * len(seen)))
-    return "reading" if is_alone else "unknown"
-
-
-def _wakes(link: str, links: list) -> bool:
-    """May somebody else end the wait? A pipe with both ends in the process wakes only itself."""
-    return link.startswith("socket:") or (link.startswith("pipe:") and links.count(link) == 1)
+    # Somebody else may end the wait; a pipe with both ends in the process wakes only itself.
+    others = [link for link in seen.values() if link.startswith("socket:") or (
+        link.startswith("pipe:") and list(links.values()).count(link) == 1)]
+    return "unknown" if others else "reading"
 
 
 def merge_waits(waits: list) -> str:
@@ -7597,13 +7580,19 @@ class _Run:
         import select
 
         while self._is_alive():
-            readers = [self.master, 0] if self._takes_keys() else [self.master]
+            # A pipe's keys come after the delivery.
+            is_free = self.saved is not None or self.delivery.state in ("over", "done")
+            room = WRAP_READ_BYTES - len(self.queue + self.held)
+            readers = [self.master, 0] if self.has_input and is_free and room > 0 else [self.master]
             writers = [self.master] if self.queue else []
             ready, writable, _ = select.select(readers, writers, [], WRAP_POLL_S)
             if 0 in ready:
                 self._read_keys()
             if writable:
-                self._write_keys()
+                try:
+                    self.queue = self.queue[_os.write(self.master, self.queue):]
+                except OSError:
+                    pass  # full for now; a terminal that is gone ends the reading
             if self.master in ready and not self._read_output():
                 self.process.wait()  # it has closed the terminal
             self._tick()
@@ -7643,11 +7632,6 @@ class _Run:
         except OSError:
             pass  # gone already
 
-    def _takes_keys(self) -> bool:
-        """A pipe's keys come after the delivery."""
-        is_free = self.saved is not None or self.delivery.state in ("over", "done")
-        return self.has_input and is_free and len(self.queue + self.held) < WRAP_READ_BYTES
-
     def _read_keys(self) -> None:
         import signal
         import termios
@@ -7665,12 +7649,6 @@ class _Run:
             self.held += keys
         else:
             self.queue += keys
-
-    def _write_keys(self) -> None:
-        try:
-            self.queue = self.queue[_os.write(self.master, self.queue):]
-        except OSError:
-            pass  # full for now; a terminal that is gone ends the reading
 
     def _read_output(self) -> bool:
         """False when there is nothing (more): Linux says EIO once the program's side is closed."""
