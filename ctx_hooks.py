@@ -6715,11 +6715,13 @@ COMMANDS = {
     "wrap": ("[--context FILE] [--agent NAME] [--timeout S] -- CMD…",
              "Run an agent without hooks and type the startup context."),
     "doctor": ("[--json]", "Check everything that can keep the hooks from working."),
+    "completion": ("bash|zsh|fish", "Completion of these words for the launcher `ctx`."),
 }
 EXAMPLES = {
     "auto": 'auto start "Add a login page" --until "make test"', "wrap": "wrap -- aider",
     "signal": 'signal "CI: 3 tests fail" --action "Look at the log" --severity critical',
     "statusline": "statusline -- ~/.claude/my-line.sh", "replay": "replay events.jsonl",
+    "completion": "completion bash",
 }
 
 
@@ -8332,6 +8334,30 @@ def _moved(value: object, old: str, new: str) -> object:
     """The value with one path exchanged for another in all its texts."""
     return parse_json(format_json(value).replace(format_json(old)[1:-1], format_json(new)[1:-1]))
 
+
+# --- the words themselves
+
+
+def completion_command(args: list) -> None:
+    """bash and zsh by one function, fish by two lines a word; all from COMMANDS."""
+    shell, words = parse_words("completion", args).words[0], {}
+    for word, (usage, _) in COMMANDS.items():
+        names = [name for group in parse_usage(usage) for name, _, _ in group]
+        words[word] = " ".join(name.replace("|", " ") for name in names if not name.isupper())
+    if shell == "fish":
+        for word, (_, about) in COMMANDS.items():
+            show("complete -c ctx -f -n __fish_use_subcommand -a %s -d '%s'" % (
+                word, about.replace("'", "")))
+            show("complete -c ctx -f -n '__fish_seen_subcommand_from %s' -a '%s'" % (
+                word, words[word]))
+        return
+    show(*["autoload -U +X bashcompinit && bashcompinit"] if shell == "zsh" else [],
+         "_ctx_hooks() {", "  local words=", '  case "${COMP_WORDS[1]}" in',
+         *["    %s) words='%s' ;;" % pair for pair in words.items()], "  esac",
+         "  [ \"$COMP_CWORD\" -gt 1 ] || words='%s'" % " ".join(words),
+         '  COMPREPLY=($(compgen -W "$words" -- "${COMP_WORDS[COMP_CWORD]}"))', "}",
+         "complete -o default -F _ctx_hooks ctx")
+
 # =============================================================================
 # Main
 # =============================================================================
@@ -8341,6 +8367,7 @@ RUN = {
     "config": config_command, "signal": signal_command, "auto": auto_command,
     "pause": pause_command, "resume": resume_command, "statusline": statusline_command,
     "replay": replay_command, "wrap": wrap_command, "doctor": doctor_command,
+    "completion": completion_command,
 }
 
 

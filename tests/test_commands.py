@@ -71,7 +71,8 @@ def test_help_says_what_a_command_does_and_gives_an_example(project, word):
     (["signal", "x", "--ttl", "soon"], "--ttl wants a number"), (["signal", "x", "--session=s", "--global"], "exclude each other"),
     (["auto"], "start|status|resume|stop is missing"), (["auto", "fly"], "use one of start"), (["auto", "strat"], "did you mean start?"),
     (["pause", "--for"], "--for needs a value"), (["resume", "x"], "one word too many"), (["statusline", "--bogus"], "unknown option"),
-    (["replay"], "FILE… is missing"), (["replay", "x", "--agent", "nobody"], "--agent is one of claude")])
+    (["replay"], "FILE… is missing"), (["replay", "x", "--agent", "nobody"], "--agent is one of claude"),
+    (["completion", "powershell"], "use one of bash, zsh, fish")])
 def test_wrong_usage_exits_2_with_error_and_hint(project, words, said):
     error, hint = failure(project.ask(*words), 2)
     assert said in error and hint.endswith("ctx_hooks.py %s --help" % words[0])
@@ -638,7 +639,6 @@ def test_a_check_that_changed_is_shown_as_not_agreed_until_the_workflow_is_taken
     assert "checks: build `make all`: you agreed to run exactly this" in text(project.ask("auto", "resume", "--agree"))
     assert "`make all`, you agreed to it" in text(project.ask("auto", "status", COLUMNS="300"))
 
-
 AGENTS_SHELL = ["CLAUDECODE", "AI_AGENT", "CODEX_CI", "CODEX_THREAD_ID", "COPILOT_CLI", "GEMINI_CLI", "QWEN_CODE"]
 
 
@@ -659,6 +659,7 @@ def test_in_an_agents_shell_a_workflow_runs_no_check_but_those_agreed_to_before(
     assert "you agreed to run exactly this" in text(project.ask("auto", "resume", CLAUDECODE="1"))
     project.write(".contextrc", "auto:\n  phases: [build]\n  done_when:\n    build: make all\n")
     assert "NOT agreed: build" in text(project.ask("auto", "resume", CLAUDECODE="1"))
+
 
 
 def test_a_workflow_without_a_place_for_its_consent_is_not_started(project):
@@ -805,7 +806,7 @@ def test_replay_bears_what_is_not_an_event(project):
     assert [r["mode"] for r in results] == [""] * 4
 
 
-# --- config
+# --- config and completion
 
 
 def test_config_tells_value_and_source_of_every_setting(project, kit):
@@ -822,6 +823,27 @@ def test_config_tells_value_and_source_of_every_setting(project, kit):
                     "monitor.inject_min_severity": ("info", "CTX_INJECT_MIN_SEVERITY")}
     shown = text(project.ask("config", COLUMNS="300"))
     assert 'gate.mode = "content"  (.contextrc)' in shown and "unknown setting `bogus`" in shown
+
+
+@pytest.mark.parametrize("line, at, expected", [
+    ("ctx sta", 1, {"status", "statusline"}), ("ctx auto ", 2, {"start", "stop", "--until"}), ("ctx why --j", 2, {"--json"})])
+def test_bash_completes_commands_actions_and_options(project, line, at, expected):
+    script = text(project.ask("completion", "bash"))
+    words = line.split(" ")
+    call = "COMP_WORDS=(%s); COMP_CWORD=%d; _ctx_hooks; printf '%%s\\n' \"${COMPREPLY[@]}\"" % (
+        " ".join("'%s'" % word for word in words), at)
+    done = subprocess.run(["bash", "-c", script + "\n" + call], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=True)
+    found = set(done.stdout.decode().split())
+    assert expected <= found and done.stderr == b"" and all(word.startswith(words[-1]) for word in found)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_every_shell_knows_every_word(project, shell):
+    script = text(project.ask("completion", shell))
+    for word in COMMANDS + ["--until", "--severity"]:
+        assert word in script
+    if shutil.which(shell):
+        subprocess.run([shell, "-n"], input=script.encode(), check=True)
 
 
 # --- on a terminal
@@ -877,6 +899,12 @@ class Terminal:
         return self.process.wait(RUN_TIMEOUT_S)
 
 
+def test_an_agent_with_a_terminal_is_not_asked_for_consent_either(project):
+    project.write(".contextrc", "auto:\n  phases: [build]\n  done_when:\n    build: make\n")
+    terminal = Terminal(project, "auto", "start", "Build it", CLAUDECODE="1")
+    assert terminal.end() == 0 and b"agree? [y/N]" not in terminal.shown and trusted(project)["checks"] == {}
+
+
 @pytest.mark.parametrize("columns", [60, 200])
 def test_status_on_a_terminal_is_coloured_and_fits(project, columns):
     measured(project, 171_000)
@@ -897,12 +925,6 @@ def test_a_person_is_asked_about_checks_that_came_with_the_project(project, answ
     assert "build: make⏎ out: forged" in terminal.read_until(b"agree? [y/N]")
     terminal.type(answer)
     assert (terminal.end(), project.exists(".caw/auto-state.json")) == (code, flow)
-
-
-def test_an_agent_with_a_terminal_is_not_asked_for_consent_either(project):
-    project.write(".contextrc", "auto:\n  phases: [build]\n  done_when:\n    build: make\n")
-    terminal = Terminal(project, "auto", "start", "Build it", CLAUDECODE="1")
-    assert terminal.end() == 0 and b"agree? [y/N]" not in terminal.shown and trusted(project)["checks"] == {}
 
 
 @pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
