@@ -175,8 +175,8 @@ CHARS_PER_TOKEN = 4
 CALL_OVERHEAD_TOKENS = 60
 IMAGE_TOKENS = 1_600
 ESTIMATE_BASE_TOKENS = 15_000  # the client's own system prompt and tools
-TRANSCRIPT_STEP_BYTES = 32 * 1024
-TRANSCRIPT_LIMIT_BYTES = 8 * 1024 * 1024
+TRANSCRIPT_STEP_BYTES, TRANSCRIPT_NEAR_BYTES = 32 * 1024, 512 * 1024
+TRANSCRIPT_LINE_BYTES, TRANSCRIPT_LIMIT_BYTES = 2 * 1024 * 1024, 8 * 1024 * 1024
 TRANSCRIPT_NEW_LIMIT_BYTES = 4 * 1024 * 1024
 TRANSCRIPT_WAIT_S, TRANSCRIPT_POLL_S = 0.15, 0.015
 
@@ -489,6 +489,13 @@ def dict_of(value: object) -> dict:
 def list_of(value: object) -> list:
     return value if isinstance(value, list) else []
 
+
+def dig(data: object, path: str) -> object:
+    """The value at `a.b.c` in objects within objects, or None."""
+    for key in path.split("."):
+        data = data.get(key) if isinstance(data, dict) else None
+    return data
+
 # =============================================================================
 # Paths
 # =============================================================================
@@ -639,21 +646,12 @@ def may_write(ctx: Ctx, path: str) -> bool:
 
 
 def read_bytes(path: str, limit_bytes: int = FILE_LIMIT_BYTES, follow: bool = True,
-               own: bool = False, base: str = "") -> "bytes | None":
-    """At most `limit_bytes` of a regular file, else None; with `own` only of one of this user's,
-    with `base` of one below that folder."""
-    fd = open_regular(path, follow, base)
-    if fd < 0:
-        return None
-    try:
-        return read_fd(fd, limit_bytes) if not own or is_own(_os.fstat(fd)) else None
-    except OSError:
-        return None
-    finally:
-        _os.close(fd)
+               own: bool = False) -> "bytes | None":
+    """At most `limit_bytes` of a regular file, else None; with `own` only of one of this user's."""
+    return read_open(open_regular(path, follow, own), limit_bytes)
 
 
-def open_regular(path: str, follow: bool = True, base: str = "") -> int:
+def open_regular(path: str, follow: bool = True, own: bool = False, base: str = "") -> int:
     """A descriptor of a regular file, or -1. Below `base` each step is opened from the one before
     and none is a link, so nothing can be exchanged since the name was looked at."""
     if base and not IS_POSIX:
@@ -664,13 +662,28 @@ def open_regular(path: str, follow: bool = True, base: str = "") -> int:
         for part in path.split("/") if base else ():
             folder, fd = fd, _os.open(part, _READ_FLAGS | _NOFOLLOW, dir_fd=fd)
             _os.close(folder)
-        if is_regular(_os.fstat(fd)):
+        info = _os.fstat(fd)
+        if is_own(info) if own else is_regular(info):
             return fd
     except (OSError, ValueError):
         pass  # not there, or a handle gone stale
     if fd >= 0:
         _os.close(fd)
     return -1
+
+
+def read_open(fd: int, limit_bytes: int, start: int = 0) -> "bytes | None":
+    """What an opened file holds from `start` on, None when there is none; it is closed then."""
+    if fd < 0:
+        return None
+    try:
+        if start:
+            _os.lseek(fd, start, 0)
+        return read_fd(fd, limit_bytes)
+    except OSError:
+        return None
+    finally:
+        _os.close(fd)
 
 
 def read_fd(fd: int, limit_bytes: int) -> bytes:
@@ -1536,7 +1549,7 @@ def read_shared(ctx: Ctx, path: str, limit_bytes: int = FILE_LIMIT_BYTES) -> "by
     if path in ctx.get("outside"):
         return read_bytes(path, limit_bytes)
     name = _shared_name(ctx, path)
-    return read_bytes(name, limit_bytes, base=ctx.root) if name else None
+    return read_open(open_regular(name, base=ctx.root), limit_bytes) if name else None
 
 
 def session_file(ctx: Ctx, session: str) -> str:
@@ -1764,9 +1777,6 @@ def _is_markup(text: str, start: int) -> bool:
 # The only place that knows the clients' JSON: event names and fields, tool names, transcript rows,
 # reply shapes, variables. Each client is a row of DIALECTS; the rest of the file speaks our words.
 #
-# Event   one hook event, checked; a wrong type counts as missing. `kind` is what the tool does.
-# Row     one row of a transcript: kind answer, prompt, result, boundary, receipt or usage;
-#         `receipt` is what it says that hooks put before the model, whatever its kind
 TOOL_KINDS = {  # what a tool does, by its name in any client
     "read": "read notebookread read_file view read_many_files",
     "edit": "write edit multiedit notebookedit write_file replace apply_patch create str_replace "
@@ -1798,6 +1808,24 @@ ENV_NAMES = (  # the variables we look at, and no others: the rest may hold secr
 AGENT_NAMES = (  # one of these stands in the environment of a command that an agent runs
     "CLAUDECODE", "AI_AGENT", "CODEX_CI", "CODEX_THREAD_ID", "COPILOT_CLI", "GEMINI_CLI",
     "QWEN_CODE")
+EVENT = (  # what we look at of an event: key, default, kind
+    ("theirs", "", str), ("session_id", "", str), ("cwd", "", str), ("transcript", "", str),
+    ("prompt", "", str), ("prompt_id", "", str), ("by_person", True, bool), ("source", "", str),
+    ("reason", "", str), ("tool", "", str), ("tool_input", {}, dict), ("tool_use_id", "", str),
+    ("response_bytes", 0, "count"), ("last_message", "", str), ("stop_active", False, bool),
+    ("permission_mode", "", str), ("tasks", [], list),
+)
+_NAMES = {  # Claude Code's names of them -> ours
+    "hook_event_name": "theirs", "transcript_path": "transcript", "tool_name": "tool",
+    "tool_response": "response", "last_assistant_message": "last_message",
+    "stop_hook_active": "stop_active", "background_tasks": "tasks",
+}
+ROW = (  # of a transcript; its kind is answer, prompt, result, boundary, receipt or usage
+    ("id", "", str), ("text", "", str), ("calls", [], list), ("results", [], list),
+    ("tokens", 0, "count"), ("window", 0, "count"), ("model", "", str), ("done", False, bool),
+    ("receipt", "", str),  # what it says that hooks put before the model, whatever its kind
+    ("at", 0.0, "time"),
+)
 
 
 # --- events
@@ -1805,46 +1833,32 @@ AGENT_NAMES = (  # one of these stands in the environment of a command that an a
 
 def parse_event(data: object, mode: str, agent: str, env: dict) -> "Record | None":
     """The checked event in our words; None when it is no event of this client that we know."""
-    dialect = DIALECTS[agent]
-    if isinstance(data, dict):
-        data = {dialect.names.get(key, key): value for key, value in data.items()}
-        data = dialect.adapt(data, env) if dialect.adapt else data
     if not isinstance(data, dict):
         return None
-    theirs = text_of(data.get("hook_event_name"))
-    name = dialect.events.get(theirs) if theirs else USUAL_EVENTS.get(mode, "")
-    session_id, tool = text_of(data.get("session_id")), text_of(data.get("tool_name"))[:80]
-    if not name:
+    dialect = DIALECTS[agent]
+    names = {**_NAMES, **dialect.names}
+    data = {names.get(key, key): value for key, value in data.items()}
+    data = dialect.adapt(data, env) if dialect.adapt else data
+    event = load_record(data, EVENT)
+    name = dialect.events.get(event.theirs) if event.theirs else USUAL_EVENTS.get(mode, "")
+    if data is None or not name:
         return None
-    failed = name == "PostToolUseFailure"
-    tool_input, prompt = dict_of(data.get("tool_input")), text_of(data.get("prompt"))
-    return Record(
-        name=name, theirs=theirs or name, session_id=session_id, session=safe_name(session_id),
-        cwd=slashed(text_of(data.get("cwd"))), transcript=text_of(data.get("transcript_path")),
-        agent_id=data.get("agent_id"), prompt=prompt, prompt_id=text_of(data.get("prompt_id")),
-        by_person=data.get("by_person") is not False and not prompt.startswith(MACHINE_PROMPT),
+    failed, tool, model = name == "PostToolUseFailure", event.tool[:80], data.get("model")
+    vars(event).update(
+        name=name, theirs=event.theirs or name, session=safe_name(event.session_id),
+        cwd=slashed(event.cwd), agent_id=data.get("agent_id"), source=event.source or "startup",
+        by_person=event.by_person and not event.prompt.startswith(MACHINE_PROMPT),
         attended=env.get("CLAUDE_CODE_SESSION_ATTENDED") != "0" or agent != "claude",
-        source=text_of(data.get("source")) or "startup", reason=text_of(data.get("reason")),
-        model=_model_name(data.get("model")), tool=tool or "?", kind=tool_kind(tool),
-        tool_input=tool_input,
-        path=touched_path(tool_input), response=data.get("error" if failed else "tool_response"),
-        response_bytes=count_of(data.get("response_bytes")), failed=failed,
-        tool_use_id=text_of(data.get("tool_use_id")),
-        last_message=text_of(data.get("last_assistant_message")),
-        stop_active=data.get("stop_hook_active") is True,
-        permission_mode=text_of(data.get("permission_mode")),
-        subagents=any(dict_of(task).get("type") != "shell"
-                      for task in list_of(data.get("background_tasks"))),
-    )
+        model=text_of(dig(model, "id") or model), tool=tool or "?", kind=tool_kind(tool),
+        path=touched_path(event.tool_input), failed=failed,
+        response=data.get("error" if failed else "response"),
+        subagents=any(dig(task, "type") != "shell" for task in event.tasks))
+    return event
 
 
 def tool_kind(tool: str) -> str:
     """read, edit, run, poll, ask, note, agent, or "" for every other tool."""
     return _KIND_OF.get(tool.lower().rpartition("__")[2], "")  # mcp__browser__wait_for
-
-
-def _model_name(value: object) -> str:
-    return text_of(value.get("id")) if isinstance(value, dict) else text_of(value)
 
 
 def touched_path(tool_input: dict) -> str:
@@ -1879,26 +1893,21 @@ def detect_agent(agent: str, data: object) -> str:
 
 
 def command_of(event: Record) -> str:
-    command = event.tool_input.get("command") or event.tool_input.get("cmd") or ""
+    """What a call does is told by its beginning."""
+    command = event.tool_input.get("command") or event.tool_input.get("cmd")
     command = " ".join(map(str, command)) if isinstance(command, list) else text_of(command)
-    return command[:COMMAND_LIMIT]
-
-
-COMMAND_LIMIT = 8000  # what a call does is told by its beginning
+    return command[:8000]
 
 
 def estimate_tokens(event: Record) -> int:
     """What one call adds: its input, an overhead, and the part of the response that is seen."""
-    weight = TOOL_WEIGHTS.get(event.kind, 1.0)
-    if event.response_bytes:
-        chars = event.response_bytes * (0.0 if event.kind == "edit" else 1.0)
-    else:
-        chars = _chars(visible_response(event), 6)
-    if isinstance(event.response, dict) and event.response.get("isImage") is True:
+    chars = _chars(visible_response(event), 6)
+    if event.response_bytes:  # too much to be kept
+        chars = 0 if event.kind == "edit" else event.response_bytes
+    if dig(event.response, "isImage") is True:
         chars = IMAGE_TOKENS * CHARS_PER_TOKEN
-    chars = min(chars, 400_000)  # clients cut what one tool may return
-    tokens = (_chars(event.tool_input, 6) + chars * weight) / CHARS_PER_TOKEN
-    return int(tokens + CALL_OVERHEAD_TOKENS)
+    chars = min(chars, 400_000) * TOOL_WEIGHTS.get(event.kind, 1.0)  # clients cut a result, too
+    return int((_chars(event.tool_input, 6) + chars) / CHARS_PER_TOKEN + CALL_OVERHEAD_TOKENS)
 
 
 def visible_response(event: Record) -> object:
@@ -1908,16 +1917,11 @@ def visible_response(event: Record) -> object:
         return response
     if event.kind == "run" and "stdout" in response:
         return [response.get("stdout"), response.get("stderr")]
-    if event.kind == "read" and "content" in dict_of(response.get("file")):
-        return response["file"]["content"]
-    if event.kind == "edit":
-        return response.get("structuredPatch")
-    if event.kind == "agent":
-        return response.get("content")
-    for key in ("llmContent", "text_result_for_llm"):
-        if key in response:
-            return response[key]
-    return response
+    if event.kind in ("edit", "agent"):
+        return response.get("structuredPatch" if event.kind == "edit" else "content")
+    texts = dig(response, "file.content"), dig(response, "llmContent"), dig(
+        response, "text_result_for_llm")
+    return next((text for text in texts if text is not None), response)
 
 
 def _chars(value: object, depth: int) -> int:
@@ -1935,9 +1939,6 @@ def _chars(value: object, depth: int) -> int:
 # --- transcripts: one JSON a line, written while we read; read from the end in bounded steps
 
 
-LINE_LIMIT_BYTES = 2 * 1024 * 1024
-
-
 def lines_backward(path: str, limit_bytes: int = TRANSCRIPT_LIMIT_BYTES,
                    needles: tuple = (b"",)) -> object:
     """The file's lines as bytes, newest first, at most about `limit_bytes` of them; those without
@@ -1952,18 +1953,18 @@ def lines_backward(path: str, limit_bytes: int = TRANSCRIPT_LIMIT_BYTES,
             start = max(0, end - step)
             _os.lseek(fd, start, 0)
             chunk = _os.read(fd, end - start)
-            end, step = start, min(step * 2, 1 << 18)
+            end, step = start, min(step * 2, 1 << 17)
             first, last = chunk.find(b"\n"), chunk.rfind(b"\n")
             if first < 0:  # a line longer than a step: joined once, when it is whole
                 held += len(chunk)
-                parts = parts + [chunk] if held < LINE_LIMIT_BYTES else []
+                parts = parts + [chunk] if held < TRANSCRIPT_LINE_BYTES else []
                 continue
-            if held < LINE_LIMIT_BYTES:
+            if held < TRANSCRIPT_LINE_BYTES:
                 yield chunk[last + 1:] + b"".join(reversed(parts))
             if any(map(chunk.__contains__, needles)):
                 yield from reversed(chunk[first + 1:last].split(b"\n"))
             parts, held = [chunk[:first]], first
-        if end == 0 and held < LINE_LIMIT_BYTES:
+        if end == 0 and held < TRANSCRIPT_LINE_BYTES:
             yield b"".join(reversed(parts))
     except OSError:
         return
@@ -1973,7 +1974,7 @@ def lines_backward(path: str, limit_bytes: int = TRANSCRIPT_LIMIT_BYTES,
 
 def rows_backward(ctx: Ctx, path: str, limit_bytes: int = TRANSCRIPT_LIMIT_BYTES,
                   needles: tuple = ()) -> object:
-    """The rows that mean something to us, newest first; a line is parsed when it can matter."""
+    """The rows that mean something to us, newest first."""
     needles = needles or DIALECTS[ctx.agent].needles
     for line in lines_backward(path, limit_bytes, needles):
         row = parse_line(ctx, line, needles)
@@ -1982,7 +1983,7 @@ def rows_backward(ctx: Ctx, path: str, limit_bytes: int = TRANSCRIPT_LIMIT_BYTES
 
 
 def parse_line(ctx: Ctx, line: bytes, needles: tuple = ()) -> "Record | None":
-    """The row of one line, None when it tells us nothing."""
+    """The row of one line, None when it tells us nothing; a line is parsed when it can matter."""
     dialect = DIALECTS[ctx.agent]
     if not any(needle in line for needle in needles or dialect.needles):
         return None
@@ -2006,13 +2007,6 @@ def wait_for_rows(ctx: Ctx, path: str) -> None:
         time.sleep(TRANSCRIPT_POLL_S)
 
 
-def make_row(kind: str, **fields) -> Record:
-    row = Record(kind=kind, id="", text="", receipt="", calls=[], results=[], tokens=0, window=0,
-                 model="", done=False, at=0.0)
-    vars(row).update(fields)
-    return row
-
-
 def read_usage(ctx: Ctx, path: str) -> "Record | None":
     """The last measured fullness (tokens, window or 0, model) after the last compaction. Where the
     transcript comes late it is waited for, once the numbers begin to matter."""
@@ -2025,8 +2019,18 @@ def read_usage(ctx: Ctx, path: str) -> "Record | None":
 
 
 def _last_usage(ctx: Ctx, path: str) -> "Record | None":
+    """Where the last call found none, a new one stands near the end of the transcript."""
+    usage = _usage_within(ctx, path, TRANSCRIPT_NEAR_BYTES)
+    if usage is None and transcript_size(path) > TRANSCRIPT_NEAR_BYTES:
+        state = read_session(ctx, ctx.session)
+        if state.exact or not state.tool_calls:
+            usage = _usage_within(ctx, path, TRANSCRIPT_NEW_LIMIT_BYTES)
+    return usage
+
+
+def _usage_within(ctx: Ctx, path: str, limit_bytes: int) -> "Record | None":
     dialect, model, window, tokens, at = DIALECTS[ctx.agent], "", 0, 0, 0.0
-    for row in rows_backward(ctx, path, needles=dialect.usage_needles):
+    for row in rows_backward(ctx, path, limit_bytes, dialect.usage_needles):
         window, model = window or row.window, model or row.model
         if not tokens and row.tokens <= TOKENS_LIMIT:
             tokens, at = row.tokens, row.at
@@ -2059,28 +2063,14 @@ def read_news(ctx: Ctx, path: str, offset: int, since: float, known_id: str) -> 
     """What the transcript has gained since `offset`: text (the agent's), answered, receipts, offset
     (where to go on). The message `known_id` and rows dated before `since` are older than what we
     wait for: a forked session's transcript begins with a copy of the old one."""
-    news = Record(text="", answered=False, receipts="", offset=offset)
     wait_for_rows(ctx, path)
-    fd = open_regular(path)
-    if fd < 0:
-        return news
-    try:
-        size = _os.lseek(fd, 0, 2)
-        if size < offset:
-            offset = 0  # another file under the same name
-        start = max(offset, size - TRANSCRIPT_NEW_LIMIT_BYTES)
-        _os.lseek(fd, start, 0)
-        data = read_fd(fd, TRANSCRIPT_NEW_LIMIT_BYTES)
-    except OSError:
-        return news
-    finally:
-        _os.close(fd)
-    whole, pending = data.rfind(b"\n") + 1, False
-    news.offset = start + whole
-    for line in data[:whole].split(b"\n"):
-        row = parse_line(ctx, line)
-        if row is None:
-            continue
+    size, pending = transcript_size(path), False
+    offset = offset if offset <= size else 0  # else it is another file under the same name
+    start = max(offset, size - TRANSCRIPT_NEW_LIMIT_BYTES)
+    data = read_open(open_regular(path), TRANSCRIPT_NEW_LIMIT_BYTES, start) or b""
+    whole = data.rfind(b"\n") + 1
+    news = Record(text="", answered=False, receipts="", offset=start + whole)
+    for row in filter(None, (parse_line(ctx, line) for line in data[:whole].split(b"\n"))):
         if row.receipt:
             news.receipts += row.receipt + "\n"
         if row.kind == "answer":
@@ -2112,113 +2102,52 @@ def transcript_size(path: str) -> int:
     return info.st_size if is_regular(info) else 0
 
 
-# --- Claude Code
-
-
-def _claude_row(row: dict) -> "Record | None":
-    """Subagents' rows, the client's own answers and API errors tell nothing."""
-    kind, message = row.get("type"), dict_of(row.get("message"))
-    if row.get("isSidechain"):
-        return None
-    if kind == "assistant":
-        if row.get("isApiErrorMessage") or message.get("model") == "<synthetic>":
-            return None
-        usage, requested = dict_of(message.get("usage")), text_of(row.get("requestedModel"))
-        text, calls, _ = parse_content(message.get("content"))
-        return make_row(
-            "answer", id=text_of(message.get("id")), text=text, calls=calls,
-            tokens=sum(count_of(usage.get(key)) for key in USAGE_KEYS),
-            model=requested if "[1m]" in requested else text_of(message.get("model")),
-            done=bool(message.get("stop_reason")))
-    if kind == "user":
-        text, _, results = parse_content(message.get("content"))
-        if results:
-            denied = "toolDenialKind" in row
-            return make_row("result", results=[r + (denied,) for r in results])
-        is_ours = row.get("isMeta") or row.get("isCompactSummary")
-        return None if is_ours else make_row("prompt", text=text)
-    if kind == "system" and row.get("subtype") == "compact_boundary":
-        kept = dict_of(row.get("compactMetadata")).get("postTokens")
-        return make_row("boundary", tokens=count_of(kept))
-    attached = dict_of(row.get("attachment"))
-    if kind == "attachment" and attached.get("type") == "hook_additional_context":
-        texts = [text for text in list_of(attached.get("content")) if isinstance(text, str)]
-        return make_row("receipt", text="\n".join(texts), receipt="\n".join(texts))
-    return None
+def _make_row(kind: str, content: object = None, **fields) -> Record:
+    """A checked row: `content` are a message's blocks, what else is given stands above them. A
+    prompt with results of tools in it is none."""
+    text, calls, results, said = parse_content(content)
+    if kind == "prompt":
+        fields.setdefault("receipt", said)
+        kind = "result" if results else kind
+    row = load_record({"text": text, "calls": calls, "results": results, **fields}, ROW)
+    row.kind = kind
+    return row
 
 
 def parse_content(content: object) -> tuple:
-    """(text, tool calls as (id, name, input), results as (id, failed, text)) of a message's
-    blocks, as several clients write them."""
+    """(text, tool calls as (id, name, input), results as (id, failed, text, whether the person
+    denied it), what hooks said) of a message's blocks, as all clients write them."""
     if isinstance(content, str):
-        return content, [], []
-    texts, calls, results = [], [], []
-    for block in list_of(content):
-        kind = block.get("type") if isinstance(block, dict) else ""
-        if kind in ("text", "input_text", "output_text"):
-            texts.append(text_of(block.get("text")))
-        elif kind == "tool_use":
-            calls.append((text_of(block.get("id")), text_of(block.get("name")),
-                          dict_of(block.get("input"))))
+        return content, [], [], ""
+    texts, calls, results, said = [], [], [], []
+    for block in map(dict_of, list_of(content)):
+        kind, result = block.get("type"), dict_of(block.get("functionResponse"))
+        if kind == "tool_use" or "functionCall" in block:
+            calls += _tool_calls([block.get("functionCall") or block])
         elif kind == "tool_result":
-            results.append((text_of(block.get("tool_use_id")), block.get("is_error") is True,
-                            parse_content(block.get("content"))[0]))
-    return "\n".join(texts), calls, results
+            text = parse_content(block.get("content"))[0]
+            failed = block.get("is_error") is True
+            results.append((text_of(block.get("tool_use_id")), failed, text, False))
+        elif result:
+            told = dict_of(result.get("response"))
+            text = text_of(told.get("error") or told.get("output"))
+            failed = "error" in told or ("\nExit Code: " in text and "\nExit Code: 0" not in text)
+            results.append((text_of(result.get("id")), failed, text, False))
+            said.append(text)  # what hooks said stands inside
+        elif kind in ("text", "input_text", "output_text"):
+            texts.append(text_of(block.get("text")))
+        elif not kind and not block.get("thought"):
+            ours, text = _split_hook_text(text_of(block.get("text")))
+            said.append(ours)
+            texts.append(text)
+    return "\n".join(filter(None, texts)), calls, results, "\n".join(filter(None, said))
 
 
-# --- Codex
-
-
-def _codex_row(row: dict) -> "Record | None":
-    kind, payload = row.get("type"), dict_of(row.get("payload"))
-    if kind == "response_item":
-        return _codex_item(payload)
-    if kind == "compacted":
-        return make_row("boundary")
-    info = dict_of(payload.get("info")) or payload
-    usage = dict_of(payload.get("usage")) or dict_of(info.get("last_token_usage"))
-    tokens = count_of(usage.get("input_tokens")) or count_of(usage.get("total_tokens"))
-    window = count_of(info.get("model_context_window"))
-    if not tokens and not window:
-        return None
-    return make_row("usage", id=text_of(payload.get("response_id")), tokens=tokens, window=window)
-
-
-def _codex_item(item: dict) -> "Record | None":
-    """What hooks say is a developer's message, and a hold a user's in a tag of its own."""
-    kind, call_id = item.get("type"), text_of(item.get("call_id"))
-    if kind in ("function_call", "custom_tool_call"):
-        asked = parse_object(text_of(item.get("arguments"))) or {"command": item.get("input")}
-        return make_row("answer", calls=[(call_id, text_of(item.get("name")), asked)])
-    if kind in ("function_call_output", "custom_tool_call_output"):
-        text = parse_content(item.get("output"))[0]
-        failed = "exited with code " in text and "exited with code 0" not in text
-        return make_row("result", results=[(call_id, failed, text, False)])
-    text, role = parse_content(item.get("content"))[0], item.get("role")
-    if role == "assistant":
-        return make_row("answer", id=text_of(item.get("id")), text=text, done=True)
-    if role == "developer":
-        return make_row("receipt", receipt=text)
-    if role != "user" or text.startswith(("<environment_context>", "<user_instructions>")):
-        return None
-    return make_row("prompt", text=text, receipt=text if "<hook_prompt" in text[:12] else "")
-
-
-def _tool_calls(calls: object, id_key: str, input_key: str) -> list:
+def _tool_calls(calls: object) -> list:
     """Tool calls as (id, name, input)."""
-    return [(text_of(call.get(id_key)), text_of(call.get("name")), dict_of(call.get(input_key)))
+    return [(text_of(call.get("id") or call.get("toolCallId")), text_of(call.get("name")),
+             dict_of(call.get("input") or call.get("args") or call.get("arguments")))
             for call in map(dict_of, list_of(calls))]
-
-
-# --- Gemini CLI and Qwen Code, which began as a fork of it
-
-
-def _gemini_event(data: dict, env: dict) -> "dict | None":
-    """The event before an automatic compression comes before every request, so it tells nothing.
-    The first prompt has our own start text in front of it."""
-    if data.get("hook_event_name") == "PreCompress" and data.get("trigger") != "manual":
-        return None
-    return dict(data, prompt=_split_hook_text(text_of(data.get("prompt")))[1])
 
 
 def _split_hook_text(text: str) -> tuple:
@@ -2230,81 +2159,125 @@ def _split_hook_text(text: str) -> tuple:
     return "", text
 
 
-def _gemini_row(row: dict) -> "Record | None":
-    kind = row.get("type")
-    if kind == "gemini":
-        calls = _tool_calls(row.get("toolCalls"), "id", "args")
-        tokens = count_of(dict_of(row.get("tokens")).get("input"))
-        return make_row("answer", id=text_of(row.get("id")), text=text_of(row.get("content")),
-                        calls=calls, tokens=tokens, model=text_of(row.get("model")), done=True)
+def _sum_of(usage: object, keys: tuple) -> int:
+    return sum(count_of(dict_of(usage).get(key)) for key in keys)
+
+
+# --- the clients' rows, and their odd events
+
+
+def _claude_row(row: dict) -> "Record | None":
+    """Subagents' rows, the client's own answers and API errors tell nothing."""
+    kind, message = row.get("type"), dict_of(row.get("message"))
+    model, wanted = message.get("model"), text_of(row.get("requestedModel"))
+    if row.get("isSidechain") or row.get("isApiErrorMessage") or model == "<synthetic>":
+        return None
+    if kind == "assistant":
+        return _make_row("answer", message.get("content"), id=message.get("id"),
+                         tokens=_sum_of(message.get("usage"), USAGE_KEYS),
+                         model=wanted if "[1m]" in wanted else model,
+                         done=bool(message.get("stop_reason")))
     if kind == "user":
-        return _parts_row(row.get("content"))
-    compressed = format_json(dict_of(row.get("$set")).get("messages"))
-    return make_row("boundary") if "<state_snapshot>" in compressed else None
+        made, denied = _make_row("prompt", message.get("content")), "toolDenialKind" in row
+        made.results = [result[:3] + (denied,) for result in made.results]
+        is_ours = row.get("isMeta") or row.get("isCompactSummary")
+        return None if is_ours and not made.results else made
+    if kind == "system" and row.get("subtype") == "compact_boundary":
+        return _make_row("boundary", tokens=dig(row, "compactMetadata.postTokens"))
+    attached = dict_of(row.get("attachment"))
+    if kind == "attachment" and attached.get("type") == "hook_additional_context":
+        text = "\n".join(map(text_of, list_of(attached.get("content"))))
+        return _make_row("receipt", text=text, receipt=text)
+    return None
+
+
+def _codex_row(row: dict) -> "Record | None":
+    kind, payload = row.get("type"), dict_of(row.get("payload"))
+    if kind == "response_item":
+        return _codex_item(payload)
+    if kind == "compacted":
+        return _make_row("boundary")
+    info = dict_of(payload.get("info")) or payload
+    usage = dict_of(payload.get("usage")) or dict_of(info.get("last_token_usage"))
+    found = _make_row("usage", id=payload.get("response_id"),
+                      tokens=usage.get("input_tokens") or usage.get("total_tokens"),
+                      window=info.get("model_context_window"))
+    return found if found.tokens or found.window else None
+
+
+def _codex_item(item: dict) -> "Record | None":
+    """What hooks say is a developer's message, and a hold a user's in a tag of its own."""
+    kind, call_id, role = item.get("type"), text_of(item.get("call_id")), item.get("role")
+    if kind in ("function_call", "custom_tool_call"):
+        asked = parse_object(text_of(item.get("arguments"))) or {"command": item.get("input")}
+        return _make_row("answer", calls=[(call_id, text_of(item.get("name")), asked)])
+    text = parse_content(item.get("content") or item.get("output"))[0]
+    if kind in ("function_call_output", "custom_tool_call_output"):
+        failed = "exited with code " in text and "exited with code 0" not in text
+        return _make_row("result", results=[(call_id, failed, text, False)])
+    if role == "assistant":
+        return _make_row("answer", id=item.get("id"), text=text, done=True)
+    if role == "developer":
+        return _make_row("receipt", receipt=text)
+    if role != "user" or text.startswith(("<environment_context>", "<user_instructions>")):
+        return None
+    return _make_row("prompt", text=text, receipt=text if "<hook_prompt" in text[:12] else "")
+
+
+def _gemini_event(data: dict, env: dict) -> "dict | None":
+    """The event before an automatic compression comes before every request, so it tells nothing.
+    The first prompt has our own start text in front of it."""
+    if data.get("theirs") == "PreCompress" and data.get("trigger") != "manual":
+        return None
+    return dict(data, prompt=_split_hook_text(text_of(data.get("prompt")))[1])
+
+
+def _gemini_row(row: dict) -> "Record | None":
+    if row.get("type") == "gemini":
+        return _make_row("answer", row.get("content"), id=row.get("id"), model=row.get("model"),
+                         calls=_tool_calls(row.get("toolCalls")), done=True,
+                         tokens=dig(row, "tokens.input"))
+    if row.get("type") == "user":
+        return _make_row("prompt", row.get("content"))
+    is_boundary = "<state_snapshot>" in format_json(dig(row, "$set.messages"))
+    return _make_row("boundary") if is_boundary else None
 
 
 def _qwen_event(data: dict, env: dict) -> dict:
     """The prompt event comes before every request; only a person's has `submitted_prompt`."""
-    by_person = "submitted_prompt" in data or data.get("hook_event_name") != "UserPromptSubmit"
+    by_person = "submitted_prompt" in data or data.get("theirs") != "UserPromptSubmit"
     return dict(data, by_person=by_person)
 
 
 def _qwen_row(row: dict) -> "Record | None":
-    kind, parts = row.get("type"), dict_of(row.get("message")).get("parts")
+    kind, parts = row.get("type"), dig(row, "message.parts")
     if row.get("isSidechain"):
         return None
     if kind == "assistant":
-        made, usage = _parts_row(parts), dict_of(row.get("usageMetadata"))
-        return make_row("answer", id=text_of(row.get("uuid")), text=made.text, calls=made.calls,
-                        tokens=count_of(usage.get("promptTokenCount")), done=True,
-                        window=count_of(row.get("contextWindowSize")),
-                        model=text_of(row.get("model")))
+        return _make_row("answer", parts, id=row.get("uuid"), model=row.get("model"), done=True,
+                         tokens=dig(row, "usageMetadata.promptTokenCount"),
+                         window=row.get("contextWindowSize"))
     if kind == "tool_result" or (kind == "user" and row.get("provenance") != "system"):
-        return _parts_row(parts)
+        return _make_row("prompt", parts)
     if row.get("subtype") != "chat_compression":
         return None
-    info = dict_of(dict_of(row.get("systemPayload")).get("info"))
-    return make_row("boundary", tokens=count_of(info.get("newTokenCount")))
+    return _make_row("boundary", tokens=dig(row, "systemPayload.info.newTokenCount"))
 
-
-def _parts_row(parts: object) -> Record:
-    """A prompt, or the results of tools; what hooks said stands inside either."""
-    texts, said, calls, results = [], [], [], []
-    for part in map(dict_of, list_of(parts)):
-        call, result = dict_of(part.get("functionCall")), dict_of(part.get("functionResponse"))
-        if call:
-            calls += _tool_calls([call], "id", "args")
-        elif result:
-            told = dict_of(result.get("response"))
-            text = text_of(told.get("error") or told.get("output"))
-            failed = "error" in told or ("\nExit Code: " in text and "\nExit Code: 0" not in text)
-            results.append((text_of(result.get("id")), failed, text, False))
-        elif not part.get("thought"):
-            ours, text = _split_hook_text(text_of(part.get("text")))
-            said.append(ours)
-            texts.append(text)
-    if results:
-        return make_row("result", results=results, receipt="\n".join(r[2] for r in results))
-    return make_row("prompt", text="\n".join(filter(None, texts)), calls=calls,
-                    receipt="\n".join(filter(None, said)))
-
-
-# --- Copilot CLI
 
 _COPILOT_EVENTS = (  # its own spelling has no event's name, but each event a field of its own
-    ("tool_response", "PostToolUse"), ("error", "PostToolUseFailure"),
-    ("tool_name", "PreToolUse"), ("stopReason", "Stop"), ("trigger", "PreCompact"),
-    ("source", "SessionStart"), ("prompt", "UserPromptSubmit"), ("reason", "SessionEnd"))
+    ("response", "PostToolUse"), ("error", "PostToolUseFailure"), ("tool", "PreToolUse"),
+    ("stopReason", "Stop"), ("trigger", "PreCompact"), ("source", "SessionStart"),
+    ("prompt", "UserPromptSubmit"), ("reason", "SessionEnd"))
 
 
 def _copilot_event(data: dict, env: dict) -> dict:
     """Both spellings; the transcript is named at some events only, but its place is known."""
     named = [name for field, name in _COPILOT_EVENTS if field in data]
-    data.setdefault("hook_event_name", named[0] if named else "?")
+    data.setdefault("theirs", named[0] if named else "?")
     home = env.get("COPILOT_HOME") or env.get("HOME", "") + "/.copilot"
     own_id = text_of(data.get("session_id"))
     if own_id and safe_name(own_id) == own_id:
-        data.setdefault("transcript_path", home + "/session-state/" + own_id + "/events.jsonl")
+        data.setdefault("transcript", home + "/session-state/" + own_id + "/events.jsonl")
     if data.get("source") == "new":
         data["source"] = "startup"
     return data
@@ -2316,57 +2289,47 @@ def _copilot_row(row: dict) -> "Record | None":
         return None
     if kind == "session.usage_record":
         usage = dict_of(data.get("usage"))
-        return make_row("usage", tokens=count_of(usage.get("inputTokens")),
-                        window=count_of(usage.get("maxPromptTokens")),
-                        model=text_of(usage.get("model")))
+        return _make_row("usage", tokens=usage.get("inputTokens"), model=usage.get("model"),
+                         window=usage.get("maxPromptTokens"))
     if kind == "assistant.message":
-        calls = _tool_calls(data.get("toolRequests"), "toolCallId", "arguments")
-        return make_row("answer", id=text_of(data.get("messageId")), calls=calls,
-                        text=text_of(data.get("content")), done=True)
+        return _make_row("answer", data.get("content"), id=data.get("messageId"), done=True,
+                         calls=_tool_calls(data.get("toolRequests")))
     if kind == "user.message":
-        return make_row("prompt", text=text_of(data.get("content")))
+        return _make_row("prompt", data.get("content"))
     if kind == "tool.execution_complete":
         told, failed = dict_of(data.get("result") or data.get("error")), not data.get("success")
         text = text_of(told.get("content") or told.get("message"))
-        return make_row("result", results=[(text_of(data.get("toolCallId")), failed, text, False)])
+        return _make_row("result", results=[(text_of(data.get("toolCallId")), failed, text, False)])
     if kind == "hook.end":
-        said = text_of(dict_of(data.get("output")).get("additionalContext"))
-        return make_row("receipt", receipt=said)
+        return _make_row("receipt", receipt=dig(data, "output.additionalContext"))
     if kind == "session.compaction_complete" and data.get("success") is True:
-        return make_row("boundary", tokens=count_of(data.get("postCompactionTokens")))
+        return _make_row("boundary", tokens=data.get("postCompactionTokens"))
     return None
-
-
-# --- droid
 
 
 def _droid_row(row: dict) -> "Record | None":
     """Claude Code's blocks; each hook has a row of its own with what it printed."""
-    message = dict_of(row.get("message"))
+    message, row_id = dict_of(row.get("message")), text_of(row.get("id"))
     if row.get("type") == "compaction_state":
-        return make_row("boundary", tokens=count_of(row.get("summaryTokens")))
-    text, calls, results = parse_content(message.get("content"))
+        return _make_row("boundary", tokens=row.get("summaryTokens"))
     if message.get("role") == "assistant":
-        return make_row("answer", id=text_of(row.get("id")), text=text, calls=calls, done=True,
-                        model=text_of(message.get("modelId")))
-    if results:
-        return make_row("result", results=[r + (False,) for r in results])
-    if "hookResults" in message:
-        printed = [text_of(dict_of(one).get("stdout")) for one in list_of(message["hookResults"])]
-        said = [dict_of(parse_object(out).get("hookSpecificOutput")) for out in printed]
-        return make_row("receipt", receipt="\n".join(
-            text_of(one.get("additionalContext")) for one in said))
-    if not text or text_of(row.get("id")).startswith("context-"):
-        return None
-    return make_row("prompt", text=text)
+        return _make_row("answer", message.get("content"), id=row_id, model=message.get("modelId"),
+                         done=True)
+    made = _make_row("prompt", message.get("content"))
+    if made.kind == "prompt" and "hookResults" in message:
+        printed = [text_of(dig(one, "stdout")) for one in list_of(message["hookResults"])]
+        return _make_row("receipt", receipt="\n".join(
+            text_of(dig(parse_object(out), "hookSpecificOutput.additionalContext"))
+            for out in printed))
+    is_empty = not made.text or row_id.startswith("context-")
+    return None if made.kind == "prompt" and is_empty else made
 
 
 def _droid_usage(path: str) -> "Record | None":
     """The numbers are in a file beside the transcript."""
     told = read_json(path[:-len(".jsonl")] + ".settings.json") if path.endswith(".jsonl") else {}
-    usage = dict_of(told.get("lastCallTokenUsage"))
     keys = ("inputTokens", "cacheReadTokens", "cacheCreationTokens")
-    tokens = sum(count_of(usage.get(key)) for key in keys)
+    tokens = _sum_of(told.get("lastCallTokenUsage"), keys)
     found = Record(tokens=tokens, window=0, model=text_of(told.get("model")), at=0.0)
     return found if 0 < tokens <= TOKENS_LIMIT else None
 
@@ -2429,7 +2392,7 @@ def _dialect(**fields) -> Record:
         hold="block", hold_cap=8, tells_person="line", names={}, adapt=None,
         parse_row=_claude_row, read_usage=None, late_signs={}, batch="call",
         needles=(b'"assistant"', b'"user"', b"compact_boundary", b"hook_additional_context"),
-        usage_needles=(b'"usage"', b"compact_boundary"), tells_window=False, compacts_at=0,
+        usage_needles=(b'"input_tokens"', b'"compact_boundary"'), tells_window=False, compacts_at=0,
         window=0, instruction_file="AGENTS.md", project_variable="CLAUDE_PROJECT_DIR", home="",
         settings="", user_settings="", folder="", matchers={}, time_unit=1, end_limit_s=5)
     vars(row).update(fields)
@@ -2490,10 +2453,9 @@ DIALECTS = {
         settings=".qwen/settings.json"),
     "copilot": _dialect(
         label="Copilot CLI", reply="both", tells_person="", adapt=_copilot_event,
-        names={"sessionId": "session_id", "toolName": "tool_name", "toolArgs": "tool_input",
-               "toolResult": "tool_response", "tool_result": "tool_response",
-               "transcriptPath": "transcript_path", "hookEventName": "hook_event_name",
-               "timestamp": "prompt_id"},
+        names={"sessionId": "session_id", "toolName": "tool", "toolArgs": "tool_input",
+               "toolResult": "response", "tool_result": "response", "timestamp": "prompt_id",
+               "transcriptPath": "transcript", "hookEventName": "theirs"},
         parse_row=_copilot_row, batch="newest", tells_window=True, compacts_at=80,
         late_signs={"monitor": b'"postToolUse', "stop-enforce": b'"agentStop"'},
         folder=".github/hooks", project_variable="COPILOT_PROJECT_DIR",

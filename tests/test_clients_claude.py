@@ -93,10 +93,22 @@ def test_a_last_line_without_its_newline_counts(kit, project):
     assert usage_tokens(kit, project, [assistant_row(5000)], json.dumps(assistant_row(6000)).encode()) == 6000
 
 
-@pytest.mark.parametrize("megabytes", [1, 7])
+@pytest.mark.parametrize("megabytes", [1, 3])
 def test_usage_is_found_behind_megabytes_of_tool_results(kit, project, megabytes):
     rows = [assistant_row(5000)] + [big_row(1 << 20)] * megabytes + [big_row(10)] * 50
     assert usage_tokens(kit, project, rows) == 5000
+
+
+@pytest.mark.parametrize("state, behind, tokens", [
+    ({"tool_calls": 3, "exact": False}, 2 << 20, None), ({"tool_calls": 3, "exact": False}, 100_000, 5000),
+    ({"tool_calls": 3, "exact": True}, 2 << 20, 5000), ({}, 2 << 20, 5000), ({"exact": True}, 9 << 20, None)])
+def test_a_session_that_was_not_measured_looks_for_a_new_row_near_the_end_only(kit, project, state, behind, tokens):
+    """A client that never says how full the context is would cost megabytes of reading at every call."""
+    project.write(".context/state/s1.json", json.dumps(state))
+    path, ctx = project.write_transcript([assistant_row(5000)] + [big_row(50_000)] * (behind // 50_000)), project.ctx(NOW)
+    ctx.session = "s1"
+    usage = kit.read_usage(ctx, path)
+    assert (usage and usage.tokens) == tokens
 
 
 def test_lines_backward_are_the_lines_of_the_file(kit, project, rounds):
