@@ -5174,27 +5174,33 @@ def inject(event: Record, ctx: Ctx) -> "Reply | None":
     """SessionStart: the startup context. UserPromptSubmit: its retry, then the pending signals."""
     if event.name == "SessionStart":
         return _inject_start(event, ctx)
-    reply = Reply()
-    is_cancelled = event.by_person and event.prompt.strip() == "ctx cancel"
-    if is_cancelled and cancel_workflow(ctx, event.session_id):
-        reply.person, reply.context = STOP_MESSAGES["user_cancelled"], CANCELLED_AGENT
-    elif event.by_person and _is_workflow_stale(ctx, event):
-        if cancel_workflow(ctx, event.session_id, "stale_state"):
-            reply.person = STOP_MESSAGES["stale_state"]
+    reply, has_flow = Reply(), is_file(auto_path(ctx))
+    reason = _reason_to_end(ctx, event) if has_flow and event.by_person else ""
+    if reason and cancel_workflow(ctx, event.session_id, reason):
+        reply.person = STOP_MESSAGES[reason]
+        reply.context = CANCELLED_AGENT if reason == "user_cancelled" else ""
     if not event.session:
         return reply
-    state = read_session(ctx, event.session)
-    if is_pending(state) and can_speak(ctx, event.name):
-        _, said = update_session(
-            ctx, event.session, lambda state: follow_delivery(ctx, event, state, True))
-        _add(ctx, reply, *(said or ("", "")))
-    if not is_cancelled and is_file(auto_path(ctx)) and bind_workflow(ctx, event):
+    state = _follow(ctx, event, reply, read_session(ctx, event.session))
+    if has_flow and not reason and bind_workflow(ctx, event):
         _add_briefing(ctx, event, reply)
     if has_unsaid(ctx, event.session):
-        run_auditors(ctx, event.session, _snapshot(ctx, state, _known_measure(state), False))
+        measure = make_measure(state.estimated_tokens, state.window or DEFAULT_WINDOW, state.exact,
+                               state.measured_model)
+        run_auditors(ctx, event.session, _snapshot(ctx, state, measure, False))
     if "prompt" in ctx.get("monitor.inject_at"):
         _add_signals(ctx, event, reply, state.looked)
     return reply
+
+
+def _reason_to_end(ctx: Ctx, event: Record) -> str:
+    """A workflow's age is looked at when the person comes back: their prompt's own tool calls would
+    make it look alive again."""
+    if event.prompt.strip() == "ctx cancel":
+        return "user_cancelled"
+    flow = read_workflow(ctx)
+    is_own = is_active(flow) and flow.session_id in ("", event.session_id)
+    return "stale_state" if is_own and is_stale(ctx, flow) else ""
 
 
 def _inject_start(event: Record, ctx: Ctx) -> "Reply | None":
@@ -5205,10 +5211,10 @@ def _inject_start(event: Record, ctx: Ctx) -> "Reply | None":
     if is_missing(ledger_path(ctx)):
         update_ledger(ctx, lambda ledger: None)  # the first event that was ever seen here
     if event.source == "compact":
-        state = read_session(ctx, event.session)
-        if state.compacted_at and abs(ctx.now - state.compacted_at) < SAME_EVENT_S:
+        compacted_at = read_session(ctx, event.session).compacted_at
+        if compacted_at and abs(ctx.now - compacted_at) < SAME_EVENT_S:
             return None  # the kit is registered twice: the first run has done it
-        ensure_handoff(ctx, event)
+        _ensure_handoff(ctx, event)
         withdraw_alerts(ctx, event.session)
     else:
         make_up(ctx)
@@ -5219,25 +5225,15 @@ def _inject_start(event: Record, ctx: Ctx) -> "Reply | None":
     return reply
 
 
-def ensure_handoff(ctx: Ctx, event: Record) -> None:
+def _ensure_handoff(ctx: Ctx, event: Record) -> None:
     """Before a compaction takes the context away there is a handoff, the kit's own if need be."""
     state = read_session(ctx, event.session)
     row = read_ledger(ctx).handoffs.get(event.session)
     is_there = row is not None and row.written_at > max(state.compacted_at, row.asked_at - 1, 1)
     if not ctx.get("handoff.enabled") or state.handoff_complete or is_there:
         return
-    if state.threshold_crossed_at and find_written(ctx, event, state):
-        return
-    write_mechanical(ctx, event.session, event.transcript or state.transcript)
-
-
-def _is_workflow_stale(ctx: Ctx, event: Record) -> bool:
-    """Looked at when the person comes back: their prompt's own tool calls would make it look alive
-    again."""
-    if is_missing(auto_path(ctx)):
-        return False
-    flow = read_workflow(ctx)
-    return is_active(flow) and flow.session_id in ("", event.session_id) and is_stale(ctx, flow)
+    if not state.threshold_crossed_at or not find_written(ctx, event, state):
+        write_mechanical(ctx, event.session, event.transcript or state.transcript)
 
 
 def _add_briefing(ctx: Ctx, event: Record, reply: Reply) -> None:
@@ -5248,17 +5244,14 @@ def _add_briefing(ctx: Ctx, event: Record, reply: Reply) -> None:
         return
     mark = "%s %s" % (format_iso(flow.started_at, True), flow.session_id)
     text = render_briefing(ctx, flow)
-    if ctx.length(text) > _room(ctx, reply):
-        return
-    _, is_new = update_session(ctx, event.session, lambda state: _tell_once(state, mark))
-    if is_new:
+
+    def tell_once(state: Record) -> bool:
+        is_new, state.workflow_told = state.workflow_told != mark, mark
+        return is_new
+
+    if ctx.length(text) <= _room(ctx, reply) and update_session(ctx, event.session, tell_once)[1]:
         _add(ctx, reply, text)
         record(ctx, "auto:briefed", phase=flow.phase, chars=len(text))
-
-
-def _tell_once(state: Record, mark: str) -> bool:
-    is_new, state.workflow_told = state.workflow_told != mark, mark
-    return is_new
 
 
 def gate(event: Record, ctx: Ctx) -> "Reply | None":
@@ -5267,12 +5260,7 @@ def gate(event: Record, ctx: Ctx) -> "Reply | None":
     if not event.session or not can_speak(ctx, event.name):
         return None
     reply = Reply()
-    state = read_session(ctx, event.session)
-    if is_pending(state):
-        _, said = update_session(
-            ctx, event.session, lambda state: follow_delivery(ctx, event, state, True))
-        _add(ctx, reply, *(said or ("", "")))
-        state = read_session(ctx, event.session)
+    state = _follow(ctx, event, reply, read_session(ctx, event.session))
     text = open_gate(ctx, event, state, _room(ctx, reply))
     _add(ctx, reply, text or "")
     if text is not None and not is_pending(state) and ctx.agent == "claude":
@@ -5283,10 +5271,9 @@ def gate(event: Record, ctx: Ctx) -> "Reply | None":
 def monitor(event: Record, ctx: Ctx) -> "Reply | None":
     """After every tool: count, measure, audit, the handoff reminder and the pending signals. Before
     a compaction it only saves, and says nothing at all."""
-    if not event.session:
-        return None
-    if event.name == "PreCompact":
-        ensure_handoff(ctx, event)
+    if event.session and event.name == "PreCompact":
+        _ensure_handoff(ctx, event)
+    if not event.session or event.name == "PreCompact":
         return None
     usage = read_usage(ctx, event.transcript)
     batch = _find_batch(ctx, event, usage)
@@ -5295,8 +5282,9 @@ def monitor(event: Record, ctx: Ctx) -> "Reply | None":
     if seen is None:
         return None
     reply = Reply(person=seen.person if written else "")  # else it would be said at every call
-    if not can_speak(ctx, "PreToolUse"):
-        _speak_late(ctx, event, seen.state, reply)
+    if not can_speak(ctx, "PreToolUse"):  # there the gate speaks after the first tool
+        state = _follow(ctx, event, reply, seen.state)
+        _add(ctx, reply, open_gate(ctx, event, state, _room(ctx, reply)) or "")
     _add(ctx, reply, seen.reminder)
     if seen.shot:
         run_auditors(ctx, event.session, seen.shot)
@@ -5343,15 +5331,13 @@ def _note_call(ctx: Ctx, event: Record, state: Record, usage: "Record | None",
     name = read_context_file(ctx, event)
     if name:
         confirm_file(ctx, name)
-        if name not in state.files_read:
-            state.files_read.append(name)
+        state.files_read = list(dict.fromkeys(state.files_read + [name]))
     reminds, person = follow_handoff(ctx, event, state, measure)
     reminder = remind(ctx, event, state, measure, batch) if reminds else ""
     shot = _snapshot(ctx, state, measure, state.tool_calls % AUDIT_EVERY_CALLS == 1)
-    if is_audit_due(shot, state):
-        state.audited = [shot.percent, shot.score, int(shot.now)]
-    else:
-        shot = None
+    if not is_audit_due(shot, state):
+        return Record(state=state, reminder=reminder, person=person, shot=None)
+    state.audited = [shot.percent, shot.score, int(shot.now)]
     return Record(state=state, reminder=reminder, person=person, shot=shot)
 
 
@@ -5369,34 +5355,17 @@ def _snapshot(ctx: Ctx, state: Record, measure: Record, with_files: bool) -> Rec
         decisions=shown_path(ctx, decisions, "") if is_file(decisions) else "")
 
 
-def _known_measure(state: Record) -> Record:
-    return make_measure(state.estimated_tokens, state.window or DEFAULT_WINDOW, state.exact,
-                        state.measured_model)
-
-
-def _speak_late(ctx: Ctx, event: Record, state: Record, reply: Reply) -> None:
-    """Where text before a tool does not reach the agent, the gate speaks after the first one."""
-    if is_pending(state):
-        _, said = update_session(
-            ctx, event.session, lambda state: follow_delivery(ctx, event, state, True))
-        _add(ctx, reply, *(said or ("", "")))
-    _add(ctx, reply, open_gate(ctx, event, state, _room(ctx, reply)) or "")
-
-
 def stop_enforce(event: Record, ctx: Ctx) -> "Reply | None":
     """Stop: look for evidence, save a printed handoff, then finish the phase or let go."""
     if not event.session:
         return None
-    person = ""
-    state = read_session(ctx, event.session)
-    if is_pending(state):
-        update_session(ctx, event.session,
-                       lambda state: follow_delivery(ctx, event, state, False))
+    reply, person = Reply(), ""
+    state = _follow(ctx, event, reply, read_session(ctx, event.session), False)
     if state.threshold_crossed_at and not state.handoff_complete:
         person = save_printed(ctx, event)
-    reply = enforce_stop(ctx, event, state) if is_file(auto_path(ctx)) else None
-    reply = reply or Reply()
-    reply.person = PERSON_JOIN.join(text for text in (person, reply.person) if text)
+    if is_file(auto_path(ctx)):
+        reply = enforce_stop(ctx, event, state) or reply
+    reply.person = PERSON_JOIN.join(filter(None, (person, reply.person)))
     if reply.hold and "tool" in ctx.get("monitor.inject_at"):
         _add_signals(ctx, event, reply, state.looked)
     return reply
@@ -5413,9 +5382,8 @@ def cleanup(event: Record, ctx: Ctx) -> "Reply | None":
     if event.reason == "clear":
         note_cleared(ctx, event.session)
     if state.threshold_crossed_at and not state.handoff_complete:
-        ensure_handoff(ctx, event)
-    if is_pending(state):
-        follow_delivery(ctx, event, state, False)
+        _ensure_handoff(ctx, event)
+    follow_delivery(ctx, event, state, False)
     if is_pending(state) and state.startup.outcome == "pending" and state.startup.answered:
         fail_delivery(ctx, state.startup, "the session ended without evidence")
     if state.tool_calls:
@@ -5423,6 +5391,19 @@ def cleanup(event: Record, ctx: Ctx) -> "Reply | None":
     remove_session(ctx, event.session)
     collect_orphans(ctx, event.session)
     return None
+
+
+def _follow(ctx: Ctx, event: Record, reply: Reply, state: Record,
+            may_speak: bool = True) -> Record:
+    """Look after the startup context that is under way: its evidence, or the retry that is due. The
+    state as it is then."""
+    if not is_pending(state):
+        return state
+    _, done = update_session(ctx, event.session, lambda state: (
+        state, follow_delivery(ctx, event, state, may_speak and can_speak(ctx, event.name))))
+    state, said = done or (state, ("", ""))
+    _add(ctx, reply, *said)
+    return state
 
 
 def _room(ctx: Ctx, reply: Reply) -> int:
@@ -5434,7 +5415,7 @@ def _add(ctx: Ctx, reply: Reply, text: str, person: str = "") -> None:
     """One more part of the reply, when it fits."""
     if text and ctx.length(text) <= _room(ctx, reply):
         reply.context = reply.context + "\n\n" + text if reply.context else text
-    reply.person = PERSON_JOIN.join(line for line in (reply.person, person) if line)
+    reply.person = PERSON_JOIN.join(filter(None, (reply.person, person)))
 
 
 def _add_signals(ctx: Ctx, event: Record, reply: Reply, looked: dict) -> None:
@@ -5443,8 +5424,7 @@ def _add_signals(ctx: Ctx, event: Record, reply: Reply, looked: dict) -> None:
     signals = deliver_signals(ctx, event.session, _room(ctx, reply))
     if signals:
         _add(ctx, reply, signals.context, signals.person)
-        reply.terminal = reply.terminal or signals.terminal
-        reply.after += signals.after
+        reply.terminal, reply.after = signals.terminal, signals.after
 
 
 MODES = {"inject": inject, "gate": gate, "monitor": monitor, "stop-enforce": stop_enforce,
