@@ -72,7 +72,8 @@ IGNORE_LOCAL = "# written by ctx_hooks\n/.gitignore\n/settings.local.json\n"
 IGNORE_LOCAL_KIT = IGNORE_LOCAL + "/hooks/ctx_hooks.py\n"
 COMMAND_WORDS = {"build": "Build", "all": "Build", "test": "Test", "check": "Test", "lint": "Lint"}
 
-STILL_TO_DO = dict.fromkeys(("gemini", "qwen", "copilot"), "start it here and trust the folder")
+STILL_TO_DO = dict.fromkeys(("gemini", "qwen", "copilot", "droid"),
+                            "start it here and trust the folder")
 STILL_TO_DO["codex"] = (
     "start it here, trust the folder, then \"Trust all and continue\" (later: /hooks); "
     ".codex/hooks.json holds a path of this machine, so it is not for git")

@@ -563,12 +563,13 @@ def test_other_agents_get_the_same_promises(place, agent, name):
 
 
 def test_agents_are_chosen_by_their_folders_and_none_is_registered_twice(place):
-    for folder in (".codex", ".github", ".qwen"):
+    for folder in (".codex", ".github", ".qwen", ".factory"):
         os.mkdir(place.path(folder))
     before = place.tree()
     _, err = place.run()
     assert set(place.tree()) - set(before) >= {SETTINGS, ".codex/hooks.json", ".qwen/settings.json"}
     assert ".github/hooks" not in place.tree()  # Copilot runs .claude/settings.json
+    assert "droid: start it here and trust the folder" in err
     assert "codex: start it here, trust the folder" in err and place.project in place.read(".codex/hooks.json").decode().replace("\\", "").replace("'\"'\"'", "'")
     out, _ = place.run("--uninstall", "--agent", "codex")
     assert "took" not in out and ".codex/hooks.json" not in place.tree() and SETTINGS in place.tree()
