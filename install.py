@@ -326,8 +326,7 @@ def groups_of(value: dict) -> list:
 
 
 def has_ours(value: dict) -> bool:
-    return any(mode_of(hook) for _event, _index, hooks in groups_of(value) for hook in hooks) or (
-        bool(status_words(value.get("statusLine"))))
+    return bool(kit.find_registrations(value) or status_words(value.get("statusLine")))
 
 
 def merge(text: Text, wanted: dict, had: dict) -> None:
@@ -478,18 +477,6 @@ def probe(python: str, project: str) -> str:
     return judge_probe(*run_python(python, [PROBE_CODE], project))
 
 
-def choose_python(candidates: list, project: str) -> str:
-    """The first candidate that can run the kit. Raises Refused with all reasons."""
-    problems = []
-    for python in candidates:
-        problem = probe(python, project)
-        if not problem:
-            return python
-        problems.append("%s %s" % (python, problem))
-    raise Refused("; ".join(problems), "name an interpreter that works, for example --python "
-                  + quote_path(running_python()))
-
-
 # =============================================================================
 # Files and lock
 # =============================================================================
@@ -529,10 +516,9 @@ def write_atomic(path: str, data: bytes, like: str = "", mode: int = 0o666) -> N
             os.umask(mask)
             os.chmod(temporary, mode & ~mask)
         deadline = time.monotonic() + REPLACE_WAIT_S
-        while True:
+        while lexists(temporary):
             try:
                 os.replace(temporary, path)
-                break
             except PermissionError:
                 if time.monotonic() > deadline:
                     raise
@@ -546,11 +532,11 @@ def write_atomic(path: str, data: bytes, like: str = "", mode: int = 0o666) -> N
 def lock(folder: str) -> object:
     """One installer at a time. The system frees the lock of a killed one at once."""
     deadline, handle = time.monotonic() + LOCK_WAIT_S, open_lock(folder)
-    while handle < 0 and time.monotonic() < deadline:
+    while handle < 0:
+        if time.monotonic() > deadline:
+            raise Refused("another install.py is at work in " + folder, "run this again later")
         time.sleep(0.05)
         handle = open_lock(folder)
-    if handle < 0:
-        raise Refused("another install.py is at work in " + folder, "run this again later")
     try:
         yield
     finally:
@@ -823,6 +809,14 @@ def siblings(layout: Layout) -> list:
     return sorted(map(os.path.normpath, kit.find_siblings(layout.hooks)))
 
 
+def plan_file(path: str, data: "bytes | None", note: str = "", **fields) -> list:
+    """The step that gives a file these bytes, or with None removes it; [] where it is so."""
+    old = read_bytes(path)
+    if data is None and old is not None:
+        return [Step("remove", path, "remove", old=old)]
+    return [] if data == old else [Step("write", path, "write", note, data, old, **fields)]
+
+
 def plan_leftovers(layout: Layout) -> list:
     """The kit's bytecode beside it and what else 0.1.0 put there."""
     cache = join(layout.hooks, "__pycache__")
@@ -830,9 +824,8 @@ def plan_leftovers(layout: Layout) -> list:
              if is_below(path, cache) and re.search(r"\.pyc(\.\d+)?$", path)]
     for folder, texts in ((cache, [IGNORE_ALL]), (layout.hooks, OLD_IGNORES)):
         path = join(folder, ".gitignore")
-        data = read_bytes(path)
-        if data is not None and digest_of(data) in map(digest_of, texts):
-            steps.append(Step("remove", path, "remove", old=data))
+        if digest_of(read_bytes(path)) in map(digest_of, texts):
+            steps += plan_file(path, None)
     return steps + ([Step("rmdir", cache)] if steps else [])
 
 
@@ -895,18 +888,16 @@ def plan_backup(job: Job, now: Settings, backups: dict) -> tuple:
 
 def plan_backup_removal(layout: Layout, name: str, digest: str) -> list:
     path = join(layout.base, *name.split("/"))
-    data = None if os.path.islink(path) else read_bytes(path)
-    same = data is not None and digest_of(data) == digest
-    return [Step("remove", path, "remove", old=data)] if same else []
+    same = not os.path.islink(path) and digest_of(read_bytes(path)) == digest
+    return plan_file(path, None) if same else []
 
 
 def plan_record(layout: Layout, record: Record) -> list:
     """The record comes first: an install that is cut short can still be undone."""
     settings = {name: kept._asdict() for name, kept in record.settings.items()}
     data = json.dumps(dict(record._asdict(), settings=settings), indent=1).encode() + b"\n"
-    path = join(layout.hidden, "record.json")
-    old = read_bytes(path)
-    return [] if old == data else [Step("write", path, data=data, old=old, mode=0o600)]
+    steps = plan_file(join(layout.hidden, "record.json"), data, mode=0o600)
+    return [step._replace(verb="") for step in steps]
 
 
 def plan_ignore(layout: Layout, users: set) -> list:
@@ -914,12 +905,8 @@ def plan_ignore(layout: Layout, users: set) -> list:
     are the settings files that will run the kit."""
     private = {path for path in users if path.endswith(".local.json")}
     text = (IGNORE_LOCAL_KIT if private == users else IGNORE_LOCAL).encode() if private else None
-    old = None if layout.scope == "user" else read_bytes(layout.ignore)
-    if old == text or digest_of(old) not in LOCAL_DIGESTS:
-        return []
-    if text is None:
-        return [Step("remove", layout.ignore, "remove", old=old)]
-    return [Step("write", layout.ignore, "write", "", text, old)]
+    ours = layout.scope != "user" and digest_of(read_bytes(layout.ignore)) in LOCAL_DIGESTS
+    return plan_file(layout.ignore, text) if ours else []
 
 
 def plan_uninstall(job: Job) -> list:
@@ -953,7 +940,7 @@ def plan_kit_removal(job: Job) -> list:
         return [Step("say", layout.kit, "keep", " (it lies beside this install.py)")]
     if data is not None and not release_of(data, job.record):
         return [Step("say", layout.kit, "keep", " (edited, or another's file)")]
-    steps = [] if data is None else [Step("remove", layout.kit, "remove", old=data)]
+    steps = plan_file(layout.kit, None)
     for folder in filter(isdir, (layout.hooks, layout.hidden)):  # 0.1.0 kept it beside the kit
         aside += [join(folder, name) for name in sorted(os.listdir(folder))
                   if re.fullmatch(r"ctx_hooks\.py\.kept-[0-9TZ-]+", name)]
@@ -1066,14 +1053,11 @@ def plan_launcher(folder: str, remove: bool) -> list:
     files = {"ctx": LAUNCHER % (LAUNCHER_MARK, json.dumps(known), LOADER)}
     if IS_WINDOWS:
         files["ctx.cmd"] = '@rem %s\n@"%s" "%%~dp0ctx" %%*\n' % (LAUNCHER_MARK, running_python())
-    for path, text in [(join(folder, name), text) for name, text in files.items()]:
-        old, data = read_bytes(path), text.encode()
-        if old is not None and LAUNCHER_MARK.encode() not in old:
+    for name, text in files.items():
+        path = join(folder, name)
+        if lexists(path) and LAUNCHER_MARK.encode() not in (read_bytes(path) or b""):
             raise Refused(path + " is another's program", "name another folder: --launcher=DIR")
-        if remove and old is not None:
-            steps.append(Step("remove", path, "remove", old=old))
-        elif not remove and old != data:
-            steps.append(Step("write", path, "write", "", data, old, mode=0o777))
+        steps += plan_file(path, None if remove else text.encode(), mode=0o777)
     return steps
 
 
@@ -1096,10 +1080,8 @@ def check(job: Job) -> int:
     """Current is what an install would not change."""
     found = [tell(step, job, "would ") for step in plan(job) if step.verb not in ("", "unchanged")]
     found += [SIBLING % job.layout.show(path) for path in siblings(job.layout)]
-    for line in found:
-        say(line)
-    if not found and not job.options.quiet:
-        say("ok: ctx_hooks %s is installed and current for %s in %s" % (
+    if found or not job.options.quiet:
+        say("\n".join(found) or "ok: ctx_hooks %s is installed and current for %s in %s" % (
             kit.VERSION, ", ".join(job.agents), job.layout.project))
     return 1 if found else 0
 
@@ -1260,23 +1242,28 @@ def choose_agents(options: argparse.Namespace, layout: Layout) -> list:
 
 
 def pick_python(options: argparse.Namespace, layout: Layout, agents: list) -> str:
-    """--python, else what is registered already and works, else the default for the scope."""
-    if options.python:
-        is_path = dirname(options.python) and exists(options.python)
-        named = quote_path(os.path.abspath(options.python)) if is_path else options.python
-        return choose_python([named], layout.project)
+    """The first that can run the kit: --python, else what is registered already, else the default
+    for the scope. Raises Refused with all reasons."""
     found = [ours.python for agent in agents for _, _, ours in
              kit.find_registrations(read_settings(layout, agent).value) if ours.python]
-    for python in found[:1]:  # it may have come with a clone: one in the project is not run
-        inside = is_below(realpath(python), realpath(layout.project))
-        python = python if python == "py -3" else quote_path(python)
-        if not (inside and dirname(python)) and not probe(python, layout.project):
-            return python
-    names = ["py -3", "python", "python3"] if IS_WINDOWS else ["python3"]
+    # what is registered may have come with a clone: one in the project is not run
+    names = [python if python == "py -3" else quote_path(python) for python in found[:1]
+             if not (dirname(python) and is_below(realpath(python), realpath(layout.project)))]
     own = [quote_path(running_python())] if layout.scope != "project" else []
     if IS_WINDOWS and own and not re.fullmatch(r"[\w:./~+-]+", own[0]):
         own = []  # no shell but sh takes a quoted first word for a command
-    return choose_python(own or names, layout.project)
+    names += own or (["py -3", "python", "python3"] if IS_WINDOWS else ["python3"])
+    if options.python:
+        is_path = dirname(options.python) and exists(options.python)
+        names = [quote_path(os.path.abspath(options.python)) if is_path else options.python]
+    problems = []
+    for python in dict.fromkeys(names):
+        problem = probe(python, layout.project)
+        if not problem:
+            return python
+        problems.append("%s %s" % (python, problem))
+    raise Refused("; ".join(problems), "name an interpreter that works, for example --python "
+                  + quote_path(running_python()))
 
 
 def plan(job: Job) -> list:
