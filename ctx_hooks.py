@@ -5435,7 +5435,7 @@ MODES = {"inject": inject, "gate": gate, "monitor": monitor, "stop-enforce": sto
 # =============================================================================
 # stdin, stdout, the environment, the deadline, and run_guarded: the one fail-open boundary.
 # Whatever happens inside, the client sees silence and exit 0.
-_RESPONSE_KEY = b'"tool_response":'
+EVENT_EDGE_BYTES = 64 * 1024  # of an event too large to be kept: its end, and how an input begins
 
 
 def read_environment(names: tuple = ENV_NAMES) -> dict:
@@ -5447,10 +5447,6 @@ def read_environment(names: tuple = ENV_NAMES) -> dict:
                 for name, value in raw.items() if value}
     own = {name.upper(): value for name, value in _os.environ.items()}
     return {name: own[name] for name in names if own.get(name)}
-
-
-def temp_dir(env: dict) -> str:
-    return native_path(env.get("TMPDIR" if IS_POSIX else "TEMP") or "/tmp")
 
 
 def occupy_descriptors() -> None:
@@ -5465,70 +5461,83 @@ def occupy_descriptors() -> None:
     _os.close(fd)
 
 
-def read_event_data(fd: int) -> object:
-    """The first complete JSON value on the descriptor, without waiting for its end; None when there
-    is none.
+def read_event_data(fd: int) -> "dict | None":
+    """The first complete JSON object on the descriptor, without waiting for its end; None when
+    there is none.
 
     Some clients never close the pipe, so each time the text could be complete it is parsed; all
-    failed tries together cost at most some times the data. Of a large event the tool's response is
-    dropped while it is read: what stands before it and after it is the event.
+    failed tries together cost at most some times the data.
     """
-    data, tried, head, dropped = bytearray(), 0, None, 0
+    data, tried, is_large = bytearray(), 0, False
     try:
         if _os.isatty(fd):
             return None
         with TimeLimit(STDIN_WAIT_S):
-            while len(data) + dropped < STDIN_LIMIT_BYTES:
+            while len(data) < STDIN_LIMIT_BYTES:
                 chunk = _os.read(fd, 1 << 16)
                 if not chunk:
                     break
                 data += chunk
-                if head is None and len(data) > RESPONSE_KEPT_BYTES:
+                if len(data) > RESPONSE_KEPT_BYTES and not is_large:
+                    is_large = True
                     head, start = _parse_head(data)
-                    dropped = -start
-                if head and len(data) > RESPONSE_KEPT_BYTES:
-                    dropped += len(data) - EVENT_TAIL_BYTES
-                    del data[:-EVENT_TAIL_BYTES]
-                if chunk.rstrip()[-1:] != b"}":
-                    continue
-                if head:
-                    value = _parse_tail(head, data, dropped)
-                elif tried <= 2 * len(data) or chunk[-1:] == b"\n":
-                    value = _parse_or_none(data)
+                    if head:
+                        return _read_rest(fd, head, data, start)
+                is_end = chunk[-16:].rstrip()[-1:] == b"}"
+                if is_end and (tried <= 2 * len(data) or chunk[-1:] == b"\n"):
                     tried += len(data)
-                else:
-                    value = None
-                if value is not None:
-                    return value
+                    event = parse_object(data)
+                    if event:
+                        return event
     except (TimeUp, OSError):
         pass  # the time is up or the descriptor is closed: what came so far counts
-    if head:
-        return dict(head, response_bytes=max(0, dropped + len(data)))
-    return _parse_or_none(data)
-
-
-EVENT_TAIL_BYTES = 64 * 1024
-
-
-def _parse_or_none(data: bytearray) -> object:
-    try:
-        return parse_json(data)
-    except ValueError:
-        return None
+    return parse_object(data) or None
 
 
 def _parse_head(data: bytearray) -> tuple:
-    """(the event up to its response or {}, where that begins)."""
-    start = max(data.find(b"," + _RESPONSE_KEY, 0, RESPONSE_KEPT_BYTES),
-                data.find(b", " + _RESPONSE_KEY, 0, RESPONSE_KEPT_BYTES))
-    head = parse_object(bytes(data[:start]) + b"}") if start > 0 else {}
-    return (head if head.get("hook_event_name") else {}), start
+    """(the event up to its tool's response or {}, where that begins). An input that is too large
+    itself is the large part, and its beginning is kept: the path and the command come first."""
+    for key in (b'"tool_response":', b'"tool_input":'):
+        start = max(data.find(b"," + key, 0, RESPONSE_KEPT_BYTES),
+                    data.find(b", " + key, 0, RESPONSE_KEPT_BYTES))
+        head = parse_object(bytes(data[:start]) + b"}") if start > 0 else {}
+        if head.get("hook_event_name"):
+            break
+    else:
+        return {}, 0
+    if key == b'"tool_input":':
+        begin = data.index(key, start) + len(key)
+        text = bytes(data[begin:begin + EVENT_EDGE_BYTES])
+        if parse_object(text):
+            return {}, 0  # whole, so something else is large
+        cut = text.find(b"\\", len(text) - 12)  # no half of an escape
+        text = text[:cut].rstrip(b"\\") if cut >= 0 else text
+        ends = (text + b'"}', text + b'"}]}', text + b"}", text.rstrip(b", ") + b"]}")
+        head["tool_input"] = next(filter(None, map(parse_object, ends)), {})
+    return head, start
 
 
-def _parse_tail(head: dict, data: bytearray, dropped: int) -> object:
-    cut = max(data.rfind(b',"tool_use_id":'), data.rfind(b', "tool_use_id":'))
-    tail = parse_object(b"{" + bytes(data[cut + 1:])) if cut >= 0 else {}
-    return dict(head, **tail, response_bytes=max(0, dropped + cut)) if tail else None
+def _read_rest(fd: int, head: dict, data: bytearray, start: int) -> dict:
+    """A large event: what follows its head is dropped while it is read, up to the call's id at the
+    end."""
+    dropped = -start
+    try:
+        while dropped + len(data) < STDIN_LIMIT_BYTES:
+            if data[-16:].rstrip()[-1:] == b"}":
+                cut = max(data.rfind(b',"tool_use_id":'), data.rfind(b', "tool_use_id":'))
+                tail = parse_object(b"{" + bytes(data[cut + 1:])) if cut >= 0 else {}
+                if tail:
+                    return {**head, **tail, "response_bytes": max(0, dropped + cut)}
+            if len(data) > RESPONSE_KEPT_BYTES:
+                dropped += len(data) - EVENT_EDGE_BYTES
+                del data[:-EVENT_EDGE_BYTES]
+            chunk = _os.read(fd, 1 << 16)
+            if not chunk:
+                break
+            data += chunk
+    except (TimeUp, OSError):
+        pass
+    return {**head, "response_bytes": max(0, dropped + len(data))}
 
 
 def run_mode(mode: str, agent: str, data: object, env: dict, now: float) -> tuple:
@@ -5556,20 +5565,14 @@ def run_mode(mode: str, agent: str, data: object, env: dict, now: float) -> tupl
 
 def set_run(ctx: Ctx, env: dict, now: float) -> None:
     """The clock and the places of this run."""
-    ctx.now, ctx.env, ctx.tmp = now, env, temp_dir(env)
+    ctx.now, ctx.env = now, env
+    ctx.tmp = native_path(env.get("TMPDIR" if IS_POSIX else "TEMP") or "/tmp")
     ctx.state_home, ctx.length = state_home_of(env), units
 
 
-def run_hook(mode: str, agent: str, fd: int) -> None:
+def _run_hook(env: dict, mode: str, agent: str) -> None:
     """One event in, one reply out, whatever happens inside."""
-    env = read_environment()
-    if not is_switched_off(env) or mode == "cleanup":
-        start_deadline(CLEANUP_LIMIT_S if mode == "cleanup" else HOOK_LIMIT_S)
-        run_guarded(mode, env, _run_hook, mode, agent, fd)
-
-
-def _run_hook(env: dict, mode: str, agent: str, fd: int) -> None:
-    text, after = run_mode(mode, agent, read_event_data(fd), env, time.time())
+    text, after = run_mode(mode, agent, read_event_data(0), env, time.time())
     try:
         if text:
             write_all(1, text.encode("ascii"))
@@ -5608,12 +5611,14 @@ def report_failure(mode: str, error: Exception, env: dict) -> None:
 
 def hook_main(args: list) -> None:
     """`MODE [AGENT]`: what the registered command calls. It never returns and always ends in 0."""
-    known = args[:1] and args[0] in MODES
+    mode = args[0] if args and args[0] in MODES else ""
     try:
-        if known:
-            run_hook(args[0], args[1] if args[1:] else "claude", 0)
+        env = read_environment()
+        if mode == "cleanup" or (mode and not is_switched_off(env)):
+            start_deadline(CLEANUP_LIMIT_S if mode == "cleanup" else HOOK_LIMIT_S)
+            run_guarded(mode, env, _run_hook, mode, args[1] if args[1:] else "claude")
     finally:
-        _os._exit(0 if known else 1)  # nothing is buffered; no teardown saves 8 % of a start
+        _os._exit(0 if mode else 1)  # nothing is buffered; no teardown saves 8 % of a start
 
 
 def write_stderr(text: str) -> None:

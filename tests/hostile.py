@@ -353,7 +353,7 @@ def check_result(result: helper.Result) -> None:
 def run_checked(kit, mode: str, data, env: dict, now: float, agent: str = "claude") -> str:
     """One event through run_mode(), in this process: whatever the damage, an answer and no exception."""
     with time_guard():
-        event = kit._parse_or_none(bytearray(data)) if isinstance(data, bytes) else data
+        event = (kit.parse_object(data) or None) if isinstance(data, bytes) else data
         text, after = kit.run_mode(mode, agent, event, dict(env), now)
         check_text(text)
         for action, *args in after:

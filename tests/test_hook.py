@@ -89,6 +89,32 @@ def test_a_large_event_is_read_whole(project, hook):
     assert project.read_json(".context/state/s1.json")["tool_calls"] == 1
 
 
+LONG = "} \\\"\n{ü" * 900_000
+LARGE_INPUTS = {
+    "a file": ({"file_path": "/x/a.md", "content": LONG}, {"file_path": "/x/a.md"}),
+    "a command": ({"command": LONG, "description": "y"}, {}),
+    "edits": ({"file_path": "/x/a.md", "edits": [{"old_string": "a", "new_string": LONG}]}, {"file_path": "/x/a.md"}),
+    "numbers": ({"file_path": "/x/a.md", "rows": [1] * 400_000}, {"file_path": "/x/a.md"}),
+    "the path last": ({"content": LONG, "file_path": "/x/a.md"}, {}),
+}
+
+
+@pytest.mark.parametrize("response", ["short", LONG], ids=["", "and a large response"])
+@pytest.mark.parametrize("name", LARGE_INPUTS)
+def test_of_a_large_input_the_beginning_is_kept_and_the_call_counts(kit, monkeypatch, name, response):
+    """Parsing all of it would cost four interpreters; nobody needs more than the path and the command's beginning."""
+    given, kept = LARGE_INPUTS[name]
+    event = {"session_id": "s1", "hook_event_name": "PostToolUse", "tool_name": "Write", "tool_input": given,
+             "tool_response": {"x": response}, "tool_use_id": "t1", "duration_ms": 7}
+    text = json.dumps(event, ensure_ascii=False).encode()
+    value, parsed = fed(kit, monkeypatch, [text[at:at + 65536] for at in range(0, len(text), 65536)])
+    assert (value["session_id"], value["tool_use_id"], value["duration_ms"]) == ("s1", "t1", 7)
+    assert {key: value["tool_input"].get(key) for key in kept} == kept and "tool_response" not in value
+    assert all(isinstance(part, str) and LONG.startswith(part[:1000]) for key, part in value["tool_input"].items()
+               if key in ("content", "command"))
+    assert sum(parsed) < 1_500_000 and value["response_bytes"] > 500_000
+
+
 def test_an_event_beyond_the_limit_is_no_event(project, kit):
     event = json.dumps(project.event("PreToolUse.Bash", session_id="s1", filler="x" * kit.STDIN_LIMIT_BYTES))
     assert project.call("gate", event.encode()).is_silent
@@ -264,8 +290,8 @@ def test_only_named_variables_are_read(kit, monkeypatch):
 
 
 @pytest.mark.skipif(helper.IS_WINDOWS, reason="a POSIX shell, its folders and its names")
-def test_the_temp_folder_is_the_environments_as_it_stands(kit):
-    assert (kit.temp_dir({"TMPDIR": "/x/"}), kit.temp_dir({})) == ("/x/", "/tmp")
+def test_the_temp_folder_is_the_environments_as_it_stands(project):
+    assert (project.ctx(NOW, TMPDIR="/x/").tmp, project.ctx(NOW, TMPDIR=None).tmp) == ("/x/", "/tmp")
 
 
 @pytest.mark.parametrize("agent, session, form", [
