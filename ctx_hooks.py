@@ -1642,7 +1642,7 @@ def read_events(ctx: Ctx, limit: int) -> list:
 # =============================================================================
 # What reaches the agent is counted as the client counts it, has no control characters, no tags
 # that imitate a client's own markup and no lines that pose as somebody's turn: clean_text. What
-# reaches a terminal goes through for_terminal.
+# reaches a terminal goes through for_terminal, what is written down through hide_secrets.
 CLEANED_LIMIT = 200_000  # text is cut before it is cleaned
 _MARKUP = frozenset(
     "system systemreminder systemmessage tasknotification commandname commandmessage commandargs "
@@ -1650,13 +1650,14 @@ _MARKUP = frozenset(
     "bashstdout bashstderr user human assistant functioncalls functionresults invoke tooluse "
     "toolresult antml thinking hookcontext hookprompt hookresult functioncall functionresult "
     "tooluseerror ideselection ideopenedfile newdiagnostics persistedoutput teammatemessage "
-    "sessionstarthook posttoolusehook pretoolusehook stophook".split())
+    "sessionstarthook posttoolusehook pretoolusehook stophook startofturn endofturn".split())
+_MARKS = frozenset("inst availabletools toolcalls toolresults systemprompt".split())  # [INST]
 _TYPES = frozenset("System User Human Assistant".split())  # in code: List<User>
-_TURNS = ("human:", "user:", "assistant:", "system:")
+_TURNS = ("human", "user", "assistant", "system")
 _UNSEEN = frozenset("\xad\u034f\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u3164\ufeff\uffa0")
 _USUAL = frozenset(map(chr, range(32, 127))) | frozenset("\t\n→⚠\ufe0f•…—–·’")
-_BRACKETS = {ord(c): "<" for c in "＜﹤〈⟨"}
-_BRACKETS.update((ord(c), ">") for c in "＞﹥〉⟩")
+_BRACKETS = dict(zip(map(ord, "＜﹤〈⟨＞﹥〉⟩［］"), "<<<<>>>>[]"))
+_AROUND = " \t#*_`-+=~|.()[]{}0123456789"  # what may stand before the name of a turn
 _ALIKE = dict(zip(  # letters of other scripts that look like these, and two colons
     map(ord, "аеорсухѕіјԁһкмтѵԝοανρτυιɑꜱ꞉∶"), "aeopcyxsijdhkmtvwoanptuias::"))
 
@@ -1687,22 +1688,20 @@ def clean_text(text: str) -> str:
         if not _BRACKETS.keys().isdisjoint(map(ord, set(text))):
             text = text.translate(_BRACKETS)
     for _ in range(4):  # a removed tag may have completed another one
-        stripped = _strip_tags(text) if "<" in text else text
+        stripped = _strip_tags(text, "<") if "<" in text else text
+        stripped = _strip_tags(stripped, "[") if "[" in stripped else stripped
         if stripped == text:
             return _quote_turns(text)
         text = stripped
-    return _quote_turns(text.replace("<", "‹"))  # nested on purpose
-
-
-def strip_unseen(text: str) -> str:
-    for char in filter(_is_unseen, set(text)):
-        text = text.replace(char, "")
-    return text
+    return _quote_turns(text.replace("<", "‹").replace("[", "("))  # nested on purpose
 
 
 def for_terminal(text: str) -> str:
     """What people see: no control characters but line ends and tabs, no moves of the cursor."""
-    return strip_unseen(text.encode("utf-8", "replace").decode("utf-8"))
+    text = text.encode("utf-8", "replace").decode("utf-8")
+    for char in filter(_is_unseen, set(text)):
+        text = text.replace(char, "")
+    return text
 
 
 def one_line(text: str, limit: int = 200) -> str:
@@ -1721,12 +1720,13 @@ def _is_unseen(char: str) -> bool:
 def _quote_turns(text: str) -> str:
     """A line that poses as the beginning of somebody's turn is shown as a quotation."""
     lowered = text.lower() if text.isascii() else _folded(text).lower()
-    if not any(turn[:-1] in lowered for turn in _TURNS):
+    if not any(turn in lowered for turn in _TURNS):
         return text
     lines = text.split("\n")
     for index, line in enumerate(lines):
-        start = "".join(_folded(line[:60]).lower().split()).lstrip("#*_`-")
-        if start.replace("*", "").replace("_", "").startswith(_TURNS):
+        name, colon, _ = _folded(line[:60]).partition(":")
+        name = name.lstrip(_AROUND)
+        if colon and name[:1] not in ("'", '"', ">") and _squashed(name) in _TURNS:
             lines[index] = "> " + line
     return "\n".join(lines)
 
@@ -1741,35 +1741,75 @@ def _folded(text: str) -> str:
     return normalize("NFKD", text).translate(_ALIKE).encode("ascii", "ignore").decode()
 
 
-def _strip_tags(text: str) -> str:
+def _strip_tags(text: str, bracket: str) -> str:
     out, pos = [], 0
     while True:
-        start = text.find("<", pos)
+        start = text.find(bracket, pos)
         if start < 0:
             return "".join(out) + text[pos:]
-        if _is_markup(text, start):
-            out.append(text[pos:start])
-            pos = max(text.find(">", start, start + 300), start) + 1  # not closed: the bracket goes
-        else:
-            out.append(text[pos:start + 1])
-            pos = start + 1
+        end = _tag_end(text, start) if bracket == "<" else _mark_end(text, start)
+        out.append(text[pos:start] if end else text[pos:start + 1])
+        pos = end or start + 1
 
 
-def _is_markup(text: str, start: int) -> bool:
-    """Whether a tag with one of the names begins here, whatever stands between its letters."""
+def _tag_end(text: str, start: int) -> int:
+    """The end of a tag with one of the names that begins here, whatever stands between its letters;
+    0: there is none. Of one that is not closed the bracket goes."""
+    before, end = text[start - 1:start], max(text.find(">", start, start + 300), start) + 1
+    if text.startswith("<<", start) and text.startswith(">>", end - 1):
+        return end + 1 if _squashed(text[start + 2:end - 1]) == "sys" else 0
     inner = _folded(text[start + 1:start + 80].partition(">")[0].partition("<")[0])
-    before = text[start - 1:start]
     if inner.startswith("|"):
-        return True  # <|im_start|>: other models' marks of a turn
+        return end  # <|im_start|>: other models' marks of a turn
     if inner.partition(",")[0] in _TYPES and (before.isalnum() or before == "_"):
-        return False
+        return 0
     words = "".join(c if c.isalnum() or c in "-_.:" else " " for c in inner.lower()).split()
     names = words[0].split(":") if words else []
     for count in range(1, len(words) + 1):
         names.append("".join(words[:count]))
-    squashed = {"".join(filter(str.isalnum, name)) for name in names}
+    squashed = set(map(_squashed, names))
     squashed.update([name.rstrip("0123456789s") for name in squashed])
-    return not _MARKUP.isdisjoint(squashed)
+    return 0 if _MARKUP.isdisjoint(squashed) else end
+
+
+def _mark_end(text: str, start: int) -> int:
+    """The same for other models' marks of a turn in square brackets; `regs[inst]` is none."""
+    end = text.find("]", start, start + 40) + 1
+    is_index = (text[start - 1:start].isalnum() or text[start - 1:start] == "_") and (
+        text[start + 1:end - 1].islower())
+    return end if end and not is_index and _squashed(text[start + 1:end - 1]) in _MARKS else 0
+
+
+def _squashed(text: str) -> str:
+    """Its letters and digits as somebody reads them."""
+    return "".join(filter(str.isalnum, _folded(text).lower()))
+
+
+def hide_secrets(text: str) -> str:
+    """Keys, tokens and passwords that stand in what was said are not written down again."""
+    import re
+
+    # every repetition is bounded or begins at a word of its own: the text can be half a megabyte
+    value = r"(?:\"[^\"\n]{4,}\"|'[^'\n]{4,}'|`[^`\n]{4,}`|[\"']?[^\s\"'`,;]{%d,})"
+    password = r"(?:secret|passw(?:or)?d|pwd|passphrase"
+    about = (r"(?!(?:required|missing|wrong|invalid|correct|incorrect|empty|needed|expired|valid|"
+             r"known|not|too|that|the)\b)")
+    shapes = (
+        (r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*KEY-----|\Z)", "[hidden]"),
+        (r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}", r"\1 [hidden]"),
+        (r"\b(sk[-_]|rk_live_|gh[oprsu]_|github_pat_|xox[abprs]-|xapp-|AKIA|ASIA|AIza|glpat-|hf_|"
+         r"npm_|SG\.|eyJ)[\w.-]{8,}", "[hidden]"),
+        (r"(?i)((?<![\w-])--?[\w-]{0,30}" + password + r"|token|api-?key)(?:\s+|=))" + value % 1,
+         r"\1[hidden]"),
+        (r"(\s(?:--user|-u)[ =][^\s:]+:)\S+", r"\1[hidden]"),
+        (r"(?i)(" + password + r"|key|token)[\w-]{0,20}[\"']?\s*[=:]\s*)" + value % 6,
+         r"\1[hidden]"),
+        (r"(?i)(" + password + r") (?:is|was):?\s+)" + about + value % 4, r"\1[hidden]"),
+        (r"(\w://[^\s:/@]*:)[^\s@/]+@", r"\1[hidden]@"),
+    )
+    for pattern, shown in shapes:
+        text = re.sub(pattern, shown, text)
+    return text
 
 # =============================================================================
 # Clients
@@ -3808,22 +3848,6 @@ def read_branch(root: str) -> str:
     """The git branch, without starting git."""
     head = (read_bytes(git_folder(root) + "/HEAD", 4096) or b"").decode("utf-8", "replace").strip()
     return one_line(head.rpartition("refs/heads/")[2], 100) if "refs/heads/" in head else ""
-
-
-def hide_secrets(text: str) -> str:
-    """Keys, tokens and passwords that stand in what was said are not written down again."""
-    import re
-
-    text = re.sub(r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*KEY-----|\Z)",
-                  "[hidden]", text)
-    text = re.sub(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}", r"\1 [hidden]", text)
-    text = re.sub(r"\b(sk[-_]|rk_live_|gh[oprsu]_|github_pat_|xox[abprs]-|xapp-|AKIA|ASIA|AIza|"
-                  r"glpat-|hf_|npm_|SG\.|eyJ)[\w.-]{8,}", "[hidden]", text)
-    text = re.sub(r"(\s--?(?:password|token|api-key|secret|user|u)[ =])\S+", r"\1[hidden]", text)
-    text = re.sub(r"(?i)((?:key|token|secret|passw(?:or)?d|pwd|passphrase)[\w-]*[\"']?"
-                  r"\s*[=:]\s*[\"']?)"
-                  r"[^\s\"'`,;]{6,}", r"\1[hidden]", text)
-    return re.sub(r"(\w+://[^\s:/@]*:)[^\s@/]+@", r"\1[hidden]@", text)
 
 
 # --- who is still there
