@@ -6673,18 +6673,18 @@ COMMANDS = {
     "config": ("[--json]", "Every setting, its value and where it comes from."),
     "signal": ("SUMMARY [--action TEXT] [--severity info|warning|critical] [--ttl SECONDS] "
                "[--code CODE] [--auditor NAME] [--name NAME] [--session ID | --global]",
-               "Tell the agent something with its next event; the summary - is read from stdin."),
+               "Tell the agent something with its next tool result or prompt; SUMMARY - is stdin."),
     "auto": ("start|status|resume|stop [TASK] [--until CMD] [--phase PHASE] [--skip PHASE…] "
              "[--skip-expansion] [--skip-qa] [--skip-review] [--skip-reflect] [--any] "
              "[--session ID] [--max-iterations N] [--agree] [--force] [--json]",
-             "Start, show, take up again or stop the auto workflow."),
+             "Keep the agent going until a task is done: start, show, take up or stop that."),
     "pause": ("[--for 30m] [--session ID]", "Silence the hooks for a while, or until `resume`."),
     "resume": ("[--session ID]", "End a pause."),
     "statusline": ("[--only] [-- CMD…]", "A line for the client's status bar, below your own."),
     "replay": ("FILE… [--agent NAME] [--json]",
-               "What this kit says to recorded events, in a scratch copy; the file - is stdin."),
+               "Run recorded hook events through the kit, in a scratch copy; FILE - is stdin."),
     "wrap": ("[--context FILE] [--agent NAME] [--timeout S] -- CMD…",
-             "Run an agent without hooks and type the startup context."),
+             "Run an agent that has no hooks, and type the last handoff into it."),
     "doctor": ("[--json]", "Check everything that can keep the hooks from working."),
     "completion": ("bash|zsh|fish", "Completion of these words for the launcher `ctx`."),
 }
@@ -6693,6 +6693,17 @@ EXAMPLES = {
     "signal": 'signal "CI: 3 tests fail" --action "Look at the log" --severity critical',
     "statusline": "statusline -- ~/.claude/my-line.sh", "replay": "replay events.jsonl",
     "completion": "completion bash",
+}
+OPTIONS = {  # those that do not explain themselves
+    "--until": "it is done only when this command exits 0, which you agree to by typing it",
+    "--agree": "you agree to the check commands that .contextrc names",
+    "--any": "bind to the next session that prompts, also where no person types",
+    "--skip": "leave this phase out; may be repeated",
+    "--force": "replace a workflow that is active or unreadable",
+    "--ttl": "seconds after which the signal is void (300)",
+    "--code": "of signals with the same code and auditor only the newest is told",
+    "--only": "your own line alone, ours only without it",
+    "--context": "a text to type instead of the last handoff",
 }
 
 
@@ -6732,7 +6743,8 @@ def parse_words(word: str, args: list) -> Record:
     while own:
         name, equals, value = own.pop(0).partition("=")
         if name in ("--help", "-h"):
-            show("usage: ctx_hooks.py %s %s" % (word, COMMANDS[word][0]), "", COMMANDS[word][1], "",
+            show("usage: ctx_hooks.py %s %s" % (word, COMMANDS[word][0]), "", COMMANDS[word][1],
+                 *["  %-10s %s" % (name, OPTIONS[name]) for name in kinds if name in OPTIONS], "",
                  "example: " + own_command(EXAMPLES.get(word, word)))
             raise SystemExit(0)
         if name[:2] != "--":
@@ -6785,7 +6797,7 @@ def people_ctx(needed: bool = True) -> "Ctx | None":
         ctx.mode, ctx.session = "command", safe_name(env.get("CLAUDE_CODE_SESSION_ID", ""))
     elif needed and is_dir(join_path(cwd, DEFAULT_CONTEXT_DIR)):
         raise CommandError(DEFAULT_CONTEXT_DIR + " is not used: it is, or holds, a link that leads "
-                           "out", "ls -l " + DEFAULT_CONTEXT_DIR)
+                           "out of the project", "ls -l " + DEFAULT_CONTEXT_DIR)
     elif needed:
         raise CommandError("no %s folder here or in a parent folder" % DEFAULT_CONTEXT_DIR,
                            "mkdir " + DEFAULT_CONTEXT_DIR)
@@ -8090,7 +8102,7 @@ def _bound_id(ctx: Ctx, text: str) -> str:
     """The client's own id of a session, as its events carry it."""
     name = find_session(ctx, text, False) if text else ""
     if "~" in name and name != safe_name(text):
-        raise CommandError("the id of session %s is longer" % name, "give the whole id")
+        raise CommandError("%s is not the whole id of the session" % name, "give all of it")
     return text if name == safe_name(text) else name
 
 
@@ -8108,7 +8120,8 @@ def _agree(ctx: Ctx, flow: Record, given: Record) -> list:
         show("the project wants these commands run as checks:",
              *["  %s: %s" % (phase, shown[phase]) for phase in missing], "agree? [y/N]")
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-            raise CommandError("not agreed, nothing was changed", "they stand in " + CONFIG_NAME)
+            raise CommandError("not agreed, nothing was changed",
+                               "the commands stand in " + CONFIG_NAME)
         missing = []
     flow.token = _os.urandom(16).hex()
     agreed = {phase: command for phase, command in checks.items() if phase not in missing}
@@ -8383,7 +8396,7 @@ def run_for_person(word: str, args: list) -> int:
     except OSError as error:
         if error.errno in (9, 22, 32):  # closed, so on Windows, a pipe without a reader
             return 0
-        write_stderr("error: %s\n" % error)
+        write_stderr("error: %s\nhint: %s\n" % (error, own_command("doctor")))
         return 1
 
 

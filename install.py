@@ -466,7 +466,7 @@ def run_python(python: str, words: list, project: str) -> tuple:
     found = [path for path in kit.find_programs(name.replace("\\", "/")) if "/" in name
              or not is_below(join(realpath(dirname(path)), ""), inside)]
     if not found:
-        return None, "not found"
+        return None, "not found outside the project"
     env = dict(os.environ, PYTHON_MANAGER_AUTOMATIC_INSTALL="false")  # `py` installs nothing
     argv = [found[0]] + options + ["-I", "-S", "-c"] + words
     _, code, out, err = kit.run_timed(argv, b"", tempfile.gettempdir(), env, PROBE_WAIT_S)
@@ -790,7 +790,7 @@ def plan_kit(job: Job) -> list:
     if old is not None and not was:
         if not job.options.force:
             raise Refused(job.layout.show(path) + " is not an untouched release of ours: edited, "
-                          "or another's file", "--force keeps it, and --uninstall puts it back")
+                          "or another's file", "--force sets it aside, --uninstall puts it back")
         to = join(job.layout.hidden, "%s.kept-%s" % (KIT, job.stamp))
         steps, old = [Step("move", path, "keep", " as " + job.layout.show(to), to=to)], None
     version = " (%s%s)" % (kit.VERSION, ", was " + was if was else "")
@@ -1056,7 +1056,8 @@ def plan_launcher(folder: str, remove: bool) -> list:
     for name, text in files.items():
         path = join(folder, name)
         if lexists(path) and LAUNCHER_MARK.encode() not in (read_bytes(path) or b""):
-            raise Refused(path + " is another's program", "name another folder: --launcher=DIR")
+            raise Refused(path + " is another program of that name",
+                          "name another folder: --launcher=DIR")
         steps += plan_file(path, None if remove else text.encode(), mode=0o777)
     return steps
 
@@ -1144,24 +1145,27 @@ def parse_arguments(argv: "list | None") -> argparse.Namespace:
         epilog="example: python3 install.py ~/src/app --init")
     add = parser.add_argument
     add("project", metavar="PROJECT", nargs="?",
-        help="default: the nearest parent with .claude or .git, else the current folder")
+        help="its folder; default: the nearest parent with .claude or .git, else the current one")
     add("--scope", choices=("project", "local", "user"), default="project",
-        help="settings shared by the project (default), private ones, or yours for all projects")
-    add("--agent", action="append", choices=(*kit.DIALECTS, "all"), help="may be repeated; default:"
-        " claude, those whose folder is there, and those registered already")
+        help="project: settings shared through git (default); local: yours for this project; user: "
+        "yours for all projects")
+    add("--agent", action="append", choices=(*kit.DIALECTS, "all"), help="the client to "
+        "register with, may be repeated; default: claude, those whose folder (.codex and so on) is "
+        "there, and those registered already")
     add("--launcher", metavar="DIR", nargs="?", const=join("~", ".local", "bin"),
-        help="also put the command `ctx` into DIR (~/.local/bin); with --uninstall: remove it")
-    add("--python", metavar="PATH", help="the interpreter that the hooks run")
+        help="also put the short command `ctx` into DIR (~/.local/bin); with --uninstall: out")
+    add("--python", metavar="PATH", help="the Python that runs the hooks; default: python3, "
+        "in settings of your own the one that runs this")
     for name, text in (
-            ("uninstall", "take everything of ours out again"),
+            ("uninstall", "take out what was installed; your .context stays"),
             ("dry-run", "say what would change, settings as a diff; write nothing"),
             ("verbose", "with --dry-run: every file as a diff"),
             ("check", "exit 0 if installed and current, else 1 and why"),
-            ("init", "also create the context files that are not there"),
+            ("init", "also create .context with the context files that are not there"),
             ("only-init", "create the context files and nothing else"),
-            ("statusline", "also set the status line, around yours if you have one"),
+            ("statusline", "also show the fullness in the status line, below your own"),
             ("allow-handoff", "also let the agent write handoffs unasked (one permission rule)"),
-            ("force", "replace an edited or foreign ctx_hooks.py (it is kept)"),
+            ("force", "replace an edited or foreign ctx_hooks.py; --uninstall puts it back"),
             ("quiet", "say nothing unless it fails"),
             ("version", "print version and checksum of the kit")):
         add("--" + name, action="store_true", help=text)
@@ -1187,8 +1191,9 @@ def main(argv: "list | None" = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as problem:
-        message, hint = "%s: %s" % (problem.filename or "cannot go on", problem.strerror), ""
-    say("error: " + message + ("\nhint: " + hint if hint else ""), True)
+        message = "%s: %s" % (problem.filename or "cannot go on", problem.strerror)
+        hint = "mend that, then run this again"
+    say("error: %s\nhint: %s" % (message, hint), True)
     return 1
 
 

@@ -348,6 +348,7 @@ def test_real_interpreters_are_probed():
     assert "does not start" in inst.probe("/nowhere/python3", REPO)
     assert "does not start" in inst.probe("'open", REPO)
     assert "not found" in inst.probe("no-such-python -3", REPO)
+    assert "not found outside the project" in inst.probe("python3", os.path.abspath(os.sep)), "every one lies below it"
 
 
 # -----------------------------------------------------------------------------
@@ -1287,7 +1288,7 @@ def test_usage_errors_exit_2_and_failures_exit_1(place):
     place.run("--check", "--uninstall", code=2)
     assert place.run("nowhere", code=1)[1].endswith("nowhere is not a folder\nhint: name the project's folder\n")
     place.write(".claude", b"a file where a folder should be")
-    assert re.fullmatch(r"error: .*\.claude.*: .*\n", place.run(code=1)[1])
+    assert re.fullmatch(r"error: .*\.claude.*: .*\nhint: .*\n", place.run(code=1)[1])
 
 
 @pytest.mark.parametrize("kit_text", [None, "("])
@@ -1356,7 +1357,7 @@ def test_another_program_of_that_name_is_left_alone(place):
     os.makedirs(folder)
     fake_python(folder, "ctx", "echo mine\n")
     before = place.tree(place.base)
-    assert "is another's program" in place.run("--launcher", code=1)[1]
+    assert "is another program" in place.run("--launcher", code=1)[1]
     assert "--launcher=DIR" in place.run(f"--launcher={folder}", code=1)[1]
     os.mkdir(os.path.join(folder, ".git"))
     assert "is a project" in place.run("--launcher", folder, code=1)[1]

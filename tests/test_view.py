@@ -315,3 +315,8 @@ def test_every_command_has_a_usage_line_that_its_own_parser_reads(kit):
         groups = kit.parse_usage(usage)
         assert about.endswith(".") and len("  %-13s %s" % (word, about)) <= 100
         assert all(name and (name.startswith("--") or not kind) for group in groups for name, kind, _ in group), usage
+
+
+def test_every_explained_option_is_one_of_a_command(kit):
+    options = {name for usage, _ in kit.COMMANDS.values() for group in kit.parse_usage(usage) for name, _, _ in group}
+    assert set(kit.OPTIONS) <= options
