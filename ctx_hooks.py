@@ -2529,6 +2529,8 @@ DIALECTS = {
 CLAIM_S = 10
 LOOK_AGAIN_S = 30  # a signal overwritten in place does not change its folder
 LOOK_LIMIT_S = 1.5
+LOOK_COUNT = 96  # so many are all opened in one look; of more, so many of each kind:
+LOOK_OLDEST, LOOK_NEWEST, LOOK_KNOWN = 40, 16, 8
 UNSAID_S = 86400  # an alert that expired unsaid waits so long for being said anew or withdrawn
 FRESH_NS = 50_000_000  # within this, two changes of a folder can carry the same time
 
@@ -2537,13 +2539,11 @@ def split_header(text: str) -> tuple:
     """(header lines or None, body). The header ends at the first closing `---`; None: there is no
     whole header."""
     text = text.lstrip("\ufeff").replace("\r\n", "\n")
-    first, _, rest = text.partition("\n")
-    if first.rstrip() != "---":
-        return None, text
-    lines = rest.split("\n")
-    for index, line in enumerate(lines):
-        if line.rstrip() == "---":
-            return lines[:index], "\n".join(lines[index + 1:])
+    lines = text.split("\n")
+    if lines[0].rstrip() == "---":
+        for index in range(1, len(lines)):
+            if lines[index].rstrip() == "---":
+                return lines[1:index], "\n".join(lines[index + 1:])
     return None, text
 
 
@@ -2562,8 +2562,10 @@ def parse_fields(lines: list) -> dict:
 
 
 def parse_signal(data: bytes, mtime: float, now: float) -> Record:
-    """Whatever is broken gets its default: ttl 300, severity warning, the file's own time."""
+    """Whatever is broken gets its default: ttl 300, severity warning, the file's own time. One that
+    is being written right now has no body."""
     header, body = split_header(data.decode("utf-8", "replace"))
+    is_half = header is None and data.startswith(b"---") and now - mtime < HALF_WRITTEN_S
     fields = parse_fields(header or [])
     stated = parse_iso(fields.get("generated_at"))
     ttl, severity = fields.get("ttl", ""), fields.get("severity", "").lower()
@@ -2573,75 +2575,128 @@ def parse_signal(data: bytes, mtime: float, now: float) -> Record:
         generated_at=min(mtime, now) if stated is None or stated > now + 1 else stated,
         ttl_s=min(int(ttl), TTL_LIMIT_S) if is_digits(ttl) and int(ttl) > 0 else DEFAULT_TTL_S,
         auditor=fields.get("auditor", "")[:60], code=code,
-        body=body.strip() or code, stamp="%.6f" % (mtime if stated is None else stated),
+        body="" if is_half else body.strip() or code,
+        stamp="%.6f" % (mtime if stated is None else stated),
     )
-
-
-def format_signal(signal: Record) -> str:
-    fields = (
-        ("generated_at", format_iso(signal.generated_at)), ("severity", signal.severity),
-        ("ttl", "%d" % signal.ttl_s), ("auditor", one_line(signal.auditor, 60)),
-        ("code", one_line(signal.code, 60)),
-    )
-    lines = ["%s: %s\n" % (key, value.replace("#", "")) for key, value in fields if value]
-    return "---\n" + "".join(lines) + "---\n" + clean_text(signal.body).strip() + "\n"
 
 
 def write_signal(ctx: Ctx, session: str, signal: Record) -> str:
     """Write or replace the signal `name` of a session ("" = global); its path, or ""."""
     path = signal_dir(ctx, session) + "/" + safe_name(signal.name) + ".md"
-    if is_link(parent_of(path)):
+    fields = (
+        ("generated_at", format_iso(signal.generated_at)), ("severity", signal.severity),
+        ("ttl", "%d" % signal.ttl_s), ("auditor", one_line(signal.auditor, 60)),
+        ("code", one_line(signal.code, 60)))
+    header = "".join("%s: %s\n" % (key, value.replace("#", "")) for key, value in fields if value)
+    text = "---\n" + header + "---\n" + clean_text(signal.body).strip() + "\n"
+    if is_link(parent_of(path)) or not write_bytes(ctx, path, text.encode("utf-8", "replace")):
         return ""
-    return path if write_bytes(ctx, path, format_signal(signal).encode("utf-8", "replace")) else ""
+    return path
+
+
+def withdraw_signals(ctx: Ctx, session: str, name: str, codes: list) -> None:
+    """What is no longer true need not be said: drop the pending signal of a cleared alert."""
+    path = signal_dir(ctx, session) + "/" + safe_name(name) + ".md"
+    data = read_bytes(path, SIGNAL_LIMIT_BYTES, follow=False)
+    if data and parse_signal(data, 0.0, 0.0).code in codes:
+        remove_file(path)
+
+
+# --- looking
 
 
 def read_signals(ctx: Ctx, session: str) -> list:
-    """All live signals for a session (and the global ones), critical first, then oldest first.
-    Expired ones are removed on the way; what cannot be read at all is set aside. One that is being
-    written right now has no body."""
-    found, deadline = [], time.monotonic() + LOOK_LIMIT_S
+    """All live signals for a session (and the global ones), critical first, then oldest first."""
+    return _look(ctx, session, None).signals
+
+
+def _look(ctx: Ctx, session: str, state: "Record | None") -> Record:
+    """signals: those that were opened; files: all that are there; marks: the oldest of the new, in
+    order; newest: the last of them; unopened: how many lie in between. For a session, whose state
+    tells what it knows, only some of many are opened."""
+    files = {}
     for scope, folder in (("session", session and signal_dir(ctx, session)),
                           ("global", signal_dir(ctx, ""))):
-        if not folder or is_link(folder):
-            continue
-        names = [n for n in list_dir(folder) if n.endswith(".md") and n[0] != "."]
-        first = int(ctx.now) * 997 % len(names) if len(names) > SIGNAL_COUNT_LIMIT else 0
-        for name in names[first:] + names[:first]:  # what time does not reach is reached later
-            signal = _read_signal(ctx, folder + "/" + name, UNSAID_S if scope == "session" else 0)
-            if signal is not None:
-                signal.scope, signal.name, signal.key = scope, name[:-3], scope + "/" + name[:-3]
-                found.append(signal)
-            if time.monotonic() > deadline:
-                break
-    found.sort(key=lambda s: (-SEVERITIES.index(s.severity), s.generated_at, s.name))
-    return found
+        if folder and not is_link(folder):
+            files.update((scope + "/" + name[:-3], folder + "/" + name)
+                         for name in list_dir(folder) if name.endswith(".md") and name[0] != ".")
+    look, chosen = Record(signals=[], files=files, marks=[], newest=[], unopened=0), list(files)
+    if state is not None and len(files) > LOOK_COUNT:
+        chosen = _choose(ctx, look, state)
+    deadline = time.monotonic() + LOOK_LIMIT_S
+    for key in chosen:
+        signal = _read_signal(ctx, files[key], key.startswith("global/"))
+        if signal is not None:
+            signal.scope, _, signal.name = key.partition("/")
+            signal.key = key
+            look.signals.append(signal)
+        if time.monotonic() > deadline:
+            look.unopened += 1
+            break
+    look.signals.sort(key=lambda s: (-SEVERITIES.index(s.severity), s.generated_at, s.name))
+    return look
 
 
-def _read_signal(ctx: Ctx, path: str, unsaid_s: int) -> "Record | None":
-    info = stat_of(path, follow=False)
-    if not is_regular(info):
-        return None  # a link could lead to any file of the user's
-    data = read_bytes(path, SIGNAL_LIMIT_BYTES, follow=False)
-    if data is None:
-        if is_own(info):
+def _choose(ctx: Ctx, look: Record, state: Record) -> list:
+    """The keys to open: the oldest and the newest of those that are new, and some of the others in
+    turn, so that each is seen again and goes when it has expired."""
+    keys, turn = list(look.files), int(ctx.now) * 997
+    if len(keys) > SIGNAL_COUNT_LIMIT:
+        first = turn % len(keys)
+        keys = (keys[first:] + keys[:first])[:SIGNAL_COUNT_LIMIT]
+    known, new, old = text_of(state.looked.get("known")), [], []
+    for key in keys:
+        info = stat_of(look.files[key], follow=False)
+        changed = _changed_ns(info) if info is not None else 0
+        mark = "%020d %s" % (changed, key)
+        is_heard = list_of(state.delivered.get(key))[1:] == [0, changed]
+        (old if is_heard or mark <= known else new).append(mark)
+    new.sort()
+    first = turn % max(1, len(old))
+    look.marks = new[:LOOK_OLDEST]
+    newest = new[len(look.marks):][-LOOK_NEWEST:]
+    look.newest = list(map(_key_of, newest))
+    look.unopened = len(new) - len(look.marks) - len(newest)
+    again = (old[first:] + old[:first])[:LOOK_KNOWN]
+    return list(map(_key_of, look.marks + newest + again))
+
+
+def _changed_ns(info: object) -> int:
+    return max(info.st_ctime_ns, info.st_mtime_ns)
+
+
+def _key_of(mark: str) -> str:
+    return mark.partition(" ")[2]
+
+
+def _read_signal(ctx: Ctx, path: str, is_global: bool) -> "Record | None":
+    """None for what is no live signal: an expired one is removed, what cannot be read at all is set
+    aside, a link could lead to any file of the user's."""
+    fd = open_regular(path, follow=False) if IS_POSIX or not is_link(path) else -1
+    if fd < 0:
+        if is_own(stat_of(path, follow=False)):
             set_aside(ctx, path)
         return None
+    try:
+        info, data = _os.fstat(fd), _os.read(fd, SIGNAL_LIMIT_BYTES)
+    except OSError:
+        return None
+    finally:
+        _os.close(fd)
     mtime = info.st_mtime
     if mtime > ctx.now + 1:
         mtime = float(int(ctx.now))
         _touch(path, mtime)  # a file from the future would never expire
     signal = parse_signal(data, mtime, ctx.now)
-    signal.path = path
+    signal.path, signal.changed = path, _changed_ns(info)
     over_s = ctx.now - signal.generated_at - signal.ttl_s
-    if over_s >= 0:
-        is_page = data.strip() and not data.startswith(b"---")  # maybe of the user's own docs
-        if (over_s >= unsaid_s or not signal.code.startswith("CTX_")) and not is_page:
-            remove_file(path)
-        return None
-    if ctx.now - mtime < HALF_WRITTEN_S and data.startswith(b"---"):
-        if split_header(data.decode("utf-8", "replace"))[0] is None:
-            signal.body = ""
-    return signal
+    if over_s < 0:
+        return signal
+    is_page = data.strip() and not data.startswith(b"---")  # maybe of the user's own docs
+    waits = signal.code.startswith("CTX_") and not is_global and over_s < UNSAID_S
+    if not is_page and not waits:
+        remove_file(path)
+    return None
 
 
 def _touch(path: str, mtime: float) -> None:
@@ -2656,56 +2711,15 @@ def severity_floor(ctx: Ctx) -> str:
     return stated if stated in SEVERITIES else ctx.get("monitor.inject_min_severity")
 
 
-def render_signals(signals: list, room: int, length: object = units) -> tuple:
-    """(text, the signals it holds, whether the first had to be cut)."""
-    if len(signals) == 1:
-        text = SIGNAL_HEAD + _said(signals[0], room)
-        fits = length(text) <= room and len(signals[0].body) <= room * 2
-        return text if fits else cut_text(text, room - 300, length), signals, not fits
-    left = room - length(SIGNAL_HEAD_MANY) - length(SIGNAL_REST) - 20
-    lines, shown = [], []
-    for signal in signals:
-        bullet = format_bullet(_said(signal, room))
-        if length(bullet) + 1 > left:
-            break
-        left -= length(bullet) + 1
-        lines.append(bullet)
-        shown.append(signal)
-    rest = SIGNAL_REST.format(count=len(signals) - max(1, len(shown)))
-    if not shown:
-        text, shown, was_cut = render_signals(signals[:1], room - length(rest) - 1, length)
-        return text + "\n" + rest, shown, was_cut
-    head = SIGNAL_HEAD_MANY.format(count=len(shown))
-    lines.insert(0, head if len(shown) > 1 else SIGNAL_HEAD.rstrip())
-    if len(shown) < len(signals):
-        lines.append(rest)
-    return "\n".join(lines), shown, False
-
-
-def _said(signal: Record, room: int) -> str:
-    """The cleaned text, more than there is room for where there is more; never nothing."""
-    text = clean_text(signal.body[:room * 2]).strip()
-    return text or one_line(signal.code) or one_line(signal.name) or "?"
-
-
-def format_bullet(body: str) -> str:
-    """`  • Summary → Action`, further lines indented below."""
-    lines = [line.rstrip() for line in body.split("\n") if line.strip()]
-    head = lines[0].strip()
-    if len(lines) > 1 and lines[1].lstrip().startswith("→"):
-        head += " " + lines.pop(1).strip()
-    return "\n".join([SIGNAL_BULLET + head] + [SIGNAL_INDENT + line for line in lines[1:]])
-
-
 def due_signals(ctx: Ctx, signals: list, seen: dict) -> list:
     """What the session has not been told yet and is severe enough to tell; of two with the same
     code from the same source the newer."""
-    floor = SEVERITIES.index(severity_floor(ctx))
-    due: dict = {}
+    severe, due = SEVERITIES[SEVERITIES.index(severity_floor(ctx)):], {}
     for signal in signals:
-        claim = list_of(seen.get(signal.key)) + ["", 0]
-        is_held = claim[0] == signal.stamp and (not claim[1] or abs(ctx.now - claim[1]) < CLAIM_S)
-        if SEVERITIES.index(signal.severity) >= floor and signal.body and not is_held:
+        claim = list_of(seen.get(signal.key)) + ["", 0, 0]
+        is_held = claim[0] == signal.stamp and (not claim[1] or (
+            abs(ctx.now - claim[1]) < CLAIM_S and claim[2] == signal.changed))
+        if signal.severity in severe and signal.body and not is_held:
             source = _source_of(signal)
             if source not in due or due[source].generated_at <= signal.generated_at:
                 due[source] = signal
@@ -2732,12 +2746,91 @@ def _folder_stamps(ctx: Ctx, session: str) -> dict:
     return {key: info.st_mtime_ns if info else 0 for key, info in infos.items()}
 
 
+# --- saying
+
+
+def render_signals(signals: list, more: int, room: int, length: object = units) -> tuple:
+    """(text, the signals it holds, whether the first had to be cut); `more` wait elsewhere."""
+    room -= length(SIGNAL_REST) + 20
+    left, lines = room - length(SIGNAL_HEAD_MANY), []
+    for signal in signals if len(signals) > 1 else ():
+        bullet = format_bullet(_said(signal, room))
+        left -= length(bullet) + 1
+        if left < 0:
+            break
+        lines.append(bullet)
+    count, was_cut = len(lines), False
+    if count > 1:
+        text = "\n".join([SIGNAL_HEAD_MANY.format(count=count)] + lines)
+    else:
+        text = SIGNAL_HEAD + _said(signals[0], room)
+        was_cut = length(text) > room or len(signals[0].body) > room * 2
+        text = cut_text(text, room - 300, length) if was_cut else text
+    shown = signals[:max(1, count)]
+    waiting = len(signals) - len(shown) + more
+    rest = "\n" + SIGNAL_REST.format(count=waiting) if waiting else ""
+    return text + rest, shown, was_cut
+
+
+def _said(signal: Record, room: int) -> str:
+    """The cleaned text, more than there is room for where there is more; never nothing."""
+    text = clean_text(signal.body[:room * 2]).strip()
+    return text or one_line(signal.code) or one_line(signal.name) or "?"
+
+
+def format_bullet(body: str) -> str:
+    """`  • Summary → Action`, further lines indented below."""
+    lines = [line.rstrip() for line in body.split("\n") if line.strip()]
+    head = lines[0].strip()
+    if len(lines) > 1 and lines[1].lstrip().startswith("→"):
+        head += " " + lines.pop(1).strip()
+    return "\n".join([SIGNAL_BULLET + head] + [SIGNAL_INDENT + line for line in lines[1:]])
+
+
 def deliver_signals(ctx: Ctx, session: str, room: int) -> "Reply | None":
     """The pending signals as one block; what it says is claimed for this session."""
-    found = _update_claims(ctx, session, lambda state: _claim(ctx, state, session, room))
-    if not found:
+    written, found = update_session(
+        ctx, session, lambda state: (claim_signals(ctx, state, session, room), state.delivered))
+    reply, claims = found or (None, {})
+    if reply and not written:
+        keep_claims(ctx, session, claims)
+    return reply
+
+
+def claim_signals(ctx: Ctx, state: Record, session: str, room: int) -> "Reply | None":
+    """The same under the session's lock, for one who writes its state anyway."""
+    state.delivered.update(_kept_claims(ctx, session))
+    known, stamps = text_of(state.looked.get("known")), _folder_stamps(ctx, session)
+    look = _look(ctx, session, state)
+    due = due_signals(ctx, look.signals, state.delivered)
+    state.delivered = {key: claim for key, claim in state.delivered.items() if key in look.files}
+    waiting = {s.key for s in due} | {s.key for s in look.signals if not s.body}
+    for mark in look.marks:
+        if _key_of(mark) in waiting:
+            break
+        known = mark
+    is_settled = not waiting and not look.unopened and not any(
+        ctx.now * 1e9 - stamp < FRESH_NS for stamp in stamps.values())
+    state.looked = dict(stamps, at=int(ctx.now), known=known) if is_settled else {"known": known}
+    later = [s for s in due if look.unopened and s.key in look.newest and s.severity != "critical"]
+    due = [signal for signal in due if signal not in later]  # older ones come first
+    if not due or room < 400 + ctx.length(ctx.dir):
         return None
-    text, shown, waiting = found
+    more = len(later) + look.unopened if later else 0
+    text, shown, was_cut = render_signals(due, more, room - ctx.length(ctx.dir), ctx.length)
+    if was_cut:
+        text += "\n" + SIGNAL_CUT.format(path=_keep_whole(ctx, shown[0]))
+    more, told = more + len(due) - len(shown), set(map(_source_of, shown))
+    shown = [s for s in look.signals if _source_of(s) in told]  # with the older ones
+    state.delivered.update((s.key, [s.stamp, int(ctx.now), s.changed])
+                           for s in shown)
+    record(ctx, "signals:delivered", names=[s.key for s in shown], codes=[s.code for s in shown],
+           waiting=more, chars=len(text))
+    return _make_reply(ctx, session, text, shown)
+
+
+def _make_reply(ctx: Ctx, session: str, text: str, shown: list) -> Reply:
+    """The person hears of a critical one at that moment."""
     reply = Reply(text)
     reply.after = [(finish_delivery, ctx, session, shown)]
     critical = [signal for signal in shown if signal.severity == "critical"]
@@ -2745,29 +2838,7 @@ def deliver_signals(ctx: Ctx, session: str, room: int) -> "Reply | None":
         reply.person = SIGNAL_PERSON.format(text=one_line(critical[0].body))
         reply.terminal = {"bell": "\a", "desktop": "\033]9;%s\a" % reply.person}.get(
             ctx.get("monitor.notify"), "")
-    record(ctx, "signals:delivered", names=[s.key for s in shown], codes=[s.code for s in shown],
-           waiting=waiting, chars=len(text))
     return reply
-
-
-def _claim(ctx: Ctx, state: Record, session: str, room: int) -> "tuple | None":
-    stamps, signals = _folder_stamps(ctx, session), read_signals(ctx, session)
-    due, live = due_signals(ctx, signals, state.delivered), {signal.key for signal in signals}
-    state.delivered = {key: claim for key, claim in state.delivered.items() if key in live}
-    settled = all(signal.body for signal in signals) and not any(
-        ctx.now * 1e9 - stamp < FRESH_NS for stamp in stamps.values())
-    state.looked = dict(stamps, at=int(ctx.now)) if settled and not due else {}
-    if not due or room < 400 + ctx.length(ctx.dir):
-        return None
-    text, shown, was_cut = render_signals(due, room - ctx.length(ctx.dir), ctx.length)
-    if was_cut:
-        text += "\n" + SIGNAL_CUT.format(path=_keep_whole(ctx, shown[0]))
-    waiting, told = len(due) - len(shown), set(map(_source_of, shown))
-    keys = {s.key for s in shown}
-    shown = [s for s in signals if s.key in keys or _source_of(s) in told]  # with older ones
-    for signal in shown:
-        state.delivered[signal.key] = [signal.stamp, int(ctx.now)]
-    return text, shown, waiting
 
 
 def _keep_whole(ctx: Ctx, signal: Record) -> str:
@@ -2781,44 +2852,35 @@ def _keep_whole(ctx: Ctx, signal: Record) -> str:
     return path if write_bytes(ctx, path, data) else signal.path
 
 
-def _update_claims(ctx: Ctx, session: str, change) -> object:
-    """`change(state)` with all claims, and its result. Where the state cannot be written, a marker
-    in the temp folder keeps them: what was said must not be said at every call."""
-    marker = marker_path(ctx, session, SEEN_PREFIX)
+def keep_claims(ctx: Ctx, session: str, claims: dict) -> None:
+    """Where the state cannot be written, a marker in the temp folder keeps them: what was said must
+    not be said at every call."""
+    write_bytes(ctx, marker_path(ctx, session, SEEN_PREFIX), format_json(claims).encode())
 
-    def with_marker(state: Record) -> tuple:
-        kept = read_bytes(marker, STATE_LIMIT_BYTES, follow=False, own=True)  # anybody may write
-        state.delivered.update(parse_object(kept or b""))
-        return change(state), state.delivered
 
-    written, found = update_session(ctx, session, with_marker)
-    if found and not written:
-        write_bytes(ctx, marker, format_json(found[1]).encode())
-    return found and found[0]
+def _kept_claims(ctx: Ctx, session: str) -> dict:
+    path = marker_path(ctx, session, SEEN_PREFIX)
+    return parse_object(read_bytes(path, STATE_LIMIT_BYTES, follow=False, own=True) or b"")
 
 
 def finish_delivery(is_out: bool, ctx: Ctx, session: str, shown: list) -> None:
-    """The text is out: a session's signal goes, a global one is remembered for good. It is not:
-    the claim is void."""
-    kept = {s.key: s.stamp for s in shown if is_out
+    """The text is out: a session's signal goes, and its claim with the next look; a global one is
+    remembered for good. It is not: the claim is void."""
+    kept = {s.key: [s.stamp, 0, s.changed] for s in shown if is_out
             and (s.scope == "global" or not remove_file(s.path))}
+    if is_out and not kept:
+        return
 
-    def change(state: Record) -> None:
+    def change(state: Record) -> dict:
+        state.delivered.update(_kept_claims(ctx, session))
         for signal in shown:
             state.delivered.pop(signal.key, None)
-        state.delivered.update((key, [stamp, 0]) for key, stamp in kept.items())
+        state.delivered.update(kept)
+        return state.delivered
 
-    _update_claims(ctx, session, change)
-
-
-def withdraw_signals(ctx: Ctx, session: str, name: str, codes: list) -> None:
-    """What is no longer true need not be said: drop the pending signal of a cleared alert."""
-    path = signal_dir(ctx, session) + "/" + safe_name(name) + ".md"
-    data = read_bytes(path, SIGNAL_LIMIT_BYTES, follow=False)
-    if data:
-        header = split_header(data.decode("utf-8", "replace"))[0] or []
-        if parse_fields(header).get("code") in codes:
-            remove_file(path)
+    written, claims = update_session(ctx, session, change)
+    if claims and not written:
+        keep_claims(ctx, session, claims)
 
 # =============================================================================
 # Measure
@@ -5305,16 +5367,11 @@ def monitor(event: Record, ctx: Ctx) -> "Reply | None":
         ctx, event.session, lambda state: _note_call(ctx, event, state, usage, batch))
     if seen is None:
         return None
-    reply = Reply(person=seen.person if written else "")  # else it would be said at every call
-    if not can_speak(ctx, "PreToolUse"):  # there the gate speaks after the first tool
-        state = _follow(ctx, event, reply, seen.state)
-        _add(ctx, reply, open_gate(ctx, event, state, _room(ctx, reply)) or "")
-    _add(ctx, reply, seen.reminder)
-    if seen.shot:
-        run_auditors(ctx, event.session, seen.shot)
-    if "tool" in ctx.get("monitor.inject_at") and can_speak(ctx, event.name):
-        _add_signals(ctx, event, reply, {} if seen.shot else seen.state.looked)
-    return reply
+    if not written and seen.reply.after:
+        keep_claims(ctx, event.session, seen.state.delivered)
+    if written and seen.person:  # else it would be said at every call
+        seen.reply.person = PERSON_JOIN.join(filter(None, (seen.person, seen.reply.person)))
+    return seen.reply
 
 
 def _find_batch(ctx: Ctx, event: Record, usage: "Record | None") -> str:
@@ -5359,10 +5416,26 @@ def _note_call(ctx: Ctx, event: Record, state: Record, usage: "Record | None",
     reminds, person = follow_handoff(ctx, event, state, measure)
     reminder = remind(ctx, event, state, measure, batch) if reminds else ""
     shot = _snapshot(ctx, state, measure, state.tool_calls % AUDIT_EVERY_CALLS == 1)
-    if not is_audit_due(shot, state):
-        return Record(state=state, reminder=reminder, person=person, shot=None)
-    state.audited = [shot.percent, shot.score, int(shot.now)]
-    return Record(state=state, reminder=reminder, person=person, shot=shot)
+    shot = shot if is_audit_due(shot, state) else None
+    if shot:
+        state.audited = [shot.percent, shot.score, int(shot.now)]
+    return Record(state=state, reply=_say_after(ctx, event, state, reminder, shot), person=person)
+
+
+def _say_after(ctx: Ctx, event: Record, state: Record, reminder: str,
+               shot: "Record | None") -> Reply:
+    """What goes with a tool's result; claimed under the same lock, so that one write keeps all."""
+    reply = Reply()
+    if not can_speak(ctx, "PreToolUse"):  # there the gate speaks after the first tool
+        _add(ctx, reply, *follow_delivery(ctx, event, state, True))
+        _add(ctx, reply, open_gate(ctx, event, state, _room(ctx, reply)) or "")
+    _add(ctx, reply, reminder)
+    if shot:
+        run_auditors(ctx, event.session, shot)
+    if "tool" in ctx.get("monitor.inject_at") and can_speak(ctx, event.name):
+        if has_news(ctx, event.session, {} if shot else state.looked):
+            _merge(ctx, reply, claim_signals(ctx, state, event.session, _room(ctx, reply)))
+    return reply
 
 
 def _snapshot(ctx: Ctx, state: Record, measure: Record, with_files: bool) -> Record:
@@ -5443,9 +5516,11 @@ def _add(ctx: Ctx, reply: Reply, text: str, person: str = "") -> None:
 
 
 def _add_signals(ctx: Ctx, event: Record, reply: Reply, looked: dict) -> None:
-    if not has_news(ctx, event.session, looked):
-        return
-    signals = deliver_signals(ctx, event.session, _room(ctx, reply))
+    if has_news(ctx, event.session, looked):
+        _merge(ctx, reply, deliver_signals(ctx, event.session, _room(ctx, reply)))
+
+
+def _merge(ctx: Ctx, reply: Reply, signals: "Reply | None") -> None:
     if signals:
         _add(ctx, reply, signals.context, signals.person)
         reply.terminal, reply.after = signals.terminal, signals.after

@@ -113,9 +113,9 @@ class World(Project):
         raise SystemExit("error: 1,000 prompts did not deliver what was pending")
 
     def forget_look(self) -> None:
-        """The next look at the signals cannot rely on the last one."""
+        """The last look at the signals was long ago."""
         state = self.read_json(STATE)
-        state.pop("looked", None)
+        state["looked"]["at"] = 0
         self.write(STATE, json.dumps(state))
 
     def add_sessions(self, count: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -355,14 +356,66 @@ def test_one_critical_signal_among_2000_others_is_said_first(project):
     assert len(os.listdir(project.path(SESSION))) == 2000
 
 
-def test_of_more_signals_than_can_be_read_each_look_begins_elsewhere(kit, project, monkeypatch):
+@pytest.fixture
+def small_looks(kit, monkeypatch):
+    for name, value in (("LOOK_COUNT", 12), ("LOOK_OLDEST", 8), ("LOOK_NEWEST", 2), ("LOOK_KNOWN", 2), ("SIGNAL_COUNT_LIMIT", 400)):
+        monkeypatch.setattr(kit, name, value)
+
+
+def hear_all(project, now):
+    """What prompts say until one says nothing: (the bodies in order, the longest list)."""
+    said, longest = [], 0
+    while True:
+        context = prompt(project, now + len(said)).context
+        lines = re.findall(r"N\d\d", context)
+        if not lines:
+            return said, longest
+        said, longest = said + lines, max(longest, len(lines))
+
+
+@pytest.mark.parametrize("folder", [SESSION, GLOBAL])
+def test_of_more_signals_than_one_look_opens_each_is_said_once_and_in_order(project, small_looks, folder):
+    for number in range(60):
+        put(project, "%02d" % (59 - number), "N%02d" % number, age_s=90 - number, ttl=99_999, folder=folder)
+    said, longest = hear_all(project, NOW)
+    assert said == ["N%02d" % number for number in range(60)] and longest == 8
+    put(project, "another", "Another", ttl=99_999, folder=folder)
+    assert prompt(project, NOW + 900).context == HEAD + "Another"
+
+
+def test_what_lies_behind_many_that_are_not_said_is_found(project, small_looks):
+    for number in range(40):
+        put(project, "a%02d" % number, "Later", severity="info", ttl=99_999)
+    put(project, "b", "Behind them", ttl=99_999)
+    for number in range(40):
+        put(project, "c%02d" % number, "Later", severity="info", ttl=99_999)
+    said = [prompt(project, NOW + 100 * number).context for number in range(8)]
+    assert [text for text in said if text] == [HEAD + "Behind them"]
+
+
+def test_many_heard_signals_are_not_opened_again_and_go_when_they_expire(kit, project, small_looks, monkeypatch):
+    for number in range(60):
+        put(project, "n%02d" % number, "N%02d" % number, ttl=3600, folder=GLOBAL)
+    hear_all(project, NOW)
+    prompt(project, NOW + 200)
+    opened, really = [], kit.open_regular
+    monkeypatch.setattr(kit, "open_regular", lambda path, *how, **named: opened.append(path) or really(path, *how, **named))
+    assert prompt(project, NOW + 300).is_silent
+    assert len([path for path in opened if path.endswith(".md")]) <= kit.LOOK_KNOWN
+    for number in range(100):
+        prompt(project, NOW + 4000 + 31 * number)
+    assert os.listdir(project.path(GLOBAL)) == []
+
+
+def test_of_more_signals_than_can_be_listed_each_look_begins_elsewhere(kit, project, small_looks, monkeypatch):
     """Nothing waits for ever behind what sorts before it."""
     monkeypatch.setattr(kit, "SIGNAL_COUNT_LIMIT", 20)
-    monkeypatch.setattr(kit, "LOOK_LIMIT_S", -1.0)  # one file a look
-    for number in range(40):
-        put(project, "n%02d" % number, "N", ttl=99_999)
-    seen = {kit.read_signals(project.ctx(NOW + number), "s1")[0].name for number in range(400)}
-    assert len(seen) == 40
+    for number in range(60):
+        put(project, "n%02d" % number, "N%02d" % number, ttl=99_999)
+    said = []
+    for number in range(200):
+        said += re.findall(r"N\d\d", prompt(project, NOW + number).context)
+    assert sorted(said) == ["N%02d" % number for number in range(60)]
 
 
 def test_100_000_signals_cost_no_more_than_the_deadline(project):
