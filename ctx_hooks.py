@@ -8049,7 +8049,8 @@ def signal_command(args: list) -> None:
     """Write one signal by hand, from CI, cron, a git hook or another agent."""
     given, ctx = parse_words("signal", args), people_ctx()
     summary, ttl_s = given.words[0], int(given.ttl or DEFAULT_TTL_S)
-    auditor, action = given.auditor or "external", given.action.strip()
+    auditor = given.auditor or given.name or "external"  # two names are two sources
+    action = given.action.strip()
     if summary == "-":
         summary = read_fd(0, SIGNAL_LIMIT_BYTES).decode("utf-8", "replace").replace("\r\n", "\n")
     if not clean_text(summary).strip():

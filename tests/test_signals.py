@@ -629,3 +629,12 @@ def test_two_files_with_one_code_and_no_source_are_two_issues(project):
         project.write(".context/signals/global/%s.md" % name, "---\nseverity: warning\nttl: 3600\ncode: CI\n---\n" + body, mtime=NOW - 5)
     text = project.step("inject", project.event("UserPromptSubmit", session_id="s1"), NOW).context
     assert "main fails" in text and "the release branch fails" in text
+
+
+def test_two_signals_that_the_command_was_given_different_names_for_are_both_said(project):
+    for name in ("main", "release"):
+        assert project.ask("signal", "%s fails" % name, "--code", "CI", "--name", name, "--global").rc == 0
+    for _ in range(2):
+        assert project.ask("signal", "without a name", "--code", "CI", "--global").rc == 0
+    text = project.call("inject", project.event("UserPromptSubmit", session_id="s1")).context
+    assert "main fails" in text and "release fails" in text and text.count("without a name") == 1
