@@ -537,7 +537,7 @@ def slashed(path: str) -> str:
 
 def join_path(base: str, name: str) -> str:
     """`name` seen from `base`, with . and .. resolved as text."""
-    path = slashed(name if is_absolute(name) else base + "/" + name)
+    path = slashed(name if is_absolute(name) else base.rstrip("/") + "/" + name)
     unc = not IS_POSIX and path.startswith("//")
     parts: list = []
     for part in path.split("/"):
@@ -986,6 +986,8 @@ class Lock:
         deadline, pause_s = time.monotonic() + LOCK_WAIT_S, 0.0005
         if not may_write(self.ctx, self.path) or (not IS_POSIX and is_dir(self.path)):
             return self  # asked once: on Windows every look keeps a lock file from going
+        if not IS_POSIX:
+            _drop_left_lock(self.path)
         while not self._try():
             if time.monotonic() > deadline:
                 self.busy = True
@@ -1027,6 +1029,19 @@ class Lock:
         fd = _os.open(self.path, flags, owner.st_mode & 0o666)
         _give_owner(owner, fd)
         return fd
+
+
+def _drop_left_lock(path: str) -> None:
+    """On Windows a lock file goes with its maker; one that nobody has open was left on this disk by
+    another system, such as WSL. Opened alone or not at all, and gone when closed."""
+    import _winapi
+
+    delete, alone, existing, delete_on_close = 0x10000, 0, 3, 0x4000000
+    try:
+        _winapi.CloseHandle(
+            _winapi.CreateFile(path, delete, alone, 0, existing, delete_on_close, 0))
+    except OSError:
+        pass  # there is none, or somebody has it
 
 
 def lock_path(ctx: Ctx, path: str) -> str:

@@ -21,7 +21,7 @@ RULE = "# " + "=" * 77
 NETWORK = {"socket", "ssl", "http", "urllib", "ftplib", "smtplib", "imaplib", "poplib", "asyncio", "xmlrpc", "socketserver",
            "telnetlib", "nntplib", "webbrowser", "requests"}
 # Modules of the standard library that the kit may use; a new one is a decision, so it is written down here.
-IMPORTED = {"_imp", "_json", "_signal", "_thread", "argparse", "codecs", "ctypes", "difflib", "hashlib", "json", "nt", "os",
+IMPORTED = {"_imp", "_json", "_signal", "_thread", "_winapi", "argparse", "codecs", "ctypes", "difflib", "hashlib", "json", "nt", "os",
             "os.path", "errno", "fcntl", "posix", "re", "select", "shlex", "shutil", "signal", "struct", "subprocess", "sys",
             "tempfile", "termios", "textwrap", "threading", "time", "traceback", "tty", "unicodedata", "warnings"}
 PEOPLE_ONLY = "# ---- below this line: for people only; a hook does not load it ----"
@@ -332,15 +332,15 @@ def test_the_plugin_carries_the_same_version():
 
 # What the interpreter loads by itself is measured in the same run, so only our own imports count.
 REPORT = """
-import posix, sys
+import %s as system, sys
 before = set(sys.modules)
-really_exit = posix._exit
+really_exit = system._exit
 def leave(code):
-    posix.write(2, " ".join(sorted(set(sys.modules) - before)).encode())
+    system.write(2, " ".join(sorted(set(sys.modules) - before)).encode())
     really_exit(code)
-posix._exit = leave
-"""
-START = {"gc", "_json", "_signal"}
+system._exit = leave
+""" % os.name
+START = {"gc", "_json", "_signal"} | ({"_winapi"} if helper.IS_WINDOWS else set())
 
 
 def loaded(project, mode: str, event: dict) -> set:

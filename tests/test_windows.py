@@ -131,6 +131,13 @@ def test_a_folder_in_the_place_of_a_lock_keeps_nobody(project):
     assert project.read_json(".context/state/s1.json")["tool_calls"] == 1
 
 
+def test_a_lock_file_that_another_system_left_keeps_nobody(project):
+    """On the disk that WSL and Windows share: POSIX lets the file lie, and there it is only a file."""
+    project.write(".context/state/s1.lock", "")
+    assert project.run_hook("monitor", project.event("PostToolUse.Bash", session_id="s1")).is_silent
+    assert project.read_json(".context/state/s1.json")["tool_calls"] == 1
+
+
 # --- a file that somebody reads cannot be replaced on Windows
 
 
@@ -317,6 +324,22 @@ def test_a_context_folder_of_another_user_above_the_project_is_not_obeyed(projec
     result = helper.run_process(helper.hook_argv("gate"), json.dumps(dict(project.event("PreToolUse.Bash"), cwd=inner)).encode(),
                                 project.environment({"CLAUDE_PROJECT_DIR": inner}), inner)
     assert result.is_silent
+
+
+# --- the environment
+
+
+@on_windows
+def test_names_of_variables_count_in_any_case_and_only_ours_are_read(kit, monkeypatch):
+    import nt
+
+    monkeypatch.setattr(nt, "environ", {"Secret_Token": "x", "UserProfile": r"C:\Users\é", "temp": "C:\\t", "HOME": ""})
+    assert kit.read_environment() == {"USERPROFILE": r"C:\Users\é", "TEMP": "C:\\t"}
+
+
+def test_the_temp_folder_is_that_of_windows_and_never_the_one_of_git_bash(paths):
+    assert paths.temp_dir({"TMPDIR": "/tmp", "TEMP": r"C:\Users\x\Temp"}) == "C:/Users/x/Temp"
+    assert paths.temp_dir({"TEMP": "/c/Users/x/Temp"}) == "c:/Users/x/Temp"
 
 
 # --- times
