@@ -31,6 +31,7 @@ RECORDED_HOME = "/home/user"
 RUN_TIMEOUT_S = 30
 NOBODY = 65534
 IS_WINDOWS = os.name == "nt"
+NO_EXEC = "no process takes the place of another on Windows"
 IS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 NOW = 1_770_115_500.0  # 2026-02-03T10:45:00Z, the time of the tests that choose one
 
@@ -140,7 +141,7 @@ class Project:
         self.env = {"PATH": os.environ.get("PATH", os.defpath), "HOME": self.home, "TMPDIR": self.tmp,
                     "LC_ALL": "C", "CLAUDE_PROJECT_DIR": native(self.root)}
         if IS_WINDOWS:
-            self.env.update(_windows_environment(self.home, self.tmp))
+            self.env.update(windows_environment(self.home, self.tmp))
         if context:
             self.write(".context/CONSTITUTION.md", "# Constitution\n\nBe exact.\n")
             self.write(".context/TASKS.md", "# Tasks\n\n- [ ] one\n")
@@ -304,7 +305,7 @@ def _content(path: str):
         return source.read()
 
 
-def _windows_environment(home: str, tmp: str) -> dict[str, str]:
+def windows_environment(home: str, tmp: str) -> dict[str, str]:
     """What a Windows program cannot do without, and the places that stand for HOME and TMPDIR there."""
     needed = ("SYSTEMROOT", "SYSTEMDRIVE", "COMSPEC", "PATHEXT", "WINDIR")
     kept = {name: os.environ[name] for name in needed if name in os.environ}

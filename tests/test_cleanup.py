@@ -36,7 +36,7 @@ def traces(project, session):
 
 def age(project, path, days):
     full = path if os.path.isabs(path) else project.path(path)
-    os.utime(full, (NOW - days * DAY, NOW - days * DAY), follow_symlinks=False)
+    os.utime(full, (NOW - days * DAY, NOW - days * DAY), follow_symlinks=os.utime not in os.supports_follow_symlinks)
 
 
 @pytest.mark.parametrize("reason", ["other", "clear", "prompt_input_exit", "logout", None])

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from helper import REPO, TESTS, hook_argv
+from helper import IS_WINDOWS, REPO, TESTS, hook_argv, windows_environment
 
 AGENTS = os.path.join(TESTS, "data", "agents")
 OTHERS = ("codex", "gemini", "qwen", "copilot", "droid")
@@ -33,6 +33,8 @@ class Place:
             os.makedirs(folder)
         self.write(".context/TASKS.md", "# Tasks\n\n- finish the parser\n")
         self.env = {"HOME": self.home, "TMPDIR": self.temp, "PATH": os.environ["PATH"]}
+        if IS_WINDOWS:
+            self.env.update(windows_environment(self.home, self.temp))
         if client in VARIABLES:
             self.env[VARIABLES[client]] = self.project
 

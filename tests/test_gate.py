@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 import helper
-from helper import NOW
+from helper import IS_WINDOWS, NOW
 
 CHECKPOINT = "When you have read them, print this line, filled in: Context Loaded — Read: … Skipped: …"
 MESSAGE = ("STOP. Read your context files before proceeding: .context/CONSTITUTION.md, .context/TASKS.md\n" + CHECKPOINT)
@@ -35,7 +35,7 @@ def test_the_marker_is_private_and_holds_the_time(project):
     before_tool(project)
     with open(marker(project)) as source:
         assert source.read() == "2026-02-03T10:45:00Z\n"
-    assert stat.S_IMODE(os.stat(marker(project)).st_mode) == 0o600
+    assert IS_WINDOWS or stat.S_IMODE(os.stat(marker(project)).st_mode) == 0o600
 
 
 def test_files_come_in_their_order_of_priority_and_only_existing_ones(project):
@@ -135,7 +135,7 @@ def test_a_marker_of_somebody_else_is_not_trusted(project):
 def test_without_a_usable_temp_folder_the_gate_speaks_every_time(project):
     event = project.event("PreToolUse.Bash", session_id="s1")
     for _ in range(2):
-        assert project.step("gate", event, NOW, TMPDIR="/nowhere/at/all").context == MESSAGE
+        assert project.step("gate", event, NOW, TMPDIR="/nowhere/at/all", TEMP="Q:/nowhere").context == MESSAGE
 
 
 @pytest.mark.parametrize("session", ["../../evil", "a/b", "x" * 300, "Ä", "..", "a\nb"])

@@ -222,7 +222,7 @@ def run_with_closed(project, mode, event, closed, **streams):
                           timeout=helper.RUN_TIMEOUT_S, **streams)
 
 
-@pytest.mark.skipif(helper.IS_WINDOWS, reason="a POSIX shell, its folders and its names")
+@pytest.mark.skipif(helper.IS_WINDOWS, reason=helper.NO_EXEC)
 @pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)])
 def test_closed_descriptors_are_survived(project, closed):
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -232,7 +232,7 @@ def test_closed_descriptors_are_survived(project, closed):
         assert done.stdout == b"" or closed == (2,)
 
 
-@pytest.mark.skipif(helper.IS_WINDOWS, reason="a POSIX shell, its folders and its names")
+@pytest.mark.skipif(helper.IS_WINDOWS, reason=helper.NO_EXEC)
 def test_a_reply_never_ends_up_in_a_file_that_took_the_place_of_a_closed_stdout(project):
     """A lock file opened while 1 is free gets number 1. The signal was not said, so it stays."""
     project.command("signal", "look here", "--session", "s1", "--name", "n")
@@ -263,7 +263,7 @@ def test_a_full_device_on_stdout_is_survived_in_silence(project):
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-@pytest.mark.skipif(helper.IS_WINDOWS, reason="a POSIX shell, its folders and its names")
+@pytest.mark.skipif(helper.IS_WINDOWS, reason="Windows does not delete a folder that somebody stands in")
 def test_a_deleted_cwd_is_survived(project, tmp_path):
     gone = tmp_path / "gone"
     gone.mkdir()
@@ -276,7 +276,7 @@ def test_a_deleted_cwd_is_survived(project, tmp_path):
     assert project.path(".context", "TASKS.md") in json.loads(done.stdout.decode())["hookSpecificOutput"]["additionalContext"]
 
 
-@pytest.mark.skipif(helper.IS_WINDOWS, reason="a POSIX shell, its folders and its names")
+@pytest.mark.skipif(helper.IS_WINDOWS, reason="paths are Unicode on Windows")
 def test_a_project_path_that_is_not_utf8_works(tmp_path):
     project = helper.Project(os.fsdecode(os.fsencode(str(tmp_path)) + b"/na\xefve \xe2\x82\xac"))
     result = project.run_hook("gate", project.event("PreToolUse.Bash", session_id="s1", cwd="/"))
@@ -284,12 +284,12 @@ def test_a_project_path_that_is_not_utf8_works(tmp_path):
 
 
 def test_only_named_variables_are_read(kit, monkeypatch):
-    posix = pytest.importorskip("posix")
+    posix = pytest.importorskip("posix", reason="the raw environment of POSIX; test_windows has its own")
     monkeypatch.setattr(posix, "environ", {b"SECRET_TOKEN": b"x", b"HOME": b"/h\xff", b"TMPDIR": b""})
     assert kit.read_environment() == {"HOME": "/h\udcff"}
 
 
-@pytest.mark.skipif(helper.IS_WINDOWS, reason="a POSIX shell, its folders and its names")
+@pytest.mark.skipif(helper.IS_WINDOWS, reason="TMPDIR is no variable of Windows; test_windows has its own")
 def test_the_temp_folder_is_the_environments_as_it_stands(project):
     assert (project.ctx(NOW, TMPDIR="/x/").tmp, project.ctx(NOW, TMPDIR=None).tmp) == ("/x/", "/tmp")
 
@@ -326,7 +326,7 @@ def test_events_of_the_client_are_understood(kit, project):
     assert failure.failed and isinstance(failure.response, str)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="signals of POSIX")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no alarm signal")
 def test_a_blocked_alarm_does_not_take_the_time_limit_away(project):
     """A mask is inherited; the pipe is never closed and the object never complete."""
     import signal

@@ -111,9 +111,9 @@ print(out)
 
 
 def probe(before: str = "") -> str:
-    done = subprocess.run([helper.PYTHON, "-I", "-S", "-B", "-c", PROBE % (helper.REPO, before)], stdout=subprocess.PIPE,
+    done = subprocess.run([helper.PYTHON, "-I", "-S", "-B", "-X", "utf8", "-c", PROBE % (helper.REPO, before)], stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, timeout=30)
-    return done.stdout.decode()
+    return done.stdout.decode().replace("\r\n", "\n")
 
 
 EXPECTED = repr([{"a": [1, "é", None, None]}, r'{"k": ["\u00e9\ud800", null, 1.5]}'] + ["refused"] * 11) + "\n"

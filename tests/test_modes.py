@@ -5,7 +5,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 import tempfile
 
 import pytest
@@ -104,10 +103,13 @@ def test_parallel_monitors_count_exactly(project):
     assert project.read_json(".context/state/s9.json")["tool_calls"] == 24
 
 
+HOLD = "import os, sys, time; fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT%s); print(1, flush=True); time.sleep(30)" % (
+    " | os.O_EXCL | os.O_TEMPORARY" if helper.IS_WINDOWS else "); os.lockf(fd, os.F_LOCK, 0")
+
+
 def test_a_held_lock_costs_the_write_not_the_hook(project):
     os.makedirs(project.path(".context", "state"))
-    hold = "import os, sys, time; fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT); os.lockf(fd, os.F_LOCK, 0); print(1, flush=True); time.sleep(30)"
-    holder = subprocess.Popen([helper.PYTHON, "-c", hold, project.path(".context", "state", "s1.lock")], stdout=subprocess.PIPE)
+    holder = subprocess.Popen([helper.PYTHON, "-c", HOLD, project.path(".context", "state", "s1.lock")], stdout=subprocess.PIPE)
     try:
         holder.stdout.readline()
         assert project.run_hook("monitor", project.event("PostToolUse.Bash", session_id="s1")).is_silent
@@ -239,7 +241,7 @@ def test_every_mode_is_a_function_of_its_own_name(kit):
 def test_handlers_do_not_touch_the_process(project, kit):
     """What a handler may see comes in ctx: with another clock and environment it does the same."""
     ctx = kit.find_project(project.root, "", {})
-    kit.set_run(ctx, {"TMPDIR": project.tmp}, 1770115500.0)
+    kit.set_run(ctx, {"TMPDIR": project.tmp, "TEMP": project.tmp}, 1770115500.0)
     ctx.mode, ctx.session = "gate", "s1"
     reply = kit.gate(kit.parse_event(project.event("PreToolUse.Bash", session_id="s1"), "gate", "claude", {}), ctx)
     assert reply.context.startswith(GATE)
@@ -247,7 +249,6 @@ def test_handlers_do_not_touch_the_process(project, kit):
         assert marker.read() == "2026-02-03T10:45:00Z\n"
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="links and pipes")
 @pytest.mark.parametrize("kind", ["fifo", "dangling", "loop", "folder", "outside"])
 def test_odd_files_in_every_place_that_is_read_block_nothing(project, kind):
     """A reader that waits, or a link that is followed out of the project, would show here."""
@@ -277,7 +278,7 @@ def test_odd_files_in_every_place_that_is_read_block_nothing(project, kind):
     with open(secret) as source:
         assert source.read() == "---\nseverity: critical\n---\nSECRET\n"
     transcript = os.path.join(project.base, "pipe")
-    os.mkfifo(transcript)
+    os.mkdir(transcript) if kind == "folder" else os.mkfifo(transcript)
     for mode in MODES:
         assert project.call(mode, project.event(EVENT_OF[mode], session_id="s2", transcript_path=transcript)).rc == 0
 

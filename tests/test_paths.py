@@ -2,10 +2,14 @@
 from __future__ import annotations
 
 import os
+import posixpath
 import random
 
 import pytest
 
+from helper import IS_WINDOWS
+
+on_posix = pytest.mark.skipif(IS_WINDOWS, reason="of these paths Windows thinks otherwise: test_windows")
 UUID = "0f3a2b7c-5d1e-4c1b-9a75-3f0f7c1d2e4b"
 HOSTILE = [
     "a", "A", "aA", "Aa", UUID, UUID.upper(), "..", ".", "../../etc/passwd", "..\\..\\x", "/etc/passwd", "a/b", "a_b",
@@ -22,7 +26,7 @@ def test_a_hostile_string_becomes_one_short_plain_component(kit, text):
     assert name and len(name) <= kit.NAME_LIMIT
     assert set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789._-~")
     assert name not in (".", "..") and name[0] not in ".-~" and name[-1] != "."
-    assert os.path.normpath("/base/" + name) == "/base/" + name
+    assert os.path.normpath(os.path.join("base", name)) == os.path.join("base", name)
 
 
 def test_distinct_strings_stay_distinct(kit):
@@ -59,8 +63,8 @@ def test_a_session_cannot_take_the_name_of_a_file_of_our_own(kit, name):
 
 @pytest.mark.parametrize("base, name, joined", [
     ("/p", "a", "/p/a"), ("/p", "./a/../b", "/p/b"), ("/p", "../x", "/x"), ("/p", "../../..", "/"), ("/p", "/abs", "/abs"),
-    ("/", "a", "/a"), ("/p/", "", "/p"), ("/p", ".", "/p"), ("/p", "a//b/", "/p/a/b"), ("/p", "a\\b", "/p/a\\b"),
-    ("/p", "//x", "/x"), ("/p", " ", "/p/ "),
+    ("/", "a", "/a"), ("/p/", "", "/p"), ("/p", ".", "/p"), ("/p", "a//b/", "/p/a/b"), ("/p", " ", "/p/ "),
+    pytest.param("/p", "a\\b", "/p/a\\b", marks=on_posix), pytest.param("/p", "//x", "/x", marks=on_posix),
 ])
 def test_paths_are_joined_as_text(kit, base, name, joined):
     assert kit.join_path(base, name) == joined
@@ -82,8 +86,10 @@ def test_a_joined_path_never_leaves_the_root(kit, rounds):
     rng = random.Random(32)
     for _ in range(rounds(2000)):
         name = "/".join(rng.choice(["..", ".", "", "a", "b c", "..."]) for _ in range(rng.randrange(9)))
+        if IS_WINDOWS and name.startswith("//"):
+            continue  # a server's name begins so
         joined = kit.join_path("/p/q", name)
-        assert joined == os.path.normpath(os.path.join("/p/q", name)).replace("//", "/")
+        assert joined == posixpath.normpath(posixpath.join("/p/q", name)).replace("//", "/")
 
 
 def test_links_are_resolved(kit, tmp_path):

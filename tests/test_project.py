@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from helper import NOW
+from helper import IS_WINDOWS, NOW
 
 FOREIGN_UID = 54321
 as_root = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give files away")
@@ -132,6 +132,9 @@ def test_a_broken_pause_file_pauses_nothing(kit, project, data):
 # --- settings of the user and of the project
 
 
+CONFIG_HOME, STATE_HOME = ("APPDATA", "LOCALAPPDATA") if IS_WINDOWS else ("XDG_CONFIG_HOME", "XDG_STATE_HOME")
+
+
 @pytest.fixture
 def own(project):
     """Write the user's own settings; the environment with their home."""
@@ -156,15 +159,15 @@ def test_the_users_context_folder_holds_too(kit, bare_project):
 
 
 @pytest.mark.parametrize("env, path", [
-    ({"HOME": "/h"}, "/h/.config/ctx_hooks/contextrc"), ({"HOME": "/h", "XDG_CONFIG_HOME": "/x"}, "/x/ctx_hooks/contextrc"),
-    ({"XDG_CONFIG_HOME": "rel", "HOME": "/h"}, ""), ({"HOME": "rel"}, ""), ({}, "")])
+    ({"HOME": "/home"}, "/home/.config/ctx_hooks/contextrc"), ({"HOME": "/home", CONFIG_HOME: "/own"}, "/own/ctx_hooks/contextrc"),
+    ({CONFIG_HOME: "rel", "HOME": "/home"}, ""), ({"HOME": "rel"}, ""), ({}, "")])
 def test_the_users_settings_lie_in_their_config_home(kit, env, path):
     assert kit.user_config_path(env) == path
 
 
 @pytest.mark.parametrize("env, path", [
-    ({"HOME": "/h"}, "/h/.local/state/ctx_hooks"), ({"HOME": "/h", "XDG_STATE_HOME": "/x"}, "/x/ctx_hooks"),
-    ({"XDG_STATE_HOME": "rel", "HOME": "/h"}, ""), ({}, "")])
+    ({"HOME": "/home"}, "/home/.local/state/ctx_hooks"), ({"HOME": "/home", STATE_HOME: "/own"}, "/own/ctx_hooks"),
+    ({STATE_HOME: "rel", "HOME": "/home"}, ""), ({}, "")])
 def test_what_a_clone_must_not_forge_lies_in_the_state_home(kit, env, path):
     assert kit.state_home_of(env) == path
 
@@ -180,7 +183,7 @@ SECRETS = [".env", ".env.local", "config/.ENV", "key.pem", "a/Server.KEY", "id_r
 
 @pytest.mark.parametrize("name", SECRETS)
 def test_secrets_and_what_is_gits_or_the_clients_never_reach_the_agent(kit, project, name):
-    if not name.endswith("/x"):
+    if not name.endswith("/x") and not (IS_WINDOWS and " /" in name):  # no folder ends in a space there
         project.write(name if name not in (".claude", ".git") else name + "/x", "secret")
     assert not kit.may_read(project.ctx(NOW), project.path(name))
     assert kit.read_shared(project.ctx(NOW), project.path(name)) is None
@@ -230,12 +233,12 @@ def test_only_what_the_users_own_file_names_may_be_read_outside(kit, project, ow
     text = "allow_outside: %%s\ngate:\n  files: [%s, ~/rules.md]\nstartup:\n  files: [%s]\n" % (
         tmp_path / "house-rules.md", tmp_path / "notes.md")
     ctx = kit.open_project(project.root, own(text % "true"))
-    named = [str(tmp_path / "house-rules.md"), str(tmp_path / "notes.md"), project.home + "/rules.md"]
+    named = [project.base + "/house-rules.md", project.base + "/notes.md", project.home + "/rules.md"]
     assert all(kit.may_read(ctx, path) for path in named)
-    assert not kit.may_read(ctx, str(tmp_path / "other.md"))
+    assert not kit.may_read(ctx, project.base + "/other.md")
     project.write(".contextrc", "allow_outside: true\nstartup:\n  files: [%s]\n" % (tmp_path / "other.md"))
     ctx = kit.open_project(project.root, own(text % "true"))
-    assert not kit.may_read(ctx, str(tmp_path / "other.md")) and len(ctx.problems) == 2
+    assert not kit.may_read(ctx, project.base + "/other.md") and len(ctx.problems) == 2
     ctx = kit.open_project(project.root, own(text % "false"))
     assert not any(kit.may_read(ctx, path) for path in named)
 

@@ -337,9 +337,10 @@ def test_names_of_variables_count_in_any_case_and_only_ours_are_read(kit, monkey
     assert kit.read_environment() == {"USERPROFILE": r"C:\Users\é", "TEMP": "C:\\t"}
 
 
-def test_the_temp_folder_is_that_of_windows_and_never_the_one_of_git_bash(paths):
-    assert paths.temp_dir({"TMPDIR": "/tmp", "TEMP": r"C:\Users\x\Temp"}) == "C:/Users/x/Temp"
-    assert paths.temp_dir({"TEMP": "/c/Users/x/Temp"}) == "c:/Users/x/Temp"
+@on_windows
+def test_the_temp_folder_is_that_of_windows_and_never_the_one_of_git_bash(project):
+    assert project.ctx(helper.NOW, TMPDIR="/tmp", TEMP=r"C:\Users\x\Temp").tmp == "C:/Users/x/Temp"
+    assert project.ctx(helper.NOW, TEMP="/c/Users/x/Temp").tmp == "c:/Users/x/Temp"
 
 
 # --- times
