@@ -9,6 +9,7 @@ import tempfile
 
 import pytest
 
+import helper
 from helper import IS_WINDOWS, TESTS, Project, load_kit
 
 collect_ignore = ["e2e"] if IS_WINDOWS else []  # the client that it starts runs elsewhere
@@ -23,11 +24,19 @@ for _number in (getattr(signal, _name, None) for _name in ("SIGINT", "SIGHUP", "
 
 
 @pytest.fixture(autouse=True)
-def clean_environment(monkeypatch):
+def clean_environment():
     """In-process code sees a fresh machine too, also when pytest was started by hand."""
-    for name in list(os.environ):
-        if name.startswith(FOREIGN) and not name.startswith(KEPT):
-            monkeypatch.delenv(name)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            if name.startswith(FOREIGN) and not name.startswith(KEPT):
+                patch.delenv(name)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def changed_by_test(request):
+    """What a test patches is patched in this process only: its calls are forks of this one."""
+    helper.changed_by_test = "monkeypatch" in request.fixturenames
 
 
 # What a test needs and Windows does not have is a skip with its reason, in one place: a call of a function that

@@ -1,25 +1,28 @@
 """What every test uses: a project in a temp dir, recorded events, and the three ways to run the kit.
 
     project.run_hook("gate", event)   a process, with the registered command's argv and a clean environment
-    project.call("gate", event)       the same `main()` in a fork of this process: fast, same result (a process
-                                      of its own where there is no fork)
+    project.call("gate", event)       the same `main()` in a fork of a small process that has the kit (apart.py), or of
+                                      this one when the test changed the kit: fast, same result (a process of its
+                                      own where there is no fork)
     project.step("gate", event, now)  the handler alone, at a time of the test's choice
     load_kit()                        the module, for its functions
 """
 from __future__ import annotations
 
 import atexit
-import gc
+import contextlib
 import importlib.util
 import json
 import os
 import shutil
-import signal
+import socket
 import subprocess
 import sys
 import tempfile
-import traceback
+import threading
 from typing import NamedTuple
+
+import apart
 
 TESTS = os.path.dirname(os.path.abspath(__file__))
 REPO = os.path.dirname(TESTS)
@@ -28,8 +31,8 @@ TRANSCRIPTS = os.path.join(TESTS, "data", "transcripts")
 PYTHON = os.path.realpath(sys.executable)
 RECORDED_PROJECT = "/home/user/project"
 RECORDED_HOME = "/home/user"
-RUN_TIMEOUT_S = 30
-NOBODY = 65534
+RUN_TIMEOUT_S = apart.LIMIT_S
+NOBODY = apart.NOBODY
 IS_WINDOWS = os.name == "nt"
 NO_EXEC = "no process takes the place of another on Windows"
 IS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
@@ -96,7 +99,11 @@ def load_kit(name: str = "ctx_hooks"):
         except BaseException:
             del sys.modules[name]
             raise
+        _pristine[name] = dict(vars(module))
     return sys.modules[name]
+
+
+_pristine: dict[str, dict] = {}
 
 
 def recorded_names() -> list[str]:
@@ -208,7 +215,7 @@ class Project:
         return run_process(hook_argv(mode), _as_input(event), self.environment(env), cwd or self.root)
 
     def call(self, mode: str, event=None, cwd: str | None = None, **env) -> Result:
-        """`main()` in a fork of this process, with its own descriptors, environment and cwd."""
+        """`main()` in a fork, with its own descriptors, environment and cwd."""
         return _call_apart(mode.split(), _as_input(event), self.environment(env), cwd or self.root)
 
     def call_as_user(self, mode: str, event=None, **env) -> Result:
@@ -218,7 +225,7 @@ class Project:
         for where, _, files in os.walk(self.base):
             for path in [where] + [os.path.join(where, name) for name in files]:
                 os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
-        return _call_forked(load_kit(), [mode], _as_input(event), self.environment(env), self.root, _drop_rights)
+        return _call_apart([mode], _as_input(event), self.environment(env), self.root, as_nobody=True)
 
     def step(self, mode: str, event: dict, now: float, agent: str = "claude", **env) -> Result:
         """One event at the time `now`, in this process: the text, and then what follows once it is out."""
@@ -248,7 +255,7 @@ class Project:
         return _with_plain_lines(run_process(argv, stdin, self.environment(env), cwd or self.root))
 
     def ask(self, *words: str, cwd: str | None = None, stdin: bytes = b"", **env) -> Result:
-        """The same in a fork of this process: fast, since the file is not compiled again."""
+        """The same in a fork: fast, since the file is not compiled again."""
         return _with_plain_lines(_call_apart(list(words), stdin, self.environment(env), cwd or self.root))
 
     def environment(self, changes: dict) -> dict[str, str]:
@@ -271,12 +278,6 @@ def assistant_row(tokens: int, session: str = "s1", **changes) -> dict:
 def _with_plain_lines(result: Result) -> Result:
     """What people read ends its lines the way of the system."""
     return make_result(result.rc, result.out.replace(b"\r\n", b"\n"), result.err.replace(b"\r\n", b"\n")) if IS_WINDOWS else result
-
-
-def _drop_rights() -> None:
-    os.setgroups([])
-    os.setgid(NOBODY)
-    os.setuid(NOBODY)
 
 
 def _as_input(event) -> bytes:
@@ -321,14 +322,61 @@ _APART_CODE = ("import sys; from _frozen_importlib_external import SourceFileLoa
 _APART_CACHE: list[str] = []
 
 
-def _call_apart(argv: list[str], data: bytes, env: dict[str, str], cwd: str) -> Result:
+def _call_apart(argv: list[str], data: bytes, env: dict[str, str], cwd: str, as_nobody: bool = False, fault=()) -> Result:
+    """fault: (names of operations, which of them, what happens) for apart.Faulty."""
     if hasattr(os, "fork"):
-        return _call_forked(load_kit(), argv, data, env, cwd)
+        with _small_process() as channel:
+            if channel:
+                request = {"argv": argv, "env": env, "cwd": cwd, "as_nobody": as_nobody, "fault": fault}
+                return _with_streams(data, lambda streams: _ask_small_process(channel, request, streams))
+        kit = apart.Faulty(load_kit(), *fault) if fault else load_kit()
+        return _call_forked(kit, argv, data, env, cwd, apart.drop_rights if as_nobody else None)
     if not _APART_CACHE:
         _APART_CACHE.append(tempfile.mkdtemp(prefix="ctx-hooks-bytecode-"))
         atexit.register(shutil.rmtree, _APART_CACHE[0], True)
     command = [PYTHON, "-I", "-S", "-c", _APART_CODE, _APART_CACHE[0], os.path.join(REPO, "ctx_hooks.py"), *argv]
     return run_process(command, data, env, cwd)
+
+
+# The process of apart.py. It knows nothing of what a test has changed in the kit: then this process is forked.
+changed_by_test = False  # set by conftest.py for a test that patches
+_small: list[socket.socket] = []
+_one_at_a_time = threading.Lock()
+
+
+@contextlib.contextmanager
+def _small_process():
+    """Its socket, None when it would give another answer than this process or is busy."""
+    now = vars(load_kit())
+    if any(now.get(name) is not value for name, value in _pristine["ctx_hooks"].items()):
+        yield None
+        return
+    if changed_by_test or not _one_at_a_time.acquire(blocking=False):
+        yield None
+        return
+    try:
+        if not _small:
+            _small.append(_start_small_process())
+        yield _small[0]
+    finally:
+        _one_at_a_time.release()
+
+
+def _start_small_process() -> socket.socket:
+    ours, theirs = socket.socketpair()
+    ours.settimeout(2 * RUN_TIMEOUT_S)
+    process = subprocess.Popen([PYTHON, "-I", "-S", apart.__file__, str(theirs.fileno()), KIT], pass_fds=[theirs.fileno()])
+    theirs.close()
+    atexit.register(process.wait)
+    atexit.register(ours.close)  # which ends it; the last registered is the first to be called
+    return ours
+
+
+def _ask_small_process(channel: socket.socket, request: dict, streams: list[int]) -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    apart.send(channel, dict(request, umask=mask), streams)
+    return int(channel.recv(16))
 
 
 def run_process(argv: list[str], data: bytes, env: dict[str, str], cwd: str, limit_s: float = RUN_TIMEOUT_S) -> Result:
@@ -342,56 +390,23 @@ def run_process(argv: list[str], data: bytes, env: dict[str, str], cwd: str, lim
 
 
 def _call_forked(kit, argv: list[str], data: bytes, env: dict[str, str], cwd: str, first=None) -> Result:
-    """A fork, so that a kit that ends its process, sets alarms or closes descriptors cannot end the tests."""
-    with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        stdin.write(data)
-        stdin.seek(0)
+    """A fork of this process, so that a kit that ends its process, sets alarms or closes descriptors cannot end the tests."""
+    def fork(streams):
         sys.stdout.flush()
         sys.stderr.flush()
         pid = os.fork()
         if pid == 0:
-            _run_child(kit, argv, (stdin.fileno(), out.fileno(), err.fileno()), env, cwd, first)
-        status = os.waitpid(pid, 0)[1]
+            apart.run_child(kit, argv, streams, env, cwd, first)
+        return apart.exit_code(os.waitpid(pid, 0)[1])
+    return _with_streams(data, fork)
+
+
+def _with_streams(data: bytes, run) -> Result:
+    """run(the three standard streams) -> exit code; files, which nobody has to read from while it runs."""
+    with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        stdin.write(data)
+        stdin.seek(0)
+        rc = run([stdin.fileno(), out.fileno(), err.fileno()])
         out.seek(0)
         err.seek(0)
-        rc = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
         return make_result(rc, out.read(), err.read())
-
-
-def _replace_raw_environment(env: dict[str, str]) -> None:
-    """posix.environ is a copy made when the interpreter started; a kit that does without `os` reads that one."""
-    try:
-        import posix
-    except ImportError:
-        return
-    posix.environ.clear()
-    posix.environ.update({os.fsencode(name): os.fsencode(value) for name, value in env.items()})
-
-
-def _run_child(kit, argv: list[str], descriptors: tuple, env: dict[str, str], cwd: str, first) -> None:
-    """Never returns. 70 = an exception left main(); the tests never expect that code."""
-    rc = 70
-    try:
-        signal.alarm(RUN_TIMEOUT_S)
-        gc.disable()  # as the registered command does; a collection would copy the whole of pytest
-        if first:
-            first()
-        for number, descriptor in enumerate(descriptors):
-            os.dup2(descriptor, number)
-        sys.stdin, sys.stdout, sys.stderr = open(0, "r"), open(1, "w"), open(2, "w")
-        os.chdir(cwd)
-        os.environ.clear()
-        os.environ.update(env)
-        _replace_raw_environment(env)
-        sys.argv = ["-c", *argv]
-        try:
-            kit.main()
-            rc = 0
-        except SystemExit as stop:
-            rc = stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except BaseException:  # noqa: BLE001 - the child must never go on as a second pytest
-        os.write(2, traceback.format_exc().encode())
-    finally:
-        os._exit(rc)

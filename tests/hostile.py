@@ -3,7 +3,7 @@
     World(project)              a project in the middle of its work: signals, state, a workflow, a transcript
     Mutator(rng)                damage: of JSON values by type, of bytes by place
     run_checked(...)            one event through run_mode(), with every promise about its answer
-    fork_patched(...)           main() in a fork in which file operations fail or end the process
+    run_with_fault(...)         main() in a fork in which file operations fail or end the process
 """
 from __future__ import annotations
 
@@ -401,48 +401,10 @@ READING = ("open", "read", "fstat", "lstat", "stat", "listdir", "lseek", "write"
            "chmod", "utime", "fsync", "lockf", "access")
 
 
-class Patched:
-    """Stands where the kit stands for helper._call_forked: main() with its file operations counted."""
-
-    def __init__(self, kit, names, at: int, fault):
-        self.kit, self.names, self.at, self.fault, self.count = kit, names, at, fault, 0
-
-    def main(self) -> None:
-        for name in self.names:
-            if hasattr(self.kit._os, name):
-                setattr(self.kit._os, name, self._counted(name, getattr(self.kit._os, name)))
-        self.kit.main()
-
-    def _counted(self, name: str, real):
-        def operation(*args, **kwargs):
-            if name in ("write", "close") and args[0] <= 2 and self.fault is not kill_here:
-                return real(*args, **kwargs)  # a fault of stdout is another test
-            if name == "open" and self.names is CHANGING and not args[1] & os.O_CREAT:
-                return real(*args, **kwargs)
-            self.count += 1
-            if self.count == self.at:
-                self.fault(name, real, args)
-            return real(*args, **kwargs)
-        return operation
-
-
-def kill_here(name: str, real, args) -> None:
-    """kill -9 before the operation; in the middle of it when it is a write."""
-    if name == "write" and len(args[1]) > 1:
-        real(args[0], args[1][:len(args[1]) // 2])
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def fail_with(code: int):
-    def fault(name: str, real, args) -> None:
-        raise OSError(code, os.strerror(code))
-    return fault
-
-
-def fork_patched(project, kit, mode: str, event, names, at: int, fault, **env) -> helper.Result:
-    """main() in a fork with a fault at the operation number `at`."""
-    data = helper._as_input(event)
-    return helper._call_forked(Patched(kit, names, at, fault), mode.split(), data, project.environment(env), project.root)
+def run_with_fault(project, mode: str, event, names, at: int, *fault) -> helper.Result:
+    """main() in a fork with a fault at the operation number `at`: "kill", or "fail" with its errno, …"""
+    data, env = helper._as_input(event), project.environment({})
+    return helper._call_apart(mode.split(), data, env, project.root, fault=(names, at, fault))
 
 
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EACCES, errno.EROFS, errno.ENOENT, errno.EMFILE, errno.ESTALE)

@@ -12,6 +12,7 @@ from concurrent import futures
 
 import pytest
 
+import apart
 import helper
 import hostile
 
@@ -40,7 +41,7 @@ def crowd(kit, project):
                 os.close(go)
                 os.read(ready, 1)
 
-            helper._run_child(kit, mode.split(), [stream.fileno() for stream in streams], project.environment({}), project.root, wait)
+            apart.run_child(kit, mode.split(), [stream.fileno() for stream in streams], project.environment({}), project.root, wait)
         return pid, streams
 
     def finish(pid, streams):

@@ -84,14 +84,14 @@ def unexpected(world, before):
 
 
 @pytest.mark.parametrize("writer", list(WRITERS))
-def test_kill_9_at_any_operation_leaves_readable_files_and_the_next_run_works(kit, world, writer):
+def test_kill_9_at_any_operation_leaves_readable_files_and_the_next_run_works(world, writer):
     mode, event = event_of(world, writer)
     for at in range(1, MANY):
         world.reset()
         before = world.foreign()
-        killed = hostile.fork_patched(world.project, kit, mode, event, CHANGING, at, hostile.kill_here)
+        killed = hostile.run_with_fault(world.project, mode, event, CHANGING, at, "kill")
         check_files(world)
-        again = helper._call_forked(kit, mode.split(), helper._as_input(event), world.project.environment({}), world.project.root)
+        again = world.project.call(mode, event)
         assert again.rc == 0 and again.err == b"", (at, again)
         check_files(world)
         assert not unexpected(world, before), at
@@ -101,12 +101,12 @@ def test_kill_9_at_any_operation_leaves_readable_files_and_the_next_run_works(ki
     pytest.fail("a run that never ends")
 
 
-def test_kill_9_loses_no_signal_and_delivers_none_more_than_twice(kit, world):
+def test_kill_9_loses_no_signal_and_delivers_none_more_than_twice(world):
     """A claim that nothing followed is void after some seconds."""
     event = world.event("UserPromptSubmit")
     for at in range(1, MANY):
         world.reset()
-        runs = [hostile.fork_patched(world.project, kit, "inject", event, CHANGING, at, hostile.kill_here)]
+        runs = [hostile.run_with_fault(world.project, "inject", event, CHANGING, at, "kill")]
         runs += [world.project.step("inject", event, world.now + 60 * number) for number in (1, 2, 3)]
         for word in ("alpha", "beta", "gamma"):
             said = [run.context.count(word + ".") for run in runs]
@@ -116,14 +116,14 @@ def test_kill_9_loses_no_signal_and_delivers_none_more_than_twice(kit, world):
     pytest.fail("a run that never ends")
 
 
-def test_what_a_killed_writer_left_half_written_goes_by_age(kit, world):
+def test_what_a_killed_writer_left_half_written_goes_by_age(world):
     """Wherever it lies: beside the state, the workflow, the fallback file."""
     found = set()
     for writer in ("inject", "monitor", "stop-enforce", "cleanup", "signal"):
         mode, event = event_of(world, writer)
         for at in range(1, MANY):
             world.reset()
-            killed = hostile.fork_patched(world.project, kit, mode, event, CHANGING, at, hostile.kill_here)
+            killed = hostile.run_with_fault(world.project, mode, event, CHANGING, at, "kill")
             if killed.rc == 0:
                 break
             if not leftovers(world):
@@ -142,13 +142,13 @@ def test_what_a_killed_writer_left_half_written_goes_by_age(kit, world):
     assert {"s1", "monitor-state", "auto-state", "CLAUDE"} <= found
 
 
-def test_kill_9_never_splits_the_fallback_section_from_its_removal(kit, world):
+def test_kill_9_never_splits_the_fallback_section_from_its_removal(world):
     """However the writing was cut short: once acknowledged, the file is the user's again, byte for byte."""
     event = world.event("UserPromptSubmit")
     escalated = False
     for at in range(1, MANY):
         world.reset()
-        killed = hostile.fork_patched(world.project, kit, "inject", event, CHANGING, at, hostile.kill_here)
+        killed = hostile.run_with_fault(world.project, "inject", event, CHANGING, at, "kill")
         world.project.call("inject", event)
         escalated = escalated or "STARTUP_CONTEXT_INJECTION" in world.project.read("CLAUDE.md")
         answer = {"id": "msg_2", "content": [{"type": "text", "text": "ACK: context received"}]}
@@ -169,7 +169,7 @@ def test_kill_9_never_splits_the_fallback_section_from_its_removal(kit, world):
 
 
 @pytest.mark.parametrize("writer", HOOKS)
-def test_an_error_at_any_operation_stays_our_own(kit, world, rounds, writer):
+def test_an_error_at_any_operation_stays_our_own(world, rounds, writer):
     mode, event = event_of(world, writer)
     rng = random.Random(writer)
     codes, start, step = (ERRORS, 1, 1) if rounds(1) > 1 else ((None,), rng.randrange(1, 6), 5)
@@ -177,24 +177,22 @@ def test_an_error_at_any_operation_stays_our_own(kit, world, rounds, writer):
         for at in range(start, MANY, step):
             world.reset()
             before = world.foreign()
-            fault = hostile.fail_with(code or rng.choice(ERRORS))
-            counted = hostile.Patched(kit, READING, at, fault)
-            result = helper._call_forked(counted, [mode], helper._as_input(event), world.project.environment({}), world.project.root)
+            result = hostile.run_with_fault(world.project, mode, event, READING, at, "fail", code or rng.choice(ERRORS))
             with hostile.told(writer, at, code):
                 hostile.check_result(result)
                 check_files(world)
                 assert not unexpected(world, before)
-            if at > 5 and at > operations(kit, world, mode, event):
+            if at > 5 and at > operations(world, mode, event):
                 break
 
 
-def operations(kit, world, mode, event, known={}):  # noqa: B006 - counted once for each mode
+def operations(world, mode, event, known={}):  # noqa: B006 - counted once for each mode
     """How many operations a run has at most, found by killing it at one that it has not."""
     key = (mode, event.get("hook_event_name"))
     if key not in known:
         for at in (40, 80, 120, 160, 200, 300, MANY, 4 * MANY):
             world.reset()
-            if hostile.fork_patched(world.project, kit, mode, event, READING, at, hostile.kill_here).rc == 0:
+            if hostile.run_with_fault(world.project, mode, event, READING, at, "kill").rc == 0:
                 known[key] = at
                 break
     return known[key]
@@ -206,21 +204,17 @@ def test_an_operation_that_never_ends_ends_in_silence(kit, world, rounds, monkey
     mode, event = event_of(world, writer)
     monkeypatch.setattr(kit, "HOOK_LIMIT_S", 0.25)
     monkeypatch.setattr(kit, "CLEANUP_LIMIT_S", 0.25)
-
-    def hang(name, real, args):
-        time.sleep(2 * helper.RUN_TIMEOUT_S)
-
     rng = random.Random(writer)
     step = 1 if rounds(1) > 1 else 40
     for at in range(rng.randrange(1, 20), MANY, step):
         world.reset()
         before = world.foreign()
-        result = hostile.fork_patched(world.project, kit, mode, event, READING, at, hang)
+        result = hostile.run_with_fault(world.project, mode, event, READING, at, "hang", 2 * helper.RUN_TIMEOUT_S)
         with hostile.told(writer, at):
             hostile.check_result(result)
             check_files(world)
             assert not unexpected(world, before)
-        if at > operations(kit, world, mode, event):
+        if at > operations(world, mode, event):
             return
 
 
@@ -280,20 +274,6 @@ def test_a_really_full_disk_is_survived_and_works_again_when_there_is_room(kit, 
 # -----------------------------------------------------------------------------
 
 
-class AsNobody:
-    """Stands where the kit stands: main() as an ordinary user, for whom permissions mean something."""
-
-    def __init__(self, kit):
-        self.kit = kit
-
-    def main(self):
-        if is_root:
-            os.setgroups([])
-            os.setgid(NOBODY)
-            os.setuid(NOBODY)
-        self.kit.main()
-
-
 @pytest.fixture
 def nobodys_world():
     """A project that belongs to an ordinary user and can be reached by one."""
@@ -315,8 +295,8 @@ def own(base):
                 os.chown(os.path.join(where, name), NOBODY, NOBODY, follow_symlinks=False)
 
 
-def as_nobody(kit, world, mode, event):
-    return helper._call_forked(AsNobody(kit), [mode], helper._as_input(event), world.project.environment({}), world.project.root)
+def as_nobody(world, mode, event):
+    return helper._call_apart([mode], helper._as_input(event), world.project.environment({}), world.project.root, as_nobody=is_root)
 
 
 FORBIDDEN = ((".context", 0o555), (".context", 0o111), (".context/state", 0o555), (".context/state", 0), (".context/signals", 0o555),
@@ -329,7 +309,7 @@ FORBIDDEN = ((".context", 0o555), (".context", 0o111), (".context/state", 0o555)
 
 
 @pytest.mark.parametrize("name, mode_bits", FORBIDDEN)
-def test_what_may_not_be_read_or_written_costs_itself_only(kit, nobodys_world, name, mode_bits):
+def test_what_may_not_be_read_or_written_costs_itself_only(nobodys_world, name, mode_bits):
     world = nobodys_world
     path = os.path.normpath(world.project.path(name))
     usual = stat.S_IMODE(os.stat(path).st_mode)
@@ -337,7 +317,7 @@ def test_what_may_not_be_read_or_written_costs_itself_only(kit, nobodys_world, n
     os.chmod(path, mode_bits)
     for writer in HOOKS:
         mode, event = event_of(world, writer)
-        result = as_nobody(kit, world, mode, event)
+        result = as_nobody(world, mode, event)
         with hostile.told(writer):
             hostile.check_result(result)
     if os.path.lexists(path):
@@ -347,18 +327,18 @@ def test_what_may_not_be_read_or_written_costs_itself_only(kit, nobodys_world, n
     assert [path for path in changed if not path.endswith((name, "/" + os.path.basename(name)))] == []
 
 
-def test_a_read_only_project_repeats_no_signal_at_every_prompt(kit, nobodys_world):
+def test_a_read_only_project_repeats_no_signal_at_every_prompt(nobodys_world):
     """What cannot be removed is remembered in the temp folder."""
     world = nobodys_world
     world.project.write(".context/signals/sessions/s1/ci.md", "The word is alpha.\n")
     own(world.project.base)
     for name in (".context/signals/sessions/s1", ".context/state", ".context"):
         os.chmod(world.project.path(name), 0o555)
-    said = [as_nobody(kit, world, "inject", world.event("UserPromptSubmit")).context.count("alpha.") for _ in range(3)]
+    said = [as_nobody(world, "inject", world.event("UserPromptSubmit")).context.count("alpha.") for _ in range(3)]
     assert said == [1, 0, 0]
 
 
-def test_a_lock_and_a_state_of_another_user_hold_nobody(kit, nobodys_world):
+def test_a_lock_and_a_state_of_another_user_hold_nobody(nobodys_world):
     if not is_root:
         pytest.skip("needs root to give files away")
     world = nobodys_world
@@ -368,7 +348,7 @@ def test_a_lock_and_a_state_of_another_user_hold_nobody(kit, nobodys_world):
         os.chmod(path, 0o600)
     for writer in HOOKS:
         mode, event = event_of(world, writer)
-        hostile.check_result(as_nobody(kit, world, mode, event))
+        hostile.check_result(as_nobody(world, mode, event))
 
 
 # -----------------------------------------------------------------------------
@@ -378,25 +358,21 @@ def test_a_lock_and_a_state_of_another_user_hold_nobody(kit, nobodys_world):
 
 @pytest.mark.parametrize("gone", [".context", ".", ".context/state", ".context/signals", ".caw", "../tmp", ".context/signals/sessions/s1"])
 @pytest.mark.parametrize("writer", ["inject", "monitor", "stop-enforce", "cleanup"])
-def test_a_folder_that_vanishes_in_the_middle_is_not_missed(kit, world, rounds, writer, gone):
+def test_a_folder_that_vanishes_in_the_middle_is_not_missed(world, rounds, writer, gone):
     mode, event = event_of(world, writer)
     path = os.path.normpath(world.project.path(gone))
-
-    def vanish(name, real, args):
-        shutil.rmtree(path, ignore_errors=True)
-
     for at in range(1, MANY, 1 if rounds(1) > 1 else 60):
         os.makedirs(world.project.tmp, exist_ok=True)
         os.makedirs(world.project.root, exist_ok=True)
         world.reset()
-        result = hostile.fork_patched(world.project, kit, mode, event, READING, at, vanish)
+        result = hostile.run_with_fault(world.project, mode, event, READING, at, "vanish", path)
         with hostile.told(at):
             hostile.check_result(result)
             if gone in (".", "../tmp") and not os.path.isdir(path):
                 continue
             if gone == ".context" and at < 60:
                 assert not os.path.isdir(path), "created again: whoever removes it wants no hooks"
-        if at > operations(kit, world, mode, event):
+        if at > operations(world, mode, event):
             return
 
 

@@ -139,22 +139,18 @@ def put_back(project, names):
 
 @pytest.mark.parametrize("swapped", [".context/TASKS.md", "docs", ".claude/ll-continue-prompt.md",
                                      ".context/signals/global/x.md"])
-def test_a_link_swapped_in_between_check_and_use_is_not_followed(kit, project, outside, rounds, swapped):
+def test_a_link_swapped_in_between_check_and_use_is_not_followed(project, outside, rounds, swapped):
     """The swap happens right before the first, the second, … file operation, until there are no more."""
     project.write(".contextrc", "gate:\n  mode: content\n  files: [TASKS.md]\nstartup:\n  files: [docs/secret.md]\n")
     names = ("docs/secret.md", ".context/TASKS.md", ".claude/ll-continue-prompt.md", ".context/signals/global/x.md")
     before = hostile.looks(outside)
 
-    def swap(name, real, args):
-        path = project.path(swapped)
-        target = outside if os.path.isdir(path) else os.path.join(outside, "secret.md")
-        hostile.remove(path)
-        os.symlink(target, path)
-
+    target = outside if swapped == "docs" else os.path.join(outside, "secret.md")
     for mode, event in (("inject", "SessionStart.startup"), ("gate", "PreToolUse.Bash"), ("inject", "UserPromptSubmit")):
         for at in range(1, 400, 1 if rounds(1) > 1 else 2):
             put_back(project, names)
-            result = hostile.fork_patched(project, kit, mode, project.event(event, session_id="%s%d" % (event, at)), LOOKING, at, swap)
+            event_at = project.event(event, session_id="%s%d" % (event, at))
+            result = hostile.run_with_fault(project, mode, event_at, LOOKING, at, "link", project.path(swapped), target)
             hostile.check_result(result)
             assert SECRET not in result.out.decode("ascii"), (mode, at)
             assert hostile.looks(outside) == before
@@ -283,11 +279,11 @@ def test_no_outside_string_leads_out_of_the_allowed_places(project, field):
 
 
 @pytest.mark.parametrize("text", [text for text in ESCAPES if "\0" not in text and len(text) < 300 and text != "\ud800"])
-def test_names_on_the_command_line_stay_in_their_folder(kit, project, text):
+def test_names_on_the_command_line_stay_in_their_folder(project, text):
     before = {path for path in hostile.looks(project.base) if not hostile.ALLOWED.fullmatch(path)}
     for words in (("signal", "a", "--name=" + text), ("signal", "a", "--session=" + text), ("signal", "a", "--auditor=" + text, "--code=" + text),
                   ("pause", "--session=" + text), ("auto", "start", "x", "--session=" + text, "--force")):
-        assert helper._call_forked(kit, list(words), b"", project.environment({}), project.root).rc in (0, 1), words
+        assert project.ask(*words).rc in (0, 1), words
     after = {path for path in hostile.looks(project.base) if not hostile.ALLOWED.fullmatch(path)}
     assert after - before == {"a project's/.caw"}
 
@@ -406,7 +402,6 @@ def test_a_neighbours_note_of_delivered_signals_is_not_believed(project):
     with open(note + ".foreign", "w", encoding="utf-8") as out:
         json.dump({"global/x": "%.6f" % os.stat(path).st_mtime}, out)
     os.chown(note + ".foreign", 65534, 65534)
-    kit = helper.load_kit()
     for at in range(1, 60):
         with open(note, "w", encoding="utf-8") as out:
             out.write("{}")
@@ -415,11 +410,8 @@ def test_a_neighbours_note_of_delivered_signals_is_not_believed(project):
         project.write(".context/signals/global/x.md", "Tests fail.\n", mtime=os.stat(path).st_mtime)
         if project.exists(".context/state/s1.json"):
             os.unlink(project.path(".context/state/s1.json"))
-
-        def swap(name, real, args):
-            os.replace(note + ".swap", note)
-
-        result = hostile.fork_patched(project, kit, "inject", project.event("UserPromptSubmit", session_id="s1"), hostile.READING, at, swap)
+        prompt = project.event("UserPromptSubmit", session_id="s1")
+        result = hostile.run_with_fault(project, "inject", prompt, hostile.READING, at, "move", note + ".swap", note)
         assert "Tests fail." in result.context, at
 
 

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 
 import pytest
 
@@ -113,6 +114,33 @@ def test_call_reports_an_exception_that_left_main(tmp_path):
 def test_call_gives_main_the_event_on_stdin(tmp_path):
     result = helper._call_forked(FakeKit(lambda: os.write(1, os.read(0, 100))), [], b"[1]", {}, str(tmp_path))
     assert (result.out, result.reply) == (b"[1]", None)
+
+
+def test_a_call_does_not_fork_this_process_unless_the_test_changed_the_kit(project, kit):
+    """Who asks for monkeypatch may have changed anything; a kit that was changed without it is seen."""
+    mark = os.path.join(project.base, "mark")
+    before = kit.main
+    kit.main = lambda: open(mark, "w").close()
+    try:
+        assert project.call("gate").is_silent and os.path.exists(mark)
+    finally:
+        kit.main = before
+    os.unlink(mark)
+    assert project.ask("--version").out.startswith(b"ctx_hooks ") and not os.path.exists(mark)
+
+
+def test_what_a_test_patches_outside_the_kit_is_seen_by_its_calls(project, monkeypatch):
+    monkeypatch.setattr(sys, "version", "patched")
+    assert helper.changed_by_test
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_calls_from_two_threads_do_not_wait_for_each_other(project):
+    """One that is under way, and one more meanwhile."""
+    with helper._one_at_a_time:
+        assert project.ask("--version").rc == 0
+    ways = [project.call("gate", project.event("PreToolUse.Bash", session_id=name)).context for name in ("s1", "s2")]
+    assert ways[0] == ways[1] != ""
 
 
 # -----------------------------------------------------------------------------
