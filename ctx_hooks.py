@@ -100,7 +100,7 @@ GATE_CONTENT_LIMIT = 9_000
 STARTUP_LIMIT = 9_000
 ORPHAN_AGE_S = 7 * 86400
 MARKER_AGE_S = 15 * 86400
-COLLECT_LIMIT_S, COLLECT_EVERY_S, COLLECT_COUNT = 0.5, 3600, 500
+COLLECT_LIMIT_S, COLLECT_EVERY_S, COLLECT_COUNT = 0.5, 3600, 200
 DEFAULT_TTL_S = 300
 TTL_LIMIT_S = 30 * 86400
 HALF_WRITTEN_S = 2.0
@@ -5187,8 +5187,7 @@ def _remove_signals(folder: str, before: float) -> bool:
 
 
 def collect_orphans(ctx: Ctx, keep: str) -> None:
-    """By age, now and then: what sessions left after 7 days, markers after 15. Of very many names
-    some are looked at, always others, and the next start goes on."""
+    """By age, now and then: what sessions left after 7 days, markers after 15."""
     stamp, deadline = ctx.path("state", "collected"), time.monotonic() + COLLECT_LIMIT_S
     last, week = stat_of(stamp), ctx.now - ORPHAN_AGE_S
     if last is not None and 0 <= ctx.now - last.st_mtime < COLLECT_EVERY_S:
@@ -5205,12 +5204,9 @@ def collect_orphans(ctx: Ctx, keep: str) -> None:
         (ctx.root + "/.github", _is_half_written, _old_file, week),
         (ctx.tmp, lambda name: name.startswith(MARKER_PREFIXES), _old_file,
          ctx.now - MARKER_AGE_S))  # last: anybody may fill it, and take all the time
-    gone, is_whole = set(), True
+    gone = set()
     for folder, is_ours, remove, before in places:
-        names = list(filter(is_ours, list_dir(folder))) if not is_link(folder) else []
-        first = int(ctx.now * 1000) % max(1, len(names))
-        is_whole = is_whole and len(names) <= COLLECT_COUNT and time.monotonic() < deadline
-        for name in (names[first:] + names[:first])[:COLLECT_COUNT]:
+        for name in filter(is_ours, _some_names(folder)):
             session, path = name[:-5] if name.endswith(".json") else name, folder + "/" + name
             info = stat_of(path, follow=False) if session != keep else None
             if info is not None and info.st_mtime < before and remove(path, info):
@@ -5219,8 +5215,15 @@ def collect_orphans(ctx: Ctx, keep: str) -> None:
                 break
     _forget_sessions(ctx, gone)
     _collect_handoffs(ctx)
-    if not is_whole:
-        remove_file(stamp)
+
+
+def _some_names(folder: str) -> list:
+    """Not more names than can be looked at; what is collected makes room for the next."""
+    try:
+        with _os.scandir(folder if not is_link(folder) else "") as entries:
+            return [entry.name for entry, _ in zip(entries, range(COLLECT_COUNT))]
+    except OSError:
+        return []
 
 
 def _is_state_name(name: str) -> bool:
