@@ -115,6 +115,7 @@ OLD_HANDOFF = ".claude/ll-continue-prompt.md"
 RUNTIME_FOLDERS = ("state", "state/aside", "signals", "signals/sessions", "signals/global",
                    "handoffs")
 MARKER_PREFIX, QUIET_PREFIX, SEEN_PREFIX = "ctx-loaded-", "ctx-quiet-", "ctx-seen-"
+ASKED_PREFIX = "ctx-asked-"
 SEVERITIES = ("info", "warning", "critical")
 GITIGNORE_TEXT = (
     "# runtime files of ctx_hooks; the context files beside this one are yours\n"
@@ -187,9 +188,9 @@ HANDOFF_RESET_MARGIN = 10  # percent below the threshold that only a compaction 
 HANDOFF_LIMIT_BYTES = 512 * 1024
 HANDOFF_KEEP_S = 7 * 86400
 HANDOFF_BEGIN, HANDOFF_END = "BEGIN HANDOFF", "END HANDOFF"
+HANDOFF_FULL = "Context is {percent} full ({tokens}/{window} tokens{note})."
 HANDOFF_REMINDER = (
-    "Context is {percent} full ({tokens}/{window} tokens{note}). {request} "
-    "Put there: goal, current state, decisions and why, next steps, open files.{command} "
+    "{request} Put there: goal, current state, decisions and why, next steps, open files.{command} "
     "This note comes with every tool result until there is a handoff."
 )
 HANDOFF_WRITE = (
@@ -200,6 +201,12 @@ HANDOFF_PRINT = (
     "End your answer with a handoff for the next session, between a line BEGIN HANDOFF and a line "
     "END HANDOFF; it is saved from there."
 )
+HANDOFF_UNSAVED = (
+    "End your answer with a handoff for the next session: goal, current state, decisions and why, "
+    "next steps, open files. {path} cannot be written, so the person has to keep it."
+)
+HANDOFF_UNSAVED_PERSON = ("ctx: context {percent} full; {path} cannot be written, so keep the "
+                          "handoff that the agent was asked to print")
 HANDOFF_COMMAND = " {command} writes it for you."
 HANDOFF_ASKED_PERSON = "ctx: context {percent} full, asked the agent for a handoff"
 HANDOFF_DONE_PERSON = ("ctx: handoff written, /clear when you like; "
@@ -624,7 +631,7 @@ _WRITE_FLAGS = _os.O_WRONLY | _os.O_CREAT | _NOFOLLOW | _CLOSED
 _KIND, _REGULAR, _FOLDER, _LINK = 0o170000, 0o100000, 0o040000, 0o120000
 _SHARED_FILES = frozenset(("monitor-state.json", "metrics.json", ".gitignore"))
 _TOP_FILES = _SHARED_FILES | {"events.jsonl", "events.jsonl.1"}
-MARKER_PREFIXES = (MARKER_PREFIX, QUIET_PREFIX, SEEN_PREFIX)
+MARKER_PREFIXES = (MARKER_PREFIX, QUIET_PREFIX, SEEN_PREFIX, ASKED_PREFIX)
 
 
 def may_write(ctx: Ctx, path: str) -> bool:
@@ -1413,7 +1420,8 @@ SESSION = (  # .context/state/<session>.json: key, default, kind
     ("threshold_crossed_at", 0.0, "time"), ("handoff_complete", False, bool),
     ("handoff_before", [], "texts"), ("handoff_told", "", str), ("write_denied", False, bool),
     ("reminded_batch", "", str), ("reminded_at", 0.0, "time"), ("reminders", 0, "count"),
-    ("client_pid", 0, "count"), ("transcript", "", str), ("compacted_at", 0.0, "time"),
+    ("client_pid", 0, "count"), ("client_mark", "", str), ("transcript", "", str),
+    ("compacted_at", 0.0, "time"),
     ("workflow_told", "", str),
     ("startup", None, (
         ("message_id", "", str), ("handoff", "", str), ("kind", "", str), ("attempts", 1, "count"),
@@ -3405,7 +3413,8 @@ def has_marker(ctx: Ctx, session: str) -> bool:
     return is_own(stat_of(marker_path(ctx, session), follow=False))
 
 
-def drop_markers(ctx: Ctx, session: str, prefixes: tuple = (MARKER_PREFIX, QUIET_PREFIX)) -> None:
+def drop_markers(ctx: Ctx, session: str,
+                 prefixes: tuple = (MARKER_PREFIX, QUIET_PREFIX, ASKED_PREFIX)) -> None:
     for prefix in prefixes:
         path = marker_path(ctx, session, prefix)
         if is_own(stat_of(path, follow=False)):
@@ -3526,6 +3535,8 @@ LEDGER = (
 _ROW = LEDGER[-1][2][0]
 LIVE_S = 3600
 CLEARED_S = 120
+RECENT_S = 600  # a handoff that the agent wrote unasked so shortly before the crossing counts
+_SHELLS = frozenset("sh dash bash zsh ksh fish busybox".split())
 
 
 def client_pid(ctx: Ctx) -> int:
@@ -3536,30 +3547,24 @@ def client_pid(ctx: Ctx) -> int:
 
 def ledger_path(ctx: Ctx) -> str:
     """In a shared checkout each user has one, readable by nobody else."""
-    own = ctx.owner is None or not IS_POSIX or _os.geteuid() in (0, ctx.owner.st_uid)
+    own = not IS_POSIX or _os.geteuid() in (0, ctx.owner.st_uid)
     return ctx.path("state", "handoffs.json" if own else "handoffs-%d.json" % _os.geteuid())
 
 
 def read_ledger(ctx: Ctx) -> Record:
-    return _valid_ledger(ctx, load_record(read_json(ledger_path(ctx)), LEDGER))
+    return _begin_ledger(ctx, load_record(read_json(ledger_path(ctx)), LEDGER))
 
 
 def update_ledger(ctx: Ctx, change) -> object:
     """Locked; what `change(ledger)` returns."""
-
-    def begin(ledger: Record) -> object:
-        valid = _valid_ledger(ctx, ledger)
-        vars(ledger).update(vars(valid))
-        return change(ledger)
-
-    return update_json(ctx, ledger_path(ctx), begin, LEDGER)[1]
+    return update_json(ctx, ledger_path(ctx),
+                       lambda ledger: change(_begin_ledger(ctx, ledger)), LEDGER)[1]
 
 
-def _valid_ledger(ctx: Ctx, ledger: Record) -> Record:
-    inode = ctx.owner.st_ino if ctx.owner is not None else 0
-    if ledger.inode == inode and ledger.first_event:
-        return ledger
-    return load_record({"inode": inode, "first_event": format_iso(ctx.now, True)}, LEDGER)
+def _begin_ledger(ctx: Ctx, ledger: Record) -> Record:
+    if ledger.inode != ctx.owner.st_ino or not ledger.first_event:
+        vars(ledger).update(inode=ctx.owner.st_ino, first_event=ctx.now, cleared={}, handoffs={})
+    return ledger
 
 
 def ledger_row(ledger: Record, session: str) -> Record:
@@ -3571,20 +3576,16 @@ def ledger_row(ledger: Record, session: str) -> Record:
 
 def handoff_path(ctx: Ctx, session: str, ledger: Record) -> str:
     """The absolute path of a session's handoff; its name is cut to 8 letters while unique."""
-    noted = ledger.handoffs.get(session)
+    noted, named = ledger.handoffs.get(session), ctx.get("handoff.file")
     if noted is not None and noted.file:
         return join_path(ctx.root, noted.file)
-    default = ctx.get("handoff.file") == DEFAULTS["handoff.file"]
-    base = ctx.path("handoffs", "{session}.md") if default else join_path(
-        ctx.root, ctx.get("handoff.file"))
-    used = [join_path(ctx.root, row.file) for row in ledger.handoffs.values() if row.file]
+    base = ctx.path("handoffs", "{session}.md") if named == DEFAULTS["handoff.file"] else (
+        join_path(ctx.root, named))
+    used = {join_path(ctx.root, row.file) for row in ledger.handoffs.values()}
     short = session if "~" in session else session[:8].rstrip("._-") or session
-    for name in (short, session):
-        if base.replace("{session}", name) not in used or "{session}" not in base:
-            break
-    else:
-        name = session + "~" + call_signature("", session)[:8]
-    return base.replace("{session}", name)
+    names = (short, session, session + "~" + call_signature("", session)[:8])
+    paths = [base.replace("{session}", name) for name in names]
+    return next((path for path in paths if path not in used), paths[-1])
 
 
 def fingerprint(path: str) -> str:
@@ -3618,65 +3619,75 @@ def note_cleared(ctx: Ctx, session: str) -> None:
 def cleared_session(ctx: Ctx) -> str:
     """The session that this client cleared a moment ago, or ""."""
     row = list_of(read_ledger(ctx).cleared.get(str(client_pid(ctx)))) + ["", ""]
-    is_fresh = 0 <= ctx.now - (parse_iso(row[1]) or 0.0) < CLEARED_S
+    is_fresh = abs(ctx.now - (parse_iso(row[1]) or 0.0)) < CLEARED_S
     return text_of(row[0]) if is_fresh else ""
 
 
 # --- the reminder
 
 
-def follow_handoff(ctx: Ctx, event: Record, state: Record, measure: Record) -> tuple:
-    """(reminder wanted, line for the person); edits the handoff's part of the session's state."""
+def follow_handoff(ctx: Ctx, event: Record, state: Record, measure: Record, batch: str) -> tuple:
+    """(the reminder for this call, a line for the person), both "" when there is nothing to ask;
+    edits the handoff's part of the session's state."""
     if not ctx.get("handoff.enabled"):
-        return False, ""
-    point = handoff_point(ctx, state, measure.window)
-    crossed = state.threshold_crossed_at
-    if crossed and measure.exact and (
-            measure.tokens < point - measure.window * HANDOFF_RESET_MARGIN // 100):
+        return "", ""
+    point, crossed = handoff_point(ctx, state, measure.window), state.threshold_crossed_at
+    margin = measure.window * HANDOFF_RESET_MARGIN // 100
+    if crossed and measure.exact and measure.tokens < point - margin:
         reset_handoff(state)
-        return False, ""
-    if not crossed and measure.tokens < point:
-        return False, ""
+        return "", ""
+    if state.handoff_complete or not (crossed or measure.tokens >= point):
+        return "", ""
+    if not is_writable(ctx.path("state")):
+        return _ask_once(ctx, event, measure)
     if not crossed:
         _cross(ctx, event, state, measure)
     elif crossed > ctx.now + 1:  # a clock that went back must not make it unreachable
         state.threshold_crossed_at = ctx.now
-    if state.handoff_complete:
-        return False, ""
-    by = find_written(ctx, event, state)
-    if by:
-        return False, complete_handoff(ctx, state, event.session, by)
-    if not state.write_denied and state.reminders:
-        state.write_denied = _was_denied(ctx, event)
-    person, asked = "", HANDOFF_ASKED_PERSON.format(percent=measure.shown)
-    if state.handoff_told == "":
-        state.handoff_told, person = "asked", asked
-    return True, person
+    ledger, person = read_ledger(ctx), ""
+    path = handoff_path(ctx, event.session, ledger)
+    if find_written(ctx, event, state, ledger):
+        return "", complete_handoff(ctx, state, path, "agent")
+    if not state.handoff_told:
+        state.handoff_told = "asked"
+        person = HANDOFF_ASKED_PERSON.format(percent=measure.shown)
+    text = _remind(ctx, event, state, path, batch)
+    if text:
+        text = _how_full(measure) + " " + text
+        record(ctx, "handoff:reminded", percent=measure.percent, exact=measure.exact, batch=batch,
+               chars=len(text))
+    return text, person
 
 
 def _cross(ctx: Ctx, event: Record, state: Record, measure: Record) -> None:
-    def change(ledger: Record) -> str:
-        row = ledger_row(ledger, event.session)
-        path = handoff_path(ctx, event.session, ledger)
+    def change(ledger: Record) -> tuple:
+        row, path = ledger_row(ledger, event.session), handoff_path(ctx, event.session, ledger)
+        before = row.written_at
         vars(row).update(file=shown_path(ctx, path, ""), agent=ctx.agent, asked_at=ctx.now,
                          written_at=0.0, by="", delivered_to="", delivered_at=0.0, evidence="")
-        return path
+        return path, before
 
-    path = update_ledger(ctx, change) or handoff_path(ctx, event.session, read_ledger(ctx))
+    found = update_ledger(ctx, change)
+    path, before = found or (handoff_path(ctx, event.session, read_ledger(ctx)), 0.0)
     if may_write(ctx, path):
         make_folder(ctx, parent_of(path))  # an agent that writes by its shell needs it
-    state.threshold_crossed_at, state.handoff_complete = ctx.now, False
-    old = join_path(ctx.root, OLD_HANDOFF)
-    state.handoff_before, state.handoff_told = [fingerprint(path), fingerprint(old)], ""
-    state.client_pid, state.transcript = client_pid(ctx), event.transcript
+    info, old = stat_of(path), join_path(ctx.root, OLD_HANDOFF)
+    since = max(before, state.session_start, state.compacted_at, ctx.now - RECENT_S)
+    is_recent = info is not None and since < info.st_mtime <= ctx.now + 1
+    vars(state).update(
+        threshold_crossed_at=ctx.now, handoff_complete=False, handoff_told="",
+        handoff_before=["" if is_recent else fingerprint(path), fingerprint(old)],
+        client_pid=client_pid(ctx), transcript=event.transcript)
+    if state.client_mark and state.client_mark != client_mark():
+        state.client_mark = ""  # what runs the hooks does not last: it tells nothing
     record(ctx, "handoff:crossed", percent=measure.percent, tokens=measure.tokens,
            window=measure.window)
 
 
-def find_written(ctx: Ctx, event: Record, state: Record) -> str:
-    """`agent` when the handoff is there: the session's own file, or a path that several may write,
-    newer than the crossing, for the session whose call wrote it or the only one that waits."""
-    ledger = read_ledger(ctx)
+def find_written(ctx: Ctx, event: Record, state: Record, ledger: Record) -> bool:
+    """Whether the handoff is there, and noted as the agent's: the session's own file, or a path
+    that several may write, newer than the crossing, for the session whose call wrote it or the
+    only one that waits."""
     own = handoff_path(ctx, event.session, ledger)
     for path in dict.fromkeys((own, join_path(ctx.root, OLD_HANDOFF))):
         info = stat_of(path)
@@ -3692,72 +3703,78 @@ def find_written(ctx: Ctx, event: Record, state: Record) -> str:
             is_new = info.st_mtime + 1 >= state.threshold_crossed_at and not taken and (
                 wrote or waiting == [event.session])
         if is_new and read_handoff(ctx, path):
-            note_written(ctx, event.session, shown_path(ctx, path, ""), "agent")
-            return "agent"
-    return ""
+            note_written(ctx, event.session, path, "agent")
+            return True
+    return False
 
 
-def note_written(ctx: Ctx, session: str, file: str, by: str) -> None:
+def note_written(ctx: Ctx, session: str, path: str, by: str) -> None:
     def change(ledger: Record) -> None:
         row = ledger_row(ledger, session)
-        vars(row).update(file=file, by=by, written_at=ctx.now, agent=row.agent or ctx.agent,
-                         delivered_to="", delivered_at=0.0, evidence="")
+        vars(row).update(
+            file=shown_path(ctx, path, ""), by=by, written_at=ctx.now, delivered_to="",
+            delivered_at=0.0, evidence="", agent=row.agent or ctx.agent)
 
     update_ledger(ctx, change)
-    if parent_of(join_path(ctx.root, file)) == ctx.path("handoffs"):
-        make_private(join_path(ctx.root, file))
+    if parent_of(path) == ctx.path("handoffs"):
+        make_private(path)
 
 
-def complete_handoff(ctx: Ctx, state: Record, session: str, by: str) -> str:
+def complete_handoff(ctx: Ctx, state: Record, path: str, by: str) -> str:
     """There is one: the line for the person, once."""
-    state.handoff_complete = True
-    file = handoff_path(ctx, session, read_ledger(ctx))
-    record(ctx, "handoff:complete", path=file, by=by)
-    if state.handoff_told == "written":
-        return ""
-    state.handoff_told = "written"
-    return HANDOFF_DONE_PERSON
+    is_told = state.handoff_told == "written"
+    state.handoff_complete, state.handoff_told = True, "written"
+    record(ctx, "handoff:complete", path=path, by=by)
+    return "" if is_told else HANDOFF_DONE_PERSON
 
 
-def remind(ctx: Ctx, event: Record, state: Record, measure: Record, batch: str) -> str:
-    """The reminder for this call, or "": parallel calls of one batch remind once."""
-    is_same = bool(batch) and batch == state.reminded_batch
-    spaced = 0 <= ctx.now - state.reminded_at < ctx.get("handoff.cooldown_s")
-    if is_same or (state.reminded_at and spaced):
+def _remind(ctx: Ctx, event: Record, state: Record, path: str, batch: str) -> str:
+    """What is asked for, or "": parallel calls of one batch remind once."""
+    if state.reminders and not state.write_denied:
+        state.write_denied = _was_denied(ctx, event, path)
+    is_spaced = abs(ctx.now - state.reminded_at) < ctx.get("handoff.cooldown_s")
+    if (state.reminded_at and is_spaced) or (batch and batch == state.reminded_batch):
         return ""
     state.reminded_batch, state.reminded_at = batch, ctx.now
     state.reminders += 1
-    path = handoff_path(ctx, event.session, read_ledger(ctx))
-    prints = event.permission_mode == "plan" or state.write_denied
-    command = ctx.get("handoff.command")
-    text = HANDOFF_REMINDER.format(
-        percent=measure.shown, tokens=format(measure.tokens, ","),
-        window=format(measure.window, ","), note=", " + measure.note if measure.note else "",
+    prints, command = event.permission_mode == "plan" or state.write_denied, one_line(
+        ctx.get("handoff.command"))
+    return HANDOFF_REMINDER.format(
         request=HANDOFF_PRINT if prints else HANDOFF_WRITE.format(path=path),
-        command=HANDOFF_COMMAND.format(command=one_line(command)) if command else "")
-    record(ctx, "handoff:reminded", percent=measure.percent, exact=measure.exact, batch=batch,
-           chars=len(text))
-    return text
+        command=HANDOFF_COMMAND.format(command=command) if command else "")
 
 
-def _was_denied(ctx: Ctx, event: Record) -> bool:
+def _ask_once(ctx: Ctx, event: Record, measure: Record) -> tuple:
+    """Where nothing can be written, a handoff can neither be saved nor seen."""
+    if claim_file(ctx, marker_path(ctx, event.session, ASKED_PREFIX), b"") is not True:
+        return "", ""
+    return (_how_full(measure) + " " + HANDOFF_UNSAVED.format(path=ctx.dir),
+            HANDOFF_UNSAVED_PERSON.format(percent=measure.shown, path=ctx.dir))
+
+
+def _how_full(measure: Record) -> str:
+    return HANDOFF_FULL.format(
+        percent=measure.shown, tokens=format(measure.tokens, ","),
+        window=format(measure.window, ","), note=", " + measure.note if measure.note else "")
+
+
+def _was_denied(ctx: Ctx, event: Record, path: str) -> bool:
     """The client refused a write of the handoff: it stands in the transcript, one event later."""
-    denied, path = set(), handoff_path(ctx, event.session, read_ledger(ctx))
+    denied = set()
     for row in rows_backward(ctx, event.transcript, 1 << 20):
         denied.update(result[0] for result in row.results if result[3:4] == (True,))
         for call, _, tool_input in row.calls:
-            named = tool_input.get("file_path") or tool_input.get("path")
-            if call in denied and isinstance(named, str):
-                if join_path(event.cwd or ctx.root, slashed(named)) == path:
-                    return True
+            named = touched_path(tool_input) if call in denied else ""
+            if named and join_path(event.cwd or ctx.root, named) == path:
+                return True
     return False
 
 
 def reset_handoff(state: Record) -> None:
     """After a compaction nothing of the old context's measure holds."""
-    state.reminded_batch, state.reminded_at, state.reminders = "", 0.0, 0
-    state.threshold_crossed_at, state.handoff_complete = 0.0, False
-    state.handoff_before, state.handoff_told, state.write_denied = [], "", False
+    vars(state).update(
+        reminded_batch="", reminded_at=0.0, reminders=0, threshold_crossed_at=0.0,
+        handoff_complete=False, handoff_before=[], handoff_told="", write_denied=False)
 
 
 # --- printed by the agent, saved at Stop
@@ -3776,22 +3793,21 @@ def parse_printed(text: str) -> str:
     return found
 
 
-def save_printed(ctx: Ctx, event: Record) -> str:
+def save_printed(ctx: Ctx, event: Record, state: Record) -> str:
     """Save a handoff that the agent printed in its answer; the line for the person, or ""."""
-    state = read_session(ctx, event.session)
     if not state.threshold_crossed_at or state.handoff_complete:
         return ""
-    by = find_written(ctx, event, state)
+    by = "agent" if find_written(ctx, event, state, read_ledger(ctx)) else ""
     if not by:
-        text = parse_printed(event.last_message) or parse_printed(
-            read_turn(ctx, event.transcript))
-        by = write_handoff(ctx, event.session, hide_secrets(text) + "\n", "printed") if (
-            says_something(text.encode("utf-8", "replace"))) else ""
+        text = parse_printed(event.last_message) or parse_printed(read_turn(ctx, event.transcript))
+        if says_something(text.encode("utf-8", "replace")):
+            by = write_handoff(ctx, event.session, hide_secrets(text) + "\n", "printed")
     if not by:
         return ""
-    done = update_session(ctx, event.session, lambda state: complete_handoff(
-        ctx, state, event.session, by) if not state.handoff_complete else "")
-    return done[1] or ""
+    path = handoff_path(ctx, event.session, read_ledger(ctx))
+    _, line = update_session(ctx, event.session, lambda state: "" if state.handoff_complete else (
+        complete_handoff(ctx, state, path, by)))
+    return line or ""
 
 
 def write_handoff(ctx: Ctx, session: str, text: str, by: str) -> str:
@@ -3802,7 +3818,7 @@ def write_handoff(ctx: Ctx, session: str, text: str, by: str) -> str:
     data = clean_text(text).encode("utf-8", "replace")[:HANDOFF_LIMIT_BYTES]
     if not write_bytes(ctx, path, data, durable=True):
         return ""
-    note_written(ctx, session, shown_path(ctx, path, ""), by)
+    note_written(ctx, session, path, by)
     return by
 
 
@@ -3814,7 +3830,7 @@ def write_mechanical(ctx: Ctx, session: str, transcript: str) -> str:
     ledger = read_ledger(ctx)
     path, row = handoff_path(ctx, session, ledger), ledger.handoffs.get(session)
     if read_handoff(ctx, path) and not (row and (row.by == "mechanical" or row.evidence)):
-        note_written(ctx, session, shown_path(ctx, path, ""), "agent")  # it stands: nothing is lost
+        note_written(ctx, session, path, "agent")  # it stands: nothing is lost
         return "agent"
     facts = read_facts(ctx, transcript)
     if facts is None:
@@ -3828,86 +3844,78 @@ def write_mechanical(ctx: Ctx, session: str, transcript: str) -> str:
 def read_facts(ctx: Ctx, transcript: str) -> "Record | None":
     """What a transcript tells: the person's first and last requests, what the agent said last, the
     files it changed, its todo list, the last failing command. From the end, in bounded time."""
-    facts = Record(first="", prompts=[], said="", files=[], todos=[], failure="")
-    failed, notes, deadline = {}, [], time.monotonic() + 0.6
+    facts = Record(first="", prompts=[], said="", files=[], notes=[], failure="")
+    failed, deadline = {}, time.monotonic() + 0.6
     for row in rows_backward(ctx, transcript, TRANSCRIPT_NEW_LIMIT_BYTES):
-        if row.kind == "prompt" and row.text.strip() and _is_request(row.text):
+        if _is_request(row):
             facts.prompts.insert(0, row.text.strip())
         failed.update((result[0], result[2]) for result in row.results if result[1])
         if row.kind == "answer" and row.text.strip() and len(facts.said) < 1500:
             facts.said = (row.text.strip() + "\n\n" + facts.said).strip()
         for call in reversed(row.calls):
-            _note_fact(facts, call, failed, notes)
+            _note_fact(facts, call, failed)
         if time.monotonic() > deadline:
             break
-    facts.first = _first_request(ctx, transcript) or (facts.prompts[0] if facts.prompts else "")
-    facts.todos = _todo_list(list(reversed(notes)))
+    start = (read_bytes(transcript, FILE_LIMIT_BYTES) or b"").split(b"\n")[:400]
+    rows = (parse_line(ctx, line) for line in start)
+    facts.first = next((row.text.strip() for row in rows if row and _is_request(row)),
+                       "".join(facts.prompts[:1]))
     return facts if facts.first or facts.said or facts.files else None
 
 
-def _note_fact(facts: Record, call: tuple, failed: dict, notes: list) -> None:
-    """One tool call, seen from the newest to the oldest."""
-    call_id, tool, tool_input = call
-    event = Record(tool=tool, kind=tool_kind(tool), tool_input=tool_input)
-    path = touched_path(tool_input)
-    if event.kind == "edit" and path and call_id not in failed:
-        if path not in facts.files and len(facts.files) < 25:
-            facts.files.insert(0, path)
-    elif event.kind == "run" and call_id in failed and not facts.failure:
-        facts.failure = "`%s`\n%s" % (one_line(command_of(event), 300),
-                                      cut_text(failed[call_id].strip(), 600))
-    elif event.kind == "note" and len(notes) < 400:
-        notes.append((tool, tool_input))
-
-
-def _is_request(text: str) -> bool:
+def _is_request(row: Record) -> bool:
     """A person's words, not what a client puts there for a command or a finished task."""
-    return not text.lstrip().startswith(
+    return row.kind == "prompt" and bool(row.text.strip()) and not row.text.lstrip().startswith(
         ("<", "Caveat:", "[Request interrupted", CONTINUATION_HEAD))
 
 
-def _first_request(ctx: Ctx, transcript: str) -> str:
-    data = read_bytes(transcript, FILE_LIMIT_BYTES) or b""
-    for line in data.split(b"\n")[:400]:
-        row = parse_line(ctx, line)
-        if row is not None and row.kind == "prompt" and _is_request(row.text):
-            return row.text.strip()
-    return ""
+def _note_fact(facts: Record, call: tuple, failed: dict) -> None:
+    """One tool call, seen from the newest to the oldest."""
+    call_id, tool, tool_input = call
+    kind, path = tool_kind(tool), touched_path(tool_input)
+    if kind == "edit" and path and call_id not in failed:
+        if path not in facts.files and len(facts.files) < 25:
+            facts.files.insert(0, path)
+    elif kind == "run" and call_id in failed and not facts.failure:
+        command = one_line(command_of(Record(tool_input=tool_input)), 300)
+        facts.failure = "`%s`\n%s" % (command, cut_text(failed[call_id].strip(), 600))
+    elif kind == "note" and len(facts.notes) < 400:
+        facts.notes.insert(0, tool_input)
 
 
 def _todo_list(notes: list) -> list:
     """[(text, done)] as the last calls of the client's todo tools left it."""
     todos: dict = {}
-    for _, tool_input in notes:
-        rows = tool_input.get("todos") or tool_input.get("plan")
+    for note in notes:
+        rows, key = note.get("todos") or note.get("plan"), str(note.get("taskId"))
         if isinstance(rows, list):
-            todos = {str(i): (text_of(dict_of(row).get("content") or dict_of(row).get("step")
-                                      or dict_of(row).get("description")),
-                              dict_of(row).get("status")) for i, row in enumerate(rows)}
-        elif isinstance(tool_input.get("subject"), str) and "taskId" not in tool_input:
-            todos[str(len(todos) + 1)] = (tool_input["subject"], "pending")
-        elif str(tool_input.get("taskId")) in todos and tool_input.get("status"):
-            key = str(tool_input["taskId"])
-            todos[key] = (todos[key][0], tool_input["status"])
+            todos = {str(i): (text_of(row.get("content") or row.get("step")
+                                      or row.get("description")), row.get("status"))
+                     for i, row in enumerate(map(dict_of, rows))}
+        elif isinstance(note.get("subject"), str) and "taskId" not in note:
+            todos[str(len(todos) + 1)] = (note["subject"], "pending")
+        elif key in todos and note.get("status"):
+            todos[key] = (todos[key][0], note["status"])
     return [(one_line(text, 160), status in ("completed", "done"))
             for text, status in todos.values() if text and status != "deleted"][:30]
 
 
 def render_mechanical(ctx: Ctx, session: str, facts: Record) -> str:
-    branch = read_branch(ctx.root)
-    parts = [MECHANICAL_HEAD.format(
-        session=session, when=format_iso(ctx.now), branch=", branch " + branch if branch else "")]
+    head = (read_bytes(git_folder(ctx.root) + "/HEAD", 4096) or b"").decode("utf-8", "replace")
+    branch = one_line(head.partition("refs/heads/")[2], 100)
     later = [text for text in facts.prompts if text != facts.first][-3:]
     sections = (
         ("Goal: the person's first request", cut_text(facts.first, 1500)),
         ("The person's last requests", "\n\n".join(cut_text(text, 700) for text in later)),
         ("What the agent said last", cut_text(facts.said[-3000:], 3000)),
         ("Todo list", "\n".join("- [%s] %s" % ("x" if done else " ", text)
-                                for text, done in facts.todos)),
+                                for text, done in _todo_list(facts.notes))),
         ("Files changed", "\n".join("- " + shown_path(ctx, one_line(path, 300), "")
                                     for path in facts.files)),
         ("The last command that failed", facts.failure),
     )
+    parts = [MECHANICAL_HEAD.format(session=session, when=format_iso(ctx.now),
+                                    branch=", branch " + branch if branch else "")]
     parts += ["## %s\n\n%s\n" % (title, text) for title, text in sections if text]
     return hide_secrets("\n".join(parts))
 
@@ -3921,22 +3929,19 @@ def git_folder(root: str) -> str:
     return folder
 
 
-def read_branch(root: str) -> str:
-    """The git branch, without starting git."""
-    head = (read_bytes(git_folder(root) + "/HEAD", 4096) or b"").decode("utf-8", "replace").strip()
-    return one_line(head.rpartition("refs/heads/")[2], 100) if "refs/heads/" in head else ""
-
-
 # --- who is still there
 
 
 def is_live(ctx: Ctx, session: str) -> bool:
-    """Its client still runs; where that cannot be told, it was active within the hour."""
+    """Its client still runs; where that cannot be told, it was active within the hour and what ran
+    its hooks has not ended."""
     info = stat_of(session_file(ctx, session))
     if info is None:
         return False
-    pid = read_session(ctx, session).client_pid
-    return _is_running(pid) if pid else ctx.now - info.st_mtime < LIVE_S
+    state = read_session(ctx, session)
+    if state.client_pid:
+        return _is_running(state.client_pid)
+    return ctx.now - info.st_mtime < LIVE_S and not _has_ended(state.client_mark)
 
 
 def is_at_work(ctx: Ctx, session: str) -> bool:
@@ -3958,6 +3963,40 @@ def _is_running(pid: int) -> bool:
     return True
 
 
+def client_mark() -> str:
+    """`namespace pid start` of the nearest process above the hook that is no shell: the client, or
+    something that it keeps for its hooks. "" where the system does not tell."""
+    pid = _os.getppid()
+    for _ in range(6):
+        name, parent, start = _read_process(pid)
+        if name not in _SHELLS:
+            return "%s %d %s" % (_pid_space(), pid, start) if start and _pid_space() else ""
+        pid = parent
+    return ""
+
+
+def _has_ended(mark: str) -> bool:
+    """Certainly: seen from another container, a process is not there either."""
+    space, pid, start = (mark.split() + ["", "", ""])[:3]
+    is_here = is_digits(pid) and space == _pid_space()
+    return is_here and _read_process(int(pid))[2] != start
+
+
+def _pid_space() -> str:
+    try:
+        return _os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return ""
+
+
+def _read_process(pid: int) -> tuple:
+    """(name, parent, when it started) on Linux; ("", 0, "") where there is none."""
+    head, _, rest = (read_bytes("/proc/%d/stat" % pid, 4096) or b"").decode(
+        "utf-8", "replace").rpartition(")")
+    fields = rest.split()
+    return (head.partition("(")[2], int(fields[1]), fields[19]) if fields[19:] else ("", 0, "")
+
+
 def make_up(ctx: Ctx) -> None:
     """Sessions that were killed after the crossing get their handoff from their transcript now."""
     if not ctx.get("handoff.enabled"):
@@ -3967,9 +4006,8 @@ def make_up(ctx: Ctx) -> None:
             continue
         state = read_session(ctx, session)
         is_past = state.client_pid == client_pid(ctx) > 0  # one client has one session at a time
-        if is_past or not is_live(ctx, session):
-            transcript = state.transcript
-            if transcript and write_mechanical(ctx, session, transcript):
+        if (is_past or not is_live(ctx, session)) and state.transcript:
+            if write_mechanical(ctx, session, state.transcript):
                 break  # one at a start is enough to stay within the deadline
 
 # =============================================================================
@@ -5118,6 +5156,7 @@ def _start(ctx: Ctx, event: Record, state: Record, receipts: "Record | None") ->
     note_settings(ctx, state)
     state.model = event.model or state.model
     state.client_pid, state.transcript = client_pid(ctx), event.transcript or state.transcript
+    state.client_mark = "" if state.client_pid else client_mark()
     drop_markers(ctx, event.session, (QUIET_PREFIX,))
     if event.source in ("compact", "clear"):
         drop_markers(ctx, event.session)
@@ -5332,11 +5371,12 @@ def _inject_start(event: Record, ctx: Ctx) -> "Reply | None":
 def _ensure_handoff(ctx: Ctx, event: Record) -> None:
     """Before a compaction takes the context away there is a handoff, the kit's own if need be."""
     state = read_session(ctx, event.session)
-    row = read_ledger(ctx).handoffs.get(event.session)
+    ledger = read_ledger(ctx)
+    row = ledger.handoffs.get(event.session)
     is_there = row is not None and row.written_at > max(state.compacted_at, row.asked_at - 1, 1)
     if not ctx.get("handoff.enabled") or state.handoff_complete or is_there:
         return
-    if not state.threshold_crossed_at or not find_written(ctx, event, state):
+    if not state.threshold_crossed_at or not find_written(ctx, event, state, ledger):
         write_mechanical(ctx, event.session, event.transcript or state.transcript)
 
 
@@ -5387,7 +5427,7 @@ def monitor(event: Record, ctx: Ctx) -> "Reply | None":
         return None
     if not written and seen.reply.after:
         keep_claims(ctx, event.session, seen.state.delivered)
-    if written and seen.person:  # else it would be said at every call
+    if seen.person and (written or not is_writable(ctx.path("state"))):  # else it is said again
         seen.reply.person = PERSON_JOIN.join(filter(None, (seen.person, seen.reply.person)))
     return seen.reply
 
@@ -5431,8 +5471,7 @@ def _note_call(ctx: Ctx, event: Record, state: Record, usage: "Record | None",
     if name:
         confirm_file(ctx, name)
         state.files_read = list(dict.fromkeys(state.files_read + [name]))
-    reminds, person = follow_handoff(ctx, event, state, measure)
-    reminder = remind(ctx, event, state, measure, batch) if reminds else ""
+    reminder, person = follow_handoff(ctx, event, state, measure, batch)
     shot = _snapshot(ctx, state, measure, state.tool_calls % AUDIT_EVERY_CALLS == 1)
     shot = shot if is_audit_due(shot, state) else None
     if shot:
@@ -5477,7 +5516,7 @@ def stop_enforce(event: Record, ctx: Ctx) -> "Reply | None":
     reply, person = Reply(), ""
     state = _follow(ctx, event, reply, read_session(ctx, event.session), False)
     if state.threshold_crossed_at and not state.handoff_complete:
-        person = save_printed(ctx, event)
+        person = save_printed(ctx, event, state)
     if is_file(auto_path(ctx)):
         reply = enforce_stop(ctx, event, state) or reply
     reply.person = PERSON_JOIN.join(filter(None, (person, reply.person)))

@@ -3,6 +3,9 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import subprocess
+import sys
 
 import pytest
 
@@ -461,6 +464,80 @@ def test_where_nothing_can_be_written_the_reminder_still_comes(open_project):
     event = project.event("PostToolUse.Bash", session_id="s1")
     os.chmod(project.path(".context"), 0o555)
     assert "a handoff for the next session" in project.call_as_user("monitor", event).context
+
+
+def test_where_nothing_can_be_written_it_is_asked_for_once(open_project):
+    """It can neither be written nor saved when it is printed: one request, one line for the person."""
+    project = open_project
+    project.write_transcript([assistant_row(170_000)])
+    os.chmod(project.path(".context"), 0o555)
+    replies = [project.call_as_user("monitor", project.event("PostToolUse.Bash", session_id="s1", tool_use_id="t%d" % number)).reply
+               for number in range(3)]
+    assert "cannot be written, so the person has to keep it" in replies[0]["hookSpecificOutput"]["additionalContext"]
+    assert "cannot be written, so keep the handoff" in replies[0]["systemMessage"]
+    assert all("handoff" not in json.dumps(reply or {}) for reply in replies[1:])
+
+
+@pytest.mark.parametrize("age_s, counts", [(5, True), (590, True), (700, False)])
+def test_a_handoff_written_just_before_the_crossing_counts(project, age_s, counts):
+    after_tool(project, 50, NOW - 1000)
+    project.write(OWN, TEXT, mtime=NOW - age_s)
+    assert reminds(project, 85, NOW) is not counts
+    assert project.read_json(STATE)["handoff_complete"] is counts
+
+
+def test_a_handoff_written_before_the_compaction_does_not_count_after_it(project):
+    after_tool(project, 50, NOW - 100)
+    project.write(OWN, TEXT, mtime=NOW - 50)
+    project.step("inject", project.event("SessionStart.compact", session_id="s1"), NOW - 20)
+    assert reminds(project, 85, NOW)
+
+
+CLIENT = """
+import json, subprocess, sys
+for line in sys.stdin:
+    command, event = json.loads(line)
+    done = subprocess.run(["/bin/sh", "-c", command], input=json.dumps(event).encode(), stdout=subprocess.PIPE)
+    print(json.dumps(done.stdout.decode()), flush=True)
+"""
+
+
+class FakeClient:
+    """A process of its own that runs hooks through a shell, as clients do; it tells nobody its number."""
+
+    def __init__(self, project):
+        self.project = project
+        self.process = subprocess.Popen([sys.executable, "-c", CLIENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        env=project.environment({}), cwd=project.root)
+
+    def send(self, mode, name, **changes):
+        command = " ".join(map(shlex.quote, helper.hook_argv(mode))) + " || exit 0"
+        line = json.dumps([command, self.project.event(name, **changes)]) + "\n"
+        self.process.stdin.write(line.encode())
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+    def kill(self):
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_without_the_clients_number_a_killed_session_is_told_from_a_live_one(project, is_killed):
+    client, later = FakeClient(project), FakeClient(project)
+    try:
+        client.send("inject", "SessionStart.startup", session_id="s1", model=None)
+        project.write_transcript([assistant_row(170_000)])
+        assert "a handoff for the next session" in client.send("monitor", "PostToolUse.Bash", session_id="s1")
+        working_session(project)
+        if is_killed:
+            client.kill()
+        text = later.send("inject", "SessionStart.startup", session_id="s2")
+        assert ("Add a login page with tests." in text) is is_killed
+    finally:
+        for each in (client, later):
+            each.kill()
 
 
 def test_what_happened_is_in_the_recorder(project):
