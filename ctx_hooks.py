@@ -176,8 +176,8 @@ CHARS_PER_TOKEN = 4
 CALL_OVERHEAD_TOKENS = 60
 IMAGE_TOKENS = 1_600
 ESTIMATE_BASE_TOKENS = 15_000  # the client's own system prompt and tools
-TRANSCRIPT_STEP_BYTES, TRANSCRIPT_NEAR_BYTES = 32 * 1024, 512 * 1024
-TRANSCRIPT_LINE_BYTES, TRANSCRIPT_LIMIT_BYTES = 2 * 1024 * 1024, 8 * 1024 * 1024
+TRANSCRIPT_STEP_BYTES, TRANSCRIPT_NEAR_BYTES = 32 * 1024, 1024 * 1024
+TRANSCRIPT_LINE_BYTES, TRANSCRIPT_LIMIT_BYTES = 1024 * 1024, 8 * 1024 * 1024
 TRANSCRIPT_NEW_LIMIT_BYTES = 4 * 1024 * 1024
 TRANSCRIPT_WAIT_S, TRANSCRIPT_POLL_S = 0.15, 0.015
 
@@ -2082,12 +2082,12 @@ def read_usage(ctx: Ctx, path: str) -> "Record | None":
 
 
 def _last_usage(ctx: Ctx, path: str) -> "Record | None":
-    """Where the last call found none, a new one stands near the end of the transcript."""
+    """Once a session has been counted, its last count and what came since are better than reading
+    megabytes at every call."""
     usage = _usage_within(ctx, path, TRANSCRIPT_NEAR_BYTES)
-    if usage is None and transcript_size(path) > TRANSCRIPT_NEAR_BYTES:
-        state = read_session(ctx, ctx.session)
-        if state.exact or not state.tool_calls:
-            usage = _usage_within(ctx, path, TRANSCRIPT_NEW_LIMIT_BYTES)
+    if usage is None and transcript_size(path) > TRANSCRIPT_NEAR_BYTES and not (
+            read_session(ctx, ctx.session).tool_calls):
+        usage = _usage_within(ctx, path, TRANSCRIPT_NEW_LIMIT_BYTES)
     return usage
 
 

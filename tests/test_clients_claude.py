@@ -99,12 +99,11 @@ def test_usage_is_found_behind_megabytes_of_tool_results(kit, project, megabytes
     assert usage_tokens(kit, project, rows) == 5000
 
 
-@pytest.mark.parametrize("state, behind, tokens", [
-    ({"tool_calls": 3, "exact": False}, 2 << 20, None), ({"tool_calls": 3, "exact": False}, 100_000, 5000),
-    ({"tool_calls": 3, "exact": True}, 2 << 20, 5000), ({}, 2 << 20, 5000), ({"exact": True}, 9 << 20, None)])
-def test_a_session_that_was_not_measured_looks_for_a_new_row_near_the_end_only(kit, project, state, behind, tokens):
-    """A client that never says how full the context is would cost megabytes of reading at every call."""
-    project.write(".context/state/s1.json", json.dumps(state))
+@pytest.mark.parametrize("calls, behind, tokens", [(3, 2 << 20, None), (3, 800_000, 5000), (0, 3 << 20, 5000), (0, 9 << 20, None)])
+def test_a_session_that_was_counted_looks_for_a_row_near_the_end_only(kit, project, calls, behind, tokens):
+    """A client that never says how full the context is would cost megabytes of reading at every call; the last count and
+    what came since are there."""
+    project.write(".context/state/s1.json", json.dumps({"tool_calls": calls, "exact": True}))
     path, ctx = project.write_transcript([assistant_row(5000)] + [big_row(50_000)] * (behind // 50_000)), project.ctx(NOW)
     ctx.session = "s1"
     usage = kit.read_usage(ctx, path)
