@@ -236,60 +236,47 @@ def format_iso(seconds: float, fraction: bool = False) -> str:
 
 def parse_iso(text: object) -> "float | None":
     """Epoch seconds of an ISO 8601 time (Z, offset, fraction, date alone; naive = UTC), or None."""
-    if not isinstance(text, str):
+    text = text.strip() if isinstance(text, str) else ""
+    date = _numbers(text[:10], "-", (4, 2, 2))
+    seconds = _clock_seconds(text[11:]) if len(text) > 10 else 0.0
+    if not date or seconds is None or text[10:11] not in ("", "T", "t", " "):
         return None
-    text = text.strip()
-    date, clock = text[:10], text[11:]
-    if len(date) != 10 or date[4] != "-" or date[7] != "-":
-        return None
-    if text[10:11] not in ("", "T", "t", " "):
-        return None
-    days = _days(date[:4], date[5:7], date[8:10])
-    seconds = _clock_seconds(clock) if len(text) > 10 else 0.0
-    return None if days is None or seconds is None else days * 86400 + seconds
+    year, month, day = date
+    first = _day_number(year, month)
+    is_day = 1 <= month <= 12 and 1 <= day <= _day_number(year, month + 1) - first
+    return (first + day - 1) * 86400 + seconds if is_day else None
 
 
-def _days(year: str, month: str, day: str) -> "int | None":
-    """Days from 1970-01-01, by the civil calendar's 400-year cycle."""
-    if not (is_digits(year) and is_digits(month) and is_digits(day)):
-        return None
-    y, m, d = int(year), int(month), int(day)
-    leap = y % 4 == 0 and (y % 100 != 0 or y % 400 == 0)
-    lengths = (31, 29 if leap else 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-    if not (1 <= m <= 12 and 1 <= d <= lengths[m - 1]):
-        return None
-    past = y - 1
-    days = past * 365 + past // 4 - past // 100 + past // 400
-    return days + sum(lengths[: m - 1]) + d - 719163
+def _numbers(text: str, mark: str, widths: tuple) -> tuple:
+    """The numbers of `10:45:00`; () when they are not of these widths."""
+    parts = text.split(mark)
+    is_good = tuple(map(len, parts)) == widths and all(map(is_digits, parts))
+    return tuple(map(int, parts)) if is_good else ()
+
+
+def _day_number(year: int, month: int) -> int:
+    """Days from 1970-01-01 to the first of the month; a year that begins in March has its odd day
+    at the end."""
+    if month < 3:
+        year, month = year - 1, month + 12
+    return year * 365 + year // 4 - year // 100 + year // 400 + (month * 153 - 457) // 5 - 719468
 
 
 def _clock_seconds(clock: str) -> "float | None":
     """Seconds since midnight UTC of `HH:MM[:SS[.fff]]` with an optional Z or offset."""
-    offset = 0
-    if clock[-1:] in ("Z", "z"):
-        clock = clock[:-1]
-    else:
-        cut = max(clock.rfind("+"), clock.rfind("-"))
-        if cut >= 0:
-            parts = clock[cut + 1:].replace(":", "")
-            if len(parts) not in (2, 4) or not is_digits(parts):
-                return None
-            if parts[:2] > "23" or parts[2:] > "59":
-                return None
-            offset = int(parts[:2]) * 3600 + int(parts[2:] or 0) * 60
-            offset = -offset if clock[cut] == "-" else offset
-            clock = clock[:cut]
+    cut = max(map(clock.rfind, "+-Zz"))
+    clock, zone = (clock[:cut], clock[cut:]) if cut >= 0 else (clock, "Z")
+    shift = zone[1:].replace(":", "") if zone[0] in "+-" else zone[1:] + "0000"
+    shift = _numbers(shift[:2] + ":" + (shift[2:] or "00"), ":", (2, 2))
     whole, dot, fraction = clock.replace(",", ".").partition(".")
-    fields = whole.split(":")
-    if len(fields) not in (2, 3) or not all(len(f) == 2 and is_digits(f) for f in fields):
+    time_ = _numbers(whole if whole.count(":") == 2 else whole + ":00", ":", (2, 2, 2))
+    if not shift or not time_ or (dot and not is_digits(fraction[:9])):
         return None
-    if dot and not is_digits(fraction[:9]):
+    if time_ > (23, 59, 60) or max(time_[1], shift[1]) > 59 or time_[2] > 60 or shift[0] > 23:
         return None
-    hours, minutes, seconds = (int(f) for f in (fields + ["0"])[:3])
-    if hours > 23 or minutes > 59 or seconds > 60:
-        return None
+    offset = (shift[0] * 3600 + shift[1] * 60) * (-1 if zone[0] == "-" else 1)
     part = float("0." + fraction[:9]) if dot else 0.0
-    return hours * 3600 + minutes * 60 + seconds + part - offset
+    return time_[0] * 3600 + time_[1] * 60 + time_[2] + part - offset
 
 
 def is_digits(text: str) -> bool:
@@ -368,22 +355,15 @@ def _exit_later() -> None:
 # imported.
 
 
-def _parse_float(text: str) -> "float | None":
-    value = float(text)
-    return value if abs(value) < 1e308 else None  # 1e999 could never be written again
-
-
-# What the C scanner wants to know: json's own defaults, control characters allowed; NaN and
-# Infinity are not JSON.
-_SCANNING = Record(
-    strict=False, object_hook=None, object_pairs_hook=None, parse_int=int, memo={},
-    parse_float=_parse_float, parse_constant=lambda name: None)
+_SCANNING = Record(  # what the C scanner wants to know: json's own defaults, control characters
+    strict=False, object_hook=None, object_pairs_hook=None, parse_int=int, memo={},  # allowed
+    parse_constant=lambda name: None,  # NaN and Infinity are not JSON
+    parse_float=lambda text: float(text) if abs(float(text)) < 1e308 else None)  # nor is 1e999
 
 
 def parse_json(text: object) -> object:
     """The first JSON value in the text or bytes; ValueError when there is none."""
-    if not isinstance(text, str):
-        text = text.decode("utf-8", "replace")
+    text = text if isinstance(text, str) else text.decode("utf-8", "replace")
     start = len(text) - len(text.lstrip("\ufeff \t\r\n"))
     try:
         return _scan()(text, start)[0]
@@ -405,8 +385,8 @@ def format_json(value: object) -> str:
     try:
         import _json
 
-        encode = _json.make_encoder(None, _refuse, _json.encode_basestring_ascii, None, ": ", ", ",
-                                    False, False, False)
+        encode = _json.make_encoder(  # what it does not know it calls None for: a TypeError
+            None, None, _json.encode_basestring_ascii, None, ": ", ", ", False, False, False)
         return "".join(encode(value, 0))
     except (ImportError, AttributeError):
         import json
@@ -424,12 +404,8 @@ def _scan() -> object:
     except (ImportError, AttributeError):
         import json
 
-        own = {"parse_float": _parse_float, "parse_constant": _SCANNING.parse_constant}
-        return json.JSONDecoder(strict=False, **own).raw_decode
-
-
-def _refuse(value: object) -> None:
-    raise TypeError("not JSON: " + type(value).__name__)
+        return json.JSONDecoder(strict=False, parse_float=_SCANNING.parse_float,
+                                parse_constant=_SCANNING.parse_constant).raw_decode
 
 
 # --- what is checked once, at the edge: a record by its table of (key, default, kind); a kind is a
@@ -464,13 +440,12 @@ def _load_field(value: object, default: object, kind: object) -> object:
     if isinstance(kind, tuple):
         return load_record(value, kind) if isinstance(value, dict) else None
     if isinstance(kind, list):  # an object of records
-        rows = value if isinstance(value, dict) else {}
-        return {name: load_record(row, kind[0]) for name, row in rows.items()
+        return {name: load_record(row, kind[0]) for name, row in dict_of(value).items()
                 if isinstance(row, dict)}
     if kind == "count":
         return int(value) if is_count(value) else default
     if kind == "texts":
-        return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []
+        return [text for text in list_of(value) if isinstance(text, str)]
     if kind in (list, dict):
         return value if isinstance(value, kind) else kind()
     return value if isinstance(value, kind) else default
@@ -1407,7 +1382,7 @@ def _leaves_project(value: object, kind: object, folder: str) -> bool:
 # =============================================================================
 # The root is the folder that the client was started in or its nearest parent with a context
 # folder; a parent's must belong to this user or to root. No root: nothing happens. Whatever the
-# project's files name, may_read decides what can reach the agent.
+# project's files name, read_shared decides what can reach the agent.
 SESSION = (  # .context/state/<session>.json: key, default, kind
     ("session_start", 0.0, "time"), ("agent", "claude", str),
     ("estimated_tokens", 0, "count"), ("window", 0, "count"), ("exact", False, bool),
@@ -1440,15 +1415,15 @@ def find_project(start: str, cwd: str, env: dict) -> "Ctx | None":
     folder = start if is_absolute(start) else cwd
     if not is_absolute(folder):
         return None
-    folder = join_path(folder, ".")
-    for level in range(PARENT_LIMIT):
+    folder, below = join_path(folder, "."), ""
+    for _ in range(PARENT_LIMIT):
         ctx = open_project(folder, env)
         if ctx:
-            trusted = not level or (is_trusted(ctx.dir) and is_trusted(config_path(folder)))
-            return ctx if trusted else None
-        if parent_of(folder) == folder:
-            return None
-        folder = parent_of(folder)
+            is_good = not below or (is_trusted(ctx.dir) and is_trusted(config_path(folder)))
+            return ctx if is_good else None
+        folder, below = parent_of(folder), folder
+        if folder == below:
+            break
     return None
 
 
@@ -1461,8 +1436,9 @@ def open_project(root: str, env: dict) -> "Ctx | None":
     config = {**DEFAULTS, **own, **values}
     ctx = Ctx(root, join_path(root, config["context_dir"]), config, problems)
     ctx.owner, ctx.env = stat_of(ctx.dir), env
-    if ctx.owner is None or not is_dir(ctx.dir) or leads_out(ctx):
-        return None
+    if not (ctx.owner and is_dir(ctx.dir)) or _is_private(name_inside(ctx.dir, root)) or any(
+            map(is_link, map(ctx.path, RUNTIME_FOLDERS))):
+        return None  # a stranger's repository must not decide where we write
     config["outside"] = ()
     if own.get("allow_outside"):  # what the user's own file names, and nothing that a project adds
         named = [join_path(ctx.dir, name) for name in own.get("gate.files", ())]
@@ -1482,8 +1458,8 @@ def config_path(root: str) -> str:
 
 
 def home_of(env: dict) -> str:
-    names = ("HOME", "USERPROFILE") if IS_POSIX else ("USERPROFILE", "HOME")
-    return native_path(env.get(names[0]) or env.get(names[1]) or "")
+    home, profile = env.get("HOME"), env.get("USERPROFILE")
+    return native_path((home or profile if IS_POSIX else profile or home) or "")
 
 
 def user_config_path(env: dict) -> str:
@@ -1501,13 +1477,6 @@ def _user_folder(env: dict, variable: str, windows: str, usual: str) -> str:
     named = env.get(variable if IS_POSIX else windows)
     base = native_path(named or (home_of(env) and home_of(env) + usual))
     return base if is_absolute(base) else ""
-
-
-def leads_out(ctx: Ctx) -> bool:
-    """The context folder is the project itself, git's or the client's, or it or one of our folders
-    in it is a link to somewhere else: a stranger's repository must not decide where we write."""
-    is_odd = _is_private(name_inside(ctx.dir, ctx.root))
-    return is_odd or any(map(is_link, map(ctx.path, RUNTIME_FOLDERS)))
 
 
 def is_trusted(path: str) -> bool:
@@ -1546,18 +1515,6 @@ def _is_own_on_windows(path: str) -> bool:
     return bool(advapi.EqualSid(ctypes.cast(buffer, ctypes.POINTER(pointer))[0], owner))
 
 
-def may_read(ctx: Ctx, path: str) -> bool:
-    """Whether the text of a file that some setting names may reach the agent."""
-    return path in ctx.get("outside") or bool(_shared_name(ctx, path))
-
-
-def _shared_name(ctx: Ctx, path: str) -> str:
-    """The file's real name below the root, links resolved; "" for what nobody is to see."""
-    inside = name_inside(path, ctx.root) if is_below(path, ctx.root) else ""
-    named = path[len(ctx.root):].lstrip("/")
-    return "" if _is_private(named) or _is_private(inside) else inside
-
-
 def _is_private(name: str) -> bool:
     """Seen from the root: outside, git's, the client's or a secret, as a case-insensitive file
     system would compare it."""
@@ -1568,11 +1525,14 @@ def _is_private(name: str) -> bool:
 
 
 def read_shared(ctx: Ctx, path: str, limit_bytes: int = FILE_LIMIT_BYTES) -> "bytes | None":
-    """The bytes of a file whose text may reach the agent, else None."""
+    """The bytes of a file whose text may reach the agent, else None: by its name and by the one it
+    has with all links resolved."""
     if path in ctx.get("outside"):
         return read_bytes(path, limit_bytes)
-    name = _shared_name(ctx, path)
-    return read_open(open_regular(name, base=ctx.root), limit_bytes) if name else None
+    name = name_inside(path, ctx.root) if is_below(path, ctx.root) else ""
+    if _is_private(name) or _is_private(path[len(ctx.root):].lstrip("/")):
+        return None
+    return read_open(open_regular(name, base=ctx.root), limit_bytes)
 
 
 def session_file(ctx: Ctx, session: str) -> str:

@@ -185,7 +185,6 @@ SECRETS = [".env", ".env.local", "config/.ENV", "key.pem", "a/Server.KEY", "id_r
 def test_secrets_and_what_is_gits_or_the_clients_never_reach_the_agent(kit, project, name):
     if not name.endswith("/x") and not (IS_WINDOWS and " /" in name):  # no folder ends in a space there
         project.write(name if name not in (".claude", ".git") else name + "/x", "secret")
-    assert not kit.may_read(project.ctx(NOW), project.path(name))
     assert kit.read_shared(project.ctx(NOW), project.path(name)) is None
 
 
@@ -210,20 +209,22 @@ def test_no_link_leads_out_or_to_a_secret(kit, project, tmp_path):
     readable = [name for name in ("out.md", "git.md", "env.md", "up/tmp/x", "proc.md", "g/config", "ok.md", "okdir/file.md",
                                   ".env.md", "up/" + os.path.basename(project.root) + "/real/file.md",
                                   "real/../.git/config", "real/../../secret")
-                if kit.may_read(ctx, project.path(name))]
+                if kit.read_shared(ctx, project.path(name))]
     assert readable == ["ok.md", "okdir/file.md", "up/" + os.path.basename(project.root) + "/real/file.md"]
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "/proc/self/environ", "/", "", "relative"])
 def test_nothing_outside_may_be_read(kit, project, path):
-    assert not kit.may_read(project.ctx(NOW), path)
-    assert not kit.may_read(project.ctx(NOW), project.root) and not kit.may_read(project.ctx(NOW), project.root + "x/y")
+    for outside in (path, project.root, project.root + "x/y"):
+        assert kit.read_shared(project.ctx(NOW), outside) is None
 
 
 def test_a_project_reached_through_a_link_reads_its_own_files(kit, project, tmp_path):
     os.symlink(project.root, str(tmp_path / "link"))
+    for name in (".context/TASKS.md", "CLAUDE.md"):
+        project.write(name, "text")
     ctx = kit.open_project(str(tmp_path / "link"), {})
-    assert kit.may_read(ctx, ctx.path("TASKS.md")) and kit.may_read(ctx, ctx.root + "/CLAUDE.md")
+    assert kit.read_shared(ctx, ctx.path("TASKS.md")) == kit.read_shared(ctx, ctx.root + "/CLAUDE.md") == b"text"
 
 
 def test_only_what_the_users_own_file_names_may_be_read_outside(kit, project, own, tmp_path):
@@ -234,13 +235,13 @@ def test_only_what_the_users_own_file_names_may_be_read_outside(kit, project, ow
         tmp_path / "house-rules.md", tmp_path / "notes.md")
     ctx = kit.open_project(project.root, own(text % "true"))
     named = [project.base + "/house-rules.md", project.base + "/notes.md", project.home + "/rules.md"]
-    assert all(kit.may_read(ctx, path) for path in named)
-    assert not kit.may_read(ctx, project.base + "/other.md")
+    assert all(kit.read_shared(ctx, path) for path in named)
+    assert not kit.read_shared(ctx, project.base + "/other.md")
     project.write(".contextrc", "allow_outside: true\nstartup:\n  files: [%s]\n" % (tmp_path / "other.md"))
     ctx = kit.open_project(project.root, own(text % "true"))
-    assert not kit.may_read(ctx, project.base + "/other.md") and len(ctx.problems) == 2
+    assert not kit.read_shared(ctx, project.base + "/other.md") and len(ctx.problems) == 2
     ctx = kit.open_project(project.root, own(text % "false"))
-    assert not any(kit.may_read(ctx, path) for path in named)
+    assert not any(kit.read_shared(ctx, path) for path in named)
 
 
 @pytest.mark.parametrize("folder", [".", ".git", ".git/info", ".claude", ".Claude/x", "out", "in", "docs/.."])
