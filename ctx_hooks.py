@@ -8132,7 +8132,15 @@ def auto_command(args: list) -> None:
         raise CommandError(AUTO_STATE + " is not readable as JSON",
                            "to begin anew: " + own_command("auto start TASK --force"))
     if action in ("start", "resume"):
-        show(*(_start_workflow if action == "start" else _resume_workflow)(ctx, given))
+        flow = (_plan_start if action == "start" else _plan_resume)(ctx, given)
+        lines, is_new = _agree(ctx, flow, given), not is_dir(parent_of(auto_path(ctx)))
+        if not update_workflow(ctx, lambda now: vars(now).update(vars(flow)))[0]:
+            raise cannot_write(AUTO_STATE)
+        if is_new:
+            write_bytes(ctx, ctx.root + "/.caw/.gitignore", b"auto-state.json\n.gitignore\n")
+        name = "auto:started" if action == "start" else "auto:resumed"
+        record(ctx, name, phase=flow.phase, bound=bool(flow.session_id))
+        show(*lines)
     elif action == "stop":
         show("cancelled" if cancel_workflow(ctx, "") else "no workflow is active")
     else:
@@ -8142,7 +8150,7 @@ def auto_command(args: list) -> None:
         show(*[format_json(data or {})] if given.json else page, look=look)
 
 
-def _start_workflow(ctx: Ctx, given: Record) -> list:
+def _plan_start(ctx: Ctx, given: Record) -> Record:
     most, task = int(given.max_iterations or MAX_ITERATIONS), "".join(given.words[1:])
     if not 1 <= most <= ITERATIONS_LIMIT:
         raise CommandError("--max-iterations must be between 1 and %d" % ITERATIONS_LIMIT,
@@ -8155,21 +8163,28 @@ def _start_workflow(ctx: Ctx, given: Record) -> list:
     if is_active(old) and not is_inert(ctx, old) and not given.force:
         raise CommandError("a workflow is active already",
                            "--force replaces it; to see it: " + own_command("auto status"))
-    flow = load_record({
+    return load_record({
         "active": True, "phases": phases, "phase": given.phase or phases[0], "until": given.until,
         "max_iterations": most, "task_description": task, "any_prompt": bool(given.any),
         "config": {flag: bool(getattr(given, flag)) for flag in SKIPS}, "signals": {},
         "session_id": _bound_id(ctx, given.session) or (
             "" if given.any else ctx.env.get("CLAUDE_CODE_SESSION_ID", "")),
         "enforcer": {}, "started_at": format_iso(ctx.now, True)}, WORKFLOW)
-    lines = _agree(ctx, flow, given)
-    is_new = not is_dir(parent_of(auto_path(ctx)))
-    if not update_workflow(ctx, lambda now: vars(now).update(vars(flow)))[0]:
-        raise cannot_write(AUTO_STATE)
-    if is_new:
-        write_bytes(ctx, ctx.root + "/.caw/.gitignore", b"auto-state.json\n.gitignore\n")
-    record(ctx, "auto:started", phase=flow.phase, bound=bool(flow.session_id))
-    return lines
+
+
+def _plan_resume(ctx: Ctx, given: Record) -> Record:
+    """It binds to the next session that prompts, also after it failed or was blocked."""
+    flow = read_workflow(ctx)
+    if not is_file(auto_path(ctx)) or flow.phase == "complete":
+        raise CommandError("there is no workflow to take up", own_command("auto start TASK"))
+    known = [phase for phase in (flow.phase, flow.enforcer.last_phase) if phase in flow.phases]
+    vars(flow).update(
+        active=True, phase=(known or flow.phases)[0], iteration=0, needs="", exit_reason="",
+        completed_at=0.0, phase_started_at=ctx.now, session_id=_bound_id(ctx, given.session),
+        any_prompt=bool(given.any) or flow.any_prompt)
+    vars(flow.enforcer).update(stalls=0, holds=0, phase_holds=0)
+    flow.signals.last_checked = ctx.now
+    return flow
 
 
 def _plan_phases(ctx: Ctx, given: Record) -> list:
@@ -8232,30 +8247,6 @@ def _agree(ctx: Ctx, flow: Record, given: Record) -> list:
             "binds:  " + ("to session " + flow.session_id if flow.session_id else
                           "to the next session of this project " + who),
             "out:    %s, or type `ctx cancel` in the session" % own_command("auto stop")]
-
-
-def _resume_workflow(ctx: Ctx, given: Record) -> list:
-    """It binds to the next session that prompts, also after it failed or was blocked."""
-    flow = read_workflow(ctx)
-    if not is_file(auto_path(ctx)) or flow.phase == "complete":
-        raise CommandError("there is no workflow to take up", own_command("auto start TASK"))
-    known = [phase for phase in (flow.phase, flow.enforcer.last_phase) if phase in flow.phases]
-    changes = {"active": True, "phase": (known or flow.phases)[0], "iteration": 0, "needs": "",
-               "exit_reason": "", "completed_at": 0.0,
-               "phase_started_at": ctx.now, "session_id": _bound_id(ctx, given.session),
-               "any_prompt": bool(given.any) or flow.any_prompt}
-    vars(flow).update(changes)
-    lines = _agree(ctx, flow, given)
-
-    def change(now: Record) -> None:
-        vars(now).update(changes, token=flow.token)
-        vars(now.enforcer).update(stalls=0, holds=0, phase_holds=0)
-        now.signals.last_checked = ctx.now
-
-    if not update_workflow(ctx, change)[0]:
-        raise cannot_write(AUTO_STATE)
-    record(ctx, "auto:resumed", phase=flow.phase)
-    return lines
 
 
 # --- the status line
