@@ -6515,7 +6515,6 @@ def cells(text: str) -> int:
 
 
 def fit_text(text: str, width: int) -> str:
-    """The text, cut to the width with an ellipsis."""
     if cells(text) <= width:
         return text
     text = text[: max(0, width)]
@@ -6677,7 +6676,6 @@ def phase_line(flow: dict, width: int = 1000) -> str:
 
 
 def auto_word(flow: dict) -> str:
-    """How it stands, in a few words."""
     if flow["inert"]:
         return "inert: not started on this machine, it holds nobody"
     if not flow["active"]:
@@ -7590,7 +7588,6 @@ def _without_digits(before: str) -> str:
 
 
 def run_wrap(delivery: Delivery, argv: list) -> int:
-    """Run the command in a pseudo-terminal and make the delivery. Returns its exit code."""
     import signal
     import termios
 
@@ -7783,7 +7780,6 @@ class _Run:
 
 
 def wrap_command(args: list) -> int:
-    """Run an agent without hooks in a pseudo-terminal and type the startup context when ready."""
     given = parse_words("wrap", args)
     command, kind = given.rest, kind_of_command(given.rest)
     if not command or given.agent not in AGENTS:
@@ -7891,7 +7887,6 @@ def watch(read: object) -> None:
 
 
 def status_data(ctx: Ctx, only: str) -> dict:
-    """Everything that `status` shows, as one object."""
     known = list_sessions(ctx)
     shown = [pair for pair in known
              if (pair[0] == only if only else ctx.now - pair[1] < LIVE_SESSION_S)]
@@ -8063,7 +8058,6 @@ def doctor_command(args: list) -> int:
 
 
 def signal_command(args: list) -> None:
-    """Write one signal by hand, from CI, cron, a git hook or another agent."""
     given, ctx = parse_words("signal", args), people_ctx()
     summary, ttl_s = given.words[0], int(given.ttl or DEFAULT_TTL_S)
     auditor = given.auditor or given.name or "external"  # two names are two sources
@@ -8253,7 +8247,6 @@ def _agree(ctx: Ctx, flow: Record, given: Record) -> list:
 
 
 def statusline_command(args: list) -> None:
-    """One line for the client's status bar, and its exact numbers for the monitor."""
     given = parse_words("statusline", args)
     run_guarded("statusline", read_environment(), _statusline, given.rest, bool(given.only))
 
@@ -8319,7 +8312,6 @@ def _hand_over(ctx: Ctx, row: dict) -> None:
 
 
 def replay_command(args: list) -> int:
-    """Run recorded events through this kit, in a scratch copy of the project's state."""
     import tempfile
 
     given, ctx, look = parse_words("replay", args), people_ctx(), read_look()
