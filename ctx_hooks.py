@@ -1463,20 +1463,22 @@ def home_of(env: dict) -> str:
 
 
 def user_config_path(env: dict) -> str:
-    base = _user_folder(env, "XDG_CONFIG_HOME", "APPDATA", "/.config")
+    base = user_folder(env, "XDG_CONFIG_HOME", "APPDATA", "/.config")
     return base + "/ctx_hooks/contextrc" if base else ""
 
 
 def state_home_of(env: dict) -> str:
     """Where lies what a clone must not be able to forge; "" when the user has no such place."""
-    base = _user_folder(env, "XDG_STATE_HOME", "LOCALAPPDATA", "/.local/state")
+    base = user_folder(env, "XDG_STATE_HOME", "LOCALAPPDATA", "/.local/state")
     return base + "/ctx_hooks" if base else ""
 
 
-def _user_folder(env: dict, variable: str, windows: str, usual: str) -> str:
-    named = env.get(variable if IS_POSIX else windows)
-    base = native_path(named or (home_of(env) and home_of(env) + usual))
-    return base if is_absolute(base) else ""
+def user_folder(env: dict, variable: str, windows: str, usual: str) -> str:
+    """What the variable names, where that is absolute, else the usual place; "" without a home."""
+    named, home = native_path(env.get(variable if IS_POSIX else windows, "")), home_of(env)
+    if is_absolute(named):
+        return named
+    return home + usual if is_absolute(home) else ""
 
 
 def is_trusted(path: str) -> bool:
@@ -5765,7 +5767,8 @@ REGISTRATIONS = (  # our name of the event, mode, seconds (Stop has room for a c
 # - `-I -S`: no PYTHON* variables, no site-packages. `-X utf8`: the locale is not asked.
 # - the source loader of the interpreter itself loads exactly this file, up to the line that says
 #   so: no import search, so nothing beside it counts; its bytecode lies in a folder of the user's
-#   own. What people run comes after that line and need not be loaded 100 times an hour.
+#   own (a relative one in the variable would be the project's, so it does not count). What people
+#   run comes after that line and need not be loaded 100 times an hour.
 # - `|| exit 0`: the client reads exit 2 as "deny", and a missing script is exactly that.
 _LOAD = (
     "L.source_to_code = lambda s, d, p: compile("
@@ -5780,7 +5783,8 @@ LOADER = (
     "o = sys.pycache_prefix; sys.pycache_prefix = sys.argv.pop(); p = sys.argv.pop(); " + _LOAD
 )
 START = '-I -S -X utf8 -c "%s"' % LOADER
-CACHE = '"${XDG_CACHE_HOME:-$HOME/.cache}/ctx_hooks"'
+FIND_CACHE = 'c="${XDG_CACHE_HOME##[!/]*}"; '
+CACHE = '"${c:-$HOME/.cache}/ctx_hooks"'
 GUARD = (
     'm="${TMPDIR:-/tmp}/' + QUIET_PREFIX + '${CLAUDE_CODE_SESSION_ID##*/}$COPILOT_CLI"; '
     '[ -f "$m" ] && [ ! -L "$m" ] && [ -O "$m" ] || '
@@ -5809,16 +5813,16 @@ def format_command(mode: str, agent: str, python: str, path: str) -> str:
     """The command of one hook; `python` and `path` as they stand in a shell."""
     words = mode if agent == "claude" else mode + " " + agent
     guard = GUARD if mode == "gate" and agent == "claude" else ""
-    return ": ctx_hooks %s; %s%s %s %s %s %s%s" % (
-        words, guard, python, START, words, path, CACHE, COMMAND_END)
+    return ": ctx_hooks %s; %s%s%s %s %s %s %s%s" % (
+        words, guard, FIND_CACHE, python, START, words, path, CACHE, COMMAND_END)
 
 
 def format_plugin(mode: str, agent: str, python: str, path: str) -> str:
     """The same for hooks.json, which nobody adapts to a machine: where there is no python3, or only
     the placeholder of a shop, the launcher of Windows is asked."""
     guard = GUARD if mode == "gate" else ""
-    return ': ctx_hooks %s; set -- %s %s %s %s; %s%s "$@" || py -3 "$@"%s' % (
-        mode, START, mode, path, CACHE, guard, python, COMMAND_END)
+    return ': ctx_hooks %s; %sset -- %s %s %s %s; %s%s "$@" || py -3 "$@"%s' % (
+        mode, FIND_CACHE, START, mode, path, CACHE, guard, python, COMMAND_END)
 
 
 def format_windows(mode: str, agent: str, python: str, path: str) -> str:
@@ -5845,15 +5849,11 @@ def plan_hooks(agent: str, python: str, path: str, form: object = format_command
 
 def find_registrations(settings: dict) -> list:
     """[(event, command, what it runs)] of our entries in a client's settings."""
-    hooks, found = dict_of(settings.get("hooks")), []
-    for event, groups in hooks.items():
-        for group in list_of(groups):
-            for entry in list_of(dict_of(group).get("hooks")):
-                command = text_of(dict_of(entry).get("command"))
-                ours = parse_command(command) if "ctx_hooks" in command else None
-                if ours:
-                    found.append((event, command, ours))
-    return found
+    commands = [(event, text_of(dict_of(entry).get("command")))
+                for event, groups in dict_of(settings.get("hooks")).items()
+                for group in list_of(groups) for entry in list_of(dict_of(group).get("hooks"))]
+    found = [(event, command, parse_command(command)) for event, command in commands]
+    return [row for row in found if row[2]]
 
 
 def parse_command(command: str) -> "Record | None":
@@ -5863,28 +5863,32 @@ def parse_command(command: str) -> "Record | None":
     if not words or words[0] not in MODES:
         return None
     mode, agent = words[0], words[1] if words[1:] and words[1] in DIALECTS else "claude"
-    raw = _between(command, agent, mode)
-    exact = bool(raw) and command in [
-        form(mode, agent, *raw) for form in (format_command, format_windows, format_plugin)]
     return Record(mode=mode, agent=agent, python=python, path=path,
-                  exact=exact and all(map(_is_plain_word, raw)))
+                  exact=_is_exact(command, mode, agent))
 
 
-def _between(command: str, agent: str, mode: str) -> tuple:
-    """(python, path) as they stand in a command of ours, () when it is none."""
+def _is_exact(command: str, mode: str, agent: str) -> bool:
+    """Made here, with an interpreter and a path that are one word each to a shell, in which only
+    the known variables are expanded."""
+    import re
+
+    variables = "|".join(["HOME"] + [row.project_variable or "HOME" for row in DIALECTS.values()])
+    word = r"""py -3|[\w./:+~-]+|'(?:[^'\n]|'"'"')*'|"(?:\$(?:%s)\b)?[^"$`\\\n]*"|%s""" % (
+        variables, re.escape(PLUGIN_PATH))
     for form in (format_command, format_windows, format_plugin):
-        head, middle, end = form(mode, agent, "\0", "\0").split("\0")
-        if command.startswith(head) and command.endswith(end) and middle in command:
-            first, _, last = command[len(head):len(command) - len(end)].partition(middle)
-            return (last, first) if form is format_plugin else (first, last)
-    return ()
+        pattern = re.escape(form(mode, agent, "\0", "\0")).replace(re.escape("\0"), "(?:%s)" % word)
+        if re.fullmatch(pattern, command):
+            return True
+    return False
 
 
 def parse_run(command: str) -> "tuple | None":
     """(interpreter, arguments, path) of a command that runs this kit and does nothing else (a
     harmless `|| exit 0` aside): what may be replaced and removed. None for every other command."""
+    if "ctx_hooks" not in command:
+        return None
     if command.startswith(": ctx_hooks "):
-        command = command.partition("; ")[2].replace(GUARD, "", 1)
+        command = command.partition("; ")[2].replace(GUARD, "", 1).replace(FIND_CACHE, "", 1)
     if command.startswith("set -- ") and command.endswith('"$@" || py -3 "$@"' + COMMAND_END):
         words, _, python = command[7:-len(' "$@" || py -3 "$@"' + COMMAND_END)].rpartition("; ")
         command = python + " " + words
@@ -5945,21 +5949,6 @@ def _parse_code(python: str, code: str, rest: list) -> "tuple | None":
 def _is_kit(word: str) -> bool:
     return base_name(word.replace("\\", "/")) == "ctx_hooks.py"
 
-
-def _is_plain_word(text: str) -> bool:
-    """One word to a shell (`py -3` aside), in which only the known variables are expanded."""
-    import shlex
-
-    bare = text.replace(PLUGIN_PATH, "")
-    for variable in [row.project_variable for row in DIALECTS.values()] + ["HOME"]:
-        bare = bare.replace("$" + variable, "") if variable else bare
-    try:
-        words = shlex.split(text)
-    except ValueError:
-        return False
-    is_quoted = text[:1] == "'" and text.replace("'\"'\"'", "").count("'") == 2
-    is_one = len(words) == 1 or text == "py -3"
-    return is_one and (is_quoted or not set(bare) & set("$`;|&<>()\n\\*?"))
 
 # =============================================================================
 # Doctor
@@ -6059,12 +6048,13 @@ def _check_kit(env: dict) -> object:
     for path in find_siblings(folder):
         yield WARN, ("an import of the kit's name would find %s; the hooks do not → remove it, if "
                      "it is not yours" % path)
-    cache = place = cache_folder(env)
-    while not is_dir(place) and parent_of(place) != place:
+    place = cache_folder(env) + (folder if IS_POSIX else "")
+    while is_missing(place) and parent_of(place) != place:
         place = parent_of(place)
-    if not is_absolute(cache) or not is_writable(place):
+    if not is_dir(place) or not is_writable(place):
         yield WARN, ("no bytecode can be kept in %s, so each hook compiles the whole file, some 8 "
-                     "times slower → make it a folder of yours" % cache)
+                     "times slower → make it a folder of yours" % (
+                         place if is_dir(place) else cache_folder(env)))
 
 
 def find_siblings(folder: str) -> list:
@@ -6078,10 +6068,10 @@ def find_siblings(folder: str) -> list:
 
 
 def cache_folder(env: dict) -> str:
-    if not IS_POSIX:
-        return slashed(env.get("LOCALAPPDATA", "")) + "/ctx_hooks/cache"
-    stated = read_environment(("XDG_CACHE_HOME",)).get("XDG_CACHE_HOME")
-    return (stated or home_of(env) + "/.cache") + "/ctx_hooks"
+    """Where the registered command keeps its bytecode; "" when the user has no such place."""
+    env = {**env, **read_environment(("XDG_CACHE_HOME",))}
+    base = user_folder(env, "XDG_CACHE_HOME", "LOCALAPPDATA", "/.cache")
+    return base and base + ("/ctx_hooks" if IS_POSIX else "/ctx_hooks/cache")
 
 
 # --- what is registered

@@ -408,8 +408,8 @@ def set_status(text: Text, python: str, path: str) -> None:
     line = text.get(["statusLine"])
     wrapped = wrapped_status(line) if status_words(line) else (line or {}).get("command")
     words = "" if wrapped is None else " -- sh -c " + shlex.quote(wrapped)
-    command = ': ctx_hooks statusline; %s -I -S -X utf8 -c "%s" statusline%s %s %s || exit 0' % (
-        python, LOADER, words, path, kit.CACHE)
+    command = ': ctx_hooks statusline; %s%s -I -S -X utf8 -c "%s" statusline%s %s %s || exit 0' % (
+        kit.FIND_CACHE, python, LOADER, words, path, kit.CACHE)
     if IS_WINDOWS:  # there may be no sh; slower, as the file is compiled each time
         command = "%s -I -S -X utf8 %s statusline%s" % (python, path, words)
     if line is None:
@@ -1036,7 +1036,8 @@ if not os.path.isfile(path):
     sys.exit("error: %%s\\nhint: python3 install.py --init installs it, with --launcher it renews "
              "ctx" %% (found[0] + " is no release that ctx knows, so it is not run" if found
                       else "there is no ctx_hooks in this folder or above"))
-cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+cache = os.environ.get("XDG_CACHE_HOME", "")
+cache = cache if os.path.isabs(cache) else os.path.expanduser("~/.cache")
 argv = [sys.executable, "-I", "-S", "-X", "utf8", "-c", LOADER, *sys.argv[1:], path,
         os.path.join(cache, "ctx_hooks")]
 env = dict(os.environ, CTX_LAUNCHER="1")

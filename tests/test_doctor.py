@@ -361,9 +361,27 @@ def test_what_an_import_of_its_name_would_find_is_named(installed, kit, monkeypa
     assert said(kit_findings(installed, kit, monkeypatch), "warn", "an import of the kit's name would find")
 
 
-def test_a_cache_that_cannot_be_kept_is_named(installed):
-    _, text = doctor(installed, XDG_CACHE_HOME="relative")
-    assert said(text, "warn", "no bytecode can be kept in relative/ctx_hooks"), text
+def test_a_cache_that_cannot_be_kept_is_named(installed, kit, monkeypatch):
+    place = installed.write("../cache", "a file")
+    monkeypatch.setattr(kit, "read_environment", lambda names: {"XDG_CACHE_HOME": place})
+    assert said(kit_findings(installed, kit, monkeypatch), "warn", "no bytecode can be kept in %s/ctx_hooks" % place)
+
+
+def test_a_folder_deep_in_the_cache_that_another_user_made_is_named(installed, kit, monkeypatch):
+    """Once run by root: the folder of this project's bytecode cannot be written, though the cache can."""
+    inner = os.path.normpath(installed.write("../home/.cache/ctx_hooks%s/x" % installed.path(".claude/hooks"), ""))
+    monkeypatch.setattr(kit, "is_writable", lambda path: path != os.path.dirname(inner))
+    assert said(kit_findings(installed, kit, monkeypatch), "warn", "no bytecode can be kept in %s" % os.path.dirname(inner))
+
+
+def test_a_relative_cache_or_state_home_does_not_count(installed, kit, monkeypatch):
+    """As the specification of these variables says: else bytecode would land below the current folder."""
+    monkeypatch.setattr(kit, "read_environment", lambda names: {"XDG_CACHE_HOME": "relative"})
+    assert not said(kit_findings(installed, kit, monkeypatch), "warn", "bytecode")
+    assert kit.cache_folder(installed.env) == installed.home + "/.cache/ctx_hooks"
+    assert kit.state_home_of({"HOME": "/h", "XDG_STATE_HOME": "x/y"}) == "/h/.local/state/ctx_hooks"
+    assert kit.user_config_path({"HOME": "/h", "XDG_CONFIG_HOME": "."}) == "/h/.config/ctx_hooks/contextrc"
+    assert kit.state_home_of({"XDG_STATE_HOME": "x"}) == kit.state_home_of({"HOME": "rel"}) == ""
 
 
 # --- the project

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 
 import pytest
@@ -90,3 +91,20 @@ def test_a_planted_package_or_bytecode_beside_the_kit_changes_nothing(project, k
     assert not os.path.exists(os.path.join(project.tmp, "evil"))
     cached = os.path.join(project.home, ".cache", "ctx_hooks")
     assert [name for _, _, names in os.walk(cached) for name in names if name.endswith(".pyc")], "bytecode is the user's own"
+
+
+@pytest.mark.parametrize("form", ["format_command", "format_plugin"])
+@pytest.mark.parametrize("cache, kept", [("relative", "home/.cache/ctx_hooks"), ("../x", "home/.cache/ctx_hooks"), ("", "home/.cache/ctx_hooks"),
+                                         ("/own cache", "own cache/ctx_hooks")])
+def test_bytecode_never_lands_below_the_current_folder(project, kit, form, cache, kept):
+    project.write(".claude/hooks/ctx_hooks.py", helper._content(helper.KIT))
+    command = getattr(kit, form)("monitor", "claude", helper.PYTHON, kit.kit_path("claude"))
+    env = project.environment({"XDG_CACHE_HOME": project.base + cache if cache[:1] == "/" else cache})
+    before = {name for name in project.tree() if not name.startswith(("home/", "own cache"))}
+    for shell in (["/bin/sh"], ["bash"], ["busybox", "sh"], ["zsh", "-f"]):
+        if shutil.which(shell[0]):
+            done = subprocess.run([*shell, "-c", command], input=b"{}", env=env, cwd=project.root, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    names = set(project.tree())
+    assert {name for name in names if not name.startswith(("home/", "own cache"))} == before
+    assert any(name.startswith(kept) and name.endswith(".pyc") for name in names)
