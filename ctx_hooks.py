@@ -2874,8 +2874,8 @@ def finish_delivery(is_out: bool, ctx: Ctx, session: str, shown: list) -> None:
 # an integer, rounded down, never above 100.
 #
 # Measure   tokens, window, exact, model, percent, shown (as text), note
-_SMALL_MODELS = {"opus": ((4, 0), (4, 1), (4, 5), (4, 6)), "sonnet": ((4, 0), (4, 5), (4, 6)),
-                 "haiku": ((4, 5),)}
+_SMALL_MODELS = {"opus": ("4-0", "4-1", "4-5", "4-6"), "sonnet": ("4-0", "4-5", "4-6"),
+                 "haiku": ("4-5",)}
 STATUSLINE_AGE_S = 43200
 # Where Claude Code compacts by itself: seen at 167,000 of 200,000 and at 977,000 of 1,000,000.
 COMPACTION_RESERVE, COMPACTION_RESERVE_LARGE, COMPACTION_OUTPUT = 33_000, 23_000, 20_000
@@ -2890,23 +2890,11 @@ def window_of_model(model: str) -> int:
         return LARGE_WINDOW
     for family, versions in _SMALL_MODELS.items():
         _, found, rest = name.partition(family + "-")
-        if found and _version(rest) in versions:
+        numbers = "".join(c if c in "0123456789" else " " for c in rest).split() + ["", ""]
+        minor = numbers[1] if 0 < len(numbers[1]) <= 2 else "0"  # not a date
+        if found and rest.startswith(numbers[0]) and numbers[0] + "-" + minor in versions:
             return DEFAULT_WINDOW
     return LARGE_WINDOW
-
-
-def _version(text: str) -> tuple:
-    """(4, 5) of `4-5-20250929`, (4, 0) of `4-20250514` and of `4`."""
-    major, rest = _leading_number(text)
-    minor, _ = _leading_number(rest[1:]) if rest[:1] in ("-", ".") else ("", "")
-    return (int(major or 0), int(minor) if 0 < len(minor) <= 2 else 0)
-
-
-def _leading_number(text: str) -> tuple:
-    end = 0
-    while end < len(text) and end < 9 and text[end] in "0123456789":
-        end += 1
-    return text[:end], text[end:]
 
 
 def measure_context(ctx: Ctx, state: Record, usage: "Record | None", added_tokens: int) -> Record:
@@ -2966,13 +2954,10 @@ def is_same_model(one: str, other: str) -> bool:
 def _statusline_window(ctx: Ctx, model: str) -> int:
     """What `statusline` handed over: valid for half a day and for the same model."""
     handed = read_json(ctx.path("state", ctx.session + ".statusline"))
-    if not handed:
-        return 0
     age_s = ctx.now - (parse_iso(handed.get("at")) or 0)
-    if not -CLOCK_SKEW_S < age_s < STATUSLINE_AGE_S:
-        return 0
     is_same = not model or is_same_model(text_of(handed.get("model")), model)
-    return sane_window(handed.get("window")) if is_same else 0
+    is_fresh = -CLOCK_SKEW_S < age_s < STATUSLINE_AGE_S
+    return sane_window(handed.get("window")) if is_fresh and is_same else 0
 
 
 def sane_window(value: object) -> int:
@@ -3192,29 +3177,39 @@ def repetition_of(recent: list) -> tuple:
 # --- evaluation
 
 
-def is_audit_due(shot: Record, state: Record) -> bool:
+def note_audit(state: Record, shot: Record) -> bool:
     """Whether an evaluation could change anything, by the session's own note of the last one: the
-    file that all sessions share is not even opened on nearly every call. Inside a band, cooldowns
-    are looked at each minute."""
-    health, last = [shot.percent, shot.score], state.audited
-    lowest = min(clear for _, clear, _ in HEALTH_LEVELS)
-    in_band = shot.percent >= lowest or shot.score >= REPETITION_CLEAR
-    is_aged = len(last) == 3 and not 0 <= shot.now - count_of(last[2]) < AUDIT_BAND_S
-    return last[:2] != health or shot.stale_files is not None or (in_band and is_aged)
+    file that all sessions share is not even opened on nearly every call. While an alert stands,
+    cooldowns are looked at each minute."""
+    percent, score, at, codes = (state.audited + [None] * 4)[:4]
+    shot.active = {code for code in list_of(codes) if isinstance(code, str)}
+    now_active = [code for _, audit, _, everywhere, _, _ in AUDITORS if not everywhere
+                  for alert in audit(shot) for code in alert.codes]
+    is_aged = now_active and not 0 <= shot.now - count_of(at) < AUDIT_BAND_S
+    is_same = (percent, score, codes) == (shot.percent, shot.score, now_active)
+    if is_same and shot.stale_files is None and not is_aged:
+        return False
+    state.audited = [shot.percent, shot.score, int(shot.now), now_active]
+    return True
+
+
+def update_monitor(ctx: Ctx, change, is_new: bool = False) -> object:
+    """Locked; what `change(known)` returns, None where there is no file and none is to be made."""
+    path = ctx.path("monitor-state.json")
+    return update_json(ctx, path, change, MONITOR)[1] if is_new or is_file(path) else None
 
 
 def run_auditors(ctx: Ctx, session: str, shot: Record) -> list:
     """Evaluate, write the signals, remember; the emitted alerts."""
-    path = ctx.path("monitor-state.json")
-    _, emitted = update_json(ctx, path, lambda known: _evaluate(ctx, session, shot, known), MONITOR)
-    for name, scope, ttl_s, alert in emitted or []:
+    emitted = update_monitor(ctx, lambda known: _evaluate(ctx, session, shot, known), True) or []
+    for name, scope, ttl_s, alert in emitted:
         signal = Record(
             name=name, severity=alert.severity, generated_at=ctx.now, auditor=name, ttl_s=ttl_s,
             code=alert.codes[0], body=alert.summary + "\n→ " + alert.action)
         if write_signal(ctx, scope, signal):
             record(ctx, "alert:emitted", code=signal.code, severity=alert.severity,
                    summary=alert.summary)
-    return emitted or []
+    return emitted
 
 
 def _evaluate(ctx: Ctx, session: str, shot: Record, known: Record) -> list:
@@ -3223,47 +3218,42 @@ def _evaluate(ctx: Ctx, session: str, shot: Record, known: Record) -> list:
     known.lastHealth[session] = {"contextPercent": shot.percent, "repetitionScore": shot.score}
     for name, audit, prefix, everywhere, cooldown_s, ttl_s in AUDITORS:
         scope, target = ("global:", "") if everywhere else (session + ":", session)
-        own = [key for key in known.activeAlerts if key.startswith(scope + prefix)]
-        shot.active = {key[len(scope):] for key in own}
+        shot.active = {key[len(scope):] for key in known.activeAlerts
+                       if key.startswith(scope + prefix)}
         alerts = audit(shot)
         if alerts is None:
             continue
         codes = [code for alert in alerts for code in alert.codes]
-        gone = [code for code in shot.active if code not in codes]
+        gone = shot.active.difference(codes)
         for code in gone:
             del known.activeAlerts[scope + code]
         if gone:
             withdraw_signals(ctx, target, name, gone)
         known.activeAlerts.update((scope + code, True) for code in codes)
         for alert in alerts:
-            last = parse_iso(known.lastEmitted.get(scope + alert.codes[0]))
-            if last is None or not 0 <= ctx.now - last < cooldown_s or (
-                    ctx.now - last > ttl_s and _is_unsaid(ctx, target, name)):
-                at = format_iso(ctx.now)
-                known.lastEmitted.update((scope + code, at) for code in alert.codes)
+            past_s = ctx.now - (parse_iso(known.lastEmitted.get(scope + alert.codes[0])) or 0.0)
+            is_unsaid = past_s > ttl_s and target and is_file(_signal_of(ctx, target, name))
+            if is_unsaid or not -SAME_EVENT_S < past_s < cooldown_s:
+                known.lastEmitted.update((scope + code, format_iso(ctx.now))
+                                         for code in alert.codes)
                 emitted.append((name, target, ttl_s, alert))
     return emitted
 
 
-def _is_unsaid(ctx: Ctx, session: str, name: str) -> bool:
-    """The session's signal of the last time is still there: nobody was told."""
-    return bool(session) and is_file(signal_dir(ctx, session) + "/" + name + ".md")
+def _signal_of(ctx: Ctx, session: str, name: str) -> str:
+    """While it is there nobody was told."""
+    return signal_dir(ctx, session) + "/" + name + ".md"
 
 
 def has_unsaid(ctx: Ctx, session: str) -> bool:
     """An alert of this session that expired before it was said."""
-    for name, _, _, everywhere, _, ttl_s in AUDITORS:
-        info = None if everywhere else stat_of(signal_dir(ctx, session) + "/" + name + ".md")
-        if info is not None and ctx.now - info.st_mtime > ttl_s:
-            return True
-    return False
+    infos = [(stat_of(_signal_of(ctx, session, name)), ttl_s)
+             for name, _, _, everywhere, _, ttl_s in AUDITORS if not everywhere]
+    return any(info is not None and ctx.now - info.st_mtime > ttl_s for info, ttl_s in infos)
 
 
 def withdraw_alerts(ctx: Ctx, session: str, prefix: str = "CTX_HEALTH_") -> None:
     """After a compaction or /clear nothing of the old context's measure holds."""
-    path = ctx.path("monitor-state.json")
-    if not is_file(path):
-        return
 
     def change(known: Record) -> list:
         keys = [key for key in known.activeAlerts if key.startswith(session + ":" + prefix)]
@@ -3272,7 +3262,7 @@ def withdraw_alerts(ctx: Ctx, session: str, prefix: str = "CTX_HEALTH_") -> None
             known.lastEmitted.pop(key, None)
         return [key.partition(":")[2] for key in keys]
 
-    _, codes = update_json(ctx, path, change, MONITOR)
+    codes = update_monitor(ctx, change)
     for name, _, starts, _, _, _ in AUDITORS:
         if codes and starts == prefix:
             withdraw_signals(ctx, session, name, codes)
@@ -3301,8 +3291,7 @@ def confirm_file(ctx: Ctx, name: str) -> None:
         if "global:CTX_AUDIT_DUE" in known.activeAlerts:
             known.confirmed[name] = format_iso(ctx.now)
 
-    if is_file(ctx.path("monitor-state.json")):
-        update_json(ctx, ctx.path("monitor-state.json"), change, MONITOR)
+    update_monitor(ctx, change)
 
 # =============================================================================
 # Gate
@@ -3311,7 +3300,6 @@ def confirm_file(ctx: Ctx, name: str) -> None:
 # O_EXCL before the output, so that parallel first calls fire once; what is not our own regular
 # file there is neither trusted nor followed. A second marker tells the shell that nothing is owed
 # before a tool any more.
-FIRED, CLAIMED, NO_MARKER = "fired", "claimed", "no marker"
 FILLERS = frozenset(("tbd", "todo", "n/a", "none", "...", "…", "unknown", "-", "yyyy-mm-dd"))
 GATE_ROOM = 1500  # with less the gate waits for the next call
 
@@ -3361,14 +3349,12 @@ def _is_telling(line: str) -> bool:
         bare.lower() not in FILLERS and bool(bare.strip("…")))
 
 
-def claim_marker(ctx: Ctx, session: str) -> str:
-    """FIRED when this session's gate was open before, CLAIMED for the one that opens it, NO_MARKER:
-    cannot tell."""
+def claim_marker(ctx: Ctx, session: str) -> "bool | None":
+    """True for the one that opens this session's gate, False when it was open before, None: cannot
+    tell."""
     path = marker_path(ctx, session)
     claimed = claim_file(ctx, path, (format_iso(ctx.now) + "\n").encode())
-    if claimed:
-        return CLAIMED
-    return FIRED if claimed is False and has_marker(ctx, session) else NO_MARKER
+    return claimed if claimed or has_marker(ctx, session) else None
 
 
 def has_marker(ctx: Ctx, session: str) -> bool:
@@ -3403,9 +3389,9 @@ def open_gate(ctx: Ctx, event: Record, state: Record, room: int) -> "str | None"
         return None
     text = render_gate(ctx, event, files, room)
     claim = claim_marker(ctx, event.session)
-    if claim == FIRED:
+    if claim is False:
         return ""
-    record(ctx, "gate:emitted", files=[name for name, _ in files], marker=claim,
+    record(ctx, "gate:emitted", files=[name for name, _ in files], marker=bool(claim),
            style=ctx.get("gate.mode"), chars=len(text))
     return text
 
@@ -4930,7 +4916,7 @@ def follow_delivery(ctx: Ctx, event: Record, state: Record, may_speak: bool) -> 
     elif is_acknowledged(ctx, news.text + "\n" + event.last_message):
         delivery.acked_at = ctx.now
         succeed_delivery(ctx, delivery, "acknowledgement")
-    waits = 0 <= ctx.now - delivery.last_at < backoff_s(ctx, delivery.attempts)
+    waits = abs(ctx.now - delivery.last_at) < backoff_s(ctx, delivery.attempts)
     if not may_speak or not delivery.answered or waits or delivery.outcome != "pending":
         return "", ""
     return _retry(ctx, event, delivery)
@@ -5292,7 +5278,7 @@ def inject(event: Record, ctx: Ctx) -> "Reply | None":
     if has_unsaid(ctx, event.session):
         measure = make_measure(state.estimated_tokens, state.window or DEFAULT_WINDOW, state.exact,
                                state.measured_model)
-        run_auditors(ctx, event.session, _snapshot(ctx, state, measure, False))
+        _audit(ctx, _snapshot(ctx, state, measure, False))
     if "prompt" in ctx.get("monitor.inject_at"):
         _add_signals(ctx, event, reply, state.looked)
     return reply
@@ -5435,9 +5421,7 @@ def _note_call(ctx: Ctx, event: Record, state: Record, usage: "Record | None",
         state.files_read = list(dict.fromkeys(state.files_read + [name]))
     reminder, person = follow_handoff(ctx, event, state, measure, batch)
     shot = _snapshot(ctx, state, measure, state.tool_calls % AUDIT_EVERY_CALLS == 1)
-    shot = shot if is_audit_due(shot, state) else None
-    if shot:
-        state.audited = [shot.percent, shot.score, int(shot.now)]
+    shot = shot if note_audit(state, shot) else None
     return Record(state=state, reply=_say_after(ctx, event, state, reminder, shot), person=person)
 
 
@@ -5450,7 +5434,7 @@ def _say_after(ctx: Ctx, event: Record, state: Record, reminder: str,
         _add(ctx, reply, open_gate(ctx, event, state, _room(ctx, reply)) or "")
     _add(ctx, reply, reminder)
     if shot:
-        run_auditors(ctx, event.session, shot)
+        _audit(ctx, shot)
     if "tool" in ctx.get("monitor.inject_at") and can_speak(ctx, event.name):
         if has_news(ctx, event.session, {} if shot else state.looked):
             _merge(ctx, reply, claim_signals(ctx, state, event.session, _room(ctx, reply)))
@@ -5461,14 +5445,21 @@ def _snapshot(ctx: Ctx, state: Record, measure: Record, with_files: bool) -> Rec
     """What the auditors may look at; the context files' age only now and then."""
     score, repeats, failing = repetition_of(state.recent)
     days, stale = find_stale_files(ctx) if with_files else (0, None)
-    handoff, decisions = "", ctx.path("DECISIONS.md")
-    if measure.percent >= HEALTH_LEVELS[-1][1] and ctx.get("handoff.enabled"):
-        handoff = handoff_path(ctx, ctx.session, read_ledger(ctx))
     return Record(
         now=ctx.now, percent=measure.percent, shown=measure.shown, score=score, repeats=repeats,
         note=" (%s)" % measure.note if measure.note else "", failing=failing, stale_days=days,
-        stale_files=stale, handoff=handoff, is_written=state.handoff_complete, active=set(),
-        decisions=shown_path(ctx, decisions, "") if is_file(decisions) else "")
+        stale_files=stale, handoff="", is_written=state.handoff_complete, active=set(),
+        decisions="")
+
+
+def _audit(ctx: Ctx, shot: Record) -> None:
+    """The paths that an alert names are looked for when there can be one."""
+    if shot.percent >= HEALTH_LEVELS[-1][1]:
+        decisions = ctx.path("DECISIONS.md")
+        shot.decisions = shown_path(ctx, decisions, "") if is_file(decisions) else ""
+        if ctx.get("handoff.enabled"):
+            shot.handoff = handoff_path(ctx, ctx.session, read_ledger(ctx))
+    run_auditors(ctx, ctx.session, shot)
 
 
 def stop_enforce(event: Record, ctx: Ctx) -> "Reply | None":

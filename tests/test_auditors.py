@@ -246,6 +246,26 @@ def test_an_alert_reaches_a_working_agent_with_the_same_tool_result(quiet):
     assert not quiet.exists(HEALTH) and after_tool(quiet, 96, NOW + 1).is_silent
 
 
+def test_a_new_auditor_is_heard_at_any_level_and_again_after_its_cooldown(kit, quiet, monkeypatch):
+    """Its row and its function are all that it takes, also below the bands of the auditors that are there."""
+    def audit_mine(snapshot):
+        alert = kit.Record(codes=["CTX_MINE"], severity="warning", summary="Fact.", action="Act")
+        return [alert] if snapshot.now < NOW + 400 else []
+
+    quiet.write(".contextrc", "handoff:\n  enabled: false\n")
+    monkeypatch.setattr(kit, "AUDITORS", kit.AUDITORS + (("mine", audit_mine, "CTX_MINE", False, 120, 300),))
+    said = [at for at in range(0, 700, 60) if after_tool(quiet, 20, NOW + at).context]
+    assert said == [0, 120, 240, 360]
+    assert "s1:CTX_MINE" not in quiet.read_json(".context/monitor-state.json")["activeAlerts"]
+
+
+def test_a_process_that_began_earlier_and_comes_later_repeats_no_alert(kit, quiet):
+    ctx = quiet.ctx(NOW + 1)
+    assert len(kit.run_auditors(ctx, "s1", shot(kit, 90, now=ctx.now))) == 1
+    ctx.now = NOW + 0.5
+    assert kit.run_auditors(ctx, "s1", shot(kit, 90, now=ctx.now)) == []
+
+
 def test_nine_equal_failing_commands_on_one_prompt_are_told_while_the_agent_works(quiet):
     quiet.write(".contextrc", "handoff:\n  enabled: false\n")
     said = [after_tool(quiet, 10, NOW + n, command="make", name="PostToolUseFailure").context for n in range(9)]

@@ -124,6 +124,11 @@ def test_a_cooldown_spaces_reminders_for_those_who_want_that(project):
     assert [reminds(project, 85, NOW + seconds) for seconds in (0, 59, 60, 61, 120)] == [True, False, True, False, True]
 
 
+def test_a_process_that_began_earlier_and_comes_later_minds_the_cooldown_too(project):
+    settings(project, "handoff:\n  cooldown_s: 60\n")
+    assert [reminds(project, 85, NOW + seconds) for seconds in (1, 0.5)] == [True, False]
+
+
 def test_in_plan_mode_it_asks_for_a_printed_one_alone(project):
     context = after_tool(project, 85, permission_mode="plan").context
     assert "End your answer with a handoff for the next session" in context and project.path(OWN) not in context
