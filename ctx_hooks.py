@@ -7569,66 +7569,68 @@ def _without_digits(before: str) -> str:
 
 
 def run_wrap(delivery: Delivery, argv: list) -> int:
-    import signal
-    import termios
-
     occupy_descriptors()
-    run = _Run(delivery, argv, termios.tcgetattr(0) if _os.isatty(0) else None)
-    for name in WRAP_SIGNALS:
-        signal.signal(getattr(signal, name), run.forward)
-    for number in (signal.SIGWINCH, signal.SIGCONT):
-        signal.signal(number, run.fit)
+    run = _Run(delivery)
     try:
-        run.fit()
+        run.start(argv)
         return run.pump()
     finally:
         run.restore()
 
 
 class _Run:
-    """The pseudo-terminal, the program in it, its screen, and keys that wait to be taken by it."""
+    """The pseudo-terminal, the program in it, its screen, and keys that wait to be taken by it;
+    `saved`: the person's terminal, None where there is none."""
 
-    def __init__(self, delivery: Delivery, argv: list, saved: "list | None") -> None:
-        import fcntl
-        import subprocess
+    def __init__(self, delivery: Delivery) -> None:
+        import signal
         import termios
 
-        self.delivery, self.saved, self.screen = delivery, saved, Screen()
+        self.signal, self.termios = signal, termios  # Windows has not all of them
+        self.delivery, self.screen = delivery, Screen()
+        self.saved = termios.tcgetattr(0) if _os.isatty(0) else None
         self.has_input, self.typing, self.queue, self.held = True, False, b"", b""
         self.heard_at, self.ticked_at, self.read_at = delivery.since, 0.0, 0.0
-        self.master, slave = _os.openpty()
-        self.tty = _os.ttyname(slave)
-        if saved:
-            termios.tcsetattr(slave, termios.TCSANOW, saved)
+        self.master, self.slave = _os.openpty()
+        self.tty = _os.ttyname(self.slave)
+
+    def start(self, argv: list) -> None:
+        import fcntl
+        import subprocess
+
+        if self.saved:
+            self.termios.tcsetattr(self.slave, self.termios.TCSANOW, self.saved)
         self.fit()
         self.process = subprocess.Popen(
-            argv, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))  # noqa: PLW1509
-        _os.close(slave)
+            argv, stdin=self.slave, stdout=self.slave, stderr=self.slave, start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, self.termios.TIOCSCTTY, 0))  # noqa: PLW1509
+        _os.close(self.slave)
         _os.set_blocking(self.master, False)
+        for name in WRAP_SIGNALS:
+            self.signal.signal(getattr(self.signal, name), self.forward)
+        for number in (self.signal.SIGWINCH, self.signal.SIGCONT):
+            self.signal.signal(number, self.fit)
+        self.fit()  # what changed meanwhile
 
     def fit(self, *_: object) -> None:
         """The person's terminal raw, and its size for the program's; also after ^Z and `fg`."""
         import fcntl
         import struct
-        import termios
         import tty
 
         if self.saved:
-            tty.setraw(0, termios.TCSADRAIN)  # keys typed ahead stay
+            tty.setraw(0, self.termios.TCSADRAIN)  # keys typed ahead stay
         own = next((n for n in (0, 1, 2) if _os.isatty(n)), None)
         columns, rows = (0, 0) if own is None else _os.get_terminal_size(own)
         size = (rows, columns) if rows and columns else SCREEN_SIZE
         self.screen.resize(size)
-        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("4H", *size, 0, 0))
+        fcntl.ioctl(self.master, self.termios.TIOCSWINSZ, struct.pack("4H", *size, 0, 0))
 
     def restore(self) -> None:
         """The person's terminal as it was, whatever the program left on."""
-        import termios
-
         if self.saved:
             write_all(1, format_restore(self.screen.modes))
-            termios.tcsetattr(0, termios.TCSADRAIN, self.saved)
+            self.termios.tcsetattr(0, self.termios.TCSADRAIN, self.saved)
 
     def pump(self) -> int:
         """Pass everything through until the program is gone."""
@@ -7671,15 +7673,13 @@ class _Run:
 
     def _stop_too(self) -> None:
         """The person's shell comes back, `fg` lets both go on; without job control we just do."""
-        import signal
-
         self.restore()
         stopped_at = time.monotonic()
-        _os.kill(_os.getpid(), signal.SIGTSTP)
+        _os.kill(_os.getpid(), self.signal.SIGTSTP)
         self.fit()
         self.delivery.since += time.monotonic() - stopped_at
-        self.forward(signal.SIGCONT)
-        self.forward(signal.SIGWINCH)  # draw again
+        self.forward(self.signal.SIGCONT)
+        self.forward(self.signal.SIGWINCH)  # draw again
 
     def forward(self, number: int, _: object = None) -> None:
         try:
@@ -7688,16 +7688,14 @@ class _Run:
             pass  # gone already
 
     def _read_keys(self) -> None:
-        import signal
-        import termios
-
         try:
             keys = _os.read(0, WRAP_READ_BYTES)
         except OSError:
             keys = b""
         self.has_input = bool(keys)
-        if keys == SUSPEND_KEY and self.saved and termios.tcgetattr(self.master)[3] & termios.ISIG:
-            self.forward(signal.SIGSTOP)  # the kernel drops SIGTSTP for a session without a shell
+        if keys == SUSPEND_KEY and self.saved and self._flags() & self.termios.ISIG:
+            # The kernel drops SIGTSTP for a session without a shell.
+            self.forward(self.signal.SIGSTOP)
             return
         self.typing = self.saved is not None and is_typing(self.typing, keys)
         if parse_keys(keys) and self.delivery.is_holding(time.monotonic()):
@@ -7707,8 +7705,6 @@ class _Run:
 
     def _read_output(self) -> bool:
         """False when there is nothing (more): Linux says EIO once the program's side is closed."""
-        import signal
-
         try:
             data = _os.read(self.master, WRAP_READ_BYTES)
         except OSError:
@@ -7718,7 +7714,7 @@ class _Run:
         try:
             write_all(1, data)
         except OSError:
-            self.forward(signal.SIGHUP)  # as a terminal does that goes away
+            self.forward(self.signal.SIGHUP)  # as a terminal does that goes away
         return bool(data)
 
     def _tick(self) -> None:
@@ -7740,20 +7736,21 @@ class _Run:
         self.delivery.ctx.now = time.time()
         self.queue += self.delivery.step(time.monotonic(), look)
 
-    def _look(self, ended: bool = False) -> Record:
-        import termios
-
+    def _flags(self) -> int:
         try:
-            flags = termios.tcgetattr(self.master)[3]
-        except termios.error:
-            flags = termios.ICANON | termios.ECHO
-        screen, is_raw = self.screen, not flags & termios.ICANON
+            return self.termios.tcgetattr(self.master)[3]
+        except self.termios.error:
+            return self.termios.ICANON | self.termios.ECHO
+
+    def _look(self, ended: bool = False) -> Record:
+        screen, flags = self.screen, self._flags()
+        is_raw = not flags & self.termios.ICANON
         process, programs = read_process(self.process.pid, self.master, self.tty)
         return Record(
             process=process, programs=programs, gone=screen.gone, lines=screen.lines(),
             silent_ms=int((time.monotonic() - self.heard_at) * 1000), row=screen.y,
             before=screen.before_cursor(), raw=is_raw, alternate=screen.is_alternate(),
-            hidden=not is_raw and not flags & termios.ECHO, paste=PASTE_MODE in screen.modes,
+            hidden=not is_raw and not flags & self.termios.ECHO, paste=PASTE_MODE in screen.modes,
             typing=self.typing, ended=ended)
 
 

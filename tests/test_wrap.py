@@ -401,6 +401,20 @@ def test_a_command_that_cannot_run_is_an_error_with_a_hint(project, command, rea
     assert result.returncode == 1 and f"error: cannot run {command}: " in said and reason in said and "hint: " in said
 
 
+def test_a_command_that_cannot_run_leaves_the_terminal_as_it_was(project):
+    """It was left raw and without echo: a mistyped name took the person's shell along."""
+    primary, secondary = os.openpty()
+    before = termios.tcgetattr(secondary)
+    try:
+        done = subprocess.run([sys.executable, "-I", kit.__file__, "wrap", "--", "no-such-command-here"], cwd=project.root,
+                              env=project.env, stdin=secondary, stdout=secondary, stderr=subprocess.PIPE, timeout=GUARD_S, check=False)
+        assert done.returncode == 1 and b"error: cannot run" in done.stderr
+        assert termios.tcgetattr(secondary) == before
+    finally:
+        os.close(primary)
+        os.close(secondary)
+
+
 @pytest.mark.parametrize("content", [None, b"", b"TBD", b"# Goal\n"], ids=["missing", "empty", "placeholder", "heading"])
 def test_a_context_file_without_a_context_is_an_error(project, content):
     if content is not None:
