@@ -655,8 +655,8 @@ def find_project(start: str) -> str:
 
 Settings = namedtuple("Settings", "path real data src value")  # src: without BOM, "{}" if none
 # kit, older: checksums of our kit and the one before it (an upgrade may be cut short); folders:
-# those that we made; settings: {name: Kept}
-Record = namedtuple("Record", "kit older folders settings")
+# those that we made; settings: {name: Kept}; installer: this file, for what `doctor` advises
+Record = namedtuple("Record", "kit older folders settings installer", defaults=("",))
 # original: the text before us, None if no file; after: checksum of what we wrote; backups: {name:
 # checksum}; rule: the permission rule that we added
 Kept = namedtuple("Kept", "original after backups rule", defaults=(None, "", {}, ""))
@@ -724,7 +724,8 @@ def parse_record(data: "bytes | None") -> Record:
             backups = {name: str(digest) for name, digest in part(kept, "backups", dict).items()
                        if _BACKUP.fullmatch(name)}
             settings[name] = Kept(text, part(kept, "after", str), backups, part(kept, "rule", str))
-    return Record(part(raw, "kit", str), part(raw, "older", str), folders, settings)
+    return Record(part(raw, "kit", str), part(raw, "older", str), folders, settings,
+                  part(raw, "installer", str))
 
 
 def settings_before(kept: Kept) -> dict:
@@ -774,7 +775,8 @@ def plan_install(job: Job) -> list:
             while not isdir(folder):
                 folders.add(layout.name(folder))
                 folder = dirname(folder)
-        record = Record(digest_of(SOURCE), job.record.kit, sorted(folders), kept)
+        record = Record(digest_of(SOURCE), job.record.kit, sorted(folders), kept,
+                        os.path.abspath(__file__).replace("\\", "/"))
         steps = plan_record(layout, record) + steps
     users = {path for _, path in registrations(layout, layout.scopes)}
     users |= {layout.settings(agent) for agent in job.agents}

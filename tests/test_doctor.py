@@ -79,22 +79,21 @@ def test_a_fresh_install_has_nothing_to_mend(installed):
     code, text = own_doctor(installed, LC_ALL="C.UTF-8")
     warnings = [line for line in lines_with(text, "warn") if "too slow" not in line]  # a busy machine
     assert (code, lines_with(text, "FAIL"), warnings) == (0, [], []), text
-    for event in EVENTS:
-        assert "Claude Code, %s runs" % event in text
+    assert "Claude Code: %d events run, " % len(EVENTS) in text
     assert said(text, "hint", "--allow-handoff") and said(text, "ok", "Claude Code: registered (project)")
 
 
-def test_a_ratio_is_never_below_one(kit):
-    level, text = kit._judge_runs("x", [(0.001, 0, b"", "")] * 3, 0.01)
-    assert (level, "1.0 × a bare" in text) == (kit.OK, True)
-    assert kit._judge_runs("x", [(0.05, 0, b"", "")] * 3, 0.01)[0] == kit.WARN
+def test_a_ratio_is_never_below_one_and_a_client_has_one_line(kit):
+    level, text = kit._judge_times("x", [(0.001, 0.01), (0.02, 0.01)])
+    assert (level, text) == (kit.OK, "x: 2 events run, 1 to 20 ms, 1.0 to 2.0 × a bare interpreter")
+    assert kit._judge_times("x", [(0.01, 0.01), (0.05, 0.01)])[0] == kit.WARN
 
 
-@pytest.mark.parametrize("run, wrong", [((0.1, 2, b"", ""), "exits 2"), ((0.1, 0, b"", "boom\nlast line\n"), "last line"),
-                                        ((0.1, 0, b"noise", ""), "not JSON"), ((0.1, 0, b'"text"', ""), "not JSON")])
+@pytest.mark.parametrize("run, wrong", [((2, b"", ""), "exits 2"), ((0, b"", "boom\nlast line\n"), "last line"),
+                                        ((0, b"noise", ""), "not JSON"), ((0, b'"text"', ""), "not JSON"), ((0, b"{}", ""), "not JSON"),
+                                        ((0, b"", ""), ""), ((0, b'{"a": 1}', ""), "")])
 def test_a_run_that_fails_says_how(kit, run, wrong):
-    level, text = kit._judge_runs("x", [run], 0.1)
-    assert level == kit.FAIL and wrong in text and "→" in text
+    assert wrong in kit._problem_of(*run) and bool(wrong) == bool(kit._problem_of(*run))
 
 
 def test_the_trial_leaves_no_trace_in_the_project(installed):
@@ -295,8 +294,7 @@ def test_every_agent_is_checked_and_tried(installed, kit):
     assert code == 0 and said(text, "warn", "Copilot CLI runs Claude Code's settings of a project too")
     for row in kit.DIALECTS.values():
         assert said(text, "ok", "%s: registered (project)" % row.label), text
-        for event in row.events:
-            assert "%s, %s runs" % (row.label, event) in text
+        assert said(text, "ok", "%s: %d events run" % (row.label, len(row.events))) or "too slow" in text
 
 
 # --- Codex
@@ -338,6 +336,33 @@ def test_a_changed_command_is_not_trusted_any_more(installed):
 
 
 # --- the kit's own file
+
+
+def test_the_installer_that_is_advised_is_the_one_that_was_used(installed, kit, monkeypatch):
+    """It can be pasted. A record that came with a clone names nothing below the project, and nothing of another user's."""
+    monkeypatch.setattr(kit, "__file__", installed.path(".claude/hooks/ctx_hooks.py"))
+    monkeypatch.setattr(kit, "_current_folder", lambda: "")
+
+    def note(path):
+        installed.write(".claude/hooks/.ctx_hooks/record.json", json.dumps({"installer": path}))
+
+    note(REPO + "/install.py")
+    assert kit.installer("--force") == "python3 %s/install.py --force" % REPO
+    monkeypatch.setattr(kit, "home_of", lambda env: installed.root)
+    for name in ("install.py", "ctx_hooks.py"):
+        installed.write("copy/" + name, "")
+    note(installed.path("copy/install.py"))
+    assert kit.installer().endswith("/copy/install.py'"), "the kit of all projects lies below the home folder, and so may its origin"
+    monkeypatch.undo()
+    monkeypatch.setattr(kit, "__file__", installed.path(".claude/hooks/ctx_hooks.py"))
+    monkeypatch.setattr(kit, "_current_folder", lambda: "")
+    for name in ("install.py", "ctx_hooks.py"):
+        installed.write("sub/" + name, "evil")
+        installed.write("../home/only/ctx_hooks.py", "")
+    for bad in (installed.path("sub/install.py"), "sub/install.py", "/nowhere/install.py", REPO + "/setup.py", installed.home + "/only/install.py",
+                REPO + "/x/../install.py;touch y", 5, "", "install.py", installed.home + "/../a project's/sub/install.py"):
+        note(bad)
+        assert "in your copy of ctx_hooks" in kit.installer("--force"), bad
 
 
 def kit_findings(project, kit, monkeypatch) -> str:
