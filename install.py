@@ -311,18 +311,8 @@ def check_shape(src: str, at: int, shape: object, what: str) -> None:
 
 def mode_of(hook: object) -> str:
     """The mode in which a hook of the settings runs our kit; "": not ours."""
-    command = hook.get("command") if isinstance(hook, dict) else None
-    ours = kit.parse_command(command) if isinstance(command, str) else None
+    ours = kit.parse_command(kit.text_of(kit.dict_of(hook).get("command")))
     return ours.mode if ours and hook.get("type") == "command" else ""
-
-
-def groups_of(value: dict) -> list:
-    """[(event, index, hooks)] of every well-formed group in the settings."""
-    events = value.get("hooks")
-    return [(event, index, group["hooks"])
-            for event, groups in (events.items() if isinstance(events, dict) else ())
-            for index, group in enumerate(groups if isinstance(groups, list) else ())
-            if isinstance(group, dict) and isinstance(group.get("hooks"), list)]
 
 
 def has_ours(value: dict) -> bool:
@@ -337,7 +327,10 @@ def merge(text: Text, wanted: dict, had: dict) -> None:
     """
     missing = {(event, mode_of(hook)): hook for event, groups in wanted.items()
                for group in groups for hook in group["hooks"]}
-    for event, index, hooks in reversed(groups_of(text.get([]))):  # so that indexes stay valid
+    found = [(event, index, kit.list_of(kit.dict_of(group).get("hooks")))
+             for event, groups in kit.dict_of(text.get(["hooks"])).items()
+             for index, group in enumerate(kit.list_of(groups))]
+    for event, index, hooks in reversed(found):  # so that indexes stay valid
         path, gone = ["hooks", event, index], []
         for place in reversed(range(len(hooks))):
             mode = mode_of(hooks[place])
@@ -366,7 +359,7 @@ def take_out(text: Text, path: list, had: dict) -> None:
     for end in range(len(path) - 1, 0, -1):
         before = had
         for key in path[:end]:
-            before = before.get(key) if isinstance(before, dict) else None
+            before = kit.dict_of(before).get(key)
         if text.get(path[:end]) or before is not None:
             return
         text.remove(path[:end])
@@ -389,8 +382,8 @@ def strip(text: Text, had: dict, rule: str = "") -> None:
 
 def status_words(line: object) -> list:
     """What our status line runs, [] if the line is not ours."""
-    command = line.get("command") if isinstance(line, dict) else None
-    run = kit.parse_run(command.replace(LOADER, kit.LOADER)) if isinstance(command, str) else None
+    command = kit.text_of(kit.dict_of(line).get("command"))
+    run = kit.parse_run(command.replace(LOADER, kit.LOADER))
     return run[1] if run and run[1][:1] == ["statusline"] else []
 
 
@@ -707,25 +700,23 @@ def is_registered(layout: Layout, agent: str) -> bool:
 
 
 def parse_record(data: "bytes | None") -> Record:
-    def part(raw: object, key: str, kind: type) -> object:
-        value = raw.get(key) if isinstance(raw, dict) else None
-        return value if isinstance(value, kind) else kind()
-
     try:
-        raw = json.loads((data or b"").decode("utf-8"))
+        raw = kit.dict_of(json.loads((data or b"").decode("utf-8")))
     except (ValueError, RecursionError):
         raw = {}
-    folders = [name for name in part(raw, "folders", list)
+    folders = [name for name in kit.list_of(raw.get("folders"))
                if isinstance(name, str) and _FOLDER.fullmatch(name)]
     settings = {}
-    for name, kept in part(raw, "settings", dict).items():
-        text = kept.get("original", 0) if isinstance(kept, dict) else 0
+    for name, row in kit.dict_of(raw.get("settings")).items():
+        row = kit.dict_of(row)
+        text = row.get("original", 0)
         if text is None or (isinstance(text, str) and not _HALF.search(text)):
-            backups = {name: str(digest) for name, digest in part(kept, "backups", dict).items()
+            backups = {name: str(digest) for name, digest in kit.dict_of(row.get("backups")).items()
                        if _BACKUP.fullmatch(name)}
-            settings[name] = Kept(text, part(kept, "after", str), backups, part(kept, "rule", str))
-    return Record(part(raw, "kit", str), part(raw, "older", str), folders, settings,
-                  part(raw, "installer", str))
+            settings[name] = Kept(text, kit.text_of(row.get("after")), backups,
+                                  kit.text_of(row.get("rule")))
+    known, older, installer = (kit.text_of(raw.get(key)) for key in ("kit", "older", "installer"))
+    return Record(known, older, folders, settings, installer)
 
 
 def settings_before(kept: Kept) -> dict:
