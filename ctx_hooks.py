@@ -83,7 +83,7 @@ STDIN_WAIT_S = 2.0
 STDIN_LIMIT_BYTES = 32 * 1024 * 1024
 RESPONSE_KEPT_BYTES = 256 * 1024  # of a larger event the tool's response is not kept
 LOCK_WAIT_S = 1.0 if IS_POSIX else 2.5  # a lock file takes a moment to go on Windows
-REPLACE_WAIT_S = 0.8  # Windows: a reader makes os.replace fail for a moment
+REPLACE_WAIT_S, REMOVE_WAIT_S = 0.8, 0.2  # Windows: a reader keeps a file as it is for a moment
 FILE_LIMIT_BYTES = 256 * 1024
 STATE_LIMIT_BYTES = 4 * 1024 * 1024
 CONFIG_LIMIT_BYTES = 64 * 1024
@@ -761,7 +761,7 @@ def remove_file(path: str) -> bool:
 
 def _insist(change: object, *paths: str) -> None:
     """On Windows anybody who reads a file at this moment keeps it from being changed."""
-    deadline = time.monotonic() + REPLACE_WAIT_S
+    deadline = time.monotonic() + (REPLACE_WAIT_S if paths[1:] else REMOVE_WAIT_S)
     while True:
         try:
             change(*paths)
@@ -1801,7 +1801,6 @@ def hide_secrets(text: str) -> str:
 # =============================================================================
 # The only place that knows the clients' JSON: event names and fields, tool names, transcript rows,
 # reply shapes, variables. Each client is a row of DIALECTS; the rest of the file speaks our words.
-#
 TOOL_KINDS = {  # what a tool does, by its name in any client
     "read": "read notebookread read_file view read_many_files",
     "edit": "write edit multiedit notebookedit write_file replace apply_patch create str_replace "
