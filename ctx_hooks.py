@@ -6056,12 +6056,11 @@ def _check_kit(env: dict) -> object:
 
 def find_siblings(folder: str) -> list:
     """A package, an extension module or bytecode of the kit's name beside it."""
-    ends = (".so", ".pyd", ".dll", ".pyc")
-    names = [name for name in list_dir(folder) if name.lower() == "ctx_hooks"
-             or (name.lower().startswith("ctx_hooks.") and name.lower().endswith(ends))]
-    names += ["__pycache__/" + name for name in list_dir(folder + "/__pycache__")
-              if name.lower().startswith("ctx_hooks.")]
-    return [folder + "/" + name for name in names]
+    beside = [name for name in list_dir(folder) if name.lower() == "ctx_hooks"
+              or name.lower().endswith((".so", ".pyd", ".dll", ".pyc"))]
+    names = beside + ["__pycache__/" + name for name in list_dir(folder + "/__pycache__")]
+    return [folder + "/" + name for name in names
+            if (base_name(name).lower() + ".").startswith("ctx_hooks.")]
 
 
 def cache_folder(env: dict) -> str:
@@ -6076,36 +6075,34 @@ def cache_folder(env: dict) -> str:
 
 def read_registrations(agent: str, root: str, env: dict) -> list:
     """[(scope, path, settings or None when they are broken, [(event, command, what it runs)])]."""
-    row, found = DIALECTS[agent], []
+    row = DIALECTS[agent]
     files = settings_files(root, env) if agent == "claude" else [
         ("project", root + "/" + row.settings), ("user", home_of(env) + "/" + row.user_settings)]
-    for scope, path in files:
-        settings = load_json(path)
-        found.append((scope, path, settings, find_registrations(settings or {})))
-    return found
+    loaded = [(scope, path, load_json(path)) for scope, path in files]
+    return [(*file, find_registrations(file[2] or {})) for file in loaded]
 
 
 def _check_agent(agent: str, scopes: list, env: dict) -> object:
     """Is every event of this client registered, once, and for it?"""
-    row = DIALECTS[agent]
-    for scope, path, settings, _ in scopes:
+    row, found = DIALECTS[agent], []
+    names = [scope for scope, _, _, entries in scopes if entries]
+    for scope, path, settings, entries in scopes:
+        found += [(event, ours.mode, ours.agent) for event, _, ours in entries]
         if settings is None:
             yield FAIL, ("%s: the %s settings are not a JSON object, so the client ignores them → "
                          "mend %s" % (row.label, scope, path))
         elif settings.get("disableAllHooks") is True:
             yield FAIL, "%s: disableAllHooks: no hook runs → remove it from %s" % (row.label, path)
-    found = [(event, ours.mode, ours.agent) for scope in scopes for event, _, ours in scope[3]]
-    names = [scope[0] for scope in scopes if scope[3]]
-    if agent == "claude" and is_plugin(scopes, env):
+    if agent == "claude" and _is_plugin(scopes, env):
         names.append("plugin")
     if not names and agent == "claude":
         yield FAIL, ("no hook of this kit is registered for Claude Code → %s, or paste the "
                      "settings below" % installer())
+    modes = {event: mode for event, mode, _ in REGISTRATIONS}
     for theirs, event in row.events.items() if found else ():
-        mode = next(mode for name, mode, _ in REGISTRATIONS if name == event)
-        if (theirs, mode, agent) not in found:
+        if (theirs, modes[event], agent) not in found:
             yield FAIL, "%s: %s does not run `%s` → %s" % (
-                row.label, theirs, mode, installer("--agent " + agent))
+                row.label, theirs, modes[event], installer("--agent " + agent))
     if len(names) > 1:
         yield WARN, ("%s: registered more than once (%s), so each event starts the kit as often → "
                      "keep one" % (row.label, ", ".join(names)))
@@ -6113,13 +6110,12 @@ def _check_agent(agent: str, scopes: list, env: dict) -> object:
         yield OK, "%s: registered (%s)" % (row.label, names[0])
 
 
-def is_plugin(scopes: list, env: dict) -> bool:
+def _is_plugin(scopes: list, env: dict) -> bool:
     """The client runs the kit as a plugin: switched on in its settings, or this very file is."""
     root = slashed(env.get("CLAUDE_PLUGIN_ROOT", ""))
-    enabled = [on for scope in scopes
-               for name, on in dict_of(dict_of(scope[2]).get("enabledPlugins")).items()
-               if "ctx-hooks" in name]
-    return True in enabled or bool(root and is_below(real_path(__file__), real_path(root)))
+    plugins = [dict_of(dict_of(scope[2]).get("enabledPlugins")).items() for scope in scopes]
+    is_on = any("ctx-hooks" in name and on is True for rows in plugins for name, on in rows)
+    return is_on or bool(root) and is_below(real_path(__file__), real_path(root))
 
 
 def _check_places(scopes: list, root: str, cwd: str, env: dict) -> object:
@@ -6187,7 +6183,7 @@ def _try_commands(registered: dict, root: str, env: dict) -> object:
     rows = [(agent, *row) for agent, scopes in registered.items() for scope in scopes
             for row in scope[3]]
     for agent, event, command, ours in rows:
-        path, label = loaded_file(ours, root, env), "%s, %s: " % (DIALECTS[agent].label, event)
+        path, label = _loaded_file(ours, root, env), "%s, %s: " % (DIALECTS[agent].label, event)
         if not ours.exact:
             yield WARN, "%snot tried, no command of this release: %s → look at it, then %s" % (
                 label, one_line(command, 80), installer())
@@ -6206,11 +6202,11 @@ def _try_commands(registered: dict, root: str, env: dict) -> object:
                 yield from _try_events(words, path, events, real_path(folder))
 
 
-def loaded_file(ours: Record, root: str, env: dict) -> str:
+def _loaded_file(ours: Record, root: str, env: dict) -> str:
     """The file that a registered command would load, its variables filled in."""
     plugin = slashed(env.get("CLAUDE_PLUGIN_ROOT", "")) or root + "/.claude/hooks"
     path = ours.path.replace(PLUGIN_PATH[1:].rpartition("/")[0], plugin)
-    for name in [row.project_variable for row in DIALECTS.values() if row.project_variable]:
+    for name in filter(None, (row.project_variable for row in DIALECTS.values())):
         path = path.replace("$" + name, root)
         path = root + path[len(name):] if path.startswith(name + "/") else path  # Windows
     return slashed(path.replace("$HOME", home_of(env)))
@@ -6256,16 +6252,15 @@ def _check_interpreter(python: str, root: str) -> tuple:
 
 def hook_argv(python: list, mode: str, agent: str, path: str) -> list:
     """What a registered command starts, without its shell."""
-    import shlex
-
-    return [*python, *shlex.split(START), mode, agent, path, cache_folder(read_environment())]
+    return [*python, *START.partition(" -c ")[0].split(), "-c", LOADER, mode, agent, path,
+            cache_folder(read_environment())]
 
 
 def scratch_env(scratch: str, root: str) -> dict:
     """The environment of a hook in a scratch project: nothing of the user's own, no secret."""
-    env = read_environment(("PATH", "SYSTEMROOT", "LOCALAPPDATA"))
-    env.update(HOME=scratch + "/home", USERPROFILE=scratch + "/home", TMPDIR=scratch + "/tmp",
-               TEMP=scratch + "/tmp")
+    home, tmp = scratch + "/home", scratch + "/tmp"
+    env = dict(read_environment(("PATH", "SYSTEMROOT", "LOCALAPPDATA")), HOME=home,
+               USERPROFILE=home, TMPDIR=tmp, TEMP=tmp)
     env.update((row.project_variable or "PWD", root) for row in DIALECTS.values())
     return env
 
