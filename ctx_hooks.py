@@ -2716,12 +2716,13 @@ def _source_of(signal: Record) -> tuple:
 
 
 def has_news(ctx: Ctx, session: str, looked: dict) -> bool:
-    """Whether there can be anything new, from a stat of each folder."""
-    stamps = _folder_stamps(ctx, session)
-    if not any(stamps.values()):
-        return False
+    """Whether there can be anything new, from a stat of each folder; where none holds a signal, no
+    state need be written to know that again."""
     is_old = not 0 <= ctx.now - count_of(looked.get("at")) < LOOK_AGAIN_S
-    return is_old or any(looked.get(key) != stamp for key, stamp in stamps.items())
+    changed = [key for key, stamp in _folder_stamps(ctx, session).items()
+               if stamp and (is_old or looked.get(key) != stamp)]
+    return any(name.endswith(".md") for key in changed
+               for name in list_dir(signal_dir(ctx, session if key == "session" else "")))
 
 
 def _folder_stamps(ctx: Ctx, session: str) -> dict:
@@ -5994,9 +5995,9 @@ def installer(options: str = "") -> str:
     installation names it. A record that came with a clone cannot make one up."""
     folder = parent_of(real_path(__file__))
     root, home = parent_of(parent_of(folder)), real_path(home_of(read_environment()))
-    noted = text_of(read_json(folder + "/.ctx_hooks/record.json").get("installer"))
-    is_theirs = base_name(noted) != "install.py" or not is_trusted(noted) or (
-        root != home and is_below(real_path(noted), root))
+    record_ = read_json(folder + "/.ctx_hooks/record.json")
+    noted = slashed(text_of(record_.get("source"))) + "/install.py"
+    is_theirs = not is_trusted(noted) or (root != home and is_below(real_path(noted), root))
     for path in ("" if is_theirs else noted, folder + "/install.py",
                  _current_folder() + "/install.py"):
         if is_absolute(path) and is_file(path) and is_file(parent_of(path) + "/ctx_hooks.py"):

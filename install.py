@@ -648,8 +648,8 @@ def find_project(start: str) -> str:
 
 Settings = namedtuple("Settings", "path real data src value")  # src: without BOM, "{}" if none
 # kit, older: checksums of our kit and the one before it (an upgrade may be cut short); folders:
-# those that we made; settings: {name: Kept}; installer: this file, for what `doctor` advises
-Record = namedtuple("Record", "kit older folders settings installer", defaults=("",))
+# those that we made; settings: {name: Kept}; source: where install.py lies, for `doctor`'s advice
+Record = namedtuple("Record", "kit older folders settings source", defaults=("",))
 # original: the text before us, None if no file; after: checksum of what we wrote; backups: {name:
 # checksum}; rule: the permission rule that we added
 Kept = namedtuple("Kept", "original after backups rule", defaults=(None, "", {}, ""))
@@ -715,8 +715,8 @@ def parse_record(data: "bytes | None") -> Record:
                        if _BACKUP.fullmatch(name)}
             settings[name] = Kept(text, kit.text_of(row.get("after")), backups,
                                   kit.text_of(row.get("rule")))
-    known, older, installer = (kit.text_of(raw.get(key)) for key in ("kit", "older", "installer"))
-    return Record(known, older, folders, settings, installer)
+    known, older = (kit.text_of(raw.get(key)) for key in ("kit", "older"))
+    return Record(known, older, folders, settings)
 
 
 def settings_before(kept: Kept) -> dict:
@@ -766,8 +766,7 @@ def plan_install(job: Job) -> list:
             while not isdir(folder):
                 folders.add(layout.name(folder))
                 folder = dirname(folder)
-        record = Record(digest_of(SOURCE), job.record.kit, sorted(folders), kept,
-                        os.path.abspath(__file__).replace("\\", "/"))
+        record = Record(digest_of(SOURCE), job.record.kit, sorted(folders), kept, HERE)
         steps = plan_record(layout, record) + steps
     users = {path for _, path in registrations(layout, layout.scopes)}
     users |= {layout.settings(agent) for agent in job.agents}
@@ -1030,9 +1029,8 @@ if not os.path.isfile(path):
              "ctx" %% (found[0] + " is no release that ctx knows, so it is not run" if found
                       else "there is no ctx_hooks in this folder or above"))
 cache = os.environ.get("XDG_CACHE_HOME", "")
-cache = cache if os.path.isabs(cache) else os.path.expanduser("~/.cache")
-argv = [sys.executable, "-I", "-S", "-X", "utf8", "-c", LOADER, *sys.argv[1:], path,
-        os.path.join(cache, "ctx_hooks")]
+argv = [sys.executable, "-I", "-S", "-X", "utf8", "-c", LOADER, *sys.argv[1:], path, os.path.join(
+        cache if os.path.isabs(cache) else os.path.expanduser("~/.cache"), "ctx_hooks")]
 env = dict(os.environ, CTX_LAUNCHER="1")
 if os.name == "nt":
     sys.exit(subprocess.call(argv, env=env))

@@ -344,14 +344,14 @@ def test_the_installer_that_is_advised_is_the_one_that_was_used(installed, kit, 
     monkeypatch.setattr(kit, "_current_folder", lambda: "")
 
     def note(path):
-        installed.write(".claude/hooks/.ctx_hooks/record.json", json.dumps({"installer": path}))
+        installed.write(".claude/hooks/.ctx_hooks/record.json", json.dumps({"source": path}))
 
-    note(REPO + "/install.py")
+    note(REPO)
     assert kit.installer("--force") == "python3 %s/install.py --force" % REPO
     monkeypatch.setattr(kit, "home_of", lambda env: installed.root)
     for name in ("install.py", "ctx_hooks.py"):
         installed.write("copy/" + name, "")
-    note(installed.path("copy/install.py"))
+    note(installed.path("copy"))
     assert kit.installer().endswith("/copy/install.py'"), "the kit of all projects lies below the home folder, and so may its origin"
     monkeypatch.undo()
     monkeypatch.setattr(kit, "__file__", installed.path(".claude/hooks/ctx_hooks.py"))
@@ -359,8 +359,8 @@ def test_the_installer_that_is_advised_is_the_one_that_was_used(installed, kit, 
     for name in ("install.py", "ctx_hooks.py"):
         installed.write("sub/" + name, "evil")
         installed.write("../home/only/ctx_hooks.py", "")
-    for bad in (installed.path("sub/install.py"), "sub/install.py", "/nowhere/install.py", REPO + "/setup.py", installed.home + "/only/install.py",
-                REPO + "/x/../install.py;touch y", 5, "", "install.py", installed.home + "/../a project's/sub/install.py"):
+    for bad in (installed.path("sub"), "sub", "/nowhere", REPO + "/tests", installed.home + "/only", REPO + ";touch y", 5, "", ".",
+                installed.home + "/../a project's/sub"):
         note(bad)
         assert "in your copy of ctx_hooks" in kit.installer("--force"), bad
 

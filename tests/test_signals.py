@@ -638,3 +638,14 @@ def test_two_signals_that_the_command_was_given_different_names_for_are_both_sai
         assert project.ask("signal", "without a name", "--code", "CI", "--global").rc == 0
     text = project.call("inject", project.event("UserPromptSubmit", session_id="s1")).context
     assert "main fails" in text and "release fails" in text and text.count("without a name") == 1
+
+
+def test_a_look_that_finds_no_signal_writes_nothing(project):
+    """Folders stay behind when their signals are gone; every prompt passes by them."""
+    for folder in (".context/signals/global", ".context/signals/sessions/s1"):
+        os.makedirs(project.path(folder))
+    project.step("monitor", project.event("PostToolUse.Bash", session_id="s1"), NOW)
+    before = project.tree()
+    for mode, name in (("inject", "UserPromptSubmit"), ("stop-enforce", "Stop")):
+        assert project.step(mode, project.event(name, session_id="s1"), NOW + 100).is_silent
+    assert project.tree() == before
