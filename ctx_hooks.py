@@ -1997,22 +1997,18 @@ def lines_backward(path: str, limit_bytes: int = TRANSCRIPT_LIMIT_BYTES,
 
 
 def rows_backward(ctx: Ctx, path: str, limit_bytes: int = TRANSCRIPT_LIMIT_BYTES,
-                  needles: tuple = ()) -> object:
-    """The rows that mean something to us, newest first."""
-    needles = needles or DIALECTS[ctx.agent].needles
+                  needles: tuple = (b"",)) -> object:
+    """The rows that mean something to us, newest first; a line is parsed when it has a needle."""
     for line in lines_backward(path, limit_bytes, needles):
-        row = parse_line(ctx, line, needles)
+        row = parse_line(ctx, line) if any(needle in line for needle in needles) else None
         if row is not None:
             yield row
 
 
-def parse_line(ctx: Ctx, line: bytes, needles: tuple = ()) -> "Record | None":
-    """The row of one line, None when it tells us nothing; a line is parsed when it can matter."""
-    dialect = DIALECTS[ctx.agent]
-    if not any(needle in line for needle in needles or dialect.needles):
-        return None
+def parse_line(ctx: Ctx, line: bytes) -> "Record | None":
+    """The row of one line, None when it tells us nothing."""
     data = parse_object(line)
-    row = dialect.parse_row(data)
+    row = DIALECTS[ctx.agent].parse_row(data)
     if row is not None:
         row.at = parse_iso(data.get("timestamp")) or 0.0
     return row
@@ -2054,7 +2050,7 @@ def _last_usage(ctx: Ctx, path: str) -> "Record | None":
 
 def _usage_within(ctx: Ctx, path: str, limit_bytes: int) -> "Record | None":
     dialect, model, window, tokens, at = DIALECTS[ctx.agent], "", 0, 0, 0.0
-    for row in rows_backward(ctx, path, limit_bytes, dialect.usage_needles):
+    for row in rows_backward(ctx, path, limit_bytes, dialect.needles):
         window, model = window or row.window, model or row.model
         if not tokens and row.tokens <= TOKENS_LIMIT:
             tokens, at = row.tokens, row.at
@@ -2070,7 +2066,7 @@ def find_message(ctx: Ctx, path: str, tool_use_id: str) -> str:
     by_call = DIALECTS[ctx.agent].batch == "call"
     if not is_file(path) or (by_call and not tool_use_id):
         return ""
-    needles = (tool_use_id.encode("utf-8", "replace"),) if by_call else ()
+    needles = (tool_use_id.encode("utf-8", "replace"),) if by_call else (b"",)
     deadline = time.monotonic() + TRANSCRIPT_WAIT_S
     while True:
         for row in rows_backward(ctx, path, TRANSCRIPT_NEW_LIMIT_BYTES, needles):
@@ -2415,8 +2411,7 @@ def _dialect(**fields) -> Record:
         events=_events(), speaks=_SPEAKING, limit=REPLY_LIMIT, length=units, reply="hso",
         hold="block", hold_cap=8, tells_person="line", names={}, adapt=None,
         parse_row=_claude_row, read_usage=None, late_signs={}, batch="call",
-        needles=(b'"assistant"', b'"user"', b"compact_boundary", b"hook_additional_context"),
-        usage_needles=(b'"input_tokens"', b'"compact_boundary"'), tells_window=False, compacts_at=0,
+        needles=(b'"input_tokens"', b'"compact_boundary"'), tells_window=False, compacts_at=0,
         window=0, instruction_file="AGENTS.md", project_variable="CLAUDE_PROJECT_DIR", home="",
         settings="", user_settings="", folder="", matchers={}, time_unit=1, end_limit_s=5)
     vars(row).update(fields)
@@ -2440,6 +2435,7 @@ _MUTE_BEFORE = _SPEAKING - {"PreToolUse"}  # text before a tool does not arrive
 # hold         how a stop is held: "block" or, in new versions of Claude Code, "context"
 # hold_cap     holds in a row that the client allows; where it has no limit, ours is the same
 # batch        "call": the transcript has the event's tool_use_id; "newest": it has not
+# needles      what a line with the fullness, or with a compaction, holds
 # late_signs   mode -> what the transcript's newest line holds once it has caught up
 # compacts_at  percent of the window where the client compacts by itself; 0: not known
 # window       tokens, where every model of the client has the same
@@ -2454,8 +2450,7 @@ DIALECTS = {
         label="Codex", events=_events("PostToolUseFailure"), length=utf8_length,
         names={"turn_id": "prompt_id"}, parse_row=_codex_row, batch="newest", tells_window=True,
         compacts_at=94, project_variable="", end_limit_s=3, folder=".codex",
-        needles=(b'"response_item"', b'"token_usage_record"', b'"compacted"'),
-        usage_needles=(b'"token_usage_record"', b'"token_count"', b'"task_started"',
+        needles=(b'"token_usage_record"', b'"token_count"', b'"task_started"',
                        b'"compacted"'),
         settings=".codex/hooks.json"),
     "gemini": _dialect(
@@ -2465,14 +2460,12 @@ DIALECTS = {
                        PreCompact="PreCompress"),
         names={"timestamp": "prompt_id"}, batch="newest", window=1_048_576, time_unit=1000,
         matchers={"PreCompact": "manual"}, folder=".gemini",
-        needles=(b'"gemini"', b'"user"', b"<state_snapshot>"),
-        usage_needles=(b'"tokens"', b"<state_snapshot>"), instruction_file="GEMINI.md",
+        needles=(b'"tokens"', b"<state_snapshot>"), instruction_file="GEMINI.md",
         project_variable="GEMINI_PROJECT_DIR", settings=".gemini/settings.json"),
     "qwen": _dialect(
         label="Qwen Code", speaks=_MUTE_BEFORE, names={"tool_call_id": "tool_use_id"},
         adapt=_qwen_event, parse_row=_qwen_row,
-        needles=(b'"assistant"', b'"user"', b'"tool_result"', b'"chat_compression"'),
-        usage_needles=(b'"usageMetadata"', b'"chat_compression"'), tells_window=True,
+        needles=(b'"usageMetadata"', b'"chat_compression"'), tells_window=True,
         compacts_at=85, folder=".qwen", project_variable="QWEN_PROJECT_DIR",
         settings=".qwen/settings.json"),
     "copilot": _dialect(
@@ -2483,14 +2476,12 @@ DIALECTS = {
         parse_row=_copilot_row, batch="newest", tells_window=True, compacts_at=80,
         late_signs={"monitor": b'"postToolUse', "stop-enforce": b'"agentStop"'},
         folder=".github/hooks", project_variable="COPILOT_PROJECT_DIR",
-        needles=(b'"session.usage_record"', b'"assistant.message"', b'"user.message"',
-                 b'"tool.execution_complete"', b'"hook.end"', b'"session.compaction_complete"'),
-        usage_needles=(b'"session.usage_record"', b'"session.compaction_complete"'),
+        needles=(b'"session.usage_record"', b'"session.compaction_complete"'),
         settings=".github/hooks/ctx_hooks.json", user_settings=".copilot/hooks/ctx_hooks.json"),
     "droid": _dialect(
         label="droid", events=_events("PostToolUseFailure"), speaks=_MUTE_BEFORE,
         names={"message_id": "prompt_id"}, parse_row=_droid_row, read_usage=_droid_usage,
-        batch="newest", needles=(b'"message"', b'"compaction_state"'), folder=".factory",
+        batch="newest", folder=".factory",
         project_variable="DROID_PROJECT_DIR", settings=".factory/settings.json"),
 }
 
