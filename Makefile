@@ -4,6 +4,7 @@
 PYTHON ?= python3
 ARGS ?=
 AGENTS ?=
+export JOBS
 TOOLS := tests/tools
 SHIPPED := ctx_hooks.py install.py hooks.json
 
@@ -14,7 +15,7 @@ help: ## list the targets
 	@echo 'usage: make TARGET [PYTHON=python3.12] [ARGS="..."]'
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
-test: ## pytest and bats (ARGS: for pytest alone, e.g. ARGS="tests/test_clock.py -k zone")
+test: ## pytest and bats (ARGS: for pytest alone, e.g. ARGS="tests/test_clock.py -k zone"; JOBS: how many at a time)
 	@$(TOOLS)/check $(PYTHON) $(ARGS)
 
 test-floor: ## the same on the oldest Python >= 3.8 of this machine
@@ -35,8 +36,9 @@ bench: ## what each hook costs, as multiples of a bare interpreter (ARGS=--json,
 
 e2e: ## the hooks inside the real client, against a stub model on loopback
 	@[ -d tests/e2e ] || { echo 'e2e: skipped, there is no tests/e2e'; exit 0; }; \
+	  echo '== the real client against a stub model: about 10 minutes, 6 of them without the programs of wrap'; \
 	  python=$$($(PYTHON) -I $(TOOLS)/bootstrap pytest) && \
-	  env -u PYTHONPATH -u PYTEST_ADDOPTS "$$python" -I -m pytest -c tests/pytest.ini $(if $(ARGS),$(ARGS),tests/e2e)
+	  env -u PYTHONPATH -u PYTEST_ADDOPTS "$$python" -I -m pytest -v -c tests/pytest.ini $(if $(ARGS),$(ARGS),tests/e2e)
 
 e2e-client: ## the same without the programs that wrap is tried with
 	@$(MAKE) --no-print-directory e2e ARGS="tests/e2e --ignore tests/e2e/test_e2e_wrap.py"
@@ -44,7 +46,7 @@ e2e-client: ## the same without the programs that wrap is tried with
 e2e-agents: ## the hooks inside the other real clients (AGENTS="codex qwen": only these)
 	@python=$$($(PYTHON) -I $(TOOLS)/bootstrap pytest) && \
 	  env -u PYTHONPATH -u PYTEST_ADDOPTS CTX_E2E_AGENTS="$(AGENTS)" \
-	  "$$python" -I -m pytest -c tests/pytest.ini $(if $(ARGS),$(ARGS),tests/agents)
+	  "$$python" -I -m pytest -v -c tests/pytest.ini $(if $(ARGS),$(ARGS),tests/agents)
 
 e2e-codex: ## the cheapest of them
 	@$(MAKE) --no-print-directory e2e-agents AGENTS=codex

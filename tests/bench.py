@@ -47,6 +47,7 @@ SLOW_EVERY = 4  # rounds; a world of many files is slow to put back, and its row
 BARE_TIMES = 4  # in each round: the measure of all others is measured best
 CLIENT_EVERY = 7  # rounds; a round in the client is four sessions
 MEMORY_ROUNDS = 2
+PROGRESS_S = 10  # between two lines where there is no terminal
 UNREST_LIMIT = 1.2
 
 SHOW_ARGV = "#!/bin/sh\nprintf '%s\\0' \"$@\"\n"
@@ -129,6 +130,7 @@ class Bench:
 
     def world(self, context: bool = True) -> World:
         self.count += 1
+        progress("making world %d, the ones with many files take a moment" % self.count)
         return World(os.path.join(self.base, "w%02d" % self.count), self.base, context)
 
     def session(self, size_bytes: int = 10_000, tokens: int = USUAL_TOKENS) -> World:
@@ -162,7 +164,9 @@ class Bench:
         for step in (self.add_references, self.add_silent, self.add_speaking, self.add_large, self.add_many,
                      self.add_registered):
             step()
-        for world in {id(row.world): row.world for row in self.rows}.values():
+        worlds = {id(row.world): row.world for row in self.rows}.values()
+        for number, world in enumerate(worlds, 1):
+            progress("keeping a copy of world %d of %d" % (number, len(worlds)))
             world.save()
 
     def add_references(self) -> None:
@@ -327,9 +331,10 @@ class Runner:
         row.world.restore()
 
     def measure(self, rows: list, rounds: int) -> None:
-        order = random.Random(1)
+        order, started = random.Random(1), time.monotonic()
         for number in range(rounds):
-            progress("round %d/%d" % (number + 1, rounds))
+            left = " (about %d s left)" % ((time.monotonic() - started) / number * (rounds - number)) if number else ""
+            progress("round %d/%d, %d rows%s" % (number + 1, rounds, len(rows), left))
             turn = [row for row in rows if number % row.every == 0] + [rows[0]] * (BARE_TIMES - 1)
             order.shuffle(turn)
             for row in turn:
@@ -417,9 +422,13 @@ def better_half_median(values: list) -> float:
     return statistics.median(sorted(values)[:max(1, (len(values) + 1) // 2)])
 
 
-def progress(text: str) -> None:
+def progress(text: str, shown={"at": 0.0}) -> None:  # noqa: B006 - remembers when a line was last shown
+    """On a terminal one line that changes, elsewhere a line now and then."""
     if sys.stderr.isatty():
         print("\r%-70.70s\r" % text, end="", file=sys.stderr, flush=True)
+    elif text and time.monotonic() - shown["at"] > PROGRESS_S:
+        print("bench: " + text, file=sys.stderr, flush=True)
+        shown["at"] = time.monotonic()
 
 
 def measure_client(python: str, kit: str, rounds: int) -> list:
@@ -559,7 +568,6 @@ def main(argv: list) -> int:
     python = real_interpreter(options.python)
     with tempfile.TemporaryDirectory(prefix="ctx-hooks-bench-") as base:
         bench, runner = Bench(base, python, options.kit), Runner(base)
-        progress("making the worlds")
         bench.build()
         rows = chosen(bench.rows, options.only)
         for row in rows:

@@ -36,10 +36,10 @@ fill() {
 
 @test "the text in a pipe is the same twice" {
   fill
-  LOOK=LC_ALL=C.UTF-8
-  person status | sed 's/[0-9]*[smh] / /g' >"$BASE/one"
-  person status | sed 's/[0-9]*[smh] / /g' >"$BASE/two"
-  cmp "$BASE/one" "$BASE/two"
+  LOOK='LC_ALL=C.UTF-8 COLUMNS=300' # nothing is cut, which an age of one more digit would move
+  person status | sed 's/ *[0-9][0-9]*[smh]/#/g' >"$BASE/one"
+  person status | sed 's/ *[0-9][0-9]*[smh]/#/g' >"$BASE/two"
+  diff "$BASE/one" "$BASE/two"
 }
 
 @test "in a C locale everything of ours is ASCII" {

@@ -1,6 +1,8 @@
 """The tools the other tests stand on: the environment they run in, the helper, the Makefile."""
 from __future__ import annotations
 
+import importlib.machinery
+import importlib.util
 import json
 import os
 import re
@@ -49,12 +51,42 @@ def test_bootstrap_uses_what_is_there_without_any_network():
     for name in ("pytest", "bats"):
         done = run([*tool, name], PATH="/nowhere", PIP_INDEX_URL="file:///nowhere", PIP_NO_INDEX="1")
         assert done.returncode == 0, done.stdout
-        assert os.access(done.stdout.strip(), os.X_OK)
+        assert os.access(done.stdout.splitlines()[-1], os.X_OK)
 
 
 def test_bootstrap_says_in_one_sentence_what_cannot_be_had():
     done = run([helper.PYTHON, "-I", os.path.join(TOOLS, "bootstrap"), "oldest", "99.0"])
     assert (done.returncode, done.stdout) == (1, "error: no python >= 99.0 is on this machine\n")
+
+
+@pytest.fixture
+def bootstrap(monkeypatch):
+    loader = importlib.machinery.SourceFileLoader("bootstrap", os.path.join(TOOLS, "bootstrap"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("bootstrap", loader))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    loader.exec_module(module)
+    return module
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a tool of POSIX systems")
+@pytest.mark.parametrize("comes", [True, False])
+def test_tests_run_one_after_another_where_xdist_cannot_be_had(bootstrap, monkeypatch, capsys, tmp_path, comes):
+    tried = []
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setattr(bootstrap, "DEV", str(tmp_path))
+    monkeypatch.setattr(bootstrap, "get_python_tool", lambda tool, python: str(tmp_path / "bin" / "python"))
+    monkeypatch.setattr(bootstrap, "attempt", lambda command: tried.append(command) or comes)
+    for _ in range(2):
+        assert bootstrap.get_pytest(helper.PYTHON) == str(tmp_path / "bin" / "python")
+    assert all(bootstrap.PARALLEL in command for command in tried)
+    assert ("will run one after another" in capsys.readouterr().err) is not comes
+    assert len(tried) == 1 if comes else len(tried) >= 2
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a tool of POSIX systems")
+def test_single_tests_run_in_one_process(tmp_path):
+    done = run([os.path.join(TOOLS, "check"), helper.PYTHON, "tests/test_messages.py", "--collect-only", "-q"])
+    assert done.returncode == 0 and ", one after another\n" in done.stdout and "check: passed" in done.stdout
 
 
 def test_every_make_target_is_listed_by_help():
