@@ -2658,6 +2658,8 @@ def _read_signal(ctx: Ctx, path: str, is_global: bool) -> "Record | None":
         return None
     finally:
         _os.close(fd)
+    if not info.st_nlink:  # said and removed by another process since we opened it
+        return None
     mtime = info.st_mtime
     if mtime > ctx.now + 1:
         mtime = float(int(ctx.now))

@@ -649,3 +649,18 @@ def test_a_look_that_finds_no_signal_writes_nothing(project):
     for mode, name in (("inject", "UserPromptSubmit"), ("stop-enforce", "Stop")):
         assert project.step(mode, project.event(name, session_id="s1"), NOW + 100).is_silent
     assert project.tree() == before
+
+
+@pytest.mark.skipif(os.name == "nt", reason="an open file cannot be removed there")
+def test_a_signal_that_goes_while_it_is_opened_was_said_by_another_process(project, kit, monkeypatch):
+    """Its removal changes the file's times, so that the other's claim would not be recognised."""
+    path, look = project.write(".context/signals/sessions/s1/x.md", "Tests fail.\n"), kit._os.fstat
+
+    def removed_before(fd):
+        if os.path.exists(path) and os.path.samestat(look(fd), os.stat(path)):
+            os.unlink(path)
+        return look(fd)
+
+    monkeypatch.setattr(kit._os, "fstat", removed_before)
+    assert project.step("inject", project.event("UserPromptSubmit", session_id="s1"), NOW).is_silent
+    assert not os.path.exists(path)
