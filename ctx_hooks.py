@@ -2412,8 +2412,8 @@ def _dialect(**fields) -> Record:
         hold="block", hold_cap=8, tells_person="line", names={}, adapt=None,
         parse_row=_claude_row, read_usage=None, late_signs={}, batch="call",
         needles=(b'"input_tokens"', b'"compact_boundary"'), tells_window=False, compacts_at=0,
-        window=0, instruction_file="AGENTS.md", project_variable="CLAUDE_PROJECT_DIR", home="",
-        settings="", user_settings="", folder="", matchers={}, time_unit=1, end_limit_s=5)
+        window=0, instruction_file="AGENTS.md", project_variable="CLAUDE_PROJECT_DIR",
+        settings="", user_settings="", matchers={}, time_unit=1, end_limit_s=5)
     vars(row).update(fields)
     row.user_settings = row.user_settings or row.settings  # seen from the user's home
     return row
@@ -2445,29 +2445,26 @@ DIALECTS = {
     "claude": _dialect(
         label="Claude Code", hold="context", tells_person="terminal",
         matchers={"PreCompact": "auto"},  # after one by hand the client shows the whole command
-        instruction_file="CLAUDE.md", folder=".claude", settings=".claude/settings.json"),
+        instruction_file="CLAUDE.md", settings=".claude/settings.json"),
     "codex": _dialect(  # a reply with a key that it does not know counts for nothing
         label="Codex", events=_events("PostToolUseFailure"), length=utf8_length,
         names={"turn_id": "prompt_id"}, parse_row=_codex_row, batch="newest", tells_window=True,
-        compacts_at=94, project_variable="", end_limit_s=3, folder=".codex",
-        needles=(b'"token_usage_record"', b'"token_count"', b'"task_started"',
-                       b'"compacted"'),
-        settings=".codex/hooks.json"),
+        compacts_at=94, project_variable="", end_limit_s=3, settings=".codex/hooks.json",
+        needles=(b'"token_usage_record"', b'"token_count"', b'"task_started"', b'"compacted"')),
     "gemini": _dialect(
         label="Gemini CLI", speaks=_MUTE_BEFORE, adapt=_gemini_event, parse_row=_gemini_row,
         events=_events("PostToolUseFailure", UserPromptSubmit="BeforeAgent",
                        PreToolUse="BeforeTool", PostToolUse="AfterTool", Stop="AfterAgent",
                        PreCompact="PreCompress"),
         names={"timestamp": "prompt_id"}, batch="newest", window=1_048_576, time_unit=1000,
-        matchers={"PreCompact": "manual"}, folder=".gemini",
-        needles=(b'"tokens"', b"<state_snapshot>"), instruction_file="GEMINI.md",
+        matchers={"PreCompact": "manual"}, instruction_file="GEMINI.md",
+        needles=(b'"tokens"', b"<state_snapshot>"),
         project_variable="GEMINI_PROJECT_DIR", settings=".gemini/settings.json"),
     "qwen": _dialect(
         label="Qwen Code", speaks=_MUTE_BEFORE, names={"tool_call_id": "tool_use_id"},
-        adapt=_qwen_event, parse_row=_qwen_row,
-        needles=(b'"usageMetadata"', b'"chat_compression"'), tells_window=True,
-        compacts_at=85, folder=".qwen", project_variable="QWEN_PROJECT_DIR",
-        settings=".qwen/settings.json"),
+        adapt=_qwen_event, parse_row=_qwen_row, tells_window=True, compacts_at=85,
+        needles=(b'"usageMetadata"', b'"chat_compression"'),
+        project_variable="QWEN_PROJECT_DIR", settings=".qwen/settings.json"),
     "copilot": _dialect(
         label="Copilot CLI", reply="both", tells_person="", adapt=_copilot_event,
         names={"sessionId": "session_id", "toolName": "tool", "toolArgs": "tool_input",
@@ -2475,14 +2472,14 @@ DIALECTS = {
                "transcriptPath": "transcript", "hookEventName": "theirs"},
         parse_row=_copilot_row, batch="newest", tells_window=True, compacts_at=80,
         late_signs={"monitor": b'"postToolUse', "stop-enforce": b'"agentStop"'},
-        folder=".github/hooks", project_variable="COPILOT_PROJECT_DIR",
         needles=(b'"session.usage_record"', b'"session.compaction_complete"'),
+        project_variable="COPILOT_PROJECT_DIR",
         settings=".github/hooks/ctx_hooks.json", user_settings=".copilot/hooks/ctx_hooks.json"),
     "droid": _dialect(
         label="droid", events=_events("PostToolUseFailure"), speaks=_MUTE_BEFORE,
         names={"message_id": "prompt_id"}, parse_row=_droid_row, read_usage=_droid_usage,
-        batch="newest", folder=".factory",
-        project_variable="DROID_PROJECT_DIR", settings=".factory/settings.json"),
+        batch="newest", project_variable="DROID_PROJECT_DIR",
+        settings=".factory/settings.json"),
 }
 
 # =============================================================================
