@@ -1415,9 +1415,9 @@ def find_project(start: str, cwd: str, env: dict) -> "Ctx | None":
     folder = start if is_absolute(start) else cwd
     if not is_absolute(folder):
         return None
-    folder, below = join_path(folder, "."), ""
+    folder, below, own = join_path(folder, "."), "", _read_own(env)
     for _ in range(PARENT_LIMIT):
-        ctx = open_project(folder, env)
+        ctx = open_project(folder, env, own)
         if ctx:
             is_good = not below or (is_trusted(ctx.dir) and is_trusted(config_path(folder)))
             return ctx if is_good else None
@@ -1427,12 +1427,18 @@ def find_project(start: str, cwd: str, env: dict) -> "Ctx | None":
     return None
 
 
-def open_project(root: str, env: dict) -> "Ctx | None":
-    """The project at exactly this folder, with its settings read."""
-    values, problems = read_config(config_path(root))
+def _read_own(env: dict) -> dict:
+    """The user's own settings for all projects."""
     own, _ = read_config(user_config_path(env), is_user=True)
     for key in {"gate.files", "startup.files"}.intersection(own):
         own[key] = [home_of(env) + name[1:] if name[:2] == "~/" else name for name in own[key]]
+    return own
+
+
+def open_project(root: str, env: dict, own: "dict | None" = None) -> "Ctx | None":
+    """The project at exactly this folder, with its settings read; `own` are the user's."""
+    values, problems = read_config(config_path(root))
+    own = _read_own(env) if own is None else own
     config = {**DEFAULTS, **own, **values}
     ctx = Ctx(root, join_path(root, config["context_dir"]), config, problems)
     ctx.owner, ctx.env = stat_of(ctx.dir), env

@@ -160,14 +160,14 @@ def test_the_users_context_folder_holds_too(kit, bare_project):
 
 @pytest.mark.parametrize("env, path", [
     ({"HOME": "/home"}, "/home/.config/ctx_hooks/contextrc"), ({"HOME": "/home", CONFIG_HOME: "/own"}, "/own/ctx_hooks/contextrc"),
-    ({CONFIG_HOME: "rel", "HOME": "/home"}, ""), ({"HOME": "rel"}, ""), ({}, "")])
+    ({CONFIG_HOME: "rel", "HOME": "/home"}, "/home/.config/ctx_hooks/contextrc"), ({"HOME": "rel"}, ""), ({}, "")])
 def test_the_users_settings_lie_in_their_config_home(kit, env, path):
     assert kit.user_config_path(env) == path
 
 
 @pytest.mark.parametrize("env, path", [
     ({"HOME": "/home"}, "/home/.local/state/ctx_hooks"), ({"HOME": "/home", STATE_HOME: "/own"}, "/own/ctx_hooks"),
-    ({STATE_HOME: "rel", "HOME": "/home"}, ""), ({}, "")])
+    ({STATE_HOME: "rel", "HOME": "/home"}, "/home/.local/state/ctx_hooks"), ({}, "")])
 def test_what_a_clone_must_not_forge_lies_in_the_state_home(kit, env, path):
     assert kit.state_home_of(env) == path
 
@@ -225,6 +225,14 @@ def test_a_project_reached_through_a_link_reads_its_own_files(kit, project, tmp_
         project.write(name, "text")
     ctx = kit.open_project(str(tmp_path / "link"), {})
     assert kit.read_shared(ctx, ctx.path("TASKS.md")) == kit.read_shared(ctx, ctx.root + "/CLAUDE.md") == b"text"
+
+
+def test_the_users_own_file_is_read_once_however_deep_a_session_stands(kit, tmp_path, own, monkeypatch):
+    """A hook in a folder without a project looks at every parent; the user's settings are the same for all of them."""
+    env, read, real = own("gate:\n  mode: content\n"), [], kit.read_bytes
+    monkeypatch.setattr(kit, "read_bytes", lambda path, *more, **named: read.append(path) or real(path, *more, **named))
+    assert kit.find_project(str(tmp_path / "a" / "b" / "c"), "", env) is None
+    assert read.count(kit.user_config_path(env)) == 1
 
 
 def test_only_what_the_users_own_file_names_may_be_read_outside(kit, project, own, tmp_path):
