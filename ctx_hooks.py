@@ -2558,9 +2558,13 @@ def parse_signal(data: bytes, mtime: float, now: float) -> Record:
     )
 
 
+def signal_path(ctx: Ctx, session: str, name: str) -> str:
+    return signal_dir(ctx, session) + "/" + safe_name(name) + ".md"
+
+
 def write_signal(ctx: Ctx, session: str, signal: Record) -> str:
     """Write or replace the signal `name` of a session ("" = global); its path, or ""."""
-    path = signal_dir(ctx, session) + "/" + safe_name(signal.name) + ".md"
+    path = signal_path(ctx, session, signal.name)
     fields = (
         ("generated_at", format_iso(signal.generated_at)), ("severity", signal.severity),
         ("ttl", "%d" % signal.ttl_s), ("auditor", one_line(signal.auditor, 60)),
@@ -2574,7 +2578,7 @@ def write_signal(ctx: Ctx, session: str, signal: Record) -> str:
 
 def withdraw_signals(ctx: Ctx, session: str, name: str, codes: list) -> None:
     """What is no longer true need not be said: drop the pending signal of a cleared alert."""
-    path = signal_dir(ctx, session) + "/" + safe_name(name) + ".md"
+    path = signal_path(ctx, session, name)
     data = read_bytes(path, SIGNAL_LIMIT_BYTES, follow=False)
     if data and parse_signal(data, 0.0, 0.0).code in codes:
         remove_file(path)
@@ -2683,7 +2687,7 @@ def _touch(path: str, mtime: float) -> None:
     try:
         _os.utime(path, times=(mtime, mtime))
     except OSError:
-        pass
+        pass  # another user's
 
 
 def severity_floor(ctx: Ctx) -> str:
@@ -2786,6 +2790,7 @@ def claim_signals(ctx: Ctx, state: Record, session: str, room: int) -> "Reply | 
     due = due_signals(ctx, look.signals, state.delivered)
     state.delivered = {key: claim for key, claim in state.delivered.items() if key in look.files}
     waiting = {s.key for s in due} | {s.key for s in look.signals if not s.body}
+    waiting.update(key for key, claim in state.delivered.items() if list_of(claim)[1:2] != [0])
     for mark in look.marks:
         if _key_of(mark) in waiting:
             break
@@ -3228,7 +3233,7 @@ def _evaluate(ctx: Ctx, session: str, shot: Record, known: Record) -> list:
         known.activeAlerts.update((scope + code, True) for code in codes)
         for alert in alerts:
             past_s = ctx.now - (parse_iso(known.lastEmitted.get(scope + alert.codes[0])) or 0.0)
-            is_unsaid = past_s > ttl_s and target and is_file(_signal_of(ctx, target, name))
+            is_unsaid = past_s > ttl_s and target and is_file(signal_path(ctx, target, name))
             if is_unsaid or not -SAME_EVENT_S < past_s < cooldown_s:
                 known.lastEmitted.update((scope + code, format_iso(ctx.now))
                                          for code in alert.codes)
@@ -3236,14 +3241,9 @@ def _evaluate(ctx: Ctx, session: str, shot: Record, known: Record) -> list:
     return emitted
 
 
-def _signal_of(ctx: Ctx, session: str, name: str) -> str:
-    """While it is there nobody was told."""
-    return signal_dir(ctx, session) + "/" + name + ".md"
-
-
 def has_unsaid(ctx: Ctx, session: str) -> bool:
     """An alert of this session that expired before it was said."""
-    infos = [(stat_of(_signal_of(ctx, session, name)), ttl_s)
+    infos = [(stat_of(signal_path(ctx, session, name)), ttl_s)
              for name, _, _, everywhere, _, ttl_s in AUDITORS if not everywhere]
     return any(info is not None and ctx.now - info.st_mtime > ttl_s for info, ttl_s in infos)
 
@@ -3395,29 +3395,28 @@ def open_gate(ctx: Ctx, event: Record, state: Record, room: int) -> "str | None"
 def render_gate(ctx: Ctx, event: Record, files: list, room: int) -> str:
     """The whole instruction in one message: a chain of `run this and follow its output` decays link
     by link."""
-    shown = [shown_path(ctx, path, event.cwd) for _, path in files]
-    is_content, message = ctx.get("gate.mode") == "content", ctx.get("gate.message")
-    head = message or (GATE_STATEMENT if is_content else GATE_DIRECTIVE)
-    head = head.replace("{files}", ", ".join(shown))
-    limit = min(GATE_CONTENT_LIMIT, room)
+    shown = {path: shown_path(ctx, path, event.cwd) for _, path in files}
+    is_content, limit = ctx.get("gate.mode") == "content", min(GATE_CONTENT_LIMIT, room)
+    head = ctx.get("gate.message") or (GATE_STATEMENT if is_content else GATE_DIRECTIVE)
+    head = clean_text(head.replace("{files}", ", ".join(shown.values())))
     if is_content:
-        head = cut_text(clean_text(head), limit // 4, ctx.length)
-        paths = [path for _, path in files]
-        return "\n".join([head] + _gate_content(ctx, paths, shown, limit - ctx.length(head) - 1))
-    head = cut_text(clean_text(head), limit - ctx.length(GATE_CHECKPOINT) - 1, ctx.length)
+        head = cut_text(head, limit // 4, ctx.length)
+        return "\n".join([head] + _gate_content(ctx, shown, limit - ctx.length(head) - 1))
+    head = cut_text(head, limit - ctx.length(GATE_CHECKPOINT) - 1, ctx.length)
     return head + "\n" + GATE_CHECKPOINT if event.attended else head
 
 
-def _gate_content(ctx: Ctx, paths: list, shown: list, room: int) -> list:
+def _gate_content(ctx: Ctx, shown: dict, room: int) -> list:
     """The files' text by priority; each one that was cut or left out is named with its path."""
     out, left_out = [], []
-    room -= min(room // 2, ctx.length(GATE_CONTENT_LEFT_OUT.format(paths=", ".join(shown))))
-    for path, name in zip(paths, shown):
+    names = ", ".join(shown.values())
+    room -= min(room // 2, ctx.length(GATE_CONTENT_LEFT_OUT.format(paths=names)))
+    for path, name in shown.items():
         label, body = GATE_CONTENT_FILE.format(path=name), gate_body(ctx, path)
-        used = ctx.length(label) + ctx.length(body) + 2
-        if used <= room:
+        left = room - ctx.length(label) - ctx.length(body) - 2
+        if left >= 0:
             out += [label, body]
-            room -= used
+            room = left
         elif room > 600:
             note = GATE_CONTENT_CUT.format(path=name)
             fits = room - ctx.length(label) - ctx.length(note) - 3
@@ -3425,10 +3424,8 @@ def _gate_content(ctx: Ctx, paths: list, shown: list, room: int) -> list:
             room = 0
         else:
             left_out.append(name)
-    if left_out:
-        names = cut_text(", ".join(left_out), 600, ctx.length)
-        out.append(GATE_CONTENT_LEFT_OUT.format(paths=names))
-    return out
+    rest = cut_text(", ".join(left_out), 600, ctx.length)
+    return out + ([GATE_CONTENT_LEFT_OUT.format(paths=rest)] if rest else [])
 
 
 def gate_body(ctx: Ctx, path: str) -> str:
@@ -3441,25 +3438,20 @@ def gate_body(ctx: Ctx, path: str) -> str:
 
 
 def read_context_file(ctx: Ctx, event: Record) -> str:
-    """The listed context file that this call read, or ""."""
-    if event.failed or not (event.path or event.kind == "run"):
+    """The listed context file that this call read, or ""; some agents have no other way to read
+    than `cat .context/TASKS.md`."""
+    if event.failed or event.kind not in ("read", "run"):
         return ""
-    for name in ctx.get("gate.files"):
+    command = command_of(event) if event.kind == "run" else ""
+    shows = command.split(None, 1)[:1] in (["cat"], ["less"], ["head"], ["bat"])
+    path = join_path(event.cwd or ctx.root, event.path) if event.kind == "read" else ""
+    for name in ctx.get("gate.files") if shows or path else ():
         listed = join_path(ctx.dir, name)
-        if event.kind == "run":
-            if base_name(name) in command_of(event) and _is_shown(command_of(event), name):
-                return name
-        elif event.kind == "read":
-            path = join_path(event.cwd or ctx.root, event.path)
-            if path == listed or (base_name(path).lower() == base_name(listed).lower()
-                                  and real_path(path) == real_path(listed)):
-                return name
+        is_alike = base_name(path).lower() == base_name(listed).lower()
+        if (shows and name in command) or path == listed or (
+                is_alike and real_path(path) == real_path(listed)):
+            return name
     return ""
-
-
-def _is_shown(command: str, name: str) -> bool:
-    """`cat .context/TASKS.md`: some agents have no other way to read."""
-    return command.split(None, 1)[:1] in (["cat"], ["less"], ["head"], ["bat"]) and name in command
 
 # =============================================================================
 # Handoff
@@ -3479,6 +3471,7 @@ LEDGER = (
 _ROW = LEDGER[-1][2][0]
 LIVE_S = 3600
 CLEARED_S = 120
+_UNDELIVERED = {"delivered_to": "", "delivered_at": 0.0, "evidence": ""}
 RECENT_S = 600  # a handoff that the agent wrote unasked so shortly before the crossing counts
 _SHELLS = frozenset("sh dash bash zsh ksh fish busybox".split())
 
@@ -3607,8 +3600,8 @@ def _cross(ctx: Ctx, event: Record, state: Record, measure: Record) -> None:
     def change(ledger: Record) -> tuple:
         row, path = ledger_row(ledger, event.session), handoff_path(ctx, event.session, ledger)
         before = row.written_at
-        vars(row).update(file=shown_path(ctx, path, ""), agent=ctx.agent, asked_at=ctx.now,
-                         written_at=0.0, by="", delivered_to="", delivered_at=0.0, evidence="")
+        vars(row).update(_UNDELIVERED, file=shown_path(ctx, path, ""), agent=ctx.agent,
+                         asked_at=ctx.now, written_at=0.0, by="")
         return path, before
 
     found = update_ledger(ctx, change)
@@ -3655,9 +3648,8 @@ def find_written(ctx: Ctx, event: Record, state: Record, ledger: Record) -> bool
 def note_written(ctx: Ctx, session: str, path: str, by: str) -> None:
     def change(ledger: Record) -> None:
         row = ledger_row(ledger, session)
-        vars(row).update(
-            file=shown_path(ctx, path, ""), by=by, written_at=ctx.now, delivered_to="",
-            delivered_at=0.0, evidence="", agent=row.agent or ctx.agent)
+        vars(row).update(_UNDELIVERED, file=shown_path(ctx, path, ""), by=by, written_at=ctx.now,
+                         agent=row.agent or ctx.agent)
 
     update_ledger(ctx, change)
     if parent_of(path) == ctx.path("handoffs"):
@@ -3910,13 +3902,11 @@ def _is_running(pid: int) -> bool:
 def client_mark() -> str:
     """`namespace pid start` of the nearest process above the hook that is no shell: the client, or
     something that it keeps for its hooks. "" where the system does not tell."""
-    pid = _os.getppid()
-    for _ in range(6):
-        name, parent, start = _read_process(pid)
-        if name not in _SHELLS:
-            return "%s %d %s" % (_pid_space(), pid, start) if start and _pid_space() else ""
+    name, pid, parent, space = "sh", 0, _os.getppid(), _pid_space()
+    while name in _SHELLS:
         pid = parent
-    return ""
+        name, parent, start = _read_process(pid)
+    return "%s %d %s" % (space, pid, start) if start and space else ""
 
 
 def _has_ended(mark: str) -> bool:

@@ -383,6 +383,16 @@ def test_of_more_signals_than_one_look_opens_each_is_said_once_and_in_order(proj
     assert prompt(project, NOW + 900).context == HEAD + "Another"
 
 
+def test_a_crash_among_many_loses_nothing(kit, project, small_looks):
+    for number in range(30):
+        put(project, "%02d" % number, "N%02d" % number, age_s=90 - number, ttl=99_999, folder=GLOBAL)
+    event = project.event("UserPromptSubmit", session_id="s1")
+    assert kit.run_mode("inject", "claude", event, project.environment({}), NOW)[0], "claimed, and the process dies here"
+    prompt(project, NOW + 1)
+    said, _ = hear_all(project, NOW + kit.CLAIM_S)
+    assert sorted(said) == ["N%02d" % number for number in range(30)]
+
+
 def test_what_lies_behind_many_that_are_not_said_is_found(project, small_looks):
     for number in range(40):
         put(project, "a%02d" % number, "Later", severity="info", ttl=99_999)
