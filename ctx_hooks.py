@@ -5748,7 +5748,7 @@ REGISTRATIONS = (  # our name of the event, mode, seconds (Stop has room for a c
 #   run comes after that line and need not be loaded 100 times an hour.
 # - `|| exit 0`: the client reads exit 2 as "deny", and a missing script is exactly that.
 _LOAD = (
-    "L.source_to_code = lambda s, d, p, *a: compile("  # newer ones hand over the name too
+    "L.source_to_code = lambda s, d, p, *a, **k: compile("  # 3.15 adds the name
     "d.partition(b'\\n# ---- below this line: ')[0], p, 'exec', 0, 1, 2); "
     "c = L('ctx_hooks', p).get_code('ctx_hooks'); "
     "del L.source_to_code; sys.pycache_prefix = o; "

@@ -110,10 +110,11 @@ def test_bytecode_never_lands_below_the_current_folder(project, kit, form, cache
     assert any(name.startswith(kept) and name.endswith(".pyc") for name in names)
 
 
-def test_a_newer_loader_that_hands_over_more_words_is_served(project):
+@pytest.mark.parametrize("given", ["name", "fullname=name"])
+def test_a_newer_loader_that_hands_over_more_words_is_served(project, given):
     """Python 3.15 tells `source_to_code` the module's name; a TypeError there would silence every hook."""
     newer = ("from _frozen_importlib_external import SourceFileLoader as L\n"
-             "L.get_code = lambda self, name: self.source_to_code(self.get_data(self.path), self.path, name)\n")
+             "L.get_code = lambda self, name: self.source_to_code(self.get_data(self.path), self.path, %s)\n" % given)
     argv = helper.hook_argv("gate")
     argv[argv.index("-c") + 1] = newer + argv[argv.index("-c") + 1]
     done = helper.run_process(argv, json.dumps(project.event("PreToolUse.Bash", session_id="s1")).encode(), project.env, project.root)
