@@ -2,7 +2,7 @@
 """Put ctx_hooks into the settings of a project's coding agents, or take it out again.
 
     python3 install.py                    install into the project around the current folder
-    python3 install.py --dry-run          say what would change, settings as a diff; write nothing
+    python3 install.py --dry-run          say what would change; write nothing
     python3 install.py --check            exit 0 if installed and current, else say what is not
     python3 install.py --uninstall        take it out; the settings get their old bytes back
 
@@ -998,6 +998,7 @@ def seen_commands(project: str) -> dict:
 # `ctx` in a folder of the user's own. It runs a project's kit only if it is a release known by its
 # checksum: a project is not the user, and may have brought a ctx_hooks.py of its own.
 
+LAUNCHER_FOLDER = join("~", ".local", "bin")
 LAUNCHER_MARK = '"""ctx: ctx_hooks from any folder of a project. Written by install.py."""'
 LAUNCHER = '''\
 #!/usr/bin/env python3
@@ -1114,14 +1115,16 @@ def apply_step(step: Step, job: Job) -> None:
 
 
 def format_step(step: Step, job: Job) -> str:
-    """What a dry run says of a step: a line, and settings (with --verbose all files) as a diff
+    """What a dry run says of a step: a line or a few; with --verbose the whole change as a diff
     that `patch -p1` understands."""
     text = tell(step, job, "would ") if step.verb else ""
     if text and step.kind == "write":
         text += ", {:,} lines, sha256 {}".format(step.data.count(b"\n"), digest_of(step.data))
     text, shown = text and text + "\n", job.layout.show(step.path)
-    whole = job.options.verbose and step.kind in ("write", "remove") and step.mode != 0o600
-    if step.kind != "settings" and not whole:
+    if not job.options.verbose:
+        is_json = step.kind == "settings" and step.path.endswith(".json")
+        return text + (settings_news(step) if is_json else "")
+    if step.kind not in ("settings", "write", "remove") or step.mode == 0o600:
         return text
     old, new = ("/dev/null" if data is None else side + shown.replace(os.sep, "/")
                 for side, data in (("a/", step.old), ("b/", step.data)))
@@ -1129,6 +1132,23 @@ def format_step(step: Step, job: Job) -> str:
                      for data in (step.old, step.data))
     return text + "".join(line if line[-1] == "\n" else line + "\n\\ No newline at end of file\n"
                           for line in difflib.unified_diff(before, after, old, new))
+
+
+def settings_news(step: Step) -> str:
+    """Which events run which mode from now on or no longer, and every other line that changes."""
+    old, new = (json.loads((data or b"{}").decode("utf-8-sig") or "{}")
+                for data in (step.old, step.data))
+    text = ""
+    for sign, have, other in (("+", new, old), ("-", old, new)):
+        known = [row[:2] for row in kit.find_registrations(other)]
+        hooks = ["%s %s" % (event, ours.mode) for event, command, ours
+                 in kit.find_registrations(have) if (event, command) not in known]
+        lines, elsewhere = (json.dumps(dict(value, hooks=None), indent=1).splitlines()
+                            for value in (have, other))
+        hooks = ["hooks: " + ", ".join(hooks)] if hooks else []
+        text += "".join("  %s %s\n" % (sign, line.strip()) for line in hooks + lines
+                        if line not in elsewhere and re.search(r"\w", line))
+    return text
 
 
 def parse_arguments(argv: "list | None") -> argparse.Namespace:
@@ -1144,14 +1164,14 @@ def parse_arguments(argv: "list | None") -> argparse.Namespace:
     add("--agent", action="append", choices=(*kit.DIALECTS, "all"), help="the client to "
         "register with, may be repeated; default: claude, those whose folder (.codex and so on) is "
         "there, and those registered already")
-    add("--launcher", metavar="DIR", nargs="?", const=join("~", ".local", "bin"),
+    add("--launcher", metavar="DIR", nargs="?", const=LAUNCHER_FOLDER,
         help="also put the short command `ctx` into DIR (~/.local/bin); with --uninstall: out")
     add("--python", metavar="PATH", help="the Python that runs the hooks; default: python3, "
         "in settings of your own the one that runs this")
     for name, text in (
             ("uninstall", "take out what was installed; your .context stays"),
-            ("dry-run", "say what would change, settings as a diff; write nothing"),
-            ("verbose", "with --dry-run: every file as a diff"),
+            ("dry-run", "say what would change; write nothing"),
+            ("verbose", "with --dry-run: every change as a diff"),
             ("check", "exit 0 if installed and current, else 1 and why"),
             ("init", "also create .context with the context files that are not there"),
             ("only-init", "create the context files and nothing else"),
@@ -1291,8 +1311,17 @@ def work(job: Job) -> int:
     if not options.quiet and not options.dry_run:
         for hint in [] if options.uninstall or options.only_init else install_hints(job):
             say("hint: " + hint, True)
+        if options.init and any(step.verb == "write" and dirname(step.path) == job.layout.context
+                                for step in steps):
+            say("hint: what you write into %s%s the agent is told to read; say there what is so in "
+                "this project" % (job.layout.show(job.layout.context), os.sep), True)
         say(next_line(steps, job))
     return 0
+
+
+def is_on_path(folder: str) -> bool:
+    path = os.environ.get("PATH", "").split(os.pathsep)
+    return folder in map(os.path.abspath, filter(None, path))
 
 
 def install_hints(job: Job) -> list:
@@ -1307,8 +1336,7 @@ def install_hints(job: Job) -> list:
     if layout.scope == "local" and digest_of(read_bytes(layout.ignore)) not in LOCAL_DIGESTS:
         hints.append("%s is your own: add /settings.local.json and /hooks/ctx_hooks.py to it, or "
                      "git would see them" % layout.show(layout.ignore))
-    path = os.environ.get("PATH", "").split(os.pathsep)
-    if options.launcher and options.launcher not in map(os.path.abspath, filter(None, path)):
+    if options.launcher and not is_on_path(options.launcher):
         hints.append("%s is not on your PATH yet, so `ctx` is not found" % options.launcher)
     return hints + [agent + ": " + STILL_TO_DO[agent] for agent in job.agents
                     if agent in STILL_TO_DO]
@@ -1324,7 +1352,9 @@ def next_line(steps: list, job: Job) -> str:
     if options.uninstall and not any(step.verb for step in steps):
         return "nothing of ours in " + layout.show(layout.base)
     if options.uninstall:
-        return "next: nothing; running sessions stop using the hooks at once"
+        has_launcher = not options.launcher and exists(os.path.expanduser(LAUNCHER_FOLDER + "/ctx"))
+        return "next: nothing; running sessions stop using the hooks at once" + (
+            "; the command ctx stays, --uninstall --launcher removes it" if has_launcher else "")
     if options.only_init:
         return "next: say in %s what you work on" % layout.show(join(layout.context, "TASKS.md"))
     if not isdir(layout.context):
@@ -1335,6 +1365,8 @@ def next_line(steps: list, job: Job) -> str:
     path = os.path.relpath(layout.kit, here if inside else layout.project)
     path = quote_path(layout.kit if layout.scope == "user" else path)
     go = "" if inside else "cd %s && " % quote_path(layout.project)
+    if options.launcher and is_on_path(options.launcher):
+        return "next: %sctx doctor" % go
     return "next: %s%s %s doctor" % (go, python, path)
 
 

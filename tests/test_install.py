@@ -1003,11 +1003,21 @@ def test_a_verbose_dry_run_is_a_patch_that_does_what_the_run_does(place, name):
     assert content(copy) == content(place.project)
 
 
-def test_a_dry_run_is_short_and_shows_settings_as_a_diff(place):
-    out, _ = place.run("--dry-run")
-    lines = out.splitlines()
+def test_a_dry_run_is_short_and_sums_up_what_the_settings_gain_and_lose(place):
+    place.write(SETTINGS, b'{"model": "opus", "permissions": {"deny": ["Read(./.env)"]}}')
+    assert "def main" not in place.run("--dry-run")[0]
+    lines = place.run("--dry-run", "--allow-handoff")[0].splitlines()
+    assert lines[0].startswith(f"would write {KIT}") and lines[2] == f"would merge into {SETTINGS}"
+    assert lines[3].startswith("  + hooks: SessionStart inject, UserPromptSubmit inject, PreToolUse gate, ")
+    assert '  + "Edit(/.context/handoffs/**)"' in lines and len(lines) < 9
+    place.run("--allow-handoff")
+    lines = place.run("--dry-run", "--uninstall")[0].splitlines()
+    assert lines[1].startswith("  - hooks: SessionStart inject, ") and '  - "Edit(/.context/handoffs/**)"' in lines
+
+
+def test_a_dry_run_names_lines_and_checksum(place):
+    lines = place.run("--dry-run")[0].splitlines()
     assert lines[0] == f"would write {KIT} ({kit.VERSION}), {STAND_IN.count(chr(10))} lines, sha256 {inst.digest_of(STAND_IN)}"
-    assert "+++ b/.claude/settings.json" in lines and "def main" not in out
 
 
 def test_check_names_what_an_install_would_change(place):
@@ -1387,7 +1397,7 @@ def test_installer_imports_only_the_standard_library():
 
 def test_installer_is_short_and_narrow():
     lines = repo_file("install.py").splitlines()
-    assert len(lines) <= 1350 and max(map(len, lines)) <= 100
+    assert len(lines) <= 1375 and max(map(len, lines)) <= 100
 
 
 def test_contents_list_names_the_sections():
