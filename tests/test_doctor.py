@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from helper import KIT, PYTHON, REPO, load_kit
+from helper import IS_WINDOWS, KIT, PYTHON, REPO, load_kit
 
 EVENTS = list(load_kit().DIALECTS["claude"].events)
 
@@ -338,6 +338,7 @@ def test_a_changed_command_is_not_trusted_any_more(installed):
 # --- the kit's own file
 
 
+@pytest.mark.skipif(IS_WINDOWS, reason="a POSIX shell, its folders and its names")
 def test_the_installer_that_is_advised_is_the_one_that_was_used(installed, kit, monkeypatch):
     """It can be pasted. A record that came with a clone names nothing below the project, and nothing of another user's."""
     monkeypatch.setattr(kit, "__file__", installed.path(".claude/hooks/ctx_hooks.py"))
@@ -386,12 +387,14 @@ def test_what_an_import_of_its_name_would_find_is_named(installed, kit, monkeypa
     assert said(kit_findings(installed, kit, monkeypatch), "warn", "an import of the kit's name would find")
 
 
+@pytest.mark.skipif(IS_WINDOWS, reason="a POSIX shell, its folders and its names")
 def test_a_cache_that_cannot_be_kept_is_named(installed, kit, monkeypatch):
     place = installed.write("../cache", "a file")
     monkeypatch.setattr(kit, "read_environment", lambda names: {"XDG_CACHE_HOME": place})
     assert said(kit_findings(installed, kit, monkeypatch), "warn", "no bytecode can be kept in %s/ctx_hooks" % place)
 
 
+@pytest.mark.skipif(IS_WINDOWS, reason="a POSIX shell, its folders and its names")
 def test_a_folder_deep_in_the_cache_that_another_user_made_is_named(installed, kit, monkeypatch):
     """Once run by root: the folder of this project's bytecode cannot be written, though the cache can."""
     inner = os.path.normpath(installed.write("../home/.cache/ctx_hooks%s/x" % installed.path(".claude/hooks"), ""))
@@ -399,6 +402,7 @@ def test_a_folder_deep_in_the_cache_that_another_user_made_is_named(installed, k
     assert said(kit_findings(installed, kit, monkeypatch), "warn", "no bytecode can be kept in %s" % os.path.dirname(inner))
 
 
+@pytest.mark.skipif(IS_WINDOWS, reason="a POSIX shell, its folders and its names")
 def test_a_relative_cache_or_state_home_does_not_count(installed, kit, monkeypatch):
     """As the specification of these variables says: else bytecode would land below the current folder."""
     monkeypatch.setattr(kit, "read_environment", lambda names: {"XDG_CACHE_HOME": "relative"})

@@ -93,6 +93,7 @@ def test_a_planted_package_or_bytecode_beside_the_kit_changes_nothing(project, k
     assert [name for _, _, names in os.walk(cached) for name in names if name.endswith(".pyc")], "bytecode is the user's own"
 
 
+@pytest.mark.skipif(helper.IS_WINDOWS, reason="a POSIX shell, its folders and its names")
 @pytest.mark.parametrize("form", ["format_command", "format_plugin"])
 @pytest.mark.parametrize("cache, kept", [("relative", "home/.cache/ctx_hooks"), ("../x", "home/.cache/ctx_hooks"), ("", "home/.cache/ctx_hooks"),
                                          ("/own cache", "own cache/ctx_hooks")])
