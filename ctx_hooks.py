@@ -3478,7 +3478,7 @@ _SHELLS = frozenset("sh dash bash zsh ksh fish busybox".split())
 
 def client_pid(ctx: Ctx) -> int:
     """The client's process, where it tells; 0 where it does not."""
-    stated = ctx.env.get("CLAUDE_PID", "") if ctx.agent == "claude" and IS_POSIX else ""
+    stated = ctx.env.get("CLAUDE_PID", "") if ctx.agent == "claude" else ""
     return int(stated) if is_digits(stated) else 0
 
 
@@ -3891,12 +3891,23 @@ def _is_running(pid: int) -> bool:
     if not pid:
         return False
     try:
-        _os.kill(pid, 0)
+        return _is_active_on_windows(pid) if not IS_POSIX else _os.kill(pid, 0) is None
     except PermissionError:
         return True
     except (OSError, OverflowError):
         return False
-    return True
+
+
+def _is_active_on_windows(pid: int) -> bool:
+    """Asked by a handle: there `kill` ends the process, whatever the signal."""
+    import _winapi
+
+    query, still_active = 0x1000, 259
+    handle = _winapi.OpenProcess(query, False, pid)
+    try:
+        return _winapi.GetExitCodeProcess(handle) == still_active
+    finally:
+        _winapi.CloseHandle(handle)
 
 
 def client_mark() -> str:
@@ -4554,8 +4565,9 @@ def run_bounded(command: str, root: str, limit_s: float) -> tuple:
         reader.join(0.5)  # nobody waits for a child of it that keeps the pipe open
     except subprocess.TimeoutExpired:
         pass
-    _end_group(child, mark if code is None else "")
-    os.close(ours)
+    end_group(child, mark if code is None else "")
+    if IS_POSIX or not reader.is_alive():
+        os.close(ours)  # on Windows it would wait for the reader, and that for what keeps the pipe
     return code, bytes(tail)
 
 
@@ -4568,12 +4580,17 @@ def _read_tail(fd: int, tail: bytearray) -> None:
         pass  # closed, because nobody waits for more
 
 
-def _end_group(child: object, mark: str) -> None:
-    import subprocess
-
+def end_group(child: object, mark: str = "") -> None:
+    """The child and what it started; with a mark in the environment also what left its group."""
     if not IS_POSIX and child.poll() is None:
-        subprocess.run(["taskkill", "/F", "/T", "/PID", str(child.pid)], check=False,
+        import os
+        import subprocess
+
+        # by its path: a bare name is first looked for in the current folder
+        tool = os.environ.get("SYSTEMROOT", r"C:\Windows") + r"\System32\taskkill.exe"
+        subprocess.run([tool, "/F", "/T", "/PID", str(child.pid)], check=False,
                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        child.kill()
     if IS_POSIX:
         _kill(_os.killpg, child.pid)
         for name in list_dir("/proc") if mark else ():
@@ -6314,7 +6331,7 @@ def run_timed(argv: list, data: bytes, cwd: "str | None", env: "dict | None",
                 out, err = late.output or b"", b"no end after %d s" % limit_s
             finally:
                 if child.poll() is None:
-                    _os.killpg(child.pid, 9) if IS_POSIX else child.kill()
+                    end_group(child)
     except (OSError, ValueError) as error:
         return 0.0, 127, b"", str(error)
     return time.perf_counter() - start, child.returncode, out, err.decode("utf-8", "replace")
