@@ -9,9 +9,11 @@ import subprocess
 
 import pytest
 
-from helper import IS_WINDOWS, KIT, PYTHON, REPO, load_kit
+from helper import IS_WINDOWS, KIT, PYTHON, REPO, load_kit, slashed
+from test_windows import PASS_ON, make_program
 
 EVENTS = list(load_kit().DIALECTS["claude"].events)
+PLAIN = slashed(PYTHON)  # as the installer writes it
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +22,7 @@ def one_run_of_each(monkeypatch):
     monkeypatch.setattr(load_kit(), "TRIAL_RUNS", 1)
 
 
-def register(project, agent="claude", file=".claude/settings.json", python=PYTHON, path=None, **more):
+def register(project, agent="claude", file=".claude/settings.json", python=PLAIN, path=None, **more):
     """What the installer writes, by the same table."""
     kit = load_kit()
     path = path or kit.kit_path(agent) or "'%s'" % project.path(".claude/hooks/ctx_hooks.py").replace("'", "'\"'\"'")
@@ -49,7 +51,7 @@ def own_doctor(project, **env):
     done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=project.root,
                           env=project.environment(env), timeout=120)
     assert done.stderr == b""
-    return done.returncode, done.stdout.decode("utf-8")
+    return done.returncode, done.stdout.decode("utf-8").replace("\r\n", "\n")
 
 
 def lines_with(text, level):
@@ -125,7 +127,8 @@ def test_a_dropped_file_gets_settings_ready_to_paste(project):
     code, text = own_doctor(project)
     assert code == 1 and "no hook of this kit is registered" in text
     project.write(".claude/settings.json", text[text.index("{"):])
-    code, text = own_doctor(project, PATH=os.path.dirname(PYTHON) + os.pathsep + project.env["PATH"])
+    make_program(project.write("../bin/x", "")[:-1] + "py", PASS_ON)  # what the snippet names on Windows
+    code, text = own_doctor(project, PATH=os.pathsep.join([os.path.dirname(PYTHON), project.base + "/bin", project.env["PATH"]]))
     assert (code, lines_with(text, "FAIL")) == (0, []), text
 
 
@@ -133,7 +136,10 @@ def test_the_snippet_has_the_events_of_hooks_json_for_a_project(kit):
     with open(os.path.join(REPO, "hooks.json"), encoding="utf-8") as source:
         wanted = json.load(source)["hooks"]
     hooks = json.loads(kit.settings_snippet())["hooks"]
-    assert set(hooks) == set(wanted) and hooks == kit.plan_hooks("claude", "python3", kit.kit_path("claude"))
+    ours = ("python3", kit.kit_path("claude"))
+    if IS_WINDOWS:
+        ours = ("py -3", "CLAUDE_PROJECT_DIR/.claude/hooks/ctx_hooks.py", kit.format_windows)
+    assert set(hooks) == set(wanted) and hooks == kit.plan_hooks("claude", *ours)
 
 
 # --- what is not run
@@ -181,18 +187,22 @@ def test_a_known_older_release_and_a_checkout_with_crlf_are_known(kit, tmp_path)
 # --- the interpreter
 
 
-def programs(project, **texts) -> str:
-    """A folder of small scripts, as an entry of PATH."""
-    for name, text in texts.items():
-        path = project.write("../bin/" + name, text)
-        os.chmod(path, 0o755)
-    return os.path.join(project.base, "bin")
+SYSTEM = os.path.join(os.environ["SYSTEMROOT"], "System32") if IS_WINDOWS else "/usr/bin:/bin"
+
+
+def programs(project, **codes) -> str:
+    """A folder of small programs, as an entry of PATH."""
+    folder = os.path.join(project.base, "bin")
+    os.makedirs(folder)
+    for name, code in codes.items():
+        make_program(os.path.join(folder, name), code)
+    return folder
 
 
 def test_an_interpreter_that_the_project_brings_along_is_not_run(installed):
     sprung = os.path.join(installed.base, "sprung")
-    path = installed.write("bin/python3", "#!/bin/sh\ntouch %s\nexec python3 \"$@\"\n" % sprung)
-    os.chmod(path, 0o755)
+    os.mkdir(installed.path("bin"))
+    path = make_program(installed.path("bin/python3"), "open(%r, 'w').close()" % sprung)
     register(installed, python="'%s'" % path.replace("'", "'\"'\"'"))
     code, text = doctor(installed)
     assert code == 1 and not os.path.exists(sprung), text
@@ -202,22 +212,20 @@ def test_an_interpreter_that_the_project_brings_along_is_not_run(installed):
     ("/nowhere/python3", "is not there"), ("no-such-python", "is not there"), ("'./bin/python3'", "is not there"),
     ("python3", "is no Python from 3.8 on (Python 2.7.18)"), ("broken", "is no Python from 3.8 on (no life in it)")])
 def test_an_interpreter_that_will_not_do_fails(installed, python, why):
-    folder = programs(installed, python3="#!/bin/sh\necho '2.7.18 /usr/bin/python2'\n",
-                      broken="#!/bin/sh\necho no life in it >&2; exit 3\n")
+    folder = programs(installed, python3="print('2.7.18 /usr/bin/python2')", broken="import sys; sys.exit('no life in it')")
     register(installed, python=python)
-    code, text = doctor(installed, PATH=folder + ":/usr/bin:/bin")
+    code, text = doctor(installed, PATH=folder + os.pathsep + SYSTEM)
     assert code == 1 and said(text, "FAIL", why), text
 
 
 def test_what_lies_in_the_current_folder_is_never_the_interpreter(installed, kit):
     """Relative entries of PATH are passed over: a client is not started in the project's folder by chance."""
     mark = os.path.join(installed.base, "ran")
-    folder = programs(installed, python3="#!/bin/sh\ntouch '%s'\n" % mark)
     os.mkdir(installed.path("bin"))
     for place in ("bin/python3", "python3"):
-        shutil.copy(os.path.join(folder, "python3"), installed.path(place))
+        make_program(installed.path(place), "open(%r, 'w').close()" % mark)
     register(installed, python="python3")
-    doctor(installed, PATH=":.:bin:%s" % os.path.dirname(PYTHON))
+    doctor(installed, PATH=os.pathsep.join(["", ".", "bin", os.path.dirname(PYTHON)]))
     assert not os.path.exists(mark)
 
 
@@ -226,12 +234,10 @@ def test_a_version_managers_shim_is_seen_also_when_started_through_it(installed,
     """pyenv puts the real interpreter's folder in front of PATH for what a shim starts; the client has no such folder."""
     shims = os.path.join(installed.base, "shims")
     os.makedirs(shims)
-    with open(os.path.join(shims, "python3"), "w", encoding="utf-8") as out:
-        out.write('#!/bin/sh\nexec %s "$@"\n' % PYTHON)
-    os.chmod(os.path.join(shims, "python3"), 0o755)
+    make_program(os.path.join(shims, "python3"), PASS_ON)
     register(installed, python="python3")
     entries = [shims, os.path.dirname(PYTHON)] if first else [os.path.dirname(PYTHON), shims]
-    _, text = doctor(installed, PATH=":".join(entries), **started)
+    _, text = doctor(installed, PATH=os.pathsep.join(entries), **started)
     assert said(text, "warn", "is a version manager's shim") == (first or bool(started)), text
 
 
@@ -464,5 +470,8 @@ def test_a_switched_off_kit_is_named(project):
 
 
 def test_a_hung_program_is_ended_with_its_children(kit, tmp_path):
-    took_s, code, out, err = kit.run_timed(["/bin/sh", "-c", "echo early; sleep 600 & wait"], b"", str(tmp_path), None, 0.3)
-    assert (code, out) == (-9, b"early\n") and "no end after" in err and took_s < 30
+    last_s = 15 if IS_WINDOWS else 100  # Wine's taskkill ends no tree, so there the child has to end by itself
+    code = ("import subprocess, sys; print('early', flush=True); "
+            "subprocess.call([sys.executable, '-c', 'import time; time.sleep(%d)'])" % last_s)
+    took_s, code, out, err = kit.run_timed([PYTHON, "-I", "-S", "-c", code], b"", str(tmp_path), None, 5 if IS_WINDOWS else 1)
+    assert (code, out.split()) == (1 if IS_WINDOWS else -9, [b"early"]) and "no end after" in err and took_s < 30

@@ -12,7 +12,7 @@ import sys
 import pytest
 
 import helper
-from helper import NOW
+from helper import IS_WINDOWS, NOW
 
 DATA = os.path.join(helper.TESTS, "data", "signals")
 SESSION = ".context/signals/sessions/s1/"
@@ -428,6 +428,7 @@ def test_of_more_signals_than_can_be_listed_each_look_begins_elsewhere(kit, proj
     assert sorted(said) == ["N%02d" % number for number in range(60)]
 
 
+@pytest.mark.skipif(IS_WINDOWS, reason="Windows allows 1,024 links to one file")
 def test_100_000_signals_cost_no_more_than_the_deadline(project):
     folder = project.path(SESSION)
     os.makedirs(folder)
