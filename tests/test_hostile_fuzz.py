@@ -5,6 +5,7 @@ belongs, the user's files byte-identical. Each case can be had again by its seed
 """
 from __future__ import annotations
 
+import functools
 import importlib.util
 import json
 import os
@@ -185,6 +186,7 @@ def installer():
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
+    module.kit.parse_command = functools.lru_cache(maxsize=None)(module.kit.parse_command)  # of few commands, thousands of times
     return module
 
 
