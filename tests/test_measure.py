@@ -336,12 +336,11 @@ def test_counts_are_exact_under_24_parallel_calls(project):
 
     events = [json.dumps(project.event("PostToolUse.Bash", session_id="s1", tool_use_id="t%d" % n, tool_input={
         "command": "echo " + "abcdefghijklmnopqrstuvwx"[n]})).encode() for n in range(24)]
-    children = [subprocess.Popen(helper.hook_argv("monitor"), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                 stderr=subprocess.PIPE, env=project.environment({}), cwd=project.root)
-                for _ in range(24)]
-    for child, event in zip(children, events):  # each has its event at once: a hook waits two seconds for it, not for ever
-        child.stdin.write(event)
-        child.stdin.close()
+    children = []
+    for number, event in enumerate(events):  # in files: on a busy machine one would wait for it longer than the hook does
+        with open(project.write("event%d" % number, event), "rb") as stdin:
+            children.append(subprocess.Popen(helper.hook_argv("monitor"), stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                             env=project.environment({}), cwd=project.root))
     outputs = [(child.stdout.read(), child.stderr.read()) for child in children]
     for child in children:
         child.wait(timeout=30)
