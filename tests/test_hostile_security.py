@@ -784,8 +784,9 @@ def test_among_thousands_of_signals_the_critical_one_is_found(project, place):
     info = project.write(".context/signals/%s/n.md" % place, "---\nseverity: info\nttl: 9999\n---\nNothing.\n")
     fill(info[:-len(".md")], count, ".md", info)
     project.write(".context/signals/%s/n%06d-x.md" % (place, count // 2), "---\nseverity: critical\nttl: 9999\n---\nThe disk is full.\n")
-    for number in range(40):
-        result = project.call("inject", project.event("UserPromptSubmit", session_id="s1", prompt_id="p%d" % number))
+    for second in range(many(10, 150)):  # of very many, each second has another part
+        event = project.event("UserPromptSubmit", session_id="s1", prompt_id="p%d" % second)
+        result = project.step("inject", event, time.time() + second)
         hostile.check_result(result)
         if "The disk is full." in result.context:
             break
