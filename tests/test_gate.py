@@ -87,6 +87,11 @@ def test_gate_is_silent_when_every_listed_file_was_read(project):
     assert before_tool(project).is_silent
 
 
+def test_gate_speaks_while_one_of_the_listed_files_is_unread(project):
+    read_file(project, project.path(".context/TASKS.md"))
+    assert before_tool(project).context == MESSAGE
+
+
 def test_only_a_successful_read_of_a_listed_file_counts(project):
     read_file(project, project.path("TASKS.md"))
     read_file(project, project.path(".context/TASKS.md"), event="PostToolUseFailure")
@@ -154,6 +159,17 @@ def test_parallel_first_calls_fire_once(project):
         child.stdin.flush()
     outputs = [child.communicate(timeout=30)[0] for child in children]
     assert sum(bool(out) for out in outputs) == 1
+
+
+def test_a_call_that_finds_the_gate_opened_in_between_is_silent(project, kit, monkeypatch):
+    render = kit.render_gate
+
+    def render_slowly(*args):
+        with open(marker(project), "x"):  # another hook is faster
+            return render(*args)
+
+    monkeypatch.setattr(kit, "render_gate", render_slowly)
+    assert before_tool(project).is_silent
 
 
 def start(project, source):
@@ -225,6 +241,35 @@ def test_content_mode_with_many_files_comes_once(content):
     assert before_tool(content).is_silent
 
 
+def test_content_stays_within_9000_also_when_names_take_most_of_the_room(content):
+    names = ["%03d-%s.md" % (number, "name" * 20) for number in range(100)]
+    content.write(".contextrc", "gate:\n  mode: content\n  files:\n    - " + "\n    - ".join(names))
+    for name in names:
+        content.write(".context/" + name, "A rule.")
+    text = before_tool(content).context
+    assert 4000 < len(text) <= 9000 and "A rule." in text and "[not shown for lack of room: " in text
+
+
+@pytest.mark.parametrize("size", range(7000, 8800, 200))
+def test_a_file_is_left_out_where_only_some_words_of_it_would_fit(content, size):
+    content.write(".context/CONSTITUTION.md", "x" * size)
+    content.write(".context/TASKS.md", "word " * 2000)
+    text = before_tool(content).context
+    shown = text.partition("----- .context/TASKS.md -----\n")[2]
+    assert len(shown) > 500 if shown else "[not shown for lack of room: .context/TASKS.md]" in text
+
+
+def test_content_takes_the_room_that_a_retry_leaves(content):
+    content.write(".contextrc", "gate:\n  mode: content\nstartup:\n  budget_chars: 5000\n  files: [notes.md]\n")
+    for name in ("notes.md", ".context/TASKS.md"):
+        content.write(name, "# Goal\n" + "word " * 3000)
+    content.step("inject", content.event("SessionStart.startup", session_id="s1"), NOW)
+    content.step("stop-enforce", content.event("Stop", session_id="s1", last_assistant_message="hm"), NOW + 1)
+    text = before_tool(content, NOW + 5).context
+    assert text.startswith("[CONTEXT INJECTION") and len(text) < 10000
+    assert "[cut: the rest is in .context/TASKS.md" in text
+
+
 def test_content_mode_ends_in_a_deep_folder_too(tmp_path):
     project = helper.Project(tmp_path / ("d" * 200) / ("e" * 200))
     project.write(".contextrc", "gate:\n  mode: content\n")
@@ -267,7 +312,7 @@ def test_gate_waits_for_the_next_call_when_the_retry_takes_the_room(content):
 
 NOTHING = ("# Tasks\n\n- [ ] (one task, with the sentence that says when it is done)\n", "# Tasks\n\n## Now\n\n- [ ] (…)\n",
            "<!-- say here\nwhat is being done -->\n# Tasks\n", "- TODO\n- tbd\n- …\n", "- Build: `…`\n- Test: `…`\n", "", "\n",
-           "## YYYY-MM-DD: (the decision in one sentence)\n", "| | |\n| --- | --- |\n")
+           "## YYYY-MM-DD: (the decision in one sentence)\n", "| | |\n| --- | --- |\n", "ELF\0 words\n")
 
 
 @pytest.mark.parametrize("text", NOTHING)
