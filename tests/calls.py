@@ -117,6 +117,7 @@ WORK = {
     "a build polled without sleep": turns(12, lambda n: run("tail -1 build.log", "[%d/90] Compiling" % (7 * n))),
     "the output file of a background task": turns(12, lambda n: read("/tmp/c/tasks/b1.output", "")),
     "waiting": turns(12, lambda n: run("sleep 60")),
+    "a server's tool that waits": turns(12, lambda n: other("mcp__ci__wait_until_done", "still running", run="5")),
     "todo list between steps": turns(8, todo, lambda n: run("mkdir d%d" % n)),
     "browser: click, wait, snapshot": turns(
         6, lambda n: other("mcp__playwright__browser_click", "Clicked\npage %d" % n, element="Next", ref="e5"),
@@ -126,6 +127,8 @@ WORK = {
         6, lambda n: other("browser_click", "Clicked", ref="e5"), lambda n: other("browser_wait_for", "ok", time=1),
         lambda n: other("browser_snapshot", "row %s" % "abcdef"[n])),
     "another error each time": turns(8, lambda n: fail("make", "undefined reference to %s" % "abcdefgh"[n])),
+    "another error each time, at the end of a long log": turns(
+        8, lambda n: fail("make", "gcc -c a.c\n" * 900 + "undefined reference to %s" % "abcdefgh"[n])),
     "another command each time, the same error": turns(8, lambda n: fail("./run_%s" % "abcdefgh"[n], "Permission denied")),
     "different searches without result": turns(10, lambda n: other("Grep", {"numFiles": 0, "content": ""}, pattern="abcdefghij"[n])),
     "a server that comes up": turns(3, lambda n: fail("curl -s localhost:3000", REFUSED % n, 7)) + [run("curl -s localhost:3000", "ok")],

@@ -266,6 +266,13 @@ def test_a_process_that_began_earlier_and_comes_later_repeats_no_alert(kit, quie
     assert kit.run_auditors(ctx, "s1", shot(kit, 90, now=ctx.now)) == []
 
 
+def test_a_clock_that_went_back_does_not_silence_an_alert(kit, quiet):
+    ctx = quiet.ctx(NOW)
+    for at in (0, -3600):
+        ctx.now = NOW + at
+        assert len(kit.run_auditors(ctx, "s1", shot(kit, 90, now=ctx.now))) == 1
+
+
 def test_nine_equal_failing_commands_on_one_prompt_are_told_while_the_agent_works(quiet):
     quiet.write(".contextrc", "handoff:\n  enabled: false\n")
     said = [after_tool(quiet, 10, NOW + n, command="make", name="PostToolUseFailure").context for n in range(9)]

@@ -48,9 +48,9 @@ def test_window_in_order_of_what_is_known_best(kit, project):
 @pytest.mark.parametrize("handed", [
     {"at": "2026-02-02T10:44:00Z", "window": 500_000}, {"window": 500_000}, {"at": "2027-01-01T00:00:00Z", "window": 5000},
     {"at": "2026-02-03T10:44:00Z", "window": 7}, {"at": "2026-02-03T10:44:00Z", "window": "500000"},
-    {"at": "2026-02-03T10:44:00Z", "window": 10 ** 12}])
+    {"at": "2026-02-03T10:44:00Z", "window": 10 ** 12}, {"at": "2026-02-03T10:44:00Z", "window": 500_000, "model": ""}])
 def test_absurd_or_old_numbers_of_the_status_line_are_discarded(kit, project, handed):
-    project.write(".context/state/s1.statusline", json.dumps(handed))
+    project.write(".context/state/s1.statusline", json.dumps(dict({"model": "claude-sonnet-4-5"}, **handed)))
     assert measure(kit, project, 100).window == SMALL
 
 
@@ -65,6 +65,7 @@ def test_window_is_raised_by_evidence_and_nothing_above_100_percent_is_shown(kit
     found = measure(kit, project, 200_001)
     assert (found.window, found.percent, found.shown) == (LARGE, 20, "20%")
     assert measure(kit, project, 1_500_000).percent == 100
+    assert measure(kit, project, 2_100_000, told=2_000_000).window == 2_000_000, "never lowered"
 
 
 def test_an_estimate_proves_no_window(kit, project):
@@ -98,6 +99,20 @@ def test_evidence_is_remembered_over_a_compaction(project):
     project.write_transcript([assistant_row(170_000, message={"model": "claude-opus-4-5"})])
     after_tool(project, NOW + 3)
     assert state_of(project)["window"] == SMALL, "of that model only"
+
+
+def test_usage_without_a_time_of_its_own_is_not_older_than_a_compaction(project):
+    project.step("inject", project.event("SessionStart.compact", session_id="s1"), NOW)
+    project.write_transcript([assistant_row(30_000, timestamp=None)])
+    after_tool(project, NOW + 1)
+    assert (state_of(project)["estimated_tokens"], state_of(project)["exact"]) == (30_000, True)
+
+
+def test_of_another_clients_model_no_window_is_assumed_by_its_name(kit, project):
+    ctx, state = project.ctx(NOW), kit.load_record({"large_model": "gpt-x", "measured_model": "gpt-x"}, kit.SESSION)
+    ctx.agent = "copilot"
+    found = kit.measure_context(ctx, state, kit.Record(tokens=100, model="gpt-x", window=0), 0)
+    assert (found.window, found.exact) == (SMALL, False)
 
 
 HINTS = (  # state, measured name -> window
@@ -178,6 +193,7 @@ POINTS = (  # window, the client's settings, environment, the project's threshol
     (SMALL, {}, {"CLAUDE_AUTOCOMPACT_PCT_OVERRIDE": "50"}, None, 90_000, 65_000),
     (SMALL, {}, {"CLAUDE_AUTOCOMPACT_PCT_OVERRIDE": "99"}, None, 167_000, 142_000),
     (SMALL, {}, {"CLAUDE_AUTOCOMPACT_PCT_OVERRIDE": "much"}, None, 167_000, 142_000),
+    (SMALL, {}, {"CLAUDE_AUTOCOMPACT_PCT_OVERRIDE": "0"}, None, 167_000, 142_000),
     (40_000, {}, {}, None, 7_000, 32_000), (20_000, {}, {}, None, 0, 16_000),
     (SMALL, {}, {}, 70, 167_000, 140_000), (SMALL, {}, {}, 95, 167_000, 190_000), (SMALL, {}, {}, 12.5, 167_000, 25_000),
 )
