@@ -3669,7 +3669,7 @@ def _remind(ctx: Ctx, event: Record, state: Record, path: str, batch: str) -> st
     if state.reminders and not state.write_denied:
         state.write_denied = _was_denied(ctx, event, path)
     is_spaced = abs(ctx.now - state.reminded_at) < ctx.get("handoff.cooldown_s")
-    if (state.reminded_at and is_spaced) or (batch and batch == state.reminded_batch):
+    if is_spaced or (batch and batch == state.reminded_batch):
         return ""
     state.reminded_batch, state.reminded_at = batch, ctx.now
     state.reminders += 1
@@ -5247,7 +5247,7 @@ def _collect_handoffs(ctx: Ctx) -> None:
 
     def change(ledger: Record) -> list:
         old = [key for key, row in ledger.handoffs.items()
-               if 0 < max(row.asked_at, row.written_at, row.delivered_at) < too_old]
+               if max(row.asked_at, row.written_at, row.delivered_at) < too_old]
         return [join_path(ctx.root, ledger.handoffs.pop(key).file or ".") for key in old]
 
     for path in (update_ledger(ctx, change) or []) if is_file(ledger_path(ctx)) else []:

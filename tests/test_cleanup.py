@@ -99,6 +99,22 @@ def test_a_links_target_is_not_removed(project, tmp_path):
     assert (tmp_path / "theirs" / "a.md").exists()
 
 
+def test_nothing_is_collected_through_a_link(project, tmp_path):
+    (tmp_path / "theirs").mkdir()
+    theirs = project.write(str(tmp_path / "theirs" / "copilot-instructions.md.1-2.tmp"), "x")
+    age(project, theirs, 30)
+    os.symlink(str(tmp_path / "theirs"), project.path(".github"))
+    project.step("inject", project.event("SessionStart.startup", session_id="s1"), NOW)
+    assert os.path.exists(theirs)
+
+
+def test_a_link_among_a_sessions_signals_is_left_alone(project):
+    os.makedirs(project.path(".context/signals/sessions/s1"))
+    os.symlink("../../../TASKS.md", project.path(".context/signals/sessions/s1/a.md"))
+    end(project)
+    assert project.exists(".context/signals/sessions/s1/a.md")
+
+
 # --- by age
 
 
@@ -131,6 +147,51 @@ def test_what_a_killed_session_left_goes_by_age(project, mode, event, days):
     left = project.read_json(".context/monitor-state.json")
     assert list(left["lastEmitted"]) == (["dead:X", "global:Y"] if days == 6 else ["global:Y"])
     assert os.path.exists(project.path(".context/signals/sessions/dead")) == (days == 6)
+
+
+def test_a_session_that_is_taken_up_after_weeks_still_has_its_state(project):
+    state = {"session_start": "2026-01-01T00:00:00Z", "tool_calls": 5}
+    age(project, project.write(".context/state/s1.json", json.dumps(state)), 30)
+    project.step("inject", project.event("SessionStart.resume", session_id="s1"), NOW)
+    assert project.read_json(".context/state/s1.json")["tool_calls"] == 5
+
+
+OWN, OTHERS = ".context/handoffs/s0.md", ".claude/ll-continue-prompt.md"
+HANDOFFS = (  # file, days since it was delivered and since it was changed, setting -> is it still known, is it still there
+    (OWN, 6, 6, "", True, True), (OWN, 8, 8, "", False, False), (OWN, 8, 1, "", False, True), (OTHERS, 8, 8, "", False, True),
+    (OWN, 8, 8, "startup:\n  max_age_hours: 720\n", True, True),
+)
+
+
+@pytest.mark.parametrize("name, days, file_days, setting, is_known, is_there", HANDOFFS)
+def test_a_handoff_goes_a_week_after_its_delivery_unless_it_was_changed_or_is_the_users(
+        kit, project, name, days, file_days, setting, is_known, is_there):
+    project.write(".contextrc", setting)
+    age(project, project.write(name, "# Goal\n\nShip it.\n"), file_days)
+    at = kit.format_iso(NOW - days * DAY)
+    row = {"file": name, "written_at": at, "delivered_at": at, "delivered_to": "s9", "evidence": "receipt"}
+    project.write(".context/state/handoffs.json", json.dumps({
+        "inode": os.stat(project.path(".context")).st_ino, "first_event": "2026-01-01T00:00:00Z", "handoffs": {"s0": row}}))
+    project.step("inject", project.event("SessionStart.startup", session_id="s1"), NOW)
+    known = project.read_json(".context/state/handoffs.json")["handoffs"]
+    assert (("s0" in known), project.exists(name)) == (is_known, is_there)
+
+
+def test_collecting_a_folder_called_global_leaves_the_alerts_for_all(project):
+    project.write(".context/monitor-state.json", '{"activeAlerts": {"global:CTX_AUDIT_DUE": true}}')
+    for path in (project.write(".context/signals/sessions/global/a.md", "x"), ".context/signals/sessions/global"):
+        age(project, path, 30)
+    project.step("inject", project.event("SessionStart.startup", session_id="s1"), NOW)
+    assert not project.exists(".context/signals/sessions/global")
+    assert project.read_json(".context/monitor-state.json")["activeAlerts"] == {"global:CTX_AUDIT_DUE": True}
+
+
+def test_the_collection_stops_when_its_time_is_up(project, kit, monkeypatch):
+    monkeypatch.setattr(kit, "COLLECT_LIMIT_S", -1)
+    for number in range(9):
+        age(project, project.write(".context/state/dead%d.json" % number, "{}"), 30)
+    project.step("inject", project.event("SessionStart.startup", session_id="s1"), NOW)
+    assert len([name for name in os.listdir(project.path(".context/state")) if name.startswith("dead")]) >= 8
 
 
 def test_what_is_needed_for_as_long_as_it_is_there_is_never_collected(project):

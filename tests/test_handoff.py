@@ -203,6 +203,27 @@ def test_the_path_of_earlier_tools_counts_for_the_only_one_that_waits(project):
     assert not reminds(project, 85, NOW + 2)
 
 
+def test_a_failed_write_of_that_path_is_nobodys_handoff(project):
+    for session in ("s1", "s2"):
+        after_tool(project, 85, session=session)
+    project.write(OLD, TEXT, mtime=NOW + 1)
+    failed = {"name": "PostToolUseFailure", "tool_name": "Write", "tool_input": {"file_path": project.path(OLD)}}
+    assert reminds(project, 85, NOW + 2, **failed)
+
+
+def test_at_that_path_only_what_is_newer_than_the_crossing_counts(project):
+    after_tool(project, 85)
+    project.write(OLD, TEXT, mtime=NOW - 60)  # a checkout or a copy brought it
+    assert reminds(project, 85, NOW + 2)
+
+
+def test_at_that_path_a_clock_that_went_back_does_not_matter(project):
+    for at in (3600, 0):
+        assert reminds(project, 85, NOW + at)
+    project.write(OLD, TEXT, mtime=NOW + 1)
+    assert not reminds(project, 85, NOW + 2)
+
+
 def test_two_sessions_with_the_same_first_letters_have_two_files(project):
     for session in ("abcdefgh-1", "abcdefgh-2"):
         after_tool(project, 85, session=session)
@@ -217,7 +238,8 @@ def stop(project, message, now=NOW + 5, session="s1"):
     return project.step("stop-enforce", project.event("Stop", session_id=session, last_assistant_message=message), now)
 
 
-@pytest.mark.parametrize("form", ["%s\n%s\n%s", "**%s**\n\n%s\n**%s**", "```\n%s\n%s\n%s\n```", "Here:\r\n%s\r\n%s\r\n%s\r\nBye"])
+@pytest.mark.parametrize("form", ["%s\n%s\n%s", "**%s**\n\n%s\n**%s**", "```\n%s\n%s\n%s\n```", "Here:\r\n%s\r\n%s\r\n%s\r\nBye",
+                                  "%s\n%s\n%s\nSo between\nBEGIN HANDOFF\nEND HANDOFF\nstands all."])
 def test_a_printed_handoff_is_saved_at_stop(project, form):
     after_tool(project, 85)
     reply = stop(project, form % ("BEGIN HANDOFF", TEXT, "END HANDOFF"))
@@ -233,6 +255,13 @@ def test_a_printed_handoff_is_saved_at_stop(project, form):
 def test_nothing_else_is_saved(project, message):
     after_tool(project, 85)
     assert stop(project, message).is_silent and not project.exists(OWN)
+
+
+def test_what_is_printed_goes_into_our_own_folder_whatever_file_a_project_names(project):
+    settings(project, "handoff:\n  file: src/main.py\n")
+    after_tool(project, 85)
+    stop(project, "BEGIN HANDOFF\n%s\nEND HANDOFF" % TEXT)
+    assert "Ship the login page." in project.read(OWN) and not project.exists("src/main.py")
 
 
 def test_without_a_crossing_nothing_is_saved(project):
@@ -263,6 +292,8 @@ def working_session(project, session="s1"):
     rows = [row("user", "Add a login page with tests."), call(1, "TaskCreate", {"subject": "Write the form"}), result(1, "ok"),
             call(2, "TaskCreate", {"subject": "Write the tests"}), result(2, "ok"),
             call(3, "TaskUpdate", {"taskId": "1", "status": "completed"}), result(3, "ok"),
+            call(6, "TaskCreate", {"subject": "Write the manual"}), result(6, "ok"),
+            call(7, "TaskUpdate", {"taskId": "3", "status": "deleted"}), result(7, "ok"),
             call(4, "Write", {"file_path": project.path("src/login.py"), "content": "x"}), result(4, "ok"),
             call(5, "Bash", {"command": "make test API_TOKEN=abcdef123456"}), result(5, "Exit code 2\n1 test fails", True),
             row("user", "And use the old session table."),
@@ -282,7 +313,28 @@ def test_the_mechanical_handoff_tells_what_somebody_needs_to_go_on(project):
                  "And use the old session table.", "the test of the redirect fails.", "- [x] Write the form",
                  "- [ ] Write the tests", "- src/login.py", "`make test API_TOKEN=[hidden]`", "1 test fails"):
         assert part in text, part
+    assert "Write the manual" not in text, "it was deleted"
     assert "abcdef123456" not in text and "task-notification" not in text and row_of(project)["by"] == "mechanical"
+
+
+def test_of_what_the_agent_said_the_mechanical_handoff_has_the_end(kit, project):
+    rows = [assistant_row(9, message={"id": "m%d" % n, "content": [{"type": "text", "text": "Step %d. %s" % (n, "word " * 60)}]})
+            for n in range(40)]
+    said = kit.read_facts(project.ctx(NOW), project.write_transcript(rows)).said
+    assert "Step 39." in said and "Step 30." not in said and len(said) < 2000
+
+
+def test_a_handoff_that_was_delivered_is_used_up_before_the_next_compaction(project):
+    after_tool(project, 85)
+    project.write(OWN, TEXT)
+    after_tool(project, 85, NOW + 2)
+    project.step("inject", project.event("SessionStart.compact", session_id="s1"), NOW + 3)
+    ledger = project.read_json(LEDGER)
+    ledger["handoffs"]["s1"]["evidence"] = "receipt"
+    project.write(LEDGER, json.dumps(ledger))
+    working_session(project)
+    project.step("monitor", project.event("PreCompact.auto", session_id="s1"), NOW + 900)
+    assert "Add a login page with tests." in project.read(OWN) and row_of(project)["by"] == "mechanical"
 
 
 def test_before_a_compaction_nothing_at_all_is_said(project):
@@ -381,6 +433,24 @@ def test_a_session_whose_end_was_cut_off_by_clear_gets_its_handoff_too(project):
     assert "Add a login page with tests." in reply.context
 
 
+def test_a_session_that_comes_back_is_not_taken_for_a_killed_one(project):
+    own = {"CLAUDE_PID": str(os.getpid())}
+    project.write_transcript([assistant_row(170_000)])
+    project.step("monitor", project.event("PostToolUse.Bash", session_id="s1"), NOW, **own)
+    working_session(project)
+    project.step("inject", project.event("SessionStart.resume", session_id="s1"), NOW + 5, **own)
+    assert not project.exists(OWN)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_a_process_in_another_container_is_not_taken_for_ended(project):
+    after_tool(project, 85)
+    working_session(project)
+    project.write(STATE, json.dumps(dict(project.read_json(STATE), client_pid=0, client_mark="pid:[1] 4194303 7")))
+    reply = project.step("inject", project.event("SessionStart.startup", session_id="s2"), NOW + 60)
+    assert "Add a login page" not in reply.context
+
+
 def test_handoffs_switched_off_means_no_mechanical_one_either(project):
     settings(project, "handoff:\n  enabled: false\n")
     after_tool(project, 85)
@@ -431,12 +501,20 @@ def test_compaction_and_clear_reset_it_all(project, source):
 
 def test_a_boundary_that_only_the_transcript_shows_resets_too_and_a_small_dip_does_not(project):
     after_tool(project, 85)
-    project.write(OWN, TEXT)
+    project.write(OWN, TEXT, mtime=NOW + 1)
     after_tool(project, 85, NOW + 2)
     after_tool(project, 66, NOW + 3)
     assert after_tool(project, 85, NOW + 4).is_silent
     assert after_tool(project, 10, NOW + 5).is_silent
     assert reminds(project, 85, NOW + 10)
+
+
+def test_an_estimate_that_falls_ends_no_crossing(project):
+    after_tool(project, 85)
+    os.unlink(project.transcript_path("s1"))
+    project.write(STATE, json.dumps(dict(project.read_json(STATE), estimated_tokens=20_000)))
+    event = project.event("PostToolUse.Bash", session_id="s1")
+    assert "a handoff for the next session" in project.step("monitor", event, NOW + 1).context
 
 
 def test_a_clock_that_went_back_changes_nothing(project):
@@ -498,6 +576,22 @@ def test_a_handoff_written_before_the_compaction_does_not_count_after_it(project
     assert reminds(project, 85, NOW)
 
 
+def test_a_handoff_edited_before_the_compaction_does_not_count_after_it_either(project):
+    after_tool(project, 85)
+    for at in (1, 10):
+        project.write(OWN, TEXT + str(at), mtime=NOW + at)
+        after_tool(project, 85, NOW + 2)
+    project.step("inject", project.event("SessionStart.compact", session_id="s1"), NOW + 20)
+    assert reminds(project, 85, NOW + 30)
+
+
+def test_of_the_sessions_that_were_cleared_the_ledger_keeps_the_last(project):
+    for number in range(30):
+        event = project.event("SessionEnd.other", session_id="s%d" % number, reason="clear")
+        project.step("cleanup", event, NOW + number, CLAUDE_PID=str(1000 + number))
+    assert list(project.read_json(LEDGER)["cleared"]) == [str(1000 + number) for number in range(10, 30)]
+
+
 CLIENT = """
 import json, subprocess, sys
 for line in sys.stdin:
@@ -542,6 +636,21 @@ def test_without_the_clients_number_a_killed_session_is_told_from_a_live_one(pro
         assert ("Add a login page with tests." in text) is is_killed
     finally:
         for each in (client, later):
+            each.kill()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_where_each_hook_has_another_parent_its_end_tells_nothing(project):
+    clients = [FakeClient(project) for _ in range(3)]
+    try:
+        clients[0].send("inject", "SessionStart.startup", session_id="s1", model=None)
+        clients[0].kill()
+        project.write_transcript([assistant_row(170_000)])
+        assert "a handoff for the next session" in clients[1].send("monitor", "PostToolUse.Bash", session_id="s1")
+        working_session(project)
+        assert "Add a login page" not in clients[2].send("inject", "SessionStart.startup", session_id="s2")
+    finally:
+        for each in clients[1:]:
             each.kill()
 
 
