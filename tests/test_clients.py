@@ -265,6 +265,17 @@ def test_numbers_from_before_a_compaction_do_not_count(kit, ctx_of, transcript_o
     assert (usage.tokens if usage else None) == USAGE[client][2]
 
 
+def test_absurd_numbers_beside_droids_transcript_count_for_nothing(kit, ctx_of, tmp_path):
+    (tmp_path / "t.settings.json").write_text('{"lastCallTokenUsage": {"inputTokens": 999999999999}}')
+    (tmp_path / "t.jsonl").write_text("")
+    assert kit.read_usage(ctx_of("droid"), str(tmp_path / "t.jsonl")) is None
+
+
+def test_a_variable_of_claude_codes_tells_nothing_about_another_clients_person(kit):
+    env = dict(ENV, CLAUDE_CODE_SESSION_ATTENDED="0")
+    assert kit.parse_event(recorded("codex", "PreToolUse"), "gate", "codex", env).attended is True
+
+
 def test_gemini_has_one_window_for_all_its_models(kit):
     assert kit.DIALECTS["gemini"].window == 1_048_576
 

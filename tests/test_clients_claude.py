@@ -181,6 +181,23 @@ def test_the_current_turn_ends_at_the_persons_prompt(kit, project):
     assert kit.read_turn(project.ctx(NOW), path) == "first\nsecond"
 
 
+def test_an_answer_that_stands_there_twice_was_said_once(kit, project):
+    """Some clients write it again; a second block in it would look like a list of blocks."""
+    path = project.write_transcript([PROMPT, *[tool_row("a", message_id="m1", text="done")] * 2])
+    assert kit.read_turn(project.ctx(NOW), path) == "done"
+
+
+def test_a_row_that_only_the_client_wrote_is_no_prompt_but_its_results_count(kit, project):
+    ctx = project.ctx(NOW)
+    assert kit.parse_line(ctx, json.dumps(dict(PROMPT, isMeta=True)).encode()) is None
+    assert kit.parse_line(ctx, json.dumps(dict(TOOL_RESULT, isMeta=True)).encode()).results == [("t1", False, "ok", False)]
+
+
+def test_the_model_that_was_asked_for_tells_its_large_window(kit, project):
+    path = project.write_transcript([assistant_row(5000, requestedModel="claude-sonnet-4-5[1m]")])
+    assert kit.read_usage(project.ctx(NOW), path).model == "claude-sonnet-4-5[1m]"
+
+
 # --- news
 
 

@@ -201,6 +201,12 @@ def test_auto_complete_ends_the_workflow_from_any_phase(project, phase):
     assert state_of(project)["exit_reason"] == "auto_complete_signal" and state_of(project)["phase"] == "complete"
 
 
+def test_auto_complete_counts_only_when_it_stands_alone(project):
+    auto(project)
+    stop(project, block("AUTO_COMPLETE", "planning") + "\n" + block("REVIEW_COMPLETE", "review"))
+    assert (state_of(project)["phase"], state_of(project)["active"]) == ("planning", True)
+
+
 def test_a_recoverable_error_is_recorded_and_asks_to_recover(project):
     auto(project)
     reply = stop(project, error_block("planning", "TRUE"))
@@ -352,6 +358,17 @@ def test_impossible_times_neither_hold_for_ever_nor_end_at_once(project, started
     assert stop(project, now=NOW).context
     ended = stop(project, "other", NOW + 7300).reply["systemMessage"]
     assert ended == "ctx auto: ended, no activity for over 2 hours."
+
+
+def test_a_phase_that_began_in_the_future_can_still_be_completed(project):
+    auto(project, phase_started_at=iso(NOW + 9 * 3600))
+    stop(project, block("PLANNING_COMPLETE", "planning"))
+    assert state_of(project)["phase"] == "execution"
+
+
+def test_a_stop_in_the_future_is_no_activity(project):
+    auto(project, started_at=iso(NOW - 7300), signals={"last_checked": "2099-01-01T00:00:00Z", "detected_signals": []})
+    assert stop(project, now=NOW).reply["systemMessage"] == "ctx auto: ended, no activity for over 2 hours."
 
 
 def transcript(project, percent=10):
@@ -517,6 +534,17 @@ def test_a_workflow_started_in_a_shell_binds_at_the_first_prompt_that_a_person_t
     assert stop(project).context
 
 
+def test_of_two_sessions_that_prompt_at_once_one_has_the_workflow(kit, project, monkeypatch):
+    meant(project)
+
+    def is_meant_here(*args):  # while the first looks, the second binds
+        project.write(STATE, json.dumps(dict(state_of(project), session_id="s2")))
+        return True
+
+    monkeypatch.setattr(kit, "is_meant_here", is_meant_here)
+    assert prompt(project, "begin").is_silent and state_of(project)["session_id"] == "s2"
+
+
 def test_with_any_every_prompt_binds(project):
     meant(project, any_prompt=True)
     assert prompt(project, "x", session="s9", CLAUDE_CODE_SESSION_ATTENDED="0").context
@@ -529,7 +557,8 @@ def test_a_state_that_came_with_a_clone_is_inert(project, planted):
         meant(project)
     auto(project, **dict({"session": ""}, **{("session" if k == "session_id" else k): v for k, v in planted.items()}))
     before = project.read(STATE)
-    assert prompt(project, "hello").is_silent and stop(project).is_silent
+    for words in ("hello", "ctx cancel"):
+        assert prompt(project, words).is_silent and stop(project).is_silent
     assert project.read(STATE) == before
 
 
@@ -617,6 +646,23 @@ def test_a_phase_with_a_check_is_complete_when_the_command_exits_0(project):
     assert "exited 0" in state_of(project)["steps"]["execution"]["check"]
 
 
+@pytest.mark.skipif(helper.IS_WINDOWS, reason="sed edits the state")
+def test_a_state_that_a_check_changes_is_left_as_it_is(project):
+    verified(project, "sed -i 's/\"s1\"/\"s2\"/' " + STATE)
+    assert done(project).is_silent
+    assert (state_of(project)["session_id"], state_of(project)["active"]) == ("s2", True)
+
+
+@pytest.mark.parametrize("stated, limit_s", [(0, 1), (7, 7), (9999, 140)])
+def test_a_check_has_at_least_a_second_and_no_more_than_the_client_waits(kit, project, monkeypatch, stated, limit_s):
+    limits = []
+    monkeypatch.setattr(kit, "run_bounded", lambda command, root, limit_s: limits.append(limit_s) or (0, b""))
+    verified(project, "true")
+    project.write(".contextrc", "auto:\n  check_timeout_s: %d\n" % stated)
+    done(project)
+    assert limits == [limit_s]
+
+
 def test_a_failing_check_sends_its_last_output_along_without_secrets(project):
     verified(project, TALKS)
     text = done(project).context
@@ -670,6 +716,11 @@ def test_auto_complete_owes_the_checks_of_all_later_phases(project):
     meant(project, "plan", {"build": BUILT}, phases=["plan", "build", "ship"])
     prompt(project, "begin", NOW - 1)
     assert "its check `%s` exited 1" % BUILT in stop(project, block("AUTO_COMPLETE", "plan"), works=True).context
+    project.write(".contextrc", "auto:\n  done_when:\n    build: %s\n    ship: echo shipped\n" % BUILT)
+    meant(project, "plan", {"build": BUILT, "ship": "echo shipped"}, phases=["plan", "build", "ship"])
+    prompt(project, "begin", NOW - 1)
+    text = stop(project, block("AUTO_COMPLETE", "plan"), works=True).context
+    assert "its check `%s` exited 1" % BUILT in text, "a later one that passes makes up for nothing"
     project.write("built", "")
     assert "whole workflow complete" in stop(project, block("AUTO_COMPLETE", "plan"), works=True).reply["systemMessage"]
 

@@ -81,7 +81,7 @@ def test_the_form_for_windows_is_known_to_the_letter(agent):
 @pytest.mark.parametrize("change", [
     lambda c: c.replace(" || exit 0", "; rm -rf x || exit 0"), lambda c: c.replace("python3", "python3 -i"),
     lambda c: c.replace("python3", "$(evil)"), lambda c: c.replace("gc.disable()", "gc.enable()"),
-    lambda c: c.replace("gate;", "gate$(evil);"), lambda c: c + " #", lambda c: " " + c,
+    lambda c: c.replace("python3", "'a'$(evil)'b'"), lambda c: c.replace("gate;", "gate$(evil);"), lambda c: c + " #", lambda c: " " + c,
     lambda c: c.replace("$CLAUDE_PROJECT_DIR", "$(evil)"), lambda c: c.replace("$CLAUDE_PROJECT_DIR", "$EVIL")])
 def test_a_command_that_was_touched_is_not_ours_to_the_letter(change):
     command = change(kit.format_command("gate", "claude", "python3", kit.kit_path("claude")))

@@ -47,6 +47,7 @@ def shown(raw, size=(6, 20)):
     ("one\x1b[3;2Htwo", ["one", "", " two"], (2, 4)),
     ("abc\x1b[2D\x1b[K", ["a"], (0, 1)),
     ("abc\x1b[2D\x1b[1Kx", [" xc"], (0, 2)),
+    ("abc\x1b[2D\x1b[1K", ["  c"], (0, 1)),
     ("a\r\nb\r\nc\x1b[2A\x1b[J", ["a"], (0, 1)),
     ("a\r\nb\x1b[1J", [], (1, 1)),
     ("a\r\nb\x1b[2J\x1b[Hc", ["c"], (0, 1)),
@@ -155,7 +156,7 @@ def test_the_screens_of_real_agents_are_read_rightly(path):
     "Allow it to run?\n", "? Pick one (Use arrow keys)\n❯ red\n  blue", "❯ 1. Yes\n  2. No", "> No, exit\n  Yes, I trust it",
     "  Yes\n  No", "● 1. Allow once\n  2. Deny", "Press any key to go on", "Press Enter to continue…", "Enter to confirm · Esc to cancel",
     "[sudo] password for user: ", "Enter passphrase for key '/home/user/.ssh/id': ", "Your API key: ", "Verification code: ",
-    "Which one?\n1. red\n2. blue\n3. green\n> ",
+    "Which one?\n1. red\n2. blue\n3. green\n> ", "❯ 1. red\n   a colour\n   of old\n  2. blue",
     "Are you sure you want to continue connecting (yes/no/[fingerprint])? ", "Apply this change?\n │ ● 1. Yes │\n │   2. No  │",
 ])
 def test_a_question_is_seen(text):
@@ -167,6 +168,7 @@ def test_a_question_is_seen(text):
     "Add it? (Y)es/(N)o [Yes]: y\nAider v0.86\nModel: a\n> ", "- yes\n> ", "/approvals - what may run without approval\n› ",
     "To allow more, see the settings.\n> ", "1. read the grammar\n2. write the tests\nTwo steps.\n> ",
     "Overwrite it? [y/N] no\nWelcome.\n> ", "Allow it?\n❯ 1. Yes\n  2. No\n1\nWelcome.\n> ",
+    "~\n~\n> ",
 ])
 def test_what_is_no_question_is_let_be(text):
     assert kit.find_obstacle(look(text=text)) == ""

@@ -180,6 +180,7 @@ def test_a_cut_is_made_at_an_edge_only_in_the_last_quarter(kit):
     assert kit.cut_text("aaaaaaaaaaaaa bbbbbbb", 16) == "aaaaaaaaaaaaa"
     assert kit.cut_text("aaaaaaaaaaaa bbbb", 16) == "aaaaaaaaaaaa bbb", "exactly at three quarters is not near"
     assert kit.cut_text("aaaaaaaaaaaaa\nbb cccc", 18) == "aaaaaaaaaaaaa\nbb"
+    assert kit.cut_text("aa bbbbbbbbbb\ncccccc", 16) == "aa bbbbbbbbbb"
 
 
 def test_a_cut_counts_as_the_client_counts(kit):

@@ -126,6 +126,17 @@ def test_no_line_is_wider_than_the_terminal(kit, width):
     assert max(kit.cells(line) for line in text.split("\n")) <= width
 
 
+@pytest.mark.parametrize("env, colour, unicode", [
+    ({}, True, False), ({"LANG": "en_US.UTF-8"}, True, True), ({"LC_ALL": "C", "LANG": "en_US.UTF-8"}, True, False),
+    ({"LC_CTYPE": "C.utf8", "LANG": "C"}, True, True), ({"LC_ALL": "C.utf8", "LC_CTYPE": "C"}, True, True),
+    ({"TERM": "dumb"}, False, False), ({"NO_COLOR": "1"}, False, False)])
+@pytest.mark.skipif(os.name == "nt", reason="there the console always takes Unicode")
+def test_colour_and_glyphs_are_by_the_usual_variables(kit, monkeypatch, env, colour, unicode):
+    monkeypatch.setattr(kit, "read_environment", lambda names=(): env)
+    monkeypatch.setattr(kit, "_os", FakeTerminal())
+    assert (kit.read_look().colour, kit.read_look().unicode) == (colour, unicode)
+
+
 @pytest.mark.parametrize("columns, width", [("0", 100), ("", 100), ("7", 20), ("133", 133), ("many", 100), ("-5", 100)])
 def test_a_terminal_of_no_columns_is_a_page_wide(kit, monkeypatch, columns, width):
     monkeypatch.setattr(kit, "read_environment", lambda names=(): {"COLUMNS": columns})
@@ -154,6 +165,18 @@ class FakeTerminal:
 
 
 # --- status
+
+
+@pytest.mark.parametrize("percent, style", [(0, "good"), (69, "good"), (70, "warn"), (84, "warn"), (85, "bad"), (100, "bad")])
+def test_fullness_is_coloured_by_the_levels_of_the_alerts(kit, percent, style):
+    assert kit.level_style(percent) == style
+
+
+@pytest.mark.parametrize("fired, style", [(True, "\033[33m"), (False, "\033[2m")])
+def test_unread_files_stand_out_only_when_they_were_asked_for(kit, fired, style):
+    text = page(kit, colour=True, sessions=[dict(SESSION, gate=dict(SESSION["gate"], fired=fired))])
+    line, = [line for line in text.split("\n") if "files read" in line]
+    assert style in line.partition("gate")[2]
 
 
 def test_a_session_block_tells_every_mechanism(kit):
@@ -237,6 +260,7 @@ LINE = {"model": "Sonnet 5.5", "percent": 71, "left": 58_999, "phase": "qa 1/20"
 @pytest.mark.parametrize("width, changes, text", [
     (100, {}, "Sonnet 5.5 · ███████░░░ 71% of the window, compaction near · 58k left · qa 1/20 · 2 signals"),
     (100, {"near": False, "phase": "", "pending": ""}, "Sonnet 5.5 · ███████░░░ 71% of the window · 58k left"),
+    (80, {"near": False, "phase": "", "pending": ""}, "Sonnet 5.5 · ███████░░░ 71% of the window · 58k left"),
     (60, {}, "71%, compaction near · qa 1/20 · 2 signals"), (60, {"percent": None}, "Sonnet 5.5 · qa 1/20 · 2 signals"),
     (100, {"percent": None, "model": "", "phase": "", "pending": ""}, "ctx")])
 def test_the_status_line_says_what_it_measures_and_fits(kit, width, changes, text):
