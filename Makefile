@@ -25,7 +25,7 @@ test-floor: ## the same on the oldest Python >= 3.8 of this machine
 test-windows: ## pytest on Windows Pythons under Wine, oldest and newest (ARGS as for test)
 	@$(PYTHON) -I $(TOOLS)/windows $(ARGS)
 
-test-windows-core: ## its bounded part: locks, replace, hooks, files; passes where Wine cannot be had
+test-windows-core: ## its bounded part: locks, replace, hooks, install, doctor; passes where Wine cannot be had
 	@$(PYTHON) -I $(TOOLS)/windows --core
 
 lint: ## ruff, shellcheck, and the oldest syntax each file promises

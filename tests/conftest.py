@@ -14,7 +14,7 @@ from helper import IS_WINDOWS, TESTS, Project, load_kit
 
 collect_ignore = ["e2e"] if IS_WINDOWS else []  # the client that it starts runs elsewhere
 FOREIGN = ("CLAUDE", "CTX_", "PYTHONPATH", "PYTEST_ADDOPTS")
-KEPT = ("CTX_SOAK", "CTX_E2E", "CTX_FOREIGN_FOLDER")  # switches of the tests themselves
+KEPT = ("CTX_SOAK", "CTX_E2E", "CTX_FOREIGN_FOLDER", "CTX_GIT_BASH")  # switches of the tests themselves
 
 # `nohup` and a job in the background ignore signals, and what a process ignores its children ignore too: a command
 # that a test interrupts would never end. A handler that does nothing is not inherited.

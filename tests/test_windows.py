@@ -240,6 +240,51 @@ def test_a_program_in_the_current_folder_is_never_taken_for_the_interpreter(proj
     assert not os.path.exists(sprung)
 
 
+@pytest.fixture
+def in_git_bash(project):
+    """run(line, event) -> Result: a line as the client has Git Bash run it, with the kit as a plugin."""
+    usual = os.path.join(os.environ.get("PROGRAMFILES", ""), "Git", "usr", "bin", "bash.exe")
+    bash = os.environ.get("CTX_GIT_BASH") or usual
+    if not os.path.exists(bash):
+        pytest.skip("Git Bash is not here")
+
+    def run(line, event):
+        path = os.path.dirname(bash) + os.pathsep + os.environ["SYSTEMROOT"] + r"\system32"
+        env = project.environment({"PATH": path, "HOME": None, "TMPDIR": None, "CLAUDE_PLUGIN_ROOT": native(REPO)})
+        with open(project.base + "/event", "wb") as out:
+            out.write(json.dumps(event).encode())
+        with open(project.base + "/event", "rb") as stdin, open(project.base + "/said", "w+b") as said:
+            done = subprocess.run([bash, "-c", line], stdin=stdin, stdout=said, stderr=subprocess.DEVNULL, env=env,
+                                  cwd=project.root, timeout=SLOW_S)
+            said.seek(0)
+            return helper.make_result(done.returncode, said.read(), b"")
+
+    return run
+
+
+# Wine starts no native program from a fork of Git Bash; a function of the program's name that takes the shell's place
+# leaves everything else to bash: the words, the variables, its rewriting of paths, stdin.
+@on_windows
+@pytest.mark.parametrize("program", ["python3() { ", "py() { shift; "])
+def test_git_bash_runs_the_line_of_the_plugin(project, in_git_bash, program):
+    line = program + "exec '%s' \"$@\"; }\n" % slashed(PYTHON) + helper.registered_commands()["PreToolUse"]
+    result = in_git_bash(line, project.event("PreToolUse.Bash", session_id="s1"))
+    assert result.rc == 0 and "Read your context files" in result.context
+    assert in_git_bash(line, project.event("PreToolUse.Bash", session_id="s1")).is_silent
+
+
+@on_windows
+def test_git_bash_without_any_python_is_silent(project, in_git_bash):
+    assert in_git_bash(helper.registered_commands()["PostToolUse"], project.event("PostToolUse.Bash", session_id="s1")).is_silent
+
+
+@on_windows
+def test_git_bash_runs_the_line_for_every_shell_of_windows(project, kit, in_git_bash):
+    line = kit.format_windows("gate", "claude", slashed(PYTHON), "CLAUDE_PLUGIN_ROOT/ctx_hooks.py")
+    result = in_git_bash("f() { exec \"$@\"; }\nf " + line, project.event("PreToolUse.Bash", session_id="s1"))
+    assert result.rc == 0 and "Read your context files" in result.context
+
+
 # --- a checkout with other line ends
 
 
