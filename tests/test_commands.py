@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from helper import KIT, PYTHON, REPO, RUN_TIMEOUT_S, assistant_row, load_kit, recorded
+from helper import IS_WINDOWS, KIT, PYTHON, REPO, RUN_TIMEOUT_S, assistant_row, load_kit, recorded
 
 COMMANDS = list(load_kit().COMMANDS)
 ANSI = re.compile(r"\033\[[0-9;?]*[a-zA-Z]")
@@ -55,12 +55,14 @@ def shown_data(project, *words: str) -> dict:
 
 # --- all commands alike
 
+PROGRAM = "py -3" if IS_WINDOWS else "python3"
+
 
 @pytest.mark.parametrize("word", COMMANDS)
 def test_help_says_what_a_command_does_and_gives_an_example(project, word):
     shown = text(project.ask(word, "--help"))
     assert shown.startswith("usage: ctx_hooks.py " + word)
-    assert "\nexample: python3 " in shown and " %s" % word in shown.partition("example: ")[2]
+    assert "\nexample: %s " % PROGRAM in shown and " %s" % word in shown.partition("example: ")[2]
 
 
 @pytest.mark.parametrize("words, said", [
@@ -75,7 +77,7 @@ def test_help_says_what_a_command_does_and_gives_an_example(project, word):
     (["completion", "powershell"], "use one of bash, zsh, fish")])
 def test_wrong_usage_exits_2_with_error_and_hint(project, words, said):
     error, hint = failure(project.ask(*words), 2)
-    assert said in error and hint.endswith("ctx_hooks.py %s --help" % words[0])
+    assert said in error and hint.replace('"', "").endswith("ctx_hooks.py %s --help" % words[0])
 
 
 @pytest.mark.parametrize("words", [["status"], ["context"], ["why"], ["signal", "x"], ["auto", "status"], ["pause"],
@@ -87,6 +89,7 @@ def test_outside_a_project_nothing_is_created_and_the_hint_says_what_to_do(bare_
     assert bare_project.tree() == before
 
 
+@pytest.mark.skipif(IS_WINDOWS, reason="Windows deletes no folder that somebody stands in")
 def test_a_folder_that_is_gone_is_said(project):
     project.write("gone/x", "")
     script = 'cd gone && rm -r ../gone && exec "$0" "$1" status'
@@ -110,6 +113,7 @@ def test_commands_work_from_a_folder_below_the_project(project):
     assert project.root in text(project.ask("status", cwd=project.path("src/deep"), COLUMNS="300"))
 
 
+@pytest.mark.skipif(IS_WINDOWS, reason="into a POSIX shell; test_windows has cmd")
 def test_a_hint_can_be_pasted_as_it_stands(project):
     error, hint = failure(project.command("statsu --now"))
     done = subprocess.run(["/bin/sh", "-c", hint], cwd=project.root, env=project.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -121,13 +125,15 @@ def test_a_kit_below_the_folder_one_is_in_is_named_from_there(project):
     os.makedirs(project.path(".claude/hooks"))
     shutil.copy(KIT, project.path(".claude/hooks/ctx_hooks.py"))
     done = subprocess.run([PYTHON, ".claude/hooks/ctx_hooks.py", "no such"], cwd=project.root, env=project.env,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert done.stderr.endswith(b"hint: python3 .claude/hooks/ctx_hooks.py --help\n")
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    last = done.stderr.decode().splitlines()[-1].replace('"', "")
+    assert last == "hint: %s .claude/hooks/ctx_hooks.py --help" % PROGRAM
 
 
 HOSTILE = "\x1b]0;evil\x07\x1b[31m\u202eevil\nFAIL  forged\x9b2J"
 
 
+@pytest.mark.skipif(IS_WINDOWS, reason="Windows has no such names of files")
 def test_nothing_hostile_in_names_keys_and_texts_reaches_a_terminal(project):
     """State files may be a stranger's: names of files, keys and values of JSON, settings, times."""
     strange = HOSTILE.replace("/", "").encode().decode()
@@ -163,7 +169,7 @@ def test_nothing_hostile_in_names_keys_and_texts_reaches_a_terminal(project):
 
 def test_a_new_project_is_told_what_to_do_next(project):
     lines = text(project.ask("status")).split("\n")
-    assert "no hook ran yet" in lines[0] and lines[1].endswith("ctx_hooks.py doctor")
+    assert "no hook ran yet" in lines[0] and lines[1].replace('"', "").endswith("ctx_hooks.py doctor")
 
 
 def test_status_changes_nothing(project):
@@ -206,7 +212,7 @@ def test_status_shows_the_ledger_who_wrote_what_and_who_got_it(project):
     started(project)
     measured(project, 171_000)
     shown = text(project.ask("status", COLUMNS="160", **UTF8)).partition("handoffs\n")[2]
-    assert "written 0s ago by the agent → to 2a8cf45f" in shown and "no evidence yet" in shown
+    assert re.search("written [0-9]+s ago by the agent → to 2a8cf45f", shown) and "no evidence yet" in shown
     assert "2a8cf45f  asked for " in shown and "Claude Code · .context/handoffs/2a8cf45f.md" in shown
     project.write(".context/handoffs/2a8cf45f.md", "# Handoff\n\nThe parser is done.\n")
     measured(project, 172_000)
@@ -452,6 +458,7 @@ def test_the_status_line_says_paused(project):
     assert text(project.ask("statusline", stdin=status_input(project), **PLAIN)).endswith(" · paused")
 
 
+@pytest.mark.skipif(IS_WINDOWS, reason="programs of a POSIX shell; test_windows has cmd")
 @pytest.mark.parametrize("words, expected", [
     (["--", "printf", "mine"], "mine\nSonnet"), (["--", "cat >/dev/null; printf 'a b'"], "a b\nSonnet"),
     (["--", "sh", "-c", "exit 3"], "Sonnet"), (["--", "/nowhere/at all", "x"], "Sonnet"), (["--", "false"], "Sonnet"),
@@ -467,6 +474,7 @@ def test_a_status_line_of_ones_own_may_stand_alone(project):
     assert project.exists(".context/state/s1.statusline")
 
 
+@pytest.mark.skipif(IS_WINDOWS, reason="a POSIX shell tells its process; Wine's taskkill ends no tree")
 def test_a_status_line_that_hangs_is_ended(project):
     pid_file = project.path("pid")
     line = text(project.ask("statusline", "--", "echo early; echo $$ >'%s'; sleep 600" % pid_file.replace("'", "'\\''"),
@@ -572,7 +580,7 @@ def test_a_signal_that_makes_no_sense_is_refused(project, words):
 
 def test_hostile_names_stay_inside_the_signals_folder(project):
     path = text(project.ask("signal", "x", "--name", "../../../escape", "--session", "../../s"))
-    assert os.path.realpath(path).startswith(os.path.realpath(project.path(".context/signals/sessions")) + "/")
+    assert os.path.realpath(path).startswith(os.path.realpath(project.path(".context/signals/sessions")) + os.sep)
 
 
 # --- auto
@@ -614,7 +622,7 @@ def test_a_broken_workflow_file_is_not_overwritten_without_force(project):
 
 
 def trusted(project) -> dict:
-    folder = os.path.join(project.home, ".local", "state", "ctx_hooks", "workflows")
+    folder = os.path.join(project.home, *(("AppData", "Local") if IS_WINDOWS else (".local", "state")), "ctx_hooks", "workflows")
     with open(os.path.join(folder, os.listdir(folder)[0]), encoding="utf-8") as source:
         return json.load(source)
 
@@ -663,7 +671,7 @@ def test_in_an_agents_shell_a_workflow_runs_no_check_but_those_agreed_to_before(
 
 
 def test_a_workflow_without_a_place_for_its_consent_is_not_started(project):
-    error, _ = failure(project.ask("auto", "start", "x", HOME=None))
+    error, _ = failure(project.ask("auto", "start", "x", HOME=None, USERPROFILE=None, LOCALAPPDATA=None))
     assert "state home" in error and not project.exists(".caw")
 
 
@@ -725,7 +733,7 @@ def test_replay_shows_what_each_event_says_and_changes_nothing(project):
     before = project.tree()
     shown = text(project.ask("replay", path, **UTF8))
     after = project.tree()
-    assert {name for name in after if before.get(name, "new") != after[name] and ".cache" not in name} == set()
+    assert {name for name in after if before.get(name, "new") != after[name] and ".cache" not in name and "home/AppData" not in name} == set()
     for expected in ("  1  SessionStart        inject", "⚠️ [ctx monitor] CI fails", "STOP. Read your context", "Context is 85% full",
                      project.path(".context/handoffs/s1.md"), "PreCompact          monitor", "not an event of this kit"):
         assert "".join(expected.split()) in "".join(shown.split()), expected  # lines are broken at the width, long paths too
@@ -811,10 +819,8 @@ def test_replay_bears_what_is_not_an_event(project):
 
 def test_config_tells_value_and_source_of_every_setting(project, kit):
     project.write(".contextrc", "gate:\n  mode: content\nbogus: 1\n")
-    os.makedirs(os.path.join(project.home, ".config", "ctx_hooks"))
-    user_file = os.path.join(project.home, ".config", "ctx_hooks", "contextrc")
-    with open(user_file, "w", encoding="utf-8") as out:
-        out.write("audit:\n  stale_days: 7\ngate:\n  mode: off\n")
+    user_file = project.home + ("/AppData/Roaming" if IS_WINDOWS else "/.config") + "/ctx_hooks/contextrc"
+    project.write(user_file, "audit:\n  stale_days: 7\ngate:\n  mode: off\n")
     rows = {row["key"]: row for row in json.loads(text(project.ask("config", "--json", CTX_INJECT_MIN_SEVERITY="info")))}
     assert list(rows) == [row[0] for row in kit.SETTINGS]
     told = {key: (rows[key]["value"], rows[key]["source"]) for key in (
@@ -950,6 +956,7 @@ def test_watch_redraws_in_place_until_interrupted(project):
 # --- the demo
 
 
+@pytest.mark.skipif(IS_WINDOWS, reason="the demo plays in a POSIX shell")
 @pytest.mark.parametrize("env", [{}, {"NO_COLOR": "1", "LC_ALL": "C"}])
 def test_the_demo_plays_a_whole_session_and_leaves_nothing_behind(project, env):
     argv = [PYTHON, "-I", os.path.join(REPO, "tests", "demo.py")]

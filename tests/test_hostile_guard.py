@@ -99,7 +99,7 @@ def test_what_is_no_regular_file_is_not_believed(ask, folder):
     assert ask(folder)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+@pytest.mark.skipif(not helper.IS_ROOT, reason="only root can give a file away")
 def test_another_users_file_is_not_believed(ask, folder):
     (folder / (MARKER + SESSION)).touch()
     os.chown(str(folder / (MARKER + SESSION)), FOREIGN_ID, FOREIGN_ID)

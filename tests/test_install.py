@@ -17,6 +17,9 @@ import sys
 
 import pytest
 
+from helper import windows_environment
+from test_windows import PASS_ON, make_program
+
 REPO = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PYTHON = os.path.realpath(sys.executable)
 ROUNDS = 150 * (50 if os.environ.get("CTX_SOAK") == "1" else 1)
@@ -391,14 +394,19 @@ class Place:
     def __init__(self, base):
         self.base = str(base)
         self.source, self.project, self.home, self.bin = (
-            os.path.join(self.base, name) for name in ("kit", "my 'ö\" project", "home", "bin"))
+            os.path.join(self.base, name) for name in ("kit", "my 'ö\" project" if POSIX else "my 'ö project", "home", "bin"))
         for folder in (self.source, self.project, self.home, self.bin):
             os.makedirs(folder)
-        os.symlink(PYTHON, os.path.join(self.bin, "python3"))
+        if POSIX:
+            os.symlink(PYTHON, os.path.join(self.bin, "python3"))
+        else:
+            make_program(os.path.join(self.bin, "python3"), PASS_ON)
         for name in ("install.py", "ctx_hooks.py"):
             shutil.copy(os.path.join(REPO, name), self.source)
         self.kit = STAND_IN  # what runs in this process install
         self.env = {"PATH": os.pathsep.join([self.bin, "/usr/bin", "/bin"]), "HOME": self.home, "LC_ALL": "C"}
+        if not POSIX:
+            self.env.update(windows_environment(self.home, self.base))
 
     def path(self, *names):
         return os.path.join(self.project, *names)
@@ -449,7 +457,7 @@ class Place:
                 done = end.code or 0
         out, err = (stream.flush() or stream.buffer.getvalue().decode("utf-8") for stream in (out, err))
         assert done == code, out + err
-        return out, err
+        return (out, err) if POSIX else tuple(text.replace("\r\n", "\n").replace("\\", "/") for text in (out, err))
 
     def tree(self, root=None):
         """Everything below the project: path -> (mode, bytes or link target)."""
@@ -472,6 +480,8 @@ class Place:
         return [command for _event, command, _ours in kit.find_registrations(self.settings(name))]
 
     def shell(self, command, **env):
+        if not POSIX:
+            pytest.skip("the registered line in a POSIX shell; test_windows has Git Bash")
         variables = ("CLAUDE", "GEMINI", "QWEN", "COPILOT", "DROID")
         return subprocess.run(["/bin/sh", "-c", command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, cwd="/", timeout=60,
@@ -489,8 +499,6 @@ class Place:
 
 @pytest.fixture
 def place(tmp_path):
-    if not POSIX:
-        pytest.skip("needs a POSIX shell and symlinks")
     return Place(tmp_path / "place")
 
 

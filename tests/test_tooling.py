@@ -14,6 +14,7 @@ import pytest
 import bench
 import helper
 
+pytest.importorskip("fcntl", reason="the tools are for Linux and macOS")
 TOOLS = os.path.join(helper.TESTS, "tools")
 
 

@@ -1,14 +1,12 @@
 """Wrap: pure functions, a delivery under a clock of our own, and real programs in a pty."""
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import signal
 import struct
 import subprocess
 import sys
-import termios
 import threading
 import time
 from pathlib import Path
@@ -17,6 +15,8 @@ import pytest
 
 from helper import load_kit
 
+fcntl = pytest.importorskip("fcntl", reason="wrap needs a terminal of POSIX")
+termios = pytest.importorskip("termios", reason="wrap needs a terminal of POSIX")
 kit = load_kit()
 DATA = Path(__file__).resolve().parent / "data" / "wrap"
 PROGRAM = [sys.executable, "-S", str(DATA / "program.py")]
