@@ -100,7 +100,7 @@ GATE_CONTENT_LIMIT = 9_000
 STARTUP_LIMIT = 9_000
 ORPHAN_AGE_S = 7 * 86400
 MARKER_AGE_S = 15 * 86400
-COLLECT_LIMIT_S, COLLECT_EVERY_S, COLLECT_COUNT = 0.5, 3600, 200
+COLLECT_LIMIT_S, COLLECT_EVERY_S, COLLECT_COUNT, COLLECT_NAMES = 0.5, 3600, 200, 20_000
 DEFAULT_TTL_S = 300
 TTL_LIMIT_S = 30 * 86400
 HALF_WRITTEN_S = 2.0
@@ -1395,7 +1395,7 @@ SESSION = (  # .context/state/<session>.json: key, default, kind
     ("threshold_crossed_at", 0.0, "time"), ("handoff_complete", False, bool),
     ("handoff_before", [], "texts"), ("handoff_told", "", str), ("write_denied", False, bool),
     ("reminded_batch", "", str), ("reminded_at", 0.0, "time"), ("reminders", 0, "count"),
-    ("client_pid", 0, "count"), ("client_mark", "", str), ("transcript", "", str),
+    ("client", "", str), ("transcript", "", str),
     ("compacted_at", 0.0, "time"),
     ("workflow_told", "", str),
     ("startup", None, (
@@ -2511,6 +2511,7 @@ LOOK_COUNT = 96  # so many are all opened in one look; of more, so many of each 
 LOOK_OLDEST, LOOK_NEWEST, LOOK_KNOWN = 40, 16, 8
 UNSAID_S = 86400  # an alert that expired unsaid waits so long for being said anew or withdrawn
 FRESH_NS = 50_000_000  # within this, two changes of a folder can carry the same time
+SETTLED_NS = 2_000_000_000  # the coarsest clock of a file system: nothing new is older than this
 
 
 def split_header(text: str) -> tuple:
@@ -2626,11 +2627,12 @@ def _choose(ctx: Ctx, look: Record, state: Record) -> list:
     if len(keys) > SIGNAL_COUNT_LIMIT:
         first = turn % len(keys)
         keys = (keys[first:] + keys[:first])[:SIGNAL_COUNT_LIMIT]
-    known, new, old = text_of(state.looked.get("known")), [], []
+    known, now_ns, new, old = text_of(state.looked.get("known")), int(ctx.now * 1e9), [], []
+    known = known if known < "%020d" % now_ns else ""  # a clock was set back
     for key in keys:
         info = stat_of(look.files[key], follow=False)
         changed = _changed_ns(info) if info is not None else 0
-        mark = "%020d %s" % (changed, key)
+        mark = "%020d %s" % (changed if changed < now_ns else 0, key)
         is_heard = list_of(state.delivered.get(key))[1:] == [0, changed]
         (old if is_heard or mark <= known else new).append(mark)
     new.sort()
@@ -2791,8 +2793,9 @@ def claim_signals(ctx: Ctx, state: Record, session: str, room: int) -> "Reply | 
     state.delivered = {key: claim for key, claim in state.delivered.items() if key in look.files}
     waiting = {s.key for s in due} | {s.key for s in look.signals if not s.body}
     waiting.update(key for key, claim in state.delivered.items() if list_of(claim)[1:2] != [0])
+    settled = "%020d" % (int(ctx.now * 1e9) - SETTLED_NS)
     for mark in look.marks:
-        if _key_of(mark) in waiting:
+        if _key_of(mark) in waiting or mark > settled:
             break
         known = mark
     is_settled = not waiting and not look.unopened and not any(
@@ -3469,17 +3472,30 @@ LEDGER = (
     )]),
 )
 _ROW = LEDGER[-1][2][0]
-LIVE_S = 3600
+LIVE_S, LIVE_BY_NUMBER_S = 3600, 86400  # a process known by its number alone is believed a day
 CLEARED_S = 120
 _UNDELIVERED = {"delivered_to": "", "delivered_at": 0.0, "evidence": ""}
 RECENT_S = 600  # a handoff that the agent wrote unasked so shortly before the crossing counts
-_SHELLS = frozenset("sh dash bash zsh ksh fish busybox".split())
 
 
-def client_pid(ctx: Ctx) -> int:
-    """The client's process, where it tells; 0 where it does not."""
-    stated = ctx.env.get("CLAUDE_PID", "") if ctx.agent == "claude" else ""
-    return int(stated) if is_digits(stated) else 0
+def client_of(ctx: Ctx) -> str:
+    """The client's process, where it tells: its number, and where /proc says so when it started
+    and in which namespace, because numbers are used again. "" where it does not tell."""
+    pid = ctx.env.get("CLAUDE_PID", "") if ctx.agent == "claude" else ""
+    start = _start_of(pid) if is_digits(pid) else ""
+    return "%s %s %s" % (pid, start, _pid_space()) if start else pid if is_digits(pid) else ""
+
+
+def _start_of(pid: str) -> str:
+    fields = (read_bytes("/proc/%s/stat" % pid, 4096) or b"").rpartition(b")")[2].split()
+    return fields[19].decode("ascii", "replace") if fields[19:] else ""
+
+
+def _pid_space() -> str:
+    try:
+        return _os.readlink("/proc/self/ns/pid")
+    except (OSError, AttributeError):
+        return ""
 
 
 def ledger_path(ctx: Ctx) -> str:
@@ -3546,7 +3562,7 @@ def note_cleared(ctx: Ctx, session: str) -> None:
     """Who comes next in this client starts from this session's handoff."""
 
     def change(ledger: Record) -> None:
-        ledger.cleared[str(client_pid(ctx))] = [session, format_iso(ctx.now)]
+        ledger.cleared[client_of(ctx)] = [session, format_iso(ctx.now)]
         for key in list(ledger.cleared)[:-20]:
             del ledger.cleared[key]
 
@@ -3555,7 +3571,7 @@ def note_cleared(ctx: Ctx, session: str) -> None:
 
 def cleared_session(ctx: Ctx) -> str:
     """The session that this client cleared a moment ago, or ""."""
-    row = list_of(read_ledger(ctx).cleared.get(str(client_pid(ctx)))) + ["", ""]
+    row = list_of(read_ledger(ctx).cleared.get(client_of(ctx))) + ["", ""]
     is_fresh = abs(ctx.now - (parse_iso(row[1]) or 0.0)) < CLEARED_S
     return text_of(row[0]) if is_fresh else ""
 
@@ -3614,9 +3630,7 @@ def _cross(ctx: Ctx, event: Record, state: Record, measure: Record) -> None:
     vars(state).update(
         threshold_crossed_at=ctx.now, handoff_complete=False, handoff_told="",
         handoff_before=["" if is_recent else fingerprint(path), fingerprint(old)],
-        client_pid=client_pid(ctx), transcript=event.transcript)
-    if state.client_mark and state.client_mark != client_mark():
-        state.client_mark = ""  # what runs the hooks does not last: it tells nothing
+        client=client_of(ctx), transcript=event.transcript)
     record(ctx, "handoff:crossed", percent=measure.percent, tokens=measure.tokens,
            window=measure.window)
 
@@ -3869,27 +3883,33 @@ def git_folder(root: str) -> str:
 
 
 def is_live(ctx: Ctx, session: str) -> bool:
-    """Its client still runs; where that cannot be told, it was active within the hour and what ran
-    its hooks has not ended."""
+    """Its client still runs; where that cannot be told, it was active within the hour."""
     info = stat_of(session_file(ctx, session))
     if info is None:
         return False
-    state = read_session(ctx, session)
-    if state.client_pid:
-        return _is_running(state.client_pid)
-    return ctx.now - info.st_mtime < LIVE_S and not _has_ended(state.client_mark)
+    client, age_s = read_session(ctx, session).client, ctx.now - info.st_mtime
+    runs = _client_runs(client)
+    if runs is None:
+        return age_s < LIVE_S
+    return runs and (" " in client or age_s < LIVE_BY_NUMBER_S)
 
 
 def is_at_work(ctx: Ctx, session: str) -> bool:
     """Its client certainly still runs, and it is not the one that we are called by: that has this
     session now."""
-    pid = read_session(ctx, session).client_pid
-    return pid != client_pid(ctx) and _is_running(pid)
+    client = read_session(ctx, session).client
+    return client != client_of(ctx) and _client_runs(client) is True
+
+
+def _client_runs(client: str) -> "bool | None":
+    """None: nobody can tell, also from another container."""
+    pid, start, space = (client.split() + ["", "", ""])[:3]
+    if not is_digits(pid) or space != (_pid_space() if start else ""):
+        return None
+    return _start_of(pid) == start if start else _is_running(int(pid))
 
 
 def _is_running(pid: int) -> bool:
-    if not pid:
-        return False
     try:
         return _is_active_on_windows(pid) if not IS_POSIX else _os.kill(pid, 0) is None
     except PermissionError:
@@ -3910,38 +3930,6 @@ def _is_active_on_windows(pid: int) -> bool:
         _winapi.CloseHandle(handle)
 
 
-def client_mark() -> str:
-    """`namespace pid start` of the nearest process above the hook that is no shell: the client, or
-    something that it keeps for its hooks. "" where the system does not tell."""
-    name, pid, parent, space = "sh", 0, _os.getppid(), _pid_space()
-    while name in _SHELLS:
-        pid = parent
-        name, parent, start = _read_process(pid)
-    return "%s %d %s" % (space, pid, start) if start and space else ""
-
-
-def _has_ended(mark: str) -> bool:
-    """Certainly: seen from another container, a process is not there either."""
-    space, pid, start = (mark.split() + ["", "", ""])[:3]
-    is_here = is_digits(pid) and space == _pid_space()
-    return is_here and _read_process(int(pid))[2] != start
-
-
-def _pid_space() -> str:
-    try:
-        return _os.readlink("/proc/self/ns/pid")
-    except OSError:
-        return ""
-
-
-def _read_process(pid: int) -> tuple:
-    """(name, parent, when it started) on Linux; ("", 0, "") where there is none."""
-    head, _, rest = (read_bytes("/proc/%d/stat" % pid, 4096) or b"").decode(
-        "utf-8", "replace").rpartition(")")
-    fields = rest.split()
-    return (head.partition("(")[2], int(fields[1]), fields[19]) if fields[19:] else ("", 0, "")
-
-
 def make_up(ctx: Ctx) -> None:
     """Sessions that were killed after the crossing get their handoff from their transcript now."""
     if not ctx.get("handoff.enabled"):
@@ -3950,7 +3938,7 @@ def make_up(ctx: Ctx) -> None:
         if not row.asked_at or row.written_at or session == ctx.session:
             continue
         state = read_session(ctx, session)
-        is_past = state.client_pid == client_pid(ctx) > 0  # one client has one session at a time
+        is_past = state.client == client_of(ctx) != ""  # one client has one session at a time
         if (is_past or not is_live(ctx, session)) and state.transcript:
             if write_mechanical(ctx, session, state.transcript):
                 break  # one at a start is enough to stay within the deadline
@@ -4713,10 +4701,12 @@ def _is_foreign(ctx: Ctx, path: str, info: object) -> bool:
         if index is not None or parent_of(folder) == folder:
             break
         folder = parent_of(folder)
-    name = path[len(folder.rstrip("/")) + 1:]
-    is_packed = index is not None and index[4:8] == b"\0\0\0\4"  # names without a shared beginning
-    kept = base_name(name) if is_packed else name
-    return kept.encode("utf-8", "replace") + b"\0" in (index or b"")
+    if index is None:
+        return False
+    is_whole = index[4:8] != b"\0\0\0\4" and len(index) < GIT_INDEX_LIMIT_BYTES and not any(
+        name.startswith("sharedindex.") for name in list_dir(git_folder(folder)))
+    name = path[len(folder.rstrip("/")) + 1:].encode("utf-8", "replace")
+    return not is_whole or name + b"\0" in index  # version 4 has no whole names in it
 
 
 def _is_held(ctx: Ctx, row: Record, session: str) -> bool:
@@ -5106,8 +5096,7 @@ def start_session(ctx: Ctx, event: Record) -> Reply:
 def _start(ctx: Ctx, event: Record, state: Record, receipts: "Record | None") -> tuple:
     note_settings(ctx, state)
     state.model = event.model or state.model
-    state.client_pid, state.transcript = client_pid(ctx), event.transcript or state.transcript
-    state.client_mark = "" if state.client_pid else client_mark()
+    state.client, state.transcript = client_of(ctx), event.transcript or state.transcript
     drop_markers(ctx, event.session, (QUIET_PREFIX,))
     if event.source in ("compact", "clear"):
         drop_markers(ctx, event.session)
@@ -5196,7 +5185,7 @@ def collect_orphans(ctx: Ctx, keep: str) -> None:
          ctx.now - MARKER_AGE_S))  # last: anybody may fill it, and take all the time
     gone = set()
     for folder, is_ours, remove, before in places:
-        for name in filter(is_ours, _some_names(folder)):
+        for name in _some_names(folder, is_ours):
             session, path = name[:-5] if name.endswith(".json") else name, folder + "/" + name
             info = stat_of(path, follow=False) if session != keep else None
             if info is not None and info.st_mtime < before and remove(path, info):
@@ -5207,13 +5196,18 @@ def collect_orphans(ctx: Ctx, keep: str) -> None:
     _collect_handoffs(ctx)
 
 
-def _some_names(folder: str) -> list:
+def _some_names(folder: str, is_ours: object) -> list:
     """Not more names than can be looked at; what is collected makes room for the next."""
+    ours = []
     try:
         with _os.scandir(folder if not is_link(folder) else "") as entries:
-            return [entry.name for entry, _ in zip(entries, range(COLLECT_COUNT))]
+            for entry, _ in zip(entries, range(COLLECT_NAMES)):
+                ours += [entry.name] if is_ours(entry.name) else []
+                if len(ours) == COLLECT_COUNT:
+                    break
     except OSError:
-        return []
+        pass
+    return ours
 
 
 def _is_state_name(name: str) -> bool:
@@ -5638,8 +5632,9 @@ def _read_rest(fd: int, head: dict, data: bytearray, start: int) -> dict:
             if data[-16:].rstrip()[-1:] == b"}":
                 cut = max(data.rfind(b',"tool_use_id":'), data.rfind(b', "tool_use_id":'))
                 tail = parse_object(b"{" + bytes(data[cut + 1:])) if cut >= 0 else {}
-                if tail:
-                    return {**head, **tail, "response_bytes": max(0, dropped + cut)}
+                if tail:  # maybe the response's own: it may say no more than which call this is
+                    return {"tool_use_id": tail.get("tool_use_id"), **head,
+                            "response_bytes": max(0, dropped + cut)}
             if len(data) > RESPONSE_KEPT_BYTES:
                 dropped += len(data) - EVENT_EDGE_BYTES
                 del data[:-EVENT_EDGE_BYTES]
@@ -6001,8 +5996,8 @@ def installer(options: str = "") -> str:
     record_ = read_json(folder + "/.ctx_hooks/record.json")
     noted = slashed(text_of(record_.get("source"))) + "/install.py"
     is_theirs = not is_trusted(noted) or (root != home and is_below(real_path(noted), root))
-    for path in ("" if is_theirs else noted, folder + "/install.py",
-                 _current_folder() + "/install.py"):
+    beside = "" if folder.endswith("/.claude/hooks") else folder + "/install.py"
+    for path in ("" if is_theirs else noted, beside):
         if is_absolute(path) and is_file(path) and is_file(parent_of(path) + "/ctx_hooks.py"):
             return _run_line(path, options)
     python = "python3" if IS_POSIX else "py -3"

@@ -137,7 +137,7 @@ class World:
             "handoff_complete": False, "breakdown": {"Bash": 900, "Read": 1200}, "recent": [["aa", "x", 0], ["bb", "", 1]],
             "history": [70, 75], "last_call": ago, "files_read": ["TASKS.md"], "model": "claude-sonnet-4-5",
             "settings_model": "", "audited": [75, 0.14, int(self.now - 5)], "delivered": {"global/news": ["1.000000", 0]},
-            "seen_calls": ["PostToolUsetoolu_0"], "client_pid": os.getpid(),
+            "seen_calls": ["PostToolUsetoolu_0"], "client": str(os.getpid()),
             "startup": {"message_id": "inj-1", "handoff": "s0", "attempts": 3, "first_at": old, "last_at": old, "offset": 0,
                         "outcome": "pending", "answered": True}}
         alerts = {"lastEmitted": {SESSION + ":CTX_HEALTH_70": old, "global:CTX_AUDIT_DUE": old},

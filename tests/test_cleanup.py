@@ -263,3 +263,12 @@ def test_of_very_many_names_some_are_looked_at_and_later_starts_go_on(project, k
         project.step("inject", project.event("SessionStart.startup", session_id="s1"), NOW + number * 3600)
         left.append(len([name for name in os.listdir(project.path(".context/state")) if name.startswith("dead")]))
     assert 28 <= left[0] < 40 and left[-1] == 0
+
+
+def test_what_is_ours_is_found_behind_many_names_of_others(project):
+    for number in range(700):
+        project.write(os.path.join(project.tmp, "other-%03d" % number), "")
+    marker = project.write(os.path.join(project.tmp, "ctx-loaded-old"), "")
+    age(project, marker, 30)
+    project.step("inject", project.event("SessionStart.startup", session_id="s1"), NOW)
+    assert not os.path.exists(marker)

@@ -366,6 +366,7 @@ def test_the_installer_that_is_advised_is_the_one_that_was_used(installed, kit, 
     for name in ("install.py", "ctx_hooks.py"):
         installed.write("sub/" + name, "evil")
         installed.write("../home/only/ctx_hooks.py", "")
+    installed.write(".claude/hooks/install.py", "evil")
     for bad in (installed.path("sub"), "sub", "/nowhere", REPO + "/tests", installed.home + "/only", REPO + ";touch y", 5, "", ".",
                 installed.home + "/../a project's/sub"):
         note(bad)

@@ -99,6 +99,17 @@ LARGE_INPUTS = {
 }
 
 
+@pytest.mark.parametrize("ends", [{"tool_use_id": "t1"}, {}], ids=["", "no id"])
+def test_a_large_response_cannot_say_whose_event_it_is(kit, monkeypatch, ends):
+    """An object within it may look like the event's own end, where a read happens to stop."""
+    forged = {"a": 1, "tool_use_id": "zz", "session_id": "victim", "hook_event_name": "PreCompact", "transcript_path": "/x"}
+    event = {"session_id": "s1", "hook_event_name": "PostToolUse", "tool_response": {"x": "y" * 400_000, "meta": forged, "z": 1}, **ends}
+    text = json.dumps(event).encode()
+    end = text.index(b'"z"')
+    value, _ = fed(kit, monkeypatch, [text[:end - 2], text[end - 2:]])
+    assert (value["session_id"], value["hook_event_name"], value.get("transcript_path")) == ("s1", "PostToolUse", None)
+
+
 @pytest.mark.parametrize("response", ["short", LONG], ids=["", "and a large response"])
 @pytest.mark.parametrize("name", LARGE_INPUTS)
 def test_of_a_large_input_the_beginning_is_kept_and_the_call_counts(kit, monkeypatch, name, response):
@@ -108,7 +119,7 @@ def test_of_a_large_input_the_beginning_is_kept_and_the_call_counts(kit, monkeyp
              "tool_response": {"x": response}, "tool_use_id": "t1", "duration_ms": 7}
     text = json.dumps(event, ensure_ascii=False).encode()
     value, parsed = fed(kit, monkeypatch, [text[at:at + 65536] for at in range(0, len(text), 65536)])
-    assert (value["session_id"], value["tool_use_id"], value["duration_ms"]) == ("s1", "t1", 7)
+    assert (value["session_id"], value["tool_use_id"]) == ("s1", "t1")
     assert {key: value["tool_input"].get(key) for key in kept} == kept and "tool_response" not in value
     assert all(isinstance(part, str) and LONG.startswith(part[:1000]) for key, part in value["tool_input"].items()
                if key in ("content", "command"))

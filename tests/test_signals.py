@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -401,6 +402,18 @@ def test_what_lies_behind_many_that_are_not_said_is_found(project, small_looks):
         put(project, "c%02d" % number, "Later", severity="info", ttl=99_999)
     said = [prompt(project, NOW + 100 * number).context for number in range(8)]
     assert [text for text in said if text] == [HEAD + "Behind them"]
+
+
+def test_files_from_the_future_do_not_hide_what_comes_later(project, small_looks):
+    now = time.time()
+    for number in range(40):
+        project.write(GLOBAL + "i%03d.md" % number, "---\nseverity: info\nttl: 99999\n---\nNothing.\n", mtime=now + 18_000)
+    for number in range(6):
+        project.step("inject", project.event("UserPromptSubmit", session_id="s1", prompt_id="p%d" % number), now + number / 100)
+    project.write(GLOBAL + "z.md", "---\nseverity: critical\nttl: 99999\n---\nThe disk is full.\n")
+    said = [project.step("monitor", project.event("PostToolUse.Bash", session_id="s1", tool_use_id="q%d" % number),
+                         now + 3 * number).context for number in range(1, 25)]
+    assert any("The disk is full." in text for text in said)
 
 
 def test_many_heard_signals_are_not_opened_again_and_go_when_they_expire(kit, project, small_looks, monkeypatch):

@@ -132,6 +132,19 @@ def test_a_file_from_the_future_or_kept_by_git_is_not_the_last_sessions(project)
     assert start(project).is_silent
 
 
+@pytest.mark.parametrize("words", [["-c", "index.version=4"], ["-c", "core.splitIndex=true"], []])
+def test_what_a_checkout_brought_is_not_the_last_sessions_whatever_git_writes_down(project, words):
+    """Names in an index of version 4 share their beginnings; a split index keeps them in another file."""
+    settings(project)
+    start(project, now=time.time() - 60, session="s0")
+    for name in ("zz1.md", "zz2.md"):
+        project.write(".context/handoffs/" + name, HANDOFF)
+    git = ["git", "-C", project.root, *words]
+    for more in (["init", "-q"], ["add", "-f", ".context/handoffs"], ["update-index", "--split-index"] if "core.splitIndex=true" in words else ["status"]):
+        subprocess.run(git + more, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    assert start(project, now=time.time() + 5).is_silent
+
+
 def test_two_sessions_that_start_at_once_do_not_share_a_handoff(ready):
     events = [ready.event("SessionStart.startup", session_id="n%d" % number) for number in range(4)]
     os.utime(ready.path(FILE), (time.time() - 60,) * 2)
