@@ -1,5 +1,6 @@
 # What a shell sees of install.py: the literal commands it registers, run as the client runs them.
 # shellcheck shell=bash
+bats_require_minimum_version 1.5.0
 
 setup() {
   REPO=$(cd "$BATS_TEST_DIRNAME/.." && pwd -P)
@@ -194,8 +195,9 @@ ctx_hooks.py" ]
 }
 
 @test "one line an action, the next step last; errors and hints on stderr" {
-  run installer --init
+  run --separate-stderr installer --init
   [ "$status" -eq 0 ]
+  [[ $stderr == "hint: "* ]]
   for line in "${lines[@]:0:${#lines[@]}-1}"; do
     [[ $line =~ ^(wrote|merged|unchanged|removed|kept|restored|took)\  ]]
   done
