@@ -221,6 +221,19 @@ def test_status_shows_the_ledger_who_wrote_what_and_who_got_it(project):
     assert "waits for the next session" in text(project.ask("status", COLUMNS="160", **UTF8))
 
 
+def test_the_ledger_is_shown_newest_first(project, kit):
+    rows = {"old": {"asked_at": "2026-02-03T11:00:00Z"}, "new": {"asked_at": "2026-02-03T10:00:00Z", "written_at": "2026-02-03T12:00:00Z"}}
+    project.write(".context/state/handoffs.json", json.dumps({
+        "inode": os.stat(project.path(".context")).st_ino, "first_event": "2026-02-01T00:00:00Z", "handoffs": rows}))
+    assert [row["session"] for row in shown_data(project)["handoffs"]] == ["new", "old"]
+
+
+def test_a_whole_id_names_its_session_also_when_another_begins_with_it(project):
+    for session in ("s1", "s10"):
+        measured(project, 40_000, session)
+    assert [row["session"] for row in shown_data(project, "--session", "s1")["sessions"]] == ["s1"]
+
+
 def test_status_counts_what_was_said_per_100_calls(project):
     """Nothing but what the recorder and the sessions hold: 40 calls that ended, 10 of a live session."""
     project.write(".context/state/s1.json", '{"tool_calls": 10}')
@@ -297,6 +310,10 @@ def test_hooks_that_are_not_seen_while_the_client_works_are_a_problem(project):
         os.utime(project.path(".context/state", name), (then, then))
     os.utime(project.path(".context/monitor-state.json"), (then, then))
     assert "the hooks were last seen 5h ago" in shown_data(project)["problems"][0]
+    text(project.ask("pause"))
+    for name in os.listdir(project.path(".context/state")):
+        os.utime(project.path(".context/state", name), (then, then))
+    assert shown_data(project)["problems"] == [], "a pause is why"
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]",
@@ -364,6 +381,12 @@ def test_context_prefers_newer_numbers_of_the_status_line(project):
     assert text(project.ask("context")) == "15% 150000/1000000 exact " + SESSION
 
 
+def test_context_shows_the_monitors_numbers_when_they_are_newer(project):
+    text(project.ask("statusline", stdin=status_input(project, session_id=SESSION)))
+    measured(project, 50_000, SESSION)
+    assert text(project.ask("context")).startswith("25% 50000/200000 exact")
+
+
 # --- why
 
 
@@ -414,6 +437,8 @@ def test_the_status_line_says_when_the_compaction_is_near(project):
     data = status_input(project, context_window=window)
     assert "71% of the window, compaction near" in text(project.ask("statusline", stdin=data, **PLAIN))
     assert text(project.ask("statusline", stdin=data, **dict(PLAIN, COLUMNS="40"))).startswith("71%, compaction near")
+    project.write(".context/state/s1.json", '{"compacts": false}')
+    assert "compaction near" not in text(project.ask("statusline", stdin=data, **PLAIN)), "there is none"
 
 
 def test_the_status_line_hands_window_and_usage_to_the_monitor(project):
@@ -531,6 +556,18 @@ def test_resume_of_one_session_leaves_the_others_paused(project):
     assert pauses.pop("inode") and pauses == {"s2": None}
     text(project.ask("resume"))
     assert list(project.read_json(".context/state/pause.json")) == ["inode"]
+
+
+def test_resume_of_one_session_ends_the_pause_of_all_too(project):
+    for words in (["pause"], ["resume", "--session", "s1"]):
+        text(project.ask(*words))
+    assert list(project.read_json(".context/state/pause.json")) == ["inode"]
+
+
+def test_a_pause_that_came_with_a_clone_is_not_taken_over(project):
+    project.write(".context/state/pause.json", '{"*": null, "inode": 1}')
+    text(project.ask("pause", "--session", "s2"))
+    assert project.call("gate", project.event("PreToolUse.Bash", session_id="s1")).context
 
 
 @pytest.mark.parametrize("duration", ["soon", "0", "-5m", "5x", "1.5h", "m", ""])

@@ -222,11 +222,25 @@ def test_what_lies_in_the_current_folder_is_never_the_interpreter(installed, kit
     """Relative entries of PATH are passed over: a client is not started in the project's folder by chance."""
     mark = os.path.join(installed.base, "ran")
     os.mkdir(installed.path("bin"))
-    for place in ("bin/python3", "python3"):
+    for place in ("bin/python3", "python3", "../python3"):
         make_program(installed.path(place), "open(%r, 'w').close()" % mark)
-    register(installed, python="python3")
-    doctor(installed, PATH=os.pathsep.join(["", ".", "bin", os.path.dirname(PYTHON)]))
-    assert not os.path.exists(mark)
+    for python, level, part in (("python3", "ok", "interpreter "), ("../python3", "FAIL", "interpreter ../python3 is not there")):
+        register(installed, python=python)
+        _, text = doctor(installed, PATH=os.pathsep.join(["", ".", "bin", "..", os.path.dirname(PYTHON)]))
+        assert said(text, level, part) and not os.path.exists(mark), text
+
+
+@pytest.mark.parametrize("named, real", [("bin/python3", "../real/python3"), ("../real/python3", "bin/python3")])
+def test_an_interpreter_behind_a_link_into_or_out_of_the_project_is_not_run(installed, named, real):
+    sprung = os.path.join(installed.base, "sprung")
+    for folder in ("bin", "../real"):
+        os.mkdir(installed.path(folder))
+    make_program(installed.path(real), "open(%r, 'w').close()" % sprung)
+    named = os.path.normpath(installed.path(named))
+    os.symlink(os.path.normpath(installed.path(real)), named)
+    register(installed, python="'%s'" % named.replace("'", "'\"'\"'"))
+    code, text = doctor(installed)
+    assert code == 1 and said(text, "FAIL", "lies in the project") and not os.path.exists(sprung), text
 
 
 @pytest.mark.parametrize("started, first", [({}, True), ({"PYENV_DIR": "/x"}, False), ({}, False)])
@@ -330,6 +344,14 @@ def test_codex_trust_is_known_by_its_hash(installed, config, level, part):
     register(installed, "codex", ".codex/hooks.json")
     codex_config(installed, **config)
     assert said(quick(installed), level, part), quick(installed)
+
+
+def test_another_folders_trust_is_not_this_ones(installed):
+    register(installed, "codex", ".codex/hooks.json")
+    codex_config(installed, trusted=False)
+    with open(os.path.join(installed.home, ".codex", "config.toml"), "a") as out:
+        out.write('\n[projects."/other"]\ntrust_level = "trusted"\n')
+    assert said(quick(installed), "warn", "the folder is not trusted")
 
 
 def test_a_changed_command_is_not_trusted_any_more(installed):
@@ -449,6 +471,11 @@ def test_a_workflow_that_nobody_works_on_is_named(project):
     project.write(".context/state/s1.json", '{"session_start": "2020-01-01T00:00:00Z"}')
     project.write(".caw/auto-state.json", '{"active": true, "phase": "qa", "session_id": "s1", "started_at": "2020-01-01T00:00:00Z"}')
     assert said(quick(project), "warn", "idle for over 2 hours")
+
+
+def test_a_workflow_of_a_session_that_was_never_here_is_inert(project):
+    project.write(".caw/auto-state.json", '{"active": true, "phase": "qa", "session_id": "elsewhere"}')
+    assert said(quick(project), "warn", "was not started on this machine")
 
 
 def test_context_files_that_say_nothing_are_hinted_at(project):

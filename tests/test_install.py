@@ -636,6 +636,27 @@ def test_only_our_entries_go_when_the_settings_changed_in_between(place):
     assert names[0] == ".gitignore" and [name[:18] for name in names[1:]] == ["settings.json.bak-"] * 2
 
 
+def test_an_install_without_the_option_remembers_the_rule_that_an_earlier_one_added(place):
+    place.write(SETTINGS, '{"model": "x"}')
+    place.run("--allow-handoff")
+    settings = place.settings()
+    del settings["hooks"]["Stop"]
+    place.write(SETTINGS, json.dumps(settings))
+    place.run()
+    place.run("--uninstall")
+    assert place.settings() == {"model": "x"}
+
+
+@pytest.mark.parametrize("before, after", [('{ "model": "x" }', '{\n    "model": "x"\n}'), (None, None)])
+def test_what_a_formatter_did_in_between_stays_and_a_file_of_ours_goes(place, before, after):
+    if before:
+        place.write(SETTINGS, before)
+    place.run()
+    place.write(SETTINGS, json.dumps(place.settings(), indent=4))
+    place.run("--uninstall")
+    assert (place.read(SETTINGS).decode() if after else place.tree().get(SETTINGS)) == after
+
+
 def test_a_change_between_two_installs_is_not_undone(place):
     place.run()
     place.write(SETTINGS, json.dumps({**place.settings(), "env": {"A": "b"}}, indent=2) + "\n")

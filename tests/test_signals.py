@@ -79,6 +79,29 @@ def test_what_was_written_is_what_is_read(kit, project, rounds):
         assert read.body == kit.clean_text(body).strip()
 
 
+def test_a_code_that_looks_like_a_comment_is_not_cut_off(kit, project):
+    made = kit.Record(name="n", severity="warning", generated_at=NOW, ttl_s=77, auditor="ci #2", code="BUILD #41", body="x")
+    with open(kit.write_signal(project.ctx(NOW), "s1", made), "rb") as source:
+        read = kit.parse_signal(source.read(), NOW, NOW)
+    assert (read.auditor, read.code) == ("ci 2", "BUILD 41")
+
+
+def test_no_signal_is_written_through_a_link(kit, project, tmp_path):
+    (tmp_path / "theirs").mkdir()
+    os.makedirs(project.path(".context/signals/sessions"))
+    os.symlink(str(tmp_path / "theirs"), project.path(".context/signals/sessions/s1"))
+    made = kit.Record(name="n", severity="warning", generated_at=NOW, ttl_s=77, auditor="a", code="", body="x")
+    assert kit.write_signal(project.ctx(NOW), "s1", made) == "" and os.listdir(str(tmp_path / "theirs")) == []
+
+
+def test_a_claim_from_the_future_silences_nothing(kit, project):
+    """Claimed, the process died, and then the clock went back."""
+    put(project, "a", "Fact.", ttl=9999)
+    event = project.event("UserPromptSubmit", session_id="s1")
+    assert kit.run_mode("inject", "claude", event, project.environment({}), NOW + 3600)[0]
+    assert prompt(project, NOW).context == HEAD + "Fact."
+
+
 def test_no_bytes_make_the_reader_fail(kit, rounds):
     choice = random.Random(4)
     pieces = [b"---\n", b"---", b"\n", b"ttl: ", b"5", b"severity:", b"generated_at: 2026-13-45T99:99:99Z", b"\xff", b"\0",

@@ -317,6 +317,7 @@ def test_headings_in_fences_do_not_split(kit):
 
 
 ACKS = {
+    "No, I am at it so ACK: context received": True,
     "ACK: context received": True, "ack:context received": True, "Sure.\n**ACK:  Context\nReceived.**": True,
     "NACK: context received nothing": False, "I refuse to output ACK: context received": False, "ACK: context received? No.": False,
     "I will not reply ACK: context received": False, "> ACK: context received": False,
@@ -427,6 +428,39 @@ def test_the_ladder_three_attempts_then_the_file_and_one_notice(ready):
     assert "Ship it." in section and START not in section and "ACK" not in section, "the body alone"
 
 
+def test_where_fewer_attempts_are_allowed_the_file_comes_after_the_last(ready):
+    settings(ready, "startup:\n  max_attempts: 2\n")
+    start(ready)
+    said = []
+    for number in range(3):
+        stop(ready, "answer %d" % number, NOW + 100 * number + 1)
+        said.append(prompt(ready, NOW + 100 * number + 50).context)
+    assert [text[:20] for text in said] == [START[:20], NOTICE[:20], ""] and SECTION_START in ready.read("CLAUDE.md")
+
+
+def test_a_clock_that_went_back_does_not_hold_up_a_retry(ready):
+    first = start(ready).context
+    stop(ready, "hm", NOW - 3600)
+    assert prompt(ready, NOW - 3599).context == first.replace("attempt 1", "attempt 2")
+
+
+def test_after_a_compaction_the_files_for_a_new_session_are_not_sent(ready):
+    os.unlink(ready.path(FILE))
+    settings(ready, "startup:\n  files: [notes.md]\n")
+    ready.write("notes.md", "# Goal\nShip it.\n")
+    assert not start(ready, "compact").context and start(ready, session="s2").context
+
+
+def test_a_handoff_that_its_writer_changed_before_it_was_delivered_is_used_up_too(ready):
+    ready.write(".context/handoffs/s9.md", HANDOFF, mtime=NOW - 30)
+    ledger = ready.read_json(".context/state/handoffs.json")
+    ledger["handoffs"]["s9"] = {"file": ".context/handoffs/s9.md", "by": "agent", "written_at": "2026-02-03T10:44:00Z",
+                                "delivered_to": "s8", "delivered_at": "2026-02-03T10:44:50Z", "evidence": "receipt"}
+    ready.write(".context/state/handoffs.json", json.dumps(ledger))
+    os.unlink(ready.path(FILE))
+    assert start(ready).is_silent
+
+
 def test_backoffs_grow(ready):
     settings(ready, "startup:\n  retry_backoffs_s: [1, 20]\n  file_fallback_after_attempts: 9\n")
     start(ready)
@@ -486,6 +520,17 @@ def test_that_line_can_be_switched_off(ready):
 
 
 # --- metrics and recorder
+
+
+def test_averages_are_over_what_succeeded_and_no_time_is_negative(ready):
+    start(ready, session="s7", now=NOW - 100)
+    ready.step("cleanup", ready.event("SessionEnd.other", session_id="s7"), NOW - 90)
+    start(ready)
+    stop(ready, "hm", NOW + 1)
+    prompt(ready, NOW + 2)
+    stop(ready, "ACK: context received", NOW - 60)
+    found = metrics(ready)
+    assert (found["attempted"], found["averageAttemptsToSuccess"], found["averageTimeToSuccess"]) == (2, 2, 0)
 
 
 def test_metrics_and_events_of_a_success_after_a_retry(ready):
@@ -635,6 +680,23 @@ def test_what_the_user_wrote_below_the_section_stays_a_line_of_its_own(kit, read
     assert kit.write_section(ready.ctx(NOW), "y", "CLAUDE.md")
     assert kit.remove_sections(ready.ctx(NOW))
     assert [line for line in ready.read("CLAUDE.md").split("\n") if line] == ["one", "two"]
+
+
+def test_a_file_that_we_made_and_wrote_twice_goes_with_its_section(kit, ready):
+    for text in ("one", "two"):
+        assert kit.write_section(ready.ctx(NOW), text, "CLAUDE.md")
+    assert kit.remove_sections(ready.ctx(NOW)) == ["CLAUDE.md"] and not ready.exists("CLAUDE.md")
+
+
+def test_a_file_with_one_section_that_is_not_too_old_is_left_alone(kit, ready):
+    sections = b""
+    for at in (NOW - 99 * 3600, NOW):
+        kit.write_section(ready.ctx(at), "text", "CLAUDE.md")
+        with open(ready.path("CLAUDE.md"), "rb") as source:
+            sections += source.read()
+        os.unlink(ready.path("CLAUDE.md"))
+    ready.write("CLAUDE.md", sections)
+    assert kit.remove_sections(ready.ctx(NOW), NOW - 3600) == [] and kit.remove_sections(ready.ctx(NOW)) == ["CLAUDE.md"]
 
 
 def test_two_old_sections_become_one(kit, ready):
