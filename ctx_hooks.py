@@ -5803,7 +5803,7 @@ def format_command(mode: str, agent: str, python: str, path: str) -> str:
     words = mode if agent == "claude" else mode + " " + agent
     guard = GUARD if mode == "gate" and agent == "claude" else ""
     return ": ctx_hooks %s; %s%s%s %s %s %s %s%s" % (
-        words, guard, FIND_CACHE, python, START, words, path, CACHE, COMMAND_END)
+        words, FIND_CACHE, guard, python, START, words, path, CACHE, COMMAND_END)
 
 
 def format_plugin(mode: str, agent: str, python: str, path: str) -> str:

@@ -44,12 +44,16 @@ def ask(shell, tmp_path):
             env["TMPDIR"] = str(folder)
         if session is not None:
             env["CLAUDE_CODE_SESSION_ID"] = session
-        done = subprocess.run([*shell, helper.registered_commands()["PreToolUse"]], env=env, cwd=str(here),
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=30)
-        assert (done.returncode, done.stderr) == (0, b"")
-        assert done.stdout in (b"", b"started")
+        kit, said = helper.load_kit(), set()
+        installed = kit.format_command("gate", "claude", "python3", kit.kit_path("claude"))
+        for command in (helper.registered_commands()["PreToolUse"], installed):  # the plugin's, and install.py's
+            done = subprocess.run([*shell, command], env=env, cwd=str(here), stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=30)
+            assert (done.returncode, done.stderr) == (0, b"")
+            said.add(done.stdout)
+        assert said in ({b""}, {b"started"})
         assert not list(tmp_path.rglob("planted"))
-        return bool(done.stdout)
+        return said == {b"started"}
     return run
 
 
