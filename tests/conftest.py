@@ -12,7 +12,7 @@ import pytest
 import helper
 from helper import IS_WINDOWS, TESTS, Project, load_kit
 
-collect_ignore = ["e2e"] if IS_WINDOWS else []  # the client that it starts runs elsewhere
+collect_ignore = ["e2e", "agents"] if IS_WINDOWS else []  # the clients that they start run elsewhere
 FOREIGN = ("CLAUDE", "CTX_", "PYTHONPATH", "PYTEST_ADDOPTS")
 KEPT = ("CTX_SOAK", "CTX_E2E", "CTX_FOREIGN_FOLDER", "CTX_GIT_BASH")  # switches of the tests themselves
 

@@ -630,7 +630,7 @@ def test_a_workflow_is_started_shown_and_stopped(project):
     assert lines[0] == "phases: init, planning, execution, qa, review, check, reflect; begins with init"
     assert "on the agent's word" in lines[1] and "a person types a prompt" in lines[2] and "`ctx cancel`" in lines[3]
     shown = text(project.ask("auto", "status"))
-    assert "init *" in shown and "iteration 0/20, not bound yet" in shown and "task: Build it" in shown
+    assert ("init ●" if IS_WINDOWS else "init *") in shown and "iteration 0/20, not bound yet" in shown and "task: Build it" in shown
     data = json.loads(text(project.ask("auto", "status", "--json")))
     assert data["phase"] == "init" and data["token"] == ""
     assert "active already" in failure(project.ask("auto", "start", "again"))[0]
@@ -868,6 +868,7 @@ def test_config_tells_value_and_source_of_every_setting(project, kit):
     assert 'gate.mode = "content"  (.contextrc)' in shown and "unknown setting `bogus`" in shown
 
 
+@pytest.mark.skipif(IS_WINDOWS, reason="the bash on the PATH of Windows is that of WSL, if there is one")
 @pytest.mark.parametrize("line, at, expected", [
     ("ctx sta", 1, {"status", "statusline"}), ("ctx auto ", 2, {"start", "stop", "--until"}), ("ctx why --j", 2, {"--json"})])
 def test_bash_completes_commands_actions_and_options(project, line, at, expected):

@@ -473,7 +473,7 @@ class Place:
                 if stat.S_ISREG(info.st_mode):
                     with open(path, "rb") as file:
                         data = file.read()
-                found[os.path.relpath(path, root)] = (stat.S_IMODE(info.st_mode), data)
+                found[os.path.relpath(path, root).replace(os.sep, "/")] = (stat.S_IMODE(info.st_mode), data)
         return found
 
     def commands(self, name=".claude/settings.json"):
@@ -844,7 +844,7 @@ def test_uninstalling_takes_our_section_out_of_the_instruction_file(place, own):
         place.write("CLAUDE.md", own)
     before = place.tree()
     place.run()
-    ctx = kit.open_project(place.project, place.env)
+    ctx = kit.open_project(kit.slashed(place.project), place.env)
     ctx.now = 1_770_115_500.0
     assert kit.write_section(ctx, "where we stood", "CLAUDE.md") and b"where we stood" in place.read("CLAUDE.md")
     verb = "remove" if own is None else "take our section out of"
@@ -973,7 +973,7 @@ def test_the_project_is_the_nearest_folder_with_git_or_claude_and_is_named(place
     os.makedirs(place.path("app", ".claude"))
     deep = place.path("app", "src", "deep")
     os.makedirs(deep)
-    assert place.run(cwd=deep)[0].startswith(f"project: {place.path('app')}\nwrote ")
+    assert place.run(cwd=deep)[0].startswith("project: %s\nwrote " % place.path("app").replace(os.sep, "/"))
     os.mkdir(place.path("app", "src", ".git"))
     place.run(cwd=deep)
     assert os.path.exists(place.path("app", "src", SETTINGS))
