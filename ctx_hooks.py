@@ -2551,7 +2551,7 @@ def parse_signal(data: bytes, mtime: float, now: float) -> Record:
     code = fields.get("code", "")[:60]
     return Record(
         severity=severity if severity in SEVERITIES else "warning",
-        generated_at=min(mtime, now) if stated is None or stated > now + 1 else stated,
+        generated_at=mtime if stated is None or stated > now + 1 else stated,
         ttl_s=min(int(ttl), TTL_LIMIT_S) if is_digits(ttl) and int(ttl) > 0 else DEFAULT_TTL_S,
         auditor=fields.get("auditor", "")[:60], code=code,
         body="" if is_half else body.strip() or code,

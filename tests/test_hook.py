@@ -81,6 +81,15 @@ def test_without_the_events_name_the_modes_own_event_is_answered(project, hook):
     assert result.reply["hookSpecificOutput"]["hookEventName"] == "PreToolUse"
 
 
+def test_what_is_large_beside_a_small_input_and_response_counts_for_nothing(project):
+    event = project.event("PostToolUse.Read", session_id="s1")
+    response = event.pop("tool_response")
+    event.update(tool_input={"file_path": project.path(".context/TASKS.md")}, padding="x" * 600_000, tool_response=response)
+    assert project.call("monitor", event).rc == 0
+    state = project.read_json(".context/state/s1.json")
+    assert state["files_read"] == ["TASKS.md"] and state["estimated_tokens"] < 20_000, "the model does not see the padding"
+
+
 def test_a_large_event_is_read_whole(project, hook):
     project.write_transcript([helper.assistant_row(1000)])
     event = project.event("PostToolUse.Bash", session_id="s1")

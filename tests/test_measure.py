@@ -74,6 +74,21 @@ def test_an_estimate_proves_no_window(kit, project):
     assert (found.window, found.percent) == (SMALL, 100)
 
 
+def test_an_estimate_proves_no_window_for_later_either(project):
+    project.write(".context/state/s1.json", '{"estimated_tokens": 250000, "measured_model": "claude-sonnet-4-5"}')
+    after_tool(project)
+    project.write_transcript([assistant_row(170_000)])
+    after_tool(project, NOW + 1)
+    assert state_of(project)["window"] == SMALL
+
+
+def test_the_history_of_the_fullness_has_its_changes(project):
+    for at, tokens in enumerate((20_000, 20_000, 21_000, 40_000, 20_000)):
+        project.write_transcript([assistant_row(tokens)])
+        after_tool(project, NOW + at)
+    assert state_of(project)["history"] == [10, 20, 10]
+
+
 @pytest.mark.parametrize("tokens", [140_000, 151_000, 201_000, 900_000])
 def test_a_configured_window_that_is_exceeded_stays_what_it_is(kit, project, tokens):
     """The person knows why; raising it would un-arm the handoff just when it is due."""

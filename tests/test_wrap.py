@@ -255,6 +255,39 @@ def test_enter_is_not_pressed_for_ever_and_never_once_something_has_happened(pro
     assert kit.WRAP_NOT_TAKEN in rig.delivery.told[0]
 
 
+def until_typed(rig, end=b"]"):
+    while not rig.keys.endswith(end):
+        rig.run(0.1)
+    return rig
+
+
+def test_enter_is_not_pressed_again_while_the_person_types(project):
+    rig = Rig(project)
+    rig.take = lambda keys: None if keys == b"\r" else Rig.take(rig, keys)
+    assert until_typed(rig, b"\r").run(20, typing=True).keys.count(b"\r") == 1
+
+
+def test_no_enter_is_pressed_while_a_question_stands_below_our_text(project):
+    rig = Rig(project, agent="codex")
+    rig.screen = "› "
+    shown = until_typed(rig).screen
+    rig.run(10, text=shown + "\nAllow this command to run?\n❯ 1. Yes\n  2. No", row=0, before=shown)
+    assert b"\r" not in rig.keys
+
+
+def test_a_question_after_our_enter_is_not_taken_for_the_answer(project):
+    rig = Rig(project)
+    rig.take = lambda keys: Rig.take(rig, keys) if keys != b"\r" else setattr(
+        rig, "screen", "Allow this command to run?\n❯ 1. Yes\n  2. No")
+    assert "wrap:submitted" not in rig.run(10).names()
+
+
+def test_nothing_is_typed_again_at_another_prompt(project):
+    rig = Rig(project).run(3)
+    rig.screen = "Fine.\nname> "
+    assert typed_once(rig.run(300, process=None)) == 1
+
+
 def test_a_waiting_mark_after_enter_is_something_that_happened(project):
     rig = Rig(project, agent="codex")
     rig.screen = "› "
@@ -280,6 +313,14 @@ def test_an_old_acknowledgement_on_the_screen_counts_for_nothing(project):
     rig = Rig(project)
     rig.screen = "● " + ACK + "\n> "
     assert "injection:succeeded" not in rig.run(20).names()
+    rig.screen = "● " + ACK + "\nother\n> "  # our own text is not to be seen any more
+    assert "injection:succeeded" not in rig.run(20).names()
+
+
+def test_an_acknowledgement_with_which_the_program_ends_counts(project):
+    rig = until_typed(Rig(project, answer=ACK), b"\r")
+    rig.delivery.step(rig.now + 0.1, look(rig.screen, ended=True))
+    assert rig.names()[-1] == "injection:succeeded"
 
 
 def test_an_answer_may_take_its_time(project):
@@ -299,6 +340,8 @@ def test_retries_name_their_number_and_the_third_failure_writes_the_file(project
     assert text.endswith(NOTICE + "\r") and text.count(NOTICE) == 1
     assert [row["attempt"] for row in rig.rows() if row["event"] == "injection:attempted"] == [1, 2, 3]
     assert rig.names().count("injection:escalated") == 1 and "goal: ship it" in project.read("CLAUDE.md")
+    rig.delivery.step(rig.now + 1, look(rig.screen, ended=True))
+    assert rig.names()[-1] == "wrap:ended" and rig.metrics()["failed"] == 0, "it is in the file"
 
 
 def test_a_retry_waits_for_its_backoff(project):
