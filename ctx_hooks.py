@@ -4925,7 +4925,7 @@ def next_rung(ctx: Ctx, attempts: int, may_write: bool) -> str:
 
 def backoff_s(ctx: Ctx, attempts: int) -> float:
     backoffs = ctx.get("startup.retry_backoffs_s") or [0]
-    return backoffs[max(min(attempts, len(backoffs)) - 1, 0)]
+    return backoffs[min(attempts, len(backoffs)) - 1]
 
 
 def succeed_delivery(ctx: Ctx, delivery: Record, evidence: str) -> None:

@@ -276,6 +276,16 @@ def test_registrations_are_judged(installed, spoil, level, part):
     assert said(quick(installed), level, part), quick(installed)
 
 
+@pytest.mark.parametrize("scope, is_twice", [("project", True), ("user", False)])
+def test_copilot_runs_twice_only_beside_the_settings_of_the_project(installed, scope, is_twice):
+    if scope == "user":
+        installed.write(".claude/settings.json", "{}")
+        register(installed, file=installed.home + "/.claude/settings.json")
+    register(installed, "copilot", ".github/hooks/ctx_hooks.json")
+    _, text = doctor(installed)
+    assert said(text, "warn", "Copilot CLI runs Claude Code's settings of a project too") is is_twice, text
+
+
 def test_an_event_that_is_missing_or_runs_the_wrong_mode_is_named(installed):
     settings = installed.read_json(".claude/settings.json")
     del settings["hooks"]["SessionEnd"]

@@ -592,6 +592,14 @@ def test_a_handoff_edited_before_the_compaction_does_not_count_after_it_either(p
     assert reminds(project, 85, NOW + 30)
 
 
+@pytest.mark.skipif(helper.IS_WINDOWS, reason="Windows has no user numbers")
+def test_in_a_shared_checkout_each_user_has_a_ledger(kit, project, monkeypatch):
+    ctx = project.ctx(NOW)
+    own = kit.ledger_path(ctx)
+    monkeypatch.setattr(kit._os, "geteuid", lambda: os.stat(project.root).st_uid + 4242)
+    assert kit.ledger_path(ctx) != own == project.path(LEDGER)
+
+
 def test_of_the_sessions_that_were_cleared_the_ledger_keeps_the_last(project):
     for number in range(30):
         event = project.event("SessionEnd.other", session_id="s%d" % number, reason="clear")

@@ -207,6 +207,14 @@ def test_auto_complete_counts_only_when_it_stands_alone(project):
     assert (state_of(project)["phase"], state_of(project)["active"]) == ("planning", True)
 
 
+def test_a_message_that_the_transcript_has_too_was_said_once(project):
+    auto(project)
+    text = block("AUTO_COMPLETE", "planning").replace(T, iso(NOW))
+    project.write_transcript([assistant_row(5, timestamp=iso(NOW), message={"content": [{"type": "text", "text": text}]})])
+    stop(project, text, NOW)
+    assert state_of(project)["phase"] == "complete"
+
+
 def test_a_recoverable_error_is_recorded_and_asks_to_recover(project):
     auto(project)
     reply = stop(project, error_block("planning", "TRUE"))
@@ -384,6 +392,12 @@ def test_the_third_stop_without_a_tool_call_passes_other_words_are_no_progress(p
     assert stop(project, "again").context, "the next stop is held again"
 
 
+def test_a_completed_phase_is_progress(project):
+    auto(project)
+    assert stop(project, block("PLANNING_COMPLETE", "planning")).context
+    assert [bool(stop(project).context) for _ in range(3)] == [True, True, False]
+
+
 def test_tool_calls_are_progress(project):
     auto(project, max_iterations=50)
     for _ in range(9):
@@ -399,6 +413,11 @@ def test_fewer_consecutive_holds_than_the_clients_cap(project, cap, holds):
         held += 1
     assert held == holds and state_of(project)["active"] is True
     assert project.recorded_events("stop:released")[-1]["reason"] == "hold_cap"
+
+
+def test_a_cap_of_zero_is_none(project):
+    auto(project)
+    assert stop(project, env={"CLAUDE_CODE_STOP_HOOK_BLOCK_CAP": "0"}).context
 
 
 def test_a_persons_prompt_sets_iteration_and_brakes_back(project):

@@ -461,6 +461,39 @@ def test_a_handoff_that_its_writer_changed_before_it_was_delivered_is_used_up_to
     assert start(ready).is_silent
 
 
+def test_a_handoff_that_was_asked_for_and_not_written_is_not_the_cleared_sessions(kit, ready):
+    ready.write(".context/handoffs/s9.md", "# Goal\nOf an earlier time.\n", mtime=NOW - 9999)
+    ledger = ready.read_json(".context/state/handoffs.json")
+    ledger["handoffs"]["s9"] = {"file": ".context/handoffs/s9.md", "asked_at": "2026-02-03T10:44:00Z"}
+    ready.write(".context/state/handoffs.json", json.dumps(ledger))
+    kit.note_cleared(ready.ctx(NOW - 1), "s9")
+    text = start(ready, "clear").context
+    assert "Ship it." in text and "Of an earlier time." not in text
+
+
+@pytest.mark.parametrize("source, session, is_sent", [("clear", "s1", True), ("startup", "s1", False), ("compact", "s9", False)])
+def test_after_clear_the_cleared_sessions_handoff_comes_whoever_had_it_and_after_a_compaction_once(
+        kit, ready, source, session, is_sent):
+    os.unlink(ready.path(FILE))
+    ready.write(".context/handoffs/s9.md", HANDOFF, mtime=NOW - 60)
+    ledger = ready.read_json(".context/state/handoffs.json")
+    ledger["handoffs"]["s9"] = {"file": ".context/handoffs/s9.md", "by": "agent", "written_at": "2026-02-03T10:44:00Z",
+                                "delivered_to": "s8", "delivered_at": "2026-02-03T10:44:59Z", "evidence": "receipt"}
+    ready.write(".context/state/handoffs.json", json.dumps(ledger))
+    kit.note_cleared(ready.ctx(NOW - 1), "s9")
+    assert ("Ship it." in start(ready, source, session=session).context) is is_sent
+
+
+def test_a_session_that_had_its_startup_context_gets_its_own_handoff_after_a_compaction(ready):
+    start(ready)
+    stop(ready, "ACK: context received", NOW + 1)
+    ready.write(".context/handoffs/s1.md", "# Goal\nMine.\n", mtime=NOW + 5)
+    ledger = ready.read_json(".context/state/handoffs.json")
+    ledger["handoffs"]["s1"] = {"file": ".context/handoffs/s1.md", "by": "agent", "written_at": "2026-02-03T10:45:05Z"}
+    ready.write(".context/state/handoffs.json", json.dumps(ledger))
+    assert "Mine." in start(ready, "compact", NOW + 10).context
+
+
 def test_backoffs_grow(ready):
     settings(ready, "startup:\n  retry_backoffs_s: [1, 20]\n  file_fallback_after_attempts: 9\n")
     start(ready)
@@ -520,6 +553,15 @@ def test_that_line_can_be_switched_off(ready):
 
 
 # --- metrics and recorder
+
+
+def test_a_success_that_took_the_file_was_not_the_first_tries(ready):
+    settings(ready, "startup:\n  file_fallback_after_attempts: 1\n")
+    start(ready)
+    stop(ready, "hm", NOW + 1)
+    assert prompt(ready, NOW + 10).context == NOTICE
+    stop(ready, "ACK: context received", NOW + 20)
+    assert (metrics(ready)["succeededOnFirstTry"], metrics(ready)["succeededAfterRetry"]) == (0, 1)
 
 
 def test_averages_are_over_what_succeeded_and_no_time_is_negative(ready):
