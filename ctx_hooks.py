@@ -1165,9 +1165,10 @@ def parse_config(text: str, is_user: bool = False) -> tuple:
     """(values by dotted key, problems) of a .contextrc; only known keys with values of their kind
     remain. `is_user`: the user's own file, the only one that may allow paths outside."""
     pairs, problems = parse_yaml(text)
-    given = {key: value for key, value, _, _ in pairs}
-    folder = text_of(given.get("context_dir", DEFAULT_CONTEXT_DIR))
-    outside = is_user and _checked(given.get("allow_outside"), "bool")
+    given = {key: _checked(value, _KINDS[key]) for key, value, _, _ in pairs if (
+        key in ("context_dir", "allow_outside") and _checked(value, _KINDS[key]) is not None)}
+    folder = given.get("context_dir", DEFAULT_CONTEXT_DIR)
+    outside = is_user and given.get("allow_outside")
     values: dict = {}
     for key, value, line, column in pairs:
         table, _, entry = key.rpartition(".")
@@ -1529,7 +1530,9 @@ def _is_private(name: str) -> bool:
     parts = [part.rstrip(". ") or part for part in name.casefold().split("/")]
     is_secret = parts[-1].startswith(_SECRETS) or parts[-1].endswith(_SECRET_ENDS)
     is_clients = ".claude" in parts and "/".join(parts) != OLD_HANDOFF
-    return not name or ".git" in parts or is_clients or is_secret
+    has_alias = not IS_POSIX and any(
+        ":" in part or is_digits(part.rpartition("~")[2].partition(".")[0]) for part in parts)
+    return not name or ".git" in parts or is_clients or is_secret or has_alias
 
 
 def read_shared(ctx: Ctx, path: str, limit_bytes: int = FILE_LIMIT_BYTES) -> "bytes | None":
@@ -1641,16 +1644,18 @@ _MARKUP = frozenset(
     "bashstdout bashstderr user human assistant functioncalls functionresults invoke tooluse "
     "toolresult antml thinking hookcontext hookprompt hookresult functioncall functionresult "
     "tooluseerror ideselection ideopenedfile newdiagnostics persistedoutput teammatemessage "
-    "sessionstarthook posttoolusehook pretoolusehook stophook startofturn endofturn".split())
+    "sessionstarthook posttoolusehook pretoolusehook stophook startofturn endofturn "
+    "toolcall toolresponse developer systemwarning".split())
 _MARKS = frozenset("inst availabletools toolcalls toolresults systemprompt".split())  # [INST]
 _TYPES = frozenset("System User Human Assistant".split())  # in code: List<User>
-_TURNS = ("human", "user", "assistant", "system")
+_TURNS = ("human", "user", "assistant", "system", "developer")
 _UNSEEN = frozenset("\xad\u034f\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u3164\ufeff\uffa0")
 _USUAL = frozenset(map(chr, range(32, 127))) | frozenset("\t\n→⚠\ufe0f•…—–·’")
 _BRACKETS = dict(zip(map(ord, "＜﹤〈⟨＞﹥〉⟩［］"), "<<<<>>>>[]"))
 _AROUND = " \t#*_`-+=~|.()[]{}0123456789"  # what may stand before the name of a turn
-_ALIKE = dict(zip(  # letters of other scripts that look like these, and two colons
-    map(ord, "аеорсухѕіјԁһкмтѵԝοανρτυιɑꜱ꞉∶"), "aeopcyxsijdhkmtvwoanptuias::"))
+_ALIKE = (  # letters of other scripts that look like these, and two colons
+    "аеорсухѕіјԁһкмтнвѵԝοανρτυιεκμχβζηɑᴀʙᴄᴅᴇɢʜɪᴊᴋʟᴍɴᴏᴘʀꜱᴛᴜᴠᴡʏ꞉∶ΥУ",
+    "aeopcyxsijdhkmthbvwoanptuiekmxbzhaabcdeghijklmnoprstuvwy::YY")
 
 
 def units(text: str) -> int:
@@ -1729,7 +1734,10 @@ def _folded(text: str) -> str:
         return text.encode("ascii", "ignore").decode()
     from unicodedata import normalize
 
-    return normalize("NFKD", text).translate(_ALIKE).encode("ascii", "ignore").decode()
+    letters, latin = _ALIKE
+    alike = {**dict(zip(letters.upper(), latin.upper())), **dict(zip(letters, latin))}
+    folded = normalize("NFKD", text).translate(str.maketrans(alike))
+    return folded.encode("ascii", "ignore").decode()
 
 
 def _strip_tags(text: str, bracket: str) -> str:
@@ -1749,10 +1757,11 @@ def _tag_end(text: str, start: int) -> int:
     before, end = text[start - 1:start], max(text.find(">", start, start + 300), start) + 1
     if text.startswith("<<", start) and text.startswith(">>", end - 1):
         return end + 1 if _squashed(text[start + 2:end - 1]) == "sys" else 0
-    inner = _folded(text[start + 1:start + 80].partition(">")[0].partition("<")[0])
+    written = text[start + 1:start + 80].partition(">")[0].partition("<")[0]
+    inner = _folded(written)
     if inner.startswith("|"):
         return end  # <|im_start|>: other models' marks of a turn
-    if inner.partition(",")[0] in _TYPES and (before.isalnum() or before == "_"):
+    if written.partition(",")[0] in _TYPES and (before.isalnum() or before == "_"):
         return 0
     words = "".join(c if c.isalnum() or c in "-_.:" else " " for c in inner.lower()).split()
     names = words[0].split(":") if words else []
@@ -1782,14 +1791,14 @@ def hide_secrets(text: str) -> str:
 
     # every repetition is bounded or begins at a word of its own: the text can be half a megabyte
     value = r"(?:\"[^\"\n]{4,}\"|'[^'\n]{4,}'|`[^`\n]{4,}`|[\"']?[^\s\"'`,;]{%d,})"
-    password = r"(?:secret|passw(?:or)?d|pwd|passphrase"
+    password = r"(?:secret|passw(?:or)?d|pwd|passphrase|[_-]pass"
     about = (r"(?!(?:required|missing|wrong|invalid|correct|incorrect|empty|needed|expired|valid|"
              r"known|not|too|that|the)\b)")
     shapes = (
         (r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*KEY-----|\Z)", "[hidden]"),
-        (r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}", r"\1 [hidden]"),
+        (r"(?i)\b(bearer|basic|authorization:\s*token)\s+[\w.~+/=-]{8,}", r"\1 [hidden]"),
         (r"\b(sk[-_]|rk_live_|gh[oprsu]_|github_pat_|xox[abprs]-|xapp-|AKIA|ASIA|AIza|glpat-|hf_|"
-         r"npm_|SG\.|eyJ)[\w.-]{8,}", "[hidden]"),
+         r"npm_|SG\.|eyJ|dckr_pat_|dop_v1_|ya29\.|AGE-SECRET-KEY-)[\w.-]{8,}", "[hidden]"),
         (r"(?i)((?<![\w-])--?[\w-]{0,30}" + password + r"|token|api-?key)(?:\s+|=))" + value % 1,
          r"\1[hidden]"),
         (r"(\s(?:--user|-u)[ =][^\s:]+:)\S+", r"\1[hidden]"),
@@ -2554,7 +2563,7 @@ def parse_signal(data: bytes, mtime: float, now: float) -> Record:
         generated_at=mtime if stated is None or stated > now + 1 else stated,
         ttl_s=min(int(ttl), TTL_LIMIT_S) if is_digits(ttl) and int(ttl) > 0 else DEFAULT_TTL_S,
         auditor=fields.get("auditor", "")[:60], code=code,
-        body="" if is_half else body.strip() or code,
+        body="" if is_half else body.strip() or code, is_half=is_half,
         stamp="%.6f" % (mtime if stated is None else stated),
     )
 
@@ -2791,7 +2800,7 @@ def claim_signals(ctx: Ctx, state: Record, session: str, room: int) -> "Reply | 
     look = _look(ctx, session, state)
     due = due_signals(ctx, look.signals, state.delivered)
     state.delivered = {key: claim for key, claim in state.delivered.items() if key in look.files}
-    waiting = {s.key for s in due} | {s.key for s in look.signals if not s.body}
+    waiting = {s.key for s in due} | {s.key for s in look.signals if s.is_half}
     waiting.update(key for key, claim in state.delivered.items() if list_of(claim)[1:2] != [0])
     settled = "%020d" % (int(ctx.now * 1e9) - SETTLED_NS)
     for mark in look.marks:
@@ -3509,9 +3518,10 @@ def read_ledger(ctx: Ctx) -> Record:
 
 
 def update_ledger(ctx: Ctx, change) -> object:
-    """Locked; what `change(ledger)` returns."""
-    return update_json(ctx, ledger_path(ctx),
-                       lambda ledger: change(_begin_ledger(ctx, ledger)), LEDGER)[1]
+    """Locked; what `change(ledger)` returns, None when it does not stand on the disk."""
+    written, result = update_json(
+        ctx, ledger_path(ctx), lambda ledger: change(_begin_ledger(ctx, ledger)), LEDGER)
+    return result if written else None
 
 
 def _begin_ledger(ctx: Ctx, ledger: Record) -> Record:
@@ -4356,6 +4366,7 @@ def _judge(ctx: Ctx, event: Record, flow: Record) -> Record:
     if signal == "AUTO_COMPLETE":
         owed = flow.phases[flow.phases.index(flow.phase):]
     agreed = read_trust(ctx).checks if owed else {}
+    owed += [phase for phase in agreed if phase not in flow.phases]  # the state was edited
     for phase in owed:
         command = check_of(ctx, flow, phase)
         if agreed.get(phase, "") != (digest_of(command) if command else ""):  # changed, taken away
@@ -4675,8 +4686,11 @@ def _find_handoffs(ctx: Ctx, session: str) -> list:
              if path not in [known[0] for known in rows]]
     for path, key, row in rows:
         info = stat_of(path)
-        if not is_regular(info) or key == session or (row and not row.written_at):
+        if not is_regular(info) or key == session:
             continue
+        if row and not row.written_at and (not row.asked_at or is_live(ctx, key) or (
+                min(info.st_mtime, info.st_ctime) + 1 < row.asked_at)):
+            continue  # else it was written, and only the note of that is missing
         since = max(row.delivered_at, row.written_at) + 1 if row else ledger.first_event
         if min(info.st_mtime, info.st_ctime) > since and not _is_foreign(ctx, path, info):
             at = info.st_mtime
@@ -4888,7 +4902,8 @@ def hold_handoff(ctx: Ctx, chosen: Record, event: Record) -> bool:
                          written_at=chosen.at)
         return True
 
-    return update_ledger(ctx, change) is not False
+    held = update_ledger(ctx, change)
+    return not is_writable(ctx.path("state")) if held is None else held
 
 
 def is_pending(state: Record) -> bool:

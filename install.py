@@ -1302,7 +1302,10 @@ def work(job: Job) -> int:
         say("project: " + job.layout.project)
     for step in steps:
         if options.dry_run:
-            sys.stdout.buffer.write(format_step(step, job).encode("utf-8", "surrogateescape"))
+            text = format_step(step, job)
+            if not options.verbose or sys.stdout.isatty():  # a patch has its own bytes
+                text = kit.for_terminal(text)
+            sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
             continue
         apply_step(step, job)
         if step.verb and not options.quiet:

@@ -165,3 +165,9 @@ def test_a_settings_file_of_any_size_is_read_in_bounds(kit, project):
 def test_a_handoff_that_could_never_be_delivered_is_refused(kit, name, good):
     values, problems = kit.parse_config("handoff:\n  file: %s\n" % name)
     assert ("handoff.file" in values) == good and bool(problems) != good
+
+
+def test_a_folder_that_is_refused_does_not_say_what_lies_outside(kit):
+    text = 'context_dir: a\ncontext_dir: "a/b/c/d\\tx"\ngate:\n  files: ["../../../../x.md"]\n'
+    values, problems = kit.parse_config(text)
+    assert "gate.files" not in values and any("outside the project" in said for _, _, said in problems)

@@ -1064,6 +1064,14 @@ def test_a_dry_run_is_short_and_sums_up_what_the_settings_gain_and_lose(place):
     assert lines[1].startswith("  - hooks: SessionStart inject, ") and '  - "Edit(/.context/handoffs/**)"' in lines
 
 
+def test_a_dry_run_shows_no_control_character_of_a_strangers_settings(place):
+    place.run()
+    settings = place.settings()
+    settings["hooks"]["\x1b]0;pwn\x07Evil\x9b2J"] = settings["hooks"].pop("Stop")
+    place.write(SETTINGS, json.dumps(settings))
+    assert not set("\x1b\x07\x9b") & set(place.run("--dry-run")[0])
+
+
 def test_a_dry_run_names_lines_and_checksum(place):
     lines = place.run("--dry-run")[0].splitlines()
     assert lines[0] == f"would write {KIT} ({kit.VERSION}), {STAND_IN.count(chr(10))} lines, sha256 {inst.digest_of(STAND_IN)}"
@@ -1451,7 +1459,7 @@ def test_installer_imports_only_the_standard_library():
 
 def test_installer_is_short_and_narrow():
     lines = repo_file("install.py").splitlines()
-    assert len(lines) <= 1375 and max(map(len, lines)) <= 100
+    assert len(lines) <= 1380 and max(map(len, lines)) <= 100
 
 
 def test_contents_list_names_the_sections():

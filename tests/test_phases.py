@@ -826,3 +826,11 @@ def test_the_reason_of_every_decision_is_in_the_recorder(project):
     stop(project, block("AUTO_COMPLETE", "execution"))
     assert [(row["event"], row["reason"]) for row in project.recorded_events()] == [
         ("stop:held", "held"), ("stop:held", "advanced"), ("stop:released", "auto_complete_signal")]
+
+
+def test_a_phase_that_was_renamed_does_not_lose_its_check(project):
+    verified(project, "false")
+    state = state_of(project)
+    project.write(STATE, json.dumps(dict(state, phases=["x"], phase="x", until="")))
+    stop(project, block("X_COMPLETE", "x"), NOW + 5)
+    assert state_of(project)["phase"] == "x"

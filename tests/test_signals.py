@@ -427,6 +427,15 @@ def test_what_lies_behind_many_that_are_not_said_is_found(project, small_looks):
     assert [text for text in said if text] == [HEAD + "Behind them"]
 
 
+def test_many_files_without_a_word_do_not_hide_what_comes_later(project, small_looks):
+    for number in range(20):
+        put(project, "a%02d" % number, "", ttl=99_999, age_s=60)
+    for number in range(10):
+        put(project, "b%02d" % number, "N%02d" % number, ttl=99_999)
+    said = [line for number in range(30) for line in re.findall(r"N\d\d", prompt(project, NOW + number).context)]
+    assert sorted(said) == ["N%02d" % number for number in range(10)]
+
+
 def test_files_from_the_future_do_not_hide_what_comes_later(project, small_looks):
     now = time.time()
     for number in range(40):

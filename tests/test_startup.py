@@ -132,6 +132,16 @@ def test_a_file_from_the_future_or_kept_by_git_is_not_the_last_sessions(project)
     assert start(project).is_silent
 
 
+def test_a_handoff_of_which_only_the_note_is_missing_is_delivered(project):
+    settings(project)
+    asked = {"file": ".context/handoffs/s0.md", "asked_at": "2026-02-03T10:40:00Z", "by": ""}
+    start(project, now=NOW - 3600, session="s9")
+    ledger = project.read_json(".context/state/handoffs.json")
+    project.write(".context/state/handoffs.json", json.dumps(dict(ledger, handoffs={"s0": asked})))
+    project.write(".context/handoffs/s0.md", "# Goal\nShip it.\n", mtime=NOW - 30)
+    assert "Ship it." in start(project, session="s1").context
+
+
 @pytest.mark.parametrize("words", [["-c", "index.version=4"], ["-c", "core.splitIndex=true"], []])
 def test_what_a_checkout_brought_is_not_the_last_sessions_whatever_git_writes_down(project, words):
     """Names in an index of version 4 share their beginnings; a split index keeps them in another file."""

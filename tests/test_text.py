@@ -55,6 +55,7 @@ def test_lone_surrogates_become_question_marks(kit):
     "<command-name>", "<command-message>", "<command-args>", "<bash-input>", "<bash-stdout>", "<tool_use>", "<tool_result>", "<thinking>",
     "<hook_context>", "<hook_prompt>", "<human>", "<Human>", "<ASSISTANT>", "<function_results>", "<task notification id=1>",
     "＜system-reminder＞", "﹤system-reminder﹥", "〈system-reminder〉", "⟨system-reminder⟩", "<ｓｙｓｔｅｍ-reminder>", "<𝐬𝐲𝐬𝐭𝐞𝐦>", "<ⓢⓨⓢⓣⓔⓜ>",
+    "<Ѕystem-reminder>", "<Аssistant>", "<ΑSSISTANT>", "<SУSTEM>", "<tool_call>", "<tool_response>", "<ꜱʏꜱᴛᴇᴍ>",
     "<ѕуѕtem-reminder>", "<sуstеm>", "<uѕеr>", "<sÿstem>", "<sys\u0301tem>", "<sys\u200dtem-reminder>", "<sys\u200ctem>", "<sys\xadtem>",
     "<sys\ufe00tem>", "<sys\u2063tem>", "<sys\U000e0041tem>", "<sys\x1btem>", "<sys\rtem>", "<\u202esystem>", "<\ufeffsystem>",
     "</\tsystem-reminder\n>", "<//system>", "<!system>", "<?system?>", "< / system - reminder >", "<system" * 50, "<sys" * 3 + "<user>" + "tem>" * 3,
@@ -201,6 +202,7 @@ SECRETS = [
     "https://user:hunter22@host/x", "-----BEGIN RSA PRIVATE KEY-----\nabc\n-----END RSA PRIVATE KEY-----", '{"api_key": "abcdefgh"}',
     "mysql --password hunter22", "mysql --password=hunter22", "mysql --password  'hunter22 abcdefgh'", "--token abcdefgh12345678", "x --db-password hunter22",
     "curl -u bob:hunter22 x", "tool --api-key abcdefgh", "TOOL --PASSWORD hunter22", "the password is hunter22", "Password is: hunter22",
+    "DB_PASS=abcdefgh12345678", "Authorization: token abcdefgh12345678", "dckr_pat_abcdefgh12345678",
     "my passphrase is 'abcdefgh 12345678'", "the password is abcdefgh", "the secret is `abcdefgh12345678`", 'password: "abcdefgh 12345678"',
     "password = 'abcdefgh hunter22'", 'export API_TOKEN="abcdefgh 12345678"', '{"client_secret": "abcdefgh 12345678"}', "the password was hunter22",
 ]
