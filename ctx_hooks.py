@@ -510,7 +510,8 @@ def safe_name(text: str) -> str:
 def is_plain_name(text: str) -> bool:
     """Not hidden, no option, no device on Windows (`con.x` is one too), not a file of ours."""
     stem = text.partition(".")[0]
-    return text[0] not in ".-" and text[-1] != "." and not (stem in _DEVICES or stem in _OWN_NAMES)
+    is_ours = stem in _OWN_NAMES or stem.startswith("handoffs-")
+    return text[0] not in ".-" and text[-1] != "." and stem not in _DEVICES and not is_ours
 
 
 def slashed(path: str) -> str:
@@ -2616,14 +2617,15 @@ def _look(ctx: Ctx, session: str, state: "Record | None") -> Record:
     if state is not None and len(files) > LOOK_COUNT:
         chosen = _choose(ctx, look, state)
     deadline = time.monotonic() + LOOK_LIMIT_S
-    for key in chosen:
+    for opened, key in enumerate(chosen, 1):
         signal = _read_signal(ctx, files[key], key.startswith("global/"))
         if signal is not None:
             signal.scope, _, signal.name = key.partition("/")
             signal.key = key
             look.signals.append(signal)
         if time.monotonic() > deadline:
-            look.unopened += 1
+            look.unopened += len(chosen) - opened
+            look.marks = look.marks[:opened]
             break
     look.signals.sort(key=lambda s: (-SEVERITIES.index(s.severity), s.generated_at, s.name))
     return look
@@ -2861,11 +2863,17 @@ def _kept_claims(ctx: Ctx, session: str) -> dict:
     return parse_object(read_bytes(path, STATE_LIMIT_BYTES, follow=False, own=True) or b"")
 
 
+def _remove_said(signal: Record) -> bool:
+    """Not what somebody put in its place meanwhile."""
+    info = stat_of(signal.path, follow=False)
+    return info is not None and _changed_ns(info) == signal.changed and remove_file(signal.path)
+
+
 def finish_delivery(is_out: bool, ctx: Ctx, session: str, shown: list) -> None:
     """The text is out: a session's signal goes, and its claim with the next look; a global one is
     remembered for good. It is not: the claim is void."""
     kept = {s.key: [s.stamp, 0, s.changed] for s in shown if is_out
-            and (s.scope == "global" or not remove_file(s.path))}
+            and (s.scope == "global" or not _remove_said(s))}
     if is_out and not kept:
         return
 
@@ -3472,7 +3480,7 @@ def read_context_file(ctx: Ctx, event: Record) -> str:
 # is a handoff: written by the agent, printed by it and saved at Stop, or made from the transcript.
 # .context/state/handoffs.json is the ledger; one that came with a clone has another inode in it.
 LEDGER = (
-    ("inode", 0, "count"), ("first_event", 0.0, "time"),
+    ("inode", 0, int), ("first_event", 0.0, "time"),
     ("cleared", {}, dict),  # the client's process -> the session that it cleared last, and when
     ("handoffs", {}, [(  # by session
         ("file", "", str), ("agent", "", str), ("asked_at", 0.0, "time"),
@@ -3483,6 +3491,7 @@ LEDGER = (
 _ROW = LEDGER[-1][2][0]
 LIVE_S, LIVE_BY_NUMBER_S = 3600, 86400  # a process known by its number alone is believed a day
 CLEARED_S = 120
+GIT_INDEX_LIMIT_BYTES = 64 * 1024 * 1024
 _UNDELIVERED = {"delivered_to": "", "delivered_at": 0.0, "evidence": ""}
 RECENT_S = 600  # a handoff that the agent wrote unasked so shortly before the crossing counts
 
@@ -3601,7 +3610,8 @@ def follow_handoff(ctx: Ctx, event: Record, state: Record, measure: Record, batc
         return "", ""
     if state.handoff_complete or not (crossed or measure.tokens >= point):
         return "", ""
-    if not is_writable(ctx.path("state")):
+    if not all(make_folder(ctx, folder) and is_dir(folder) and is_writable(folder)
+               for folder in (ctx.path("state"), ctx.path("handoffs"))):
         return _ask_once(ctx, event, measure)
     if not crossed:
         _cross(ctx, event, state, measure)
@@ -3662,10 +3672,31 @@ def find_written(ctx: Ctx, event: Record, state: Record, ledger: Record) -> bool
             taken = any(join_path(ctx.root, row.file) == path and row.written_at >= info.st_mtime
                         for name, row in ledger.handoffs.items() if name != event.session)
             is_new = info.st_mtime + 1 >= state.threshold_crossed_at and not taken and (
-                wrote or waiting == [event.session])
+                wrote or (waiting == [event.session] and not is_foreign(ctx, path, info)))
         if is_new and read_handoff(ctx, path):
             note_written(ctx, event.session, path, "agent")
             return True
+    return False
+
+
+def is_foreign(ctx: Ctx, path: str, info: object) -> bool:
+    """Not a session's: from the future, as an archive can make it, or kept by git, so that a
+    checkout brought it."""
+    if info.st_mtime > ctx.now + CLOCK_SKEW_S:
+        return True
+    folder = path
+    for _ in range(PARENT_LIMIT):
+        folder, inner = parent_of(folder), folder
+        git = git_folder(folder)
+        index = read_bytes(git + "/index", GIT_INDEX_LIMIT_BYTES)
+        name = path[len(folder.rstrip("/")) + 1:].encode("utf-8", "replace")
+        if index is not None and (
+                name + b"\0" in index or index[4:8] == b"\0\0\0\4"  # there names share beginnings
+                or len(index) == GIT_INDEX_LIMIT_BYTES
+                or any(other.startswith("sharedindex.") for other in list_dir(git))):
+            return True
+        if folder == inner:
+            break
     return False
 
 
@@ -3994,7 +4025,7 @@ BLOCKS = {  # signal -> its status, and its keys beside the common ones; "": eve
 _COMMON_KEYS = ("SIGNAL", "PHASE", "STATUS", "TIMESTAMP")
 _BLOCK_KEYS = frozenset((*_COMMON_KEYS, "ERROR", "RECOVERABLE", "NEEDS", "NEXT"))
 _STEP = (("phase", "", str), ("started_at", 0.0, "time"), ("ended_at", 0.0, "time"),
-         ("attempts", 0, "count"), ("check", "", str))
+         ("attempts", 0, "count"), ("rounds", 0, "count"), ("check", "", str))
 WORKFLOW = (
     ("schema_version", "2.0", str), ("active", False, bool), ("phase", "", str),
     ("iteration", 0, "count"), ("max_iterations", 20, "count"), ("started_at", 0.0, "time"),
@@ -4017,7 +4048,7 @@ STALLS_LIMIT = 3
 FULL_PERCENT = 95
 TIME_TOLERANCE_S = 300
 CHECK_TAIL, CHECK_BUFFER = 2000, 64 * 1024
-SECRET_ENDS = ("KEY", "TOKEN", "SECRET", "PASSWORD")
+SECRET_ENDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "_PASS", "_PAT", "PASSPHRASE")
 SECRET_STARTS = ("ANTHROPIC_", "CLAUDE_CODE_")
 BLOCK = """---
 SIGNAL: {signal}
@@ -4248,6 +4279,8 @@ def bind_workflow(ctx: Ctx, event: Record) -> bool:
         if flow.session_id not in ("", event.session_id):
             return False
         flow.session_id, flow.needs, flow.iteration = event.session_id, "", 0
+        for step in flow.steps.values():
+            step.rounds = 0
         calls = read_session(ctx, event.session).tool_calls
         vars(flow.enforcer).update(stalls=0, holds=0, tool_calls=calls)
         flow.signals.last_checked = ctx.now
@@ -4419,7 +4452,6 @@ def _decide(ctx: Ctx, flow: Record, event: Record, verdict: Record, state: Recor
 def _apply(flow: Record, signal: str, block: dict, now: float) -> str:
     """Note the signal; advance, end, wait or keep the error; the lead of the next prompt."""
     phase, seen = flow.phase, flow.signals.detected_signals
-    before = sum(dict_of(row).get("signal") == signal for row in seen)
     flow.signals.detected_signals = (
         seen + [{"signal": signal, "detected_at": format_iso(now)}])[-200:]
     if signal == "AUTO_COMPLETE":
@@ -4444,8 +4476,9 @@ def _apply(flow: Record, signal: str, block: dict, now: float) -> str:
     _step(flow, flow.phase_started_at).ended_at = now
     flow.phase, flow.iteration, flow.phase_started_at = following, 0, now
     vars(flow.enforcer).update(phase_holds=0, stalls=0)
-    _step(flow, now)
-    if before >= flow.max_iterations:  # phases that send each other round in circles
+    step = _step(flow, now)
+    step.rounds += 1
+    if step.rounds > flow.max_iterations:  # phases that send each other round in circles
         end_workflow(flow, "max_iterations_reached", now)
     return LEAD_NEXT.format(done=phase)
 
@@ -4561,7 +4594,7 @@ def run_bounded(command: str, root: str, limit_s: float) -> tuple:
     reader.start()
     try:
         code = child.wait(limit_s)
-        reader.join(0.5)  # nobody waits for a child of it that keeps the pipe open
+        reader.join(1.5)  # nobody waits for a child of it that keeps the pipe open
     except subprocess.TimeoutExpired:
         pass
     end_group(child, mark if code is None else "")
@@ -4632,7 +4665,6 @@ FAILURE_NOTICE = "Session context could not be delivered; it is in {path} - plea
 _NEGATIONS = frozenset("not no never cannot won't don't can't without reply say print output "
                        "instead refuse refused told asked".split())
 KEY_HEADINGS = ("goal", "next", "task", "todo", "objective", "focus")
-GIT_INDEX_LIMIT_BYTES = 64 * 1024 * 1024
 FALLBACK_LIMIT_BYTES = 4 * 1024 * 1024
 METRICS = (
     ("attempted", 0, "count"), ("succeededOnFirstTry", 0, "count"),
@@ -4692,7 +4724,7 @@ def _find_handoffs(ctx: Ctx, session: str) -> list:
                 min(info.st_mtime, info.st_ctime) + 1 < row.asked_at)):
             continue  # else it was written, and only the note of that is missing
         since = max(row.delivered_at, row.written_at) + 1 if row else ledger.first_event
-        if min(info.st_mtime, info.st_ctime) > since and not _is_foreign(ctx, path, info):
+        if min(info.st_mtime, info.st_ctime) > since and not is_foreign(ctx, path, info):
             at = info.st_mtime
         elif row and not _is_held(ctx, row, session) and (
                 not row.evidence or row.delivered_to == key):  # or it came back to its own writer
@@ -4702,25 +4734,6 @@ def _find_handoffs(ctx: Ctx, session: str) -> list:
         if at > oldest and read_handoff(ctx, path):
             found.append(Record(key=key, path=path, by=row.by if row else "agent", at=at))
     return sorted(found, key=lambda one: -one.at)
-
-
-def _is_foreign(ctx: Ctx, path: str, info: object) -> bool:
-    """Not a session's: from the future, as an archive can make it, or kept by git, so that a
-    checkout brought it."""
-    if info.st_mtime > ctx.now + CLOCK_SKEW_S:
-        return True
-    folder, index = ctx.root, None
-    for _ in range(PARENT_LIMIT):
-        index = read_bytes(git_folder(folder) + "/index", GIT_INDEX_LIMIT_BYTES)
-        if index is not None or parent_of(folder) == folder:
-            break
-        folder = parent_of(folder)
-    if index is None:
-        return False
-    is_whole = index[4:8] != b"\0\0\0\4" and len(index) < GIT_INDEX_LIMIT_BYTES and not any(
-        name.startswith("sharedindex.") for name in list_dir(git_folder(folder)))
-    name = path[len(folder.rstrip("/")) + 1:].encode("utf-8", "replace")
-    return not is_whole or name + b"\0" in index  # version 4 has no whole names in it
 
 
 def _is_held(ctx: Ctx, row: Record, session: str) -> bool:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 
 import pytest
@@ -614,3 +615,23 @@ def test_without_the_clients_number_a_session_is_gone_after_an_hour_of_silence(p
     os.utime(project.path(STATE), (NOW, NOW))
     reply = project.step("inject", project.event("SessionStart.startup", session_id="s2"), NOW + later_s)
     assert ("Add a login page with tests." in reply.context) is is_gone
+
+
+def test_a_large_number_of_a_folder_is_kept(kit):
+    """NTFS and some network file systems have numbers of 64 bits; one that is not kept would empty the ledger."""
+    assert kit.load_record({"inode": 2 ** 63 + 5}, kit.LEDGER).inode == 2 ** 63 + 5
+
+
+def test_a_handoff_that_a_checkout_brings_is_not_the_waiting_sessions(project):
+    after_tool(project, 85)
+    project.write(OLD, TEXT, mtime=NOW + 5)
+    for words in (["init", "-q"], ["add", "-f", OLD]):
+        subprocess.run(["git", "-C", project.root, *words], check=True)
+    assert reminds(project, 85, NOW + 10)
+
+
+@pytest.mark.parametrize("name", ["state", "handoffs"])
+def test_a_file_in_a_folders_place_is_asked_about_once(project, name):
+    project.write(".context/" + name, "")
+    asked = [bool(after_tool(project, 85, NOW + number).context) for number in range(4)]
+    assert asked == [True, False, False, False]

@@ -189,8 +189,20 @@ def test_phases_that_send_each_other_round_in_circles_end(project):
         reply = stop(project, block(signal, phase), works=True)
         if not reply.context:
             break
-    assert state_of(project)["exit_reason"] == "max_iterations_reached" and number < 12
+    assert state_of(project)["exit_reason"] == "max_iterations_reached" and number < 14
     assert reply.reply["systemMessage"].startswith("ctx auto: stopped, phase ")
+
+
+def test_a_long_circle_ends_too(project):
+    phases = ["qa"] + ["p%d" % number for number in range(14)]
+    auto(project, "qa", phases=phases, max_iterations=20)
+    for _ in range(400):
+        phase = state_of(project)["phase"]
+        if phase not in phases:
+            break
+        signal = "TRANSITION_TO_QA" if phase == phases[-1] else phase.upper() + "_COMPLETE"
+        stop(project, block(signal, phase), works=True)
+    assert state_of(project)["exit_reason"] == "max_iterations_reached"
 
 
 @pytest.mark.parametrize("phase", ["planning", "reflect"])

@@ -427,6 +427,15 @@ def test_what_lies_behind_many_that_are_not_said_is_found(project, small_looks):
     assert [text for text in said if text] == [HEAD + "Behind them"]
 
 
+def test_what_replaces_a_signal_while_it_is_said_is_not_lost(kit, project):
+    put(project, "ci", "3 tests fail", ttl=99_999)
+    text, after = kit.run_mode("inject", "claude", project.event("UserPromptSubmit", session_id="s1"), project.environment({}), NOW)
+    project.write(SESSION + "ci.md", "---\nseverity: critical\nttl: 99999\n---\nmain is broken\n")
+    for action, *args in after:
+        action(True, *args)
+    assert "3 tests fail" in text and "main is broken" in prompt(project, NOW + 60).context
+
+
 def test_many_files_without_a_word_do_not_hide_what_comes_later(project, small_looks):
     for number in range(20):
         put(project, "a%02d" % number, "", ttl=99_999, age_s=60)
