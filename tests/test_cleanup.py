@@ -49,6 +49,16 @@ def test_the_end_of_a_session_leaves_nothing_of_it(project, reason):
     assert traces(project, "s1") == [] and set(traces(project, "s2")) == before
 
 
+@pytest.mark.parametrize("how", ["switched off", "paused"])
+def test_a_session_is_cleaned_up_also_while_the_hooks_are_silent(project, how):
+    live(project)
+    if how == "paused":
+        project.write(".context/state/pause.json", '{"*": null, "inode": %d}' % os.stat(project.path(".context")).st_ino)
+    env = {"CTX_HOOKS_DISABLE": "1"} if how == "switched off" else {}
+    assert project.call("cleanup", project.event("SessionEnd.other", session_id="s1"), **env).is_silent
+    assert traces(project, "s1") == []
+
+
 def test_a_session_that_is_resumed_keeps_everything(project):
     live(project)
     before = project.tree()

@@ -81,6 +81,13 @@ def test_without_the_events_name_the_modes_own_event_is_answered(project, hook):
     assert result.reply["hookSpecificOutput"]["hookEventName"] == "PreToolUse"
 
 
+@pytest.mark.parametrize("command", ["cat .context/TASKS.md", "cat .context/TASKS.md "])
+def test_a_large_input_is_not_cut_within_an_escape(project, command):
+    event = project.event("PostToolUse.Bash", session_id="s1", tool_input={"command": command + "\n" * 300_000})
+    assert project.call("monitor", event).rc == 0
+    assert project.read_json(".context/state/s1.json")["files_read"] == ["TASKS.md"]
+
+
 def test_what_is_large_beside_a_small_input_and_response_counts_for_nothing(project):
     event = project.event("PostToolUse.Read", session_id="s1")
     response = event.pop("tool_response")
