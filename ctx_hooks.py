@@ -2684,6 +2684,7 @@ def _read_signal(ctx: Ctx, path: str, is_global: bool) -> "Record | None":
     if mtime > ctx.now + 1:
         mtime = float(int(ctx.now))
         _touch(path, mtime)  # a file from the future would never expire
+        info = stat_of(path, follow=False) or info
     signal = parse_signal(data, mtime, ctx.now)
     signal.path, signal.changed = path, _changed_ns(info)
     over_s = ctx.now - signal.generated_at - signal.ttl_s
