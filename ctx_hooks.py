@@ -2673,12 +2673,13 @@ def _read_signal(ctx: Ctx, path: str, is_global: bool) -> "Record | None":
             set_aside(ctx, path)
         return None
     try:
-        info, data = _os.fstat(fd), _os.read(fd, SIGNAL_LIMIT_BYTES)
+        info = _os.fstat(fd) if IS_POSIX else stat_of(path, follow=False)  # there they differ
+        data = _os.read(fd, SIGNAL_LIMIT_BYTES)
     except OSError:
         return None
     finally:
         _os.close(fd)
-    if not info.st_nlink:  # said and removed by another process since we opened it
+    if info is None or not info.st_nlink:  # said and removed by another process meanwhile
         return None
     mtime = info.st_mtime
     if mtime > ctx.now + 1:

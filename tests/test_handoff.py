@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -557,6 +558,7 @@ def test_where_nothing_can_be_written_the_reminder_still_comes(open_project):
     assert "a handoff for the next session" in project.call_as_user("monitor", event).context
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no mode bits")
 def test_where_nothing_can_be_written_it_is_asked_for_once(open_project):
     """It can neither be written nor saved when it is printed: one request, one line for the person."""
     project = open_project
@@ -622,6 +624,7 @@ def test_a_large_number_of_a_folder_is_kept(kit):
     assert kit.load_record({"inode": 2 ** 63 + 5}, kit.LEDGER).inode == 2 ** 63 + 5
 
 
+@pytest.mark.skipif(not shutil.which("git"), reason="needs git")
 def test_a_handoff_that_a_checkout_brings_is_not_the_waiting_sessions(project):
     after_tool(project, 85)
     project.write(OLD, TEXT, mtime=NOW + 5)

@@ -578,6 +578,7 @@ def test_a_clock_that_went_back_does_not_hold_a_claim(kit, project, at):
     assert prompt(project).context == HEAD + "Important"
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no mode bits")
 def test_an_unreadable_signal_is_set_aside(open_project):
     project = open_project
     path = project.write(SESSION + "a.md", signal_text("A"))
@@ -669,6 +670,7 @@ def test_a_closed_stdout_loses_nothing(project):
     assert project.run_hook("inject", event).context == HEAD + "Important"
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no mode bits")
 def test_a_read_only_folder_delivers_once(open_project):
     project = open_project
     project.write(SESSION + "a.md", signal_text("Mine"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import subprocess
 import threading
 import time
@@ -142,6 +143,7 @@ def test_a_handoff_of_which_only_the_note_is_missing_is_delivered(project):
     assert "Ship it." in start(project, session="s1").context
 
 
+@pytest.mark.skipif(not shutil.which("git"), reason="needs git")
 @pytest.mark.parametrize("words", [["-c", "index.version=4"], ["-c", "core.splitIndex=true"], []])
 def test_what_a_checkout_brought_is_not_the_last_sessions_whatever_git_writes_down(project, words):
     """Names in an index of version 4 share their beginnings; a split index keeps them in another file."""
