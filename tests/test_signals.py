@@ -328,10 +328,10 @@ def test_the_person_is_told_about_critical_signals_only(project):
     reply = prompt(project).reply
     assert reply["systemMessage"] == "ctx monitor: Burning]0;x house" and reply["terminalSequence"] == "\a"
     project.write(".contextrc", "monitor:\n  notify: desktop\n")
-    put(project, "b", "Burning", severity="critical")
+    put(project, "b", "Burning", severity="critical", age_s=2)
     assert prompt(project).reply["terminalSequence"] == "\033]9;ctx monitor: Burning\a"
     project.write(".contextrc", "monitor:\n  notify: off\n")
-    put(project, "b", "Burning", severity="critical")
+    put(project, "b", "Burning", severity="critical", age_s=1)
     assert set(prompt(project).reply) == {"hookSpecificOutput", "systemMessage"}, "one line to the person, always"
 
 
