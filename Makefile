@@ -36,7 +36,7 @@ bench: ## what each hook costs, as multiples of a bare interpreter (ARGS=--json,
 
 e2e: ## the hooks inside the real client, against a stub model on loopback
 	@[ -d tests/e2e ] || { echo 'e2e: skipped, there is no tests/e2e'; exit 0; }; \
-	  echo '== the real client against a stub model: about 10 minutes, 6 of them without the programs of wrap'; \
+	  echo '== the real client against a stub model: about 13 minutes, 6 of them without the programs of wrap'; \
 	  python=$$($(PYTHON) -I $(TOOLS)/bootstrap pytest) && \
 	  env -u PYTHONPATH -u PYTEST_ADDOPTS "$$python" -I -m pytest -v -c tests/pytest.ini $(if $(ARGS),$(ARGS),tests/e2e)
 

@@ -1654,9 +1654,10 @@ _UNSEEN = frozenset("\xad\u034f\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u3164\
 _USUAL = frozenset(map(chr, range(32, 127))) | frozenset("\t\n→⚠\ufe0f•…—–·’")
 _BRACKETS = dict(zip(map(ord, "＜﹤〈⟨＞﹥〉⟩［］"), "<<<<>>>>[]"))
 _AROUND = " \t#*_`-+=~|.()[]{}0123456789"  # what may stand before the name of a turn
-_ALIKE = (  # letters of other scripts that look like these, and two colons
-    "аеорсухѕіјԁһкмтнвѵԝοανρτυιεκμχβζηɑᴀʙᴄᴅᴇɢʜɪᴊᴋʟᴍɴᴏᴘʀꜱᴛᴜᴠᴡʏ꞉∶ΥУ",
-    "aeopcyxsijdhkmthbvwoanptuiekmxbzhaabcdeghijklmnoprstuvwy::YY")
+_LETTERS, _LATIN = (  # of other scripts, and two colons, and what they look like
+    "аеорсухѕіјԁһкмтнвѵԝοανρτυιεκμχβζηɑᴀʙᴄᴅᴇɢʜɪᴊᴋʟᴍɴᴏᴘʀꜱᴛᴜᴠᴡʏ꞉∶",
+    "aeopcyxsijdhkmthbvwoanptuiekmxbzhaabcdeghijklmnoprstuvwy::")
+_ALIKE = str.maketrans(_LETTERS.upper() + _LETTERS + "ΥУ", _LATIN.upper() + _LATIN + "YY")
 
 
 def units(text: str) -> int:
@@ -1735,10 +1736,7 @@ def _folded(text: str) -> str:
         return text.encode("ascii", "ignore").decode()
     from unicodedata import normalize
 
-    letters, latin = _ALIKE
-    alike = {**dict(zip(letters.upper(), latin.upper())), **dict(zip(letters, latin))}
-    folded = normalize("NFKD", text).translate(str.maketrans(alike))
-    return folded.encode("ascii", "ignore").decode()
+    return normalize("NFKD", text).translate(_ALIKE).encode("ascii", "ignore").decode()
 
 
 def _strip_tags(text: str, bracket: str) -> str:
