@@ -192,6 +192,8 @@ def receive(channel: socket.socket) -> tuple[dict | None, list[int]]:
     left, parts = int(start), []
     while left:
         parts.append(channel.recv(left))
+        if not parts[-1]:
+            return None, []
         left -= len(parts[-1])
     return json.loads(b"".join(parts)), list(streams)
 
