@@ -9,7 +9,7 @@
 What it writes, all of it (in <base> = PROJECT/.claude, or ~/.claude with --scope user):
 
     <base>/hooks/ctx_hooks.py             the kit, a copy of the file beside this one
-    <base>/hooks/.ctx_hooks/              unseen by git: the record for uninstall, backups
+    <base>/hooks/.ctx_hooks/              unseen by git: the record for uninstall
     <base>/settings.json                  our hooks (settings.local.json with --scope local)
     .codex/, .gemini/, .qwen/, …          the same in other agents' settings, see --agent
     <base>/.gitignore                     --scope local only: hides all this and itself from git
@@ -20,8 +20,8 @@ Nothing else is touched, no link that leads out of the project is followed, no n
 nothing is ever asked. Everything is checked before the first write. Needs Python 3.8; this file
 still parses on 3.6 to be able to say so.
 
-Contents, bottom-up: constants and messages; the kit; JSON text; our entries; interpreter; files
-and lock; layout; settings and record; planning; launcher; command line.
+Contents, bottom-up: constants and messages; the kit; JSON text; our entries; files and layout;
+settings and record; planning; launcher; command line.
 """
 
 import sys
@@ -43,13 +43,7 @@ import stat
 import tempfile
 import time
 from collections import namedtuple
-from json import JSONDecodeError
 from types import ModuleType
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
 
 # =============================================================================
 # Constants and messages
@@ -58,19 +52,14 @@ except ImportError:  # Windows
 join, dirname, basename, exists = os.path.join, os.path.dirname, os.path.basename, os.path.exists
 realpath, lexists, isdir, isfile = os.path.realpath, os.path.lexists, os.path.isdir, os.path.isfile
 KIT = "ctx_hooks.py"
-LOCK_WAIT_S, PROBE_WAIT_S = 10, 20
-REPLACE_WAIT_S = 0.8  # Windows: a reader makes os.replace fail for a moment
-BACKUPS_KEPT = 3
 IS_WINDOWS = os.name == "nt"
 BOM = b"\xef\xbb\xbf"
 
-OLD_IGNORES = [  # what 0.1.0 wrote beside the kit
-    "# written by ctx_hooks\n/.ctx_hooks/\n/__pycache__/\n/ctx_hooks.py.kept-*\n" + more
-    for more in ("", "/ctx_hooks.py\n/.gitignore\n")]
 IGNORE_ALL = "*\n"
 IGNORE_LOCAL = "# written by ctx_hooks\n/.gitignore\n/settings.local.json\n"
 IGNORE_LOCAL_KIT = IGNORE_LOCAL + "/hooks/ctx_hooks.py\n"
-COMMAND_WORDS = {"build": "Build", "all": "Build", "test": "Test", "check": "Test", "lint": "Lint"}
+OLD_IGNORES = [b"# written by ctx_hooks\n/.ctx_hooks/\n/__pycache__/\n/ctx_hooks.py.kept-*\n" + more
+               for more in (b"", b"/ctx_hooks.py\n/.gitignore\n")]  # of 0.1.0, beside the kit
 
 STILL_TO_DO = dict.fromkeys(("gemini", "qwen", "copilot", "droid"),
                             "start it here and trust the folder")
@@ -78,6 +67,7 @@ STILL_TO_DO["codex"] = (
     "start it here, trust the folder, then \"Trust all and continue\" (later: /hooks); "
     ".codex/hooks.json holds a path of this machine, so it is not for git")
 
+COMMAND_WORDS = {"build": "Build", "all": "Build", "test": "Test", "check": "Test", "lint": "Lint"}
 # Until somebody writes something into them these files say nothing, and the gate, which knows
 # headings, comments and (…) for what they are, does not ask an agent to read them.
 TEMPLATES = {name: "# %s\n\n<!-- %s -->\n\n- %s\n" % texts for name, texts in {
@@ -151,22 +141,8 @@ LOCAL_DIGESTS = ("", digest_of(IGNORE_LOCAL), digest_of(IGNORE_LOCAL_KIT))
 # and escapes. The standard decoder says where a value ends and what is wrong.
 
 _BLANKS = re.compile("[ \t\n\r]*")
-_HALF = re.compile("[\ud800-\udfff]")  # half a surrogate pair: JSON has it, UTF-8 does not
 Item = namedtuple("Item", "key start at end")  # key or None, its start, its value's place
-WHOLE = {"parse_int": lambda text: int(text) if len(text) < 400 else float(text)}  # int() refuses
-DECODER = json.JSONDecoder(**WHOLE)
-
-
-def parse_json(src: str) -> object:
-    """The value of a strict JSON text. Raises JSONDecodeError, which knows line and column."""
-    def refuse(name: str) -> None:
-        bare = re.sub(r'"(?:[^"\\]|\\.)*"', lambda match: " " * len(match.group()), src)
-        raise JSONDecodeError(name + " is not JSON", src, bare.find(name))
-
-    try:
-        return json.loads(src, parse_constant=refuse, **WHOLE)
-    except RecursionError:
-        raise JSONDecodeError("nested too deeply", src, 0) from None
+DECODER = json.JSONDecoder()
 
 
 def skip(src: str, pos: int) -> int:
@@ -255,7 +231,6 @@ class Text:
     def _render(self, value: object, indent: str) -> str:
         unit = None if self.inline else self.unit
         text = json.dumps(value, ensure_ascii=self.ascii, indent=unit)
-        text = _HALF.sub(lambda half: "\\u%04x" % ord(half.group()), text)
         return text.replace("\n", self.newline + indent)
 
     def _has_lines(self, start: int, end: int) -> bool:
@@ -281,32 +256,25 @@ LOADER = (
     "sys.pycache_prefix = sys.argv.pop() + '/people'; p = sys.argv.pop(); "
     "c = L('ctx_hooks', p).get_code('ctx_hooks'); sys.pycache_prefix = None; "
     "n = {'__name__': 'ctx_hooks', '__file__': p}; exec(c, n); n['main']()")
-SHAPE = {  # type, [of items], {key: shape}; None: the keys that must be there, "*": any other key
-    "hooks": {"*": [{None: ("hooks",), "matcher": str, "hooks": [
-        {None: ("type",), "type": str, "command": str}]}]},
-    "statusLine": {None: ("command",), "command": str}, "permissions": {"allow": list},
-}
-KINDS = {"{": dict, "[": list, '"': str, dict: "an object", list: "an array", str: "a string"}
+KINDS = {dict: "an object", list: "an array", str: "a string"}
 
 
-def check_shape(src: str, at: int, shape: object, what: str) -> None:
-    """Raise where the client would ignore the hooks, or where we could not be exact."""
-    kind, places = shape if isinstance(shape, type) else type(shape), {}
-    if KINDS.get(src[at]) is not kind:
-        raise JSONDecodeError("%s must be %s" % (what, KINDS[kind]), src, at)
-    for item in items_of(src, at) if shape is not kind else ():
-        inner = shape[0] if kind is list else shape.get(item.key, shape.get("*"))
-        if inner and item.key in places:
-            raise JSONDecodeError('"%s" stands here a second time' % item.key, src, item.start)
-        if inner:
-            places.update({item.key: item.at} if kind is dict else {})
-            name = "an item of " + what if kind is list else what + "." + item.key
-            check_shape(src, item.at, inner, name)
-    needed = shape.get(None, ()) if kind is dict and shape is not kind else ()
-    if "type" in needed and src.startswith('"command"', places.get("type", at)):
-        needed += ("command",)
-    for key in [key for key in needed if key not in places]:
-        raise JSONDecodeError('"%s" is missing here' % key, src, at)
+def check_shape(value: object, events: list) -> None:
+    """Raise ValueError where our entries could not be put in, or taken out exactly."""
+    own, hooks = kit.dict_of(value), kit.dict_of(kit.dict_of(value).get("hooks"))
+    parts = [("the whole", value, dict)]
+    parts += [(name, own.get(name, {}), dict) for name in ("hooks", "statusLine", "permissions")]
+    parts += [("permissions.allow", kit.dict_of(own.get("permissions")).get("allow", []), list)]
+    parts += [("statusLine.command", line.get("command"), str)
+              for line in [own.get("statusLine")] if isinstance(line, dict)]
+    for event in events:
+        parts.append((event, hooks.get(event, []), list))
+        for group in kit.list_of(hooks.get(event)):
+            parts += [("a group of " + event, group, dict),
+                      ("the hooks in " + event, kit.dict_of(group).get("hooks"), list)]
+    for name, found, kind in parts:
+        if not isinstance(found, kind):
+            raise ValueError("%s must be %s" % (name, KINDS[kind]))
 
 
 def mode_of(hook: object) -> str:
@@ -325,8 +293,8 @@ def merge(text: Text, wanted: dict, had: dict) -> None:
     An entry that is there is brought up to date in its place. A container that holds nothing but
     ours goes with it, unless `had`, the settings before us, has it.
     """
-    missing = {(event, mode_of(hook)): hook for event, groups in wanted.items()
-               for group in groups for hook in group["hooks"]}
+    missing = {(event, mode_of(groups[0]["hooks"][0])): groups[0]
+               for event, groups in wanted.items()}
     found = [(event, index, kit.list_of(kit.dict_of(group).get("hooks")))
              for event, groups in kit.dict_of(text.get(["hooks"])).items()
              for index, group in enumerate(kit.list_of(groups))]
@@ -335,7 +303,7 @@ def merge(text: Text, wanted: dict, had: dict) -> None:
         for place in reversed(range(len(hooks))):
             mode = mode_of(hooks[place])
             if (event, mode) in missing:  # keys that a person added (statusMessage) stay
-                entry = {**hooks[place], **missing.pop((event, mode))}
+                entry = {**hooks[place], **missing.pop((event, mode))["hooks"][0]}
                 if entry != hooks[place]:
                     text.set(path + ["hooks", place], entry)
             elif mode:
@@ -345,12 +313,8 @@ def merge(text: Text, wanted: dict, had: dict) -> None:
         else:
             for place in gone:
                 text.remove(path + ["hooks", place])
-    for event, groups in wanted.items():
-        for group in groups:
-            entries = [hook for hook in group["hooks"] if (event, mode_of(hook)) in missing]
-            if entries:
-                count = len(text.get(["hooks", event]) or [])
-                text.set(["hooks", event, count], dict(group, hooks=entries))
+    for (event, _), group in missing.items():
+        text.set(["hooks", event, len(text.get(["hooks", event]) or [])], group)
 
 
 def take_out(text: Text, path: list, had: dict) -> None:
@@ -412,14 +376,10 @@ def set_status(text: Text, python: str, path: str) -> None:
 
 
 # =============================================================================
-# Interpreter
+# Files and layout
 # =============================================================================
-# Shared settings name `python3`, since a path of this machine means nothing on another; private
-# ones name the real path. Whatever is named has been run once, and is never the project's own.
-
-PROBE_CODE = "import sys; print('%d.%d' % sys.version_info[:2])"
-TRY_CODE = ("import sys; p = sys.argv[1]; exec(compile(open(p, 'rb').read(), p, 'exec'), "
-            "{'__name__': 'ctx_hooks', '__file__': p})")
+# Every write goes to a temporary file in the same folder and is renamed into place. Nothing is
+# written through a link that leads out of the project.
 
 
 def quote_path(path: str) -> str:
@@ -432,48 +392,6 @@ def running_python() -> str:
     real = realpath(sys.executable) if sys.executable else ""
     stable = re.sub(r"/Cellar/([^/]+)/[^/]+/", r"/opt/\1/", real)
     return stable if exists(stable) else real
-
-
-def judge_probe(code: "int | None", output: str) -> str:
-    """Why an interpreter cannot run the kit, "" if it can; code None: it could not be started."""
-    lines = output.strip().splitlines()
-    if code == 9009 or "Microsoft Store" in output:
-        return "is the Microsoft Store's placeholder, not Python"
-    if code is None:
-        return "does not start (%s)" % output
-    match = re.fullmatch(r"(\d+)\.(\d+)", lines[0]) if code == 0 and lines else None
-    if not match:
-        return "fails (exit %s%s)" % (code, ": " + lines[-1] if lines else "")
-    old = tuple(map(int, match.groups())) < (3, 8)
-    return "is Python %s, 3.8 or newer is needed" % lines[0] if old else ""
-
-
-def run_python(python: str, words: list, project: str) -> tuple:
-    """(exit code, output); None and the reason if it cannot be started. A name is looked up by the
-    absolute entries of PATH that are not the project's: nothing in a clone is run."""
-    inside = join(realpath(project), "")
-    try:
-        name, *options = shlex.split(python)
-    except ValueError as problem:
-        return None, str(problem)
-    found = [path for path in kit.find_programs(name.replace("\\", "/")) if "/" in name
-             or not is_below(join(realpath(dirname(path)), ""), inside)]
-    if not found:
-        return None, "not found outside the project"
-    env = dict(os.environ, PYTHON_MANAGER_AUTOMATIC_INSTALL="false")  # `py` installs nothing
-    argv = [found[0]] + options + ["-I", "-S", "-c"] + words
-    _, code, out, err = kit.run_timed(argv, b"", tempfile.gettempdir(), env, PROBE_WAIT_S)
-    return code, out.decode("utf-8", "replace") + err
-
-
-def probe(python: str, project: str) -> str:
-    return judge_probe(*run_python(python, [PROBE_CODE], project))
-
-
-# =============================================================================
-# Files and lock
-# =============================================================================
-# Every write goes to a temporary file in the same folder and is renamed into place.
 
 
 def read_bytes(path: str) -> "bytes | None":
@@ -491,75 +409,27 @@ def is_below(path: str, folder: str) -> bool:
     return os.path.normcase(path).startswith(join(os.path.normcase(folder), ""))
 
 
-def write_atomic(path: str, data: bytes, like: str = "", mode: int = 0o666) -> None:
-    """Mode and owner as those of `like` when that exists, else `mode` by umask."""
+def write_atomic(path: str, data: bytes, mode: int = 0o666) -> None:
+    """A file that is there keeps its mode and owner; a new one gets `mode` by umask."""
     handle, temporary = tempfile.mkstemp(prefix="." + basename(path) + ".", dir=dirname(path))
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        if like and exists(like):
-            model = os.stat(like)
+        mask = os.umask(0)
+        os.umask(mask)
+        mode &= ~mask
+        if exists(path):
+            model = os.stat(path)
+            mode = stat.S_IMODE(model.st_mode)
             with contextlib.suppress(OSError, AttributeError):  # only root may; not on Windows
                 os.chown(temporary, model.st_uid, model.st_gid)
-            os.chmod(temporary, stat.S_IMODE(model.st_mode))
-        else:
-            mask = os.umask(0)
-            os.umask(mask)
-            os.chmod(temporary, mode & ~mask)
-        deadline = time.monotonic() + REPLACE_WAIT_S
-        while lexists(temporary):
-            try:
-                os.replace(temporary, path)
-            except PermissionError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.02)
+        os.chmod(temporary, mode)
+        kit.insist(os.replace, temporary, path)
     except BaseException:
         os.unlink(temporary)
         raise
-
-
-@contextlib.contextmanager
-def lock(folder: str) -> object:
-    """One installer at a time. The system frees the lock of a killed one at once."""
-    deadline, handle = time.monotonic() + LOCK_WAIT_S, open_lock(folder)
-    while handle < 0:
-        if time.monotonic() > deadline:
-            raise Refused("another install.py is at work in " + folder, "run this again later")
-        time.sleep(0.05)
-        handle = open_lock(folder)
-    try:
-        yield
-    finally:
-        os.close(handle)
-
-
-def open_lock(folder: str) -> int:
-    """A handle that holds the lock, -1 while somebody else has it. Nothing is left behind: the
-    folder itself is locked or, on Windows, a file that goes with its handle."""
-    if fcntl is None:
-        flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_TEMPORARY", 0)
-        try:
-            return os.open(join(folder, ".ctx_hooks-install.lock"), flags)
-        except (FileExistsError, PermissionError):
-            return -1
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(handle)
-        return -1
-    except OSError:  # a file system without locks; writes are atomic all the same
-        pass
-    return handle
-
-
-# =============================================================================
-# Layout
-# =============================================================================
-# Where things go. Nothing is written through a link that leads out of the project.
 
 
 class Layout:
@@ -580,8 +450,6 @@ class Layout:
         if scope != "user" and realpath(self.base) == realpath(own):
             raise Refused(self.base + " holds your own settings, not a project's",
                           "use --scope user, or name the project: python3 install.py PATH")
-        if _HALF.search(self.base):
-            raise Refused("%a is not UTF-8, so settings cannot name it" % self.base, "rename it")
 
     def settings(self, agent: str) -> str:
         if agent == "claude":
@@ -593,15 +461,14 @@ class Layout:
 
     def command_path(self, agent: str) -> str:
         """The kit as it stands in a command: by the client's variable where it sets one."""
-        path = "" if self.scope == "user" else kit.kit_path(agent)
-        return path or quote_path(self.kit)
+        return (self.scope != "user" and kit.kit_path(agent)) or quote_path(self.kit)
 
     def plan_hooks(self, agent: str, python: str) -> dict:
         """What is shared has to run on every system (on Windows in Git Bash), what is private on
         this one, where PowerShell may be all there is."""
-        path, form = self.command_path(agent), kit.format_command
+        path, form = self.command_path(agent), kit.SHELL_START
         if IS_WINDOWS and self.scope != "project":
-            path, form = path.strip('"').replace("$", "", 1), kit.format_windows
+            path, form = path.strip('"').replace("$", "", 1), kit.WINDOWS_START
         return kit.plan_hooks(agent, python, path, form)
 
     def name(self, path: str) -> str:
@@ -650,38 +517,36 @@ Settings = namedtuple("Settings", "path real data src value")  # src: without BO
 # kit, older: checksums of our kit and the one before it (an upgrade may be cut short); folders:
 # those that we made; settings: {name: Kept}; source: where install.py lies, for `doctor`'s advice
 Record = namedtuple("Record", "kit older folders settings source", defaults=("",))
-# original: the text before us, None if no file; after: checksum of what we wrote; backups: {name:
-# checksum}; rule: the permission rule that we added
-Kept = namedtuple("Kept", "original after backups rule", defaults=(None, "", {}, ""))
-_FOLDER = re.compile(r"\.|hooks|\.\.(?:/\.\.)*(?:/\.[a-z]+)?(?:/hooks)?")
-_BACKUP = re.compile(r"(?:hooks/\.ctx_hooks/)?[\w.-]+\.json\.bak-[0-9TZ-]+")
+# original: the text before us, None if no file; after: checksum of what we wrote; rule: the
+# permission rule that we added
+Kept = namedtuple("Kept", "original after rule", defaults=(None, "", ""))
 
 
-def parse_settings(data: "bytes | None", events: "list | None" = None) -> tuple:
-    """(text, value). `events`: the only ones whose shape matters; None: all, as Claude Code drops
-    a whole file for one of them. Raises JSONDecodeError."""
-    try:
-        src = (data or b"").decode("utf-8-sig")
-    except UnicodeDecodeError as problem:
-        good = problem.object[:problem.start].decode("utf-8", "replace")
-        raise JSONDecodeError("not UTF-8", good, len(good)) from None
+def parse_settings(data: "bytes | None", events: list) -> tuple:
+    """(text, value) of settings in which these events can be registered. Raises ValueError."""
+    def refuse(name: str) -> None:
+        raise ValueError(name + " is not JSON")
+
+    src = (data or b"").decode("utf-8-sig")
     src = src if src.strip(" \t\r\n") else "{}\n"
-    value, groups = parse_json(src), SHAPE["hooks"]["*"]
-    shape = SHAPE if events is None else {"hooks": dict.fromkeys(events, groups)}
-    check_shape(src, skip(src, 0), shape, "the settings")
+    try:
+        value = json.loads(src, parse_constant=refuse)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    check_shape(value, events)
     return src, value
 
 
 def read_settings(layout: Layout, agent: str) -> Settings:
-    """Read and check the settings of an agent. Raises Refused with line and column."""
+    """Read and check the settings of an agent. Raises Refused; what is no JSON has its line and
+    column in the message."""
     path = layout.settings(agent)
     real, data = layout.guard(path), read_bytes(path)
-    events = None if agent == "claude" else list(kit.DIALECTS[agent].events)
     try:
-        return Settings(path, real, data, *parse_settings(data, events))
-    except JSONDecodeError as problem:
-        place = "%s:%d:%d: " % (layout.show(path), problem.lineno, problem.colno)
-        raise Refused(place + problem.msg, HINT_JSON) from None
+        src, value = parse_settings(data, list(kit.DIALECTS[agent].events))
+    except ValueError as problem:
+        raise Refused("%s: %s" % (layout.show(path), problem), HINT_JSON) from None
+    return Settings(path, real, data, src, value)
 
 
 def encode(now: Settings, src: str) -> bytes:
@@ -690,33 +555,23 @@ def encode(now: Settings, src: str) -> bytes:
 
 def registrations(layout: Layout, scopes: tuple = ("project", "local", "user")) -> list:
     """[(scope, settings file)] that run our kit, by any agent."""
-    found = [row for agent in kit.DIALECTS
-             for row in kit.read_registrations(agent, layout.project, dict(os.environ))]
-    return [(row[0], os.path.normpath(row[1])) for row in found if row[3] and row[0] in scopes]
+    found = kit.read_registrations(layout.project, dict(os.environ))
+    return [(file.scope, os.path.normpath(file.path)) for file in found
+            if file.entries and file.scope in scopes]
 
 
 def is_registered(layout: Layout, agent: str) -> bool:
     return layout.settings(agent) in [path for _, path in registrations(layout)]
 
 
-def parse_record(data: "bytes | None") -> Record:
-    try:
-        raw = kit.dict_of(json.loads((data or b"").decode("utf-8")))
-    except (ValueError, RecursionError):
-        raw = {}
-    folders = [name for name in kit.list_of(raw.get("folders"))
-               if isinstance(name, str) and _FOLDER.fullmatch(name)]
-    settings = {}
+def read_record(layout: Layout) -> Record:
+    raw, settings = kit.read_json(join(layout.hidden, "record.json")), {}
     for name, row in kit.dict_of(raw.get("settings")).items():
-        row = kit.dict_of(row)
-        text = row.get("original", 0)
-        if text is None or (isinstance(text, str) and not _HALF.search(text)):
-            backups = {name: str(digest) for name, digest in kit.dict_of(row.get("backups")).items()
-                       if _BACKUP.fullmatch(name)}
-            settings[name] = Kept(text, kit.text_of(row.get("after")), backups,
-                                  kit.text_of(row.get("rule")))
-    known, older = (kit.text_of(raw.get(key)) for key in ("kit", "older"))
-    return Record(known, older, folders, settings)
+        text = kit.dict_of(row).get("original", 0)
+        if text is None or isinstance(text, str):
+            settings[name] = Kept(text, *(kit.text_of(row.get(key)) for key in ("after", "rule")))
+    folders = [name for name in kit.list_of(raw.get("folders")) if isinstance(name, str)]
+    return Record(kit.text_of(raw.get("kit")), kit.text_of(raw.get("older")), folders, settings)
 
 
 def settings_before(kept: Kept) -> dict:
@@ -746,11 +601,11 @@ def text_before(now: Settings, known: Kept) -> "str | None":
 # Looks at everything and decides everything, and writes nothing: a list of steps in the order
 # in which they are safe. Install: kit before settings. Uninstall: the reverse.
 
-# One change on disk, told as `verb path note`. kind: write, settings (a write that a dry run
-# shows), move, remove, rmdir, try (load the kit), say.
-Step = namedtuple("Step", "kind path verb note data old to like mode",
-                  defaults=("", "", None, None, "", "", 0o666))
-Job = namedtuple("Job", "layout record options agents python stamp")  # python: shell text
+# One change on disk, told as `verb path note`. kind: write, edit (of a file of the user's), move,
+# remove, rmdir, say.
+Step = namedtuple("Step", "kind path verb note data old to mode",
+                  defaults=("", "", None, None, "", 0o666))
+Job = namedtuple("Job", "layout record options agents python")  # python: shell text
 
 
 def plan_install(job: Job) -> list:
@@ -770,7 +625,7 @@ def plan_install(job: Job) -> list:
         steps = plan_record(layout, record) + steps
     users = {path for _, path in registrations(layout, layout.scopes)}
     users |= {layout.settings(agent) for agent in job.agents}
-    steps += [Step("try", layout.kit)] + plan_ignore(layout, users) + settings
+    steps += plan_ignore(layout, users) + settings
     return steps + (plan_context(layout) if job.options.init else [])
 
 
@@ -783,7 +638,8 @@ def plan_kit(job: Job) -> list:
         if not job.options.force:
             raise Refused(job.layout.show(path) + " is not an untouched release of ours: edited, "
                           "or another's file", "--force sets it aside, --uninstall puts it back")
-        to = join(job.layout.hidden, "%s.kept-%s" % (KIT, job.stamp))
+        stamp = time.strftime("%Y%m%dT%H%M%SZ-", time.gmtime()) + str(time.time_ns())
+        to = join(job.layout.hidden, "%s.kept-%s" % (KIT, stamp))
         steps, old = [Step("move", path, "keep", " as " + job.layout.show(to), to=to)], None
     version = " (%s%s)" % (kit.VERSION, ", was " + was if was else "")
     return steps + [Step("write", path, "write", version, SOURCE, old)]
@@ -810,15 +666,22 @@ def plan_file(path: str, data: "bytes | None", note: str = "", **fields) -> list
 
 
 def plan_leftovers(layout: Layout) -> list:
-    """The kit's bytecode beside it and what else 0.1.0 put there."""
-    cache = join(layout.hooks, "__pycache__")
+    """The bytecode and the ignore list that 0.1.0 left beside the kit."""
+    cache, ignore = join(layout.hooks, "__pycache__"), join(layout.hooks, ".gitignore")
     steps = [Step("remove", path, "remove") for path in siblings(layout)
              if is_below(path, cache) and re.search(r"\.pyc(\.\d+)?$", path)]
-    for folder, texts in ((cache, [IGNORE_ALL]), (layout.hooks, OLD_IGNORES)):
-        path = join(folder, ".gitignore")
-        if digest_of(read_bytes(path)) in map(digest_of, texts):
-            steps += plan_file(path, None)
-    return steps + ([Step("rmdir", cache)] if steps else [])
+    steps += [Step("rmdir", cache)] if steps else []
+    is_ours = (read_bytes(ignore) or b"").replace(b"\r", b"") in OLD_IGNORES
+    return steps + (plan_file(ignore, None) if is_ours else [])
+
+
+def plan_backups(job: Job) -> list:
+    """Settings that older releases kept: those that are back now go, of others it is said."""
+    before = [kept.original for kept in job.record.settings.values()]
+    paths = [join(folder, name) for folder in filter(isdir, (job.layout.base, job.layout.hidden))
+             for name in sorted(os.listdir(folder)) if re.search(r"\.json\.bak-[0-9TZ-]+$", name)]
+    return [Step("remove", path, "remove") if read_bytes(path).decode("utf-8", "replace") in before
+            else Step("say", path, "keep") for path in filter(isfile, paths)]
 
 
 def plan_settings(job: Job, agent: str, remove: bool = False) -> tuple:
@@ -829,23 +692,15 @@ def plan_settings(job: Job, agent: str, remove: bool = False) -> tuple:
     before = text_before(now, known)
     src, rule = (before, "") if remove else merged_text(job, agent, now, settings_before(known))
     new = None if src is None else src.encode("utf-8") if remove else encode(now, src)
-    restored, steps = remove and bool(known.after) and before == known.original, []
-    kept = Kept(before, digest_of(new), known.backups, rule or known.rule)
-    if new not in (now.data, None) and now.data is not None and not restored:
-        steps, backups = plan_backup(job, now, {} if remove else known.backups)
-        kept = kept._replace(backups=backups)
+    kept, steps = Kept(before, digest_of(new), rule or known.rule), []
     if new is None and now.data is not None:
         steps.append(Step("remove", now.real, "remove", old=now.data))
     elif new != now.data:
         verb = "write" if now.data is None else "merge into"
         verb = "take our hooks out of" if remove else verb
-        steps.append(Step("settings", now.real, verb, "", new, now.data, like=now.real))
+        steps.append(Step("edit", now.real, verb, "", new, now.data))
     elif not remove:
         steps.append(Step("say", now.path, "unchanged"))
-    for name, digest in known.backups.items() if remove else ():
-        gone = plan_backup_removal(job.layout, name, digest) if restored else []
-        path = join(job.layout.base, *name.split("/"))
-        steps += gone or ([Step("say", path, "keep")] if lexists(path) else [])
     return steps, kept
 
 
@@ -865,23 +720,6 @@ def merged_text(job: Job, agent: str, now: Settings, had: dict) -> tuple:
             return text.src, ""
         text.set(["permissions", "allow", len(rules)], rule)
     return text.src, rule
-
-
-def plan_backup(job: Job, now: Settings, backups: dict) -> tuple:
-    """(steps, names): keep the bytes that are about to change, and only the last three of ours."""
-    name = job.layout.name(now.path).replace("../", "").replace("/", "-")
-    path = join(job.layout.hidden, "%s.bak-%s" % (name, job.stamp))
-    steps = [Step("write", path, "write", ", the settings before", now.data, like=now.real)]
-    backups = dict(backups, **{job.layout.name(path): digest_of(now.data)})
-    for old in list(backups)[:-BACKUPS_KEPT]:
-        steps += plan_backup_removal(job.layout, old, backups.pop(old))
-    return steps, backups
-
-
-def plan_backup_removal(layout: Layout, name: str, digest: str) -> list:
-    path = join(layout.base, *name.split("/"))
-    same = not os.path.islink(path) and digest_of(read_bytes(path)) == digest
-    return plan_file(path, None) if same else []
 
 
 def plan_record(layout: Layout, record: Record) -> list:
@@ -914,7 +752,8 @@ def plan_uninstall(job: Job) -> list:
                 if name not in map(layout.name, paths)}
         steps += plan_record(layout, job.record._replace(settings=left)) if left else []
     else:
-        steps += plan_sections(layout) + plan_kit_removal(job) + plan_leftovers(layout)
+        steps += plan_sections(layout) + plan_kit_removal(job)
+        steps += plan_leftovers(layout) + plan_backups(job)
         path = join(layout.hidden, "record.json")
         steps += [Step("remove", path)] if lexists(path) else []
     steps += plan_ignore(layout, set(others))
@@ -947,12 +786,12 @@ def plan_sections(layout: Layout) -> list:
     for name in kit.INSTRUCTION_FILES if layout.scope != "user" else ():
         path = join(layout.project, *name.split("/"))
         data = read_bytes(path) or b""
-        bare = kit.strip_sections(data)
-        if not bare and b"file made 1" in data:
+        bare, _, is_made = kit.strip_sections(data)
+        if not bare and is_made:
             steps.append(Step("remove", path, "remove", old=data))
         elif bare != data:
             verb = "take our section out of"
-            steps.append(Step("settings", path, verb, "", bare, data, like=path))
+            steps.append(Step("edit", path, verb, "", bare, data))
     return steps
 
 
@@ -1086,7 +925,7 @@ def tell(step: Step, job: Job, will: str = "") -> str:
 
 
 def apply_step(step: Step, job: Job) -> None:
-    writes, layout = step.kind in ("write", "settings"), job.layout
+    writes, layout = step.kind in ("write", "edit"), job.layout
     if (writes or step.old is not None) and read_bytes(step.path) != step.old:
         # the client writes settings too; what came in between must not be lost
         raise Refused(layout.show(step.path) + " changed in this very moment", "run this again")
@@ -1096,7 +935,7 @@ def apply_step(step: Step, job: Job) -> None:
         if folder == layout.hidden and not exists(join(folder, ".gitignore")):
             write_atomic(join(folder, ".gitignore"), IGNORE_ALL.encode())
     if writes:
-        write_atomic(step.path, step.data, step.like, step.mode)
+        write_atomic(step.path, step.data, step.mode)
     elif step.kind == "move":
         os.rename(step.path, step.to)
     elif step.kind == "remove":
@@ -1106,39 +945,38 @@ def apply_step(step: Step, job: Job) -> None:
             if step.path == layout.hidden and os.listdir(step.path) == [".gitignore"]:
                 os.unlink(join(step.path, ".gitignore"))
             os.rmdir(step.path)
-    elif step.kind == "try":
-        code, output = run_python(job.python, [TRY_CODE, step.path], layout.project)
-        if code != 0:
-            reason = (output.splitlines() or [""])[-1]
-            raise Refused("the kit does not load with %s: %s" % (job.python, reason), "no hook was "
-                          "registered; fetch the kit again or name another --python")
 
 
 def format_step(step: Step, job: Job) -> str:
-    """What a dry run says of a step: a line or a few; with --verbose the whole change as a diff
-    that `patch -p1` understands."""
-    text = tell(step, job, "would ") if step.verb else ""
-    if text and step.kind == "write":
+    """What a dry run says of a step: a line, and of settings what they gain and lose, or with
+    --verbose the whole change."""
+    if not step.verb:
+        return ""
+    text = tell(step, job, "would ")
+    if step.kind == "write":
         text += ", {:,} lines, sha256 {}".format(step.data.count(b"\n"), digest_of(step.data))
-    text, shown = text and text + "\n", job.layout.show(step.path)
-    if not job.options.verbose:
-        is_json = step.kind == "settings" and step.path.endswith(".json")
-        return text + (settings_news(step) if is_json else "")
-    if step.kind not in ("settings", "write", "remove") or step.mode == 0o600:
-        return text
-    old, new = ("/dev/null" if data is None else side + shown.replace(os.sep, "/")
-                for side, data in (("a/", step.old), ("b/", step.data)))
-    before, after = (re.findall("[^\n]*\n|[^\n]+", (data or b"").decode("utf-8", "surrogateescape"))
-                     for data in (step.old, step.data))
-    return text + "".join(line if line[-1] == "\n" else line + "\n\\ No newline at end of file\n"
-                          for line in difflib.unified_diff(before, after, old, new))
+    if job.options.verbose:
+        return "\n".join([text] + format_diff(step, job.layout.show(step.path)))
+    is_json = step.kind == "edit" and step.path.endswith(".json")
+    return "\n".join([text] + (settings_news(step) if is_json else []))
 
 
-def settings_news(step: Step) -> str:
+def format_diff(step: Step, shown: str) -> list:
+    """The change of a text as lines that `patch -p1` understands."""
+    names = ["/dev/null" if data is None else side + shown.replace(os.sep, "/")
+             for side, data in (("a/", step.old), ("b/", step.data))]
+    texts = [re.findall("[^\n]*\n|[^\n]+", (data or b"").decode("utf-8", "surrogateescape"))
+             for data in (step.old, step.data)]
+    lines = [line if line[-1] == "\n" else line + "\n\\ No newline at end of file\n"
+             for line in difflib.unified_diff(*texts, *names)]
+    return "".join(lines).split("\n")[:-1]
+
+
+def settings_news(step: Step) -> list:
     """Which events run which mode from now on or no longer, and every other line that changes."""
-    old, new = (json.loads((data or b"{}").decode("utf-8-sig") or "{}")
+    old, new = (json.loads((data or b"").decode("utf-8-sig").strip() or "{}")
                 for data in (step.old, step.data))
-    text = ""
+    news = []
     for sign, have, other in (("+", new, old), ("-", old, new)):
         known = [row[:2] for row in kit.find_registrations(other)]
         hooks = ["%s %s" % (event, ours.mode) for event, command, ours
@@ -1146,9 +984,9 @@ def settings_news(step: Step) -> str:
         lines, elsewhere = (json.dumps(dict(value, hooks=None), indent=1).splitlines()
                             for value in (have, other))
         hooks = ["hooks: " + ", ".join(hooks)] if hooks else []
-        text += "".join("  %s %s\n" % (sign, line.strip()) for line in hooks + lines
-                        if line not in elsewhere and re.search(r"\w", line))
-    return text
+        news += ["  %s %s" % (sign, line.strip()) for line in hooks + lines
+                 if line not in elsewhere and re.search(r"\w", line)]
+    return news
 
 
 def parse_arguments(argv: "list | None") -> argparse.Namespace:
@@ -1220,22 +1058,11 @@ def run(options: argparse.Namespace) -> int:
         raise Refused("this is the kit's own folder, not a project that uses it",
                       "run it from the project, or name that: python3 install.py PATH")
     layout = Layout(project, options.scope)
-    if options.check:
-        return check(make_job(options, layout))
-    folder = dirname(layout.base)
-    while not isdir(folder):
-        folder = dirname(folder)
-    with lock(folder):
-        return work(make_job(options, layout))
-
-
-def make_job(options: argparse.Namespace, layout: Layout) -> Job:
     layout.guard(layout.hidden)
-    record = parse_record(read_bytes(join(layout.hidden, "record.json")))
     agents = choose_agents(options, layout)
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()) + "-%09d" % (time.time_ns() % 10**9)
     python = "" if options.uninstall or options.only_init else pick_python(options, layout, agents)
-    return Job(layout, record, options, agents, python, stamp)
+    job = Job(layout, read_record(layout), options, agents, python)
+    return check(job) if options.check else work(job)
 
 
 def choose_agents(options: argparse.Namespace, layout: Layout) -> list:
@@ -1259,26 +1086,24 @@ def choose_agents(options: argparse.Namespace, layout: Layout) -> list:
 
 
 def pick_python(options: argparse.Namespace, layout: Layout, agents: list) -> str:
-    """The first that can run the kit: --python, else what is registered already, else the default
-    for the scope. Raises Refused with all reasons."""
-    found = [ours.python for agent in agents for _, _, ours in
-             kit.find_registrations(read_settings(layout, agent).value) if ours.python]
-    # what is registered may have come with a clone: one in the project is not run
-    names = [python if python == "py -3" else quote_path(python) for python in found[:1]
-             if not (dirname(python) and is_below(realpath(python), realpath(layout.project)))]
-    own = [quote_path(running_python())] if layout.scope != "project" else []
-    if IS_WINDOWS and own and not re.fullmatch(r"[\w:./~+-]+", own[0]):
+    """The first that can run the kit, as shell text: --python, else what is registered already,
+    else `python3` in shared settings, since a path of this machine means nothing on another, and
+    in private ones the real path. Raises Refused with all reasons."""
+    names = [ours.python for agent in agents for _, _, ours in
+             kit.find_registrations(read_settings(layout, agent).value) if ours.python][:1]
+    own, problems = [running_python()] if layout.scope != "project" else [], []
+    if IS_WINDOWS and own and not re.fullmatch(r"[\w:./~+-]+", own[0].replace("\\", "/")):
         own = []  # no shell but sh takes a quoted first word for a command
     names += own or (["py -3", "python", "python3"] if IS_WINDOWS else ["python3"])
     if options.python:
         is_path = dirname(options.python) and exists(options.python)
-        names = [quote_path(os.path.abspath(options.python)) if is_path else options.python]
-    problems = []
+        names = [os.path.abspath(options.python) if is_path else options.python]
+    os.environ["PYTHON_MANAGER_AUTOMATIC_INSTALL"] = "false"  # `py` installs nothing
     for python in dict.fromkeys(names):
-        problem = probe(python, layout.project)
-        if not problem:
-            return python
-        problems.append("%s %s" % (python, problem))
+        words, _, problem = kit.find_python(kit.slashed(python), kit.slashed(layout.project))
+        if words:
+            return python if python == "py -3" else quote_path(python)
+        problems.append(problem)
     raise Refused("; ".join(problems), "name an interpreter that works, for example --python "
                   + quote_path(running_python()))
 
@@ -1290,7 +1115,7 @@ def plan(job: Job) -> list:
     for step in steps:
         layout.guard(step.path)
         layout.guard(step.to or step.path)
-        if step.kind == "settings" and step.old is not None and not os.access(step.path, os.W_OK):
+        if step.kind == "edit" and step.old is not None and not os.access(step.path, os.W_OK):
             raise Refused(layout.show(step.path) + " is read-only", "make it writable first")
     return steps + (plan_launcher(options.launcher, options.uninstall) if options.launcher else [])
 
@@ -1301,24 +1126,22 @@ def work(job: Job) -> int:
     if job.layout.project != os.getcwd() and options.scope != "user" and not options.quiet:
         say("project: " + job.layout.project)
     for step in steps:
-        if options.dry_run:
-            text = format_step(step, job)
-            if not options.verbose or sys.stdout.isatty():  # a patch has its own bytes
-                text = kit.for_terminal(text)
-            sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
-            continue
-        apply_step(step, job)
-        if step.verb and not options.quiet:
-            say(tell(step, job))
-    sys.stdout.buffer.flush()
-    if not options.quiet and not options.dry_run:
-        for hint in [] if options.uninstall or options.only_init else install_hints(job):
-            say("hint: " + hint, True)
-        if options.init and any(step.verb == "write" and dirname(step.path) == job.layout.context
-                                for step in steps):
-            say("hint: what you write into %s%s the agent is told to read; say there what is so in "
-                "this project" % (job.layout.show(job.layout.context), os.sep), True)
-        say(next_line(steps, job))
+        if not options.dry_run:
+            apply_step(step, job)
+        text = format_step(step, job) if options.dry_run else tell(step, job) if step.verb else ""
+        if text and options.verbose and not sys.stdout.isatty():  # a patch has its own bytes
+            sys.stdout.buffer.write((text + "\n").encode("utf-8", "surrogateescape"))
+        elif text and not options.quiet:
+            say(text)
+    if options.dry_run or options.quiet:
+        return 0
+    for hint in [] if options.uninstall or options.only_init else install_hints(job):
+        say("hint: " + hint, True)
+    if options.init and any(step.verb == "write" and dirname(step.path) == job.layout.context
+                            for step in steps):
+        say("hint: what you write into %s%s the agent is told to read; say there what is so in "
+            "this project" % (job.layout.show(job.layout.context), os.sep), True)
+    say(next_line(steps, job))
     return 0
 
 

@@ -2,7 +2,8 @@
 work of one of pytest, and what a test run has loaded or changed before cannot get into it.
 
 helper.py starts it and asks it over a socket: one line of JSON and the three standard streams for each call. It ends
-with the socket. Where there is no fork, or while a call is under way, helper.py does without it.
+with the socket. Where there is no fork, or while a call is under way, helper.py does without it; `apart.py once` is
+one call with a fault there.
 """
 from __future__ import annotations
 
@@ -22,6 +23,8 @@ import traceback
 LIMIT_S = 30  # of one call
 NOBODY = 65534
 LENGTH = 8  # bytes of a request's length in front of it
+KILL = getattr(signal, "SIGKILL", 137)  # on Windows any number ends a process at once and is its exit code
+KILLED = -KILL if hasattr(signal, "SIGKILL") else KILL
 
 
 # -----------------------------------------------------------------------------
@@ -114,7 +117,11 @@ def kill(name: str, real, args) -> None:
     """kill -9 before the operation; in the middle of it when it is a write."""
     if name == "write" and len(args[1]) > 1:
         real(args[0], args[1][:len(args[1]) // 2])
-    os.kill(os.getpid(), signal.SIGKILL)
+    end_at_once()
+
+
+def end_at_once() -> None:
+    os.kill(os.getpid(), KILL)
 
 
 def fail(name: str, real, args, code: int) -> None:
@@ -198,5 +205,16 @@ def receive(channel: socket.socket) -> tuple[dict | None, list[int]]:
     return json.loads(b"".join(parts)), list(streams)
 
 
+def run_once(path: str, request: dict) -> None:
+    """One call in this very process, which has its streams, environment and folder already."""
+    kit = load(path)
+    vars(kit).update(request["changes"])
+    sys.argv = ["-c", *request["argv"]]
+    Faulty(kit, *request["fault"]).main()
+
+
 if __name__ == "__main__":
-    serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2])
+    if sys.argv[1] == "once":
+        run_once(sys.argv[2], json.loads(sys.argv[3]))
+    else:
+        serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2])

@@ -196,7 +196,11 @@ class Bench:
     def add_speaking(self) -> None:
         world = self.world()
         self.direct("gate, first call", world, world.on("PreToolUse.Bash"), says=GATE_TEXT, budget=SILENT)
-        self.monitor("reminds", self.session(tokens=FULL_TOKENS), SPEAKING, says=REMINDER_TEXT)
+        self.monitor("reminds", self.session(tokens=FULL_TOKENS), SPEAKING, says=REMINDER_TEXT)  # and writes an alert, and tells it
+        world = self.session(1_000_000, FULL_TOKENS)
+        if REMINDER_TEXT.encode() not in world.send(world.post_tool(tool_use_id="toolu_first")):
+            raise SystemExit("error: there was no first reminder")
+        self.monitor("reminds again", world, SPEAKING, says=REMINDER_TEXT)
         world = self.session()
         world.add_signals(1)
         self.direct("inject, 1 signal", world, world.on("UserPromptSubmit"), says=SIGNAL_TEXT, budget=SPEAKING)

@@ -115,7 +115,7 @@ class World(Project):
     def forget_look(self) -> None:
         """The last look at the signals was long ago."""
         state = self.read_json(STATE)
-        state["looked"]["at"] = 0
+        state["looked"] = None
         self.write(STATE, json.dumps(state))
 
     def add_sessions(self, count: int) -> None:
@@ -148,7 +148,7 @@ class World(Project):
 
     def install_statusline(self) -> str:
         """The command of a status line as install.py sets it; the kit beside it is the one that is measured."""
-        subprocess.run(["python3", "-I", os.path.join(REPO, "install.py"), self.root, "--statusline", "--quiet"],
+        subprocess.run(["python3", "-I", os.path.join(REPO, "install.py"), self.root, "--statusline"], stdout=subprocess.DEVNULL,
                        env=self.env, stdin=subprocess.DEVNULL, timeout=RUN_LIMIT_S, check=True)
         shutil.copy(os.path.join(self.env["CLAUDE_PLUGIN_ROOT"], "ctx_hooks.py"), self.path(".claude", "hooks"))
         return self.read_json(".claude/settings.json")["statusLine"]["command"]

@@ -13,14 +13,14 @@ person() {
 }
 
 widest() {
-  awk '{ if (length($0) > most) most = length($0) } END { print most }'
+  "$TEST_PYTHON" -I -c 'import sys; print(max(len(line.decode()) for line in sys.stdin.buffer.read().splitlines()))'
 }
 
 fill() {
   hook SessionStart SessionStart.startup session_id=s1 >"$BASE/out"
   hook PreToolUse PreToolUse.Bash session_id=s1 >"$BASE/out"
   hook PostToolUse PostToolUse.Bash session_id=s1 >"$BASE/out"
-  person signal "CI: 3 tests fail on main, and this line goes on for quite a while to be cut somewhere" --global >"$BASE/out"
+  person signal "CI: 3 tests fail on main, and this line goes on for quite a while to be wrapped somewhere" --global >"$BASE/out"
   person auto start "a task that is described with rather many words so that it does not fit" >"$BASE/out"
 }
 
@@ -42,20 +42,7 @@ fill() {
   diff "$BASE/one" "$BASE/two"
 }
 
-@test "in a C locale everything of ours is ASCII" {
-  fill
-  LOOK=LC_ALL=C
-  for word in status why; do
-    person "$word" >"$BASE/shown"
-    run env LC_ALL=C grep -c '[^ -~]' "$BASE/shown"
-    [ "$output" = 0 ]
-  done
-  printf '{"model":{"id":"m"},"context_window":{"context_window_size":1000,"current_usage":{"input_tokens":500}}}' |
-    person statusline >"$BASE/shown"
-  grep -q '#####\.\.\.\.\. 50% of the window' "$BASE/shown"
-}
-
-@test "nothing is wider than 60 or 200 columns, and 200 show more" {
+@test "nothing is wider than 60 or 200 columns, and nothing is lost" {
   fill
   for columns in 60 200; do
     LOOK="LC_ALL=C COLUMNS=$columns"
@@ -63,9 +50,8 @@ fill() {
     [ "$(widest <"$BASE/$columns")" -le "$columns" ]
   done
   [ "$(widest <"$BASE/200")" -gt 100 ]
-  grep -q 'to be cut somewhere' "$BASE/200"
-  run grep -c 'to be cut somewhere' "$BASE/60"
-  [ "$output" = 0 ]
+  grep -q 'to be wrapped somewhere' "$BASE/200"
+  tr -s ' \n' ' ' <"$BASE/60" | grep -q 'to be wrapped somewhere'
 }
 
 @test "a reader that has seen enough is no error" {
@@ -93,7 +79,7 @@ fill() {
 }
 
 @test "the status line works as it is registered, with sh -c around the user's own" {
-  "$TEST_PYTHON" -I "$REPO/install.py" "$PROJECT" --statusline --python "$TEST_PYTHON" --quiet || skip "this install.py has no --statusline"
+  "$TEST_PYTHON" -I "$REPO/install.py" "$PROJECT" --statusline --python "$TEST_PYTHON" >/dev/null || skip "this install.py has no --statusline"
   command=$("$TEST_PYTHON" -I -c 'import json, sys; print(json.load(open(sys.argv[1]))["statusLine"]["command"])' "$PROJECT/.claude/settings.json")
   event statusLine session_id=s1 >"$BASE/event.json"
   run client "$command" NO_COLOR=1 COLUMNS=80 LC_ALL=C.UTF-8 <"$BASE/event.json"

@@ -231,7 +231,7 @@ class Project:
         """One event at the time `now`, in this process: the text, and then what follows once it is out."""
         text, after = load_kit().run_mode(mode, agent, event, self.environment(env), now)
         for action, *args in after:
-            action(True, *args)
+            action(*args)
         return make_result(0, text.encode("ascii"), b"")
 
     def ctx(self, now: float, session: str = "s1", **env):
@@ -315,10 +315,11 @@ def windows_environment(home: str, tmp: str) -> dict[str, str]:
     return dict(kept, **{name: native(path) for name, path in places.items()})
 
 
-# Without fork: a process whose kit comes from bytecode in a cache of the test run, compiled once.
+# Without fork: a process whose kit comes from bytecode in a cache of the test run, compiled once. Of what a test has
+# changed in the kit it gets the numbers and texts.
 _APART_CODE = ("import sys; from _frozen_importlib_external import SourceFileLoader as L; sys.pycache_prefix = sys.argv.pop(1); "
                "p = sys.argv.pop(1); c = L('ctx_hooks', p).get_code('ctx_hooks'); sys.pycache_prefix = None; "
-               "n = {'__name__': 'ctx_hooks', '__file__': p}; exec(c, n); n['main']()")
+               "n = {'__name__': 'ctx_hooks', '__file__': p}; exec(c, n); n.update(eval(sys.argv.pop(1))); n['main']()")
 _APART_CACHE: list[str] = []
 
 
@@ -334,7 +335,13 @@ def _call_apart(argv: list[str], data: bytes, env: dict[str, str], cwd: str, as_
     if not _APART_CACHE:
         _APART_CACHE.append(tempfile.mkdtemp(prefix="ctx-hooks-bytecode-"))
         atexit.register(shutil.rmtree, _APART_CACHE[0], True)
-    command = [PYTHON, "-I", "-S", "-c", _APART_CODE, _APART_CACHE[0], os.path.join(REPO, "ctx_hooks.py"), *argv]
+    changes = {name: value for name, value in vars(load_kit()).items()
+               if value is not _pristine["ctx_hooks"].get(name) and isinstance(value, (int, float, str))}
+    if fault:
+        request = json.dumps({"argv": argv, "fault": fault, "changes": changes})
+        command = [PYTHON, "-I", "-S", "-X", "pycache_prefix=" + _APART_CACHE[0], apart.__file__, "once", KIT, request]
+    else:
+        command = [PYTHON, "-I", "-S", "-c", _APART_CODE, _APART_CACHE[0], KIT, repr(changes), *argv]
     return run_process(command, data, env, cwd)
 
 

@@ -17,6 +17,7 @@ import shutil
 import signal
 import time
 
+import apart
 import helper
 
 MODES = ("inject", "gate", "monitor", "stop-enforce", "cleanup")
@@ -31,8 +32,8 @@ ALLOWED = re.compile(
     r"a project's/(\.context/(signals|state|handoffs)(/.*)?"
     r"|\.context/(monitor-state\.json|metrics\.json|events\.jsonl(\.1)?|\.gitignore)"
     r"|\.caw/(auto-state\.json|\.gitignore)|CLAUDE\.md)"
-    r"|home/\.local(/state(/ctx_hooks(/.*)?)?)?"
-    r"|tmp/ctx-(loaded|quiet|seen)-[^/]*", re.DOTALL)
+    r"|home/(\.local|AppData)(/(state|Local)(/ctx_hooks(/.*)?)?)?"
+    r"|tmp/ctx-(asked|loaded|quiet)-[^/]*", re.DOTALL)
 
 CONFIG = """\
 context_dir: .context
@@ -51,7 +52,6 @@ startup:
   files:
     - README.md
   max_age_hours: 24
-  ack_patterns: ['ACK:\\s*context received', "understood (it )?all"]
   retry_backoffs_s: [1, 2, 5]
   fallback_file: CLAUDE.md
 """
@@ -86,6 +86,8 @@ class World:
         self.project, self.now = project, time.time() if now is None else now
         self.env = {"CLAUDE_PROJECT_DIR": project.root, "HOME": project.home, "TMPDIR": project.tmp,
                     "AI_AGENT": "claude-code_2-1-325_agent"}
+        if helper.IS_WINDOWS:
+            self.env.update(helper.windows_environment(project.home, project.tmp))
         self.files, self.written = self._files(), {}
         self.transcript, self.transcript_look = project.transcript_path(SESSION), ()
         self.reset()
@@ -108,7 +110,8 @@ class World:
                 for folder in [name, *parents(name)]:
                     if os.path.islink(self.project.path(folder)):
                         os.unlink(self.project.path(folder))
-                self.project.write(name, content)
+                earlier = name == ".claude/ll-continue-prompt.md"  # no session's that is asked for one now
+                self.project.write(name, content, mtime=self.now - 5 if earlier else None)
                 self.written[name] = (content, None)
         if None in [look for _, look in self.written.values()]:
             found = looks(self.project.root)
@@ -135,8 +138,8 @@ class World:
         state = {
             "session_start": old, "estimated_tokens": 150_000, "tool_calls": 7, "threshold_crossed_at": None,
             "handoff_complete": False, "breakdown": {"Bash": 900, "Read": 1200}, "recent": [["aa", "x", 0], ["bb", "", 1]],
-            "history": [70, 75], "last_call": ago, "files_read": ["TASKS.md"], "model": "claude-sonnet-4-5",
-            "settings_model": "", "audited": [75, 0.14, int(self.now - 5)], "delivered": {"global/news": ["1.000000", 0]},
+            "last_call": ago, "files_read": ["TASKS.md"], "model": "claude-sonnet-4-5",
+            "settings_model": "", "audited": [75, 0.14, int(self.now - 5)], "delivered": {"global/news": ["1.000000", self.now + 60, 1]},
             "seen_calls": ["PostToolUsetoolu_0"], "client": str(os.getpid()),
             "startup": {"message_id": "inj-1", "handoff": "s0", "attempts": 3, "first_at": old, "last_at": old, "offset": 0,
                         "outcome": "pending", "answered": True}}
@@ -149,7 +152,7 @@ class World:
                 "last_error": {"phase": "init", "message": "none", "recoverable": True, "timestamp": old},
                 "session_id": SESSION, "signals": {"last_checked": ago, "detected_signals": [
                     {"signal": "INIT_COMPLETE", "detected_at": old}]},
-                "enforcer": {"tool_calls": 7, "stalls": 1, "holds": 2, "phase_holds": 1, "last_phase": "planning"}}
+                "tool_calls": 7, "stalls": 1, "holds": 2, "phase_holds": 1, "last_phase": "planning"}
         metrics = {"attempted": 3, "succeededOnFirstTry": 1, "succeededAfterRetry": 1, "escalatedToFile": 0,
                    "failed": 1, "averageAttemptsToSuccess": 1.5, "averageTimeToSuccess": 900.0}
         return {
@@ -158,7 +161,7 @@ class World:
             ".claude/settings.json": '{"model": "sonnet"}\n', ".contextrc": CONFIG,
             "notes/state/old.json": "{}", "notes/signals/sessions/2020/diary.md": "Dear diary\n",
             ".context/CONSTITUTION.md": "# Constitution\n\nBe exact.\n", ".context/TASKS.md": "# Tasks\n\n- one\n",
-            ".context/DECISIONS.md": "# Decisions\n<!-- INDEX:START -->\none\n<!-- INDEX:END -->\n",
+            ".context/DECISIONS.md": "# Decisions\n\none\n",
             ".context/signals/sessions/s1/context-health.md": SIGNAL % (ago, "warning"),
             ".context/signals/sessions/s1/ci.md": SIGNAL % (ago, "critical"),
             ".context/signals/global/news.md": SIGNAL % (ago, "info"),
@@ -211,7 +214,7 @@ def looks(base: str, under: str = "") -> dict:
     found = {}
     with os.scandir(os.path.join(base, under)) as entries:
         for entry in entries:
-            path = os.path.join(under, entry.name)
+            path = under + "/" + entry.name if under else entry.name
             info = entry.stat(follow_symlinks=False)
             folder = entry.is_dir(follow_symlinks=False)
             found[path] = (info.st_mode, info.st_ino) if folder else (info.st_mode, info.st_size, info.st_mtime_ns)
@@ -357,7 +360,7 @@ def run_checked(kit, mode: str, data, env: dict, now: float, agent: str = "claud
         text, after = kit.run_mode(mode, agent, event, dict(env), now)
         check_text(text)
         for action, *args in after:
-            action(True, *args)
+            action(*args)
     return text
 
 
@@ -367,6 +370,9 @@ def time_guard():
     def hang(*_):
         raise AssertionError("hangs: %d s of processor time for one event" % CASE_LIMIT_S)
 
+    if helper.IS_WINDOWS:  # it has no such signal; what never ends there is ended by the runner
+        yield
+        return
     before = signal.signal(signal.SIGVTALRM, hang)
     signal.setitimer(signal.ITIMER_VIRTUAL, CASE_LIMIT_S)
     try:
@@ -398,7 +404,7 @@ def impatient(kit):
 
 CHANGING = ("open", "write", "replace", "rename", "unlink", "mkdir", "rmdir")  # of open: only what creates
 READING = ("open", "read", "fstat", "lstat", "stat", "listdir", "lseek", "write", "replace", "rename", "unlink", "mkdir", "rmdir",
-           "chmod", "utime", "fsync", "lockf", "access")
+           "chmod", "utime", "fsync", "lockf")  # access() answers, it raises nothing
 
 
 def run_with_fault(project, mode: str, event, names, at: int, *fault) -> helper.Result:
@@ -407,4 +413,6 @@ def run_with_fault(project, mode: str, event, names, at: int, *fault) -> helper.
     return helper._call_apart(mode.split(), data, env, project.root, fault=(names, at, fault))
 
 
+KILLED = apart.KILLED  # the exit code
+STEP = 7 if helper.IS_WINDOWS else 1  # of what comes at every operation: there every call is a process
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EACCES, errno.EROFS, errno.ENOENT, errno.EMFILE, errno.ESTALE)

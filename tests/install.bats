@@ -102,7 +102,7 @@ succeeds_silently() {
 }
 
 @test "bytecode lies in the user's cache, is written once and never beside the kit" {
-  installer --quiet
+  installer
   each .claude/settings.json succeeds
   before=$(bytecode)
   [ -n "$before" ]
@@ -132,7 +132,7 @@ ctx_hooks.py" ]
 }
 
 @test "user scope runs without a project's help" {
-  installer --scope user --quiet
+  installer --scope user
   [ ! -e .claude ]
   each "$BASE/home/.claude/settings.json" succeeds
   installer --scope user --uninstall
@@ -143,7 +143,7 @@ ctx_hooks.py" ]
   command -v git >/dev/null || skip 'needs git'
   plain git init -q .
   plain git add -A
-  installer --quiet
+  installer
   each .claude/settings.json succeeds
   run plain git status --porcelain -uall
   [ "${lines[*]}" = "A  .context/TASKS.md ?? .claude/hooks/ctx_hooks.py ?? .claude/settings.json" ]
@@ -153,7 +153,7 @@ ctx_hooks.py" ]
   command -v git >/dev/null || skip 'needs git'
   plain git init -q .
   plain git add -A
-  installer --scope local --statusline --quiet
+  installer --scope local --statusline
   each .claude/settings.local.json succeeds
   plain git add -A
   run plain git status --porcelain
@@ -175,13 +175,13 @@ ctx_hooks.py" ]
 
 @test "the launcher runs the project's kit from any folder of it" {
   mkdir -p a/b
-  installer --quiet --launcher="$BASE/bin"
+  installer --launcher="$BASE/bin"
   cd a/b
   run plain ctx --version
   cd ../..
   [ "$status" -eq 0 ]
   [[ ${lines[0]} == "ctx_hooks "* ]]
-  installer --quiet --uninstall --launcher="$BASE/bin"
+  installer --uninstall --launcher="$BASE/bin"
   [ ! -e "$BASE/bin/ctx" ]
 }
 
@@ -205,6 +205,6 @@ ctx_hooks.py" ]
   echo '{,}' >.claude/settings.json
   run installer
   [ "$status" -eq 1 ]
-  [[ ${lines[0]} == "error: .claude/settings.json:1:2: Expecting property name"* ]]
+  [[ ${lines[0]} == "error: .claude/settings.json: Expecting property name"*": line 1 column 2 "* ]]
   [[ ${lines[1]} == "hint: "* ]]
 }

@@ -242,7 +242,7 @@ def test_nothing_speaks_at_an_event_whose_text_does_not_arrive(kit, ctx_of, clie
 def test_codex_counts_bytes_and_the_others_utf_16_units(kit):
     lengths = {client: kit.DIALECTS[client].length("€😀") for client in OTHERS}
     assert lengths == {"codex": 7, "gemini": 3, "qwen": 3, "copilot": 3, "droid": 3}
-    assert all(kit.DIALECTS[client].limit < 10_000 for client in OTHERS)
+    assert kit.REPLY_LIMIT < 10_000
 
 
 # --- transcripts
@@ -296,10 +296,10 @@ RECEIPTS = {"codex": "SessionStart UserPromptSubmit PreToolUse PostToolUse", "ge
 
 @pytest.mark.parametrize("client", OTHERS)
 def test_the_transcript_is_a_receipt_for_what_hooks_said(kit, ctx_of, transcript_of, client):
-    news = kit.read_news(ctx_of(client), transcript_of(client), 0, 0.0, "")
+    news = kit.read_news(ctx_of(client), transcript_of(client), 0, 0.0)
     for event in RECEIPTS[client].split():
         assert "word-%s." % event in news.receipts
-    assert news.answered and "answer one" in news.text and "word-" not in news.text
+    assert "answer one" in news.text and "word-" not in news.text
 
 
 @pytest.mark.parametrize("client", OTHERS)
@@ -309,7 +309,7 @@ def test_calls_and_results_of_a_transcript_are_seen(kit, ctx_of, transcript_of, 
     results = [result for row in rows for result in row.results]
     assert any("echo first" in json.dumps(call[2]) for call in calls) and all(call[0] and call[1] for call in calls)
     assert {call[0] for call in calls} == {result[0] for result in results}
-    assert {result[1] for result in results} == {True, False} and all(len(result) == 4 for result in results)
+    assert {result[1] for result in results} == {True, False} and all(len(result) == 3 for result in results)
     assert [row.text for row in rows if row.kind == "prompt"][-1] == "please look around"
 
 
@@ -324,7 +324,7 @@ def test_two_calls_of_one_answer_are_one_batch(kit, ctx_of, transcript_of, clien
 @pytest.mark.parametrize("client", OTHERS)
 def test_a_transcript_that_is_missing_a_folder_or_broken_tells_nothing(kit, ctx_of, tmp_path, client):
     broken = tmp_path / "broken.jsonl"
-    needles = [needle.decode() for needle in kit.DIALECTS[client].needles]
+    needles = [needle.decode() for needle in kit.DIALECTS[client].needles] or ["lastCallTokenUsage"]
     kinds = ["assistant", "user", "message", "gemini", "response_item", "event_msg", "token_usage_record", "hook.end",
              "tool.execution_complete", "session.usage_record", "assistant.message", "compacted", "system", "tool_result"]
     fields = ("payload", "message", "data", "content", "usage", "toolCalls", "$set", "systemPayload", "timestamp", "id")
@@ -338,7 +338,7 @@ def test_a_transcript_that_is_missing_a_folder_or_broken_tells_nothing(kit, ctx_
         usage = kit.read_usage(ctx, path)
         assert usage is None or usage.tokens > 0
         assert isinstance(kit.read_turn(ctx, path), str)
-        assert isinstance(kit.read_news(ctx, path, 0, 0.0, "").receipts, str)
+        assert isinstance(kit.read_news(ctx, path, 0, 0.0).receipts, str)
         assert isinstance(kit.find_message(ctx, path, "x"), str)
 
 
@@ -371,14 +371,14 @@ def test_a_row_of_the_table_is_complete(kit, client):
     row = kit.DIALECTS[client]
     assert row.label and row.settings and row.user_settings and row.instruction_file in kit.INSTRUCTION_FILES
     assert set(row.events.values()) >= {"SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop", "SessionEnd"}
-    assert row.speaks <= set(kit.DIALECTS["claude"].events.values())
+    assert {"PreCompact", "SessionEnd"} <= set(row.mute) < set(kit.DIALECTS["claude"].events.values())
     assert row.project_variable in kit.ENV_NAMES or client == "codex"
 
 
 def test_the_dialects_stay_small():
-    """Together under 350 lines, so that another client stays under 40."""
+    """Together under 260 lines, so that another client stays under 40."""
     with open(os.path.join(os.path.dirname(TESTS), "ctx_hooks.py"), encoding="utf-8") as source:
         text = source.read()
-    own = text[text.index("# --- the clients' rows"):text.index("# --- replies\n")]
+    own = text[text.index("# --- rows."):text.index("# --- replies\n")]
     table = text[text.index("# --- the table\n"):text.index("# Signals\n")]
-    assert own.count("\n") + table.count("\n") < 350
+    assert own.count("\n") + table.count("\n") < 260

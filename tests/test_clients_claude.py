@@ -26,8 +26,8 @@ def usage_tokens(kit, project, rows, tail=b""):
     return usage.tokens if usage else None
 
 
-def news_of(kit, project, path, offset=0, since=0.0, known_id=""):
-    return kit.read_news(project.ctx(NOW), path, offset, since, known_id)
+def news_of(kit, project, path, offset=0, since=0.0):
+    return kit.read_news(project.ctx(NOW), path, offset, since)
 
 
 def tool_row(*ids, message_id="msg_9", text=""):
@@ -93,21 +93,11 @@ def test_a_last_line_without_its_newline_counts(kit, project):
     assert usage_tokens(kit, project, [assistant_row(5000)], json.dumps(assistant_row(6000)).encode()) == 6000
 
 
-@pytest.mark.parametrize("megabytes", [1, 3])
-def test_usage_is_found_behind_megabytes_of_tool_results(kit, project, megabytes):
-    rows = [assistant_row(5000)] + [big_row(1 << 20)] * megabytes + [big_row(10)] * 50
-    assert usage_tokens(kit, project, rows) == 5000
-
-
-@pytest.mark.parametrize("calls, behind, tokens", [(3, 2 << 20, None), (3, 800_000, 5000), (0, 3 << 20, 5000), (0, 9 << 20, None)])
-def test_a_session_that_was_counted_looks_for_a_row_near_the_end_only(kit, project, calls, behind, tokens):
+@pytest.mark.parametrize("behind, tokens", [(100_000, 5000), (800_000, 5000), (2 << 20, None), (9 << 20, None)])
+def test_usage_is_found_behind_large_results_near_the_end_only(kit, project, behind, tokens):
     """A client that never says how full the context is would cost megabytes of reading at every call; the last count and
     what came since are there."""
-    project.write(".context/state/s1.json", json.dumps({"tool_calls": calls, "exact": True}))
-    path, ctx = project.write_transcript([assistant_row(5000)] + [big_row(50_000)] * (behind // 50_000)), project.ctx(NOW)
-    ctx.session = "s1"
-    usage = kit.read_usage(ctx, path)
-    assert (usage and usage.tokens) == tokens
+    assert usage_tokens(kit, project, [assistant_row(5000)] + [big_row(50_000)] * (behind // 50_000)) == tokens
 
 
 def test_lines_backward_are_the_lines_of_the_file(kit, project, rounds):
@@ -189,8 +179,8 @@ def test_an_answer_that_stands_there_twice_was_said_once(kit, project):
 
 def test_a_row_that_only_the_client_wrote_is_no_prompt_but_its_results_count(kit, project):
     ctx = project.ctx(NOW)
-    assert kit.parse_line(ctx, json.dumps(dict(PROMPT, isMeta=True)).encode()) is None
-    assert kit.parse_line(ctx, json.dumps(dict(TOOL_RESULT, isMeta=True)).encode()).results == [("t1", False, "ok", False)]
+    assert kit.parse_line(ctx, json.dumps(dict(PROMPT, isMeta=True)).encode()).kind == "other"
+    assert kit.parse_line(ctx, json.dumps(dict(TOOL_RESULT, isMeta=True)).encode()).results == [("t1", False, "ok")]
 
 
 def test_the_model_that_was_asked_for_tells_its_large_window(kit, project):
@@ -201,18 +191,27 @@ def test_the_model_that_was_asked_for_tells_its_large_window(kit, project):
 # --- news
 
 
-def test_news_are_the_whole_lines_since_the_offset(kit, project):
+def test_news_are_what_came_since_the_offset(kit, project):
     path = project.write_transcript([PROMPT, assistant_row(5, message={"content": [{"type": "text", "text": "one"}]})])
     first = news_of(kit, project, path, 0)
-    assert (first.text.strip(), first.answered) == ("one", True)
+    assert first.text.strip() == "one" and news_of(kit, project, path, first.offset).text == ""
     with open(path, "ab") as out:
-        out.write(json.dumps(assistant_row(5, message={"content": [{"type": "text", "text": "two"}]})).encode())
-    second = news_of(kit, project, path, first.offset)
-    assert (second.text, second.answered, second.offset) == ("", False, first.offset)
-    with open(path, "ab") as out:
-        out.write(b"\n")
-    assert news_of(kit, project, path, second.offset).text.strip() == "two"
-    assert news_of(kit, project, path, 10 ** 9).text.strip() == "one\n\ntwo".replace("\n\n", "\n")
+        for text in ("two", "three"):
+            out.write(json.dumps(assistant_row(5, message={"content": [{"type": "text", "text": text}]})).encode() + b"\n")
+    assert news_of(kit, project, path, first.offset).text == "two\nthree\n"
+    assert news_of(kit, project, path, 10 ** 9).text == "one\ntwo\nthree\n", "another file under the same name"
+
+
+def test_a_row_that_is_being_written_is_news_once_it_is_whole(kit, project):
+    path = project.write_transcript([PROMPT])
+    first = news_of(kit, project, path, 0)
+    row = json.dumps(assistant_row(5, message={"content": [{"type": "text", "text": "two"}]})).encode()
+    for part in (row[:40], row[40:], b"\n"):
+        again = news_of(kit, project, path, first.offset)
+        assert (again.text, again.offset) == ("", first.offset)
+        with open(path, "ab") as out:
+            out.write(part)
+    assert news_of(kit, project, path, first.offset).text == "two\n"
 
 
 def test_news_hold_the_receipts_of_what_hooks_injected(kit, project):
@@ -220,7 +219,7 @@ def test_news_hold_the_receipts_of_what_hooks_injected(kit, project):
     news = news_of(kit, project, path, 0)
     injected = [row["attachment"]["content"] for row in helper.transcript_rows("hook-receipts")
                 if row.get("attachment", {}).get("type") == "hook_additional_context"]
-    assert injected and news.receipts.split("\n")[:-1] == [text for texts in injected for text in texts]
+    assert injected and news.receipts.split() == " ".join(text for texts in injected for text in texts).split()
     assert not any(text in news.text for texts in injected for text in texts)
 
 
@@ -229,15 +228,8 @@ def test_rows_older_than_what_we_said_are_no_news(kit, project):
     text = {"content": [{"type": "text", "text": "ACK"}]}
     path = project.write_transcript([assistant_row(5, message=text, timestamp="2026-02-03T10:44:00.000Z"), PROMPT])
     since = kit.parse_iso("2026-02-03T10:45:00Z")
-    assert (news_of(kit, project, path, 0, since=since).text, news_of(kit, project, path, 0, since=since).answered) == ("", False)
+    assert news_of(kit, project, path, 0, since=since).text == ""
     assert news_of(kit, project, path, 0, since=since - 60).text.strip() == "ACK"
-
-
-def test_the_message_that_was_there_before_is_no_news(kit, project):
-    """What was said just before the delivery was asked for cannot acknowledge it."""
-    text = {"id": "m1", "content": [{"type": "text", "text": "ACK"}]}
-    path = project.write_transcript([assistant_row(5, message=text), PROMPT])
-    assert news_of(kit, project, path, known_id="m1").text == "" and news_of(kit, project, path, known_id="m2").text.strip() == "ACK"
 
 
 # --- events and replies

@@ -152,6 +152,19 @@ def test_copilot_is_answered_in_its_own_shape_under_claudes_registration(place_o
     assert GATE in place.reply(place.start("gate", place.event("PreToolUse"), "claude"))["additionalContext"]
 
 
+def test_on_resume_geminis_transcript_shows_that_the_gate_has_spoken(place_of):
+    """Its tag stands on the same line as the text, in front of it."""
+    place = place_of("gemini")
+    place.write(".contextrc", "gate:\n  mode: content\n")
+    said, path = place.run("PostToolUse"), os.path.join(place.home, "t.jsonl")
+    output = {"output": "first\n\n<hook_context>%s</hook_context>" % said}
+    with open(path, "w", encoding="utf-8") as target:
+        target.write(json.dumps({"type": "user", "content": [{"functionResponse": {"id": "c1", "response": output}}]}) + "\n")
+    place.run("SessionEnd")
+    place.run("SessionStart", source="resume", transcript_path=path)
+    assert "finish the parser" in said and place.run("PostToolUse") == ""
+
+
 def test_variables_of_an_outer_agent_change_nothing(place):
     place.command("auto", "start", "Build it", "--any")
     place.env.update(AI_AGENT="claude-code_2-1-325_agent", CLAUDECODE="1", CLAUDE_CODE_SESSION_ID="outer",

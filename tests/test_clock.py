@@ -1,12 +1,13 @@
-"""Clock: ISO 8601 and epoch seconds, the alarm clock."""
+"""Clock: ISO 8601 and epoch seconds, the deadline."""
 from __future__ import annotations
 
 import random
-import signal
-import time
+import subprocess
 from datetime import datetime, timedelta, timezone
 
 import pytest
+
+import helper
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 NOON = 1770115500  # 2026-02-03T10:45:00Z
@@ -92,64 +93,29 @@ def test_parsing_never_raises(kit, rounds):
 # --- the alarm clock
 
 
-def spin() -> None:
-    """Work without end that a signal can interrupt."""
-    while True:
-        time.sleep(5)
+DEADLINE = """
+import sys, time
+sys.path.insert(0, %r)
+import ctx_hooks as kit
+start = time.monotonic()
+kit.add_time(9)  # without a deadline there is nothing to move
+kit.set_deadline(start + %s)
+%s
+time.sleep(60)
+"""
 
 
-@pytest.fixture
-def stopped(kit):
-    """No alarm is left for the next test."""
-    if not hasattr(signal, "SIGALRM"):
-        pytest.skip("Windows has no alarm signal: a thread ends the whole run there")
-    yield
-    assert kit._set_alarm(0) == 0, "an alarm was left behind"
+@pytest.mark.parametrize("later", ["", "kit.add_time(0.3)", "kit.set_deadline(start + 0.4)"])
+def test_a_process_past_its_deadline_ends_in_silence(later):
+    code = DEADLINE % (helper.REPO, "0.2", later)
+    done = subprocess.run([helper.PYTHON, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=50)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
-def test_a_block_over_its_limit_is_ended(kit, stopped):
-    with pytest.raises(kit.TimeUp):
-        with kit.TimeLimit(0.02):
-            spin()
-
-
-def test_a_block_within_its_limit_leaves_no_alarm(kit, stopped):
-    with kit.TimeLimit(5):
-        pass
-
-
-def test_an_outer_limit_holds_inside_a_longer_inner_one(kit, stopped):
-    with pytest.raises(kit.TimeUp):
-        with kit.TimeLimit(0.02):
-            with kit.TimeLimit(60):
-                spin()
-
-
-def test_an_outer_limit_goes_on_after_an_inner_one(kit, stopped):
-    with pytest.raises(kit.TimeUp):
-        with kit.TimeLimit(0.05):
-            with pytest.raises(kit.TimeUp):
-                with kit.TimeLimit(0.01):
-                    spin()
-            spin()
-
-
-def test_an_outer_limit_that_was_swallowed_inside_comes_again(kit, stopped):
-    """Whoever waits for input takes TimeUp as "nothing came"; the whole run's deadline must still end it."""
-    with pytest.raises(kit.TimeUp):
-        with kit.TimeLimit(0.02):
-            with pytest.raises(kit.TimeUp):
-                with kit.TimeLimit(60):
-                    spin()
-            spin()
-
-
-def test_time_apart_does_not_count_for_the_outer_limit(kit, stopped):
-    with kit.TimeLimit(60):
-        with kit.TimeLimit(70, apart=True):
-            left_inside = kit._set_alarm(70)
-        left = kit._set_alarm(0)
-    assert left_inside > 60 and 59 < left <= 60
+def test_time_that_was_added_is_there():
+    code = DEADLINE % (helper.REPO, "0.1", "kit.add_time(0.8); time.sleep(0.4); print('still here', flush=True)")
+    done = subprocess.run([helper.PYTHON, "-c", code], stdout=subprocess.PIPE, timeout=50)
+    assert (done.returncode, done.stdout.strip()) == (0, b"still here")
 
 
 @pytest.mark.parametrize("text, yes", [("0", True), ("007", True), ("", False), ("1.5", False), ("-1", False), ("²", False),

@@ -67,13 +67,12 @@ def test_help_says_what_a_command_does_and_gives_an_example(project, word):
 
 @pytest.mark.parametrize("words, said", [
     (["status", "--bogus"], "unknown option --bogus"), (["status", "--jsno"], "did you mean --json?"),
-    (["status", "--json", "--watch"], "--json and --watch exclude each other"), (["status", "--json=x"], "takes no value"),
     (["context", "x"], "one word too many: x"), (["why", "many"], "many wants a number"), (["signal"], "SUMMARY is missing"),
     (["signal", "x", "--severity", "loud"], "use one of info, warning, critical"),
-    (["signal", "x", "--ttl", "soon"], "--ttl wants a number"), (["signal", "x", "--session=s", "--global"], "exclude each other"),
+    (["signal", "x", "--ttl", "soon"], "--ttl wants a number"),
     (["auto"], "start|status|resume|stop is missing"), (["auto", "fly"], "use one of start"), (["auto", "strat"], "did you mean start?"),
     (["pause", "--for"], "--for needs a value"), (["resume", "x"], "one word too many"), (["statusline", "--bogus"], "unknown option"),
-    (["replay"], "FILE… is missing"), (["replay", "x", "--agent", "nobody"], "--agent is one of claude"),
+    (["replay"], "FILE… is missing"), (["replay", "x", "--agent", "nobody"], "--agent: use one of claude"),
     (["completion", "powershell"], "use one of bash, zsh, fish")])
 def test_wrong_usage_exits_2_with_error_and_hint(project, words, said):
     error, hint = failure(project.ask(*words), 2)
@@ -95,7 +94,7 @@ def test_a_folder_that_is_gone_is_said(project):
     script = 'cd gone && rm -r ../gone && exec "$0" "$1" status'
     done = subprocess.run(["/bin/sh", "-c", script, PYTHON, KIT], cwd=project.root, env=project.env, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE)
-    assert done.returncode == 1 and b"error: the current folder" in done.stderr and b"Traceback" not in done.stderr
+    assert done.returncode == 1 and b"error: " in done.stderr and b"hint: " in done.stderr and b"Traceback" not in done.stderr
     project.write("gone/x", "")
     done = subprocess.run(["/bin/sh", "-c", script.replace("status", "stauts"), PYTHON, KIT], cwd=project.root, env=project.env,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -146,7 +145,7 @@ def test_nothing_hostile_in_names_keys_and_texts_reaches_a_terminal(project):
     project.write(".caw/auto-state.json", json.dumps({
         "active": True, "phase": HOSTILE, "phases": [HOSTILE, "b"], "task_description": HOSTILE, "session_id": HOSTILE,
         "until": HOSTILE, "last_error": {"message": HOSTILE}, "needs": HOSTILE,
-        "steps": {HOSTILE: {"phase": HOSTILE, "check": HOSTILE}}}))
+        "signals": {"detected_signals": [{"signal": HOSTILE, "detected_at": HOSTILE}]}}))
     project.write(".context/events.jsonl", "".join(json.dumps(row) + "\n" for row in (
         {"at": HOSTILE, "session": HOSTILE, "event": HOSTILE, HOSTILE: HOSTILE},
         {"event": "stop:held", "reason": HOSTILE, "phase": HOSTILE, "check": HOSTILE}, {"event": ["x"]})))
@@ -188,11 +187,11 @@ def test_status_shows_a_session_from_its_start_to_the_reminder(project):
         measured(project, tokens)
     shown = text(project.ask("status", **UTF8))
     for expected in ("session 2a8cf45f · Claude Code", "3 calls", "85%  171,000/200,000 exact", "0 of 2 files read",
-                     "asked, 1 reminder in ", "pending, 1 attempt, no evidence yet"):
+                     "asked, 1 reminder: .context/handoffs/2a8cf45f.md", "pending, 1 attempt, no evidence yet"):
         assert expected in shown
     session = shown_data(project)["sessions"][0]
-    assert session["context"]["percent"] == 85 and session["history"] == [20, 45, 85]
-    assert session["gate"]["fired"] is True and session["startup"]["outcome"] == "pending"
+    assert session["context"]["percent"] == 85 and session["gate"].startswith("0 of 2 files read")
+    assert session["startup"].startswith("pending, 1 attempt")
 
 
 def test_status_shows_what_was_read_and_the_evidence(project):
@@ -205,15 +204,15 @@ def test_status_shows_what_was_read_and_the_evidence(project):
     project.call("gate", project.event("PreToolUse.Bash", session_id=SESSION))
     shown = " ".join(text(project.ask("status", **UTF8)).split())
     assert "1 of 2 files read, not: CONSTITUTION.md" in shown and "delivered, 1 attempt, acknowledgement" in shown
-    assert "1 sent, 1 arrived at once" in shown
+    assert shown_data(project)["metrics"]["succeededOnFirstTry"] == 1
 
 
 def test_status_shows_the_ledger_who_wrote_what_and_who_got_it(project):
     started(project)
     measured(project, 171_000)
     shown = text(project.ask("status", COLUMNS="160", **UTF8)).partition("handoffs\n")[2]
-    assert re.search("written [0-9]+s ago by the agent → to 2a8cf45f", shown) and "no evidence yet" in shown
-    assert "2a8cf45f  asked for " in shown and "Claude Code · .context/handoffs/2a8cf45f.md" in shown
+    assert re.search(r"written [0-9]+s ago \(agent\) → to 2a8cf45f", shown) and "no evidence yet" in shown
+    assert "2a8cf45f asked for " in shown and "Claude Code · .context/handoffs/2a8cf45f.md" in shown
     project.write(".context/handoffs/2a8cf45f.md", "# Handoff\n\nThe parser is done.\n")
     measured(project, 172_000)
     rows = {row["session"]: row for row in shown_data(project)["handoffs"]}
@@ -234,7 +233,7 @@ def test_a_whole_id_names_its_session_also_when_another_begins_with_it(project):
     assert [row["session"] for row in shown_data(project, "--session", "s1")["sessions"]] == ["s1"]
 
 
-def test_status_counts_what_was_said_per_100_calls(project):
+def test_status_counts_what_was_said(project):
     """Nothing but what the recorder and the sessions hold: 40 calls that ended, 10 of a live session."""
     project.write(".context/state/s1.json", '{"tool_calls": 10}')
     rows = [{"event": "session:ended", "calls": 40}, {"event": "gate:emitted", "chars": 300},
@@ -243,14 +242,12 @@ def test_status_counts_what_was_said_per_100_calls(project):
     project.write(".context/events.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
     assert shown_data(project)["attention"] == {"calls": 50, "by": {
         "gate": {"messages": 1, "chars": 300}, "signals": {"messages": 2, "chars": 150}}}
-    shown = " ".join(text(project.ask("status", **UTF8)).split())
-    assert "per 100 tool calls (of 50): gate 600 in 2.0 · signals 300 in 4.0" in shown
 
 
 def test_status_names_the_context_files_that_say_nothing_yet(project):
     project.write(".context/DECISIONS.md", "# Decisions\n\n- TBD\n")
     assert shown_data(project)["fill_in"] == ["DECISIONS.md"]
-    assert "fill in   DECISIONS.md" in text(project.ask("status"))
+    assert "fill in\n  DECISIONS.md" in text(project.ask("status"))
 
 
 def test_signals_show_severity_age_and_time_left_and_info_is_there(project):
@@ -275,6 +272,20 @@ def test_session_picks_one_by_its_first_letters(project):
     assert failure(project.ask("status", "--session", "../../x"))
 
 
+@pytest.mark.parametrize("settings, state, row", [
+    ("handoff:\n  enabled: false\n", {}, "handoff  switched off"), ("", {}, "handoff  not due"),
+    ("", {"handoff_complete": True, "threshold_crossed_at": "2026-02-03T10:45:00Z"}, "handoff  written"),
+    ("gate:\n  mode: off\n", {}, "gate     switched off"), ("gate:\n  files: [NONE.md]\n", {}, "gate     no context file says anything"),
+    ("", {}, "gate     not asked yet, 0 of 2 files read, not: CONSTITUTION.md, TASKS.md"),
+    ("", {"files_read": ["CONSTITUTION.md", "TASKS.md"]}, "gate     not asked yet, 2 of 2 files read"),
+    ("", {}, "startup  nothing to deliver"), ("", {"agent": "somebody's"}, "session s1 · somebody's · "),
+    ("", {"startup": {"outcome": "delivered", "attempts": 2, "evidence": "receipt"}}, "startup  delivered, 2 attempts, receipt")])
+def test_a_session_is_told_by_its_state(project, settings, state, row):
+    project.write(".contextrc", settings)
+    project.write(".context/state/s1.json", json.dumps(state))
+    assert row in text(project.ask("status", COLUMNS="200", **UTF8))
+
+
 def test_a_session_of_yesterday_is_shown_when_asked_for(project):
     measured(project, 40_000, "old")
     measured(project, 40_000, "new")
@@ -295,25 +306,6 @@ def test_problems_are_listed_one_by_one(project):
                      "is not a JSON object"):
         assert expected in problems
     assert "problems" in text(project.ask("status"))
-
-
-def test_hooks_that_are_not_seen_while_the_client_works_are_a_problem(project):
-    measured(project, 40_000)
-    slug = "".join(c if c.isascii() and c.isalnum() else "-" for c in project.root)
-    folder = os.path.join(project.home, ".claude", "projects", slug)
-    os.makedirs(folder)
-    with open(os.path.join(folder, "x.jsonl"), "w"):
-        pass
-    assert shown_data(project)["problems"] == []
-    then = time.time() - 5 * 3600
-    for name in os.listdir(project.path(".context/state")):
-        os.utime(project.path(".context/state", name), (then, then))
-    os.utime(project.path(".context/monitor-state.json"), (then, then))
-    assert "the hooks were last seen 5h ago" in shown_data(project)["problems"][0]
-    text(project.ask("pause"))
-    for name in os.listdir(project.path(".context/state")):
-        os.utime(project.path(".context/state", name), (then, then))
-    assert shown_data(project)["problems"] == [], "a pause is why"
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]",
@@ -432,6 +424,12 @@ def test_the_status_line_shows_model_fullness_phase_and_signals(project):
     assert line == "Sonnet 5.5 · █░░░░░░░░░ 15% of the window · 850k left · qa 0/20 · 1 signal"
 
 
+def test_a_status_line_of_ones_own_can_stand_alone(project):
+    own = dict(stdin=status_input(project), **PLAIN)
+    assert text(project.ask("statusline", "--only", "--", "echo mine", **own)).strip() == "mine"
+    assert text(project.ask("statusline", "--only", "--", "exit 1", **own)).startswith("Sonnet")
+
+
 def test_the_status_line_says_when_the_compaction_is_near(project):
     window = {"context_window_size": 200_000, "current_usage": {"input_tokens": 143_000}}
     data = status_input(project, context_window=window)
@@ -490,13 +488,6 @@ def test_the_status_line_says_paused(project):
     (["--", "sh", "-c", "grep -o Sonnet | head -1; exit 1"], "Sonnet\nSonnet")])
 def test_a_status_line_of_ones_own_comes_first_and_its_failure_is_harmless(project, words, expected):
     assert text(project.ask("statusline", *words, stdin=status_input(project), **PLAIN)).startswith(expected)
-
-
-def test_a_status_line_of_ones_own_may_stand_alone(project):
-    run = project.ask
-    assert text(run("statusline", "--only", "--", "echo mine", stdin=status_input(project), **PLAIN)) == "mine"
-    assert text(run("statusline", "--only", "--", "false", stdin=status_input(project), **PLAIN)).startswith("Sonnet")
-    assert project.exists(".context/state/s1.statusline")
 
 
 @pytest.mark.skipif(IS_WINDOWS, reason="a POSIX shell tells its process; Wine's taskkill ends no tree")
@@ -629,8 +620,8 @@ def test_a_workflow_is_started_shown_and_stopped(project):
     assert [line.split()[0] for line in lines] == ["phases:", "checks:", "binds:", "out:"]
     assert lines[0] == "phases: init, planning, execution, qa, review, check, reflect; begins with init"
     assert "on the agent's word" in lines[1] and "a person types a prompt" in lines[2] and "`ctx cancel`" in lines[3]
-    shown = text(project.ask("auto", "status"))
-    assert ("init ●" if IS_WINDOWS else "init *") in shown and "iteration 0/20, not bound yet" in shown and "task: Build it" in shown
+    shown = text(project.ask("auto", "status", **UTF8))
+    assert "init ●" in shown and "iteration 0/20, not bound yet" in shown and "task: Build it" in shown
     data = json.loads(text(project.ask("auto", "status", "--json")))
     assert data["phase"] == "init" and data["token"] == ""
     assert "active already" in failure(project.ask("auto", "start", "again"))[0]
@@ -671,6 +662,13 @@ def test_until_makes_one_phase_whose_check_the_person_agreed_to_by_its_exact_tex
     trust, flow = trusted(project), project.read_json(".caw/auto-state.json")
     assert trust["checks"] == {"execution": kit.digest_of("make test")} and len(trust["token"]) == 32 and trust["token"] == flow["token"]
     assert "check of execution: `make test`, you agreed to it" in text(project.ask("auto", "status"))
+
+
+def test_a_workflow_that_failed_under_an_older_release_is_taken_up_where_it_was(project):
+    project.write(".caw/auto-state.json", json.dumps({
+        "active": False, "phase": "failed", "exit_reason": "max_iterations_reached", "enforcer": {"last_phase": "qa"}}))
+    assert "execution ✓ qa ✗ review ○" in text(project.ask("auto", "status", **UTF8))
+    assert "begins with qa" in text(project.ask("auto", "resume"))
 
 
 def test_a_check_that_changed_is_shown_as_not_agreed_until_the_workflow_is_taken_up_again(project):
@@ -728,14 +726,12 @@ def test_nothing_is_taken_up_where_nothing_was_begun_or_all_is_done(project):
     assert "no workflow to take up" in failure(project.ask("auto", "resume"))[0]
 
 
-def test_the_steps_of_a_workflow_are_shown_with_times_attempts_and_checks(project):
+def test_the_signals_of_a_workflow_are_shown_with_their_times(project):
     text(project.ask("auto", "start", "Ship it", "--session", "s1"))
     flow = project.read_json(".caw/auto-state.json")
-    flow["steps"] = {"init": {"phase": "init", "started_at": "2026-02-03T10:45:00Z", "ended_at": "2026-02-03T10:50:00Z",
-                              "attempts": 3, "check": "2026-02-03T10:49:00Z: make, exited 1"}}
+    flow["signals"]["detected_signals"] = [{"signal": "INIT_COMPLETE", "detected_at": "2026-02-03T10:45:00Z", "attempts": 3}, "odd"]
     project.write(".caw/auto-state.json", json.dumps(flow))
-    shown = text(project.ask("auto", "status", COLUMNS="200", TZ="UTC0"))
-    assert "init: 2026-02-03 10:45:00 to 2026-02-03 10:50:00, 3 attempts; check 2026-02-03T10:49:00Z: make, exited 1" in shown
+    assert "\nINIT_COMPLETE at 2026-02-03 10:45:00, attempt 3\n" in text(project.ask("auto", "status", TZ="UTC0"))
 
 
 @pytest.mark.parametrize("given, bound", [("ABC-1", "ABC-1"), ("abc", "abc"), (SESSION[:8], SESSION), (SESSION, SESSION)])
@@ -817,7 +813,7 @@ def test_replay_follows_no_links_and_writes_nothing_outside_its_copy(project):
     shown = text(project.ask("replay", path))
     assert "one" in shown and "the secret" not in shown and os.listdir(outside) == ["secret.md"]
     os.symlink(outside, project.path(".context/state"))
-    assert "a link that leads out" in failure(project.ask("replay", path))[0]
+    assert "leads out of the project" in failure(project.ask("replay", path))[0]
 
 
 def test_replay_runs_no_check_that_the_person_agreed_to(project):
@@ -959,7 +955,7 @@ def test_status_on_a_terminal_is_coloured_and_fits(project, columns):
     assert "\033[31m█" in shown
     lines = [ANSI.sub("", line) for line in shown.replace("\r\n", "\n").split("\n")]
     assert max(map(len, lines)) <= columns
-    assert any("expansion ● init ○" in line for line in lines) == (columns == 200)
+    assert any("expansion ● init ○" in line for line in lines)
 
 
 @pytest.mark.parametrize("answer, code, flow", [(b"n\r", 1, False), (b"\r", 1, False), (b"yes\r", 0, True)])
@@ -987,7 +983,7 @@ def test_watch_redraws_in_place_until_interrupted(project):
     up = int(re.search(r"\033\[(\d+)A$", first).group(1))
     assert up == first.count("\n") and 0 < up < 12 and "45%" in again
     terminal.type(b"\x03")
-    assert terminal.end() == 0
+    assert terminal.end() == 130
     assert b"Traceback" not in terminal.shown and b"error" not in terminal.shown
 
 
@@ -1007,6 +1003,7 @@ def test_the_demo_plays_a_whole_session_and_leaves_nothing_behind(project, env):
     for expected in ("[CONTEXT INJECTION - Please acknowledge receipt]", "STOP. Read your context files", "[ctx monitor] CI: 3 tests fail",
                      "Context is 71% full", "delivered, 1 attempt, receipt", "## Auto Mode Continuation", "`test -f checked` exited 1",
                      "ctx auto: all phases complete.", "check of execution: `test -f checked`, you agreed to it",
+                     "last check, of execution at ", ": exited 0",
                      "stopped asking for the handoff", "the address form is done"):
         assert expected in shown
     assert os.listdir(project.tmp) == []

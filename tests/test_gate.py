@@ -279,16 +279,6 @@ def test_content_mode_ends_in_a_deep_folder_too(tmp_path):
     assert len(before_tool(project, cwd=project.path("sub")).context) <= 9000
 
 
-def test_content_prefers_the_index_of_long_records(content):
-    indexed = "# Decisions\n<!-- INDEX:START -->\n- D1\n<!-- INDEX:END -->\nlong text"
-    for name in ("DECISIONS.md", "LEARNINGS.md", "CONVENTIONS.md"):
-        content.write(".context/" + name, indexed)
-    content.write(".context/LEARNINGS.md", "<!-- INDEX:END --> unbalanced <!-- INDEX:START -->")
-    text = before_tool(content).context
-    assert "----- .context/DECISIONS.md -----\n- D1\n-----" in text
-    assert "unbalanced" in text and text.count("long text") == 1
-
-
 def test_content_of_a_file_that_leads_out_of_the_project_is_not_shown(content, tmp_path):
     (tmp_path / "secret").write_text("secret words")
     os.unlink(content.path(".context/TASKS.md"))

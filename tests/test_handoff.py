@@ -3,9 +3,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import subprocess
-import sys
 
 import pytest
 
@@ -134,6 +131,9 @@ def test_in_plan_mode_it_asks_for_a_printed_one_alone(project):
     assert "End your answer with a handoff for the next session" in context and project.path(OWN) not in context
 
 
+# --- (1) the agent writes it
+
+
 def test_a_session_whose_write_was_denied_is_asked_to_print(project):
     assert project.path(OWN) in after_tool(project, 85).context
     call = assistant_row(170_000, message={"id": "m9", "content": [
@@ -142,9 +142,6 @@ def test_a_session_whose_write_was_denied_is_asked_to_print(project):
         {"type": "tool_result", "tool_use_id": "w1", "is_error": True, "content": "denied"}]}}
     context = after_tool(project, 85, NOW + 1, rows=[call, denied]).context
     assert "End your answer with a handoff" in context and project.path(OWN) not in context
-
-
-# --- (1) the agent writes it
 
 
 def test_the_sessions_own_file_ends_the_reminders_and_the_person_is_told(project):
@@ -217,13 +214,6 @@ def test_at_that_path_only_what_is_newer_than_the_crossing_counts(project):
     assert reminds(project, 85, NOW + 2)
 
 
-def test_at_that_path_a_clock_that_went_back_does_not_matter(project):
-    for at in (3600, 0):
-        assert reminds(project, 85, NOW + at)
-    project.write(OLD, TEXT, mtime=NOW + 1)
-    assert not reminds(project, 85, NOW + 2)
-
-
 def test_two_sessions_with_the_same_first_letters_have_two_files(project):
     for session in ("abcdefgh-1", "abcdefgh-2"):
         after_tool(project, 85, session=session)
@@ -292,6 +282,7 @@ def working_session(project, session="s1"):
     rows = [row("user", "Add a login page with tests."), call(1, "TaskCreate", {"subject": "Write the form"}), result(1, "ok"),
             call(2, "TaskCreate", {"subject": "Write the tests"}), result(2, "ok"),
             call(3, "TaskUpdate", {"taskId": "1", "status": "completed"}), result(3, "ok"),
+            call(8, "TaskList", {}), result(8, "ok"),
             call(6, "TaskCreate", {"subject": "Write the manual"}), result(6, "ok"),
             call(7, "TaskUpdate", {"taskId": "3", "status": "deleted"}), result(7, "ok"),
             call(4, "Write", {"file_path": project.path("src/login.py"), "content": "x"}), result(4, "ok"),
@@ -320,7 +311,8 @@ def test_the_mechanical_handoff_tells_what_somebody_needs_to_go_on(project):
 def test_of_what_the_agent_said_the_mechanical_handoff_has_the_end(kit, project):
     rows = [assistant_row(9, message={"id": "m%d" % n, "content": [{"type": "text", "text": "Step %d. %s" % (n, "word " * 60)}]})
             for n in range(40)]
-    said = kit.read_facts(project.ctx(NOW), project.write_transcript(rows)).said
+    text = kit.render_mechanical(project.ctx(NOW), "s1", project.write_transcript(rows))
+    said = text.partition("## What the agent said last")[2]
     assert "Step 39." in said and "Step 30." not in said and len(said) < 2000
 
 
@@ -362,6 +354,50 @@ def test_what_the_agent_wrote_unasked_is_not_replaced_by_a_mechanical_one(projec
     working_session(project)
     project.step("monitor", project.event("PreCompact.auto", session_id="s1"), NOW + 9)
     assert project.read(OWN) == TEXT and row_of(project)["by"] == "agent"
+
+
+@pytest.mark.parametrize("before", ["mechanical", "delivered"])
+def test_what_the_agent_wrote_over_a_used_one_is_not_replaced_either(project, before):
+    after_tool(project, 85)
+    if before == "delivered":
+        project.write(OWN, "# Goal\n\nAn earlier one.\n", mtime=NOW + 1)
+        after_tool(project, 85, NOW + 2)
+    working_session(project)
+    project.step("monitor", project.event("PreCompact.auto", session_id="s1"), NOW + 3)
+    project.step("inject", project.event("SessionStart.compact", session_id="s1"), NOW + 6)
+    ledger = project.read_json(LEDGER)
+    ledger["handoffs"]["s1"]["evidence"] = "receipt" if before == "delivered" else ""
+    project.write(LEDGER, json.dumps(ledger))
+    project.write(OWN, TEXT, mtime=NOW + 60)
+    project.step("monitor", project.event("PreCompact.auto", session_id="s1"), NOW + 900)
+    assert project.read(OWN) == TEXT and row_of(project)["by"] == "agent"
+    context = project.step("inject", project.event("SessionStart.compact", session_id="s1"), NOW + 903).context
+    assert "Ship the login page." in context and "as it wrote it" in context
+
+
+def test_at_a_path_for_all_sessions_anothers_handoff_is_not_taken_for_ones_own(project):
+    settings(project, "handoff:\n  file: HANDOFF.md\n")
+    after_tool(project, 85, session="s2")
+    project.write("HANDOFF.md", TEXT, mtime=NOW + 1)
+    wrote(project, project.path("HANDOFF.md"), session="s2")
+    after_tool(project, 50)
+    working_session(project)
+    project.step("monitor", project.event("PreCompact.auto", session_id="s1"), NOW + 9)
+    assert project.read("HANDOFF.md") == TEXT and row_of(project, "s2")["by"] == "agent"
+    assert row_of(project)["by"] == "mechanical" and "Add a login page with tests." in project.read(OWN)
+
+
+@pytest.mark.parametrize("file", ["HANDOFF.md", ".context/handoffs/all.md"])
+def test_at_a_path_for_all_sessions_one_that_waits_does_not_take_anothers_handoff_either(project, file):
+    settings(project, "handoff:\n  file: %s\n" % file)
+    for session in ("s1", "s2"):
+        after_tool(project, 85, session=session)
+    project.write(file, TEXT, mtime=NOW + 1)
+    wrote(project, project.path(file), session="s2")
+    working_session(project)
+    project.step("monitor", project.event("PreCompact.auto", session_id="s1"), NOW + 9)
+    assert project.read(file) == TEXT and row_of(project, "s2")["by"] == "agent"
+    assert row_of(project)["by"] == "mechanical" and "Add a login page with tests." in project.read(OWN)
 
 
 def test_a_compaction_reported_twice_loses_nothing_and_delivers_once(project):
@@ -424,6 +460,16 @@ def test_a_killed_session_gets_its_handoff_at_the_next_start(project):
     assert "made from its transcript" in reply.context and "Add a login page with tests." in reply.context
 
 
+def test_a_killed_sessions_transcript_is_read_as_its_own_client_wrote_it(project):
+    after_tool(project, 85)
+    working_session(project)
+    project.write(STATE, json.dumps(dict(project.read_json(STATE), client=str(2 ** 22 + 7))))
+    project.env.pop("CLAUDE_PROJECT_DIR", None)
+    event = {"hook_event_name": "SessionStart", "session_id": "c1", "cwd": project.root, "source": "startup"}
+    reply = project.step("inject", event, NOW + 60, agent="codex")
+    assert "Add a login page with tests." in reply.context and row_of(project)["agent"] == "claude"
+
+
 def test_a_session_whose_end_was_cut_off_by_clear_gets_its_handoff_too(project):
     own = {"CLAUDE_PID": str(os.getpid())}
     project.write_transcript([assistant_row(170_000)])
@@ -442,24 +488,6 @@ def test_a_session_that_comes_back_is_not_taken_for_a_killed_one(project):
     assert not project.exists(OWN)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-def test_a_number_that_another_process_has_now_does_not_keep_a_session_alive(project):
-    after_tool(project, 85)
-    working_session(project)
-    space = os.readlink("/proc/self/ns/pid")
-    project.write(STATE, json.dumps(dict(project.read_json(STATE), client="%d 7 %s" % (os.getpid(), space))))
-    assert "Add a login page" in project.step("inject", project.event("SessionStart.startup", session_id="s2"), NOW + 60).context
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-def test_a_process_in_another_container_is_not_taken_for_ended(project):
-    after_tool(project, 85)
-    working_session(project)
-    project.write(STATE, json.dumps(dict(project.read_json(STATE), client="4194303 7 pid:[1]")))
-    reply = project.step("inject", project.event("SessionStart.startup", session_id="s2"), NOW + 60)
-    assert "Add a login page" not in reply.context
-
-
 def test_handoffs_switched_off_means_no_mechanical_one_either(project):
     settings(project, "handoff:\n  enabled: false\n")
     after_tool(project, 85)
@@ -472,14 +500,14 @@ def test_handoffs_switched_off_means_no_mechanical_one_either(project):
 @pytest.mark.parametrize("name", ["main", "hook-receipts"])
 def test_recorded_transcripts_make_a_readable_one(kit, project, name):
     path = project.write_transcript(helper.transcript_rows(name))
-    facts = kit.read_facts(project.ctx(NOW), path)
-    text = kit.render_mechanical(project.ctx(NOW), "s1", facts)
-    assert facts.first and facts.said and kit.says_something(text.encode()) and len(text) < 9000
+    text = kit.render_mechanical(project.ctx(NOW), "s1", path)
+    assert "## Goal" in text and "## What the agent said last" in text
+    assert kit.says_something(text.encode()) and len(text) < 9000
 
 
 @pytest.mark.parametrize("rows", [[], [b"\xff\xfe"], ["{"], [{"type": "user"}], [{"type": "user", "message": {"content": 7}}]])
 def test_a_transcript_that_tells_nothing_makes_none(kit, project, rows):
-    assert kit.write_mechanical(project.ctx(NOW), "s1", project.write_transcript(rows)) == ""
+    assert kit.write_mechanical(project.ctx(NOW), "s1", project.write_transcript(rows)) is False
 
 
 def test_a_giant_transcript_is_read_from_its_ends(kit, project):
@@ -490,8 +518,19 @@ def test_a_giant_transcript_is_read_from_its_ends(kit, project):
         for _ in range(100):
             out.write(json.dumps({"type": "progress", "data": "x" * (1 << 20)}).encode() + b"\n")
         out.write(tail)
-    facts = kit.read_facts(project.ctx(NOW), path)
-    assert facts.first == "Add a login page with tests." and facts.files == [project.path("src/login.py")]
+    text = kit.render_mechanical(project.ctx(NOW), "s1", path)
+    assert "## Goal: the person's first request\n\nAdd a login page with tests.\n" in text
+    assert "## Files changed\n\n- src/login.py\n" in text
+
+
+def test_a_transcript_of_very_many_rows_is_read_for_a_bounded_time(kit, project, monkeypatch):
+    early = assistant_row(9, message={"id": "m", "content": [
+        {"type": "tool_use", "id": "t", "name": "TaskCreate", "input": {"subject": "An early step"}}]})
+    rows = [{"type": "user", "message": {"role": "user", "content": "Request %d." % n}} for n in range(40)]
+    path, clock = project.write_transcript([early, *rows]), iter(range(1000))
+    monkeypatch.setattr(kit.time, "monotonic", lambda: next(clock) / 10)
+    text = kit.render_mechanical(project.ctx(NOW), "s1", path)
+    assert "Request 0." in text and "Request 39." in text and "An early step" not in text
 
 
 # --- reset, odd states
@@ -560,14 +599,13 @@ def test_where_nothing_can_be_written_the_reminder_still_comes(open_project):
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no mode bits")
 def test_where_nothing_can_be_written_it_is_asked_for_once(open_project):
-    """It can neither be written nor saved when it is printed: one request, one line for the person."""
+    """It can neither be written nor saved when it is printed: one request."""
     project = open_project
     project.write_transcript([assistant_row(170_000)])
     os.chmod(project.path(".context"), 0o555)
     replies = [project.call_as_user("monitor", project.event("PostToolUse.Bash", session_id="s1", tool_use_id="t%d" % number)).reply
                for number in range(3)]
     assert "cannot be written, so the person has to keep it" in replies[0]["hookSpecificOutput"]["additionalContext"]
-    assert "cannot be written, so keep the handoff" in replies[0]["systemMessage"]
     assert all("handoff" not in json.dumps(reply or {}) for reply in replies[1:])
 
 
@@ -603,17 +641,14 @@ def test_in_a_shared_checkout_each_user_has_a_ledger(kit, project, monkeypatch):
     assert kit.ledger_path(ctx) != own == project.path(LEDGER)
 
 
-def test_of_the_sessions_that_were_cleared_the_ledger_keeps_the_last(project):
-    for number in range(30):
-        event = project.event("SessionEnd.other", session_id="s%d" % number, reason="clear")
-        project.step("cleanup", event, NOW + number, CLAUDE_PID=str(1000 + number))
-    assert list(project.read_json(LEDGER)["cleared"]) == [str(1000 + number) for number in range(10, 30)]
-
-
-@pytest.mark.parametrize("later_s, is_gone", [(60, False), (3700, True)])
-def test_without_the_clients_number_a_session_is_gone_after_an_hour_of_silence(project, later_s, is_gone):
+@pytest.mark.parametrize("client, later_s, is_gone", [("", 60, False), ("", 3700, True), (str(os.getpid()), 3700, False),
+                                                      (str(os.getpid()), 87000, True), (str(2 ** 22 + 7), 60, True)],
+                         ids=["untold", "untold and silent", "alive", "silent for a day", "dead"])  # a pid is another in each worker
+def test_a_session_is_gone_with_its_client_or_after_a_time_of_silence(project, client, later_s, is_gone):
+    """A number that runs may be another process by now, after a container was killed: it is believed for a day."""
     after_tool(project, 85)
     working_session(project)
+    project.write(STATE, json.dumps(dict(project.read_json(STATE), client=client)))
     os.utime(project.path(STATE), (NOW, NOW))
     reply = project.step("inject", project.event("SessionStart.startup", session_id="s2"), NOW + later_s)
     assert ("Add a login page with tests." in reply.context) is is_gone
@@ -622,15 +657,6 @@ def test_without_the_clients_number_a_session_is_gone_after_an_hour_of_silence(p
 def test_a_large_number_of_a_folder_is_kept(kit):
     """NTFS and some network file systems have numbers of 64 bits; one that is not kept would empty the ledger."""
     assert kit.load_record({"inode": 2 ** 63 + 5}, kit.LEDGER).inode == 2 ** 63 + 5
-
-
-@pytest.mark.skipif(not shutil.which("git"), reason="needs git")
-def test_a_handoff_that_a_checkout_brings_is_not_the_waiting_sessions(project):
-    after_tool(project, 85)
-    project.write(OLD, TEXT, mtime=NOW + 5)
-    for words in (["init", "-q"], ["add", "-f", OLD]):
-        subprocess.run(["git", "-C", project.root, *words], check=True)
-    assert reminds(project, 85, NOW + 10)
 
 
 @pytest.mark.parametrize("name", ["state", "handoffs"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 
 import pytest
 
@@ -267,7 +268,7 @@ def test_a_reply_never_ends_up_in_a_file_that_took_the_place_of_a_closed_stdout(
     assert (done.returncode, done.stderr) == (0, b"")
     for path, content in project.tree().items():
         assert not isinstance(content, bytes) or b"hookSpecificOutput" not in content, path
-    assert "look here" in project.run_hook("inject", project.event("UserPromptSubmit", session_id="s1")).context
+    assert "look here" in project.step("inject", project.event("UserPromptSubmit", session_id="s1"), time.time() + 11).context
 
 
 def test_a_reader_that_has_gone_is_survived_and_the_signal_stays(project):

@@ -8,6 +8,7 @@ import os
 import subprocess
 import tempfile
 import threading
+import time
 from concurrent import futures
 
 import pytest
@@ -16,7 +17,20 @@ import apart
 import helper
 import hostile
 
-CROWD = 50
+CROWD = 20 if helper.IS_WINDOWS else 50  # there each is an interpreter
+PATIENT = ("LOCK_WAIT_S", "HOOK_LIMIT_S", "CLEANUP_LIMIT_S", "LOOK_LIMIT_S")
+# What stands for a fork where there is none: a process that has the kit and waits for the file.
+WAITING = """
+import os, sys, time
+sys.path.insert(0, sys.argv.pop(1))
+import helper
+kit, go = helper.load_kit(), sys.argv.pop(1)
+vars(kit).update(dict.fromkeys(%r, helper.RUN_TIMEOUT_S - 5))
+open(go + str(os.getpid()), "w").close()
+while not os.path.exists(go):
+    time.sleep(0.001)
+kit.main()
+""" % (PATIENT,)
 
 
 @pytest.fixture
@@ -24,8 +38,9 @@ def crowd(kit, project, monkeypatch):
     """crowd([(mode, event), …]) -> results. Forks of this process that have their event and wait for the same pipe to
     close: what crowds is the work itself, not fifty starts of an interpreter. They have time: on a busy machine some
     would give the lock up after the second that they usually wait, which is right, and no count."""
-    for name in ("LOCK_WAIT_S", "HOOK_LIMIT_S", "CLEANUP_LIMIT_S", "LOOK_LIMIT_S"):
+    for name in PATIENT:
         monkeypatch.setattr(kit, name, helper.RUN_TIMEOUT_S - 5)
+
     def run(calls):
         ready, go = os.pipe()
         with contextlib.ExitStack() as files:
@@ -55,7 +70,23 @@ def crowd(kit, project, monkeypatch):
         result = helper.make_result(os.WEXITSTATUS(status), streams[1].read(), streams[2].read())
         hostile.check_result(result)
         return result
-    return run
+
+    return run if hasattr(os, "fork") else lambda calls: run_processes(project, calls)
+
+
+def run_processes(project, calls):
+    with tempfile.TemporaryDirectory() as folder, futures.ThreadPoolExecutor(len(calls)) as pool:
+        go = os.path.join(folder, "go")
+        argv = [helper.PYTHON, "-I", "-c", WAITING, helper.TESTS, go]
+        runs = [pool.submit(helper.run_process, argv + mode.split(), json.dumps(event).encode(), project.environment({}), project.root)
+                for mode, event in calls]
+        while len(os.listdir(folder)) < len(calls) and not any(run.done() for run in runs):
+            time.sleep(0.01)
+        with open(go, "w", encoding="utf-8"):
+            results = [run.result() for run in runs]
+    for result in results:
+        hostile.check_result(result)
+    return results
 
 
 def test_processes_that_start_at_once_count_every_call(kit, project):
@@ -97,9 +128,9 @@ def test_all_modes_at_once_disturb_nobody(project, crowd):
              ("inject", "SessionStart.resume"))
     calls = project.read_json(".context/state/s1.json")["tool_calls"]
     crowd([(mode, world.event(name, **({"tool_use_id": "t%d" % number} if "ToolUse" in name else {})))
-           for number in range(10) for mode, name in names])
+           for number in range(CROWD // 5) for mode, name in names])
     state = project.read_json(".context/state/s1.json")
-    assert state["tool_calls"] == calls + 10
+    assert state["tool_calls"] == calls + CROWD // 5
     for name in (".context/monitor-state.json", ".context/metrics.json", ".caw/auto-state.json"):
         assert isinstance(project.read_json(name), dict)
     for line in project.read(".context/events.jsonl").splitlines():
@@ -109,7 +140,7 @@ def test_all_modes_at_once_disturb_nobody(project, crowd):
 
 
 def test_twenty_sessions_in_one_project_stay_apart(project, crowd):
-    sessions = ["session-%02d" % number for number in range(20)]
+    sessions = ["session-%02d" % number for number in range(CROWD * 2 // 5)]
     project.write(".context/signals/global/news.md", "The word is everyone.\n")
     for session in sessions:
         project.write(".context/signals/sessions/%s/own.md" % session, "The word is only-%s.\n" % session)
@@ -147,7 +178,7 @@ OLD = b'{\n    "model": "sonnet",\n    "hooks": {"Stop": [{"hooks": [{"type": "c
 
 
 def install(project, *words):
-    done = subprocess.run([helper.PYTHON, INSTALL, project.root, "--quiet", "--python", helper.PYTHON, *words], stdout=subprocess.PIPE,
+    done = subprocess.run([helper.PYTHON, INSTALL, project.root, "--python", helper.PYTHON, *words], stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, env=project.environment({}), cwd=project.root, timeout=60)
     return done.returncode, done.stdout
 
@@ -156,6 +187,7 @@ needs_installer = pytest.mark.skipif(not os.path.exists(INSTALL), reason="there 
 
 
 @needs_installer
+@pytest.mark.skipif(helper.IS_WINDOWS, reason="the registered commands in a POSIX shell; test_windows has Git Bash")
 def test_hooks_run_while_the_kit_comes_and_goes(project, rounds):
     """The registered commands through a shell, at any moment of an install or an uninstall."""
     settings = project.write(".claude/settings.json", OLD)
@@ -190,33 +222,3 @@ def test_hooks_run_while_the_kit_comes_and_goes(project, rounds):
     assert broken == [] and len(seen) >= 1
     with open(settings, "rb") as source:
         assert source.read() == OLD
-
-
-@needs_installer
-def test_installers_at_the_same_time_leave_one_install(project, rounds):
-    settings = project.write(".claude/settings.json", OLD)
-    for _ in range(min(rounds(1), 10)):
-        with futures.ThreadPoolExecutor(4) as pool:
-            done = list(pool.map(lambda _: install(project), range(4)))
-        assert [code for code, _ in done] == [0] * 4, done
-        assert install(project, "--check")[0] == 0
-        assert install(project, "--uninstall")[0] == 0
-        with open(settings, "rb") as source:
-            assert source.read() == OLD
-
-
-@needs_installer
-def test_an_install_and_an_uninstall_at_once_leave_one_of_the_two(project, rounds):
-    settings = project.write(".claude/settings.json", OLD)
-    for _ in range(min(rounds(1), 15)):
-        crowd = [threading.Thread(target=install, args=(project, *words)) for words in ((), ("--uninstall",), (), ("--uninstall",))]
-        for one in crowd:
-            one.start()
-        for one in crowd:
-            one.join()
-        installed = install(project, "--check")[0] == 0
-        with open(settings, "rb") as source:
-            assert (source.read() == OLD) != installed
-        assert install(project, "--uninstall")[0] == 0
-        with open(settings, "rb") as source:
-            assert source.read() == OLD

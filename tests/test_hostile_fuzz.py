@@ -58,7 +58,7 @@ def run_cases(world, count, one):
 
 
 def descriptors():
-    return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+    return len(os.listdir("/proc/self/fd")) if sys.platform == "linux" else 0  # under Wine they are not the program's own
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -209,8 +209,8 @@ def test_damaged_settings_are_refused_or_given_back_byte_for_byte(installer, rou
         data = damaged_settings(random.Random("settings %d" % number))
         with told(number), hostile.time_guard():
             try:
-                src, value = installer.parse_settings(data)
-            except json.JSONDecodeError:
+                src, value = installer.parse_settings(data, list(wanted))
+            except ValueError:
                 continue
             taken += 1
             text = installer.Text(src)
@@ -225,7 +225,7 @@ def test_damaged_settings_are_refused_or_given_back_byte_for_byte(installer, rou
 
 def test_the_installer_refuses_or_installs_and_never_leaves_damaged_settings(project, rounds):
     """A sample as processes: install, uninstall, and the file has its bytes back whatever they were."""
-    argv = [helper.PYTHON, os.path.join(helper.REPO, "install.py"), project.root, "--quiet", "--python", helper.PYTHON]
+    argv = [helper.PYTHON, os.path.join(helper.REPO, "install.py"), project.root, "--python", helper.PYTHON]
     for number in range(min(rounds(3), 120)):
         data = damaged_settings(random.Random("install %d" % number))
         path = project.write(".claude/settings.json", data)
@@ -240,14 +240,14 @@ def test_the_installer_refuses_or_installs_and_never_leaves_damaged_settings(pro
         os.unlink(path)
 
 
-@pytest.mark.parametrize("name", ["parse_iso", "parse_yaml", "parse_config", "parse_blocks", "split_header", "split_sections",
-                                  "own_words", "clean_text", "for_terminal", "one_line", "format_bullet", "safe_name",
+@pytest.mark.parametrize("name", ["parse_iso", "parse_yaml", "parse_config", "parse_blocks", "split_sections",
+                                  "is_acknowledged", "clean_text", "for_terminal", "one_line", "format_bullet", "safe_name",
                                   "window_of_model", "strip_comment", "parse_printed", "hide_secrets"])
 def test_parsers_take_any_text(fuzz_kit, rounds, name):
     check_parser(getattr(fuzz_kit, name), name, rounds(100))
 
 
-@pytest.mark.parametrize("name", ["says_something", "find_sections", "strip_sections", "parse_object"])
+@pytest.mark.parametrize("name", ["says_something", "strip_sections", "parse_object"])
 def test_parsers_take_any_bytes(fuzz_kit, rounds, name):
     check_parser(lambda text: getattr(fuzz_kit, name)(text.encode("utf-8", "surrogateescape")), name, rounds(100))
 

@@ -225,24 +225,10 @@ def test_a_users_own_files_in_a_folder_named_state_are_not_collected(project):
     assert {name: project.read(name) for name in users} == users
 
 
-@pytest.mark.parametrize("name", ["UserPromptSubmit", "SessionStart.resume"])
-def test_patterns_that_never_end_matching_do_not_hold_the_hook(kit, project, name):
-    """Many of them, and many answers to try them on."""
-    world = World(project)
-    patterns = ", ".join("'(a+)+%d$'" % number for number in range(300))
-    project.write(".contextrc", "startup:\n  ack_patterns: [%s]\n" % patterns)
-    os.unlink(project.path(".context/state/s1.json"))
-    if name == "UserPromptSubmit":
-        project.write(".context/state/s1.json", world.files[".context/state/s1.json"])
-    rows = [helper.assistant_row(1000, message={"id": "m%d" % number, "content": [{"type": "text", "text": "a" * 60 + "!"}]},
-                                 timestamp=hostile.iso(world.now)) for number in range(300)]
-    project.write_transcript(rows, "s1")
-    hostile.run_checked(kit, "inject", world.event(name), world.env, world.now)
-
-
-@pytest.mark.parametrize("pattern", ["(", "(?P<", "[", "a{99999999999}", "(?<=a+)b", "[[b]", "(" * 300, "\\", "(?(1)a|b)"])
+@pytest.mark.skipif(helper.IS_WINDOWS, reason="only wrap asks, which needs a terminal of POSIX")
+@pytest.mark.parametrize("pattern", ["(a+)+$", "(", "(?P<", "[", "a{99999999999}", "(?<=a+)b", "[[b]", "(" * 300, "\\", "(?(1)a|b)"])
 def test_a_broken_pattern_matches_nothing_and_breaks_nothing(kit, project, pattern):
-    assert kit.matches(pattern, "some text") is False
+    assert kit.matches(pattern, "a" * 60 + "!") is False
 
 
 @pytest.mark.parametrize("text", ["#\n" * 120_000, "# a\n\nb\n" * 30_000, "<user" * 20_000 + ">" * 20_000, "<" * 60_000, "```\n" * 60_000,
@@ -281,7 +267,7 @@ def test_no_outside_string_leads_out_of_the_allowed_places(project, field):
 @pytest.mark.parametrize("text", [text for text in ESCAPES if "\0" not in text and len(text) < 300 and text != "\ud800"])
 def test_names_on_the_command_line_stay_in_their_folder(project, text):
     before = {path for path in hostile.looks(project.base) if not hostile.ALLOWED.fullmatch(path)}
-    for words in (("signal", "a", "--name=" + text), ("signal", "a", "--session=" + text), ("signal", "a", "--auditor=" + text, "--code=" + text),
+    for words in (("signal", "a", "--name=" + text), ("signal", "a", "--session=" + text), ("signal", "a", "--code=" + text),
                   ("pause", "--session=" + text), ("auto", "start", "x", "--session=" + text, "--force")):
         assert project.ask(*words).rc in (0, 1), words
     after = {path for path in hostile.looks(project.base) if not hostile.ALLOWED.fullmatch(path)}
@@ -375,7 +361,7 @@ def plant_foreign_file(path, target):
 
 
 @pytest.mark.parametrize("plant", [plant_link, plant_folder, plant_fifo, plant_socket, plant_foreign_file])
-@pytest.mark.parametrize("prefix", ["ctx-loaded-", "ctx-seen-"])
+@pytest.mark.parametrize("prefix", ["ctx-loaded-", "ctx-asked-"])
 def test_what_a_neighbour_planted_in_the_temp_folder_is_neither_trusted_nor_followed(project, outside, plant, prefix):
     planted = os.path.join(project.tmp, prefix + "s1")
     plant(planted, os.path.join(outside, "letter.md"))
@@ -391,28 +377,6 @@ def test_what_a_neighbour_planted_in_the_temp_folder_is_neither_trusted_nor_foll
     assert hostile.looks(outside) == before
     if prefix == "ctx-loaded-":
         assert os.lstat(planted).st_ino == look.st_ino
-
-
-def test_a_neighbours_note_of_delivered_signals_is_not_believed(project):
-    """Between the look at the file and its reading, it is exchanged."""
-    if not is_root:
-        pytest.skip("needs root to give a file away")
-    path = project.write(".context/signals/global/x.md", "Tests fail.\n", mtime=time.time() - 5)
-    note = os.path.join(project.tmp, "ctx-seen-s1")
-    with open(note + ".foreign", "w", encoding="utf-8") as out:
-        json.dump({"global/x": "%.6f" % os.stat(path).st_mtime}, out)
-    os.chown(note + ".foreign", 65534, 65534)
-    for at in range(1, 60):
-        with open(note, "w", encoding="utf-8") as out:
-            out.write("{}")
-        shutil.copy2(note + ".foreign", note + ".swap")
-        os.chown(note + ".swap", 65534, 65534)
-        project.write(".context/signals/global/x.md", "Tests fail.\n", mtime=os.stat(path).st_mtime)
-        if project.exists(".context/state/s1.json"):
-            os.unlink(project.path(".context/state/s1.json"))
-        prompt = project.event("UserPromptSubmit", session_id="s1")
-        result = hostile.run_with_fault(project, "inject", prompt, hostile.READING, at, "move", note + ".swap", note)
-        assert "Tests fail." in result.context, at
 
 
 def test_an_unsuspecting_users_hook_ignores_a_strangers_context_folder(tmp_path_factory):
@@ -437,6 +401,7 @@ def test_an_unsuspecting_users_hook_ignores_a_strangers_context_folder(tmp_path_
         shutil.rmtree(base)
 
 
+@pytest.mark.skipif(helper.IS_WINDOWS, reason="Windows has no mode bits")
 def test_files_with_words_of_the_conversation_are_for_this_user_only(project):
     """Handoffs, ledger, recorder, session state, signals; the agent's own handoff too, written with the mode of everything."""
     world = World(project)
@@ -496,8 +461,10 @@ AUDITED = """
 import sys
 FORBIDDEN = ("socket.", "subprocess.", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.startfile", "urllib.", "pty.")
 EXCHANGE = (None, "renameat2", "renamex_np")  # two files change places in one step: the standard library has no word for it
+OWNER = ("advapi32", "kernel32", "OpenProcessToken", "GetTokenInformation", "GetNamedSecurityInfoW", "EqualSid", "IsWellKnownSid",
+         "GetCurrentProcess", "GetLastError")  # whose a folder is on Windows: the same
 def look(event, args):
-    if event.startswith(FORBIDDEN) or (event in ("ctypes.dlopen", "ctypes.dlsym") and args[-1] not in EXCHANGE):
+    if event.startswith(FORBIDDEN) or (event in ("ctypes.dlopen", "ctypes.dlsym") and args[-1] not in EXCHANGE + OWNER):
         import os
         os.write(2, ("FORBIDDEN " + event).encode())
         os._exit(99)
@@ -530,7 +497,6 @@ def test_stray_modules_change_nothing(project, tmp_path, place):
         (trap / (name + ".py")).write_text("open(%r, 'w').close()\nraise SystemExit(2)\n" % str(tmp_path / "sprung"), encoding="utf-8")
     cwd = str(trap) if place == "in the cwd" else project.root
     env = project.environment({"PYTHONPATH": str(trap)} if place == "on PYTHONPATH" else {})
-    project.write(".contextrc", "startup:\n  ack_patterns: ['x+']\n")
     world = World(project)
     for mode, name in EVENT_OF.items():
         done = subprocess.run(helper.hook_argv(mode, str(folder / "ctx_hooks.py")), input=json.dumps(world.event(name, session_id="S/1")).encode(), env=env,
@@ -645,7 +611,7 @@ def test_a_repository_cannot_allow_itself_to_read_the_environment(project, setti
 
 
 def test_what_the_user_allows_for_one_file_a_project_does_not_get_for_another(project, outside):
-    own = project.home + "/.config/ctx_hooks/contextrc"
+    own = project.home + ("/AppData/Roaming" if helper.IS_WINDOWS else "/.config") + "/ctx_hooks/contextrc"
     os.makedirs(os.path.dirname(own))
     with open(own, "w", encoding="utf-8") as out:
         out.write("allow_outside: true\nstartup:\n  files: ['%s/letter.md']\n" % outside)
@@ -761,14 +727,14 @@ def fill(start, count, end="", like=os.devnull):
     linked = ""
     for number in range(count):
         path = "%s%06d%s" % (start, number, end)
-        if number % 30_000:  # an inode takes only so many
+        if number % (1000 if helper.IS_WINDOWS else 30_000):  # a file takes only so many
             os.link(linked, path)
         else:
             linked = shutil.copyfile(like, path)
 
 
 def test_a_crowded_temp_folder_costs_nobody_the_gate_or_the_handoff(project):
-    fill(project.tmp + "/ctx-loaded-x", many(50_000, 1_000_000))
+    fill(project.tmp + "/ctx-loaded-x", many(2_000 if helper.IS_WINDOWS else 50_000, 1_000_000))
     project.run_hook("inject", project.event("SessionStart.startup", session_id="s1"))
     project.write(".context/handoffs/s1.md", "The goal.\n")
     assert "The goal." in project.run_hook("inject", project.event("SessionStart.startup", session_id="s2")).context
@@ -778,9 +744,9 @@ def test_a_crowded_temp_folder_costs_nobody_the_gate_or_the_handoff(project):
     assert not project.exists(".context/state/s3.json")
 
 
-@pytest.mark.parametrize("place", ["sessions/s1", "global"])
-def test_among_thousands_of_signals_the_critical_one_is_found(project, place):
-    count = many(5_000, 100_000)
+@pytest.mark.parametrize("place, usual", [("sessions/s1", 1_000), ("global", 1_000 if helper.IS_WINDOWS else 5_000)])
+def test_among_thousands_of_signals_the_critical_one_is_found(project, place, usual):
+    count = many(usual, 100_000)
     info = project.write(".context/signals/%s/n.md" % place, "---\nseverity: info\nttl: 9999\n---\nNothing.\n")
     fill(info[:-len(".md")], count, ".md", info)
     project.write(".context/signals/%s/n%06d-x.md" % (place, count // 2), "---\nseverity: critical\nttl: 9999\n---\nThe disk is full.\n")
@@ -794,7 +760,7 @@ def test_among_thousands_of_signals_the_critical_one_is_found(project, place):
     hostile.check_result(project.call("cleanup", project.event("SessionEnd.other", session_id="s1")))
 
 
-@pytest.mark.parametrize("key", ["gate.files", "startup.files", "startup.ack_patterns", "auto.phases", "startup.retry_backoffs_s", "monitor.inject_at"])
+@pytest.mark.parametrize("key", ["gate.files", "startup.files", "wrap.ready_patterns", "auto.phases", "startup.retry_backoffs_s", "monitor.inject_at"])
 def test_lists_of_thousands_are_bounded(project, key):
     section, _, name = key.partition(".")
     entries = ["7"] * 8000 if name.endswith("_s") else ["%x(b+)+$" % number for number in range(8000)]

@@ -45,7 +45,7 @@ run_timed, known_answers = kit.run_timed, {}
 
 
 def run_once(argv, *more):
-    if argv[-1] != inst.PROBE_CODE or os.path.realpath(argv[0]) != PYTHON:
+    if argv[-1] != kit.PYTHON_PROBE or os.path.realpath(argv[0]) != PYTHON:
         return run_timed(argv, *more)
     return known_answers.get(tuple(argv[1:])) or known_answers.setdefault(tuple(argv[1:]), run_timed(argv, *more))
 
@@ -173,60 +173,45 @@ def test_items_stand_where_they_say():
         check(inst.skip(src, 0), settings)
 
 
-OWN = ["the settings must be an object", "must be", "stands here a second time", "is missing here", "not UTF-8",
-       "NaN is not JSON", "nested too deeply"]  # the other messages are the standard library's
 REFUSED = {
-    b"{": "1:2: ",
-    b'{"a": 1,}': "1:",
-    b'{"a": [1, ]}': "1:",
-    b'{\n  // why\n  "a": 1\n}': "2:3: ",
-    b'{\n  "a": /* why */ 1\n}': "2:8: ",
-    b'{"a" 1}': "1:6: ",
-    b'{"a": 1 "b": 2}': "1:9: ",
-    b'{"a": "x\ny"}': "1:9: ",
-    b'{"a": "NaN", "b": [NaN]}': "1:20: NaN is not JSON",
-    b'{"a": 01}': "1:8: ",
-    b"{} {}": "1:4: ",
-    b"[" * 100_000: "1:1: nested too deeply",
-    b"[]": "1:1: the settings must be an object",
-    b"null": "1:1: the settings must be an object",
-    BOM + b'{"a":\r\n  "\xff"}': "2:4: not UTF-8",
-    '{"a": 1}'.encode("utf-16"): "1:1: not UTF-8",
-    b'{"hooks": []}': "1:11: the settings.hooks must be an object",
-    b'{"hooks": {\n  "Stop": {}}}': "2:11: the settings.hooks.Stop must be an array",
-    b'{"hooks": {"Stop": ["x"]}}': "1:21: an item of the settings.hooks.Stop must be an object",
-    b'{"hooks": {"Stop": [{"matcher": ""}]}}': '1:21: "hooks" is missing here',
-    b'{"hooks": {"Stop": [{"hooks": {}}]}}': "1:31: an item of the settings.hooks.Stop.hooks must be an array",
-    b'{"hooks": {"Stop": [{"matcher": 1, "hooks": []}]}}': "1:33: an item of the settings.hooks.Stop.matcher must be a string",
-    b'{"hooks": {"Stop": [{"hooks": [1]}]}}': "1:32: an item of an item of the settings.hooks.Stop.hooks must be an object",
-    b'{"hooks": {"Stop": [{"hooks": [{"command": "x"}]}]}}': '1:32: "type" is missing here',
-    b'{"hooks": {"Stop": [{"hooks": [{"type": "command"}]}]}}': '1:32: "command" is missing here',
-    b'{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": 5}]}]}}': "1:63: ",
-    b'{"hooks": {}, "hooks": {}}': '1:15: "hooks" stands here a second time',
-    b'{"hooks": {"Stop": [], "Stop": []}}': '1:24: "Stop" stands here a second time',
-    b'{"statusLine": "x"}': "1:16: the settings.statusLine must be an object",
-    b'{"statusLine": {}}': '1:16: "command" is missing here',
-    b'{"permissions": []}': "1:17: the settings.permissions must be an object",
-    b'{"permissions": {"allow": "x"}}': "1:27: the settings.permissions.allow must be an array",
+    b"{": "line 1 column 2",
+    b'{"a": 1,}': "line 1",
+    b'{\n  // why\n  "a": 1\n}': "line 2 column 3",
+    b'{"a" 1}': "line 1 column 6",
+    b'{"a": "x\ny"}': "line 1 column 9",
+    b'{"a": "NaN", "b": [NaN]}': "NaN is not JSON",
+    b"{} {}": "line 1 column 4",
+    b"[" * 100_000: "nested too deeply",
+    b"[]": "the whole must be an object",
+    b"null": "the whole must be an object",
+    b'{"a": "\xff"}': "can't decode byte 0xff",
+    '{"a": 1}'.encode("utf-16"): "can't decode byte 0xff",
+    b'{"hooks": []}': "hooks must be an object",
+    b'{"hooks": null}': "hooks must be an object",
+    b'{"hooks": {"Stop": {}}}': "Stop must be an array",
+    b'{"hooks": {"Stop": ["x"]}}': "a group of Stop must be an object",
+    b'{"hooks": {"Stop": [{"matcher": ""}]}}': "the hooks in Stop must be an array",
+    b'{"statusLine": "x"}': "statusLine must be an object",
+    b'{"statusLine": {}}': "statusLine.command must be a string",
+    b'{"permissions": []}': "permissions must be an object",
+    b'{"permissions": {"allow": "x"}}': "permissions.allow must be an array",
 }
 
 
 @pytest.mark.parametrize("data", REFUSED, ids=[repr(data[:50]) for data in REFUSED])
-def test_unusable_settings_are_refused_with_line_and_column(data):
-    with pytest.raises(json.JSONDecodeError) as caught:
-        inst.parse_settings(data)
-    problem = caught.value
-    assert f"{problem.lineno}:{problem.colno}: {problem.msg}".startswith(REFUSED[data])
+def test_unusable_settings_are_refused_with_the_reason(data):
+    with pytest.raises(ValueError, match=REFUSED[data]):
+        inst.parse_settings(data, ["Stop"])
 
 
 @pytest.mark.parametrize("data", [
-    None, b"", b" \r\n\t", BOM, b"{}", b'{"a": 1, "a": 2}', b'{"hooks": {}}', b'{"n": %s}' % (b"9" * 10_000),
-    b'{"hooks": {"Stop": [{"hooks": [{"type": "prompt", "prompt": "x"}]}]}}'])
+    None, b"", b" \r\n\t", BOM, b"{}", b'{"a": 1, "a": 2}', b'{"hooks": {}}',
+    b'{"hooks": {"Stop": [{"hooks": [{"type": "prompt", "prompt": "x"}]}]}}', b'{"hooks": {"disabled": ["x"], "enabled": true}}'])
 def test_usable_settings_are_taken(data):
-    inst.parse_settings(data)
+    inst.parse_settings(data, ["Stop"])
 
 
-def test_of_other_agents_only_the_events_we_use_have_to_be_well_formed():
+def test_only_the_events_we_use_have_to_be_well_formed():
     data = b'{"hooks": {"disabled": ["x"], "enabled": true}}'
     assert inst.parse_settings(data, ["Stop"])[1]["hooks"]["enabled"] is True
     src = merged(data.decode())
@@ -337,37 +322,6 @@ def test_the_status_line_of_the_first_release_is_taken_over():
     assert inst.wrapped_status(line) == 'echo "mine"'
     src = with_status(json.dumps({"statusLine": line}))
     assert json.loads(edited(src, inst.strip, {}))["statusLine"]["command"] == 'echo "mine"'
-
-
-# -----------------------------------------------------------------------------
-# Interpreter
-# -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("code, output, problem", [
-    (0, "3.8\n", ""),
-    (0, "3.12\r\n", ""),
-    (0, "3.7\n", "is Python 3.7, 3.8 or newer is needed"),
-    (0, "2.7\n", "is Python 2.7, 3.8 or newer is needed"),
-    (None, "No such file or directory", "does not start (No such file or directory)"),
-    (127, "pyenv: python3: command not found\n", "fails (exit 127: pyenv: python3: command not found)"),
-    (9009, "", "is the Microsoft Store's placeholder, not Python"),
-    (1, "Python was not found; run without arguments to install from the Microsoft Store, or disable …",
-     "is the Microsoft Store's placeholder, not Python"),
-    (0, "", "fails (exit 0)"),
-    (0, "hello\n", "fails (exit 0: hello)"),
-])
-def test_what_an_interpreter_answers_is_judged(code, output, problem):
-    assert inst.judge_probe(code, output) == problem
-
-
-def test_real_interpreters_are_probed():
-    known_answers.clear()
-    assert inst.probe(inst.quote_path(PYTHON), REPO) == ""
-    assert "does not start" in inst.probe("/nowhere/python3", REPO)
-    assert "does not start" in inst.probe("'open", REPO)
-    assert "not found" in inst.probe("no-such-python -3", REPO)
-    assert "not found outside the project" in inst.probe("python3", os.path.abspath(os.sep)), "every one lies below it"
 
 
 # -----------------------------------------------------------------------------
@@ -616,7 +570,7 @@ def test_unusable_settings_stop_everything_before_the_first_write(place, data, w
     place.write(SETTINGS, data)
     before = place.tree()
     out, err = place.run(*words, code=1)
-    assert re.match(r"error: \.claude/settings\.json:1:\d+: .*\nhint: .*\n$", err) and not out
+    assert re.match(r"error: \.claude/settings\.json: .*\nhint: .*\n$", err) and not out
     assert place.tree() == before
 
 
@@ -628,12 +582,10 @@ def test_only_our_entries_go_when_the_settings_changed_in_between(place):
     settings["hooks"]["Stop"].append({"hooks": [MINE]})
     settings["permissions"]["allow"].append("Bash(ls)")
     place.write(SETTINGS, json.dumps(settings, indent=2))  # as the client writes it
-    out, _ = place.run("--uninstall")
+    place.run("--uninstall")
     expected = {"hooks": {"Stop": [{"hooks": [MINE]}]}, "permissions": {"allow": ["Bash(ls)"]}, "env": {"A": "b"}}
     assert place.read(SETTINGS).decode() == json.dumps(expected, indent=2)
-    assert out.count("kept .claude/hooks/.ctx_hooks/settings.json.bak-") == 1
-    names = sorted(os.listdir(place.path(".claude", "hooks", ".ctx_hooks")))
-    assert names[0] == ".gitignore" and [name[:18] for name in names[1:]] == ["settings.json.bak-"] * 2
+    assert not os.path.exists(place.path(".claude", "hooks"))
 
 
 def test_an_install_without_the_option_remembers_the_rule_that_an_earlier_one_added(place):
@@ -666,27 +618,12 @@ def test_a_change_between_two_installs_is_not_undone(place):
     assert place.read(SETTINGS) == b'{\n  "env": {\n    "A": "b"\n  }\n}\n'
 
 
-def test_backups_are_made_only_for_changes_and_three_are_kept(place):
-    hidden = ".claude/hooks/.ctx_hooks/"
-    for number in range(5):
-        place.write(SETTINGS, json.dumps({"a": number}))
-        place.run()
-        place.run()
-    backups = [hidden + name for name in os.listdir(place.path(hidden)) if ".bak-" in name]
-    assert sorted(map(place.read, backups)) == [b'{"a": 2}', b'{"a": 3}', b'{"a": 4}']
-    changed = next(name for name in backups if place.read(name) == b'{"a": 3}')
-    place.write(changed, b"a person's notes")
-    place.run("--uninstall")
-    assert place.read(SETTINGS) == b'{"a": 4}'
-    assert sorted(os.listdir(place.path(hidden))) == [".gitignore", os.path.basename(changed)]
-
-
 @pytest.mark.skipif(not POSIX, reason="Windows has no mode bits")
 def test_modes_are_kept_and_secrets_stay_private(place):
     place.write(SETTINGS, b'{"env": {"TOKEN": "x"}}', 0o600)
     place.run()
     copies = {name: mode for name, (mode, data) in place.tree().items() if data and b"TOKEN" in data}
-    assert len(copies) == 3 and set(copies.values()) == {0o600}
+    assert len(copies) == 2 and set(copies.values()) == {0o600}
 
 
 def test_the_permission_rule_is_added_once_shown_and_taken_out_only_if_it_is_ours(place):
@@ -815,15 +752,14 @@ def first_release(place):
         ("PostToolUseFailure", "monitor"), ("Stop", "stop-enforce"), ("SessionEnd", "cleanup"))}
     text = json.dumps({"a": 1, "hooks": hooks}, indent=2)
     place.write(SETTINGS, text)
-    place.write(".claude/settings.json.bak-20260101T000000Z", b'{"a": 1}')
     place.write(KIT, OLD_KIT)
     place.write(".claude/hooks/__pycache__/ctx_hooks.cpython-311.pyc", b"x")
-    place.write(".claude/hooks/.gitignore", inst.OLD_IGNORES[0])
+    place.write(".claude/hooks/.gitignore", "# written by ctx_hooks\n/.ctx_hooks/\n/__pycache__/\n/ctx_hooks.py.kept-*\n")
+    place.write(SETTINGS + ".bak-20260203T104500Z", '{"a": 1}')
     place.write(".claude/hooks/.ctx_hooks/.gitignore", "*\n")
     place.write(RECORD, json.dumps({
         "kit": inst.digest_of(OLD_KIT), "older": "", "aside": [], "folders": ["hooks"], "settings": {"settings.json": {
-            "original": '{"a": 1}', "after": inst.digest_of(text),
-            "backups": {"settings.json.bak-20260101T000000Z": inst.digest_of('{"a": 1}')}}}}))
+            "original": '{"a": 1}', "after": inst.digest_of(text), "backups": {}}}}))
 
 
 @pytest.mark.parametrize("upgrade", [True, False])
@@ -832,11 +768,19 @@ def test_what_the_first_release_left_is_cleaned_away(place, upgrade):
     if upgrade:
         out, _ = place.run()
         assert "removed .claude/hooks/__pycache__/ctx_hooks.cpython-311.pyc" in out
-        assert {name for name in place.tree() if "pycache" in name or name == ".claude/hooks/.gitignore"} == set()
+        assert {name for name in place.tree() if "pycache" in name} == set()
         assert all(command.startswith(": ctx_hooks ") for command in place.commands())
         place.run("--check")
     place.run("--uninstall")
     assert {name: data for name, (_mode, data) in place.tree().items()} == {".claude": None, SETTINGS: b'{"a": 1}'}
+
+
+def test_a_backup_of_other_settings_than_those_that_come_back_stays_and_is_named(place):
+    first_release(place)
+    place.write(SETTINGS + ".bak-20260203T104501Z", '{"b": 2}')
+    place.run()
+    out, _ = place.run("--uninstall")
+    assert f"kept {SETTINGS}.bak-20260203T104501Z" in out and place.read(SETTINGS + ".bak-20260203T104501Z") == b'{"b": 2}'
 
 
 @pytest.mark.parametrize("own", [None, b"# Mine\r\n\r\nkeep this", b"# Mine\n"])
@@ -863,16 +807,6 @@ def test_a_clone_without_a_record_can_be_uninstalled(place):
     place.run("--uninstall")
     assert place.read(SETTINGS) == b'{\n  "model": "x"\n}\n'
     assert KIT not in place.tree()
-
-
-def test_a_kit_that_does_not_load_is_not_registered(place):
-    place.write(SETTINGS, b"{}")
-    place.kit = "raise RuntimeError('broken')\n"
-    _, err = place.run(code=1)
-    assert err.startswith("error: the kit does not load with python%s: RuntimeError: broken\nhint: " % ("3" if POSIX else ""))
-    assert place.read(SETTINGS) == b"{}"
-    place.run("--uninstall")
-    assert set(place.tree()) == {".claude", SETTINGS}
 
 
 @pytest.mark.parametrize("broken", [None, b"", b"syntax error", b"import sys\nsys.exit(2)\n", b"raise SystemExit(2)"])
@@ -926,7 +860,7 @@ def test_git_sees_nothing_of_a_private_install(place):
     for words in ([], ["--init"]):
         before = place.tree()
         place.run("--scope", "local", *words)
-        place.run("--scope", "local", "--statusline")  # makes a backup
+        place.run("--scope", "local", "--statusline")
         place.shell(place.commands(".claude/settings.local.json")[0])
         assert place.untracked() == ["own.txt"]
         place.run("--uninstall", "--scope", "local")
@@ -970,6 +904,18 @@ def test_user_scope_registers_an_absolute_path_that_runs_anywhere(place, variabl
     place.run("--scope", "user", "--check")
     place.run("--scope", "user", "--uninstall")
     assert place.tree(place.home) == {}
+
+
+@pytest.mark.skipif(not POSIX, reason="its interpreter is a link")
+def test_an_interpreter_below_the_home_folder_is_taken_also_from_there(place):
+    own = os.path.join(place.home, "versions", "python3")
+    os.mkdir(os.path.dirname(own))
+    os.symlink(PYTHON, own)
+    place.run("--scope", "user", "--python", own, cwd=place.home)
+    assert all(own in command for command in place.commands(os.path.join(place.home, SETTINGS)))
+    project = place.path(".venv")
+    os.symlink(PYTHON, project)
+    assert "there is no interpreter" in place.run("--python", project, code=1)[1]
 
 
 def test_the_project_is_the_nearest_folder_with_git_or_claude_and_is_named(place):
@@ -1022,12 +968,12 @@ def test_the_kits_own_folder_is_no_project_unless_named_and_keeps_its_kit(place)
     assert place.tree() == before
 
 
-@pytest.mark.parametrize("words", [["--dry-run"], ["--check"], ["--dry-run", "--uninstall"], ["--version"], ["--help"],
+@pytest.mark.parametrize("words", [["--dry-run"], ["--check"], ["--dry-run", "--uninstall"], ["--help"],
                                    ["--dry-run", "--launcher", "--init", "--agent", "all"]])
 @pytest.mark.parametrize("installed", [False, True])
 def test_looking_writes_nothing(place, words, installed):
     if installed:
-        place.run("--quiet")
+        place.run()
     before = place.tree(place.base)
     place.run(*words, code=0 if installed or words != ["--check"] else 1)
     assert place.tree(place.base) == before
@@ -1056,8 +1002,8 @@ def test_a_dry_run_is_short_and_sums_up_what_the_settings_gain_and_lose(place):
     place.write(SETTINGS, b'{"model": "opus", "permissions": {"deny": ["Read(./.env)"]}}')
     assert "def main" not in place.run("--dry-run")[0]
     lines = place.run("--dry-run", "--allow-handoff")[0].splitlines()
-    assert lines[0].startswith(f"would write {KIT}") and lines[2] == f"would merge into {SETTINGS}"
-    assert lines[3].startswith("  + hooks: SessionStart inject, UserPromptSubmit inject, PreToolUse gate, ")
+    assert lines[0].startswith(f"would write {KIT}") and lines[1] == f"would merge into {SETTINGS}"
+    assert lines[2].startswith("  + hooks: SessionStart inject, UserPromptSubmit inject, PreToolUse gate, ")
     assert '  + "Edit(/.context/handoffs/**)"' in lines and len(lines) < 9
     place.run("--allow-handoff")
     lines = place.run("--dry-run", "--uninstall")[0].splitlines()
@@ -1081,7 +1027,6 @@ def test_check_names_what_an_install_would_change(place):
     assert place.run("--check", code=1)[0] == f"would write {KIT} ({kit.VERSION})\nwould write {SETTINGS}\n"
     place.run()
     assert place.run("--check")[0].startswith(f"ok: ctx_hooks {kit.VERSION} is installed and current for claude in ")
-    assert place.run("--check", "--quiet")[0] == ""
     for words in (["--statusline"], ["--allow-handoff"]):
         assert f"would merge into {SETTINGS}\n" in place.run("--check", *words, code=1)[0]
     settings = place.settings()
@@ -1119,8 +1064,8 @@ def fake_python(folder, name, body):
 @pytest.mark.skipif(not POSIX, reason="its interpreters are scripts for a POSIX shell")
 def test_an_interpreter_that_is_too_old_or_missing_is_refused(place):
     fake_python(place.bin, "python3", "echo 3.6\n")
-    assert place.run(code=1)[1].startswith("error: python3 is Python 3.6, 3.8 or newer is needed\nhint: ")
-    assert "no-such-python does not start" in place.run("--python", "no-such-python", code=1)[1]
+    assert re.match(r"error: the interpreter .*/python3 is no Python from 3.8 on \(Python 3.6\)\nhint: ", place.run(code=1)[1])
+    assert "there is no interpreter no-such-python" in place.run("--python", "no-such-python", code=1)[1]
     assert place.tree() == {}
 
 
@@ -1207,7 +1152,10 @@ def test_templates_are_short_and_say_nothing_until_somebody_writes():
 def planned(place, *words):
     """The steps of a run from this place, and the job they belong to."""
     options = inst.parse_arguments([place.project, *words])
-    job = inst.make_job(options, inst.Layout(place.project, options.scope))
+    layout = inst.Layout(place.project, options.scope)
+    agents = inst.choose_agents(options, layout)
+    python = "" if options.uninstall else inst.pick_python(options, layout, agents)
+    job = inst.Job(layout, inst.read_record(layout), options, agents, python)
     return inst.plan(job), job
 
 
@@ -1237,7 +1185,7 @@ def test_an_install_cut_short_anywhere_can_be_finished_or_undone(tmp_path, kit_t
             place.run("--uninstall")
             assert place.tree() == before, steps[:cut]
             count, cut = len(steps) + 1, cut + 1
-    assert count > 6
+    assert count > 4
 
 
 @on_posix
@@ -1267,34 +1215,6 @@ def test_an_upgrade_cut_short_before_the_kit_is_no_foreign_kit(place):
     assert place.read(KIT).endswith(b"# newer\n")
 
 
-@pytest.mark.skipif(not POSIX, reason="so many starts take longer under Wine than an installer waits")
-def test_installers_at_the_same_time_do_not_disturb_each_other(place):
-    place.write(SETTINGS, b'{"a": 1}')
-    before = place.tree()
-    words = [[], ["--statusline"], [], ["--uninstall"], ["--init"], ["--uninstall"], []]
-    processes = [place.popen(*more) for more in words]
-    results = [(process.communicate(timeout=60), process.returncode) for process in processes]
-    assert [code for _output, code in results] == [0] * len(words), results
-    place.kit = repo_file("ctx_hooks.py")
-    place.run()
-    place.run("--check")
-    shutil.rmtree(place.path(".context"))
-    place.run("--uninstall")
-    assert place.tree() == before
-
-
-@pytest.mark.parametrize("folders_can_be_locked", [True, False])
-def test_the_lock_is_exclusive_and_free_once_its_holder_is_gone(tmp_path, monkeypatch, folders_can_be_locked):
-    if not folders_can_be_locked:
-        monkeypatch.setattr(inst, "fcntl", None)
-    handle = inst.open_lock(str(tmp_path))
-    assert handle >= 0 and inst.open_lock(str(tmp_path)) == -1
-    os.close(handle)
-    if not folders_can_be_locked and POSIX:
-        os.unlink(tmp_path / ".ctx_hooks-install.lock")  # Windows does this itself
-    os.close(inst.open_lock(str(tmp_path)))
-
-
 def test_a_replace_that_is_refused_for_a_moment_is_tried_again(tmp_path, monkeypatch):
     real, refusals = os.replace, [PermissionError(13, "used by another process")] * 3
 
@@ -1303,8 +1223,15 @@ def test_a_replace_that_is_refused_for_a_moment_is_tried_again(tmp_path, monkeyp
             raise refusals.pop()
         return real(*words)
     monkeypatch.setattr(os, "replace", busy)
+    monkeypatch.setattr(kit, "IS_POSIX", False)  # it happens on Windows only
     inst.write_atomic(str(tmp_path / "a"), b"x")
     assert (tmp_path / "a").read_bytes() == b"x" and not refusals
+
+
+def test_quiet_says_nothing_and_version_names_the_kit(place):
+    assert place.run("--quiet") == ("", "") and place.run("--check", "--quiet")[0] == ""
+    assert place.run("--uninstall", "--quiet") == ("", "")
+    assert re.fullmatch(rf"ctx_hooks {kit.VERSION}\nsha256 [0-9a-f]{{64}}\n", place.run("--version")[0])
 
 
 def test_settings_that_change_in_between_are_not_overwritten(place):
@@ -1321,7 +1248,7 @@ def test_settings_that_change_in_between_are_not_overwritten(place):
 @pytest.mark.parametrize("data", [b"", b"[]", b"null", b"{", b"\xff", b'{"settings": []}', b"[" * 100_000,
                                   b'{"kit": 5, "folders": [5, "..", "../../x", "/etc"]}',
                                   b'{"settings": {"../x": {}, "settings.json": {"original": 5, "backups": {}}}}',
-                                  b'{"settings": {"settings.json": {"original": "{}", "backups": {"../x": 1}}}}'])
+                                  b'{"settings": {"settings.json": {"original": "\\ud800", "after": 1}}}'])
 def test_a_damaged_or_hostile_record_is_harmless(place, data):
     place.run()
     precious = place.write(".claude/precious", b"x")
@@ -1343,12 +1270,12 @@ def test_a_record_cannot_smuggle_other_settings_in(place):
 
 
 def test_records_survive_their_own_format(place):
-    kept = inst.Kept("\ufeff{}\r\nü", "abc", {"hooks/.ctx_hooks/settings.json.bak-20260101T000000Z-2": "d"}, "Edit(x)")
-    names = [".", "../..", "hooks", "../.codex", "../.github/hooks", "../.copilot"]
-    record = inst.Record("k", "o", names, {"../.codex/hooks.json": kept})
+    kept = inst.Kept("\ufeff{}\r\nü", "abc", "Edit(x)")
+    record = inst.Record("k", "o", [".", "hooks", "../.codex"], {"../.codex/hooks.json": kept})
     with place.here():
-        step = inst.plan_record(inst.Layout(place.project, "project"), record)[0]
-    assert inst.parse_record(step.data) == record
+        layout = inst.Layout(place.project, "project")
+        place.write(RECORD, inst.plan_record(layout, record)[0].data)
+        assert inst.read_record(layout) == record
 
 
 def test_usage_errors_exit_2_and_failures_exit_1(place):
@@ -1383,14 +1310,12 @@ def test_a_process_of_its_own_does_the_same_and_leaves_the_kits_folder_alone(pla
         out, err = (stream.decode("utf-8") for stream in started.communicate(timeout=60))
         assert started.returncode == 0, out + err
         return out, err
-    assert process("--dry-run")[0].count("would ") == 3
+    assert process("--dry-run")[0].count("would ") == 2
     process("--init", "--statusline")
     assert f"ok: ctx_hooks {kit.VERSION}" in process("--check")[0]
     shutil.rmtree(place.path(".context"))
-    assert process("--uninstall", "--quiet") == ("", "")
+    process("--uninstall")
     assert place.tree() == before and place.tree(place.source) == source
-    digest = inst.digest_of(repo_file("ctx_hooks.py"))
-    assert process("--version")[0] == f"ctx_hooks {kit.VERSION}\nsha256 {digest}\n"
 
 
 # -----------------------------------------------------------------------------
@@ -1416,7 +1341,7 @@ def test_the_launcher_finds_the_projects_kit_then_the_users_and_runs_no_stranger
     place.write(KIT, "print('a stranger')\n")
     assert (ctx(deep).returncode, ctx(deep).stdout) == (1, b"")
     assert b"is no release that ctx knows" in ctx(deep).stderr and b"there is no ctx_hooks" in ctx(place.base).stderr
-    place.run("--scope", "user", "--quiet")
+    place.run("--scope", "user")
     assert ctx(deep).stdout == ctx(place.base).stdout == b"ran status\n"
     place.run("--scope", "user", "--uninstall", f"--launcher={folder}")
     shutil.rmtree(os.path.join(place.home, ".cache"))
@@ -1454,12 +1379,12 @@ def test_installer_parses_on_python_3_6():
 def test_installer_imports_only_the_standard_library():
     names = set(re.findall(r"^(?:import|from) (\w+)", repo_file("install.py"), re.MULTILINE))
     assert names <= {"sys", "argparse", "contextlib", "difflib", "hashlib", "json", "os", "re", "shlex", "stat",
-                     "subprocess", "tempfile", "time", "types", "fcntl", "collections"}
+                     "subprocess", "tempfile", "time", "types", "collections"}
 
 
 def test_installer_is_short_and_narrow():
     lines = repo_file("install.py").splitlines()
-    assert len(lines) <= 1380 and max(map(len, lines)) <= 100
+    assert len(lines) <= 1200 and max(map(len, lines)) <= 100
 
 
 def test_contents_list_names_the_sections():

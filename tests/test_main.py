@@ -46,10 +46,6 @@ def test_help_names_every_mode_and_command(project, kit, words):
     assert max(len(line) for line in text.split("\n") if not line.startswith("usage: ")) <= 100
 
 
-def test_every_command_of_the_table_can_be_run(kit):
-    assert list(kit.RUN) == list(kit.COMMANDS)
-
-
 def test_the_version_comes_with_the_files_checksum(project, kit):
     shown = project.command("--version").out.decode()
     digest = hashlib.sha256(helper._content(helper.KIT)).hexdigest()
@@ -73,3 +69,34 @@ def test_stdout_is_one_ascii_object_and_nothing_else(project):
     result = project.run_hook("gate", project.event("PreToolUse.Bash", session_id="s1"))
     assert result.out.isascii() and result.out.startswith(b"{") and result.out.endswith(b"}") and b"\n" not in result.out
     assert result.context.startswith("Lies → .context/CONSTITUTION.md")
+
+
+# --- the usage line is the parser
+
+
+@pytest.mark.parametrize("word, args, expected", [
+    ("status", [], {"session": "", "json": "", "watch": "", "words": [], "rest": []}),
+    ("status", ["--session=ab", "--json"], {"session": "ab", "json": "yes"}),
+    ("why", ["7"], {"words": ["7"]}), ("signal", ["-", "--ttl", "9"], {"words": ["-"], "ttl": "9"}),
+    ("signal", ["--action", "--x", "a=b"], {"words": ["a=b"], "action": "--x"}),
+    ("auto", ["start", "--skip", "qa", "a task", "--skip=fix"], {"words": ["start", "a task"], "skip": ["qa", "fix"]}),
+    ("replay", ["a", "b", "c"], {"words": ["a", "b", "c"]}),
+    ("statusline", ["--", "sh", "-c", "x --help"], {"rest": ["sh", "-c", "x --help"]}),
+    ("wrap", ["--agent", "aider", "--", "aider", "--x"], {"agent": "aider", "rest": ["aider", "--x"]}),
+])
+def test_words_are_read_by_the_usage_line(kit, word, args, expected):
+    given = vars(kit.parse_words(kit.COMMANDS[word][0], args))
+    assert {key: given[key] for key in expected} == expected
+
+
+def test_every_command_has_a_usage_line_that_its_own_parser_reads(kit):
+    for word, (usage, _, about) in kit.COMMANDS.items():
+        assert about.endswith(".") and len("  %-13s %s" % (word, about)) <= 100
+        options, places = kit.parse_usage(usage)
+        said = [*places, *("[%s %s]" % pair if pair[1] else "[%s]" % pair[0] for pair in options.items())]
+        assert sorted(" ".join(said).split()) == sorted(usage.partition("-- ")[0].replace(" | --", "] [--").rstrip("[").split()), usage
+
+
+def test_every_explained_option_is_one_of_a_command(kit):
+    options = {name for usage, _, _ in kit.COMMANDS.values() for name in kit.parse_usage(usage)[0]}
+    assert set(kit.OPTIONS) <= options

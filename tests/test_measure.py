@@ -31,7 +31,7 @@ def test_window_by_the_models_name_is_the_clients(kit, model):
 
 
 def measure(kit, project, tokens=None, model="claude-sonnet-4-5", state=None, added=0, told=0):
-    usage = kit.Record(tokens=tokens, model=model, window=told) if tokens else None
+    usage = kit.Record(tokens=tokens, model=model, window=told, at=0.0) if tokens else None
     return kit.measure_context(project.ctx(NOW), kit.load_record(state or {}, kit.SESSION), usage, added)
 
 
@@ -46,10 +46,8 @@ def test_window_in_order_of_what_is_known_best(kit, project):
 
 
 @pytest.mark.parametrize("handed", [
-    {"at": "2026-02-02T10:44:00Z", "window": 500_000}, {"window": 500_000}, {"at": "2027-01-01T00:00:00Z", "window": 5000},
-    {"at": "2026-02-03T10:44:00Z", "window": 7}, {"at": "2026-02-03T10:44:00Z", "window": "500000"},
-    {"at": "2026-02-03T10:44:00Z", "window": 10 ** 12}, {"at": "2026-02-03T10:44:00Z", "window": 500_000, "model": ""}])
-def test_absurd_or_old_numbers_of_the_status_line_are_discarded(kit, project, handed):
+    {"window": 7}, {"window": "500000"}, {"window": 10 ** 12}, {"window": 500_000, "model": ""}])
+def test_absurd_numbers_of_the_status_line_are_discarded(kit, project, handed):
     project.write(".context/state/s1.statusline", json.dumps(dict({"model": "claude-sonnet-4-5"}, **handed)))
     assert measure(kit, project, 100).window == SMALL
 
@@ -80,13 +78,6 @@ def test_an_estimate_proves_no_window_for_later_either(project):
     project.write_transcript([assistant_row(170_000)])
     after_tool(project, NOW + 1)
     assert state_of(project)["window"] == SMALL
-
-
-def test_the_history_of_the_fullness_has_its_changes(project):
-    for at, tokens in enumerate((20_000, 20_000, 21_000, 40_000, 20_000)):
-        project.write_transcript([assistant_row(tokens)])
-        after_tool(project, NOW + at)
-    assert state_of(project)["history"] == [10, 20, 10]
 
 
 @pytest.mark.parametrize("tokens", [140_000, 151_000, 201_000, 900_000])
@@ -124,9 +115,9 @@ def test_usage_without_a_time_of_its_own_is_not_older_than_a_compaction(project)
 
 
 def test_of_another_clients_model_no_window_is_assumed_by_its_name(kit, project):
-    ctx, state = project.ctx(NOW), kit.load_record({"large_model": "gpt-x", "measured_model": "gpt-x"}, kit.SESSION)
+    ctx, state = project.ctx(NOW), kit.load_record({"window": LARGE, "measured_model": "gpt-x"}, kit.SESSION)
     ctx.agent = "copilot"
-    found = kit.measure_context(ctx, state, kit.Record(tokens=100, model="gpt-x", window=0), 0)
+    found = kit.measure_context(ctx, state, kit.Record(tokens=100, model="gpt-x", window=0, at=0.0), 0)
     assert (found.window, found.exact) == (SMALL, False)
 
 

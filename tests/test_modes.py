@@ -107,9 +107,9 @@ HOLD = "import os, sys, time; fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT%s
     " | os.O_EXCL | os.O_TEMPORARY" if helper.IS_WINDOWS else "); os.lockf(fd, os.F_LOCK, 0")
 
 
-def test_a_held_lock_costs_the_write_not_the_hook(project):
+def test_a_held_lock_costs_the_write_not_the_hook(kit, project):
     os.makedirs(project.path(".context", "state"))
-    holder = subprocess.Popen([helper.PYTHON, "-c", HOLD, project.path(".context", "state", "s1.lock")], stdout=subprocess.PIPE)
+    holder = subprocess.Popen([helper.PYTHON, "-c", HOLD, kit.lock_path(project.ctx(0.0), "s1.json")], stdout=subprocess.PIPE)
     try:
         holder.stdout.readline()
         assert project.run_hook("monitor", project.event("PostToolUse.Bash", session_id="s1")).is_silent

@@ -313,4 +313,4 @@ def test_signals_and_markers_have_their_places(kit, project):
     ctx = project.ctx(NOW)
     assert kit.signal_dir(ctx, "s1") == ctx.path("signals", "sessions", "s1") and kit.signal_dir(ctx, "") == ctx.path("signals", "global")
     ctx.tmp = "/t/"
-    assert (kit.marker_path(ctx, "s1"), kit.marker_path(ctx, "s1", "ctx-seen-")) == ("/t/ctx-loaded-s1", "/t/ctx-seen-s1")
+    assert (kit.marker_path(ctx, "s1"), kit.marker_path(ctx, "s1", "ctx-asked-")) == ("/t/ctx-loaded-s1", "/t/ctx-asked-s1")

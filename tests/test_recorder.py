@@ -104,12 +104,20 @@ def test_a_recorder_behind_a_link_is_not_shown(kit, ctx, project):
     assert kit.read_events(ctx, 5) == []
 
 
-def test_a_rotation_that_somebody_else_made_is_not_made_again(kit, ctx, project):
+def test_a_rotation_that_somebody_else_made_is_not_made_again(kit, ctx, project, monkeypatch):
     """Two processes see the limit at the same time: the second must not rotate the new file over the full one."""
-    kit.append_line(ctx, ctx.path("events.jsonl"), "x" * 200 + "\n", 100)
-    assert project.read(".context/events.jsonl.1") == "x" * 200 + "\n" and not project.exists(".context/events.jsonl")
-    kit.append_line(ctx, ctx.path("events.jsonl"), "small\n", 100)
-    assert project.read(".context/events.jsonl.1") == "x" * 200 + "\n" and project.read(".context/events.jsonl") == "small\n"
+    path, real = project.write(".context/events.jsonl", "old\n" * 50), kit.stat_of
+
+    def rotate_after(name, follow=True):
+        info = real(name, follow)
+        if name == path and info is not None and info.st_size > 200:
+            os.replace(path, path + ".1")
+            project.write(".context/events.jsonl", "new\n")
+        return info
+
+    monkeypatch.setattr(kit, "stat_of", rotate_after)
+    kit.append_line(ctx, path, "mine\n", 200)
+    assert project.read(".context/events.jsonl.1") == "old\n" * 50 + "mine\n" and project.read(".context/events.jsonl") == "new\n"
 
 
 def test_of_a_long_error_the_end_is_kept(kit, ctx, project):

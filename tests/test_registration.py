@@ -18,11 +18,7 @@ OURS = {
     "py -3" + OLD[7:] + ' inject "$X" || exit 0': "inject",
     "python3 .claude/hooks/ctx_hooks.py gate": "gate",
     'python3 "$CLAUDE_PROJECT_DIR"/.claude/hooks/ctx_hooks.py monitor 2>/dev/null || true': "monitor",
-    "PYTHONUTF8=1 /usr/bin/python3.12 -X utf8 -I ~/.claude/hooks/ctx_hooks.py cleanup": "cleanup",
-    "exec env A=b pypy3 ctx_hooks.py cleanup || :": "cleanup",
-    ".claude/hooks/ctx_hooks.py gate": "gate",
-    "python3 -m ctx_hooks gate": "gate",
-    'C:\\Python312\\python.exe C:\\Users\\x\\.claude\\hooks\\ctx_hooks.py gate': "gate",
+    "/usr/bin/python3.12 -X utf8 -I ~/.claude/hooks/ctx_hooks.py cleanup": "cleanup",
     '"C:/Program Files/Python/python.exe" -I -S "C:/x y/ctx_hooks.py" inject': "inject",
 }
 NOT_OURS = [
@@ -32,8 +28,10 @@ NOT_OURS = [
     "echo " + OLD + " gate x", "cat ctx_hooks.py gate", "python3 other.py ctx_hooks.py gate",
     "echo before; python3 ctx_hooks.py gate", "python3 ctx_hooks.py gate && ./mine.sh",
     "python3 ctx_hooks.py gate | tee log", "python3 ctx_hooks.py gate || ./mine.sh", "(python3 ctx_hooks.py gate)",
-    "python3 ctx_hooks.py gate\nrm -rf x", 'python3 -c "import my_ctx_hooks; my_ctx_hooks.main()" gate x',
+    "python3 ctx_hooks.py gate\nrm -rf x", "python3 ctx_hooks.py gate x\nrm -rf x", 'python3 ctx_hooks.py gate \\" ; rm x \\"',
+    'python3 -c "import my_ctx_hooks; my_ctx_hooks.main()" gate x',
     'python3 -c "import ctx_hooks" gate x', 'python3 -c "print(\'import ctx_hooks\')" gate',
+    "FOO=1 python3 ctx_hooks.py gate", "python3 -m ctx_hooks gate", ".claude/hooks/ctx_hooks.py gate",
     "python3 'open quote ctx_hooks.py gate", "timeout 5 ./wrapper.sh ctx_hooks.py gate",
 ]
 
@@ -71,7 +69,7 @@ def test_every_command_that_is_made_is_known_to_the_letter(agent, python):
 @pytest.mark.parametrize("agent", kit.DIALECTS)
 def test_the_form_for_windows_is_known_to_the_letter(agent):
     path = (kit.DIALECTS[agent].project_variable or "C:") + "/.claude/hooks/ctx_hooks.py"
-    for event, groups in kit.plan_hooks(agent, "py -3", path, kit.format_windows).items():
+    for event, groups in kit.plan_hooks(agent, "py -3", path, kit.WINDOWS_START).items():
         command = groups[0]["hooks"][0]["command"]
         found = kit.parse_command(command)
         assert (found.agent, found.python, found.path, found.exact) == (agent, "py -3", path, True), event
@@ -101,7 +99,7 @@ def test_registrations_are_found_whatever_else_the_settings_hold():
 def test_hooks_json_is_what_the_kit_makes_for_claude_code():
     with open(os.path.join(REPO, "hooks.json"), encoding="utf-8") as source:
         text = source.read()
-    hooks = {"hooks": kit.plan_hooks("claude", "python3", kit.PLUGIN_PATH, kit.format_plugin)}
+    hooks = {"hooks": kit.plan_hooks("claude", "python3", kit.PLUGIN_PATH, kit.PLUGIN_START)}
     assert text == json.dumps(hooks, indent=2, ensure_ascii=False) + "\n"
     modes = {event: kit.parse_command(groups[0]["hooks"][0]["command"]).mode for event, groups in hooks["hooks"].items()}
     assert modes == {"SessionStart": "inject", "UserPromptSubmit": "inject", "PreToolUse": "gate", "PostToolUse": "monitor",

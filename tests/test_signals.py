@@ -1,11 +1,11 @@
 """Signals: the format with its broken variants, and what reaches the agent, once, at the right moment."""
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -92,14 +92,6 @@ def test_no_signal_is_written_through_a_link(kit, project, tmp_path):
     os.symlink(str(tmp_path / "theirs"), project.path(".context/signals/sessions/s1"))
     made = kit.Record(name="n", severity="warning", generated_at=NOW, ttl_s=77, auditor="a", code="", body="x")
     assert kit.write_signal(project.ctx(NOW), "s1", made) == "" and os.listdir(str(tmp_path / "theirs")) == []
-
-
-def test_a_claim_from_the_future_silences_nothing(kit, project):
-    """Claimed, the process died, and then the clock went back."""
-    put(project, "a", "Fact.", ttl=9999)
-    event = project.event("UserPromptSubmit", session_id="s1")
-    assert kit.run_mode("inject", "claude", event, project.environment({}), NOW + 3600)[0]
-    assert prompt(project, NOW).context == HEAD + "Fact."
 
 
 def test_no_bytes_make_the_reader_fail(kit, rounds):
@@ -202,30 +194,37 @@ def test_rewritten_global_signal_is_said_again(project, fields):
 
 
 def test_global_signal_from_a_clock_ahead_is_said_once_and_ends(project):
-    """Its file time lies in the future: it counts from now on, for every session alike."""
+    """Its file time lies in the future: it counts from there."""
     put(project, "news", "News", folder=GLOBAL, age_s=-5000)
-    now = NOW + 0.1234567
-    assert prompt(project, now).context == HEAD + "News"
-    assert prompt(project, now + 3).is_silent
-    assert prompt(project, now + 3, session="s2").context == HEAD + "News"
-    assert prompt(project, now + 301, session="s3").is_silent
+    assert prompt(project).context == HEAD + "News"
+    assert prompt(project, NOW + 3).is_silent
+    assert prompt(project, NOW + 3, session="s2").context == HEAD + "News"
+    assert prompt(project, NOW + 5301, session="s3").is_silent
     assert not project.exists(GLOBAL + "news.md")
 
 
-def test_delivered_notes_of_gone_global_signals_are_forgotten(project):
+def test_global_signal_that_states_a_time_to_come_is_said_once(project):
+    """It counts from its file's time until the stated one has come, and from that on."""
+    put(project, "news", "News", folder=GLOBAL, ttl=3600, generated_at="2026-02-03T10:55:00Z")
+    assert prompt(project).context == HEAD + "News"
+    assert [prompt(project, NOW + after_s).context for after_s in (700, 3700, 4100)] == [""] * 3
+
+
+def test_notes_of_what_was_said_are_forgotten_when_its_time_is_over(project):
     for number in range(5):
         path = put(project, "n%d" % number, "News", folder=GLOBAL)
         prompt(project)
         os.unlink(path)
-    put(project, "last", "News", folder=GLOBAL)
-    prompt(project)
+    put(project, "last", "News", folder=GLOBAL, age_s=-400)
+    prompt(project, NOW + 400)
     assert list(project.read_json(".context/state/s1.json")["delivered"]) == ["global/last"]
 
 
 # --- one budget
 
 
-def test_a_thousand_signals_arrive_completely_over_several_prompts(project):
+def test_a_thousand_signals_arrive_completely_over_several_prompts(kit, project, monkeypatch):
+    monkeypatch.setattr(kit, "LOOK_LIMIT_S", 60)  # so that a slow machine looks at all of them
     for number in range(1000):
         put(project, "n%04d" % number, "Signal %04d.\n→ Look at it" % number, ttl=9999)
     seen, prompts = [], 0
@@ -352,7 +351,7 @@ def test_a_body_that_is_nothing_once_it_is_clean_is_said_by_its_name(project, bo
 
 def test_text_behind_thousands_of_unseen_letters_is_not_lost(project):
     put(project, "a", "\u200b" * 19_900 + "Important")
-    assert "the whole text is in " in prompt(project).context
+    assert prompt(project).context == HEAD + "Important"
 
 
 # --- one issue
@@ -372,7 +371,8 @@ def test_the_same_code_from_the_same_source_is_one_issue_with_the_newer_text(pro
 # --- many
 
 
-def test_one_critical_signal_among_2000_others_is_said_first(project):
+def test_one_critical_signal_among_2000_others_is_said_first(kit, project, monkeypatch):
+    monkeypatch.setattr(kit, "LOOK_LIMIT_S", 60)
     for number in range(2000):
         put(project, "a%04d" % number, "Nothing", severity="info", ttl=9999)
     put(project, "z", "Burning", severity="critical", age_s=1)
@@ -380,98 +380,27 @@ def test_one_critical_signal_among_2000_others_is_said_first(project):
     assert len(os.listdir(project.path(SESSION))) == 2000
 
 
-@pytest.fixture
-def small_looks(kit, monkeypatch):
-    for name, value in (("LOOK_COUNT", 12), ("LOOK_OLDEST", 8), ("LOOK_NEWEST", 2), ("LOOK_KNOWN", 2), ("SIGNAL_COUNT_LIMIT", 400)):
-        monkeypatch.setattr(kit, name, value)
-
-
-def hear_all(project, now):
-    """What prompts say until one says nothing: (the bodies in order, the longest list)."""
-    said, longest = [], 0
-    while True:
-        context = prompt(project, now + len(said)).context
-        lines = re.findall(r"N\d\d", context)
-        if not lines:
-            return said, longest
-        said, longest = said + lines, max(longest, len(lines))
-
-
-@pytest.mark.parametrize("folder", [SESSION, GLOBAL])
-def test_of_more_signals_than_one_look_opens_each_is_said_once_and_in_order(project, small_looks, folder):
-    for number in range(60):
-        put(project, "%02d" % number, "N%02d" % number, age_s=90 - number, ttl=99_999, folder=folder)
-    said, longest = hear_all(project, NOW)
-    assert said == ["N%02d" % number for number in range(60)] and longest <= 12
-    put(project, "another", "Another", ttl=99_999, folder=folder)
-    assert prompt(project, NOW + 900).context == HEAD + "Another"
-
-
-def test_a_crash_among_many_loses_nothing(kit, project, small_looks):
-    for number in range(30):
-        put(project, "%02d" % number, "N%02d" % number, age_s=90 - number, ttl=99_999, folder=GLOBAL)
-    event = project.event("UserPromptSubmit", session_id="s1")
-    assert kit.run_mode("inject", "claude", event, project.environment({}), NOW)[0], "claimed, and the process dies here"
-    prompt(project, NOW + 1)
-    said, _ = hear_all(project, NOW + kit.CLAIM_S)
-    assert sorted(said) == ["N%02d" % number for number in range(30)]
-
-
-def test_what_lies_behind_many_that_are_not_said_is_found(project, small_looks):
-    for number in range(40):
-        put(project, "a%02d" % number, "Later", severity="info", ttl=99_999)
-    put(project, "b", "Behind them", ttl=99_999)
-    for number in range(40):
-        put(project, "c%02d" % number, "Later", severity="info", ttl=99_999)
-    said = [prompt(project, NOW + 100 * number).context for number in range(8)]
-    assert [text for text in said if text] == [HEAD + "Behind them"]
-
-
 def test_what_replaces_a_signal_while_it_is_said_is_not_lost(kit, project):
     put(project, "ci", "3 tests fail", ttl=99_999)
     text, after = kit.run_mode("inject", "claude", project.event("UserPromptSubmit", session_id="s1"), project.environment({}), NOW)
     project.write(SESSION + "ci.md", "---\nseverity: critical\nttl: 99999\n---\nmain is broken\n")
     for action, *args in after:
-        action(True, *args)
+        action(*args)
     assert "3 tests fail" in text and "main is broken" in prompt(project, NOW + 60).context
 
 
-def test_many_files_without_a_word_do_not_hide_what_comes_later(project, small_looks):
-    for number in range(20):
-        put(project, "a%02d" % number, "", ttl=99_999, age_s=60)
-    for number in range(10):
-        put(project, "b%02d" % number, "N%02d" % number, ttl=99_999)
-    said = [line for number in range(30) for line in re.findall(r"N\d\d", prompt(project, NOW + number).context)]
-    assert sorted(said) == ["N%02d" % number for number in range(10)]
-
-
-def test_files_from_the_future_do_not_hide_what_comes_later(project, small_looks):
-    now = time.time()
-    for number in range(40):
-        project.write(GLOBAL + "i%03d.md" % number, "---\nseverity: info\nttl: 99999\n---\nNothing.\n", mtime=now + 18_000)
-    for number in range(6):
-        project.step("inject", project.event("UserPromptSubmit", session_id="s1", prompt_id="p%d" % number), now + number / 100)
-    project.write(GLOBAL + "z.md", "---\nseverity: critical\nttl: 99999\n---\nThe disk is full.\n")
-    said = [project.step("monitor", project.event("PostToolUse.Bash", session_id="s1", tool_use_id="q%d" % number),
-                         now + 3 * number).context for number in range(1, 25)]
-    assert any("The disk is full." in text for text in said)
-
-
-def test_many_heard_signals_are_not_opened_again_and_go_when_they_expire(kit, project, small_looks, monkeypatch):
+def test_many_heard_signals_are_not_opened_again_and_go_when_they_expire(kit, project, monkeypatch):
     for number in range(60):
         put(project, "n%02d" % number, "N%02d" % number, ttl=3600, folder=GLOBAL)
-    hear_all(project, NOW)
-    prompt(project, NOW + 200)
+    assert prompt(project).context.count("N") == 60
     opened, really = [], kit.open_regular
     monkeypatch.setattr(kit, "open_regular", lambda path, *how, **named: opened.append(path) or really(path, *how, **named))
     assert prompt(project, NOW + 300).is_silent
-    assert len([path for path in opened if path.endswith(".md")]) <= kit.LOOK_KNOWN
-    for number in range(100):
-        prompt(project, NOW + 4000 + 31 * number)
-    assert os.listdir(project.path(GLOBAL)) == []
+    assert [path for path in opened if path.endswith(".md")] == []
+    assert prompt(project, NOW + 4000).is_silent and os.listdir(project.path(GLOBAL)) == []
 
 
-def test_of_more_signals_than_can_be_listed_each_look_begins_elsewhere(kit, project, small_looks, monkeypatch):
+def test_of_more_signals_than_can_be_looked_at_each_look_begins_elsewhere(kit, project, monkeypatch):
     """Nothing waits for ever behind what sorts before it."""
     monkeypatch.setattr(kit, "SIGNAL_COUNT_LIMIT", 20)
     for number in range(60):
@@ -571,13 +500,6 @@ def test_a_claim_that_nothing_followed_is_void_after_some_seconds(kit, project):
     assert prompt(project, NOW + kit.CLAIM_S).context == HEAD + "Important"
 
 
-@pytest.mark.parametrize("at", [NOW - 3600, NOW - 1])
-def test_a_clock_that_went_back_does_not_hold_a_claim(kit, project, at):
-    put(project, "a", "Important", ttl=9999, generated_at="2026-02-03T09:30:00Z")
-    project.write(".context/state/s1.json", json.dumps({"delivered": {"session/a": ["%.6f" % kit.parse_iso("2026-02-03T09:30:00Z"), at + 7200]}}))
-    assert prompt(project).context == HEAD + "Important"
-
-
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no mode bits")
 def test_an_unreadable_signal_is_set_aside(open_project):
     project = open_project
@@ -589,32 +511,14 @@ def test_an_unreadable_signal_is_set_aside(open_project):
     assert not os.path.exists(path) and len(aside) == 1 and aside[0].endswith(".a.md")
 
 
-def test_an_expired_alert_of_the_session_waits_for_being_said_anew_but_not_for_ever(project):
+def test_an_expired_alert_of_the_session_waits_for_being_said_anew(kit, project):
     put(project, "context-health", "Full", age_s=400, code="CTX_HEALTH_85", auditor="context-health")
     put(project, "audit-reminder", "Stale", age_s=400, code="CTX_AUDIT_DUE", folder=GLOBAL)
-    project.write(".context/state/s1.json", "{}")
-    kit = helper.load_kit()
-    assert kit.read_signals(project.ctx(NOW), "s1") == []
+    assert kit.read_signals(project.ctx(NOW), "s1", {}) == ([], True)
     assert project.exists(SESSION + "context-health.md") and not project.exists(GLOBAL + "audit-reminder.md")
-    kit.read_signals(project.ctx(NOW + kit.UNSAID_S), "s1")
-    assert not project.exists(SESSION + "context-health.md")
-
-
-@pytest.mark.parametrize("codes, gone", [(["CTX_A"], True), (["CTX_B"], False), ([], False)])
-def test_only_the_pending_signal_of_a_cleared_alert_is_withdrawn(kit, project, codes, gone):
-    path = put(project, "x", "A", code="CTX_A")
-    kit.withdraw_signals(project.ctx(NOW), "s1", "x", codes)
-    assert os.path.exists(path) is not gone
 
 
 # --- processes
-
-
-def open_markers(project):
-    for name in os.listdir(project.tmp):
-        if name.startswith("ctx-seen-"):
-            with open(os.path.join(project.tmp, name)) as source:
-                yield source.read()
 
 
 def start(project, mode, event, **env):
@@ -645,7 +549,7 @@ def die(fd, data):
     os.kill(os.getpid(), 9)
 ctx_hooks.write_all, real = die, ctx_hooks.write_all
 ctx_hooks.record = lambda *a, **k: None
-ctx_hooks.main(["inject"])
+ctx_hooks.hook_main(["inject"])
 """
 
 
@@ -654,11 +558,11 @@ def test_a_crash_between_claim_and_print_loses_nothing(project):
     event = project.event("UserPromptSubmit", session_id="s1")
     done = subprocess.run([sys.executable, "-c", CRASH, helper.REPO], input=json.dumps(event).encode(),
                           env=project.environment({}), stdout=subprocess.PIPE, timeout=30)
-    assert (done.returncode, done.stdout) == (-signal.SIGKILL, b"")
+    assert (done.returncode, done.stdout) == (9 if IS_WINDOWS else -9, b"")
     assert project.run_hook("inject", event).context == HEAD + "Important"
 
 
-def test_a_closed_stdout_loses_nothing(project):
+def test_a_closed_stdout_loses_nothing(kit, project):
     project.write(SESSION + "a.md", signal_text("Important"))
     event = project.event("UserPromptSubmit", session_id="s1")
     reader, writer = os.pipe()
@@ -667,28 +571,50 @@ def test_a_closed_stdout_loses_nothing(project):
                           stderr=subprocess.PIPE, env=project.environment({}), timeout=30)
     os.close(writer)
     assert (done.returncode, done.stderr) == (0, b"")
-    assert project.run_hook("inject", event).context == HEAD + "Important"
+    assert prompt(project, time.time() + kit.CLAIM_S).context == HEAD + "Important"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no mode bits")
-def test_a_read_only_folder_delivers_once(open_project):
+def test_where_nothing_can_be_remembered_nothing_is_said_until_it_can(open_project):
+    """Else it would come with every prompt and every tool result."""
     project = open_project
     project.write(SESSION + "a.md", signal_text("Mine"))
-    project.write(GLOBAL + "b.md", signal_text("Everyone's"))
     event = project.event("UserPromptSubmit", session_id="s1")
-    folders = [project.path(name) for name in (SESSION, GLOBAL, ".context/signals/sessions", ".context/signals", ".context")]
-    for folder in folders:
-        os.chmod(folder, 0o555)
-    context = project.call_as_user("inject", event).context
-    assert "Mine" in context and "Everyone's" in context
-    assert project.call_as_user("inject", event).is_silent
-    kit, later = helper.load_kit(), json.loads(next(iter(open_markers(project))))
-    assert set(later) == {"session/a", "global/b"} and all(claim[1] == 0 for claim in later.values()), "for good, not for a while"
-    assert kit.CLAIM_S > 0
-    for folder in folders:
-        os.chmod(folder, 0o755)
-    project.write(SESSION + "c.md", signal_text("New"))
-    assert project.call_as_user("inject", event).context == HEAD + "New"
+    os.chmod(project.path(".context"), 0o555)
+    for mode, name in (("inject", "UserPromptSubmit"), ("monitor", "PostToolUse.Bash")):
+        assert "Mine" not in project.call_as_user(mode, project.event(name, session_id="s1")).context
+    os.chmod(project.path(".context"), 0o755)
+    assert project.call_as_user("inject", event).context == HEAD + "Mine"
+
+
+def test_on_a_slow_disk_every_signal_is_looked_at_in_the_end(kit, project, monkeypatch):
+    for number in range(20):
+        put(project, "n%02d" % number, "Text", severity="info")
+    ctx, clock, seen = project.ctx(NOW), itertools.count(), set()
+    monkeypatch.setattr(kit.time, "monotonic", lambda: next(clock) * kit.LOOK_LIMIT_S / 5)
+    for _ in range(40):
+        ctx.now += 1
+        signals, is_whole = kit.read_signals(ctx, "s1", {})
+        assert len(signals) < 6 and not is_whole
+        seen.update(signal.name for signal in signals)
+    assert len(seen) == 20
+
+
+def test_what_could_not_be_claimed_is_not_recorded_as_said(kit, project, monkeypatch):
+    put(project, "a", "Mine")
+    really = kit.write_bytes
+    monkeypatch.setattr(kit, "write_bytes", lambda ctx, path, *rest: not path.endswith("/s1.json") and really(ctx, path, *rest))
+    assert prompt(project).is_silent and not project.exists(".context/events.jsonl")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no mode bits")
+def test_what_cannot_be_removed_is_said_once(open_project):
+    project = open_project
+    project.write(SESSION + "a.md", signal_text("Mine"))
+    project.call_as_user("inject", project.event("UserPromptSubmit", session_id="other"))
+    os.chmod(project.path(SESSION), 0o555)
+    event = project.event("UserPromptSubmit", session_id="s1")
+    assert [project.call_as_user("inject", event).context for _ in range(2)] == [HEAD + "Mine", ""]
 
 
 def test_two_files_with_one_code_and_no_source_are_two_issues(project):
@@ -716,18 +642,3 @@ def test_a_look_that_finds_no_signal_writes_nothing(project):
     for mode, name in (("inject", "UserPromptSubmit"), ("stop-enforce", "Stop")):
         assert project.step(mode, project.event(name, session_id="s1"), NOW + 100).is_silent
     assert project.tree() == before
-
-
-@pytest.mark.skipif(os.name == "nt", reason="an open file cannot be removed there")
-def test_a_signal_that_goes_while_it_is_opened_was_said_by_another_process(project, kit, monkeypatch):
-    """Its removal changes the file's times, so that the other's claim would not be recognised."""
-    path, look = project.write(".context/signals/sessions/s1/x.md", "Tests fail.\n"), kit._os.fstat
-
-    def removed_before(fd):
-        if os.path.exists(path) and os.path.samestat(look(fd), os.stat(path)):
-            os.unlink(path)
-        return look(fd)
-
-    monkeypatch.setattr(kit._os, "fstat", removed_before)
-    assert project.step("inject", project.event("UserPromptSubmit", session_id="s1"), NOW).is_silent
-    assert not os.path.exists(path)

@@ -108,9 +108,8 @@ sys.path.insert(0, %r)
 import helper
 project = helper.Project(%r)
 kit, ctx = helper.load_kit(), project.ctx(helper.NOW)
-with kit.Lock(ctx, ctx.path("state", "s1.lock")) as lock:
-    print("busy" if lock.busy else "held", flush=True)
-    sys.stdin.read()
+print("busy" if kit.take_lock(ctx, "s1.json") is None else "held", flush=True)
+sys.stdin.read()
 """
 
 
@@ -125,8 +124,8 @@ def test_the_lock_of_a_killed_process_is_free_at_once(project):
     assert project.read_json(".context/state/s1.json")["tool_calls"] == 1
 
 
-def test_a_folder_in_the_place_of_a_lock_keeps_nobody(project):
-    os.makedirs(project.path(".context/state/s1.lock"))
+def test_a_folder_in_the_place_of_a_lock_keeps_nobody(project, kit):
+    os.makedirs(kit.lock_path(project.ctx(helper.NOW), "s1.json"))
     assert project.run_hook("monitor", project.event("PostToolUse.Bash", session_id="s1")).is_silent
     assert project.read_json(".context/state/s1.json")["tool_calls"] == 1
 
@@ -134,6 +133,13 @@ def test_a_folder_in_the_place_of_a_lock_keeps_nobody(project):
 def test_a_lock_file_that_another_system_left_keeps_nobody(project):
     """On the disk that WSL and Windows share: POSIX lets the file lie, and there it is only a file."""
     project.write(".context/state/s1.lock", "")
+    assert project.run_hook("monitor", project.event("PostToolUse.Bash", session_id="s1")).is_silent
+    assert project.read_json(".context/state/s1.json")["tool_calls"] == 1
+
+
+def test_a_lock_file_that_a_loss_of_power_left_keeps_nobody(project, kit):
+    path = project.write(kit.lock_path(project.ctx(helper.NOW), "s1.json"), "")
+    os.utime(path, (time.time() - 90,) * 2)
     assert project.run_hook("monitor", project.event("PostToolUse.Bash", session_id="s1")).is_silent
     assert project.read_json(".context/state/s1.json")["tool_calls"] == 1
 
@@ -265,7 +271,8 @@ def in_git_bash(project):
 # Wine starts no native program from a fork of Git Bash; a function of the program's name that takes the shell's place
 # leaves everything else to bash: the words, the variables, its rewriting of paths, stdin.
 @on_windows
-@pytest.mark.parametrize("program", ["python3() { ", "py() { shift; "])
+@pytest.mark.parametrize("program", ["python3() { ", "py() { shift; ", "python3() { return 49; }  # the Store's placeholder\npy() { shift; "],
+                         ids=["python3", "py", "py, and a placeholder"])
 def test_git_bash_runs_the_line_of_the_plugin(project, in_git_bash, program):
     line = program + "exec '%s' \"$@\"; }\n" % slashed(PYTHON) + helper.registered_commands()["PreToolUse"]
     result = in_git_bash(line, project.event("PreToolUse.Bash", session_id="s1"))
@@ -280,7 +287,7 @@ def test_git_bash_without_any_python_is_silent(project, in_git_bash):
 
 @on_windows
 def test_git_bash_runs_the_line_for_every_shell_of_windows(project, kit, in_git_bash):
-    line = kit.format_windows("gate", "claude", slashed(PYTHON), "CLAUDE_PLUGIN_ROOT/ctx_hooks.py")
+    line = kit.format_command("gate", "claude", slashed(PYTHON), "CLAUDE_PLUGIN_ROOT/ctx_hooks.py", kit.WINDOWS_START)
     result = in_git_bash("f() { exec \"$@\"; }\nf " + line, project.event("PreToolUse.Bash", session_id="s1"))
     assert result.rc == 0 and "Read your context files" in result.context
 

@@ -66,13 +66,12 @@ def test_a_line_too_long_for_a_cooked_terminal_keeps_its_end():
     assert typed.decode().endswith(kit.FRAME_END)
 
 
-@pytest.mark.parametrize("before, keys, expected", [
-    (False, b"h", True), (True, b"ello\r", False), (True, b"\x03", False), (True, b"\x15", False),
-    (False, b"\x1b[?62;c", False), (False, b"\x1b[12;40R", False), (True, b"\x1b[I", True), (False, b"\x1b[A", False),
-    (False, b"\x1b]11;rgb:0000/0000/0000\x1b\\", False), (False, b"\x1b[200~pasted\x1b[201~", True),
+@pytest.mark.parametrize("keys, typed", [
+    (b"h", "h"), (b"ello\r", "ello\r"), (b"\x03", "\x03"), (b"\x1b[?62;c", ""), (b"\x1b[12;40R", ""), (b"\x1b[I", ""), (b"\x1b[A", ""),
+    (b"\x1b]11;rgb:0000/0000/0000\x1b\\", ""), (b"\x1b[200~pasted\x1b[201~", "pasted"),
 ])
-def test_a_half_typed_line_is_told_from_what_the_terminal_reports(before, keys, expected):
-    assert kit.is_typing(before, keys) is expected
+def test_what_the_person_types_is_told_from_what_the_terminal_reports(keys, typed):
+    assert kit.parse_keys(keys) == typed
 
 
 @pytest.mark.parametrize("command, agent", [
@@ -140,6 +139,7 @@ class Rig:
     def __init__(self, project, answer="Fine.", **options):
         self.ctx = open_ctx(project)
         self.now, self.keys, self.answer, self.screen, self.since = 0.0, b"", answer, "Welcome.\n> ", 0.0
+        self.began = self.ctx.now
         self.delivery = kit.Delivery(self.ctx, 0.0, (None, "notes.md", [("From notes.md:", GOAL)]), **options)
 
     def run(self, seconds, **fields):
@@ -147,6 +147,7 @@ class Rig:
         end = self.now + seconds
         while self.now < end:
             self.now = round(self.now + 0.1, 3)
+            self.ctx.now = self.began + self.now
             seen = look(**{"text": self.screen, "silent_ms": int((self.now - self.since) * 1000), **fields})
             keys = self.delivery.step(self.now, seen)
             if keys:
@@ -248,6 +249,15 @@ def test_enter_is_pressed_again_and_not_the_text_when_nothing_happened(project):
     assert [row["enters"] for row in rig.rows() if row["event"] == "wrap:submitted"] == [2]
 
 
+def test_an_enter_that_was_taken_as_a_line_end_is_repeated(project):
+    """Gemini does so for a while after a paste, the longer the busier the machine is."""
+    rig = Rig(project, agent="gemini")
+    rig.screen = " > "
+    rig.take = lambda keys: setattr(rig, "screen", rig.screen + "\n   ") if rig.keys.count(b"\r") == 1 else Rig.take(rig, keys)
+    rig.run(6)
+    assert typed_once(rig) == 1 and rig.keys.count(b"\r") == 2 and "wrap:submitted" in rig.names()
+
+
 def test_enter_is_not_pressed_for_ever_and_never_once_something_has_happened(project):
     rig = Rig(project)
     rig.take = lambda keys: None if keys == b"\r" else Rig.take(rig, keys)
@@ -302,6 +312,11 @@ def test_an_acknowledgement_ends_the_delivery(project):
     assert rig.run(300).keys == keys
     assert rig.names()[-1] == "injection:succeeded" and rig.rows()[-1]["evidence"] == "acknowledgement"
     assert rig.metrics()["succeededOnFirstTry"] == 1 and rig.rows()[-1]["durationMs"] > 0
+
+
+def test_a_line_of_help_below_an_acknowledgement_makes_no_question_of_it(project):
+    rig = Rig(project, answer="✦ " + ACK + "\n\n" + " " * 60 + "? for shortcuts\n────").run(4)
+    assert rig.names()[-1] == "injection:succeeded"
 
 
 @pytest.mark.parametrize("answer", ["Fine.", 'You said Reply "ACK: context received" to confirm', "I will not say ACK: context received"])
@@ -409,10 +424,29 @@ def test_a_program_that_ends_without_an_answer_has_not_acknowledged(project):
 # --- the command ---------------------------------------------------------------------------------
 
 
-def ask(project, *args, **env):
+def ask(project, *args, keys=b"", after="", **env):
+    """The command with a terminal as its input; `keys` are typed once the recorder has the event `after`."""
+    primary, secondary = os.openpty()
     command = [sys.executable, "-I", kit.__file__, "wrap", *args]
-    return subprocess.run(command, cwd=project.root, env={**project.env, **env}, stdin=subprocess.DEVNULL, capture_output=True,
-                          timeout=GUARD_S, check=False)
+    started = subprocess.Popen(command, cwd=project.root, env={**project.env, **env}, stdin=secondary, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, start_new_session=True)
+    try:
+        deadline = time.monotonic() + GUARD_S
+        while keys and after not in [row["event"] for row in read_lines(Path(project.path(".context/events.jsonl")))]:
+            assert time.monotonic() < deadline and started.poll() is None, after
+            time.sleep(0.02)
+        os.write(primary, keys)
+        out, err = started.communicate(timeout=GUARD_S)
+    finally:
+        os.close(primary)
+        os.close(secondary)
+    return subprocess.CompletedProcess(command, started.returncode, out, err)
+
+
+def test_without_a_terminal_it_is_refused_with_a_hint(project):
+    done = subprocess.run([sys.executable, "-I", kit.__file__, "wrap", "--", "true"], cwd=project.root, env=project.env,
+                          stdin=subprocess.DEVNULL, capture_output=True, timeout=GUARD_S, check=False)
+    assert done.returncode == 1 and b"error: wrap needs a terminal" in done.stderr and b"hint: " in done.stderr
 
 
 @pytest.mark.parametrize("args, word", [
@@ -471,13 +505,13 @@ def test_the_command_delivers_the_handoff_once_and_counts_it(project, tmp_path):
     project.write(".context/handoffs/before.md", "# Goal\n\nship it\n")
     project.write("CLAUDE.md", "mine\n")
     received = tmp_path / "received.jsonl"
-    result = ask(project, "--", *PROGRAM, "acknowledging", RECEIVED=str(received))
-    assert result.returncode == 0 and result.stderr == b"" and b"Welcome." in result.stdout
+    result = ask(project, "--", *PROGRAM, "acknowledging", keys=b"exit\r", after="injection:succeeded", RECEIVED=str(received))
+    assert result.returncode == 3 and result.stderr == b"" and b"Welcome." in result.stdout
     assert "ship it" in read_lines(received)[0] and read_lines(received)[0].endswith("to confirm]")
     metrics = project.read_json(".context/metrics.json")
     assert (metrics["attempted"], metrics["succeededOnFirstTry"], metrics["failed"]) == (1, 1, 0)
     assert project.read("CLAUDE.md") == "mine\n"
-    again = ask(project, "--", *PROGRAM, "copy", RECEIVED=str(tmp_path / "again.jsonl"))
+    again = ask(project, "--", *PROGRAM, "leave", "0", RECEIVED=str(tmp_path / "again.jsonl"))
     assert again.returncode == 0 and not read_lines(tmp_path / "again.jsonl"), "it was delivered twice"
 
 
@@ -601,6 +635,15 @@ def test_a_repl_gets_the_context_as_one_line_and_acknowledges(terminal):
     assert it.names() == ["wrap:ready", "injection:attempted", "wrap:submitted", "injection:succeeded"]
 
 
+def test_the_terminals_own_answers_do_not_wait_for_our_enter(terminal):
+    """The person's keys do. A program that asks where its cursor is gives up after 2 s, and takes a late answer for keys."""
+    it = terminal([*PROGRAM, "locating"])
+    it.shows("\x1b[6n")
+    it.send(b"\x1b[1;3R")
+    assert it.ends() == 0
+    assert it.received() == ["\x1b[1;3R"] and it.names()[-1] == "injection:succeeded"
+
+
 def test_a_second_attempt_says_so(terminal):
     it = terminal([*PROGRAM, "acknowledging", "2"], startup={"max_attempts": 3, "file_fallback_after_attempts": 3})
     it.told("injection:succeeded")
@@ -707,7 +750,8 @@ def test_an_answer_that_takes_its_time_is_waited_for(terminal):
 def test_a_late_acknowledgement_counts_after_the_file_was_written(terminal, project):
     it = terminal([*PROGRAM, "box", "late"])
     it.told("injection:succeeded")
-    assert "injection:escalated" in it.names() and not project.exists("CLAUDE.md")
+    assert "injection:escalated" in it.names()
+    it.until(lambda: not project.exists("CLAUDE.md"), "the section's end")
 
 
 @LINUX
@@ -782,7 +826,7 @@ def test_a_killed_program_leaves_the_terminal_as_it_was(terminal, number, code):
     it = terminal([*PROGRAM, "messy", number], text="")
     assert it.ends() == code
     it.shows("\x1b[0m")
-    screen = kit.Screen()
+    screen = kit.Screen((24, 80))
     screen.feed(it.output)
     assert screen.modes == {kit.CURSOR_MODE}
 
@@ -871,6 +915,16 @@ def test_the_window_size_and_its_changes_reach_the_program(terminal):
     assert it.ends() == 0
 
 
+def test_a_window_that_changes_while_the_program_draws_disturbs_nothing(terminal):
+    """The size came in the middle of an erased screen, and the wrapper died of it."""
+    it = terminal([*PROGRAM, "drawing", "20000"], size=(50, 120), text="")
+    while it.process.poll() is None:
+        it.resize(5, 120)
+        it.resize(50, 120)
+        time.sleep(0.0005)
+    assert it.ends() == 5
+
+
 def test_signals_and_the_interrupt_key_reach_the_program(terminal):
     it = terminal([*PROGRAM, "signals"], text="")
     it.shows("armed")
@@ -891,51 +945,17 @@ def test_keys_and_output_pass_through_unchanged(terminal):
     it.until(lambda: it.output.startswith(b"go" + bytes(range(256))), "every byte")
 
 
-def piped(project, command, keys, **plan):
-    path = Path(project.base) / "plan.json"
-    path.write_text(json.dumps({"text": GOAL, "timeout_s": 60, "ack_s": 0.5, **plan}))
-    project.write(".contextrc", settings(max_attempts=1, file_fallback_after_attempts=9))
-    return subprocess.run(driver(path, command), input=keys, capture_output=True, timeout=GUARD_S, cwd=project.root,
-                          env=environment(project, Path(project.base) / "received.jsonl"), start_new_session=True, check=False)
-
-
-def test_without_any_terminal_the_context_comes_first_and_the_end_of_input_last(project):
-    result = piped(project, [*PROGRAM, "copy"], b"hello")
-    assert result.returncode == 0 and b"end of input" in result.stdout
-    received = read_lines(Path(project.base) / "received.jsonl")
-    assert "[CONTEXT INJECTION" in received[0] and received[-1] == "hello"
-
-
-def test_without_a_context_pipes_pass_straight_through(project):
-    result = piped(project, ["cat"], b"one\ntwo\n", text="")
-    assert result.returncode == 0 and result.stdout.replace(b"\r", b"").count(b"one\n") == 2
-
-
-def test_without_a_terminal_the_exit_code_and_all_output_arrive(project):
-    script = "import sys; sys.stdout.write('x' * 300000); sys.exit(6)"
-    result = piped(project, [sys.executable, "-c", script], b"")
-    assert result.returncode == 6 and result.stdout.count(b"x") == 300000
-
-
-def test_closed_standard_streams_are_no_obstacle(project):
-    plan = Path(project.base) / "plan.json"
-    plan.write_text(json.dumps({"text": GOAL, "timeout_s": 0}))
-    command = driver(plan, [*PROGRAM, "acknowledging"])
-    shell = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh"]
-    env = environment(project, Path(project.base) / "received.jsonl")
-    done = subprocess.run(shell + command, env=env, cwd=project.root, timeout=GUARD_S, check=False)
-    assert done.returncode in (0, 128 + signal.SIGHUP)
-
-
 def test_a_closed_output_hangs_the_program_up(project):
     plan = Path(project.base) / "plan.json"
     plan.write_text(json.dumps({"text": ""}))
     env = environment(project, Path(project.base) / "received.jsonl")
-    process = subprocess.Popen(driver(plan, [*PROGRAM, "endless"]), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                               env=env, cwd=project.root)
+    primary, secondary = os.openpty()
+    process = subprocess.Popen(driver(plan, [*PROGRAM, "endless"]), stdin=secondary, stdout=subprocess.PIPE, env=env, cwd=project.root)
     process.stdout.read(10)
     process.stdout.close()
     assert process.wait(GUARD_S) == 128 + signal.SIGHUP
+    os.close(primary)
+    os.close(secondary)
 
 
 def test_a_background_process_that_keeps_the_terminal_does_not_keep_us(terminal):

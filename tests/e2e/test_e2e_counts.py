@@ -62,7 +62,7 @@ def test_a_subagents_first_call_leaves_the_gate_for_the_main_session(kit):
 
 
 def test_a_background_subagent_does_not_consume_a_signal(kit):
-    kit.stub.subagent_turns = [bash("sleep 1; echo sub"), Turn("sub done")]
+    kit.stub.subagent_turns = [bash("sleep 5; echo sub"), Turn("sub done")]  # longer than `signal` takes on a busy machine
     kit.stub.script(Turn("", [agent(True)]), "waiting", "noted")
     with kit.session() as session:
         session.prompt("work")

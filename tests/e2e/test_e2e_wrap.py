@@ -159,17 +159,3 @@ def test_an_editor_or_a_pager_as_the_command_is_refused(start, name):
     desk.process.wait(wrapped.ANSWER_S)
     desk.until(lambda: b"hint: " in desk.raw, "the hint")
     assert desk.process.returncode == 1 and b"is an editor or a pager" in desk.raw
-
-
-def test_a_killed_program_leaves_the_terminal_as_it_was(start):
-    desk = start("codex")
-    desk.told("injection:succeeded")
-    assert desk.screen.is_alternate() and "2004" in desk.screen.modes
-    desk.kill_program()
-    desk.ends()
-    desk.until(lambda: not desk.screen.is_alternate(), "the usual screen")
-    assert desk.screen.modes.isdisjoint(kit_modes()) and "25" in desk.screen.modes
-
-
-def kit_modes():
-    return {*wrapped.kit.LEFT_ON_MODES, *wrapped.kit.ALTERNATE_MODES, wrapped.kit.KITTY_MODE}

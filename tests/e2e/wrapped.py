@@ -362,11 +362,6 @@ class Desk:
         self.process.wait(ANSWER_S)
         assert termios.tcgetattr(self.slave) == self.before, "the person's terminal was not restored"
 
-    def kill_program(self):
-        """End the program, not `wrap`, without a chance to tidy up."""
-        children = Path("/proc/%d/task/%d/children" % (self.process.pid, self.process.pid)).read_text().split()
-        os.killpg(int(children[0]), signal.SIGKILL)
-
     # files -------------------------------------------------------------------
 
     def write(self, name, text):

@@ -93,6 +93,19 @@ def pasting() -> None:
     termios.tcsetattr(0, termios.TCSADRAIN, saved)
 
 
+def locating() -> None:
+    """Asks the terminal where its cursor is before it draws what was typed, and gives up after 2 s."""
+    tty.setraw(0)
+    say("\x1b[?2004h> ")
+    text = os.read(0, 65536)
+    say("\x1b[6n")
+    received(os.read(0, 100).decode() if select.select([0], [], [], 2)[0] else "no answer")
+    say(text.decode()[6:-6].replace("\r", "\r\n"))
+    while os.read(0, 100) != b"\r":
+        pass
+    say("\r\n%s\r\n" % ACK)
+
+
 def editor() -> None:
     """Holds the alternate screen, quiet and reading, until a line came; then it is a REPL."""
     say("\x1b[?1049h\x1b[2J\x1b[Hsome text.\r\n~\r\n> ")
@@ -198,6 +211,13 @@ def size() -> None:
     sys.stdin.readline()
 
 
+def drawing(times: str) -> None:
+    """Draws and erases all over the screen."""
+    for _ in range(int(times)):
+        sys.stdout.write("\x1b[H\x1bM\x1b[3;1H\x1b[Jtext\n\x1b[40;1H\n\x1b[1J")
+    sys.exit(5)
+
+
 def signals() -> None:
     """Shows each signal it gets; SIGTERM ends it with 9."""
     def show(number: int, _: object) -> None:
@@ -235,13 +255,6 @@ def terminal() -> None:
     """Says which of its streams are terminals, and whether it has a controlling one."""
     owner = os.tcgetpgrp(os.open("/dev/tty", os.O_RDWR)) == os.getpgrp()
     say(f"terminals {[os.isatty(fd) for fd in range(3)]} owner {owner}\n")
-
-
-def copy() -> None:
-    """cat, with a word at the end of the input."""
-    for _ in lines():
-        pass
-    say("end of input\n")
 
 
 if __name__ == "__main__":
