@@ -10,6 +10,7 @@ import sys
 import tempfile
 
 import pytest
+from _pytest.runner import runtestprotocol
 
 import helper
 from helper import IS_WINDOWS, TESTS, Project, load_kit
@@ -70,6 +71,25 @@ def _lacking(excinfo) -> str:
     if missing and frames[-1].f_code.co_filename.startswith(TESTS):
         return "Windows has no %s.%s" % missing.groups()
     return ""
+
+
+# Now and then Wine cannot start a process and says this, which Windows never does; such a test is run again.
+WINE_FAULT = "[WinError 1359]"
+
+
+def pytest_runtest_protocol(item, nextitem):
+    if not IS_WINDOWS:
+        return None
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    for _ in range(3):
+        reports = runtestprotocol(item, log=False, nextitem=nextitem)
+        if not any(report.failed and WINE_FAULT in str(report.longrepr) for report in reports):
+            break
+        item._initrequest()  # its fixtures anew
+    for report in reports:
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
 
 
 @pytest.fixture(autouse=IS_WINDOWS)
