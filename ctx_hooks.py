@@ -202,9 +202,7 @@ _ONE_DIGIT = dict.fromkeys(map(ord, "123456789"), "0")
 
 def format_iso(seconds: float, fraction: bool = False) -> str:
     """2026-02-03T10:45:00Z, with milliseconds when `fraction`."""
-    whole, millis = int(seconds // 1), 0
-    if fraction:
-        whole, millis = divmod(int(seconds * 1000 + 0.5), 1000)
+    whole, millis = divmod(int(seconds * 1000 + (0.5 if fraction else 0)), 1000)
     whole = min(max(whole, 0), 32503679999)  # Windows knows no year after 3000
     text = "%04d-%02d-%02dT%02d:%02d:%02d" % time.gmtime(whole)[:6]
     return text + (".%03dZ" % millis if fraction else "Z")
@@ -4678,30 +4676,41 @@ def read_event_data(fd: int) -> "dict | None":
     there is none.
 
     Some clients never close the pipe, so each time the text could be complete it is parsed; all
-    failed tries together cost at most some times the data.
+    failed tries together cost at most some times the data. Of a large event what follows its head
+    is dropped while it is read, up to the call's id at the end.
     """
-    data, tried, is_large = bytearray(), 0, False
+    data, size, tried, head, start = bytearray(), 0, 0, None, 0
     try:
         if _os.isatty(fd):
             return None
-        while len(data) < STDIN_LIMIT_BYTES:
+        while size < STDIN_LIMIT_BYTES:
             chunk = _os.read(fd, 1 << 16)
             if not chunk:
                 break
             data += chunk
-            if len(data) > EVENT_KEPT_BYTES and not is_large:
-                is_large = True
+            size += len(chunk)
+            if size > EVENT_KEPT_BYTES and head is None:
                 head, start = _parse_head(data)
-                if head:
-                    return _read_rest(fd, head, data, start)
-            is_end = chunk[-16:].rstrip()[-1:] == b"}"
-            if is_end and (tried <= 2 * len(data) or chunk[-1:] == b"\n"):
-                tried += len(data)
+            if head:
+                del data[:-EVENT_TAIL_BYTES]
+            if chunk[-16:].rstrip()[-1:] != b"}":
+                continue
+            if head:
+                cut = max(data.rfind(b',"tool_use_id":'), data.rfind(b', "tool_use_id":'))
+                told = parse_object(b"{" + data[cut + 1:]) if cut >= 0 else {}
+                if told:  # maybe the response's own: it may say no more than which call this is
+                    head.setdefault("tool_use_id", told.get("tool_use_id"))
+                    size -= len(data) - cut
+                    break
+            elif tried <= 2 * size or chunk[-1:] == b"\n":
+                tried += size
                 event = parse_object(data)
                 if event:
                     return event
     except OSError:
         pass  # the descriptor is closed: what came so far counts
+    if head:
+        return {**head, "response_bytes": max(0, size - start)}
     return parse_object(data) or None
 
 
@@ -4726,27 +4735,6 @@ def _parse_head(data: bytearray) -> tuple:
         ends = (text + b'"}', text + b'"}]}', text + b"}", text.rstrip(b", ") + b"]}")
         head["tool_input"] = next(filter(None, map(parse_object, ends)), {})
     return head, start
-
-
-def _read_rest(fd: int, head: dict, data: bytearray, start: int) -> dict:
-    """A large event: what follows its head is dropped while it is read, up to the call's id at the
-    end."""
-    size, tail = len(data), bytes(data[-EVENT_TAIL_BYTES:])
-    try:
-        while size < STDIN_LIMIT_BYTES:
-            if tail.rstrip().endswith(b"}"):
-                cut = max(tail.rfind(b',"tool_use_id":'), tail.rfind(b', "tool_use_id":'))
-                told = parse_object(b"{" + tail[cut + 1:]) if cut >= 0 else {}
-                if told:  # maybe the response's own: it may say no more than which call this is
-                    return {"tool_use_id": told.get("tool_use_id"), **head,
-                            "response_bytes": max(0, size - len(tail) + cut - start)}
-            chunk = _os.read(fd, 1 << 16)
-            if not chunk:
-                break
-            size, tail = size + len(chunk), (tail + chunk[-EVENT_TAIL_BYTES:])[-EVENT_TAIL_BYTES:]
-    except OSError:
-        pass
-    return {**head, "response_bytes": size - start}
 
 
 def run_mode(mode: str, agent: str, data: object, env: dict, now: float) -> tuple:
