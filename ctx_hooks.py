@@ -78,35 +78,27 @@ Record = type(sys.implementation)  # a class of our own would cost 0.2 % of ever
 # Seconds, byte counts, thresholds, names, and the longer texts for the agent and the person, all
 # of it public interface. A short sentence stands where it is said.
 HOOK_LIMIT_S, CLEANUP_LIMIT_S = 4.0, 1.2  # the client ends a SessionEnd hook after 1.5 s
-STDIN_WAIT_S = 2.0
-STDIN_LIMIT_BYTES = 32 * 1024 * 1024
+STDIN_WAIT_S, STDIN_LIMIT_BYTES = 2.0, 32 * 1024 * 1024
 EVENT_KEPT_BYTES = 128 * 1024  # of a larger event the tool's response is not kept
 LOCK_WAIT_S = 2.5  # 50 calls at once on a busy machine take two
 LOCK_LEFT_S = 60  # Windows: an older lock file was left by a loss of power
 REPLACE_WAIT_S, REMOVE_WAIT_S = 0.8, 0.2  # Windows: a reader keeps a file as it is for a moment
-FILE_LIMIT_BYTES = 256 * 1024
-STATE_LIMIT_BYTES = 4 * 1024 * 1024
+FILE_LIMIT_BYTES, STATE_LIMIT_BYTES = 256 * 1024, 4 * 1024 * 1024
 LIST_LIMIT, LINE_LIMIT = 200, 8192  # entries of a list and letters of a line in the settings
-SIGNAL_LIMIT_BYTES = 64 * 1024
-SIGNAL_COUNT_LIMIT = 4000
-EVENTS_LIMIT_BYTES = 512 * 1024
-ERRORS_LIMIT_BYTES = 64 * 1024
+SIGNAL_LIMIT_BYTES, SIGNAL_COUNT_LIMIT = 64 * 1024, 4000
+EVENTS_LIMIT_BYTES, ERRORS_LIMIT_BYTES = 512 * 1024, 64 * 1024
 ASIDE_KEEP = 20
 NAME_LIMIT = 80
 REPLY_LIMIT = 9_900  # the client cuts a hook's text at 10,000 UTF-16 units
-GATE_CONTENT_LIMIT = 9_000
-STARTUP_LIMIT = 9_000
-ORPHAN_AGE_S = 7 * 86400
-MARKER_AGE_S = 15 * 86400
+GATE_CONTENT_LIMIT = STARTUP_LIMIT = 9_000
+ORPHAN_AGE_S, MARKER_AGE_S = 7 * 86400, 15 * 86400
 COLLECT_LIMIT_S, COLLECT_COUNT, COLLECT_EVERY_S = 0.5, 200, 3600
-DEFAULT_TTL_S = 300
-TTL_LIMIT_S = 30 * 86400
+DEFAULT_TTL_S, TTL_LIMIT_S = 300, 30 * 86400
 HALF_WRITTEN_S = 2.0
 SAME_EVENT_S = 2.0  # two kits registered for one client: the second event counts for nothing
 CLOCK_SKEW_S = 60
 
-DEFAULT_CONTEXT_DIR = ".context"
-CONFIG_NAME = ".contextrc"
+DEFAULT_CONTEXT_DIR, CONFIG_NAME = ".context", ".contextrc"
 AUTO_STATE = ".caw/auto-state.json"
 OLD_HANDOFF = ".claude/ll-continue-prompt.md"
 RUNTIME_FOLDERS = ("state", "state/aside", "signals", "signals/sessions", "signals/global",
@@ -114,18 +106,15 @@ RUNTIME_FOLDERS = ("state", "state/aside", "signals", "signals/sessions", "signa
 MARKER_PREFIX, QUIET_PREFIX, ASKED_PREFIX = "ctx-loaded-", "ctx-quiet-", "ctx-asked-"
 SEVERITIES = ("info", "warning", "critical")
 GITIGNORE_TEXT = (
-    "# runtime files of ctx_hooks; the context files beside this one are yours\n"
-    "signals/\nstate/\nhandoffs/\nmonitor-state.json\nmetrics.json\nevents.jsonl\n"
-    "events.jsonl.1\n.gitignore\n"
-)
+    "# runtime files of ctx_hooks; the context files beside this one are yours\nsignals/\nstate/\n"
+    "handoffs/\nmonitor-state.json\nmetrics.json\nevents.jsonl\nevents.jsonl.1\n.gitignore\n")
 INSTRUCTION_FILES = ("CLAUDE.md", "CLAUDE.local.md", "AGENTS.md", "GEMINI.md", "QWEN.md",
                      ".github/copilot-instructions.md")
+CONTEXT_FILES = ("CONSTITUTION.md", "TASKS.md", "CONVENTIONS.md", "DECISIONS.md", "LEARNINGS.md",
+                 "AGENT_PLAYBOOK.md")
 
 SIGNAL_HEAD_MANY = "⚠️ [ctx monitor] {count} issues:"
 SIGNAL_REST = "  … {count} more will follow"
-
-CONTEXT_FILES = ("CONSTITUTION.md", "TASKS.md", "CONVENTIONS.md", "DECISIONS.md", "LEARNINGS.md",
-                 "AGENT_PLAYBOOK.md")
 GATE_DIRECTIVE = "STOP. Read your context files before proceeding: {files}"
 GATE_STATEMENT = "The project's context files say this ({files}):"
 GATE_CHECKPOINT = ("When you have read them, print this line, filled in: "
@@ -137,12 +126,10 @@ HEALTH_SUMMARY = "Context: {percent} of the window full{note}."
 HEALTH_ACTIONS = {  # level -> without a handoff, with one to write, with one that is written
     70: ("Keep answers short{decisions} and plan a good place to stop",) * 3,
     85: ("Summarize the current state in 5 bullets, then suggest /clear to the person",
-         "Summarize the current state in 5 bullets, write the handoff to {path}, then suggest "
-         "/clear to the person",
+         "Summarize the current state, write the handoff to {path}, suggest /clear to the person",
          "The handoff is written: finish the step you are at, then suggest /clear to the person"),
-    95: ("Suggest /clear to the person: the next messages may not fit any more",
-         "Write the handoff to {path} now and suggest /clear to the person: the next messages may "
-         "not fit any more",
+    95: ("Suggest /clear to the person: the next messages may not fit",
+         "Write the handoff to {path} now, suggest /clear to the person: soon nothing more fits",
          "The handoff is written: suggest /clear to the person, the next messages may not fit"),
 }
 HEALTH_DECISIONS = ", write open decisions into "
@@ -156,41 +143,32 @@ AUDIT_EVERY_CALLS = 25
 DEFAULT_WINDOW, LARGE_WINDOW = 200_000, 1_000_000
 TOKENS_LIMIT = 20_000_000  # a larger count is a broken row, not a conversation
 CHARS_PER_TOKEN = 4
-CALL_OVERHEAD_TOKENS = 60
-IMAGE_TOKENS = 1_600
+CALL_OVERHEAD_TOKENS, IMAGE_TOKENS = 60, 1_600
 ESTIMATE_BASE_TOKENS = 15_000  # the client's own system prompt and tools
 TRANSCRIPT_STEP_BYTES, TRANSCRIPT_NEAR_BYTES = 32 * 1024, 1024 * 1024
 TRANSCRIPT_LINE_BYTES, TRANSCRIPT_LIMIT_BYTES = 1024 * 1024, 4 * 1024 * 1024
 TRANSCRIPT_WAIT_S, TRANSCRIPT_POLL_S = 0.15, 0.015
 
-CONTINUATION_HEAD = "## Auto Mode Continuation"
-HANDOFF_PERCENT = 80
-HANDOFF_BEFORE_COMPACTION = 25_000
+HANDOFF_PERCENT, HANDOFF_BEFORE_COMPACTION = 80, 25_000
 HANDOFF_RESET_MARGIN = 10  # percent below the threshold that only a compaction explains
-HANDOFF_LIMIT_BYTES = 512 * 1024
-HANDOFF_KEEP_S = 7 * 86400
+HANDOFF_LIMIT_BYTES, HANDOFF_KEEP_S = 512 * 1024, 7 * 86400
 HANDOFF_REMINDER = (
     "{request} Put there: goal, current state, decisions and why, next steps, open files.{command} "
-    "This note comes with every tool result until there is a handoff."
-)
+    "This note comes with every tool result until there is a handoff.")
 HANDOFF_WRITE = (
     "Write a handoff for the next session to {path} now, before anything else; where that is not "
-    "permitted, end your answer with it, between a line BEGIN HANDOFF and a line END HANDOFF."
-)
+    "permitted, end your answer with it, between a line BEGIN HANDOFF and a line END HANDOFF.")
 HANDOFF_PRINT = (
     "End your answer with a handoff for the next session, between a line BEGIN HANDOFF and a line "
-    "END HANDOFF; it is saved from there."
-)
+    "END HANDOFF; it is saved from there.")
 HANDOFF_UNSAVED = (
     "End your answer with a handoff for the next session: goal, current state, decisions and why, "
-    "next steps, open files. {path} cannot be written, so the person has to keep it."
-)
+    "next steps, open files. {path} cannot be written, so the person has to keep it.")
 HANDOFF_DONE_PERSON = ("ctx: handoff written, /clear when you like; "
                        "the next session starts from it")
-MECHANICAL_HEAD = (
-    "# Handoff, written by ctx_hooks from the transcript\n\n"
-    "The agent left none. Session {session}, {when}{branch}.\n"
-)
+MECHANICAL_HEAD = ("# Handoff, written by ctx_hooks from the transcript\n\n"
+                   "The agent left none. Session {session}, {when}{branch}.\n")
+CONTINUATION_HEAD = "## Auto Mode Continuation"
 
 # =============================================================================
 # Clock
