@@ -3377,13 +3377,12 @@ WORKFLOW = (
     ("until", "", str), ("exit_reason", "", str), ("last_phase", "", str), ("session_id", "", str),
     ("token", "", str), ("any_prompt", False, bool), ("signals", None, _SIGNALS),
     ("last_error", {}, dict), ("last_check", {}, dict),
-    # the brakes: tool calls at the last stop; stops since without one; holds in a row, and in this
-    # phase; ways back to an earlier phase; the last stop
+    # the brakes: tool calls at the last stop; stops since without one; holds in a row; ways back
+    # to an earlier phase; the last stop. FRESH sets them back
     ("tool_calls", 0, "count"), ("stalls", 0, "count"), ("holds", 0, "count"),
-    ("phase_holds", 0, "count"), ("returns", 0, "count"), ("stop_mark", "", str),
-    ("stop_at", 0.0, "time"),
+    ("returns", 0, "count"), ("stop_mark", "", str),
 )
-FRESH = {"iteration": 0, "needs": "", "stalls": 0, "holds": 0, "returns": 0}  # all brakes set back
+FRESH = {"iteration": 0, "needs": "", "stalls": 0, "holds": 0, "returns": 0, "stop_mark": ""}
 TRUST = (("token", "", str), ("checks", {}, dict))  # phase -> digest
 STALE_AFTER_S, TIME_TOLERANCE_S = 2 * 3600, 300
 CHECKS_LIMIT_S = 140  # all of one stop together: the client waits 150, a hook takes 4, an end 5
@@ -3408,11 +3407,6 @@ CONTINUATION_SHORT = CONTINUATION_HEAD + """
 {lead} Phase {phase}, iteration {iteration}/{max}.
 When it is done, print the block with SIGNAL: {signal} and the current time; \
 PHASE_BLOCKED if the person must decide, PHASE_ERROR if it went wrong."""
-CHECK_LINE = "\n- Verified by: `{command}` (it must exit 0)"
-LEAD_HOLD = "The phase is not complete yet: its completion block is missing."
-LEAD_NEAR = "The block for {signal} does not count: {problem}."
-LEAD_NEXT = "Phase {done} is complete. Go on with the next one."
-LEAD_ERROR = "You reported a recoverable error: {error}. Recover from it and go on."
 LEAD_CHECK = ("The block is there, but its check `{command}` {result}. "
               "The end of its output:\n{tail}\n")
 CANCELLED_AGENT = "[ctx auto] The person cancelled the workflow; you may stop when you like."
@@ -3477,7 +3471,8 @@ def problem_of_block(fields: dict, phase: str, since: float, now: float) -> str:
 def judge_turn(flow: Record, text: str, now: float) -> tuple:
     """(signal or "", its block, what the agent is told without one): at most one. The current
     phase's own counts before all others; AUTO_COMPLETE only when it stands alone."""
-    own, lead, good, blocks = signal_of(flow.phase), LEAD_HOLD, {}, parse_blocks(text)
+    own, good, blocks = signal_of(flow.phase), {}, parse_blocks(text)
+    lead = "The phase is not complete yet: its completion block is missing."
     for fields in blocks:
         signal = fields["SIGNAL"].upper()
         if signal not in (own, "AUTO_COMPLETE", *BLOCKS, *TRANSITIONS):
@@ -3486,7 +3481,7 @@ def judge_turn(flow: Record, text: str, now: float) -> tuple:
         if not problem:
             good[signal] = fields
         elif signal == own or fields.get("PHASE", "").lower() == flow.phase:
-            lead = LEAD_NEAR.format(signal=own, problem=problem)
+            lead = "The block for %s does not count: %s." % (own, problem)
     if len(blocks) > 1:
         good.pop("AUTO_COMPLETE", None)
     signal = own if own in good else list(good)[-1] if good else ""
@@ -3634,9 +3629,7 @@ def cancel_workflow(ctx: Ctx, session_id: str, reason: str = "user_cancelled") -
     return done
 
 
-# --- one stop
-
-
+# One stop.
 def enforce_stop(ctx: Ctx, event: Record, state: Record) -> "Reply | None":
     """Hold or release. What the agent said is judged and checked first, without a lock; a state
     that changed meanwhile or cannot be written holds nobody."""
@@ -3649,44 +3642,51 @@ def enforce_stop(ctx: Ctx, event: Record, state: Record) -> "Reply | None":
 
     def claim(flow: Record) -> bool:
         """Of two kits registered for one client the first run has this stop, and its checks."""
-        is_ours = flow.stop_mark != mark or abs(ctx.now - flow.stop_at) >= SAME_EVENT_S
-        flow.stop_mark, flow.stop_at = mark, ctx.now
-        return is_ours
-
-    def decide(flow: Record) -> bool:
-        if not is_active(flow) or (flow.session_id, flow.phase) != (owner, phase):
+        if flow.stop_mark == mark and abs(ctx.now - flow.signals.last_checked) < SAME_EVENT_S:
             return False
-        flow.session_id, flow.signals.last_checked = event.session_id, ctx.now
-        _decide(ctx, flow, event, stop, state)
+        flow.stop_mark, flow.signals.last_checked = mark, ctx.now
         return True
+
+    def decide(flow: Record) -> "Record | None":
+        if not is_active(flow) or (flow.session_id, flow.phase) != (owner, phase):
+            return None
+        flow.session_id = event.session_id
+        _decide(ctx, flow, event, stop, state)
+        return flow
 
     if update_workflow(ctx, claim)[1] is False:
         return None
     stop = _judge(ctx, event, flow)
-    written, is_decided = update_workflow(ctx, decide)
-    if not is_decided:
+    written, flow = update_workflow(ctx, decide)
+    if flow is None:
         return None
-    if not written:
-        vars(stop).update(reason="unwritable", prompt="", person=STOP_MESSAGES["unwritable"])
-    record(ctx, "stop:held" if stop.prompt else "stop:released", reason=stop.reason, phase=phase,
-           iteration=stop.iteration, chars=len(stop.prompt), check=stop.check)
-    return Reply(stop.prompt, AUTO_PERSON + stop.person if stop.person else "", bool(stop.prompt))
+    reason, reply = stop.reason if written else "unwritable", Reply()
+    if reason in STOP_MESSAGES:
+        reply.person = AUTO_PERSON + STOP_MESSAGES[reason].format(
+            phase=flow.phase if flow.active else flow.last_phase, max=flow.max_iterations,
+            needs=flow.needs, error=flow.last_error.get("message"))
+    else:
+        template = CONTINUATION if flow.iteration <= 1 else CONTINUATION_SHORT
+        reply.hold, reply.context = True, render_phase(ctx, flow, template, stop.lead)
+    record(ctx, "stop:held" if reply.hold else "stop:released", reason=reason, phase=phase,
+           iteration=flow.iteration, chars=len(reply.context), check=stop.check)
+    return reply
 
 
 def _judge(ctx: Ctx, event: Record, flow: Record) -> Record:
     """The stop, as far as the agent's turn and the checks decide it: a signal that is proven, with
     its block; else `lead`, what the agent is told about that, or the reason to let it go."""
-    stop = Record(signal="", block={}, lead="", check="", checked=flow.phase, prompt="", person="",
-                  reason="stale_state" if is_stale(ctx, flow) else "")
-    if stop.reason:
+    stop = Record(signal="", block={}, lead="", check="", checked=flow.phase, reason="")
+    if is_stale(ctx, flow):
+        stop.reason = "stale_state"
         return stop
     text = read_turn(ctx, event.transcript, max(flow.signals.last_checked, flow.phase_started_at))
     if event.last_message not in text:
         text += "\n" + event.last_message
     stop.signal, stop.block, stop.lead = judge_turn(flow, text, ctx.now)
-    owed = flow.phases[flow.phases.index(flow.phase):]
-    if stop.signal in (signal_of(flow.phase), "AUTO_COMPLETE", *TRANSITIONS):
-        _prove(ctx, flow, stop, owed if stop.signal == "AUTO_COMPLETE" else owed[:1])
+    if stop.signal not in BLOCKS:  # it says that something is complete
+        left = flow.phases[flow.phases.index(flow.phase):]
+        _prove(ctx, flow, stop, left if stop.signal == "AUTO_COMPLETE" else left[:1])
     return stop
 
 
@@ -3717,78 +3717,64 @@ def _prove(ctx: Ctx, flow: Record, stop: Record, phases: list) -> None:
 
 
 def _decide(ctx: Ctx, flow: Record, event: Record, stop: Record, state: Record) -> None:
-    """Apply the signal to the workflow, then hold or release: the reason, with the prompt that
-    keeps the agent going or a line for the person."""
+    """Apply the signal to the workflow, then hold or release: the first brake that applies is the
+    reason. One that lets this stop pass sets the counts back."""
     phase = flow.phase
     if stop.check:
         flow.last_check = {"phase": stop.checked, "result": stop.check, "at": format_iso(ctx.now)}
     if stop.signal:
-        stop.reason, stop.lead = _apply(flow, stop.signal, stop.block, ctx.now)
-    has_advanced = flow.phase != phase
-    if not stop.reason:
-        stop.reason = "blocked" if flow.needs else _passing_brake(
-            ctx, flow, event, state, has_advanced)
-    if not stop.reason and not has_advanced:
-        flow.iteration += 1
-        stop.reason = "max_iterations_reached" if flow.iteration > flow.max_iterations else ""
-    stop.iteration = flow.iteration
-    if stop.reason:
-        stop.person = STOP_MESSAGES[stop.reason].format(
-            phase=flow.phase, max=flow.max_iterations, needs=flow.needs,
-            error=flow.last_error.get("message"))
-        if stop.reason in ENDINGS:
-            end_workflow(flow, stop.reason, ctx.now)
-        return
-    stop.reason = "advanced" if has_advanced else "held"
-    template = CONTINUATION_SHORT if flow.phase_holds else CONTINUATION
-    stop.prompt = render_phase(ctx, flow, template, stop.lead)
-    flow.phase_holds += 1
-
-
-def _apply(flow: Record, signal: str, block: dict, now: float) -> tuple:
-    """Note the signal; advance, or keep what it says: (the reason to let go, or "" and the lead of
-    the next prompt)."""
-    phase, at = flow.phase, format_iso(now)
-    row = {"signal": signal, "detected_at": at, "phase": phase, "attempts": flow.iteration + 1}
-    flow.signals.detected_signals = (flow.signals.detected_signals + [row])[-200:]
-    if signal == "AUTO_COMPLETE":
-        return "auto_complete_signal", ""
-    if signal == "PHASE_BLOCKED":
-        flow.needs = one_line(block["NEEDS"], 500)
-        return "blocked", ""
-    if signal == "PHASE_ERROR":
-        recoverable, message = block["RECOVERABLE"].lower() == "true", one_line(block["ERROR"], 500)
-        flow.last_error = {"phase": phase, "message": message, "recoverable": recoverable,
-                           "timestamp": at}
-        return "" if recoverable else "critical_error", LEAD_ERROR.format(error=message)
-    following = TRANSITIONS.get(signal)
-    following = following if following in flow.phases else _next_phase(flow)
-    if not following:
-        return "all_phases_complete", ""
-    flow.returns += flow.phases.index(following) <= flow.phases.index(phase)
-    vars(flow).update(phase=following, iteration=0, phase_started_at=now, phase_holds=0, stalls=0)
-    # phases that send each other round in circles end too
-    reason = "max_iterations_reached" if flow.returns > flow.max_iterations else ""
-    return reason, LEAD_NEXT.format(done=phase)
-
-
-def _passing_brake(ctx: Ctx, flow: Record, event: Record, state: Record, has_advanced: bool) -> str:
-    """The name of the brake that lets this one stop pass, or ""; keeps the counts."""
-    worked = state.tool_calls != flow.tool_calls
+        _apply(flow, stop, ctx.now)
+    has_advanced, worked = flow.phase != phase, state.tool_calls != flow.tool_calls
+    iteration = 0 if has_advanced else flow.iteration + 1
     stalls = 0 if worked or has_advanced else flow.stalls + 1
     holds = 1 if worked or not event.stop_active else flow.holds + 1
     stated = ctx.env.get("CLAUDE_CODE_STOP_HOOK_BLOCK_CAP", "")
     cap = int(stated) if is_digits(stated) and ctx.agent == "claude" else HOLD_CAP
-    usage = read_usage(ctx, event.transcript)
-    is_full = measure_context(ctx, state, usage, 0).percent >= FULL_PERCENT
+    measure = measure_context(ctx, state, read_usage(ctx, event.transcript), 0)
     brakes = (
-        ("subagents", event.subagents), ("plan_mode", event.permission_mode == "plan"),
-        ("context_full", is_full), ("no_progress", stalls >= STALLS_LIMIT),
-        ("hold_cap", 0 < cap <= holds))
-    reason = next((name for name, applies in brakes if applies), "")
-    vars(flow).update(tool_calls=state.tool_calls, stalls=0 if reason else stalls,
-                      holds=0 if reason else holds)
-    return reason
+        (stop.reason, stop.reason), ("blocked", flow.needs), ("subagents", event.subagents),
+        ("plan_mode", event.permission_mode == "plan"),
+        ("context_full", measure.percent >= FULL_PERCENT), ("no_progress", stalls >= STALLS_LIMIT),
+        ("hold_cap", 0 < cap <= holds),
+        # phases that send each other round in circles end too
+        ("max_iterations_reached", max(iteration, flow.returns) > flow.max_iterations))
+    stop.reason = next((name for name, applies in brakes if applies), "")
+    flow.tool_calls = state.tool_calls
+    if stop.reason:
+        flow.stalls = flow.holds = 0
+    else:
+        flow.iteration, flow.stalls, flow.holds = iteration, stalls, holds
+        stop.reason = "advanced" if has_advanced else "held"
+    if stop.reason in ENDINGS:
+        end_workflow(flow, stop.reason, ctx.now)
+
+
+def _apply(flow: Record, stop: Record, now: float) -> None:
+    """Note the signal; advance, or keep what it says. It may be a reason to let go, or else the
+    lead of the next prompt."""
+    phase, signal, at = flow.phase, stop.signal, format_iso(now)
+    row = {"signal": signal, "detected_at": at, "phase": phase, "attempts": flow.iteration + 1}
+    flow.signals.detected_signals = (flow.signals.detected_signals + [row])[-200:]
+    following = TRANSITIONS.get(signal)
+    following = following if following in flow.phases else _next_phase(flow)
+    if signal == "PHASE_BLOCKED":
+        flow.needs = one_line(stop.block["NEEDS"], 500)
+    elif signal == "PHASE_ERROR":
+        is_recoverable = stop.block["RECOVERABLE"].lower() == "true"
+        message = one_line(stop.block["ERROR"], 500)
+        flow.last_error = {"phase": phase, "message": message, "recoverable": is_recoverable,
+                           "timestamp": at}
+        stop.reason = "" if is_recoverable else "critical_error"
+        stop.lead = "You reported a recoverable error: %s. Recover from it and go on." % message
+    elif signal == "AUTO_COMPLETE":
+        stop.reason = "auto_complete_signal"
+    elif not following:
+        stop.reason = "all_phases_complete"
+    else:
+        if flow.phases.index(following) <= flow.phases.index(phase):
+            flow.returns += 1
+        vars(flow).update(phase=following, iteration=0, phase_started_at=now, stalls=0)
+        stop.lead = "Phase %s is complete. Go on with the next one." % phase
 
 
 def render_phase(ctx: Ctx, flow: Record, template: str, lead: str = "") -> str:
@@ -3796,11 +3782,12 @@ def render_phase(ctx: Ctx, flow: Record, template: str, lead: str = "") -> str:
     phase, command, signal = flow.phase, check_of(ctx, flow, flow.phase), signal_of(flow.phase)
     about = ctx.get("auto.about").get(phase) or PHASES.get(phase, "")
     task = one_line(flow.task_description, 1500).replace("---", "—")
+    check = "\n- Verified by: `%s` (it must exit 0)"
     return template.format(
         lead=lead, phase=phase, phases=", ".join(flow.phases), iteration=flow.iteration,
         max=flow.max_iterations, about=one_line(about, 400) or "(see the task)",
         task=task or "(see the conversation)", signal=signal,
-        check=CHECK_LINE.format(command=one_line(command, 300)) if command else "",
+        check=check % one_line(command, 300) if command else "",
         block=_format_block(signal, phase, _next_phase(flow) or "none"),
         error_block=_format_block("PHASE_ERROR", phase),
         blocked_block=_format_block("PHASE_BLOCKED", phase))

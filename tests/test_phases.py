@@ -268,10 +268,10 @@ def test_endless_recoverable_errors_end_the_workflow_and_name_the_phase(project)
 
 
 def test_the_continuation_prompt_has_every_field(project):
-    auto(project, iteration=2)
+    auto(project)
     assert stop(project).context == """## Auto Mode Continuation
 The phase is not complete yet: its completion block is missing.
-- Phase: planning (iteration 3/20)
+- Phase: planning (iteration 1/20)
 - About: Plan: write task_plan.md with small steps that can each be checked.
 - Task: Add a login page
 - Expected signal: PLANNING_COMPLETE
