@@ -3366,7 +3366,7 @@ BLOCKS = {  # signal -> its status, and its fields beside the common ones; "": e
     "": ("complete", {"NEXT": ""}),
 }
 _COMMON_KEYS = ("SIGNAL", "PHASE", "STATUS", "TIMESTAMP")
-_BLOCK_KEYS = (*_COMMON_KEYS, "ERROR", "RECOVERABLE", "NEEDS", "NEXT")
+_BLOCK_KEYS = {*_COMMON_KEYS, "ERROR", "RECOVERABLE", "NEEDS", "NEXT"}
 _SIGNALS = (("last_checked", 0.0, "time"), ("detected_signals", [], list))
 MAX_ITERATIONS, ITERATIONS_LIMIT, STALLS_LIMIT, FULL_PERCENT = 20, 50, 3, 95
 WORKFLOW = (
@@ -3431,22 +3431,15 @@ STOP_MESSAGES = dict(  # and why one stop is allowed while it stays
     unwritable="let the agent stop, .caw/auto-state.json cannot be written.")
 
 
-# --- blocks
-
-
 def parse_blocks(text: str) -> list:
-    """Everything in the text that means to be a block, in order: {key: value} with upper-case keys,
-    each key on its own line between two `---` lines."""
-    found, fields = [], None
-    for line in map(str.strip, text.replace("\r\n", "\n").split("\n")):
-        if line == "---":
-            found += [fields] if fields and "SIGNAL" in fields else []
-            fields = {}  # one line may end a block and open the next
-        elif line and fields is not None:
-            key, colon, value = line.partition(":")
-            key = key.strip().upper()
-            is_field = colon and key in _BLOCK_KEYS and key not in fields
-            fields = dict(fields, **{key: value.strip()}) if is_field else None
+    """Everything that means to be a block, in order: what stands between two `---` lines, each
+    line of it a field, as {key: value} with upper-case keys. One `---` may end one and open one."""
+    found, lines = [], ["", *map(str.strip, text.split("\n")), ""]
+    for part in "\n\n".join(lines).split("\n---\n")[1:-1]:
+        rows = [line.partition(":") for line in part.split("\n") if line]
+        fields = {key.strip().upper(): value.strip() for key, _, value in rows}
+        if "SIGNAL" in fields and len(fields) == len(rows) and _BLOCK_KEYS.issuperset(fields):
+            found.append(fields)
     return found
 
 
@@ -3493,9 +3486,6 @@ def _format_block(signal: str, phase: str, following: str = "") -> str:
     values = (signal, phase, status, "<current time, ISO 8601>", *own.values())
     lines = ["%s: %s" % pair for pair in zip((*_COMMON_KEYS, *own), values)]
     return "\n".join(("---", *lines)) + following + "\n---"
-
-
-# --- the workflow
 
 
 def auto_path(ctx: Ctx) -> str:
@@ -3629,7 +3619,6 @@ def cancel_workflow(ctx: Ctx, session_id: str, reason: str = "user_cancelled") -
     return done
 
 
-# One stop.
 def enforce_stop(ctx: Ctx, event: Record, state: Record) -> "Reply | None":
     """Hold or release. What the agent said is judged and checked first, without a lock; a state
     that changed meanwhile or cannot be written holds nobody."""
@@ -3676,17 +3665,15 @@ def enforce_stop(ctx: Ctx, event: Record, state: Record) -> "Reply | None":
 def _judge(ctx: Ctx, event: Record, flow: Record) -> Record:
     """The stop, as far as the agent's turn and the checks decide it: a signal that is proven, with
     its block; else `lead`, what the agent is told about that, or the reason to let it go."""
-    stop = Record(signal="", block={}, lead="", check="", checked=flow.phase, reason="")
-    if is_stale(ctx, flow):
-        stop.reason = "stale_state"
-        return stop
     text = read_turn(ctx, event.transcript, max(flow.signals.last_checked, flow.phase_started_at))
     if event.last_message not in text:
         text += "\n" + event.last_message
-    stop.signal, stop.block, stop.lead = judge_turn(flow, text, ctx.now)
-    if stop.signal not in BLOCKS:  # it says that something is complete
+    signal, block, lead = judge_turn(flow, text, ctx.now)
+    stop = Record(signal=signal, block=block, lead=lead, check="", checked=flow.phase,
+                  reason="" if signal or not is_stale(ctx, flow) else "stale_state")
+    if signal not in BLOCKS:  # it says that something is complete
         left = flow.phases[flow.phases.index(flow.phase):]
-        _prove(ctx, flow, stop, left if stop.signal == "AUTO_COMPLETE" else left[:1])
+        _prove(ctx, flow, stop, left if signal == "AUTO_COMPLETE" else left[:1])
     return stop
 
 
@@ -3793,9 +3780,6 @@ def render_phase(ctx: Ctx, flow: Record, template: str, lead: str = "") -> str:
         blocked_block=_format_block("PHASE_BLOCKED", phase))
 
 
-# --- the check of a phase: the only process that a hook mode ever starts
-
-
 def check_of(ctx: Ctx, flow: Record, phase: str) -> str:
     """The command that must exit 0 for the phase to be complete, or ""."""
     typed = flow.until if phase == flow.phases[-1] else ""
@@ -3804,20 +3788,16 @@ def check_of(ctx: Ctx, flow: Record, phase: str) -> str:
 
 def run_bounded(command: str, root: str, limit_s: float) -> tuple:
     """(exit code, None when its time was over; the end of its output), in a process group of its
-    own, which ends with it, without secrets, a terminal or input."""
+    own, which ends with it, without secrets, a terminal or input. Hooks start no other process."""
     import os
     import subprocess
     import threading
 
     env = {name: value for name, value in os.environ.items()
            if not name.startswith(SECRET_STARTS) and not name.upper().endswith(SECRET_ENDS)}
-    try:
-        child = subprocess.Popen(  # noqa: S602
-            command, shell=True, cwd=root, env=env, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=IS_POSIX)
-    except (OSError, ValueError) as error:
-        return 127, str(error).encode()
-    tail = bytearray()
+    tail, child = bytearray(), subprocess.Popen(  # noqa: S602
+        command, shell=True, cwd=root, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, start_new_session=IS_POSIX)
 
     def read() -> None:
         with child.stdout as pipe:
