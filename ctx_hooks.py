@@ -3383,7 +3383,6 @@ WORKFLOW = (
     ("returns", 0, "count"), ("stop_mark", "", str),
 )
 FRESH = {"iteration": 0, "needs": "", "stalls": 0, "holds": 0, "returns": 0, "stop_mark": ""}
-TRUST = (("token", "", str), ("checks", {}, dict))  # phase -> digest
 STALE_AFTER_S, TIME_TOLERANCE_S = 2 * 3600, 300
 CHECKS_LIMIT_S = 140  # all of one stop together: the client waits 150, a hook takes 4, an end 5
 CHECK_TAIL, CHECK_BUFFER = 2000, 64 * 1024
@@ -3407,8 +3406,6 @@ CONTINUATION_SHORT = CONTINUATION_HEAD + """
 {lead} Phase {phase}, iteration {iteration}/{max}.
 When it is done, print the block with SIGNAL: {signal} and the current time; \
 PHASE_BLOCKED if the person must decide, PHASE_ERROR if it went wrong."""
-LEAD_CHECK = ("The block is there, but its check `{command}` {result}. "
-              "The end of its output:\n{tail}\n")
 CANCELLED_AGENT = "[ctx auto] The person cancelled the workflow; you may stop when you like."
 AUTO_PERSON = "ctx auto: "
 ENDINGS = {  # why a workflow ends, and what the person is told
@@ -3540,16 +3537,14 @@ def read_trust(ctx: Ctx) -> Record:
     agreed to; only `auto` writes it."""
     path = trust_path(ctx)
     data = read_bytes(path, follow=False) if is_own(stat_of(path, follow=False)) else b""
-    return load_record(parse_object(data or b""), TRUST)
+    return load_record(parse_object(data or b""), (("token", "", str), ("checks", {}, dict)))
 
 
 def digest_of(text: str) -> str:
     """SHA-256 in hex; of nothing it is nothing, so that no check at all compares like one."""
-    if not text:
-        return ""
     import hashlib
 
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() if text else ""
 
 
 def is_meant_here(ctx: Ctx, flow: Record, session_id: str) -> bool:
@@ -3625,7 +3620,6 @@ def enforce_stop(ctx: Ctx, event: Record, state: Record) -> "Reply | None":
     flow = find_workflow(ctx, event.session_id)
     if flow is None or not (flow.session_id or flow.any_prompt):
         return None  # only a client without prompt events binds here, where any session may
-    owner, phase = flow.session_id, flow.phase
     mark = call_signature("%s %s %d" % (event.prompt_id, event.stop_active, state.tool_calls),
                           event.last_message)
 
@@ -3636,17 +3630,10 @@ def enforce_stop(ctx: Ctx, event: Record, state: Record) -> "Reply | None":
         flow.stop_mark, flow.signals.last_checked = mark, ctx.now
         return True
 
-    def decide(flow: Record) -> "Record | None":
-        if not is_active(flow) or (flow.session_id, flow.phase) != (owner, phase):
-            return None
-        flow.session_id = event.session_id
-        _decide(ctx, flow, event, stop, state)
-        return flow
-
     if update_workflow(ctx, claim)[1] is False:
         return None
     stop = _judge(ctx, event, flow)
-    written, flow = update_workflow(ctx, decide)
+    written, flow = update_workflow(ctx, lambda now: _decide(ctx, now, event, stop, state))
     if flow is None:
         return None
     reason, reply = stop.reason if written else "unwritable", Reply()
@@ -3657,7 +3644,7 @@ def enforce_stop(ctx: Ctx, event: Record, state: Record) -> "Reply | None":
     else:
         template = CONTINUATION if flow.iteration <= 1 else CONTINUATION_SHORT
         reply.hold, reply.context = True, render_phase(ctx, flow, template, stop.lead)
-    record(ctx, "stop:held" if reply.hold else "stop:released", reason=reason, phase=phase,
+    record(ctx, "stop:held" if reply.hold else "stop:released", reason=reason, phase=stop.phase,
            iteration=flow.iteration, chars=len(reply.context), check=stop.check)
     return reply
 
@@ -3669,8 +3656,9 @@ def _judge(ctx: Ctx, event: Record, flow: Record) -> Record:
     if event.last_message not in text:
         text += "\n" + event.last_message
     signal, block, lead = judge_turn(flow, text, ctx.now)
-    stop = Record(signal=signal, block=block, lead=lead, check="", checked=flow.phase,
-                  reason="" if signal or not is_stale(ctx, flow) else "stale_state")
+    reason = "" if signal or not is_stale(ctx, flow) else "stale_state"
+    stop = Record(owner=flow.session_id, phase=flow.phase, signal=signal, block=block, lead=lead,
+                  reason=reason, check="", checked=flow.phase)
     if signal not in BLOCKS:  # it says that something is complete
         left = flow.phases[flow.phases.index(flow.phase):]
         _prove(ctx, flow, stop, left if signal == "AUTO_COMPLETE" else left[:1])
@@ -3697,21 +3685,24 @@ def _prove(ctx: Ctx, flow: Record, stop: Record, phases: list) -> None:
             vars(stop).update(signal="", check="had no time left", reason="checks_late")
         elif code != 0:
             tail = hide_secrets(clean_text(output[-CHECK_TAIL * 2:].decode("utf-8", "replace")))
-            stop.signal, stop.lead = "", LEAD_CHECK.format(
-                command=one_line(command, 300), result=stop.check, tail=tail[-CHECK_TAIL:].strip())
+            stop.signal, stop.lead = "", (
+                "The block is there, but its check `%s` %s. The end of its output:\n%s\n" % (
+                    one_line(command, 300), stop.check, tail[-CHECK_TAIL:].strip()))
         if not stop.signal:
             return
 
 
-def _decide(ctx: Ctx, flow: Record, event: Record, stop: Record, state: Record) -> None:
+def _decide(ctx: Ctx, flow: Record, event: Record, stop: Record, state: Record) -> "Record | None":
     """Apply the signal to the workflow, then hold or release: the first brake that applies is the
-    reason. One that lets this stop pass sets the counts back."""
-    phase = flow.phase
+    reason. One that lets this stop pass sets the counts back. None: it changed meanwhile."""
+    if not is_active(flow) or (flow.session_id, flow.phase) != (stop.owner, stop.phase):
+        return None
+    flow.session_id = event.session_id
     if stop.check:
         flow.last_check = {"phase": stop.checked, "result": stop.check, "at": format_iso(ctx.now)}
     if stop.signal:
         _apply(flow, stop, ctx.now)
-    has_advanced, worked = flow.phase != phase, state.tool_calls != flow.tool_calls
+    has_advanced, worked = flow.phase != stop.phase, state.tool_calls != flow.tool_calls
     iteration = 0 if has_advanced else flow.iteration + 1
     stalls = 0 if worked or has_advanced else flow.stalls + 1
     holds = 1 if worked or not event.stop_active else flow.holds + 1
@@ -3734,6 +3725,7 @@ def _decide(ctx: Ctx, flow: Record, event: Record, stop: Record, state: Record) 
         stop.reason = "advanced" if has_advanced else "held"
     if stop.reason in ENDINGS:
         end_workflow(flow, stop.reason, ctx.now)
+    return flow
 
 
 def _apply(flow: Record, stop: Record, now: float) -> None:
@@ -3769,12 +3761,11 @@ def render_phase(ctx: Ctx, flow: Record, template: str, lead: str = "") -> str:
     phase, command, signal = flow.phase, check_of(ctx, flow, flow.phase), signal_of(flow.phase)
     about = ctx.get("auto.about").get(phase) or PHASES.get(phase, "")
     task = one_line(flow.task_description, 1500).replace("---", "—")
-    check = "\n- Verified by: `%s` (it must exit 0)"
     return template.format(
         lead=lead, phase=phase, phases=", ".join(flow.phases), iteration=flow.iteration,
         max=flow.max_iterations, about=one_line(about, 400) or "(see the task)",
         task=task or "(see the conversation)", signal=signal,
-        check=check % one_line(command, 300) if command else "",
+        check="\n- Verified by: `%s` (it must exit 0)" % one_line(command, 300) if command else "",
         block=_format_block(signal, phase, _next_phase(flow) or "none"),
         error_block=_format_block("PHASE_ERROR", phase),
         blocked_block=_format_block("PHASE_BLOCKED", phase))
