@@ -164,8 +164,7 @@ HANDOFF_PRINT = (
 HANDOFF_UNSAVED = (
     "End your answer with a handoff for the next session: goal, current state, decisions and why, "
     "next steps, open files. {path} cannot be written, so the person has to keep it.")
-HANDOFF_DONE_PERSON = ("ctx: handoff written, /clear when you like; "
-                       "the next session starts from it")
+HANDOFF_DONE_PERSON = "ctx: handoff written, /clear when you like; the next session starts from it"
 MECHANICAL_HEAD = ("# Handoff, written by ctx_hooks from the transcript\n\n"
                    "The agent left none. Session {session}, {when}{branch}.\n")
 CONTINUATION_HEAD = "## Auto Mode Continuation"
@@ -3447,6 +3446,8 @@ def problem_of_block(fields: dict, phase: str, since: float, now: float) -> str:
     missing = [key for key in (*_COMMON_KEYS, *own) if not fields.get(key)]
     if missing:
         return missing[0] + " is missing"
+    if signal not in (signal_of(phase), "AUTO_COMPLETE", *BLOCKS, *TRANSITIONS):
+        return "SIGNAL is `%s`" % one_line(signal, 40)
     if fields["STATUS"].lower() != status:
         return "STATUS must be `%s`" % status
     if fields["PHASE"].lower() not in (phase, "complete" if signal == "AUTO_COMPLETE" else phase):
@@ -3465,8 +3466,6 @@ def judge_turn(flow: Record, text: str, now: float) -> tuple:
     lead = "The phase is not complete yet: its completion block is missing."
     for fields in blocks:
         signal = fields["SIGNAL"].upper()
-        if signal not in (own, "AUTO_COMPLETE", *BLOCKS, *TRANSITIONS):
-            continue
         problem = problem_of_block(fields, flow.phase, flow.phase_started_at, now)
         if not problem:
             good[signal] = fields

@@ -123,6 +123,7 @@ NEAR = (  # block -> what the answer names
     (block("PLANNING_COMPLETE", "planning", time="2026-02-03T09:00:00Z"), "TIMESTAMP is no ISO 8601 time from the phase's start to now"),
     (block("PLANNING_COMPLETE", "planning", time="2026-02-05T09:00:00Z"), "TIMESTAMP is no ISO 8601 time from the phase's start to now"),
     (block("PLANNING_COMPLETE", "planning", following=""), "NEXT is missing"),
+    (block("PLAN_COMPLETE", "planning"), "The block for PLANNING_COMPLETE does not count: SIGNAL is `PLAN_COMPLETE`."),
 )
 
 
