@@ -3631,7 +3631,15 @@ def enforce_stop(ctx: Ctx, event: Record, state: Record) -> "Reply | None":
 
     if update_workflow(ctx, claim)[1] is False:
         return None
-    stop = _judge(ctx, event, flow)
+    text = read_turn(ctx, event.transcript, max(flow.signals.last_checked, flow.phase_started_at))
+    if event.last_message not in text:
+        text += "\n" + event.last_message
+    signal, block, lead = judge_turn(flow, text, ctx.now)
+    reason = "" if signal or not is_stale(ctx, flow) else "stale_state"
+    stop = Record(owner=flow.session_id, phase=flow.phase, signal=signal, block=block, lead=lead,
+                  reason=reason, check="", checked=flow.phase)
+    if signal not in BLOCKS:  # it says that something is complete
+        _prove(ctx, flow, stop)
     written, flow = update_workflow(ctx, lambda now: _decide(ctx, now, event, stop, state))
     if flow is None:
         return None
@@ -3648,25 +3656,12 @@ def enforce_stop(ctx: Ctx, event: Record, state: Record) -> "Reply | None":
     return reply
 
 
-def _judge(ctx: Ctx, event: Record, flow: Record) -> Record:
-    """The stop, as far as the agent's turn and the checks decide it: a signal that is proven, with
-    its block; else `lead`, what the agent is told about that, or the reason to let it go."""
-    text = read_turn(ctx, event.transcript, max(flow.signals.last_checked, flow.phase_started_at))
-    if event.last_message not in text:
-        text += "\n" + event.last_message
-    signal, block, lead = judge_turn(flow, text, ctx.now)
-    reason = "" if signal or not is_stale(ctx, flow) else "stale_state"
-    stop = Record(owner=flow.session_id, phase=flow.phase, signal=signal, block=block, lead=lead,
-                  reason=reason, check="", checked=flow.phase)
-    if signal not in BLOCKS:  # it says that something is complete
-        left = flow.phases[flow.phases.index(flow.phase):]
-        _prove(ctx, flow, stop, left if signal == "AUTO_COMPLETE" else left[:1])
-    return stop
-
-
-def _prove(ctx: Ctx, flow: Record, stop: Record, phases: list) -> None:
-    """Run the checks of the phases, up to the first that fails, if the person agreed to exactly
-    them; without the proof there is no signal. All of them together have the time of one stop."""
+def _prove(ctx: Ctx, flow: Record, stop: Record) -> None:
+    """Run the check of the phase, or of all that are left, up to the first that fails, if the
+    person agreed to exactly them; without the proof there is no signal but a lead or a reason. All
+    of them together have the time of one stop."""
+    first = flow.phases.index(flow.phase)
+    phases = flow.phases[first:] if stop.signal == "AUTO_COMPLETE" else [flow.phase]
     agreed, commands = read_trust(ctx).checks, [check_of(ctx, flow, name) for name in phases]
     if [agreed.get(name, "") for name in phases] != list(map(digest_of, commands)):
         vars(stop).update(signal="", check="not agreed to", reason="not_agreed")
