@@ -3521,9 +3521,8 @@ def signal_of(phase: str) -> str:
     return phase.upper().replace("-", "_") + "_COMPLETE"
 
 
-def _next_phase(flow: Record) -> str:
-    """The phase after this one, "" after the last."""
-    return "".join(flow.phases[flow.phases.index(flow.phase) + 1:][:1])
+def _later_phases(flow: Record) -> list:
+    return flow.phases[flow.phases.index(flow.phase) + 1:]
 
 
 def trust_path(ctx: Ctx) -> str:
@@ -3535,8 +3534,8 @@ def read_trust(ctx: Ctx) -> Record:
     """What this machine's user started, and the digest of the command of each phase that they
     agreed to; only `auto` writes it."""
     path = trust_path(ctx)
-    data = read_bytes(path, follow=False) if is_own(stat_of(path, follow=False)) else b""
-    return load_record(parse_object(data or b""), (("token", "", str), ("checks", {}, dict)))
+    data = load_json(path, follow=False) if is_own(stat_of(path, follow=False)) else {}
+    return load_record(data, (("token", "", str), ("checks", {}, dict)))
 
 
 def digest_of(text: str) -> str:
@@ -3660,8 +3659,7 @@ def _prove(ctx: Ctx, flow: Record, stop: Record) -> None:
     """Run the check of the phase, or of all that are left, up to the first that fails, if the
     person agreed to exactly them; without the proof there is no signal but a lead or a reason. All
     of them together have the time of one stop."""
-    first = flow.phases.index(flow.phase)
-    phases = flow.phases[first:] if stop.signal == "AUTO_COMPLETE" else [flow.phase]
+    phases = [flow.phase, *(_later_phases(flow) if stop.signal == "AUTO_COMPLETE" else ())]
     agreed, commands = read_trust(ctx).checks, [check_of(ctx, flow, name) for name in phases]
     if [agreed.get(name, "") for name in phases] != list(map(digest_of, commands)):
         vars(stop).update(signal="", check="not agreed to", reason="not_agreed")
@@ -3729,7 +3727,7 @@ def _apply(flow: Record, stop: Record, now: float) -> None:
     row = {"signal": signal, "detected_at": at, "phase": phase, "attempts": flow.iteration + 1}
     flow.signals.detected_signals = (flow.signals.detected_signals + [row])[-200:]
     following = TRANSITIONS.get(signal)
-    following = following if following in flow.phases else _next_phase(flow)
+    following = following if following in flow.phases else next(iter(_later_phases(flow)), "")
     if signal == "PHASE_BLOCKED":
         flow.needs = one_line(stop.block["NEEDS"], 500)
     elif signal == "PHASE_ERROR":
@@ -3751,7 +3749,6 @@ def _apply(flow: Record, stop: Record, now: float) -> None:
 
 
 def render_phase(ctx: Ctx, flow: Record, template: str, lead: str = "") -> str:
-    """What the agent is told."""
     phase, command, signal = flow.phase, check_of(ctx, flow, flow.phase), signal_of(flow.phase)
     about = ctx.get("auto.about").get(phase) or PHASES.get(phase, "")
     task = one_line(flow.task_description, 1500).replace("---", "—")
@@ -3760,7 +3757,7 @@ def render_phase(ctx: Ctx, flow: Record, template: str, lead: str = "") -> str:
         max=flow.max_iterations, about=one_line(about, 400) or "(see the task)",
         task=task or "(see the conversation)", signal=signal,
         check="\n- Verified by: `%s` (it must exit 0)" % one_line(command, 300) if command else "",
-        block=_format_block(signal, phase, _next_phase(flow) or "none"),
+        block=_format_block(signal, phase, next(iter(_later_phases(flow)), "none")),
         error_block=_format_block("PHASE_ERROR", phase),
         blocked_block=_format_block("PHASE_BLOCKED", phase))
 
