@@ -3375,12 +3375,10 @@ WORKFLOW = (
     ("task_description", "", str), ("config", {}, dict), ("phases", [], "texts"),
     ("until", "", str), ("exit_reason", "", str), ("last_phase", "", str), ("session_id", "", str),
     ("token", "", str), ("any_prompt", False, bool), ("signals", None, _SIGNALS),
-    ("last_error", {}, dict), ("last_check", {}, dict),
+    ("last_error", {}, dict), ("last_check", {}, dict), ("stop_mark", "", str),
     # the brakes: tool calls at the last stop; stops since without one; holds in a row; ways back
-    # to an earlier phase; the last stop. FRESH sets them back
     ("tool_calls", 0, "count"), ("stalls", 0, "count"), ("holds", 0, "count"),
-    ("returns", 0, "count"), ("stop_mark", "", str),
-)
+    ("returns", 0, "count"))
 FRESH = {"iteration": 0, "needs": "", "stalls": 0, "holds": 0, "returns": 0, "stop_mark": ""}
 STALE_AFTER_S, TIME_TOLERANCE_S = 2 * 3600, 300
 CHECKS_LIMIT_S = 140  # all of one stop together: the client waits 150, a hook takes 4, an end 5

@@ -365,6 +365,12 @@ def test_a_stop_within_two_hours_is_activity(project):
     assert stop(project, now=NOW).context
 
 
+def test_a_block_that_counts_is_activity(project):
+    auto(project, started_at=iso(NOW - 90000), signals={"last_checked": iso(NOW - 7201), "detected_signals": []})
+    stop(project, block("PLANNING_COMPLETE", "planning"), NOW)
+    assert (state_of(project)["phase"], state_of(project)["active"]) == ("execution", True)
+
+
 def test_tool_calls_are_activity(project):
     """One turn may take hours without a stop."""
     auto(project, started_at=iso(NOW - 90000))
@@ -751,6 +757,17 @@ def test_a_check_gets_no_secrets_no_terminal_and_no_input(project):
     assert "all phases complete" in reply.reply["systemMessage"]
     assert "HOME=" in project.read("seen").upper() and "s3cret" not in project.read("seen")
     assert helper.IS_WINDOWS or "not a tty" in project.read("seen")
+
+
+def test_a_check_that_cannot_be_started_holds_nobody(project):
+    verified(project, "make\0test")
+    event = project.event("Stop", session_id="s1", last_assistant_message=block(
+        "EXECUTION_COMPLETE", "execution", time=iso(time.time())))
+    started = {"started_at": iso(time.time() - 9), "phase_started_at": iso(time.time() - 9)}
+    project.write(STATE, json.dumps(dict(state_of(project), **started)))
+    reply = project.run_hook("stop-enforce", event)
+    assert (reply.rc, reply.out, state_of(project)["phase"]) == (0, b"", "execution")
+    assert b"null" in reply.err and state_of(project)["active"] is True
 
 
 @pytest.mark.parametrize("signal", ["TRANSITION_TO_QA", "AUTO_COMPLETE"])
