@@ -2954,43 +2954,40 @@ def update_ledger(ctx: Ctx, change) -> object:
 def note_handoff(ctx: Ctx, key: str, seen: "float | None" = None, **values) -> bool:
     """Into the row of this session; False when it went to somebody else than at the time `seen`."""
     def change(ledger: Record) -> bool:
-        row = ledger_row(ledger, key)
-        if seen is not None and row.delivered_at != seen:
-            return False
-        vars(row).update(values)
-        ledger.handoffs[key] = row
-        return True
+        row = ledger.handoffs.setdefault(key, load_record({}, HANDOFF_ROW))
+        is_same = seen is None or row.delivered_at == seen
+        if is_same:
+            vars(row).update(values)
+        return is_same
 
     return bool(update_ledger(ctx, change))
 
 
-def ledger_row(ledger: Record, key: str) -> Record:
-    return ledger.handoffs.get(key) or load_record({}, HANDOFF_ROW)
+def read_row(ctx: Ctx, session: str) -> Record:
+    return read_ledger(ctx).handoffs.get(session) or load_record({}, HANDOFF_ROW)
 
 
-def handoff_path(ctx: Ctx, session: str) -> str:
-    """The absolute path of a session's handoff; its name is cut to 8 letters while unique."""
+def handoff_path(ctx: Ctx, session: str, by_kit: bool = False) -> str:
+    """The absolute path of a session's handoff; its name is cut to 8 letters while unique. The kit
+    itself writes in its own folder only, and at no path for all sessions."""
     base = join_path(ctx.root, ctx.get("handoff.file"))
-    if ctx.get("handoff.file") == DEFAULTS["handoff.file"]:
+    is_kits = "{session}" in base and may_write(ctx, base)
+    if ctx.get("handoff.file") == DEFAULTS["handoff.file"] or (by_kit and not is_kits):
         base = ctx.path("handoffs", "{session}.md")
     rows = read_ledger(ctx).handoffs
     owners = {join_path(ctx.root, row.file): key for key, row in rows.items()}
-    for name in ("" if "~" in session else session[:8].rstrip("._-"), session):
+    short = "" if "~" in session else session[:8].rstrip("._-")
+    for name in (short or session, session, session + "~"):
         path = base.replace("{session}", name)
-        if name and owners.get(path, session) == session:
-            return path
-    return base.replace("{session}", session + "~")
+        if owners.get(path, session) == session:
+            break
+    return path
 
 
 def read_handoff(ctx: Ctx, path: str) -> str:
     """Its text, cleaned; "" when it is not there, says nothing or may not be delivered."""
-    data = read_shared(ctx, path, HANDOFF_LIMIT_BYTES)
-    if not data or not says_something(data):
-        return ""
-    return clean_text(decode_text(data)).strip()
-
-
-# --- who is still there
+    data = read_shared(ctx, path, HANDOFF_LIMIT_BYTES) or b""
+    return clean_text(decode_text(data)).strip() if says_something(data) else ""
 
 
 def client_of(ctx: Ctx) -> str:
@@ -3014,15 +3011,12 @@ def cleared_session(ctx: Ctx) -> str:
 
 def is_live(ctx: Ctx, session: str, unknown_s: float = LIVE_S) -> bool:
     """Its client runs, or, where that does not tell its number, it was active a while ago."""
-    info = stat_of(session_file(ctx, session))
-    pid = read_session(ctx, session).client if info else ""
+    info, pid = stat_of(session_file(ctx, session)), read_session(ctx, session).client
     is_past = pid == client_of(ctx) and session != ctx.session  # one client has one session
-    if info is None or (pid and (is_past or not _is_running(pid))):
+    if info is None or ctx.now - info.st_mtime >= (LIVE_BY_NUMBER_S if pid else unknown_s):
         return False
-    return ctx.now - info.st_mtime < (LIVE_BY_NUMBER_S if pid else unknown_s)
-
-
-def _is_running(pid: str) -> bool:
+    if not pid or is_past:
+        return not pid
     try:
         if IS_POSIX:
             return _os.kill(int(pid), 0) is None
@@ -3031,10 +3025,8 @@ def _is_running(pid: str) -> bool:
         query, still_active = 0x1000, 259
         handle = _winapi.OpenProcess(query, False, int(pid))
         return _winapi.GetExitCodeProcess(handle) == still_active
-    except PermissionError:
-        return True
-    except (OSError, OverflowError, ValueError):
-        return False
+    except (OSError, OverflowError, ValueError) as error:
+        return isinstance(error, PermissionError)
 
 
 # --- the reminder
@@ -3055,23 +3047,31 @@ def follow_handoff(ctx: Ctx, event: Record, state: Record, measure: Record) -> t
         reset_handoff(state)
     if not is_handoff_due(ctx, state, measure):
         return "", ""
-    full = "Context is {} full ({:,}/{:,} tokens{}). ".format(
+    text = "Context is {} full ({:,}/{:,} tokens{}). ".format(
         measure.shown, measure.tokens, measure.window, measure.note and ", " + measure.note)
     if not all(make_folder(ctx, folder) and is_writable(folder)
                for folder in (ctx.path("state"), ctx.path("handoffs"))):
         # it can neither be saved nor seen, so it is asked for once
         was_asked = claim_file(ctx, marker_path(ctx, event.session, ASKED_PREFIX), b"") is False
-        return "" if was_asked else full + HANDOFF_UNSAVED.format(path=ctx.dir), ""
+        return "" if was_asked else text + HANDOFF_UNSAVED.format(path=ctx.dir), ""
+    path, command = handoff_path(ctx, event.session), ctx.get("handoff.command")
     if not state.threshold_crossed_at:
-        _cross(ctx, event, state, measure)
+        _cross(ctx, event, state, path)
+        record(ctx, "handoff:crossed", percent=measure.percent)
     if find_written(ctx, event, state):
-        return "", _complete(state)
+        state.handoff_complete = True
+        return "", HANDOFF_DONE_PERSON
     is_spaced = abs(ctx.now - state.reminded_at) < ctx.get("handoff.cooldown_s")
     if is_spaced or (event.batch and event.batch == state.reminded_batch):
         return "", ""
+    state.write_denied = state.write_denied or (
+        state.reminders > 0 and _was_denied(ctx, event, base_name(path)))
+    can_write = event.permission_mode != "plan" and not state.write_denied
+    text += HANDOFF_REMINDER.format(
+        request=HANDOFF_WRITE.format(path=path) if can_write else HANDOFF_PRINT,
+        command=command and " %s writes it for you." % one_line(command))
     person = "" if state.reminders else (
         "ctx: context %s full, asked the agent for a handoff" % measure.shown)
-    text = full + _render_request(ctx, event, state)
     vars(state).update(
         reminded_batch=event.batch, reminded_at=ctx.now, reminders=state.reminders + 1)
     record(ctx, "handoff:reminded", percent=measure.percent, chars=len(text))
@@ -3084,40 +3084,26 @@ def reset_handoff(state: Record) -> None:
                        handoff_complete=False, handoff_before="", write_denied=False)
 
 
-def _cross(ctx: Ctx, event: Record, state: Record, measure: Record) -> None:
+def _cross(ctx: Ctx, event: Record, state: Record, path: str) -> None:
     """From now on a handoff is wanted, another one than what stands there."""
-    path, row = handoff_path(ctx, event.session), ledger_row(read_ledger(ctx), event.session)
+    row, info = read_row(ctx, event.session), stat_of(path)
     note_handoff(ctx, event.session, file=shown_path(ctx, path, ""), agent=ctx.agent,
                  asked_at=ctx.now, written_at=0.0)
     since = max(row.written_at, state.session_start, state.compacted_at, ctx.now - RECENT_S)
-    info = stat_of(path)
     is_recent = info is not None and since < info.st_mtime <= ctx.now + 1
     state.threshold_crossed_at = ctx.now
     state.handoff_before = "" if is_recent else _fingerprint(path)
-    record(ctx, "handoff:crossed", percent=measure.percent)
 
 
-def _render_request(ctx: Ctx, event: Record, state: Record) -> str:
-    """In plan mode, and once a write of it was refused, it can only be printed."""
-    path, command = handoff_path(ctx, event.session), ctx.get("handoff.command")
-    state.write_denied = state.write_denied or (
-        state.reminders > 0 and _was_denied(ctx, event, path))
-    prints = event.permission_mode == "plan" or state.write_denied
-    return HANDOFF_REMINDER.format(
-        request=HANDOFF_PRINT if prints else HANDOFF_WRITE.format(path=path),
-        command=command and " %s writes it for you." % one_line(command))
-
-
-def _was_denied(ctx: Ctx, event: Record, path: str) -> bool:
+def _was_denied(ctx: Ctx, event: Record, name: str) -> bool:
     """The client refused a write of the handoff: it stands in the transcript, one event later, and
     every reminder looks, so near its end."""
-    denied, needles = set(), (DENIAL_NEEDLE, base_name(path).encode("utf-8", "replace"))
+    denied, needles = set(), (DENIAL_NEEDLE, name.encode("utf-8", "replace"))
     for row in rows_backward(ctx, event.transcript, 1 << 18, needles):
         denied.update(result[0] for result in row.results if row.denied)
-        for call, _, tool_input in row.calls:
-            named = touched_path(tool_input) if call in denied else ""
-            if named and join_path(event.cwd or ctx.root, named) == path:
-                return True
+        if any(call in denied and base_name(touched_path(asked)) == name
+               for call, _, asked in row.calls):
+            return True
     return False
 
 
@@ -3167,13 +3153,7 @@ def _note_written(ctx: Ctx, session: str, path: str, by: str) -> None:
            by=by)
 
 
-def _complete(state: Record) -> str:
-    """There is one: the line for the person, once."""
-    line, state.handoff_complete = "" if state.handoff_complete else HANDOFF_DONE_PERSON, True
-    return line
-
-
-# --- printed by the agent, saved at Stop
+# --- printed by the agent and saved at Stop, or made from the transcript
 
 
 def parse_printed(text: str) -> str:
@@ -3192,14 +3172,18 @@ def parse_printed(text: str) -> str:
 def save_printed(ctx: Ctx, event: Record) -> str:
     """Save a handoff that the agent printed in its answer; the line for the person, or ""."""
     text = parse_printed(event.last_message) or parse_printed(read_turn(ctx, event.transcript))
-    if not says_something(text.encode("utf-8", "replace")) or not _write_handoff(
-            ctx, event.session, text + "\n", "printed"):
-        return ""
-    return update_session(ctx, event.session, _complete)[1] or ""
+
+    def save(state: Record) -> str:
+        if state.handoff_complete or not says_something(text.encode("utf-8", "replace")):
+            return ""
+        state.handoff_complete = _write_handoff(ctx, event.session, text + "\n", "printed")
+        return HANDOFF_DONE_PERSON if state.handoff_complete else ""
+
+    return update_session(ctx, event.session, save)[1] or ""
 
 
 def _write_handoff(ctx: Ctx, session: str, text: str, by: str) -> bool:
-    path = _kept_path(ctx, session)
+    path = handoff_path(ctx, session, by_kit=True)
     data = clean_text(hide_secrets(text)).encode("utf-8", "replace")[:HANDOFF_LIMIT_BYTES]
     is_written = write_bytes(ctx, path, data, durable=True)
     if is_written:
@@ -3207,20 +3191,9 @@ def _write_handoff(ctx: Ctx, session: str, text: str, by: str) -> bool:
     return is_written
 
 
-def _kept_path(ctx: Ctx, session: str) -> str:
-    """Where the kit itself saves it: a setting may name another place, or one for all sessions."""
-    path = handoff_path(ctx, session)
-    is_own = "{session}" in ctx.get("handoff.file") and may_write(ctx, path)
-    return path if is_own else ctx.path("handoffs", session + ".md")
-
-
-# --- made from the transcript
-
-
 def ensure_handoff(ctx: Ctx, event: Record) -> None:
     """Before a compaction takes the context away there is a handoff, the kit's own if need be."""
-    state = read_session(ctx, event.session)
-    row = ledger_row(read_ledger(ctx), event.session)
+    state, row = read_session(ctx, event.session), read_row(ctx, event.session)
     if not ctx.get("handoff.enabled") or row.written_at > state.compacted_at:
         return
     if not state.threshold_crossed_at or not find_written(ctx, event, state):
@@ -3234,7 +3207,7 @@ def make_up(ctx: Ctx) -> None:
         if is_owed and ctx.get("handoff.enabled") and not is_live(ctx, session):
             state, own = read_session(ctx, session), ctx.agent
             ctx.agent = state.agent if state.agent in DIALECTS else own  # its transcript is read
-            is_made = state.transcript and write_mechanical(ctx, session, state.transcript)
+            is_made = write_mechanical(ctx, session, state.transcript)
             ctx.agent = own
             if is_made:
                 break
@@ -3242,7 +3215,7 @@ def make_up(ctx: Ctx) -> None:
 
 def write_mechanical(ctx: Ctx, session: str, transcript: str) -> bool:
     """The kit's own, where none of the agent's lies unused; False: nothing to make it from."""
-    row, path = ledger_row(read_ledger(ctx), session), _kept_path(ctx, session)
+    row, path = read_row(ctx, session), handoff_path(ctx, session, by_kit=True)
     info, text = stat_of(path), read_handoff(ctx, path)
     is_new = info and row.delivered_at + 1 < info.st_mtime <= ctx.now + CLOCK_SKEW_S
     if text and not is_mechanical(text) and (is_new or not row.evidence):
@@ -3258,49 +3231,42 @@ def is_mechanical(text: str) -> bool:
 
 def render_mechanical(ctx: Ctx, session: str, transcript: str) -> str:
     """What the end of a transcript tells, and the first request; "" when that is nothing."""
-    rows, deadline = [], time.monotonic() + MECHANICAL_LIMIT_S
-    for row in rows_backward(ctx, transcript):
-        rows.insert(0, row)
+    prompts, said, failed, failure, files, notes = [], "", {}, "", {}, []
+    deadline = time.monotonic() + MECHANICAL_LIMIT_S
+    for row in rows_backward(ctx, transcript):  # a call comes after its result
+        prompts.append(_request_of(row))
+        if row.kind == "answer" and len(said) < 1500:
+            said = (row.text.strip() + "\n\n" + said).strip()
+        failed.update({call_id: text for call_id, is_error, text in row.results if is_error})
+        for call_id, tool, tool_input in reversed(row.calls):
+            kind, path = tool_kind(tool), touched_path(tool_input)
+            if kind == "edit" and path and call_id not in failed:
+                files[path] = True
+            elif kind == "run" and call_id in failed and not failure:
+                command = one_line(command_of(Record(tool_input=tool_input)), 300)
+                failure = "`%s`\n%s" % (command, cut_text(failed[call_id].strip(), 600))
+            elif kind == "note":
+                notes.append(tool_input)
         if time.monotonic() > deadline:
             break
     start = (read_bytes(transcript, FILE_LIMIT_BYTES) or b"").split(b"\n")[:400]
-    prompts = list(filter(None, map(_request_of, rows)))
-    firsts = filter(None, (_request_of(parse_line(ctx, line)) for line in start))
-    first, said, failure, files, notes = next(firsts, "".join(prompts[:1])), "", "", {}, []
-    failed = {result[0]: result[2] for row in rows for result in row.results if result[1]}
-    for call_id, tool, tool_input in [call for row in rows for call in row.calls]:
-        kind, path = tool_kind(tool), touched_path(tool_input)
-        if kind == "edit" and path and call_id not in failed:
-            files.pop(path, None)  # the newest is the last
-            files[path] = True
-        elif kind == "run" and call_id in failed:
-            command = one_line(command_of(Record(tool_input=tool_input)), 300)
-            failure = "`%s`\n%s" % (command, cut_text(failed[call_id].strip(), 600))
-        elif kind == "note":
-            notes.append(tool_input)
-    for row in reversed(rows):
-        if row.kind == "answer" and len(said) < 1500:
-            said = (row.text.strip() + "\n\n" + said).strip()
-    later = [cut_text(text, 700) for text in prompts if text != first][-3:]
-    names = [shown_path(ctx, one_line(path, 300), "") for path in list(files)[-25:]]
+    firsts = (_request_of(parse_line(ctx, line)) for line in start)
+    first = next(filter(None, firsts), "") or next(filter(None, reversed(prompts)), "")
+    later = [cut_text(text, 700) for text in prompts if text not in ("", first)][:3]
+    names = [shown_path(ctx, one_line(path, 300), "") for path in list(files)[:25]]
+    git = read_text(ctx.root + "/.git", 4096).partition("gitdir:")[2].strip()  # in a worktree
+    head = read_text(join_path(ctx.root, git or ".git") + "/HEAD", 4096)
+    branch = one_line(head.partition("refs/heads/")[2], 100)
     sections = (
         ("Goal: the person's first request", cut_text(first, 1500)),
-        ("The person's last requests", "\n\n".join(later)),
-        ("What the agent said last", said[-3000:]), ("Todo list", _render_todos(notes)),
+        ("The person's last requests", "\n\n".join(reversed(later))),
+        ("What the agent said last", said[-3000:]), ("Todo list", _render_todos(notes[::-1])),
         ("Files changed", "\n".join("- " + name for name in names)),
         ("The last command that failed", failure))
-    head = MECHANICAL_HEAD.format(session=session, when=format_iso(ctx.now), branch=_branch(ctx))
     texts = ["\n## %s\n\n%s\n" % (title, text) for title, text in sections if text]
+    head = MECHANICAL_HEAD.format(session=session, when=format_iso(ctx.now),
+                                  branch=branch and ", branch " + branch)
     return head + "".join(texts) if first or said or files else ""
-
-
-def _branch(ctx: Ctx) -> str:
-    git = ctx.root + "/.git"
-    link = read_text(git, 4096).partition("gitdir:")[2]
-    git = join_path(ctx.root, link.strip()) if link else git  # a worktree's .git is a file
-    head = read_text(git + "/HEAD", 4096)
-    branch = one_line(head.partition("refs/heads/")[2], 100)
-    return ", branch " + branch if branch else ""
 
 
 def _request_of(row: "Record | None") -> str:
