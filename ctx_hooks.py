@@ -3012,11 +3012,11 @@ def cleared_session(ctx: Ctx) -> str:
 def is_live(ctx: Ctx, session: str, unknown_s: float = LIVE_S) -> bool:
     """Its client runs, or, where that does not tell its number, it was active a while ago."""
     info, pid = stat_of(session_file(ctx, session)), read_session(ctx, session).client
+    limit_s = LIVE_BY_NUMBER_S if pid else unknown_s
+    is_recent = info is not None and ctx.now - info.st_mtime < limit_s
     is_past = pid == client_of(ctx) and session != ctx.session  # one client has one session
-    if info is None or ctx.now - info.st_mtime >= (LIVE_BY_NUMBER_S if pid else unknown_s):
-        return False
-    if not pid or is_past:
-        return not pid
+    if not is_recent or not pid or is_past:
+        return is_recent and not pid
     try:
         if IS_POSIX:
             return _os.kill(int(pid), 0) is None
@@ -3207,7 +3207,7 @@ def make_up(ctx: Ctx) -> None:
         if is_owed and ctx.get("handoff.enabled") and not is_live(ctx, session):
             state, own = read_session(ctx, session), ctx.agent
             ctx.agent = state.agent if state.agent in DIALECTS else own  # its transcript is read
-            is_made = write_mechanical(ctx, session, state.transcript)
+            is_made = state.transcript and write_mechanical(ctx, session, state.transcript)
             ctx.agent = own
             if is_made:
                 break
@@ -3824,25 +3824,23 @@ def find_handoffs(ctx: Ctx, session: str, wanted: str = "", only: bool = False) 
     """Those that this session may get, the best first: the one of the `wanted` key, whoever had it,
     then (not with `only`) by age. Known to the ledger, or newer than the first event that was ever
     seen here; one that was changed since it was noted is a new one."""
-    ledger, rows, found = read_ledger(ctx), {}, []
+    ledger, unknown, found = read_ledger(ctx), load_record({}, HANDOFF_ROW), []
+    names = [ctx.path("handoffs", name) for name in list_dir(ctx.path("handoffs"))
+             if name.endswith(".md")] + [OLD_HANDOFF, ctx.get("handoff.file")]
+    rows = {join_path(ctx.root, name): ("file:" + base_name(name), unknown) for name in names}
     for key, row in sorted(ledger.handoffs.items(), key=lambda item: item[1].written_at):
         rows[join_path(ctx.root, row.file)] = key, row  # at a path for all sessions the last one
-    folder, shared = ctx.path("handoffs"), (OLD_HANDOFF, ctx.get("handoff.file"))
-    files = [folder + "/" + name for name in list_dir(folder) if name.endswith(".md")]
-    for path in [*files, *(join_path(ctx.root, name) for name in shared)]:
-        row = load_record({}, HANDOFF_ROW)
-        row.asked_at = ledger.first_event - 1
-        rows.setdefault(path, ("file:" + base_name(path), row))
     oldest = ctx.now - ctx.get("startup.max_age_hours") * 3600
     for path, (key, row) in rows.items():
-        info, noted_at = stat_of(path), max(row.asked_at, row.written_at, row.delivered_at)
+        info, to = stat_of(path), row.delivered_to
+        noted_at = max(row.asked_at, row.written_at, row.delivered_at, ledger.first_event - 1)
         is_new = is_regular(info) and noted_at + 1 < info.st_mtime <= ctx.now + CLOCK_SKEW_S
         at = info.st_mtime if is_new else row.written_at
-        is_taken = row.evidence and row.delivered_to not in ("", key)  # its writer's is none
-        if row.delivered_to not in ("", session) and not is_taken:
-            is_taken = abs(ctx.now - row.delivered_at) < SAME_EVENT_S or (
-                is_live(ctx, row.delivered_to))
-        is_free = not only and key != session and at > oldest and (is_new or not is_taken)
+        is_used = row.evidence and to not in ("", key)  # its writer's is none
+        is_held = not is_used and to not in ("", session) and (
+            abs(ctx.now - row.delivered_at) < SAME_EVENT_S or is_live(ctx, to))
+        is_free = not only and key != session and at > oldest and (
+            is_new or not (is_used or is_held))
         text = read_handoff(ctx, path) if at and (key == wanted or is_free) else ""
         if text:
             by = "mechanical" if is_mechanical(text) else "agent" if is_new else row.by
@@ -3861,7 +3859,7 @@ def hold_handoff(ctx: Ctx, chosen: Record, session: str) -> bool:
 
 def startup_sources(ctx: Ctx, chosen: "Record | None", found: list, session: str = "") -> list:
     """[(where it comes from, text)], the handoff first; the other ones are only named."""
-    sources, names = [], []
+    sources = []
     if chosen:
         is_own = chosen.key == session
         head = SOURCE_HANDOFF.format(
@@ -3869,16 +3867,14 @@ def startup_sources(ctx: Ctx, chosen: "Record | None", found: list, session: str
             how=SOURCE_HOW.get(chosen.by, SOURCE_HOW["agent"]),
             path=shown_path(ctx, chosen.path, ""), time=format_iso(chosen.at))
         sources.append((head, chosen.text))
-    for name in ctx.get("startup.files"):
-        path = join_path(ctx.root, name)
+    for path in [join_path(ctx.root, name) for name in ctx.get("startup.files")]:
         text = read_handoff(ctx, path)
         if text:
             sources.append((SOURCE_FILE.format(path=shown_path(ctx, path, "")), text))
-    for one in found:
-        if one is not chosen:
-            names.append("%s (%s)" % (shown_path(ctx, one.path, ""), format_iso(one.at)))
-    if names:
-        sources.append((SOURCE_OTHERS.format(names=", ".join(names[:5])), ""))
+    others = ["%s (%s)" % (shown_path(ctx, one.path, ""), format_iso(one.at))
+              for one in found if one is not chosen]
+    if others:
+        sources.append((SOURCE_OTHERS.format(names=", ".join(others[:5])), ""))
     return sources
 
 
@@ -3900,36 +3896,35 @@ def shorten_sources(sources: list, limit: int, length: object = units) -> str:
         return text
     room = limit - 260 - sum(length(head) + 14 for head, _ in sources)  # 260: to name what went
     bodies, dropped, out = [split_sections(body) for _, body in sources], [], []
-    is_first = True
-    for section in sorted(sum(bodies, []), key=lambda section: not section.is_key):
+    ranked = sorted(sum(bodies, []), key=lambda section: not any(
+        word in section.heading.lower() for word in KEY_HEADINGS))
+    for section in ranked:
         size = length(section.text) + 1
-        section.is_kept, is_first = size <= room or is_first, False
-        if section.is_kept:
+        if size <= room or section is ranked[0]:  # which is cut rather than left out
             room -= size
         else:
             dropped.append(one_line(section.heading, 60) or "introduction")
+            section.text = ""
     for (head, _), body in zip(sources, bodies):
-        texts = [section.text for section in body if section.is_kept]
-        out.append("\n".join([head, "", *(texts or ["[left out]"])]) if body else head)
-    text = "\n\n".join(out)
+        texts = [section.text for section in body if section.text] or ["[left out]"]
+        out.append("\n".join([head, "", *texts]) if body else head)
     if dropped:
         more = " and %d more" % (len(dropped) - 8) if dropped[8:] else ""
         names = cut_text(", ".join(dropped[:8]), 140, length)
-        text += "\n" + LEFT_OUT.format(names=names + more)
+        out[-1] += "\n" + LEFT_OUT.format(names=names + more)
+    text = "\n\n".join(out)
     is_good = length(text) <= limit
     return text if is_good else cut_text(text, limit - 40, length) + "\n[cut for lack of room]"
 
 
 def split_sections(text: str) -> list:
-    """[Record(heading, is_key, text)] by Markdown headings; the first may have none."""
+    """[Record(heading, text)] by Markdown headings; the first may have none."""
     sections, fenced = [], False
     for line in text.split("\n"):
         fenced ^= line.lstrip().startswith("```")
         is_heading = line.startswith("#") and not fenced
         if is_heading or not sections:
-            heading = line.strip("# \t") if is_heading else ""
-            is_key = any(map(heading.lower().count, KEY_HEADINGS))
-            sections.append(Record(heading=heading, is_key=is_key, lines=[]))
+            sections.append(Record(heading=line.strip("# \t") if is_heading else "", lines=[]))
         sections[-1].lines.append(line)
     for section in sections:
         section.text = "\n".join(section.lines).strip()
@@ -3983,12 +3978,8 @@ def _start_delivery(ctx: Ctx, event: Record, state: Record) -> tuple:
     is_compact, state.startup = event.source == "compact", None
     wanted = {"compact": event.session, "clear": cleared_session(ctx)}.get(event.source, "")
     found = find_handoffs(ctx, event.session, wanted, is_compact)
-    for chosen in found:
-        is_new = chosen.at > chosen.seen or not is_compact
-        if is_new and not chosen.is_busy and hold_handoff(ctx, chosen, event.session):
-            break
-    else:
-        chosen = None
+    free = [one for one in found if not one.is_busy and (one.at > one.seen or not is_compact)]
+    chosen = next((one for one in free if hold_handoff(ctx, one, event.session)), None)
     sources = startup_sources(ctx, chosen, found, event.session)
     if not sources or (is_compact and not chosen):
         return "", ""
@@ -3999,8 +3990,7 @@ def _start_delivery(ctx: Ctx, event: Record, state: Record) -> tuple:
     if not chosen:
         return text, ""
     clock = time.strftime("%H:%M", time.localtime(chosen.at))
-    lines = chosen.text.count("\n") + 1
-    return text, "ctx: handoff of %s delivered, %d lines" % (clock, lines)
+    return text, "ctx: handoff of %s delivered, %d lines" % (clock, chosen.text.count("\n") + 1)
 
 
 def _send(ctx: Ctx, event: Record, delivery: Record, sources: list) -> str:
@@ -4016,7 +4006,8 @@ def is_pending(state: Record) -> bool:
 
 
 def follow_delivery(ctx: Ctx, event: Record, state: Record, may_speak: bool) -> tuple:
-    """Look for evidence; when a retry is due, (its text, line for the person). Edits the state."""
+    """Look for evidence. Without any, when it is time, the next rung, as (text, line for the
+    person): the text again, the instruction file with its notice, or the end. Edits the state."""
     delivery = state.startup
     if not is_pending(state):
         return "", ""
@@ -4030,7 +4021,24 @@ def follow_delivery(ctx: Ctx, event: Record, state: Record, may_speak: bool) -> 
     waits = abs(ctx.now - delivery.last_at) < backoff_s(ctx, delivery.attempts)
     if not may_speak or not delivery.answered or waits or delivery.outcome != "pending":
         return "", ""
-    return _retry(ctx, event, delivery)
+    found = find_handoffs(ctx, event.session, delivery.handoff, True)
+    chosen, file = found[0] if found else None, fallback_file(ctx)
+    sources = startup_sources(ctx, chosen, [], event.session)
+    if not sources:
+        delivery.outcome = "withdrawn"  # the handoff is gone: nothing to insist on
+        return "", ""
+    if next_rung(ctx, delivery.attempts, True) == "file" and write_section(
+            ctx, shorten_sources(sources, STARTUP_LIMIT), file):
+        settle_delivery(ctx, delivery, "escalated", "escalatedToFile", escalationType="file",
+                        file=file)
+        return FALLBACK_NOTICE.format(file=file), FALLBACK_PERSON.format(file=file)
+    if next_rung(ctx, delivery.attempts, False) == "again":
+        delivery.attempts += 1
+        return _send(ctx, event, delivery, sources), ""
+    settle_delivery(ctx, delivery, "failed", "failed", reason="no evidence")
+    paths = [join_path(ctx.root, name) for name in ctx.get("startup.files")]
+    paths = filter(is_file, [chosen.path, *paths] if chosen else paths)
+    return FAILURE_NOTICE.format(path=", ".join(paths)), ""
 
 
 def next_rung(ctx: Ctx, attempts: int, may_write: bool) -> str:
@@ -4044,28 +4052,6 @@ def next_rung(ctx: Ctx, attempts: int, may_write: bool) -> str:
 def backoff_s(ctx: Ctx, attempts: int) -> float:
     backoffs = ctx.get("startup.retry_backoffs_s") or [0]
     return backoffs[min(attempts, len(backoffs)) - 1]
-
-
-def _retry(ctx: Ctx, event: Record, delivery: Record) -> tuple:
-    """The next rung: the text again, the instruction file with its notice, or the end."""
-    found = find_handoffs(ctx, event.session, delivery.handoff, True)
-    chosen = found[0] if found else None
-    sources = startup_sources(ctx, chosen, [], event.session)
-    if not sources:
-        delivery.outcome = "withdrawn"  # the handoff is gone: nothing to insist on
-        return "", ""
-    file, body = fallback_file(ctx), shorten_sources(sources, STARTUP_LIMIT)
-    if next_rung(ctx, delivery.attempts, True) == "file" and write_section(ctx, body, file):
-        settle_delivery(ctx, delivery, "escalated", "escalatedToFile", escalationType="file",
-                        file=file)
-        return FALLBACK_NOTICE.format(file=file), FALLBACK_PERSON.format(file=file)
-    if next_rung(ctx, delivery.attempts, False) == "fail":
-        settle_delivery(ctx, delivery, "failed", "failed", reason="no evidence")
-        paths = [chosen.path] if chosen else []
-        paths += [join_path(ctx.root, name) for name in ctx.get("startup.files")]
-        return FAILURE_NOTICE.format(path=", ".join(filter(is_file, paths))), ""
-    delivery.attempts += 1
-    return _send(ctx, event, delivery, sources), ""
 
 
 def succeed_delivery(ctx: Ctx, delivery: Record, evidence: str) -> None:
@@ -4092,16 +4078,11 @@ def settle_delivery(ctx: Ctx, delivery: Record, outcome: str, metric: str, **fie
 
 
 def end_delivery(ctx: Ctx, event: Record, state: Record) -> None:
-    """The session is over: without evidence, what was held for it is the next one's, at once."""
+    """The session is over: what was held for it without evidence is the next one's."""
     follow_delivery(ctx, event, state, False)
-    delivery = state.startup
-    if delivery is None or delivery.evidence:
-        return
-    if delivery.outcome == "pending" and delivery.answered:
-        settle_delivery(ctx, delivery, "failed", "failed",
+    if state.startup and state.startup.outcome == "pending" and state.startup.answered:
+        settle_delivery(ctx, state.startup, "failed", "failed",
                         reason="the session ended without evidence")
-    if delivery.handoff:
-        note_handoff(ctx, delivery.handoff, delivery.first_at, delivered_to="")
 
 
 def count_metrics(ctx: Ctx, success: tuple = (), **counts: int) -> None:
@@ -4179,16 +4160,15 @@ def strip_sections(data: bytes) -> tuple:
 def _read_instructions(ctx: Ctx, file: str) -> "bytes | None":
     """b"" when it is not there yet, None when it is not ours to write."""
     path = ctx.root + "/" + file
-    if file not in INSTRUCTION_FILES or is_link(parent_of(path)):
+    if file not in INSTRUCTION_FILES or not may_write(ctx, path) or not is_dir(parent_of(path)):
         return None
     if is_missing(path):
-        return b"" if is_dir(parent_of(path)) else None
+        return b""
     info = stat_of(path, follow=False)
     is_ours = is_regular(info) and info.st_nlink == 1 and is_writable(path) and (
         not IS_POSIX or _os.geteuid() in (0, info.st_uid))
-    if not is_ours or info.st_size > FALLBACK_LIMIT_BYTES:
-        return None
-    return read_bytes(path, FALLBACK_LIMIT_BYTES, follow=False)
+    is_good = is_ours and info.st_size <= FALLBACK_LIMIT_BYTES
+    return read_bytes(path, FALLBACK_LIMIT_BYTES, follow=False) if is_good else None
 
 # =============================================================================
 # Cleanup
@@ -4207,8 +4187,7 @@ def remove_session(ctx: Ctx, session: str) -> None:
 
 
 def _forget_sessions(ctx: Ctx, gone: set) -> None:
-    """Drop the keys of gone sessions from monitor-state.json."""
-
+    """Their keys go from monitor-state.json."""
     def change(known: Record) -> None:
         for table in (known.lastEmitted, known.activeAlerts, known.lastHealth):
             for key in [key for key in table if key.partition(":")[0] in gone - {"global"}]:
@@ -4226,11 +4205,7 @@ def _remove_signals(folder: str, before: float) -> bool:
             return False
         if (name.endswith(".md") and is_regular(info)) or is_temp_name(name):
             remove_file(folder + "/" + name)
-    try:
-        _os.rmdir(folder)
-    except OSError:
-        return False
-    return True
+    return insist(_os.rmdir, folder)
 
 
 def collect_orphans(ctx: Ctx, keep: str) -> None:
@@ -4286,7 +4261,7 @@ def _collect_handoffs(ctx: Ctx) -> None:
                if max(row.asked_at, row.written_at, row.delivered_at) < too_old]
         return [join_path(ctx.root, ledger.handoffs.pop(key).file or ".") for key in old]
 
-    for path in (update_ledger(ctx, change) or []) if is_file(ledger_path(ctx)) else []:
+    for path in update_ledger(ctx, change) or []:
         info = stat_of(path, follow=False)
         if parent_of(path) == ctx.path("handoffs") and info and info.st_mtime < too_old:
             _old_file(path, info)

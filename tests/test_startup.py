@@ -442,9 +442,10 @@ def test_after_a_compaction_the_files_for_a_new_session_are_not_sent(ready):
 @pytest.mark.parametrize("has_ended", [True, False])
 def test_a_handoff_without_evidence_is_the_next_sessions_as_soon_as_its_session_is_over(ready, has_ended):
     assert "Ship it." in start(ready).context
+    os.utime(ready.path(STATE), (NOW, NOW))
     if has_ended:
         ready.step("cleanup", ready.event("SessionEnd.other", session_id="s1"), NOW + 1)
-    assert ("Ship it." in start(ready, now=NOW + 1, session="s2").context) is has_ended
+    assert ("Ship it." in start(ready, now=NOW + 3, session="s2").context) is has_ended
 
 
 def test_a_handoff_that_its_writer_changed_before_it_was_delivered_is_used_up_too(ready):
@@ -832,6 +833,14 @@ def test_the_users_edit_outside_the_section_is_kept(kit, ready):
     ready.write("CLAUDE.md", "new first line\n" + ready.read("CLAUDE.md"))
     assert kit.write_section(ready.ctx(NOW), "newer", "CLAUDE.md") and kit.remove_sections(ready.ctx(NOW))
     assert ready.read("CLAUDE.md") == "new first line\nmine\n"
+
+
+def test_a_project_that_is_reached_through_a_link_has_its_section_too(kit, ready):
+    link = os.path.join(ready.base, "link")
+    os.symlink(ready.root, link)
+    ctx = kit.open_project(link, {})
+    assert kit.write_section(ctx, "text", "CLAUDE.md") and SECTION_START in ready.read("CLAUDE.md")
+    assert kit.remove_sections(ctx) == ["CLAUDE.md"]
 
 
 @pytest.mark.parametrize("target", ["AGENTS.md", "../theirs"])
