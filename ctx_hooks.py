@@ -3794,7 +3794,7 @@ SOURCE_HOW = {"mechanical": "made from its transcript because it left none",
               "printed": "as it printed it", "agent": "as it wrote it"}
 SOURCE_FILE = "From {path}:"
 SOURCE_OTHERS = "Other handoffs that nobody has had yet: {names}"
-LEFT_OUT = "[left out for lack of room: {names}; the whole text is in the files named above]"
+SOURCE_CUT = "[cut for lack of room; the whole text is in this file]"
 SECTION_START = "<!-- STARTUP_CONTEXT_INJECTION -->"
 SECTION_END = "<!-- END_STARTUP_CONTEXT -->"
 SECTION_HEADING = "## Session Context (Auto-Injected)"
@@ -3890,45 +3890,27 @@ def frame_startup(ctx: Ctx, sources: list, message_id: str, attempt: int) -> str
 
 
 def shorten_sources(sources: list, limit: int, length: object = units) -> str:
-    """All that fits: by sections, goal and next steps first; what went is named."""
-    text = "\n\n".join("\n\n".join(filter(None, source)) for source in sources)
-    if length(text) <= limit:
-        return text
-    room = limit - 260 - sum(length(head) + 14 for head, _ in sources)  # 260: to name what went
-    bodies, dropped, out = [split_sections(body) for _, body in sources], [], []
-    ranked = sorted(sum(bodies, []), key=lambda section: not any(
-        word in section.heading.lower() for word in KEY_HEADINGS))
-    for section in ranked:
-        size = length(section.text) + 1
-        if size <= room or section is ranked[0]:  # which is cut rather than left out
-            room -= size
-        else:
-            dropped.append(one_line(section.heading, 60) or "introduction")
-            section.text = ""
-    for (head, _), body in zip(sources, bodies):
-        texts = [section.text for section in body if section.text] or ["[left out]"]
-        out.append("\n".join([head, "", *texts]) if body else head)
-    if dropped:
-        more = " and %d more" % (len(dropped) - 8) if dropped[8:] else ""
-        names = cut_text(", ".join(dropped[:8]), 140, length)
-        out[-1] += "\n" + LEFT_OUT.format(names=names + more)
-    text = "\n\n".join(out)
-    is_good = length(text) <= limit
-    return text if is_good else cut_text(text, limit - 40, length) + "\n[cut for lack of room]"
+    """All that fits, source by source; of one that is cut its goal and next steps come first."""
+    out, room = [], limit - sum(length(head + SOURCE_CUT) + 5 for head, _ in sources)
+    for head, text in sources:
+        if text and length(text) > room:
+            ranked = sorted(split_sections(text), key=lambda part: not any(
+                word in part.partition("\n")[0].lower() for word in KEY_HEADINGS))
+            text = (cut_text("\n\n".join(ranked), room, length) + "\n" + SOURCE_CUT).lstrip()
+        room -= length(text)
+        out += filter(None, (head, text))
+    return cut_text("\n\n".join(out), limit, length)
 
 
 def split_sections(text: str) -> list:
-    """[Record(heading, text)] by Markdown headings; the first may have none."""
-    sections, fenced = [], False
+    """By Markdown headings; the first part may have none."""
+    parts, fenced = [[]], False
     for line in text.split("\n"):
         fenced ^= line.lstrip().startswith("```")
-        is_heading = line.startswith("#") and not fenced
-        if is_heading or not sections:
-            sections.append(Record(heading=line.strip("# \t") if is_heading else "", lines=[]))
-        sections[-1].lines.append(line)
-    for section in sections:
-        section.text = "\n".join(section.lines).strip()
-    return [section for section in sections if section.text]
+        if line.startswith("#") and not fenced:
+            parts.append([])
+        parts[-1].append(line)
+    return list(filter(None, ["\n".join(part).strip() for part in parts]))
 
 
 def is_acknowledged(text: str) -> bool:

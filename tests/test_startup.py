@@ -18,6 +18,7 @@ START = "[CONTEXT INJECTION - Please acknowledge receipt]"
 END = '[END CONTEXT - Reply "ACK: context received" to confirm]'
 FIRST = "(delivery inj-19c231b07e0, attempt 1)"  # named: the client drops a text that it has already
 NOTICE = "[System] Session context written to CLAUDE.md - please review"
+CUT = "[cut for lack of room; the whole text is in this file]"
 SECTION_START, SECTION_END = "<!-- STARTUP_CONTEXT_INJECTION -->", "<!-- END_STARTUP_CONTEXT -->"
 HANDOFF = "# Goal\nShip it.\n\n# Next steps\n- test"
 
@@ -285,16 +286,14 @@ def test_the_budget_holds_and_goal_and_next_steps_stay(ready, budget, limit, let
     if limit < 700:
         return
     assert "Ship it." in context and "- the last thing" in context
-    left_out = context.split("[left out for lack of room: ")[1]
-    assert left_out.startswith(("Lore; ", "History ")) and ("Lore; " in left_out or " more; " in left_out)
-    assert "From notes.md:\n\n[left out]\n" in context
-    assert context.endswith("\n" + END)
+    assert "From notes.md:\n\n" in context and context.endswith("\n" + CUT + "\n" + END)
+    assert context.count(CUT) == (1 if limit == 9000 and letter == "😀" else 2)
 
 
 def test_a_text_without_sections_is_cut_and_says_so(ready):
     ready.write(FILE, "word " * 3000, mtime=NOW - 60)
     context = start(ready).context
-    assert len(context) <= 4000 and "\n[cut for lack of room]\n" in context
+    assert 3800 < len(context) <= 4000 and "\n" + CUT + "\n" in context
 
 
 @pytest.mark.parametrize("text", ["#\n" * 100_000, "# Goal\nx\n" * 20_000, "x" * 5_000_000, "```\n# no heading\n" * 9000])
@@ -305,7 +304,7 @@ def test_an_enormous_file_is_shortened_too(ready, text):
 
 
 def test_headings_in_fences_do_not_split(kit):
-    assert [one.heading for one in kit.split_sections("a\n# One\n```\n# no\n```\n## Two\nx")] == ["", "One", "Two"]
+    assert kit.split_sections("a\n# One\n```\n# no\n```\n## Two\nx") == ["a", "# One\n```\n# no\n```", "## Two\nx"]
 
 
 # --- acknowledgement
