@@ -3107,9 +3107,6 @@ def _was_denied(ctx: Ctx, event: Record, name: str) -> bool:
     return False
 
 
-# --- written by the agent
-
-
 def find_written(ctx: Ctx, event: Record, state: Record) -> bool:
     """Whether the agent wrote one, noted then: in its own file, or at a path for several."""
     own = handoff_path(ctx, event.session)
@@ -3171,15 +3168,14 @@ def parse_printed(text: str) -> str:
 
 def save_printed(ctx: Ctx, event: Record) -> str:
     """Save a handoff that the agent printed in its answer; the line for the person, or ""."""
+    def complete(state: Record) -> str:
+        is_news, state.handoff_complete = not state.handoff_complete, True
+        return HANDOFF_DONE_PERSON if is_news else ""
+
     text = parse_printed(event.last_message) or parse_printed(read_turn(ctx, event.transcript))
-
-    def save(state: Record) -> str:
-        if state.handoff_complete or not says_something(text.encode("utf-8", "replace")):
-            return ""
-        state.handoff_complete = _write_handoff(ctx, event.session, text + "\n", "printed")
-        return HANDOFF_DONE_PERSON if state.handoff_complete else ""
-
-    return update_session(ctx, event.session, save)[1] or ""
+    is_saved = says_something(text.encode("utf-8", "replace")) and (
+        _write_handoff(ctx, event.session, text + "\n", "printed"))
+    return (update_session(ctx, event.session, complete)[1] or "") if is_saved else ""
 
 
 def _write_handoff(ctx: Ctx, session: str, text: str, by: str) -> bool:
@@ -3789,9 +3785,7 @@ FRAME_START = "[CONTEXT INJECTION - Please acknowledge receipt]"
 FRAME_END = '[END CONTEXT - Reply "ACK: context received" to confirm]'
 QUIET_START, QUIET_END = "[CONTEXT INJECTION]", "[END CONTEXT]"
 DELIVERY = "(delivery {id}, attempt {attempt})"
-SOURCE_HANDOFF = "Handoff of {whose}, {how}, from {path} ({time}):"
-SOURCE_HOW = {"mechanical": "made from its transcript because it left none",
-              "printed": "as it printed it", "agent": "as it wrote it"}
+SOURCE_HANDOFF = "Handoff of {whose}, from {path} ({time}):"
 SOURCE_FILE = "From {path}:"
 SOURCE_OTHERS = "Other handoffs that nobody has had yet: {names}"
 SOURCE_CUT = "[cut for lack of room; the whole text is in this file]"
@@ -3805,7 +3799,6 @@ FAILURE_NOTICE = "Session context could not be delivered; it is in {path} - plea
 _NEGATIONS = frozenset("not no never cannot won't don't can't without reply say print output "
                        "instead refuse refused told asked".split())
 KEY_HEADINGS = ("goal", "next", "task", "todo", "objective", "focus")
-FALLBACK_LIMIT_BYTES = 4 * 1024 * 1024
 METRICS = (
     ("attempted", 0, "count"), ("succeededOnFirstTry", 0, "count"),
     ("succeededAfterRetry", 0, "count"), ("escalatedToFile", 0, "count"), ("failed", 0, "count"),
@@ -3815,9 +3808,6 @@ METRICS = (
 _DELIVERY = SESSION[-1][2]
 # Handoff   key (whose), path, at, by, text, seen (when it was delivered last), is_busy (its writer
 #           is still at work, so it is only named)
-
-
-# --- what to deliver
 
 
 def find_handoffs(ctx: Ctx, session: str, wanted: str = "", only: bool = False) -> list:
@@ -3862,11 +3852,9 @@ def startup_sources(ctx: Ctx, chosen: "Record | None", found: list, session: str
     sources = []
     if chosen:
         is_own = chosen.key == session
-        head = SOURCE_HANDOFF.format(
+        sources.append((SOURCE_HANDOFF.format(
             whose="this session before the compaction" if is_own else "the session before",
-            how=SOURCE_HOW.get(chosen.by, SOURCE_HOW["agent"]),
-            path=shown_path(ctx, chosen.path, ""), time=format_iso(chosen.at))
-        sources.append((head, chosen.text))
+            path=shown_path(ctx, chosen.path, ""), time=format_iso(chosen.at)), chosen.text))
     for path in [join_path(ctx.root, name) for name in ctx.get("startup.files")]:
         text = read_handoff(ctx, path)
         if text:
@@ -3930,9 +3918,6 @@ def is_acknowledged(text: str) -> bool:
             return True
         before = after
     return False
-
-
-# --- one delivery
 
 
 def start_session(ctx: Ctx, event: Record, state: Record, receipts: str) -> tuple:
@@ -4133,7 +4118,7 @@ def strip_sections(data: bytes) -> tuple:
         at = parse_iso(note.partition(b",")[0].decode("ascii", "replace"))
         newest, is_made = max(newest, at or 0.0), is_made or b"file made 1" in note
         line_end = b"\r\n" if b"\r\n" in inner else b"\n"
-        bare, data = bare + before, rest[len(line_end) * rest.startswith(line_end):]
+        bare, data = bare + before, rest[len(line_end):] if rest.startswith(line_end) else rest
         kept = bare[:-len(line_end)]
         if note and bare.endswith(line_end) and (not kept or kept.endswith(b"\n") or not data):
             bare = kept  # our own; without it two lines of the user's must not become one
@@ -4149,8 +4134,8 @@ def _read_instructions(ctx: Ctx, file: str) -> "bytes | None":
     info = stat_of(path, follow=False)
     is_ours = is_regular(info) and info.st_nlink == 1 and is_writable(path) and (
         not IS_POSIX or _os.geteuid() in (0, info.st_uid))
-    is_good = is_ours and info.st_size <= FALLBACK_LIMIT_BYTES
-    return read_bytes(path, FALLBACK_LIMIT_BYTES, follow=False) if is_good else None
+    is_good = is_ours and info.st_size <= STATE_LIMIT_BYTES
+    return read_bytes(path, STATE_LIMIT_BYTES, follow=False) if is_good else None
 
 # =============================================================================
 # Cleanup

@@ -85,7 +85,7 @@ def test_a_new_session_gets_the_handoff_headed_by_where_it_comes_from(ready):
     assert start(ready).reply == {
         "systemMessage": "ctx: handoff of %s delivered, 5 lines" % time.strftime("%H:%M", time.localtime(NOW - 60)),
         "hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": "\n".join([
-            START, FIRST, "Handoff of the session before, as it wrote it, from .claude/ll-continue-prompt.md "
+            START, FIRST, "Handoff of the session before, from .claude/ll-continue-prompt.md "
             "(2026-02-03T10:44:00Z):", "", "# Goal\nShip it.\n\n# Next steps\n- test", END])}}
 
 
@@ -465,7 +465,7 @@ def test_a_handoff_that_took_the_kit_long_to_write_is_still_called_its_own(kit, 
     ledger = ready.read_json(".context/state/handoffs.json")
     ledger["handoffs"]["s9"] = {"file": ".context/handoffs/s9.md", "by": "mechanical", "written_at": "2026-02-03T10:44:00Z"}
     ready.write(".context/state/handoffs.json", json.dumps(ledger))
-    assert "made from its transcript because it left none" in start(ready).context and row_of(ready, "s9")["by"] == "mechanical"
+    assert "written by ctx_hooks from the transcript" in start(ready).context and row_of(ready, "s9")["by"] == "mechanical"
 
 
 def test_late_evidence_of_one_handoff_does_not_use_up_the_next_of_the_same_session(ready):
