@@ -2921,9 +2921,7 @@ LEDGER = (
     ("handoffs", {}, [(  # by session
         ("file", "", str), ("agent", "", str), ("asked_at", 0.0, "time"),
         ("written_at", 0.0, "time"), ("by", "", str), ("delivered_to", "", str),
-        ("delivered_at", 0.0, "time"), ("evidence", "", str),
-    )]),
-)
+        ("delivered_at", 0.0, "time"), ("evidence", "", str))]))
 HANDOFF_ROW = LEDGER[-1][2][0]
 LIVE_S, LIVE_BY_NUMBER_S = 3600, 86400  # numbers are used again: a running one is believed a day
 CLEARED_S = 120
@@ -3041,9 +3039,9 @@ def is_handoff_due(ctx: Ctx, state: Record, measure: Record) -> bool:
 
 def follow_handoff(ctx: Ctx, event: Record, state: Record, measure: Record) -> tuple:
     """(the reminder for this call, a line for the person), each "" for none; edits the state."""
-    point = handoff_point(ctx, state, measure.window)
     margin = measure.window * HANDOFF_RESET_MARGIN // 100
-    if state.threshold_crossed_at and measure.exact and measure.tokens < point - margin:
+    least = handoff_point(ctx, state, measure.window) - margin
+    if state.threshold_crossed_at and measure.exact and measure.tokens < least:
         reset_handoff(state)
     if not is_handoff_due(ctx, state, measure):
         return "", ""
@@ -3096,8 +3094,7 @@ def _cross(ctx: Ctx, event: Record, state: Record, path: str) -> None:
 
 
 def _was_denied(ctx: Ctx, event: Record, name: str) -> bool:
-    """The client refused a write of the handoff: it stands in the transcript, one event later, and
-    every reminder looks, so near its end."""
+    """A write of it was refused: that stands near the transcript's end, one event later."""
     denied, needles = set(), (DENIAL_NEEDLE, name.encode("utf-8", "replace"))
     for row in rows_backward(ctx, event.transcript, 1 << 18, needles):
         denied.update(result[0] for result in row.results if row.denied)
@@ -3803,8 +3800,7 @@ METRICS = (
     ("attempted", 0, "count"), ("succeededOnFirstTry", 0, "count"),
     ("succeededAfterRetry", 0, "count"), ("escalatedToFile", 0, "count"), ("failed", 0, "count"),
     ("confirmedByReceipt", 0, "count"), ("averageAttemptsToSuccess", 0, float),
-    ("averageTimeToSuccess", 0, float),
-)
+    ("averageTimeToSuccess", 0, float))
 _DELIVERY = SESSION[-1][2]
 # Handoff   key (whose), path, at, by, text, seen (when it was delivered last), is_busy (its writer
 #           is still at work, so it is only named)
@@ -4045,11 +4041,14 @@ def settle_delivery(ctx: Ctx, delivery: Record, outcome: str, metric: str, **fie
 
 
 def end_delivery(ctx: Ctx, event: Record, state: Record) -> None:
-    """The session is over: what was held for it without evidence is the next one's."""
+    """The session is over: without evidence, what was held for it is the next one's, at once."""
     follow_delivery(ctx, event, state, False)
-    if state.startup and state.startup.outcome == "pending" and state.startup.answered:
-        settle_delivery(ctx, state.startup, "failed", "failed",
+    delivery = state.startup
+    if delivery and delivery.outcome == "pending" and delivery.answered:
+        settle_delivery(ctx, delivery, "failed", "failed",
                         reason="the session ended without evidence")
+    if delivery and delivery.handoff and not delivery.evidence:
+        note_handoff(ctx, delivery.handoff, delivery.first_at, delivered_to="")
 
 
 def count_metrics(ctx: Ctx, success: tuple = (), **counts: int) -> None:
