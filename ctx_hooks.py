@@ -2926,6 +2926,7 @@ HANDOFF_ROW = LEDGER[-1][2][0]
 LIVE_S, LIVE_BY_NUMBER_S = 3600, 86400  # numbers are used again: a running one is believed a day
 CLEARED_S = 120
 MECHANICAL_LIMIT_S = 0.6
+MECHANICAL_MARK = MECHANICAL_HEAD.partition("\n")[0]
 RECENT_S = 600  # a handoff that the agent wrote unasked so shortly before the crossing counts
 
 
@@ -2990,8 +2991,7 @@ def read_handoff(ctx: Ctx, path: str) -> str:
 
 def client_of(ctx: Ctx) -> str:
     """The number of the client's process; "" where it does not tell."""
-    pid = ctx.env.get("CLAUDE_PID", "") if ctx.agent == "claude" else ""
-    return pid if is_digits(pid) else ""
+    return ctx.env.get("CLAUDE_PID", "") if ctx.agent == "claude" else ""
 
 
 def note_cleared(ctx: Ctx, session: str) -> None:
@@ -3211,15 +3211,11 @@ def write_mechanical(ctx: Ctx, session: str, transcript: str) -> bool:
     row, path = read_row(ctx, session), handoff_path(ctx, session, by_kit=True)
     info, text = stat_of(path), read_handoff(ctx, path)
     is_new = info and row.delivered_at + 1 < info.st_mtime <= ctx.now + CLOCK_SKEW_S
-    if text and not is_mechanical(text) and (is_new or not row.evidence):
+    if text and not text.startswith(MECHANICAL_MARK) and (is_new or not row.evidence):
         _note_written(ctx, session, path, "agent")
         return True
     text = render_mechanical(ctx, session, transcript)
     return bool(text) and _write_handoff(ctx, session, text, "mechanical")
-
-
-def is_mechanical(text: str) -> bool:
-    return text.startswith(MECHANICAL_HEAD.partition("\n")[0])
 
 
 def render_mechanical(ctx: Ctx, session: str, transcript: str) -> str:
@@ -3829,7 +3825,7 @@ def find_handoffs(ctx: Ctx, session: str, wanted: str = "", only: bool = False) 
             is_new or not (is_used or is_held))
         text = read_handoff(ctx, path) if at and (key == wanted or is_free) else ""
         if text:
-            by = "mechanical" if is_mechanical(text) else "agent" if is_new else row.by
+            by = "mechanical" if text.startswith(MECHANICAL_MARK) else "agent" if is_new else row.by
             found.append(Record(
                 key=key, path=path, at=at, by=by, text=text, seen=row.delivered_at,
                 is_busy=key != wanted and is_live(ctx, key, 0)))
@@ -3917,11 +3913,13 @@ def is_acknowledged(text: str) -> bool:
 
 
 def start_session(ctx: Ctx, event: Record, state: Record, receipts: str) -> tuple:
-    """SessionStart by its source; what a resumed or forked transcript holds is not sent again."""
+    """SessionStart by its source: the first attempt as (text, line for the person), both "" when
+    there is nothing to deliver. What a resumed or forked transcript holds is not sent again; after
+    a compaction the session gets its own handoff, after /clear that of the one cleared."""
     note_settings(ctx, state)
     vars(state).update(model=event.model or state.model, client=client_of(ctx),
                        transcript=event.transcript or state.transcript)
-    is_anew = event.source in ("compact", "clear")
+    is_compact, is_anew = event.source == "compact", event.source in ("compact", "clear")
     drop_markers(ctx, event.session, MARKER_PREFIXES if is_anew else (QUIET_PREFIX,))
     if is_anew:
         reset_handoff(state)
@@ -3929,16 +3927,10 @@ def start_session(ctx: Ctx, event: Record, state: Record, receipts: str) -> tupl
                            compacted_at=ctx.now, workflow_told="")
     if state.startup is None and (FRAME_START in receipts or QUIET_START in receipts):
         state.startup = load_record({"outcome": "delivered"}, _DELIVERY)
-    is_second = state.startup is not None and event.source != "compact"
+    is_second = state.startup is not None and not is_compact
     if is_second or event.source == "resume" or not ctx.get("startup.enabled"):
         return "", ""
-    return _start_delivery(ctx, event, state)
-
-
-def _start_delivery(ctx: Ctx, event: Record, state: Record) -> tuple:
-    """The first attempt: (text, line for the person), both "" when there is nothing to deliver.
-    After a compaction the session gets its own handoff, after /clear that of the one cleared."""
-    is_compact, state.startup = event.source == "compact", None
+    state.startup = None
     wanted = {"compact": event.session, "clear": cleared_session(ctx)}.get(event.source, "")
     found = find_handoffs(ctx, event.session, wanted, is_compact)
     free = [one for one in found if not one.is_busy and (one.at > one.seen or not is_compact)]
@@ -4207,9 +4199,8 @@ def _old_file(path: str, info: object) -> bool:
 
 
 def _old_state(path: str, info: object) -> bool:
-    """A session's state, its lock and hand-over, a half-written file; not a pause or the ledger,
-    which are needed for as long as they are there, and not what a person keeps in a folder of the
-    same name."""
+    """A session's state, its lock and hand-over, or a half-written file; not a pause or the ledger,
+    and not what a person keeps in a folder of the same name."""
     name, data = base_name(path), b""
     if name.endswith(".json"):
         data = read_bytes(path, STATE_LIMIT_BYTES, follow=False)
