@@ -3777,15 +3777,11 @@ def end_group(child: object) -> None:
 FRAME_START = "[CONTEXT INJECTION - Please acknowledge receipt]"
 FRAME_END = '[END CONTEXT - Reply "ACK: context received" to confirm]'
 QUIET_START, QUIET_END = "[CONTEXT INJECTION]", "[END CONTEXT]"
-DELIVERY = "(delivery {id}, attempt {attempt})"
-SOURCE_HANDOFF = "Handoff of {whose}, from {path} ({time}):"
 SOURCE_FILE = "From {path}:"
-SOURCE_OTHERS = "Other handoffs that nobody has had yet: {names}"
 SOURCE_CUT = "[cut for lack of room; the whole text is in this file]"
 SECTION_START = "<!-- STARTUP_CONTEXT_INJECTION -->"
 SECTION_END = "<!-- END_STARTUP_CONTEXT -->"
 SECTION_HEADING = "## Session Context (Auto-Injected)"
-SECTION_NOTE = "<!-- ctx_hooks: written {at}, file made {made} -->"
 FALLBACK_NOTICE = "[System] Session context written to {file} - please review"
 FALLBACK_PERSON = "ctx: wrote the handoff into {file}, the agent has not confirmed it"
 FAILURE_NOTICE = "Session context could not be delivered; it is in {path} - please read it"
@@ -3844,9 +3840,10 @@ def startup_sources(ctx: Ctx, chosen: "Record | None", found: list, session: str
     sources = []
     if chosen:
         is_own = chosen.key == session
-        sources.append((SOURCE_HANDOFF.format(
-            whose="this session before the compaction" if is_own else "the session before",
-            path=shown_path(ctx, chosen.path, ""), time=format_iso(chosen.at)), chosen.text))
+        head = "Handoff of %s, from %s (%s):" % (
+            "this session before the compaction" if is_own else "the session before",
+            shown_path(ctx, chosen.path, ""), format_iso(chosen.at))
+        sources.append((head, chosen.text))
     for path in [join_path(ctx.root, name) for name in ctx.get("startup.files")]:
         text = read_handoff(ctx, path)
         if text:
@@ -3854,7 +3851,7 @@ def startup_sources(ctx: Ctx, chosen: "Record | None", found: list, session: str
     others = ["%s (%s)" % (shown_path(ctx, one.path, ""), format_iso(one.at))
               for one in found if one is not chosen]
     if others:
-        sources.append((SOURCE_OTHERS.format(names=", ".join(others[:5])), ""))
+        sources.append(("Other handoffs that nobody has had yet: " + ", ".join(others[:5]), ""))
     return sources
 
 
@@ -3863,7 +3860,7 @@ def frame_startup(ctx: Ctx, sources: list, message_id: str, attempt: int) -> str
     client drops a text that stands in the conversation already."""
     asks = ctx.get("startup.require_ack")
     start, end = (FRAME_START, FRAME_END) if asks else (QUIET_START, QUIET_END)
-    head = start + "\n" + DELIVERY.format(id=message_id, attempt=attempt)
+    head = "%s\n(delivery %s, attempt %d)" % (start, message_id, attempt)
     budget = int(max(min(ctx.get("startup.budget_chars"), STARTUP_LIMIT), 500))
     body = shorten_sources(sources, budget - ctx.length(head + end) - 2, ctx.length)
     return "\n".join((head, body, end))
@@ -4070,8 +4067,8 @@ def write_section(ctx: Ctx, body: str, file: str) -> bool:
     if data is None:
         return False
     bare, _, is_made = strip_sections(data)
-    note = SECTION_NOTE.format(at=format_iso(ctx.now),
-                               made=int(is_missing(path) or (is_made and not bare)))
+    made = int(is_missing(path) or (is_made and not bare))
+    note = "<!-- ctx_hooks: written %s, file made %d -->" % (format_iso(ctx.now), made)
     body = clean_text(body.replace("<!--", "<! --"))  # no marker of ours can stand in it
     section = "\n".join(["", SECTION_START, SECTION_HEADING, note, "", body, SECTION_END, ""])
     section = section.replace("\n", "\r\n") if b"\r\n" in bare else section
