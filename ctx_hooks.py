@@ -2962,7 +2962,7 @@ def note_handoff(ctx: Ctx, key: str, seen: "float | None" = None, **values) -> b
     return bool(update_ledger(ctx, change))
 
 
-def read_row(ctx: Ctx, session: str) -> Record:
+def _read_row(ctx: Ctx, session: str) -> Record:
     return read_ledger(ctx).handoffs.get(session) or load_record({}, HANDOFF_ROW)
 
 
@@ -3084,7 +3084,7 @@ def reset_handoff(state: Record) -> None:
 
 def _cross(ctx: Ctx, event: Record, state: Record, path: str) -> None:
     """From now on a handoff is wanted, another one than what stands there."""
-    row, info = read_row(ctx, event.session), stat_of(path)
+    row, info = _read_row(ctx, event.session), stat_of(path)
     note_handoff(ctx, event.session, file=shown_path(ctx, path, ""), agent=ctx.agent,
                  asked_at=ctx.now, written_at=0.0)
     since = max(row.written_at, state.session_start, state.compacted_at, ctx.now - RECENT_S)
@@ -3186,7 +3186,7 @@ def _write_handoff(ctx: Ctx, session: str, text: str, by: str) -> bool:
 
 def ensure_handoff(ctx: Ctx, event: Record) -> None:
     """Before a compaction takes the context away there is a handoff, the kit's own if need be."""
-    state, row = read_session(ctx, event.session), read_row(ctx, event.session)
+    state, row = read_session(ctx, event.session), _read_row(ctx, event.session)
     if not ctx.get("handoff.enabled") or row.written_at > state.compacted_at:
         return
     if not state.threshold_crossed_at or not find_written(ctx, event, state):
@@ -3208,7 +3208,7 @@ def make_up(ctx: Ctx) -> None:
 
 def write_mechanical(ctx: Ctx, session: str, transcript: str) -> bool:
     """The kit's own, where none of the agent's lies unused; False: nothing to make it from."""
-    row, path = read_row(ctx, session), handoff_path(ctx, session, by_kit=True)
+    row, path = _read_row(ctx, session), handoff_path(ctx, session, by_kit=True)
     info, text = stat_of(path), read_handoff(ctx, path)
     is_new = info and row.delivered_at + 1 < info.st_mtime <= ctx.now + CLOCK_SKEW_S
     if text and not text.startswith(MECHANICAL_MARK) and (is_new or not row.evidence):
