@@ -4666,34 +4666,27 @@ TIMEOUT_S, STOP_TIMEOUT_S = 10, 150  # a stop has room for a check command
 # - the test of a file (gate only): nothing is owed before a tool, so no interpreter is started.
 #   Copilot runs these settings too, maybe inside a session of another client with its own marker.
 # - `-I -S`: no PYTHON* variables, no site-packages. `-X utf8`: the locale is not asked.
-# - the source loader of the interpreter itself loads exactly this file, up to the line that says
-#   so: no import search, so nothing beside it counts; its bytecode lies in a folder of the user's
-#   own (a relative one in the variable would be the project's, so it does not count). What people
-#   run comes after that line and need not be loaded 100 times an hour.
+# - the interpreter's own source loader loads exactly this file, up to the line that says so: no
+#   import search, so nothing beside it counts, and what only people run is not loaded 100 times an
+#   hour. Its bytecode lies in a folder of the user's own (a relative one would be the project's).
 # - `|| exit 0`: the client reads exit 2 as "deny", and a missing script is exactly that.
-# - hooks.json of the plugin is adapted to no machine: where there is no python3, or only the
-#   placeholder of a shop, the launcher of Windows is asked.
+# - the plugin's hooks.json is adapted to no machine: without a python3 that works, Windows' `py`.
 # - Windows without Git Bash runs PowerShell, with it sh: one line that both read alike. Python
 #   fills in the variable that a path begins with.
-_LOAD = (
+_LOADER = (
+    "import gc, sys%s; gc.disable(); "
+    "from _frozen_importlib_external import SourceFileLoader as L; "
+    "%so = sys.pycache_prefix; sys.pycache_prefix = %s; p = %s; "
     "L.source_to_code = lambda s, d, p, *a, **k: compile("  # 3.15 adds the name
     "d.partition(b'\\n# ---- below this line: ')[0], p, 'exec', 0, 1, 2); "
     "c = L('ctx_hooks', p).get_code('ctx_hooks'); "
     "del L.source_to_code; sys.pycache_prefix = o; "
     "n = {'__name__': 'ctx_hooks', '__file__': p}; exec(c, n); n['hook_main'](sys.argv[1:])"
 )
-LOADER = (
-    "import gc, sys; gc.disable(); "
-    "from _frozen_importlib_external import SourceFileLoader as L; "
-    "o = sys.pycache_prefix; sys.pycache_prefix = sys.argv.pop(); p = sys.argv.pop(); " + _LOAD
-)
-WINDOWS_LOADER = (
-    "import gc, sys, nt; gc.disable(); "
-    "from _frozen_importlib_external import SourceFileLoader as L; "
-    "r = lambda: (lambda v, s, t: (nt.environ[v] if v[2:] else v) + s + t)"
-    "(*sys.argv.pop().partition('/')); "
-    "o = sys.pycache_prefix; sys.pycache_prefix = r(); p = r(); " + _LOAD
-)
+LOADER = _LOADER % ("", "", "sys.argv.pop()", "sys.argv.pop()")
+WINDOWS_LOADER = _LOADER % (
+    ", nt", "r = lambda: (lambda v, s, t: (nt.environ[v] if v[2:] else v) + s + t)"
+    "(*sys.argv.pop().partition('/')); ", "r()", "r()")
 FLAGS = "-I -S -X utf8"
 FIND_CACHE = 'c="${XDG_CACHE_HOME##[!/]*}"; '
 CACHE = '"${c:-$HOME/.cache}/ctx_hooks"'
@@ -4705,8 +4698,7 @@ PLUGIN_PATH = '"${CLAUDE_PLUGIN_ROOT:-$CLAUDE_PROJECT_DIR/.claude/hooks}/ctx_hoo
 _HEAD = ": ctx_hooks %(words)s; " + FIND_CACHE
 _RUN = FLAGS + ' -c "' + LOADER + '" %(words)s %(path)s ' + CACHE
 SHELL_START = _HEAD + "%(guard)s%(python)s " + _RUN + " || exit 0"
-PLUGIN_START = (
-    _HEAD + "set -- " + _RUN + '; %(guard)s%(python)s "$@" || py -3 "$@" || exit 0')
+PLUGIN_START = _HEAD + "set -- " + _RUN + '; %(guard)s%(python)s "$@" || py -3 "$@" || exit 0'
 WINDOWS_START = (  # the path begins with a variable's bare name or a drive
     "%(python)s -X ctx_hooks=%(mode)s " + FLAGS + ' -c "' + WINDOWS_LOADER
     + '" %(words)s %(path)s LOCALAPPDATA/ctx_hooks/cache; exit 0')
@@ -4778,20 +4770,18 @@ def parse_run(command: str) -> "tuple | None":
         words = [] if re.search(r"[();<>|&\r\n]", unquoted) else shlex.split(command)
     except ValueError:  # an open quote
         return None
-    at = 1
+    at = 2 if words[1:2] == ["-3"] else 1
+    python = " ".join(words[:at])
     while words[at:] and words[at][:1] == "-" and words[at] != "-c":
         at += 2 if words[at] == "-X" else 1
-    python = " ".join(words[:2 if words[1:2] == ["-3"] else 1])
-    name, code, *rest = words[at:] + [""] * 2
-    rest = rest[:-2]
-    if name == "-c" and code in (LOADER, WINDOWS_LOADER) and rest[1:]:
-        return python, rest[:-2], rest[-2]
-    if name == "-c" and code.endswith("import ctx_hooks; ctx_hooks.main()") and rest:  # 0.1.0
-        is_first = "pop(1)" in code  # the folder; a status line has it there
-        return (python, rest[1:], rest[0]) if is_first else (python, rest[:-1], rest[-1])
-    name, program = (base_name(word.replace("\\", "/")) for word in (name, python))
-    is_plain = name == "ctx_hooks.py" and program.startswith("py")
-    return (python, words[at + 1:], words[at]) if is_plain else None
+    name, *rest = words[at:] or [""]
+    if name == "-c" and rest[2:] and rest[0] in (LOADER, WINDOWS_LOADER):
+        return python, rest[1:-2], rest[-2]
+    if name == "-c" and rest[1:] and rest[0].endswith("import ctx_hooks; ctx_hooks.main()"):
+        is_first = "pop(1)" in rest[0]  # 0.1.0: the folder; a status line has it there
+        return (python, rest[2:], rest[1]) if is_first else (python, rest[1:-1], rest[-1])
+    file, program = (base_name(word.replace("\\", "/")) for word in (name, python))
+    return (python, rest, name) if file == "ctx_hooks.py" and program[:2] == "py" else None
 
 # =============================================================================
 # Doctor
