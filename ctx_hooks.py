@@ -6901,22 +6901,21 @@ def _moved(value: object, old: str, new: str) -> object:
 # Main
 # =============================================================================
 # The first word is a mode, for clients, or a command, for people. The usage line is all that is
-# known about a command's words, to the help, to the completion and to parse_words: [--flag],
-# [--option VALUE], [--one | --or-the-other], WORD, [WORD], WORD…, one|of|these as a word or VALUE.
+# known about a command's words, to the help, to the completion and to parse_words: WORD, [WORD],
+# WORD…, one|of|these as a word or VALUE, then [--flag], [--option VALUE], [--one | --or-another].
 
 
 def completion_command(given: Record) -> None:
-    """bash and zsh by one function, fish by two lines a word; all from COMMANDS."""
+    """bash and zsh by one function, fish by a line a word; all from COMMANDS."""
     shell, words = given.words[0], {}
     for word, (usage, _, _) in COMMANDS.items():
         options, places = parse_usage(usage)
         actions = [name.replace("|", " ") for name in places if "|" in name]
         words[word] = " ".join([*actions, *options])
     if shell == "fish":
-        form = ("complete -c ctx -f -n __fish_use_subcommand -a {0} -d '{1}'\n"
-                "complete -c ctx -f -n '__fish_seen_subcommand_from {0}' -a '{2}'")
-        show(*[form.format(word, about.replace("'", ""), words[word])
-               for word, (_, _, about) in COMMANDS.items()])
+        form = "complete -c ctx -f -n '__fish_seen_subcommand_from %s' -a '%s'"
+        show("complete -c ctx -f -n __fish_use_subcommand -a '%s'" % " ".join(words),
+             *[form % pair for pair in words.items()])
         return
     show(*["autoload -U +X bashcompinit && bashcompinit"] if shell == "zsh" else [],
          "_ctx_hooks() {", "  local words=", '  case "${COMP_WORDS[1]}" in',
@@ -6929,8 +6928,7 @@ def completion_command(given: Record) -> None:
 COMMANDS = {  # word -> its usage, its function, what it is for
     "status": ("[--session ID] [--json | --watch]", status_command,
                "Show sessions, handoffs, signals, the workflow and problems."),
-    "context": ("[--session ID] [--json]", context_command,
-                "How full the context is, for scripts."),
+    "context": ("[--session ID] [--json]", context_command, "How full the context is."),
     "why": ("[N] [--json]", why_command, "The last decisions, explained."),
     "config": ("[--json]", config_command, "Every setting, its value and where it comes from."),
     "signal": ("SUMMARY [--action TEXT] [--severity info|warning|critical] [--ttl SECONDS] "
@@ -6949,10 +6947,8 @@ COMMANDS = {  # word -> its usage, its function, what it is for
                "Run recorded hook events through the kit, in a scratch copy; FILE - is stdin."),
     "wrap": ("[--context FILE] [--agent %s] [--timeout S] -- CMD…" % "|".join(filter(None, AGENTS)),
              wrap_command, "Run an agent that has no hooks, and type the last handoff into it."),
-    "doctor": ("[--json]", doctor_command,
-               "Check everything that can keep the hooks from working."),
-    "completion": ("bash|zsh|fish", completion_command,
-                   "Completion of these words for the launcher `ctx`."),
+    "doctor": ("[--json]", doctor_command, "Check what can keep the hooks from working."),
+    "completion": ("bash|zsh|fish", completion_command, "Completion of these words for `ctx`."),
 }
 EXAMPLES = {
     "auto": 'auto start "Add a login page" --until "make test"', "wrap": "wrap -- aider",
@@ -6973,17 +6969,9 @@ OPTIONS = {  # those that do not explain themselves
 def parse_usage(usage: str) -> tuple:
     """({option: kind of its value, "" for a flag}, [kind of each word, [KIND] where it may be
     left out])."""
-    options, places, option = {}, [], ""
-    for token in usage.partition("-- ")[0].split():
-        name = token.strip("[]|")
-        if name[:2] == "--":
-            options[name], option = "", name
-        elif name and option:
-            options[option] = name
-        elif name:
-            places.append(token)
-        option = "" if token[-1] in "]|" else option
-    return options, places
+    words, *options = usage.partition("-- ")[0].replace(" | --", "] [--").split("[--")
+    pairs = [option.partition("]")[0].partition(" ") for option in options]
+    return {"--" + name: kind for name, _, kind in pairs}, words.split()
 
 
 def parse_words(usage: str, args: list) -> Record:
@@ -7017,9 +7005,9 @@ def parse_words(usage: str, args: list) -> Record:
 
 def _check_kind(name: str, kind: str, value: str) -> None:
     choices = kind.split("|")
-    if len(choices) > 1 and value not in choices:
-        raise CommandError("%s: %s" % (
-            name, did_you_mean(value, choices, "use one of " + ", ".join(choices))))
+    if choices[1:] and value not in choices:
+        near = did_you_mean(value, choices, "use one of " + ", ".join(choices))
+        raise CommandError(name + ": " + near)
     if kind in ("N", "S", "SECONDS") and not is_digits(value):
         raise CommandError(name + " wants a number")
 
@@ -7043,43 +7031,40 @@ def help_page(word: str) -> list:
 def run_command(word: str, args: list) -> "int | None":
     own = args[:args.index("--")] if "--" in args else args
     if word in ("--help", "-h", "help") or word in COMMANDS and {"--help", "-h"} & set(own):
-        page = help_page(word)
+        show(*help_page(word))
     elif word in ("--version", "-V"):
-        page = ["ctx_hooks " + VERSION, "sha256 " + file_digest(__file__)]
+        show("ctx_hooks " + VERSION, "sha256 " + file_digest(__file__))
     elif word in COMMANDS:
         usage, run, _ = COMMANDS[word]
         return run(parse_words(usage, args))
     else:  # Nothing on stdout: a client that runs this as a hook would show it to the model.
         raise CommandError("unknown command: " + one_line(word, 40),
                            did_you_mean(word, [*COMMANDS, *MODES], own_command("--help")))
-    show(*page)
     return 0
 
 
-def run_for_person(word: str, args: list) -> int:
-    """The exit code; a failure is two lines, a reader that has seen enough is none."""
-    try:
-        if sys.stdout is not None:
-            sys.stdout.reconfigure(encoding="utf-8", errors="replace")
-        return run_command(word, args) or 0
-    except CommandError as error:
-        said, code = str(error), 1 if error.hint else 2
-        hint = error.hint or own_command(word + " --help")
-    except KeyboardInterrupt:
-        return 130
-    except OSError as error:
-        if error.errno in CLOSED_ERRNOS:
-            return 0
-        said, hint, code = str(error), own_command("doctor"), 1
-    write_stderr("error: %s\nhint: %s\n" % (said.replace("\n", " "), hint.replace("\n", " ")))
-    return code
-
-
 def main() -> None:
+    """A failure of a person's command is two lines, a reader that has seen enough is none."""
     word, *args = sys.argv[1:] or ["--help"]
     if word in MODES:
         hook_main(sys.argv[1:])
-    _os._exit(run_for_person(word, args))  # a second flush could only fail again
+    said, hint, code = "", "", 0
+    try:
+        if sys.stdout is not None:
+            sys.stdout.reconfigure(encoding="utf-8", errors="replace")
+        code = run_command(word, args) or 0
+    except CommandError as error:
+        said, hint, code = str(error), error.hint, 1
+        if not hint:
+            hint, code = own_command(word + " --help"), 2
+    except KeyboardInterrupt:
+        code = 130
+    except OSError as error:
+        if error.errno not in CLOSED_ERRNOS:
+            said, hint, code = str(error), own_command("doctor"), 1
+    if said:
+        write_stderr("error: %s\nhint: %s\n" % (said.replace("\n", " "), hint.replace("\n", " ")))
+    _os._exit(code)  # a second flush could only fail again
 
 
 if __name__ == "__main__":

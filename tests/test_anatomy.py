@@ -116,7 +116,7 @@ def test_what_reaches_the_agent_or_a_terminal_goes_through_one_function_each():
     assert "print" not in calls and "write_stderr" in calls["for_terminal"]
     streams = owner_of(lambda node: "stdout" if isinstance(node, ast.Attribute) and node.attr == "stdout"
                        and getattr(node.value, "id", "") == "sys" else "")
-    assert streams["stdout"] <= {"show", "run_for_person"}, "everything for people is painted in one place"
+    assert streams["stdout"] <= {"show", "main"}, "everything for people is painted in one place"
     outputs = {"_run_hook", "write_stderr", "show", "_statusline", "_write"}
     assert {name for name in calls["write_all"] if not name.startswith("_Run.")} <= outputs
 
