@@ -4791,7 +4791,7 @@ def parse_run(command: str) -> "tuple | None":
 # then with an event each, in a scratch project. A finding is (level, what it means → what to do).
 OK, HINT, WARN, FAIL = "ok", "hint", "warn", "FAIL"
 KNOWN_RELEASES = {"7895ab644e7735f2f52e502f8b4169a0152b112cf0c04988e33b41f3b2999c8b": "0.1.0"}
-SLOW_FACTOR, TRIAL_RUNS, TRIAL_LIMIT_S = 3.0, 3, 20
+TRIAL_LIMIT_S = 20
 SHIM_STARTED = ("PYENV_DIR", "ASDF_INSTALL_PATH")  # set by a version manager for what it starts
 PYTHON_PROBE = "import sys; print('%d.%d.%d' % sys.version_info[:3], sys.executable)"
 
@@ -4806,10 +4806,14 @@ def diagnose(ctx: "Ctx | None", cwd: str, env: dict) -> object:
         yield WARN, "the hooks are paused → " + own_command("resume")
     files = read_registrations(root, env)
     for agent in DIALECTS:
-        yield from _check_agent(agent, files, env)
-    yield from _check_places(files, root, cwd, env)
+        yield from _check_agent(agent, [file for file in files if file.agent == agent])
+    there, here = ([file.entries for file in read_registrations(folder, env)
+                    if file.agent == "claude"] for folder in (root, cwd))
+    if any(there) and not any(here):
+        yield WARN, ("Claude Code started in this folder does not read the settings of %s → start "
+                     "it there, or for all folders: %s" % (root, installer("--scope user")))
     yield from _check_codex(files, root, env)
-    yield from _try_commands(files, root, env)
+    yield from _try_commands(files, root)
     if ctx:
         yield OK, "context folder " + ctx.dir
         yield from check_project(ctx)
@@ -4817,9 +4821,6 @@ def diagnose(ctx: "Ctx | None", cwd: str, env: dict) -> object:
         yield FAIL, "the context folder is another user's or a link that leads out → use your own"
     else:
         yield WARN, "no context folder: the hooks stay silent here → mkdir " + DEFAULT_CONTEXT_DIR
-
-
-# --- the file, and what to type
 
 
 def own_command(words: str) -> str:
@@ -4884,71 +4885,43 @@ def _check_kit() -> object:
         yield WARN, "an import of the kit's name would find %s → remove it if not yours" % path
 
 
-# --- what is registered
-
-
 def read_registrations(root: str, env: dict) -> list:
     """A record for each settings file of each client: agent, scope, path, settings (None when they
     are broken) and entries, [(event, command, what it runs)] of ours."""
-    files = [("claude", *file) for file in settings_files(root, env)]
-    for agent, row in list(DIALECTS.items())[1:]:
-        files += [(agent, "project", root + "/" + row.settings),
-                  (agent, "user", home_of(env) + "/" + row.user_settings)]
-    loaded = [(*file, load_json(file[2])) for file in files]
-    return [Record(agent=agent, scope=scope, path=path, settings=settings,
-                   entries=find_registrations(settings or {}))
-            for agent, scope, path, settings in loaded]
+    found = []
+    for agent, row in DIALECTS.items():
+        files = settings_files(root, env) if agent == "claude" else (
+            ("project", root + "/" + row.settings),
+            ("user", home_of(env) + "/" + row.user_settings))
+        for scope, path in files:
+            settings = load_json(path)
+            found.append(Record(agent=agent, scope=scope, path=path, settings=settings,
+                                entries=find_registrations(settings or {})))
+    return found
 
 
-def _check_agent(agent: str, files: list, env: dict) -> object:
+def _check_agent(agent: str, files: list) -> object:
     """Is every event of this client registered, once, and for it?"""
-    label, own = DIALECTS[agent].label, [file for file in files if file.agent == agent]
-    for file in own:
+    label = DIALECTS[agent].label
+    for file in files:
         if file.settings is None:
             yield FAIL, "%s ignores %s: it is not a JSON object → mend it" % (label, file.path)
         elif file.settings.get("disableAllHooks") is True:
             yield FAIL, "%s: disableAllHooks, no hook runs → edit %s" % (label, file.path)
-    places, plugin = [file.scope for file in own if file.entries], env.get("CLAUDE_PLUGIN_ROOT")
-    enabled = [name for file in own for name, is_on in dict_of(dig(
+    plugins = [name for file in files for name, is_on in dict_of(dig(
         file.settings, "enabledPlugins")).items() if is_on is True and "ctx-hooks" in name]
-    if agent == "claude" and (enabled or plugin and is_below(
-            real_path(__file__), real_path(plugin))):
-        places.append("plugin")
-    elif agent == "copilot" and places:  # it runs Claude Code's settings of a project too
-        places += [file.path for file in files if file.entries
-                   and file.agent == "claude" and file.scope != "user"]
+    places = [file.scope for file in files if file.entries] + (["plugin"] if plugins else [])
     if agent == "claude" and not places:
         yield FAIL, ("no hook of this kit is registered for Claude Code → %s, or paste the "
                      "settings below" % installer())
-    found = [(event, ours.mode, ours.agent) for file in own for event, _, ours in file.entries]
+    found = [(event, ours.mode, ours.agent) for file in files for event, _, ours in file.entries]
     for theirs, event in DIALECTS[agent].events.items() if found else ():
         if (theirs, REGISTERED[event], agent) not in found:
             yield FAIL, "%s: %s does not run `%s` → %s" % (
                 label, theirs, REGISTERED[event], installer("--agent " + agent))
-    twice = ", so each event starts the kit more than once → keep " + (  # Claude Code needs its own
-        "one" if agent != "copilot" else "the last") if places[1:] else ""
+    twice = ", so each event starts the kit more than once → keep one" if places[1:] else ""
     if places:
         yield WARN if twice else OK, "%s: registered (%s)%s" % (label, ", ".join(places), twice)
-
-
-def _check_places(files: list, root: str, cwd: str, env: dict) -> object:
-    """Would Claude Code read these settings here, would colleagues get them, may the agent write
-    its handoff?"""
-    files = [file for file in files if file.agent == "claude"]
-    local = [file.path for file in files if file.scope != "user" and file.entries]
-    here = [file.entries for file in read_registrations(cwd, env) if file.agent == "claude"]
-    if cwd != root and local and not any(here):
-        yield WARN, ("Claude Code started in this folder does not read %s → start it in %s, or "
-                     "register for all folders: %s" % (local[0], root, installer("--scope user")))
-    ignored = [line for line in read_text(root + "/.gitignore").split()
-               if line.strip("/*") in (".claude", ".claude/hooks")]
-    if ignored and root + "/.claude/settings.json" in local:
-        yield HINT, ("git ignores the hooks (`%s` in .gitignore) → take the line out, if others "
-                     "should get them" % ignored[0])
-    rules = [rule for file in files for rule in list_of(dig(file.settings, "permissions.allow"))]
-    if local and not any("handoffs/" in text_of(rule) for rule in rules):
-        yield HINT, ("the agent has to ask you before it writes a handoff; without that the kit "
-                     "saves what it prints or makes one → " + installer("--allow-handoff"))
 
 
 def _check_codex(files: list, root: str, env: dict) -> object:
@@ -4983,58 +4956,70 @@ def _codex_keys(path: str, hooks: dict) -> object:
                 yield "%s:%s:%d:%d" % (path, name, place, index), "sha256:" + digest_of(text)
 
 
-# --- trial runs
-
-
-def _try_commands(files: list, root: str, env: dict) -> object:
-    """Run what is ours to the letter and loads a known file; say what is not."""
-    import re
-    import tempfile
-
-    runs, known = {}, {*KNOWN_RELEASES, file_digest(__file__)}
-    plugin = slashed(env.get("CLAUDE_PLUGIN_ROOT", "")) or root + "/.claude/hooks"
+def _try_commands(files: list, root: str) -> object:
+    """Run what is ours to the letter and loads a known file, once with each interpreter; say what
+    is not."""
+    runs, known = [], {*KNOWN_RELEASES, file_digest(__file__)}
     rows = [(file.agent, *row) for file in files for row in file.entries]
     for agent, event, command, ours in rows:
-        label = DIALECTS[agent].label + ", " + event
-        path = slashed(ours.path.replace(PLUGIN_PATH[1:].rpartition("/")[0], plugin))
-        path = re.sub(r"^\$?[A-Z]+_PROJECT_DIR(?=/)", lambda _: root, path)  # Windows: without $
+        label, path = DIALECTS[agent].label + ", " + event, slashed(ours.path)
+        if path[:1] == "$" or "_PROJECT_DIR/" in path:  # a variable stands for the project
+            path = root + "/.claude/hooks/ctx_hooks.py"
         if not ours.exact:
             yield WARN, "%s: not tried, no command of this release: %s → look at it, then %s" % (
                 label, one_line(command, 80), installer())
-        elif not is_file(path):
-            yield FAIL, "%s: there is no %s, so nothing runs → %s" % (label, path, installer())
         elif file_digest(path) not in known:
-            yield FAIL, "%s: not tried, %s is no release that this kit knows → %s" % (
-                label, path, installer("--force"))
+            what = "no release that this kit knows" if is_file(path) else "not there"
+            yield FAIL, "%s: not tried, %s is %s → %s" % (label, path, what, installer("--force"))
         else:
-            runs.setdefault((ours.python, path), []).append((agent, event, ours.mode))
-    for (python, path), events in runs.items():
-        words, version, told = find_python(python, root)
-        if not words:
-            yield FAIL, "%s, so no hook runs → %s" % (told, installer("--python PATH"))
-            continue
-        yield OK, "interpreter %s: Python %s" % (words[0], version)
-        if "/shims/" in words[0]:
-            yield WARN, ("%s is a version manager's shim: every hook waits for it, some 10 times "
-                         "slower → %s" % (words[0], installer("--python " + told)))
-        with tempfile.TemporaryDirectory(prefix="ctx-doctor-") as folder:
-            yield from _try_events(words, path, events, real_path(folder))
+            runs.append((ours.python, path))
+    for python, path in dict.fromkeys(runs):
+        yield from _try_hook(path, *find_python(python, root))
+    if runs and not is_writable(cache_folder()):
+        yield WARN, ("the hooks' bytecode cannot be kept, so they are some 10 times slower → check "
+                     "the owner of " + cache_folder())
+
+
+def _try_hook(path: str, python: list, version: str, told: str) -> object:
+    """A prompt through the file, in a scratch project, with what find_python found."""
+    import os
+    import tempfile
+
+    if not python:
+        yield FAIL, "%s, so no hook runs → %s" % (told, installer("--python PATH"))
+        return
+    with tempfile.TemporaryDirectory(prefix="ctx-doctor-") as folder:
+        scratch = real_path(folder)
+        for name in ("/.context", "/tmp", "/home"):
+            os.makedirs(scratch + name)
+        words = ["inject", "claude", path]
+        event = {"session_id": "doctor", "hook_event_name": "UserPromptSubmit", "prompt": "doctor"}
+        took_s, code, _, err = min(run_hook(python, words, event, scratch, scratch)
+                                   for _ in range(2))  # the first may have to compile the file
+    if code or err.strip():
+        wrong = one_line(err.strip().split("\n")[-1]) or "exits %d" % code
+        yield FAIL, "a hook fails with %s: %s → %s" % (python[0], wrong, installer("--force"))
+    else:
+        yield OK, "interpreter %s: Python %s, a hook takes %.0f ms" % (
+            python[0], version, took_s * 1000)
+    if "/shims/" in python[0]:
+        yield WARN, ("%s is a version manager's shim: every hook waits for it, some 10 times "
+                     "slower → %s" % (python[0], installer("--python " + told)))
 
 
 def find_python(python: str, root: str) -> tuple:
     """(its words, version, path) of the interpreter that a command names, ([], "", why not) when it
     cannot run the kit. Only absolute entries of PATH count, as the client is started elsewhere; one
     that the project brings along is not run (a home folder is no project)."""
-    name, *options = ["py", "-3"] if python == "py -3" else [python]
+    name, *options = ["py", "-3"] if python == "py -3" else [slashed(python)]
     root, home = real_path(root), real_path(home_of(read_environment()))
-    entries = read_environment(("PATH",)).get("PATH", "").split(":" if IS_POSIX else ";")
-    paths = ["%s/%s%s" % (slashed(entry.strip('"')), name, "" if IS_POSIX else ".exe")
-             for entry in entries if is_absolute(entry.strip('"'))]
-    if "/" in name or "\\" in name:
-        paths = [name] if is_absolute(name) else []
-    paths = [path for path in paths if is_file(path) and _os.access(path, _os.X_OK) and (
-        root == home or not any(is_below(real_path(place), root)
-                                for place in (path, parent_of(path))))]
+    listed = slashed(read_environment(("PATH",)).get("PATH", "")).split(":" if IS_POSIX else ";")
+    folders = [entry.strip('"') for entry in listed]
+    program = name if IS_POSIX else name + ".exe"
+    paths = [name] if "/" in name else [folder + "/" + program for folder in folders if folder]
+    paths = [path for path in paths if is_absolute(path) and is_file(path)
+             and _os.access(path, _os.X_OK) and (root == home or not any(
+                 is_below(real_path(place), root) for place in (path, parent_of(path))))]
     shims = [path for path in paths if "/shims/" in path]
     if shims and read_environment(SHIM_STARTED):
         paths = shims  # what a shim started finds the real one first; the client does not
@@ -5067,36 +5052,6 @@ def run_hook(python: list, words: list, event: object, scratch: str, root: str) 
     return run_timed(argv, format_json(event).encode(), root, env)
 
 
-def _try_events(python: list, path: str, events: list, scratch: str) -> object:
-    """Each event in a scratch project, timed against the bare interpreter: a line for each one that
-    fails, and one for each client. The fastest run counts, as the machine may be busy."""
-    import os
-
-    for name in ("/.context", "/tmp", "/home"):
-        os.makedirs(scratch + name)
-    bare, took = [sys.executable, "-I", "-S", "-c", "pass"], {}
-    floor_s, *_ = min(run_timed(bare, b"", scratch, None) for _ in range(TRIAL_RUNS))
-    for agent, event, mode in events:
-        data = {"session_id": "doctor", "cwd": scratch, "hook_event_name": event,
-                "tool_name": "Read", "tool_input": {}, "tool_response": {}, "prompt": "doctor",
-                "source": "startup"}
-        took_s, code, _, err = min(run_hook(python, [mode, agent, path], data, scratch, scratch)
-                                   for _ in range(TRIAL_RUNS))
-        label = DIALECTS[agent].label
-        if code or err.strip():
-            wrong = one_line(err.strip().split("\n")[-1]) or "exits %d" % code
-            yield FAIL, "%s, %s fails: %s → %s" % (label, event, wrong, installer("--force"))
-        else:
-            took.setdefault(label, []).append(took_s)
-    for label, times in took.items():
-        ratio = max(times) / max(floor_s, 0.001)
-        text = "%s: %d events run, at most %.0f ms, %.1f × a bare interpreter" % (
-            label, len(times), max(times) * 1000, max(ratio, 1.0))
-        slow = "" if ratio <= SLOW_FACTOR else (
-            ": too slow → is the machine busy, or %s, where the bytecode is kept, not writable?")
-        yield (WARN, text + slow % cache_folder()) if slow else (OK, text)
-
-
 def run_timed(argv: list, data: bytes, cwd: "str | None", env: "dict | None",
               limit_s: float = TRIAL_LIMIT_S) -> tuple:
     """(seconds, exit code, stdout as bytes, stderr as text) of one run; one that hangs is ended
@@ -5119,16 +5074,12 @@ def run_timed(argv: list, data: bytes, cwd: "str | None", env: "dict | None",
     return time.perf_counter() - start, child.returncode, out, err.decode("utf-8", "replace")
 
 
-# --- the project
-
-
 def check_project(ctx: Ctx) -> object:
     """Settings, state that was set aside, the workflow, folders, the ignore list, the files."""
     yield from check_settings(ctx)
     aside, errors = ctx.path("state", "aside"), ctx.path("state", "errors.log")
-    kept = len(list_dir(aside))
-    if kept:
-        yield WARN, "unreadable files were set aside (%d) → see %s, then empty it" % (kept, aside)
+    if list_dir(aside):
+        yield WARN, "unreadable files were set aside → see %s, then empty it" % aside
     if is_file(errors):
         yield WARN, "internal errors were logged → see %s, then remove it" % errors
     flow, ways = read_workflow(ctx), "%s goes on with it, %s ends it" % (

@@ -4,6 +4,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -13,14 +14,7 @@ import pytest
 from helper import IS_WINDOWS, KIT, NOW, PYTHON, REPO, load_kit, slashed
 from test_windows import PASS_ON, make_program
 
-EVENTS = list(load_kit().DIALECTS["claude"].events)
 PLAIN = slashed(PYTHON)  # as the installer writes it
-
-
-@pytest.fixture(autouse=True)
-def one_run_of_each(monkeypatch):
-    """What is measured is not the point here."""
-    monkeypatch.setattr(load_kit(), "TRIAL_RUNS", 1)
 
 
 def register(project, agent="claude", file=".claude/settings.json", python=PLAIN, path=None, **more):
@@ -69,8 +63,8 @@ def quick(project, **env):
     environment = project.environment(env)
     ctx = project.ctx(1.8e9) if os.path.isdir(project.path(".context")) else None
     files = kit.read_registrations(project.root, environment)
-    found = [finding for agent in kit.DIALECTS for finding in kit._check_agent(agent, files, environment)]
-    found += kit._check_places(files, project.root, project.root, environment)
+    found = [finding for agent in kit.DIALECTS
+             for finding in kit._check_agent(agent, [file for file in files if file.agent == agent])]
     found += kit._check_codex(files, project.root, environment)
     return "\n".join("%-6s%s" % finding for finding in found + list(kit.check_project(ctx) if ctx else []))
 
@@ -80,19 +74,22 @@ def quick(project, **env):
 
 def test_a_fresh_install_has_nothing_to_mend(installed):
     code, text = own_doctor(installed, LC_ALL="C.UTF-8")
-    warnings = [line for line in lines_with(text, "warn") if "too slow" not in line]  # a busy machine
-    assert (code, lines_with(text, "FAIL"), warnings) == (0, [], []), text
-    assert "Claude Code: %d events run, " % len(EVENTS) in text
-    assert said(text, "hint", "--allow-handoff") and said(text, "ok", "Claude Code: registered (project)")
+    assert (code, lines_with(text, "FAIL"), lines_with(text, "warn")) == (0, [], []), text
+    assert re.search(r"ok +interpreter .*: Python 3[.0-9]+, a hook takes [0-9]+ ms\n", text), text
+    assert said(text, "ok", "Claude Code: registered (project)") and lines_with(text, "hint") == []
 
 
-@pytest.mark.parametrize("took_s, level, part", [(0.01, "ok", "8 events run, at most 10 ms, 1.0 × a bare interpreter"),
-                                                 (0.05, "warn", "5.0 × a bare interpreter: too slow → ")])
-def test_a_client_has_one_line_and_a_slow_one_a_hint(installed, kit, monkeypatch, took_s, level, part):
-    monkeypatch.setattr(kit, "run_timed", lambda argv, *_: (0.01 if argv[-1] == "pass" else took_s, 0, b"", ""))
-    events = [("claude", event, "gate") for event in EVENTS]
-    (found,) = kit._try_events([PYTHON], KIT, events, installed.tmp)
-    assert found[0] == level and part in found[1] and (level == "ok") != ("where the bytecode is kept" in found[1])
+def test_a_hook_that_fails_is_told_with_what_it_says_last(installed, kit, monkeypatch):
+    monkeypatch.setattr(kit, "run_timed", lambda *_: (0.01, 1, b"", "Traceback\nKeyError: 'hook_main'\n"))
+    (found,) = kit._try_hook(KIT, [PYTHON], "3.11.7", PYTHON)
+    assert found[0] == "FAIL" and "a hook fails with %s: KeyError: 'hook_main' → " % PYTHON in found[1]
+
+
+def test_bytecode_that_cannot_be_kept_is_named(installed):
+    """Every hook would compile the file anew."""
+    cache = installed.write("../blocked", "")
+    _, text = doctor(installed, XDG_CACHE_HOME=cache, LOCALAPPDATA=cache)
+    assert said(text, "warn", "check the owner of " + slashed(cache)), text
 
 
 def test_the_trial_leaves_no_trace_in_the_project(installed):
@@ -279,24 +276,10 @@ def test_a_version_managers_shim_is_seen_also_when_started_through_it(installed,
     (lambda p: p.write(".claude/settings.json", '{"enabledPlugins": {"ctx-hooks@m": true}}'), "ok", "registered (plugin)"),
     (lambda p: p.write(".claude/settings.json", '{"enabledPlugins": {"ctx-hooks@m": false}}'), "FAIL", "no hook of this kit"),
     (lambda p: register(p, "codex"), "FAIL", "Claude Code: SessionStart does not run `inject`"),
-    (lambda p: register(p, permissions={"allow": ["Edit(/.context/handoffs/**)"]}), "ok", "Claude Code: registered"),
-    (lambda p: p.write(".gitignore", "node_modules\n/.claude/\n"), "hint", "git ignores the hooks (`/.claude/` in .gitignore)"),
 ])
 def test_registrations_are_judged(installed, spoil, level, part):
     spoil(installed)
     assert said(quick(installed), level, part), quick(installed)
-
-
-@pytest.mark.parametrize("scope, is_twice", [("project", True), ("user", False)])
-def test_copilot_runs_twice_only_beside_the_settings_of_the_project(installed, scope, is_twice):
-    if scope == "user":
-        installed.write(".claude/settings.json", "{}")
-        register(installed, file=installed.home + "/.claude/settings.json")
-    register(installed, "copilot", ".github/hooks/ctx_hooks.json")
-    _, text = doctor(installed)
-    twice = "Copilot CLI: registered (project, %s), so each event starts the kit more than once → keep the last" % installed.path(
-        ".claude/settings.json")
-    assert said(text, "warn", twice) is is_twice, text
 
 
 def test_an_event_that_is_missing_or_runs_the_wrong_mode_is_named(installed):
@@ -311,13 +294,7 @@ def test_an_event_that_is_missing_or_runs_the_wrong_mode_is_named(installed):
 def test_a_file_that_is_missing_fails(installed):
     os.remove(installed.path(".claude/hooks/ctx_hooks.py"))
     code, text = doctor(installed)
-    assert code == 1 and said(text, "FAIL", "there is no %s" % installed.path(".claude/hooks/ctx_hooks.py")), text
-
-
-def test_an_allowed_handoff_is_not_hinted_at(installed):
-    assert "--allow-handoff" in quick(installed)
-    register(installed, permissions={"allow": ["Edit(/.context/handoffs/**)"]})
-    assert "--allow-handoff" not in quick(installed)
+    assert code == 1 and said(text, "FAIL", "not tried, %s is not there" % installed.path(".claude/hooks/ctx_hooks.py")), text
 
 
 def test_a_package_of_a_monorepo_is_told_where_the_client_would_read(installed):
@@ -334,10 +311,9 @@ def test_every_agent_is_checked_and_tried(installed, kit):
     for agent, row in kit.DIALECTS.items():
         register(installed, agent, row.settings)
     code, text = doctor(installed)
-    assert code == 0
-    for agent, row in kit.DIALECTS.items():
-        assert said(text, "warn" if agent == "copilot" else "ok", "%s: registered (project" % row.label), text
-        assert said(text, "ok", "%s: %d events run" % (row.label, len(row.events))) or "too slow" in text
+    assert code == 0 and text.count("a hook takes") == 1, text  # the same interpreter and file for all
+    for row in kit.DIALECTS.values():
+        assert said(text, "ok", "%s: registered (project)" % row.label), text
 
 
 # --- Codex
@@ -455,7 +431,7 @@ def test_a_relative_cache_or_state_home_does_not_count(installed, kit, monkeypat
 TROUBLES = [
     (".contextrc", "gate:\n  mode: loud\n", "line 2, column 3: `gate.mode` wants one of directive, content, off"),
     (".contextrc", "allow_outside: true\n", "`allow_outside` counts only in the user's own contextrc → it is ignored"),
-    (".context/state/aside/x", "?", "unreadable files were set aside (1)"),
+    (".context/state/aside/x", "?", "unreadable files were set aside"),
     (".context/state/errors.log", "?", "internal errors were logged"),
     (".caw/auto-state.json", "[]", "auto-state.json is not a JSON object"),
     (".caw/auto-state.json", '{"active": true, "phase": "qa", "session_id": "theirs"}', "so it is inert"),
