@@ -4788,7 +4788,7 @@ def parse_run(command: str) -> "tuple | None":
 # =============================================================================
 # Looks at everything that can keep the hooks from working. It runs a registered command only when
 # that is to the letter one of ours and the file it would load is one this kit knows by its hash;
-# then with an event each, in a scratch project. A finding is (level, what it means → what to do).
+# then in a scratch project. A finding is (level, what it means → what to do).
 OK, HINT, WARN, FAIL = "ok", "hint", "warn", "FAIL"
 KNOWN_RELEASES = {"7895ab644e7735f2f52e502f8b4169a0152b112cf0c04988e33b41f3b2999c8b": "0.1.0"}
 TRIAL_LIMIT_S = 20
@@ -4807,9 +4807,9 @@ def diagnose(ctx: "Ctx | None", cwd: str, env: dict) -> object:
     files = read_registrations(root, env)
     for agent in DIALECTS:
         yield from _check_agent(agent, [file for file in files if file.agent == agent])
-    there, here = ([file.entries for file in read_registrations(folder, env)
-                    if file.agent == "claude"] for folder in (root, cwd))
-    if any(there) and not any(here):
+    there, here = ([file for file in found if file.agent == "claude" and file.entries]
+                   for found in (files, read_registrations(cwd, env)))
+    if there and not here:
         yield WARN, ("Claude Code started in this folder does not read the settings of %s → start "
                      "it there, or for all folders: %s" % (root, installer("--scope user")))
     yield from _check_codex(files, root, env)
@@ -4840,8 +4840,7 @@ def installer(options: str = "") -> str:
         place = "" if folder.endswith("/.claude/hooks") else folder
     if place and is_file(place + "/install.py") and is_file(place + "/ctx_hooks.py"):
         return _run_line(place + "/install.py", options)
-    python = "python3" if IS_POSIX else "py -3"
-    return ("`%s install.py %s" % (python, options)).strip() + "` in your copy of ctx_hooks"
+    return "`%s` in your copy of ctx_hooks" % _run_line("install.py", options)
 
 
 def _run_line(path: str, words: str) -> str:
@@ -4957,54 +4956,53 @@ def _codex_keys(path: str, hooks: dict) -> object:
 
 
 def _try_commands(files: list, root: str) -> object:
-    """Run what is ours to the letter and loads a known file, once with each interpreter; say what
-    is not."""
-    runs, known = [], {*KNOWN_RELEASES, file_digest(__file__)}
-    rows = [(file.agent, *row) for file in files for row in file.entries]
-    for agent, event, command, ours in rows:
-        label, path = DIALECTS[agent].label + ", " + event, slashed(ours.path)
-        if path[:1] == "$" or "_PROJECT_DIR/" in path:  # a variable stands for the project
-            path = root + "/.claude/hooks/ctx_hooks.py"
+    """Run what is ours to the letter, once with each interpreter and file; say what is not."""
+    runs = {}
+    for event, command, ours in [row for file in files for row in file.entries]:
         if not ours.exact:
-            yield WARN, "%s: not tried, no command of this release: %s → look at it, then %s" % (
-                label, one_line(command, 80), installer())
-        elif file_digest(path) not in known:
-            what = "no release that this kit knows" if is_file(path) else "not there"
-            yield FAIL, "%s: not tried, %s is %s → %s" % (label, path, what, installer("--force"))
-        else:
-            runs.append((ours.python, path))
-    for python, path in dict.fromkeys(runs):
-        yield from _try_hook(path, *find_python(python, root))
+            yield WARN, "%s, %s: not tried, not of this release: %s → look at it, then %s" % (
+                DIALECTS[ours.agent].label, event, one_line(command, 80), installer())
+            continue
+        is_installed = ours.path[:1] == "$" or "_PROJECT_DIR/" in ours.path  # by a variable
+        path = root + "/.claude/hooks/ctx_hooks.py" if is_installed else slashed(ours.path)
+        runs[ours.python, path] = None
+    for python, path in runs:
+        yield from _try_hook(python, path, root)
     if runs and not is_writable(cache_folder()):
         yield WARN, ("the hooks' bytecode cannot be kept, so they are some 10 times slower → check "
                      "the owner of " + cache_folder())
 
 
-def _try_hook(path: str, python: list, version: str, told: str) -> object:
-    """A prompt through the file, in a scratch project, with what find_python found."""
+def _try_hook(python: str, path: str, root: str) -> object:
+    """A prompt through a file that we know, in a scratch project."""
     import os
     import tempfile
 
-    if not python:
+    if file_digest(path) not in (*KNOWN_RELEASES, file_digest(__file__)):
+        what = "no release that this kit knows" if is_file(path) else "not there"
+        yield FAIL, "not tried, %s is %s → %s" % (path, what, installer("--force"))
+        return
+    words, version, told = find_python(python, root)
+    if not words:
         yield FAIL, "%s, so no hook runs → %s" % (told, installer("--python PATH"))
         return
     with tempfile.TemporaryDirectory(prefix="ctx-doctor-") as folder:
         scratch = real_path(folder)
         for name in ("/.context", "/tmp", "/home"):
             os.makedirs(scratch + name)
-        words = ["inject", "claude", path]
         event = {"session_id": "doctor", "hook_event_name": "UserPromptSubmit", "prompt": "doctor"}
-        took_s, code, _, err = min(run_hook(python, words, event, scratch, scratch)
-                                   for _ in range(2))  # the first may have to compile the file
+        took_s, code, _, err = min(
+            run_hook(words, ["inject", "claude", path], event, scratch, scratch)
+            for _ in range(2))  # the first may have to compile the file
     if code or err.strip():
         wrong = one_line(err.strip().split("\n")[-1]) or "exits %d" % code
-        yield FAIL, "a hook fails with %s: %s → %s" % (python[0], wrong, installer("--force"))
+        yield FAIL, "a hook fails with %s: %s → %s" % (words[0], wrong, installer("--force"))
     else:
         yield OK, "interpreter %s: Python %s, a hook takes %.0f ms" % (
-            python[0], version, took_s * 1000)
-    if "/shims/" in python[0]:
+            words[0], version, took_s * 1000)
+    if "/shims/" in words[0]:
         yield WARN, ("%s is a version manager's shim: every hook waits for it, some 10 times "
-                     "slower → %s" % (python[0], installer("--python " + told)))
+                     "slower → %s" % (words[0], installer("--python " + told)))
 
 
 def find_python(python: str, root: str) -> tuple:
@@ -5082,15 +5080,12 @@ def check_project(ctx: Ctx) -> object:
         yield WARN, "unreadable files were set aside → see %s, then empty it" % aside
     if is_file(errors):
         yield WARN, "internal errors were logged → see %s, then remove it" % errors
-    flow, ways = read_workflow(ctx), "%s goes on with it, %s ends it" % (
-        own_command("auto resume"), own_command("auto stop"))
     if load_json(auto_path(ctx)) is None:
         yield WARN, "%s is not a JSON object, so no workflow runs → begin anew: %s" % (
             AUTO_STATE, own_command("auto start TASK --force"))
-    elif is_inert(ctx, flow):
-        yield WARN, "the workflow was not started on this machine, so it is inert → " + ways
-    elif is_active(flow) and is_stale(ctx, flow):
-        yield WARN, "the workflow has been idle for over 2 hours → " + ways
+    elif is_inert(ctx, read_workflow(ctx)):
+        yield WARN, ("the workflow was not started on this machine, so it is inert → %s goes on "
+                     "with it, %s ends it" % (own_command("auto resume"), own_command("auto stop")))
     for folder in (ctx.dir, ctx.path("state"), ctx.path("signals")):
         if is_dir(folder) and not is_writable(folder):
             yield FAIL, "%s cannot be written, so nothing is remembered → check its owner" % folder
