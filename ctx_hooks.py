@@ -4799,7 +4799,10 @@ PYTHON_PROBE = "import sys; print('%d.%d.%d' % sys.version_info[:3], sys.executa
 def diagnose(ctx: "Ctx | None", cwd: str, env: dict) -> object:
     """All findings, in the order in which a person would look."""
     root = ctx.root if ctx else cwd
-    yield from _check_kit()
+    yield OK, "ctx_hooks %s, Python %s" % (VERSION, sys.version.split()[0])
+    yield OK, "sha256 " + file_digest(__file__)
+    for path in find_siblings(parent_of(real_path(__file__))):
+        yield WARN, "an import of the kit's name would find %s → remove it if not yours" % path
     if is_switched_off(env):
         yield WARN, "CTX_HOOKS_DISABLE is set: every hook is off → unset it"
     if ctx and is_paused(ctx, ctx.session or "*"):
@@ -4870,18 +4873,6 @@ def find_siblings(folder: str) -> list:
     names = list_dir(folder) + ["__pycache__/" + name for name in list_dir(folder + "/__pycache__")]
     shape = r"(?i)ctx_hooks(\.(.*\.)?(so|pyd|dll|pyc))?|__pycache__/ctx_hooks\..*"
     return [folder + "/" + name for name in names if re.fullmatch(shape, name)]
-
-
-def _check_kit() -> object:
-    """The file against what install.py noted, and what lies beside it."""
-    folder, digest = parent_of(real_path(__file__)), file_digest(__file__)
-    noted = text_of(read_json(folder + "/.ctx_hooks/record.json").get("kit"))
-    yield OK, "ctx_hooks %s, Python %s" % (VERSION, sys.version.split()[0])
-    yield OK, "sha256 %s%s" % (digest, " (as installed)" if noted == digest else "")
-    if noted not in ("", digest):
-        yield WARN, "the kit was edited since it was installed → undo it: " + installer("--force")
-    for path in find_siblings(folder):
-        yield WARN, "an import of the kit's name would find %s → remove it if not yours" % path
 
 
 def read_registrations(root: str, env: dict) -> list:
@@ -4963,8 +4954,9 @@ def _try_commands(files: list, root: str) -> object:
             yield WARN, "%s, %s: not tried, not of this release: %s → look at it, then %s" % (
                 DIALECTS[ours.agent].label, event, one_line(command, 80), installer())
             continue
-        is_installed = ours.path[:1] == "$" or "_PROJECT_DIR/" in ours.path  # by a variable
-        path = root + "/.claude/hooks/ctx_hooks.py" if is_installed else slashed(ours.path)
+        path = slashed(ours.path)
+        if "_PROJECT_DIR/" in path and not is_absolute(path):  # it begins with a variable
+            path = root + "/.claude/hooks/ctx_hooks.py"
         runs[ours.python, path] = None
     for python, path in runs:
         yield from _try_hook(python, path, root)
@@ -5011,10 +5003,10 @@ def find_python(python: str, root: str) -> tuple:
     that the project brings along is not run (a home folder is no project)."""
     name, *options = ["py", "-3"] if python == "py -3" else [slashed(python)]
     root, home = real_path(root), real_path(home_of(read_environment()))
-    listed = slashed(read_environment(("PATH",)).get("PATH", "")).split(":" if IS_POSIX else ";")
-    folders = [entry.strip('"') for entry in listed]
+    listed = slashed(read_environment(("PATH",)).get("PATH", "").replace('"', ""))
+    folders = filter(None, listed.split(":" if IS_POSIX else ";"))
     program = name if IS_POSIX else name + ".exe"
-    paths = [name] if "/" in name else [folder + "/" + program for folder in folders if folder]
+    paths = [name] if "/" in name else [folder + "/" + program for folder in folders]
     paths = [path for path in paths if is_absolute(path) and is_file(path)
              and _os.access(path, _os.X_OK) and (root == home or not any(
                  is_below(real_path(place), root) for place in (path, parent_of(path))))]
@@ -5076,8 +5068,9 @@ def check_project(ctx: Ctx) -> object:
     """Settings, state that was set aside, the workflow, folders, the ignore list, the files."""
     yield from check_settings(ctx)
     aside, errors = ctx.path("state", "aside"), ctx.path("state", "errors.log")
-    if list_dir(aside):
-        yield WARN, "unreadable files were set aside → see %s, then empty it" % aside
+    kept = len(list_dir(aside))
+    if kept:
+        yield WARN, "unreadable files were set aside (%d) → see %s, then empty it" % (kept, aside)
     if is_file(errors):
         yield WARN, "internal errors were logged → see %s, then remove it" % errors
     if load_json(auto_path(ctx)) is None:
@@ -6958,31 +6951,25 @@ def _check_kind(name: str, kind: str, value: str) -> None:
         raise CommandError(name + " wants a number")
 
 
-def help_page(word: str) -> list:
-    """Of one command, of all without one."""
-    if word in COMMANDS:
-        usage, _, about = COMMANDS[word]
-        known = [name for name in parse_usage(usage)[0] if name in OPTIONS]
-        return ["usage: ctx_hooks.py %s %s" % (word, usage), "", about,
-                *["  %-10s %s" % (name, OPTIONS[name]) for name in known], "",
-                "example: " + own_command(EXAMPLES.get(word, word))]
-    return ["ctx_hooks %s: hooks that keep a coding agent on the thread of its work" % VERSION, "",
-            "for people; each has --help with an example:",
-            *["  %-13s %s" % (word, about) for word, (_, _, about) in COMMANDS.items()],
-            "  %-13s Version and the file's sha256." % "--version", "",
-            "for clients, with an event as JSON on stdin: " + ", ".join(MODES), "",
-            "usage: " + own_command("COMMAND …")]
-
-
 def run_command(word: str, args: list) -> "int | None":
     own = args[:args.index("--")] if "--" in args else args
-    if word in ("--help", "-h", "help") or word in COMMANDS and {"--help", "-h"} & set(own):
-        show(*help_page(word))
+    usage, run, about = COMMANDS.get(word, ("", None, ""))
+    if run and not {"--help", "-h"} & set(own):
+        return run(parse_words(usage, args))
+    if run:
+        known = [name for name in parse_usage(usage)[0] if name in OPTIONS]
+        show("usage: ctx_hooks.py %s %s" % (word, usage), "", about,
+             *["  %-10s %s" % (name, OPTIONS[name]) for name in known], "",
+             "example: " + own_command(EXAMPLES.get(word, word)))
+    elif word in ("--help", "-h", "help"):
+        show("ctx_hooks %s: hooks that keep a coding agent on the thread of its work" % VERSION, "",
+             "for people; each has --help with an example:",
+             *["  %-13s %s" % (name, row[2]) for name, row in COMMANDS.items()],
+             "  --version     Version and the file's sha256.", "",
+             "for clients, with an event as JSON on stdin: " + ", ".join(MODES), "",
+             "usage: " + own_command("COMMAND …"))
     elif word in ("--version", "-V"):
         show("ctx_hooks " + VERSION, "sha256 " + file_digest(__file__))
-    elif word in COMMANDS:
-        usage, run, _ = COMMANDS[word]
-        return run(parse_words(usage, args))
     else:  # Nothing on stdout: a client that runs this as a hook would show it to the model.
         raise CommandError("unknown command: " + one_line(word, 40),
                            did_you_mean(word, [*COMMANDS, *MODES], own_command("--help")))

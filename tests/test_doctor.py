@@ -297,6 +297,13 @@ def test_a_file_that_is_missing_fails(installed):
     assert code == 1 and said(text, "FAIL", "not tried, %s is not there" % installed.path(".claude/hooks/ctx_hooks.py")), text
 
 
+def test_a_file_of_another_place_is_named_by_its_own_path(installed):
+    other = installed.base + "/MY_PROJECT_DIR/ctx_hooks.py"
+    register(installed, path=shlex.quote(other))
+    code, text = doctor(installed)
+    assert code == 1 and said(text, "FAIL", "not tried, %s is not there" % slashed(other)), text
+
+
 def test_a_package_of_a_monorepo_is_told_where_the_client_would_read(installed):
     installed.write("packages/a/x", "")
     done = installed.ask("doctor", cwd=installed.path("packages/a"), LC_ALL="C.UTF-8")
@@ -394,25 +401,13 @@ def test_the_installer_that_is_advised_is_the_one_that_was_used(installed, kit, 
         assert "in your copy of ctx_hooks" in kit.installer("--force"), bad
 
 
-def kit_findings(project, kit, monkeypatch) -> str:
-    """What is said about the copy in the project, as if that one ran."""
-    monkeypatch.setattr(kit, "__file__", project.path(".claude/hooks/ctx_hooks.py"))
-    return "\n".join("%-6s%s" % finding for finding in kit._check_kit())
-
-
-def test_an_edited_kit_is_named(installed, kit, monkeypatch):
-    installed.write(".claude/hooks/.ctx_hooks/record.json", json.dumps({"kit": kit.file_digest(KIT)}))
-    assert "(as installed)" in kit_findings(installed, kit, monkeypatch)
-    with open(installed.path(".claude/hooks/ctx_hooks.py"), "a", encoding="utf-8") as kit_file:
-        kit_file.write("# mine\n")
-    assert said(kit_findings(installed, kit, monkeypatch), "warn", "edited since it was installed")
-
-
 @pytest.mark.parametrize("name", ["ctx_hooks/__init__.py", "ctx_hooks.cpython-311-x86_64-linux-gnu.so", "ctx_hooks.pyd", "ctx_hooks.pyc",
                                   "__pycache__/ctx_hooks.cpython-311.pyc"])
 def test_what_an_import_of_its_name_would_find_is_named(installed, kit, monkeypatch, name):
     installed.write(".claude/hooks/" + name, "")
-    assert said(kit_findings(installed, kit, monkeypatch), "warn", "an import of the kit's name would find")
+    monkeypatch.setattr(kit, "__file__", installed.path(".claude/hooks/ctx_hooks.py"))
+    found = "\n".join("%-6s%s" % finding for finding in kit.diagnose(None, installed.home, {}))
+    assert said(found, "warn", "an import of the kit's name would find")
 
 
 @pytest.mark.skipif(IS_WINDOWS, reason="a POSIX shell, its folders and its names")
@@ -431,7 +426,7 @@ def test_a_relative_cache_or_state_home_does_not_count(installed, kit, monkeypat
 TROUBLES = [
     (".contextrc", "gate:\n  mode: loud\n", "line 2, column 3: `gate.mode` wants one of directive, content, off"),
     (".contextrc", "allow_outside: true\n", "`allow_outside` counts only in the user's own contextrc → it is ignored"),
-    (".context/state/aside/x", "?", "unreadable files were set aside"),
+    (".context/state/aside/x", "?", "unreadable files were set aside (1)"),
     (".context/state/errors.log", "?", "internal errors were logged"),
     (".caw/auto-state.json", "[]", "auto-state.json is not a JSON object"),
     (".caw/auto-state.json", '{"active": true, "phase": "qa", "session_id": "theirs"}', "so it is inert"),
