@@ -4674,19 +4674,20 @@ TIMEOUT_S, STOP_TIMEOUT_S = 10, 150  # a stop has room for a check command
 # - Windows without Git Bash runs PowerShell, with it sh: one line that both read alike. Python
 #   fills in the variable that a path begins with.
 _LOADER = (
-    "import gc, sys%s; gc.disable(); "
-    "from _frozen_importlib_external import SourceFileLoader as L; "
-    "%so = sys.pycache_prefix; sys.pycache_prefix = %s; p = %s; "
+    "import gc, sys%(more)s; gc.disable(); "
+    "from _frozen_importlib_external import SourceFileLoader as L; %(define)s"
+    "o = sys.pycache_prefix; sys.pycache_prefix = %(take)s; p = %(take)s; "
     "L.source_to_code = lambda s, d, p, *a, **k: compile("  # 3.15 adds the name
     "d.partition(b'\\n# ---- below this line: ')[0], p, 'exec', 0, 1, 2); "
     "c = L('ctx_hooks', p).get_code('ctx_hooks'); "
     "del L.source_to_code; sys.pycache_prefix = o; "
     "n = {'__name__': 'ctx_hooks', '__file__': p}; exec(c, n); n['hook_main'](sys.argv[1:])"
 )
-LOADER = _LOADER % ("", "", "sys.argv.pop()", "sys.argv.pop()")
-WINDOWS_LOADER = _LOADER % (
-    ", nt", "r = lambda: (lambda v, s, t: (nt.environ[v] if v[2:] else v) + s + t)"
-    "(*sys.argv.pop().partition('/')); ", "r()", "r()")
+LOADER = _LOADER % {"more": "", "define": "", "take": "sys.argv.pop()"}
+WINDOWS_LOADER = _LOADER % {
+    "more": ", nt", "take": "r()",
+    "define": "r = lambda: (lambda v, s, t: (nt.environ[v] if v[2:] else v) + s + t)"
+              "(*sys.argv.pop().partition('/')); "}
 FLAGS = "-I -S -X utf8"
 FIND_CACHE = 'c="${XDG_CACHE_HOME##[!/]*}"; '
 CACHE = '"${c:-$HOME/.cache}/ctx_hooks"'
@@ -4980,8 +4981,7 @@ def _try_hook(python: str, path: str, root: str) -> object:
         return
     with tempfile.TemporaryDirectory(prefix="ctx-doctor-") as folder:
         scratch = real_path(folder)
-        for name in ("/.context", "/tmp", "/home"):
-            os.makedirs(scratch + name)
+        os.makedirs(scratch + "/.context")
         event = {"session_id": "doctor", "hook_event_name": "UserPromptSubmit", "prompt": "doctor"}
         took_s, code, _, err = min(
             run_hook(words, ["inject", "claude", path], event, scratch, scratch)
