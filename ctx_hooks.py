@@ -4960,25 +4960,23 @@ def _try_commands(files: list, root: str) -> object:
             path = root + "/.claude/hooks/ctx_hooks.py"
         runs[ours.python, path] = None
     for python, path in runs:
-        yield from _try_hook(python, path, root)
+        yield _try_hook(python, path, root)
     if runs and not is_writable(cache_folder()):
         yield WARN, ("the hooks' bytecode cannot be kept, so they are some 10 times slower → check "
                      "the owner of " + cache_folder())
 
 
-def _try_hook(python: str, path: str, root: str) -> object:
-    """A prompt through a file that we know, in a scratch project."""
+def _try_hook(python: str, path: str, root: str) -> tuple:
+    """What comes of a prompt that goes through a file that we know, in a scratch project."""
     import os
     import tempfile
 
     if file_digest(path) not in (*KNOWN_RELEASES, file_digest(__file__)):
         what = "no release that this kit knows" if is_file(path) else "not there"
-        yield FAIL, "not tried, %s is %s → %s" % (path, what, installer("--force"))
-        return
+        return FAIL, "not tried, %s is %s → %s" % (path, what, installer("--force"))
     words, version, told = find_python(python, root)
     if not words:
-        yield FAIL, "%s, so no hook runs → %s" % (told, installer("--python PATH"))
-        return
+        return FAIL, "%s, so no hook runs → %s" % (told, installer("--python PATH"))
     with tempfile.TemporaryDirectory(prefix="ctx-doctor-") as folder:
         scratch = real_path(folder)
         os.makedirs(scratch + "/.context")
@@ -4988,13 +4986,12 @@ def _try_hook(python: str, path: str, root: str) -> object:
             for _ in range(2))  # the first may have to compile the file
     if code or err.strip():
         wrong = one_line(err.strip().split("\n")[-1]) or "exits %d" % code
-        yield FAIL, "a hook fails with %s: %s → %s" % (words[0], wrong, installer("--force"))
-    else:
-        yield OK, "interpreter %s: Python %s, a hook takes %.0f ms" % (
-            words[0], version, took_s * 1000)
+        return FAIL, "a hook fails with %s: %s → %s" % (words[0], wrong, installer("--force"))
+    text = "interpreter %s: Python %s, a hook takes %.0f ms" % (words[0], version, took_s * 1000)
     if "/shims/" in words[0]:
-        yield WARN, ("%s is a version manager's shim: every hook waits for it, some 10 times "
-                     "slower → %s" % (words[0], installer("--python " + told)))
+        return WARN, "%s; it is a version manager's shim, some 10 times slower → %s" % (
+            text, installer("--python " + told))
+    return OK, text
 
 
 def find_python(python: str, root: str) -> tuple:
@@ -6957,9 +6954,8 @@ def run_command(word: str, args: list) -> "int | None":
     if run and not {"--help", "-h"} & set(own):
         return run(parse_words(usage, args))
     if run:
-        known = [name for name in parse_usage(usage)[0] if name in OPTIONS]
         show("usage: ctx_hooks.py %s %s" % (word, usage), "", about,
-             *["  %-10s %s" % (name, OPTIONS[name]) for name in known], "",
+             *["  %-10s %s" % pair for pair in OPTIONS.items() if pair[0] in usage], "",
              "example: " + own_command(EXAMPLES.get(word, word)))
     elif word in ("--help", "-h", "help"):
         show("ctx_hooks %s: hooks that keep a coding agent on the thread of its work" % VERSION, "",

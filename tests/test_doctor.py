@@ -81,7 +81,7 @@ def test_a_fresh_install_has_nothing_to_mend(installed):
 
 def test_a_hook_that_fails_is_told_with_what_it_says_last(installed, kit, monkeypatch):
     monkeypatch.setattr(kit, "run_hook", lambda *_: (0.01, 1, b"", "Traceback\nKeyError: 'hook_main'\n"))
-    (found,) = kit._try_hook(PLAIN, KIT, installed.root)
+    found = kit._try_hook(PLAIN, KIT, installed.root)
     assert found[0] == "FAIL" and "a hook fails with %s: KeyError: 'hook_main' → " % PLAIN in found[1]
 
 
