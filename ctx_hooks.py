@@ -4681,8 +4681,7 @@ _LOADER = (
     "d.partition(b'\\n# ---- below this line: ')[0], p, 'exec', 0, 1, 2); "
     "c = L('ctx_hooks', p).get_code('ctx_hooks'); "
     "del L.source_to_code; sys.pycache_prefix = o; "
-    "n = {'__name__': 'ctx_hooks', '__file__': p}; exec(c, n); n['hook_main'](sys.argv[1:])"
-)
+    "n = {'__name__': 'ctx_hooks', '__file__': p}; exec(c, n); n['hook_main'](sys.argv[1:])")
 LOADER = _LOADER % {"more": "", "define": "", "take": "sys.argv.pop()"}
 WINDOWS_LOADER = _LOADER % {
     "more": ", nt", "take": "r()",
@@ -4691,10 +4690,8 @@ WINDOWS_LOADER = _LOADER % {
 FLAGS = "-I -S -X utf8"
 FIND_CACHE = 'c="${XDG_CACHE_HOME##[!/]*}"; '
 CACHE = '"${c:-$HOME/.cache}/ctx_hooks"'
-GUARD = (
-    'm="${TMPDIR:-/tmp}/' + QUIET_PREFIX + '${CLAUDE_CODE_SESSION_ID##*/}$COPILOT_CLI"; '
-    '[ -f "$m" ] && [ ! -L "$m" ] && [ -O "$m" ] || '
-)
+GUARD = ('m="${TMPDIR:-/tmp}/' + QUIET_PREFIX + '${CLAUDE_CODE_SESSION_ID##*/}$COPILOT_CLI"; '
+         '[ -f "$m" ] && [ ! -L "$m" ] && [ -O "$m" ] || ')
 PLUGIN_PATH = '"${CLAUDE_PLUGIN_ROOT:-$CLAUDE_PROJECT_DIR/.claude/hooks}/ctx_hooks.py"'
 _HEAD = ": ctx_hooks %(words)s; " + FIND_CACHE
 _RUN = FLAGS + ' -c "' + LOADER + '" %(words)s %(path)s ' + CACHE
@@ -6928,13 +6925,13 @@ def parse_words(usage: str, args: list) -> Record:
         value = value if equals else own.pop(0) if kinds[name] else "yes"
         _check_kind(name, kinds[name], value)
         given[name] = given[name] + [value] if isinstance(given[name], list) else value
-    needed = [kind for kind in places if kind[0] != "["]
-    if len(words) < len(needed):
-        raise CommandError(needed[len(words)] + " is missing")
     if len(words) > len(places) and not "".join(places).endswith("…"):
         raise CommandError("one word too many: " + words[len(places)])
-    for text, kind in zip(words, places):
-        _check_kind(text, kind.strip("[]"), text)
+    for text, kind in zip(words + [""] * len(places), places):
+        if text:
+            _check_kind(text, kind.strip("[]"), text)
+        elif kind[0] != "[":
+            raise CommandError(kind + " is missing")
     named = {name[2:].replace("-", "_"): value for name, value in given.items()}
     return Record(words=words, rest=args[cut + 1:], **named)
 
