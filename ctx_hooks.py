@@ -4807,12 +4807,8 @@ def diagnose(ctx: "Ctx | None", cwd: str, env: dict) -> object:
         yield WARN, "the hooks are paused → " + own_command("resume")
     files = read_registrations(root, env)
     for agent in DIALECTS:
-        yield from _check_agent(agent, [file for file in files if file.agent == agent])
-    there, here = ([file for file in found if file.agent == "claude" and file.entries]
-                   for found in (files, read_registrations(cwd, env)))
-    if there and not here:
-        yield WARN, ("Claude Code started in this folder does not read the settings of %s → start "
-                     "it there, or for all folders: %s" % (root, installer("--scope user")))
+        yield from _check_agent(agent, [file for file in files if file.agent == agent], env)
+    yield from _check_places(files, root, cwd, env)
     yield from _check_codex(files, root, env)
     yield from _try_commands(files, root)
     if ctx:
@@ -4888,7 +4884,7 @@ def read_registrations(root: str, env: dict) -> list:
     return found
 
 
-def _check_agent(agent: str, files: list) -> object:
+def _check_agent(agent: str, files: list, env: dict) -> object:
     """Is every event of this client registered, once, and for it?"""
     label = DIALECTS[agent].label
     for file in files:
@@ -4898,6 +4894,9 @@ def _check_agent(agent: str, files: list) -> object:
             yield FAIL, "%s: disableAllHooks, no hook runs → edit %s" % (label, file.path)
     plugins = [name for file in files for name, is_on in dict_of(dig(
         file.settings, "enabledPlugins")).items() if is_on is True and "ctx-hooks" in name]
+    plugin = slashed(env.get("CLAUDE_PLUGIN_ROOT", ""))  # set where the plugin's own command runs
+    if agent == "claude" and plugin and is_below(real_path(__file__), real_path(plugin)):
+        plugins.append(plugin)
     places = [file.scope for file in files if file.entries] + (["plugin"] if plugins else [])
     if agent == "claude" and not places:
         yield FAIL, ("no hook of this kit is registered for Claude Code → %s, or paste the "
@@ -4910,6 +4909,30 @@ def _check_agent(agent: str, files: list) -> object:
     twice = ", so each event starts the kit more than once → keep one" if places[1:] else ""
     if places:
         yield WARN if twice else OK, "%s: registered (%s)%s" % (label, ", ".join(places), twice)
+
+
+def _check_places(files: list, root: str, cwd: str, env: dict) -> object:
+    """Would Claude Code read these settings here, would colleagues get them, may the agent write
+    its handoff? And Copilot runs a project's settings of Claude Code too."""
+    ours, here = ([file for file in found if file.agent == "claude" and file.entries]
+                  for found in (files, read_registrations(cwd, env)))
+    shared = [file for file in ours if file.scope != "user"]
+    if ours and not here:
+        yield WARN, ("Claude Code started in this folder does not read the settings of %s → start "
+                     "it there, or for all folders: %s" % (root, installer("--scope user")))
+    for line in read_text(root + "/.gitignore").split() if shared else ():
+        if line.strip("/*") in (".claude", ".claude/hooks"):
+            yield HINT, ("git ignores the hooks (`%s` in .gitignore) → take the line out, if "
+                         "others should get them" % line)
+    rules = [text_of(rule) for file in files if file.agent == "claude"
+             for rule in list_of(dig(file.settings, "permissions.allow"))]
+    if shared and not any("handoffs/" in rule for rule in rules):
+        yield HINT, ("the agent has to ask you before it writes a handoff; without that the kit "
+                     "saves what it prints or makes one → " + installer("--allow-handoff"))
+    for file in files:
+        if shared and file.agent == "copilot" and file.scope == "project" and file.entries:
+            yield WARN, ("Copilot CLI runs the settings of Claude Code too, so each event starts "
+                         "the kit twice → remove " + file.path)
 
 
 def _check_codex(files: list, root: str, env: dict) -> object:

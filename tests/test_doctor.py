@@ -64,7 +64,8 @@ def quick(project, **env):
     ctx = project.ctx(1.8e9) if os.path.isdir(project.path(".context")) else None
     files = kit.read_registrations(project.root, environment)
     found = [finding for agent in kit.DIALECTS
-             for finding in kit._check_agent(agent, [file for file in files if file.agent == agent])]
+             for finding in kit._check_agent(agent, [file for file in files if file.agent == agent], environment)]
+    found += kit._check_places(files, project.root, project.root, environment)
     found += kit._check_codex(files, project.root, environment)
     return "\n".join("%-6s%s" % finding for finding in found + list(kit.check_project(ctx) if ctx else []))
 
@@ -76,7 +77,7 @@ def test_a_fresh_install_has_nothing_to_mend(installed):
     code, text = own_doctor(installed, LC_ALL="C.UTF-8")
     assert (code, lines_with(text, "FAIL"), lines_with(text, "warn")) == (0, [], []), text
     assert re.search(r"ok +interpreter .*: Python 3[.0-9]+, a hook takes [0-9]+ ms\n", text), text
-    assert said(text, "ok", "Claude Code: registered (project)") and lines_with(text, "hint") == []
+    assert said(text, "ok", "Claude Code: registered (project)") and said(text, "hint", "--allow-handoff")
 
 
 def test_a_hook_that_fails_is_told_with_what_it_says_last(installed, kit, monkeypatch):
@@ -276,6 +277,9 @@ def test_a_version_managers_shim_is_seen_also_when_started_through_it(installed,
     (lambda p: p.write(".claude/settings.json", '{"enabledPlugins": {"ctx-hooks@m": true}}'), "ok", "registered (plugin)"),
     (lambda p: p.write(".claude/settings.json", '{"enabledPlugins": {"ctx-hooks@m": false}}'), "FAIL", "no hook of this kit"),
     (lambda p: register(p, "codex"), "FAIL", "Claude Code: SessionStart does not run `inject`"),
+    (lambda p: register(p, permissions={"allow": ["Edit(/.context/handoffs/**)"]}), "ok", "Claude Code: registered"),
+    (lambda p: p.write(".gitignore", "node_modules\n/.claude/\n"), "hint", "git ignores the hooks (`/.claude/` in .gitignore)"),
+    (lambda p: register(p, "copilot", ".github/hooks/ctx_hooks.json"), "warn", "so each event starts the kit twice → remove "),
 ])
 def test_registrations_are_judged(installed, spoil, level, part):
     spoil(installed)
@@ -295,6 +299,25 @@ def test_a_file_that_is_missing_fails(installed):
     os.remove(installed.path(".claude/hooks/ctx_hooks.py"))
     code, text = doctor(installed)
     assert code == 1 and said(text, "FAIL", "not tried, %s is not there" % installed.path(".claude/hooks/ctx_hooks.py")), text
+
+
+def test_an_allowed_handoff_is_not_hinted_at(installed):
+    assert "--allow-handoff" in quick(installed)
+    register(installed, permissions={"allow": ["Edit(/.context/handoffs/**)"]})
+    assert "--allow-handoff" not in quick(installed)
+
+
+def test_copilot_beside_the_users_own_settings_runs_once(installed):
+    installed.write(".claude/settings.json", "{}")
+    register(installed, file=installed.home + "/.claude/settings.json")
+    register(installed, "copilot", ".github/hooks/ctx_hooks.json")
+    assert said(quick(installed), "ok", "Copilot CLI: registered") and "twice" not in quick(installed)
+
+
+def test_doctor_knows_that_it_runs_as_a_plugin(bare_project):
+    """The client sets the variable for the plugin's own commands; --plugin-dir is in no settings."""
+    assert said(quick(bare_project, CLAUDE_PLUGIN_ROOT=REPO), "ok", "Claude Code: registered (plugin)")
+    assert said(quick(bare_project, CLAUDE_PLUGIN_ROOT=bare_project.tmp), "FAIL", "no hook of this kit")
 
 
 def test_a_file_of_another_place_is_named_by_its_own_path(installed):
