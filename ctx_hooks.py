@@ -942,50 +942,40 @@ def set_aside(ctx: Ctx, path: str) -> str:
 #     gate:
 #       mode: content          # directive | content | off
 #       files: [TASKS.md, "NOTES.md"]
-
-
-SETTINGS = (  # key, default, kind (a word, a tuple: one of these, a list: some of these), meaning
+SETTINGS = (  # key, default, kind (a word, a tuple: one of these, a list: many of one), meaning
     ("context_dir", DEFAULT_CONTEXT_DIR, "path", "folder of the context files, below the project"),
     ("allow_outside", False, "bool", "the user's own file only: its paths may leave the project"),
     ("gate.mode", "directive", ("directive", "content", "off"), "name the files, or put them in"),
-    ("gate.files", list(CONTEXT_FILES), "names", "by priority, seen from `context_dir`"),
+    ("gate.files", list(CONTEXT_FILES), ["path"], "by priority, seen from `context_dir`"),
     ("gate.message", "", "text", "own wording of the gate; `{files}` is filled in"),
     ("monitor.inject_min_severity", "warning", SEVERITIES, "signals below this stay on disk"),
-    ("monitor.inject_at", ["prompt", "tool"], ["prompt", "tool"], "what signals come with"),
+    ("monitor.inject_at", ["prompt", "tool"], [("prompt", "tool")], "what signals come with"),
     ("monitor.notify", "off", ("off", "bell", "desktop"), "for the person, when one is critical"),
     ("monitor.context_window", 0, "count", "size of the context window in tokens; 0 finds out"),
     ("handoff.enabled", True, "bool", "ask for a handoff near the limit, and write one without it"),
-    ("handoff.threshold", "auto", "threshold",
-     "percent of the window from which on the handoff is asked for; `auto` minds the compaction"),
+    ("handoff.threshold", "auto", "threshold", "ask at this percent; `auto` minds the compaction"),
     ("handoff.file", ".context/handoffs/{session}.md", "path", "where the agent writes it"),
     ("handoff.cooldown_s", 0, "count", "seconds between two reminders; 0: after every tool call"),
     ("handoff.command", "", "text", "a command that writes the handoff, named in the reminder"),
     ("audit.stale_days", 14, "count", "remind of context files untouched for so long; 0 never"),
     ("startup.enabled", True, "bool", "deliver the handoff and `startup.files` to new sessions"),
-    ("startup.files", [], "paths", "more files to deliver, in order of priority"),
+    ("startup.files", [], ["path"], "more files to deliver, in order of priority"),
     ("startup.max_age_hours", 72, "count", "an older handoff is not delivered"),
     ("startup.budget_chars", 4000, "count", "room for the startup context, at most 9000"),
     ("startup.require_ack", True, "bool", "ask for an acknowledgement"),
-    ("startup.retry_backoffs_s", [1, 2, 5, 10, 30], "counts", "seconds to wait after each attempt"),
+    ("startup.retry_backoffs_s", [1, 2, 5, 10, 30], ["count"], "seconds after each attempt"),
     ("startup.max_attempts", 5, "count", "attempts before giving up"),
     ("startup.file_fallback_after_attempts", 3, "count", "attempts before the file is written"),
-    ("startup.fallback_file", "auto", ("auto",) + INSTRUCTION_FILES,
-     "gets the marked section without evidence; `auto`: the file that the client reads"),
-    ("auto.phases", [], "list", "the project's own phases instead of the nine"),
+    ("startup.fallback_file", "auto", ("auto",) + INSTRUCTION_FILES, "`auto`: the client's own"),
+    ("auto.phases", [], ["text"], "the project's own phases instead of the nine"),
     ("auto.about", {}, "table", "`auto.about.<phase>`: a sentence on what the phase is about"),
     ("auto.done_when", {}, "table", "`auto.done_when.<phase>`: a command that then must exit 0"),
     ("auto.check_timeout_s", 120, "count", "seconds for such a command"),
-    ("wrap.ready_patterns", [], "list", "regular expressions of a prompt that is ready for input"),
+    ("wrap.ready_patterns", [], ["text"], "regular expressions of a prompt that waits for input"),
 )
 DEFAULTS = {key: default for key, default, _, _ in SETTINGS}
 _KINDS = {key: kind for key, _, kind, _ in SETTINGS}
-_WANTED = {  # what a kind is called in a problem
-    "bool": "true or false", "count": "a number from 0", "text": "a text", "path": "a path",
-    "threshold": "`auto` or a number from 1 to 100", "paths": "a list of paths",
-    "names": "a list of paths", "list": "a list of texts", "table": "entries below it",
-    "counts": "a list of numbers from 0", tuple: "one of ", list: "some of ",
-}
-_ITEMS = {"paths": "path", "names": "path", "list": "text", "counts": "count"}
+_PATHS = ("context_dir", "handoff.file", "startup.files", "gate.files")
 _WORDS = {"true": True, "false": False, "null": None, "~": None, "": None}
 _SWITCHES = {"on": True, "yes": True, "true": True, "off": False, "no": False, "false": False}
 _ESCAPES = (("\\n", "\n"), ("\\t", "\t"), ("\\r", "\r"), ('\\"', '"'))
@@ -1000,83 +990,96 @@ def parse_config(text: str, is_user: bool = False) -> tuple:
         table, _, entry = key.rpartition(".")
         is_entry = bool(entry) and _KINDS.get(table) == "table"
         kind = "text" if is_entry else _KINDS.get(key)
-        checked = _checked(value, kind)
-        if key == "allow_outside" and not is_user:
+        checked, wanted = _checked(value, kind)
+        if kind is None:
+            problems.append((*place, "unknown setting `%s`" % key))
+        elif key == "allow_outside" and not is_user:
             problems.append((*place, "`allow_outside` counts only in the user's own contextrc"))
         elif checked is None:
-            problems.append((*place, _problem(key, kind)))
+            problems.append((*place, "`%s` wants %s" % (key, wanted)))
         elif is_entry:
             values.setdefault(table, {})[entry] = checked
         else:
             values[key], places[key] = checked, place
-    folder = values.get("context_dir", DEFAULT_CONTEXT_DIR)
-    is_free = values.get("allow_outside", False)
-    for key, place in places.items():
-        problem = ""
-        if not is_free and _leaves_project(values[key], _KINDS[key], folder):
-            problem = "`%s` names a file outside the project" % key
-        elif key == "handoff.file" and values[key] != OLD_HANDOFF and (
-                values[key].lower().startswith((".git/", ".claude/"))):
-            problem = "`handoff.file` lies where nothing is delivered from"
+    refused = {key: _path_problem(key, values) for key in _PATHS if key in values}
+    for key, problem in refused.items():
         if problem:
-            problems.append((*place, problem))
+            problems.append((*places[key], problem))
             del values[key]
     return values, sorted(problems)[:LIST_LIMIT]
 
 
-def _problem(key: str, kind: object) -> str:
-    """What is wrong with a setting that has no value of its kind."""
-    if kind is None:
-        return "unknown setting `%s`" % key
-    choices = "" if isinstance(kind, str) else ", ".join(kind)
-    return "`%s` wants %s%s" % (key, _WANTED[type(kind) if choices else kind], choices)
-
-
-def _leaves_project(value: object, kind: object, folder: str) -> bool:
-    """By its text alone; links are looked at when the file is."""
-    if kind not in ("path", "paths", "names"):
-        return False
+def _path_problem(key: str, values: dict) -> str:
+    """By the text of the paths alone; links are looked at when the file is."""
     root = "/\0"  # which no path can name, so none leads out and in again
-    base = join_path(root, folder) if kind == "names" else root
-    return any(is_absolute(name) or name.startswith("~")
-               or not is_below(join_path(base, slashed(name)), root)
-               for name in (value if isinstance(value, list) else [value]))
+    folder = values.get("context_dir", DEFAULT_CONTEXT_DIR) if key == "gate.files" else "."
+    for name in values[key] if isinstance(values[key], list) else [values[key]]:
+        is_inside = name[0] != "~" and is_below(join_path(join_path(root, folder), name), root)
+        if not is_inside and not values.get("allow_outside"):
+            return "`%s` names a file outside the project" % key
+        is_unread = name.lower().startswith((".git/", ".claude/")) and name != OLD_HANDOFF
+        if is_unread and key == "handoff.file":
+            return "`handoff.file` lies where nothing is delivered from"
+    return ""
+
+
+def _checked(value: object, kind: object) -> tuple:
+    """(the value made exact, or None when it is not of the kind; what the kind wants)."""
+    if isinstance(kind, list):
+        items = value if isinstance(value, list) else [value]
+        checked = [_checked(item, kind[0])[0] for item in items[:LIST_LIMIT]]
+        exact = checked if kind == ["count"] else list(dict.fromkeys(checked))
+        return None if None in checked else exact, "a list, each " + _checked(None, kind[0])[1]
+    if isinstance(kind, tuple):
+        choices = {choice.lower(): choice for choice in kind}
+        return choices.get(str(value).lower()), "one of " + ", ".join(kind)
+    if kind == "bool":
+        return _SWITCHES.get(str(value).lower()), "true or false"
+    if kind == "threshold":
+        is_good = value == "auto" or is_count(value) and 1 <= value <= 100
+        return value if is_good else None, "`auto` or a number from 1 to 100"
+    if kind == "count":
+        return value if is_count(value) and value < 1e12 else None, "a number from 0"
+    text = None if value is None or isinstance(value, list) else str(value)
+    if kind == "path":  # it is shown to the agent
+        return text if text and text.isprintable() else None, "a path"
+    return (text, "a text") if kind == "text" else (None, "entries below it")
 
 
 def parse_yaml(text: str) -> tuple:
     """([(dotted key, value, line, column)], problems). Never raises."""
-    pairs, problems, prefixes = [], [], [(-1, "")]  # the open mappings: indent, dotted prefix
-    head, items = None, []  # the last key when it has no value, and the dash list below it
+    pairs, problems, prefixes = [], [], [(0, "")]  # the open mappings: column, dotted prefix
+    head = None  # the last key when it has no value: the pair of a dash list that may come
     for number, line in enumerate(text.lstrip("\ufeff").split("\n"), 1):
         body = strip_comment(line[:LINE_LIMIT]).rstrip()
-        indent = len(body) - len(body.lstrip(" "))
-        place = column = indent + 1
-        if not body or body in ("---", "..."):
+        bare = body.lstrip(" ")
+        place = column = len(body) - len(bare) + 1
+        if bare in ("", "---", "..."):
             continue
         try:
             if len(line) > LINE_LIMIT:
                 raise ValueError("line is too long")
-            key, rest = _split_line(body[indent:])
-            if key == "-" and (head is None or column < head[2]):
+            key, rest = _split_line(bare)
+            if key == "-" and (head is None or column < head[3]):
                 raise ValueError("list item without a key above it")
             if key != "-":
-                while indent <= prefixes[-1][0]:
+                while column <= prefixes[-1][0]:
                     prefixes.pop()
-                head, items, key = None, [], prefixes[-1][1] + key
+                head, key = None, prefixes[-1][1] + key
             place = len(body) - len(rest) + 1
-            value = parse_scalar(rest)
+            value = _parse_value(rest)
         except ValueError as error:
             problems.append((number, place, str(error)))
             continue
         if key == "-":
-            if not items:
-                pairs.append((head[0], items, head[1], head[2]))
-            items.append(value)
+            if not head[1]:
+                pairs.append(head)
+            head[1].append(value)
         elif rest:
             pairs.append((key, value, number, column))
         else:
-            prefixes.append((indent, key + "."))
-            head = (key, number, column)
+            prefixes.append((column, key + "."))
+            head = (key, [], number, column)
     return pairs, problems
 
 
@@ -1093,36 +1096,23 @@ def _split_line(bare: str) -> tuple:
     return key, rest.strip()
 
 
-def strip_comment(line: str) -> str:
-    """The line without its `# comment`, which starts the line or follows a blank."""
-    index = 0 if "#" in line else len(line)
-    while index < len(line):
-        before = line[index - 1] if index else " "
-        if line[index] == "#" and before in " \t":
-            return line[:index]
-        end = _quote_end(line, index) if line[index] in "'\"" and before in " [,:-\t" else -1
-        index = max(end, index + 1)
-    return line
-
-
-def _quote_end(text: str, start: int) -> int:
-    """The index after the quoted text that starts here; -1 when it is not closed."""
-    quote, index = text[start], start + 1
-    while index < len(text):
-        if text[index] == "\\" and quote == '"' or text[index:index + 2] == "''" and quote == "'":
-            index += 2
-        elif text[index] == quote:
-            return index + 1
-        else:
-            index += 1
-    return -1
+def _parse_value(text: str) -> object:
+    """A scalar or an [inline, list]; ValueError says what is wrong with it."""
+    if text[:1] != "[":
+        return parse_scalar(text)
+    if text[-1] != "]":
+        raise ValueError("the list's `]` has to end the line")
+    values, rest = [], text[1:-1].strip()
+    while rest:
+        start = _quote_end(rest, 0) if rest[0] in "'\"" else 0
+        end = (rest + ",").index(",", start)
+        values.append(parse_scalar(rest[:end].rstrip()))
+        rest = rest[end + 1:].lstrip()
+    return values
 
 
 def parse_scalar(text: str) -> object:
-    """The value of a scalar or an inline list; ValueError says what is wrong with it. Only true and
-    false are booleans: `off` is a string."""
-    if text[:1] == "[":
-        return _parse_list(text)
+    """Only true and false are booleans: `off` is a string."""
     if text[:1] in ("'", '"'):
         return _parse_quoted(text)
     if text.lower() in _WORDS:
@@ -1130,16 +1120,15 @@ def parse_scalar(text: str) -> object:
     whole, dot, fraction = (text[1:] if text[0] in "+-" else text).partition(".")
     if is_digits(whole) and (is_digits(fraction) or not dot):
         return float(text) if dot else int(text)
-    if text[0] in "{&*!|>%@`":
-        raise ValueError(
-            "`%s` is not part of the YAML subset read here; quote the text" % text[0])
+    if text[0] in "[{&*!|>%@`":
+        raise ValueError("`%s` is not part of the YAML subset read here; quote the text" % text[0])
     return text
 
 
 def _parse_quoted(text: str) -> str:
     end = _quote_end(text, 0)
     if end != len(text):
-        raise ValueError("quote is not closed" if end < 0 else "text after the closing quote")
+        raise ValueError("text after the closing quote" if end else "quote is not closed")
     if text[0] == "'":
         return text[1:-1].replace("''", "'")
     parts = text[1:-1].split("\\\\")
@@ -1148,43 +1137,25 @@ def _parse_quoted(text: str) -> str:
     return "\\".join(parts)
 
 
-def _parse_list(text: str) -> list:
-    items, start, index = [], 1, 1
-    while 0 <= index < len(text):
-        if text[index] in "'\"" and not text[start:index].strip():
-            index = _quote_end(text, index)
-        elif text[index] not in ",]":
-            index += 1
-        elif text[index] == "]" and index + 1 < len(text):
-            raise ValueError("text after the closing bracket")
-        else:
-            items.append(text[start:index].strip())
-            start = index = index + 1
-            if index == len(text) and text[-1] == "]":
-                return [parse_scalar(item) for item in items if item]
-    raise ValueError("list is not closed" if index > 0 else "quote is not closed")
+def strip_comment(line: str) -> str:
+    """The line without its `# comment`, which starts the line or follows a blank."""
+    index = 0 if "#" in line else len(line)
+    while index < len(line):
+        before = line[index - 1] if index else " "
+        if line[index] == "#" and before in " \t":
+            return line[:index]
+        end = _quote_end(line, index) if line[index] in "'\"" and before in " [,:-\t" else 0
+        index = max(end, index + 1)
+    return line
 
 
-def _checked(value: object, kind: object) -> object:
-    """The value when it is of the kind, made exact; None otherwise."""
-    if isinstance(kind, tuple):
-        word = str(value).lower()
-        return next((choice for choice in kind if choice.lower() == word), None)
-    if kind == "bool":
-        return _SWITCHES.get(str(value).lower())
-    if kind == "threshold":
-        return value if value == "auto" or is_count(value) and 1 <= value <= 100 else None
-    if kind == "count":
-        return value if is_count(value) and value < 1e12 else None
-    if kind in ("text", "path"):
-        is_odd = kind == "path" and not (value and str(value).isprintable())  # shown to the agent
-        return None if value is None or isinstance(value, list) or is_odd else str(value)
-    inner = tuple(kind) if isinstance(kind, list) else _ITEMS.get(kind)
-    items = value if isinstance(value, list) else [value]
-    checked = [_checked(item, inner) for item in items[:LIST_LIMIT]] if inner else [None]
-    if None in checked:
-        return None
-    return checked if kind == "counts" else list(dict.fromkeys(checked))
+def _quote_end(text: str, start: int) -> int:
+    """The index after the quoted text that starts here; 0 when it is not closed."""
+    rest = text[start + 1:]
+    for escape in ("\\\\", '\\"') if text[start] == '"' else ("''",):
+        rest = rest.replace(escape, "  ")
+    found = rest.find(text[start])
+    return start + found + 2 if found >= 0 else 0
 
 # =============================================================================
 # Project
