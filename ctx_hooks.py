@@ -692,14 +692,18 @@ def is_temp_name(name: str) -> bool:
 
 def write_bytes(ctx: Ctx, path: str, data: bytes, durable: bool = False,
                 expected: "bytes | None" = None) -> bool:
-    """Replace the file atomically; an existing one keeps its mode. With `expected` only when
-    exactly that stands there: somebody who saves at the same moment loses nothing."""
+    """Replace the file atomically. What may hold conversation text is for its owner only, the rest
+    keeps its mode or is as open as the context folder. With `expected` only when exactly that
+    stands there: somebody who saves at the same moment loses nothing."""
     if not _make_way(ctx, path):
         return False
     temp = "%s.%d-%x%s" % (path, _os.getpid(), time.time_ns() & 0xFFFFFFFF, _TEMP_END)
     is_done = bool(_write(temp, data, _os.O_EXCL, durable))
     if is_done:
-        _give_mode(ctx, path, temp)
+        info, mode = stat_of(path, follow=False), 0
+        if base_name(path) in _SHARED_FILES or not is_below(path, ctx.dir):
+            mode = info.st_mode & 0o777 if is_regular(info) else ctx.owner.st_mode & 0o666
+        _give_rights(ctx, temp, mode, info)
         is_done = (insist(_os.replace, temp, path) if expected is None
                    else _swap(temp, path, data, expected))
     if not is_done or expected is not None:
@@ -752,28 +756,20 @@ def make_folder(ctx: Ctx, path: str) -> bool:
         _os.mkdir(path, 0o700)
     except (OSError, ValueError):
         return is_dir(path)  # made by another process just now
-    if IS_POSIX and is_below(path, ctx.root):
-        insist(_os.chmod, path, ctx.owner.st_mode & 0o7777)
-        _give_owner(ctx.owner, path)
+    _give_rights(ctx, path, ctx.owner.st_mode & 0o7777)
     return True
 
 
-def _give_mode(ctx: Ctx, path: str, temp: str) -> None:
-    """What may hold conversation text is for its owner only, the rest keeps its mode or is as open
-    as the context folder."""
+def _give_rights(ctx: Ctx, path: str, mode: int = 0, before: object = None) -> None:
+    """In the project: the mode, and what root makes belongs to the one whose project it is, or to
+    the one whose file it was before. A container's root may not give it away."""
     if not IS_POSIX or not is_below(path, ctx.root):
         return
-    info = stat_of(path, follow=False)
-    if base_name(path) in _SHARED_FILES or not is_below(path, ctx.dir):
-        mode = info.st_mode & 0o777 if is_regular(info) else ctx.owner.st_mode & 0o666
-        insist(_os.chmod, temp, mode)
-    _give_owner(info if is_regular(info) and info.st_uid else ctx.owner, temp)
-
-
-def _give_owner(owner: object, path: str) -> None:
-    """As root, what is made belongs to the one whose project it is."""
-    if IS_POSIX and owner.st_uid and _os.geteuid() == 0:
-        insist(_os.lchown, path, owner.st_uid, owner.st_gid)  # a container's root may not
+    if mode:
+        insist(_os.chmod, path, mode)
+    owner = before if is_regular(before) and before.st_uid else ctx.owner
+    if owner.st_uid and _os.geteuid() == 0:
+        insist(_os.lchown, path, owner.st_uid, owner.st_gid)
 
 
 def make_private(path: str) -> None:
@@ -815,25 +811,17 @@ def _exchange(one: str, other: str) -> bool:
 
 def append_line(ctx: Ctx, path: str, text: str, limit_bytes: int) -> None:
     """Whole lines of several processes; at the limit the file becomes `.1`. A failure costs the
-    line. On POSIX one write to the end is atomic by itself, elsewhere it is locked, as is making
-    it `.1`: the file after it must not take its place."""
-    if not _make_way(ctx, path):
+    line."""
+    lock = take_lock(ctx, path) if _make_way(ctx, path) else None
+    if lock is None:
         return
-    if _write(path, b"", _os.O_EXCL):
-        _give_owner(ctx.owner, path)
     make_private(path)  # it may have come with a clone
-    lock = None if IS_POSIX else take_lock(ctx, path)
-    _write(path, text.encode("utf-8", "replace"), _os.O_APPEND | _NONBLOCK)
-    if _is_over(path, limit_bytes):
-        lock = take_lock(ctx, path) if IS_POSIX else lock
-        if lock is not None and _is_over(path, limit_bytes):  # or it is the next file already
-            insist(_os.replace, path, path + ".1")
-    release_lock(-1 if lock is None else lock)
-
-
-def _is_over(path: str, limit_bytes: int) -> bool:
+    if _write(path, text.encode("utf-8", "replace"), _os.O_APPEND | _NONBLOCK):
+        _give_rights(ctx, path)
     info = stat_of(path, follow=False)
-    return is_regular(info) and info.st_size > limit_bytes
+    if is_regular(info) and info.st_size > limit_bytes:
+        insist(_os.replace, path, path + ".1")
+    release_lock(lock)
 
 
 def take_lock(ctx: Ctx, path: str) -> "int | None":
@@ -843,32 +831,28 @@ def take_lock(ctx: Ctx, path: str) -> "int | None":
     that goes with its maker does the same at once."""
     path, deadline, pause_s = lock_path(ctx, path), time.monotonic() + LOCK_WAIT_S, 0.0005
     info = None if IS_POSIX else stat_of(path)  # once: every look keeps the file from going
-    if info is not None and not is_regular(info):
-        return -1
     if info is not None and time.time() - info.st_mtime > LOCK_LEFT_S:
         remove_file(path)
-    while True:
+    if not _make_way(ctx, path) or (info is not None and not is_regular(info)):
+        return -1
+    while time.monotonic() < deadline:
         fd = -1
         try:
             fd = _os.open(path, _LOCK_FLAGS, 0o600 | ctx.owner.st_mode & 0o066)
-            _give_owner(ctx.owner, path)
+            _give_rights(ctx, path)
             if IS_POSIX:
                 _os.lockf(fd, _os.F_TLOCK, 0)  # built in, while fcntl is a library to load
             if not IS_POSIX or _os.fstat(fd).st_nlink:
                 return fd  # with none, cleanup removed the file: lock its successor
-        except FileNotFoundError:
-            if not _make_way(ctx, path):
-                return -1
         except (OSError, ValueError) as error:
             is_held = isinstance(error, (BlockingIOError, FileExistsError, PermissionError))
             if not is_held or (IS_POSIX and fd < 0):
                 release_lock(fd)
                 return -1
         release_lock(fd)
-        if time.monotonic() > deadline:
-            return None
         time.sleep(pause_s)
         pause_s = min(pause_s * 1.5, 0.01)
+    return None
 
 
 def release_lock(fd: int) -> None:

@@ -102,7 +102,7 @@ def test_every_write_to_the_disk_stands_in_the_functions_that_ask_may_write():
     assert writes == {
         "open": {"take_lock", "_write", "occupy_descriptors", "open_regular"},
         "replace": {"write_bytes", "_swap", "append_line"}, "rename": {"set_aside"}, "link": {"_swap"}, "mkdir": {"make_folder"}, "rmdir": {"_remove_signals"},
-        "unlink": {"remove_file"}, "chmod": {"_give_mode", "make_folder", "make_private"}, "lchown": {"_give_owner"}, "chown": set(),
+        "unlink": {"remove_file"}, "chmod": {"_give_rights", "make_private"}, "lchown": {"_give_rights"}, "chown": set(),
         "utime": {"copy_project"}, "truncate": set(), "symlink": set()}
     asks = owner_of(lambda node: getattr(getattr(node, "func", None), "id", "") if isinstance(node, ast.Call) else "")
     assert asks["may_write"] >= {"_make_way", "claim_file", "set_aside"}

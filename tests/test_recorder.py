@@ -104,20 +104,21 @@ def test_a_recorder_behind_a_link_is_not_shown(kit, ctx, project):
     assert kit.read_events(ctx, 5) == []
 
 
-def test_a_rotation_that_somebody_else_made_is_not_made_again(kit, ctx, project, monkeypatch):
-    """Two processes see the limit at the same time: the second must not rotate the new file over the full one."""
-    path, real = project.write(".context/events.jsonl", "old\n" * 50), kit.stat_of
-
-    def rotate_after(name, follow=True):
-        info = real(name, follow)
-        if name == path and info is not None and info.st_size > 200:
-            os.replace(path, path + ".1")
-            project.write(".context/events.jsonl", "new\n")
-        return info
-
-    monkeypatch.setattr(kit, "stat_of", rotate_after)
-    kit.append_line(ctx, path, "mine\n", 200)
-    assert project.read(".context/events.jsonl.1") == "old\n" * 50 + "mine\n" and project.read(".context/events.jsonl") == "new\n"
+def test_a_rotation_by_many_processes_at_once_loses_no_line(kit, ctx, monkeypatch):
+    """Two see the limit at the same time: the second must not turn the new file over the full one."""
+    monkeypatch.setattr(kit, "LOCK_WAIT_S", 20)
+    path, children = ctx.path("events.jsonl"), []
+    for number in range(8):
+        pid = os.fork()
+        if pid == 0:
+            for turn in range(20):
+                kit.append_line(ctx, path, "%02d-%02d\n" % (number, turn), 160 * 6 * 2 // 3)
+            os._exit(0)
+        children.append(pid)
+    for pid in children:
+        os.waitpid(pid, 0)
+    lines = (kit.read_bytes(path + ".1") + kit.read_bytes(path)).decode().split()
+    assert sorted(lines) == ["%02d-%02d" % (number, turn) for number in range(8) for turn in range(20)]
 
 
 def test_of_a_long_error_the_end_is_kept(kit, ctx, project):
