@@ -694,21 +694,21 @@ def write_bytes(ctx: Ctx, path: str, data: bytes, durable: bool = False,
                 expected: "bytes | None" = None) -> bool:
     """Replace the file atomically. What may hold conversation text is for its owner only, the rest
     keeps its mode or is as open as the context folder. With `expected` only when exactly that
-    stands there: somebody who saves at the same moment loses nothing."""
+    stands there still: what somebody saved meanwhile stays."""
     if not _make_way(ctx, path):
         return False
     temp = "%s.%d-%x%s" % (path, _os.getpid(), time.time_ns() & 0xFFFFFFFF, _TEMP_END)
-    is_done = bool(_write(temp, data, _os.O_EXCL, durable))
-    if is_done:
+    if _write(temp, data, _os.O_EXCL, durable):
         info, mode = stat_of(path, follow=False), 0
         if base_name(path) in _SHARED_FILES or not is_below(path, ctx.dir):
             mode = info.st_mode & 0o777 if is_regular(info) else ctx.owner.st_mode & 0o666
         _give_rights(ctx, temp, mode, info)
-        is_done = (insist(_os.replace, temp, path) if expected is None
-                   else _swap(temp, path, data, expected))
-    if not is_done or expected is not None:
-        remove_file(temp)
-    return is_done
+        is_same = expected is None or expected == (
+            b"" if is_missing(path) else read_bytes(path, len(expected) + 1, follow=False))
+        if is_same and insist(_os.replace, temp, path):
+            return True
+    remove_file(temp)
+    return False
 
 
 def claim_file(ctx: Ctx, path: str, data: bytes) -> "bool | None":
@@ -777,36 +777,6 @@ def make_private(path: str) -> None:
     info = stat_of(path, follow=False)
     if IS_POSIX and is_own(info) and info.st_mode & 0o077:
         insist(_os.chmod, path, 0o600)
-
-
-def _swap(temp: str, path: str, data: bytes, expected: bytes) -> bool:
-    """Exchange the two files, look at what came out, and give back what is not what we knew."""
-    limit = max(len(expected), len(data)) + 1
-    if not expected and is_missing(path):
-        return insist(_os.link, temp, path)  # unlike a rename it replaces nothing
-    if read_bytes(path, limit, follow=False) != expected:
-        return False
-    if not _exchange(temp, path):
-        return insist(_os.replace, temp, path)  # a system without it: a moment of risk remains
-    is_ours = read_bytes(temp, limit, follow=False) == expected
-    for _ in range(0 if is_ours else 20):
-        if _exchange(temp, path) and read_bytes(temp, limit, follow=False) == data:
-            break
-    return is_ours
-
-
-def _exchange(one: str, other: str) -> bool:
-    """Two files change places in one step (Linux, macOS); False where that cannot be had."""
-    try:
-        import ctypes
-
-        libc, here, swap = ctypes.CDLL(None), -100, 2
-        one, other = (name.encode("utf-8", "surrogateescape") for name in (one, other))
-        if sys.platform == "darwin":
-            return libc.renamex_np(one, other, swap) == 0
-        return libc.renameat2(here, one, here, other, swap) == 0
-    except (ImportError, AttributeError, OSError, TypeError):
-        return False
 
 
 def append_line(ctx: Ctx, path: str, text: str, limit_bytes: int) -> None:

@@ -101,7 +101,7 @@ def test_every_write_to_the_disk_stands_in_the_functions_that_ask_may_write():
         "open", "replace", "rename", "link", "mkdir", "rmdir", "unlink", "chmod", "lchown", "chown", "utime", "truncate", "symlink")}
     assert writes == {
         "open": {"take_lock", "_write", "occupy_descriptors", "open_regular"},
-        "replace": {"write_bytes", "_swap", "append_line"}, "rename": {"set_aside"}, "link": {"_swap"}, "mkdir": {"make_folder"}, "rmdir": {"_remove_signals"},
+        "replace": {"write_bytes", "append_line"}, "rename": {"set_aside"}, "link": set(), "mkdir": {"make_folder"}, "rmdir": {"_remove_signals"},
         "unlink": {"remove_file"}, "chmod": {"_give_rights", "make_private"}, "lchown": {"_give_rights"}, "chown": set(),
         "utime": {"copy_project"}, "truncate": set(), "symlink": set()}
     asks = owner_of(lambda node: getattr(getattr(node, "func", None), "id", "") if isinstance(node, ast.Call) else "")

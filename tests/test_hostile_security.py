@@ -460,11 +460,10 @@ def makes_code(node):
 AUDITED = """
 import sys
 FORBIDDEN = ("socket.", "subprocess.", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.startfile", "urllib.", "pty.")
-EXCHANGE = (None, "renameat2", "renamex_np")  # two files change places in one step: the standard library has no word for it
 OWNER = ("advapi32", "kernel32", "OpenProcessToken", "GetTokenInformation", "GetNamedSecurityInfoW", "EqualSid", "IsWellKnownSid",
-         "GetCurrentProcess", "GetLastError")  # whose a folder is on Windows: the same
+         "GetCurrentProcess", "GetLastError")  # whose a folder is on Windows: the standard library has no word for it
 def look(event, args):
-    if event.startswith(FORBIDDEN) or (event in ("ctypes.dlopen", "ctypes.dlsym") and args[-1] not in EXCHANGE + OWNER):
+    if event.startswith(FORBIDDEN) or (event in ("ctypes.dlopen", "ctypes.dlsym") and args[-1] not in OWNER):
         import os
         os.write(2, ("FORBIDDEN " + event).encode())
         os._exit(99)
