@@ -531,11 +531,10 @@ def may_write(ctx: Ctx, path: str) -> bool:
     in the context folder is a link was seen when the project was opened."""
     if "/../" in path:
         return False
-    folder, name = parent_of(path), base_name(path)
-    if folder == ctx.tmp.rstrip("/") and name.startswith(MARKER_PREFIXES):
+    folder, is_marker = parent_of(path), base_name(path).startswith(MARKER_PREFIXES)
+    is_state = bool(ctx.state_home) and is_below(path, ctx.state_home)
+    if is_state or (is_marker and folder == ctx.tmp.rstrip("/")):
         return True  # asked first: the temp folder and the home folder can be a project's root
-    if ctx.state_home and is_below(path, ctx.state_home):
-        return True
     if is_below(path, ctx.dir):
         first, _, rest = path[len(ctx.dir) + 1:].partition("/")
         return first in ("state", "signals", "handoffs") if rest else first in _TOP_FILES
@@ -599,13 +598,11 @@ def name_inside(path: str, base: str) -> str:
     """The path as seen from `base`, links resolved; "" when it is not below it. Where there is no
     link on the way, a few lstats say so."""
     probe = path
-    while probe != base:
-        info = stat_of(probe, follow=False) if is_below(probe, base) else None
-        if info is None or info.st_mode & _KIND == _LINK or base_name(probe) == "..":
-            path, base = real_path(path), real_path(base)
-            return path[len(base):].lstrip("/") if is_below(path, base) else ""
+    while probe != base and is_below(probe, base) and not is_link(probe) and probe[-3:] != "/..":
         probe = parent_of(probe)
-    return path[len(base):].lstrip("/")
+    if probe != base:
+        path, base = real_path(path), real_path(base)
+    return path[len(base):].lstrip("/") if is_below(path, base) else ""
 
 
 def stat_of(path: str, follow: bool = True) -> object:
@@ -669,15 +666,15 @@ def insist(change: object, *args) -> bool:
     """Whether the disk took the change. On Windows anybody who reads a file at this moment keeps it
     from being changed, so it is tried again for a while."""
     deadline = time.monotonic() + (REPLACE_WAIT_S if args[1:] else REMOVE_WAIT_S)
-    while True:
+    while time.monotonic() < deadline:
         try:
             change(*args)
             return True
         except (OSError, ValueError) as error:
-            is_kept = isinstance(error, PermissionError) and not IS_POSIX and not is_dir(args[-1])
-            if not is_kept or time.monotonic() > deadline:
+            if IS_POSIX or not isinstance(error, PermissionError) or is_dir(args[-1]):
                 return False
         time.sleep(0.01)
+    return False
 
 
 def write_all(fd: int, data: bytes) -> None:
@@ -1068,7 +1065,15 @@ def _parse_value(text: str) -> object:
 def parse_scalar(text: str) -> object:
     """Only true and false are booleans: `off` is a string."""
     if text[:1] in ("'", '"'):
-        return _parse_quoted(text)
+        end = _quote_end(text, 0)
+        if end != len(text):
+            raise ValueError("text after the closing quote" if end else "quote is not closed")
+        if text[0] == "'":
+            return text[1:-1].replace("''", "'")
+        parts = text[1:-1].split("\\\\")
+        for escape, char in _ESCAPES:
+            parts = [part.replace(escape, char) for part in parts]
+        return "\\".join(parts)
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
     whole, dot, fraction = (text[1:] if text[0] in "+-" else text).partition(".")
@@ -1077,18 +1082,6 @@ def parse_scalar(text: str) -> object:
     if text[0] in "[{&*!|>%@`":
         raise ValueError("`%s` is not part of the YAML subset read here; quote the text" % text[0])
     return text
-
-
-def _parse_quoted(text: str) -> str:
-    end = _quote_end(text, 0)
-    if end != len(text):
-        raise ValueError("text after the closing quote" if end else "quote is not closed")
-    if text[0] == "'":
-        return text[1:-1].replace("''", "'")
-    parts = text[1:-1].split("\\\\")
-    for escape, char in _ESCAPES:
-        parts = [part.replace(escape, char) for part in parts]
-    return "\\".join(parts)
 
 
 def strip_comment(line: str) -> str:
