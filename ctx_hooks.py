@@ -578,8 +578,7 @@ def open_regular(path: str, follow: bool = True, base: str = "") -> int:
             return fd
     except (OSError, ValueError):
         pass  # not there, or a handle gone stale
-    if fd >= 0:
-        _os.close(fd)
+    _close(fd)
     return -1
 
 
@@ -709,14 +708,13 @@ def write_bytes(ctx: Ctx, path: str, data: bytes, durable: bool = False,
 
 
 def claim_file(ctx: Ctx, path: str, data: bytes) -> "bool | None":
-    """Create a file that must not be there yet: True for the one who did, False when it is there,
-    None when that cannot be told. Nothing is followed."""
+    """Create a file: True for the one who did, False when it is there, None: cannot be told."""
     return _write(path, data, _os.O_EXCL) if may_write(ctx, path) else None
 
 
 def _write(path: str, data: bytes, how: int, durable: bool = False) -> "bool | None":
-    """Into a new file or at the end of one: True when it is written, False when a file stands where
-    a new one should be, None for any other failure."""
+    """Into a new file or at the end of one; False when something stands where a new one should be,
+    None for any other failure. No link is followed."""
     try:
         fd = _os.open(path, _WRITE_FLAGS | how, 0o600)
         try:
@@ -732,8 +730,7 @@ def _write(path: str, data: bytes, how: int, durable: bool = False) -> "bool | N
 
 
 def _make_way(ctx: Ctx, path: str) -> bool:
-    """Whether the file may be written; its folder and the ignore list come before it. The user's
-    own list is left alone."""
+    """Whether it may be written; its folder and the ignore list, if there is none, come first."""
     ignored = ctx.path(".gitignore")
     if not may_write(ctx, path) or not make_folder(ctx, parent_of(path)):
         return False
@@ -758,15 +755,15 @@ def make_folder(ctx: Ctx, path: str) -> bool:
 
 
 def _give_rights(ctx: Ctx, path: str, mode: int = 0, before: object = None) -> None:
-    """In the project: the mode, and what root makes belongs to the one whose project it is, or to
-    the one whose file it was before. A container's root may not give it away."""
+    """In the project: the mode; and what root makes belongs to the one whose file it was before,
+    else to the one whose project it is."""
     if not IS_POSIX or not is_below(path, ctx.root):
         return
     if mode:
         insist(_os.chmod, path, mode)
     owner = before if is_regular(before) and before.st_uid else ctx.owner
     if owner.st_uid and _os.geteuid() == 0:
-        insist(_os.lchown, path, owner.st_uid, owner.st_gid)
+        insist(_os.lchown, path, owner.st_uid, owner.st_gid)  # a container's root may not
 
 
 def make_private(path: str) -> None:
@@ -777,8 +774,7 @@ def make_private(path: str) -> None:
 
 
 def append_line(ctx: Ctx, path: str, text: str, limit_bytes: int) -> None:
-    """Whole lines of several processes; at the limit the file becomes `.1`. A failure costs the
-    line."""
+    """Whole lines of several processes; at the limit it becomes `.1`; a failure costs the line."""
     lock = take_lock(ctx, path) if _make_way(ctx, path) else None
     if lock is None:
         return
@@ -788,14 +784,13 @@ def append_line(ctx: Ctx, path: str, text: str, limit_bytes: int) -> None:
     info = stat_of(path, follow=False)
     if is_regular(info) and info.st_size > limit_bytes:
         insist(_os.replace, path, path + ".1")
-    release_lock(lock)
+    _close(lock)
 
 
 def take_lock(ctx: Ctx, path: str) -> "int | None":
-    """The lock of a file, a descriptor to close; None: another process kept it for the whole wait;
-    -1: none can be had here (read-only folder, a file system without locks), go on without. On
-    Windows a refused lock sleeps for a second in the C runtime; a file that only one can make and
-    that goes with its maker does the same at once."""
+    """The lock of a file, to be closed; None: another process kept it for the whole wait; -1: none
+    can be had here (read-only, a file system without locks), go on without. On Windows, where a
+    refused lock sleeps for a second, it is a file that one can make and goes with its maker."""
     path, deadline, pause_s = lock_path(ctx, path), time.monotonic() + LOCK_WAIT_S, 0.0005
     info = None if IS_POSIX else stat_of(path)  # once: every look keeps the file from going
     if info is not None and time.time() - info.st_mtime > LOCK_LEFT_S:
@@ -814,15 +809,15 @@ def take_lock(ctx: Ctx, path: str) -> "int | None":
         except (OSError, ValueError) as error:
             is_held = isinstance(error, (BlockingIOError, FileExistsError, PermissionError))
             if not is_held or (IS_POSIX and fd < 0):
-                release_lock(fd)
+                _close(fd)
                 return -1
-        release_lock(fd)
+        _close(fd)
         time.sleep(pause_s)
         pause_s = min(pause_s * 1.5, 0.01)
     return None
 
 
-def release_lock(fd: int) -> None:
+def _close(fd: int) -> None:
     if fd >= 0:
         _os.close(fd)
 
@@ -867,7 +862,7 @@ def update_json(ctx: Ctx, path: str, change, schema: tuple = ()) -> tuple:
             return False, result
         return after == before or write_bytes(ctx, path, after), result
     finally:
-        release_lock(lock)
+        _close(lock)
 
 
 def set_aside(ctx: Ctx, path: str) -> str:
@@ -1011,12 +1006,12 @@ def parse_yaml(text: str) -> tuple:
             if len(line) > LINE_LIMIT:
                 raise ValueError("line is too long")
             key, rest = _split_line(bare)
-            if key == "-" and (head is None or column < head[3]):
-                raise ValueError("list item without a key above it")
             if key != "-":
                 while column <= prefixes[-1][0]:
                     prefixes.pop()
                 head, key = None, prefixes[-1][1] + key
+            elif head is None or column < head[3]:
+                raise ValueError("list item without a key above it")
             place = len(body) - len(rest) + 1
             value = _parse_value(rest)
         except ValueError as error:
