@@ -882,8 +882,8 @@ def set_aside(ctx: Ctx, path: str) -> str:
 # Config
 # =============================================================================
 # .contextrc is a small YAML subset: nested mappings by indentation, scalars, [inline, lists],
-# dash lists, 'quotes', "quotes", # comments, CRLF, BOM. A bad line is reported with line and
-# column and skipped, never fatal.
+# dash lists, 'quotes', "quotes", # comments, CRLF, BOM. Scalars are texts, a setting's kind says
+# what one means. A bad line is reported with line and column and skipped, never fatal.
 #
 #     gate:
 #       mode: content          # directive | content | off
@@ -922,7 +922,6 @@ SETTINGS = (  # key, default, kind (a word, a tuple: one of these, a list: many 
 DEFAULTS = {key: default for key, default, _, _ in SETTINGS}
 _KINDS = {key: kind for key, _, kind, _ in SETTINGS}
 _PATHS = ("context_dir", "handoff.file", "startup.files", "gate.files")
-_WORDS = {"true": True, "false": False, "null": None, "~": None, "": None}
 _SWITCHES = {"on": True, "yes": True, "true": True, "off": False, "no": False, "false": False}
 _ESCAPES = (("\\n", "\n"), ("\\t", "\t"), ("\\r", "\r"), ('\\"', '"'))
 
@@ -976,20 +975,23 @@ def _checked(value: object, kind: object) -> tuple:
         checked = [_checked(item, kind[0])[0] for item in items[:LIST_LIMIT]]
         exact = checked if kind == ["count"] else list(dict.fromkeys(checked))
         return None if None in checked else exact, "a list, each " + _checked(None, kind[0])[1]
+    text, number = value if isinstance(value, str) else "", None
+    if is_digits(text.replace(".", "", 1)):
+        number = float(text) if "." in text else int(text)
     if isinstance(kind, tuple):
         choices = {choice.lower(): choice for choice in kind}
-        return choices.get(str(value).lower()), "one of " + ", ".join(kind)
+        return choices.get(text.lower()), "one of " + ", ".join(kind)
     if kind == "bool":
-        return _SWITCHES.get(str(value).lower()), "true or false"
-    if kind == "threshold":
-        is_good = value == "auto" or is_count(value) and 1 <= value <= 100
-        return value if is_good else None, "`auto` or a number from 1 to 100"
+        return _SWITCHES.get(text.lower()), "true or false"
     if kind == "count":
-        return value if is_count(value) and value < 1e12 else None, "a number from 0"
-    text = None if value is None or isinstance(value, list) else str(value)
+        return number, "a number from 0"
+    if kind == "threshold":
+        number = number if number and 1 <= number <= 100 else None
+        return "auto" if text == "auto" else number, "`auto` or a number from 1 to 100"
     if kind == "path":  # it is shown to the agent
         return text if text and text.isprintable() else None, "a path"
-    return (text, "a text") if kind == "text" else (None, "entries below it")
+    is_text = kind == "text" and isinstance(value, str)
+    return text if is_text else None, "a text" if kind == "text" else "entries below it"
 
 
 def parse_yaml(text: str) -> tuple:
@@ -1058,7 +1060,7 @@ def _parse_value(text: str) -> object:
 
 
 def parse_scalar(text: str) -> object:
-    """Only true and false are booleans: `off` is a string."""
+    """The text, without its quotes; None for nothing."""
     if text[:1] in ("'", '"'):
         end = _quote_end(text, 0)
         if end != len(text):
@@ -1069,14 +1071,9 @@ def parse_scalar(text: str) -> object:
         for escape, char in _ESCAPES:
             parts = [part.replace(escape, char) for part in parts]
         return "\\".join(parts)
-    if text.lower() in _WORDS:
-        return _WORDS[text.lower()]
-    whole, dot, fraction = (text[1:] if text[0] in "+-" else text).partition(".")
-    if is_digits(whole) and (is_digits(fraction) or not dot):
-        return float(text) if dot else int(text)
-    if text[0] in "[{&*!|>%@`":
+    if text and text[0] in "[{&*!|>%@`":
         raise ValueError("`%s` is not part of the YAML subset read here; quote the text" % text[0])
-    return text
+    return None if text.lower() in ("", "~", "null") else text
 
 
 def strip_comment(line: str) -> str:
