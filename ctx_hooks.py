@@ -512,8 +512,8 @@ class Ctx:
         return "/".join((self.dir,) + names)
 
 
-_CLOSED = sum(getattr(_os, name, 0) for name in ("O_BINARY", "O_NOINHERIT", "O_CLOEXEC"))
-_NOFOLLOW, _NONBLOCK = getattr(_os, "O_NOFOLLOW", 0), getattr(_os, "O_NONBLOCK", 0)
+_CLOSED = _os.O_CLOEXEC if IS_POSIX else _os.O_BINARY | _os.O_NOINHERIT
+_NOFOLLOW, _NONBLOCK = (_os.O_NOFOLLOW, _os.O_NONBLOCK) if IS_POSIX else (0, 0)
 _READ_FLAGS = _os.O_RDONLY | _NONBLOCK | _CLOSED
 _WRITE_FLAGS = _os.O_WRONLY | _os.O_CREAT | _NOFOLLOW | _CLOSED
 _LOCK_FLAGS = _os.O_RDWR | _os.O_CREAT | _NOFOLLOW | _CLOSED | (
@@ -867,12 +867,9 @@ def update_json(ctx: Ctx, path: str, change, schema: tuple = ()) -> tuple:
 
 def set_aside(ctx: Ctx, path: str) -> str:
     """Move what cannot be used out of the way, the oldest of many go; the new path or ""."""
-    if not may_write(ctx, path):
-        return ""
-    folder = ctx.path("state", "aside")
-    stamp = format_iso(time.time(), True).replace(":", "")
+    folder, stamp = ctx.path("state", "aside"), format_iso(time.time(), True).replace(":", "")
     target = "%s/%s-%d.%s" % (folder, stamp, _os.getpid(), base_name(path))
-    if not make_folder(ctx, folder) or not insist(_os.rename, path, target):
+    if not (may_write(ctx, path) and make_folder(ctx, folder) and insist(_os.rename, path, target)):
         return ""
     for name in list_dir(folder)[:-ASIDE_KEEP]:
         remove_file(folder + "/" + name)
