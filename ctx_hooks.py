@@ -191,7 +191,7 @@ def parse_iso(text: object) -> "float | None":
         return None
     text = text.strip().upper()
     text += "T00:00" if len(text) == 10 else ""
-    cut = max(text.rfind(mark, 11) for mark in "+-Z")
+    cut = len(text) - 1 if text[-1:] == "Z" else max(text.rfind("+", 11), text.rfind("-", 11))
     text, zone = (text[:cut], text[cut:].replace(":", "")) if cut >= 0 else (text, "Z")
     text, dot, fraction = text.replace(",", ".").partition(".")
     text += ":00" if len(text) == 16 else ""
@@ -199,15 +199,17 @@ def parse_iso(text: object) -> "float | None":
     shape = (text.replace(" ", "T") + zone.replace("-", "+")).translate(_ONE_DIGIT)
     if shape != "0000-00-00T00:00:00+0000" or (dot and not is_digits(fraction[:9])):
         return None
-    numbers = [int(text[at:at + 2]) for at in (5, 8, 11, 14, 17)] + [int(zone[1:3]), int(zone[3:])]
-    month, day, hour, minute, second, zone_hour, zone_minute = numbers
-    first, next_first = _day_number(int(text[:4]), month), _day_number(int(text[:4]), month + 1)
-    is_over = any(map(int.__gt__, numbers, (12, next_first - first, 23, 59, 60, 23, 59)))
-    if is_over or not month or not day:
+    year, month, day = int(text[:4]), int(text[5:7]), int(text[8:10])
+    hour, minute, second = int(text[11:13]), int(text[14:16]), int(text[17:19])
+    zone_hour, zone_minute = int(zone[1:3]), int(zone[3:])
+    days = _day_number(year, month) + day - 1
+    is_day = 0 < month < 13 and 0 < day and (day < 29 or days < _day_number(year, month + 1))
+    is_time = hour < 24 and minute < 60 and second < 61 and zone_hour < 24 and zone_minute < 60
+    if not is_day or not is_time:
         return None
-    minutes = hour * 60 + minute - (zone_hour * 60 + zone_minute) * (-1 if zone[0] == "-" else 1)
+    offset = (zone_hour * 60 + zone_minute) * (-1 if zone[0] == "-" else 1)
     part = float("0." + fraction[:9]) if dot else 0.0
-    return (first + day - 1) * 86400 + minutes * 60 + second + part
+    return days * 86400 + (hour * 60 + minute - offset) * 60 + second + part
 
 
 def _day_number(year: int, month: int) -> int:
@@ -494,10 +496,10 @@ def real_path(path: str) -> str:
 
 class Ctx:
     """Where and when a handler runs: the project, its settings, the clock, what it may see of the
-    environment. `owner` is the context folder's stat; `agent` the client's dialect, `length` how
-    it counts a text."""
+    environment. `owner` is the context folder's stat; `ledger` that of the handoffs once it was
+    read; `agent` the client's dialect, `length` how it counts a text."""
 
-    owner, now, env, tmp, state_home = None, 0.0, {}, "", ""
+    owner, ledger, now, env, tmp, state_home = None, None, 0.0, {}, "", ""
     mode, session, agent, length = "", "", "claude", len
 
     def __init__(self, root: str, directory: str, config: dict, problems: list) -> None:
@@ -2844,8 +2846,11 @@ def ledger_path(ctx: Ctx) -> str:
 
 
 def read_ledger(ctx: Ctx, ledger: "Record | None" = None) -> Record:
-    """What lies there, or what was just read under the lock; begun anew when it is not ours."""
-    ledger = ledger or load_record(read_json(ledger_path(ctx)), LEDGER)
+    """What lies there, or what was just read under the lock; begun anew when it is not ours. One
+    look serves the whole run: what must not be taken twice is compared under the lock."""
+    if ctx.ledger is not None and ledger is None:
+        return ctx.ledger
+    ctx.ledger = ledger = ledger or load_record(read_json(ledger_path(ctx)), LEDGER)
     if ledger.inode != ctx.owner.st_ino or not ledger.first_event:
         vars(ledger).update(inode=ctx.owner.st_ino, first_event=ctx.now, cleared={}, handoffs={})
     return ledger
