@@ -2106,33 +2106,26 @@ def parse_signal(data: bytes, mtime: float, now: float) -> Record:
     lines = data.decode("utf-8", "replace").lstrip("\ufeff").replace("\r\n", "\n").split("\n")
     marks = [index for index, line in enumerate(lines) if line.rstrip() == "---"][:2]
     end = marks[1] if marks[:1] == [0] and marks[1:] else -1
-    fields = dict(map(_parse_field, lines[1:max(end, 1)]))
-    stated = parse_iso(fields.get("generated_at"))
-    ttl, severity = fields.get("ttl", ""), fields.get("severity", "").lower()
-    at = mtime if stated is None or stated > now + 1 else stated
-    ttl_s = min(int(ttl), TTL_LIMIT_S) if is_digits(ttl) and int(ttl) > 0 else DEFAULT_TTL_S
-    code = fields.get("code", "")[:60]
+    fields = dict.fromkeys(("generated_at", "severity", "ttl", "auditor", "code"), "")
+    for line in lines[1:max(end, 1)]:
+        key, _, value = strip_comment(line).partition(":")
+        fields[key.strip().lower()] = value.strip().strip("'\"")
+    stated, severity = parse_iso(fields["generated_at"]), fields["severity"].lower()
+    ttl_s = int(fields["ttl"]) if is_digits(fields["ttl"]) else 0
     is_half = end < 0 and data.startswith(b"---") and now - mtime < HALF_WRITTEN_S
     return Record(
-        severity=severity if severity in SEVERITIES else "warning", generated_at=at, ttl_s=ttl_s,
-        auditor=fields.get("auditor", "")[:60], code=code,
-        body="" if is_half else "\n".join(lines[end + 1:]).strip() or code,
-        stamp="%.6f" % (mtime if stated is None else stated))
-
-
-def _parse_field(line: str) -> tuple:
-    """(key in lower case, text) of a `key: value` line."""
-    key, _, value = strip_comment(line).partition(":")
-    value = value.strip()
-    try:
-        value = parse_scalar(value) if value[:1] in ("'", '"') else value
-    except ValueError:
-        pass  # not quoted after all
-    return key.strip().lower(), value
+        generated_at=mtime if stated is None or stated > now + 1 else stated,
+        stamp="%.6f" % (mtime if stated is None else stated),
+        severity=severity if severity in SEVERITIES else "warning",
+        ttl_s=min(ttl_s or DEFAULT_TTL_S, TTL_LIMIT_S),
+        auditor=fields["auditor"][:60], code=fields["code"][:60],
+        body="" if is_half else "\n".join(lines[end + 1:]).strip() or fields["code"][:60])
 
 
 def signal_path(ctx: Ctx, session: str, name: str) -> str:
-    return signal_dir(ctx, session) + "/" + safe_name(name) + ".md"
+    """"" where the folder is a link, which could lead anywhere."""
+    folder = signal_dir(ctx, session)
+    return "" if is_link(folder) else folder + "/" + safe_name(name) + ".md"
 
 
 def write_signal(ctx: Ctx, session: str, signal: Record) -> str:
@@ -2144,15 +2137,7 @@ def write_signal(ctx: Ctx, session: str, signal: Record) -> str:
         ("code", one_line(signal.code, 60)))
     header = "".join("%s: %s\n" % (key, value.replace("#", "")) for key, value in fields if value)
     text = "---\n" + header + "---\n" + clean_text(signal.body).strip() + "\n"
-    if is_link(parent_of(path)) or not write_bytes(ctx, path, text.encode("utf-8", "replace")):
-        return ""
-    return path
-
-
-def remove_signal(ctx: Ctx, session: str, name: str) -> None:
-    path = signal_path(ctx, session, name)
-    if not is_link(parent_of(path)):
-        remove_file(path)
+    return path if path and write_bytes(ctx, path, text.encode("utf-8", "replace")) else ""
 
 
 # --- looking
@@ -2160,13 +2145,13 @@ def remove_signal(ctx: Ctx, session: str, name: str) -> None:
 
 def has_news(ctx: Ctx, session: str, looked: float) -> bool:
     """Whether there can be anything new since the last look, from a stat of each folder; where none
-    holds a signal, no state need be written to know that again."""
+    holds a file, no state need be written to know that again."""
     is_old = not 0 <= ctx.now - looked < LOOK_AGAIN_S
     for folder in (signal_dir(ctx, session), signal_dir(ctx, "")):
         info = stat_of(folder, follow=False)
-        if info is not None and (is_old or info.st_mtime > looked - SETTLED_S):
-            if any(name.endswith(".md") for name in list_dir(folder)):
-                return True
+        is_new = info is not None and (is_old or info.st_mtime > looked - SETTLED_S)
+        if is_new and list_dir(folder):
+            return True
     return False
 
 
@@ -2184,7 +2169,7 @@ def read_signals(ctx: Ctx, session: str, claims: dict) -> tuple:
     while turn and time.monotonic() < deadline:
         key, path = turn.pop()
         info, claim = stat_of(path, follow=False), claims.get(key, [])
-        if info is not None and claim[2:] != [_changed_ns(info)]:
+        if info is not None and claim[2:] != [info.st_mtime_ns]:
             signal = _read_signal(ctx, key, path, info)
             if signal is not None and claim[:1] != [signal.stamp]:
                 signals.append(signal)
@@ -2199,10 +2184,6 @@ def in_turn(items: list, now: float, limit: int) -> list:
     return (items[first:] + items[:first])[:limit]
 
 
-def _changed_ns(info: object) -> int:
-    return max(info.st_ctime_ns, info.st_mtime_ns)
-
-
 def _read_signal(ctx: Ctx, key: str, path: str, info: object) -> "Record | None":
     """None for what is no live signal: an expired one is removed, what cannot be read at all is set
     aside, a link could lead to any file of the user's."""
@@ -2214,8 +2195,8 @@ def _read_signal(ctx: Ctx, key: str, path: str, info: object) -> "Record | None"
     signal = parse_signal(data, info.st_mtime, ctx.now)
     scope, _, name = key.partition("/")
     source = (signal.auditor or key, signal.code) if signal.code else key
-    vars(signal).update(key=key, scope=scope, name=name, source=source, path=path, is_cut=False,
-                        changed=_changed_ns(info))
+    vars(signal).update(key=key, scope=scope, name=name, source=source, path=path,
+                        stays=scope == "global", changed=info.st_mtime_ns)
     if ctx.now < signal.generated_at + signal.ttl_s:
         return signal
     is_page = data.strip() and not data.startswith(b"---")  # maybe of the user's own docs
@@ -2228,7 +2209,7 @@ def _read_signal(ctx: Ctx, key: str, path: str, info: object) -> "Record | None"
 def _remove_read(signal: Record) -> bool:
     """Not what somebody put in its place meanwhile."""
     info = stat_of(signal.path, follow=False)
-    return info is not None and _changed_ns(info) == signal.changed and remove_file(signal.path)
+    return info is not None and info.st_mtime_ns == signal.changed and remove_file(signal.path)
 
 
 def live_claims(ctx: Ctx, state: Record) -> dict:
@@ -2244,8 +2225,7 @@ def severity_floor(ctx: Ctx) -> str:
 
 
 def due_signals(ctx: Ctx, signals: list) -> list:
-    """Those that are severe enough to tell; of two with the same code from the same source the
-    newer."""
+    """Those that are severe enough; of two with the same code from the same source the newer."""
     severe, due = SEVERITIES[SEVERITIES.index(severity_floor(ctx)):], {}
     for signal in signals:
         other = due.get(signal.source, signal)
@@ -2257,54 +2237,32 @@ def due_signals(ctx: Ctx, signals: list) -> list:
 # --- saying
 
 
-def render_signals(due: list, room: int, length: object) -> tuple:
-    """(text, the signals it holds). The text of the first is cut when it does not fit alone."""
-    room -= length(SIGNAL_REST) + 20
-    left, bullets = room - length(SIGNAL_HEAD_MANY), []
-    for signal in due:
-        bullet = format_bullet(_said(signal))
-        left -= length(bullet) + 1
-        if left < 0:
-            break
-        bullets.append(bullet)
-    shown = due[:max(1, len(bullets))]
-    text = "\n".join([SIGNAL_HEAD_MANY.format(count=len(bullets))] + bullets)
-    if len(shown) == 1:
-        text = "⚠️ [ctx monitor] " + _said(due[0])
-        due[0].is_cut = length(text) > room
-    if due[0].is_cut:
-        note = "\n… (cut here; the whole text is in %s)" % due[0].path
-        text = cut_text(text, room - length(note), length) + note
-    waiting = len(due) - len(shown)
-    return text + ("\n" + SIGNAL_REST.format(count=waiting) if waiting else ""), shown
-
-
-def _said(signal: Record) -> str:
-    """The cleaned text; never nothing."""
-    return clean_text(signal.body).strip() or one_line(signal.name) or "?"
-
-
-def format_bullet(body: str) -> str:
-    """`  • Summary → Action`, further lines indented below."""
-    lines = [line.rstrip() for line in body.split("\n") if line.strip()]
-    head = lines[0].strip()
-    if len(lines) > 1 and lines[1].lstrip().startswith("→"):
-        head += " " + lines.pop(1).strip()
-    return "\n".join(["  • " + head] + ["    " + line for line in lines[1:]])
-
-
 def deliver_signals(ctx: Ctx, session: str, room: int) -> "Reply | None":
     """The pending signals as one block; where what it says cannot be claimed, nothing is said."""
-    written, claimed = update_session(
-        ctx, session, lambda state: _claim_signals(ctx, state, session, room))
-    if not written or not claimed:
+
+    def claim(state: Record) -> "tuple | None":
+        """(the block, the signals that it settles, how many wait); None: nothing to say."""
+        claims = state.delivered = live_claims(ctx, state)
+        signals, is_whole = read_signals(ctx, session, claims)
+        due = due_signals(ctx, signals)
+        state.looked = 0.0 if due or not is_whole else ctx.now
+        if not due or room < 400 + ctx.length(due[0].path):
+            return None
+        text, count = _render_signals(due, room, ctx.length)
+        sources = {signal.source for signal in due[:count]}
+        told = [signal for signal in signals if signal.source in sources]  # with the older ones
+        claims.update((s.key, [s.stamp, ctx.now + CLAIM_S, s.changed]) for s in told)
+        return text, told, len(due) - count
+
+    is_claimed, found = update_session(ctx, session, claim)
+    if not is_claimed or not found:
         return None
-    text, shown, waiting = claimed
-    record(ctx, "signals:delivered", names=[s.key for s in shown], codes=[s.code for s in shown],
+    text, told, waiting = found
+    record(ctx, "signals:delivered", names=[s.key for s in told], codes=[s.code for s in told],
            waiting=waiting, chars=len(text))
     reply = Reply(text)
-    reply.after = [(finish_delivery, ctx, session, shown)]
-    critical = [signal for signal in shown if signal.severity == "critical"]
+    reply.after = [(_finish_delivery, ctx, session, told)]
+    critical = [signal for signal in told if signal.severity == "critical"]
     if critical:  # the person hears of it at that moment
         reply.person = "ctx monitor: " + one_line(critical[0].body)
         reply.terminal = {"bell": "\a", "desktop": "\033]9;%s\a" % reply.person}.get(
@@ -2312,29 +2270,41 @@ def deliver_signals(ctx: Ctx, session: str, room: int) -> "Reply | None":
     return reply
 
 
-def _claim_signals(ctx: Ctx, state: Record, session: str, room: int) -> "tuple | None":
-    """(the block, the signals that it settles, how many wait), claimed in the session's state; None
-    when there is nothing to say."""
-    claims = state.delivered = live_claims(ctx, state)
-    signals, is_whole = read_signals(ctx, session, claims)
-    due = due_signals(ctx, signals)
-    under_way = any(until <= ctx.now + CLAIM_S for _, until, _ in claims.values())
-    state.looked = 0.0 if due or under_way or not is_whole else ctx.now
-    if not due or room < 400 + ctx.length(due[0].path):
-        return None
-    text, shown = render_signals(due, room, ctx.length)
-    told, waiting = {signal.source for signal in shown}, len(due) - len(shown)
-    shown = [signal for signal in signals if signal.source in told]  # with the older ones
-    claims.update((s.key, [s.stamp, ctx.now + CLAIM_S, s.changed]) for s in shown)
-    return text, shown, waiting
+def _render_signals(due: list, room: int, length: object) -> tuple:
+    """(text, how many of them it tells). The first is cut when it does not fit alone, and stays."""
+    room -= length(SIGNAL_REST) + 20
+    left, bodies, bullets = room - length(SIGNAL_HEAD_MANY), [], []
+    while left >= 0 and len(bullets) < len(due):
+        signal = due[len(bullets)]
+        bodies.append(clean_text(signal.body).strip() or one_line(signal.key))
+        bullets.append(format_bullet(bodies[-1]))
+        left -= length(bullets[-1]) + 1
+    count = len(bullets) if left >= 0 else max(1, len(bullets) - 1)
+    text = "\n".join([SIGNAL_HEAD_MANY.format(count=count)] + bullets[:count])
+    if count == 1:
+        text = "⚠️ [ctx monitor] " + bodies[0]
+    if length(text) > room:
+        due[0].stays = True
+        note = "\n… (cut here; the whole text is in %s)" % due[0].path
+        text = cut_text(text, room - length(note), length) + note
+    return text + ("\n" + SIGNAL_REST.format(count=len(due) - count) if due[count:] else ""), count
 
 
-def finish_delivery(ctx: Ctx, session: str, shown: list) -> None:
+def format_bullet(body: str) -> str:
+    """`  • Summary → Action`, further lines indented below."""
+    head, *rest = [line.rstrip() for line in body.split("\n") if line.strip()]
+    head = "  • " + head.strip()
+    if rest and rest[0].lstrip().startswith("→"):
+        head += " " + rest.pop(0).strip()
+    return "\n    ".join([head] + rest)
+
+
+def _finish_delivery(ctx: Ctx, session: str, told: list) -> None:
     """The text is out: a session's signal goes, and its claim with a later look; what stays (one
     for all sessions, one that was cut, one that cannot be removed) is remembered for its time,
     which is longer where it states one that is still to come."""
     kept = {s.key: [s.stamp, max(s.generated_at, float(s.stamp)) + s.ttl_s, s.changed]
-            for s in shown if s.scope == "global" or s.is_cut or not _remove_read(s)}
+            for s in told if s.stays or not _remove_read(s)}
     if kept:
         update_session(ctx, session, lambda state: state.delivered.update(kept))
 
@@ -2628,7 +2598,7 @@ def _evaluate(ctx: Ctx, session: str, shot: Record, known: Record) -> list:
         for code in gone:
             del known.activeAlerts[scope + code]
         if gone:  # what is no longer true need not be said
-            remove_signal(ctx, target, name)
+            remove_file(signal_path(ctx, target, name))
         known.activeAlerts.update((scope + code, True) for code in codes)
         for alert in alerts:
             past_s = ctx.now - (parse_iso(known.lastEmitted.get(scope + alert.codes[0])) or 0.0)
@@ -2652,7 +2622,7 @@ def withdraw_alerts(ctx: Ctx, session: str) -> None:
                 del table[key]
 
     update_json(ctx, ctx.path("monitor-state.json"), change, MONITOR)
-    remove_signal(ctx, session, "context-health")
+    remove_file(signal_path(ctx, session, "context-health"))
 
 
 def find_stale_files(ctx: Ctx) -> tuple:
