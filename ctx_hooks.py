@@ -2315,7 +2315,7 @@ def _finish_delivery(ctx: Ctx, session: str, told: list) -> None:
 # an integer, rounded down, never above 100.
 #
 # Measure   tokens, window, exact, model, percent, shown (as text), note
-_SMALL_MODELS = (  # 4-2: the first ones with a date
+_SMALL_MODELS = (  # `@`: a provider's date or the end of the name; 4-2: the first ones with a date
     "claude-3", "opus-4-0", "opus-4-1", "opus-4-2", "opus-4-5", "opus-4-6", "opus-4@", "sonnet-4-0",
     "sonnet-4-2", "sonnet-4-5", "sonnet-4-6", "sonnet-4@", "haiku-4-5")
 # Where Claude Code compacts by itself: seen at 167,000 of 200,000 and at 977,000 of 1,000,000.
@@ -2324,16 +2324,15 @@ COMPACTION_RESERVE, COMPACTION_RESERVE_LARGE, COMPACTION_OUTPUT = 33_000, 23_000
 
 def window_of_model(model: str) -> int:
     """The window as the client decides it by the model's name; 200,000 when no name is known."""
-    name = model.lower()
-    is_small = not name or name.endswith(("opus-4", "sonnet-4")) or any(
-        part in name for part in _SMALL_MODELS)
+    name = model.lower() + "@"
+    is_small = not model or any(part in name for part in _SMALL_MODELS)
     return DEFAULT_WINDOW if is_small and "[1m]" not in name else LARGE_WINDOW
 
 
 def measure_context(ctx: Ctx, state: Record, usage: "Record | None", added_tokens: int) -> Record:
     """The fullness from what was measured since the last compaction, else the last known count plus
     what this call added."""
-    if usage is not None and 0 < usage.at < state.compacted_at:
+    if usage and 0 < usage.at < state.compacted_at:
         usage = None  # the compaction's own row is not in the transcript yet
     known = state.estimated_tokens or ESTIMATE_BASE_TOKENS
     tokens = usage.tokens if usage else known + added_tokens
@@ -2343,15 +2342,14 @@ def measure_context(ctx: Ctx, state: Record, usage: "Record | None", added_token
         by_name = max(by_name, state.window)  # proven, also for the time after a compaction
     handed = read_json(ctx.path("state", ctx.session + ".statusline"))
     is_same = not model or is_same_model(text_of(handed.get("model")), model)
-    stated = _sane_window(ctx.get("monitor.context_window"))
+    stated = ctx.get("monitor.context_window")
     told = (stated, usage and usage.window, is_same and handed.get("window"),
             DIALECTS[ctx.agent].window, by_name)  # what is known best comes first
-    window = next(filter(None, map(_sane_window, told)), 0)
-    is_exact = usage is not None and window > 0  # of an assumed window no share is exact
-    window = window or DEFAULT_WINDOW
-    if usage is not None and tokens > window and not stated:
+    sane = [size for size in map(count_of, told) if 1000 <= size <= TOKENS_LIMIT]
+    window = sane[0] if sane else DEFAULT_WINDOW
+    if usage and window != stated and tokens > window:
         window = max(LARGE_WINDOW, window)  # proven larger than its name says
-    return make_measure(tokens, window, is_exact, model)
+    return make_measure(tokens, window, bool(usage and sane), model)  # no share of a guess is exact
 
 
 def make_measure(tokens: int, window: int, exact: bool, model: str) -> Record:
@@ -2377,10 +2375,6 @@ def is_same_model(one: str, other: str) -> bool:
     return bool(one and other) and (one in other or other in one)
 
 
-def _sane_window(value: object) -> int:
-    return count_of(value) if 1000 <= count_of(value) <= TOKENS_LIMIT else 0
-
-
 def client_home(env: dict) -> str:
     return slashed(env.get("CLAUDE_CONFIG_DIR") or home_of(env) + "/.claude")
 
@@ -2399,27 +2393,25 @@ def note_settings(ctx: Ctx, state: Record) -> None:
     found: dict = {}
     for _, path in reversed(settings_files(ctx.root, ctx.env)):
         found.update(read_json(path))
-    state.settings_read = True
-    state.settings_model = ctx.env.get("ANTHROPIC_MODEL") or text_of(found.get("model"))
     stated = ctx.env.get("CLAUDE_CODE_AUTO_COMPACT_WINDOW", "")
-    state.compact_window = int(stated) if is_digits(stated) else count_of(
-        found.get("autoCompactWindow"))
-    off = ctx.env.get("DISABLE_AUTO_COMPACT", "").lower() not in ("", "0", "false")
-    state.compacts = not off and found.get("autoCompactEnabled") is not False
+    size = int(stated) if is_digits(stated) else count_of(found.get("autoCompactWindow"))
+    is_off = ctx.env.get("DISABLE_AUTO_COMPACT", "").lower() not in ("", "0", "false")
+    vars(state).update(
+        settings_read=True, compact_window=size,
+        settings_model=ctx.env.get("ANTHROPIC_MODEL") or text_of(found.get("model")),
+        compacts=not is_off and found.get("autoCompactEnabled") is not False)
 
 
 def compaction_point(ctx: Ctx, state: Record, window: int) -> int:
     """Tokens at which the client compacts by itself; 0 where that is not known."""
     if ctx.agent != "claude":
         return window * DIALECTS[ctx.agent].compacts_at // 100
-    if not state.compacts:
-        return 0
     base = min(window, state.compact_window or window)
     point = base - (COMPACTION_RESERVE if base < LARGE_WINDOW else COMPACTION_RESERVE_LARGE)
     stated = ctx.env.get("CLAUDE_AUTOCOMPACT_PCT_OVERRIDE", "")
     if is_digits(stated) and 1 <= int(stated) <= 100:
         point = min(point, (base - COMPACTION_OUTPUT) * int(stated) // 100)
-    return max(point, 0)
+    return max(point, 0) if state.compacts else 0
 
 
 def handoff_point(ctx: Ctx, state: Record, window: int) -> int:
@@ -2427,8 +2419,8 @@ def handoff_point(ctx: Ctx, state: Record, window: int) -> int:
     percent = ctx.get("handoff.threshold")
     if percent != "auto":
         return int(window * percent / 100)
-    point, usual = compaction_point(ctx, state, window), window * HANDOFF_PERCENT // 100
-    before = point - HANDOFF_BEFORE_COMPACTION
+    usual = window * HANDOFF_PERCENT // 100
+    before = compaction_point(ctx, state, window) - HANDOFF_BEFORE_COMPACTION
     return min(usual, before) if before > 0 else usual
 
 # =============================================================================
