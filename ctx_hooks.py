@@ -2426,9 +2426,9 @@ def handoff_point(ctx: Ctx, state: Record, window: int) -> int:
 # =============================================================================
 # Auditors
 # =============================================================================
-# Each auditor is a pure function from a snapshot to alerts, and a row of AUDITORS. An alert fires
-# when its level is crossed upward, not again inside its band, and again after its cooldown or when
-# it expired unsaid, while the condition lasts. .context/monitor-state.json remembers.
+# Each auditor is a pure function from a snapshot to its alert or None, and a row of AUDITORS. An
+# alert fires when its level is crossed upward, not again inside its band, and again after its
+# cooldown or when it expired unsaid, while the condition lasts. monitor-state.json remembers.
 #
 # Snapshot   now, percent, shown, note, handoff (its path, "" when off), is_written, decisions
 #            (the file's path or ""), repeats, score, failing, stale_days, stale_files (None: not
@@ -2438,38 +2438,35 @@ MONITOR = (("lastEmitted", {}, dict), ("activeAlerts", {}, dict), ("lastHealth",
            ("confirmed", 0.0, "time"))  # when a context file was read while CTX_AUDIT_DUE stood
 
 
-def audit_health(shot: Record) -> list:
+def audit_health(shot: Record) -> "Record | None":
     """How full the context is; a jump over two levels emits the higher and marks both."""
     active = [(level, severity) for level, clear, severity in HEALTH_LEVELS if shot.percent >= level
               or ("CTX_HEALTH_%d" % level in shot.active and shot.percent >= clear)]
     if not active:
-        return []
+        return None
     level, severity = active[0]
-    action = HEALTH_ACTIONS[level][2 if shot.is_written else bool(shot.handoff)].format(
-        path=shot.handoff, decisions=shot.decisions and HEALTH_DECISIONS + shot.decisions)
-    return [Record(codes=["CTX_HEALTH_%d" % each for each, _ in active], severity=severity,
-                   summary=HEALTH_SUMMARY.format(percent=shot.shown, note=shot.note),
-                   action=action)]
+    action = HEALTH_ACTIONS[level][2 if shot.is_written else bool(shot.handoff)]
+    return Record(
+        codes=["CTX_HEALTH_%d" % each for each, _ in active], severity=severity,
+        summary=HEALTH_SUMMARY.format(percent=shot.shown, note=shot.note), action=action.format(
+            path=shot.handoff, decisions=shot.decisions and HEALTH_DECISIONS + shot.decisions))
 
 
-def audit_repetition(shot: Record) -> list:
-    level = REPETITION_CLEAR if "CTX_REPETITION" in shot.active else REPETITION_LEVEL
-    if shot.score < level:
-        return []
+def audit_repetition(shot: Record) -> "Record | None":
+    if shot.score < (REPETITION_CLEAR if shot.active else REPETITION_LEVEL):
+        return None
     summary = "Repetition: %d of the last %d tool calls did the same%s." % (
         shot.repeats, REPETITION_WINDOW, " and failed the same way" if shot.failing else "")
-    return [Record(codes=["CTX_REPETITION"], severity="warning", summary=summary,
-                   action=REPETITION_ACTION)]
+    return Record(codes=["CTX_REPETITION"], severity="warning", summary=summary,
+                  action=REPETITION_ACTION)
 
 
-def audit_reminder(shot: Record) -> "list | None":
-    """None: the files were not looked at this time."""
+def audit_reminder(shot: Record) -> "Record | None":
     if not shot.stale_files:
-        return None if shot.stale_files is None else []
-    files = ", ".join(shot.stale_files)
-    summary = "Context files untouched for %s days: %s." % (shot.stale_days, files)
-    return [Record(codes=["CTX_AUDIT_DUE"], severity="warning", summary=summary,
-                   action=AUDIT_ACTION)]
+        return None
+    summary = "Context files untouched for %s days: %s." % (
+        shot.stale_days, ", ".join(shot.stale_files))
+    return Record(codes=["CTX_AUDIT_DUE"], severity="warning", summary=summary, action=AUDIT_ACTION)
 
 
 AUDITORS = (  # name, function, its codes begin with, for every session?, cooldown, TTL
@@ -2484,8 +2481,8 @@ AUDITORS = (  # name, function, its codes begin with, for every session?, cooldo
 _LOOKS = ("ls ", "cat ", "head ", "tail ", "grep ", "rg ", "find ", "sed -n ", "awk ", "wc ",
           "echo ", "pwd ", "which ", "stat ", "tree ", "ps ", "jq ", "diff ", "curl ",
           "git status ", "git diff ", "git log ", "git show ")
-_CHANGING = ("edit", "write", "create", "update", "insert", "replace", "click", "type", "fill")
-_DIGITS = frozenset("0123456789")
+_CHANGING = ("edit", "write", "create", "update", "insert", "replace", "apply", "click", "type",
+             "fill")
 
 
 def note_repetition(state: Record, event: Record) -> None:
@@ -2497,18 +2494,22 @@ def note_repetition(state: Record, event: Record) -> None:
     if waits or event.kind in ("poll", "ask", "note"):
         return
     how = "failed" if event.failed else "edit" if event.kind == "edit" else ""
-    asked = about = _plain_command(command, event.cwd) if event.kind == "run" else (
-        event.tool + " " + as_text(dict(event.tool_input, description="")))
+    if event.kind == "run":
+        asked = about = _plain_command(command, event.cwd)
+        is_look = (asked + " ").startswith(_LOOKS) and " -i" not in asked and " > " not in asked
+    else:
+        asked = about = event.tool + " " + as_text(dict(event.tool_input, description=""))
+        is_look = not any(word in event.tool.lower() for word in _CHANGING)
     if event.kind == "edit" and event.failed:
         about = event.tool + " " + event.path  # always another guess at the same place
     outcome = "%s %d" % (visible_text(event), event.response_bytes)
     outcome = " \0 " + outcome[:2000] + outcome[-2000:]
     exact, words = asked + outcome, (about + outcome).split()
-    about = " ".join([word for word in words if _DIGITS.isdisjoint(word)])
+    about = " ".join([word for word in words if not any(map(str.isdigit, word))])
     what = call_signature("", exact if how == "edit" else about)
     here = what if how == "edit" else call_signature(str(state.edits), about if how else exact)
     is_new = not any(row.startswith(what) for row in state.recent)
-    if is_new and not event.failed and _is_change(event, asked):
+    if is_new and not event.failed and not is_look:
         state.edits += 1
     state.recent = (state.recent + [" ".join((what, here, how))])[-REPETITION_WINDOW:]
 
@@ -2525,13 +2526,6 @@ def _plain_command(command: str, cwd: str) -> str:
         before, found, rest = text.rpartition(mark)
         text = before if found and not rest.strip(" -n0123456789") else text
     return text
-
-
-def _is_change(event: Record, asked: str) -> bool:
-    """Whether the call may have changed what a later one sees."""
-    if event.kind == "run":
-        return not (asked + " ").startswith(_LOOKS) or " -i" in asked or " > " in asked
-    return event.kind == "edit" or any(word in event.tool.lower() for word in _CHANGING)
 
 
 def call_signature(head: str, text: str) -> str:
@@ -2553,9 +2547,6 @@ def repetition_of(recent: list) -> tuple:
     return score, total, failing and total > 0
 
 
-# --- evaluation
-
-
 def is_audit_due(state: Record, shot: Record) -> bool:
     """Whether an evaluation could change anything: the file that all sessions share is not even
     opened while nothing moves, and cooldowns are looked at once a minute."""
@@ -2564,44 +2555,40 @@ def is_audit_due(state: Record, shot: Record) -> bool:
 
 
 def run_auditors(ctx: Ctx, session: str, shot: Record) -> list:
-    """Evaluate, remember, write the signals; [(session or "", signal)] that were emitted."""
+    """Evaluate, remember, write the signals; those that were emitted."""
     _, emitted = update_json(ctx, ctx.path("monitor-state.json"),
                              lambda known: _evaluate(ctx, session, shot, known), MONITOR)
-    for target, signal in emitted or ():
-        if write_signal(ctx, target, signal):
-            record(ctx, "alert:emitted", code=signal.code, severity=signal.severity,
-                   summary=signal.body.partition("\n")[0])
     return emitted or []
 
 
 def _evaluate(ctx: Ctx, session: str, shot: Record, known: Record) -> list:
-    """What to emit; edits what is known."""
     emitted = []
     known.lastHealth[session] = {"contextPercent": shot.percent, "repetitionScore": shot.score}
     for name, audit, prefix, everywhere, cooldown_s, ttl_s in AUDITORS:
+        if everywhere and shot.stale_files is None:
+            continue  # what is everybody's was not looked at this time
         scope, target = ("global:", "") if everywhere else (session + ":", session)
-        shot.active = {key[len(scope):] for key in known.activeAlerts
-                       if key.startswith(scope + prefix)}
-        alerts = audit(shot)
-        if alerts is None:
+        before = [key for key in known.activeAlerts if key.startswith(scope + prefix)]
+        shot.active = {key[len(scope):] for key in before}
+        alert, path = audit(shot), signal_path(ctx, target, name)
+        keys = [scope + code for code in alert.codes] if alert else []
+        for key in set(before).difference(keys):  # what is no longer true need not be said
+            del known.activeAlerts[key]
+            remove_file(path)
+        if alert is None:
             continue
-        codes = [code for alert in alerts for code in alert.codes]
-        gone = shot.active.difference(codes)
-        for code in gone:
-            del known.activeAlerts[scope + code]
-        if gone:  # what is no longer true need not be said
-            remove_file(signal_path(ctx, target, name))
-        known.activeAlerts.update((scope + code, True) for code in codes)
-        for alert in alerts:
-            past_s = ctx.now - (parse_iso(known.lastEmitted.get(scope + alert.codes[0])) or 0.0)
-            is_unsaid = past_s > ttl_s and target and is_file(signal_path(ctx, target, name))
-            if is_unsaid or not -SAME_EVENT_S < past_s < cooldown_s:
-                known.lastEmitted.update((scope + code, format_iso(ctx.now))
-                                         for code in alert.codes)
-                emitted.append((target, Record(
-                    name=name, auditor=name, severity=alert.severity, generated_at=ctx.now,
-                    ttl_s=ttl_s, code=alert.codes[0],
-                    body=alert.summary + "\n→ " + alert.action)))
+        known.activeAlerts.update(dict.fromkeys(keys, True))
+        past_s = ctx.now - (parse_iso(known.lastEmitted.get(keys[0])) or 0.0)
+        is_unsaid = past_s > ttl_s and target and is_file(path)
+        if is_unsaid or not -SAME_EVENT_S < past_s < cooldown_s:
+            known.lastEmitted.update(dict.fromkeys(keys, format_iso(ctx.now)))
+            signal = Record(
+                name=name, auditor=name, severity=alert.severity, generated_at=ctx.now, ttl_s=ttl_s,
+                code=alert.codes[0], body=alert.summary + "\n→ " + alert.action)
+            emitted.append(signal)
+            if write_signal(ctx, target, signal):
+                record(ctx, "alert:emitted", code=signal.code, severity=signal.severity,
+                       summary=alert.summary)
     return emitted
 
 
@@ -2620,8 +2607,8 @@ def withdraw_alerts(ctx: Ctx, session: str) -> None:
 def find_stale_files(ctx: Ctx) -> tuple:
     """(days since the newest change, names) when every context file is older than the setting. To
     have read one while the reminder stood is as good as a change."""
-    known = load_record(read_json(ctx.path("monitor-state.json")), MONITOR)
-    names, newest = [], known.confirmed
+    newest = load_record(read_json(ctx.path("monitor-state.json")), MONITOR).confirmed
+    names = []
     for name in ctx.get("gate.files"):
         info = stat_of(join_path(ctx.dir, name))
         if info is not None:
@@ -2665,7 +2652,17 @@ def says_something(data: bytes) -> bool:
     template holds. The one test for context files and handoffs."""
     first, *rest = decode_text(data[:FILE_LIMIT_BYTES]).split("<!--")
     text = first + "".join(part.partition("-->")[2] for part in rest)
-    return "\0" not in text[:8192] and any(map(_is_telling, text.split("\n")))
+    for line in text.split("\n") if "\0" not in text[:8192] else ():
+        words = line.strip().lstrip("-*+>0123456789.)| \t").strip("_*`| \t")
+        if words[:1] == "[" and words[2:3] == "]":
+            words = words[3:].strip()
+        is_wrapped = (words[:1], words[-1:]) in (("[", "]"), ("(", ")"), ("<", ">"))
+        words = words.rpartition(": ")[2]
+        bare = "".join(c for c in words if c.isalnum() or c > "\x7f").strip("…").lower()
+        is_head = line.lstrip().startswith("#") or words[-1:] == ":"
+        if not is_head and not is_wrapped and bare not in FILLERS:
+            return True
+    return False
 
 
 def decode_text(data: bytes) -> str:
@@ -2673,19 +2670,6 @@ def decode_text(data: bytes) -> str:
     is_wide = data[:2] in (b"\xff\xfe", b"\xfe\xff")
     text = data.decode("utf-16" if is_wide else "utf-8", "replace")
     return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
-def _is_telling(line: str) -> bool:
-    words = line.strip()
-    if words.startswith("#"):
-        return False
-    words = words.lstrip("-*+>0123456789.)| \t").strip("_*`| \t")
-    if words[:1] == "[" and words[2:3] == "]":
-        words = words[3:].strip()
-    is_wrapped = (words[:1], words[-1:]) in (("[", "]"), ("(", ")"), ("<", ">"))
-    words = words.rpartition(": ")[2]
-    bare = "".join(c for c in words if c.isalnum() or c > "\x7f").strip("…").lower()
-    return not is_wrapped and words[-1:] != ":" and bare not in FILLERS
 
 
 def claim_marker(ctx: Ctx, session: str) -> "bool | None":
@@ -2724,6 +2708,28 @@ def open_gate(ctx: Ctx, event: Record, state: Record, room: int) -> "str | None"
     return text
 
 
+def render_gate(ctx: Ctx, event: Record, paths: list, limit: int) -> str:
+    """The whole instruction in one message: a chain of `run this and follow its output` decays link
+    by link. As content, the files' text by priority; what does not fit is named with its path."""
+    is_content, spare = ctx.get("gate.mode") == "content", limit // 12  # for those names
+    shown = {path: shown_path(ctx, path, event.cwd) for path in paths}
+    head = ctx.get("gate.message") or (GATE_STATEMENT if is_content else GATE_DIRECTIVE)
+    head = clean_text(head.replace("{files}", ", ".join(shown.values())))
+    if not is_content:
+        end = "\n" + GATE_CHECKPOINT if event.attended else ""
+        return cut_text(head, limit - ctx.length(end), ctx.length) + end
+    text, missing = cut_text(head, limit // 4, ctx.length), []
+    for path, name in shown.items():
+        said = clean_text(decode_text(read_shared(ctx, path) or b"")).strip()
+        part, room = "\n----- %s -----\n%s" % (name, said), limit - spare - ctx.length(text)
+        if ctx.length(part) > room:
+            missing.append(name)
+            part = cut_text(part, room, ctx.length) if room > 600 else ""  # not some words of it
+        text += part
+    names = cut_text(", ".join(missing), spare - 50, ctx.length)
+    return text + ("\n[cut for lack of room; the rest is in: %s]" % names if missing else "")
+
+
 def stands_in(ctx: Ctx, receipts: str) -> bool:
     """Whether the gate's text is among what hooks said to the agent, by how its lines begin, some
     clients' after a tag."""
@@ -2733,50 +2739,16 @@ def stands_in(ctx: Ctx, receipts: str) -> bool:
     return any("\n" + head in receipts for head in heads if head)
 
 
-def render_gate(ctx: Ctx, event: Record, paths: list, limit: int) -> str:
-    """The whole instruction in one message: a chain of `run this and follow its output` decays link
-    by link."""
-    is_content = ctx.get("gate.mode") == "content"
-    shown = {path: shown_path(ctx, path, event.cwd) for path in paths}
-    head = ctx.get("gate.message") or (GATE_STATEMENT if is_content else GATE_DIRECTIVE)
-    head = clean_text(head.replace("{files}", ", ".join(shown.values())))
-    if is_content:
-        return _render_content(ctx, cut_text(head, limit // 4, ctx.length), shown, limit)
-    end = "\n" + GATE_CHECKPOINT if event.attended else ""
-    return cut_text(head, limit - ctx.length(end), ctx.length) + end
-
-
-def _render_content(ctx: Ctx, text: str, shown: dict, limit: int) -> str:
-    """The files' text by priority; each one that was cut or left out is named with its path."""
-    left_out, spare = [], limit // 12  # for the names of what is left out
-    for path, name in shown.items():
-        said = clean_text(decode_text(read_shared(ctx, path) or b"")).strip()
-        part = "\n----- %s -----\n%s" % (name, said)
-        note, room = "\n[cut: the rest is in %s]" % name, limit - spare - ctx.length(text)
-        if ctx.length(part) <= room:
-            text += part
-        elif room - ctx.length(note) > 600:
-            text += cut_text(part, room - ctx.length(note), ctx.length) + note
-        else:
-            left_out.append(name)
-    if left_out:
-        names = cut_text(", ".join(left_out), spare - 40, ctx.length)
-        text += "\n[not shown for lack of room: %s]" % names
-    return text
-
-
 def read_context_file(ctx: Ctx, event: Record) -> str:
     """The listed context file that this call read, or ""; some agents have no other way to read
     than `cat .context/TASKS.md`."""
-    if event.failed or event.kind not in ("read", "run"):
-        return ""
     command = command_of(event) if event.kind == "run" else ""
     shows = command.split(None, 1)[:1] in (["cat"], ["less"], ["head"], ["bat"])
     path = join_path(event.cwd or ctx.root, event.path) if event.kind == "read" else ""
-    for name in ctx.get("gate.files") if shows or path else ():
-        listed = join_path(ctx.dir, name)
-        is_alike = base_name(path).lower() == base_name(listed).lower()
-        if (shows and name in command) or (is_alike and real_path(path) == real_path(listed)):
+    for name in ctx.get("gate.files") if not event.failed else ():
+        is_alike = base_name(path).lower() == base_name(name).lower()
+        if (shows and name in command) or (
+                is_alike and real_path(path) == real_path(join_path(ctx.dir, name))):
             return name
     return ""
 

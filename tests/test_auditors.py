@@ -40,11 +40,11 @@ LEVELS = (  # percent, active before -> (emitted code, severity), active after
 @pytest.mark.parametrize("percent, before, emitted, after", LEVELS)
 def test_health_levels_with_jumps_and_hysteresis(kit, percent, before, emitted, after):
     """One alert names every level that is reached, or whose band still holds; the highest is its own."""
-    alerts = kit.audit_health(shot(kit, percent, active=before))
-    assert [alert.codes for alert in alerts] == ([after] if after else [])
+    alert = kit.audit_health(shot(kit, percent, active=before))
+    assert (alert.codes if alert else []) == after
     if emitted:
-        assert (alerts[0].codes[0], alerts[0].severity) == emitted
-        assert alerts[0].summary == "Context: %d%% of the window full." % percent
+        assert (alert.codes[0], alert.severity) == emitted
+        assert alert.summary == "Context: %d%% of the window full." % percent
 
 
 HEALTH_TEXTS = (  # percent, handoff, written, decisions -> in the text, not in it
@@ -62,7 +62,7 @@ HEALTH_TEXTS = (  # percent, handoff, written, decisions -> in the text, not in 
 @pytest.mark.parametrize("percent, handoff, written, decisions, says, not_says", HEALTH_TEXTS)
 def test_the_text_knows_the_state(kit, percent, handoff, written, decisions, says, not_says):
     """It names the real path and files that exist, and asks for nothing that is done or switched off."""
-    alert, = kit.audit_health(shot(kit, percent, handoff=handoff, is_written=written, decisions=decisions))
+    alert = kit.audit_health(shot(kit, percent, handoff=handoff, is_written=written, decisions=decisions))
     text = alert.summary + " " + alert.action
     assert all(part in text for part in says) and not any(part in text for part in not_says), text
     assert "{" not in text and alert.action[0].isupper()
@@ -70,26 +70,29 @@ def test_the_text_knows_the_state(kit, percent, handoff, written, decisions, say
 
 @pytest.mark.parametrize("score, active, fires", [(3.9, False, False), (4.0, False, True), (2.0, True, True), (1.9, True, False)])
 def test_repetition_has_a_level_and_a_lower_clear_level(kit, score, active, fires):
-    alerts = kit.audit_repetition(shot(kit, score=score, active=["CTX_REPETITION"] if active else []))
-    assert bool(alerts) is fires
+    alert = kit.audit_repetition(shot(kit, score=score, active=["CTX_REPETITION"] if active else []))
+    assert bool(alert) is fires
 
 
 @pytest.mark.parametrize("failing, text", [(False, "Repetition: 5 of the last 8 tool calls did the same."),
                                            (True, "Repetition: 5 of the last 8 tool calls did the same and failed the same way.")])
 def test_the_text_states_the_true_count(kit, failing, text):
-    assert kit.audit_repetition(shot(kit, score=4.0, failing=failing))[0].summary == text
+    assert kit.audit_repetition(shot(kit, score=4.0, failing=failing)).summary == text
 
 
-def test_the_reminder_is_told_apart_from_not_looked_at(kit):
-    assert kit.audit_reminder(shot(kit)) is None and kit.audit_reminder(shot(kit, stale_files=[])) == []
-    alert, = kit.audit_reminder(shot(kit, stale_files=["A.md", "B.md"], stale_days=20))
-    assert alert.summary == "Context files untouched for 20 days: A.md, B.md."
+def test_the_reminder_is_told_apart_from_not_looked_at(kit, project):
+    ctx = project.ctx(NOW)
+    signal, = kit.run_auditors(ctx, "s1", shot(kit, stale_files=["A.md", "B.md"], stale_days=20))
+    assert signal.body.startswith("Context files untouched for 20 days: A.md, B.md.\n→ ")
+    for looked, stands in ((None, True), ([], False)):
+        assert kit.run_auditors(ctx, "s1", shot(kit, stale_files=looked)) == []
+        assert project.exists(REMINDER) is stands
 
 
 def test_a_new_auditor_is_one_row_and_one_function(kit, project, monkeypatch):
     """Tried once: it took five places, never fired, and then raised on every later call."""
     def audit_calls(snapshot):
-        return [kit.Record(codes=["CTX_MINE"], severity="critical", summary="Fact.", action="Act")] if snapshot.percent > 50 else []
+        return kit.Record(codes=["CTX_MINE"], severity="critical", summary="Fact.", action="Act") if snapshot.percent > 50 else None
 
     monkeypatch.setattr(kit, "AUDITORS", kit.AUDITORS + (("mine", audit_calls, "CTX_MINE", False, 60, 120),))
     ctx = project.ctx(NOW)
@@ -109,7 +112,7 @@ def test_no_flapping_whatever_the_fullness_does(kit, project, rounds):
         for _ in range(60):
             ctx.now += choice.choice([1, 20, 300, 1000])
             percent = min(100, max(0, percent + choice.choice([-40, -7, -2, -1, 0, 1, 2, 7, 40])))
-            for _, signal in kit.run_auditors(ctx, ctx.session, shot(kit, percent, now=ctx.now, handoff="")):
+            for signal in kit.run_auditors(ctx, ctx.session, shot(kit, percent, now=ctx.now, handoff="")):
                 code = signal.code
                 path = project.path(".context/signals/sessions", ctx.session, "context-health.md")
                 assert code not in last or ctx.now - last[code] >= 300, "cooldown, or its TTL where nobody heard it"
@@ -250,7 +253,7 @@ def test_a_new_auditor_is_heard_at_any_level_and_again_after_its_cooldown(kit, q
     """Its row and its function are all that it takes, also below the bands of the auditors that are there."""
     def audit_mine(snapshot):
         alert = kit.Record(codes=["CTX_MINE"], severity="warning", summary="Fact.", action="Act")
-        return [alert] if snapshot.now < NOW + 400 else []
+        return alert if snapshot.now < NOW + 400 else None
 
     quiet.write(".contextrc", "handoff:\n  enabled: false\n")
     monkeypatch.setattr(kit, "AUDITORS", kit.AUDITORS + (("mine", audit_mine, "CTX_MINE", False, 120, 300),))

@@ -207,6 +207,9 @@ def test_on_resume_the_transcripts_receipt_decides(project, rows, speaks):
 # --- content mode
 
 
+CUT = "\n[cut for lack of room; the rest is in: "
+
+
 @pytest.fixture
 def content(project):
     project.write(".contextrc", "gate:\n  mode: content\n")
@@ -228,7 +231,9 @@ def test_content_stays_within_9000_and_names_what_was_cut_or_left_out(content, l
     text = before_tool(content).context
     assert len(text.encode("utf-16-le")) // 2 <= 9000
     assert all(".context/" + name in text.split("\n", 1)[1] for name in names)
-    assert "[cut: the rest is in .context/" in text and "[not shown for lack of room: .context/" in text
+    cut = text.partition(CUT)[2].rstrip("]").split(", ")
+    whole = [name for name in names if "\n----- .context/%s -----\n%s\n" % (name, (letter * 5000).strip()) in text]
+    assert cut == [".context/" + name for name in names if name not in whole] and len(cut) > 1
 
 
 def test_content_mode_with_many_files_comes_once(content):
@@ -247,7 +252,7 @@ def test_content_stays_within_9000_also_when_names_take_most_of_the_room(content
     for name in names:
         content.write(".context/" + name, "A rule.")
     text = before_tool(content).context
-    assert 4000 < len(text) <= 9000 and "A rule." in text and "[not shown for lack of room: " in text
+    assert 4000 < len(text) <= 9000 and "A rule." in text and CUT in text
 
 
 @pytest.mark.parametrize("size", range(7000, 8800, 200))
@@ -256,7 +261,7 @@ def test_a_file_is_left_out_where_only_some_words_of_it_would_fit(content, size)
     content.write(".context/TASKS.md", "word " * 2000)
     text = before_tool(content).context
     shown = text.partition("----- .context/TASKS.md -----\n")[2]
-    assert len(shown) > 500 if shown else "[not shown for lack of room: .context/TASKS.md]" in text
+    assert len(shown) > 500 if shown else ".context/TASKS.md]" in text.partition(CUT)[2]
 
 
 def test_content_takes_the_room_that_a_retry_leaves(content):
@@ -267,7 +272,7 @@ def test_content_takes_the_room_that_a_retry_leaves(content):
     content.step("stop-enforce", content.event("Stop", session_id="s1", last_assistant_message="hm"), NOW + 1)
     text = before_tool(content, NOW + 5).context
     assert text.startswith("[CONTEXT INJECTION") and len(text) < 10000
-    assert "[cut: the rest is in .context/TASKS.md" in text
+    assert CUT + ".context/TASKS.md]" in text
 
 
 def test_content_mode_ends_in_a_deep_folder_too(tmp_path):
