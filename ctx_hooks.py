@@ -2303,18 +2303,18 @@ def _finish_delivery(ctx: Ctx, session: str, told: list) -> None:
 # an integer, rounded down, never above 100.
 #
 # Measure   tokens, window, exact, model, percent, shown (as text), note
-_SMALL_MODELS = (  # `@`: a provider's date or the end of the name; 4-2: the first ones with a date
-    "claude-3", "opus-4-0", "opus-4-1", "opus-4-2", "opus-4-5", "opus-4-6", "opus-4@", "sonnet-4-0",
-    "sonnet-4-2", "sonnet-4-5", "sonnet-4-6", "sonnet-4@", "haiku-4-5")
+_SMALL_MODELS = ("claude-3", "opus-4", "sonnet-4", "haiku-4")
+_LARGE_SINCE = ("-4-7", "-4-8", "-4-9", "[1m]")
 # Where Claude Code compacts by itself: seen at 167,000 of 200,000 and at 977,000 of 1,000,000.
 COMPACTION_RESERVE, COMPACTION_RESERVE_LARGE, COMPACTION_OUTPUT = 33_000, 23_000, 20_000
 
 
 def window_of_model(model: str) -> int:
     """The window as the client decides it by the model's name; 200,000 when no name is known."""
-    name = model.lower() + "@"
-    is_small = not model or any(part in name for part in _SMALL_MODELS)
-    return DEFAULT_WINDOW if is_small and "[1m]" not in name else LARGE_WINDOW
+    name = model.lower()
+    is_small = not name or any(part in name for part in _SMALL_MODELS)
+    is_large = any(part in name for part in _LARGE_SINCE)
+    return DEFAULT_WINDOW if is_small and not is_large else LARGE_WINDOW
 
 
 def measure_context(ctx: Ctx, state: Record, usage: "Record | None", added_tokens: int) -> Record:
@@ -2469,8 +2469,7 @@ AUDITORS = (  # name, function, its codes begin with, for every session?, cooldo
 _LOOKS = ("ls ", "cat ", "head ", "tail ", "grep ", "rg ", "find ", "sed -n ", "awk ", "wc ",
           "echo ", "pwd ", "which ", "stat ", "tree ", "ps ", "jq ", "diff ", "curl ",
           "git status ", "git diff ", "git log ", "git show ")
-_CHANGING = ("edit", "write", "create", "update", "insert", "replace", "apply", "click", "type",
-             "fill")
+_CHANGING = ("edit", "write", "create", "update", "insert", "replace", "click", "type", "fill")
 
 
 def note_repetition(state: Record, event: Record) -> None:
@@ -2487,7 +2486,7 @@ def note_repetition(state: Record, event: Record) -> None:
         is_look = (asked + " ").startswith(_LOOKS) and " -i" not in asked and " > " not in asked
     else:
         asked = about = event.tool + " " + as_text(dict(event.tool_input, description=""))
-        is_look = not any(word in event.tool.lower() for word in _CHANGING)
+        is_look = event.kind != "edit" and not any(word in event.tool.lower() for word in _CHANGING)
     if event.kind == "edit" and event.failed:
         about = event.tool + " " + event.path  # always another guess at the same place
     outcome = "%s %d" % (visible_text(event), event.response_bytes)
@@ -2508,8 +2507,6 @@ def _plain_command(command: str, cwd: str) -> str:
     text = " ".join(" ".join(map(strip_comment, command.split("\n"))).split())
     here = "cd " + cwd + " && "
     text = text[len(here):] if text.startswith(here) else text
-    while text.partition("=")[0].isidentifier() and " " in text:
-        text = text.partition(" ")[2]  # a variable in front
     for mark in (" || true", " | cat", " | tail", " | head", " 2>&1"):
         before, found, rest = text.rpartition(mark)
         text = before if found and not rest.strip(" -n0123456789") else text
@@ -2661,11 +2658,7 @@ def decode_text(data: bytes) -> str:
 
 
 def claim_marker(ctx: Ctx, session: str) -> "bool | None":
-    """True for the one that opens this session's gate, False when it was open before, None: cannot
-    tell."""
-    path = marker_path(ctx, session)
-    claimed = claim_file(ctx, path, (format_iso(ctx.now) + "\n").encode())
-    return claimed if claimed or has_marker(ctx, session) else None
+    return claim_file(ctx, marker_path(ctx, session), (format_iso(ctx.now) + "\n").encode())
 
 
 def has_marker(ctx: Ctx, session: str) -> bool:
@@ -2688,10 +2681,10 @@ def open_gate(ctx: Ctx, event: Record, state: Record, room: int) -> "str | None"
     if not files or room < GATE_ROOM:
         return None
     text = render_gate(ctx, event, [path for _, path in files], min(GATE_CONTENT_LIMIT, room))
-    claim = claim_marker(ctx, event.session)
-    if claim is False:
-        return ""
-    record(ctx, "gate:emitted", files=[name for name, _ in files], marker=bool(claim),
+    is_claimed = bool(claim_marker(ctx, event.session))
+    if not is_claimed and has_marker(ctx, event.session):
+        return ""  # a call at the same time was faster
+    record(ctx, "gate:emitted", files=[name for name, _ in files], marker=is_claimed,
            style=ctx.get("gate.mode"), chars=len(text))
     return text
 
