@@ -2105,21 +2105,21 @@ def parse_signal(data: bytes, mtime: float, now: float) -> Record:
     one that was still to come. The header ends at the first closing `---`; one that is being
     written right now has no body."""
     lines = data.decode("utf-8", "replace").lstrip("\ufeff").replace("\r\n", "\n").split("\n")
-    marks = [index for index, line in enumerate(lines) if line.rstrip() == "---"][:2]
-    end = marks[1] if marks[:1] == [0] and marks[1:] else -1
+    bare = [line.rstrip() for line in lines]
+    end = bare.index("---", 1) if bare[0] == "---" and "---" in bare[1:] else -1
     fields = dict.fromkeys(("generated_at", "severity", "ttl", "auditor", "code"), "")
-    for line in lines[1:max(end, 1)]:
+    for line in bare[1:max(end, 1)]:
         key, _, value = strip_comment(line).partition(":")
-        fields[key.strip().lower()] = value.strip().strip("'\"")
+        fields[key.strip().lower()] = value.strip().strip("'\"")[:60]
     stated, severity = parse_iso(fields["generated_at"]), fields["severity"].lower()
     ttl_s = int(fields["ttl"]) if is_digits(fields["ttl"]) else 0
     is_half = end < 0 and data.startswith(b"---") and now - mtime < HALF_WRITTEN_S
     return Record(
         generated_at=mtime if stated is None or stated > mtime + 1 else stated,
         severity=severity if severity in SEVERITIES else "warning",
-        ttl_s=min(ttl_s or DEFAULT_TTL_S, TTL_LIMIT_S),
-        auditor=fields["auditor"][:60], code=fields["code"][:60],
-        body="" if is_half else "\n".join(lines[end + 1:]).strip() or fields["code"][:60])
+        ttl_s=min(ttl_s or DEFAULT_TTL_S, TTL_LIMIT_S), auditor=fields["auditor"],
+        code=fields["code"],
+        body="" if is_half else "\n".join(lines[end + 1:]).strip() or fields["code"])
 
 
 def signal_path(ctx: Ctx, session: str, name: str) -> str:
@@ -2592,24 +2592,19 @@ def withdraw_alerts(ctx: Ctx, session: str) -> None:
 def find_stale_files(ctx: Ctx) -> tuple:
     """(days since the newest change, names) when every context file is older than the setting. To
     have read one while the reminder stood is as good as a change."""
-    newest = load_record(read_json(ctx.path("monitor-state.json")), MONITOR).confirmed
-    names = []
-    for name in ctx.get("gate.files"):
-        info = stat_of(join_path(ctx.dir, name))
-        if info is not None:
-            names, newest = names + [name], max(newest, info.st_mtime)
+    known = load_record(read_json(ctx.path("monitor-state.json")), MONITOR)
+    infos = [(name, stat_of(join_path(ctx.dir, name))) for name in ctx.get("gate.files")]
+    newest = max([info.st_mtime for _, info in infos if info] + [known.confirmed])
     days = int((ctx.now - newest) // 86400)
-    return days, names if 0 < ctx.get("audit.stale_days") <= days else []
+    is_stale = 0 < ctx.get("audit.stale_days") <= days
+    return days, [name for name, info in infos if info and is_stale]
 
 
 def confirm_files(ctx: Ctx) -> None:
     """A context file was read: while the reminder stands, that answers it."""
-
-    def change(known: Record) -> None:
-        if "global:CTX_AUDIT_DUE" in known.activeAlerts:
-            known.confirmed = ctx.now
-
-    update_json(ctx, ctx.path("monitor-state.json"), change, MONITOR)
+    path = ctx.path("monitor-state.json")
+    if "global:CTX_AUDIT_DUE" in load_record(read_json(path), MONITOR).activeAlerts:
+        update_json(ctx, path, lambda known: vars(known).update(confirmed=ctx.now), MONITOR)
 
 # =============================================================================
 # Gate
