@@ -2539,15 +2539,13 @@ def is_audit_due(state: Record, shot: Record) -> bool:
     return before != state.audited or shot.stale_files is not None
 
 
-def run_auditors(ctx: Ctx, session: str, shot: Record) -> list:
-    """Evaluate, remember, write the signals; those that were emitted."""
-    _, emitted = update_json(ctx, ctx.path("monitor-state.json"),
-                             lambda known: _evaluate(ctx, session, shot, known), MONITOR)
-    return emitted or []
+def run_auditors(ctx: Ctx, session: str, shot: Record) -> None:
+    """Evaluate, remember, write the signals."""
+    update_json(ctx, ctx.path("monitor-state.json"),
+                lambda known: _evaluate(ctx, session, shot, known), MONITOR)
 
 
-def _evaluate(ctx: Ctx, session: str, shot: Record, known: Record) -> list:
-    emitted = []
+def _evaluate(ctx: Ctx, session: str, shot: Record, known: Record) -> None:
     known.lastHealth[session] = {"contextPercent": shot.percent, "repetitionScore": shot.score}
     for name, audit, prefix, everywhere, cooldown_s, ttl_s in AUDITORS:
         if everywhere and shot.stale_files is None:
@@ -2570,11 +2568,9 @@ def _evaluate(ctx: Ctx, session: str, shot: Record, known: Record) -> list:
             signal = Record(
                 name=name, auditor=name, severity=alert.severity, generated_at=ctx.now, ttl_s=ttl_s,
                 code=alert.codes[0], body=alert.summary + "\n→ " + alert.action)
-            emitted.append(signal)
             if write_signal(ctx, target, signal):
                 record(ctx, "alert:emitted", code=signal.code, severity=signal.severity,
                        summary=alert.summary)
-    return emitted
 
 
 def withdraw_alerts(ctx: Ctx, session: str) -> None:
@@ -2722,7 +2718,7 @@ def read_context_file(ctx: Ctx, event: Record) -> str:
     shows = command.split(None, 1)[:1] in (["cat"], ["less"], ["head"], ["bat"])
     path = join_path(event.cwd or ctx.root, event.path) if event.kind == "read" else ""
     for name in ctx.get("gate.files") if not event.failed else ():
-        is_alike = base_name(path).lower() == base_name(name).lower()
+        is_alike = path and base_name(path).lower() == base_name(name).lower()
         if (shows and name in command) or (
                 is_alike and real_path(path) == real_path(join_path(ctx.dir, name))):
             return name

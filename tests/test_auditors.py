@@ -22,6 +22,13 @@ def shot(kit, percent=0, score=0.0, active=(), **fields):
     return kit.Record(**dict(usual, **fields))
 
 
+def run_auditors(kit, ctx, session, snapshot):
+    """The recorder's rows of what they emitted."""
+    before = len(kit.read_events(ctx, 9999))
+    kit.run_auditors(ctx, session, snapshot)
+    return [row for row in kit.read_events(ctx, 9999)[before:] if row["event"] == "alert:emitted"]
+
+
 LEVELS = (  # percent, active before -> (emitted code, severity), active after
     (69, (), None, []),
     (70, (), ("CTX_HEALTH_70", "warning"), ["CTX_HEALTH_70"]),
@@ -82,10 +89,10 @@ def test_the_text_states_the_true_count(kit, failing, text):
 
 def test_the_reminder_is_told_apart_from_not_looked_at(kit, project):
     ctx = project.ctx(NOW)
-    signal, = kit.run_auditors(ctx, "s1", shot(kit, stale_files=["A.md", "B.md"], stale_days=20))
-    assert signal.body.startswith("Context files untouched for 20 days: A.md, B.md.\n→ ")
+    row, = run_auditors(kit, ctx, "s1", shot(kit, stale_files=["A.md", "B.md"], stale_days=20))
+    assert row["summary"] == "Context files untouched for 20 days: A.md, B.md."
     for looked, stands in ((None, True), ([], False)):
-        assert kit.run_auditors(ctx, "s1", shot(kit, stale_files=looked)) == []
+        assert run_auditors(kit, ctx, "s1", shot(kit, stale_files=looked)) == []
         assert project.exists(REMINDER) is stands
 
 
@@ -98,7 +105,7 @@ def test_a_new_auditor_is_one_row_and_one_function(kit, project, monkeypatch):
     ctx = project.ctx(NOW)
     for at, percent, emitted in ((0, 51, 1), (10, 52, 0), (60, 53, 1), (70, 10, 0), (80, 60, 0), (130, 60, 1)):
         ctx.now = NOW + at
-        assert len(kit.run_auditors(ctx, "s1", shot(kit, percent, now=ctx.now))) == emitted, at
+        assert len(run_auditors(kit, ctx, "s1", shot(kit, percent, now=ctx.now))) == emitted, at
     assert "ttl: 120" in project.read(".context/signals/sessions/s1/mine.md")
     kit.run_auditors(ctx, "s1", shot(kit, 10, now=ctx.now))
     assert not project.exists(".context/signals/sessions/s1/mine.md"), "what is no longer true is not said"
@@ -112,8 +119,8 @@ def test_no_flapping_whatever_the_fullness_does(kit, project, rounds):
         for _ in range(60):
             ctx.now += choice.choice([1, 20, 300, 1000])
             percent = min(100, max(0, percent + choice.choice([-40, -7, -2, -1, 0, 1, 2, 7, 40])))
-            for signal in kit.run_auditors(ctx, ctx.session, shot(kit, percent, now=ctx.now, handoff="")):
-                code = signal.code
+            for row in run_auditors(kit, ctx, ctx.session, shot(kit, percent, now=ctx.now, handoff="")):
+                code = row["code"]
                 path = project.path(".context/signals/sessions", ctx.session, "context-health.md")
                 assert code not in last or ctx.now - last[code] >= 300, "cooldown, or its TTL where nobody heard it"
                 assert percent >= {"CTX_HEALTH_70": 60, "CTX_HEALTH_85": 75, "CTX_HEALTH_95": 85}[code]
@@ -264,16 +271,16 @@ def test_a_new_auditor_is_heard_at_any_level_and_again_after_its_cooldown(kit, q
 
 def test_a_process_that_began_earlier_and_comes_later_repeats_no_alert(kit, quiet):
     ctx = quiet.ctx(NOW + 1)
-    assert len(kit.run_auditors(ctx, "s1", shot(kit, 90, now=ctx.now))) == 1
+    assert len(run_auditors(kit, ctx, "s1", shot(kit, 90, now=ctx.now))) == 1
     ctx.now = NOW + 0.5
-    assert kit.run_auditors(ctx, "s1", shot(kit, 90, now=ctx.now)) == []
+    assert run_auditors(kit, ctx, "s1", shot(kit, 90, now=ctx.now)) == []
 
 
 def test_a_clock_that_went_back_does_not_silence_an_alert(kit, quiet):
     ctx = quiet.ctx(NOW)
     for at in (0, -3600):
         ctx.now = NOW + at
-        assert len(kit.run_auditors(ctx, "s1", shot(kit, 90, now=ctx.now))) == 1
+        assert len(run_auditors(kit, ctx, "s1", shot(kit, 90, now=ctx.now))) == 1
 
 
 def test_nine_equal_failing_commands_on_one_prompt_are_told_while_the_agent_works(quiet):
