@@ -2304,7 +2304,7 @@ def _finish_delivery(ctx: Ctx, session: str, told: list) -> None:
 #
 # Measure   tokens, window, exact, model, percent, shown (as text), note
 _SMALL_MODELS = ("claude-3", "opus-4", "sonnet-4", "haiku-4")
-_LARGE_SINCE = ("-4-7", "-4-8", "-4-9", "[1m]")
+_LARGE_MARKS = ("-4-7", "-4-8", "-4-9", "[1m]")  # in the name of one of those families
 # Where Claude Code compacts by itself: seen at 167,000 of 200,000 and at 977,000 of 1,000,000.
 COMPACTION_RESERVE, COMPACTION_RESERVE_LARGE, COMPACTION_OUTPUT = 33_000, 23_000, 20_000
 
@@ -2313,7 +2313,7 @@ def window_of_model(model: str) -> int:
     """The window as the client decides it by the model's name; 200,000 when no name is known."""
     name = model.lower()
     is_small = not name or any(part in name for part in _SMALL_MODELS)
-    is_large = any(part in name for part in _LARGE_SINCE)
+    is_large = any(part in name for part in _LARGE_MARKS)
     return DEFAULT_WINDOW if is_small and not is_large else LARGE_WINDOW
 
 
