@@ -5308,16 +5308,14 @@ def people_ctx(needed: bool = True) -> "Ctx | None":
 # no. Only Screen.feed and read_process are not pure.
 SCREEN_SIZE = (24, 80)  # rows and columns, where a terminal does not say
 SCREEN_KEPT_LINES = 400  # lines that have scrolled off
-SCREEN_CUT_CHARS = 64 * 1024  # of a control sequence that never ends
 ALTERNATE_MODES = frozenset(("47", "1047", "1049"))
 WIDE_HALF = "\0"  # the second place of a wide character
 PASTE_MODE, CURSOR_MODE, KITTY_MODE = "2004", "25", "kitty"
-LEFT_ON_MODES = ("1 9 1000 1002 1003 1004 1005 1006 1007 1015 1016 2004 2026 2031 47 1047 1049"
-                 .split())
+USUAL_MODES = frozenset(("7", "8", "12", CURSOR_MODE))  # on in any terminal
 ESCAPES = (r"\x1b\[([<-?]?)([0-9:;]*)[ -/]*([@-~])|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)"
            r"|(\x1b)[ -/]*([0-~])")
-_TOKENS = ESCAPES + r"|([\x00-\x1f\x7f])|([^\x00-\x1f\x7f]+)"
-_CUT_TOKEN = r"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?|[ -/]*)?\Z"
+_CUT = r"(\x1b(?:\[[0-?]{0,999}[ -/]{0,99}|[\]PX^_][^\x07\x1b]{0,50000}\x1b?|[ -/]{0,99})?\Z)"
+_TOKENS = _CUT + "|" + ESCAPES + r"|([\x00-\x1f\x7f])|([^\x00-\x1f\x7f]+)"
 
 
 class Screen:
@@ -5357,11 +5355,8 @@ class Screen:
         """Take output in; what is cut off at its end waits for the rest."""
         import re
 
-        text = self._rest + self._decode(data)
-        cut = re.search(_CUT_TOKEN, text[-SCREEN_CUT_CHARS:])
-        end = len(text) - len(cut[0]) if cut else len(text)
-        self._rest = text[end:]
-        for private, numbers, final, *others, shown in re.findall(_TOKENS, text[:end]):
+        text, self._rest = self._rest + self._decode(data), ""
+        for self._rest, private, numbers, final, *others, shown in re.findall(_TOKENS, text):
             if shown:
                 self._write(shown)
             else:
@@ -5399,9 +5394,6 @@ class Screen:
         elif name == "r":  # which lines scroll
             bottom = values[1] if values[1:] and 0 < values[1] < self.rows else self.rows
             self.top, self.bottom, self.y, self.x = min(n, bottom) - 1, bottom - 1, 0, 0
-        elif name == "X":
-            row = self.grid[y]
-            self.grid[y] = row[:x] + " " * min(n, len(row) - x) + row[x + n:]
         elif name in ("\x1b7", "s"):
             self.saved = (self.y, self.x)
         elif name == "\x1bc":
@@ -5442,8 +5434,8 @@ class Screen:
 
 def format_restore(modes: set) -> bytes:
     """What switches off again what a program left on: mouse, paste, the other screen, no cursor."""
-    text = "".join("\x1b[?%sl" % mode for mode in LEFT_ON_MODES if mode in modes)
-    text += "\x1b[<u" if KITTY_MODE in modes else ""
+    text = "".join("\x1b[<u" if mode == KITTY_MODE else "\x1b[?%sl" % mode
+                   for mode in sorted(modes - USUAL_MODES))
     text += "" if CURSOR_MODE in modes else "\x1b[?25h"
     return (text + "\x1b[0m").encode() if text else b""
 
@@ -5490,19 +5482,18 @@ _OBSTACLES = (  # what it is, where it shows, the pattern of a line
 def find_obstacle(look: Record, own: str = "") -> str:
     """Why nothing may be typed now, or "". `own`: the letters of a text of ours that stands in the
     program's input; lines of it are not the program's."""
-    lines = [line for line in look.lines if line.strip() and not _is_own(line, own)]
-    asked = near = lines[-DIALOG_LINES:]
+    lines = [line if len(letters_of(line)) < 6 or letters_of(line) not in own else ""
+             for line in look.lines]
+    asked = near = end = [line for line in lines if line.strip()][-DIALOG_LINES:]
     if own or is_prompt(look.before):  # what was asked and answered above it does not count
-        above = [line for line in look.lines[:look.row] if letters_of(line)]
-        asked, near = ([line for line in above[-count:] + look.lines[look.row:]
-                        if not _is_own(line, own)] for count in (1, 2))
+        above = [line for line in lines[:look.row] if letters_of(line)]
+        asked, near = (above[-count:] + lines[look.row:] for count in (1, 2))
     places = {
-        "cursor": [look.before], "end": lines[-2:], "screen": lines[-DIALOG_LINES:],
-        "asked": asked, "near": near,
-        "over the prompt": look.lines[look.row - 1:look.row] if is_prompt(look.before) else []}
+        "cursor": [look.before], "end": end[-2:], "screen": end, "asked": asked, "near": near,
+        "over the prompt": lines[look.row - 1:look.row] if is_prompt(look.before) else []}
     found = ["hidden input"] if look.hidden else []
-    found += [kind for kind in map(kind_of_command, look.programs) if kind]
-    found += ["an editor or a pager"] if lines.count("~") > 2 else []
+    found += filter(None, map(kind_of_command, look.programs))
+    found += ["an editor or a pager"] if end.count("~") > 2 else []
     found += [kind for kind, place, pattern in _OBSTACLES if find_pattern(pattern, *places[place])]
     found += ["a question"] if _is_choice(near) else []
     return found[0] if found else ""
@@ -5515,11 +5506,6 @@ def is_prompt(before: str) -> bool:
 
 def letters_of(text: str) -> str:
     return "".join(filter(str.isalnum, text))
-
-
-def _is_own(line: str, own: str) -> bool:
-    letters = letters_of(line)
-    return len(letters) > 5 and letters in own
 
 
 def _is_choice(lines: list) -> bool:
@@ -5586,15 +5572,12 @@ def matches(pattern: str, text: str) -> bool:
     import signal
     import warnings
 
-    def give_up(*_: object) -> None:
-        raise TimeoutError
-
     warnings.simplefilter("ignore")  # `[[a]` is worth a line on stderr to the library
-    signal.signal(signal.SIGALRM, give_up)
+    signal.signal(signal.SIGALRM, signal.default_int_handler)  # which raises KeyboardInterrupt
     signal.setitimer(signal.ITIMER_REAL, PATTERN_LIMIT_S)
     try:
         return re.search(pattern, text, re.IGNORECASE) is not None
-    except (re.error, RuntimeError, OverflowError, MemoryError, TimeoutError):
+    except (re.error, RuntimeError, OverflowError, MemoryError, KeyboardInterrupt):
         return False  # 3.8 compiles what it cannot run
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -5617,6 +5600,7 @@ READ_WAITS = frozenset("wait_woken n_tty_read unix_stream_read_generic pipe_read
                        "inotify_read".split())  # the system call's first argument is the file
 POLL_WAITS = frozenset("poll_schedule_timeout do_select do_poll do_sys_poll".split())
 EPOLL_WAITS = frozenset("ep_poll do_epoll_wait".split())
+THREAD_KINDS = ("reading", "busy", "unknown", "idle")  # of several the first counts
 _PROCESSES = 40  # looked at
 
 
@@ -5627,23 +5611,22 @@ def judge_thread(process: str, thread: str, tty: str) -> str:
     state = stat.rpartition(")")[2].strip()[:1]  # the name before may hold blanks and brackets
     wait, words = wait.partition(".")[0], call.split()  # do_select.constprop.0
     if state != "S":
-        return "busy" if state in ("R", "D") else "idle" if state else "unknown"
+        return {"R": "busy", "D": "busy", "": "unknown"}.get(state, "idle")
     if wait in ("", "0") or len(words) < 2:
         return "unknown"
     if wait not in READ_WAITS | POLL_WAITS | EPOLL_WAITS:
         return "idle"
-    folder = process + "/fd/"
+    folder, first = process + "/fd/", int(words[1], 16)
     links = {int(name): _os.readlink(folder + name) for name in list_dir(folder)}
-    first = int(words[1], 16)
     files = [first]
     if wait in POLL_WAITS:
         # select() names the highest descriptor; poll() has an address there, so any may be meant.
         files = [fd for fd in links if first > 4096 or fd < first]
     elif wait in EPOLL_WAITS:
-        info = read_text(process + "/fdinfo/%d" % first).split("\n")
-        rows = [row.split() for row in info if row.startswith("tfd:")]
-        files = [int(row[1]) for row in rows if int(row[3], 16) & 1]  # 1: it waits for input
-        if not info[1:]:
+        rows = [row.split() for row in read_text(process + "/fdinfo/%d" % first).split("\n")]
+        files = [int(row[1]) for row in rows
+                 if row[:1] == ["tfd:"] and int(row[3], 16) & 1]  # 1: it waits for input
+        if not rows[1:]:
             return "unknown"
     names = [links.get(fd, "") for fd in files]
     if tty not in names and "/dev/tty" not in names:
@@ -5654,34 +5637,29 @@ def judge_thread(process: str, thread: str, tty: str) -> str:
     return "unknown" if others and wait in POLL_WAITS else "reading"
 
 
-def merge_waits(waits: list) -> str:
-    """Of the threads of a process, the main one first: while that is busy, nothing else counts."""
-    order = ("reading", "busy", "unknown", "idle")
-    return "busy" if waits[:1] == ["busy"] else min(waits, key=order.index, default="unknown")
-
-
 def read_process(child: int, master: int, tty: str) -> tuple:
     """(confidence or None, command lines) of what holds the terminal: the child or, behind a
     launcher such as npm or sh, its children."""
-    waits, programs, todo = [], [], [str(child)]
+    kinds, programs, todo = [], [], [str(child)]
     try:
         group = str(_os.tcgetpgrp(master))
     except OSError:
         return None, []
     for process in map("/proc/".__add__, todo):
-        names = sorted(list_dir(process + "/task"), key=int)
+        names = sorted(list_dir(process + "/task"), key=int)  # the main one first
         threads = ["%s/task/%s" % (process, name) for name in names]
         if len(todo) < _PROCESSES:
             todo += " ".join(read_text(thread + "/children") for thread in threads).split()
-        if read_text(process + "/stat").rpartition(")")[2].split()[2:3] == [group]:
-            try:
-                kinds = [judge_thread(process, thread, tty) for thread in threads]
-            except OSError:
-                kinds = []  # it has closed a file in this moment
-            waits.append(merge_waits(kinds))
-            programs.append(read_text(process + "/cmdline").rstrip("\0").split("\0")[:20])
-    merged = "reading" if "reading" in waits else merge_waits(waits)
-    return {"reading": READY_TERMINAL, "unknown": None}.get(merged, 0.0), programs
+        if read_text(process + "/stat").rpartition(")")[2].split()[2:3] != [group]:
+            continue
+        programs.append(read_text(process + "/cmdline").rstrip("\0").split("\0")[:20])
+        try:
+            found = [judge_thread(process, thread, tty) for thread in threads]
+        except OSError:
+            found = ["unknown"]  # it has closed a file in this moment
+        kinds += found[:1] if found[:1] == ["busy"] else found  # then nothing else of it counts
+    kind = min(kinds, key=THREAD_KINDS.index, default="unknown")
+    return {"reading": READY_TERMINAL, "unknown": None}.get(kind, 0.0), programs
 
 # =============================================================================
 # Wrap

@@ -62,7 +62,6 @@ def test_what_a_program_left_on_is_switched_off_and_nothing_else():
     ("a\r\nb\x1b[1J", [], (1, 1)),
     ("a\r\nb\x1b[2J\x1b[Hc", ["c"], (0, 1)),
     ("abcdef\x1b[4G!", ["abc!ef"], (0, 4)),
-    ("abcd\x1b[2G\x1b[2X", ["a  d"], (0, 1)), ("ab\x1b[9X", ["ab"], (0, 2)), ("abcd\x1b[2G\x1b[99X", ["a"], (0, 1)),
     ("ab\x1b[scd\x1b[uX", ["abXd"], (0, 3)), ("a\x1b[2;3fb\x1b[Ec\x1b[2Fd", ["d", "  b", "c"], (0, 1)),
     ("ab\x1b7cd\x1b8X", ["abXd"], (0, 3)),
     ("1\t2", ["1       2"], (0, 9)),
@@ -369,14 +368,6 @@ def test_a_wait_for_something_else_is_idle_and_a_hidden_one_unknown(judge, wchan
     assert judge(wchan=wchan) == expected
 
 
-@pytest.mark.parametrize("waits, expected", [
-    (["reading"], "reading"), (["idle", "reading"], "reading"), (["busy", "reading"], "busy"), (["reading", "busy"], "reading"),
-    (["idle", "busy"], "busy"), (["idle", "unknown"], "unknown"), (["idle", "idle"], "idle"), ([], "unknown"),
-])
-def test_threads_are_judged_together_and_the_main_one_first(waits, expected):
-    assert kit.merge_waits(waits) == expected
-
-
 LINUX = pytest.mark.skipif(not os.path.exists("/proc/self/wchan"), reason="needs Linux's /proc")
 READERS = {
     "read": "import sys; sys.stdin.read(1)",
@@ -391,6 +382,8 @@ OTHERS = {
     "epoll without the terminal": "import select, socket; s, t = socket.socketpair(); e = select.epoll(); e.register(s, 1); e.poll()",
     "a socket": "import socket; s, t = socket.socketpair(); s.recv(1)",
     "work": "while True: pass",
+    "work beside a thread that reads": "import sys, threading; threading.Thread(target=sys.stdin.read, args=(1,), daemon=True).start()\n"
+                                       "while True: pass",
 }
 
 
