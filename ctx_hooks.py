@@ -5308,10 +5308,8 @@ def people_ctx(needed: bool = True) -> "Ctx | None":
 # no. Only Screen.feed and read_process are not pure.
 SCREEN_SIZE = (24, 80)  # rows and columns, where a terminal does not say
 SCREEN_KEPT_LINES = 400  # lines that have scrolled off
-ALTERNATE_MODES = frozenset(("47", "1047", "1049"))
+ALTERNATE_MODES, PASTE_MODE = frozenset((47, 1047, 1049)), 2004
 WIDE_HALF = "\0"  # the second place of a wide character
-PASTE_MODE, CURSOR_MODE, KITTY_MODE = "2004", "25", "kitty"
-USUAL_MODES = frozenset(("7", "8", "12", CURSOR_MODE))  # on in any terminal
 ESCAPES = (r"\x1b\[([<-?]?)([0-9:;]*)[ -/]*([@-~])|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)"
            r"|(\x1b)[ -/]*([0-~])")
 _CUT = r"(\x1b(?:\[[0-?]{0,999}[ -/]{0,99}|[\]PX^_][^\x07\x1b]{0,50000}\x1b?|[ -/]{0,99})?\Z)"
@@ -5326,14 +5324,9 @@ class Screen:
         import codecs
 
         self._decode, self._rest = codecs.getincrementaldecoder("utf-8")("replace").decode, ""
-        self.rows, self.columns = size
-        self.modes, self.gone = {CURSOR_MODE}, []
-        self._clear()
-
-    def _clear(self) -> None:
-        self.grid = [""] * self.rows  # a row is as long as what stands in it
-        self.y = self.x = 0  # x == columns: the next letter begins a new line
-        self.saved, self.top, self.bottom = (0, 0), 0, self.rows - 1
+        self.modes, self.gone, self.saved = set(), [], (0, 0)
+        self.grid, self.y, self.x = [], 0, 0  # x == columns: the next letter begins a new line
+        self.resize(size)
 
     def resize(self, size: tuple) -> None:
         self.rows, self.columns = max(1, size[0]), max(2, size[1])
@@ -5360,8 +5353,8 @@ class Screen:
             if shown:
                 self._write(shown)
             else:
-                values = [int(n) if n.isdigit() else 0 for n in numbers[:40].split(";")]
-                self._obey(private + final or "".join(others), [min(n, 9999) for n in values])
+                values = [int(n[:4]) if n.isdigit() else 0 for n in numbers.split(";")]
+                self._obey(private + final or "".join(others), values)
 
     def _write(self, text: str) -> None:
         if not text.isascii():  # a wide character takes two places, a mark none
@@ -5397,11 +5390,10 @@ class Screen:
         elif name in ("\x1b7", "s"):
             self.saved = (self.y, self.x)
         elif name == "\x1bc":
-            self.modes = {CURSOR_MODE}
-            self._clear()
-        elif name in ("?h", "?l", ">u", "<u"):  # > and < push and pop a protocol of the keyboard
-            names = {KITTY_MODE} if name[1] == "u" else set(map(str, values))
-            self._switch(names, name in ("?h", ">u"))
+            self.modes, self.grid, self.y, self.x = set(), [], 0, 0
+            self.resize((self.rows, self.columns))
+        elif name in ("?h", "?l"):
+            self._switch(self.modes - set(values) | set(values if name == "?h" else ()))
 
     def _feed_line(self, step: int) -> None:
         """To the next line or the one before; at the edge the lines move instead."""
@@ -5414,14 +5406,13 @@ class Screen:
         if step > 0 and leaves == 0 and not self.is_alternate():
             self.gone = [*self.gone[1 - SCREEN_KEPT_LINES:], line.replace(WIDE_HALF, "").rstrip()]
 
-    def _switch(self, names: set, on: bool) -> None:
-        was, self.modes = self.is_alternate(), self.modes | names if on else self.modes - names
-        if self.is_alternate() and not was:
-            self.behind = (self.grid, self.y, self.x)
-            self._clear()
-        elif was and not self.is_alternate():
-            self.grid, self.y, self.x = self.behind
-            self.resize((self.rows, self.columns))  # it may have changed meanwhile
+    def _switch(self, modes: set) -> None:
+        was, self.modes = self.is_alternate(), modes
+        if was != self.is_alternate():  # it covers the usual one, or that comes back
+            here = self.grid, self.y, self.x
+            self.grid, self.y, self.x = self.behind if was else ([], 0, 0)
+            self.behind = here
+            self.resize((self.rows, self.columns))
 
     def _erase(self, how: int, is_screen: bool) -> None:
         """From the cursor on, up to it, or all: of its line, or of the screen."""
@@ -5430,14 +5421,6 @@ class Screen:
         for other in others if is_screen else ():
             self.grid[other] = ""
         self.grid[y] = {0: row[:self.x], 1: " " * end + row[end:]}.get(how, "")
-
-
-def format_restore(modes: set) -> bytes:
-    """What switches off again what a program left on: mouse, paste, the other screen, no cursor."""
-    text = "".join("\x1b[<u" if mode == KITTY_MODE else "\x1b[?%sl" % mode
-                   for mode in sorted(modes - USUAL_MODES))
-    text += "" if CURSOR_MODE in modes else "\x1b[?25h"
-    return (text + "\x1b[0m").encode() if text else b""
 
 
 # --- what stands on it. A glance is what is known of a program at one moment: process (its
@@ -5673,18 +5656,10 @@ WRAP_AGAIN_S, WRAP_ENTERS = 2.0, 3
 WRAP_HOLD_S = 5.0  # the person's keys wait so long for our Enter
 WRAP_READ_BYTES, WRAP_DRAIN_READS = 16 * 1024, 256
 WRAP_LINE_BYTES = 4000 if sys.platform.startswith("linux") else 1000  # a cooked terminal's longest
-WRAP_LEFT_OUT = " [… left out: the terminal takes no longer line …] "
-WRAP_ENDED, WRAP_NO_ANSWER = "the program ended", "no acknowledgement"
-WRAP_NOT_READY, WRAP_NO_ECHO = "not ready in time", "the typed text did not appear"
-WRAP_NOT_TAKEN = "Enter did not submit it"
 WRAP_IN_FILE = "ctx: the agent did not take the context ({reason}); it is now in {file}"
-WRAP_NO_TERMINAL = "wrap needs a terminal, of a POSIX system"
-WRAP_REFUSED = "{name} is {kind}, not an agent: the context would be typed into it"
-WRAP_REFUSED_HINT = "name the agent, e.g. `wrap -- aider`; a script is run by `wrap -- sh -c '…'`"
 WRAP_SIGNALS = "SIGTERM SIGHUP SIGINT SIGQUIT SIGUSR1 SIGUSR2".split()
 ECHO_RUN = 24  # letters: more than an acknowledgement has, less than our request around it
 LINE_DONE = "\r\n\x03\x04\x15"  # Enter, ^C, ^D, ^U: nothing half-typed is left
-SUSPEND_KEY = b"\x1a"
 _PASTED = r"\[Pasted (?:[Tt]ext|[Cc]ontent)\b[^\]]*\]"  # what stands for a long paste
 _BOX = r"^[\s│┃|]*[>❯›*!]\s*"
 
@@ -5713,7 +5688,8 @@ def plan_keys(text: str, paste: bool) -> bytes:
         return b"\x1b[200~" + text.strip().replace("\n", "\r").encode() + b"\x1b[201~"
     line = " ".join(filter(None, map(str.strip, text.split("\n")))).encode()
     if len(line) > WRAP_LINE_BYTES:  # the end with the request stays
-        line = line[:WRAP_LINE_BYTES - 200] + WRAP_LEFT_OUT.encode() + line[-120:]
+        left_out = " [… left out: the terminal takes no longer line …] ".encode()
+        line = line[:WRAP_LINE_BYTES - 200] + left_out + line[-120:]
     return line.decode("utf-8", "ignore").encode()
 
 
@@ -5734,9 +5710,8 @@ def is_in_input(look: Record, typed: str, is_box: bool) -> bool:
     return bool(is_last and find_pattern(_echo_of(typed) + r"[\W_]*\Z", "\n".join(lines[-60:])))
 
 
-def text_after_echo(look: Record, typed: str) -> "str | None":
+def text_after_echo(text: str, typed: str) -> "str | None":
     """What stands below the last place where our text stands; None when it is not to be seen."""
-    text = "\n".join([*look.gone, *look.lines])
     found = find_pattern(r"(?s)\A.*" + _echo_of(typed), text)
     return text[found.end():].partition("\n")[2] if found else None
 
@@ -5746,27 +5721,22 @@ def _echo_of(typed: str) -> str:
     return "(?:%s|%s)" % (r"[\W_]*".join(letters_of(typed)[-ECHO_RUN:]), _PASTED)
 
 
-def _says_it(lines: list) -> bool:
-    """Is it acknowledged? A line such as `? for shortcuts` below makes no question of it."""
-    return is_acknowledged("\n".join(line for line in lines if line.strip()[:1] != "?"))
-
-
 class Delivery:
     """waiting -> typed -> waiting …; over: nothing more is typed, a late acknowledgement still
     counts; done. `told`: lines for the person; `in_file`: is the context in the instruction file,
     None until that was tried."""
 
     def __init__(self, ctx: Ctx, now: float, context: tuple, **options) -> None:
-        self.ctx, self.since, (self.chosen, self.path, self.sources) = ctx, now, context
+        self.ctx, (self.chosen, self.path, self.sources) = ctx, context
         self.agent, self.timeout_s, self.ack_s = "", WRAP_TIMEOUT_S, WRAP_ACK_S
         vars(self).update(options)
         self.state, self.file = "waiting" if self.sources else "done", fallback_file(ctx)
         self.row = Record(  # as a hook's delivery
             message_id="inj-%x" % int(ctx.now * 1000), attempts=0, first_at=0.0, outcome="pending",
             handoff=self.chosen.key if self.chosen else "")
-        self.in_file, self.is_stale, self.enters, self.ready_at = None, False, 0, float("inf")
-        self.typed = self.place = self.reason = ""
-        self.shown, self.told = [], []
+        self.since = self.busy_at = now
+        self.in_file, self.is_stale, self.enters, self.shown, self.told = None, False, 0, [], []
+        self.typed, self.place, self.reason = "", "", "the program ended"
 
     def step(self, now: float, look: Record) -> bytes:
         """The keys to type now."""
@@ -5774,13 +5744,16 @@ class Delivery:
             return b""
         found = filter(None, map(find_agent, look.programs))  # behind a launcher
         prompt, is_box = AGENTS[self.agent or next(found, "")]
-        patterns = self.ctx.get("wrap.ready_patterns")
+        is_there = self.state == "typed" and is_in_input(look, self.typed, is_box)
+        # A line such as `? for shortcuts` makes no question of the acknowledgement above it.
+        lines = [line for line in [*look.gone, *look.lines] if line.strip()[:1] != "?"]
         vars(look).update(
-            is_box=is_box, obstacle=find_obstacle(look),
-            confidence=readiness(look, prompt, patterns),  # `In [1]:` and `In [2]:` are one place
+            is_there=is_there, text="\n".join(lines),
+            obstacle=find_obstacle(look, letters_of(self.typed) if is_there else ""),
+            confidence=readiness(look, prompt, self.ctx.get("wrap.ready_patterns")),
+            # `In [1]:` and `In [2]:` are one place
             place="".join("0" if c.isdigit() else c for c in look.before.strip()))
-        may_answer = self.row.attempts and (look.ended or self.state in ("waiting", "over"))
-        if may_answer and self._is_acknowledged(look):
+        if self._is_acknowledged(look):
             self.state = "done"
             succeed_delivery(self.ctx, self.row, "acknowledgement")
         elif look.ended:
@@ -5789,40 +5762,36 @@ class Delivery:
             return self._wait(now, look) if self.state == "waiting" else self._enter(now, look)
         return b""
 
+    def _is_acknowledged(self, look: Record) -> bool:
+        if not self.row.attempts or (self.state == "typed" and not look.ended):
+            return False
+        said = text_after_echo(look.text, self.typed)
+        if said is None:  # scrolled away: then nothing old may be taken for it
+            return not self.is_stale and is_acknowledged(look.text)
+        return is_acknowledged(said)
+
     def is_holding(self, now: float) -> bool:
         """Nobody's keys come between the context and its Enter."""
         return self.state == "typed" and now - self.since < WRAP_HOLD_S
 
-    def _is_acknowledged(self, look: Record) -> bool:
-        said = text_after_echo(look, self.typed)
-        if said is None:  # scrolled away: then nothing old may be taken for it
-            return not self.is_stale and _says_it([*look.gone, *look.lines])
-        return _says_it(said.split("\n"))
-
-    def _ready_s(self, now: float, look: Record) -> float:
-        """How long it has been ready without any output, at the prompt that it had the first time;
-        below 0 when it is not."""
-        is_again = self.place in ("", look.place) or (
-            look.process and not look.raw)  # it reads lines, whatever it shows
-        is_busy = look.confidence <= READY_ABOVE or look.obstacle or look.typing
-        since = max(min(self.ready_at, now), now - look.silent_ms / 1000)
-        self.ready_at = since if is_again and not is_busy else float("inf")
-        return now - self.ready_at
-
     def _wait(self, now: float, look: Record) -> bytes:
         """The next rung once it is ready: the text, again after its backoff, the file with its
-        notice, or the end. An answer may take its time: only a program that waits again, and for
-        long enough, has not acknowledged."""
-        attempts, rung, needed_s, wait_s = self.row.attempts, "again", WRAP_SETTLE_S, 0.0
+        notice, or the end. An answer may take its time: only a program that waits again, where it
+        did the first time and for long enough, has not acknowledged."""
+        attempts, rung, needed_s = self.row.attempts, "again", WRAP_SETTLE_S
         if attempts:
-            rung, needed_s = next_rung(self.ctx, attempts, self.in_file is None), self.ack_s
-            wait_s = backoff_s(self.ctx, attempts) if rung == "again" else 0.0
-        if self._ready_s(now, look) < needed_s or now - self.since < wait_s:
+            rung = next_rung(self.ctx, attempts, self.in_file is None)
+            needed_s = max(self.ack_s, backoff_s(self.ctx, attempts))
+        is_again = self.place in ("", look.place) or (
+            look.process and not look.raw)  # it reads lines, whatever it shows
+        if not is_again or look.confidence <= READY_ABOVE or look.obstacle or look.typing:
+            self.busy_at = now
+        if min(now - self.busy_at, look.silent_ms / 1000) < needed_s:
             if not attempts and now - self.since >= self.timeout_s:
-                self._give_up("wrap:timeout", now, look, WRAP_NOT_READY)
+                self._give_up("wrap:timeout", now, look, "not ready in time")
             return b""
         if rung == "fail":
-            self.state, self.reason = "over", WRAP_NO_ANSWER
+            self.state, self.reason = "over", "no acknowledgement"
         if rung == "fail" or (rung == "file" and not self._write_file()):
             return b""  # where there can be no file, the rung after it comes next time
         self._note("wrap:ready", now, look)
@@ -5832,144 +5801,132 @@ class Delivery:
         return keys
 
     def _attempt(self, look: Record) -> str:
-        self.row.attempts, self.place = self.row.attempts + 1, look.place
-        self.is_stale = _says_it([*look.gone, *look.lines])
-        self._record("injection:attempted", attempt=self.row.attempts, type="wrap")
-        if self.row.attempts == 1:
-            self.row.first_at = self.ctx.now
-            count_metrics(self.ctx, attempted=1)
+        ctx, row = self.ctx, self.row
+        row.attempts, self.place = row.attempts + 1, look.place
+        self.is_stale = is_acknowledged(look.text)
+        record(ctx, "injection:attempted", messageId=row.message_id, attempt=row.attempts,
+               type="wrap")
+        if row.attempts == 1:
+            row.first_at = ctx.now
+            count_metrics(ctx, attempted=1)
             if self.chosen:
-                hold_handoff(self.ctx, self.chosen, self.row.message_id)
-        return frame_startup(self.ctx, self.sources, self.row.message_id, self.row.attempts)
+                hold_handoff(ctx, self.chosen, row.message_id)
+        return frame_startup(ctx, self.sources, row.message_id, row.attempts)
 
     def _enter(self, now: float, look: Record) -> bytes:
         """Enter, once our text stands in the input and nothing else asks for it; again, never the
         text, if nothing has happened but a line end. It is submitted when it has left the input."""
-        is_there = not look.hidden and is_in_input(look, self.typed, look.is_box)
-        obstacle = find_obstacle(look, letters_of(self.typed)) if is_there else look.obstacle
-        if self.enters and not is_there and obstacle != "a question":
+        waited_s, words = now - self.since, " ".join(look.lines).split()
+        if self.enters and not look.is_there and look.obstacle != "a question":
             self._note("wrap:submitted", now, look)
             asks = self.ctx.get("startup.require_ack")
             self.state = "over" if self.in_file else "waiting" if asks else "done"
-            self.since, self.ready_at = now, float("inf")
+            self.since = self.busy_at = now
             return b""
-        waited_s, words = now - self.since, " ".join(look.lines).split()
         is_due = waited_s >= WRAP_ENTER_S and look.silent_ms >= NATURAL_AFTER_MS
         if self.enters:
             is_due = (self.enters < WRAP_ENTERS and waited_s >= WRAP_AGAIN_S
                       and not look.typing and words == self.shown)
-        # What was typed stays where it is; nothing comes after it once the person goes on.
-        is_late = waited_s >= self.timeout_s or (look.typing and not self.is_holding(now))
-        if is_there and is_due and not obstacle:
+        if look.obstacle:
+            return b""
+        if look.is_there and is_due:
             self.since, self.shown, self.enters = now, words, self.enters + 1
             return b"\r"
-        if is_late and not obstacle:
-            self._give_up("wrap:stuck", now, look, WRAP_NOT_TAKEN if self.enters else WRAP_NO_ECHO)
+        # What was typed stays where it is; nothing comes after it once the person goes on.
+        if waited_s >= self.timeout_s or (look.typing and not self.is_holding(now)):
+            self._give_up("wrap:stuck", now, look, "Enter did not submit it" if self.enters else
+                          "the typed text did not appear")
         return b""
 
     def _give_up(self, name: str, now: float, look: Record, reason: str) -> None:
         """Nothing is typed any more: the file, which needs nobody to be ready."""
         self._note(name, now, look)
         self.state, self.reason = "over", reason
-        if self._write_file(reason=reason):
+        if self.in_file or self._write_file(reason=reason):
             self.told.append(WRAP_IN_FILE.format(reason=reason, file=self.file))
 
     def _write_file(self, **why) -> bool:
-        if self.in_file is None:
-            body = shorten_sources(self.sources, STARTUP_LIMIT)
-            self.in_file = write_section(self.ctx, body, self.file)
-            if self.in_file:
-                self.row.outcome = "escalated"
-                self._record("injection:escalated", attempts=self.row.attempts, file=self.file,
-                             escalationType="file", **why)
-                count_metrics(self.ctx, escalatedToFile=1, attempted=int(not self.row.attempts))
+        body = shorten_sources(self.sources, STARTUP_LIMIT)
+        self.in_file = write_section(self.ctx, body, self.file)
+        if self.in_file:
+            count_metrics(self.ctx, attempted=int(not self.row.attempts))
+            settle_delivery(self.ctx, self.row, "escalated", "escalatedToFile", file=self.file,
+                            escalationType="file", **why)
         return self.in_file
 
     def _close(self) -> None:
         """The program ended. An acknowledgement could come until now, so only now it has failed."""
-        self.state = "done"
-        if self.in_file or not (self.row.attempts or self.reason):
-            self._record("wrap:ended", attempts=self.row.attempts, reason=self.reason or WRAP_ENDED)
-        else:
-            settle_delivery(self.ctx, self.row, "failed", "failed",
-                            reason=self.reason or WRAP_ENDED)
+        if not self.in_file and (self.row.attempts or self.state == "over"):
+            settle_delivery(self.ctx, self.row, "failed", "failed", reason=self.reason)
             self.told.append(FAILURE_NOTICE.format(path=self.path))
+        else:
+            record(self.ctx, "wrap:ended", messageId=self.row.message_id, reason=self.reason)
+        self.state = "done"
 
     def _note(self, name: str, now: float, look: Record) -> None:
         """A recorder row with everything that the decision rests on."""
         seen = {key: value for key, value in vars(look).items()  # the person may type in the rest
-                if key not in ("gone", "lines", "before", "place")}
+                if key not in ("gone", "lines", "before", "place", "text")}
         seen["programs"] = [base_name(argv[0]) for argv in look.programs]
-        self._record(name, waitedMs=int((now - self.since) * 1000), attempt=self.row.attempts,
-                     enters=self.enters, prompt=is_prompt(look.before), **seen)
-
-    def _record(self, name: str, **fields) -> None:
-        record(self.ctx, name, messageId=self.row.message_id, agent=self.agent or "other", **fields)
+        record(self.ctx, name, messageId=self.row.message_id, attempt=self.row.attempts,
+               waitedMs=int((now - self.since) * 1000), enters=self.enters,
+               prompt=is_prompt(look.before), **seen)
 
 
 # --- the pseudo-terminal
 
 
 def run_wrap(delivery: Delivery, argv: list) -> int:
+    import termios
+
     occupy_descriptors()
-    run = _Run(delivery)
+    saved = termios.tcgetattr(0)
     try:
-        run.start(argv)
-        return run.pump()
+        return _Run(delivery, argv, saved).pump()
     finally:
-        run.restore()
+        termios.tcsetattr(0, termios.TCSADRAIN, saved)
 
 
 class _Run:
     """The person's terminal, a pseudo-terminal, the program in it, its screen, and keys that wait
     to be taken by it."""
 
-    def __init__(self, delivery: Delivery) -> None:
+    def __init__(self, delivery: Delivery, argv: list, saved: list) -> None:
+        import fcntl
         import signal
+        import subprocess
         import termios
 
-        self.signal, self.termios = signal, termios  # Windows has not all of them
-        self.delivery, self.screen = delivery, Screen(SCREEN_SIZE)
-        self.saved = termios.tcgetattr(0)
-        self.flags, self.has_input, self.typing = self.saved[3], True, False
-        self.queue, self.held, self.code, self.is_fit = b"", b"", None, False
-        self.heard_at, self.looked_at = delivery.since, 0.0
-        self.master, self.slave = _os.openpty()
-        self.tty = _os.ttyname(self.slave)
-
-    def start(self, argv: list) -> None:
-        import fcntl
-        import subprocess
-
-        self.termios.tcsetattr(self.slave, self.termios.TCSANOW, self.saved)
+        self.fcntl, self.signal, self.termios = fcntl, signal, termios  # Windows has not all
+        self.delivery, self.screen, self.saved = delivery, Screen(SCREEN_SIZE), saved
+        self.queue, self.held, self.has_input, self.typing = b"", b"", True, False
+        self.flags, self.code, self.heard_at, self.looked_at = saved[3], None, delivery.since, 0.0
+        self.master, slave = _os.openpty()
+        self.tty = _os.ttyname(slave)
+        termios.tcsetattr(slave, termios.TCSANOW, saved)
         self.fit()
         self.process = subprocess.Popen(
-            argv, stdin=self.slave, stdout=self.slave, stderr=self.slave, start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, self.termios.TIOCSCTTY, 0))  # noqa: PLW1509
-        _os.close(self.slave)
+            argv, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))  # noqa: PLW1509
+        _os.close(slave)
         _os.set_blocking(self.master, False)
         for name in WRAP_SIGNALS:
-            self.signal.signal(getattr(self.signal, name), self.forward)
-        for number in (self.signal.SIGWINCH, self.signal.SIGCONT):
+            signal.signal(getattr(signal, name), self.forward)
+        for number in (signal.SIGWINCH, signal.SIGCONT):
             # In the middle of output the size must not change, so this only notes it.
-            self.signal.signal(number, lambda *_: setattr(self, "is_fit", False))
+            signal.signal(number, lambda *_: setattr(self, "is_fit", False))
 
     def fit(self) -> None:
         """The person's terminal raw, and its size for the program's; also after ^Z and `fg`."""
-        import fcntl
         import struct
         import tty
 
+        self.is_fit = True
         tty.setraw(0, self.termios.TCSADRAIN)  # keys typed ahead stay
         columns, rows = _os.get_terminal_size(0)
         size = (rows or SCREEN_SIZE[0], columns or SCREEN_SIZE[1])
         self.screen.resize(size)
-        fcntl.ioctl(self.master, self.termios.TIOCSWINSZ, struct.pack("4H", *size, 0, 0))
-
-    def restore(self) -> None:
-        """The person's terminal as it was, whatever the program left on."""
-        write_all(1, format_restore(self.screen.modes))
-        self.termios.tcsetattr(0, self.termios.TCSADRAIN, self.saved)
+        self.fcntl.ioctl(self.master, self.termios.TIOCSWINSZ, struct.pack("4H", *size, 0, 0))
 
     def pump(self) -> int:
         """Pass everything through until the program is gone."""
@@ -5977,7 +5934,6 @@ class _Run:
 
         while self.code is None:
             if not self.is_fit:
-                self.is_fit = True
                 self.fit()
             if not self.delivery.is_holding(time.monotonic()):
                 self.queue, self.held = self.queue + self.held, b""
@@ -6007,7 +5963,7 @@ class _Run:
         pid, status = _os.waitpid(self.process.pid, flags)
         if pid and _os.WIFSTOPPED(status):
             # The person's shell comes back, `fg` lets both go on; without job control we just do.
-            self.restore()
+            self.termios.tcsetattr(0, self.termios.TCSADRAIN, self.saved)
             _os.kill(_os.getpid(), self.signal.SIGTSTP)
             self.fit()
             self.forward(self.signal.SIGCONT)
@@ -6025,12 +5981,7 @@ class _Run:
 
     def _read_keys(self) -> None:
         keys = self._read(0)
-        self.has_input = bool(keys)
-        if keys == SUSPEND_KEY and self.flags & self.termios.ISIG:
-            # The kernel drops SIGTSTP for a session without a shell.
-            self.forward(self.signal.SIGSTOP)
-            return
-        typed = parse_keys(keys)
+        self.has_input, typed = bool(keys), parse_keys(keys)
         self.typing = typed[-1] not in LINE_DONE if typed else self.typing
         if typed and self.delivery.is_holding(time.monotonic()):
             self.held += keys
@@ -6057,12 +6008,12 @@ class _Run:
     def _step(self) -> None:
         """Look, and let the delivery decide."""
         self.looked_at = now = time.monotonic()
+        if self.delivery.state == "done":
+            return
         try:
             self.flags = self.termios.tcgetattr(self.master)[3]
         except self.termios.error:
             pass  # the program has closed it
-        if self.delivery.state == "done":
-            return
         screen, is_raw = self.screen, not self.flags & self.termios.ICANON
         process, programs = read_process(self.process.pid, self.master, self.tty)
         self.delivery.ctx.now = time.time()
@@ -6082,13 +6033,16 @@ def wrap_command(given: Record) -> int:
     if not command:
         raise CommandError("a command is missing after --")
     if kind:
-        raise CommandError(WRAP_REFUSED.format(name=command[0], kind=kind), WRAP_REFUSED_HINT)
+        raise CommandError(
+            "%s is %s, not an agent: the context would be typed into it" % (command[0], kind),
+            "name the agent, e.g. `wrap -- aider`; a script is run by `wrap -- sh -c '…'`")
     if not IS_POSIX or not _os.isatty(0):
-        raise CommandError(WRAP_NO_TERMINAL, "run the agent directly")
+        raise CommandError("wrap needs a terminal, of a POSIX system", "run the agent directly")
     ctx, agent = people_ctx(), given.agent or find_agent(command)
     ctx.agent = agent if agent in DIALECTS else ctx.agent
     delivery = Delivery(ctx, time.monotonic(), _read_context(ctx, given.context), agent=agent,
                         timeout_s=float(given.timeout or WRAP_TIMEOUT_S))
+    ctx.agent = agent or "other"  # for the recorder, now that the agent's file is known
     try:
         code = run_wrap(delivery, command)
     except OSError as error:
@@ -6105,8 +6059,7 @@ def _read_context(ctx: Ctx, path: str) -> tuple:
         if not says_something(data):
             raise CommandError("there is no context in %s" % one_line(path, 200),
                                "name a text file that is filled in")
-        text = clean_text(data.decode("utf-8", "replace"))
-        return None, path, [(SOURCE_FILE.format(path=path), text)]
+        return None, path, [(SOURCE_FILE.format(path=path), clean_text(decode_text(data)))]
     if not ctx.get("startup.enabled"):
         return None, "", []
     update_ledger(ctx, lambda ledger: None)  # from now on a handoff is newer than the first event
