@@ -5393,7 +5393,13 @@ class Screen:
             self.modes, self.grid, self.y, self.x = set(), [], 0, 0
             self.resize((self.rows, self.columns))
         elif name in ("?h", "?l"):
-            self._switch(self.modes - set(values) | set(values if name == "?h" else ()))
+            was_alternate = self.is_alternate()
+            self.modes = self.modes - set(values) | set(values if name == "?h" else ())
+            if was_alternate != self.is_alternate():  # it covers the usual one, or that comes back
+                here = self.grid, self.y, self.x
+                self.grid, self.y, self.x = self.behind if was_alternate else ([], 0, 0)
+                self.behind = here
+                self.resize((self.rows, self.columns))
 
     def _feed_line(self, step: int) -> None:
         """To the next line or the one before; at the edge the lines move instead."""
@@ -5405,14 +5411,6 @@ class Screen:
         self.grid.insert(comes, "")
         if step > 0 and leaves == 0 and not self.is_alternate():
             self.gone = [*self.gone[1 - SCREEN_KEPT_LINES:], line.replace(WIDE_HALF, "").rstrip()]
-
-    def _switch(self, modes: set) -> None:
-        was, self.modes = self.is_alternate(), modes
-        if was != self.is_alternate():  # it covers the usual one, or that comes back
-            here = self.grid, self.y, self.x
-            self.grid, self.y, self.x = self.behind if was else ([], 0, 0)
-            self.behind = here
-            self.resize((self.rows, self.columns))
 
     def _erase(self, how: int, is_screen: bool) -> None:
         """From the cursor on, up to it, or all: of its line, or of the screen."""
@@ -5433,8 +5431,7 @@ DIALOG_LINES = 16  # at the screen's end
 SHELLS = frozenset("sh bash dash zsh fish ksh mksh ash csh tcsh nu pwsh xonsh elvish".split())
 EDITORS = frozenset("vi vim nvim view ex ed nano pico emacs micro hx helix kak joe mcedit less "
                     "more most man".split())  # and pagers
-_INTERACTIVE = (r"^(?:(?:--rcfile|--init-file|[-+][oO])\0[^\0]*\0|--[^\0]+\0|[-+][^\0c]*\0)*"
-                r"\Z")
+_INTERACTIVE = r"^(?:(?:--(?:rc|init-)file|[-+][oO])\0[^\0]*\0|--[^\0]+\0|[-+][^\0c]*\0)*\Z"
 _PROMPT = r"^[\s│┃|]*[\w ./:~()\[\]-]{0,40}(?:>{1,3}|[$❯›»]|\]:)\s*$"
 _MARKED = r"^[\s│┃|]*[❯›▶►➤→●○◉◆>*]\s*"
 _NUMBERED = r"(?:%s|^[\s│┃|]*)\d{1,2}[.)]\s+\S" % _MARKED
@@ -5674,8 +5671,8 @@ LAUNCHERS = frozenset("npx npm pnpm yarn bunx bun uv uvx pipx python python3 nod
 
 def find_agent(argv: list) -> str:
     """Which known agent a command line runs, also behind a launcher (`npx @openai/codex@1.2`)."""
-    is_launcher = bool(argv) and base_name(argv[0]) in LAUNCHERS
-    words = " ".join(argv).split() if is_launcher else argv[:1]
+    is_launched = not LAUNCHERS.isdisjoint(map(base_name, argv[:1]))
+    words = " ".join(argv).split() if is_launched else argv[:1]
     name = r"^(\w+?)(?:-(?:cli|code|chat))?(?:@[\w.^~-]+|\.\w+)?$"
     found = (find_pattern(name, base_name(word)) for word in words)
     return next((one[1] for one in found if one and one[1] in AGENTS), "")
@@ -5753,7 +5750,12 @@ class Delivery:
             confidence=readiness(look, prompt, self.ctx.get("wrap.ready_patterns")),
             # `In [1]:` and `In [2]:` are one place
             place="".join("0" if c.isdigit() else c for c in look.before.strip()))
-        if self._is_acknowledged(look):
+        said = ""
+        if self.row.attempts and (look.ended or self.state != "typed"):
+            said = text_after_echo(look.text, self.typed)
+            if said is None:  # scrolled away: then nothing old may be taken for the answer
+                said = "" if self.is_stale else look.text
+        if is_acknowledged(said):
             self.state = "done"
             succeed_delivery(self.ctx, self.row, "acknowledgement")
         elif look.ended:
@@ -5761,14 +5763,6 @@ class Delivery:
         elif self.state != "over":
             return self._wait(now, look) if self.state == "waiting" else self._enter(now, look)
         return b""
-
-    def _is_acknowledged(self, look: Record) -> bool:
-        if not self.row.attempts or (self.state == "typed" and not look.ended):
-            return False
-        said = text_after_echo(look.text, self.typed)
-        if said is None:  # scrolled away: then nothing old may be taken for it
-            return not self.is_stale and is_acknowledged(look.text)
-        return is_acknowledged(said)
 
     def is_holding(self, now: float) -> bool:
         """Nobody's keys come between the context and its Enter."""
@@ -5878,10 +5872,12 @@ class Delivery:
 
 def run_wrap(delivery: Delivery, argv: list) -> int:
     import termios
+    import tty
 
     occupy_descriptors()
     saved = termios.tcgetattr(0)
     try:
+        tty.setraw(0, termios.TCSADRAIN)  # keys typed ahead stay
         return _Run(delivery, argv, saved).pump()
     finally:
         termios.tcsetattr(0, termios.TCSADRAIN, saved)
@@ -5891,19 +5887,19 @@ class _Run:
     """The person's terminal, a pseudo-terminal, the program in it, its screen, and keys that wait
     to be taken by it."""
 
-    def __init__(self, delivery: Delivery, argv: list, saved: list) -> None:
+    def __init__(self, delivery: Delivery, argv: list, attributes: list) -> None:
         import fcntl
         import signal
         import subprocess
         import termios
 
         self.fcntl, self.signal, self.termios = fcntl, signal, termios  # Windows has not all
-        self.delivery, self.screen, self.saved = delivery, Screen(SCREEN_SIZE), saved
+        self.delivery, self.screen, self.flags = delivery, Screen(SCREEN_SIZE), attributes[3]
         self.queue, self.held, self.has_input, self.typing = b"", b"", True, False
-        self.flags, self.code, self.heard_at, self.looked_at = saved[3], None, delivery.since, 0.0
+        self.code, self.heard_at, self.looked_at = None, delivery.since, 0.0
         self.master, slave = _os.openpty()
         self.tty = _os.ttyname(slave)
-        termios.tcsetattr(slave, termios.TCSANOW, saved)
+        termios.tcsetattr(slave, termios.TCSANOW, attributes)
         self.fit()
         self.process = subprocess.Popen(
             argv, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
@@ -5912,17 +5908,14 @@ class _Run:
         _os.set_blocking(self.master, False)
         for name in WRAP_SIGNALS:
             signal.signal(getattr(signal, name), self.forward)
-        for number in (signal.SIGWINCH, signal.SIGCONT):
-            # In the middle of output the size must not change, so this only notes it.
-            signal.signal(number, lambda *_: setattr(self, "is_fit", False))
+        # In the middle of output the size must not change, so this only notes it.
+        signal.signal(signal.SIGWINCH, lambda *_: setattr(self, "is_fit", False))
 
     def fit(self) -> None:
-        """The person's terminal raw, and its size for the program's; also after ^Z and `fg`."""
+        """The size of the person's terminal for the program's."""
         import struct
-        import tty
 
-        self.is_fit = True
-        tty.setraw(0, self.termios.TCSADRAIN)  # keys typed ahead stay
+        self.is_fit = True  # first: it may change again meanwhile
         columns, rows = _os.get_terminal_size(0)
         size = (rows or SCREEN_SIZE[0], columns or SCREEN_SIZE[1])
         self.screen.resize(size)
@@ -5959,15 +5952,10 @@ class _Run:
         return self.code
 
     def _follow(self, flags: int) -> None:
-        """Has the program stopped or ended?"""
+        """Has the program ended? One that has stopped itself goes on: no shell could wake it."""
         pid, status = _os.waitpid(self.process.pid, flags)
         if pid and _os.WIFSTOPPED(status):
-            # The person's shell comes back, `fg` lets both go on; without job control we just do.
-            self.termios.tcsetattr(0, self.termios.TCSADRAIN, self.saved)
-            _os.kill(_os.getpid(), self.signal.SIGTSTP)
-            self.fit()
             self.forward(self.signal.SIGCONT)
-            self.forward(self.signal.SIGWINCH)  # draw again
         elif pid:
             is_killed = _os.WIFSIGNALED(status)
             self.code = 128 + _os.WTERMSIG(status) if is_killed else _os.WEXITSTATUS(status)
