@@ -5576,8 +5576,8 @@ def is_natural_end(text: str) -> bool:
 
 # --- what the kernel says
 
-READ_WAITS = frozenset("wait_woken n_tty_read unix_stream_read_generic pipe_read anon_pipe_read "
-                       "inotify_read".split())  # the system call's first argument is the file
+READ_WAITS = frozenset("wait_woken n_tty_read unix_stream_read_generic pipe_read anon_pipe_read"
+                       .split())  # the system call's first argument is the file
 POLL_WAITS = frozenset("poll_schedule_timeout do_select do_poll do_sys_poll".split())
 EPOLL_WAITS = frozenset("ep_poll do_epoll_wait".split())
 THREAD_KINDS = ("reading", "busy", "unknown", "idle")  # of several the first counts
@@ -5707,10 +5707,10 @@ def is_in_input(look: Record, typed: str, is_box: bool) -> bool:
     return bool(is_last and find_pattern(_echo_of(typed) + r"[\W_]*\Z", "\n".join(lines[-60:])))
 
 
-def text_after_echo(text: str, typed: str) -> "str | None":
-    """What stands below the last place where our text stands; None when it is not to be seen."""
+def text_after_echo(text: str, typed: str, unseen: str = "") -> str:
+    """What stands below the last place where our text stands, or `unseen`."""
     found = find_pattern(r"(?s)\A.*" + _echo_of(typed), text)
-    return text[found.end():].partition("\n")[2] if found else None
+    return text[found.end():].partition("\n")[2] if found else unseen
 
 
 def _echo_of(typed: str) -> str:
@@ -5750,12 +5750,9 @@ class Delivery:
             confidence=readiness(look, prompt, self.ctx.get("wrap.ready_patterns")),
             # `In [1]:` and `In [2]:` are one place
             place="".join("0" if c.isdigit() else c for c in look.before.strip()))
-        said = ""
-        if self.row.attempts and (look.ended or self.state != "typed"):
-            said = text_after_echo(look.text, self.typed)
-            if said is None:  # scrolled away: then nothing old may be taken for the answer
-                said = "" if self.is_stale else look.text
-        if is_acknowledged(said):
+        may_answer = self.row.attempts and (look.ended or self.state != "typed")
+        unseen = "" if self.is_stale else look.text  # nothing old may be taken for the answer
+        if may_answer and is_acknowledged(text_after_echo(look.text, self.typed, unseen)):
             self.state = "done"
             succeed_delivery(self.ctx, self.row, "acknowledgement")
         elif look.ended:

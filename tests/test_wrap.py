@@ -125,7 +125,7 @@ def test_the_answer_stands_below_our_text_however_it_is_wrapped(width):
 
 def test_the_answer_stands_below_a_pasted_mark_too_and_an_unseen_text_has_none():
     assert kit.text_after_echo("old\n❯ [Pasted text #1 +12 lines]\n● new", TYPED) == "● new"
-    assert kit.text_after_echo("● something else", TYPED) is None
+    assert kit.text_after_echo("● something else", TYPED, "unseen") == "unseen"
     assert kit.text_after_echo("> " + TYPED + "\n● first\n● new", TYPED) == "● first\n● new"
 
 
