@@ -5306,7 +5306,7 @@ def people_ctx(needed: bool = True) -> "Ctx | None":
 # What a person would see of a program in a terminal, and from that, from the terminal's settings
 # and from what the kernel says, one judgement: is it waiting for a line of text? Doubt counts as
 # no. Only Screen.feed and read_process are not pure.
-SCREEN_SIZE = (24, 80)  # rows and columns, where a terminal does not say
+SCREEN_ROWS, SCREEN_COLUMNS = 24, 80  # where a terminal does not say
 SCREEN_KEPT_LINES = 400  # lines that have scrolled off
 ALTERNATE_MODES, PASTE_MODE = frozenset((47, 1047, 1049)), 2004
 WIDE_HALF = "\0"  # the second place of a wide character
@@ -5320,16 +5320,16 @@ class Screen:
     """Lines, cursor and private modes after the output so far; enough to read what agents draw
     (moves, erasing, scrolling, the alternate screen), not to draw it."""
 
-    def __init__(self, size: tuple) -> None:
+    def __init__(self, rows: int = 0, columns: int = 0) -> None:
         import codecs
 
         self._decode, self._rest = codecs.getincrementaldecoder("utf-8")("replace").decode, ""
         self.modes, self.gone, self.saved = set(), [], (0, 0)
         self.grid, self.y, self.x = [], 0, 0  # x == columns: the next letter begins a new line
-        self.resize(size)
+        self.resize(rows, columns)
 
-    def resize(self, size: tuple) -> None:
-        self.rows, self.columns = max(1, size[0]), max(2, size[1])
+    def resize(self, rows: int, columns: int) -> None:
+        self.rows, self.columns = rows or SCREEN_ROWS, max(2, columns or SCREEN_COLUMNS)
         over = max(0, self.y + 1 - self.rows)  # the cursor's line stays
         self.grid = [row[:self.columns] for row in self.grid[over:] + [""] * self.rows][:self.rows]
         self.y, self.x = self.y - over, min(self.x, self.columns)
@@ -5391,7 +5391,7 @@ class Screen:
             self.saved = (self.y, self.x)
         elif name == "\x1bc":
             self.modes, self.grid, self.y, self.x = set(), [], 0, 0
-            self.resize((self.rows, self.columns))
+            self.resize(self.rows, self.columns)
         elif name in ("?h", "?l"):
             was_alternate = self.is_alternate()
             self.modes = self.modes - set(values) | set(values if name == "?h" else ())
@@ -5399,7 +5399,7 @@ class Screen:
                 here = self.grid, self.y, self.x
                 self.grid, self.y, self.x = self.behind if was_alternate else ([], 0, 0)
                 self.behind = here
-                self.resize((self.rows, self.columns))
+                self.resize(self.rows, self.columns)
 
     def _feed_line(self, step: int) -> None:
         """To the next line or the one before; at the edge the lines move instead."""
@@ -5432,7 +5432,7 @@ SHELLS = frozenset("sh bash dash zsh fish ksh mksh ash csh tcsh nu pwsh xonsh el
 EDITORS = frozenset("vi vim nvim view ex ed nano pico emacs micro hx helix kak joe mcedit less "
                     "more most man".split())  # and pagers
 _INTERACTIVE = r"^(?:(?:--(?:rc|init-)file|[-+][oO])\0[^\0]*\0|--[^\0]+\0|[-+][^\0c]*\0)*\Z"
-_PROMPT = r"^[\s│┃|]*[\w ./:~()\[\]-]{0,40}(?:>{1,3}|[$❯›»]|\]:)\s*$"
+PROMPT = r"^[\s│┃|]*[\w ./:~()\[\]-]{0,40}(?:>{1,3}|[$❯›»]|\]:)\s*$"
 _MARKED = r"^[\s│┃|]*[❯›▶►➤→●○◉◆>*]\s*"
 _NUMBERED = r"(?:%s|^[\s│┃|]*)\d{1,2}[.)]\s+\S" % _MARKED
 _ANSWER = r"(?i)(?:%s|^[\s│┃|]*)(?:\d{1,2}[.)]\s+)?(?:\[.\]\s*)?(?:%s)\b.{0,90}$" % (
@@ -5465,23 +5465,19 @@ def find_obstacle(look: Record, own: str = "") -> str:
     lines = [line if len(letters_of(line)) < 6 or letters_of(line) not in own else ""
              for line in look.lines]
     asked = near = end = [line for line in lines if line.strip()][-DIALOG_LINES:]
-    if own or is_prompt(look.before):  # what was asked and answered above it does not count
+    is_free = find_pattern(PROMPT, look.before)  # a prompt with nothing typed yet
+    if own or is_free:  # what was asked and answered above it does not count
         above = [line for line in lines[:look.row] if letters_of(line)]
         asked, near = (above[-count:] + lines[look.row:] for count in (1, 2))
     places = {
         "cursor": [look.before], "end": end[-2:], "screen": end, "asked": asked, "near": near,
-        "over the prompt": lines[look.row - 1:look.row] if is_prompt(look.before) else []}
+        "over the prompt": lines[look.row - 1:look.row] if is_free else []}
     found = ["hidden input"] if look.hidden else []
     found += filter(None, map(kind_of_command, look.programs))
     found += ["an editor or a pager"] if end.count("~") > 2 else []
     found += [kind for kind, place, pattern in _OBSTACLES if find_pattern(pattern, *places[place])]
     found += ["a question"] if _is_choice(near) else []
     return found[0] if found else ""
-
-
-def is_prompt(before: str) -> bool:
-    """Does the cursor stand behind a prompt, with nothing typed yet?"""
-    return find_pattern(_PROMPT, before) is not None
 
 
 def letters_of(text: str) -> str:
@@ -5532,7 +5528,7 @@ def readiness(look: Record, prompt: str = "", patterns: tuple = ()) -> float:
         matches(pattern, line) for pattern in patterns for line in last)
     # Raw mode without paste and prompt means single keys: `top` would take each as a command.
     takes_lines = look.raw and look.paste if prompt else not look.alternate and (
-        not look.raw or look.paste or is_prompt(look.before))
+        not look.raw or look.paste or find_pattern(PROMPT, look.before))
     if look.process == 0.0 or not (is_shown or takes_lines):
         return 0.0
     text = "\n".join([*look.lines[:look.row], look.before])
@@ -5611,10 +5607,8 @@ def judge_thread(process: str, thread: str, tty: str) -> str:
     names = [links.get(fd, "") for fd in files]
     if tty not in names and "/dev/tty" not in names:
         return "idle"
-    # Somebody else may end a poll; a pipe with both ends in the process wakes only itself.
-    others = [name for name in names if name.startswith("socket:") or (
-        name.startswith("pipe:") and list(links.values()).count(name) == 1)]
-    return "unknown" if others and wait in POLL_WAITS else "reading"
+    others = [name for name in names if name.startswith(("socket:", "pipe:"))]
+    return "unknown" if others and wait in POLL_WAITS else "reading"  # they may end a poll as well
 
 
 def read_process(child: int, master: int, tty: str) -> tuple:
@@ -5861,7 +5855,7 @@ class Delivery:
         seen["programs"] = [base_name(argv[0]) for argv in look.programs]
         record(self.ctx, name, messageId=self.row.message_id, attempt=self.row.attempts,
                waitedMs=int((now - self.since) * 1000), enters=self.enters,
-               prompt=is_prompt(look.before), **seen)
+               prompt=bool(find_pattern(PROMPT, look.before)), **seen)
 
 
 # --- the pseudo-terminal
@@ -5891,7 +5885,7 @@ class _Run:
         import termios
 
         self.fcntl, self.signal, self.termios = fcntl, signal, termios  # Windows has not all
-        self.delivery, self.screen, self.flags = delivery, Screen(SCREEN_SIZE), attributes[3]
+        self.delivery, self.screen, self.flags = delivery, Screen(), attributes[3]
         self.queue, self.held, self.has_input, self.typing = b"", b"", True, False
         self.code, self.heard_at, self.looked_at = None, delivery.since, 0.0
         self.master, slave = _os.openpty()
@@ -5913,10 +5907,9 @@ class _Run:
         import struct
 
         self.is_fit = True  # first: it may change again meanwhile
-        columns, rows = _os.get_terminal_size(0)
-        size = (rows or SCREEN_SIZE[0], columns or SCREEN_SIZE[1])
-        self.screen.resize(size)
-        self.fcntl.ioctl(self.master, self.termios.TIOCSWINSZ, struct.pack("4H", *size, 0, 0))
+        size = self.fcntl.ioctl(0, self.termios.TIOCGWINSZ, bytes(8))
+        self.fcntl.ioctl(self.master, self.termios.TIOCSWINSZ, size)
+        self.screen.resize(*struct.unpack("4H", size)[:2])
 
     def pump(self) -> int:
         """Pass everything through until the program is gone."""

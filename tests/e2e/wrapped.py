@@ -287,7 +287,7 @@ class Desk:
         }, **self.extra)
 
     def start(self, command):
-        self.raw, self.lock, self.screen = b"", threading.RLock(), kit.Screen(SIZE)
+        self.raw, self.lock, self.screen = b"", threading.RLock(), kit.Screen(*SIZE)
         self.master, self.slave = os.openpty()
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", *SIZE, 0, 0))
         self.before = termios.tcgetattr(self.slave)
