@@ -5741,9 +5741,7 @@ class Delivery:
         vars(look).update(
             is_there=is_there, text="\n".join(lines),
             obstacle=find_obstacle(look, letters_of(self.typed) if is_there else ""),
-            confidence=readiness(look, prompt, self.ctx.get("wrap.ready_patterns")),
-            # `In [1]:` and `In [2]:` are one place
-            place="".join("0" if c.isdigit() else c for c in look.before.strip()))
+            confidence=readiness(look, prompt, self.ctx.get("wrap.ready_patterns")))
         may_answer = self.row.attempts and (look.ended or self.state != "typed")
         unseen = "" if self.is_stale else look.text  # nothing old may be taken for the answer
         if may_answer and is_acknowledged(text_after_echo(look.text, self.typed, unseen)):
@@ -5767,7 +5765,7 @@ class Delivery:
         if attempts:
             rung = next_rung(self.ctx, attempts, self.in_file is None)
             needed_s = max(self.ack_s, backoff_s(self.ctx, attempts))
-        is_again = self.place in ("", look.place) or (
+        is_again = self.place in ("", look.before.strip()) or (
             look.process and not look.raw)  # it reads lines, whatever it shows
         if not is_again or look.confidence <= READY_ABOVE or look.obstacle or look.typing:
             self.busy_at = now
@@ -5787,8 +5785,8 @@ class Delivery:
 
     def _attempt(self, look: Record) -> str:
         ctx, row = self.ctx, self.row
-        row.attempts, self.place = row.attempts + 1, look.place
-        self.is_stale = is_acknowledged(look.text)
+        row.attempts += 1
+        self.place, self.is_stale = look.before.strip(), is_acknowledged(look.text)
         record(ctx, "injection:attempted", messageId=row.message_id, attempt=row.attempts,
                type="wrap")
         if row.attempts == 1:
@@ -5849,13 +5847,11 @@ class Delivery:
         self.state = "done"
 
     def _note(self, name: str, now: float, look: Record) -> None:
-        """A recorder row with everything that the decision rests on."""
-        seen = {key: value for key, value in vars(look).items()  # the person may type in the rest
-                if key not in ("gone", "lines", "before", "place", "text")}
-        seen["programs"] = [base_name(argv[0]) for argv in look.programs]
+        """A recorder row with what the decision rests on, and nothing that the person may type."""
+        names = "confidence obstacle process silent_ms raw paste alternate typing".split()
         record(self.ctx, name, messageId=self.row.message_id, attempt=self.row.attempts,
                waitedMs=int((now - self.since) * 1000), enters=self.enters,
-               prompt=bool(find_pattern(PROMPT, look.before)), **seen)
+               **{key: getattr(look, key) for key in names})
 
 
 # --- the pseudo-terminal

@@ -210,8 +210,8 @@ def test_a_program_that_is_not_ready_in_time_gets_nothing_typed_but_a_file_and_t
 def test_a_recorder_row_holds_all_observations_and_no_line_of_the_person(project):
     rig = Rig(project, timeout_s=1).run(3, typing=True, text="Welcome.\n> my secret plan")
     row = rig.rows()[0]
-    assert {"confidence", "process", "silent_ms", "obstacle", "prompt", "raw", "hidden", "paste", "alternate", "typing", "programs",
-            "waitedMs", "attempt", "enters"} <= set(row)
+    assert {"confidence", "process", "silent_ms", "obstacle", "raw", "paste", "alternate", "typing", "waitedMs", "attempt",
+            "enters"} <= set(row)
     assert "secret plan" not in json.dumps(rig.rows())
 
 
