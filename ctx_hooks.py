@@ -5432,7 +5432,7 @@ SHELLS = frozenset("sh bash dash zsh fish ksh mksh ash csh tcsh nu pwsh xonsh el
 EDITORS = frozenset("vi vim nvim view ex ed nano pico emacs micro hx helix kak joe mcedit less "
                     "more most man".split())  # and pagers
 _INTERACTIVE = r"^(?:(?:--(?:rc|init-)file|[-+][oO])\0[^\0]*\0|--[^\0]+\0|[-+][^\0c]*\0)*\Z"
-PROMPT = r"^[\s│┃|]*[\w ./:~()\[\]-]{0,40}(?:>{1,3}|[$❯›»]|\]:)\s*$"
+_PROMPT = r"^[\s│┃|]*[\w ./:~()\[\]-]{0,40}(?:>{1,3}|[$❯›»]|\]:)\s*$"
 _MARKED = r"^[\s│┃|]*[❯›▶►➤→●○◉◆>*]\s*"
 _NUMBERED = r"(?:%s|^[\s│┃|]*)\d{1,2}[.)]\s+\S" % _MARKED
 _ANSWER = r"(?i)(?:%s|^[\s│┃|]*)(?:\d{1,2}[.)]\s+)?(?:\[.\]\s*)?(?:%s)\b.{0,90}$" % (
@@ -5465,7 +5465,7 @@ def find_obstacle(look: Record, own: str = "") -> str:
     lines = [line if len(letters_of(line)) < 6 or letters_of(line) not in own else ""
              for line in look.lines]
     asked = near = end = [line for line in lines if line.strip()][-DIALOG_LINES:]
-    is_free = find_pattern(PROMPT, look.before)  # a prompt with nothing typed yet
+    is_free = find_pattern(_PROMPT, look.before)  # a prompt with nothing typed yet
     if own or is_free:  # what was asked and answered above it does not count
         above = [line for line in lines[:look.row] if letters_of(line)]
         asked, near = (above[-count:] + lines[look.row:] for count in (1, 2))
@@ -5528,7 +5528,7 @@ def readiness(look: Record, prompt: str = "", patterns: tuple = ()) -> float:
         matches(pattern, line) for pattern in patterns for line in last)
     # Raw mode without paste and prompt means single keys: `top` would take each as a command.
     takes_lines = look.raw and look.paste if prompt else not look.alternate and (
-        not look.raw or look.paste or find_pattern(PROMPT, look.before))
+        not look.raw or look.paste or find_pattern(_PROMPT, look.before))
     if look.process == 0.0 or not (is_shown or takes_lines):
         return 0.0
     text = "\n".join([*look.lines[:look.row], look.before])
