@@ -5455,7 +5455,6 @@ _OBSTACLES = (  # what it is, where it shows, the pattern of a line
      r"|\besc(?:ape)? to (?:cancel|go back|reject|skip)"),
     ("a question", "cursor",
      r"(?i)\b(?:password|passphrase|passcode|pin|token|secret|api.?key|code)\b.{0,60}[:?]\s*$"),
-    ("a question", "over the prompt", _NUMBERED),
 )
 
 
@@ -5469,14 +5468,13 @@ def find_obstacle(look: Record, own: str = "") -> str:
     if own or is_free:  # what was asked and answered above it does not count
         above = [line for line in lines[:look.row] if letters_of(line)]
         asked, near = (above[-count:] + lines[look.row:] for count in (1, 2))
-    places = {
-        "cursor": [look.before], "end": end[-2:], "screen": end, "asked": asked, "near": near,
-        "over the prompt": lines[look.row - 1:look.row] if is_free else []}
+    places = {"cursor": [look.before], "end": end[-2:], "screen": end, "asked": asked, "near": near}
+    over_prompt = lines[look.row - 1:look.row] if is_free else []
     found = ["hidden input"] if look.hidden else []
     found += filter(None, map(kind_of_command, look.programs))
     found += ["an editor or a pager"] if end.count("~") > 2 else []
     found += [kind for kind, place, pattern in _OBSTACLES if find_pattern(pattern, *places[place])]
-    found += ["a question"] if _is_choice(near) else []
+    found += ["a question"] if _is_choice(near) or find_pattern(_NUMBERED, *over_prompt) else []
     return found[0] if found else ""
 
 
@@ -5611,21 +5609,18 @@ def judge_thread(process: str, thread: str, tty: str) -> str:
     return "unknown" if others and wait in POLL_WAITS else "reading"  # they may end a poll as well
 
 
-def read_process(child: int, master: int, tty: str) -> tuple:
+def read_process(child: int, tty: str) -> tuple:
     """(confidence or None, command lines) of what holds the terminal: the child or, behind a
     launcher such as npm or sh, its children."""
     kinds, programs, todo = [], [], [str(child)]
-    try:
-        group = str(_os.tcgetpgrp(master))
-    except OSError:
-        return None, []
     for process in map("/proc/".__add__, todo):
         names = sorted(list_dir(process + "/task"), key=int)  # the main one first
         threads = ["%s/task/%s" % (process, name) for name in names]
         if len(todo) < _PROCESSES:
             todo += " ".join(read_text(thread + "/children") for thread in threads).split()
-        if read_text(process + "/stat").rpartition(")")[2].split()[2:3] != [group]:
-            continue
+        fields = read_text(process + "/stat").rpartition(")")[2].split()
+        if fields[3:4] != todo[:1] or fields[2] != fields[5]:
+            continue  # of another session, or not in the foreground of this one
         programs.append(read_text(process + "/cmdline").rstrip("\0").split("\0")[:20])
         try:
             found = [judge_thread(process, thread, tty) for thread in threads]
@@ -5989,7 +5984,7 @@ class _Run:
         except self.termios.error:
             pass  # the program has closed it
         screen, is_raw = self.screen, not self.flags & self.termios.ICANON
-        process, programs = read_process(self.process.pid, self.master, self.tty)
+        process, programs = read_process(self.process.pid, self.tty)
         self.delivery.ctx.now = time.time()
         self.queue += self.delivery.step(now, Record(
             process=process, programs=programs, gone=screen.gone, lines=screen.lines(),

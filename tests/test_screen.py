@@ -403,7 +403,7 @@ class OwnTerminal:
         """A program needs a moment to get into its wait."""
         end = time.monotonic() + GUARD_S
         while True:
-            found = kit.read_process(self.process.pid, self.master, self.tty)
+            found = kit.read_process(self.process.pid, self.tty)
             if found[0] == wanted or time.monotonic() > end:
                 return found
             time.sleep(0.02)
@@ -431,10 +431,13 @@ def test_a_shell_that_holds_the_terminal_is_known_by_its_command_line():
         assert programs == [["sh"]] and kit.find_obstacle(look(text="> ", programs=programs)) == "a shell"
 
 
+@LINUX
+def test_a_shell_in_a_terminal_that_the_program_made_itself_does_not_hold_ours():
+    script = "import os, pty, sys\npid, _ = pty.fork()\nif not pid:\n    os.execvp('sh', ['sh'])\nsys.stdin.read(1)"
+    with OwnTerminal(script) as own:
+        confidence, programs = own.until(0.95)
+        assert confidence == 0.95 and [argv[0] for argv in programs] == [sys.executable]
+
+
 def test_a_process_that_is_gone_tells_nothing():
-    master, slave = os.openpty()
-    try:
-        assert kit.read_process(2 ** 22, master, os.ttyname(slave)) == (None, [])
-    finally:
-        os.close(master)
-        os.close(slave)
+    assert kit.read_process(2 ** 22, TTY) == (None, [])
