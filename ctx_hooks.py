@@ -5305,7 +5305,7 @@ def people_ctx(needed: bool = True) -> "Ctx | None":
 # =============================================================================
 # What a person would see of a program in a terminal, and from that, from the terminal's settings
 # and from what the kernel says, one judgement: is it waiting for a line of text? Doubt counts as
-# no. Only Screen.feed and read_process are not pure.
+# no. Only Screen and what reads /proc are not pure.
 SCREEN_ROWS, SCREEN_COLUMNS = 24, 80  # where a terminal does not say
 SCREEN_KEPT_LINES = 400  # lines that have scrolled off
 ALTERNATE_MODES, PASTE_MODE = frozenset((47, 1047, 1049)), 2004
@@ -5421,11 +5421,10 @@ class Screen:
         self.grid[y] = {0: row[:self.x], 1: " " * end + row[end:]}.get(how, "")
 
 
-# --- what stands on it. A glance is what is known of a program at one moment: process (its
-# confidence, None where the kernel does not tell), programs (command lines that hold the terminal),
-# silent_ms, gone and lines (scrolled off, on the screen), row and before (the cursor's, and its
-# line up to it), raw, hidden (lines without echo), paste, alternate, typing (the person has a
-# half-typed line), ended.
+# --- what stands on it. A glance is what is known of a program at one moment: process (confidence,
+# None where the kernel does not tell), programs (command lines that hold the terminal), silent_ms,
+# gone and lines (scrolled off, on the screen), row and before (the cursor's, its line up to it),
+# raw, hidden (lines without echo), paste, alternate, typing (the person has half a line), ended.
 
 DIALOG_LINES = 16  # at the screen's end
 SHELLS = frozenset("sh bash dash zsh fish ksh mksh ash csh tcsh nu pwsh xonsh elvish".split())

@@ -119,6 +119,16 @@ def test_any_output_leaves_a_whole_screen_however_it_is_cut(rounds):
         assert len(at_once.grid) == 5 and all(len(row) <= 9 for row in at_once.grid)
 
 
+def test_a_control_sequence_that_never_ends_is_not_kept_for_ever():
+    screen = shown("\x1b]0;")
+    for _ in range(20):
+        screen.feed(b"x" * 16_384)
+        assert len(screen._rest) <= 50_002
+    assert screen.lines()[0] == "x" * 20
+    screen.feed(b"\x1b[2J\x1b[Hback")
+    assert screen.lines()[0] == "back"
+
+
 @pytest.mark.parametrize("raw, modes", [
     ("\x1b[?2004h", {2004}), ("\x1b[?2004h\x1b[?2004l", set()), ("\x1b[?25l\x1b[?1000;1006h", {1000, 1006}),
     ("\x1b[?2004h\x1bc", set()), ("\x1b[2004h", set()), ("\x1b[?u", set()),
