@@ -4970,14 +4970,13 @@ def settings_snippet() -> str:
 # =============================================================================
 # View
 # =============================================================================
-# From data to text. A page is a list of lines: a text is shown as it is, of a list of (style, text)
-# the last one is wrapped behind the others. format_page is the only way to a terminal: it strips
-# what could move a cursor or paint, then wraps, then paints. Without UTF-8 our glyphs become ASCII.
-TO_ASCII = dict(zip(map(ord, "█░✓●○·…→–—✗×"), "#.+*-|~>--xx"))
+# From data to text. A page is a list of lines: a text is shown as it is, a list of (style, text) is
+# one line whatever it holds. format_page is the only way to a terminal: it strips what could move a
+# cursor or paint, then paints. Long lines are the terminal's to wrap, so that they can be pasted.
 STYLES = {"bold": "1", "dim": "2", "bad": "31", "good": "32", "warn": "33"}
-STYLE_OF = {"asked": "bad", "written": "good", "delivered": "good", "failed": "bad",
-            "critical": "bad", "warning": "warn"}
-UNCUT = 10_000  # the width of a pipe, and of a terminal that does not know its own
+STYLE_OF = {"asked": "warn", "written": "good", "critical": "bad", "warning": "warn",
+            OK: "good", HINT: "dim", WARN: "warn", FAIL: "bad"}
+UNITS_S = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 DECISIONS = {  # what was done → by which rule
     "alert:emitted": "wrote the signal {code}: {summary} → its level was crossed, or it is time",
     "signals:delivered": "told the agent {names} → pending signals go out with the next event",
@@ -5004,66 +5003,33 @@ DECISIONS = {  # what was done → by which rule
     "wrap:stuck": "pressed no Enter → the program did not show what was typed",
     "wrap:ended": "delivered nothing → {reason}",
 }
-ATTENTION = {  # what is said to the agent: event -> mechanism
-    "injection:attempted": "startup", "gate:emitted": "gate", "handoff:reminded": "handoff",
-    "signals:delivered": "signals", "stop:held": "auto", "auto:briefed": "auto"}
-REASONS = dict(STOP_MESSAGES, held="its completion block is missing",
+REASONS = dict(STOP_MESSAGES, held="its completion block is missing", check="its check {check}",
                advanced="the phase before is complete, this one is next")
 
 
-# --- the terminal
-
-
-def read_look(bar: bool = False) -> Record:
-    """Width, colour and glyphs by the usual variables; a pipe gets plain text, but the client
-    paints its bar."""
-    env = read_environment(("NO_COLOR", "COLUMNS", "TERM", "LC_ALL", "LC_CTYPE", "LANG"))
-    try:
-        width, is_terminal = _os.get_terminal_size(1).columns, _os.isatty(1)
-    except OSError:  # on Windows NUL passes for a terminal until it is asked for its size
-        width, is_terminal = 0, False
-    if is_digits(env.get("COLUMNS", "")):
-        width = int(env["COLUMNS"]) or width
-    colour = (bar or is_terminal) and not env.get("NO_COLOR") and env.get("TERM") != "dumb"
-    locale = env.get("LC_ALL") or env.get("LC_CTYPE") or env.get("LANG") or ""
-    return Record(width=max(20, width or UNCUT), height=UNCUT, colour=colour,
-                  unicode=not IS_POSIX or "utf" in locale.lower())
-
-
-def show(*page: object, look: "Record | None" = None, before: str = "") -> int:
-    """Print lines for a person, and tell how many; `before` moves the cursor."""
-    text = format_page(page, look or read_look()) + "\n"
+def show(*page: object, is_bar: bool = False, is_screen: bool = False) -> None:
+    """Print lines for a person; a pipe gets plain text, but the client paints its bar. A screen
+    takes the place of all that stands on the terminal, and does not wrap or scroll."""
+    env = read_environment(("NO_COLOR", "TERM"))
+    is_plain = env.get("NO_COLOR") or env.get("TERM") == "dumb"
+    text = format_page(page, (is_bar or _os.isatty(1)) and not is_plain)
+    if is_screen:
+        lines = text.split("\n")[:max(1, _os.get_terminal_size(1).lines - 1)]
+        text = "\033[H\033[J\033[?7l" + "\n".join(lines) + "\033[?7h"
     if sys.stdout is not None:  # None: it was closed before the start
-        sys.stdout.write(before + text)
+        sys.stdout.write(text + "\n")
         sys.stdout.flush()
-    return text.count("\n")
 
 
-def format_page(page: object, look: Record) -> str:
+def format_page(page: object, is_coloured: bool) -> str:
     def painted(style: str, text: str) -> str:
-        text = for_terminal(text) if look.unicode else for_terminal(text).translate(TO_ASCII)
-        is_painted = style and look.colour and text
+        text = for_terminal(text).translate({9: " ", 10: " "})
+        is_painted = style and is_coloured and text
         return "\033[%sm%s\033[0m" % (STYLES[style], text) if is_painted else text
 
-    lines = []
-    for line in page:
-        lines += [[("", line)]] if isinstance(line, str) else _wrap_line(line, look.width)
-    return "\n".join("".join(painted(*part) for part in parts).rstrip(" ")
-                     for parts in lines[:look.height])
-
-
-def _wrap_line(line: list, width: int) -> list:
-    """The last part behind the others, in as many lines as it takes."""
-    *heads, (style, text) = [(style, for_terminal(text).translate({9: " ", 10: " "}))
-                             for style, text in line]
-    indent = cells("".join(head for _, head in heads))
-    room, more = max(20, width - indent), []
-    if cells(text) > room:  # seldom; the status line does without the library
-        from textwrap import wrap
-
-        room = room if cells(text) == len(text) else room // 2  # wide characters take two cells
-        text, *more = wrap(text, room, break_on_hyphens=False) or [""]
-    return [[*heads, (style, text)]] + [[("", " " * indent), (style, rest)] for rest in more]
+    return "\n".join(
+        for_terminal(line) if isinstance(line, str) else
+        "".join(painted(*part) for part in line).rstrip(" ") for line in page)
 
 
 def cells(text: str) -> int:
@@ -5076,94 +5042,67 @@ def cells(text: str) -> int:
                2 if east_asian_width(c) in "WF" else 1 for c in text)
 
 
-# --- figures
-
-
-def format_bar(percent: int) -> str:
-    full = max(percent // 10, 1 if percent else 0)
-    return "█" * full + "░" * (10 - full)
-
-
-def format_age(seconds: float) -> str:
-    units_s = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
-    size, unit = next((pair for pair in units_s if seconds >= pair[0]), units_s[-1])
-    return "%d%s" % (max(0, seconds) // size, unit)
+def format_meter(percent: int) -> tuple:
+    """A bar with its style."""
+    style = "bad" if percent >= 85 else "warn" if percent >= 70 else "good"
+    return style, "█" * (percent // 10) + "░" * (10 - percent // 10)
 
 
 def format_ago(iso: object, now: float) -> str:
-    return format_age(now - (parse_iso(iso) or now)) + " ago"
+    age_s = max(0, now - (parse_iso(iso) or now))
+    unit = next((unit for unit, size_s in UNITS_S.items() if age_s >= size_s), "s")
+    return "%d%s ago" % (age_s // UNITS_S[unit], unit)
 
 
 def format_clock(iso: object) -> str:
-    """Local time for a person; another day than today comes with its date."""
-    at = time.localtime(parse_iso(iso) or 0)
-    is_today = at[:3] == time.localtime()[:3]
-    return time.strftime("%H:%M:%S" if is_today else "%Y-%m-%d %H:%M:%S", at)
-
-
-def plural(count: int, word: str) -> str:
-    return "%d %s%s" % (count, word, "" if count == 1 else "s")
-
-
-def level_style(percent: int) -> str:
-    return "bad" if percent >= 85 else "warn" if percent >= 70 else "good"
-
-
-# --- pages
+    """Local time, for a person."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(parse_iso(iso) or 0))
 
 
 def render_status(data: dict) -> list:
     """The page that `status` shows, from the object that `status --json` prints."""
-    now, seen_at, metrics = parse_iso(data["at"]) or 0.0, data["hooks_seen_at"], data["metrics"]
-    seen = "hooks seen " + format_ago(seen_at, now) if seen_at else "no hook ran yet"
-    page = [[("bold", "ctx_hooks " + data["version"]),
-             ("dim", " · %s · %s" % (seen, data["root"]))]]
-    if not seen_at:
-        page.append("start the agent here; whether the hooks are registered: "
-                    + own_command("doctor"))
-    for name, until in data["paused"].items():
-        page.append([("warn", "paused: %s, until %s" % (
-            "every session" if name == "*" else name[:8],
-            format_clock(until) if until else "`resume`"))])
+    now, calls = parse_iso(data["at"]) or 0.0, max(1, data["attention"]["calls"])
+    page = [[("bold", "ctx_hooks " + data["version"]), ("dim", " · " + data["root"])]]
+    if not data["sessions"]:
+        page.append("no live session; whether the hooks are registered: " + own_command("doctor"))
     for session in data["sessions"]:
         page += ["", *_session_rows(session, now)]
-    sent = "{attempted} sent, {succeededOnFirstTry} arrived at once, {failed} failed"
     sections = {
+        "paused": ["%s, until %s" % ("every session" if name == "*" else name[:8],
+                                     format_clock(until) if until else "`resume`")
+                   for name, until in data["paused"].items()],
         "handoffs": [_handoff_row(row, now) for row in data["handoffs"]],
-        "signals": [_row(row["severity"], STYLE_OF.get(row["severity"], "dim"),
-                         "%s old, %s left, %s  %s" % (
-                             format_age(row["age_s"]), format_age(row["left_s"]),
-                             row["session"][:8] or "every session", row["text"]))
-                    for row in data["signals"]],
+        "signals": [_row(row["severity"], "%s, until %s, %s  %s" % (
+            format_ago(row["at"], now), format_clock(row["until"]),
+            row["session"][:8] or "every session", row["text"])) for row in data["signals"]],
         "auto": render_workflow(data["auto"])[:3] if data["auto"] else [],
-        "startup": [sent.format(**metrics) if metrics["attempted"] else ""],
-        "said to the agent": [attention_text(data["attention"])],
-        "fill in": [", ".join(data["fill_in"])],
+        "said to the agent, per 100 tool calls": [
+            _row(name, "%d characters in %.1f messages" % (
+                row["chars"] * 100 // calls, row["messages"] * 100 / calls))
+            for name, row in data["attention"]["by"].items()],
         "problems": ["✗ " + text for text in data["problems"]]}
     for title, lines in sections.items():
-        lines = [[("", "  "), ("", line)] if isinstance(line, str) else line
-                 for line in lines if line]
-        page += ["", [("bold", title)], *lines] if lines else []
+        rows = [[("", "  "), ("", line)] if isinstance(line, str) else line for line in lines]
+        page += ["", [("bold", title)], *rows] if rows else []
     return page
 
 
-def _row(label: str, style: str, text: str) -> list:
-    return [("dim", "  %-9s" % label), (style, text)]
+def _row(label: str, text: str, style: str = "") -> list:
+    """In the style that its label or its first word has."""
+    style = style or STYLE_OF.get(label) or STYLE_OF.get(text.partition(" ")[0], "dim")
+    return [("dim", "  %-8s " % label), (style, text)]
 
 
 def _session_rows(data: dict, now: float) -> list:
-    """One session: a row for each mechanism."""
-    context, measured = data["context"], _row("context", "dim", "not measured yet")
+    context, measured = data["context"], _row("context", "not measured yet")
     if context:
-        measured = _row("context", level_style(context["percent"]),
-                        "{} {shown}  {tokens:,}/{window:,} {kind}, {}".format(
-                            format_bar(context["percent"]), format_ago(context["at"], now),
-                            **context))
-    head = " · ".join(("", data["client"], format_ago(data["seen_at"], now),
-                       plural(data["tool_calls"], "call"), data["model"] or "model unknown"))
-    return [[("bold", "session " + data["session"][:8]), ("dim", head)], measured] + [
-        _row(name, STYLE_OF.get(data[name].partition(",")[0], "dim"), data[name])
-        for name in ("handoff", "gate", "startup")]
+        style, bar = format_meter(context["percent"])
+        measured = _row("context", "{} {shown}  {tokens:,}/{window:,} {kind}, {}".format(
+            bar, format_ago(context["at"], now), **context), style)
+    head = " · {agent} · {} · call {tool_calls} · {}".format(
+        format_ago(data["seen_at"], now), data["model"] or "model unknown", **data)
+    return [[("bold", "session " + data["session"][:8]), ("dim", head)], measured,
+            _row("gate", data["gate"])]
 
 
 def _handoff_row(row: dict, now: float) -> list:
@@ -5174,72 +5113,50 @@ def _handoff_row(row: dict, now: float) -> list:
         text += "waits for the next session" if not row["delivered_to"] else "to %s %s, %s" % (
             row["delivered_to"][:8], format_ago(row["delivered_at"], now),
             row["evidence"] or "no evidence yet")
-    return _row(row["session"][:8], "good" if row["written_at"] else "warn",
-                " · ".join((text, row["client"], row["file"])))
-
-
-def attention_text(data: dict) -> str:
-    calls = max(1, data["calls"])
-    said = " · ".join("%s %d characters in %.1f messages" % (
-        name, row["chars"] * 100 // calls, row["messages"] * 100 / calls)
-        for name, row in data["by"].items())
-    return said and "per 100 tool calls (of %d): %s" % (data["calls"], said)
-
-
-def phase_line(flow: dict) -> str:
-    """`expansion ✓ init ✓ planning ● execution ○ …`"""
-    phases, is_failed = flow["phases"], flow["phase"] == "failed"
-    phase = flow["last_phase" if is_failed else "phase"]
-    at = len(phases) if phase == "complete" else phases.index(phase) if phase in phases else 0
-    marks = ["✓"] * at + ["✗" if is_failed else "●"] + ["○"] * len(phases)
-    return " ".join("%s %s" % pair for pair in zip(phases, marks))
-
-
-def auto_word(flow: dict) -> str:
-    if flow["inert"]:
-        return "inert: not started on this machine, it holds nobody"
-    if not flow["active"]:
-        return "ended (%s)" % flow["exit_reason"]
-    if flow["needs"]:
-        return "waits for you: " + flow["needs"]
-    bound = "session " + flow["session_id"][:8] if flow["session_id"] else "not bound yet"
-    return "iteration %d/%d, %s" % (flow["iteration"], flow["max_iterations"], bound)
+    return _row(row["session"][:8], " · ".join(filter(None, (text, row["agent"], row["file"]))))
 
 
 def render_workflow(flow: dict) -> list:
-    """`auto status`: what happened so far, with times and attempts, and the checks; `status` shows
-    the first three lines of it."""
-    page = [phase_line(flow), auto_word(flow), "task: " + flow["task_description"]]
+    """What `auto` shows: phases, state, task, checks, and the way out; the first three lines are
+    on the page of `status` too."""
+    next_one = "that prompts" if flow["any_prompt"] else "in which a person types a prompt"
+    state = "iteration %d/%d, %s" % (
+        flow["iteration"], flow["max_iterations"], "session " + flow["session_id"][:8]
+        if flow["session_id"] else "for the next session " + next_one)
+    if flow["inert"]:
+        state = "inert: not started on this machine, it holds nobody"
+    elif not flow["active"]:
+        state = "ended (%s)" % flow["exit_reason"]
+    elif flow["needs"]:
+        state = "waits for you: " + flow["needs"]
+    phase = "failed in " + flow["last_phase"] if flow["phase"] == "failed" else flow["phase"]
+    page = ["phase: %s, of %s" % (phase, ", ".join(flow["phases"])), state,
+            "task: " + flow["task_description"]]
     if flow["last_error"]:
         page.append("last error: " + flow["last_error"])
-    for row in map(dict_of, flow["signals"]["detected_signals"][-20:]):
-        page.append("%s at %s, attempt %s" % (
-            row.get("signal"), format_clock(row.get("detected_at")), row.get("attempts", "?")))
     for check in flow["checks"]:
-        page.append("check of {phase}: `{command}`, ".format(**check) + (
-            "you agreed to it" if check["agreed"] else
-            "nobody agreed to it, so it does not run → " + own_command("auto resume")))
+        page.append("check of %s: `%s`, %s" % (
+            check["phase"], check["command"].replace("\n", "⏎ "),
+            "you agreed to it" if check["agreed"] else "nobody agreed to it, so it does not run "
+            "→ in a terminal of your own: " + own_command("auto resume")))
     if flow["last_check"]:
         phase, at, result = map(flow["last_check"].get, ("phase", "at", "result"))
         page.append("last check, of %s at %s: %s" % (phase, format_clock(at), result))
-    return [[("", line)] for line in page]
+    if flow["active"]:
+        page.append("out: %s, or type `ctx cancel` in the session" % own_command("auto stop"))
+    return page
 
 
-def render_statusline(data: dict, width: int) -> list:
-    """One line that fits; a narrow one has no model, no bar and no tokens left."""
-    percent, near = data["percent"], ", compaction near" if data["near"] else ""
-    wide = narrow = [("", data["model"])]
+def render_statusline(data: dict) -> list:
+    """One line, of which the client may cut the end: what is needed least stands there."""
+    parts, percent = [("good", data["phase"]), ("warn", data["pending"])], data["percent"]
     if percent is not None:
-        style, meter = level_style(percent), "%s %d%% of the window" + near
-        wide = [*wide, (style, meter % (format_bar(percent), percent)),
-                ("dim", "%dk left" % (data["left"] // 1000))]
-        narrow = [(style, "%d%%%s" % (percent, near))]
-    ends = [("good", data["phase"]), ("warn", data["pending"])]
-    wide, narrow = ([part for part in parts + ends if part[1]] for parts in (wide, narrow))
-    lines = [[part for pair in shown for part in (("dim", " · "), pair)][1:]
-             for shown in (wide, narrow, narrow[:2], narrow[:1]) if shown] or [[("dim", "ctx")]]
-    fitting = (line for line in lines if cells("".join(text for _, text in line)) <= width)
-    return next(fitting, lines[-1])
+        style, bar = format_meter(percent)
+        parts = [(style, "%s %d%% of the window" % (bar, percent)), *parts,
+                 ("dim", "%dk left" % (data["left"] // 1000))]
+    parts = [part for part in (*parts, ("", data["model"])) if part[1]]
+    line = [shown for part in parts for shown in (("dim", " · "), part)]
+    return line[1:] or [("dim", "ctx")]
 
 
 def render_decision(row: dict) -> list:
@@ -5249,11 +5166,9 @@ def render_decision(row: dict) -> list:
     values = defaultdict(lambda: "?", {
         key: ", ".join(map(str, value)) if isinstance(value, list) else str(value)
         for key, value in row.items()})
-    reason = values["reason"]
-    told = REASONS.get(reason, "{reason}").format_map(values)
-    if row.get("check"):
-        told = ("" if reason == "held" else told + " ") + "its check " + values["check"]
-    values["reason"] = told
+    is_check = values["reason"] == "held" and row.get("check")
+    reason = REASONS.get("check" if is_check else values["reason"], "{reason}")
+    values["reason"] = reason.format_map(values)
     text = DECISIONS.get(values["event"], "{event} → by another version").format_map(values)
     head = "%s  %-8s  " % (format_clock(row.get("at")), str(row.get("session", ""))[:8])
     return [("", head), ("", text[:2000])]
@@ -5269,9 +5184,6 @@ def render_replay(result: dict, index: int) -> list:
     head = "%-14s%s" % (result["mode"], took if result["mode"] else "not an event of this kit")
     page = [[("bold", "%3d  %-20s" % (index, result["event"][:20])), ("dim", head)]]
     return page + [[("", "     "), ("", line)] for line in said]
-
-
-# --- how a command begins: its project, or its failure
 
 
 class CommandError(Exception):
@@ -6041,47 +5953,38 @@ def _read_context(ctx: Ctx, path: str) -> tuple:
 # What people run: a function each, which gets what was given by its usage line. Heavy imports are
 # fine here. A command returns its exit code, None for 0; a failure is a CommandError.
 LIVE_SESSION_S = 12 * 3600
-WATCH_EVERY_S, WRAPPED_WAIT_S, HANDED_AGAIN_S = 2.0, 2.0, 600
+WATCH_EVERY_S, WRAPPED_WAIT_S = 2.0, 2.0
 REPLAY_FILES, REPLAY_BYTES = 5000, 64 * 1024 * 1024
 CHECK_RIGHTS = "check its owner and permissions"
-UNITS_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def list_sessions(ctx: Ctx) -> list:
     """[(session, time of its last change)], newest first."""
-    names = [name for name in list_dir(ctx.path("state"), 20_000) if name.endswith(".json")
-             and ("~" in name or is_plain_name(name)) and not name.startswith("handoffs-")]
-    infos = [(name[:-5], stat_of(ctx.path("state", name))) for name in names]
+    names = [name[:-5] for name in list_dir(ctx.path("state"), 20_000)
+             if name.endswith(".json") and ("~" in name or is_plain_name(name))]
+    infos = [(name, stat_of(session_file(ctx, name))) for name in names]
     found = [(name, info.st_mtime) for name, info in infos if info]
     return sorted(found, key=lambda pair: -pair[1])
 
 
-def find_session(ctx: Ctx, text: str, known_only: bool = True) -> str:
+def find_session(ctx: Ctx, text: str) -> str:
     """The session that an id or its first letters name; without one that of the environment."""
     names = [name for name, _ in list_sessions(ctx)]
-    found = [name for name in names if name.startswith(text.lower())]
-    if not text or safe_name(text) in names or not (found or known_only):
-        return safe_name(text) or ctx.session
-    if len(found) != 1:
-        raise CommandError("%s session %s here" % ("more than one" if found else "no", text),
-                           "known: " + (", ".join((found or names)[:5]) or "none yet"))
-    return found[0]
-
-
-# --- looking
+    found = [name for name in names if text and name.startswith(text.lower())]
+    if len(found) > 1 and safe_name(text) not in found:
+        raise CommandError("more than one session begins with " + text,
+                           "known: " + ", ".join(found[:5]))
+    return found[0] if len(found) == 1 else safe_name(text) or ctx.session
 
 
 def status_command(given: Record) -> None:
-    height = 0
     if given.watch and not _os.isatty(1):
         raise CommandError("--watch needs a terminal", own_command("status"))
     while True:
-        ctx, look = people_ctx(), read_look()
+        ctx = people_ctx()
         data = status_data(ctx, given.session and find_session(ctx, given.session))
         page = [format_json(data)] if given.json else render_status(data)
-        if given.watch:  # in place, until ^C
-            look.height = max(1, _os.get_terminal_size(1).lines - 1)
-        height = show(*page, look=look, before="\033[%dA\033[J" % height if height else "")
+        show(*page, is_screen=bool(given.watch))
         if not given.watch:
             return
         time.sleep(WATCH_EVERY_S)
@@ -6092,60 +5995,40 @@ def status_data(ctx: Ctx, only: str) -> dict:
     known = list_sessions(ctx)
     shown = [pair for pair in known
              if (pair[0] == only if only else ctx.now - pair[1] < LIVE_SESSION_S)]
-    traces = [stat_of(ctx.path("monitor-state.json")), stat_of(ctx.path("state", "collected"))]
-    seen_at = max([at for _, at in known] + [info.st_mtime for info in traces if info] + [0.0])
-    ledger = [dict(dump_record(row, LEDGER[-1][2][0]), session=name,
-                   client=getattr(DIALECTS.get(row.agent), "label", row.agent))
+    ledger = [dict(dump_record(row, LEDGER[-1][2][0]), session=name)
               for name, row in read_ledger(ctx).handoffs.items()
               if not only or only in (name, row.delivered_to)]
+    ledger.sort(key=lambda row: row["written_at"] or row["asked_at"] or "", reverse=True)
     places = ["", *([only] if only else list_dir(ctx.path("signals", "sessions"), 100))]
     signals = [(place, signal) for place in places for signal in read_signals(ctx, place, {})[0]
                if bool(place) == (signal.scope == "session")]
     signals.sort(key=lambda pair: (-SEVERITIES.index(pair[1].severity), pair[1].generated_at))
     return {
         "version": VERSION, "at": format_iso(ctx.now), "root": ctx.root,
-        "hooks_seen_at": format_iso(seen_at) if seen_at else None,
-        "paused": read_pauses(ctx),
+        "paused": read_pauses(ctx), "handoffs": ledger[:10],
         "sessions": [session_data(ctx, *pair) for pair in shown[:20]],
-        "handoffs": sorted(ledger, key=lambda row: row["written_at"] or row["asked_at"] or "",
-                           reverse=True)[:10],
         "signals": [{
             "session": place, "severity": signal.severity, "code": signal.code,
-            "text": one_line(signal.body, 400), "age_s": int(max(0, ctx.now - signal.generated_at)),
-            "left_s": int(signal.generated_at + signal.ttl_s - ctx.now)
+            "text": one_line(signal.body, 400), "at": format_iso(signal.generated_at),
+            "until": format_iso(signal.generated_at + signal.ttl_s)
         } for place, signal in signals[:100]],  # also those that are not injected
         "auto": workflow_data(ctx), "attention": attention_data(ctx, known),
-        "fill_in": silent_files(ctx),
-        "metrics": vars(load_record(read_json(ctx.path("metrics.json")), METRICS)),
-        "problems": [text for level, text in check_project(ctx) if level in (WARN, FAIL)],
+        "problems": [text for level, text in check_project(ctx) if level != OK],
     }
 
 
 def session_data(ctx: Ctx, session: str, seen_at: float) -> dict:
-    """One session: how full it is, and a text for each mechanism."""
-    state = read_session(ctx, session)
-    context, startup = last_measure(ctx, session, state), state.startup
-    handoff, arrived = "written" if state.handoff_complete else "not due", "nothing to deliver"
-    if not ctx.get("handoff.enabled"):
-        handoff = "switched off"
-    elif state.threshold_crossed_at and not state.handoff_complete:
-        path = shown_path(ctx, handoff_path(ctx, session), "")
-        handoff = "asked, %s: %s" % (plural(state.reminders, "reminder"), path)
-    if startup:
-        arrived = "%s, %s, %s" % (startup.outcome, plural(startup.attempts, "attempt"),
-                                  startup.evidence or "no evidence yet")
-    files = [name for name, _ in gate_files(ctx)]
+    """One session: how full it is, and which of the context files it has read; what became of its
+    handoffs stands in the ledger."""
+    state, files = read_session(ctx, session), [name for name, _ in gate_files(ctx)]
     unread = [name for name in files if name not in state.files_read]
-    gate = "%s%d of %d files read%s" % (
-        "" if has_marker(ctx, session) else "not asked yet, ", len(files) - len(unread),
-        len(files), ", not: " + ", ".join(unread) if unread else "")
-    if ctx.get("gate.mode") == "off" or not files:
-        gate = "switched off" if files else "no context file says anything"
+    gate = "%d of %d files read%s" % (len(files) - len(unread), len(files),
+                                      ", not: " + ", ".join(unread) if unread else "")
     return {
-        "session": session, "client": getattr(DIALECTS.get(state.agent), "label", state.agent),
-        "seen_at": format_iso(seen_at),
-        "tool_calls": state.tool_calls, "context": context, "handoff": handoff, "gate": gate,
-        "startup": arrived, "model": context["model"] if context else best_model(state, "")}
+        "session": session, "agent": state.agent, "seen_at": format_iso(seen_at),
+        "model": best_model(state, ""), "tool_calls": state.tool_calls,
+        "context": last_measure(ctx, session, state),
+        "gate": "switched off" if ctx.get("gate.mode") == "off" else gate}
 
 
 def last_measure(ctx: Ctx, session: str, state: Record) -> "dict | None":
@@ -6164,7 +6047,7 @@ def last_measure(ctx: Ctx, session: str, state: Record) -> "dict | None":
 
 
 def workflow_data(ctx: Ctx) -> "dict | None":
-    if not is_file(auto_path(ctx)):
+    if not read_json(auto_path(ctx)):
         return None
     flow, agreed = read_workflow(ctx), read_trust(ctx).checks
     checks = [{"phase": phase, "command": text, "agreed": agreed.get(phase) == digest_of(text)}
@@ -6184,70 +6067,61 @@ def attention_data(ctx: Ctx, sessions: list) -> dict:
     by: dict = {}
     calls = sum(read_session(ctx, name).tool_calls for name, _ in sessions[:50])
     for row in read_events(ctx, 100_000):
-        event = text_of(row.get("event"))
-        calls += count_of(row.get("calls")) if event == "session:ended" else 0
-        if event in ATTENTION:
-            said = by.setdefault(ATTENTION[event], {"messages": 0, "chars": 0})
+        mechanism, chars = text_of(row.get("event")).partition(":")[0], count_of(row.get("chars"))
+        calls += count_of(row.get("calls"))  # of a session that ended
+        if chars:
+            said = by.setdefault(mechanism, {"messages": 0, "chars": 0})
             said["messages"] += 1
-            said["chars"] += count_of(row.get("chars"))
+            said["chars"] += chars
     return {"calls": calls, "by": by}
 
 
 def context_command(given: Record) -> None:
     """The session in the environment, else the most recent one."""
     ctx = people_ctx()
-    wanted = find_session(ctx, given.session)
-    names = [wanted] if wanted else [name for name, _ in list_sessions(ctx)]
-    measures = (last_measure(ctx, name, read_session(ctx, name)) for name in names)
-    measure = next(filter(None, measures), None)
+    newest = next((name for name, _ in list_sessions(ctx)), "")
+    session = find_session(ctx, given.session) or newest
+    measure = last_measure(ctx, session, read_session(ctx, session))
     if measure is None:
-        raise CommandError("no session has been measured here yet",
+        raise CommandError("this session has not been measured yet",
                            "it happens at the agent's first tool call")
     show(format_json(measure) if given.json else
          "{shown} {tokens}/{window} {kind} {session}".format(**measure))
 
 
 def why_command(given: Record) -> None:
-    ctx = people_ctx()
-    rows = read_events(ctx, int(given.words[0]) if given.words else 10)
+    rows = read_events(people_ctx(), int(given.words[0]) if given.words else 10)
     show(*[format_json(rows)] if given.json else map(render_decision, rows) if rows else [
         "nothing was said or decided here yet; silence is not recorded"])
 
 
 def config_command(given: Record) -> None:
-    ctx = people_ctx()
-    user_file, floor = user_config_path(ctx.env), "monitor.inject_min_severity"
+    ctx, rows = people_ctx(), []
+    user_file = user_config_path(ctx.env)
     own, project = read_config(user_file, is_user=True)[0], read_config(config_path(ctx.root))[0]
-    rows = [{"key": key, "value": ctx.get(key), "about": about,
-             "source": CONFIG_NAME if key in project else user_file if key in own else "default"}
-            for key, _, _, about in SETTINGS]
-    for row in rows:
-        if row["key"] == floor and severity_floor(ctx) != row["value"]:
-            row.update(value=severity_floor(ctx), source="CTX_INJECT_MIN_SEVERITY")
-    lines = [[("dim" if row["source"] == "default" else "bold", row["key"] + " "),
-              ("", "= %s  (%s) %s" % (format_json(row["value"]), row["source"], row["about"]))]
-             for row in rows]
-    problems = [[("", "  ✗ "), ("", text)] for _, text in check_settings(ctx)]
-    show(*[format_json(rows)] if given.json else lines + problems)
+    for key, _, _, about in SETTINGS:
+        value = severity_floor(ctx) if key == "monitor.inject_min_severity" else ctx.get(key)
+        source = CONFIG_NAME if key in project else user_file if key in own else "default"
+        source = source if value == ctx.get(key) else "CTX_INJECT_MIN_SEVERITY"
+        rows.append({"key": key, "value": value, "source": source, "about": about})
+    page = [[("dim" if row["source"] == "default" else "bold", row["key"] + " "),
+             ("", "= %s  (%s) %s" % (format_json(row["value"]), row["source"], row["about"]))]
+            for row in rows]
+    page += [[("", "  ✗ "), ("", text)] for _, text in check_settings(ctx)]
+    show(*[format_json(rows)] if given.json else page)
 
 
 def doctor_command(given: Record) -> int:
     """A line for each thing that matters; exit 1 when something is broken."""
     ctx = people_ctx(needed=False)
-    found, styles = [], {OK: "good", FAIL: "bad", WARN: "warn", HINT: "dim"}
-    for level, text in diagnose(ctx, slashed(_os.getcwd()), read_environment()):
-        found.append({"level": level, "text": for_terminal(text)})
-        if not given.json:
-            show([(styles[level], "%-6s" % level), ("", text)])
-    if given.json:
-        show(format_json(found))
-    elif any("paste the settings" in finding["text"] for finding in found):
-        show("\n.claude/settings.json (merge it into `hooks` if there are some):\n",
-             settings_snippet())
-    return 1 if FAIL in [finding["level"] for finding in found] else 0
-
-
-# --- doing
+    found = [{"level": level, "text": text}
+             for level, text in diagnose(ctx, slashed(_os.getcwd()), read_environment())]
+    page = [[(STYLE_OF[row["level"]], "%-6s" % row["level"]), ("", row["text"])] for row in found]
+    if any("paste the settings" in row["text"] for row in found):
+        page += ["\n.claude/settings.json (merge it into `hooks` if there are some):\n",
+                 settings_snippet()]
+    show(*[format_json(found)] if given.json else page)
+    return 1 if FAIL in [row["level"] for row in found] else 0
 
 
 def signal_command(given: Record) -> None:
@@ -6258,7 +6132,7 @@ def signal_command(given: Record) -> None:
         raise CommandError("the summary is empty", "say in one line what is wrong")
     if not 1 <= ttl_s <= TTL_LIMIT_S:
         raise CommandError("--ttl must be between 1 and %d seconds" % TTL_LIMIT_S, "leave it out")
-    session = "" if getattr(given, "global") else find_session(ctx, given.session, False)
+    session = "" if getattr(given, "global") else find_session(ctx, given.session)
     action = "\n→ " + given.action.strip() if given.action.strip() else ""
     path = write_signal(ctx, session, Record(
         name=given.name or "external-%x" % (time.time_ns() // 1000), generated_at=ctx.now,
@@ -6271,40 +6145,36 @@ def signal_command(given: Record) -> None:
 
 def pause_command(given: Record) -> None:
     """Silence the hooks: of one session, or of all when none is known."""
-    import re
-
-    ctx, stated, until = people_ctx(), getattr(given, "for"), None
-    session = find_session(ctx, given.session, False)
-    duration = re.fullmatch("([1-9][0-9]{0,7})([smhd]?)", stated.lower())
-    if duration:
-        until = format_iso(ctx.now + int(duration[1]) * UNITS_S[duration[2]])
-    elif stated:
-        raise CommandError("not a duration: " + stated, "a number with s, m, h or d, such as 30m")
-    _edit_pauses(ctx, lambda pauses: pauses.update({session or "*": until}))
-    show("paused %s until %s" % (session or "every session", until or "`resume`"))
+    stated, until = getattr(given, "for"), None
+    if stated:
+        number, unit_s = stated[:-1], UNITS_S.get(stated[-1].lower())
+        if not (unit_s and is_digits(number) and len(number) < 9):
+            raise CommandError("not a duration: " + stated,
+                               "a number with s, m, h or d, such as 30m")
+        until = format_iso(time.time() + int(number) * unit_s)
+    _edit_pauses(given, "paused %s until " + (until or "`resume`"),
+                 lambda pauses, session: dict(pauses, **{session or "*": until}))
 
 
 def resume_command(given: Record) -> None:
     """End a pause: of one session, or every pause when none is known."""
+    _edit_pauses(given, "resumed %s", lambda pauses, session: {
+        name: until for name, until in pauses.items() if session and name not in (session, "*")})
+
+
+def _edit_pauses(given: Record, told: str, change: object) -> None:
+    """From the pauses that hold now to those that shall."""
     ctx = people_ctx()
-    session = find_session(ctx, given.session, False)
-    _edit_pauses(ctx, lambda pauses: [
-        pauses.pop(key, None) for key in ((session, "*") if session else list(pauses))])
-    show("resumed %s" % (session or "every session"))
+    session, path = find_session(ctx, given.session), ctx.path("state", "pause.json")
 
+    def edit(data: dict) -> None:
+        pauses = change(read_pauses(ctx), session)
+        data.clear()
+        data.update(pauses, inode=ctx.owner.st_ino)
 
-def _edit_pauses(ctx: Ctx, change: object) -> None:
-    def begin(pauses: dict) -> None:
-        if pauses.get("inode") != ctx.owner.st_ino:
-            pauses.clear()  # it came with a clone
-        change(pauses)
-        pauses["inode"] = ctx.owner.st_ino
-
-    if not update_json(ctx, ctx.path("state", "pause.json"), begin)[0]:
-        raise CommandError("cannot write " + ctx.path("state", "pause.json"), CHECK_RIGHTS)
-
-
-# --- the workflow
+    if not update_json(ctx, path, edit)[0]:
+        raise CommandError("cannot write " + path, CHECK_RIGHTS)
+    show(told % (session or "every session"))
 
 
 def auto_command(given: Record) -> None:
@@ -6315,40 +6185,31 @@ def auto_command(given: Record) -> None:
             "%s agrees to run a command, which only a person can; this is an agent's shell "
             "(%s is set)" % ("--until" if given.until else "--agree", given.shell),
             "run it in a terminal of your own; with ! in the client it is the agent's shell too")
-    if load_json(auto_path(ctx), follow=False) is None and not given.force:
-        raise CommandError(AUTO_STATE + " is not readable as JSON",
-                           "to begin anew: " + own_command("auto start TASK --force"))
     if action == "stop":
         show("cancelled" if cancel_workflow(ctx, "") else "no workflow is active")
-    elif action == "status":
-        data = workflow_data(ctx)
-        page = render_workflow(data) if data else [
-            "no workflow; begin one with: " + own_command("auto start TASK")]
-        show(*[format_json(data or {})] if given.json else page)
-    elif action == "start":
+        return
+    if action == "start":
         _begin(ctx, _plan_start(ctx, given), given, "auto:started")
-    else:
+    elif action == "resume":
         _begin(ctx, _plan_resume(ctx, given), given, "auto:resumed")
+    data = workflow_data(ctx)
+    page = render_workflow(data) if data else [
+        "no workflow; begin one with: " + own_command("auto start TASK")]
+    show(*[format_json(data or {})] if given.json else [[("", line)] for line in page])
 
 
 def _begin(ctx: Ctx, flow: Record, given: Record, event: str) -> None:
-    """The workflow as planned, once the person has agreed to its checks, and the four lines that
-    say what will happen."""
+    """The workflow as planned, once the person has agreed to its checks."""
     if given.session:  # the client's own id, as its events carry it
-        name = find_session(ctx, given.session, False)
+        name = find_session(ctx, given.session)
         flow.session_id = given.session if name == safe_name(given.session) else name
-    told, is_new = _agree(ctx, flow, given), not is_dir(parent_of(auto_path(ctx)))
+    _agree(ctx, flow, given)
+    is_new = not is_dir(parent_of(auto_path(ctx)))
     if not update_workflow(ctx, lambda now: vars(now).update(vars(flow)))[0]:
         raise CommandError("cannot write " + AUTO_STATE, CHECK_RIGHTS)
     if is_new:
         write_bytes(ctx, ctx.root + "/.caw/.gitignore", b"auto-state.json\n.gitignore\n")
     record(ctx, event, phase=flow.phase, bound=bool(flow.session_id))
-    who = "that prompts" if flow.any_prompt else "in which a person types a prompt"
-    bound = "session " + flow.session_id if flow.session_id else (
-        "the next session of this project " + who)
-    show("phases: %s; begins with %s" % (", ".join(flow.phases), flow.phase), "checks: " + told,
-         "binds:  to " + bound,
-         "out:    %s, or type `ctx cancel` in the session" % own_command("auto stop"))
 
 
 def _plan_start(ctx: Ctx, given: Record) -> Record:
@@ -6359,33 +6220,30 @@ def _plan_start(ctx: Ctx, given: Record) -> Record:
     phases = [name for name in names if name not in skipped]
     if given.until and not (given.phase or skipped or ctx.get("auto.phases")):
         phases = ["execution"]
-    most, task = int(given.max_iterations or MAX_ITERATIONS), "".join(given.words[1:])
+    task = "".join(given.words[1:])
     first = given.phase or (phases or names)[0]
-    unknown = "".join([name for name in (*given.skip, first) if name not in names][:1])
-    for is_wrong, what, hint in (
-            (not 1 <= most <= ITERATIONS_LIMIT, "--max-iterations must be between 1 and %d"
-             % ITERATIONS_LIMIT, "leave it out for %d" % MAX_ITERATIONS),
-            (not task.strip(), "the task is empty", "say in a sentence what is to be done"),
-            (unknown, "there is no phase " + unknown,
-             did_you_mean(unknown, names, "phases: " + ", ".join(names))),
-            (first not in phases, "phase %s is skipped" % first,
-             "leave out --phase or the --skip option"),
-            (is_active(old) and not is_inert(ctx, old) and not given.force,
-             "a workflow is active already",
-             "--force replaces it; to see it: " + own_command("auto status"))):
-        if is_wrong:
-            raise CommandError(what, hint)
+    unknown = (set(given.skip) - set(names)) | ({first} - set(phases))
+    if not task.strip():
+        raise CommandError("the task is empty", "say in a sentence what is to be done")
+    if unknown:
+        name = min(unknown)
+        raise CommandError("there is no phase " + name,
+                           did_you_mean(name, phases, "phases: " + ", ".join(phases)))
+    if is_active(old) and not is_inert(ctx, old) and not given.force:
+        raise CommandError("a workflow is active already",
+                           "--force replaces it; to see it: " + own_command("auto status"))
     return load_record({
         "active": True, "phases": phases, "phase": first, "until": given.until, "config": flags,
-        "max_iterations": most, "task_description": task, "any_prompt": bool(given.any),
+        "max_iterations": int(given.max_iterations or MAX_ITERATIONS), "task_description": task,
+        "any_prompt": bool(given.any), "signals": {}, "started_at": format_iso(ctx.now, True),
         "session_id": "" if given.any else ctx.env.get("CLAUDE_CODE_SESSION_ID", ""),
-        "signals": {}, "started_at": format_iso(ctx.now, True)}, WORKFLOW)
+    }, WORKFLOW)
 
 
 def _plan_resume(ctx: Ctx, given: Record) -> Record:
     """It binds to the next session that prompts, also after it failed or was blocked."""
     flow = read_workflow(ctx)
-    if not is_file(auto_path(ctx)) or flow.phase == "complete":
+    if not read_json(auto_path(ctx)) or flow.phase == "complete":
         raise CommandError("there is no workflow to take up", own_command("auto start TASK"))
     known = [phase for phase in (flow.phase, flow.last_phase) if phase in flow.phases]
     vars(flow).update(
@@ -6396,25 +6254,17 @@ def _plan_resume(ctx: Ctx, given: Record) -> Record:
     return flow
 
 
-def write_trust(ctx: Ctx, token: str, checks: dict) -> bool:
-    """What the person started, and the command of each phase that they agreed to."""
-    digests = {phase: digest_of(command) for phase, command in checks.items()}
-    text, path = format_json({"token": token, "root": ctx.root, "checks": digests}), trust_path(ctx)
-    return bool(path) and write_bytes(ctx, path, text.encode())
-
-
-def _agree(ctx: Ctx, flow: Record, given: Record) -> str:
-    """The person's consent to the checks, told in a line. A check that was not typed here or agreed
-    to before is asked about; where no person can answer it stays without consent, unless --agree
-    says so."""
+def _agree(ctx: Ctx, flow: Record, given: Record) -> None:
+    """The person's consent to the checks. One that was not typed here or agreed to before is asked
+    about; where no person can answer it stays without consent, unless --agree says so."""
     checks = checks_of(ctx, flow)
-    agreed = [*read_trust(ctx).checks.values(), digest_of(given.until)]
-    shown = {phase: command.replace("\n", "⏎ ") for phase, command in checks.items()}
+    known = [*read_trust(ctx).checks.values(), digest_of(given.until)]
     missing = [] if given.agree else [
-        phase for phase, command in checks.items() if digest_of(command) not in agreed]
+        phase for phase, command in checks.items() if digest_of(command) not in known]
     if missing and not given.shell and _os.isatty(0) and _os.isatty(1):
         show("the project wants these commands run as checks:",
-             *["  %s: %s" % (phase, shown[phase]) for phase in missing], "agree? [y/N]")
+             *["  %s: %s" % (phase, checks[phase].replace("\n", "⏎ ")) for phase in missing],
+             "agree? [y/N]")
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             raise CommandError("not agreed, nothing was changed",
                                "the commands stand in " + CONFIG_NAME)
@@ -6424,15 +6274,13 @@ def _agree(ctx: Ctx, flow: Record, given: Record) -> str:
             phase: command for phase, command in checks.items() if phase not in missing}):
         place = trust_path(ctx) or "a state home: HOME is not set"
         raise CommandError("cannot write " + place, CHECK_RIGHTS)
-    told = "; ".join("%s `%s`" % pair for pair in shown.items())
-    if missing:
-        return told + ": NOT agreed: %s; to agree, run it in a terminal of your own%s" % (
-            ", ".join(missing), "" if given.shell else ", or with --agree")
-    return told + ": you agreed to run exactly this" if told else (
-        "none, a phase ends on the agent's word")
 
 
-# --- the status line
+def write_trust(ctx: Ctx, token: str, checks: dict) -> bool:
+    """What the person started, and the command of each phase that they agreed to."""
+    digests = {phase: digest_of(command) for phase, command in checks.items()}
+    text, path = format_json({"token": token, "root": ctx.root, "checks": digests}), trust_path(ctx)
+    return bool(path) and write_bytes(ctx, path, text.encode())
 
 
 def statusline_command(given: Record) -> None:
@@ -6444,9 +6292,9 @@ def _statusline(env: dict, wrapped: list, only: bool) -> None:
     import _signal
 
     set_deadline(time.monotonic() + STDIN_WAIT_S)
-    data, look, theirs = dict_of(read_event_data(0)), read_look(bar=True), b""
+    data, theirs = dict_of(read_event_data(0)), b""
     add_time(HOOK_LIMIT_S)
-    line = render_statusline(statusline_data(data, env), look.width)
+    line = render_statusline(statusline_data(data, env))
     if wrapped:
         _signal.signal(_signal.SIGTERM, lambda *_: sys.exit(143))  # our child goes with us
         argv = wrapped if len(wrapped) > 1 else ["/bin/sh", "-c", wrapped[0]]
@@ -6456,17 +6304,16 @@ def _statusline(env: dict, wrapped: list, only: bool) -> None:
         theirs = run_timed(argv, format_json(data).encode(), None, None, WRAPPED_WAIT_S)[2].rstrip()
         write_all(1, theirs + b"\n" if theirs else b"")  # the user's own program paints as it likes
     if not (theirs and only):
-        show(line, look=look)
+        show(line, is_bar=True)
 
 
 def statusline_data(data: dict, env: dict) -> dict:
     """What the line shows; on the way, the exact numbers are handed to the monitor."""
     window, model = dict_of(data.get("context_window")), dict_of(data.get("model"))
-    size, usage = count_of(window.get("context_window_size")), window.get("current_usage")
-    used = tokens_of(usage) if isinstance(usage, dict) else None
+    size, used = count_of(window.get("context_window_size")), tokens_of(window.get("current_usage"))
     shown = {"model": one_line(text_of(model.get("display_name")) or text_of(model.get("id")), 30),
-             "percent": None if used is None or not size else min(100, used * 100 // size),
-             "left": max(0, size - (used or 0)), "phase": "", "pending": "", "near": False}
+             "percent": min(100, used * 100 // size) if used and size else None,
+             "left": max(0, size - used), "phase": "", "pending": ""}
     session_id, cwd = text_of(data.get("session_id")), slashed(text_of(data.get("cwd")))
     start = project_folder("claude", env) or slashed(text_of(dig(data, "workspace.project_dir")))
     ctx = find_project(start, cwd, env) if session_id and not is_switched_off(env) else None
@@ -6476,21 +6323,16 @@ def statusline_data(data: dict, env: dict) -> dict:
     ctx.session = safe_name(session_id)
     path = ctx.path("state", ctx.session + ".statusline")
     old, new = read_json(path), {"window": size, "used": used, "model": text_of(model.get("id"))}
-    is_fresh = 0 <= ctx.now - (parse_iso(old.pop("at", None)) or 0.0) < HANDED_AGAIN_S
-    if size and not (is_fresh and old == new):  # the client asks several times a second
+    old.pop("at", None)
+    if size and old != new:  # the client asks several times a second
         write_bytes(ctx, path, format_json(dict(new, at=format_iso(ctx.now, True))).encode())
     state, flow = read_session(ctx, ctx.session), read_workflow(ctx)
-    point = compaction_point(ctx, state, size)
-    shown["near"] = 0 < point - HANDOFF_BEFORE_COMPACTION <= (used or 0)
     if is_active(flow) and flow.session_id == session_id:
         shown["phase"] = "%s %d/%d" % (flow.phase, flow.iteration, flow.max_iterations)
     due = due_signals(ctx, read_signals(ctx, ctx.session, live_claims(ctx, state))[0])
-    shown["pending"] = "paused" if is_paused(ctx, ctx.session) else (
-        plural(len(due), "signal") if due else "")
+    pending = "signals: %d" % len(due) if due else ""
+    shown["pending"] = "paused" if is_paused(ctx, ctx.session) else pending
     return shown
-
-
-# --- replay
 
 
 def replay_command(given: Record) -> int:
@@ -6508,22 +6350,12 @@ def replay_command(given: Record) -> int:
 
 
 def read_recorded(name: str) -> list:
-    """The events in a file: JSON values one after another; a list holds many."""
-    from json import JSONDecoder
-
+    """The events in a file, one JSON object a line."""
     data = read_fd(0, STDIN_LIMIT_BYTES) if name == "-" else read_bytes(name, STDIN_LIMIT_BYTES)
-    if data is None:
-        raise CommandError("cannot read " + name, "name a file with hook events as JSON")
-    text, at, found = data.decode("utf-8", "replace").strip("\ufeff \t\r\n"), 0, []
-    while at < len(text):
-        try:
-            value, at = JSONDecoder(strict=False).raw_decode(text, at)
-        except (ValueError, RecursionError):
-            raise CommandError("%s: line %d is not JSON" % (name, text.count("\n", 0, at) + 1),
-                               "one event is one JSON object") from None
-        found += value if isinstance(value, list) else [value]
-        at = len(text) - len(text[at:].lstrip())
-    return found
+    events = [parse_object(line) for line in (data or b"").splitlines() if line.strip()]
+    if data is None or {} in events:
+        raise CommandError("cannot read " + name, "each line has to be one event, a JSON object")
+    return events
 
 
 def copy_project(ctx: Ctx, scratch: str) -> None:
@@ -6531,30 +6363,28 @@ def copy_project(ctx: Ctx, scratch: str) -> None:
     settings or consent."""
     import os
 
-    names = [CONFIG_NAME, AUTO_STATE, OLD_HANDOFF, *INSTRUCTION_FILES, *ctx.get("startup.files")]
-    names += [shown_path(ctx, path, "") for _, path in settings_files(ctx.root, {})[:2]]
+    names, room = [CONFIG_NAME, AUTO_STATE, *ctx.get("startup.files")], REPLAY_BYTES
     for folder, folders, files in os.walk(ctx.dir):
-        names += [shown_path(ctx, slashed(folder) + "/" + name, "") for name in files
-                  if name != "pause.json"]
+        names += [slashed(folder) + "/" + name for name in files if name != "pause.json"]
         folders[:] = folders if len(names) < REPLAY_FILES else []
-    room = REPLAY_BYTES
     for name in ("/tmp", "/home", "/project" + ctx.dir[len(ctx.root):]):
         os.makedirs(scratch + name)
     for name in names[:REPLAY_FILES]:
-        source, target = join_path(ctx.root, name), join_path(scratch + "/project", name)
-        data = read_bytes(source, room, follow=False) if name_inside(source, ctx.root) else None
-        if data is not None and is_below(target, scratch + "/project"):
-            room -= len(data)
+        source = join_path(ctx.root, name)
+        inside = name_inside(source, ctx.root)
+        data = read_bytes(source, room, follow=False) if inside else None
+        if data is not None:
+            room, target = room - len(data), scratch + "/project/" + inside
             os.makedirs(parent_of(target), exist_ok=True)
             with open(target, "wb") as out:
                 out.write(data)
             os.utime(target, (stat_of(source).st_mtime, stat_of(source).st_mtime))
 
 
-def replay_event(ctx: Ctx, scratch: str, event: object, agent: str) -> dict:
+def replay_event(ctx: Ctx, scratch: str, event: dict, agent: str) -> dict:
     """One event through the registered loader, in a process of its own, as a user who has agreed
     to nothing."""
-    root, name = scratch + "/project", text_of(dict_of(event).get("hook_event_name"))
+    root, name = scratch + "/project", text_of(event.get("hook_event_name"))
     mode = REGISTERED.get(DIALECTS[agent].events.get(name), "")
     result = {"event": name or "?", "mode": mode, "ms": 0, "reply": None, "error": ""}
     if not mode:

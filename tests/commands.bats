@@ -12,10 +12,6 @@ person() {
   env -i PATH="$PLAIN_PATH" HOME="$BASE/home" TMPDIR="$BASE/tmp" ${LOOK:-} python3 "$KIT" "$@"
 }
 
-widest() {
-  "$TEST_PYTHON" -I -c 'import sys; print(max(len(line.decode()) for line in sys.stdin.buffer.read().splitlines()))'
-}
-
 fill() {
   hook SessionStart SessionStart.startup session_id=s1 >"$BASE/out"
   hook PreToolUse PreToolUse.Bash session_id=s1 >"$BASE/out"
@@ -36,22 +32,16 @@ fill() {
 
 @test "the text in a pipe is the same twice" {
   fill
-  LOOK='LC_ALL=C.UTF-8 COLUMNS=300' # nothing is cut, which an age of one more digit would move
+  LOOK=LC_ALL=C.UTF-8
   person status | sed 's/ *[0-9][0-9]*[smh]/#/g' >"$BASE/one"
   person status | sed 's/ *[0-9][0-9]*[smh]/#/g' >"$BASE/two"
   diff "$BASE/one" "$BASE/two"
 }
 
-@test "nothing is wider than 60 or 200 columns, and nothing is lost" {
+@test "long lines are not broken, so that what stands in them can be pasted" {
   fill
-  for columns in 60 200; do
-    LOOK="LC_ALL=C COLUMNS=$columns"
-    person status >"$BASE/$columns"
-    [ "$(widest <"$BASE/$columns")" -le "$columns" ]
-  done
-  [ "$(widest <"$BASE/200")" -gt 100 ]
-  grep -q 'to be wrapped somewhere' "$BASE/200"
-  tr -s ' \n' ' ' <"$BASE/60" | grep -q 'to be wrapped somewhere'
+  LOOK='LC_ALL=C COLUMNS=60'
+  person status | grep -q 'CI: 3 tests fail on main, and this line goes on for quite a while to be wrapped somewhere'
 }
 
 @test "a reader that has seen enough is no error" {
@@ -84,7 +74,7 @@ fill() {
   event statusLine session_id=s1 >"$BASE/event.json"
   run client "$command" NO_COLOR=1 COLUMNS=80 LC_ALL=C.UTF-8 <"$BASE/event.json"
   [ "$status" -eq 0 ]
-  [[ ${lines[0]} == 'Sonnet 5.5'* ]]
+  [[ ${lines[0]} == *'% of the window'*'Sonnet 5.5' ]]
   [ -s "$PROJECT/.context/state/s1.statusline" ]
 }
 
@@ -93,12 +83,12 @@ fill() {
   run client "python3 -I -S '.claude/hooks/ctx_hooks.py' statusline -- sh -c 'echo \"it'\\''s mine\"'" NO_COLOR=1 COLUMNS=80 <"$BASE/event.json"
   [ "$status" -eq 0 ]
   [ "${lines[0]}" = "it's mine" ]
-  [[ ${lines[1]} == 'Sonnet 5.5'* ]]
+  [[ ${lines[1]} == *'% of the window'*'Sonnet 5.5' ]]
 }
 
-@test "a workflow says in four lines what will happen, and its hint can be pasted" {
+@test "a workflow says in five lines what will happen, and its hint can be pasted" {
   person auto start "Mend it" --until "make test" >"$BASE/shown"
-  [ "$(wc -l <"$BASE/shown")" -eq 4 ]
+  [ "$(wc -l <"$BASE/shown")" -eq 5 ]
   out=$(sed -n 's/^out: *\(.*\), or type.*/\1/p' "$BASE/shown")
   run client "$out"
   [ "$output" = cancelled ]

@@ -15,7 +15,6 @@ import pytest
 from helper import IS_WINDOWS, KIT, PYTHON, REPO, RUN_TIMEOUT_S, assistant_row, load_kit, recorded
 
 COMMANDS = list(load_kit().COMMANDS)
-ANSI = re.compile(r"\033\[[0-9;?]*[a-zA-Z]")
 UTF8 = {"LC_ALL": "C.UTF-8"}
 SESSION = "2a8cf45f-2bc7-4975-91c3-97e00a297524"
 
@@ -168,7 +167,7 @@ def test_nothing_hostile_in_names_keys_and_texts_reaches_a_terminal(project):
 
 def test_a_new_project_is_told_what_to_do_next(project):
     lines = text(project.ask("status")).split("\n")
-    assert "no hook ran yet" in lines[0] and lines[1].replace('"', "").endswith("ctx_hooks.py doctor")
+    assert "no live session" in lines[1] and lines[1].replace('"', "").endswith("ctx_hooks.py doctor")
 
 
 def test_status_changes_nothing(project):
@@ -186,12 +185,11 @@ def test_status_shows_a_session_from_its_start_to_the_reminder(project):
     for tokens in (40_000, 90_000, 171_000):
         measured(project, tokens)
     shown = text(project.ask("status", **UTF8))
-    for expected in ("session 2a8cf45f · Claude Code", "3 calls", "85%  171,000/200,000 exact", "0 of 2 files read",
-                     "asked, 1 reminder: .context/handoffs/2a8cf45f.md", "pending, 1 attempt, no evidence yet"):
+    for expected in ("session 2a8cf45f · claude", "call 3", "85%  171,000/200,000 exact", "0 of 2 files read",
+                     "2a8cf45f asked for ", "claude · .context/handoffs/2a8cf45f.md"):
         assert expected in shown
     session = shown_data(project)["sessions"][0]
     assert session["context"]["percent"] == 85 and session["gate"].startswith("0 of 2 files read")
-    assert session["startup"].startswith("pending, 1 attempt")
 
 
 def test_status_shows_what_was_read_and_the_evidence(project):
@@ -203,8 +201,8 @@ def test_status_shows_what_was_read_and_the_evidence(project):
     project.call("monitor", event)
     project.call("gate", project.event("PreToolUse.Bash", session_id=SESSION))
     shown = " ".join(text(project.ask("status", **UTF8)).split())
-    assert "1 of 2 files read, not: CONSTITUTION.md" in shown and "delivered, 1 attempt, acknowledgement" in shown
-    assert shown_data(project)["metrics"]["succeededOnFirstTry"] == 1
+    assert "1 of 2 files read, not: CONSTITUTION.md" in shown and re.search("→ to 2a8cf45f [0-9]+s ago, acknowledgement", shown)
+    assert project.read_json(".context/metrics.json")["succeededOnFirstTry"] == 1
 
 
 def test_status_shows_the_ledger_who_wrote_what_and_who_got_it(project):
@@ -212,7 +210,7 @@ def test_status_shows_the_ledger_who_wrote_what_and_who_got_it(project):
     measured(project, 171_000)
     shown = text(project.ask("status", COLUMNS="160", **UTF8)).partition("handoffs\n")[2]
     assert re.search(r"written [0-9]+s ago \(agent\) → to 2a8cf45f", shown) and "no evidence yet" in shown
-    assert "2a8cf45f asked for " in shown and "Claude Code · .context/handoffs/2a8cf45f.md" in shown
+    assert "2a8cf45f asked for " in shown and "claude · .context/handoffs/2a8cf45f.md" in shown
     project.write(".context/handoffs/2a8cf45f.md", "# Handoff\n\nThe parser is done.\n")
     measured(project, 172_000)
     rows = {row["session"]: row for row in shown_data(project)["handoffs"]}
@@ -238,25 +236,27 @@ def test_status_counts_what_was_said(project):
     project.write(".context/state/s1.json", '{"tool_calls": 10}')
     rows = [{"event": "session:ended", "calls": 40}, {"event": "gate:emitted", "chars": 300},
             {"event": "signals:delivered", "chars": 100}, {"event": "signals:delivered", "chars": 50},
-            {"event": "handoff:mechanical", "chars": 9999}, {"event": "stop:released", "chars": 0}]
+            {"event": "handoff:mechanical"}, {"event": "stop:released", "chars": 0}]
     project.write(".context/events.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
     assert shown_data(project)["attention"] == {"calls": 50, "by": {
         "gate": {"messages": 1, "chars": 300}, "signals": {"messages": 2, "chars": 150}}}
 
 
-def test_status_names_the_context_files_that_say_nothing_yet(project):
-    project.write(".context/DECISIONS.md", "# Decisions\n\n- TBD\n")
-    assert shown_data(project)["fill_in"] == ["DECISIONS.md"]
-    assert "fill in\n  DECISIONS.md" in text(project.ask("status"))
+def test_status_names_the_context_files_to_fill_in_when_none_says_anything(project):
+    for name in ("CONSTITUTION.md", "TASKS.md"):
+        project.write(".context/" + name, "# To do\n\n- TBD\n")
+    assert "fill in .context/CONSTITUTION.md, .context/TASKS.md" in text(project.ask("status"))
 
 
-def test_signals_show_severity_age_and_time_left_and_info_is_there(project):
+def test_signals_show_severity_age_and_end_and_info_is_there(project, kit):
     for severity in ("info", "critical", "warning"):
         text(project.ask("signal", "it is " + severity, "--severity", severity, "--global", "--ttl", "600"))
     text(project.ask("signal", "for one", "--session", SESSION, "--severity", "info"))
-    lines = [line for line in text(project.ask("status", **UTF8)).split("\n") if " left, " in line]
+    lines = [line for line in text(project.ask("status", **UTF8)).split("\n") if " ago, until " in line]
     assert [line.split()[0] for line in lines] == ["critical", "warning", "info", "info"]
-    assert "9m left, every session  it is critical" in lines[0] and "4m left, 2a8cf45f  for one" in lines[3]
+    assert ", every session  it is critical" in lines[0] and ", 2a8cf45f  for one" in lines[3]
+    rows = shown_data(project)["signals"]
+    assert [(kit.parse_iso(row["until"]) - kit.parse_iso(row["at"])) for row in rows] == [600, 600, 600, 300]
 
 
 def test_session_picks_one_by_its_first_letters(project):
@@ -268,22 +268,18 @@ def test_session_picks_one_by_its_first_letters(project):
     assert [s["text"] for s in data["signals"]] == ["for aabb-2"]
     error, hint = failure(project.ask("status", "--session", "aa"))
     assert "more than one" in error and "aaaa-1" in hint and "aabb-2" in hint
-    assert "no session zz" in failure(project.ask("status", "--session", "zz"))[0]
-    assert failure(project.ask("status", "--session", "../../x"))
+    assert shown_data(project, "--session", "../../x")["sessions"] == []
 
 
 @pytest.mark.parametrize("settings, state, row", [
-    ("handoff:\n  enabled: false\n", {}, "handoff  switched off"), ("", {}, "handoff  not due"),
-    ("", {"handoff_complete": True, "threshold_crossed_at": "2026-02-03T10:45:00Z"}, "handoff  written"),
-    ("gate:\n  mode: off\n", {}, "gate     switched off"), ("gate:\n  files: [NONE.md]\n", {}, "gate     no context file says anything"),
-    ("", {}, "gate     not asked yet, 0 of 2 files read, not: CONSTITUTION.md, TASKS.md"),
-    ("", {"files_read": ["CONSTITUTION.md", "TASKS.md"]}, "gate     not asked yet, 2 of 2 files read"),
-    ("", {}, "startup  nothing to deliver"), ("", {"agent": "somebody's"}, "session s1 · somebody's · "),
-    ("", {"startup": {"outcome": "delivered", "attempts": 2, "evidence": "receipt"}}, "startup  delivered, 2 attempts, receipt")])
+    ("gate:\n  mode: off\n", {}, "gate     switched off"), ("gate:\n  files: [NONE.md]\n", {}, "gate     0 of 0 files read"),
+    ("", {}, "gate     0 of 2 files read, not: CONSTITUTION.md, TASKS.md"),
+    ("", {"files_read": ["CONSTITUTION.md", "TASKS.md"]}, "gate     2 of 2 files read\n"),
+    ("", {"agent": "somebody's"}, "session s1 · somebody's · ")])
 def test_a_session_is_told_by_its_state(project, settings, state, row):
     project.write(".contextrc", settings)
     project.write(".context/state/s1.json", json.dumps(state))
-    assert row in text(project.ask("status", COLUMNS="200", **UTF8))
+    assert row in text(project.ask("status")) + "\n"
 
 
 def test_a_session_of_yesterday_is_shown_when_asked_for(project):
@@ -322,7 +318,7 @@ def test_status_bears_any_state_file(project, content):
 
 def test_the_workflow_is_on_the_page(project):
     text(project.ask("auto", "start", "Add a login page", "--phase", "planning"))
-    assert "planning ●" in text(project.ask("status", COLUMNS="200", **UTF8))
+    assert "phase: planning, of expansion, init, planning, " in text(project.ask("status"))
     text(project.ask("auto", "stop"))
     assert "ended (user_cancelled)" in text(project.ask("status"))
 
@@ -363,7 +359,7 @@ def test_an_estimate_is_marked_twice(project):
 
 
 def test_context_without_a_measure_is_an_error(project):
-    assert "no session has been measured" in failure(project.ask("context"))[0]
+    assert "has not been measured" in failure(project.ask("context"))[0]
     assert failure(project.ask("context", CLAUDE_CODE_SESSION_ID="nobody"))
 
 
@@ -421,22 +417,13 @@ def test_the_status_line_shows_model_fullness_phase_and_signals(project):
     text(project.ask("signal", "one", "--session", "s1"))
     text(project.ask("signal", "info is not counted", "--session", "s1", "--severity", "info"))
     line = text(project.ask("statusline", stdin=status_input(project), **PLAIN))
-    assert line == "Sonnet 5.5 · █░░░░░░░░░ 15% of the window · 850k left · qa 0/20 · 1 signal"
+    assert line == "█░░░░░░░░░ 15% of the window · qa 0/20 · signals: 1 · 850k left · Sonnet 5.5"
 
 
 def test_a_status_line_of_ones_own_can_stand_alone(project):
     own = dict(stdin=status_input(project), **PLAIN)
     assert text(project.ask("statusline", "--only", "--", "echo mine", **own)).strip() == "mine"
-    assert text(project.ask("statusline", "--only", "--", "exit 1", **own)).startswith("Sonnet")
-
-
-def test_the_status_line_says_when_the_compaction_is_near(project):
-    window = {"context_window_size": 200_000, "current_usage": {"input_tokens": 143_000}}
-    data = status_input(project, context_window=window)
-    assert "71% of the window, compaction near" in text(project.ask("statusline", stdin=data, **PLAIN))
-    assert text(project.ask("statusline", stdin=data, **dict(PLAIN, COLUMNS="40"))).startswith("71%, compaction near")
-    project.write(".context/state/s1.json", '{"compacts": false}')
-    assert "compaction near" not in text(project.ask("statusline", stdin=data, **PLAIN)), "there is none"
+    assert text(project.ask("statusline", "--only", "--", "exit 1", **own)).endswith("Sonnet 5.5")
 
 
 def test_the_status_line_hands_window_and_usage_to_the_monitor(project):
@@ -478,14 +465,14 @@ def test_before_the_first_answer_the_status_line_shows_the_model_alone(project):
 
 def test_the_status_line_says_paused(project):
     text(project.ask("pause"))
-    assert text(project.ask("statusline", stdin=status_input(project), **PLAIN)).endswith(" · paused")
+    assert text(project.ask("statusline", stdin=status_input(project), **PLAIN)).split(" · ")[1] == "paused"
 
 
 @pytest.mark.skipif(IS_WINDOWS, reason="programs of a POSIX shell; test_windows has cmd")
 @pytest.mark.parametrize("words, expected", [
-    (["--", "printf", "mine"], "mine\nSonnet"), (["--", "cat >/dev/null; printf 'a b'"], "a b\nSonnet"),
-    (["--", "sh", "-c", "exit 3"], "Sonnet"), (["--", "/nowhere/at all", "x"], "Sonnet"), (["--", "false"], "Sonnet"),
-    (["--", "sh", "-c", "grep -o Sonnet | head -1; exit 1"], "Sonnet\nSonnet")])
+    (["--", "printf", "mine"], "mine\n█"), (["--", "cat >/dev/null; printf 'a b'"], "a b\n█"),
+    (["--", "sh", "-c", "exit 3"], "█"), (["--", "/nowhere/at all", "x"], "█"), (["--", "false"], "█"),
+    (["--", "sh", "-c", "grep -o Sonnet | head -1; exit 1"], "Sonnet\n█")])
 def test_a_status_line_of_ones_own_comes_first_and_its_failure_is_harmless(project, words, expected):
     assert text(project.ask("statusline", *words, stdin=status_input(project), **PLAIN)).startswith(expected)
 
@@ -495,7 +482,7 @@ def test_a_status_line_that_hangs_is_ended(project):
     pid_file = project.path("pid")
     line = text(project.ask("statusline", "--", "echo early; echo $$ >'%s'; sleep 600" % pid_file.replace("'", "'\\''"),
                                 stdin=status_input(project), **PLAIN))
-    assert line.startswith("early\nSonnet")
+    assert line.startswith("early\n█")
     with open(pid_file) as source, pytest.raises(ProcessLookupError):
         os.kill(int(source.read()), 0)
 
@@ -507,7 +494,7 @@ def test_pause_silences_every_hook_until_resume(project):
     event = project.event("PreToolUse.Bash", session_id=SESSION)
     assert text(project.ask("pause")) == "paused every session until `resume`"
     assert project.call("gate", event).is_silent
-    assert "paused: every session, until `resume`" in text(project.ask("status"))
+    assert "paused\n  every session, until `resume`" in text(project.ask("status"))
     assert text(project.ask("resume")) == "resumed every session"
     assert "STOP" in project.call("gate", event).context
 
@@ -518,7 +505,7 @@ def test_a_pause_of_one_session_leaves_the_others(project):
     assert project.call("gate", project.event("PreToolUse.Bash", session_id=SESSION)).is_silent
     assert project.call("gate", project.event("PreToolUse.Bash", session_id="other")).context
     shown = text(project.ask("status"))
-    assert "paused: 2a8cf45f, until " in shown
+    assert "paused\n  2a8cf45f, until " in shown
     text(project.ask("resume", "--session", SESSION))
     assert project.call("gate", project.event("PreToolUse.Bash", session_id=SESSION)).context
 
@@ -531,7 +518,7 @@ def test_a_pause_that_is_over_or_broken_silences_nobody(project, until):
     assert shown_data(project)["paused"] == {}
 
 
-@pytest.mark.parametrize("name", ["pause", "fallback", "metrics", "monitor-state", "auto-state", "events.jsonl"])
+@pytest.mark.parametrize("name", ["pause", "fallback", "metrics", "monitor-state", "auto-state", "events.jsonl", "handoffs-7"])
 def test_a_session_called_like_one_of_our_files_is_a_session_like_any_other(project, name):
     measured(project, 40_000, name)
     assert not project.exists(".context/state/%s.json" % name)
@@ -561,7 +548,7 @@ def test_a_pause_that_came_with_a_clone_is_not_taken_over(project):
     assert project.call("gate", project.event("PreToolUse.Bash", session_id="s1")).context
 
 
-@pytest.mark.parametrize("duration", ["soon", "0", "-5m", "5x", "1.5h", "m", ""])
+@pytest.mark.parametrize("duration", ["soon", "0", "90", "-5m", "5x", "1.5h", "m", "9" * 9 + "d", ""])
 def test_a_duration_that_is_none_is_explained(project, duration):
     if not duration:
         assert "until `resume`" in text(project.ask("pause", "--for="))
@@ -570,7 +557,7 @@ def test_a_duration_that_is_none_is_explained(project, duration):
     assert "not a duration" in error and "30m" in hint
 
 
-@pytest.mark.parametrize("duration, seconds", [("90", 90), ("90s", 90), ("30m", 1800), ("2H", 7200), ("1d", 86400)])
+@pytest.mark.parametrize("duration, seconds", [("90s", 90), ("30m", 1800), ("2H", 7200), ("1d", 86400)])
 def test_durations(project, kit, duration, seconds):
     text(project.ask("pause", "--for", duration))
     left = kit.parse_iso(project.read_json(".context/state/pause.json")["*"]) - time.time()
@@ -617,35 +604,38 @@ def test_hostile_names_stay_inside_the_signals_folder(project):
 def test_a_workflow_is_started_shown_and_stopped(project):
     assert text(project.ask("auto", "status")).startswith("no workflow")
     lines = text(project.ask("auto", "start", "Build it", "--skip-expansion", "--skip", "fix")).split("\n")
-    assert [line.split()[0] for line in lines] == ["phases:", "checks:", "binds:", "out:"]
-    assert lines[0] == "phases: init, planning, execution, qa, review, check, reflect; begins with init"
-    assert "on the agent's word" in lines[1] and "a person types a prompt" in lines[2] and "`ctx cancel`" in lines[3]
-    shown = text(project.ask("auto", "status", **UTF8))
-    assert "init ●" in shown and "iteration 0/20, not bound yet" in shown and "task: Build it" in shown
+    assert lines[:3] == ["phase: init, of init, planning, execution, qa, review, check, reflect",
+                         "iteration 0/20, for the next session in which a person types a prompt", "task: Build it"]
+    assert len(lines) == 4 and lines[3].startswith("out: ") and "`ctx cancel`" in lines[3]
+    assert text(project.ask("auto", "status")).split("\n") == lines
     data = json.loads(text(project.ask("auto", "status", "--json")))
     assert data["phase"] == "init" and data["token"] == ""
     assert "active already" in failure(project.ask("auto", "start", "again"))[0]
-    assert "phases:" in text(project.ask("auto", "start", "again", "--force", "--any"))
+    assert "for the next session that prompts" in text(project.ask("auto", "start", "again", "--force", "--any"))
     assert project.read_json(".caw/auto-state.json")["any_prompt"] is True
     assert text(project.ask("auto", "stop")) == "cancelled"
     assert text(project.ask("auto", "stop")) == "no workflow is active"
 
 
 @pytest.mark.parametrize("words, said", [
-    (["  "], "the task is empty"), (["x", "--max-iterations", "0"], "between 1 and 50"), (["x", "--max-iterations", "51"], "between 1 and 50"),
-    (["x", "--phase", "qa", "--skip-qa"], "phase qa is skipped"), (["x", "--phase", "exekution"], "there is no phase exekution"),
+    (["  "], "the task is empty"), (["x", "--phase", "qa", "--skip-qa"], "there is no phase qa"), (["x", "--phase", "exekution"], "there is no phase exekution"),
     (["x", "--skip", "nothing"], "there is no phase nothing")])
 def test_a_workflow_that_makes_no_sense_is_not_started(project, words, said):
     assert said in failure(project.ask("auto", "start", *words))[0]
     assert not project.exists(".caw")
 
 
-def test_a_broken_workflow_file_is_not_overwritten_without_force(project):
+@pytest.mark.parametrize("given, shown", [("0", "iteration 0/1,"), ("7", "iteration 0/7,"), ("51", "iteration 0/50,")])
+def test_the_iterations_of_a_phase_stay_within_their_bounds(project, given, shown):
+    assert shown in text(project.ask("auto", "start", "x", "--max-iterations", given))
+
+
+def test_a_broken_workflow_file_is_none_and_is_kept_aside(project):
     project.write(".caw/auto-state.json", "{broken")
-    for words in (["start", "x"], ["status"], ["resume"]):
-        assert "not readable" in failure(project.ask("auto", *words))[0]
+    assert "no workflow" in text(project.ask("auto", "status"))
+    assert "no workflow" in failure(project.ask("auto", "resume"))[0]
     assert project.read(".caw/auto-state.json") == "{broken"
-    text(project.ask("auto", "start", "x", "--force"))
+    text(project.ask("auto", "start", "x"))
     assert any("auto-state.json" in name for name in os.listdir(project.path(".context/state/aside")))
 
 
@@ -657,8 +647,7 @@ def trusted(project) -> dict:
 
 def test_until_makes_one_phase_whose_check_the_person_agreed_to_by_its_exact_text(project, kit):
     lines = text(project.ask("auto", "start", "Mend it", "--until", "make test"))
-    assert "phases: execution; begins with execution" in lines
-    assert "checks: execution `make test`: you agreed to run exactly this" in lines
+    assert "phase: execution, of execution\n" in lines and "check of execution: `make test`, you agreed to it" in lines
     trust, flow = trusted(project), project.read_json(".caw/auto-state.json")
     assert trust["checks"] == {"execution": kit.digest_of("make test")} and len(trust["token"]) == 32 and trust["token"] == flow["token"]
     assert "check of execution: `make test`, you agreed to it" in text(project.ask("auto", "status"))
@@ -667,19 +656,19 @@ def test_until_makes_one_phase_whose_check_the_person_agreed_to_by_its_exact_tex
 def test_a_workflow_that_failed_under_an_older_release_is_taken_up_where_it_was(project):
     project.write(".caw/auto-state.json", json.dumps({
         "active": False, "phase": "failed", "exit_reason": "max_iterations_reached", "enforcer": {"last_phase": "qa"}}))
-    assert "execution ✓ qa ✗ review ○" in text(project.ask("auto", "status", **UTF8))
-    assert "begins with qa" in text(project.ask("auto", "resume"))
+    assert "phase: failed in qa, of " in text(project.ask("auto", "status"))
+    assert "phase: qa, of " in text(project.ask("auto", "resume"))
 
 
 def test_a_check_that_changed_is_shown_as_not_agreed_until_the_workflow_is_taken_up_again(project):
     project.write(".contextrc", "auto:\n  phases: [plan, build]\n  done_when:\n    build: make\n")
-    assert "checks: build `make`: you agreed to run exactly this" in text(project.ask("auto", "start", "Build", "--agree"))
+    assert "check of build: `make`, you agreed to it" in text(project.ask("auto", "start", "Build", "--agree"))
     project.write(".contextrc", "auto:\n  phases: [plan, build]\n  done_when:\n    build: make all\n")
     shown = text(project.ask("auto", "status", COLUMNS="300"))
     assert "check of build: `make all`, nobody agreed to it, so it does not run" in shown
-    assert "NOT agreed: build" in text(project.ask("auto", "resume", COLUMNS="300")), "nobody is there to answer"
+    assert "nobody agreed to it" in text(project.ask("auto", "resume", COLUMNS="300")), "nobody is there to answer"
     assert "nobody agreed to it" in text(project.ask("auto", "status", COLUMNS="300"))
-    assert "checks: build `make all`: you agreed to run exactly this" in text(project.ask("auto", "resume", "--agree"))
+    assert "check of build: `make all`, you agreed to it" in text(project.ask("auto", "resume", "--agree"))
     assert "`make all`, you agreed to it" in text(project.ask("auto", "status", COLUMNS="300"))
 
 AGENTS_SHELL = ["CLAUDECODE", "AI_AGENT", "CODEX_CI", "CODEX_THREAD_ID", "COPILOT_CLI", "GEMINI_CLI", "QWEN_CODE"]
@@ -697,11 +686,11 @@ def test_an_agent_in_its_own_shell_does_not_agree_for_the_person(project, words,
 def test_in_an_agents_shell_a_workflow_runs_no_check_but_those_agreed_to_before(project):
     project.write(".contextrc", "auto:\n  phases: [build]\n  done_when:\n    build: make\n")
     shown = text(project.ask("auto", "start", "Build", CLAUDECODE="1"))
-    assert "NOT agreed: build" in shown and "terminal of your own" in shown and trusted(project)["checks"] == {}
+    assert "nobody agreed to it" in shown and "terminal of your own" in shown and trusted(project)["checks"] == {}
     text(project.ask("auto", "resume", "--agree"))
-    assert "you agreed to run exactly this" in text(project.ask("auto", "resume", CLAUDECODE="1"))
+    assert "you agreed to it" in text(project.ask("auto", "resume", CLAUDECODE="1"))
     project.write(".contextrc", "auto:\n  phases: [build]\n  done_when:\n    build: make all\n")
-    assert "NOT agreed: build" in text(project.ask("auto", "resume", CLAUDECODE="1"))
+    assert "nobody agreed to it" in text(project.ask("auto", "resume", CLAUDECODE="1"))
 
 
 
@@ -713,8 +702,8 @@ def test_a_workflow_without_a_place_for_its_consent_is_not_started(project):
 def test_a_failed_workflow_is_taken_up_where_it_was(project):
     text(project.ask("auto", "start", "Ship it", "--phase", "execution", "--session", "s1"))
     text(project.ask("auto", "stop"))
-    assert "planning ✓ execution ✗ qa ○" in text(project.ask("auto", "status", COLUMNS="200", **UTF8))
-    assert "binds:  to the next session" in text(project.ask("auto", "resume"))
+    assert "phase: failed in execution, of " in text(project.ask("auto", "status"))
+    assert "for the next session" in text(project.ask("auto", "resume"))
     flow = project.read_json(".caw/auto-state.json")
     assert (flow["active"], flow["phase"], flow["session_id"], flow["exit_reason"]) == (True, "execution", "", "")
     assert project.read(".caw/.gitignore") == "auto-state.json\n.gitignore\n"
@@ -726,14 +715,6 @@ def test_nothing_is_taken_up_where_nothing_was_begun_or_all_is_done(project):
     assert "no workflow to take up" in failure(project.ask("auto", "resume"))[0]
 
 
-def test_the_signals_of_a_workflow_are_shown_with_their_times(project):
-    text(project.ask("auto", "start", "Ship it", "--session", "s1"))
-    flow = project.read_json(".caw/auto-state.json")
-    flow["signals"]["detected_signals"] = [{"signal": "INIT_COMPLETE", "detected_at": "2026-02-03T10:45:00Z", "attempts": 3}, "odd"]
-    project.write(".caw/auto-state.json", json.dumps(flow))
-    assert "\nINIT_COMPLETE at 2026-02-03 10:45:00, attempt 3\n" in text(project.ask("auto", "status", TZ="UTC0"))
-
-
 @pytest.mark.parametrize("given, bound", [("ABC-1", "ABC-1"), ("abc", "abc"), (SESSION[:8], SESSION), (SESSION, SESSION)])
 def test_a_workflow_binds_to_the_id_that_the_clients_events_carry(project, given, bound):
     measured(project, 40_000)
@@ -742,7 +723,7 @@ def test_a_workflow_binds_to_the_id_that_the_clients_events_carry(project, given
 
 
 def test_a_workflow_started_inside_a_session_is_that_sessions(project):
-    assert "binds:  to session s9" in text(project.ask("auto", "start", "Ship it", CLAUDE_CODE_SESSION_ID="s9"))
+    assert ", session s9" in text(project.ask("auto", "start", "Ship it", CLAUDE_CODE_SESSION_ID="s9"))
 
 
 # --- replay
@@ -773,15 +754,13 @@ def test_replay_shows_what_each_event_says_and_changes_nothing(project):
     assert "ctx-replay" not in shown
 
 
-@pytest.mark.parametrize("indent", [None, 2])
-def test_replay_reads_lines_whole_files_lists_and_stdin(project, indent):
+def test_replay_reads_a_line_each_of_several_files_and_of_stdin(project):
     events = session_events(project)[:3]
-    path = write_events(project, "events.json", events)
-    as_list = project.write("list.json", json.dumps(events, indent=indent))
-    results = json.loads(text(project.ask("replay", "--json", path, as_list)))
+    path = write_events(project, "events.jsonl", events)
+    results = json.loads(text(project.ask("replay", "--json", path, path)))
     assert [r["event"] for r in results] == ["SessionStart", "UserPromptSubmit", "PreToolUse"] * 2
     assert results[2]["reply"]["hookSpecificOutput"]["additionalContext"].startswith("STOP.")
-    one = json.dumps(events[2], indent=indent).encode()
+    one = b"\xef\xbb\xbf" + json.dumps(events[2]).encode() + b"\r\n\r\n"
     again = json.loads(text(project.ask("replay", "-", "--json", stdin=one)))
     assert again[0]["mode"] == "gate" and again[0]["reply"]
 
@@ -836,15 +815,15 @@ def test_replay_copies_a_bounded_amount(project, kit, monkeypatch):
     assert sum(sizes) <= 5000
 
 
-@pytest.mark.parametrize("content, said", [("{", "line 1 is not JSON"), ('{}\n\n{"a": 1}\nbroken', "line 4 is not JSON")])
-def test_replay_says_where_a_file_is_broken(project, content, said):
-    assert said in failure(project.ask("replay", project.write("x", content)))[0]
-    assert "cannot read" in failure(project.ask("replay", "gone"))[0]
+@pytest.mark.parametrize("content", ["{", '{"a": 1}\n\nbroken', "[1]", "null"])
+def test_replay_says_which_file_is_broken(project, content):
+    assert "cannot read" in failure(project.ask("replay", project.write("x", content)))[0]
+    assert "cannot read gone" in failure(project.ask("replay", "gone"))[0]
 
 
 def test_replay_bears_what_is_not_an_event(project):
-    results = json.loads(text(project.ask("replay", project.write("x", '[1, null, {}, {"hook_event_name": ["x"]}]'), "--json")))
-    assert [r["mode"] for r in results] == [""] * 4
+    results = json.loads(text(project.ask("replay", project.write("x", '{"a": 1}\n{"hook_event_name": ["x"]}'), "--json")))
+    assert [r["mode"] for r in results] == [""] * 2
 
 
 # --- config and completion
@@ -945,17 +924,10 @@ def test_an_agent_with_a_terminal_is_not_asked_for_consent_either(project):
     assert terminal.end() == 0 and b"agree? [y/N]" not in terminal.shown and trusted(project)["checks"] == {}
 
 
-@pytest.mark.parametrize("columns", [60, 200])
-def test_status_on_a_terminal_is_coloured_and_fits(project, columns):
+def test_status_on_a_terminal_is_coloured(project):
     measured(project, 171_000)
-    text(project.ask("auto", "start", "a task with a rather long description that goes on and on"))
-    terminal = Terminal(project, "status", columns=columns)
-    assert terminal.end() == 0
-    shown = terminal.shown.decode("utf-8")
-    assert "\033[31m█" in shown
-    lines = [ANSI.sub("", line) for line in shown.replace("\r\n", "\n").split("\n")]
-    assert max(map(len, lines)) <= columns
-    assert any("expansion ● init ○" in line for line in lines)
+    terminal = Terminal(project, "status")
+    assert terminal.end() == 0 and "\033[31m█" in terminal.shown.decode("utf-8")
 
 
 @pytest.mark.parametrize("answer, code, flow", [(b"n\r", 1, False), (b"\r", 1, False), (b"yes\r", 0, True)])
@@ -979,9 +951,8 @@ def test_watch_redraws_in_place_until_interrupted(project):
     terminal = Terminal(project, "status", "--watch", lines=12)
     terminal.read_until(b"20%")
     measured(project, 90_000)
-    first, again = terminal.read_until(b"45%").split("\033[J")
-    up = int(re.search(r"\033\[(\d+)A$", first).group(1))
-    assert up == first.count("\n") and 0 < up < 12 and "45%" in again
+    first, again = terminal.read_until(b"45%").split("\033[H\033[J")[1:]
+    assert 0 < first.count("\n") < 12 and "20%" in first and first.endswith("\033[?7h\r\n"), "no line wraps meanwhile"
     terminal.type(b"\x03")
     assert terminal.end() == 130
     assert b"Traceback" not in terminal.shown and b"error" not in terminal.shown
@@ -1001,7 +972,7 @@ def test_the_demo_plays_a_whole_session_and_leaves_nothing_behind(project, env):
     shown = done.stdout.decode("utf-8")
     assert "\033" not in shown
     for expected in ("[CONTEXT INJECTION - Please acknowledge receipt]", "STOP. Read your context files", "[ctx monitor] CI: 3 tests fail",
-                     "Context is 71% full", "delivered, 1 attempt, receipt", "## Auto Mode Continuation", "`test -f checked` exited 1",
+                     "Context is 71% full", "s ago, receipt · .context/handoffs/", "## Auto Mode Continuation", "`test -f checked` exited 1",
                      "ctx auto: all phases complete.", "check of execution: `test -f checked`, you agreed to it",
                      "last check, of execution at ", ": exited 0",
                      "stopped asking for the handoff", "the address form is done"):
@@ -1016,8 +987,3 @@ def test_the_first_letters_of_a_session_are_enough_for_a_signal(project):
     measured(project, 40_000)
     path = text(project.ask("signal", "Hello", "--session", SESSION[:8])).strip()
     assert os.path.basename(os.path.dirname(path)) == SESSION
-
-
-def test_the_workflow_fits_a_narrow_terminal(project):
-    text(project.ask("auto", "start", "Ship it " * 30))
-    assert max(map(len, text(project.ask("auto", "status", COLUMNS="60")).split("\n"))) <= 60

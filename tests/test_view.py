@@ -1,4 +1,4 @@
-"""View: from data to text. Everything here is a pure function; width, colour and locale are parameters."""
+"""View: from data to text. Everything here is a pure function but `show`; colour is a parameter."""
 from __future__ import annotations
 
 import json
@@ -15,66 +15,53 @@ NOW = "2026-02-03T10:45:00Z"
 AN_HOUR_AGO = "2026-02-03T09:45:00Z"
 FLOW = {"active": True, "phase": "planning", "phases": ["init", "planning", "qa"], "iteration": 2, "max_iterations": 20, "inert": False,
         "needs": "", "session_id": "2a8cf45f-2bc7", "exit_reason": "", "last_phase": "", "last_error": "", "last_check": {}, "checks": [],
-        "signals": {"detected_signals": []},
+        "any_prompt": False,
         "task_description": "Add a login page"}
 SESSION = {
-    "session": "2a8cf45f-2bc7-4975-91c3-97e00a297524", "client": "Codex", "seen_at": "2026-02-03T10:44:48Z", "tool_calls": 42,
-    "model": "claude-sonnet-5-5", "handoff": "not due", "gate": "1 of 2 files read, not: DECISIONS.md",
-    "startup": "delivered, 1 attempt, receipt",
+    "session": "2a8cf45f-2bc7-4975-91c3-97e00a297524", "agent": "codex", "seen_at": "2026-02-03T10:44:48Z", "tool_calls": 42,
+    "model": "claude-sonnet-5-5", "gate": "1 of 2 files read, not: DECISIONS.md",
     "context": {"percent": 68, "tokens": 136_000, "window": 200_000, "exact": True, "at": "2026-02-03T10:44:48Z",
                 "shown": "68%", "kind": "exact"},
 }
-SIGNAL = {"scope": "global", "session": "", "name": "ci", "severity": "critical", "auditor": "ci", "code": "", "age_s": 61,
-          "left_s": 200, "text": "CI: 3 tests fail → look at the log"}
-HANDOFF = {"session": "2a8cf45f-2bc7", "file": ".context/handoffs/2a8cf45f.md", "client": "Codex", "by": "agent",
+SIGNAL = {"session": "", "severity": "critical", "code": "", "at": "2026-02-03T10:43:59Z", "until": "2026-02-03T10:48:59Z",
+          "text": "CI: 3 tests fail → look at the log"}
+HANDOFF = {"session": "2a8cf45f-2bc7", "file": ".context/handoffs/2a8cf45f.md", "agent": "codex", "by": "agent",
            "asked_at": AN_HOUR_AGO, "written_at": AN_HOUR_AGO, "delivered_to": "", "delivered_at": None, "evidence": ""}
-METRICS = {"attempted": 5, "succeededOnFirstTry": 3, "succeededAfterRetry": 1, "escalatedToFile": 1, "failed": 0, "confirmedByReceipt": 4}
 PAGE = {
-    "version": "0.2.0", "at": NOW, "root": "/home/me/project", "hooks_seen_at": NOW, "paused": {},
-    "sessions": [SESSION], "handoffs": [HANDOFF], "signals": [SIGNAL], "auto": FLOW, "problems": [], "fill_in": [],
-    "metrics": dict.fromkeys(METRICS, 0), "attention": {"calls": 0, "by": {}},
+    "version": "0.2.0", "at": NOW, "root": "/home/me/project", "paused": {},
+    "sessions": [SESSION], "handoffs": [HANDOFF], "signals": [SIGNAL], "auto": FLOW, "problems": [],
+    "attention": {"calls": 0, "by": {}},
 }
 
 
-def look(kit, width=100, colour=False, unicode=True):
-    return kit.Record(width=width, height=10_000, colour=colour, unicode=unicode)
-
-
-def page(kit, width=100, colour=False, unicode=True, **changes):
-    shape = look(kit, width, colour, unicode)
-    return kit.format_page(kit.render_status(json.loads(json.dumps(dict(PAGE, **changes)))), shape)
-
-
-def session_page(kit, **changes):
-    return page(kit, sessions=[dict(SESSION, **changes)])
-
-
-def test_without_utf8_every_glyph_of_ours_becomes_one_ascii_character(kit):
-    text = page(kit, unicode=False, problems=["x"])
-    assert text.isascii()
-    assert [len(line) for line in text.split("\n")] == [len(line) for line in page(kit, problems=["x"]).split("\n")]
-    assert "tâche" in page(kit, unicode=False, signals=[dict(SIGNAL, text="tâche")])
+def page(kit, colour=False, **changes):
+    return kit.format_page(kit.render_status(json.loads(json.dumps(dict(PAGE, **changes)))), colour)
 
 
 def test_what_was_said_is_counted_per_100_calls(kit):
     said = page(kit, attention={"calls": 50, "by": {"gate": {"chars": 300, "messages": 1}}})
-    assert "per 100 tool calls (of 50): gate 600 characters in 2.0 messages" in said
+    assert "said to the agent, per 100 tool calls\n  gate     600 characters in 2.0 messages" in said
     assert "per 100" not in page(kit)
 
 
 # --- figures
 
 
-def test_a_bar_is_as_long_as_asked_and_full_only_at_the_end(kit):
-    bars = {0: "░" * 10, 1: "█" + "░" * 9, 99: "█" * 9 + "░", 100: "█" * 10}
-    assert {percent: kit.format_bar(percent) for percent in bars} == bars
-    assert {len(kit.format_bar(percent)) for percent in range(101)} == {10}
+@pytest.mark.parametrize("percent, style", [(0, "good"), (69, "good"), (70, "warn"), (84, "warn"), (85, "bad"), (100, "bad")])
+def test_fullness_is_coloured_by_the_levels_of_the_alerts(kit, percent, style):
+    assert kit.format_meter(percent)[0] == style
+
+
+def test_a_bar_is_full_only_at_the_end(kit):
+    bars = {0: "░" * 10, 10: "█" + "░" * 9, 99: "█" * 9 + "░", 100: "█" * 10}
+    assert {percent: kit.format_meter(percent)[1] for percent in bars} == bars
+    assert {len(kit.format_meter(percent)[1]) for percent in range(101)} == {10}
 
 
 @pytest.mark.parametrize("seconds, text", [(-3, "0s"), (0, "0s"), (59.9, "59s"), (60, "1m"), (3599, "59m"), (3600, "1h"),
                                            (86399, "23h"), (86400, "1d"), (30 * 86400, "30d")])
 def test_an_age_has_one_unit_rounded_down(kit, seconds, text):
-    assert kit.format_age(seconds) == text
+    assert kit.format_ago(NOW, kit.parse_iso(NOW) + seconds) == text + " ago"
 
 
 @pytest.mark.parametrize("text, width", [("abc", 3), ("█░·…→✓●○", 8), ("日本", 4), ("e\u0301", 1), ("⚠️", 1), ("", 0)])
@@ -82,23 +69,16 @@ def test_wide_characters_take_two_cells_and_marks_none(kit, text, width):
     assert kit.cells(text) == width
 
 
-def test_a_long_text_is_wrapped_behind_its_head_and_nothing_is_lost(kit, rounds):
-    chance = random.Random(8)
-    alphabet = "ab c日本é█→"
-    for _ in range(rounds(300)):
-        text = "".join(chance.choice(alphabet) for _ in range(chance.randrange(1, 80)))
-        width = chance.randrange(24, 60)
-        lines = kit.format_page([[("", "  x "), ("", text)]], look(kit, width)).split("\n")
-        assert max(map(kit.cells, lines)) <= width and all(line.startswith("    ") for line in lines[1:])
-        assert "".join("".join(lines).split()) == "x" + "".join(text.split())
-
-
 # --- the one way to a terminal
 
 
-def test_a_line_is_wrapped_before_it_is_painted(kit):
-    line = kit.format_page([[("bad", "abcdef"), ("good", "ghij " * 5)]], look(kit, 27, True))
-    assert line == "\033[31mabcdef\033[0m\033[32mghij ghij ghij ghij\033[0m\n      \033[32mghij\033[0m"
+def test_each_part_of_a_line_has_its_own_colour(kit):
+    line = kit.format_page([[("bad", "abc"), ("", " d "), ("good", "")]], True)
+    assert line == "\033[31mabc\033[0m d"
+
+
+def test_a_long_line_is_not_broken_so_that_it_can_be_pasted(kit):
+    assert kit.format_page([[("", "  "), ("", "word " * 200 + "end")]], False) == "  " + "word " * 200 + "end"
 
 
 @pytest.mark.parametrize("colour", [False, True])
@@ -108,12 +88,12 @@ def test_what_could_move_the_cursor_or_paint_goes_wherever_it_stands(kit, colour
     for _ in range(200):
         text = "".join(chance.choice(alphabet) for _ in range(30))
         for line in (text, [("bad", text), ("", text)]):
-            shown = ANSI.sub("", kit.format_page([line], look(kit, 100, colour)))
+            shown = ANSI.sub("", kit.format_page([line], colour))
             assert not set(shown) - set("ab ?"), ascii(shown)
 
 
 def test_parts_are_one_line_whatever_they_hold(kit):
-    assert "\n" not in kit.format_page([[("", "a\nb\tc\r\n")]], look(kit))
+    assert "\n" not in kit.format_page([[("", "a\nb\tc\r\n")]], False)
 
 
 def test_the_page_has_no_escape_sequences_without_colour(kit):
@@ -121,71 +101,40 @@ def test_the_page_has_no_escape_sequences_without_colour(kit):
     assert ANSI.sub("", page(kit, colour=True)) == page(kit) != page(kit, colour=True)
 
 
-@pytest.mark.parametrize("width", [40, 60, 80, 200])
-def test_no_line_is_wider_than_the_terminal(kit, width):
-    text = page(kit, width, problems=["the client was active 2h ago, the hooks were last seen 4d ago; are they registered?"],
-                root="/a/very/long/" + "path/" * 60, metrics=METRICS, paused={"*": NOW}, fill_in=["TASKS.md"] * 9,
-                signals=[SIGNAL, dict(SIGNAL, text="日本" * 200)],
-                sessions=[dict(SESSION, model="m" * 300), dict(SESSION, context=None)])
-    assert max(kit.cells(line) for line in text.split("\n")) <= width
-
-
 @pytest.mark.parametrize("env, colour", [({}, True), ({"TERM": "dumb"}, False), ({"NO_COLOR": "1"}, False)])
-def test_colour_is_by_the_usual_variables(kit, monkeypatch, env, colour):
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_colour_is_by_the_usual_variables(kit, monkeypatch, capsys, env, colour, is_terminal):
     monkeypatch.setattr(kit, "read_environment", lambda names=(): env)
-    monkeypatch.setattr(kit, "_os", FakeTerminal())
-    assert kit.read_look().colour == colour
-
-
-@pytest.mark.parametrize("columns, width", [("0", 10_000), ("", 10_000), ("7", 20), ("133", 133), ("many", 10_000), ("-5", 10_000)])
-def test_on_a_terminal_of_no_columns_nothing_is_cut(kit, monkeypatch, columns, width):
-    monkeypatch.setattr(kit, "read_environment", lambda names=(): {"COLUMNS": columns})
-    monkeypatch.setattr(kit, "_os", FakeTerminal())
-    assert kit.read_look().width == width
-
-
-def test_a_device_that_only_poses_as_a_terminal_is_none(kit, monkeypatch):
-    """NUL on Windows: isatty says yes, and its size is an error."""
-    monkeypatch.setattr(kit, "read_environment", lambda names=(): {})
-    monkeypatch.setattr(kit, "_os", FakeTerminal(fails=True))
-    assert (kit.read_look().colour, kit.read_look().width) == (False, 10_000)
-
-
-class FakeTerminal:
-    def __init__(self, fails=False):
-        self.fails = fails
-
-    def isatty(self, fd):
-        return True
-
-    def get_terminal_size(self, fd):
-        if self.fails:
-            raise OSError(6, "the handle is invalid")
-        return os.terminal_size((0, 0))
+    monkeypatch.setattr(kit, "_os", type("Os", (), {"isatty": lambda fd: is_terminal}))
+    kit.show([("bad", "x")])
+    assert ("\033" in capsys.readouterr().out) == (colour and is_terminal)
+    kit.show([("bad", "x")], is_bar=True)
+    assert ("\033" in capsys.readouterr().out) == colour
 
 
 # --- status
 
 
-@pytest.mark.parametrize("percent, style", [(0, "good"), (69, "good"), (70, "warn"), (84, "warn"), (85, "bad"), (100, "bad")])
-def test_fullness_is_coloured_by_the_levels_of_the_alerts(kit, percent, style):
-    assert kit.level_style(percent) == style
-
-
-def test_a_session_block_tells_every_mechanism(kit):
+def test_a_session_block_tells_who_it_is_how_full_and_what_it_read(kit):
     text = page(kit)
-    for expected in ("session 2a8cf45f · Codex · 12s ago · 42 calls · claude-sonnet-5-5", "68%  136,000/200,000 exact, 12s ago",
-                     "  handoff  not due", "  gate     1 of 2 files read, not: DECISIONS.md", "  startup  delivered, 1 attempt, receipt"):
+    for expected in ("session 2a8cf45f · codex · 12s ago · call 42 · claude-sonnet-5-5", "68%  136,000/200,000 exact, 12s ago",
+                     "  gate     1 of 2 files read, not: DECISIONS.md"):
         assert expected in text
 
 
 def test_a_session_that_was_not_measured_says_so(kit):
-    assert "model unknown\n  context  not measured yet" in session_page(kit, context=None, model="")
+    assert "model unknown\n  context  not measured yet" in page(kit, sessions=[dict(SESSION, context=None, model="")])
 
 
-@pytest.mark.parametrize("text, style", [("asked, 1 reminder: x.md", "31"), ("written", "32"), ("not due", "2")])
-def test_a_handoff_is_coloured_by_its_state(kit, text, style):
-    assert "\033[%sm%s" % (style, text) in page(kit, colour=True, sessions=[dict(SESSION, handoff=text)])
+def test_a_signal_tells_its_severity_age_end_and_for_whom(kit):
+    shown = page(kit, colour=True)
+    assert re.search(r"critical .*\033\[31m1m ago, until 2026-02-03 \d\d:\d\d:59, every session  CI: 3 tests fail", shown)
+    assert "2a8cf45f  CI" in page(kit, signals=[dict(SIGNAL, session="2a8cf45f-2bc7")])
+
+
+@pytest.mark.parametrize("changes, style", [({"written_at": None}, "33"), ({}, "32")])
+def test_a_handoff_is_coloured_by_its_state(kit, changes, style):
+    assert re.search(r"\033\[%sm(asked|written)" % style, page(kit, colour=True, handoffs=[dict(HANDOFF, **changes)]))
 
 
 HANDOFFS = [
@@ -199,60 +148,55 @@ HANDOFFS = [
 
 @pytest.mark.parametrize("changes, text", HANDOFFS)
 def test_a_handoff_tells_who_wrote_it_who_got_it_and_with_what_evidence(kit, changes, text):
-    shown = page(kit, 160, handoffs=[dict(HANDOFF, **changes)])
-    assert text in shown and "Codex · .context/handoffs/2a8cf45f.md" in shown
+    shown = page(kit, handoffs=[dict(HANDOFF, **changes)])
+    assert text in shown and "codex · .context/handoffs/2a8cf45f.md" in shown
 
 
 @pytest.mark.parametrize("changes, text", [
-    ({"paused": {"*": None}}, "paused: every session, until `resume`"), ({"paused": {"2a8cf45f-2bc7": None}}, "paused: 2a8cf45f, until"),
-    ({"hooks_seen_at": None}, "start the agent here; whether the hooks are registered: "),
-    ({"metrics": METRICS}, "startup\n  5 sent, 3 arrived at once, 0 failed"),
-    ({"fill_in": ["TASKS.md"]}, "fill in\n  TASKS.md"),
+    ({"paused": {"*": None}}, "paused\n  every session, until `resume`"),
+    ({"paused": {"2a8cf45f-2bc7": NOW}}, "paused\n  2a8cf45f, until 2026-02-03"),
+    ({"sessions": []}, "no live session; whether the hooks are registered: "),
     ({"problems": ["no disk → buy one"]}, "problems\n  ✗ no disk → buy one")])
 def test_what_else_a_page_can_say(kit, changes, text):
-    assert text in " ".join(page(kit, 120, **changes).split(" "))
+    assert text in page(kit, **changes)
 
 
 @pytest.mark.parametrize("changes, line", [
-    ({}, "init ✓ planning ● qa ○"), ({"phase": "complete"}, "init ✓ planning ✓ qa ✓"), ({"phase": "odd"}, "init ● planning ○ qa ○"),
-    ({"phase": "failed", "last_phase": "qa"}, "init ✓ planning ✓ qa ✗")])
-def test_the_phase_line_shows_done_current_and_coming(kit, changes, line):
-    assert kit.phase_line(dict(FLOW, **changes)) == line
+    ({}, "phase: planning, of init, planning, qa"), ({"phase": "complete"}, "phase: complete, of init"),
+    ({"phase": "failed", "last_phase": "qa"}, "phase: failed in qa, of init")])
+def test_a_workflow_names_its_phase_among_all(kit, changes, line):
+    assert line in page(kit, auto=dict(FLOW, **changes))
 
 
 @pytest.mark.parametrize("changes, word", [
-    ({}, "iteration 2/20, session 2a8cf45f"), ({"session_id": ""}, "iteration 2/20, not bound yet"),
+    ({}, "iteration 2/20, session 2a8cf45f"), ({"session_id": ""}, "iteration 2/20, for the next session in which a person types a prompt"),
+    ({"session_id": "", "any_prompt": True}, "iteration 2/20, for the next session that prompts"),
     ({"inert": True}, "inert: not started on this machine, it holds nobody"), ({"needs": "a key"}, "waits for you: a key"),
     ({"active": False, "exit_reason": "stale_state"}, "ended (stale_state)")])
 def test_a_workflow_says_how_it_stands(kit, changes, word):
-    assert kit.auto_word(dict(FLOW, **changes)) == word
+    assert kit.render_workflow(dict(FLOW, **changes))[1] == word
     assert word in page(kit, auto=dict(FLOW, **changes))
 
 
 # --- the status line
 
-LINE = {"model": "Sonnet 5.5", "percent": 71, "left": 58_999, "phase": "qa 1/20", "pending": "2 signals", "near": True}
+LINE = {"model": "Sonnet 5.5", "percent": 71, "left": 58_999, "phase": "qa 1/20", "pending": "signals: 2"}
 
 
-@pytest.mark.parametrize("width, changes, text", [
-    (100, {}, "Sonnet 5.5 · ███████░░░ 71% of the window, compaction near · 58k left · qa 1/20 · 2 signals"),
-    (100, {"near": False, "phase": "", "pending": ""}, "Sonnet 5.5 · ███████░░░ 71% of the window · 58k left"),
-    (80, {"near": False, "phase": "", "pending": ""}, "Sonnet 5.5 · ███████░░░ 71% of the window · 58k left"),
-    (60, {}, "71%, compaction near · qa 1/20 · 2 signals"), (60, {"percent": None}, "Sonnet 5.5 · qa 1/20 · 2 signals"),
-    (80, {}, "71%, compaction near · qa 1/20 · 2 signals"), (40, {}, "71%, compaction near · qa 1/20"),
-    (24, {"phase": ""}, "71%, compaction near"), (60, {"phase": "p" * 90 + " 1/20"}, "71%, compaction near"),
-    (100, {"percent": None, "model": "", "phase": "", "pending": ""}, "ctx")])
-def test_the_status_line_says_what_it_measures_and_fits(kit, width, changes, text):
-    shape = look(kit, width)
-    assert kit.format_page([kit.render_statusline(dict(LINE, **changes), width)], shape) == text
+@pytest.mark.parametrize("changes, text", [
+    ({}, "███████░░░ 71% of the window · qa 1/20 · signals: 2 · 58k left · Sonnet 5.5"),
+    ({"phase": "", "pending": ""}, "███████░░░ 71% of the window · 58k left · Sonnet 5.5"),
+    ({"percent": None}, "qa 1/20 · signals: 2 · Sonnet 5.5"), ({"percent": None, "phase": "", "pending": ""}, "Sonnet 5.5"),
+    ({"percent": None, "model": "", "phase": "", "pending": ""}, "ctx")])
+def test_the_status_line_says_first_what_is_needed_most(kit, changes, text):
+    assert kit.format_page([kit.render_statusline(dict(LINE, **changes))], False) == text
 
 
 # --- why and replay
 
 
-def decision(kit, width=300, **row):
-    shape = look(kit, width)
-    return kit.format_page([kit.render_decision({"at": NOW, "session": "2a8cf45f-2bc7", **row})], shape)
+def decision(kit, **row):
+    return kit.format_page([kit.render_decision({"at": NOW, "session": "2a8cf45f-2bc7", **row})], False)
 
 
 def test_every_event_the_kit_records_has_its_sentence(kit):
@@ -275,12 +219,7 @@ def test_every_event_the_kit_records_has_its_sentence(kit):
     ({"event": None}, "None →"), ({}, "? →")])
 def test_a_decision_says_when_who_what_and_by_which_rule(kit, row, said):
     shown = decision(kit, **row)
-    assert said in shown and re.match(r"(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d  2a8cf45f  ", shown)
-
-
-def test_a_long_decision_is_wrapped_and_not_cut(kit):
-    shown = decision(kit, 60, event="alert:emitted", code="X", summary="word " * 30)
-    assert max(map(len, shown.split("\n"))) <= 60 and shown.count("word") == 30
+    assert said in shown and re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  2a8cf45f  ", shown)
 
 
 @pytest.mark.parametrize("result, text", [
@@ -289,7 +228,6 @@ def test_a_long_decision_is_wrapped_and_not_cut(kit):
     ({"mode": "stop-enforce", "reply": {"reason": "go on", "systemMessage": "told"}}, "12 ms\n     go on\n     told"),
     ({"mode": "gate", "reply": ["odd"], "error": "it broke"}, "     ✗ it broke")])
 def test_a_replayed_event_shows_mode_time_and_text(kit, result, text):
-    shape = look(kit)
     full = {"event": "PreToolUse", "ms": 12.3, "error": "", **result}
-    shown = kit.format_page(kit.render_replay(full, 3), shape)
+    shown = kit.format_page(kit.render_replay(full, 3), False)
     assert shown.startswith("  3  PreToolUse") and text in shown
