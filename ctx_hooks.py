@@ -5952,7 +5952,6 @@ def _read_context(ctx: Ctx, path: str) -> tuple:
 # =============================================================================
 # What people run: a function each, which gets what was given by its usage line. Heavy imports are
 # fine here. A command returns its exit code, None for 0; a failure is a CommandError.
-LIVE_SESSION_S = 12 * 3600
 WATCH_EVERY_S, WRAPPED_WAIT_S = 2.0, 2.0
 REPLAY_FILES, REPLAY_BYTES = 5000, 64 * 1024 * 1024
 CHECK_RIGHTS = "check its owner and permissions"
@@ -5963,26 +5962,28 @@ def list_sessions(ctx: Ctx) -> list:
     names = [name[:-5] for name in list_dir(ctx.path("state"), 20_000)
              if name.endswith(".json") and ("~" in name or is_plain_name(name))]
     infos = [(name, stat_of(session_file(ctx, name))) for name in names]
-    found = [(name, info.st_mtime) for name, info in infos if info]
-    return sorted(found, key=lambda pair: -pair[1])
+    return sorted([(name, info.st_mtime) for name, info in infos if info], key=lambda row: -row[1])
 
 
-def find_session(ctx: Ctx, text: str) -> str:
-    """The session that an id or its first letters name; without one that of the environment."""
-    names = [name for name, _ in list_sessions(ctx)]
-    found = [name for name in names if text and name.startswith(text.lower())]
-    if len(found) > 1 and safe_name(text) not in found:
-        raise CommandError("more than one session begins with " + text,
+def session_ctx(given: Record) -> Ctx:
+    """The person's project with the session that an id or its first letters name; without one it
+    is that of the environment."""
+    ctx, wanted = people_ctx(), safe_name(given.session)
+    found = [name for name, _ in list_sessions(ctx)
+             if given.session and name.startswith(given.session.lower())]
+    if len(found) > 1 and wanted not in found:
+        raise CommandError("more than one session begins with " + given.session,
                            "known: " + ", ".join(found[:5]))
-    return found[0] if len(found) == 1 else safe_name(text) or ctx.session
+    ctx.session = found[0] if len(found) == 1 else wanted or ctx.session
+    return ctx
 
 
 def status_command(given: Record) -> None:
     if given.watch and not _os.isatty(1):
         raise CommandError("--watch needs a terminal", own_command("status"))
     while True:
-        ctx = people_ctx()
-        data = status_data(ctx, given.session and find_session(ctx, given.session))
+        ctx = session_ctx(given)
+        data = status_data(ctx, ctx.session if given.session else "")
         page = [format_json(data)] if given.json else render_status(data)
         show(*page, is_screen=bool(given.watch))
         if not given.watch:
@@ -5991,10 +5992,9 @@ def status_command(given: Record) -> None:
 
 
 def status_data(ctx: Ctx, only: str) -> dict:
-    """All that `status` tells, of one session or of those that are live."""
+    """All that `status` tells, of one session or of those that were there last."""
     known = list_sessions(ctx)
-    shown = [pair for pair in known
-             if (pair[0] == only if only else ctx.now - pair[1] < LIVE_SESSION_S)]
+    shown = [pair for pair in known if not only or pair[0] == only]
     ledger = [dict(dump_record(row, LEDGER[-1][2][0]), session=name)
               for name, row in read_ledger(ctx).handoffs.items()
               if not only or only in (name, row.delivered_to)]
@@ -6006,7 +6006,7 @@ def status_data(ctx: Ctx, only: str) -> dict:
     return {
         "version": VERSION, "at": format_iso(ctx.now), "root": ctx.root,
         "paused": read_pauses(ctx), "handoffs": ledger[:10],
-        "sessions": [session_data(ctx, *pair) for pair in shown[:20]],
+        "sessions": [session_data(ctx, *pair) for pair in shown[:10]],
         "signals": [{
             "session": place, "severity": signal.severity, "code": signal.code,
             "text": one_line(signal.body, 400), "at": format_iso(signal.generated_at),
@@ -6078,9 +6078,8 @@ def attention_data(ctx: Ctx, sessions: list) -> dict:
 
 def context_command(given: Record) -> None:
     """The session in the environment, else the most recent one."""
-    ctx = people_ctx()
-    newest = next((name for name, _ in list_sessions(ctx)), "")
-    session = find_session(ctx, given.session) or newest
+    ctx = session_ctx(given)
+    session = ctx.session or next((name for name, _ in list_sessions(ctx)), "")
     measure = last_measure(ctx, session, read_session(ctx, session))
     if measure is None:
         raise CommandError("this session has not been measured yet",
@@ -6125,16 +6124,15 @@ def doctor_command(given: Record) -> int:
 
 
 def signal_command(given: Record) -> None:
-    ctx, summary, ttl_s = people_ctx(), given.words[0], int(given.ttl or DEFAULT_TTL_S)
+    ctx, summary, ttl_s = session_ctx(given), given.words[0], int(given.ttl or DEFAULT_TTL_S)
     if summary == "-":
         summary = read_fd(0, SIGNAL_LIMIT_BYTES).decode("utf-8", "replace").replace("\r\n", "\n")
     if not clean_text(summary).strip():
         raise CommandError("the summary is empty", "say in one line what is wrong")
     if not 1 <= ttl_s <= TTL_LIMIT_S:
         raise CommandError("--ttl must be between 1 and %d seconds" % TTL_LIMIT_S, "leave it out")
-    session = "" if getattr(given, "global") else find_session(ctx, given.session)
     action = "\n→ " + given.action.strip() if given.action.strip() else ""
-    path = write_signal(ctx, session, Record(
+    path = write_signal(ctx, "" if getattr(given, "global") else ctx.session, Record(
         name=given.name or "external-%x" % (time.time_ns() // 1000), generated_at=ctx.now,
         severity=given.severity or "warning", ttl_s=ttl_s, code=given.code,
         auditor=given.name or "external", body=summary.strip() + action))  # two names, two sources
@@ -6164,26 +6162,25 @@ def resume_command(given: Record) -> None:
 
 def _edit_pauses(given: Record, told: str, change: object) -> None:
     """From the pauses that hold now to those that shall."""
-    ctx = people_ctx()
-    session, path = find_session(ctx, given.session), ctx.path("state", "pause.json")
+    ctx = session_ctx(given)
+    path = ctx.path("state", "pause.json")
 
     def edit(data: dict) -> None:
-        pauses = change(read_pauses(ctx), session)
+        pauses = change(read_pauses(ctx), ctx.session)
         data.clear()
         data.update(pauses, inode=ctx.owner.st_ino)
 
     if not update_json(ctx, path, edit)[0]:
         raise CommandError("cannot write " + path, CHECK_RIGHTS)
-    show(told % (session or "every session"))
+    show(told % (ctx.session or "every session"))
 
 
 def auto_command(given: Record) -> None:
-    ctx, action = people_ctx(), given.words[0]
+    ctx, action = session_ctx(given), given.words[0]
     given.shell = next(iter(read_environment(AGENT_NAMES)), "")
     if given.shell and (given.until or given.agree):
         raise CommandError(
-            "%s agrees to run a command, which only a person can; this is an agent's shell "
-            "(%s is set)" % ("--until" if given.until else "--agree", given.shell),
+            "--until and --agree are for a person; %s is set in an agent's shell" % given.shell,
             "run it in a terminal of your own; with ! in the client it is the agent's shell too")
     if action == "stop":
         show("cancelled" if cancel_workflow(ctx, "") else "no workflow is active")
@@ -6201,8 +6198,8 @@ def auto_command(given: Record) -> None:
 def _begin(ctx: Ctx, flow: Record, given: Record, event: str) -> None:
     """The workflow as planned, once the person has agreed to its checks."""
     if given.session:  # the client's own id, as its events carry it
-        name = find_session(ctx, given.session)
-        flow.session_id = given.session if name == safe_name(given.session) else name
+        is_whole = ctx.session == safe_name(given.session)
+        flow.session_id = given.session if is_whole else ctx.session
     _agree(ctx, flow, given)
     is_new = not is_dir(parent_of(auto_path(ctx)))
     if not update_workflow(ctx, lambda now: vars(now).update(vars(flow)))[0]:
@@ -6215,13 +6212,11 @@ def _begin(ctx: Ctx, flow: Record, given: Record, event: str) -> None:
 def _plan_start(ctx: Ctx, given: Record) -> Record:
     """The phases are those that are left; with --until and none named it is `execution` alone."""
     names, old = ctx.get("auto.phases") or list(PHASES), read_workflow(ctx)
-    flags = {flag: bool(getattr(given, flag)) for flag in SKIPS}
-    skipped = given.skip + [name for flag in SKIPS if flags[flag] for name in SKIPS[flag]]
+    skipped = given.skip + [name for flag in SKIPS if getattr(given, flag) for name in SKIPS[flag]]
     phases = [name for name in names if name not in skipped]
     if given.until and not (given.phase or skipped or ctx.get("auto.phases")):
         phases = ["execution"]
-    task = "".join(given.words[1:])
-    first = given.phase or (phases or names)[0]
+    first, task = given.phase or (phases or names)[0], "".join(given.words[1:])
     unknown = (set(given.skip) - set(names)) | ({first} - set(phases))
     if not task.strip():
         raise CommandError("the task is empty", "say in a sentence what is to be done")
@@ -6233,7 +6228,7 @@ def _plan_start(ctx: Ctx, given: Record) -> Record:
         raise CommandError("a workflow is active already",
                            "--force replaces it; to see it: " + own_command("auto status"))
     return load_record({
-        "active": True, "phases": phases, "phase": first, "until": given.until, "config": flags,
+        "active": True, "phases": phases, "phase": first, "until": given.until,
         "max_iterations": int(given.max_iterations or MAX_ITERATIONS), "task_description": task,
         "any_prompt": bool(given.any), "signals": {}, "started_at": format_iso(ctx.now, True),
         "session_id": "" if given.any else ctx.env.get("CLAUDE_CODE_SESSION_ID", ""),
@@ -6389,16 +6384,13 @@ def replay_event(ctx: Ctx, scratch: str, event: dict, agent: str) -> dict:
     result = {"event": name or "?", "mode": mode, "ms": 0, "reply": None, "error": ""}
     if not mode:
         return result
-    moved = dict(_moved(event, ctx.root, root), transcript_path=event.get("transcript_path"))
+    here, there = format_json(ctx.root)[1:-1], format_json(root)[1:-1]
+    moved = parse_object(format_json(event).replace(here, there))
+    moved["transcript_path"] = event.get("transcript_path")
     words = [mode, agent, real_path(__file__)]
     took_s, _, out, err = run_hook([sys.executable], words, moved, scratch, root)
-    reply = _moved(parse_object(out), root, ctx.root) if out else None
+    reply = parse_object(out.decode("utf-8", "replace").replace(there, here)) if out else None
     return dict(result, ms=round(took_s * 1000, 1), reply=reply, error=one_line(err, 400))
-
-
-def _moved(value: object, old: str, new: str) -> object:
-    """The value with one path exchanged for another in all its texts."""
-    return parse_json(format_json(value).replace(format_json(old)[1:-1], format_json(new)[1:-1]))
 
 # =============================================================================
 # Main

@@ -282,13 +282,12 @@ def test_a_session_is_told_by_its_state(project, settings, state, row):
     assert row in text(project.ask("status")) + "\n"
 
 
-def test_a_session_of_yesterday_is_shown_when_asked_for(project):
-    measured(project, 40_000, "old")
-    measured(project, 40_000, "new")
-    then = time.time() - 86400
-    os.utime(project.path(".context/state/old.json"), (then, then))
-    assert [s["session"] for s in shown_data(project)["sessions"]] == ["new"]
-    assert [s["session"] for s in shown_data(project, "--session", "old")["sessions"]] == ["old"]
+def test_the_ten_newest_sessions_are_shown_and_any_other_when_asked_for(project):
+    for number in range(12):
+        path = project.write(".context/state/s%02d.json" % number, "{}")
+        os.utime(path, (time.time() - 60 * number,) * 2)
+    assert [s["session"] for s in shown_data(project)["sessions"]] == ["s%02d" % number for number in range(10)]
+    assert [s["session"] for s in shown_data(project, "--session", "s11")["sessions"]] == ["s11"]
 
 
 def test_problems_are_listed_one_by_one(project):
