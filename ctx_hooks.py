@@ -4973,9 +4973,8 @@ def settings_snippet() -> str:
 # From data to text. A page is a list of lines: a text is shown as it is, a list of (style, text) is
 # one line whatever it holds. format_page is the only way to a terminal: it strips what could move a
 # cursor or paint, then paints. Long lines are the terminal's to wrap, so that they can be pasted.
-STYLES = {"bold": "1", "dim": "2", "bad": "31", "good": "32", "warn": "33"}
-STYLE_OF = {"asked": "warn", "written": "good", "critical": "bad", "warning": "warn",
-            OK: "good", HINT: "dim", WARN: "warn", FAIL: "bad"}
+STYLES = {"bold": "1", "dim": "2", HINT: "2", "bad": "31", "critical": "31", FAIL: "31",
+          "good": "32", "written": "32", OK: "32", WARN: "33", "warning": "33", "asked": "33"}
 UNITS_S = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 DECISIONS = {  # what was done → by which rule
     "alert:emitted": "wrote the signal {code}: {summary} → its level was crossed, or it is time",
@@ -5044,7 +5043,7 @@ def cells(text: str) -> int:
 
 def format_meter(percent: int) -> tuple:
     """A bar with its style."""
-    style = "bad" if percent >= 85 else "warn" if percent >= 70 else "good"
+    style = "bad" if percent >= 85 else WARN if percent >= 70 else "good"
     return style, "█" * (percent // 10) + "░" * (10 - percent // 10)
 
 
@@ -5089,7 +5088,8 @@ def render_status(data: dict) -> list:
 
 def _row(label: str, text: str, style: str = "") -> list:
     """In the style that its label or its first word has."""
-    style = style or STYLE_OF.get(label) or STYLE_OF.get(text.partition(" ")[0], "dim")
+    words = (style, label, text.partition(" ")[0], "dim")
+    style = next(word for word in words if word in STYLES)
     return [("dim", "  %-8s " % label), (style, text)]
 
 
@@ -5117,12 +5117,10 @@ def _handoff_row(row: dict, now: float) -> list:
 
 
 def render_workflow(flow: dict) -> list:
-    """What `auto` shows: phases, state, task, checks, and the way out; the first three lines are
-    on the page of `status` too."""
-    next_one = "that prompts" if flow["any_prompt"] else "in which a person types a prompt"
+    """What `auto` shows; the first three lines stand on the page of `status` too."""
     state = "iteration %d/%d, %s" % (
         flow["iteration"], flow["max_iterations"], "session " + flow["session_id"][:8]
-        if flow["session_id"] else "for the next session " + next_one)
+        if flow["session_id"] else "for the next session that prompts")
     if flow["inert"]:
         state = "inert: not started on this machine, it holds nobody"
     elif not flow["active"]:
@@ -5149,13 +5147,11 @@ def render_workflow(flow: dict) -> list:
 
 def render_statusline(data: dict) -> list:
     """One line, of which the client may cut the end: what is needed least stands there."""
-    parts, percent = [("good", data["phase"]), ("warn", data["pending"])], data["percent"]
-    if percent is not None:
-        style, bar = format_meter(percent)
-        parts = [(style, "%s %d%% of the window" % (bar, percent)), *parts,
-                 ("dim", "%dk left" % (data["left"] // 1000))]
-    parts = [part for part in (*parts, ("", data["model"])) if part[1]]
-    line = [shown for part in parts for shown in (("dim", " · "), part)]
+    parts = [("good", data["phase"]), (WARN, data["pending"]), ("", data["model"])]
+    if data["percent"] is not None:
+        style, bar = format_meter(data["percent"])
+        parts.insert(0, (style, "%s %d%% of the window" % (bar, data["percent"])))
+    line = [shown for part in parts if part[1] for shown in (("dim", " · "), part)]
     return line[1:] or [("dim", "ctx")]
 
 
@@ -5966,8 +5962,7 @@ def list_sessions(ctx: Ctx) -> list:
 
 
 def session_ctx(given: Record) -> Ctx:
-    """The person's project with the session that an id or its first letters name; without one it
-    is that of the environment."""
+    """The project, with the session that an id or its first letters name, or the environment."""
     ctx, wanted = people_ctx(), safe_name(given.session)
     found = [name for name, _ in list_sessions(ctx)
              if given.session and name.startswith(given.session.lower())]
@@ -6002,7 +5997,6 @@ def status_data(ctx: Ctx, only: str) -> dict:
     places = ["", *([only] if only else list_dir(ctx.path("signals", "sessions"), 100))]
     signals = [(place, signal) for place in places for signal in read_signals(ctx, place, {})[0]
                if bool(place) == (signal.scope == "session")]
-    signals.sort(key=lambda pair: (-SEVERITIES.index(pair[1].severity), pair[1].generated_at))
     return {
         "version": VERSION, "at": format_iso(ctx.now), "root": ctx.root,
         "paused": read_pauses(ctx), "handoffs": ledger[:10],
@@ -6018,8 +6012,7 @@ def status_data(ctx: Ctx, only: str) -> dict:
 
 
 def session_data(ctx: Ctx, session: str, seen_at: float) -> dict:
-    """One session: how full it is, and which of the context files it has read; what became of its
-    handoffs stands in the ledger."""
+    """How full it is, and which context files it read; its handoffs stand in the ledger."""
     state, files = read_session(ctx, session), [name for name, _ in gate_files(ctx)]
     unread = [name for name in files if name not in state.files_read]
     gate = "%d of %d files read%s" % (len(files) - len(unread), len(files),
@@ -6115,7 +6108,7 @@ def doctor_command(given: Record) -> int:
     ctx = people_ctx(needed=False)
     found = [{"level": level, "text": text}
              for level, text in diagnose(ctx, slashed(_os.getcwd()), read_environment())]
-    page = [[(STYLE_OF[row["level"]], "%-6s" % row["level"]), ("", row["text"])] for row in found]
+    page = [[(row["level"], "%-6s" % row["level"]), ("", row["text"])] for row in found]
     if any("paste the settings" in row["text"] for row in found):
         page += ["\n.claude/settings.json (merge it into `hooks` if there are some):\n",
                  settings_snippet()]
@@ -6254,19 +6247,18 @@ def _agree(ctx: Ctx, flow: Record, given: Record) -> None:
     about; where no person can answer it stays without consent, unless --agree says so."""
     checks = checks_of(ctx, flow)
     known = [*read_trust(ctx).checks.values(), digest_of(given.until)]
-    missing = [] if given.agree else [
-        phase for phase, command in checks.items() if digest_of(command) not in known]
-    if missing and not given.shell and _os.isatty(0) and _os.isatty(1):
+    agreed = {phase: command for phase, command in checks.items()
+              if given.agree or digest_of(command) in known}
+    if agreed != checks and not given.shell and _os.isatty(0) and _os.isatty(1):
         show("the project wants these commands run as checks:",
-             *["  %s: %s" % (phase, checks[phase].replace("\n", "⏎ ")) for phase in missing],
-             "agree? [y/N]")
+             *["  %s: %s" % (phase, command.replace("\n", "⏎ "))
+               for phase, command in checks.items() if phase not in agreed], "agree? [y/N]")
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             raise CommandError("not agreed, nothing was changed",
                                "the commands stand in " + CONFIG_NAME)
-        missing = []
+        agreed = checks
     flow.token = _os.urandom(16).hex()
-    if not write_trust(ctx, flow.token, {
-            phase: command for phase, command in checks.items() if phase not in missing}):
+    if not write_trust(ctx, flow.token, agreed):
         place = trust_path(ctx) or "a state home: HOME is not set"
         raise CommandError("cannot write " + place, CHECK_RIGHTS)
 
@@ -6308,7 +6300,7 @@ def statusline_data(data: dict, env: dict) -> dict:
     size, used = count_of(window.get("context_window_size")), tokens_of(window.get("current_usage"))
     shown = {"model": one_line(text_of(model.get("display_name")) or text_of(model.get("id")), 30),
              "percent": min(100, used * 100 // size) if used and size else None,
-             "left": max(0, size - used), "phase": "", "pending": ""}
+             "phase": "", "pending": ""}
     session_id, cwd = text_of(data.get("session_id")), slashed(text_of(data.get("cwd")))
     start = project_folder("claude", env) or slashed(text_of(dig(data, "workspace.project_dir")))
     ctx = find_project(start, cwd, env) if session_id and not is_switched_off(env) else None
@@ -6354,8 +6346,7 @@ def read_recorded(name: str) -> list:
 
 
 def copy_project(ctx: Ctx, scratch: str) -> None:
-    """What the hooks look at, without links and within bounds; no pause, nothing of the user's own
-    settings or consent."""
+    """What the hooks look at, within bounds: no links, no pause, nothing of the user's own."""
     import os
 
     names, room = [CONFIG_NAME, AUTO_STATE, *ctx.get("startup.files")], REPLAY_BYTES
@@ -6377,8 +6368,7 @@ def copy_project(ctx: Ctx, scratch: str) -> None:
 
 
 def replay_event(ctx: Ctx, scratch: str, event: dict, agent: str) -> dict:
-    """One event through the registered loader, in a process of its own, as a user who has agreed
-    to nothing."""
+    """One event through the registered loader, as a user who has agreed to nothing."""
     root, name = scratch + "/project", text_of(event.get("hook_event_name"))
     mode = REGISTERED.get(DIALECTS[agent].events.get(name), "")
     result = {"event": name or "?", "mode": mode, "ms": 0, "reply": None, "error": ""}

@@ -416,7 +416,7 @@ def test_the_status_line_shows_model_fullness_phase_and_signals(project):
     text(project.ask("signal", "one", "--session", "s1"))
     text(project.ask("signal", "info is not counted", "--session", "s1", "--severity", "info"))
     line = text(project.ask("statusline", stdin=status_input(project), **PLAIN))
-    assert line == "█░░░░░░░░░ 15% of the window · qa 0/20 · signals: 1 · 850k left · Sonnet 5.5"
+    assert line == "█░░░░░░░░░ 15% of the window · qa 0/20 · signals: 1 · Sonnet 5.5"
 
 
 def test_a_status_line_of_ones_own_can_stand_alone(project):
@@ -604,7 +604,7 @@ def test_a_workflow_is_started_shown_and_stopped(project):
     assert text(project.ask("auto", "status")).startswith("no workflow")
     lines = text(project.ask("auto", "start", "Build it", "--skip-expansion", "--skip", "fix")).split("\n")
     assert lines[:3] == ["phase: init, of init, planning, execution, qa, review, check, reflect",
-                         "iteration 0/20, for the next session in which a person types a prompt", "task: Build it"]
+                         "iteration 0/20, for the next session that prompts", "task: Build it"]
     assert len(lines) == 4 and lines[3].startswith("out: ") and "`ctx cancel`" in lines[3]
     assert text(project.ask("auto", "status")).split("\n") == lines
     data = json.loads(text(project.ask("auto", "status", "--json")))

@@ -815,7 +815,7 @@ def test_all_checks_of_one_stop_share_the_time_that_the_client_waits(kit, projec
     row = project.recorded_events("stop:released")[-1]
     assert (row["reason"], row["check"]) == ("checks_late", "had no time left")
     shown = project.ask("why", "1", COLUMNS="300").out.decode()
-    assert "no time was left for all checks; phase build stays. its check had no time left" in shown
+    assert "no time was left for all checks; phase build stays." in shown
 
 
 def test_the_registered_time_of_a_stop_has_room_for_all_its_checks(kit):

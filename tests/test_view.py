@@ -15,7 +15,6 @@ NOW = "2026-02-03T10:45:00Z"
 AN_HOUR_AGO = "2026-02-03T09:45:00Z"
 FLOW = {"active": True, "phase": "planning", "phases": ["init", "planning", "qa"], "iteration": 2, "max_iterations": 20, "inert": False,
         "needs": "", "session_id": "2a8cf45f-2bc7", "exit_reason": "", "last_phase": "", "last_error": "", "last_check": {}, "checks": [],
-        "any_prompt": False,
         "task_description": "Add a login page"}
 SESSION = {
     "session": "2a8cf45f-2bc7-4975-91c3-97e00a297524", "agent": "codex", "seen_at": "2026-02-03T10:44:48Z", "tool_calls": 42,
@@ -169,8 +168,7 @@ def test_a_workflow_names_its_phase_among_all(kit, changes, line):
 
 
 @pytest.mark.parametrize("changes, word", [
-    ({}, "iteration 2/20, session 2a8cf45f"), ({"session_id": ""}, "iteration 2/20, for the next session in which a person types a prompt"),
-    ({"session_id": "", "any_prompt": True}, "iteration 2/20, for the next session that prompts"),
+    ({}, "iteration 2/20, session 2a8cf45f"), ({"session_id": ""}, "iteration 2/20, for the next session that prompts"),
     ({"inert": True}, "inert: not started on this machine, it holds nobody"), ({"needs": "a key"}, "waits for you: a key"),
     ({"active": False, "exit_reason": "stale_state"}, "ended (stale_state)")])
 def test_a_workflow_says_how_it_stands(kit, changes, word):
@@ -180,12 +178,12 @@ def test_a_workflow_says_how_it_stands(kit, changes, word):
 
 # --- the status line
 
-LINE = {"model": "Sonnet 5.5", "percent": 71, "left": 58_999, "phase": "qa 1/20", "pending": "signals: 2"}
+LINE = {"model": "Sonnet 5.5", "percent": 71, "phase": "qa 1/20", "pending": "signals: 2"}
 
 
 @pytest.mark.parametrize("changes, text", [
-    ({}, "███████░░░ 71% of the window · qa 1/20 · signals: 2 · 58k left · Sonnet 5.5"),
-    ({"phase": "", "pending": ""}, "███████░░░ 71% of the window · 58k left · Sonnet 5.5"),
+    ({}, "███████░░░ 71% of the window · qa 1/20 · signals: 2 · Sonnet 5.5"),
+    ({"phase": "", "pending": ""}, "███████░░░ 71% of the window · Sonnet 5.5"),
     ({"percent": None}, "qa 1/20 · signals: 2 · Sonnet 5.5"), ({"percent": None, "phase": "", "pending": ""}, "Sonnet 5.5"),
     ({"percent": None, "model": "", "phase": "", "pending": ""}, "ctx")])
 def test_the_status_line_says_first_what_is_needed_most(kit, changes, text):
