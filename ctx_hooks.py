@@ -6027,16 +6027,15 @@ def session_data(ctx: Ctx, session: str, seen_at: float) -> dict:
 def last_measure(ctx: Ctx, session: str, state: Record) -> "dict | None":
     """The newer of what the monitor measured and what the status line was told."""
     handed = read_json(ctx.path("state", session + ".statusline"))
-    told_at = parse_iso(handed.get("at")) or 0.0
+    told_at, at = parse_iso(handed.get("at")) or 0.0, state.last_call
     found = (state.estimated_tokens, state.window, state.exact, state.measured_model)
-    if count_of(handed.get("used")) and told_at >= state.last_call:
-        found = (count_of(handed["used"]), count_of(handed.get("window")), True,
-                 text_of(handed.get("model")))
+    if count_of(handed.get("used")) and told_at >= at:
+        at, found = told_at, (count_of(handed["used"]), count_of(handed.get("window")), True,
+                              text_of(handed.get("model")))
     if not found[0] or not found[1]:
         return None
     measure = make_measure(*found)
-    return dict(vars(measure), session=session, kind="exact" if measure.exact else "estimated",
-                at=format_iso(max(told_at, state.last_call)))
+    return dict(vars(measure), session=session, kind=measure.note or "exact", at=format_iso(at))
 
 
 def workflow_data(ctx: Ctx) -> "dict | None":
@@ -6325,8 +6324,13 @@ def statusline_data(data: dict, env: dict) -> dict:
 def replay_command(given: Record) -> int:
     import tempfile
 
-    ctx, agent = people_ctx(), given.agent or "claude"
-    events = [event for name in given.words for event in read_recorded(name)]
+    ctx, agent, events = people_ctx(), given.agent or "claude", []
+    for name in given.words:
+        data = read_fd(0, STDIN_LIMIT_BYTES) if name == "-" else read_bytes(name, STDIN_LIMIT_BYTES)
+        found = [parse_object(line) for line in (data or b"").splitlines() if line.strip()]
+        if data is None or {} in found:
+            raise CommandError("cannot read " + name, "each line has to be an event as JSON")
+        events += found
     with tempfile.TemporaryDirectory(prefix="ctx-replay-") as folder:
         copy_project(ctx, real_path(folder))
         results = [replay_event(ctx, real_path(folder), event, agent) for event in events]
@@ -6334,15 +6338,6 @@ def replay_command(given: Record) -> int:
              for line in render_replay(result, index)]
     show(*[format_json(results)] if given.json else lines)
     return 1 if any(result["error"] for result in results) else 0
-
-
-def read_recorded(name: str) -> list:
-    """The events in a file, one JSON object a line."""
-    data = read_fd(0, STDIN_LIMIT_BYTES) if name == "-" else read_bytes(name, STDIN_LIMIT_BYTES)
-    events = [parse_object(line) for line in (data or b"").splitlines() if line.strip()]
-    if data is None or {} in events:
-        raise CommandError("cannot read " + name, "each line has to be one event, a JSON object")
-    return events
 
 
 def copy_project(ctx: Ctx, scratch: str) -> None:

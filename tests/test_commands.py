@@ -374,6 +374,15 @@ def test_context_shows_the_monitors_numbers_when_they_are_newer(project):
     assert text(project.ask("context")).startswith("25% 50000/200000 exact")
 
 
+def test_a_measure_is_as_old_as_the_one_who_made_it_says(project, kit):
+    """After a compaction the status line is asked before there are numbers again."""
+    measured(project, 50_000, SESSION)
+    at = json.loads(text(project.ask("context", "--json")))["at"]
+    handed = {"window": 200_000, "used": 0, "model": "m", "at": kit.format_iso(time.time() + 60)}
+    project.write(".context/state/%s.statusline" % SESSION, json.dumps(handed))
+    assert json.loads(text(project.ask("context", "--json")))["at"] == at
+
+
 # --- why
 
 
