@@ -4910,7 +4910,7 @@ def check_project(ctx: Ctx) -> object:
         yield WARN, "internal errors were logged → see %s, then remove it" % errors
     if load_json(auto_path(ctx)) is None:
         yield WARN, "%s is not a JSON object, so no workflow runs → begin anew: %s" % (
-            AUTO_STATE, own_command("auto start TASK --force"))
+            AUTO_STATE, own_command("auto start TASK"))
     elif is_inert(ctx, read_workflow(ctx)):
         yield WARN, ("the workflow was not started on this machine, so it is inert → %s goes on "
                      "with it, %s ends it" % (own_command("auto resume"), own_command("auto stop")))
@@ -5031,16 +5031,6 @@ def format_page(page: object, is_coloured: bool) -> str:
         "".join(painted(*part) for part in line).rstrip(" ") for line in page)
 
 
-def cells(text: str) -> int:
-    """Width on a terminal: wide characters take two cells, combining marks none."""
-    if all(c < "\u0300" or "\u2010" <= c <= "\u25ff" for c in text):  # our own glyphs too
-        return len(text)
-    from unicodedata import category, east_asian_width
-
-    return sum(0 if category(c) in ("Mn", "Me", "Cf", "Cc") else
-               2 if east_asian_width(c) in "WF" else 1 for c in text)
-
-
 def format_meter(percent: int) -> tuple:
     """A bar with its style."""
     style = "bad" if percent >= 85 else WARN if percent >= 70 else "good"
@@ -5099,7 +5089,7 @@ def _session_rows(data: dict, now: float) -> list:
         style, bar = format_meter(context["percent"])
         measured = _row("context", "{} {shown}  {tokens:,}/{window:,} {kind}, {}".format(
             bar, format_ago(context["at"], now), **context), style)
-    head = " · {agent} · {} · call {tool_calls} · {}".format(
+    head = " · {agent} · {} · tool calls: {tool_calls} · {}".format(
         format_ago(data["seen_at"], now), data["model"] or "model unknown", **data)
     return [[("bold", "session " + data["session"][:8]), ("dim", head)], measured,
             _row("gate", data["gate"])]
@@ -5150,7 +5140,8 @@ def render_statusline(data: dict) -> list:
     parts = [("good", data["phase"]), (WARN, data["pending"]), ("", data["model"])]
     if data["percent"] is not None:
         style, bar = format_meter(data["percent"])
-        parts.insert(0, (style, "%s %d%% of the window" % (bar, data["percent"])))
+        near = ", compaction near" if data["near"] else ""
+        parts.insert(0, (style, "%s %d%% of the window%s" % (bar, data["percent"], near)))
     line = [shown for part in parts if part[1] for shown in (("dim", " · "), part)]
     return line[1:] or [("dim", "ctx")]
 
@@ -5266,7 +5257,7 @@ class Screen:
 
     def _write(self, text: str) -> None:
         if not text.isascii():  # a wide character takes two places, a mark none
-            text = "".join((char + WIDE_HALF)[:cells(char)] for char in text)
+            text = "".join((char + WIDE_HALF)[:_cells(char)] for char in text)
         while text:
             room = self.columns - self.x
             part = text[:room - (text[room:room + 1] == WIDE_HALF)]  # it is not cut in two
@@ -5327,6 +5318,15 @@ class Screen:
         for other in others if is_screen else ():
             self.grid[other] = ""
         self.grid[y] = {0: row[:self.x], 1: " " * end + row[end:]}.get(how, "")
+
+
+def _cells(char: str) -> int:
+    """Width on a terminal: a wide character takes two cells, a combining mark none."""
+    from unicodedata import category, east_asian_width
+
+    if category(char) in ("Mn", "Me", "Cf", "Cc"):
+        return 0
+    return 2 if east_asian_width(char) in "WF" else 1
 
 
 # --- what stands on it. A glance is what is known of a program at one moment: process (confidence,
@@ -5961,14 +5961,15 @@ def list_sessions(ctx: Ctx) -> list:
     return sorted([(name, info.st_mtime) for name, info in infos if info], key=lambda row: -row[1])
 
 
-def session_ctx(given: Record) -> Ctx:
+def session_ctx(given: Record, known_only: bool = False) -> Ctx:
     """The project, with the session that an id or its first letters name, or the environment."""
     ctx, wanted = people_ctx(), safe_name(given.session)
-    found = [name for name, _ in list_sessions(ctx)
-             if given.session and name.startswith(given.session.lower())]
-    if len(found) > 1 and wanted not in found:
-        raise CommandError("more than one session begins with " + given.session,
-                           "known: " + ", ".join(found[:5]))
+    names = [name for name, _ in list_sessions(ctx)]
+    found = [name for name in names if given.session and name.startswith(given.session.lower())]
+    if len(found) > 1 and wanted not in found or known_only and given.session and not found:
+        raise CommandError("%s session %s here" % ("more than one" if found else "no",
+                                                   given.session),
+                           "known: " + (", ".join((found or names)[:5]) or "none yet"))
     ctx.session = found[0] if len(found) == 1 else wanted or ctx.session
     return ctx
 
@@ -5977,7 +5978,7 @@ def status_command(given: Record) -> None:
     if given.watch and not _os.isatty(1):
         raise CommandError("--watch needs a terminal", own_command("status"))
     while True:
-        ctx = session_ctx(given)
+        ctx = session_ctx(given, known_only=True)
         data = status_data(ctx, ctx.session if given.session else "")
         page = [format_json(data)] if given.json else render_status(data)
         show(*page, is_screen=bool(given.watch))
@@ -6070,7 +6071,7 @@ def attention_data(ctx: Ctx, sessions: list) -> dict:
 
 def context_command(given: Record) -> None:
     """The session in the environment, else the most recent one."""
-    ctx = session_ctx(given)
+    ctx = session_ctx(given, known_only=True)
     session = ctx.session or next((name for name, _ in list_sessions(ctx)), "")
     measure = last_measure(ctx, session, read_session(ctx, session))
     if measure is None:
@@ -6235,7 +6236,7 @@ def _plan_resume(ctx: Ctx, given: Record) -> Record:
     known = [phase for phase in (flow.phase, flow.last_phase) if phase in flow.phases]
     vars(flow).update(
         FRESH, active=True, phase=(known or flow.phases)[0], exit_reason="", completed_at=0.0,
-        phase_started_at=ctx.now, phase_holds=0, session_id="",
+        phase_started_at=ctx.now, session_id="",
         any_prompt=bool(given.any) or flow.any_prompt)
     flow.signals.last_checked = ctx.now
     return flow
@@ -6299,7 +6300,7 @@ def statusline_data(data: dict, env: dict) -> dict:
     size, used = count_of(window.get("context_window_size")), tokens_of(window.get("current_usage"))
     shown = {"model": one_line(text_of(model.get("display_name")) or text_of(model.get("id")), 30),
              "percent": min(100, used * 100 // size) if used and size else None,
-             "phase": "", "pending": ""}
+             "near": False, "phase": "", "pending": ""}
     session_id, cwd = text_of(data.get("session_id")), slashed(text_of(data.get("cwd")))
     start = project_folder("claude", env) or slashed(text_of(dig(data, "workspace.project_dir")))
     ctx = find_project(start, cwd, env) if session_id and not is_switched_off(env) else None
@@ -6313,6 +6314,8 @@ def statusline_data(data: dict, env: dict) -> dict:
     if size and old != new:  # the client asks several times a second
         write_bytes(ctx, path, format_json(dict(new, at=format_iso(ctx.now, True))).encode())
     state, flow = read_session(ctx, ctx.session), read_workflow(ctx)
+    point = compaction_point(ctx, state, size)
+    shown["near"] = 0 < point - HANDOFF_BEFORE_COMPACTION <= used
     if is_active(flow) and flow.session_id == session_id:
         shown["phase"] = "%s %d/%d" % (flow.phase, flow.iteration, flow.max_iterations)
     due = due_signals(ctx, read_signals(ctx, ctx.session, live_claims(ctx, state))[0])
@@ -6322,14 +6325,21 @@ def statusline_data(data: dict, env: dict) -> dict:
 
 
 def replay_command(given: Record) -> int:
+    """Each file holds an event, a list of them, or one on each line."""
+    import json
     import tempfile
 
     ctx, agent, events = people_ctx(), given.agent or "claude", []
     for name in given.words:
         data = read_fd(0, STDIN_LIMIT_BYTES) if name == "-" else read_bytes(name, STDIN_LIMIT_BYTES)
-        found = [parse_object(line) for line in (data or b"").splitlines() if line.strip()]
-        if data is None or {} in found:
-            raise CommandError("cannot read " + name, "each line has to be an event as JSON")
+        lines = (data or b"").decode("utf-8", "replace").lstrip("\ufeff").strip().split("\n")
+        try:
+            found = json.loads("\n".join(lines)) if data else None
+        except (ValueError, RecursionError):
+            found = list(map(parse_object, filter(str.strip, lines)))
+        found = found if isinstance(found, list) else [found]
+        if not all(isinstance(event, dict) and event for event in found):
+            raise CommandError("cannot read " + name, "it has to hold events, each a JSON object")
         events += found
     with tempfile.TemporaryDirectory(prefix="ctx-replay-") as folder:
         copy_project(ctx, real_path(folder))
@@ -6440,7 +6450,7 @@ OPTIONS = {  # those that do not explain themselves
     "--until": "it is done only when this command exits 0, which you agree to by typing it",
     "--agree": "you agree to the check commands that .contextrc names",
     "--any": "bind to the next session that prompts, also where no person types",
-    "--force": "replace a workflow that is active or unreadable",
+    "--force": "replace a workflow that is active",
     "--only": "your own line alone, ours only without it",
     "--code": "of signals with the same code and name only the newest is told",
 }

@@ -185,7 +185,7 @@ def test_status_shows_a_session_from_its_start_to_the_reminder(project):
     for tokens in (40_000, 90_000, 171_000):
         measured(project, tokens)
     shown = text(project.ask("status", **UTF8))
-    for expected in ("session 2a8cf45f · claude", "call 3", "85%  171,000/200,000 exact", "0 of 2 files read",
+    for expected in ("session 2a8cf45f · claude", "tool calls: 3", "85%  171,000/200,000 exact", "0 of 2 files read",
                      "2a8cf45f asked for ", "claude · .context/handoffs/2a8cf45f.md"):
         assert expected in shown
     session = shown_data(project)["sessions"][0]
@@ -268,7 +268,9 @@ def test_session_picks_one_by_its_first_letters(project):
     assert [s["text"] for s in data["signals"]] == ["for aabb-2"]
     error, hint = failure(project.ask("status", "--session", "aa"))
     assert "more than one" in error and "aaaa-1" in hint and "aabb-2" in hint
-    assert shown_data(project, "--session", "../../x")["sessions"] == []
+    for word in ("status", "context"):
+        error, hint = failure(project.ask(word, "--session", "../../x"))
+        assert "no session ../../x here" in error and "aaaa-1" in hint
 
 
 @pytest.mark.parametrize("settings, state, row", [
@@ -432,6 +434,14 @@ def test_a_status_line_of_ones_own_can_stand_alone(project):
     own = dict(stdin=status_input(project), **PLAIN)
     assert text(project.ask("statusline", "--only", "--", "echo mine", **own)).strip() == "mine"
     assert text(project.ask("statusline", "--only", "--", "exit 1", **own)).endswith("Sonnet 5.5")
+
+
+def test_the_status_line_says_when_the_compaction_is_near(project):
+    window = {"context_window_size": 200_000, "current_usage": {"input_tokens": 143_000}}
+    data = status_input(project, context_window=window)
+    assert "71% of the window, compaction near" in text(project.ask("statusline", stdin=data, **PLAIN))
+    project.write(".context/state/s1.json", '{"compacts": false}')
+    assert "compaction near" not in text(project.ask("statusline", stdin=data, **PLAIN)), "there is none"
 
 
 def test_the_status_line_hands_window_and_usage_to_the_monitor(project):
@@ -771,6 +781,14 @@ def test_replay_reads_a_line_each_of_several_files_and_of_stdin(project):
     one = b"\xef\xbb\xbf" + json.dumps(events[2]).encode() + b"\r\n\r\n"
     again = json.loads(text(project.ask("replay", "-", "--json", stdin=one)))
     assert again[0]["mode"] == "gate" and again[0]["reply"]
+
+
+@pytest.mark.parametrize("wrap", [lambda event: event, lambda event: [event, event]])
+def test_replay_reads_an_event_or_a_list_over_many_lines(project, wrap):
+    event = session_events(project)[2]
+    path = project.write("events.json", json.dumps(wrap(event), indent=2))
+    results = json.loads(text(project.ask("replay", "--json", path)))
+    assert {result["mode"] for result in results} == {"gate"} and results[0]["reply"]
 
 
 def test_replay_speaks_the_dialects_of_other_agents(project):

@@ -389,6 +389,11 @@ OTHERS = {
 }
 
 
+@pytest.mark.parametrize("text, width", [("abc", 3), ("█░·…→✓●○", 8), ("日本", 4), ("e\u0301", 1), ("⚠️", 1), ("", 0)])
+def test_wide_characters_take_two_cells_and_marks_none(text, width):
+    assert sum(map(kit._cells, text)) == width
+
+
 class OwnTerminal:
     """A real program with a terminal of its own, as `wrap` starts one."""
 
