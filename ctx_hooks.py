@@ -1339,18 +1339,20 @@ def read_events(ctx: Ctx, limit: int) -> list:
 # What reaches the agent is counted as the client counts it, has no control characters, no tags
 # that imitate a client's own markup and no lines that pose as somebody's turn: clean_text. What
 # reaches a terminal goes through for_terminal, what is written down through hide_secrets.
-CLEANED_LIMIT = 200_000  # text is cut before it is cleaned
-_MARKUP = frozenset(
-    "system systemreminder systemmessage tasknotification commandname commandmessage commandargs "
-    "localcommandstdout localcommandstderr localcommandcaveat userpromptsubmithook bashinput "
-    "bashstdout bashstderr user human assistant functioncalls functionresults invoke tooluse "
-    "toolresult antml thinking hookcontext hookprompt hookresult functioncall functionresult "
-    "tooluseerror ideselection ideopenedfile newdiagnostics persistedoutput teammatemessage "
-    "sessionstarthook posttoolusehook pretoolusehook stophook startofturn endofturn "
-    "toolcall toolresponse developer systemwarning".split())
+CLEANED_LIMIT = 1 << 16  # text is cut before it is cleaned; a reply holds a sixth of it
+_MARKUP = frozenset(  # without the s of a plural
+    "system systemreminder systemmessage systemwarning tasknotification commandname commandmessage "
+    "commandarg localcommandstdout localcommandstderr localcommandcaveat userpromptsubmithook "
+    "bashinput bashstdout bashstderr user human assistant developer functioncall functionresult "
+    "invoke tooluse toolresult tooluseerror toolcall toolresponse antml thinking hookcontext "
+    "hookprompt hookresult ideselection ideopenedfile newdiagnostic persistedoutput stophook "
+    "teammatemessage sessionstarthook posttoolusehook pretoolusehook startofturn endofturn".split())
 _TYPES = frozenset("System User Human Assistant".split())  # in code: List<User>
 _TURNS = ("human", "user", "assistant", "system", "developer")
-_UNSEEN = frozenset("\xad\u034f\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u3164\ufeff\uffa0")
+_UNSEEN = (  # control characters, direction overrides, and letters that only a model sees: from, to
+    "\0\b \v\x1f \x7f\x9f \xad\xad \u034f\u034f \u061c\u061c \u115f\u1160 \u180e\u180e "
+    "\u200b\u200b \u200e\u200f \u2028\u202e \u2060\u206f \u3164\u3164 \ufe00\ufe0e "
+    "\ufeff\ufeff \uffa0\uffa0 \ufff9\ufffb \U000e0000\U000e01ef").split(" ")
 _USUAL = frozenset(map(chr, range(32, 127))) | frozenset("\t\n→⚠\ufe0f•…—–·’")
 _BRACKETS = dict(zip(map(ord, "＜﹤〈⟨＞﹥〉⟩"), "<<<<>>>>"))
 _AROUND = " \t#*_`-+=~|.()[]{}0123456789"  # what may stand before the name of a turn
@@ -1371,8 +1373,8 @@ def cut_text(text: str, limit: int, length: object = units) -> str:
     if length(text) <= limit:
         return text
     text = text[:limit]
-    while text and length(text) > limit:
-        text = text[: len(text) - max(1, (length(text) - limit) // 4)]
+    while length(text) > limit:
+        text = text[:-max(1, (length(text) - limit) // 4)]
     edge = max(text.rfind("\n"), text.rfind(" "))
     return text[:edge] if edge > len(text) * 3 // 4 else text
 
@@ -1382,22 +1384,20 @@ def clean_text(text: str) -> str:
     that pose as a turn. What is clean stays as it is."""
     text = text[:CLEANED_LIMIT]
     if not _USUAL.issuperset(text):
-        text = for_terminal(text.replace("\r\n", "\n"))
-        if not _BRACKETS.keys().isdisjoint(map(ord, set(text))):
-            text = text.translate(_BRACKETS)
-    for _ in range(4):  # a removed tag may have completed another one
-        stripped = _strip_tags(text) if "<" in text else text
-        if stripped == text:
-            return _quote_turns(text)
-        text = stripped
-    return _quote_turns(text.replace("<", "‹"))  # nested on purpose
+        text = for_terminal(text.replace("\r\n", "\n")).translate(_BRACKETS)
+    start = text.rfind("<")
+    while start >= 0:  # from the last one on: a removed tag may complete the one around it
+        text = _strip_tag(text, start)
+        start = text.rfind("<", 0, start)
+    return "\n".join(["> " + line if _is_turn(line) else line for line in text.split("\n")])
 
 
 def for_terminal(text: str) -> str:
     """What people see: no control characters but line ends and tabs, no moves of the cursor."""
     text = text.encode("utf-8", "replace").decode("utf-8")
-    for char in filter(_is_unseen, set(text)):
-        text = text.replace(char, "")
+    for char in set(text):
+        if any(first <= char <= last for first, last in _UNSEEN):
+            text = text.replace(char, "")
     return text
 
 
@@ -1406,71 +1406,38 @@ def one_line(text: str, limit: int = 200) -> str:
     return cut_text(" ".join(clean_text(text[:limit * 8]).split()), limit)
 
 
-def _is_unseen(char: str) -> bool:
-    """A control character, a direction override, or a letter that only a model sees."""
-    return (char < " " and char not in "\t\n") or "\x7f" <= char < "\xa0" or char in _UNSEEN or (
-        "\u2028" <= char <= "\u202e" or "\u2060" <= char <= "\u206f"
-        or "\ufe00" <= char <= "\ufe0e" or "\ufff9" <= char <= "\ufffb"
-        or "\U000e0000" <= char <= "\U000e01ef")
-
-
-def _quote_turns(text: str) -> str:
-    """A line that poses as the beginning of somebody's turn is shown as a quotation."""
-    lowered = text.lower() if text.isascii() else _folded(text).lower()
-    if not any(turn in lowered for turn in _TURNS):
-        return text
-    lines = text.split("\n")
-    for index, line in enumerate(lines):
-        name, colon, _ = _folded(line[:60]).partition(":")
-        name = name.lstrip(_AROUND)
-        if colon and name[:1] not in ("'", '"', ">") and _squashed(name) in _TURNS:
-            lines[index] = "> " + line
-    return "\n".join(lines)
+def _is_turn(line: str) -> bool:
+    """It poses as the beginning of somebody's turn, and not as a quotation."""
+    name, colon, _ = _folded(line[:60]).partition(":")
+    name = name.lstrip(_AROUND).lower()
+    is_named = "".join(filter(str.isalnum, name)) in _TURNS
+    return is_named and colon != "" and name[0] not in ("'", '"', ">")
 
 
 def _folded(text: str) -> str:
-    """As somebody reads it: other letter forms and accents become the usual letters, joiners are
-    passed over."""
-    if _USUAL.issuperset(text):  # our own signs among them: no library to load for a reply
-        return text.encode("ascii", "ignore").decode()
-    from unicodedata import normalize
+    """As somebody reads it: other letter forms become the usual ones, accents and joiners go."""
+    if not _USUAL.issuperset(text):  # our own signs are: no library to load for a reply
+        from unicodedata import normalize
 
-    return normalize("NFKD", text).translate(_ALIKE).encode("ascii", "ignore").decode()
-
-
-def _strip_tags(text: str) -> str:
-    out, pos = [], 0
-    while True:
-        start = text.find("<", pos)
-        if start < 0:
-            return "".join(out) + text[pos:]
-        end = _tag_end(text, start)
-        out.append(text[pos:start] if end else text[pos:start + 1])
-        pos = end or start + 1
+        text = normalize("NFKD", text).translate(_ALIKE)
+    return text.encode("ascii", "ignore").decode()
 
 
-def _tag_end(text: str, start: int) -> int:
-    """The end of a tag with one of the names that begins here, whatever stands between its letters;
-    0: there is none. Of one that is not closed the bracket goes."""
-    before, end = text[start - 1:start], max(text.find(">", start, start + 300), start) + 1
+def _strip_tag(text: str, start: int) -> str:
+    """Without the tag that begins here if it has one of the names, whatever stands between its
+    letters, or is another model's mark of a turn. Of one that is not closed the bracket goes."""
+    before, end = text[start - 1:start], text.find(">", start, start + 300)
     written = text[start + 1:start + 80].partition(">")[0].partition("<")[0]
-    inner = _folded(written)
-    if inner.startswith("|"):
-        return end  # <|im_start|>: other models' marks of a turn
     if written.partition(",")[0] in _TYPES and (before.isalnum() or before == "_"):
-        return 0
-    words = "".join(c if c.isalnum() or c in "-_.:" else " " for c in inner.lower()).split()
+        return text
+    inner = _folded(written).lower()
+    words = "".join(c if c.isalnum() or c in "-_.:" else " " for c in inner).split()
     names = words[0].split(":") if words else []
-    for count in range(1, len(words) + 1):
-        names.append("".join(words[:count]))
-    squashed = set(map(_squashed, names))
-    squashed.update([name.rstrip("0123456789s") for name in squashed])
-    return 0 if _MARKUP.isdisjoint(squashed) else end
-
-
-def _squashed(text: str) -> str:
-    """Its letters and digits as somebody reads them."""
-    return "".join(filter(str.isalnum, _folded(text).lower()))
+    names += ["".join(words[:count]) for count in range(1, len(words) + 1)]
+    stems = ["".join(filter(str.isalnum, name)).rstrip("0123456789s") for name in names]
+    if _MARKUP.isdisjoint(stems) and not inner.startswith("|"):  # <|im_start|>
+        return text
+    return text[:start] + (" " + text[start + 1:] if end < 0 else text[end + 1:])
 
 
 def hide_secrets(text: str) -> str:
