@@ -1123,20 +1123,18 @@ _SECRET_ENDS = (".pem", ".key", ".kdbx")
 
 
 def find_project(start: str, cwd: str, env: dict) -> "Ctx | None":
-    """The project of a hook event, or None: `start` is where the client was started, the event's
-    cwd counts only where that is not told."""
-    folder = start if is_absolute(start) else cwd
-    if not is_absolute(folder):
-        return None
-    folder, below, own = join_path(folder, "."), "", _read_own(env)
-    for _ in range(64):  # whatever a path looks like
+    """The project of a hook event, or None: its cwd counts only where `start`, the folder that the
+    client was started in, is not told."""
+    first = start if is_absolute(start) else cwd
+    folder, above, own = "", join_path(first, "."), _read_own(env)
+    for depth in range(64 if is_absolute(first) else 0):
+        if folder == above:
+            break
+        folder, above = above, parent_of(above)
         ctx = open_project(folder, env, own)
         if ctx:
-            is_good = not below or (is_trusted(ctx.dir) and is_trusted(config_path(folder)))
+            is_good = not depth or (is_trusted(ctx.dir) and is_trusted(config_path(folder)))
             return ctx if is_good else None
-        folder, below = parent_of(folder), folder
-        if folder == below:
-            break
     return None
 
 
@@ -1158,18 +1156,16 @@ def open_project(root: str, env: dict, own: "dict | None" = None) -> "Ctx | None
     if not (ctx.owner and is_dir(ctx.dir)) or _is_private(name_inside(ctx.dir, root)) or any(
             map(is_link, map(ctx.path, RUNTIME_FOLDERS))):
         return None  # a stranger's repository must not decide where we write
-    config["outside"] = ()
-    if own.get("allow_outside"):  # what the user's own file names, and nothing that a project adds
-        named = [join_path(ctx.dir, name) for name in own.get("gate.files", ())]
-        named += [join_path(root, name) for name in own.get("startup.files", ())]
-        config["outside"] = tuple(path for path in named if not is_below(path, root))
+    named = own if own.get("allow_outside") else {}  # and nothing that a project adds
+    config["outside"] = [join_path(ctx.dir, name) for name in named.get("gate.files", ())]
+    config["outside"] += [join_path(root, name) for name in named.get("startup.files", ())]
     return ctx
 
 
 def read_config(path: str, is_user: bool = False) -> tuple:
     """(settings, problems) of a contextrc; both empty when there is none."""
-    data = read_bytes(path, 64 * 1024) if path else None
-    return parse_config(data.decode("utf-8", "replace"), is_user) if data else ({}, [])
+    text = read_text(path, 64 * 1024)
+    return parse_config(text, is_user) if text else ({}, [])
 
 
 def config_path(root: str) -> str:
@@ -1192,8 +1188,7 @@ def state_home_of(env: dict) -> str:
 
 
 def user_folder(env: dict, variable: str, windows: str, usual: str) -> str:
-    """Ours in what the variable names, where that is absolute, else in the usual place of the home
-    folder; "" without one."""
+    """Ours where the variable names an absolute path, else below the home; "" without one."""
     named, home = native_path(env.get(variable if IS_POSIX else windows, "")), home_of(env)
     if not is_absolute(named):
         named = home + usual if is_absolute(home) else ""
@@ -1211,21 +1206,19 @@ def is_trusted(path: str) -> bool:
 def _is_own_on_windows(path: str) -> bool:
     """The owner is this user, the administrators or the system; False when that cannot be told.
     Only for a folder above the one that the client was started in."""
-    import ctypes
+    from ctypes import WinDLL, byref, c_uint32, c_void_p, sizeof
 
-    advapi, pointer, size = ctypes.WinDLL("advapi32"), ctypes.c_void_p, ctypes.c_uint32()
-    owner, descriptor, token, user = pointer(), pointer(), pointer(), (pointer * 32)()
-    this_process, query, token_user, administrators, system = pointer(-1), 8, 1, 26, 22
-    if advapi.GetNamedSecurityInfoW(path, 1, 1, ctypes.byref(owner), None, None, None,
-                                    ctypes.byref(descriptor)):
+    api, owner, descriptor, token = WinDLL("advapi32"), c_void_p(), c_void_p(), c_void_p()
+    this_process, query, token_user, administrators, system = c_void_p(-1), 8, 1, 26, 22
+    user = (c_void_p * 32)()
+    if api.GetNamedSecurityInfoW(path, 1, 1, byref(owner), None, None, None, byref(descriptor)):
         return False
-    if advapi.IsWellKnownSid(owner, administrators) or advapi.IsWellKnownSid(owner, system):
+    if api.IsWellKnownSid(owner, administrators) or api.IsWellKnownSid(owner, system):
         return True
     return bool(
-        advapi.OpenProcessToken(this_process, query, ctypes.byref(token))
-        and advapi.GetTokenInformation(token, token_user, user, ctypes.sizeof(user),
-                                       ctypes.byref(size))
-        and advapi.EqualSid(pointer(user[0]), owner))
+        api.OpenProcessToken(this_process, query, byref(token))
+        and api.GetTokenInformation(token, token_user, user, sizeof(user), byref(c_uint32()))
+        and api.EqualSid(c_void_p(user[0]), owner))
 
 
 def _is_private(name: str) -> bool:
@@ -1242,9 +1235,10 @@ def _is_private(name: str) -> bool:
 def read_shared(ctx: Ctx, path: str, limit_bytes: int = FILE_LIMIT_BYTES) -> "bytes | None":
     """The bytes of a file whose text may reach the agent, else None: by its name and by the one it
     has with all links resolved."""
-    if path in ctx.get("outside"):
+    is_inside = is_below(path, ctx.root)
+    if path in ctx.get("outside") and not is_inside:
         return read_bytes(path, limit_bytes)
-    name = name_inside(path, ctx.root) if is_below(path, ctx.root) else ""
+    name = name_inside(path, ctx.root) if is_inside else ""
     if _is_private(name) or _is_private(path[len(ctx.root):].lstrip("/")):
         return None
     return read_bytes(name, limit_bytes, base=ctx.root)
@@ -1271,9 +1265,7 @@ def update_session(ctx: Ctx, session: str, change) -> tuple:
 
 
 def signal_dir(ctx: Ctx, session: str) -> str:
-    if not session:
-        return ctx.path("signals", "global")
-    return ctx.path("signals", "sessions", session)
+    return ctx.path("signals", "sessions", session) if session else ctx.path("signals", "global")
 
 
 def marker_path(ctx: Ctx, session: str, prefix: str = MARKER_PREFIX) -> str:
@@ -1291,14 +1283,13 @@ def is_switched_off(env: dict) -> bool:
 
 
 def is_paused(ctx: Ctx, session: str) -> bool:
-    pauses = read_pauses(ctx)
-    return session in pauses or "*" in pauses
+    return not read_pauses(ctx).keys().isdisjoint((session, "*"))
 
 
 def read_pauses(ctx: Ctx) -> dict:
-    """`pause` writes {"<session>" or "*": ISO time, or null: until `resume`} into one small file;
-    those that hold now. One that came with a clone has another inode in it and counts for nothing;
-    what is no time at all pauses nothing: a broken file must not silence for ever."""
+    """Those that hold now of {"<session>" or "*": ISO time, or null: until `resume`}. A file that
+    came with a clone has another inode in it and counts for nothing; what is no time at all pauses
+    nothing: a broken file must not silence for ever."""
     pauses = read_json(ctx.path("state", "pause.json"))
     if pauses.pop("inode", 0) != ctx.owner.st_ino:
         return {}
@@ -1315,8 +1306,7 @@ def read_pauses(ctx: Ctx) -> dict:
 def record(ctx: Ctx, event: str, **fields) -> None:
     """Append one line; a failure costs the line."""
     row = {"at": format_iso(ctx.now, True), "session": ctx.session, "mode": ctx.mode,
-           "agent": ctx.agent, "event": event}
-    row.update(fields)
+           "agent": ctx.agent, "event": event, **fields}
     append_line(ctx, ctx.path("events.jsonl"), format_json(row) + "\n", EVENTS_LIMIT_BYTES)
 
 
@@ -1330,8 +1320,7 @@ def read_events(ctx: Ctx, limit: int) -> list:
     lines: list = []
     for name in ("events.jsonl.1", "events.jsonl"):
         lines += (read_bytes(ctx.path(name), EVENTS_LIMIT_BYTES * 2, False) or b"").split(b"\n")
-    rows = [row for row in map(parse_object, lines[-limit * 2 - 2:]) if row]
-    return rows[-limit:]
+    return list(filter(None, map(parse_object, lines)))[-limit:]
 
 # =============================================================================
 # Text
