@@ -1498,18 +1498,11 @@ EVENT = (  # what we look at of an event: key, default, kind
     ("prompt", "", str), ("prompt_id", "", str), ("source", "", str), ("reason", "", str),
     ("tool", "", str), ("tool_input", {}, dict), ("tool_use_id", "", str),
     ("response_bytes", 0, "count"), ("last_message", "", str), ("stop_active", False, bool),
-    ("permission_mode", "", str), ("tasks", [], list),
-)
+    ("permission_mode", "", str), ("background_tasks", [], list))
 _NAMES = {  # Claude Code's names of them -> ours
     "hook_event_name": "theirs", "transcript_path": "transcript", "tool_name": "tool",
     "tool_response": "response", "last_assistant_message": "last_message",
-    "stop_hook_active": "stop_active", "background_tasks": "tasks",
-}
-_TELLING = (  # a field that tells which event it is where none is named, as in Copilot's spelling
-    ("source", "SessionStart"), ("error", "PostToolUseFailure"), ("trigger", "PreCompact"))
-
-
-# --- events
+    "stop_hook_active": "stop_active"}
 
 
 def parse_event(data: object, mode: str, agent: str, env: dict) -> "Record | None":
@@ -1519,9 +1512,8 @@ def parse_event(data: object, mode: str, agent: str, env: dict) -> "Record | Non
     dialect = DIALECTS[agent]
     names = {**_NAMES, **dialect.names}
     data = {names.get(key, key): value for key, value in data.items()}
-    event, usual = load_record(data, EVENT), USUAL_EVENTS.get(mode)
-    name = dialect.events.get(event.theirs) if event.theirs else next(
-        (told for field, told in _TELLING if field in data), usual)
+    event = load_record(data, EVENT)
+    name = dialect.events.get(event.theirs) if event.theirs else USUAL_EVENTS.get(mode)
     is_for_nothing = dialect.matchers.get(name) == "manual" != data.get("trigger")
     if not name or is_for_nothing:
         return None
@@ -1530,14 +1522,13 @@ def parse_event(data: object, mode: str, agent: str, env: dict) -> "Record | Non
     vars(event).update(
         name=name, theirs=event.theirs or name, session=safe_name(event.session_id),
         cwd=slashed(event.cwd), agent_id=data.get("agent_id"),
-        source="startup" if event.source in ("", "new") else event.source,
         by_person=is_typed and not event.prompt.startswith(MACHINE_PROMPT),
         prompt=_persons_words(event.prompt),  # our start text may stand in front of it
         attended=env.get("CLAUDE_CODE_SESSION_ATTENDED") != "0" or agent != "claude",
         model=text_of(dig(model, "id") or model), tool=tool or "?", kind=tool_kind(tool),
         path=touched_path(event.tool_input), failed=failed,
         response=data.get("error" if failed else "response"),
-        subagents=any(dig(task, "type") != "shell" for task in event.tasks))
+        subagents=any(dig(task, "type") != "shell" for task in event.background_tasks))
     if dialect.transcripts and not event.transcript and event.session == event.session_id != "":
         variable, usual, place = dialect.transcripts
         home = env.get(variable) or env.get("HOME", "") + usual
@@ -2003,9 +1994,8 @@ DIALECTS = {
     "copilot": _dialect(
         label="Copilot CLI", reply="flat",
         transcripts=("COPILOT_HOME", "/.copilot", "/session-state/{session}/events.jsonl"),
-        names={"sessionId": "session_id", "toolName": "tool", "toolArgs": "tool_input",
-               "toolResult": "response", "tool_result": "response", "timestamp": "prompt_id",
-               "transcriptPath": "transcript", "hookEventName": "theirs"},
+        names={"sessionId": "session_id", "hookEventName": "theirs",  # in an editor
+               "tool_result": "response", "timestamp": "prompt_id"},
         batch="newest", compacts_at=80, project_variable="COPILOT_PROJECT_DIR",
         late_signs={"monitor": b'"postToolUse', "stop-enforce": b'"agentStop"'},
         needles=(b'"session.usage_record"', b'"session.compaction_complete"'),

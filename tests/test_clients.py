@@ -79,7 +79,7 @@ RECORDED = [
     ("qwen", "SessionEnd", "cleanup", {"reason": "clear"}),
     ("qwen", "PreCompact", "monitor", {"name": "PreCompact"}),
     ("qwen", "PostToolUse.subagent", "monitor", {"agent_id": "general-purpose-call_f8018bc308324e3c94df"}),
-    ("copilot", "SessionStart", "inject", {"name": "SessionStart", "source": "startup"}),
+    ("copilot", "SessionStart", "inject", {"name": "SessionStart", "source": "new"}),
     ("copilot", "UserPromptSubmit", "inject", {"name": "UserPromptSubmit", "prompt": "hello there"}),
     ("copilot", "PreToolUse", "gate", {"name": "PreToolUse", "kind": "run"}),
     ("copilot", "PostToolUse", "monitor", {"name": "PostToolUse", "kind": "run", "tool": "Bash"}),
@@ -88,13 +88,6 @@ RECORDED = [
     ("copilot", "SessionEnd", "cleanup", {"name": "SessionEnd", "reason": "complete"}),
     ("copilot", "PreCompact", "monitor", {"name": "PreCompact"}),
     ("copilot", "PostToolUse.subagent", "monitor", {"agent_id": "36f4149f-fc6f-444a-87e4-35bc0b7b6689"}),
-    ("copilot", "own.sessionStart", "inject", {"name": "SessionStart", "source": "startup"}),
-    ("copilot", "own.userPromptSubmitted", "inject", {"name": "UserPromptSubmit", "prompt": "hello there"}),
-    ("copilot", "own.preToolUse", "gate", {"name": "PreToolUse", "kind": "run", "tool": "bash"}),
-    ("copilot", "own.postToolUse", "monitor", {"name": "PostToolUse", "kind": "run", "failed": False}),
-    ("copilot", "own.postToolUseFailure", "monitor", {"name": "PostToolUseFailure", "failed": True, "path": "/no/such/file"}),
-    ("copilot", "own.agentStop", "stop-enforce", {"name": "Stop", "stop_active": False}),
-    ("copilot", "own.sessionEnd", "cleanup", {"name": "SessionEnd", "reason": "complete"}),
     ("droid", "SessionStart", "inject", {"name": "SessionStart", "source": "startup"}),
     ("droid", "UserPromptSubmit", "inject", {"prompt": "hello two", "prompt_id": "9ed996cf-1cf4-412b-9f9c-86799b59960d"}),
     ("droid", "PreToolUse", "gate", {"name": "PreToolUse", "tool": "Execute", "kind": "run"}),
@@ -135,8 +128,8 @@ def test_copilots_transcript_is_found_where_the_event_does_not_name_it(kit):
     for env, home in ((ENV, "/home/user/.copilot"), (dict(ENV, COPILOT_HOME="/elsewhere"), "/elsewhere")):
         event = kit.parse_event(recorded("copilot", "PostToolUse"), "monitor", "copilot", env)
         assert event.transcript == home + "/session-state/%s/events.jsonl" % session
-    named = kit.parse_event(recorded("copilot", "own.agentStop"), "stop-enforce", "copilot", ENV)
-    assert named.transcript == recorded("copilot", "own.agentStop")["transcriptPath"]
+    named = kit.parse_event(recorded("copilot", "Stop"), "stop-enforce", "copilot", ENV)
+    assert named.transcript == recorded("copilot", "Stop")["transcript_path"]
 
 
 def test_a_session_id_that_is_a_path_names_no_transcript_of_copilots(kit):
@@ -160,7 +153,7 @@ def test_wrong_types_in_an_event_count_as_missing(kit, client):
 
 
 @pytest.mark.parametrize("name", ["SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure", "Stop",
-                                  "SessionEnd", "PreCompact", "own.preToolUse", "own.agentStop", "own.sessionStart"])
+                                  "SessionEnd", "PreCompact"])
 def test_copilot_is_known_by_its_events_under_claudes_registration(kit, name):
     assert kit.detect_agent("claude", recorded("copilot", name)) == "copilot"
 
