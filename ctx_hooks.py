@@ -1655,7 +1655,7 @@ def wait_for_rows(ctx: Ctx, path: str) -> None:
     sign = DIALECTS[ctx.agent].late_signs.get(ctx.mode, b"")
     deadline = time.monotonic() + TRANSCRIPT_LATE_S
     while sign and time.monotonic() < deadline and is_dir(parent_of(path)):
-        line = next(lines_backward(path), b"")
+        line = next(filter(None, lines_backward(path)), b"")
         at = parse_iso(parse_object(line).get("timestamp")) or 0.0
         if sign in line and at > ctx.now - HOOK_START_S:
             return

@@ -356,6 +356,17 @@ def test_a_late_transcript_is_waited_for_until_it_has_caught_up(kit, ctx_of, tra
     assert said == "answer four"
 
 
+def test_a_transcript_that_has_caught_up_is_not_waited_for(kit, ctx_of, tmp_path, monkeypatch):
+    """The newest row is looked at, not the nothing after its line end."""
+    path, ctx = tmp_path / "t.jsonl", ctx_of("copilot")
+    ctx.mode, ctx.now = "stop-enforce", time.time()
+    rows = ({"type": "assistant.message", "data": {"content": "answer", "messageId": "m1"}},
+            {"type": "hook.start", "data": {"hookType": "agentStop"}, "timestamp": kit.format_iso(ctx.now, True)})
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    monkeypatch.setattr(kit, "TRANSCRIPT_LATE_S", 5)
+    assert kit.read_turn(ctx, str(path)) == "answer" and time.time() - ctx.now < 3
+
+
 # --- the table itself
 
 
