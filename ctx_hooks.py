@@ -1570,9 +1570,6 @@ def detect_agent(agent: str, data: object) -> str:
     return "copilot" if is_copilot or "sessionId" in data else "claude"
 
 
-# --- what of a call the model sees
-
-
 def command_of(event: Record) -> str:
     """What a call does is told by its beginning."""
     command = event.tool_input.get("command") or event.tool_input.get("cmd")
@@ -1583,12 +1580,11 @@ def command_of(event: Record) -> str:
 def estimate_tokens(event: Record) -> int:
     """What one call adds: its input, an overhead, and the part of the response that is seen."""
     text = visible_text(event)
-    chars = len(text)
-    if event.response_bytes:  # too much to be kept
-        chars = 0 if event.kind == "edit" else event.response_bytes
+    chars = 0 if event.kind == "edit" else event.response_bytes  # of what is too much to be kept
     if '"type": "image"' in text or '"isImage": true' in text:
         chars = IMAGE_TOKENS * CHARS_PER_TOKEN
-    chars = min(chars, 400_000) * TOOL_WEIGHTS.get(event.kind, 1.0)  # clients cut a result, too
+    seen = min(chars or len(text), 400_000)  # clients cut a result, too
+    chars = seen * TOOL_WEIGHTS.get(event.kind, 1.0)
     return int((len(as_text(event.tool_input)) + chars) / CHARS_PER_TOKEN + CALL_OVERHEAD_TOKENS)
 
 
@@ -1618,26 +1614,17 @@ def as_text(value: object) -> str:
 
 
 def lines_backward(path: str, limit_bytes: int = TRANSCRIPT_LIMIT_BYTES) -> object:
-    """The file's lines as bytes, newest first, from its last `limit_bytes`; of a line beyond all
-    bounds a piece."""
-    fd = open_regular(path)
-    if fd < 0:
-        return
-    try:
-        start = size = _os.lseek(fd, 0, 2)
-        step, rest = TRANSCRIPT_STEP_BYTES, b""
-        while start > 0 and size - start < limit_bytes:
-            start, end = max(0, start - step, size - limit_bytes), start
-            _os.lseek(fd, start, 0)
-            rest, *lines = (_os.read(fd, end - start) + rest).split(b"\n")
-            yield from reversed(lines)
-            step, rest = step * 2, rest if len(rest) < TRANSCRIPT_LINE_BYTES else b""
-        if start == 0:
-            yield rest
-    except OSError:
-        return
-    finally:
-        _os.close(fd)
+    """The lines in the last `limit_bytes` of a file, newest first; of an endless one a piece."""
+    start = size = transcript_size(path)
+    step, rest = TRANSCRIPT_STEP_BYTES, b""
+    while start > 0 and size - start < limit_bytes:
+        start, end = max(0, start - step, size - limit_bytes), start
+        data = read_bytes(path, end - start, start=start) or b""
+        rest, *lines = (data + rest).split(b"\n")
+        yield from reversed(lines)
+        step, rest = step * 2, rest if len(rest) < TRANSCRIPT_LINE_BYTES else b""
+    if start == 0:
+        yield rest
 
 
 def rows_backward(ctx: Ctx, path: str, limit_bytes: int = TRANSCRIPT_LIMIT_BYTES,
@@ -1662,24 +1649,15 @@ def wait_for_rows(ctx: Ctx, path: str) -> None:
         time.sleep(TRANSCRIPT_POLL_S)
 
 
-def read_usage(ctx: Ctx, path: str) -> "Record | None":
-    """The last measured fullness (tokens, window or 0, model, at) after the last compaction. Where
-    the transcript comes late it is waited for, once the numbers begin to matter."""
-    usage = _last_usage(ctx, path)
-    if DIALECTS[ctx.agent].late_signs and (usage is None or usage.tokens * 2 >= usage.window):
-        wait_for_rows(ctx, path)
-        usage = _last_usage(ctx, path)
-    return usage
-
-
-def _last_usage(ctx: Ctx, path: str) -> "Record | None":
-    """Where none is near the end, the last count and what came since are better than reading
-    megabytes at every call."""
+def read_usage(ctx: Ctx, path: str, has_waited: bool = False) -> "Record | None":
+    """The last measured fullness (tokens, window or 0, model, at) after the last compaction, near
+    the end: the last count and what came since are better than reading megabytes at every call.
+    Where the transcript comes late it is waited for, once the numbers begin to matter."""
     dialect, found = DIALECTS[ctx.agent], Record(tokens=0, window=0, model="", at=0.0)
     rows = rows_backward(ctx, path, TRANSCRIPT_NEAR_BYTES, dialect.needles)
     if dialect.usage_file and path.endswith(".jsonl"):
-        numbers = read_bytes(path[:-len(".jsonl")] + dialect.usage_file, FILE_LIMIT_BYTES)
-        rows = filter(None, [parse_line(ctx, numbers or b"")])
+        numbers = read_text(path[:-len(".jsonl")] + dialect.usage_file)
+        rows = filter(None, [parse_line(ctx, numbers)])
     for row in rows:
         found.window, found.model = found.window or row.window, found.model or row.model
         if not found.tokens and row.tokens <= TOKENS_LIMIT:
@@ -1687,6 +1665,10 @@ def _last_usage(ctx: Ctx, path: str) -> "Record | None":
         is_all = found.window or row.kind == "answer"  # else another row may tell the window
         if row.kind == "boundary" or (found.tokens and is_all):
             break
+    is_telling = not found.tokens or found.tokens * 2 >= found.window
+    if dialect.late_signs and is_telling and not has_waited:
+        wait_for_rows(ctx, path)
+        return read_usage(ctx, path, has_waited=True)
     return found if found.tokens else None
 
 
@@ -1694,18 +1676,17 @@ def find_message(ctx: Ctx, path: str, tool_use_id: str) -> str:
     """The id of the answer that holds the tool call; the transcript may lag, so wait a little.
     Where calls have no id of the model's, it is the newest answer: the next one comes after
     all calls of this one."""
-    by_call = DIALECTS[ctx.agent].batch == "call"
-    if not is_file(path) or (by_call and not tool_use_id):
-        return ""
-    needle = tool_use_id.encode("utf-8", "replace") if by_call else b""
+    is_newest = DIALECTS[ctx.agent].batch == "newest"
+    needle = b"" if is_newest else format_json(tool_use_id).encode()
     deadline = time.monotonic() + TRANSCRIPT_WAIT_S
-    while True:
+    while is_file(path) and (is_newest or tool_use_id):
         for row in rows_backward(ctx, path, needles=(needle,)):
-            if row.id and (not by_call or any(call[0] == tool_use_id for call in row.calls)):
+            if row.id:
                 return row.id
         if time.monotonic() >= deadline:
-            return ""
+            break
         time.sleep(TRANSCRIPT_POLL_S)
+    return ""
 
 
 def read_news(ctx: Ctx, path: str, offset: int, since: float) -> Record:
@@ -1886,11 +1867,9 @@ def render_reply(ctx: Ctx, event: Record, reply: Reply) -> dict:
 
 def _holds_by_context(event: Record, env: dict) -> bool:
     """Only a client that is known to be new enough; inherited variables name another session."""
-    name, _, rest = env.get("AI_AGENT", "").partition("_")
-    fields = rest.partition("_")[0].split("-")
-    is_new = all(map(is_digits, fields)) and tuple(map(int, fields)) >= FEEDBACK_SINCE
     is_own = env.get("CLAUDE_CODE_SESSION_ID") == event.session_id
-    return name == "claude-code" and is_new and is_own
+    told = env.get("AI_AGENT", "").partition("claude-code_")[2].partition("_")[0].split("-")
+    return is_own and all(map(is_digits, told)) and tuple(map(int, told)) >= FEEDBACK_SINCE
 
 
 def utf8_length(text: str) -> int:
