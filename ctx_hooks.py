@@ -1470,8 +1470,7 @@ TOOL_KINDS = {  # what a tool does, by its name in any client
     "ask": "askuserquestion exitplanmode enterplanmode ask_user",
     "note": "todowrite taskcreate taskupdate tasklist taskget write_todos todo_write update_plan "
             "todoread",
-    "agent": "agent task spawn_agent",
-}
+    "agent": "agent task spawn_agent"}
 TOOL_WEIGHTS = {"read": 1.1, "edit": 0.3}
 USAGE_KEYS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens",
               "inputTokens", "cacheCreationTokens", "cacheReadTokens")
@@ -1488,8 +1487,7 @@ ENV_NAMES = (  # the variables we look at, and no others: the rest may hold secr
     "CLAUDE_CODE_STOP_HOOK_BLOCK_CAP", "CLAUDE_CODE_SESSION_ATTENDED", "CLAUDE_CODE_SESSION_ID",
     "CLAUDE_CODE_AUTO_COMPACT_WINDOW", "CLAUDE_AUTOCOMPACT_PCT_OVERRIDE", "DISABLE_AUTO_COMPACT",
     "CLAUDE_PLUGIN_ROOT", "CLAUDE_PID", "CLAUDE_CONFIG_DIR", "AI_AGENT", "ANTHROPIC_MODEL", "HOME",
-    "USERPROFILE", "APPDATA", "LOCALAPPDATA", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "TMPDIR", "TEMP",
-)
+    "USERPROFILE", "APPDATA", "LOCALAPPDATA", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "TMPDIR", "TEMP")
 AGENT_NAMES = (  # one of these stands in the environment of a command that an agent runs
     "CLAUDECODE", "AI_AGENT", "CODEX_CI", "CODEX_THREAD_ID", "COPILOT_CLI", "GEMINI_CLI",
     "QWEN_CODE")
@@ -1545,14 +1543,11 @@ def tool_kind(tool: str) -> str:
 
 def touched_path(tool_input: dict) -> str:
     """The file that a call reads or edits, as the call names it."""
-    for key in ("file_path", "path", "notebook_path", "absolute_path"):
-        if isinstance(tool_input.get(key), str):
-            return slashed(tool_input[key])
-    patch = text_of(tool_input.get("command") or tool_input.get("input"))
+    named = text_of(_find(tool_input, "file_path|path|notebook_path|absolute_path"))
+    patch = text_of(_find(tool_input, "command|input"))
     for mark in ("*** Update File: ", "*** Add File: "):
-        if mark in patch:
-            return slashed(patch.partition(mark)[2].partition("\n")[0].strip())
-    return ""
+        named = named or patch.partition(mark)[2].partition("\n")[0].strip()
+    return slashed(named)
 
 
 def project_folder(agent: str, env: dict) -> str:
@@ -1561,8 +1556,7 @@ def project_folder(agent: str, env: dict) -> str:
 
 
 def detect_agent(agent: str, data: object) -> str:
-    """The registered word, with one exception: Copilot runs a project's `.claude/settings.json`,
-    and the event's shape tells it."""
+    """The registered word; but Copilot runs Claude's settings, and the event's shape tells it."""
     if agent != "claude" or not isinstance(data, dict):
         return agent if agent in DIALECTS else "claude"
     path = text_of(data.get("transcript_path", "/session-state/"))  # named at some events only
@@ -1572,7 +1566,7 @@ def detect_agent(agent: str, data: object) -> str:
 
 def command_of(event: Record) -> str:
     """What a call does is told by its beginning."""
-    command = event.tool_input.get("command") or event.tool_input.get("cmd")
+    command = _find(event.tool_input, "command|cmd")
     command = " ".join(map(str, command)) if isinstance(command, list) else text_of(command)
     return command[:8000]
 
@@ -1590,14 +1584,12 @@ def estimate_tokens(event: Record) -> int:
 
 def visible_text(event: Record) -> str:
     """The part of a response that reaches the model."""
-    seen = event.response
-    if isinstance(seen, dict):
-        if event.kind == "run" and "stdout" in seen and seen.get("isImage") is not True:
-            return as_text(seen["stdout"]) + as_text(seen.get("stderr"))
-        if event.kind in ("edit", "agent"):
-            return as_text(seen.get("structuredPatch" if event.kind == "edit" else "content"))
-        seen = _find(seen, "file.content|llmContent|text_result_for_llm") or seen
-    return as_text(seen)
+    seen, parts = event.response, dict_of(event.response)
+    if event.kind == "run" and "stdout" in parts and parts.get("isImage") is not True:
+        return as_text(parts["stdout"]) + as_text(parts.get("stderr"))
+    if event.kind in ("edit", "agent") and parts:
+        return as_text(parts.get("structuredPatch" if event.kind == "edit" else "content"))
+    return as_text(_find(parts, "file.content|llmContent|text_result_for_llm") or seen)
 
 
 def as_text(value: object) -> str:
@@ -1721,7 +1713,7 @@ def read_turn(ctx: Ctx, path: str, since: float = 0.0) -> str:
 
 
 def transcript_size(path: str) -> int:
-    info = stat_of(path) if path else None
+    info = stat_of(path)
     return info.st_size if is_regular(info) else 0
 
 
@@ -1735,8 +1727,7 @@ _CLIENTS_OWN = ("<environment_context>", "<user_instructions>")  # Codex's, in t
 
 
 def parse_line(ctx: Ctx, line: bytes) -> "Record | None":
-    """The row of one line by the first rule of the dialect that holds; None when it tells us
-    nothing."""
+    """The row of one line by the first rule that holds; None when it tells us nothing."""
     data = parse_object(line)
     for rule in DIALECTS[ctx.agent].rows:
         conditions, _, made = rule.partition(" > ")
@@ -1764,7 +1755,8 @@ def _find(data: dict, paths: str) -> object:
 
 
 def _make_row(data: dict, kind: str, *fields: str) -> Record:
-    named = {name: _find(data, path) for name, _, path in [f.partition("=") for f in fields]}
+    pairs = [field.partition("=") for field in fields]
+    named = {name: _find(data, path or name) for name, _, path in pairs}
     content, tokens = named.get("content"), tokens_of(named.get("tokens"))
     row = load_record({**named, "tokens": tokens, "at": data.get("timestamp")}, _ROW)
     row.kind, row.calls, row.results = kind, [], []
@@ -1877,18 +1869,7 @@ def utf8_length(text: str) -> int:
 
 
 # --- the table
-
-
-def _dialect(**fields) -> Record:
-    """A row with Claude Code's values where nothing else is said."""
-    row = Record(
-        events=_events(), mute=_MUTE_BEFORE[1:], length=units, reply="usual", names={}, typed="",
-        transcripts=(), usage_file="", late_signs={}, batch="call", needles=(), compacts_at=0,
-        window=0, instruction_file="AGENTS.md", project_variable="", settings="",
-        user_settings="", matchers={}, time_unit=1, end_limit_s=5)
-    vars(row).update(fields)
-    row.user_settings = row.user_settings or row.settings  # seen from the user's home
-    return row
+_MUTE_BEFORE = ("PreToolUse", "PreCompact", "SessionEnd")  # text before a tool does not arrive
 
 
 def _events(*missing: str, **others: str) -> dict:
@@ -1898,23 +1879,32 @@ def _events(*missing: str, **others: str) -> dict:
     return {others.get(name, name): name for name in names if name not in missing}
 
 
-_MUTE_BEFORE = ("PreToolUse", "PreCompact", "SessionEnd")  # text before a tool does not arrive
-# names        what fields of an event are called
-# typed        the field that only a prompt which a person typed has
-# mute         our names of the events whose text does not reach the model
-# reply        "usual"; "flat": the text also at the top level, and nothing for the person; "full":
-#              signs for the terminal too, and a new version's stop is held by text alone
-# rows         of its transcript, "what must hold > kind, our field=where it stands": the first that
-#              holds counts, and one without a kind tells nothing
-# transcripts  where they are if an event does not say: variable, else below the home, and there
-# usage_file   what holds the numbers beside the transcript, by its ending
-# batch        "call": the transcript has the event's tool_use_id; "newest": it has not
-# needles      what a line with the fullness, or with a compaction, holds
-# late_signs   mode -> what the transcript's newest line holds once it has caught up
-# compacts_at  percent of the window where the client compacts by itself; 0: not known
-# window       tokens, where every model of the client has the same
-# matchers     our name of an event -> the only kind of it that counts
-# time_unit    of the `timeout` in the client's settings, per second
+def _dialect(**fields) -> Record:
+    """A row with the usual values where nothing else is said. Its `rows` are those of a transcript,
+    "what must hold > kind, our field or field=where it stands": the first rule that holds counts,
+    and one without a kind tells nothing."""
+    row = Record(
+        events=_events(), names={},  # what fields of an event are called
+        mute=_MUTE_BEFORE[1:],  # our names of the events whose text does not reach the model
+        matchers={},  # our name of an event -> the only kind of it that counts
+        typed="",  # the field that only a prompt which a person typed has
+        reply="usual",  # "flat": the text also at the top level, and nothing for the person;
+        # "full": signs for the terminal too, and a new version's stop is held by text alone
+        length=units, instruction_file="AGENTS.md", project_variable="",
+        transcripts=(),  # where, if an event does not say: variable, else below the home, and there
+        usage_file="",  # what holds the numbers beside the transcript, by its ending
+        batch="call",  # the transcript has the event's tool_use_id; "newest": it has not
+        needles=(),  # what a line with the fullness, or with a compaction, holds
+        late_signs={},  # mode -> what the transcript's newest line holds once it has caught up
+        compacts_at=0,  # percent of the window where the client compacts by itself; 0: not known
+        window=0,  # tokens, where every model of the client has the same
+        settings="", user_settings="",  # seen from the project and from the home, if not the same
+        time_unit=1, end_limit_s=5)  # of a `timeout` in them, per second; of SessionEnd
+    vars(row).update(fields)
+    row.user_settings = row.user_settings or row.settings
+    return row
+
+
 DIALECTS = {
     "claude": _dialect(
         label="Claude Code", reply="full",
@@ -1954,9 +1944,8 @@ DIALECTS = {
         instruction_file="GEMINI.md", project_variable="GEMINI_PROJECT_DIR",
         settings=".gemini/settings.json", needles=(b'"tokens"', b"<state_snapshot>"),
         rows=(
-            "type=gemini > answer content=content calls=toolCalls id=id model=model"
-            " tokens=tokens.input",
-            "type=user > prompt content=content receipt=content",
+            "type=gemini > answer content id model calls=toolCalls tokens=tokens.input",
+            "type=user > prompt content receipt=content",
             "$set.messages=<state_snapshot> > boundary")),
     "qwen": _dialect(  # its prompt event comes before every request
         label="Qwen Code", mute=_MUTE_BEFORE, names={"tool_call_id": "tool_use_id"},
@@ -1967,7 +1956,7 @@ DIALECTS = {
             "isSidechain",
             "subtype=chat_compression > boundary tokens=systemPayload.info.newTokenCount",
             "provenance=system",
-            "type=assistant > answer content=message.parts id=uuid model=model"
+            "type=assistant > answer content=message.parts id=uuid model"
             " tokens=usageMetadata.promptTokenCount window=contextWindowSize",
             "message.role=user > prompt content=message.parts receipt=message.parts")),
     "copilot": _dialect(
@@ -1995,13 +1984,12 @@ DIALECTS = {
         names={"message_id": "prompt_id"}, usage_file=".settings.json", batch="newest",
         project_variable="DROID_PROJECT_DIR", settings=".factory/settings.json",
         rows=(
-            "lastCallTokenUsage > other tokens=lastCallTokenUsage model=model",
+            "lastCallTokenUsage > other tokens=lastCallTokenUsage model",
             "type=compaction_state > boundary tokens=summaryTokens",
-            "message.role=assistant > answer content=message.content id=id model=message.modelId",
+            "message.role=assistant > answer content=message.content id model=message.modelId",
             "message.hookEventName > other receipt=message.hookResults",
             "message.visibility=llm_only",
-            "message.role=user > prompt content=message.content")),
-}
+            "message.role=user > prompt content=message.content"))}
 
 # =============================================================================
 # Signals
