@@ -1204,8 +1204,7 @@ def is_trusted(path: str) -> bool:
 
 
 def _is_own_on_windows(path: str) -> bool:
-    """The owner is this user, the administrators or the system; False when that cannot be told.
-    Only for a folder above the one that the client was started in."""
+    """The owner is this user, the administrators or the system; False when that is not told."""
     from ctypes import WinDLL, byref, c_uint32, c_void_p, sizeof
 
     api, owner, descriptor, token = WinDLL("advapi32"), c_void_p(), c_void_p(), c_void_p()
@@ -1222,8 +1221,7 @@ def _is_own_on_windows(path: str) -> bool:
 
 
 def _is_private(name: str) -> bool:
-    """Seen from the root: outside, git's, the client's or a secret, as a case-insensitive file
-    system would compare it."""
+    """Seen from the root: outside, git's, the client's or a secret, whatever its case."""
     parts = [part.rstrip(". ") or part for part in name.casefold().split("/")]
     is_secret = parts[-1].startswith(_SECRETS) or parts[-1].endswith(_SECRET_ENDS)
     is_clients = ".claude" in parts and "/".join(parts) != OLD_HANDOFF
@@ -1233,8 +1231,7 @@ def _is_private(name: str) -> bool:
 
 
 def read_shared(ctx: Ctx, path: str, limit_bytes: int = FILE_LIMIT_BYTES) -> "bytes | None":
-    """The bytes of a file whose text may reach the agent, else None: by its name and by the one it
-    has with all links resolved."""
+    """Of a file whose text may reach the agent, by its name and with all links resolved."""
     is_inside = is_below(path, ctx.root)
     if path in ctx.get("outside") and not is_inside:
         return read_bytes(path, limit_bytes)
@@ -1642,9 +1639,8 @@ def wait_for_rows(ctx: Ctx, path: str) -> None:
 
 
 def read_usage(ctx: Ctx, path: str, has_waited: bool = False) -> "Record | None":
-    """The last measured fullness (tokens, window or 0, model, at) after the last compaction, near
-    the end: the last count and what came since are better than reading megabytes at every call.
-    Where the transcript comes late it is waited for, once the numbers begin to matter."""
+    """The last measured fullness (tokens, window or 0, model, at) after the last compaction, where
+    it stands near the end: an estimate is better than reading megabytes at every call."""
     dialect, found = DIALECTS[ctx.agent], Record(tokens=0, window=0, model="", at=0.0)
     rows = rows_backward(ctx, path, TRANSCRIPT_NEAR_BYTES, dialect.needles)
     if dialect.usage_file and path.endswith(".jsonl"):
@@ -1657,17 +1653,16 @@ def read_usage(ctx: Ctx, path: str, has_waited: bool = False) -> "Record | None"
         is_all = found.window or row.kind == "answer"  # else another row may tell the window
         if row.kind == "boundary" or (found.tokens and is_all):
             break
-    is_telling = not found.tokens or found.tokens * 2 >= found.window
-    if dialect.late_signs and is_telling and not has_waited:
+    is_due = not found.tokens or found.tokens * 2 >= found.window  # the numbers begin to matter
+    if dialect.late_signs and is_due and not has_waited:
         wait_for_rows(ctx, path)
         return read_usage(ctx, path, has_waited=True)
     return found if found.tokens else None
 
 
 def find_message(ctx: Ctx, path: str, tool_use_id: str) -> str:
-    """The id of the answer that holds the tool call; the transcript may lag, so wait a little.
-    Where calls have no id of the model's, it is the newest answer: the next one comes after
-    all calls of this one."""
+    """The id of the answer that holds the tool call, or where calls have no id of the model's, of
+    the newest one: the next comes after all its calls. The transcript may lag: wait a little."""
     is_newest = DIALECTS[ctx.agent].batch == "newest"
     needle = b"" if is_newest else format_json(tool_use_id).encode()
     deadline = time.monotonic() + TRANSCRIPT_WAIT_S
@@ -1682,9 +1677,8 @@ def find_message(ctx: Ctx, path: str, tool_use_id: str) -> str:
 
 
 def read_news(ctx: Ctx, path: str, offset: int, since: float) -> Record:
-    """What the transcript has gained since `offset`: text (the agent's), receipts, offset (where to
-    go on). Rows dated before `since` are older than what we wait for: a forked session's transcript
-    begins with a copy of the old one."""
+    """What the transcript has gained since `offset`: text (the agent's), receipts, and the offset
+    to go on from. A forked session's begins with a copy of the old one, dated before `since`."""
     wait_for_rows(ctx, path)
     size = transcript_size(path)
     start = max(offset if offset <= size else 0, size - TRANSCRIPT_LIMIT_BYTES)  # or another file
@@ -1828,8 +1822,8 @@ def _add_call(row: Record, block: dict) -> None:
 
 
 class Reply:
-    """What a handler wants said: `context` to the agent, `person` to the person; `hold` keeps the
-    agent going. `after` is called once the text is really out."""
+    """What a handler wants said, to whom; `hold` keeps the agent going, `after` is called once the
+    text is really out."""
 
     def __init__(self, context: str = "", person: str = "", hold: bool = False) -> None:
         self.context, self.person, self.hold = context, person, hold
