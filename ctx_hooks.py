@@ -1125,16 +1125,16 @@ _SECRET_ENDS = (".pem", ".key", ".kdbx")
 def find_project(start: str, cwd: str, env: dict) -> "Ctx | None":
     """The project of a hook event, or None: its cwd counts only where `start`, the folder that the
     client was started in, is not told."""
-    first = start if is_absolute(start) else cwd
-    folder, above, own = "", join_path(first, "."), _read_own(env)
-    for depth in range(64 if is_absolute(first) else 0):
-        if folder == above:
-            break
-        folder, above = above, parent_of(above)
+    folder = start if is_absolute(start) else cwd
+    if not is_absolute(folder) or len(folder) > 1 << 15:  # no path is longer, on any system
+        return None
+    folder, below, own = join_path(folder, "."), "", _read_own(env)
+    while folder != below:
         ctx = open_project(folder, env, own)
         if ctx:
-            is_good = not depth or (is_trusted(ctx.dir) and is_trusted(config_path(folder)))
+            is_good = not below or (is_trusted(ctx.dir) and is_trusted(config_path(folder)))
             return ctx if is_good else None
+        folder, below = parent_of(folder), folder
     return None
 
 
@@ -1196,15 +1196,13 @@ def user_folder(env: dict, variable: str, windows: str, usual: str) -> str:
 
 
 def is_trusted(path: str) -> bool:
-    """What is there, and the link to it if it is one, belongs to this user or to root."""
-    if not IS_POSIX:
-        return is_missing(path) or _is_own_on_windows(path)
-    found = [info for info in (stat_of(path), stat_of(path, follow=False)) if info is not None]
-    return all(info.st_uid in (0, _os.geteuid()) for info in found)
-
-
-def _is_own_on_windows(path: str) -> bool:
-    """The owner is this user, the administrators or the system; False when that is not told."""
+    """What is there, and the link to it if it is one, belongs to this user or to root; on Windows
+    to this user, the administrators or the system, and not when that cannot be told."""
+    if IS_POSIX:
+        found = [info for info in (stat_of(path), stat_of(path, follow=False)) if info is not None]
+        return all(info.st_uid in (0, _os.geteuid()) for info in found)
+    if is_missing(path):
+        return True
     from ctypes import WinDLL, byref, c_uint32, c_void_p, sizeof
 
     api, owner, descriptor, token = WinDLL("advapi32"), c_void_p(), c_void_p(), c_void_p()
@@ -1254,8 +1252,7 @@ def update_session(ctx: Ctx, session: str, change) -> tuple:
     """Locked: `change(state)` edits the record; (whether it stands on disk, its result)."""
 
     def begin(state: Record) -> object:
-        state.session_start = state.session_start or ctx.now
-        state.agent = ctx.agent
+        state.session_start, state.agent = state.session_start or ctx.now, ctx.agent
         return change(state)
 
     return update_json(ctx, session_file(ctx, session), begin, SESSION)
@@ -1463,8 +1460,7 @@ TOOL_KINDS = {  # what a tool does, by its name in any client
             "applypatch create_file replace_string_in_file insert_edit_into_file",
     "run": "bash powershell run_shell_command execute shell exec_command run_in_terminal",
     "poll": "bashoutput taskoutput killshell taskstop monitor schedulewakeup sleep listagents "
-            "read_bash stop_bash write_stdin",
-    "ask": "askuserquestion exitplanmode enterplanmode ask_user",
+            "read_bash stop_bash write_stdin askuserquestion ask_user exitplanmode enterplanmode",
     "note": "todowrite taskcreate taskupdate tasklist taskget write_todos todo_write update_plan "
             "todoread",
     "agent": "agent task spawn_agent"}
@@ -1532,7 +1528,7 @@ def parse_event(data: object, mode: str, agent: str, env: dict) -> "Record | Non
 
 
 def tool_kind(tool: str) -> str:
-    """read, edit, run, poll, ask, note, agent, or "" for every other tool."""
+    """A key of TOOL_KINDS, or "" for every other tool."""
     name = tool.lower().rpartition("__")[2]  # mcp__browser__wait_for
     usual = "poll" if "wait" in name else ""
     return next((kind for kind, names in TOOL_KINDS.items() if name in names.split()), usual)
@@ -1838,11 +1834,14 @@ def can_speak(ctx: Ctx, event_name: str) -> bool:
 def render_reply(ctx: Ctx, event: Record, reply: Reply) -> dict:
     """The client's JSON for a reply; {} when there is nothing to say."""
     shape, out, text = DIALECTS[ctx.agent].reply, {}, clean_text(reply.context)
+    told = ctx.env.get("AI_AGENT", "").partition("claude-code_")[2].partition("_")[0].split("-")
+    is_new = all(map(is_digits, told)) and tuple(map(int, told)) >= FEEDBACK_SINCE
+    is_own = ctx.env.get("CLAUDE_CODE_SESSION_ID") == event.session_id  # not an outer agent's
     if reply.person and shape != "flat":
         out["systemMessage"] = for_terminal(reply.person)
     if reply.terminal and shape == "full":
         out["terminalSequence"] = reply.terminal
-    if reply.hold and not (shape == "full" and _holds_by_context(event, ctx.env)):
+    if reply.hold and not (shape == "full" and is_new and is_own):
         out.update(decision="block", reason=text)
     elif text:
         out["hookSpecificOutput"] = {"hookEventName": event.theirs, "additionalContext": text}
@@ -1851,26 +1850,10 @@ def render_reply(ctx: Ctx, event: Record, reply: Reply) -> dict:
     return out
 
 
-def _holds_by_context(event: Record, env: dict) -> bool:
-    """Only a client that is known to be new enough; inherited variables name another session."""
-    is_own = env.get("CLAUDE_CODE_SESSION_ID") == event.session_id
-    told = env.get("AI_AGENT", "").partition("claude-code_")[2].partition("_")[0].split("-")
-    return is_own and all(map(is_digits, told)) and tuple(map(int, told)) >= FEEDBACK_SINCE
-
-
-def utf8_length(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
-
-
 # --- the table
+_EVENTS = ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure",
+           "PreCompact", "Stop", "SessionEnd")
 _MUTE_BEFORE = ("PreToolUse", "PreCompact", "SessionEnd")  # text before a tool does not arrive
-
-
-def _events(*missing: str, **others: str) -> dict:
-    """The client's names of events -> ours."""
-    names = ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure",
-             "PreCompact", "Stop", "SessionEnd")
-    return {others.get(name, name): name for name in names if name not in missing}
 
 
 def _dialect(**fields) -> Record:
@@ -1878,7 +1861,8 @@ def _dialect(**fields) -> Record:
     "what must hold > kind, our field or field=where it stands": the first rule that holds counts,
     and one without a kind tells nothing."""
     row = Record(
-        events=_events(), names={},  # what fields of an event are called
+        has_failures=True,  # a failing tool has an event of its own
+        renamed={}, names={},  # how our events, and which fields of an event, are called otherwise
         mute=_MUTE_BEFORE[1:],  # our names of the events whose text does not reach the model
         matchers={},  # our name of an event -> the only kind of it that counts
         typed="",  # the field that only a prompt which a person typed has
@@ -1892,10 +1876,11 @@ def _dialect(**fields) -> Record:
         late_signs={},  # mode -> what the transcript's newest line holds once it has caught up
         compacts_at=0,  # percent of the window where the client compacts by itself; 0: not known
         window=0,  # tokens, where every model of the client has the same
-        settings="", user_settings="",  # seen from the project and from the home, if not the same
+        user_settings=fields["settings"],  # seen from the home, as those from the project
         time_unit=1, end_limit_s=5)  # of a `timeout` in them, per second; of SessionEnd
     vars(row).update(fields)
-    row.user_settings = row.user_settings or row.settings
+    row.events = {row.renamed.get(name, name): name for name in _EVENTS
+                  if row.has_failures or name != "PostToolUseFailure"}
     return row
 
 
@@ -1914,9 +1899,9 @@ DIALECTS = {
             "type=system subtype=compact_boundary > boundary tokens=compactMetadata.postTokens",
             "attachment.type=hook_additional_context > other receipt=attachment.content")),
     "codex": _dialect(  # a reply with a key that it does not know counts for nothing
-        label="Codex", events=_events("PostToolUseFailure"), length=utf8_length,
-        names={"turn_id": "prompt_id"}, batch="newest", compacts_at=94,
-        end_limit_s=3, settings=".codex/hooks.json",
+        label="Codex", has_failures=False, names={"turn_id": "prompt_id"}, batch="newest",
+        length=lambda text: len(text.encode("utf-8", "replace")), compacts_at=94, end_limit_s=3,
+        settings=".codex/hooks.json",
         needles=(b'"token_usage_record"', b'"token_count"', b'"task_started"', b'"compacted"'),
         rows=(
             "payload.role=assistant > answer content=payload.content id=payload.id",
@@ -1929,10 +1914,9 @@ DIALECTS = {
             "|payload.info.last_token_usage.total_tokens"
             " window=payload.model_context_window|payload.info.model_context_window")),
     "gemini": _dialect(
-        label="Gemini CLI", mute=_MUTE_BEFORE,
-        events=_events("PostToolUseFailure", UserPromptSubmit="BeforeAgent",
-                       PreToolUse="BeforeTool", PostToolUse="AfterTool", Stop="AfterAgent",
-                       PreCompact="PreCompress"),
+        label="Gemini CLI", mute=_MUTE_BEFORE, has_failures=False,
+        renamed={"UserPromptSubmit": "BeforeAgent", "PreToolUse": "BeforeTool",
+                 "PostToolUse": "AfterTool", "Stop": "AfterAgent", "PreCompact": "PreCompress"},
         names={"timestamp": "prompt_id"}, batch="newest", window=1_048_576, time_unit=1000,
         matchers={"PreCompact": "manual"},  # the automatic one comes before every request
         instruction_file="GEMINI.md", project_variable="GEMINI_PROJECT_DIR",
@@ -1974,7 +1958,7 @@ DIALECTS = {
             "type=session.compaction_complete data.success > boundary"
             " tokens=data.postCompactionTokens")),
     "droid": _dialect(
-        label="droid", events=_events("PostToolUseFailure"), mute=_MUTE_BEFORE,
+        label="droid", has_failures=False, mute=_MUTE_BEFORE,
         names={"message_id": "prompt_id"}, usage_file=".settings.json", batch="newest",
         project_variable="DROID_PROJECT_DIR", settings=".factory/settings.json",
         rows=(
