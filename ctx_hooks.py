@@ -1432,21 +1432,18 @@ def hide_secrets(text: str) -> str:
     password = r"(?:secret|passw(?:or)?d|pwd|passphrase|[_-]pass"
     about = (r"(?!(?:required|missing|wrong|invalid|correct|incorrect|empty|needed|expired|valid|"
              r"known|not|too|that|the)\b)")
-    shapes = (
-        (r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*KEY-----|\Z)", "[hidden]"),
-        (r"(?i)\b(bearer|basic|authorization:\s*token)\s+[\w.~+/=-]{8,}", r"\1 [hidden]"),
-        (r"\b(sk[-_]|rk_live_|gh[oprsu]_|github_pat_|xox[abprs]-|xapp-|AKIA|ASIA|AIza|glpat-|hf_|"
-         r"npm_|SG\.|eyJ|dckr_pat_|dop_v1_|ya29\.|AGE-SECRET-KEY-)[\w.-]{8,}", "[hidden]"),
-        (r"(?i)((?<![\w-])--?[\w-]{0,30}" + password + r"|token|api-?key)(?:\s+|=))" + value % 1,
-         r"\1[hidden]"),
-        (r"(\s(?:--user|-u)[ =][^\s:]+:)\S+", r"\1[hidden]"),
-        (r"(?i)(" + password + r"|key|token)[\w-]{0,20}[\"']?\s*[=:]\s*)" + value % 6,
-         r"\1[hidden]"),
-        (r"(?i)(" + password + r") (?:is|was):?\s+)" + about + value % 4, r"\1[hidden]"),
-        (r"(\w://[^\s:/@]*:)[^\s@/]+@", r"\1[hidden]@"),
-    )
-    for pattern, shown in shapes:
-        text = re.sub(pattern, shown, text)
+    shapes = (  # what may stay, and the secret
+        r"(?s)()-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*KEY-----|\Z)",
+        r"(?i)(\b(?:bearer|basic|authorization:\s*token)\s+)[\w.~+/=-]{8,}",
+        r"()\b(?:sk[-_]|rk_live_|gh[oprsu]_|github_pat_|xox[abprs]-|xapp-|AKIA|ASIA|AIza|glpat-|"
+        r"hf_|npm_|SG\.|eyJ|dckr_pat_|dop_v1_|ya29\.|AGE-SECRET-KEY-)[\w.-]{8,}",
+        r"(?i)((?<![\w-])--?[\w-]{0,30}" + password + r"|token|api-?key)(?:\s+|=))" + value % 1,
+        r"(\s(?:--user|-u)[ =][^\s:]+:)\S+",
+        r"(?i)(" + password + r"|key|token)[\w-]{0,20}[\"']?\s*[=:]\s*)" + value % 6,
+        r"(?i)(" + password + r") (?:is|was):?\s+)" + about + value % 4,
+        r"(\w://[^\s:/@]*:)[^\s@/]+(?=@)")
+    for pattern in shapes:
+        text = re.sub(pattern, r"\1[hidden]", text)
     return text
 
 # =============================================================================
