@@ -1116,8 +1116,7 @@ SESSION = (  # .context/state/<session>.json: key, default, kind
     ("startup", None, (
         ("message_id", "", str), ("handoff", "", str), ("attempts", 1, "count"),
         ("first_at", 0.0, "time"), ("last_at", 0.0, "time"), ("offset", 0, "count"),
-        ("answered", False, bool), ("evidence", "", str), ("outcome", "pending", str))),
-)
+        ("answered", False, bool), ("evidence", "", str), ("outcome", "pending", str))))
 _SECRETS = (".env", "id_", ".netrc", "credentials")
 _SECRET_ENDS = (".pem", ".key", ".kdbx")
 
@@ -1173,8 +1172,7 @@ def config_path(root: str) -> str:
 
 
 def home_of(env: dict) -> str:
-    home, profile = env.get("HOME"), env.get("USERPROFILE")
-    return native_path((home or profile if IS_POSIX else profile or home) or "")
+    return native_path(env.get("HOME" if IS_POSIX else "USERPROFILE") or env.get("HOME", ""))
 
 
 def user_config_path(env: dict) -> str:
@@ -1468,7 +1466,6 @@ USUAL_EVENTS = {"inject": "UserPromptSubmit", "gate": "PreToolUse", "monitor": "
                 "stop-enforce": "Stop", "cleanup": "SessionEnd"}
 HOLD_CAP = 8  # holds in a row that a client allows; where it has no limit, ours is the same
 FEEDBACK_SINCE = (2, 1, 163)  # from here on additionalContext at Stop is not shown as an error
-MACHINE_PROMPT = "<task-notification>"
 DENIAL_NEEDLE = b'"toolDenialKind"'  # in the row of a call that the person or a rule refused
 TRANSCRIPT_LATE_S, HOOK_START_S = 0.25, 0.1  # some clients write their transcript late
 ENV_NAMES = (  # the variables we look at, and no others: the rest may hold secrets
@@ -1478,9 +1475,8 @@ ENV_NAMES = (  # the variables we look at, and no others: the rest may hold secr
     "CLAUDE_CODE_AUTO_COMPACT_WINDOW", "CLAUDE_AUTOCOMPACT_PCT_OVERRIDE", "DISABLE_AUTO_COMPACT",
     "CLAUDE_PLUGIN_ROOT", "CLAUDE_PID", "CLAUDE_CONFIG_DIR", "AI_AGENT", "ANTHROPIC_MODEL", "HOME",
     "USERPROFILE", "APPDATA", "LOCALAPPDATA", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "TMPDIR", "TEMP")
-AGENT_NAMES = (  # one of these stands in the environment of a command that an agent runs
-    "CLAUDECODE", "AI_AGENT", "CODEX_CI", "CODEX_THREAD_ID", "COPILOT_CLI", "GEMINI_CLI",
-    "QWEN_CODE")
+AGENT_NAMES = ("CLAUDECODE", "AI_AGENT", "CODEX_CI", "CODEX_THREAD_ID", "COPILOT_CLI", "GEMINI_CLI",
+               "QWEN_CODE")  # one stands in the environment of a command that an agent runs
 EVENT = (  # what we look at of an event: key, default, kind
     ("theirs", "", str), ("session_id", "", str), ("cwd", "", str), ("transcript", "", str),
     ("prompt", "", str), ("prompt_id", "", str), ("source", "", str), ("reason", "", str),
@@ -1510,7 +1506,7 @@ def parse_event(data: object, mode: str, agent: str, env: dict) -> "Record | Non
     vars(event).update(
         name=name, theirs=event.theirs or name, session=safe_name(event.session_id),
         cwd=slashed(event.cwd), agent_id=data.get("agent_id"),
-        by_person=is_typed and not event.prompt.startswith(MACHINE_PROMPT),
+        by_person=is_typed and not event.prompt.startswith("<task-notification>"),
         prompt=_persons_words(event.prompt),  # our start text may stand in front of it
         attended=env.get("CLAUDE_CODE_SESSION_ATTENDED") != "0" or agent != "claude",
         model=text_of(dig(model, "id") or model), tool=tool or "?", kind=tool_kind(tool),
@@ -1636,9 +1632,9 @@ def read_usage(ctx: Ctx, path: str, has_waited: bool = False) -> "Record | None"
     it stands near the end: an estimate is better than reading megabytes at every call."""
     dialect, found = DIALECTS[ctx.agent], Record(tokens=0, window=0, model="", at=0.0)
     rows = rows_backward(ctx, path, TRANSCRIPT_NEAR_BYTES, dialect.needles)
-    if dialect.usage_file and path.endswith(".jsonl"):
-        numbers = read_text(path[:-len(".jsonl")] + dialect.usage_file)
-        rows = filter(None, [parse_line(ctx, numbers)])
+    if dialect.usage_file:
+        beside = path.replace(".jsonl", dialect.usage_file)
+        rows = filter(None, [parse_line(ctx, read_text(beside))])
     for row in rows:
         found.window, found.model = found.window or row.window, found.model or row.model
         if not found.tokens and row.tokens <= TOKENS_LIMIT:
