@@ -1279,9 +1279,8 @@ def is_paused(ctx: Ctx, session: str) -> bool:
 
 
 def read_pauses(ctx: Ctx) -> dict:
-    """Those that hold now of {"<session>" or "*": ISO time, or null: until `resume`}. A file that
-    came with a clone has another inode in it and counts for nothing; what is no time at all pauses
-    nothing: a broken file must not silence for ever."""
+    """Those that hold now of {"<session>" or "*": ISO time, or null: until `resume`}. What came
+    with a clone has another inode and counts for nothing; what is no time pauses nothing."""
     pauses = read_json(ctx.path("state", "pause.json"))
     if pauses.pop("inode", 0) != ctx.owner.st_ino:
         return {}
@@ -1457,8 +1456,7 @@ TOOL_KINDS = {  # what a tool does, by its name in any client
     "poll": "bashoutput taskoutput killshell taskstop monitor schedulewakeup sleep listagents "
             "read_bash stop_bash write_stdin askuserquestion ask_user exitplanmode enterplanmode",
     "note": "todowrite taskcreate taskupdate tasklist taskget write_todos todo_write update_plan "
-            "todoread",
-    "agent": "agent task spawn_agent"}
+            "todoread"}
 TOOL_WEIGHTS = {"read": 1.1, "edit": 0.3}
 USAGE_KEYS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens",
               "inputTokens", "cacheCreationTokens", "cacheReadTokens")
@@ -1573,9 +1571,9 @@ def visible_text(event: Record) -> str:
     seen, parts = event.response, dict_of(event.response)
     if event.kind == "run" and "stdout" in parts and parts.get("isImage") is not True:
         return as_text(parts["stdout"]) + as_text(parts.get("stderr"))
-    if event.kind in ("edit", "agent") and parts:
-        return as_text(parts.get("structuredPatch" if event.kind == "edit" else "content"))
-    return as_text(_find(parts, "file.content|llmContent|text_result_for_llm") or seen)
+    if event.kind == "edit" and parts:
+        return as_text(parts.get("structuredPatch"))
+    return as_text(_find(parts, "file.content|llmContent|text_result_for_llm|content") or seen)
 
 
 def as_text(value: object) -> str:
@@ -1615,8 +1613,7 @@ def rows_backward(ctx: Ctx, path: str, limit_bytes: int = TRANSCRIPT_LIMIT_BYTES
 
 
 def wait_for_rows(ctx: Ctx, path: str) -> None:
-    """Where a client writes its transcript late, its row about this very event is the sign that
-    everything before it is there."""
+    """Until a late client's row about this very event shows that all before it is there."""
     sign = DIALECTS[ctx.agent].late_signs.get(ctx.mode, b"")
     deadline = time.monotonic() + TRANSCRIPT_LATE_S
     while sign and time.monotonic() < deadline and is_dir(parent_of(path)):
@@ -1919,9 +1916,8 @@ DIALECTS = {
             "type=user > prompt content receipt=content",
             "$set.messages=<state_snapshot> > boundary")),
     "qwen": _dialect(  # its prompt event comes before every request
-        label="Qwen Code", mute=_MUTE_BEFORE, names={"tool_call_id": "tool_use_id"},
-        typed="submitted_prompt", compacts_at=85,
-        needles=(b'"usageMetadata"', b'"chat_compression"'),
+        label="Qwen Code", mute=_MUTE_BEFORE, names={"tool_call_id": "tool_use_id"}, compacts_at=85,
+        typed="submitted_prompt", needles=(b'"usageMetadata"', b'"chat_compression"'),
         project_variable="QWEN_PROJECT_DIR", settings=".qwen/settings.json",
         rows=(
             "isSidechain",
