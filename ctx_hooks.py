@@ -1741,11 +1741,11 @@ def _make_row(data: dict, kind: str, *fields: str) -> Record:
     row = load_record({**named, "tokens": tokens, "at": data.get("timestamp")}, _ROW)
     row.kind, row.calls, row.results = kind, [], []
     row.model = row.asked if "[1m]" in row.asked else row.model
-    row.receipt, texts = "\n".join(_texts(named.get("receipt"))), _texts(content)
+    row.receipt = "\n".join(_texts(named.get("receipt")))
+    row.text = "\n".join(filter(None, map(_persons_words, _texts(content))))
     for block in _listed(content) + _listed(named.get("calls")):
         if isinstance(block, dict) and "text" not in block:
             _add_call(row, block)
-    row.text = "\n".join(filter(None, map(_persons_words, texts) if kind == "prompt" else texts))
     if kind == "prompt" and (row.results or row.text.startswith(_CLIENTS_OWN)):
         row.kind = "other"
     return row
@@ -1772,7 +1772,7 @@ def _texts(content: object) -> list:
             printed = parse_object(text_of(block["stdout"]))
             text = dig(printed, "hookSpecificOutput.additionalContext")
         texts.append("" if dig(block, "thought") else text_of(text))
-    return texts
+    return list(filter(None, texts))
 
 
 def _persons_words(text: str) -> str:
@@ -1791,8 +1791,7 @@ def _add_call(row: Record, block: dict) -> None:
     call_id = text_of(_find(block, "call_id|toolCallId|tool_use_id|id"))
     is_judged = block.get("type") == "tool_result" or "success" in block
     if is_judged or told or "output" in block:
-        said = _find(block, _RESULT_TEXTS)
-        text = "\n".join(filter(None, _texts(said)))
+        text = "\n".join(_texts(_find(block, _RESULT_TEXTS)))
         codes = [text.partition(mark)[2][:1] for mark in ("\nExit Code: ", "exited with code ")]
         failed = block.get("success") is False if is_judged else set(codes) - {"", "0"}
         is_error = failed or _find(block, "is_error|error|response.error")
