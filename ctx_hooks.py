@@ -2357,7 +2357,7 @@ def note_repetition(state: Record, event: Record) -> None:
     waiting and notes are not work."""
     command, is_output = command_of(event), "/tasks/" in event.path and ".output" in event.path
     waits = not event.failed and (is_output or command.lstrip().startswith("sleep "))
-    if waits or event.kind in ("poll", "ask", "note"):
+    if waits or event.kind in ("poll", "note"):
         return
     how = "failed" if event.failed else "edit" if event.kind == "edit" else ""
     if event.kind == "run":
