@@ -1513,7 +1513,7 @@ def parse_event(data: object, mode: str, agent: str, env: dict) -> "Record | Non
         subagents=any(dig(task, "type") != "shell" for task in event.background_tasks))
     if dialect.transcripts and not event.transcript and event.session == event.session_id != "":
         variable, usual, place = dialect.transcripts
-        home = env.get(variable) or env.get("HOME", "") + usual
+        home = env.get(variable) or home_of(env) + usual
         event.transcript = home + place.format(session=event.session)
     return event
 

@@ -132,6 +132,12 @@ def test_copilots_transcript_is_found_where_the_event_does_not_name_it(kit):
     assert named.transcript == recorded("copilot", "Stop")["transcript_path"]
 
 
+def test_copilots_transcript_on_windows_lies_below_the_profile(kit, monkeypatch):
+    monkeypatch.setattr(kit, "IS_POSIX", False)
+    event = kit.parse_event(recorded("copilot", "PostToolUse"), "monitor", "copilot", {"USERPROFILE": "C:\\Users\\me"})
+    assert event.transcript.startswith("C:/Users/me/.copilot/session-state/")
+
+
 def test_a_session_id_that_is_a_path_names_no_transcript_of_copilots(kit):
     data = dict(recorded("copilot", "PostToolUse"), session_id="../../other")
     assert kit.parse_event(data, "monitor", "copilot", ENV).transcript == ""
