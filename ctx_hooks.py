@@ -5086,7 +5086,10 @@ def people_ctx(needed: bool = True) -> "Ctx | None":
 # no. Only Screen and what reads /proc are not pure.
 SCREEN_ROWS, SCREEN_COLUMNS = 24, 80  # where a terminal does not say
 SCREEN_KEPT_LINES = 400  # lines that have scrolled off
-ALTERNATE_MODES, PASTE_MODE = frozenset((47, 1047, 1049)), 2004
+ALTERNATE_MODES, PASTE_MODE, CURSOR_MODE = frozenset((47, 1047, 1049)), 2004, 25
+KITTY_MODE = -1  # a protocol of the keyboard that is pushed and popped
+LEFT_ON_MODES = frozenset(map(int, "1 9 1000 1002 1003 1004 1005 1006 1007 1015 1016 2004 2026 2031"
+                              .split())) | ALTERNATE_MODES
 WIDE_HALF = "\0"  # the second place of a wide character
 ESCAPES = (r"\x1b\[([<-?]?)([0-9:;]*)[ -/]*([@-~])|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)"
            r"|(\x1b)[ -/]*([0-~])")
@@ -5102,7 +5105,7 @@ class Screen:
         import codecs
 
         self._decode, self._rest = codecs.getincrementaldecoder("utf-8")("replace").decode, ""
-        self.modes, self.gone, self.saved = set(), [], (0, 0)
+        self.modes, self.gone, self.saved = {CURSOR_MODE}, [], (0, 0)
         self.grid, self.y, self.x = [], 0, 0  # x == columns: the next letter begins a new line
         self.resize(rows, columns)
 
@@ -5162,17 +5165,20 @@ class Screen:
             self._feed_line(1 if name == "\n" else -1)
         elif name in ("J", "K"):
             self._erase(values[0], name == "J")
+        elif name == "X":
+            row, n = self.grid[y].ljust(x), min(n, self.columns - x)
+            self.grid[y] = row[:x] + " " * n + row[x + n:]
         elif name == "r":  # which lines scroll
             bottom = values[1] if values[1:] and 0 < values[1] < self.rows else self.rows
             self.top, self.bottom, self.y, self.x = min(n, bottom) - 1, bottom - 1, 0, 0
         elif name in ("\x1b7", "s"):
             self.saved = (self.y, self.x)
         elif name == "\x1bc":
-            self.modes, self.grid, self.y, self.x = set(), [], 0, 0
+            self.modes, self.grid, self.y, self.x = {CURSOR_MODE}, [], 0, 0
             self.resize(self.rows, self.columns)
-        elif name in ("?h", "?l"):
-            was_alternate = self.is_alternate()
-            self.modes = self.modes - set(values) | set(values if name == "?h" else ())
+        elif name in ("?h", "?l", ">u", "<u"):
+            was_alternate, modes = self.is_alternate(), {KITTY_MODE} if "u" in name else set(values)
+            self.modes = self.modes | modes if name in ("?h", ">u") else self.modes - modes
             if was_alternate != self.is_alternate():  # it covers the usual one, or that comes back
                 here = self.grid, self.y, self.x
                 self.grid, self.y, self.x = self.behind if was_alternate else ([], 0, 0)
@@ -5197,6 +5203,14 @@ class Screen:
         for other in others if is_screen else ():
             self.grid[other] = ""
         self.grid[y] = {0: row[:self.x], 1: " " * end + row[end:]}.get(how, "")
+
+
+def format_restore(modes: set) -> bytes:
+    """What switches off again what a program left on: mouse, paste, the other screen, no cursor."""
+    text = "".join("\x1b[?%dl" % mode for mode in sorted(modes & LEFT_ON_MODES))
+    text += "\x1b[<u" if KITTY_MODE in modes else ""
+    text += "" if CURSOR_MODE in modes else "\x1b[?25h"
+    return (text + "\x1b[0m").encode() if text else b""
 
 
 def _cells(char: str) -> int:
@@ -5432,6 +5446,7 @@ WRAP_IN_FILE = "ctx: the agent did not take the context ({reason}); it is now in
 WRAP_SIGNALS = "SIGTERM SIGHUP SIGINT SIGQUIT SIGUSR1 SIGUSR2".split()
 ECHO_RUN = 24  # letters: more than an acknowledgement has, less than our request around it
 LINE_DONE = "\r\n\x03\x04\x15"  # Enter, ^C, ^D, ^U: nothing half-typed is left
+SUSPEND_KEY = b"\x1a"
 _PASTED = r"\[Pasted (?:[Tt]ext|[Cc]ontent)\b[^\]]*\]"  # what stands for a long paste
 _BOX = r"^[\s│┃|]*[>❯›*!]\s*"
 
@@ -5639,54 +5654,65 @@ class Delivery:
 
 
 def run_wrap(delivery: Delivery, argv: list) -> int:
-    import termios
-    import tty
-
     occupy_descriptors()
-    saved = termios.tcgetattr(0)
+    run = _Run(delivery)
     try:
-        tty.setraw(0, termios.TCSADRAIN)  # keys typed ahead stay
-        return _Run(delivery, argv, saved).pump()
+        run.start(argv)
+        return run.pump()
     finally:
-        termios.tcsetattr(0, termios.TCSADRAIN, saved)
+        run.restore()
 
 
 class _Run:
     """The person's terminal, a pseudo-terminal, the program in it, its screen, and keys that wait
     to be taken by it."""
 
-    def __init__(self, delivery: Delivery, argv: list, attributes: list) -> None:
+    def __init__(self, delivery: Delivery) -> None:
         import fcntl
         import signal
-        import subprocess
         import termios
 
         self.fcntl, self.signal, self.termios = fcntl, signal, termios  # Windows has not all
-        self.delivery, self.screen, self.flags = delivery, Screen(), attributes[3]
+        self.delivery, self.screen, self.saved = delivery, Screen(), termios.tcgetattr(0)
         self.queue, self.held, self.has_input, self.typing = b"", b"", True, False
         self.code, self.heard_at, self.looked_at = None, delivery.since, 0.0
-        self.master, slave = _os.openpty()
-        self.tty = _os.ttyname(slave)
-        termios.tcsetattr(slave, termios.TCSANOW, attributes)
+        self.flags, (self.master, self.slave) = self.saved[3], _os.openpty()
+        self.tty = _os.ttyname(self.slave)
+
+    def start(self, argv: list) -> None:
+        import subprocess
+
+        self.termios.tcsetattr(self.slave, self.termios.TCSANOW, self.saved)
         self.fit()
         self.process = subprocess.Popen(
-            argv, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))  # noqa: PLW1509
-        _os.close(slave)
+            argv, stdin=self.slave, stdout=self.slave, stderr=self.slave, start_new_session=True,
+            preexec_fn=lambda: self.fcntl.ioctl(0, self.termios.TIOCSCTTY, 0))  # noqa: PLW1509
+        _os.close(self.slave)
         _os.set_blocking(self.master, False)
         for name in WRAP_SIGNALS:
-            signal.signal(getattr(signal, name), self.forward)
-        # In the middle of output the size must not change, so this only notes it.
-        signal.signal(signal.SIGWINCH, lambda *_: setattr(self, "is_fit", False))
+            self.signal.signal(getattr(self.signal, name), self.forward)
+        for number in (self.signal.SIGWINCH, self.signal.SIGCONT):
+            # In the middle of output the size must not change, so this only notes it.
+            self.signal.signal(number, lambda *_: setattr(self, "is_fit", False))
 
     def fit(self) -> None:
-        """The size of the person's terminal for the program's."""
+        """The person's terminal raw, and its size for the program's; also after ^Z and `fg`."""
         import struct
+        import tty
 
         self.is_fit = True  # first: it may change again meanwhile
+        tty.setraw(0, self.termios.TCSADRAIN)  # keys typed ahead stay
         size = self.fcntl.ioctl(0, self.termios.TIOCGWINSZ, bytes(8))
         self.fcntl.ioctl(self.master, self.termios.TIOCSWINSZ, size)
         self.screen.resize(*struct.unpack("4H", size)[:2])
+
+    def restore(self) -> None:
+        """The person's terminal as it was, whatever the program left on."""
+        try:
+            write_all(1, format_restore(self.screen.modes))
+        except OSError:
+            pass  # nobody looks any more
+        self.termios.tcsetattr(0, self.termios.TCSADRAIN, self.saved)
 
     def pump(self) -> int:
         """Pass everything through until the program is gone."""
@@ -5719,10 +5745,15 @@ class _Run:
         return self.code
 
     def _follow(self, flags: int) -> None:
-        """Has the program ended? One that has stopped itself goes on: no shell could wake it."""
+        """Has the program stopped or ended?"""
         pid, status = _os.waitpid(self.process.pid, flags)
         if pid and _os.WIFSTOPPED(status):
+            # The person's shell comes back, `fg` lets both go on; without job control we just do.
+            self.restore()
+            _os.kill(_os.getpid(), self.signal.SIGTSTP)
+            self.fit()
             self.forward(self.signal.SIGCONT)
+            self.forward(self.signal.SIGWINCH)  # draw again
         elif pid:
             is_killed = _os.WIFSIGNALED(status)
             self.code = 128 + _os.WTERMSIG(status) if is_killed else _os.WEXITSTATUS(status)
@@ -5737,6 +5768,9 @@ class _Run:
     def _read_keys(self) -> None:
         keys = self._read(0)
         self.has_input, typed = bool(keys), parse_keys(keys)
+        if keys == SUSPEND_KEY and self.flags & self.termios.ISIG:
+            self.forward(self.signal.SIGSTOP)  # without a shell the kernel drops SIGTSTP
+            return
         self.typing = typed[-1] not in LINE_DONE if typed else self.typing
         if typed and self.delivery.is_holding(time.monotonic()):
             self.held += keys
@@ -5763,12 +5797,12 @@ class _Run:
     def _step(self) -> None:
         """Look, and let the delivery decide."""
         self.looked_at = now = time.monotonic()
-        if self.delivery.state == "done":
-            return
         try:
             self.flags = self.termios.tcgetattr(self.master)[3]
         except self.termios.error:
             pass  # the program has closed it
+        if self.delivery.state == "done":
+            return
         screen, is_raw = self.screen, not self.flags & self.termios.ICANON
         process, programs = read_process(self.process.pid, self.tty)
         self.delivery.ctx.now = time.time()

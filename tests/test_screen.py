@@ -42,6 +42,13 @@ def shown(raw, size=(6, 20)):
 # --- the model of the screen ---------------------------------------------------------------------
 
 
+def test_what_a_program_left_on_is_switched_off_and_nothing_else():
+    assert kit.format_restore({25, 7, 12, 1034}) == b""
+    left = shown("\x1b[?1049h\x1b[?25l\x1b[?1003h\x1b[?1006h\x1b[?2004h\x1b[>1u")
+    left.feed(kit.format_restore(left.modes))
+    assert left.modes == {25}
+
+
 @pytest.mark.parametrize("raw, lines, cursor", [
     ("plain", ["plain"], (0, 5)),
     ("a\r\nb\nc\rd", ["a", "b", "dc"], (2, 1)),
@@ -55,6 +62,7 @@ def shown(raw, size=(6, 20)):
     ("a\r\nb\x1b[1J", [], (1, 1)),
     ("a\r\nb\x1b[2J\x1b[Hc", ["c"], (0, 1)),
     ("abcdef\x1b[4G!", ["abc!ef"], (0, 4)),
+    ("abcd\x1b[2G\x1b[2X", ["a  d"], (0, 1)), ("ab\x1b[9X", ["ab"], (0, 2)), ("abcd\x1b[2G\x1b[99X", ["a"], (0, 1)),
     ("ab\x1b[scd\x1b[uX", ["abXd"], (0, 3)), ("a\x1b[2;3fb\x1b[Ec\x1b[2Fd", ["d", "  b", "c"], (0, 1)),
     ("ab\x1b7cd\x1b8X", ["abXd"], (0, 3)),
     ("1\t2", ["1       2"], (0, 9)),
@@ -130,8 +138,9 @@ def test_a_control_sequence_that_never_ends_is_not_kept_for_ever():
 
 
 @pytest.mark.parametrize("raw, modes", [
-    ("\x1b[?2004h", {2004}), ("\x1b[?2004h\x1b[?2004l", set()), ("\x1b[?25l\x1b[?1000;1006h", {1000, 1006}),
-    ("\x1b[?2004h\x1bc", set()), ("\x1b[2004h", set()), ("\x1b[?u", set()),
+    ("\x1b[?2004h", {25, 2004}), ("\x1b[?2004h\x1b[?2004l", {25}), ("\x1b[?25l\x1b[?1000;1006h", {1000, 1006}),
+    ("\x1b[>1u", {25, kit.KITTY_MODE}), ("\x1b[>1u\x1b[<u", {25}),
+    ("\x1b[?2004h\x1bc", {25}), ("\x1b[2004h", {25}), ("\x1b[?u", {25}),
 ])
 def test_modes_are_on_until_they_are_switched_off(raw, modes):
     assert shown(raw).modes == modes

@@ -824,15 +824,83 @@ def test_the_exit_code_is_the_programs(terminal, program, code):
     assert it.names() == ["wrap:ended"]
 
 
-def test_a_killed_program_leaves_the_terminals_settings_as_they_were(terminal):
-    assert terminal([*PROGRAM, "messy", "9"], text="").ends() == 137
+@pytest.mark.parametrize("number, code", [("9", 137), ("15", 143)])
+def test_a_killed_program_leaves_the_terminal_as_it_was(terminal, number, code):
+    it = terminal([*PROGRAM, "messy", number], text="")
+    assert it.ends() == code
+    it.shows("\x1b[0m")
+    screen = kit.Screen(24, 80)
+    screen.feed(it.output)
+    assert screen.modes == {kit.CURSOR_MODE}
 
 
-def test_a_program_that_stops_itself_goes_on(terminal):
-    it = terminal([*PROGRAM, "quitting"], text="")
-    it.shows("back")
+@pytest.mark.parametrize("how", ["by itself", "by the key"])
+def test_a_stopped_program_stops_us_and_goes_on_with_us(terminal, how):
+    it = terminal([*PROGRAM, "quitting" if how == "by itself" else "acknowledging"], text="")
+    it.shows("> ")
+    if how == "by the key":
+        it.send(b"\x1a")
+        assert it.process.poll() is None
+        it.send(b"hello\r")  # in a session without a shell to come back to, both just go on
+        it.until(lambda: it.received() == ["hello"], "the line")
+    else:
+        it.shows("back")
     it.send(b"exit\r")
-    assert it.ends() == 0
+    assert it.ends() in (0, 3)
+
+
+def test_the_persons_shell_gets_its_terminal_back_while_the_program_is_stopped(terminal, project):
+    """A shell with job control starts us, ^Z brings it back, and `fg` lets all go on."""
+    plan = Path(project.base) / "plan.json"
+    it = terminal(["true"])
+    it.ends()
+    line = " ".join("'%s'" % word.replace("'", "'\\''") for word in driver(plan, [*PROGRAM, "acknowledging"]))
+    plan.write_text(json.dumps({"text": ""}))
+    shell = OwnShell(project, it.log)
+    try:
+        shell.send(line + "\n")
+        shell.shows("Welcome.")
+        shell.send("\x1a")
+        shell.shows("Stopped")
+        shell.send("echo here-$((1+1)); fg\n")
+        shell.shows("here-2")
+        shell.send("hello\n")
+        it.until(lambda: it.received() == ["hello"], "the line after fg")
+    finally:
+        shell.close()
+
+
+class OwnShell:
+    """An interactive bash in a terminal of its own."""
+
+    def __init__(self, project, log):
+        self.output = b""
+        self.master, slave = os.openpty()
+        self.process = subprocess.Popen(
+            ["bash", "--norc", "--noprofile", "-i"], stdin=slave, stdout=slave, stderr=slave, cwd=project.root,
+            env=environment(project, log), start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+        os.close(slave)
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        while True:
+            try:
+                self.output += os.read(self.master, 65536)
+            except OSError:
+                return
+
+    def send(self, keys):
+        os.write(self.master, keys.encode())
+
+    def shows(self, text):
+        end = time.monotonic() + GUARD_S
+        while text.encode() not in self.output:
+            assert time.monotonic() < end, "never shown: %r in %r" % (text, self.output[-1500:])
+            time.sleep(0.02)
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
 
 
 def test_the_program_has_a_real_terminal_of_its_own(terminal):

@@ -194,7 +194,7 @@ def quitting() -> None:
 def messy(number: str) -> None:
     """Switches everything on and is killed."""
     tty.setraw(0)
-    say("\x1b[?1049h\x1b[?25l\x1b[?2004hbusy")
+    say("\x1b[?1049h\x1b[?25l\x1b[?1003h\x1b[?1006h\x1b[?2004h\x1b[>1u\x1b[?1hbusy")
     os.kill(os.getpid(), int(number))
 
 
