@@ -5534,8 +5534,9 @@ class Delivery:
         is_there = self.state == "typed" and is_in_input(look, self.typed, is_box)
         # A line such as `? for shortcuts` makes no question of the acknowledgement above it.
         lines = [line for line in [*look.gone, *look.lines] if line.strip()[:1] != "?"]
-        vars(look).update(
+        vars(look).update(  # `In [1]:` and `In [2]:` are one place
             is_there=is_there, text="\n".join(lines),
+            place="".join("0" if c.isdigit() else c for c in look.before.strip()),
             obstacle=find_obstacle(look, letters_of(self.typed) if is_there else ""),
             confidence=readiness(look, prompt, self.ctx.get("wrap.ready_patterns")))
         may_answer = self.row.attempts and (look.ended or self.state != "typed")
@@ -5561,7 +5562,7 @@ class Delivery:
         if attempts:
             rung = next_rung(self.ctx, attempts, self.in_file is None)
             needed_s = max(self.ack_s, backoff_s(self.ctx, attempts))
-        is_again = self.place in ("", look.before.strip()) or (
+        is_again = self.place in ("", look.place) or (
             look.process and not look.raw)  # it reads lines, whatever it shows
         if not is_again or look.confidence <= READY_ABOVE or look.obstacle or look.typing:
             self.busy_at = now
@@ -5582,7 +5583,7 @@ class Delivery:
     def _attempt(self, look: Record) -> str:
         ctx, row = self.ctx, self.row
         row.attempts += 1
-        self.place, self.is_stale = look.before.strip(), is_acknowledged(look.text)
+        self.place, self.is_stale = look.place, is_acknowledged(look.text)
         record(ctx, "injection:attempted", messageId=row.message_id, attempt=row.attempts,
                type="wrap")
         if row.attempts == 1:
@@ -5644,9 +5645,10 @@ class Delivery:
 
     def _note(self, name: str, now: float, look: Record) -> None:
         """A recorder row with what the decision rests on, and nothing that the person may type."""
-        names = "confidence obstacle process silent_ms raw paste alternate typing".split()
+        names = "confidence obstacle process silent_ms raw hidden paste alternate typing".split()
         record(self.ctx, name, messageId=self.row.message_id, attempt=self.row.attempts,
                waitedMs=int((now - self.since) * 1000), enters=self.enters,
+               programs=[base_name(argv[0]) for argv in look.programs],
                **{key: getattr(look, key) for key in names})
 
 

@@ -210,8 +210,8 @@ def test_a_program_that_is_not_ready_in_time_gets_nothing_typed_but_a_file_and_t
 def test_a_recorder_row_holds_all_observations_and_no_line_of_the_person(project):
     rig = Rig(project, timeout_s=1).run(3, typing=True, text="Welcome.\n> my secret plan")
     row = rig.rows()[0]
-    assert {"confidence", "process", "silent_ms", "obstacle", "raw", "paste", "alternate", "typing", "waitedMs", "attempt",
-            "enters"} <= set(row)
+    assert {"confidence", "process", "silent_ms", "obstacle", "raw", "hidden", "paste", "alternate", "typing", "programs", "waitedMs",
+            "attempt", "enters"} <= set(row)
     assert "secret plan" not in json.dumps(rig.rows())
 
 
@@ -232,6 +232,15 @@ def test_no_enter_is_pressed_when_something_is_asked_after_the_text_was_typed(pr
     assert rig.keys and not rig.keys.endswith(b"\r")
     assert not rig.run(20, **fields).keys.endswith(b"\r")
     assert rig.run(2).keys.endswith(b"to confirm]\r")  # it is gone, and the text still stands in the input
+
+
+def test_a_prompt_that_counts_is_the_same_place_again(project):
+    rig, rig_count = Rig(project), iter(range(2, 99))
+    rig.screen = "Welcome.\nIn [1]: "
+    rig.take = lambda keys: setattr(rig, "screen", rig.screen + (
+        keys.decode() if keys != b"\r" else "\nFine.\nIn [%d]: " % next(rig_count)))
+    rig.run(60, raw=True, process=None)
+    assert typed_once(rig) == 3 and "injection:escalated" in rig.names()
 
 
 def test_without_an_echo_there_is_no_enter_and_the_file_gets_it(project):
