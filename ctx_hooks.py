@@ -4617,7 +4617,8 @@ def _check_places(files: list, root: str, cwd: str, env: dict) -> object:
     if ours and not here:
         yield WARN, ("Claude Code started in this folder does not read the settings of %s → start "
                      "it there, or for all folders: %s" % (root, installer("--scope user")))
-    for line in read_text(root + "/.gitignore").split() if shared else ():
+    is_for_all = "project" in [file.scope for file in ours]
+    for line in read_text(root + "/.gitignore").split() if is_for_all else ():
         if line.strip("/*") in (".claude", ".claude/hooks"):
             yield HINT, ("git ignores the hooks (`%s` in .gitignore) → take the line out, if "
                          "others should get them" % line)
@@ -4627,7 +4628,7 @@ def _check_places(files: list, root: str, cwd: str, env: dict) -> object:
         yield HINT, ("the agent has to ask you before it writes a handoff; without that the kit "
                      "saves what it prints or makes one → " + installer("--allow-handoff"))
     for file in files:
-        if shared and file.agent == "copilot" and file.scope == "project" and file.entries:
+        if shared and file.agent == "copilot" and file.entries:
             yield WARN, ("Copilot CLI runs the settings of Claude Code too, so each event starts "
                          "the kit twice → remove " + file.path)
 
@@ -4676,11 +4677,11 @@ def _try_commands(files: list, root: str) -> object:
         if "_PROJECT_DIR/" in path and not is_absolute(path):  # it begins with a variable
             path = root + "/.claude/hooks/ctx_hooks.py"
         runs[ours.python, path] = None
-    for python, path in runs:
-        yield _try_hook(python, path, root)
-    if runs and not is_writable(cache_folder()):
+    found = [_try_hook(python, path, root) for python, path in runs]
+    yield from found
+    if {OK, WARN} & {level for level, _ in found} and not is_writable(cache_folder()):
         yield WARN, ("the hooks' bytecode cannot be kept, so they are some 10 times slower → check "
-                     "the owner of " + cache_folder())
+                     "the owner of " + (cache_folder() or "a home folder: HOME is not set"))
 
 
 def _try_hook(python: str, path: str, root: str) -> tuple:

@@ -93,6 +93,12 @@ def test_bytecode_that_cannot_be_kept_is_named(installed):
     assert said(text, "warn", "check the owner of " + slashed(cache)), text
 
 
+def test_bytecode_is_no_matter_where_no_hook_could_run(installed):
+    register(installed, python="/nowhere/python3")
+    _, text = doctor(installed, XDG_CACHE_HOME=installed.path("../new"), LOCALAPPDATA=installed.path("../new"))
+    assert said(text, "FAIL", "there is no interpreter /nowhere/python3") and "cannot be kept" not in text, text
+
+
 def test_the_trial_leaves_no_trace_in_the_project(installed):
     before = installed.tree()
     doctor(installed)
@@ -305,6 +311,17 @@ def test_an_allowed_handoff_is_not_hinted_at(installed):
     assert "--allow-handoff" in quick(installed)
     register(installed, permissions={"allow": ["Edit(/.context/handoffs/**)"]})
     assert "--allow-handoff" not in quick(installed)
+
+
+def test_private_hooks_that_git_ignores_are_as_they_should_be(installed):
+    os.rename(installed.path(".claude/settings.json"), installed.path(".claude/settings.local.json"))
+    installed.write(".gitignore", ".claude/\n")
+    assert said(quick(installed), "ok", "registered (local)") and "git ignores" not in quick(installed)
+
+
+def test_copilots_own_registration_beside_the_projects_settings_runs_twice(installed):
+    register(installed, "copilot", installed.home + "/" + load_kit().DIALECTS["copilot"].user_settings)
+    assert said(quick(installed), "warn", "so each event starts the kit twice → remove " + slashed(installed.home)), quick(installed)
 
 
 def test_copilot_beside_the_users_own_settings_runs_once(installed):
