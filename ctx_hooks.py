@@ -5881,12 +5881,13 @@ def session_ctx(given: Record, known_only: bool = False) -> Ctx:
     """The project, with the session that an id or its first letters name, or the environment."""
     ctx, wanted = people_ctx(), safe_name(given.session)
     names = [name for name, _ in list_sessions(ctx)]
-    found = [name for name in names if given.session and name.startswith(given.session.lower())]
-    if len(found) > 1 and wanted not in found or known_only and given.session and not found:
+    found = [wanted] if wanted in names else [
+        name for name in names if wanted and name.startswith(given.session.lower())]
+    if len(found) > 1 or known_only and wanted and not found:
         raise CommandError("%s session %s here" % ("more than one" if found else "no",
                                                    given.session),
                            "known: " + (", ".join((found or names)[:5]) or "none yet"))
-    ctx.session = found[0] if len(found) == 1 else wanted or ctx.session
+    ctx.session = found[0] if found else wanted or ctx.session
     return ctx
 
 
@@ -6400,9 +6401,9 @@ def parse_words(usage: str, args: list) -> Record:
         given[name] = given[name] + [value] if isinstance(given[name], list) else value
     if len(words) > len(places) and not "".join(places).endswith("…"):
         raise CommandError("one word too many: " + words[len(places)])
-    for text, kind in zip(words + [""] * len(places), places):
-        if text:
-            _check_kind(text, kind.strip("[]"), text)
+    for index, kind in enumerate(places):
+        if words[index:]:
+            _check_kind(words[index], kind.strip("[]"), words[index])
         elif kind[0] != "[":
             raise CommandError(kind + " is missing")
     named = {name[2:].replace("-", "_"): value for name, value in given.items()}

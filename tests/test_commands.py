@@ -66,7 +66,7 @@ def test_help_says_what_a_command_does_and_gives_an_example(project, word):
 
 @pytest.mark.parametrize("words, said", [
     (["status", "--bogus"], "unknown option --bogus"), (["status", "--jsno"], "did you mean --json?"),
-    (["context", "x"], "one word too many: x"), (["why", "many"], "many wants a number"), (["signal"], "SUMMARY is missing"),
+    (["context", "x"], "one word too many: x"), (["why", "many"], "many wants a number"), (["why", ""], " wants a number"), (["signal"], "SUMMARY is missing"),
     (["signal", "x", "--severity", "loud"], "use one of info, warning, critical"),
     (["signal", "x", "--ttl", "soon"], "--ttl wants a number"),
     (["auto"], "start|status|resume|stop is missing"), (["auto", "fly"], "use one of start"), (["auto", "strat"], "did you mean start?"),
@@ -271,6 +271,13 @@ def test_session_picks_one_by_its_first_letters(project):
     for word in ("status", "context"):
         error, hint = failure(project.ask(word, "--session", "../../x"))
         assert "no session ../../x here" in error and "aaaa-1" in hint
+
+
+@pytest.mark.parametrize("session", ["ABC-1", "we:ird/x", "ü n"])
+def test_session_picks_one_by_its_whole_id_whatever_stands_in_it(project, session):
+    measured(project, 50_000, session)
+    measured(project, 50_000, "abc-12")
+    assert text(project.ask("context", "--session", session)).startswith("25% 50000/200000 exact ")
 
 
 @pytest.mark.parametrize("settings, state, row", [
