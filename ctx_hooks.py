@@ -4882,7 +4882,7 @@ DECISIONS = {  # what was done → by which rule
     "wrap:stuck": "pressed no Enter → the program did not show what was typed",
     "wrap:ended": "delivered nothing → {reason}",
 }
-REASONS = dict(STOP_MESSAGES, held="its completion block is missing", check="its check {check}",
+REASONS = dict(STOP_MESSAGES, held="its completion block is missing",
                advanced="the phase before is complete, this one is next")
 
 
@@ -4988,9 +4988,10 @@ def _handoff_row(row: dict, now: float) -> list:
 
 def render_workflow(flow: dict) -> list:
     """What `auto` shows; the first three lines stand on the page of `status` too."""
+    who = "that prompts" if flow["any_prompt"] else "in which a person types a prompt"
     state = "iteration %d/%d, %s" % (
         flow["iteration"], flow["max_iterations"], "session " + flow["session_id"][:8]
-        if flow["session_id"] else "for the next session that prompts")
+        if flow["session_id"] else "for the next session " + who)
     if flow["inert"]:
         state = "inert: not started on this machine, it holds nobody"
     elif not flow["active"]:
@@ -5002,6 +5003,11 @@ def render_workflow(flow: dict) -> list:
             "task: " + flow["task_description"]]
     if flow["last_error"]:
         page.append("last error: " + flow["last_error"])
+    for row in map(dict_of, flow["signals"]["detected_signals"][-20:]):
+        page.append("%s at %s, attempt %s" % (
+            row.get("signal"), format_clock(row.get("detected_at")), row.get("attempts", "?")))
+    if not flow["checks"]:
+        page.append("checks: none, a phase ends on the agent's word")
     for check in flow["checks"]:
         page.append("check of %s: `%s`, %s" % (
             check["phase"], check["command"].replace("\n", "⏎ "),
@@ -5033,8 +5039,10 @@ def render_decision(row: dict) -> list:
     values = defaultdict(lambda: "?", {
         key: ", ".join(map(str, value)) if isinstance(value, list) else str(value)
         for key, value in row.items()})
-    is_check = values["reason"] == "held" and row.get("check")
-    reason = REASONS.get("check" if is_check else values["reason"], "{reason}")
+    reason = REASONS.get(values["reason"], "{reason}")
+    if row.get("check"):  # a block whose check fails is held as one that is missing
+        is_held = values["reason"] == "held"
+        reason = "its check {check}" if is_held else reason + " (its check {check})"
     values["reason"] = reason.format_map(values)
     text = DECISIONS.get(values["event"], "{event} → by another version").format_map(values)
     head = "%s  %-8s  " % (format_clock(row.get("at")), str(row.get("session", ""))[:8])

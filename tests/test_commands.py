@@ -630,8 +630,8 @@ def test_a_workflow_is_started_shown_and_stopped(project):
     assert text(project.ask("auto", "status")).startswith("no workflow")
     lines = text(project.ask("auto", "start", "Build it", "--skip-expansion", "--skip", "fix")).split("\n")
     assert lines[:3] == ["phase: init, of init, planning, execution, qa, review, check, reflect",
-                         "iteration 0/20, for the next session that prompts", "task: Build it"]
-    assert len(lines) == 4 and lines[3].startswith("out: ") and "`ctx cancel`" in lines[3]
+                         "iteration 0/20, for the next session in which a person types a prompt", "task: Build it"]
+    assert len(lines) == 5 and lines[4].startswith("out: ") and "`ctx cancel`" in lines[4]
     assert text(project.ask("auto", "status")).split("\n") == lines
     data = json.loads(text(project.ask("auto", "status", "--json")))
     assert data["phase"] == "init" and data["token"] == ""
@@ -738,6 +738,14 @@ def test_nothing_is_taken_up_where_nothing_was_begun_or_all_is_done(project):
     assert "no workflow to take up" in failure(project.ask("auto", "resume"))[0]
     project.write(".caw/auto-state.json", '{"active": false, "phase": "complete"}')
     assert "no workflow to take up" in failure(project.ask("auto", "resume"))[0]
+
+
+def test_the_signals_of_a_workflow_are_shown_with_their_times(project):
+    text(project.ask("auto", "start", "Ship it", "--session", "s1"))
+    flow = project.read_json(".caw/auto-state.json")
+    flow["signals"]["detected_signals"] = [{"signal": "INIT_COMPLETE", "detected_at": "2026-02-03T10:45:00Z", "attempts": 3}, "odd"]
+    project.write(".caw/auto-state.json", json.dumps(flow))
+    assert "\nINIT_COMPLETE at 2026-02-03 10:45:00, attempt 3\n" in text(project.ask("auto", "status", TZ="UTC0"))
 
 
 @pytest.mark.parametrize("given, bound", [("ABC-1", "ABC-1"), ("abc", "abc"), (SESSION[:8], SESSION), (SESSION, SESSION)])

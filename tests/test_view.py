@@ -15,7 +15,7 @@ NOW = "2026-02-03T10:45:00Z"
 AN_HOUR_AGO = "2026-02-03T09:45:00Z"
 FLOW = {"active": True, "phase": "planning", "phases": ["init", "planning", "qa"], "iteration": 2, "max_iterations": 20, "inert": False,
         "needs": "", "session_id": "2a8cf45f-2bc7", "exit_reason": "", "last_phase": "", "last_error": "", "last_check": {}, "checks": [],
-        "task_description": "Add a login page"}
+        "any_prompt": False, "signals": {"detected_signals": []}, "task_description": "Add a login page"}
 SESSION = {
     "session": "2a8cf45f-2bc7-4975-91c3-97e00a297524", "agent": "codex", "seen_at": "2026-02-03T10:44:48Z", "tool_calls": 42,
     "model": "claude-sonnet-5-5", "gate": "1 of 2 files read, not: DECISIONS.md",
@@ -163,12 +163,19 @@ def test_a_workflow_names_its_phase_among_all(kit, changes, line):
 
 
 @pytest.mark.parametrize("changes, word", [
-    ({}, "iteration 2/20, session 2a8cf45f"), ({"session_id": ""}, "iteration 2/20, for the next session that prompts"),
+    ({}, "iteration 2/20, session 2a8cf45f"), ({"session_id": "", "any_prompt": True}, "iteration 2/20, for the next session that prompts"),
+    ({"session_id": ""}, "iteration 2/20, for the next session in which a person types a prompt"),
     ({"inert": True}, "inert: not started on this machine, it holds nobody"), ({"needs": "a key"}, "waits for you: a key"),
     ({"active": False, "exit_reason": "stale_state"}, "ended (stale_state)")])
 def test_a_workflow_says_how_it_stands(kit, changes, word):
     assert kit.render_workflow(dict(FLOW, **changes))[1] == word
     assert word in page(kit, auto=dict(FLOW, **changes))
+
+
+def test_a_workflow_without_a_check_says_what_ends_a_phase(kit):
+    line = "checks: none, a phase ends on the agent's word"
+    check = {"phase": "qa", "command": "make", "agreed": True}
+    assert line in kit.render_workflow(FLOW) and line not in kit.render_workflow(dict(FLOW, checks=[check]))
 
 
 # --- the status line
@@ -205,6 +212,7 @@ def test_every_event_the_kit_records_has_its_sentence(kit):
     ({"event": "stop:held", "phase": "qa", "iteration": 2, "reason": "held"},
      "kept the agent going: phase qa, iteration 2 → its completion block is missing"),
     ({"event": "stop:held", "phase": "qa", "iteration": 2, "reason": "held", "check": "exited 1"}, "iteration 2 → its check exited 1"),
+    ({"event": "stop:held", "phase": "qa", "iteration": 0, "reason": "advanced", "check": "exited 0"}, "this one is next (its check exited 0)"),
     ({"event": "stop:released", "phase": "qa", "reason": "no_progress"}, "→ let the agent stop, no tool call over 3 stops; phase qa stays."),
     ({"event": "stop:released", "phase": "qa", "reason": "of another version"}, "→ of another version"),
     ({"event": "injection:succeeded", "attempts": 2, "evidence": "receipt"}, "→ receipt at attempt 2"),
