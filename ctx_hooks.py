@@ -6263,8 +6263,10 @@ def replay_command(given: Record) -> int:
         except (ValueError, RecursionError):
             found = list(map(parse_object, filter(str.strip, lines)))
         found = found if isinstance(found, list) else [found]
-        if not all(isinstance(event, dict) and event for event in found):
-            raise CommandError("cannot read " + name, "it has to hold events, each a JSON object")
+        wrong = [index for index, event in enumerate(found, 1) if not dict_of(event)]
+        if wrong:
+            raise CommandError("cannot read %s, event %d" % (name, wrong[0]),
+                               "it has to hold events, each a JSON object")
         events += found
     with tempfile.TemporaryDirectory(prefix="ctx-replay-") as folder:
         copy_project(ctx, real_path(folder))
@@ -6279,7 +6281,9 @@ def copy_project(ctx: Ctx, scratch: str) -> None:
     """What the hooks look at, within bounds: no links, no pause, nothing of the user's own."""
     import os
 
-    names, room = [CONFIG_NAME, AUTO_STATE, *ctx.get("startup.files")], REPLAY_BYTES
+    names = [path for _, path in settings_files(ctx.root, {})[:2]]
+    names += [CONFIG_NAME, AUTO_STATE, OLD_HANDOFF, *ctx.get("startup.files")]
+    room = REPLAY_BYTES
     for folder, folders, files in os.walk(ctx.dir):
         names += [slashed(folder) + "/" + name for name in files if name != "pause.json"]
         folders[:] = folders if len(names) < REPLAY_FILES else []
@@ -6287,10 +6291,10 @@ def copy_project(ctx: Ctx, scratch: str) -> None:
         os.makedirs(scratch + name)
     for name in names[:REPLAY_FILES]:
         source = join_path(ctx.root, name)
-        inside = name_inside(source, ctx.root)
-        data = read_bytes(source, room, follow=False) if inside else None
+        is_inside = is_below(source, ctx.root) and name_inside(source, ctx.root)
+        data = read_bytes(source, room, follow=False) if is_inside else None
         if data is not None:
-            room, target = room - len(data), scratch + "/project/" + inside
+            room, target = room - len(data), scratch + "/project/" + source[len(ctx.root):]
             os.makedirs(parent_of(target), exist_ok=True)
             with open(target, "wb") as out:
                 out.write(data)

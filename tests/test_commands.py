@@ -836,6 +836,13 @@ def test_replay_follows_no_links_and_writes_nothing_outside_its_copy(project):
     assert "leads out of the project" in failure(project.ask("replay", path))[0]
 
 
+def test_replay_copies_a_context_folder_behind_a_link_in_the_project(project):
+    os.rename(project.path(".context"), project.path("docs"))
+    os.symlink("docs", project.path(".context"))
+    path = write_events(project, "events.jsonl", session_events(project))
+    assert "STOP. Read your context files" in text(project.ask("replay", path))
+
+
 def test_replay_runs_no_check_that_the_person_agreed_to(project):
     mark = project.path("ran")
     text(project.ask("auto", "start", "x", "--until", "touch '%s'" % mark.replace("'", "'\\''"), "--session", "s1"))
@@ -858,7 +865,8 @@ def test_replay_copies_a_bounded_amount(project, kit, monkeypatch):
 
 @pytest.mark.parametrize("content", ["{", '{"a": 1}\n\nbroken', "[1]", "null"])
 def test_replay_says_which_file_is_broken(project, content):
-    assert "cannot read" in failure(project.ask("replay", project.write("x", content)))[0]
+    at = 2 if "broken" in content else 1
+    assert "x, event %d" % at in failure(project.ask("replay", project.write("x", content)))[0]
     assert "cannot read gone" in failure(project.ask("replay", "gone"))[0]
 
 
