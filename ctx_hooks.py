@@ -4613,22 +4613,22 @@ def _check_places(files: list, root: str, cwd: str, env: dict) -> object:
     its handoff? And Copilot runs a project's settings of Claude Code too."""
     ours, here = ([file for file in found if file.agent == "claude" and file.entries]
                   for found in (files, read_registrations(cwd, env)))
-    shared = [file for file in ours if file.scope != "user"]
+    in_project = [file for file in ours if file.scope != "user"]
     if ours and not here:
         yield WARN, ("Claude Code started in this folder does not read the settings of %s → start "
                      "it there, or for all folders: %s" % (root, installer("--scope user")))
-    is_for_all = "project" in [file.scope for file in ours]
-    for line in read_text(root + "/.gitignore").split() if is_for_all else ():
+    is_shared = "project" in [file.scope for file in ours]
+    for line in read_text(root + "/.gitignore").split() if is_shared else ():
         if line.strip("/*") in (".claude", ".claude/hooks"):
             yield HINT, ("git ignores the hooks (`%s` in .gitignore) → take the line out, if "
                          "others should get them" % line)
     rules = [text_of(rule) for file in files if file.agent == "claude"
              for rule in list_of(dig(file.settings, "permissions.allow"))]
-    if shared and not any("handoffs/" in rule for rule in rules):
+    if in_project and not any("handoffs/" in rule for rule in rules):
         yield HINT, ("the agent has to ask you before it writes a handoff; without that the kit "
                      "saves what it prints or makes one → " + installer("--allow-handoff"))
     for file in files:
-        if shared and file.agent == "copilot" and file.entries:
+        if in_project and file.agent == "copilot" and file.entries:
             yield WARN, ("Copilot CLI runs the settings of Claude Code too, so each event starts "
                          "the kit twice → remove " + file.path)
 
