@@ -5045,7 +5045,8 @@ def render_decision(row: dict) -> list:
         reason = "its check {check}" if is_held else reason + " (its check {check})"
     values["reason"] = reason.format_map(values)
     text = DECISIONS.get(values["event"], "{event} → by another version").format_map(values)
-    head = "%s  %-8s  " % (format_clock(row.get("at")), str(row.get("session", ""))[:8])
+    agent = "" if row.get("agent", "claude") == "claude" else values["agent"] + ": "
+    head = "%s  %-8s  %s" % (format_clock(row.get("at")), str(row.get("session", ""))[:8], agent)
     return [("", head), ("", text[:2000])]
 
 

@@ -213,6 +213,8 @@ def test_every_event_the_kit_records_has_its_sentence(kit):
      "kept the agent going: phase qa, iteration 2 → its completion block is missing"),
     ({"event": "stop:held", "phase": "qa", "iteration": 2, "reason": "held", "check": "exited 1"}, "iteration 2 → its check exited 1"),
     ({"event": "stop:held", "phase": "qa", "iteration": 0, "reason": "advanced", "check": "exited 0"}, "this one is next (its check exited 0)"),
+    ({"event": "gate:emitted", "files": "A.md", "agent": "codex"}, "2a8cf45f  codex: asked the agent to read A.md →"),
+    ({"event": "gate:emitted", "files": "A.md", "agent": "claude"}, "2a8cf45f  asked the agent to read A.md →"),
     ({"event": "stop:released", "phase": "qa", "reason": "no_progress"}, "→ let the agent stop, no tool call over 3 stops; phase qa stays."),
     ({"event": "stop:released", "phase": "qa", "reason": "of another version"}, "→ of another version"),
     ({"event": "injection:succeeded", "attempts": 2, "evidence": "receipt"}, "→ receipt at attempt 2"),
