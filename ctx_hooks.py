@@ -2666,13 +2666,14 @@ def _read_row(ctx: Ctx, session: str) -> Record:
 def handoff_path(ctx: Ctx, session: str, by_kit: bool = False) -> str:
     """The absolute path of a session's handoff; its name is cut to 8 letters while unique. The kit
     itself writes in its own folder only, and at no path for all sessions."""
-    base = join_path(ctx.root, ctx.get("handoff.file"))
-    is_kits = "{session}" in base and may_write(ctx, base)
-    if ctx.get("handoff.file") == DEFAULTS["handoff.file"] or (by_kit and not is_kits):
-        base = ctx.path("handoffs", "{session}.md")
+    kits, named = ctx.path("handoffs", "{session}.md"), ctx.get("handoff.file")
+    base = kits if named == DEFAULTS["handoff.file"] else join_path(ctx.root, named)
+    is_elsewhere = by_kit and not ("{session}" in named and may_write(ctx, base))
+    base = kits if is_elsewhere else base
     rows = read_ledger(ctx).handoffs
     owners = {join_path(ctx.root, row.file): key for key, row in rows.items()}
-    short = "" if "~" in session else session[:8].rstrip("._-")
+    # of two places of a session the ledger knows one, so the other has the whole name
+    short = "" if "~" in session or is_elsewhere else session[:8].rstrip("._-")
     for name in (short or session, session, session + "~"):
         path = base.replace("{session}", name)
         if owners.get(path, session) == session:

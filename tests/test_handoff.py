@@ -254,6 +254,17 @@ def test_what_is_printed_goes_into_our_own_folder_whatever_file_a_project_names(
     assert "Ship the login page." in project.read(OWN) and not project.exists("src/main.py")
 
 
+def test_what_two_sessions_print_stays_apart_when_a_setting_names_another_file(project):
+    settings(project, "handoff:\n  file: notes/next.md\n")
+    for session, now in (("abcdefgh-1", NOW), ("abcdefgh-2", NOW + 60)):
+        after_tool(project, 85, now, session=session)
+        stop(project, "BEGIN HANDOFF\nThis is of %s.\nEND HANDOFF" % session, now + 1, session)
+        after_tool(project, 10, now + 2, session=session)
+        after_tool(project, 85, now + 3, session=session)  # asked again: the ledger names notes/next.md
+    texts = [project.read(".context/handoffs/" + name) for name in sorted(os.listdir(project.path(".context/handoffs")))]
+    assert texts == ["This is of abcdefgh-1.\n", "This is of abcdefgh-2.\n"]
+
+
 def test_without_a_crossing_nothing_is_saved(project):
     after_tool(project, 10)
     assert stop(project, "BEGIN HANDOFF\n%s\nEND HANDOFF" % TEXT).is_silent and not project.exists(OWN)
