@@ -3485,7 +3485,7 @@ FALLBACK_PERSON = "ctx: wrote the handoff into {file}, the agent has not confirm
 FAILURE_NOTICE = "Session context could not be delivered; it is in {path} - please read it"
 _NEGATIONS = frozenset("not no never cannot won't don't can't without reply say print output "
                        "instead refuse refused told asked".split())
-KEY_HEADINGS = ("goal", "next", "task", "todo", "objective", "focus")
+KEY_HEADINGS = ("goal", "next", "task", "todo", "objective", "focus", "written by ctx_hooks")
 METRICS = (
     ("attempted", 0, "count"), ("succeededOnFirstTry", 0, "count"),
     ("succeededAfterRetry", 0, "count"), ("escalatedToFile", 0, "count"), ("failed", 0, "count"),
@@ -3566,7 +3566,10 @@ def frame_startup(ctx: Ctx, sources: list, message_id: str, attempt: int) -> str
 
 def shorten_sources(sources: list, limit: int, length: object = units) -> str:
     """All that fits, source by source; of one that is cut its goal and next steps come first."""
-    out, room = [], limit - sum(length(head + SOURCE_CUT) + 5 for head, _ in sources)
+    whole, out = "\n\n".join(filter(None, sum(sources, ()))), []
+    if length(whole) <= limit:
+        return whole
+    room = limit - sum(length(head + SOURCE_CUT) + 5 for head, _ in sources)
     for head, text in sources:
         if text and length(text) > room:
             ranked = sorted(split_sections(text), key=lambda part: not any(
@@ -3578,11 +3581,12 @@ def shorten_sources(sources: list, limit: int, length: object = units) -> str:
 
 
 def split_sections(text: str) -> list:
-    """By Markdown headings; the first part may have none."""
+    """By Markdown headings; the first part may have none, a `##` keeps what is below it."""
     parts, fenced = [[]], False
     for line in text.split("\n"):
         fenced ^= line.lstrip().startswith("```")
-        if line.startswith("#") and not fenced:
+        is_inner = line.startswith("###") and parts[-1] and parts[-1][0].startswith("## ")
+        if line.startswith("#") and not fenced and not is_inner:
             parts.append([])
         parts[-1].append(line)
     return list(filter(None, ["\n".join(part).strip() for part in parts]))

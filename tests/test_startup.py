@@ -307,6 +307,26 @@ def test_headings_in_fences_do_not_split(kit):
     assert kit.split_sections("a\n# One\n```\n# no\n```\n## Two\nx") == ["a", "# One\n```\n# no\n```", "## Two\nx"]
 
 
+def test_the_steps_below_a_heading_stay_with_it(ready):
+    steps = "".join("\n### %d. Step\n\nDo %d.\n" % (n, n) for n in range(5))
+    ready.write(FILE, "# Login\n\n## History\n" + "word " * 900 + "\n\n## Next steps\n" + steps, mtime=NOW - 60)
+    context = start(ready).context
+    assert context.index("## Next steps") < context.index("Do 0.") < context.index("Do 4.") < context.index("## History")
+
+
+def test_a_mechanical_handoff_that_is_cut_says_what_it_is(kit):
+    text = kit.MECHANICAL_HEAD.format(session="s1", when="now", branch="") + "\n## Said\n\n" + "word " * 900
+    todos = "\n\n## Todo list\n\n" + "- [ ] one more thing\n" * 200
+    assert kit.MECHANICAL_MARK in kit.shorten_sources([("Handoff:", text + todos)], 3000)
+
+
+def test_what_fits_exactly_is_not_cut(kit):
+    sources = [("From a.md:", "# Files\n\nay\n\n# Goal\n\nbee"), ("From b.md:", "sea"), ("Other handoffs: c.md", "")]
+    whole = "From a.md:\n\n# Files\n\nay\n\n# Goal\n\nbee\n\nFrom b.md:\n\nsea\n\nOther handoffs: c.md"
+    assert kit.shorten_sources(sources, len(whole)) == whole
+    assert len(kit.shorten_sources(sources, len(whole) - 1)) < len(whole)
+
+
 # --- acknowledgement
 
 
