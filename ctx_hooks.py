@@ -2650,10 +2650,11 @@ def update_ledger(ctx: Ctx, change) -> object:
 def note_handoff(ctx: Ctx, key: str, seen: "float | None" = None, **values) -> bool:
     """Into the row of this session; False when it went to somebody else than at the time `seen`."""
     def change(ledger: Record) -> bool:
-        row = ledger.handoffs.setdefault(key, load_record({}, HANDOFF_ROW))
+        row = ledger.handoffs.get(key) or load_record({}, HANDOFF_ROW)
         is_same = seen is None or row.delivered_at == seen
         if is_same:
             vars(row).update(values)
+            ledger.handoffs[key] = row
         return is_same
 
     return bool(update_ledger(ctx, change))

@@ -458,6 +458,14 @@ def test_after_a_compaction_the_files_for_a_new_session_are_not_sent(ready):
     assert not start(ready, "compact").context and start(ready, session="s2").context
 
 
+def test_of_a_handoff_that_the_ledger_has_forgotten_no_row_is_made(ready):
+    start(ready)
+    os.remove(ready.path(".context/state/handoffs.json"))
+    os.utime(ready.path(".context/state/collected"), (NOW, NOW))  # nothing is collected now
+    ready.step("cleanup", ready.event("SessionEnd.other", session_id="s1"), NOW + 1)
+    assert ready.read_json(".context/state/handoffs.json")["handoffs"] == {}
+
+
 @pytest.mark.parametrize("has_ended", [True, False])
 def test_a_handoff_without_evidence_is_the_next_sessions_as_soon_as_its_session_is_over(ready, has_ended):
     assert "Ship it." in start(ready).context
