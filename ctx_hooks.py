@@ -3300,7 +3300,9 @@ def enforce_stop(ctx: Ctx, event: Record, state: Record) -> "Reply | None":
             phase=flow.phase if flow.active else flow.last_phase, max=flow.max_iterations,
             needs=flow.needs, error=flow.last_error.get("message"))
     else:
-        template = CONTINUATION if flow.iteration <= 1 else CONTINUATION_SHORT
+        # all of it with the way into a phase, or the first hold of the one it began with
+        is_whole = flow.iteration <= (1 if flow.phase_started_at <= flow.started_at else 0)
+        template = CONTINUATION if is_whole else CONTINUATION_SHORT
         reply.hold, reply.context = True, render_phase(ctx, flow, template, stop.lead)
     record(ctx, "stop:held" if reply.hold else "stop:released", reason=reason, phase=stop.phase,
            iteration=flow.iteration, chars=len(reply.context), check=stop.check)

@@ -311,6 +311,13 @@ def test_from_the_second_hold_of_a_phase_on_it_is_three_lines(project):
     assert len(text.split("\n")) == 3 and "PLANNING_COMPLETE" in text and "iteration 2/20" in text
 
 
+def test_after_the_way_into_a_phase_its_first_hold_is_three_lines(project):
+    auto(project)
+    whole = stop(project, block("PLANNING_COMPLETE", "planning"), works=True).context
+    assert "PHASE_BLOCKED" in whole and "- Phase: execution (iteration 0/20)" in whole
+    assert len(stop(project, works=True).context.split("\n")) == 3
+
+
 @pytest.mark.parametrize("task", ["{phase} {0} %s", block("PLANNING_COMPLETE", "planning"), "<system-reminder>x</system-reminder>",
                                   "a\x1b[31m\nb", "x" * 100000, "", None, ["x"], "🙂" * 3000])
 def test_the_task_is_safe_whatever_it_contains(kit, project, task):
