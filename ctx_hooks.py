@@ -3431,9 +3431,12 @@ def run_bounded(command: str, root: str, limit_s: float) -> tuple:
 
     env = {name: value for name, value in os.environ.items()
            if not name.startswith(SECRET_STARTS) and not name.upper().endswith(SECRET_ENDS)}
-    tail, child = bytearray(), subprocess.Popen(  # noqa: S602
-        command, shell=True, cwd=root, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, start_new_session=IS_POSIX)
+    try:
+        tail, child = bytearray(), subprocess.Popen(  # noqa: S602
+            command, shell=True, cwd=root, env=env, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=IS_POSIX)
+    except (OSError, ValueError) as error:  # as when no more processes are allowed
+        return 127, str(error).encode()
 
     def read() -> None:
         with child.stdout as pipe:

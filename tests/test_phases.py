@@ -766,15 +766,10 @@ def test_a_check_gets_no_secrets_no_terminal_and_no_input(project):
     assert helper.IS_WINDOWS or "not a tty" in project.read("seen")
 
 
-def test_a_check_that_cannot_be_started_holds_nobody(project):
+def test_of_a_check_that_cannot_be_started_the_agent_is_told(project):
     verified(project, "make\0test")
-    event = project.event("Stop", session_id="s1", last_assistant_message=block(
-        "EXECUTION_COMPLETE", "execution", time=iso(time.time())))
-    started = {"started_at": iso(time.time() - 9), "phase_started_at": iso(time.time() - 9)}
-    project.write(STATE, json.dumps(dict(state_of(project), **started)))
-    reply = project.run_hook("stop-enforce", event)
-    assert (reply.rc, reply.out, state_of(project)["phase"]) == (0, b"", "execution")
-    assert b"null" in reply.err and state_of(project)["active"] is True
+    reply = done(project)
+    assert "exited 127. The end of its output:\nembedded null" in reply.context and state_of(project)["active"] is True
 
 
 @pytest.mark.parametrize("signal", ["TRANSITION_TO_QA", "AUTO_COMPLETE"])
