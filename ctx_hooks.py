@@ -3099,7 +3099,7 @@ def problem_of_block(fields: dict, phase: str, since: float, now: float) -> str:
     if missing:
         return missing[0] + " is missing"
     if signal not in (signal_of(phase), "AUTO_COMPLETE", *BLOCKS, *TRANSITIONS):
-        return "SIGNAL is `%s`" % one_line(signal, 40)
+        return "SIGNAL must be `%s`" % signal_of(phase)
     if fields["STATUS"].lower() != status:
         return "STATUS must be `%s`" % status
     if fields["PHASE"].lower() not in (phase, "complete" if signal == "AUTO_COMPLETE" else phase):
@@ -3116,13 +3116,13 @@ def judge_turn(flow: Record, text: str, now: float) -> tuple:
     phase's own counts before all others; AUTO_COMPLETE only when it stands alone."""
     own, good, blocks = signal_of(flow.phase), {}, parse_blocks(text)
     lead = "The phase is not complete yet: its completion block is missing."
-    for fields in blocks:
+    for fields in sorted(blocks, key=lambda fields: fields["SIGNAL"].upper() == own):
         signal = fields["SIGNAL"].upper()
         problem = problem_of_block(fields, flow.phase, flow.phase_started_at, now)
         if not problem:
             good[signal] = fields
         elif signal == own or fields.get("PHASE", "").lower() == flow.phase:
-            lead = "The block for %s does not count: %s." % (own, problem)
+            lead = "The block for %s does not count: %s." % (one_line(signal, 40), problem)
     if len(blocks) > 1:
         good.pop("AUTO_COMPLETE", None)
     signal = own if own in good else list(good)[-1] if good else ""

@@ -89,7 +89,7 @@ def test_what_is_not_a_whole_block_completes_nothing(project, name):
     reply = stop(project, message_of("invalid", name))
     assert (state_of(project)["phase"], state_of(project)["iteration"]) == ("planning", 1)
     assert reply.context.startswith(("## Auto Mode Continuation\nThe phase is not complete yet",
-                                     "## Auto Mode Continuation\nThe block for PLANNING_COMPLETE does not count: "))
+                                     "## Auto Mode Continuation\nThe block for "))
 
 
 def test_our_own_prompt_completes_nothing_for_any_phase(kit, project):
@@ -123,7 +123,10 @@ NEAR = (  # block -> what the answer names
     (block("PLANNING_COMPLETE", "planning", time="2026-02-03T09:00:00Z"), "TIMESTAMP is no ISO 8601 time from the phase's start to now"),
     (block("PLANNING_COMPLETE", "planning", time="2026-02-05T09:00:00Z"), "TIMESTAMP is no ISO 8601 time from the phase's start to now"),
     (block("PLANNING_COMPLETE", "planning", following=""), "NEXT is missing"),
-    (block("PLAN_COMPLETE", "planning"), "The block for PLANNING_COMPLETE does not count: SIGNAL is `PLAN_COMPLETE`."),
+    (block("PLAN_COMPLETE", "planning"), "The block for PLAN_COMPLETE does not count: SIGNAL must be `PLANNING_COMPLETE`."),
+    (block("PHASE_BLOCKED", "planning"), "The block for PHASE_BLOCKED does not count: NEEDS is missing."),
+    (block("PLANNING_COMPLETE", "planning", status="done") + "\n" + block("STEP_COMPLETE", "planning"),
+     "The block for PLANNING_COMPLETE does not count: STATUS must be `complete`."),
 )
 
 
