@@ -5928,7 +5928,7 @@ def status_data(ctx: Ctx, only: str) -> dict:
     """All that `status` tells, of one session or of those that were there last."""
     known = list_sessions(ctx)
     shown = [pair for pair in known if not only or pair[0] == only]
-    ledger = [dict(dump_record(row, LEDGER[-1][2][0]), session=name)
+    ledger = [dict(dump_record(row, HANDOFF_ROW), session=name)
               for name, row in read_ledger(ctx).handoffs.items()
               if not only or only in (name, row.delivered_to)]
     ledger.sort(key=lambda row: row["written_at"] or row["asked_at"] or "", reverse=True)
