@@ -1981,8 +1981,8 @@ SETTLED_S = 2.0  # the coarsest clock of a file system: nothing new is older tha
 
 def parse_signal(data: bytes, mtime: float, now: float) -> Record:
     """Whatever is broken gets its default: ttl 300, severity warning, the file's own time, also for
-    one that was still to come. The header ends at the first closing `---`; one that is being
-    written right now has no body."""
+    one that is still to come (`stamp` is the stated one). The header ends at the first closing
+    `---`; one that is being written right now has no body."""
     lines = data.decode("utf-8", "replace").lstrip("\ufeff").replace("\r\n", "\n").split("\n")
     bare = [line.rstrip() for line in lines]
     end = bare.index("---", 1) if bare[0] == "---" and "---" in bare[1:] else -1
@@ -1994,7 +1994,8 @@ def parse_signal(data: bytes, mtime: float, now: float) -> Record:
     ttl_s = int(fields["ttl"]) if is_digits(fields["ttl"]) else 0
     is_half = end < 0 and data.startswith(b"---") and now - mtime < HALF_WRITTEN_S
     return Record(
-        generated_at=mtime if stated is None or stated > mtime + 1 else stated,
+        generated_at=mtime if stated is None or stated > now + 1 else stated,
+        stamp=mtime if stated is None else stated,
         severity=severity if severity in SEVERITIES else "warning",
         ttl_s=min(ttl_s or DEFAULT_TTL_S, TTL_LIMIT_S), auditor=fields["auditor"],
         code=fields["code"],
@@ -2031,7 +2032,8 @@ def has_news(ctx: Ctx, session: str, looked: float) -> bool:
 
 def read_signals(ctx: Ctx, session: str, claims: dict) -> tuple:
     """(the live signals for a session and the global ones that are not claimed, critical first,
-    then oldest first; whether all were looked at). Of very many, each look begins elsewhere."""
+    then oldest first; whether all were looked at). What was heard and has not changed is not even
+    opened; of very many, each look begins elsewhere."""
     files, signals, deadline = [], [], time.monotonic() + LOOK_LIMIT_S
     for scope, folder in (("session/", session and signal_dir(ctx, session)),
                           ("global/", signal_dir(ctx, ""))):
@@ -2041,9 +2043,11 @@ def read_signals(ctx: Ctx, session: str, claims: dict) -> tuple:
     turn = in_turn(files, ctx.now, SIGNAL_COUNT_LIMIT)
     while turn and time.monotonic() < deadline:
         key, path = turn.pop()
-        signal = _read_signal(ctx, key, path)
-        if signal is not None and claims.get(key, [None])[0] != signal.generated_at:
-            signals.append(signal)
+        info, claim = stat_of(path, follow=False), claims.get(key, [])
+        if info is not None and claim[2:] != [info.st_mtime_ns]:
+            signal = _read_signal(ctx, key, path, info)
+            if signal is not None and claim[:1] != [signal.stamp]:
+                signals.append(signal)
     signals.sort(key=lambda s: (-SEVERITIES.index(s.severity), s.generated_at, s.name))
     return signals, not turn and len(files) <= SIGNAL_COUNT_LIMIT
 
@@ -2055,10 +2059,9 @@ def in_turn(items: list, now: float, limit: int) -> list:
     return (items[first:] + items[:first])[:limit]
 
 
-def _read_signal(ctx: Ctx, key: str, path: str) -> "Record | None":
+def _read_signal(ctx: Ctx, key: str, path: str, info: object) -> "Record | None":
     """None for what is no live signal: an expired one is removed, what cannot be read at all is set
     aside, a link could lead to any file of the user's."""
-    info = stat_of(path, follow=False)
     data = read_bytes(path, SIGNAL_LIMIT_BYTES, follow=False) if is_regular(info) else None
     if data is None:
         if is_own(info):
@@ -2085,9 +2088,10 @@ def _remove_read(signal: Record) -> bool:
 
 
 def live_claims(ctx: Ctx, state: Record) -> dict:
-    """What the session was told, or is being told: key -> [its time, until when that holds]."""
+    """What the session was told, or is being told: key -> [its stamp, until when that holds, the
+    file's last change]."""
     return {key: claim for key, claim in state.delivered.items() if isinstance(claim, list)
-            and len(claim) == 2 and is_count(claim[1]) and ctx.now < claim[1]}
+            and len(claim) == 3 and is_count(claim[1]) and ctx.now < claim[1]}
 
 
 def severity_floor(ctx: Ctx) -> str:
@@ -2119,7 +2123,7 @@ def deliver_signals(ctx: Ctx, session: str, room: int) -> "Reply | None":
         text, count = _render_signals(due, room, ctx.length)
         sources = {signal.source for signal in due[:count]}
         told = [signal for signal in signals if signal.source in sources]  # with the older ones
-        claims.update((s.key, [s.generated_at, ctx.now + CLAIM_S]) for s in told)
+        claims.update((s.key, [s.stamp, ctx.now + CLAIM_S, s.changed]) for s in told)
         return text, told, len(due) - count
 
     is_claimed, found = update_session(ctx, session, claim)
@@ -2170,7 +2174,7 @@ def format_bullet(body: str) -> str:
 def _finish_delivery(ctx: Ctx, session: str, told: list) -> None:
     """The text is out: a session's signal goes, and its claim with a later look; what stays (one
     for all sessions, one that was cut, one that cannot be removed) is remembered for its time."""
-    kept = {s.key: [s.generated_at, s.generated_at + s.ttl_s]
+    kept = {s.key: [s.stamp, max(s.generated_at, s.stamp) + s.ttl_s, s.changed]
             for s in told if s.stays or not _remove_read(s)}
     if kept:
         update_session(ctx, session, lambda state: state.delivered.update(kept))

@@ -204,10 +204,17 @@ def test_global_signal_from_a_clock_ahead_is_said_once_and_ends(project):
 
 
 def test_global_signal_that_states_a_time_to_come_is_said_once(project):
-    """It counts from its file's time, also when the stated one has come."""
+    """It counts from its file's time until the stated one has come, and from that on."""
     put(project, "news", "News", folder=GLOBAL, ttl=3600, generated_at="2026-02-03T10:55:00Z")
     assert prompt(project).context == HEAD + "News"
     assert [prompt(project, NOW + after_s).context for after_s in (700, 3700, 4100)] == [""] * 3
+
+
+def test_a_signal_on_a_disk_whose_clock_is_behind_counts_from_the_time_it_states(project):
+    """A server's clock, or a tool that gives files a time of their own: what was stated just now is no day old."""
+    for folder in (SESSION, GLOBAL):
+        put(project, "ci", "CI is red", folder=folder, age_s=86400, generated_at="2026-02-03T10:44:30Z")
+        assert prompt(project).context == HEAD + "CI is red" and prompt(project).is_silent
 
 
 def test_notes_of_what_was_said_are_forgotten_when_its_time_is_over(project):
@@ -389,11 +396,14 @@ def test_what_replaces_a_signal_while_it_is_said_is_not_lost(kit, project):
     assert "3 tests fail" in text and "main is broken" in prompt(project, NOW + 60).context
 
 
-def test_many_heard_signals_are_not_said_again_and_go_when_they_expire(project):
+def test_many_heard_signals_are_not_opened_again_and_go_when_they_expire(kit, project, monkeypatch):
     for number in range(60):
         put(project, "n%02d" % number, "N%02d" % number, ttl=3600, folder=GLOBAL)
     assert prompt(project).context.count("N") == 60
+    opened, really = [], kit.open_regular
+    monkeypatch.setattr(kit, "open_regular", lambda path, *how, **named: opened.append(path) or really(path, *how, **named))
     assert prompt(project, NOW + 300).is_silent
+    assert [path for path in opened if path.endswith(".md")] == []
     assert prompt(project, NOW + 4000).is_silent and os.listdir(project.path(GLOBAL)) == []
 
 
