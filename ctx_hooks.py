@@ -2353,6 +2353,7 @@ _LOOKS = ("ls ", "cat ", "head ", "tail ", "grep ", "rg ", "find ", "sed -n ", "
           "echo ", "pwd ", "which ", "stat ", "tree ", "ps ", "jq ", "diff ", "curl ",
           "git status ", "git diff ", "git log ", "git show ")
 _CHANGING = ("edit", "write", "create", "update", "insert", "replace", "click", "type", "fill")
+_DIGITS = frozenset("0123456789")
 
 
 def note_repetition(state: Record, event: Record) -> None:
@@ -2374,8 +2375,8 @@ def note_repetition(state: Record, event: Record) -> None:
         about = event.tool + " " + event.path  # always another guess at the same place
     outcome = "%s %d" % (visible_text(event), event.response_bytes)
     outcome = " \0 " + outcome[:2000] + outcome[-2000:]
-    exact, words = asked + outcome, (about + outcome).split()
-    about = " ".join([word for word in words if not any(map(str.isdigit, word))])
+    exact, words = asked + outcome, () if how == "edit" else (about + outcome).split()
+    about = " ".join([word for word in words if _DIGITS.isdisjoint(word)])
     what = call_signature("", exact if how == "edit" else about)
     here = what if how == "edit" else call_signature(str(state.edits), about if how else exact)
     is_new = not any(row.startswith(what) for row in state.recent)
