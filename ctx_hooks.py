@@ -2194,7 +2194,7 @@ COMPACTION_RESERVE, COMPACTION_RESERVE_LARGE, COMPACTION_OUTPUT = 33_000, 23_000
 
 def window_of_model(model: str) -> int:
     """The window as the client decides it by the model's name; 200,000 when no name is known."""
-    name = model.lower()
+    name = model.lower().replace(".", "-")
     is_small = not name or any(part in name for part in _SMALL_MODELS)
     is_large = any(part in name for part in _LARGE_MARKS)
     return DEFAULT_WINDOW if is_small and not is_large else LARGE_WINDOW

@@ -22,6 +22,7 @@ WINDOWS = {  # CLIENT: measured by model id
     "global.anthropic.claude-haiku-4-5-20251001-v1:0": SMALL, "claude-sonnet-4@20250514": SMALL,
     "claude-opus-4-5@20251101": SMALL, "eu.anthropic.claude-3-5-sonnet-20241022-v2:0": SMALL,
     "us.anthropic.claude-opus-5-v1:0": LARGE, "CLAUDE-OPUS-4-5": SMALL, "": SMALL,
+    "anthropic/claude-opus-4.7": LARGE, "claude-sonnet-4.5": SMALL,  # as gateways spell them
 }
 
 
