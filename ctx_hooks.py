@@ -776,24 +776,28 @@ def make_private(path: str) -> None:
 
 
 def append_line(ctx: Ctx, path: str, text: str, limit_bytes: int) -> None:
-    """Whole lines of several processes; at the limit it becomes `.1`; a failure costs the line."""
-    lock = take_lock(ctx, path) if _make_way(ctx, path) else None
-    if lock is None:
+    """Whole lines of several processes; at the limit it becomes `.1`; a failure costs the line. On
+    POSIX a line is whole without the lock too, so nobody waits long for one who keeps it."""
+    if not _make_way(ctx, path):
+        return
+    lock = take_lock(ctx, path, 0.1 if IS_POSIX else LOCK_WAIT_S)
+    if lock is None and not IS_POSIX:
         return
     make_private(path)  # it may have come with a clone
     if _write(path, text.encode("utf-8", "replace"), _os.O_APPEND | _NONBLOCK):
         _give_rights(ctx, path)
     info = stat_of(path, follow=False)
-    if is_regular(info) and info.st_size > limit_bytes:
+    if lock is not None and is_regular(info) and info.st_size > limit_bytes:
         insist(_os.replace, path, path + ".1")
-    _close(lock)
+    _close(-1 if lock is None else lock)
 
 
-def take_lock(ctx: Ctx, path: str) -> "int | None":
+def take_lock(ctx: Ctx, path: str, wait_s: float = 0.0) -> "int | None":
     """The lock of a file, to be closed; None: another process kept it for the whole wait; -1: none
     can be had here (read-only, a file system without locks), go on without. On Windows, where a
     refused lock sleeps for a second, it is a file that one can make and goes with its maker."""
-    path, deadline, pause_s = lock_path(ctx, path), time.monotonic() + LOCK_WAIT_S, 0.0005
+    path, pause_s = lock_path(ctx, path), 0.0005
+    deadline = time.monotonic() + (wait_s or LOCK_WAIT_S)
     info = None if IS_POSIX else stat_of(path)  # once: every look keeps the file from going
     if info is not None and time.time() - info.st_mtime > LOCK_LEFT_S:
         remove_file(path)

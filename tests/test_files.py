@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import threading
+import time
 
 import pytest
 
@@ -537,6 +538,16 @@ def test_a_held_lock_costs_the_write_and_nothing_else(kit, ctx, holder, monkeypa
     called = []
     assert kit.update_json(ctx, ctx.path("state", "x.json"), lambda data: called.append(1)) == (False, None)
     assert called == [] and not os.path.exists(ctx.path("state", "x.json"))
+
+
+@pytest.mark.skipif(helper.IS_WINDOWS, reason="lines are whole only under the lock there")
+def test_a_line_does_not_wait_for_a_lock_that_somebody_keeps(kit, ctx, holder):
+    """A hook of another session that was stopped (^Z) with it: four rows at 2.5 s each, and the deadline took the reply."""
+    path, start = ctx.path("state", "x.json"), time.monotonic()
+    for number in range(4):
+        kit.append_line(ctx, path, "%d\n" % number, 4)
+    assert kit.read_text(path) == "0\n1\n2\n3\n", "nor is it turned over by one who has no lock"
+    assert time.monotonic() - start < 2
 
 
 def test_a_dead_holder_holds_nothing(kit, ctx, holder):
