@@ -197,7 +197,8 @@ def parse_iso(text: object) -> "float | None":
     text += ":00" if len(text) == 16 else ""
     zone = "+0000" if zone == "Z" else zone + "00" if len(zone) == 3 else zone
     shape = (text.replace(" ", "T") + zone.replace("-", "+")).translate(_ONE_DIGIT)
-    if shape != "0000-00-00T00:00:00+0000" or (dot and not is_digits(fraction[:9])):
+    is_part = fraction.isascii() and fraction.isdigit()
+    if shape != "0000-00-00T00:00:00+0000" or (dot and not is_part):
         return None
     year, month, day = int(text[:4]), int(text[5:7]), int(text[8:10])
     hour, minute, second = int(text[11:13]), int(text[14:16]), int(text[17:19])
