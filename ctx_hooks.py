@@ -2464,14 +2464,19 @@ def _evaluate(ctx: Ctx, session: str, shot: Record, known: Record) -> None:
 
 def withdraw_alerts(ctx: Ctx, session: str) -> None:
     """After a compaction or /clear nothing of the old context's measure holds."""
+    forget_alerts(ctx, lambda key: key.startswith(session + ":CTX_HEALTH_"))
+    remove_file(signal_path(ctx, session, "context-health"))
 
+
+def forget_alerts(ctx: Ctx, is_gone: object) -> None:
+    """These keys go from monitor-state.json."""
     def change(known: Record) -> None:
-        for table in (known.activeAlerts, known.lastEmitted):
-            for key in [key for key in table if key.startswith(session + ":CTX_HEALTH_")]:
+        for table in (known.lastEmitted, known.activeAlerts, known.lastHealth):
+            for key in list(filter(is_gone, table)):
                 del table[key]
 
-    update_json(ctx, ctx.path("monitor-state.json"), change, MONITOR)
-    remove_file(signal_path(ctx, session, "context-health"))
+    if is_file(ctx.path("monitor-state.json")):
+        update_json(ctx, ctx.path("monitor-state.json"), change, MONITOR)
 
 
 def find_stale_files(ctx: Ctx) -> tuple:
@@ -3856,18 +3861,7 @@ def remove_session(ctx: Ctx, session: str) -> None:
     for suffix in (".json", ".statusline", ".lock"):
         remove_file(ctx.path("state", session + suffix))
     drop_markers(ctx, session, MARKER_PREFIXES)
-    _forget_sessions(ctx, {session})
-
-
-def _forget_sessions(ctx: Ctx, gone: set) -> None:
-    """Their keys go from monitor-state.json."""
-    def change(known: Record) -> None:
-        for table in (known.lastEmitted, known.activeAlerts, known.lastHealth):
-            for key in [key for key in table if key.partition(":")[0] in gone - {"global"}]:
-                del table[key]
-
-    if gone and is_file(ctx.path("monitor-state.json")):
-        update_json(ctx, ctx.path("monitor-state.json"), change, MONITOR)
+    forget_alerts(ctx, lambda key: key.partition(":")[0] == session)
 
 
 def _remove_signals(folder: str, before: float) -> bool:
@@ -3905,7 +3899,8 @@ def collect_orphans(ctx: Ctx, keep: str) -> None:
                 gone.add(session)
             if time.monotonic() > deadline:
                 break
-    _forget_sessions(ctx, gone)
+    if gone:
+        forget_alerts(ctx, lambda key: key.partition(":")[0] in gone - {"global"})
     _collect_handoffs(ctx)
 
 
