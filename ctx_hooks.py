@@ -335,7 +335,9 @@ def load_record(data: object, schema: tuple) -> Record:
     wrong type counts as missing; what another version put there stays."""
     values = dict(data) if isinstance(data, dict) else {}
     for key, default, kind in schema:
-        values[key] = _load_field(values.get(key), default, kind)
+        value = values.get(key)
+        if not isinstance(kind, type) or not isinstance(value, kind):  # most are as they should be
+            values[key] = _load_field(value, default, kind)
     return Record(**values)
 
 
@@ -555,7 +557,8 @@ def read_bytes(path: str, limit_bytes: int = FILE_LIMIT_BYTES, follow: bool = Tr
     try:
         if start:
             _os.lseek(fd, start, 0)
-        return read_fd(fd, limit_bytes)
+        data = _os.read(fd, min(limit_bytes, 1 << 16))  # of a file, less means that it is all
+        return data + read_fd(fd, limit_bytes - len(data)) if len(data) == 1 << 16 else data
     except OSError:
         return None
     finally:
@@ -778,19 +781,26 @@ def make_private(path: str) -> None:
 
 def append_line(ctx: Ctx, path: str, text: str, limit_bytes: int) -> None:
     """Whole lines of several processes; at the limit it becomes `.1`; a failure costs the line. On
-    POSIX a line is whole without the lock too, so nobody waits long for one who keeps it."""
+    POSIX a line is whole without the lock, which is for making it `.1`: once, and no next one."""
+    lock = -1
     if not _make_way(ctx, path):
         return
-    lock = take_lock(ctx, path, 0.1 if IS_POSIX else LOCK_WAIT_S)
-    if lock is None and not IS_POSIX:
-        return
+    if not IS_POSIX:
+        lock = take_lock(ctx, path)
     make_private(path)  # it may have come with a clone
-    if _write(path, text.encode("utf-8", "replace"), _os.O_APPEND | _NONBLOCK):
+    if lock is not None and _write(path, text.encode("utf-8", "replace"),
+                                   _os.O_APPEND | _NONBLOCK):
         _give_rights(ctx, path)
-    info = stat_of(path, follow=False)
-    if lock is not None and is_regular(info) and info.st_size > limit_bytes:
-        insist(_os.replace, path, path + ".1")
+    if _is_over(path, limit_bytes):
+        lock = take_lock(ctx, path, 0.1) if IS_POSIX else lock
+        if lock is not None and _is_over(path, limit_bytes):
+            insist(_os.replace, path, path + ".1")
     _close(-1 if lock is None else lock)
+
+
+def _is_over(path: str, limit_bytes: int) -> bool:
+    info = stat_of(path, follow=False)
+    return is_regular(info) and info.st_size > limit_bytes
 
 
 def take_lock(ctx: Ctx, path: str, wait_s: float = 0.0) -> "int | None":
