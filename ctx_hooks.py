@@ -2820,7 +2820,7 @@ def _cross(ctx: Ctx, event: Record, state: Record, path: str) -> None:
 def _was_denied(ctx: Ctx, event: Record, name: str) -> bool:
     """A write of it was refused: that stands near the transcript's end, one event later."""
     denied, needles = set(), (DENIAL_NEEDLE, name.encode("utf-8", "replace"))
-    for row in rows_backward(ctx, event.transcript, 1 << 18, needles):
+    for row in rows_backward(ctx, event.transcript, 1 << 16, needles):
         denied.update(result[0] for result in row.results if row.denied)
         if any(call in denied and base_name(touched_path(asked)) == name
                for call, _, asked in row.calls):
