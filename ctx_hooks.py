@@ -4058,6 +4058,7 @@ def monitor(event: Record, ctx: Ctx) -> "Reply | None":
         measure = measure_context(ctx, state, usage, 0)
         if is_handoff_due(ctx, state, measure):  # not under the lock: the transcript may lag
             event.batch = find_message(ctx, event.transcript, event.tool_use_id)
+            usage = read_usage(ctx, event.transcript) or usage  # it has caught up meanwhile
     _, seen = update_session(ctx, event.session, lambda state: _note_call(ctx, event, state, usage))
     if seen is None:
         return None

@@ -586,7 +586,7 @@ class Terminal(_Process):
         """Press a key until the UI shows what it causes: a question is drawn a moment before its keys count."""
         before, end = len(self.raw), time.monotonic() + ANSWER_S
         while shown not in self.shown(before):
-            assert time.monotonic() < end, "the terminal never showed %r" % shown
+            assert time.monotonic() < end, "the terminal never showed %r; it shows:\n%s" % (shown, self.shown(before)[-3000:])
             os.write(self.master, key.encode("utf-8"))
             with self.changed:
                 self.changed.wait_for(lambda: shown in self.shown(before), timeout=2)
