@@ -81,10 +81,10 @@ def test_a_workflow_binds_to_the_person_who_types_and_holding_is_feedback_and_no
         terminal.wait_shown(READY)
         terminal.type("go ahead")
         terminal.wait_shown("Finished now.")
+        wait_until(lambda: kit.json(".caw/auto-state.json")["phase"] == "complete", "the end of the workflow")
     first, second = kit.stub.of("main")
     assert "Add a parser" in first.news() and "## Auto Mode Continuation" in second.news()
     assert "hook error" not in terminal.shown()
-    assert kit.json(".caw/auto-state.json")["phase"] == "complete"
 
 
 def test_with_the_rule_of_the_installer_nobody_is_asked_about_the_handoff(kit):
