@@ -4624,7 +4624,8 @@ def _check_agent(agent: str, files: list, env: dict) -> object:
     places = [file.scope for file in files if file.entries] + (["plugin"] if plugins else [])
     if agent == "claude" and not places:
         yield FAIL, ("no hook of this kit is registered for Claude Code → %s, or paste the "
-                     "settings below" % installer())
+                     "settings below\n.claude/settings.json (merge it into `hooks` if there are "
+                     "some):\n\n%s" % (installer(), settings_snippet()))
     found = [(event, ours.mode, ours.agent) for file in files for event, _, ours in file.entries]
     for theirs, event in DIALECTS[agent].events.items() if found else ():
         if (theirs, REGISTERED[event], agent) not in found:
@@ -6061,11 +6062,12 @@ def doctor_command(given: Record) -> int:
     ctx = people_ctx(needed=False)
     found = [{"level": level, "text": text}
              for level, text in diagnose(ctx, slashed(_os.getcwd()), read_environment())]
-    page = [[(row["level"], "%-6s" % row["level"]), ("", row["text"])] for row in found]
-    if any("paste the settings" in row["text"] for row in found):
-        page += ["\n.claude/settings.json (merge it into `hooks` if there are some):\n",
-                 settings_snippet()]
-    show(*[format_json(found)] if given.json else page)
+    page, below = [], []  # what a finding has to show beside its line comes at the end
+    for row in found:
+        line, _, shown = row["text"].partition("\n")
+        page.append([(row["level"], "%-6s" % row["level"]), ("", line)])
+        below += ["", shown] if shown else []
+    show(*[format_json(found)] if given.json else page + below)
     return 1 if FAIL in [row["level"] for row in found] else 0
 
 
