@@ -264,21 +264,12 @@ _SCANNING = Record(  # what the C scanner wants to know: json's own defaults, co
     parse_float=lambda text: float(text) if abs(float(text)) < 1e308 else None)  # nor is 1e999
 
 
-def parse_json(text: object) -> object:
-    """The first JSON value in the text or bytes; ValueError when there is none."""
-    text = text if isinstance(text, str) else text.decode("utf-8", "replace")
-    start = len(text) - len(text.lstrip("\ufeff \t\r\n"))
-    try:
-        return _codec()[0](text, start)[0]
-    except (StopIteration, SystemError, RecursionError) as error:
-        raise ValueError("not JSON") from error
-
-
 def find_object(text: object) -> "dict | None":
-    """The JSON object in the text; None when there is none."""
+    """The JSON object that the text or the bytes begin with; None when there is none."""
+    text = text if isinstance(text, str) else text.decode("utf-8", "replace")
     try:
-        value = parse_json(text)
-    except ValueError:
+        value = _codec()[0](text, len(text) - len(text.lstrip("\ufeff \t\r\n")))[0]
+    except (ValueError, StopIteration, SystemError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 
@@ -524,7 +515,7 @@ _WRITE_FLAGS = _os.O_WRONLY | _os.O_CREAT | _NOFOLLOW | _CLOSED
 _LOCK_FLAGS = _os.O_RDWR | _os.O_CREAT | _NOFOLLOW | _CLOSED | (
     0 if IS_POSIX else _os.O_EXCL | _os.O_TEMPORARY)
 _LOCK_END = ".lock" if IS_POSIX else ".nt.lock"  # WSL and Windows may share the disk
-_TEMP_END = ".ctx.tmp"
+TEMP_END = ".ctx.tmp"  # one that is left is of a writer that was killed
 _KIND, _REGULAR, _FOLDER, _LINK = 0o170000, 0o100000, 0o040000, 0o120000
 _SHARED_FILES = frozenset(("monitor-state.json", "metrics.json", ".gitignore"))
 _TOP_FILES = _SHARED_FILES | {"events.jsonl", "events.jsonl.1"}
@@ -687,11 +678,6 @@ def write_all(fd: int, data: bytes) -> None:
         data = data[_os.write(fd, data):]
 
 
-def is_temp_name(name: str) -> bool:
-    """The temp file of a writer that was killed."""
-    return name.endswith(_TEMP_END)
-
-
 def write_bytes(ctx: Ctx, path: str, data: bytes, durable: bool = False,
                 expected: "bytes | None" = None) -> bool:
     """Replace the file atomically. What may hold conversation text is for its owner only, the rest
@@ -699,7 +685,7 @@ def write_bytes(ctx: Ctx, path: str, data: bytes, durable: bool = False,
     stands there still: what somebody saved meanwhile stays."""
     if not _make_way(ctx, path):
         return False
-    temp = "%s.%d-%x%s" % (path, _os.getpid(), time.time_ns() & 0xFFFFFFFF, _TEMP_END)
+    temp = "%s.%d-%x%s" % (path, _os.getpid(), time.time_ns() & 0xFFFFFFFF, TEMP_END)
     if _write(temp, data, _os.O_EXCL, durable):
         info, mode = stat_of(path, follow=False), 0
         if base_name(path) in _SHARED_FILES or not is_below(path, ctx.dir):
@@ -1475,8 +1461,10 @@ TOOL_KINDS = {  # what a tool does, by its name in any client
 TOOL_WEIGHTS = {"read": 1.1, "edit": 0.3}
 USAGE_KEYS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens",
               "inputTokens", "cacheCreationTokens", "cacheReadTokens")
-USUAL_EVENTS = {"inject": "UserPromptSubmit", "gate": "PreToolUse", "monitor": "PostToolUse",
-                "stop-enforce": "Stop", "cleanup": "SessionEnd"}
+EVENTS = {  # our name of an event -> its mode; one without a name is the first of its mode
+    "UserPromptSubmit": "inject", "SessionStart": "inject", "PreToolUse": "gate",
+    "PostToolUse": "monitor", "PostToolUseFailure": "monitor", "PreCompact": "monitor",
+    "Stop": "stop-enforce", "SessionEnd": "cleanup"}
 HOLD_CAP = 8  # holds in a row that a client allows; where it has no limit, ours is the same
 FEEDBACK_SINCE = (2, 1, 163)  # from here on additionalContext at Stop is not shown as an error
 DENIAL_NEEDLE = b'"toolDenialKind"'  # in the row of a call that the person or a rule refused
@@ -1510,7 +1498,8 @@ def parse_event(data: object, mode: str, agent: str, env: dict) -> "Record | Non
     names = {**_NAMES, **dialect.names}
     data = {names.get(key, key): value for key, value in data.items()}
     event = load_record(data, EVENT)
-    name = dialect.events.get(event.theirs) if event.theirs else USUAL_EVENTS.get(mode)
+    name = dialect.events.get(event.theirs) if event.theirs else next(
+        (name for name, usual in EVENTS.items() if usual == mode), "")
     is_for_nothing = dialect.matchers.get(name) == "manual" != data.get("trigger")
     if not name or is_for_nothing:
         return None
@@ -1855,8 +1844,6 @@ def render_reply(ctx: Ctx, event: Record, reply: Reply) -> dict:
 
 
 # --- the table
-_EVENTS = ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure",
-           "PreCompact", "Stop", "SessionEnd")
 _MUTE_BEFORE = ("PreToolUse", "PreCompact", "SessionEnd")  # text before a tool does not arrive
 
 
@@ -1883,7 +1870,7 @@ def _dialect(**fields) -> Record:
         user_settings=fields["settings"],  # seen from the home, as those from the project
         time_unit=1, end_limit_s=5)  # of a `timeout` in them, per second; of SessionEnd
     vars(row).update(fields)
-    row.events = {row.renamed.get(name, name): name for name in _EVENTS
+    row.events = {row.renamed.get(name, name): name for name in EVENTS
                   if row.has_failures or name != "PostToolUseFailure"}
     return row
 
@@ -3880,7 +3867,7 @@ def _remove_signals(folder: str, before: float) -> bool:
         info = stat_of(folder + "/" + name, follow=False)
         if info is None or info.st_mtime >= before:
             return False
-        if (name.endswith(".md") and is_regular(info)) or is_temp_name(name):
+        if (name.endswith(".md") and is_regular(info)) or name.endswith(TEMP_END):
             remove_file(folder + "/" + name)
     return insist(_os.rmdir, folder)
 
@@ -3926,7 +3913,7 @@ def _old_state(path: str, info: object) -> bool:
         data = read_bytes(path, STATE_LIMIT_BYTES, follow=False)
     is_ours = data is not None and (b'"session_start"' in data or data.strip() in (b"", b"{}"))
     is_named = not name.endswith(".tmp") and ("~" in name or is_plain_name(name))
-    return (is_ours and is_named or is_temp_name(name)) and _old_file(path, info)
+    return (is_ours and is_named or name.endswith(TEMP_END)) and _old_file(path, info)
 
 
 def _collect_handoffs(ctx: Ctx) -> None:
@@ -3949,7 +3936,6 @@ def _collect_handoffs(ctx: Ctx) -> None:
 # The argv word = the table's key = the function's name. A handler gets the event and the context
 # and returns a reply or None. It never prints, exits, or reads the environment. Everything said in
 # one reply stays within one budget, in the order startup, gate, handoff, signals.
-PERSON_JOIN = " · "
 
 
 def inject(event: Record, ctx: Ctx) -> "Reply | None":
@@ -4165,7 +4151,7 @@ def _add(ctx: Ctx, reply: Reply, text: str, person: str = "") -> None:
     """One more part of the reply, when it fits."""
     if text and ctx.length(text) <= _room(ctx, reply):
         reply.context = reply.context + "\n\n" + text if reply.context else text
-    reply.person = PERSON_JOIN.join(filter(None, (reply.person, person)))
+    reply.person = " · ".join(filter(None, (reply.person, person)))
 
 
 def _add_signals(ctx: Ctx, event: Record, reply: Reply, state: Record, place: str) -> Reply:
@@ -4379,11 +4365,6 @@ def write_stderr(text: str) -> None:
 # =============================================================================
 # What a client's settings say about this kit: made here for install.py and for the text that
 # `doctor` prints, and recognised here for both. hooks.json is this table for Claude Code.
-REGISTERED = {  # our name of the event -> mode
-    "SessionStart": "inject", "UserPromptSubmit": "inject", "PreToolUse": "gate",
-    "PostToolUse": "monitor", "PostToolUseFailure": "monitor", "PreCompact": "monitor",
-    "Stop": "stop-enforce", "SessionEnd": "cleanup",
-}
 TIMEOUT_S, STOP_TIMEOUT_S = 10, 150  # a stop has room for a check command
 # Why the command looks as it does:
 # - `: ctx_hooks MODE;` does nothing; the client's list of hooks shows the first 60 letters.
@@ -4445,7 +4426,7 @@ def plan_hooks(agent: str, python: str, path: str, form: str = SHELL_START) -> d
     limits_s = {"Stop": STOP_TIMEOUT_S, "SessionEnd": dialect.end_limit_s}
     for theirs, event in dialect.events.items():
         entry = {"type": "command",
-                 "command": format_command(REGISTERED[event], agent, python, path, form),
+                 "command": format_command(EVENTS[event], agent, python, path, form),
                  "timeout": limits_s.get(event, TIMEOUT_S) * dialect.time_unit}
         group = {"matcher": dialect.matchers[event]} if event in dialect.matchers else {}
         hooks[theirs] = [{**group, "hooks": [entry]}]
@@ -4628,9 +4609,9 @@ def _check_agent(agent: str, files: list, env: dict) -> object:
                      "some):\n\n%s" % (installer(), settings_snippet()))
     found = [(event, ours.mode, ours.agent) for file in files for event, _, ours in file.entries]
     for theirs, event in DIALECTS[agent].events.items() if found else ():
-        if (theirs, REGISTERED[event], agent) not in found:
+        if (theirs, EVENTS[event], agent) not in found:
             yield FAIL, "%s: %s does not run `%s` → %s" % (
-                label, theirs, REGISTERED[event], installer("--agent " + agent))
+                label, theirs, EVENTS[event], installer("--agent " + agent))
     twice = ", so each event starts the kit more than once → keep one" if places[1:] else ""
     if places:
         yield WARN if twice else OK, "%s: registered (%s)%s" % (label, ", ".join(places), twice)
@@ -6334,7 +6315,7 @@ def copy_project(ctx: Ctx, scratch: str) -> None:
 def replay_event(ctx: Ctx, scratch: str, event: dict, agent: str) -> dict:
     """One event through the registered loader, as a user who has agreed to nothing."""
     root, name = scratch + "/project", text_of(event.get("hook_event_name"))
-    mode = REGISTERED.get(DIALECTS[agent].events.get(name), "")
+    mode = EVENTS.get(DIALECTS[agent].events.get(name), "")
     result = {"event": name or "?", "mode": mode, "ms": 0, "reply": None, "error": ""}
     if not mode:
         return result

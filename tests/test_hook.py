@@ -176,8 +176,8 @@ def fed(kit, monkeypatch, chunks):
     """read_event_data on a pipe that delivers exactly these pieces and then stays open: asking for more fails the test."""
     pieces = iter(chunks)
     parsed = []
-    real = kit.parse_json
-    monkeypatch.setattr(kit, "parse_json", lambda data: parsed.append(len(data)) or real(data))
+    real = kit.find_object
+    monkeypatch.setattr(kit, "find_object", lambda data: parsed.append(len(data)) or real(data))
     reader, writer = os.pipe()
 
     class System:
