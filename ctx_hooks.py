@@ -1461,8 +1461,8 @@ TOOL_KINDS = {  # what a tool does, by its name in any client
 TOOL_WEIGHTS = {"read": 1.1, "edit": 0.3}
 USAGE_KEYS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens",
               "inputTokens", "cacheCreationTokens", "cacheReadTokens")
-EVENTS = {  # our name of an event -> its mode; one without a name is the first of its mode
-    "UserPromptSubmit": "inject", "SessionStart": "inject", "PreToolUse": "gate",
+EVENTS = {  # our name of an event -> its mode
+    "SessionStart": "inject", "UserPromptSubmit": "inject", "PreToolUse": "gate",
     "PostToolUse": "monitor", "PostToolUseFailure": "monitor", "PreCompact": "monitor",
     "Stop": "stop-enforce", "SessionEnd": "cleanup"}
 HOLD_CAP = 8  # holds in a row that a client allows; where it has no limit, ours is the same
@@ -1498,8 +1498,8 @@ def parse_event(data: object, mode: str, agent: str, env: dict) -> "Record | Non
     names = {**_NAMES, **dialect.names}
     data = {names.get(key, key): value for key, value in data.items()}
     event = load_record(data, EVENT)
-    name = dialect.events.get(event.theirs) if event.theirs else next(
-        (name for name, usual in EVENTS.items() if usual == mode), "")
+    usual = [name for name, its in EVENTS.items() if its == mode and name != "SessionStart"]
+    name = dialect.events.get(event.theirs) if event.theirs else usual[0]
     is_for_nothing = dialect.matchers.get(name) == "manual" != data.get("trigger")
     if not name or is_for_nothing:
         return None
