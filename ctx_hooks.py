@@ -4378,20 +4378,18 @@ TIMEOUT_S, STOP_TIMEOUT_S = 10, 150  # a stop has room for a check command
 # - the plugin's hooks.json is adapted to no machine: without a python3 that works, Windows' `py`.
 # - Windows without Git Bash runs PowerShell, with it sh: one line that both read alike. Python
 #   fills in the variable that a path begins with.
-_LOADER = (
-    "import gc, sys%(more)s; gc.disable(); "
-    "from _frozen_importlib_external import SourceFileLoader as L; %(define)s"
-    "o = sys.pycache_prefix; sys.pycache_prefix = %(take)s; p = %(take)s; "
+LOADER = (
+    "import gc, sys; gc.disable(); "
+    "from _frozen_importlib_external import SourceFileLoader as L; "
+    "o = sys.pycache_prefix; sys.pycache_prefix = sys.argv.pop(); p = sys.argv.pop(); "
     "L.source_to_code = lambda s, d, p, *a, **k: compile("  # 3.15 adds the name
     "d.partition(b'\\n# ---- below this line: ')[0], p, 'exec', 0, 1, 2); "
     "c = L('ctx_hooks', p).get_code('ctx_hooks'); "
     "del L.source_to_code; sys.pycache_prefix = o; "
     "n = {'__name__': 'ctx_hooks', '__file__': p}; exec(c, n); n['hook_main'](sys.argv[1:])")
-LOADER = _LOADER % {"more": "", "define": "", "take": "sys.argv.pop()"}
-WINDOWS_LOADER = _LOADER % {
-    "more": ", nt", "take": "r()",
-    "define": "r = lambda: (lambda v, s, t: (nt.environ[v] if v[2:] else v) + s + t)"
-              "(*sys.argv.pop().partition('/')); "}
+WINDOWS_LOADER = LOADER.replace("sys;", "sys, nt;", 1).replace("sys.argv.pop()", "r()").replace(
+    "o = ", "r = lambda: (lambda v, s, t: (nt.environ[v] if v[2:] else v) + s + t)"
+    "(*sys.argv.pop().partition('/')); o = ", 1)
 FLAGS = "-I -S -X utf8"
 FIND_CACHE = 'c="${XDG_CACHE_HOME##[!/]*}"; '
 CACHE = '"${c:-$HOME/.cache}/ctx_hooks"'
@@ -4407,10 +4405,11 @@ WINDOWS_START = (  # the path begins with a variable's bare name or a drive
     + '" %(words)s %(path)s LOCALAPPDATA/ctx_hooks/cache; exit 0')
 
 
-def kit_path(agent: str) -> str:
-    """The installed file as a shell sees it; "" where the client has no variable for it."""
+def kit_path(agent: str, form: str = SHELL_START) -> str:
+    """The installed file as it stands in a command; "" where the client has no variable for it."""
     variable = DIALECTS[agent].project_variable
-    return '"$%s/.claude/hooks/ctx_hooks.py"' % variable if variable else ""
+    path = variable and variable + "/.claude/hooks/ctx_hooks.py"
+    return '"$%s"' % path if path and form != WINDOWS_START else path
 
 
 def format_command(mode: str, agent: str, python: str, path: str, form: str = SHELL_START) -> str:
@@ -4468,11 +4467,9 @@ def parse_run(command: str) -> "tuple | None":
         command = command.partition("; ")[2].replace(GUARD, "", 1).replace(FIND_CACHE, "", 1)
     command = re.sub(r'^set -- (.*); (.*) "\$@" \|\| py -3 "\$@"', r"\2 \1", command)
     command = re.sub(r"( 2>/dev/null)?( \|\| true| \|\| exit 0|; exit 0)?\Z", "", command)
-    unquoted = re.sub(r"\\.|'[^']*'|\"(\\.|[^\"\\])*\"", "", command)
-    try:
-        words = [] if re.search(r"[();<>|&\r\n]", unquoted) else shlex.split(command)
-    except ValueError:  # an open quote
-        return None
+    # one command alone, every quote closed
+    plain = r"""(?:\\.|'[^']*'|"(?:\\.|[^"\\])*"|[^\\'"();<>|&\r\n])*"""
+    words = shlex.split(command) if re.fullmatch(plain, command) else []
     at = 2 if words[1:2] == ["-3"] else 1
     python = " ".join(words[:at])
     while words[at:] and words[at][:1] == "-" and words[at] != "-c":
@@ -4495,13 +4492,13 @@ def parse_run(command: str) -> "tuple | None":
 OK, HINT, WARN, FAIL = "ok", "hint", "warn", "FAIL"
 KNOWN_RELEASES = {"7895ab644e7735f2f52e502f8b4169a0152b112cf0c04988e33b41f3b2999c8b": "0.1.0"}
 TRIAL_LIMIT_S = 20
-SHIM_STARTED = ("PYENV_DIR", "ASDF_INSTALL_PATH")  # set by a version manager for what it starts
 PYTHON_PROBE = "import sys; print('%d.%d.%d' % sys.version_info[:3], sys.executable)"
 
 
 def diagnose(ctx: "Ctx | None", cwd: str, env: dict) -> object:
     """All findings, in the order in which a person would look."""
     root = ctx.root if ctx else cwd
+    files = {agent: read_registrations(agent, root, env) for agent in DIALECTS}
     yield OK, "ctx_hooks %s, Python %s" % (VERSION, sys.version.split()[0])
     yield OK, "sha256 " + file_digest(__file__)
     for path in find_siblings(parent_of(real_path(__file__))):
@@ -4510,11 +4507,10 @@ def diagnose(ctx: "Ctx | None", cwd: str, env: dict) -> object:
         yield WARN, "CTX_HOOKS_DISABLE is set: every hook is off → unset it"
     if ctx and is_paused(ctx, ctx.session or "*"):
         yield WARN, "the hooks are paused → " + own_command("resume")
-    files = read_registrations(root, env)
     for agent in DIALECTS:
-        yield from _check_agent(agent, [file for file in files if file.agent == agent], env)
+        yield from _check_agent(agent, files[agent], env)
     yield from _check_places(files, root, cwd, env)
-    yield from _check_codex(files, root, env)
+    yield from _check_codex(files["codex"], root, env)
     yield from _try_commands(files, root)
     if ctx:
         yield OK, "context folder " + ctx.dir
@@ -4525,10 +4521,20 @@ def diagnose(ctx: "Ctx | None", cwd: str, env: dict) -> object:
         yield WARN, "no context folder: the hooks stay silent here → mkdir " + DEFAULT_CONTEXT_DIR
 
 
-def own_command(words: str) -> str:
-    """A command of this kit that can be pasted from the folder that one is in."""
-    has_launcher = read_environment(("CTX_LAUNCHER",))
-    return "ctx " + words if has_launcher else _run_line(real_path(__file__), words)
+def own_command(words: str, path: str = "") -> str:
+    """A command of this kit, or of another script, that can be pasted from where one is."""
+    import shlex
+
+    if not path and read_environment(("CTX_LAUNCHER",)):
+        return "ctx " + words
+    path = path or real_path(__file__)
+    try:
+        cwd = real_path(_os.getcwd())
+        path = path[len(cwd.rstrip("/")) + 1:] if is_below(path, cwd) else path
+    except OSError:
+        pass  # the folder is gone
+    start = "python3 " + shlex.quote(path) if IS_POSIX else 'py -3 "%s"' % path
+    return (start + " " + words).strip()
 
 
 def installer(options: str = "") -> str:
@@ -4541,28 +4547,13 @@ def installer(options: str = "") -> str:
             root != home and is_below(real_path(place), root)):
         place = "" if folder.endswith("/.claude/hooks") else folder
     if place and is_file(place + "/install.py") and is_file(place + "/ctx_hooks.py"):
-        return _run_line(place + "/install.py", options)
-    return "`%s` in your copy of ctx_hooks" % _run_line("install.py", options)
-
-
-def _run_line(path: str, words: str) -> str:
-    import shlex
-
-    try:
-        cwd = real_path(_os.getcwd())
-    except OSError:  # it is gone
-        cwd = "/"
-    path = path[len(cwd.rstrip("/")) + 1:] if is_below(path, cwd) else path
-    start = "python3 " + shlex.quote(path) if IS_POSIX else 'py -3 "%s"' % path
-    return (start + " " + words).strip()
+        return own_command(options, place + "/install.py")
+    return "`%s` in your copy of ctx_hooks" % own_command(options, "install.py")
 
 
 def file_digest(path: str) -> str:
     """The sha256 of its text; a checkout with CR LF is the same release."""
-    import hashlib
-
-    data = read_bytes(path, STATE_LIMIT_BYTES) or b""
-    return hashlib.sha256(data.replace(b"\r\n", b"\n")).hexdigest()
+    return digest_of(read_text(path, STATE_LIMIT_BYTES).replace("\r\n", "\n"))
 
 
 def find_siblings(folder: str) -> list:
@@ -4574,24 +4565,24 @@ def find_siblings(folder: str) -> list:
     return [folder + "/" + name for name in names if re.fullmatch(shape, name)]
 
 
-def read_registrations(root: str, env: dict) -> list:
-    """A record for each settings file of each client: agent, scope, path, settings (None when they
-    are broken) and entries, [(event, command, what it runs)] of ours."""
-    found = []
-    for agent, row in DIALECTS.items():
-        files = settings_files(root, env) if agent == "claude" else (
+def read_registrations(agent: str, root: str, env: dict) -> list:
+    """A record for each settings file of a client: scope, path, settings (None when they are
+    broken) and entries, [(event, command, what it runs)] of ours."""
+    row, found = DIALECTS[agent], []
+    for scope, path in settings_files(root, env) if agent == "claude" else (
             ("project", root + "/" + row.settings),
-            ("user", home_of(env) + "/" + row.user_settings))
-        for scope, path in files:
-            settings = load_json(path)
-            found.append(Record(agent=agent, scope=scope, path=path, settings=settings,
-                                entries=find_registrations(settings or {})))
+            ("user", home_of(env) + "/" + row.user_settings)):
+        settings = load_json(path)
+        found.append(Record(scope=scope, path=path, settings=settings,
+                            entries=find_registrations(settings or {})))
     return found
 
 
 def _check_agent(agent: str, files: list, env: dict) -> object:
     """Is every event of this client registered, once, and for it?"""
-    label = DIALECTS[agent].label
+    from json import dumps
+
+    label, places = DIALECTS[agent].label, [file.scope for file in files if file.entries]
     for file in files:
         if file.settings is None:
             yield FAIL, "%s ignores %s: it is not a JSON object → mend it" % (label, file.path)
@@ -4599,14 +4590,15 @@ def _check_agent(agent: str, files: list, env: dict) -> object:
             yield FAIL, "%s: disableAllHooks, no hook runs → edit %s" % (label, file.path)
     plugins = [name for file in files for name, is_on in dict_of(dig(
         file.settings, "enabledPlugins")).items() if is_on is True and "ctx-hooks" in name]
-    plugin = slashed(env.get("CLAUDE_PLUGIN_ROOT", ""))  # set where the plugin's own command runs
-    if agent == "claude" and plugin and is_below(real_path(__file__), real_path(plugin)):
-        plugins.append(plugin)
-    places = [file.scope for file in files if file.entries] + (["plugin"] if plugins else [])
+    root = slashed(env.get("CLAUDE_PLUGIN_ROOT", ""))  # set where the plugin's own command runs
+    if plugins or agent == "claude" and root and is_below(real_path(__file__), real_path(root)):
+        places.append("plugin")
     if agent == "claude" and not places:
+        python, form = ("python3", SHELL_START) if IS_POSIX else ("py -3", WINDOWS_START)
+        hooks = plan_hooks(agent, python, kit_path(agent, form), form)
         yield FAIL, ("no hook of this kit is registered for Claude Code → %s, or paste the "
                      "settings below\n.claude/settings.json (merge it into `hooks` if there are "
-                     "some):\n\n%s" % (installer(), settings_snippet()))
+                     "some):\n\n%s" % (installer(), dumps({"hooks": hooks}, indent=2)))
     found = [(event, ours.mode, ours.agent) for file in files for event, _, ours in file.entries]
     for theirs, event in DIALECTS[agent].events.items() if found else ():
         if (theirs, EVENTS[event], agent) not in found:
@@ -4617,34 +4609,33 @@ def _check_agent(agent: str, files: list, env: dict) -> object:
         yield WARN if twice else OK, "%s: registered (%s)%s" % (label, ", ".join(places), twice)
 
 
-def _check_places(files: list, root: str, cwd: str, env: dict) -> object:
+def _check_places(files: dict, root: str, cwd: str, env: dict) -> object:
     """Would Claude Code read these settings here, would colleagues get them, may the agent write
     its handoff? And Copilot runs a project's settings of Claude Code too."""
-    ours, here = ([file for file in found if file.agent == "claude" and file.entries]
-                  for found in (files, read_registrations(cwd, env)))
-    in_project = [file for file in ours if file.scope != "user"]
-    if ours and not here:
+    scopes = {file.scope for file in files["claude"] if file.entries}
+    if scopes and not any(file.entries for file in read_registrations("claude", cwd, env)):
         yield WARN, ("Claude Code started in this folder does not read the settings of %s → start "
                      "it there, or for all folders: %s" % (root, installer("--scope user")))
-    is_shared = "project" in [file.scope for file in ours]
-    for line in read_text(root + "/.gitignore").split() if is_shared else ():
+    for line in read_text(root + "/.gitignore").split() if "project" in scopes else ():
         if line.strip("/*") in (".claude", ".claude/hooks"):
             yield HINT, ("git ignores the hooks (`%s` in .gitignore) → take the line out, if "
                          "others should get them" % line)
-    rules = [text_of(rule) for file in files if file.agent == "claude"
+    if not scopes - {"user"}:
+        return
+    rules = [text_of(rule) for file in files["claude"]
              for rule in list_of(dig(file.settings, "permissions.allow"))]
-    if in_project and not any("handoffs/" in rule for rule in rules):
+    if not any("handoffs/" in rule for rule in rules):
         yield HINT, ("the agent has to ask you before it writes a handoff; without that the kit "
                      "saves what it prints or makes one → " + installer("--allow-handoff"))
-    for file in files:
-        if in_project and file.agent == "copilot" and file.entries:
+    for file in files["copilot"]:
+        if file.entries:
             yield WARN, ("Copilot CLI runs the settings of Claude Code too, so each event starts "
                          "the kit twice → remove " + file.path)
 
 
 def _check_codex(files: list, root: str, env: dict) -> object:
     """Codex runs no hook whose hash the person did not agree to, and none in a strange folder."""
-    keys = [key for file in files if file.agent == "codex" and file.entries
+    keys = [key for file in files if file.entries
             for key in _codex_keys(file.path, file.settings["hooks"])]
     told = read_text(home_of(env) + "/.codex/config.toml")
     missing = [key for key, digest in keys if key not in told or digest not in told]
@@ -4665,19 +4656,19 @@ def _codex_keys(path: str, hooks: dict) -> object:
     for event, groups in hooks.items():
         name = "".join("_" + c.lower() if c.isupper() else c for c in event).strip("_")
         for place, group in enumerate(map(dict_of, list_of(groups))):
+            known = {"matcher": group["matcher"]} if "matcher" in group else {}
             for index, hook in enumerate(map(dict_of, list_of(group.get("hooks")))):
                 entry = {key: hook.get(key) for key in ("command", "timeout", "type")}
-                known = {"event_name": name, "hooks": [dict(entry, **{"async": False})]}
-                if "matcher" in group:
-                    known["matcher"] = group["matcher"]
+                known.update(event_name=name, hooks=[{"async": False, **entry}])
                 text = dumps(known, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
                 yield "%s:%s:%d:%d" % (path, name, place, index), "sha256:" + digest_of(text)
 
 
-def _try_commands(files: list, root: str) -> object:
+def _try_commands(files: dict, root: str) -> object:
     """Run what is ours to the letter, once with each interpreter and file; say what is not."""
     runs = {}
-    for event, command, ours in [row for file in files for row in file.entries]:
+    for event, command, ours in [row for agent in files for file in files[agent]
+                                 for row in file.entries]:
         if not ours.exact:
             yield WARN, "%s, %s: not tried, not of this release: %s → look at it, then %s" % (
                 DIALECTS[ours.agent].label, event, one_line(command, 80), installer())
@@ -4688,7 +4679,7 @@ def _try_commands(files: list, root: str) -> object:
         runs[ours.python, path] = None
     found = [_try_hook(python, path, root) for python, path in runs]
     yield from found
-    if {OK, WARN} & {level for level, _ in found} and not is_writable(cache_folder()):
+    if any(level != FAIL for level, _ in found) and not is_writable(cache_folder()):
         yield WARN, ("the hooks' bytecode cannot be kept, so they are some 10 times slower → check "
                      "the owner of " + (cache_folder() or "a home folder: HOME is not set"))
 
@@ -4735,7 +4726,7 @@ def find_python(python: str, root: str) -> tuple:
              and _os.access(path, _os.X_OK) and (root == home or not any(
                  is_below(real_path(place), root) for place in (path, parent_of(path))))]
     shims = [path for path in paths if "/shims/" in path]
-    if shims and read_environment(SHIM_STARTED):
+    if shims and read_environment(("PYENV_DIR", "ASDF_INSTALL_PATH")):  # set by version managers
         paths = shims  # what a shim started finds the real one first; the client does not
     if not paths:
         return [], "", "there is no interpreter %s outside the project" % python
@@ -4811,10 +4802,10 @@ def check_project(ctx: Ctx) -> object:
     if ignored and missing and "*" not in ignored:
         yield WARN, "git would take up our runtime files → add to %s: %s" % (
             ctx.path(".gitignore"), " ".join(missing))
-    names = silent_files(ctx) or list(ctx.get("gate.files"))[:2]
     if ctx.get("gate.mode") != "off" and not gate_files(ctx):
+        paths = [join_path(ctx.dir, name) for name in ctx.get("gate.files")]
         yield HINT, "no context file says anything, so the gate is silent → fill in " + ", ".join(
-            shown_path(ctx, join_path(ctx.dir, name), "") for name in names)
+            shown_path(ctx, path, "") for path in list(filter(is_file, paths)) or paths[:2])
 
 
 def check_settings(ctx: Ctx) -> object:
@@ -4835,26 +4826,10 @@ def near_word(word: str, known: object) -> str:
     return next(iter(difflib.get_close_matches(word, known, 1, 0.75)), "")
 
 
-def silent_files(ctx: Ctx) -> list:
-    """The listed context files that are there and say nothing yet."""
-    return [name for name in ctx.get("gate.files") if is_file(join_path(ctx.dir, name))
-            and not is_telling_file(ctx, join_path(ctx.dir, name))]
-
-
 def is_inert(ctx: Ctx, flow: Record) -> bool:
     """It says that it runs, but nobody meant it on this machine: it holds no session."""
-    session = safe_name(flow.session_id)
-    is_known = bool(session) and is_file(session_file(ctx, session))
-    return is_active(flow) and not is_known and not is_meant_here(ctx, flow, "")
-
-
-def settings_snippet() -> str:
-    """The registrations for somebody who only dropped the file into .claude/hooks/."""
-    from json import dumps
-
-    form = (plan_hooks("claude", "python3", kit_path("claude")) if IS_POSIX else plan_hooks(
-        "claude", "py -3", "CLAUDE_PROJECT_DIR/.claude/hooks/ctx_hooks.py", WINDOWS_START))
-    return dumps({"hooks": form}, indent=2)
+    is_known = is_file(session_file(ctx, safe_name(flow.session_id)))
+    return is_active(flow) and not is_meant_here(ctx, flow, flow.session_id if is_known else "")
 
 # =============================================================================
 # View

@@ -459,17 +459,16 @@ class Layout:
         name = row.user_settings if self.scope == "user" else row.settings
         return join(self.root, *name.split("/"))
 
-    def command_path(self, agent: str) -> str:
+    def command_path(self, agent: str, form: str = kit.SHELL_START) -> str:
         """The kit as it stands in a command: by the client's variable where it sets one."""
-        return (self.scope != "user" and kit.kit_path(agent)) or quote_path(self.kit)
+        return (self.scope != "user" and kit.kit_path(agent, form)) or quote_path(self.kit)
 
     def plan_hooks(self, agent: str, python: str) -> dict:
         """What is shared has to run on every system (on Windows in Git Bash), what is private on
         this one, where PowerShell may be all there is."""
-        path, form = self.command_path(agent), kit.SHELL_START
-        if IS_WINDOWS and self.scope != "project":
-            path, form = path.strip('"').replace("$", "", 1), kit.WINDOWS_START
-        return kit.plan_hooks(agent, python, path, form)
+        is_here = IS_WINDOWS and self.scope != "project"
+        form = kit.WINDOWS_START if is_here else kit.SHELL_START
+        return kit.plan_hooks(agent, python, self.command_path(agent, form), form)
 
     def name(self, path: str) -> str:
         """A path for the record, relative to base."""
@@ -555,8 +554,9 @@ def encode(now: Settings, src: str) -> bytes:
 
 def registrations(layout: Layout, scopes: tuple = ("project", "local", "user")) -> list:
     """[(scope, settings file)] that run our kit, by any agent."""
-    found = kit.read_registrations(layout.project, dict(os.environ))
-    return [(file.scope, os.path.normpath(file.path)) for file in found
+    env = dict(os.environ)
+    return [(file.scope, os.path.normpath(file.path)) for agent in kit.DIALECTS
+            for file in kit.read_registrations(agent, layout.project, env)
             if file.entries and file.scope in scopes]
 
 

@@ -62,11 +62,10 @@ def quick(project, **env):
     kit = load_kit()
     environment = project.environment(env)
     ctx = project.ctx(1.8e9) if os.path.isdir(project.path(".context")) else None
-    files = kit.read_registrations(project.root, environment)
-    found = [finding for agent in kit.DIALECTS
-             for finding in kit._check_agent(agent, [file for file in files if file.agent == agent], environment)]
+    files = {agent: kit.read_registrations(agent, project.root, environment) for agent in kit.DIALECTS}
+    found = [finding for agent in files for finding in kit._check_agent(agent, files[agent], environment)]
     found += kit._check_places(files, project.root, project.root, environment)
-    found += kit._check_codex(files, project.root, environment)
+    found += kit._check_codex(files["codex"], project.root, environment)
     return "\n".join("%-6s%s" % finding for finding in found + list(kit.check_project(ctx) if ctx else []))
 
 
@@ -136,11 +135,12 @@ def test_a_dropped_file_gets_settings_ready_to_paste(project):
 def test_the_snippet_has_the_events_of_hooks_json_for_a_project(kit):
     with open(os.path.join(REPO, "hooks.json"), encoding="utf-8") as source:
         wanted = json.load(source)["hooks"]
-    hooks = json.loads(kit.settings_snippet())["hooks"]
+    (level, text), = kit._check_agent("claude", [], {})
+    hooks = json.loads(text.partition("\n\n")[2])["hooks"]
     ours = ("python3", kit.kit_path("claude"))
     if IS_WINDOWS:
         ours = ("py -3", "CLAUDE_PROJECT_DIR/.claude/hooks/ctx_hooks.py", kit.WINDOWS_START)
-    assert set(hooks) == set(wanted) and hooks == kit.plan_hooks("claude", *ours)
+    assert level == "FAIL" and set(hooks) == set(wanted) and hooks == kit.plan_hooks("claude", *ours)
 
 
 # --- what is not run
@@ -439,6 +439,14 @@ def test_the_installer_that_is_advised_is_the_one_that_was_used(installed, kit, 
                 installed.home + "/../a project's/sub"):
         note(bad)
         assert "in your copy of ctx_hooks" in kit.installer("--force"), bad
+
+
+@pytest.mark.skipif(IS_WINDOWS, reason="a folder that somebody stands in cannot go there")
+def test_from_a_folder_that_is_gone_a_command_names_the_whole_path(kit, tmp_path, monkeypatch):
+    """Seen from nowhere, no shorter path could be pasted."""
+    monkeypatch.chdir(tmp_path)
+    os.rmdir(tmp_path)
+    assert kit.own_command("doctor") == "python3 %s doctor" % shlex.quote(KIT)
 
 
 @pytest.mark.parametrize("name", ["ctx_hooks/__init__.py", "ctx_hooks.cpython-311-x86_64-linux-gnu.so", "ctx_hooks.pyd", "ctx_hooks.pyc",

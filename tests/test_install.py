@@ -1228,6 +1228,19 @@ def test_a_replace_that_is_refused_for_a_moment_is_tried_again(tmp_path, monkeyp
     assert (tmp_path / "a").read_bytes() == b"x" and not refusals
 
 
+def test_a_dollar_in_a_path_stays_in_the_form_for_windows(place, monkeypatch):
+    """Only the variable of a client loses it, since Python fills that in."""
+    place.env["CLAUDE_CONFIG_DIR"] = os.path.join(place.home, "a$b")
+    monkeypatch.setattr(inst, "IS_WINDOWS", True)
+    with place.here():
+        paths = [(scope, layout.kit.replace("\\", "/"), kit.parse_command(group["hooks"][0]["command"]))
+                 for scope in ("user", "local") for layout in [inst.Layout(place.project, scope)]
+                 for group, in layout.plan_hooks("claude", "py -3").values()]
+    assert {ours.path for scope, path, ours in paths if scope == "local"} == {"CLAUDE_PROJECT_DIR/.claude/hooks/ctx_hooks.py"}
+    assert [ours.path for scope, path, ours in paths if scope == "user"] == [path for scope, path, _ in paths if scope == "user"]
+    assert all(ours.exact for _, _, ours in paths)
+
+
 def test_quiet_says_nothing_and_version_names_the_kit(place):
     assert place.run("--quiet") == ("", "") and place.run("--check", "--quiet")[0] == ""
     assert place.run("--uninstall", "--quiet") == ("", "")
