@@ -4610,8 +4610,7 @@ def _check_agent(agent: str, files: list, env: dict) -> object:
 
 
 def _check_places(files: dict, root: str, cwd: str, env: dict) -> object:
-    """Would Claude Code read these settings here, would colleagues get them, may the agent write
-    its handoff? And Copilot runs a project's settings of Claude Code too."""
+    """Are Claude Code's settings read here and by others, enough for a handoff, and run once?"""
     scopes = {file.scope for file in files["claude"] if file.entries}
     if scopes and not any(file.entries for file in read_registrations("claude", cwd, env)):
         yield WARN, ("Claude Code started in this folder does not read the settings of %s → start "
@@ -4669,14 +4668,14 @@ def _try_commands(files: dict, root: str) -> object:
     runs = {}
     for event, command, ours in [row for agent in files for file in files[agent]
                                  for row in file.entries]:
-        if not ours.exact:
-            yield WARN, "%s, %s: not tried, not of this release: %s → look at it, then %s" % (
-                DIALECTS[ours.agent].label, event, one_line(command, 80), installer())
-            continue
         path = slashed(ours.path)
         if "_PROJECT_DIR/" in path and not is_absolute(path):  # it begins with a variable
             path = root + "/.claude/hooks/ctx_hooks.py"
-        runs[ours.python, path] = None
+        if ours.exact:
+            runs[ours.python, path] = None
+        else:
+            yield WARN, "%s, %s: not tried, not of this release: %s → look at it, then %s" % (
+                DIALECTS[ours.agent].label, event, one_line(command, 80), installer())
     found = [_try_hook(python, path, root) for python, path in runs]
     yield from found
     if any(level != FAIL for level, _ in found) and not is_writable(cache_folder()):
@@ -4813,17 +4812,18 @@ def check_settings(ctx: Ctx) -> object:
     for file, problems in ((CONFIG_NAME, ctx.problems),
                            (user_file, read_config(user_file, is_user=True)[1])):
         for line, column, what in problems:
-            near = near_word(what.partition("unknown setting `")[2][:-1], DEFAULTS)
-            what += "; did you mean `%s`?" % near if near else ""
+            key = what.partition("unknown setting `")[2][:-1]
+            what += did_you_mean(key, DEFAULTS, "", "; did you mean `%s`?")
             yield WARN, "%s line %d, column %d: %s → it is ignored; what can be set: %s" % (
                 file, line, column, what, own_command("config"))
 
 
-def near_word(word: str, known: object) -> str:
-    """The known word that is nearly the same, or ""."""
+def did_you_mean(word: str, known: object, otherwise: str, form: str = "did you mean %s?") -> str:
+    """The known word that is nearly the same, in a sentence."""
     import difflib
 
-    return next(iter(difflib.get_close_matches(word, known, 1, 0.75)), "")
+    near = difflib.get_close_matches(word, known, 1, 0.75)
+    return form % near[0] if near else otherwise
 
 
 def is_inert(ctx: Ctx, flow: Record) -> bool:
@@ -5052,11 +5052,6 @@ class CommandError(Exception):
     def __init__(self, text: str, hint: str = "") -> None:
         super().__init__(text)
         self.hint = hint
-
-
-def did_you_mean(word: str, known: object, otherwise: str) -> str:
-    near = near_word(word, known)
-    return "did you mean %s?" % near if near else otherwise
 
 
 def people_ctx(needed: bool = True) -> "Ctx | None":

@@ -536,4 +536,4 @@ def test_a_mistyped_setting_is_told_with_the_one_that_was_meant(kit, project, wo
     ("statsu", "status"), ("stats", "status"), ("status", "status"), ("doctr", "doctor"), ("dcotor", "doctor"), ("xstatus", "status"),
     ("st", ""), ("", ""), ("wrap2", "wrap"), ("warp", "wrap"), ("wrqp", "wrap"), ("pasue", "pause"), ("banana", ""), ("statuslines", "")])
 def test_a_mistyped_word_is_one_that_is_nearly_the_same(kit, word, meant):
-    assert kit.near_word(word, ["status", "doctor", "wrap", "pause"]) == meant
+    assert kit.did_you_mean(word, ["status", "doctor", "wrap", "pause"], "", "%s") == meant
