@@ -4377,15 +4377,13 @@ TIMEOUT_S, STOP_TIMEOUT_S = 10, 150  # a stop has room for a check command
 # - `|| exit 0`: the client reads exit 2 as "deny", and a missing script is exactly that.
 # - the plugin's hooks.json is adapted to no machine: without a python3 that works, Windows' `py`.
 # - Windows without Git Bash runs PowerShell, with it sh: one line that both read alike. Python
-#   fills in the variable that a path begins with.
+#   fills in the variable whose bare name a path begins with; one may also begin with a drive.
 LOADER = (
-    "import gc, sys; gc.disable(); "
-    "from _frozen_importlib_external import SourceFileLoader as L; "
+    "import gc, sys; gc.disable(); from _frozen_importlib_external import SourceFileLoader as L; "
     "o = sys.pycache_prefix; sys.pycache_prefix = sys.argv.pop(); p = sys.argv.pop(); "
     "L.source_to_code = lambda s, d, p, *a, **k: compile("  # 3.15 adds the name
     "d.partition(b'\\n# ---- below this line: ')[0], p, 'exec', 0, 1, 2); "
-    "c = L('ctx_hooks', p).get_code('ctx_hooks'); "
-    "del L.source_to_code; sys.pycache_prefix = o; "
+    "c = L('ctx_hooks', p).get_code('ctx_hooks'); del L.source_to_code; sys.pycache_prefix = o; "
     "n = {'__name__': 'ctx_hooks', '__file__': p}; exec(c, n); n['hook_main'](sys.argv[1:])")
 WINDOWS_LOADER = LOADER.replace("sys;", "sys, nt;", 1).replace("sys.argv.pop()", "r()").replace(
     "o = ", "r = lambda: (lambda v, s, t: (nt.environ[v] if v[2:] else v) + s + t)"
@@ -4400,9 +4398,8 @@ _HEAD = ": ctx_hooks %(words)s; " + FIND_CACHE
 _RUN = FLAGS + ' -c "' + LOADER + '" %(words)s %(path)s ' + CACHE
 SHELL_START = _HEAD + "%(guard)s%(python)s " + _RUN + " || exit 0"
 PLUGIN_START = _HEAD + "set -- " + _RUN + '; %(guard)s%(python)s "$@" || py -3 "$@" || exit 0'
-WINDOWS_START = (  # the path begins with a variable's bare name or a drive
-    "%(python)s -X ctx_hooks=%(mode)s " + FLAGS + ' -c "' + WINDOWS_LOADER
-    + '" %(words)s %(path)s LOCALAPPDATA/ctx_hooks/cache; exit 0')
+WINDOWS_START = ("%(python)s -X ctx_hooks=%(mode)s " + FLAGS + ' -c "' + WINDOWS_LOADER
+                 + '" %(words)s %(path)s LOCALAPPDATA/ctx_hooks/cache; exit 0')
 
 
 def kit_path(agent: str, form: str = SHELL_START) -> str:
@@ -4619,15 +4616,14 @@ def _check_places(files: dict, root: str, cwd: str, env: dict) -> object:
         if line.strip("/*") in (".claude", ".claude/hooks"):
             yield HINT, ("git ignores the hooks (`%s` in .gitignore) → take the line out, if "
                          "others should get them" % line)
-    if not scopes - {"user"}:
-        return
+    in_project = scopes - {"user"}
     rules = [text_of(rule) for file in files["claude"]
              for rule in list_of(dig(file.settings, "permissions.allow"))]
-    if not any("handoffs/" in rule for rule in rules):
+    if in_project and not any("handoffs/" in rule for rule in rules):
         yield HINT, ("the agent has to ask you before it writes a handoff; without that the kit "
                      "saves what it prints or makes one → " + installer("--allow-handoff"))
     for file in files["copilot"]:
-        if file.entries:
+        if in_project and file.entries:
             yield WARN, ("Copilot CLI runs the settings of Claude Code too, so each event starts "
                          "the kit twice → remove " + file.path)
 

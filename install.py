@@ -809,7 +809,7 @@ def plan_context(layout: Layout) -> list:
 def seen_commands(project: str) -> dict:
     """{Build, Test, Lint: command}, as far as the project's own files tell."""
     def text(name: str) -> str:
-        return (kit.read_bytes(join(project, name)) or b"").decode("utf-8", "replace")
+        return kit.read_text(join(project, name))
 
     targets = re.findall(r"^([a-z]+)[ \t]*:(?!=)", text("Makefile"), re.MULTILINE)
     try:
