@@ -4694,9 +4694,8 @@ def _try_hook(python: str, path: str, root: str) -> tuple:
         scratch = real_path(folder)
         os.makedirs(scratch + "/.context")
         event = {"session_id": "doctor", "hook_event_name": "UserPromptSubmit", "prompt": "doctor"}
-        took_s, code, _, err = min(
-            run_hook(words, ["inject", "claude", path], event, scratch, scratch)
-            for _ in range(2))  # the first may have to compile the file
+        took_s, code, _, err = min(  # of two: the first may have to compile the file
+            run_hook(words, ["inject", "claude", path], event, scratch, scratch) for _ in range(2))
     if code or err.strip():
         wrong = one_line(err.strip().split("\n")[-1]) or "exits %d" % code
         return FAIL, "a hook fails with %s: %s → %s" % (words[0], wrong, installer("--force"))
