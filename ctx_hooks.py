@@ -4829,11 +4829,11 @@ def is_inert(ctx: Ctx, flow: Record) -> bool:
 # =============================================================================
 # View
 # =============================================================================
-# From data to text. A page is a list of lines: a text is shown as it is, a list of (style, text) is
-# one line whatever it holds. format_page is the only way to a terminal: it strips what could move a
-# cursor or paint, then paints. Long lines are the terminal's to wrap, so that they can be pasted.
-STYLES = {"bold": "1", "dim": "2", HINT: "2", "bad": "31", "critical": "31", FAIL: "31",
-          "good": "32", "written": "32", OK: "32", WARN: "33", "warning": "33", "asked": "33"}
+# From data to text. A page is a list of lines: a text or a list of (style, text), and one line
+# whatever it holds. format_page is the only way to a terminal: it strips what could move a cursor
+# or paint, then paints. Long lines are the terminal's to wrap, so that they can be pasted.
+STYLES = {"bold": "1", "dim": "2", "info": "2", HINT: "2", "bad": "31", "critical": "31",
+          FAIL: "31", "good": "32", OK: "32", "warning": "33", WARN: "33"}
 UNITS_S = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 DECISIONS = {  # what was done → by which rule
     "alert:emitted": "wrote the signal {code}: {summary} → its level was crossed, or it is time",
@@ -4885,9 +4885,8 @@ def format_page(page: object, is_coloured: bool) -> str:
         is_painted = style and is_coloured and text
         return "\033[%sm%s\033[0m" % (STYLES[style], text) if is_painted else text
 
-    return "\n".join(
-        for_terminal(line) if isinstance(line, str) else
-        "".join(painted(*part) for part in line).rstrip(" ") for line in page)
+    lines = ([("", line)] if isinstance(line, str) else line for line in page)
+    return "\n".join("".join(painted(*part) for part in line).rstrip(" ") for line in lines)
 
 
 def format_meter(percent: int) -> tuple:
@@ -4916,29 +4915,26 @@ def render_status(data: dict) -> list:
     for session in data["sessions"]:
         page += ["", *_session_rows(session, now)]
     sections = {
-        "paused": ["%s, until %s" % ("every session" if name == "*" else name[:8],
-                                     format_clock(until) if until else "`resume`")
+        "paused": ["  %s, until %s" % ("every session" if name == "*" else name[:8],
+                                       format_clock(until) if until else "`resume`")
                    for name, until in data["paused"].items()],
         "handoffs": [_handoff_row(row, now) for row in data["handoffs"]],
         "signals": [_row(row["severity"], "%s, until %s, %s  %s" % (
             format_ago(row["at"], now), format_clock(row["until"]),
-            row["session"][:8] or "every session", row["text"])) for row in data["signals"]],
-        "auto": render_workflow(data["auto"])[:3] if data["auto"] else [],
+            row["session"][:8] or "every session", row["text"]), row["severity"])
+            for row in data["signals"]],
+        "auto": ["  " + line for line in render_workflow(data["auto"])[:3]] if data["auto"] else [],
         "said to the agent, per 100 tool calls": [
             _row(name, "%d characters in %.1f messages" % (
                 row["chars"] * 100 // calls, row["messages"] * 100 / calls))
             for name, row in data["attention"]["by"].items()],
-        "problems": ["✗ " + text for text in data["problems"]]}
-    for title, lines in sections.items():
-        rows = [[("", "  "), ("", line)] if isinstance(line, str) else line for line in lines]
+        "problems": ["  ✗ " + text for text in data["problems"]]}
+    for title, rows in sections.items():
         page += ["", [("bold", title)], *rows] if rows else []
     return page
 
 
-def _row(label: str, text: str, style: str = "") -> list:
-    """In the style that its label or its first word has."""
-    words = (style, label, text.partition(" ")[0], "dim")
-    style = next(word for word in words if word in STYLES)
+def _row(label: str, text: str, style: str = "dim") -> list:
     return [("dim", "  %-8s " % label), (style, text)]
 
 
@@ -4956,13 +4952,15 @@ def _session_rows(data: dict, now: float) -> list:
 
 def _handoff_row(row: dict, now: float) -> list:
     """Who wrote what when, to whom it went, with what evidence."""
-    text = "asked for " + format_ago(row["asked_at"], now)
+    text, style = "asked for " + format_ago(row["asked_at"], now), WARN
     if row["written_at"]:
+        style = "good"
         text = "written %s (%s) → " % (format_ago(row["written_at"], now), row["by"])
         text += "waits for the next session" if not row["delivered_to"] else "to %s %s, %s" % (
             row["delivered_to"][:8], format_ago(row["delivered_at"], now),
             row["evidence"] or "no evidence yet")
-    return _row(row["session"][:8], " · ".join(filter(None, (text, row["agent"], row["file"]))))
+    text = " · ".join(filter(None, (text, row["agent"], row["file"])))
+    return _row(row["session"][:8], text, style)
 
 
 def render_workflow(flow: dict) -> list:
@@ -4982,16 +4980,14 @@ def render_workflow(flow: dict) -> list:
             "task: " + flow["task_description"]]
     if flow["last_error"]:
         page.append("last error: " + flow["last_error"])
-    for row in map(dict_of, flow["signals"]["detected_signals"][-20:]):
-        page.append("%s at %s, attempt %s" % (
-            row.get("signal"), format_clock(row.get("detected_at")), row.get("attempts", "?")))
-    if not flow["checks"]:
-        page.append("checks: none, a phase ends on the agent's word")
-    for check in flow["checks"]:
-        page.append("check of %s: `%s`, %s" % (
-            check["phase"], check["command"].replace("\n", "⏎ "),
-            "you agreed to it" if check["agreed"] else "nobody agreed to it, so it does not run "
-            "→ in a terminal of your own: " + own_command("auto resume")))
+    page += ["%s at %s, attempt %s" % (
+        row.get("signal"), format_clock(row.get("detected_at")), row.get("attempts", "?"))
+        for row in map(dict_of, flow["signals"]["detected_signals"][-20:])]
+    page += ["check of %s: `%s`, %s" % (
+        check["phase"], check["command"].replace("\n", "⏎ "),
+        "you agreed to it" if check["agreed"] else "nobody agreed to it, so it does not run "
+        "→ in a terminal of your own: " + own_command("auto resume"))
+        for check in flow["checks"]] or ["checks: none, a phase ends on the agent's word"]
     if flow["last_check"]:
         phase, at, result = map(flow["last_check"].get, ("phase", "at", "result"))
         page.append("last check, of %s at %s: %s" % (phase, format_clock(at), result))
@@ -5011,7 +5007,7 @@ def render_statusline(data: dict) -> list:
     return line[1:] or [("dim", "ctx")]
 
 
-def render_decision(row: dict) -> list:
+def render_decision(row: dict) -> str:
     """A row of the recorder as a sentence: when, which session, what, and the rule behind it."""
     from collections import defaultdict
 
@@ -5026,7 +5022,7 @@ def render_decision(row: dict) -> list:
     text = DECISIONS.get(values["event"], "{event} → by another version").format_map(values)
     agent = "" if row.get("agent", "claude") == "claude" else values["agent"] + ": "
     head = "%s  %-8s  %s" % (format_clock(row.get("at")), str(row.get("session", ""))[:8], agent)
-    return [("", head), ("", text[:2000])]
+    return head + text[:2000]
 
 
 def render_replay(result: dict, index: int) -> list:
@@ -5037,16 +5033,12 @@ def render_replay(result: dict, index: int) -> list:
     said = [line for text in texts if text_of(text) for line in text.split("\n")]
     took = "%.0f ms%s" % (result["ms"], "" if said else ", silent")
     head = "%-14s%s" % (result["mode"], took if result["mode"] else "not an event of this kit")
-    page = [[("bold", "%3d  %-20s" % (index, result["event"][:20])), ("dim", head)]]
-    return page + [[("", "     "), ("", line)] for line in said]
+    return [[("bold", "%3d  %-20s" % (index, result["event"][:20])), ("dim", head)],
+            *["     " + line for line in said]]
 
 
 class CommandError(Exception):
     """A sentence for the person and what to do about it; without that it is wrong usage."""
-
-    def __init__(self, text: str, hint: str = "") -> None:
-        super().__init__(text)
-        self.hint = hint
 
 
 def people_ctx(needed: bool = True) -> "Ctx | None":
@@ -5999,7 +5991,7 @@ def config_command(given: Record) -> None:
     page = [[("dim" if row["source"] == "default" else "bold", row["key"] + " "),
              ("", "= %s  (%s) %s" % (format_json(row["value"]), row["source"], row["about"]))]
             for row in rows]
-    page += [[("", "  ✗ "), ("", text)] for _, text in check_settings(ctx)]
+    page += ["  ✗ " + text for _, text in check_settings(ctx)]
     show(*[format_json(rows)] if given.json else page)
 
 
@@ -6012,7 +6004,7 @@ def doctor_command(given: Record) -> int:
     for row in found:
         line, _, shown = row["text"].partition("\n")
         page.append([(row["level"], "%-6s" % row["level"]), ("", line)])
-        below += ["", shown] if shown else []
+        below += ["", *shown.split("\n")] if shown else []
     show(*[format_json(found)] if given.json else page + below)
     return 1 if FAIL in [row["level"] for row in found] else 0
 
@@ -6036,71 +6028,58 @@ def signal_command(given: Record) -> None:
 
 
 def pause_command(given: Record) -> None:
-    """Silence the hooks: of one session, or of all when none is known."""
-    stated, until = getattr(given, "for"), None
+    """`pause` and `resume`: of one session, or of all when none is known."""
+    ctx, stated, until = session_ctx(given), getattr(given, "for", ""), None
+    path, is_pause = ctx.path("state", "pause.json"), given.word == "pause"
     if stated:
         number, unit_s = stated[:-1], UNITS_S.get(stated[-1].lower())
         if not (unit_s and is_digits(number) and len(number) < 9):
             raise CommandError("not a duration: " + stated,
                                "a number with s, m, h or d, such as 30m")
-        until = format_iso(time.time() + int(number) * unit_s)
-    _edit_pauses(given, "paused %s until " + (until or "`resume`"),
-                 lambda pauses, session: dict(pauses, **{session or "*": until}))
-
-
-def resume_command(given: Record) -> None:
-    """End a pause: of one session, or every pause when none is known."""
-    _edit_pauses(given, "resumed %s", lambda pauses, session: {
-        name: until for name, until in pauses.items() if session and name not in (session, "*")})
-
-
-def _edit_pauses(given: Record, told: str, change: object) -> None:
-    """From the pauses that hold now to those that shall."""
-    ctx = session_ctx(given)
-    path = ctx.path("state", "pause.json")
+        until = format_iso(ctx.now + int(number) * unit_s)
 
     def edit(data: dict) -> None:
-        pauses = change(read_pauses(ctx), ctx.session)
+        pauses = read_pauses(ctx)
         data.clear()
-        data.update(pauses, inode=ctx.owner.st_ino)
+        if is_pause:
+            data.update(pauses, **{ctx.session or "*": until})
+        elif ctx.session:
+            data.update((name, pauses[name]) for name in pauses if name not in (ctx.session, "*"))
+        data["inode"] = ctx.owner.st_ino
 
     if not update_json(ctx, path, edit)[0]:
         raise CommandError("cannot write " + path, CHECK_RIGHTS)
+    told = "paused %s until " + (until or "`resume`") if is_pause else "resumed %s"
     show(told % (ctx.session or "every session"))
 
 
 def auto_command(given: Record) -> None:
     ctx, action = session_ctx(given), given.words[0]
-    given.shell = next(iter(read_environment(AGENT_NAMES)), "")
-    if given.shell and (given.until or given.agree):
+    shell = next(iter(read_environment(AGENT_NAMES)), "")
+    if shell and (given.until or given.agree):
         raise CommandError(
-            "--until and --agree are for a person; %s is set in an agent's shell" % given.shell,
+            "--until and --agree are for a person; %s is set in an agent's shell" % shell,
             "run it in a terminal of your own; with ! in the client it is the agent's shell too")
     if action == "stop":
         show("cancelled" if cancel_workflow(ctx, "") else "no workflow is active")
         return
-    if action == "start":
-        _begin(ctx, _plan_start(ctx, given), given, "auto:started")
-    elif action == "resume":
-        _begin(ctx, _plan_resume(ctx, given), given, "auto:resumed")
+    if action != "status":
+        flow = _plan_start(ctx, given) if action == "start" else _plan_resume(ctx, given)
+        if given.session:  # the client's own id, as its events carry it
+            is_whole = ctx.session == safe_name(given.session)
+            flow.session_id = given.session if is_whole else ctx.session
+        _agree(ctx, flow, given, may_ask=not shell)
+        is_new = not is_dir(parent_of(auto_path(ctx)))
+        if not update_workflow(ctx, lambda now: vars(now).update(vars(flow)))[0]:
+            raise CommandError("cannot write " + AUTO_STATE, CHECK_RIGHTS)
+        if is_new:
+            write_bytes(ctx, ctx.root + "/.caw/.gitignore", b"auto-state.json\n.gitignore\n")
+        record(ctx, "auto:started" if action == "start" else "auto:resumed", phase=flow.phase,
+               bound=bool(flow.session_id))
     data = workflow_data(ctx)
     page = render_workflow(data) if data else [
         "no workflow; begin one with: " + own_command("auto start TASK")]
-    show(*[format_json(data or {})] if given.json else [[("", line)] for line in page])
-
-
-def _begin(ctx: Ctx, flow: Record, given: Record, event: str) -> None:
-    """The workflow as planned, once the person has agreed to its checks."""
-    if given.session:  # the client's own id, as its events carry it
-        is_whole = ctx.session == safe_name(given.session)
-        flow.session_id = given.session if is_whole else ctx.session
-    _agree(ctx, flow, given)
-    is_new = not is_dir(parent_of(auto_path(ctx)))
-    if not update_workflow(ctx, lambda now: vars(now).update(vars(flow)))[0]:
-        raise CommandError("cannot write " + AUTO_STATE, CHECK_RIGHTS)
-    if is_new:
-        write_bytes(ctx, ctx.root + "/.caw/.gitignore", b"auto-state.json\n.gitignore\n")
-    record(ctx, event, phase=flow.phase, bound=bool(flow.session_id))
+    show(*[format_json(data or {})] if given.json else page)
 
 
 def _plan_start(ctx: Ctx, given: Record) -> Record:
@@ -6143,32 +6122,27 @@ def _plan_resume(ctx: Ctx, given: Record) -> Record:
     return flow
 
 
-def _agree(ctx: Ctx, flow: Record, given: Record) -> None:
-    """The person's consent to the checks. One that was not typed here or agreed to before is asked
-    about; where no person can answer it stays without consent, unless --agree says so."""
+def _agree(ctx: Ctx, flow: Record, given: Record, may_ask: bool) -> None:
+    """The person's consent to the checks, kept where no clone can forge it. One that was not typed
+    here or agreed to before is asked about; where no person can answer it stays without consent,
+    unless --agree says so."""
     checks = checks_of(ctx, flow)
+    digests = {phase: digest_of(command) for phase, command in checks.items()}
     known = [*read_trust(ctx).checks.values(), digest_of(given.until)]
-    agreed = {phase: command for phase, command in checks.items()
-              if given.agree or digest_of(command) in known}
-    if agreed != checks and not given.shell and _os.isatty(0) and _os.isatty(1):
+    agreed = {phase: digest for phase, digest in digests.items() if given.agree or digest in known}
+    if agreed != digests and may_ask and _os.isatty(0) and _os.isatty(1):
         show("the project wants these commands run as checks:",
              *["  %s: %s" % (phase, command.replace("\n", "⏎ "))
                for phase, command in checks.items() if phase not in agreed], "agree? [y/N]")
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             raise CommandError("not agreed, nothing was changed",
                                "the commands stand in " + CONFIG_NAME)
-        agreed = checks
-    flow.token = _os.urandom(16).hex()
-    if not write_trust(ctx, flow.token, agreed):
-        place = trust_path(ctx) or "a state home: HOME is not set"
-        raise CommandError("cannot write " + place, CHECK_RIGHTS)
-
-
-def write_trust(ctx: Ctx, token: str, checks: dict) -> bool:
-    """What the person started, and the command of each phase that they agreed to."""
-    digests = {phase: digest_of(command) for phase, command in checks.items()}
-    text, path = format_json({"token": token, "root": ctx.root, "checks": digests}), trust_path(ctx)
-    return bool(path) and write_bytes(ctx, path, text.encode())
+        agreed = digests
+    flow.token, path = _os.urandom(16).hex(), trust_path(ctx)
+    trust = format_json({"token": flow.token, "root": ctx.root, "checks": agreed})
+    if not (path and write_bytes(ctx, path, trust.encode())):
+        raise CommandError("cannot write " + (path or "a state home: HOME is not set"),
+                           CHECK_RIGHTS)
 
 
 def statusline_command(given: Record) -> None:
@@ -6335,7 +6309,7 @@ COMMANDS = {  # word -> its usage, its function, what it is for
              "Keep the agent going until a task is done: start, show, take up or stop that."),
     "pause": ("[--for 30m] [--session ID]", pause_command,
               "Silence the hooks for a while, or until `resume`."),
-    "resume": ("[--session ID]", resume_command, "End a pause."),
+    "resume": ("[--session ID]", pause_command, "End a pause."),
     "statusline": ("[--only] [-- CMD…]", statusline_command,
                    "A line for the client's status bar, below your own."),
     "replay": ("FILE… [--agent %s] [--json]" % "|".join(DIALECTS), replay_command,
@@ -6369,12 +6343,14 @@ def parse_usage(usage: str) -> tuple:
     return {"--" + name: kind for name, _, kind in pairs}, words.split()
 
 
-def parse_words(usage: str, args: list) -> Record:
-    """What was given: the options by name ("" when missing), `words`, and `rest`, what stands
-    behind --."""
+def parse_words(word: str, args: list) -> "Record | None":
+    """What was given to a command: its word, the options by name ("" when missing), `words`, and
+    `rest`, what stands behind --. None: help is wanted."""
     cut = args.index("--") if "--" in args else len(args)
-    own, words, (kinds, places) = args[:cut], [], parse_usage(usage)
+    own, words, (kinds, places) = args[:cut], [], parse_usage(COMMANDS[word][0])
     given = {name: [] if kind.endswith("…") else "" for name, kind in kinds.items()}
+    if {"--help", "-h"} & set(own):
+        return None
     while own:
         name, equals, value = own.pop(0).partition("=")
         if name[:2] != "--":
@@ -6395,7 +6371,7 @@ def parse_words(usage: str, args: list) -> Record:
         elif kind[0] != "[":
             raise CommandError(kind + " is missing")
     named = {name[2:].replace("-", "_"): value for name, value in given.items()}
-    return Record(words=words, rest=args[cut + 1:], **named)
+    return Record(word=word, words=words, rest=args[cut + 1:], **named)
 
 
 def _check_kind(name: str, kind: str, value: str) -> None:
@@ -6408,10 +6384,10 @@ def _check_kind(name: str, kind: str, value: str) -> None:
 
 
 def run_command(word: str, args: list) -> "int | None":
-    own = args[:args.index("--")] if "--" in args else args
     usage, run, about = COMMANDS.get(word, ("", None, ""))
-    if run and not {"--help", "-h"} & set(own):
-        return run(parse_words(usage, args))
+    given = parse_words(word, args) if run else None
+    if given:
+        return run(given)
     if run:
         show("usage: ctx_hooks.py %s %s" % (word, usage), "", about,
              *["  %-10s %s" % pair for pair in OPTIONS.items() if pair[0] in usage], "",
@@ -6436,22 +6412,21 @@ def main() -> None:
     word, *args = sys.argv[1:] or ["--help"]
     if word in MODES:
         hook_main(sys.argv[1:])
-    said, hint, code = "", "", 0
+    code, told = 0, ()
     try:
         if sys.stdout is not None:
             sys.stdout.reconfigure(encoding="utf-8", errors="replace")
         code = run_command(word, args) or 0
     except CommandError as error:
-        said, hint, code = str(error), error.hint, 1
-        if not hint:
-            hint, code = own_command(word + " --help"), 2
+        code, told = (1 if error.args[1:] else 2), (*error.args, own_command(word + " --help"))
     except KeyboardInterrupt:
         code = 130
     except OSError as error:
         if error.errno not in CLOSED_ERRNOS:
-            said, hint, code = str(error), own_command("doctor"), 1
-    if said:
-        write_stderr("error: %s\nhint: %s\n" % (said.replace("\n", " "), hint.replace("\n", " ")))
+            code, told = 1, (str(error), own_command("doctor"))
+    if told:
+        said, hint = (text.replace("\n", " ") for text in told[:2])
+        write_stderr("error: %s\nhint: %s\n" % (said, hint))
     _os._exit(code)  # a second flush could only fail again
 
 

@@ -85,8 +85,14 @@ def test_stdout_is_one_ascii_object_and_nothing_else(project):
     ("wrap", ["--agent", "aider", "--", "aider", "--x"], {"agent": "aider", "rest": ["aider", "--x"]}),
 ])
 def test_words_are_read_by_the_usage_line(kit, word, args, expected):
-    given = vars(kit.parse_words(kit.COMMANDS[word][0], args))
-    assert {key: given[key] for key in expected} == expected
+    given = vars(kit.parse_words(word, args))
+    assert {key: given[key] for key in expected} == expected and given["word"] == word
+
+
+@pytest.mark.parametrize("args, is_asked", [(["--help"], True), (["x", "-h"], True), (["--bogus", "--help"], True),
+                                            (["--", "x", "--help"], False), (["--", "-h"], False)])
+def test_help_is_asked_for_before_the_words_of_another_program(kit, args, is_asked):
+    assert (kit.parse_words("statusline", args) is None) is is_asked
 
 
 def test_every_command_has_a_usage_line_that_its_own_parser_reads(kit):

@@ -578,7 +578,9 @@ def meant(project, phase="planning", commands=(), **changes):
     """A workflow that `auto start` began in a shell: a token in the state and in the user's own state home."""
     auto(project, phase, session="", token="t0ken", **changes)
     checks = commands if isinstance(commands, dict) else dict(zip([phase], commands))
-    assert helper.load_kit().write_trust(project.ctx(NOW), "t0ken", checks)
+    kit, ctx = helper.load_kit(), project.ctx(NOW)
+    digests = {name: kit.digest_of(command) for name, command in checks.items()}
+    assert kit.write_bytes(ctx, kit.trust_path(ctx), json.dumps({"token": "t0ken", "checks": digests}).encode())
 
 
 def test_a_workflow_started_in_a_shell_binds_at_the_first_prompt_that_a_person_types(project):
