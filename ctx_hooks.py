@@ -4952,15 +4952,13 @@ def _session_rows(data: dict, now: float) -> list:
 
 def _handoff_row(row: dict, now: float) -> list:
     """Who wrote what when, to whom it went, with what evidence."""
-    text, style = "asked for " + format_ago(row["asked_at"], now), WARN
-    if row["written_at"]:
-        style = "good"
-        text = "written %s (%s) → " % (format_ago(row["written_at"], now), row["by"])
-        text += "waits for the next session" if not row["delivered_to"] else "to %s %s, %s" % (
-            row["delivered_to"][:8], format_ago(row["delivered_at"], now),
-            row["evidence"] or "no evidence yet")
+    went = "waits for the next session" if not row["delivered_to"] else "to %s %s, %s" % (
+        row["delivered_to"][:8], format_ago(row["delivered_at"], now),
+        row["evidence"] or "no evidence yet")
+    written = "written %s (%s) → %s" % (format_ago(row["written_at"], now), row["by"], went)
+    text = written if row["written_at"] else "asked for " + format_ago(row["asked_at"], now)
     text = " · ".join(filter(None, (text, row["agent"], row["file"])))
-    return _row(row["session"][:8], text, style)
+    return _row(row["session"][:8], text, "good" if row["written_at"] else WARN)
 
 
 def render_workflow(flow: dict) -> list:
@@ -5014,11 +5012,10 @@ def render_decision(row: dict) -> str:
     values = defaultdict(lambda: "?", {
         key: ", ".join(map(str, value)) if isinstance(value, list) else str(value)
         for key, value in row.items()})
-    reason = REASONS.get(values["reason"], "{reason}")
+    why = REASONS.get(values["reason"], "{reason}")
     if row.get("check"):  # a block whose check fails is held as one that is missing
-        is_held = values["reason"] == "held"
-        reason = "its check {check}" if is_held else reason + " (its check {check})"
-    values["reason"] = reason.format_map(values)
+        why = "its check {check}" if values["reason"] == "held" else why + " (its check {check})"
+    values["reason"] = why.format_map(values)
     text = DECISIONS.get(values["event"], "{event} → by another version").format_map(values)
     agent = "" if row.get("agent", "claude") == "claude" else values["agent"] + ": "
     head = "%s  %-8s  %s" % (format_clock(row.get("at")), str(row.get("session", ""))[:8], agent)
@@ -5935,16 +5932,11 @@ def workflow_data(ctx: Ctx) -> "dict | None":
     if not read_json(auto_path(ctx)):
         return None
     flow, agreed = read_workflow(ctx), read_trust(ctx).checks
+    commands = [(phase, check_of(ctx, flow, phase)) for phase in flow.phases]
     checks = [{"phase": phase, "command": text, "agreed": agreed.get(phase) == digest_of(text)}
-              for phase, text in checks_of(ctx, flow).items()]
+              for phase, text in commands if text]
     return dict(dump_record(flow, WORKFLOW), token="", inert=is_inert(ctx, flow), checks=checks,
                 last_error=text_of(flow.last_error.get("message")))
-
-
-def checks_of(ctx: Ctx, flow: Record) -> dict:
-    """phase -> its command, for those that have one."""
-    commands = {phase: check_of(ctx, flow, phase) for phase in flow.phases}
-    return {phase: command for phase, command in commands.items() if command}
 
 
 def attention_data(ctx: Ctx, sessions: list) -> dict:
@@ -5975,8 +5967,9 @@ def context_command(given: Record) -> None:
 
 def why_command(given: Record) -> None:
     rows = read_events(people_ctx(), int(given.words[0]) if given.words else 10)
-    show(*[format_json(rows)] if given.json else map(render_decision, rows) if rows else [
-        "nothing was said or decided here yet; silence is not recorded"])
+    page = list(map(render_decision, rows)) or [
+        "nothing was said or decided here yet; silence is not recorded"]
+    show(*[format_json(rows)] if given.json else page)
 
 
 def config_command(given: Record) -> None:
@@ -5997,15 +5990,13 @@ def config_command(given: Record) -> None:
 
 def doctor_command(given: Record) -> int:
     """A line for each thing that matters; exit 1 when something is broken."""
-    ctx = people_ctx(needed=False)
-    found = [{"level": level, "text": text}
-             for level, text in diagnose(ctx, slashed(_os.getcwd()), read_environment())]
-    page, below = [], []  # what a finding has to show beside its line comes at the end
-    for row in found:
-        line, _, shown = row["text"].partition("\n")
-        page.append([(row["level"], "%-6s" % row["level"]), ("", line)])
-        below += ["", *shown.split("\n")] if shown else []
-    show(*[format_json(found)] if given.json else page + below)
+    rows = diagnose(people_ctx(needed=False), slashed(_os.getcwd()), read_environment())
+    found = [{"level": level, "text": text} for level, text in rows]
+    page = [[(row["level"], "%-6s" % row["level"]), ("", row["text"].partition("\n")[0])]
+            for row in found]
+    below = [line for row in found for line in row["text"].split("\n")[1:]]  # settings to paste
+    page += ["", *below] if below else []
+    show(*[format_json(found)] if given.json else page)
     return 1 if FAIL in [row["level"] for row in found] else 0
 
 
@@ -6123,26 +6114,27 @@ def _plan_resume(ctx: Ctx, given: Record) -> Record:
 
 
 def _agree(ctx: Ctx, flow: Record, given: Record, may_ask: bool) -> None:
-    """The person's consent to the checks, kept where no clone can forge it. One that was not typed
-    here or agreed to before is asked about; where no person can answer it stays without consent,
-    unless --agree says so."""
-    checks = checks_of(ctx, flow)
-    digests = {phase: digest_of(command) for phase, command in checks.items()}
-    known = [*read_trust(ctx).checks.values(), digest_of(given.until)]
-    agreed = {phase: digest for phase, digest in digests.items() if given.agree or digest in known}
-    if agreed != digests and may_ask and _os.isatty(0) and _os.isatty(1):
+    """The person's consent to the checks. One that was not typed here or agreed to before is asked
+    about; where no person can answer it stays without consent, unless --agree says so."""
+    checks = {phase: check_of(ctx, flow, phase) for phase in flow.phases}
+    known = ["", *read_trust(ctx).checks.values(), digest_of(given.until)]
+    strange = {} if given.agree else {
+        phase: text for phase, text in checks.items() if digest_of(text) not in known}
+    if strange and may_ask and _os.isatty(0) and _os.isatty(1):
         show("the project wants these commands run as checks:",
-             *["  %s: %s" % (phase, command.replace("\n", "⏎ "))
-               for phase, command in checks.items() if phase not in agreed], "agree? [y/N]")
+             *["  %s: %s" % (phase, text.replace("\n", "⏎ ")) for phase, text in strange.items()],
+             "agree? [y/N]")
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             raise CommandError("not agreed, nothing was changed",
                                "the commands stand in " + CONFIG_NAME)
-        agreed = digests
+        strange = {}
+    agreed = {phase: digest_of(text) for phase, text in checks.items()
+              if text and phase not in strange}
     flow.token, path = _os.urandom(16).hex(), trust_path(ctx)
     trust = format_json({"token": flow.token, "root": ctx.root, "checks": agreed})
     if not (path and write_bytes(ctx, path, trust.encode())):
-        raise CommandError("cannot write " + (path or "a state home: HOME is not set"),
-                           CHECK_RIGHTS)
+        place = path or "a state home: HOME is not set"
+        raise CommandError("cannot write " + place, CHECK_RIGHTS)
 
 
 def statusline_command(given: Record) -> None:
@@ -6184,8 +6176,8 @@ def statusline_data(data: dict, env: dict) -> dict:
     set_run(ctx, env, time.time())
     ctx.session = safe_name(session_id)
     path = ctx.path("state", ctx.session + ".statusline")
-    old, new = read_json(path), {"window": size, "used": used, "model": text_of(model.get("id"))}
-    old.pop("at", None)
+    old, name = read_json(path), text_of(model.get("id"))
+    new = {"window": size, "used": used, "model": name, "at": old.get("at")}
     if size and old != new:  # the client asks several times a second
         write_bytes(ctx, path, format_json(dict(new, at=format_iso(ctx.now, True))).encode())
     state, flow = read_session(ctx, ctx.session), read_workflow(ctx)
