@@ -6060,11 +6060,10 @@ def auto_command(given: Record) -> None:
             is_whole = ctx.session == safe_name(given.session)
             flow.session_id = given.session if is_whole else ctx.session
         _agree(ctx, flow, given, may_ask=not shell)
-        is_new = not is_dir(parent_of(auto_path(ctx)))
+        if not is_dir(parent_of(auto_path(ctx))):
+            write_bytes(ctx, ctx.root + "/.caw/.gitignore", b"auto-state.json\n.gitignore\n")
         if not update_workflow(ctx, lambda now: vars(now).update(vars(flow)))[0]:
             raise CommandError("cannot write " + AUTO_STATE, CHECK_RIGHTS)
-        if is_new:
-            write_bytes(ctx, ctx.root + "/.caw/.gitignore", b"auto-state.json\n.gitignore\n")
         record(ctx, "auto:started" if action == "start" else "auto:resumed", phase=flow.phase,
                bound=bool(flow.session_id))
     data = workflow_data(ctx)
@@ -6233,14 +6232,14 @@ def copy_project(ctx: Ctx, scratch: str) -> None:
         os.makedirs(scratch + name)
     for name in names[:REPLAY_FILES]:
         source = join_path(ctx.root, name)
-        is_inside = is_below(source, ctx.root) and name_inside(source, ctx.root)
-        data = read_bytes(source, room, follow=False) if is_inside else None
+        info = is_below(source, ctx.root) and name_inside(source, ctx.root) and stat_of(source)
+        data = read_bytes(source, room, follow=False) if info else None
         if data is not None:
             room, target = room - len(data), scratch + "/project/" + source[len(ctx.root):]
             os.makedirs(parent_of(target), exist_ok=True)
             with open(target, "wb") as out:
                 out.write(data)
-            os.utime(target, (stat_of(source).st_mtime, stat_of(source).st_mtime))
+            os.utime(target, (info.st_mtime, info.st_mtime))
 
 
 def replay_event(ctx: Ctx, scratch: str, event: dict, agent: str) -> dict:

@@ -863,6 +863,22 @@ def test_replay_copies_a_bounded_amount(project, kit, monkeypatch):
     assert sum(sizes) <= 5000
 
 
+def test_replay_bears_a_file_that_goes_while_it_is_copied(project, kit, monkeypatch):
+    """A hook of a live session removes files at any time."""
+    gone, real = project.write(".context/notes/gone.md", "soon gone"), kit.read_bytes
+
+    def read(path, *args, **options):
+        data = real(path, *args, **options)
+        if path.endswith("/gone.md"):
+            os.unlink(gone)
+        return data
+
+    monkeypatch.setattr(kit, "read_bytes", read)
+    scratch = os.path.join(project.base, "scratch")
+    kit.copy_project(project.ctx(time.time()), scratch)
+    assert os.path.exists(os.path.join(scratch, "project", ".context", "TASKS.md"))
+
+
 @pytest.mark.parametrize("content", ["{", '{"a": 1}\n\nbroken', "[1]", "null"])
 def test_replay_says_which_file_is_broken(project, content):
     at = 2 if "broken" in content else 1
