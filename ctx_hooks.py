@@ -4875,6 +4875,7 @@ def show(*page: object, is_bar: bool = False, is_screen: bool = False) -> None:
         lines = text.split("\n")[:max(1, _os.get_terminal_size(1).lines - 1)]
         text = "\033[H\033[J\033[?7l" + "\n".join(lines) + "\033[?7h"
     if sys.stdout is not None:  # None: it was closed before the start
+        sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # whatever the locale says
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
 
@@ -5941,8 +5942,7 @@ def workflow_data(ctx: Ctx) -> "dict | None":
 
 def attention_data(ctx: Ctx, sessions: list) -> dict:
     """Characters and messages said to the agent, by mechanism, and the tool calls they go with."""
-    by: dict = {}
-    calls = sum(read_session(ctx, name).tool_calls for name, _ in sessions[:50])
+    by, calls = {}, sum(read_session(ctx, name).tool_calls for name, _ in sessions[:50])
     for row in read_events(ctx, 100_000):
         mechanism, chars = text_of(row.get("event")).partition(":")[0], count_of(row.get("chars"))
         calls += count_of(row.get("calls"))  # of a session that ended
@@ -6106,8 +6106,7 @@ def _plan_resume(ctx: Ctx, given: Record) -> Record:
     known = [phase for phase in (flow.phase, flow.last_phase) if phase in flow.phases]
     vars(flow).update(
         FRESH, active=True, phase=(known or flow.phases)[0], exit_reason="", completed_at=0.0,
-        phase_started_at=ctx.now, session_id="",
-        any_prompt=bool(given.any) or flow.any_prompt)
+        phase_started_at=ctx.now, session_id="", any_prompt=bool(given.any) or flow.any_prompt)
     flow.signals.last_checked = ctx.now
     return flow
 
@@ -6222,9 +6221,8 @@ def copy_project(ctx: Ctx, scratch: str) -> None:
     """What the hooks look at, within bounds: no links, no pause, nothing of the user's own."""
     import os
 
-    names = [path for _, path in settings_files(ctx.root, {})[:2]]
+    names, room = [path for _, path in settings_files(ctx.root, {})[:2]], REPLAY_BYTES
     names += [CONFIG_NAME, AUTO_STATE, OLD_HANDOFF, *ctx.get("startup.files")]
-    room = REPLAY_BYTES
     for folder, folders, files in os.walk(ctx.dir):
         names += [slashed(folder) + "/" + name for name in files if name != "pause.json"]
         folders[:] = folders if len(names) < REPLAY_FILES else []
@@ -6405,8 +6403,6 @@ def main() -> None:
         hook_main(sys.argv[1:])
     code, told = 0, ()
     try:
-        if sys.stdout is not None:
-            sys.stdout.reconfigure(encoding="utf-8", errors="replace")
         code = run_command(word, args) or 0
     except CommandError as error:
         code, told = (1 if error.args[1:] else 2), (*error.args, own_command(word + " --help"))
