@@ -3123,9 +3123,9 @@ def problem_of_block(fields: dict, phase: str, since: float, now: float) -> str:
     return ""
 
 
-def judge_turn(flow: Record, text: str, now: float) -> tuple:
-    """(signal or "", its block, what the agent is told without one): at most one. The current
-    phase's own counts before all others; AUTO_COMPLETE only when it stands alone."""
+def judge_turn(flow: Record, text: str, now: float) -> Record:
+    """The one signal that counts or "", its block, and what the agent is told without one. The
+    current phase's own comes before all others; AUTO_COMPLETE counts only when it stands alone."""
     own, good, blocks = signal_of(flow.phase), {}, parse_blocks(text)
     lead = "The phase is not complete yet: its completion block is missing."
     for fields in sorted(blocks, key=lambda fields: fields["SIGNAL"].upper() == own):
@@ -3138,7 +3138,8 @@ def judge_turn(flow: Record, text: str, now: float) -> tuple:
     if len(blocks) > 1:
         good.pop("AUTO_COMPLETE", None)
     signal = own if own in good else list(good)[-1] if good else ""
-    return signal, good.get(signal), lead
+    return Record(signal=signal, block=good.get(signal), lead=lead, reason="", check="",
+                  owner=flow.session_id, phase=flow.phase, checked=flow.phase)
 
 
 def _format_block(signal: str, phase: str, following: str = "") -> str:
@@ -3152,19 +3153,15 @@ def auto_path(ctx: Ctx) -> str:
     return ctx.root + "/" + AUTO_STATE
 
 
-def read_workflow(ctx: Ctx) -> Record:
-    """For looking only."""
-    return _complete_flow(ctx, load_record(read_json(auto_path(ctx)), WORKFLOW))
-
-
 def update_workflow(ctx: Ctx, change) -> tuple:
     """Locked: (whether it stands on disk, the result)."""
-    return update_json(ctx, auto_path(ctx), lambda flow: change(_complete_flow(ctx, flow)),
-                       WORKFLOW)
+    return update_json(ctx, auto_path(ctx), lambda flow: change(read_workflow(ctx, flow)), WORKFLOW)
 
 
-def _complete_flow(ctx: Ctx, flow: Record) -> Record:
-    """The parts that other writers leave out. Without any time of its own the file's counts."""
+def read_workflow(ctx: Ctx, flow: "Record | None" = None) -> Record:
+    """What lies there, for looking only, or what was just read under the lock; with the parts that
+    other writers leave out. Without any time of its own the file's counts."""
+    flow = flow or load_record(read_json(auto_path(ctx)), WORKFLOW)
     flow.signals = flow.signals or load_record({}, _SIGNALS)
     skipped = sum((SKIPS[flag] for flag in SKIPS if flow.config.get(flag) is True), ())
     flow.phases = flow.phases or [name for name in PHASES if name not in skipped]
@@ -3223,34 +3220,26 @@ def find_workflow(ctx: Ctx, session_id: str) -> "Record | None":
 
 
 def bind_workflow(ctx: Ctx, event: Record) -> bool:
-    """At a prompt, an unbound workflow takes the session; a person's prompt sets the brakes back.
-    Whether it is this session's now."""
-    flow = find_workflow(ctx, event.session_id)
-    if flow is None:
-        return False
-    is_person = event.by_person and not event.prompt.startswith(CONTINUATION_HEAD)
-    may_bind = is_person if flow.session_id else flow.any_prompt or is_person and event.attended
-    return may_bind and _take_up(ctx, event, flow.session_id)
+    """Whether it is this session's from now on, with all brakes set back: at a prompt one that is
+    unbound, or its own at a person's; after /clear that of the session which this client ended."""
+    if event.name == "SessionStart":
+        found, cleared = read_workflow(ctx), cleared_session(ctx)
+        may_bind = cleared and is_active(found) and safe_name(found.session_id) == cleared
+    else:
+        found = find_workflow(ctx, event.session_id)
+        is_person = event.by_person and not event.prompt.startswith(CONTINUATION_HEAD)
+        may_bind = found and (is_person if found.session_id else
+                              found.any_prompt or is_person and event.attended)
 
+    def take_up(flow: Record) -> bool:
+        is_same = flow.session_id == found.session_id  # else another was quicker
+        if is_same:
+            calls = read_session(ctx, event.session).tool_calls
+            vars(flow).update(FRESH, session_id=event.session_id, tool_calls=calls)
+            flow.signals.last_checked = ctx.now
+        return is_same
 
-def follow_clear(ctx: Ctx, event: Record) -> None:
-    """/clear has ended one session of this client and started another: the workflow goes along."""
-    cleared, flow = cleared_session(ctx), read_workflow(ctx)
-    if cleared and is_active(flow) and safe_name(flow.session_id) == cleared:
-        _take_up(ctx, event, flow.session_id)
-
-
-def _take_up(ctx: Ctx, event: Record, owner: str) -> bool:
-    """It is this session's from now on, with all brakes set back, unless another was quicker."""
-    def change(flow: Record) -> bool:
-        if flow.session_id != owner:
-            return False
-        calls = read_session(ctx, event.session).tool_calls
-        vars(flow).update(FRESH, session_id=event.session_id, tool_calls=calls)
-        flow.signals.last_checked = ctx.now
-        return True
-
-    return bool(update_workflow(ctx, change)[1])
+    return bool(may_bind and update_workflow(ctx, take_up)[1])
 
 
 def is_stale(ctx: Ctx, flow: Record) -> bool:
@@ -3297,11 +3286,10 @@ def enforce_stop(ctx: Ctx, event: Record, state: Record) -> "Reply | None":
     text = read_turn(ctx, event.transcript, max(flow.signals.last_checked, flow.phase_started_at))
     if event.last_message not in text:
         text += "\n" + event.last_message
-    signal, block, lead = judge_turn(flow, text, ctx.now)
-    reason = "" if signal or not is_stale(ctx, flow) else "stale_state"
-    stop = Record(owner=flow.session_id, phase=flow.phase, signal=signal, block=block, lead=lead,
-                  reason=reason, check="", checked=flow.phase)
-    if signal not in BLOCKS:  # it says that something is complete
+    stop = judge_turn(flow, text, ctx.now)
+    if not stop.signal and is_stale(ctx, flow):
+        stop.reason = "stale_state"
+    if stop.signal not in BLOCKS:  # it says that something is complete
         _prove(ctx, flow, stop)
     written, flow = update_workflow(ctx, lambda now: _decide(ctx, now, event, stop, state))
     if flow is None:
@@ -3326,18 +3314,16 @@ def _prove(ctx: Ctx, flow: Record, stop: Record) -> None:
     person agreed to exactly them; without the proof there is no signal but a lead or a reason. All
     of them together have the time of one stop."""
     phases = [flow.phase, *(_later_phases(flow) if stop.signal == "AUTO_COMPLETE" else ())]
-    agreed, commands = read_trust(ctx).checks, [check_of(ctx, flow, name) for name in phases]
-    if [agreed.get(name, "") for name in phases] != list(map(digest_of, commands)):
+    agreed, checks = read_trust(ctx).checks, checks_of(ctx, flow)
+    if any(agreed.get(name, "") != digest_of(checks.get(name, "")) for name in phases):
         vars(stop).update(signal="", check="not agreed to", reason="not_agreed")
         return
     own_s = min(max(ctx.get("auto.check_timeout_s"), 1), CHECKS_LIMIT_S)
-    end = time.monotonic() + CHECKS_LIMIT_S
-    add_time(CHECKS_LIMIT_S + 5 if any(commands) else 0)
-    for name, command in zip(phases, commands):
-        if not command:
-            continue
+    end, due = time.monotonic() + CHECKS_LIMIT_S, [name for name in phases if name in checks]
+    add_time(CHECKS_LIMIT_S + 5 if due else 0)
+    for name in due:
         stop.checked, limit_s = name, min(own_s, round(end - time.monotonic()))
-        code, output = run_bounded(command, ctx.root, limit_s) if limit_s > 0 else (None, b"")
+        code, output = run_bounded(checks[name], ctx.root, limit_s) if limit_s > 0 else (None, b"")
         stop.check = "did not end within %d s" % limit_s if code is None else "exited %d" % code
         if code is None and limit_s < own_s:  # nobody can tell, so nobody is held
             vars(stop).update(signal="", check="had no time left", reason="checks_late")
@@ -3345,7 +3331,7 @@ def _prove(ctx: Ctx, flow: Record, stop: Record) -> None:
             tail = hide_secrets(clean_text(output[-CHECK_TAIL * 2:].decode("utf-8", "replace")))
             stop.signal, stop.lead = "", (
                 "The block is there, but its check `%s` %s. The end of its output:\n%s\n" % (
-                    one_line(command, 300), stop.check, tail[-CHECK_TAIL:].strip()))
+                    one_line(checks[name], 300), stop.check, tail[-CHECK_TAIL:].strip()))
         if not stop.signal:
             return
 
@@ -3392,8 +3378,8 @@ def _apply(flow: Record, stop: Record, now: float) -> None:
     phase, signal, at = flow.phase, stop.signal, format_iso(now)
     row = {"signal": signal, "detected_at": at, "phase": phase, "attempts": flow.iteration + 1}
     flow.signals.detected_signals = (flow.signals.detected_signals + [row])[-200:]
-    following = TRANSITIONS.get(signal)
-    following = following if following in flow.phases else next(iter(_later_phases(flow)), "")
+    later, following = _later_phases(flow), TRANSITIONS.get(signal)
+    following = following if following in flow.phases else next(iter(later), "")
     if signal == "PHASE_BLOCKED":
         flow.needs = one_line(stop.block["NEEDS"], 500)
     elif signal == "PHASE_ERROR":
@@ -3408,14 +3394,13 @@ def _apply(flow: Record, stop: Record, now: float) -> None:
     elif not following:
         stop.reason = "all_phases_complete"
     else:
-        if flow.phases.index(following) <= flow.phases.index(phase):
-            flow.returns += 1
-        vars(flow).update(phase=following, iteration=0, phase_started_at=now, stalls=0)
+        vars(flow).update(phase=following, iteration=0, phase_started_at=now, stalls=0,
+                          returns=flow.returns + int(following not in later))
         stop.lead = "Phase %s is complete. Go on with the next one." % phase
 
 
 def render_phase(ctx: Ctx, flow: Record, template: str, lead: str = "") -> str:
-    phase, command, signal = flow.phase, check_of(ctx, flow, flow.phase), signal_of(flow.phase)
+    phase, signal, command = flow.phase, signal_of(flow.phase), checks_of(ctx, flow).get(flow.phase)
     about = ctx.get("auto.about").get(phase) or PHASES.get(phase, "")
     task = one_line(flow.task_description, 1500).replace("---", "—")
     return template.format(
@@ -3428,10 +3413,11 @@ def render_phase(ctx: Ctx, flow: Record, template: str, lead: str = "") -> str:
         blocked_block=_format_block("PHASE_BLOCKED", phase))
 
 
-def check_of(ctx: Ctx, flow: Record, phase: str) -> str:
-    """The command that must exit 0 for the phase to be complete, or ""."""
-    typed = flow.until if phase == flow.phases[-1] else ""
-    return typed or ctx.get("auto.done_when").get(phase, "")
+def checks_of(ctx: Ctx, flow: Record) -> dict:
+    """phase -> the command that must exit 0 for it to be complete, for those that have one."""
+    commands = dict(ctx.get("auto.done_when"))
+    commands[flow.phases[-1]] = flow.until or commands.get(flow.phases[-1])
+    return {phase: commands[phase] for phase in flow.phases if commands.get(phase)}
 
 
 def run_bounded(command: str, root: str, limit_s: float) -> tuple:
@@ -3980,7 +3966,7 @@ def _inject_start(event: Record, ctx: Ctx) -> "Reply | None":
     else:
         make_up(ctx)
     if event.source == "clear":
-        follow_clear(ctx, event)
+        bind_workflow(ctx, event)
     receipts = ""  # what hooks said in the conversation since its last compaction
     for row in rows_backward(ctx, event.transcript) if event.source in ("resume", "fork") else ():
         if row.kind == "boundary":

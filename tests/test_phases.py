@@ -97,7 +97,7 @@ def test_our_own_prompt_completes_nothing_for_any_phase(kit, project):
         auto(project, phase)
         text = stop(project).context
         flow = kit.read_workflow(project.ctx(NOW))
-        assert phase.upper() + "_COMPLETE" in text and kit.judge_turn(flow, text, NOW)[0] == ""
+        assert phase.upper() + "_COMPLETE" in text and kit.judge_turn(flow, text, NOW).signal == ""
 
 
 def test_one_stop_completes_one_phase_and_a_list_of_all_blocks_ends_nothing(kit, project):
@@ -328,7 +328,7 @@ def test_the_task_is_safe_whatever_it_contains(kit, project, task):
     context = stop(project).context
     assert "- Phase: planning (iteration 1/20)" in context and len(context) < 6000
     flow = kit.read_workflow(project.ctx(NOW))
-    assert kit.judge_turn(flow, context, NOW)[0] == "" and "\x1b" not in context and "<system-reminder>" not in context
+    assert kit.judge_turn(flow, context, NOW).signal == "" and "\x1b" not in context and "<system-reminder>" not in context
     line = [row for row in context.split("\n") if row.startswith("- Task: ")]
     assert len(line) == 1 and len(line[0]) > 8
 
