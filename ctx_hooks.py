@@ -3496,8 +3496,8 @@ METRICS = (
     ("confirmedByReceipt", 0, "count"), ("averageAttemptsToSuccess", 0, float),
     ("averageTimeToSuccess", 0, float))
 _DELIVERY = SESSION[-1][2]
-# Handoff   key (whose), path, at, by, text, seen (when it was delivered last), is_busy (its writer
-#           is still at work, so it is only named)
+# Handoff   key (whose), path, file (as it is shown), at, by, text, seen (when it was delivered
+#           last), is_busy (its writer is still at work, so it is only named)
 
 
 def find_handoffs(ctx: Ctx, session: str, wanted: str = "", only: bool = False) -> list:
@@ -3525,47 +3525,51 @@ def find_handoffs(ctx: Ctx, session: str, wanted: str = "", only: bool = False) 
         if text:
             by = "mechanical" if text.startswith(MECHANICAL_MARK) else "agent" if is_new else row.by
             found.append(Record(
-                key=key, path=path, at=at, by=by, text=text, seen=row.delivered_at,
-                is_busy=key != wanted and is_live(ctx, key, 0)))
+                key=key, path=path, file=shown_path(ctx, path, ""), at=at, by=by, text=text,
+                seen=row.delivered_at, is_busy=key != wanted and is_live(ctx, key, 0)))
     return sorted(found, key=lambda one: (one.key != wanted, one.is_busy, -one.at))
 
 
 def hold_handoff(ctx: Ctx, chosen: Record, session: str) -> bool:
     """It is on its way to this session alone, for now; False when another one was faster."""
     return note_handoff(ctx, chosen.key, chosen.seen, delivered_to=session, delivered_at=ctx.now,
-                        evidence="", by=chosen.by, file=shown_path(ctx, chosen.path, ""),
-                        written_at=chosen.at)
+                        evidence="", by=chosen.by, file=chosen.file, written_at=chosen.at)
 
 
 def startup_sources(ctx: Ctx, chosen: "Record | None", found: list, session: str = "") -> list:
     """[(where it comes from, text)], the handoff first; the other ones are only named."""
-    sources = []
+    sources, others = [], [one for one in found if one is not chosen]
     if chosen:
         is_own = chosen.key == session
-        head = "Handoff of %s, from %s (%s):" % (
+        sources.append(("Handoff of %s, from %s (%s):" % (
             "this session before the compaction" if is_own else "the session before",
-            shown_path(ctx, chosen.path, ""), format_iso(chosen.at))
-        sources.append((head, chosen.text))
+            chosen.file, format_iso(chosen.at)), chosen.text))
     for path in [join_path(ctx.root, name) for name in ctx.get("startup.files")]:
         text = read_handoff(ctx, path)
         if text:
             sources.append((SOURCE_FILE.format(path=shown_path(ctx, path, "")), text))
-    others = ["%s (%s)" % (shown_path(ctx, one.path, ""), format_iso(one.at))
-              for one in found if one is not chosen]
     if others:
-        sources.append(("Other handoffs that nobody has had yet: " + ", ".join(others[:5]), ""))
+        sources.append(("Other handoffs that nobody has had yet: " + ", ".join(
+            "%s (%s)" % (one.file, format_iso(one.at)) for one in others[:5]), ""))
     return sources
 
 
-def frame_startup(ctx: Ctx, sources: list, message_id: str, attempt: int) -> str:
-    """Shortened to its budget, with the request. It names the delivery: on a fork or a resume the
-    client drops a text that stands in the conversation already."""
+def send_startup(ctx: Ctx, delivery: Record, sources: list, kind: str) -> str:
+    """The text of the next attempt, shortened to its budget, with the request. It names the
+    delivery: on a fork or a resume the client drops a text that stands in the conversation."""
+    vars(delivery).update(attempts=delivery.attempts + 1, last_at=ctx.now, answered=False)
+    if delivery.attempts == 1:
+        delivery.first_at = ctx.now
+        count_metrics(ctx, attempted=1)
     asks = ctx.get("startup.require_ack")
     start, end = (FRAME_START, FRAME_END) if asks else (QUIET_START, QUIET_END)
-    head = "%s\n(delivery %s, attempt %d)" % (start, message_id, attempt)
+    head = "%s\n(delivery %s, attempt %d)" % (start, delivery.message_id, delivery.attempts)
     budget = int(max(min(ctx.get("startup.budget_chars"), STARTUP_LIMIT), 500))
     body = shorten_sources(sources, budget - ctx.length(head + end) - 2, ctx.length)
-    return "\n".join((head, body, end))
+    text = "\n".join((head, body, end))
+    record(ctx, "injection:attempted", messageId=delivery.message_id, attempt=delivery.attempts,
+           type=kind, chars=len(text))
+    return text
 
 
 def shorten_sources(sources: list, limit: int, length: object = units) -> str:
@@ -3641,22 +3645,13 @@ def start_session(ctx: Ctx, event: Record, state: Record, receipts: str) -> tupl
     sources = startup_sources(ctx, chosen, found, event.session)
     if not sources or (is_compact and not chosen):
         return "", ""
-    state.startup = load_record({"message_id": "inj-%x" % int(ctx.now * 1000)}, _DELIVERY)
-    state.startup.first_at, state.startup.handoff = ctx.now, chosen.key if chosen else ""
-    count_metrics(ctx, attempted=1)
-    text = _send(ctx, event, state.startup, sources)
-    if not chosen:
-        return text, ""
-    clock = time.strftime("%H:%M", time.localtime(chosen.at))
-    return text, "ctx: handoff of %s delivered, %d lines" % (clock, chosen.text.count("\n") + 1)
-
-
-def _send(ctx: Ctx, event: Record, delivery: Record, sources: list) -> str:
-    vars(delivery).update(last_at=ctx.now, answered=False, offset=transcript_size(event.transcript))
-    text = frame_startup(ctx, sources, delivery.message_id, delivery.attempts)
-    record(ctx, "injection:attempted", messageId=delivery.message_id, attempt=delivery.attempts,
-           type=event.name, chars=len(text))
-    return text
+    state.startup = load_record({
+        "message_id": "inj-%x" % int(ctx.now * 1000), "handoff": chosen.key if chosen else "",
+        "attempts": 0, "offset": transcript_size(event.transcript)}, _DELIVERY)
+    return send_startup(ctx, state.startup, sources, event.name), (
+        "ctx: handoff of %s delivered, %d lines" % (
+            time.strftime("%H:%M", time.localtime(chosen.at)), chosen.text.count("\n") + 1)
+        if chosen else "")
 
 
 def is_pending(state: Record) -> bool:
@@ -3676,7 +3671,8 @@ def follow_delivery(ctx: Ctx, event: Record, state: Record, may_speak: bool) -> 
         succeed_delivery(ctx, delivery, "receipt")
     elif is_acknowledged(news.text + "\n" + event.last_message):
         succeed_delivery(ctx, delivery, "acknowledgement")
-    waits = abs(ctx.now - delivery.last_at) < backoff_s(ctx, delivery.attempts)
+    rung, wait_s = next_rung(ctx, delivery.attempts, True)
+    waits = abs(ctx.now - delivery.last_at) < wait_s
     if not may_speak or not delivery.answered or waits or delivery.outcome != "pending":
         return "", ""
     found = find_handoffs(ctx, event.session, delivery.handoff, True)
@@ -3685,31 +3681,25 @@ def follow_delivery(ctx: Ctx, event: Record, state: Record, may_speak: bool) -> 
     if not sources:
         delivery.outcome = "withdrawn"  # the handoff is gone: nothing to insist on
         return "", ""
-    if next_rung(ctx, delivery.attempts, True) == "file" and write_section(
-            ctx, shorten_sources(sources, STARTUP_LIMIT), file):
-        settle_delivery(ctx, delivery, "escalated", "escalatedToFile", escalationType="file",
-                        file=file)
+    if rung == "file" and write_section(ctx, shorten_sources(sources, STARTUP_LIMIT), file):
+        settle_delivery(ctx, delivery, "escalated", escalationType="file", file=file)
         return FALLBACK_NOTICE.format(file=file), FALLBACK_PERSON.format(file=file)
-    if next_rung(ctx, delivery.attempts, False) == "again":
-        delivery.attempts += 1
-        return _send(ctx, event, delivery, sources), ""
-    settle_delivery(ctx, delivery, "failed", "failed", reason="no evidence")
+    if next_rung(ctx, delivery.attempts, False)[0] == "again":
+        return send_startup(ctx, delivery, sources, event.name), ""
+    settle_delivery(ctx, delivery, "failed", reason="no evidence")
     paths = [join_path(ctx.root, name) for name in ctx.get("startup.files")]
     paths = filter(is_file, [chosen.path, *paths] if chosen else paths)
     return FAILURE_NOTICE.format(path=", ".join(paths)), ""
 
 
-def next_rung(ctx: Ctx, attempts: int, may_write: bool) -> str:
-    """What comes after so many attempts without evidence: `again`, `file` or `fail`."""
-    most = ctx.get("startup.max_attempts")
+def next_rung(ctx: Ctx, attempts: int, may_write: bool) -> tuple:
+    """(what comes after so many attempts without evidence: `again`, `file` or `fail`; after how
+    many seconds)."""
+    most, backoffs = ctx.get("startup.max_attempts"), ctx.get("startup.retry_backoffs_s") or [0]
+    rung = "again" if attempts < most else "fail"
     if may_write and attempts >= min(ctx.get("startup.file_fallback_after_attempts"), most):
-        return "file"
-    return "again" if attempts < most else "fail"
-
-
-def backoff_s(ctx: Ctx, attempts: int) -> float:
-    backoffs = ctx.get("startup.retry_backoffs_s") or [0]
-    return backoffs[min(attempts, len(backoffs)) - 1]
+        rung = "file"
+    return rung, backoffs[min(attempts, len(backoffs)) - 1]
 
 
 def succeed_delivery(ctx: Ctx, delivery: Record, evidence: str) -> None:
@@ -3727,10 +3717,10 @@ def succeed_delivery(ctx: Ctx, delivery: Record, evidence: str) -> None:
     remove_sections(ctx)
 
 
-def settle_delivery(ctx: Ctx, delivery: Record, outcome: str, metric: str, **fields) -> None:
-    """Without evidence it comes to this."""
+def settle_delivery(ctx: Ctx, delivery: Record, outcome: str, **fields) -> None:
+    """Without evidence it comes to this: `escalated` or `failed`."""
     delivery.outcome = outcome
-    count_metrics(ctx, **{metric: 1})
+    count_metrics(ctx, **{"escalatedToFile" if outcome == "escalated" else "failed": 1})
     record(ctx, "injection:" + outcome, messageId=delivery.message_id, attempts=delivery.attempts,
            **fields)
 
@@ -3740,8 +3730,7 @@ def end_delivery(ctx: Ctx, event: Record, state: Record) -> None:
     follow_delivery(ctx, event, state, False)
     delivery = state.startup
     if delivery and delivery.outcome == "pending" and delivery.answered:
-        settle_delivery(ctx, delivery, "failed", "failed",
-                        reason="the session ended without evidence")
+        settle_delivery(ctx, delivery, "failed", reason="the session ended without evidence")
     if delivery and delivery.handoff and not delivery.evidence:
         note_handoff(ctx, delivery.handoff, delivery.first_at, delivered_to="")
 
@@ -3781,18 +3770,15 @@ def write_section(ctx: Ctx, body: str, file: str) -> bool:
     return write_bytes(ctx, path, bare + section.encode("utf-8", "replace"), True, data)
 
 
-def remove_sections(ctx: Ctx, older_than: float = float("inf")) -> list:
-    """Out of every instruction file, a file that we made goes; the names of those changed."""
-    removed = []
+def remove_sections(ctx: Ctx, older_than: float = float("inf")) -> None:
+    """Out of every instruction file; a file that we made goes."""
     for file in INSTRUCTION_FILES:
         path, data = ctx.root + "/" + file, _read_instructions(ctx, file) or b""
         bare, newest, is_made = strip_sections(data)
         if bare != data and newest < older_than and (
                 remove_file(path) if is_made and not bare else
                 write_bytes(ctx, path, bare, True, data)):
-            removed.append(file)
             record(ctx, "injection:section-removed", file=file)
-    return removed
 
 
 def strip_sections(data: bytes) -> tuple:
@@ -3821,15 +3807,13 @@ def strip_sections(data: bytes) -> tuple:
 def _read_instructions(ctx: Ctx, file: str) -> "bytes | None":
     """b"" when it is not there yet, None when it is not ours to write."""
     path = ctx.root + "/" + file
-    if file not in INSTRUCTION_FILES or not may_write(ctx, path) or not is_dir(parent_of(path)):
-        return None
-    if is_missing(path):
-        return b""
     info = stat_of(path, follow=False)
-    is_ours = is_regular(info) and info.st_nlink == 1 and is_writable(path) and (
-        not IS_POSIX or _os.geteuid() in (0, info.st_uid))
-    is_good = is_ours and info.st_size <= STATE_LIMIT_BYTES
-    return read_bytes(path, STATE_LIMIT_BYTES, follow=False) if is_good else None
+    is_named = file in INSTRUCTION_FILES and may_write(ctx, path) and is_dir(parent_of(path))
+    if is_named and is_missing(path):
+        return b""
+    is_ours = is_named and is_regular(info) and info.st_nlink == 1 and is_writable(path) and (
+        not IS_POSIX or _os.geteuid() in (0, info.st_uid)) and info.st_size <= STATE_LIMIT_BYTES
+    return read_bytes(path, STATE_LIMIT_BYTES, follow=False) if is_ours else None
 
 # =============================================================================
 # Cleanup
@@ -5520,8 +5504,8 @@ class Delivery:
         did the first time and for long enough, has not acknowledged."""
         attempts, rung, needed_s = self.row.attempts, "again", WRAP_SETTLE_S
         if attempts:
-            rung = next_rung(self.ctx, attempts, self.in_file is None)
-            needed_s = max(self.ack_s, backoff_s(self.ctx, attempts))
+            rung, wait_s = next_rung(self.ctx, attempts, self.in_file is None)
+            needed_s = max(self.ack_s, wait_s)
         is_again = self.place in ("", look.place) or (
             look.process and not look.raw)  # it reads lines, whatever it shows
         if not is_again or look.confidence <= READY_ABOVE or look.obstacle or look.typing:
@@ -5541,17 +5525,10 @@ class Delivery:
         return keys
 
     def _attempt(self, look: Record) -> str:
-        ctx, row = self.ctx, self.row
-        row.attempts += 1
         self.place, self.is_stale = look.place, is_acknowledged(look.text)
-        record(ctx, "injection:attempted", messageId=row.message_id, attempt=row.attempts,
-               type="wrap")
-        if row.attempts == 1:
-            row.first_at = ctx.now
-            count_metrics(ctx, attempted=1)
-            if self.chosen:
-                hold_handoff(ctx, self.chosen, row.message_id)
-        return frame_startup(ctx, self.sources, row.message_id, row.attempts)
+        if self.chosen and not self.row.attempts:
+            hold_handoff(self.ctx, self.chosen, self.row.message_id)
+        return send_startup(self.ctx, self.row, self.sources, "wrap")
 
     def _enter(self, now: float, look: Record) -> bytes:
         """Enter, once our text stands in the input and nothing else asks for it; again, never the
@@ -5590,14 +5567,14 @@ class Delivery:
         self.in_file = write_section(self.ctx, body, self.file)
         if self.in_file:
             count_metrics(self.ctx, attempted=int(not self.row.attempts))
-            settle_delivery(self.ctx, self.row, "escalated", "escalatedToFile", file=self.file,
-                            escalationType="file", **why)
+            settle_delivery(self.ctx, self.row, "escalated", file=self.file, escalationType="file",
+                            **why)
         return self.in_file
 
     def _close(self) -> None:
         """The program ended. An acknowledgement could come until now, so only now it has failed."""
         if not self.in_file and (self.row.attempts or self.state == "over"):
-            settle_delivery(self.ctx, self.row, "failed", "failed", reason=self.reason)
+            settle_delivery(self.ctx, self.row, "failed", reason=self.reason)
             self.told.append(FAILURE_NOTICE.format(path=self.path))
         else:
             record(self.ctx, "wrap:ended", messageId=self.row.message_id, reason=self.reason)

@@ -69,6 +69,13 @@ def delivery(project):
     return project.read_json(STATE)["startup"]
 
 
+def removed(kit, ctx, *older_than):
+    """Remove the sections; the names of the files that lost one, as the recorder has them."""
+    known = len(kit.read_events(ctx, 9999))
+    kit.remove_sections(ctx, *older_than)
+    return [row["file"] for row in kit.read_events(ctx, 9999)[known:]]
+
+
 def say(project, text, message_id="m1", **changes):
     """Append an answer to the transcript, with the user row that follows it."""
     path = project.transcript_path("s1")
@@ -644,6 +651,18 @@ def test_metrics_and_events_of_a_success_after_a_retry(ready):
         {"event": "injection:succeeded", "messageId": ident, "attempts": 2, "durationMs": 4000, "evidence": "acknowledgement"}]
 
 
+def test_a_row_that_is_being_written_while_the_text_is_sent_again_is_read_when_it_is_whole(ready):
+    start(ready)
+    say(ready, "hm")
+    whole = json.dumps(receipt("(delivery %s, attempt 1)" % delivery(ready)["message_id"])) + "\n"
+    with open(ready.transcript_path("s1"), "a") as out:
+        out.write(whole[:40])
+    assert "attempt 2" in prompt(ready, NOW + 10).context
+    with open(ready.transcript_path("s1"), "a") as out:
+        out.write(whole[40:])
+    assert prompt(ready, NOW + 20).is_silent and delivery(ready)["evidence"] == "receipt"
+
+
 def test_a_session_that_ends_without_evidence_has_failed(ready):
     start(ready)
     stop(ready, "hm", NOW + 1)
@@ -743,10 +762,10 @@ def test_the_section_comes_and_goes_and_leaves_every_byte(kit, ready, before):
         assert data.startswith(before) and data.count(b"## Session Context (Auto-Injected)") == 1
         newline = b"\r\n" if b"\r\n" in before else b"\n"
         assert data.endswith(newline.join([b"", b"text %d" % number, SECTION_END.encode(), b""]))
-    assert kit.remove_sections(ctx)
+    assert removed(kit, ctx)
     with open(ready.path("CLAUDE.md"), "rb") as source:
         assert source.read() == before
-    assert not kit.remove_sections(ctx), "removing nothing is a quiet no"
+    assert not removed(kit, ctx), "removing nothing is a quiet no"
 
 
 def test_any_file_comes_back_byte_identical(kit, ready, rounds):
@@ -756,13 +775,13 @@ def test_any_file_comes_back_byte_identical(kit, ready, rounds):
         before = b"".join(choice.choice(pieces) for _ in range(choice.randrange(12)))
         ready.write("CLAUDE.md", before)
         assert kit.write_section(ready.ctx(NOW), "x", "CLAUDE.md") and kit.write_section(ready.ctx(NOW), "y\n# z", "CLAUDE.md")
-        assert kit.remove_sections(ready.ctx(NOW))
+        assert removed(kit, ready.ctx(NOW))
         with open(ready.path("CLAUDE.md"), "rb") as source:
             assert source.read() == before
 
 
 def test_a_file_that_we_made_goes_again(kit, ready):
-    assert kit.write_section(ready.ctx(NOW), "x", "CLAUDE.md") and kit.remove_sections(ready.ctx(NOW))
+    assert kit.write_section(ready.ctx(NOW), "x", "CLAUDE.md") and removed(kit, ready.ctx(NOW))
     assert not ready.exists("CLAUDE.md")
 
 
@@ -781,14 +800,14 @@ def test_what_the_user_wrote_below_the_section_stays_a_line_of_its_own(kit, read
     with open(ready.path("CLAUDE.md"), "a", newline="") as out:
         out.write("two\n")
     assert kit.write_section(ready.ctx(NOW), "y", "CLAUDE.md")
-    assert kit.remove_sections(ready.ctx(NOW))
+    assert removed(kit, ready.ctx(NOW))
     assert [line for line in ready.read("CLAUDE.md").split("\n") if line] == ["one", "two"]
 
 
 def test_a_file_that_we_made_and_wrote_twice_goes_with_its_section(kit, ready):
     for text in ("one", "two"):
         assert kit.write_section(ready.ctx(NOW), text, "CLAUDE.md")
-    assert kit.remove_sections(ready.ctx(NOW)) == ["CLAUDE.md"] and not ready.exists("CLAUDE.md")
+    assert removed(kit, ready.ctx(NOW)) == ["CLAUDE.md"] and not ready.exists("CLAUDE.md")
 
 
 def test_a_file_with_one_section_that_is_not_too_old_is_left_alone(kit, ready):
@@ -799,7 +818,7 @@ def test_a_file_with_one_section_that_is_not_too_old_is_left_alone(kit, ready):
             sections += source.read()
         os.unlink(ready.path("CLAUDE.md"))
     ready.write("CLAUDE.md", sections)
-    assert kit.remove_sections(ready.ctx(NOW), NOW - 3600) == [] and kit.remove_sections(ready.ctx(NOW)) == ["CLAUDE.md"]
+    assert removed(kit, ready.ctx(NOW), NOW - 3600) == [] and removed(kit, ready.ctx(NOW)) == ["CLAUDE.md"]
 
 
 def test_two_old_sections_become_one(kit, ready):
@@ -814,7 +833,7 @@ def test_markers_in_the_context_cannot_break_out_of_the_section(kit, ready):
     ready.write("CLAUDE.md", "mine\n")
     kit.write_section(ready.ctx(NOW), "x %s y %s z" % (SECTION_END, SECTION_START), "CLAUDE.md")
     assert ready.read("CLAUDE.md").count(SECTION_END) == 1
-    assert kit.remove_sections(ready.ctx(NOW)) and ready.read("CLAUDE.md") == "mine\n"
+    assert removed(kit, ready.ctx(NOW)) and ready.read("CLAUDE.md") == "mine\n"
 
 
 CHANGES = {
@@ -828,7 +847,7 @@ def test_the_section_goes_whatever_was_done_to_it(kit, ready, what):
     ready.write("CLAUDE.md", "mine\n")
     kit.write_section(ready.ctx(NOW), "text\n\n- a", "CLAUDE.md")
     ready.write("CLAUDE.md", CHANGES[what](ready.read("CLAUDE.md")))
-    assert kit.remove_sections(ready.ctx(NOW)) == ["CLAUDE.md"]
+    assert removed(kit, ready.ctx(NOW)) == ["CLAUDE.md"]
     assert ready.read("CLAUDE.md").strip() == "mine"
 
 
@@ -849,7 +868,7 @@ def test_a_section_that_a_branch_switch_brought_back_goes_with_any_evidence(read
 def test_a_nested_marker_does_not_leave_text_behind(kit, ready):
     ready.write("CLAUDE.md", "mine\n")
     body = "before\n<!-- END_STARTUP_<!-- END_STARTUP_CONTEXT -->CONTEXT -->\nSTAYS"
-    assert kit.write_section(ready.ctx(NOW), body, "CLAUDE.md") and kit.remove_sections(ready.ctx(NOW))
+    assert kit.write_section(ready.ctx(NOW), body, "CLAUDE.md") and removed(kit, ready.ctx(NOW))
     assert ready.read("CLAUDE.md") == "mine\n"
 
 
@@ -857,7 +876,7 @@ def test_the_users_edit_outside_the_section_is_kept(kit, ready):
     ready.write("CLAUDE.md", "mine\n")
     kit.write_section(ready.ctx(NOW), "text", "CLAUDE.md")
     ready.write("CLAUDE.md", "new first line\n" + ready.read("CLAUDE.md"))
-    assert kit.write_section(ready.ctx(NOW), "newer", "CLAUDE.md") and kit.remove_sections(ready.ctx(NOW))
+    assert kit.write_section(ready.ctx(NOW), "newer", "CLAUDE.md") and removed(kit, ready.ctx(NOW))
     assert ready.read("CLAUDE.md") == "new first line\nmine\n"
 
 
@@ -866,7 +885,7 @@ def test_a_project_that_is_reached_through_a_link_has_its_section_too(kit, ready
     os.symlink(ready.root, link)
     ctx = kit.open_project(link, {})
     assert kit.write_section(ctx, "text", "CLAUDE.md") and SECTION_START in ready.read("CLAUDE.md")
-    assert kit.remove_sections(ctx) == ["CLAUDE.md"]
+    assert removed(kit, ctx) == ["CLAUDE.md"]
 
 
 @pytest.mark.parametrize("target", ["AGENTS.md", "../theirs"])
