@@ -3025,13 +3025,15 @@ SKIPS = {"skip_expansion": ("expansion",), "skip_qa": ("qa",),
          "skip_review": ("review", "fix", "check"), "skip_reflect": ("reflect",)}
 TRANSITIONS = {"TRANSITION_TO_QA": "qa", "TRANSITION_TO_VALIDATION": "review",
                "TRANSITION_TO_FIX": "fix"}
-BLOCKS = {  # signal -> its status, and its fields beside the common ones; "": every other signal
-    "PHASE_ERROR": ("error", {"ERROR": "<what happened>", "RECOVERABLE": "true|false"}),
-    "PHASE_BLOCKED": ("blocked", {"NEEDS": "<what the person must decide>"}),
-    "": ("complete", {"NEXT": ""}),
+_BLOCK = ("---\nSIGNAL: %s\nPHASE: {phase}\nSTATUS: %s\nTIMESTAMP: <current time, ISO 8601>\n"
+          "%s\n---")
+BLOCKS = {  # signal -> its block as the agent is shown it; "": every other signal's
+    "PHASE_ERROR": _BLOCK % (
+        "PHASE_ERROR", "error", "ERROR: <what happened>\nRECOVERABLE: true|false"),
+    "PHASE_BLOCKED": _BLOCK % ("PHASE_BLOCKED", "blocked", "NEEDS: <what the person must decide>"),
+    "": _BLOCK % ("{signal}", "complete", "NEXT: {next}"),
 }
-_COMMON_KEYS = ("SIGNAL", "PHASE", "STATUS", "TIMESTAMP")
-_BLOCK_KEYS = {*_COMMON_KEYS, "ERROR", "RECOVERABLE", "NEEDS", "NEXT"}
+_BLOCK_KEYS = frozenset("SIGNAL PHASE STATUS TIMESTAMP ERROR RECOVERABLE NEEDS NEXT".split())
 _SIGNALS = (("last_checked", 0.0, "time"), ("detected_signals", [], list))
 MAX_ITERATIONS, ITERATIONS_LIMIT, STALLS_LIMIT, FULL_PERCENT = 20, 50, 3, 95
 WORKFLOW = (
@@ -3058,13 +3060,13 @@ _STANDING = """
 - Expected signal: {signal}{check}
 
 When the phase is done, print this block with the current time:
-{block}"""
+""" + BLOCKS[""]
 BRIEFING = "[ctx auto] A workflow is running: phase {phase} of {phases}." + _STANDING
 CONTINUATION = CONTINUATION_HEAD + "\n{lead}" + _STANDING + """
 If something went wrong, print this instead; with RECOVERABLE: false the workflow ends:
-{error_block}
+""" + BLOCKS["PHASE_ERROR"] + """
 If you need the person to decide something, print this; you may then stop and they are asked:
-{blocked_block}"""
+""" + BLOCKS["PHASE_BLOCKED"]
 CONTINUATION_SHORT = CONTINUATION_HEAD + """
 {lead} Phase {phase}, iteration {iteration}/{max}.
 When it is done, print the block with SIGNAL: {signal} and the current time; \
@@ -3106,14 +3108,14 @@ def parse_blocks(text: str) -> list:
 def problem_of_block(fields: dict, phase: str, since: float, now: float) -> str:
     """What is wrong with a block in this phase, "" when it counts."""
     signal, at = fields["SIGNAL"].upper(), parse_iso(fields.get("TIMESTAMP"))
-    status, own = BLOCKS.get(signal, BLOCKS[""])
-    missing = [key for key in (*_COMMON_KEYS, *own) if not fields.get(key)]
+    wanted, = parse_blocks(BLOCKS.get(signal, BLOCKS[""]))
+    missing = [key for key in wanted if not fields.get(key)]
     if missing:
         return missing[0] + " is missing"
     if signal not in (signal_of(phase), "AUTO_COMPLETE", *BLOCKS, *TRANSITIONS):
         return "SIGNAL must be `%s`" % signal_of(phase)
-    if fields["STATUS"].lower() != status:
-        return "STATUS must be `%s`" % status
+    if fields["STATUS"].lower() != wanted["STATUS"]:
+        return "STATUS must be `%s`" % wanted["STATUS"]
     if fields["PHASE"].lower() not in (phase, "complete" if signal == "AUTO_COMPLETE" else phase):
         return "PHASE is `%s`, the current phase is `%s`" % (one_line(fields["PHASE"], 40), phase)
     if at is None or not since - TIME_TOLERANCE_S <= at <= now + TIME_TOLERANCE_S:
@@ -3140,13 +3142,6 @@ def judge_turn(flow: Record, text: str, now: float) -> Record:
     signal = own if own in good else list(good)[-1] if good else ""
     return Record(signal=signal, block=good.get(signal), lead=lead, reason="", check="",
                   owner=flow.session_id, phase=flow.phase, checked=flow.phase)
-
-
-def _format_block(signal: str, phase: str, following: str = "") -> str:
-    status, own = BLOCKS.get(signal, BLOCKS[""])
-    values = (signal, phase, status, "<current time, ISO 8601>", *own.values())
-    lines = ["%s: %s" % pair for pair in zip((*_COMMON_KEYS, *own), values)]
-    return "\n".join(("---", *lines)) + following + "\n---"
 
 
 def auto_path(ctx: Ctx) -> str:
@@ -3400,17 +3395,15 @@ def _apply(flow: Record, stop: Record, now: float) -> None:
 
 
 def render_phase(ctx: Ctx, flow: Record, template: str, lead: str = "") -> str:
-    phase, signal, command = flow.phase, signal_of(flow.phase), checks_of(ctx, flow).get(flow.phase)
+    phase, command = flow.phase, checks_of(ctx, flow).get(flow.phase)
     about = ctx.get("auto.about").get(phase) or PHASES.get(phase, "")
     task = one_line(flow.task_description, 1500).replace("---", "—")
     return template.format(
         lead=lead, phase=phase, phases=", ".join(flow.phases), iteration=flow.iteration,
         max=flow.max_iterations, about=one_line(about, 400) or "(see the task)",
-        task=task or "(see the conversation)", signal=signal,
+        task=task or "(see the conversation)", signal=signal_of(phase),
         check="\n- Verified by: `%s` (it must exit 0)" % one_line(command, 300) if command else "",
-        block=_format_block(signal, phase, next(iter(_later_phases(flow)), "none")),
-        error_block=_format_block("PHASE_ERROR", phase),
-        blocked_block=_format_block("PHASE_BLOCKED", phase))
+        next=next(iter(_later_phases(flow)), "none"))
 
 
 def checks_of(ctx: Ctx, flow: Record) -> dict:
