@@ -3130,7 +3130,7 @@ def judge_turn(flow: Record, text: str, now: float) -> Record:
     current phase's own comes before all others; AUTO_COMPLETE counts only when it stands alone."""
     own, good, blocks = signal_of(flow.phase), {}, parse_blocks(text)
     lead = "The phase is not complete yet: its completion block is missing."
-    for fields in sorted(blocks, key=lambda fields: fields["SIGNAL"].upper() == own):
+    for fields in sorted(blocks, key=lambda fields: fields["SIGNAL"].upper() == own):  # it is last
         signal = fields["SIGNAL"].upper()
         problem = problem_of_block(fields, flow.phase, flow.phase_started_at, now)
         if not problem:
@@ -3139,7 +3139,7 @@ def judge_turn(flow: Record, text: str, now: float) -> Record:
             lead = "The block for %s does not count: %s." % (one_line(signal, 40), problem)
     if len(blocks) > 1:
         good.pop("AUTO_COMPLETE", None)
-    signal = own if own in good else list(good)[-1] if good else ""
+    signal = list(good)[-1] if good else ""
     return Record(signal=signal, block=good.get(signal), lead=lead, reason="", check="",
                   owner=flow.session_id, phase=flow.phase, checked=flow.phase)
 
@@ -3332,8 +3332,8 @@ def _prove(ctx: Ctx, flow: Record, stop: Record) -> None:
 
 
 def _decide(ctx: Ctx, flow: Record, event: Record, stop: Record, state: Record) -> "Record | None":
-    """Apply the signal to the workflow, then hold or release: the first brake that applies is the
-    reason. One that lets this stop pass sets the counts back. None: it changed meanwhile."""
+    """Apply the signal to the workflow, then release by the first brake that applies, which sets
+    the counts back, or hold. None: it changed meanwhile."""
     if not is_active(flow) or (flow.session_id, flow.phase) != (stop.owner, stop.phase):
         return None
     flow.session_id = event.session_id
@@ -3354,22 +3354,19 @@ def _decide(ctx: Ctx, flow: Record, event: Record, stop: Record, state: Record) 
         ("context_full", measure.percent >= FULL_PERCENT), ("no_progress", stalls >= STALLS_LIMIT),
         ("hold_cap", 0 < cap <= holds),
         # phases that send each other round in circles end too
-        ("max_iterations_reached", max(iteration, flow.returns) > flow.max_iterations))
-    stop.reason = next((name for name, applies in brakes if applies), "")
-    flow.tool_calls = state.tool_calls
-    if stop.reason:
-        flow.stalls = flow.holds = 0
-    else:
-        flow.iteration, flow.stalls, flow.holds = iteration, stalls, holds
-        stop.reason = "advanced" if has_advanced else "held"
+        ("max_iterations_reached", max(iteration, flow.returns) > flow.max_iterations),
+        ("advanced", has_advanced), ("held", True))
+    stop.reason = next(name for name, applies in brakes if applies)
+    vars(flow).update(tool_calls=state.tool_calls, stalls=0, holds=0)
+    if stop.reason not in STOP_MESSAGES:
+        vars(flow).update(iteration=iteration, stalls=stalls, holds=holds)
     if stop.reason in ENDINGS:
         end_workflow(flow, stop.reason, ctx.now)
     return flow
 
 
 def _apply(flow: Record, stop: Record, now: float) -> None:
-    """Note the signal; advance, or keep what it says. It may be a reason to let go, or else the
-    lead of the next prompt."""
+    """Note the signal; advance, or keep what it says: a reason to let go, or else the next lead."""
     phase, signal, at = flow.phase, stop.signal, format_iso(now)
     row = {"signal": signal, "detected_at": at, "phase": phase, "attempts": flow.iteration + 1}
     flow.signals.detected_signals = (flow.signals.detected_signals + [row])[-200:]
@@ -3510,10 +3507,9 @@ def find_handoffs(ctx: Ctx, session: str, wanted: str = "", only: bool = False) 
         is_new = is_regular(info) and noted_at + 1 < info.st_mtime <= ctx.now + CLOCK_SKEW_S
         at = info.st_mtime if is_new else row.written_at
         is_used = row.evidence and to not in ("", key)  # its writer's is none
-        is_held = not is_used and to not in ("", session) and (
+        is_taken = is_used or to not in ("", session) and (
             abs(ctx.now - row.delivered_at) < SAME_EVENT_S or is_live(ctx, to))
-        is_free = not only and key != session and at > oldest and (
-            is_new or not (is_used or is_held))
+        is_free = not only and key != session and at > oldest and (is_new or not is_taken)
         text = read_handoff(ctx, path) if at and (key == wanted or is_free) else ""
         if text:
             by = "mechanical" if text.startswith(MECHANICAL_MARK) else "agent" if is_new else row.by
@@ -3641,10 +3637,9 @@ def start_session(ctx: Ctx, event: Record, state: Record, receipts: str) -> tupl
     state.startup = load_record({
         "message_id": "inj-%x" % int(ctx.now * 1000), "handoff": chosen.key if chosen else "",
         "attempts": 0, "offset": transcript_size(event.transcript)}, _DELIVERY)
-    return send_startup(ctx, state.startup, sources, event.name), (
-        "ctx: handoff of %s delivered, %d lines" % (
-            time.strftime("%H:%M", time.localtime(chosen.at)), chosen.text.count("\n") + 1)
-        if chosen else "")
+    person = chosen and "ctx: handoff of %s delivered, %d lines" % (
+        time.strftime("%H:%M", time.localtime(chosen.at)), chosen.text.count("\n") + 1)
+    return send_startup(ctx, state.startup, sources, event.name), person or ""
 
 
 def is_pending(state: Record) -> bool:
@@ -3686,8 +3681,7 @@ def follow_delivery(ctx: Ctx, event: Record, state: Record, may_speak: bool) -> 
 
 
 def next_rung(ctx: Ctx, attempts: int, may_write: bool) -> tuple:
-    """(what comes after so many attempts without evidence: `again`, `file` or `fail`; after how
-    many seconds)."""
+    """(`again`, `file` or `fail` after so many attempts without evidence, in how many seconds)."""
     most, backoffs = ctx.get("startup.max_attempts"), ctx.get("startup.retry_backoffs_s") or [0]
     rung = "again" if attempts < most else "fail"
     if may_write and attempts >= min(ctx.get("startup.file_fallback_after_attempts"), most):
