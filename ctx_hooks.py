@@ -3215,8 +3215,8 @@ def find_workflow(ctx: Ctx, session_id: str) -> "Record | None":
 
 
 def bind_workflow(ctx: Ctx, event: Record) -> bool:
-    """Whether it is this session's from now on, with all brakes set back: at a prompt one that is
-    unbound, or its own at a person's; after /clear that of the session which this client ended."""
+    """At a prompt an unbound workflow takes the session, and a person's sets its brakes back; after
+    /clear it goes along to this client's next session. Whether it is this session's from now on."""
     if event.name == "SessionStart":
         found, cleared = read_workflow(ctx), cleared_session(ctx)
         may_bind = cleared and is_active(found) and safe_name(found.session_id) == cleared
@@ -3250,11 +3250,9 @@ def end_workflow(flow: Record, reason: str, now: float) -> None:
                       exit_reason=reason, completed_at=now)
 
 
-def cancel_workflow(ctx: Ctx, session_id: str, reason: str = "user_cancelled") -> bool:
-    """End the workflow for the person; "" as session id: whoever it belongs to."""
-    is_theirs = find_workflow(ctx, session_id) if session_id else is_active(read_workflow(ctx))
-    done = bool(is_theirs) and update_workflow(
-        ctx, lambda flow: end_workflow(flow, reason, ctx.now))[0]
+def cancel_workflow(ctx: Ctx, reason: str = "user_cancelled") -> bool:
+    """For the person, at a prompt or by `auto stop`; False: it could not be written."""
+    done = update_workflow(ctx, lambda flow: end_workflow(flow, reason, ctx.now))[0]
     if done:
         record(ctx, "auto:cancelled", reason=reason)
     return done
@@ -3900,13 +3898,12 @@ def inject(event: Record, ctx: Ctx) -> "Reply | None":
     if event.name == "SessionStart":
         return _inject_start(event, ctx)
     reply, reason, has_flow = Reply(), "", is_file(auto_path(ctx))
-    if has_flow and event.by_person:
-        flow = find_workflow(ctx, event.session_id)
-        if event.prompt.strip() == "ctx cancel":
-            reason = "user_cancelled"
-        elif flow and is_stale(ctx, flow):  # the prompt's own tool calls would make it look alive
-            reason = "stale_state"
-    if reason and cancel_workflow(ctx, event.session_id, reason):
+    flow = find_workflow(ctx, event.session_id) if has_flow and event.by_person else None
+    if flow and event.prompt.strip() == "ctx cancel":
+        reason = "user_cancelled"
+    elif flow and is_stale(ctx, flow):  # the prompt's own tool calls would make it look alive
+        reason = "stale_state"
+    if reason and cancel_workflow(ctx, reason):
         reply.person = AUTO_PERSON + STOP_MESSAGES[reason]
         reply.context = CANCELLED_AGENT if reason == "user_cancelled" else ""
     if not event.session:
@@ -6002,7 +5999,8 @@ def auto_command(given: Record) -> None:
             "--until and --agree are for a person; %s is set in an agent's shell" % shell,
             "run it in a terminal of your own; with ! in the client it is the agent's shell too")
     if action == "stop":
-        show("cancelled" if cancel_workflow(ctx, "") else "no workflow is active")
+        done = is_active(read_workflow(ctx)) and cancel_workflow(ctx)
+        show("cancelled" if done else "no workflow is active")
         return
     if action != "status":
         flow = _plan_start(ctx, given) if action == "start" else _plan_resume(ctx, given)
