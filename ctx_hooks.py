@@ -3304,8 +3304,7 @@ def enforce_stop(ctx: Ctx, event: Record, state: Record) -> "Reply | None":
 
 def _prove(ctx: Ctx, flow: Record, stop: Record) -> None:
     """Run the check of the phase, or of all that are left, up to the first that fails, if the
-    person agreed to exactly them; without the proof there is no signal but a lead or a reason. All
-    of them together have the time of one stop."""
+    person agreed to exactly them; without the proof there is no signal but a lead or a reason."""
     phases = [flow.phase, *(_later_phases(flow) if stop.signal == "AUTO_COMPLETE" else ())]
     agreed, checks = read_trust(ctx).checks, checks_of(ctx, flow)
     if any(agreed.get(name, "") != digest_of(checks.get(name, "")) for name in phases):
@@ -3692,9 +3691,8 @@ def succeed_delivery(ctx: Ctx, delivery: Record, evidence: str) -> None:
     is_first = delivery.attempts == 1 and delivery.outcome == "pending"
     took_ms = int(max(0.0, ctx.now - (delivery.first_at or ctx.now)) * 1000)
     delivery.outcome, delivery.evidence = "delivered", evidence
-    count_metrics(ctx, (delivery.attempts, took_ms), succeededOnFirstTry=int(is_first),
-                  succeededAfterRetry=int(not is_first),
-                  confirmedByReceipt=int(evidence == "receipt"))
+    count_metrics(ctx, (delivery.attempts, took_ms), confirmedByReceipt=int(evidence == "receipt"),
+                  **{"succeededOnFirstTry" if is_first else "succeededAfterRetry": 1})
     if delivery.handoff:
         note_handoff(ctx, delivery.handoff, evidence=evidence)
     record(ctx, "injection:succeeded", messageId=delivery.message_id, attempts=delivery.attempts,
