@@ -3723,7 +3723,7 @@ def count_metrics(ctx: Ctx, success: tuple = (), **counts: int) -> None:
     def change(metrics: Record) -> None:
         for key, added in counts.items():
             setattr(metrics, key, getattr(metrics, key) + added)
-        total = max(1, metrics.succeededOnFirstTry + metrics.succeededAfterRetry)
+        total = metrics.succeededOnFirstTry + metrics.succeededAfterRetry
         for key, value in zip(("averageAttemptsToSuccess", "averageTimeToSuccess"), success):
             old = getattr(metrics, key)
             setattr(metrics, key, round(old + (value - old) / total, 3))
