@@ -921,7 +921,7 @@ SETTINGS = (  # key, default, kind (a word, a tuple: one of these, a list: many 
 )
 DEFAULTS = {key: default for key, default, _, _ in SETTINGS}
 _KINDS = {key: kind for key, _, kind, _ in SETTINGS}
-_PATHS = ("context_dir", "handoff.file", "startup.files", "gate.files")
+_PATHS = ("gate.files", "startup.files", "handoff.file", "context_dir")  # the first needs the last
 _SWITCHES = {"on": True, "yes": True, "true": True, "off": False, "no": False, "false": False}
 _ESCAPES = (("\\n", "\n"), ("\\t", "\t"), ("\\r", "\r"), ('\\"', '"'))
 
@@ -946,8 +946,8 @@ def parse_config(text: str, is_user: bool = False) -> tuple:
             values.setdefault(table, {})[entry] = checked
         else:
             values[key], places[key] = checked, place
-    refused = {key: _path_problem(key, values) for key in _PATHS if key in values}
-    for key, problem in refused.items():
+    for key in _PATHS:
+        problem = key in values and _path_problem(key, values)
         if problem:
             problems.append((*places[key], problem))
             del values[key]
@@ -975,23 +975,20 @@ def _checked(value: object, kind: object) -> tuple:
         checked = [_checked(item, kind[0])[0] for item in items[:LIST_LIMIT]]
         exact = checked if kind == ["count"] else list(dict.fromkeys(checked))
         return None if None in checked else exact, "a list, each " + _checked(None, kind[0])[1]
-    text, number = value if isinstance(value, str) else "", None
-    if is_digits(text.replace(".", "", 1)):
-        number = float(text) if "." in text else int(text)
+    text, number = text_of(value), None
     if isinstance(kind, tuple):
         choices = {choice.lower(): choice for choice in kind}
         return choices.get(text.lower()), "one of " + ", ".join(kind)
-    if kind == "bool":
-        return _SWITCHES.get(text.lower()), "true or false"
-    if kind == "count":
-        return number, "a number from 0"
-    if kind == "threshold":
-        number = number if number and 1 <= number <= 100 else None
-        return "auto" if text == "auto" else number, "`auto` or a number from 1 to 100"
-    if kind == "path":  # it is shown to the agent
-        return text if text and text.isprintable() else None, "a path"
-    is_text = kind == "text" and isinstance(value, str)
-    return text if is_text else None, "a text" if kind == "text" else "entries below it"
+    if is_digits(text.replace(".", "", 1)):
+        number = float(text) if "." in text else int(text)
+    percent = number if number and 1 <= number <= 100 else None
+    return {
+        "bool": (_SWITCHES.get(text.lower()), "true or false"),
+        "count": (number, "a number from 0"),
+        "threshold": ("auto" if text == "auto" else percent, "`auto` or a number from 1 to 100"),
+        "path": (text if text and text.isprintable() else None, "a path"),  # the agent sees it
+        "text": (value if isinstance(value, str) else None, "a text"),
+    }.get(kind, (None, "entries below it"))
 
 
 def parse_yaml(text: str) -> tuple:
@@ -1052,7 +1049,7 @@ def _parse_value(text: str) -> object:
         raise ValueError("the list's `]` has to end the line")
     values, rest = [], text[1:-1].strip()
     while rest:
-        start = _quote_end(rest, 0) if rest[0] in "'\"" else 0
+        start = _quote_end(rest) if rest[0] in "'\"" else 0
         end = (rest + ",").index(",", start)
         values.append(parse_scalar(rest[:end].rstrip()))
         rest = rest[end + 1:].lstrip()
@@ -1062,7 +1059,7 @@ def _parse_value(text: str) -> object:
 def parse_scalar(text: str) -> object:
     """The text, without its quotes; None for nothing."""
     if text[:1] in ("'", '"'):
-        end = _quote_end(text, 0)
+        end = _quote_end(text)
         if end != len(text):
             raise ValueError("text after the closing quote" if end else "quote is not closed")
         if text[0] == "'":
@@ -1083,18 +1080,17 @@ def strip_comment(line: str) -> str:
         before = line[index - 1] if index else " "
         if line[index] == "#" and before in " \t":
             return line[:index]
-        end = _quote_end(line, index) if line[index] in "'\"" and before in " [,:-\t" else 0
-        index = max(end, index + 1)
+        is_quote = line[index] in "'\"" and before in " [,:-\t"
+        index += (_quote_end(line[index:]) if is_quote else 0) or 1
     return line
 
 
-def _quote_end(text: str, start: int) -> int:
-    """The index after the quoted text that starts here; 0 when it is not closed."""
-    rest = text[start + 1:]
-    for escape in ("\\\\", '\\"') if text[start] == '"' else ("''",):
+def _quote_end(text: str) -> int:
+    """The length of the quoted text at the beginning; 0 when it is not closed."""
+    rest = text[1:]
+    for escape in ("\\\\", '\\"') if text[0] == '"' else ("''",):
         rest = rest.replace(escape, "  ")
-    found = rest.find(text[start])
-    return start + found + 2 if found >= 0 else 0
+    return rest.index(text[0]) + 2 if text[0] in rest else 0
 
 # =============================================================================
 # Project
@@ -1113,7 +1109,7 @@ SESSION = (  # .context/state/<session>.json: key, default, kind
     ("audited", [], list), ("looked", 0.0, "time"), ("delivered", {}, dict),
     ("threshold_crossed_at", 0.0, "time"), ("handoff_complete", False, bool),
     ("handoff_before", "", str), ("reminded_batch", "", str), ("reminded_at", 0.0, "time"),
-    ("reminders", 0, "count"), ("write_denied", False, bool), ("workflow_told", "", str),
+    ("write_denied", False, bool), ("workflow_told", "", str),
     ("startup", None, (
         ("message_id", "", str), ("handoff", "", str), ("attempts", 1, "count"),
         ("first_at", 0.0, "time"), ("last_at", 0.0, "time"), ("offset", 0, "count"),
@@ -1132,7 +1128,7 @@ def find_project(start: str, cwd: str, env: dict) -> "Ctx | None":
     while folder != below:
         ctx = open_project(folder, env, own)
         if ctx:
-            is_good = not below or (is_trusted(ctx.dir) and is_trusted(config_path(folder)))
+            is_good = not below or all(map(is_trusted, (ctx.dir, join_path(folder, CONFIG_NAME))))
             return ctx if is_good else None
         folder, below = parent_of(folder), folder
     return None
@@ -1148,7 +1144,7 @@ def _read_own(env: dict) -> dict:
 
 def open_project(root: str, env: dict, own: "dict | None" = None) -> "Ctx | None":
     """The project at exactly this folder, with its settings read; `own` are the user's."""
-    values, problems = read_config(config_path(root))
+    values, problems = read_config(join_path(root, CONFIG_NAME))
     own = _read_own(env) if own is None else own
     config = {**DEFAULTS, **own, **values}
     ctx = Ctx(root, join_path(root, config["context_dir"]), config, problems)
@@ -1164,12 +1160,7 @@ def open_project(root: str, env: dict, own: "dict | None" = None) -> "Ctx | None
 
 def read_config(path: str, is_user: bool = False) -> tuple:
     """(settings, problems) of a contextrc; both empty when there is none."""
-    text = read_text(path, 64 * 1024)
-    return parse_config(text, is_user) if text else ({}, [])
-
-
-def config_path(root: str) -> str:
-    return root.rstrip("/") + "/" + CONFIG_NAME
+    return parse_config(read_text(path, 64 * 1024), is_user)
 
 
 def home_of(env: dict) -> str:
@@ -1229,10 +1220,9 @@ def _is_private(name: str) -> bool:
 
 def read_shared(ctx: Ctx, path: str, limit_bytes: int = FILE_LIMIT_BYTES) -> "bytes | None":
     """Of a file whose text may reach the agent, by its name and with all links resolved."""
-    is_inside = is_below(path, ctx.root)
-    if path in ctx.get("outside") and not is_inside:
-        return read_bytes(path, limit_bytes)
-    name = name_inside(path, ctx.root) if is_inside else ""
+    if not is_below(path, ctx.root):
+        return read_bytes(path, limit_bytes) if path in ctx.get("outside") else None
+    name = name_inside(path, ctx.root)
     if _is_private(name) or _is_private(path[len(ctx.root):].lstrip("/")):
         return None
     return read_bytes(name, limit_bytes, base=ctx.root)
@@ -2687,11 +2677,9 @@ def handoff_path(ctx: Ctx, session: str, by_kit: bool = False) -> str:
     owners = {join_path(ctx.root, row.file): key for key, row in rows.items()}
     # of two places of a session the ledger knows one, so the other has the whole name
     short = "" if "~" in session or is_elsewhere else session[:8].rstrip("._-")
-    for name in (short or session, session, session + "~"):
-        path = base.replace("{session}", name)
-        if owners.get(path, session) == session:
-            break
-    return path
+    paths = [base.replace("{session}", name)
+             for name in (short or session, session, session + "~")]
+    return next((path for path in paths if owners.get(path, session) == session), paths[-1])
 
 
 def read_handoff(ctx: Ctx, path: str) -> str:
@@ -2721,11 +2709,10 @@ def cleared_session(ctx: Ctx) -> str:
 def is_live(ctx: Ctx, session: str, unknown_s: float = LIVE_S) -> bool:
     """Its client runs, or, where that does not tell its number, it was active a while ago."""
     info, pid = stat_of(session_file(ctx, session)), read_session(ctx, session).client
-    limit_s = LIVE_BY_NUMBER_S if pid else unknown_s
-    is_recent = info is not None and ctx.now - info.st_mtime < limit_s
-    is_past = pid == client_of(ctx) and session != ctx.session  # one client has one session
-    if not is_recent or not pid or is_past:
-        return is_recent and not pid
+    if info is None or ctx.now - info.st_mtime >= (LIVE_BY_NUMBER_S if pid else unknown_s):
+        return False
+    if not pid or (pid == client_of(ctx) and session != ctx.session):  # a client has one session
+        return not pid
     try:
         if IS_POSIX:
             return _os.kill(int(pid), 0) is None
@@ -2773,24 +2760,23 @@ def follow_handoff(ctx: Ctx, event: Record, state: Record, measure: Record) -> t
     is_spaced = abs(ctx.now - state.reminded_at) < ctx.get("handoff.cooldown_s")
     if is_spaced or (event.batch and event.batch == state.reminded_batch):
         return "", ""
-    state.write_denied = state.write_denied or (
-        state.reminders > 0 and _was_denied(ctx, event, base_name(path)))
+    state.write_denied = state.write_denied or bool(
+        state.reminded_at and _was_denied(ctx, event, base_name(path)))
     can_write = event.permission_mode != "plan" and not state.write_denied
     text += HANDOFF_REMINDER.format(
         request=HANDOFF_WRITE.format(path=path) if can_write else HANDOFF_PRINT,
         command=command and " %s writes it for you." % one_line(command))
-    person = "" if state.reminders else (
+    person = "" if state.reminded_at else (
         "ctx: context %s full, asked the agent for a handoff" % measure.shown)
-    vars(state).update(
-        reminded_batch=event.batch, reminded_at=ctx.now, reminders=state.reminders + 1)
+    state.reminded_batch, state.reminded_at = event.batch, ctx.now
     record(ctx, "handoff:reminded", percent=measure.percent, chars=len(text))
     return text, person
 
 
 def reset_handoff(state: Record) -> None:
     """After a compaction nothing of the old context's measure holds."""
-    vars(state).update(reminded_batch="", reminded_at=0.0, reminders=0, threshold_crossed_at=0.0,
-                       handoff_complete=False, handoff_before="", write_denied=False)
+    vars(state).update(threshold_crossed_at=0.0, handoff_complete=False, handoff_before="",
+                       reminded_batch="", reminded_at=0.0, write_denied=False)
 
 
 def _cross(ctx: Ctx, event: Record, state: Record, path: str) -> None:
@@ -5920,7 +5906,8 @@ def why_command(given: Record) -> None:
 def config_command(given: Record) -> None:
     ctx, rows = people_ctx(), []
     user_file = user_config_path(ctx.env)
-    own, project = read_config(user_file, is_user=True)[0], read_config(config_path(ctx.root))[0]
+    own = read_config(user_file, is_user=True)[0]
+    project = read_config(join_path(ctx.root, CONFIG_NAME))[0]
     for key, _, _, about in SETTINGS:
         value = severity_floor(ctx) if key == "monitor.inject_min_severity" else ctx.get(key)
         source = CONFIG_NAME if key in project else user_file if key in own else "default"

@@ -445,7 +445,7 @@ class Layout:
         self.kit = join(self.hooks, KIT)
         self.hidden = join(self.hooks, ".ctx_hooks")
         self.ignore = join(self.base, ".gitignore")
-        values = kit.read_config(kit.config_path(project))[0]
+        values = kit.read_config(join(project, kit.CONFIG_NAME))[0]
         self.context = join(project, values.get("context_dir", kit.DEFAULT_CONTEXT_DIR))
         if scope != "user" and realpath(self.base) == realpath(own):
             raise Refused(self.base + " holds your own settings, not a project's",

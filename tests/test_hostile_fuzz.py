@@ -112,7 +112,7 @@ def test_a_damaged_file_costs_no_more_than_itself(fuzz_kit, world, rounds, name)
 
 def named_by_settings(kit, world):
     """What the settings as they stand let us write: the fallback file, and our files in another context folder."""
-    config = kit.read_config(kit.config_path(world.project.root))[0]
+    config = kit.read_config(kit.join_path(world.project.root, kit.CONFIG_NAME))[0]
     folder = config.get("context_dir", ".context")
     return [os.path.normpath(os.path.join("a project's", path)) for path in (
         config.get("startup.fallback_file", "CLAUDE.md").replace("auto", "CLAUDE.md"), *(folder + "/" + own for own in (
