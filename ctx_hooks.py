@@ -1172,11 +1172,6 @@ def user_config_path(env: dict) -> str:
     return folder and folder + "/contextrc"
 
 
-def state_home_of(env: dict) -> str:
-    """Where lies what a clone must not be able to forge; "" when the user has no such place."""
-    return user_folder(env, "XDG_STATE_HOME", "LOCALAPPDATA", "/.local/state")
-
-
 def user_folder(env: dict, variable: str, windows: str, usual: str) -> str:
     """Ours where the variable names an absolute path, else below the home; "" without one."""
     named, home = native_path(env.get(variable if IS_POSIX else windows, "")), home_of(env)
@@ -2620,8 +2615,7 @@ LEDGER = (
         ("delivered_at", 0.0, "time"), ("evidence", "", str))]))
 HANDOFF_ROW = LEDGER[-1][2][0]
 LIVE_S, LIVE_BY_NUMBER_S = 3600, 86400  # numbers are used again: a running one is believed a day
-CLEARED_S = 120
-MECHANICAL_LIMIT_S = 0.6
+CLEARED_S, MECHANICAL_LIMIT_S = 120, 0.6
 MECHANICAL_MARK = MECHANICAL_HEAD.partition("\n")[0]
 RECENT_S = 600  # a handoff that the agent wrote unasked so shortly before the crossing counts
 
@@ -2653,11 +2647,11 @@ def note_handoff(ctx: Ctx, key: str, seen: "float | None" = None, **values) -> b
     """Into the row of this session; False when it went to somebody else than at the time `seen`."""
     def change(ledger: Record) -> bool:
         row = ledger.handoffs.get(key) or load_record({}, HANDOFF_ROW)
-        is_same = seen is None or row.delivered_at == seen
-        if is_same:
-            vars(row).update(values)
-            ledger.handoffs[key] = row
-        return is_same
+        if seen not in (None, row.delivered_at):
+            return False
+        vars(row).update(values)
+        ledger.handoffs[key] = row
+        return True
 
     return bool(update_ledger(ctx, change))
 
@@ -2849,14 +2843,15 @@ def _note_written(ctx: Ctx, session: str, path: str, by: str) -> None:
 
 def parse_printed(text: str) -> str:
     """What stands between the lines BEGIN HANDOFF and END HANDOFF, the last time; "" without."""
-    lines, found, start = text.replace("\r\n", "\n").split("\n"), "", -1
-    for index, line in enumerate(lines):
+    found, block = "", None
+    for line in text.replace("\r\n", "\n").split("\n"):
         words = line.strip().strip("*_#- ").upper()  # not a quotation, not inline code
         if words == "BEGIN HANDOFF":
-            start = index
-        elif words == "END HANDOFF" and start >= 0:
-            found = "\n".join(lines[start + 1:index]).strip() or found
-            start = -1
+            block = []
+        elif words == "END HANDOFF":
+            found, block = "\n".join(block or ()).strip() or found, None
+        elif block is not None:
+            block.append(line)
     return found
 
 
@@ -3975,14 +3970,15 @@ def monitor(event: Record, ctx: Ctx) -> "Reply | None":
         ensure_handoff(ctx, event)
     if not event.session or event.name == "PreCompact":
         return None
-    usage, reply = read_usage(ctx, event.transcript), Reply()
-    event.batch = ""
+    size, reply = transcript_size(event.transcript), Reply()
+    usage, event.batch = read_usage(ctx, event.transcript), ""
     if not usage or usage.tokens >= DEFAULT_WINDOW // 4:
         state = read_session(ctx, event.session)
         measure = measure_context(ctx, state, usage, 0)
         if is_handoff_due(ctx, state, measure):  # not under the lock: the transcript may lag
             event.batch = find_message(ctx, event.transcript, event.tool_use_id)
-            usage = read_usage(ctx, event.transcript) or usage  # it has caught up meanwhile
+            if transcript_size(event.transcript) != size:  # it has caught up meanwhile
+                usage = read_usage(ctx, event.transcript) or usage
     _, seen = update_session(ctx, event.session, lambda state: _note_call(ctx, event, state, usage))
     if seen is None:
         return None
@@ -4230,9 +4226,9 @@ def run_mode(mode: str, agent: str, data: object, env: dict, now: float) -> tupl
 
 def set_run(ctx: Ctx, env: dict, now: float) -> None:
     """The clock and the places of this run."""
-    ctx.now, ctx.env = now, env
+    ctx.now, ctx.env, ctx.length = now, env, units
     ctx.tmp = native_path(env.get("TMPDIR" if IS_POSIX else "TEMP") or "/tmp")
-    ctx.state_home, ctx.length = state_home_of(env), units
+    ctx.state_home = user_folder(env, "XDG_STATE_HOME", "LOCALAPPDATA", "/.local/state")
 
 
 def _run_hook(env: dict, mode: str, agent: str) -> None:

@@ -103,6 +103,13 @@ def load_kit(name: str = "ctx_hooks"):
     return sys.modules[name]
 
 
+def state_home(kit, env: dict) -> str:
+    """Where a run in this environment keeps what a clone must not be able to forge."""
+    ctx = kit.Ctx("/root", "/root/.context", {}, [])
+    kit.set_run(ctx, env, NOW)
+    return ctx.state_home
+
+
 _pristine: dict[str, dict] = {}
 
 

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from helper import IS_WINDOWS, NOW
+from helper import IS_WINDOWS, NOW, state_home
 
 FOREIGN_UID = 54321
 as_root = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give files away")
@@ -169,7 +169,7 @@ def test_the_users_settings_lie_in_their_config_home(kit, env, path):
     ({"HOME": "/home"}, "/home/.local/state/ctx_hooks"), ({"HOME": "/home", STATE_HOME: "/own"}, "/own/ctx_hooks"),
     ({STATE_HOME: "rel", "HOME": "/home"}, "/home/.local/state/ctx_hooks"), ({}, "")])
 def test_what_a_clone_must_not_forge_lies_in_the_state_home(kit, env, path):
-    assert kit.state_home_of(env) == path
+    assert state_home(kit, env) == path
 
 
 # --- what may be read
