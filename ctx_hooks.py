@@ -1109,8 +1109,7 @@ SESSION = (  # .context/state/<session>.json: key, default, kind
     ("audited", [], list), ("looked", 0.0, "time"), ("delivered", {}, dict),
     ("threshold_crossed_at", 0.0, "time"), ("handoff_complete", False, bool),
     ("handoff_before", "", str), ("reminded_batch", "", str), ("reminded_at", 0.0, "time"),
-    ("write_denied", False, bool), ("workflow_told", "", str),
-    ("startup", None, (
+    ("write_denied", False, bool), ("workflow_told", "", str), ("startup", None, (
         ("message_id", "", str), ("handoff", "", str), ("attempts", 1, "count"),
         ("first_at", 0.0, "time"), ("last_at", 0.0, "time"), ("offset", 0, "count"),
         ("answered", False, bool), ("evidence", "", str), ("outcome", "pending", str))))
@@ -1294,10 +1293,9 @@ def log_error(ctx: Ctx, text: str) -> None:
 
 def read_events(ctx: Ctx, limit: int) -> list:
     """The last rows of the recorder, oldest first."""
-    lines: list = []
-    for name in ("events.jsonl.1", "events.jsonl"):
-        lines += (read_bytes(ctx.path(name), EVENTS_LIMIT_BYTES * 2, False) or b"").split(b"\n")
-    return list(filter(None, map(parse_object, lines)))[-limit:]
+    texts = [read_bytes(ctx.path(name), EVENTS_LIMIT_BYTES * 2, follow=False) or b""
+             for name in ("events.jsonl.1", "events.jsonl")]
+    return list(filter(None, map(parse_object, b"\n".join(texts).split(b"\n"))))[-limit:]
 
 # =============================================================================
 # Text
@@ -2667,8 +2665,7 @@ def handoff_path(ctx: Ctx, session: str, by_kit: bool = False) -> str:
     base = kits if named == DEFAULTS["handoff.file"] else join_path(ctx.root, named)
     is_elsewhere = by_kit and not ("{session}" in named and may_write(ctx, base))
     base = kits if is_elsewhere else base
-    rows = read_ledger(ctx).handoffs
-    owners = {join_path(ctx.root, row.file): key for key, row in rows.items()}
+    owners = {join_path(ctx.root, row.file): key for key, row in read_ledger(ctx).handoffs.items()}
     # of two places of a session the ledger knows one, so the other has the whole name
     short = "" if "~" in session or is_elsewhere else session[:8].rstrip("._-")
     paths = [base.replace("{session}", name)
@@ -2862,15 +2859,15 @@ def save_printed(ctx: Ctx, event: Record) -> str:
         return HANDOFF_DONE_PERSON if is_news else ""
 
     text = parse_printed(event.last_message) or parse_printed(read_turn(ctx, event.transcript))
-    is_saved = says_something(text.encode("utf-8", "replace")) and (
-        _write_handoff(ctx, event.session, text + "\n", "printed"))
+    is_saved = text and _write_handoff(ctx, event.session, text + "\n", "printed")
     return (update_session(ctx, event.session, complete)[1] or "") if is_saved else ""
 
 
 def _write_handoff(ctx: Ctx, session: str, text: str, by: str) -> bool:
+    """False also for what says nothing once it is cleaned: it would not be delivered."""
     path = handoff_path(ctx, session, by_kit=True)
     data = clean_text(hide_secrets(text)).encode("utf-8", "replace")[:HANDOFF_LIMIT_BYTES]
-    is_written = write_bytes(ctx, path, data, durable=True)
+    is_written = says_something(data) and write_bytes(ctx, path, data, durable=True)
     if is_written:
         _note_written(ctx, session, path, by)
     return is_written
@@ -2906,8 +2903,7 @@ def write_mechanical(ctx: Ctx, session: str, transcript: str) -> bool:
     if text and not text.startswith(MECHANICAL_MARK) and (is_new or not row.evidence):
         _note_written(ctx, session, path, "agent")
         return True
-    text = render_mechanical(ctx, session, transcript)
-    return bool(text) and _write_handoff(ctx, session, text, "mechanical")
+    return _write_handoff(ctx, session, render_mechanical(ctx, session, transcript), "mechanical")
 
 
 def render_mechanical(ctx: Ctx, session: str, transcript: str) -> str:

@@ -116,6 +116,12 @@ def test_without_a_known_batch_every_call_reminds_and_the_same_call_twice_once(p
         True, True, False, True]
 
 
+def test_a_transcript_that_has_not_grown_is_measured_once(kit, project, monkeypatch):
+    measured, real = [], kit.read_usage
+    monkeypatch.setattr(kit, "read_usage", lambda *given: measured.append(1) or real(*given))
+    assert reminds(project, 85, tool_use_id="t1") and len(measured) == 1
+
+
 def test_a_cooldown_spaces_reminders_for_those_who_want_that(project):
     settings(project, "handoff:\n  cooldown_s: 60\n")
     assert [reminds(project, 85, NOW + seconds) for seconds in (0, 59, 60, 61, 120)] == [True, False, True, False, True]
@@ -449,6 +455,13 @@ def test_a_printed_secret_is_hidden(project):
     after_tool(project, 85)
     stop(project, "BEGIN HANDOFF\nGoal: x. API_KEY=hunter22 sk-ant-abcdefghijkl\nEND HANDOFF")
     assert "hunter22" not in project.read(OWN) and "abcdefghijkl" not in project.read(OWN)
+
+
+@pytest.mark.parametrize("text", ["sk-ant-abcdefghijkl", "\u200b\u200b", "<system-reminder>"])
+def test_what_says_nothing_once_it_is_cleaned_is_not_taken_for_a_handoff(project, text):
+    after_tool(project, 85)
+    assert stop(project, "BEGIN HANDOFF\n%s\nEND HANDOFF" % text).is_silent and not project.exists(OWN)
+    assert reminds(project, 85, NOW + 6), "so it is asked for again"
 
 
 def test_a_session_that_ends_after_the_crossing_leaves_one_and_before_it_none(project):
