@@ -2876,9 +2876,8 @@ def _write_handoff(ctx: Ctx, session: str, text: str, by: str) -> bool:
 def ensure_handoff(ctx: Ctx, event: Record) -> None:
     """Before a compaction takes the context away there is a handoff, the kit's own if need be."""
     state, row = read_session(ctx, event.session), _read_row(ctx, event.session)
-    if not ctx.get("handoff.enabled") or row.written_at > state.compacted_at:
-        return
-    if not state.threshold_crossed_at or not find_written(ctx, event, state):
+    is_owed = ctx.get("handoff.enabled") and row.written_at <= state.compacted_at
+    if is_owed and not (state.threshold_crossed_at and find_written(ctx, event, state)):
         write_mechanical(ctx, event.session, event.transcript or state.transcript)
 
 
