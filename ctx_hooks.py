@@ -1117,37 +1117,34 @@ _SECRETS = (".env", "id_", ".netrc", "credentials")
 _SECRET_ENDS = (".pem", ".key", ".kdbx")
 
 
-def find_project(start: str, cwd: str, env: dict) -> "Ctx | None":
+def find_project(start: str, cwd: str, env: dict, now: float) -> "Ctx | None":
     """The project of a hook event, or None: its cwd counts only where `start`, the folder that the
     client was started in, is not told."""
-    folder = start if is_absolute(start) else cwd
-    if not is_absolute(folder) or len(folder) > 1 << 15:  # no path is longer, on any system
+    start = start if is_absolute(start) else cwd
+    if not is_absolute(start) or len(start) > 1 << 15:  # no path is longer, on any system
         return None
-    folder, below, own = join_path(folder, "."), "", _read_own(env)
-    while folder != below:
-        ctx = open_project(folder, env, own)
-        if ctx:
-            is_good = not below or all(map(is_trusted, (ctx.dir, join_path(folder, CONFIG_NAME))))
-            return ctx if is_good else None
-        folder, below = parent_of(folder), folder
-    return None
-
-
-def _read_own(env: dict) -> dict:
-    """The user's own settings for all projects."""
     own, _ = read_config(user_config_path(env), is_user=True)
     for key in {"gate.files", "startup.files"}.intersection(own):
         own[key] = [home_of(env) + name[1:] if name[:2] == "~/" else name for name in own[key]]
-    return own
+    ctx, folder, below = None, join_path(start, "."), ""
+    while ctx is None and folder != below:
+        ctx = _open_project(folder, own)
+        if ctx and below and not all(map(is_trusted, (ctx.dir, join_path(folder, CONFIG_NAME)))):
+            return None
+        folder, below = parent_of(folder), folder
+    if ctx:
+        ctx.now, ctx.env = now, env
+        ctx.tmp = native_path(env.get("TMPDIR" if IS_POSIX else "TEMP") or "/tmp")
+        ctx.state_home = user_folder(env, "XDG_STATE_HOME", "LOCALAPPDATA", "/.local/state")
+    return ctx
 
 
-def open_project(root: str, env: dict, own: "dict | None" = None) -> "Ctx | None":
+def _open_project(root: str, own: dict) -> "Ctx | None":
     """The project at exactly this folder, with its settings read; `own` are the user's."""
     values, problems = read_config(join_path(root, CONFIG_NAME))
-    own = _read_own(env) if own is None else own
     config = {**DEFAULTS, **own, **values}
     ctx = Ctx(root, join_path(root, config["context_dir"]), config, problems)
-    ctx.owner, ctx.env = stat_of(ctx.dir), env
+    ctx.owner = stat_of(ctx.dir)
     if not (ctx.owner and is_dir(ctx.dir)) or _is_private(name_inside(ctx.dir, root)) or any(
             map(is_link, map(ctx.path, RUNTIME_FOLDERS))):
         return None  # a stranger's repository must not decide where we write
@@ -4204,10 +4201,9 @@ def run_mode(mode: str, agent: str, data: object, env: dict, now: float) -> tupl
         return "", []
     start = project_folder(agent, env)
     env["start"] = start or event.cwd  # for the error log, should it come to that
-    ctx = find_project(start, event.cwd, env)
+    ctx = find_project(start, event.cwd, env, now)
     if ctx is None:
         return "", []
-    set_run(ctx, env, now)
     ctx.mode, ctx.session, ctx.agent = mode, event.session, agent
     ctx.length = DIALECTS[agent].length
     if is_paused(ctx, event.session) and mode != "cleanup":
@@ -4217,13 +4213,6 @@ def run_mode(mode: str, agent: str, data: object, env: dict, now: float) -> tupl
         return "", []
     out = render_reply(ctx, event, reply)
     return (format_json(out) if out else "", reply.after)
-
-
-def set_run(ctx: Ctx, env: dict, now: float) -> None:
-    """The clock and the places of this run."""
-    ctx.now, ctx.env, ctx.length = now, env, units
-    ctx.tmp = native_path(env.get("TMPDIR" if IS_POSIX else "TEMP") or "/tmp")
-    ctx.state_home = user_folder(env, "XDG_STATE_HOME", "LOCALAPPDATA", "/.local/state")
 
 
 def _run_hook(env: dict, mode: str, agent: str) -> None:
@@ -4261,9 +4250,8 @@ def report_failure(mode: str, error: Exception, env: dict) -> None:
     what = "%s: %s" % (type(error).__name__, one_line(str(error)))
     line = "ctx_hooks: internal error in %s: %s\n" % (mode, what)
     write_stderr(line)
-    ctx = find_project("", env.get("start", ""), env)
+    ctx = find_project("", env.get("start", ""), env, time.time())
     if ctx:
-        set_run(ctx, env, time.time())
         trace = "".join(traceback.format_tb(error.__traceback__))
         log_error(ctx, "%s %sTraceback:\n%s" % (format_iso(ctx.now), line, trace))
 
@@ -4972,10 +4960,10 @@ def people_ctx(needed: bool = True) -> "Ctx | None":
     """The project that the person stands in; without one None, or an error when it is needed."""
     env = read_environment()
     cwd = slashed(_os.getcwd())
-    ctx = find_project(cwd, cwd, env)
+    ctx = find_project(cwd, cwd, env, time.time())
     if ctx:
-        set_run(ctx, env, time.time())
-        ctx.mode, ctx.session = "command", safe_name(env.get("CLAUDE_CODE_SESSION_ID", ""))
+        ctx.mode, ctx.length = "command", units
+        ctx.session = safe_name(env.get("CLAUDE_CODE_SESSION_ID", ""))
     elif needed:
         raise CommandError("no %s folder here or in a parent folder, or a link in it leads out of "
                            "the project" % DEFAULT_CONTEXT_DIR, "mkdir " + DEFAULT_CONTEXT_DIR)
@@ -6092,10 +6080,10 @@ def statusline_data(data: dict, env: dict) -> dict:
              "near": False, "phase": "", "pending": ""}
     session_id, cwd = text_of(data.get("session_id")), slashed(text_of(data.get("cwd")))
     start = project_folder("claude", env) or slashed(text_of(dig(data, "workspace.project_dir")))
-    ctx = find_project(start, cwd, env) if session_id and not is_switched_off(env) else None
+    is_on = session_id and not is_switched_off(env)
+    ctx = find_project(start, cwd, env, time.time()) if is_on else None
     if ctx is None:
         return shown
-    set_run(ctx, env, time.time())
     ctx.session = safe_name(session_id)
     path = ctx.path("state", ctx.session + ".statusline")
     old, name = read_json(path), text_of(model.get("id"))

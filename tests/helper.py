@@ -103,13 +103,6 @@ def load_kit(name: str = "ctx_hooks"):
     return sys.modules[name]
 
 
-def state_home(kit, env: dict) -> str:
-    """Where a run in this environment keeps what a clone must not be able to forge."""
-    ctx = kit.Ctx("/root", "/root/.context", {}, [])
-    kit.set_run(ctx, env, NOW)
-    return ctx.state_home
-
-
 _pristine: dict[str, dict] = {}
 
 
@@ -244,9 +237,8 @@ class Project:
     def ctx(self, now: float, session: str = "s1", **env):
         """What a handler of this project gets, for tests of single functions."""
         kit = load_kit()
-        ctx = kit.open_project(self.root, self.environment(env))
-        kit.set_run(ctx, self.environment(env), now)
-        ctx.mode, ctx.session = "test", session
+        ctx = kit.find_project(self.root, "", self.environment(env), now)
+        ctx.mode, ctx.session, ctx.length = "test", session, kit.units
         return ctx
 
     def recorded_events(self, name: str = "") -> list[dict]:

@@ -49,7 +49,7 @@ def test_a_bad_line_costs_that_line_only(kit):
 
 def test_an_ill_typed_value_leaves_the_default(kit, project):
     project.write(".contextrc", "handoff:\n  threshold: high\ngate:\n  mode: content\n")
-    ctx = kit.open_project(project.root, {})
+    ctx = kit.find_project(project.root, "", {}, 0.0)
     assert (ctx.get("handoff.threshold"), ctx.get("gate.mode")) == ("auto", "content")
     assert ctx.problems == [(2, 3, "`handoff.threshold` wants `auto` or a number from 1 to 100")]
 
@@ -139,7 +139,7 @@ def test_quoted_text_comes_back_as_it_was(kit, rounds):
 
 def test_a_settings_file_of_any_size_is_read_in_bounds(kit, project):
     project.write(".contextrc", "gate:\n  mode: off\n" + "# filler\n" * 100_000)
-    assert kit.open_project(project.root, {}).get("gate.mode") == "off"
+    assert kit.find_project(project.root, "", {}, 0.0).get("gate.mode") == "off"
     for text in ("a:\n" + "".join(" " * n + "k:\n" for n in range(1, 340)), "- " * 30_000, "'" * 60_000, "[" * 60_000, "x: " + '"\\' * 30_000):
         assert kit.parse_config(text)[0] == {}
 

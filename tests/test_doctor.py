@@ -11,7 +11,7 @@ import subprocess
 
 import pytest
 
-from helper import IS_WINDOWS, KIT, NOW, PYTHON, REPO, load_kit, slashed, state_home
+from helper import IS_WINDOWS, KIT, NOW, PYTHON, REPO, load_kit, slashed
 from test_windows import PASS_ON, make_program
 
 PLAIN = slashed(PYTHON)  # as the installer writes it
@@ -463,9 +463,13 @@ def test_a_relative_cache_or_state_home_does_not_count(installed, kit, monkeypat
     """As the specification of these variables says: else bytecode would land below the current folder."""
     monkeypatch.setattr(kit, "read_environment", lambda names: {"HOME": installed.home, "XDG_CACHE_HOME": "relative"})
     assert kit.cache_folder() == installed.home + "/.cache/ctx_hooks"
-    assert state_home(kit, {"HOME": "/h", "XDG_STATE_HOME": "x/y"}) == "/h/.local/state/ctx_hooks"
+
+    def state_home(**env):
+        return kit.find_project(installed.root, "", env, NOW).state_home
+
+    assert state_home(HOME="/h", XDG_STATE_HOME="x/y") == "/h/.local/state/ctx_hooks"
     assert kit.user_config_path({"HOME": "/h", "XDG_CONFIG_HOME": "."}) == "/h/.config/ctx_hooks/contextrc"
-    assert state_home(kit, {"XDG_STATE_HOME": "x"}) == state_home(kit, {"HOME": "rel"}) == ""
+    assert state_home(XDG_STATE_HOME="x") == state_home(HOME="rel") == ""
 
 
 # --- the project

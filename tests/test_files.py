@@ -96,7 +96,7 @@ def test_a_folder_that_is_a_link_is_not_written_through(kit, project, ctx, tmp_p
 
 def test_a_project_that_is_reached_through_a_link_is_written(kit, project, tmp_path):
     os.symlink(project.root, str(tmp_path / "link"))
-    ctx = kit.open_project(str(tmp_path / "link"), {})
+    ctx = kit.find_project(str(tmp_path / "link"), "", {}, 0.0)
     assert kit.may_write(ctx, ctx.root + "/CLAUDE.md") and kit.may_write(ctx, ctx.path("state", "x"))
 
 

@@ -790,8 +790,7 @@ def test_uninstalling_takes_our_section_out_of_the_instruction_file(place, own):
         place.write("CLAUDE.md", own)
     before = place.tree()
     place.run()
-    ctx = kit.open_project(kit.slashed(place.project), place.env)
-    ctx.now = 1_770_115_500.0
+    ctx = kit.find_project(kit.slashed(place.project), "", place.env, 1_770_115_500.0)
     assert kit.write_section(ctx, "where we stood", "CLAUDE.md") and b"where we stood" in place.read("CLAUDE.md")
     verb = "remove" if own is None else "take our section out of"
     assert f"would {verb} CLAUDE.md" in place.run("--uninstall", "--dry-run")[0]

@@ -240,8 +240,7 @@ def test_every_mode_is_a_function_of_its_own_name(kit):
 
 def test_handlers_do_not_touch_the_process(project, kit):
     """What a handler may see comes in ctx: with another clock and environment it does the same."""
-    ctx = kit.find_project(project.root, "", {})
-    kit.set_run(ctx, {"TMPDIR": project.tmp, "TEMP": project.tmp}, 1770115500.0)
+    ctx = kit.find_project(project.root, "", {"TMPDIR": project.tmp, "TEMP": project.tmp}, 1770115500.0)
     ctx.mode, ctx.session = "gate", "s1"
     reply = kit.gate(kit.parse_event(project.event("PreToolUse.Bash", session_id="s1"), "gate", "claude", {}), ctx)
     assert reply.context.startswith(GATE)

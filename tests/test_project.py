@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from helper import IS_WINDOWS, NOW, state_home
+from helper import IS_WINDOWS, NOW
 
 FOREIGN_UID = 54321
 as_root = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give files away")
@@ -19,7 +19,7 @@ def below(project):
 
 
 def find(kit, start, cwd="", env=None):
-    return kit.find_project(start, cwd, env or {})
+    return kit.find_project(start, cwd, env or {}, NOW)
 
 
 def test_the_folder_the_client_was_started_in_decides(kit, project, tmp_path, below):
@@ -148,14 +148,14 @@ def own(project):
 def test_the_users_settings_hold_for_all_projects_and_a_projects_value_wins(kit, project, own):
     env = own("gate:\n  mode: content\nhandoff:\n  cooldown_s: 60\n")
     project.write(".contextrc", "gate:\n  mode: off\n")
-    ctx = kit.open_project(project.root, env)
+    ctx = find(kit, project.root, env=env)
     assert (ctx.get("gate.mode"), ctx.get("handoff.cooldown_s"), ctx.get("startup.max_attempts")) == ("off", 60, 5)
 
 
 def test_the_users_context_folder_holds_too(kit, bare_project):
     bare_project.write("docs/ctx/TASKS.md", "x")
     bare_project.write(bare_project.home + "/.config/ctx_hooks/contextrc", "context_dir: docs/ctx\n")
-    assert kit.open_project(bare_project.root, {"HOME": bare_project.home}).dir == bare_project.path("docs/ctx")
+    assert find(kit, bare_project.root, env={"HOME": bare_project.home}).dir == bare_project.path("docs/ctx")
 
 
 @pytest.mark.parametrize("env, path", [
@@ -168,8 +168,8 @@ def test_the_users_settings_lie_in_their_config_home(kit, env, path):
 @pytest.mark.parametrize("env, path", [
     ({"HOME": "/home"}, "/home/.local/state/ctx_hooks"), ({"HOME": "/home", STATE_HOME: "/own"}, "/own/ctx_hooks"),
     ({STATE_HOME: "rel", "HOME": "/home"}, "/home/.local/state/ctx_hooks"), ({}, "")])
-def test_what_a_clone_must_not_forge_lies_in_the_state_home(kit, env, path):
-    assert state_home(kit, env) == path
+def test_what_a_clone_must_not_forge_lies_in_the_state_home(kit, project, env, path):
+    assert find(kit, project.root, env=env).state_home == path
 
 
 # --- what may be read
@@ -223,7 +223,7 @@ def test_a_project_reached_through_a_link_reads_its_own_files(kit, project, tmp_
     os.symlink(project.root, str(tmp_path / "link"))
     for name in (".context/TASKS.md", "CLAUDE.md"):
         project.write(name, "text")
-    ctx = kit.open_project(str(tmp_path / "link"), {})
+    ctx = find(kit, str(tmp_path / "link"))
     assert kit.read_shared(ctx, ctx.path("TASKS.md")) == kit.read_shared(ctx, ctx.root + "/CLAUDE.md") == b"text"
 
 
@@ -231,7 +231,7 @@ def test_the_users_own_file_is_read_once_however_deep_a_session_stands(kit, tmp_
     """A hook in a folder without a project looks at every parent; the user's settings are the same for all of them."""
     env, read, real = own("gate:\n  mode: content\n"), [], kit.read_bytes
     monkeypatch.setattr(kit, "read_bytes", lambda path, *more, **named: read.append(path) or real(path, *more, **named))
-    assert kit.find_project(str(tmp_path / "a" / "b" / "c"), "", env) is None
+    assert find(kit, str(tmp_path / "a" / "b" / "c"), env=env) is None
     assert read.count(kit.user_config_path(env)) == 1
 
 
@@ -241,14 +241,14 @@ def test_only_what_the_users_own_file_names_may_be_read_outside(kit, project, ow
     project.write(project.home + "/rules.md", "text")
     text = "allow_outside: %%s\ngate:\n  files: [%s, ~/rules.md]\nstartup:\n  files: [%s]\n" % (
         tmp_path / "house-rules.md", tmp_path / "notes.md")
-    ctx = kit.open_project(project.root, own(text % "true"))
+    ctx = find(kit, project.root, env=own(text % "true"))
     named = [project.base + "/house-rules.md", project.base + "/notes.md", project.home + "/rules.md"]
     assert all(kit.read_shared(ctx, path) for path in named)
     assert not kit.read_shared(ctx, project.base + "/other.md")
     project.write(".contextrc", "allow_outside: true\nstartup:\n  files: [%s]\n" % (tmp_path / "other.md"))
-    ctx = kit.open_project(project.root, own(text % "true"))
+    ctx = find(kit, project.root, env=own(text % "true"))
     assert not kit.read_shared(ctx, project.base + "/other.md") and len(ctx.problems) == 2
-    ctx = kit.open_project(project.root, own(text % "false"))
+    ctx = find(kit, project.root, env=own(text % "false"))
     assert not any(kit.read_shared(ctx, path) for path in named)
 
 
@@ -260,7 +260,7 @@ def test_a_context_folder_that_is_the_project_gits_the_clients_or_outside_is_non
     for name in (".git/info/x", ".claude/x/x", ".Claude/x/x", "docs/x"):
         bare_project.write(name, "")
     bare_project.write(".contextrc", "context_dir: %s\n" % folder)
-    assert kit.open_project(bare_project.root, {}) is None
+    assert find(kit, bare_project.root) is None
 
 
 @pytest.mark.parametrize("name", ["state", "signals", "handoffs", "state/aside", "signals/global", "signals/sessions"])
@@ -268,13 +268,13 @@ def test_a_runtime_folder_that_is_a_link_makes_it_no_project(kit, project, tmp_p
     """A stranger's repository must not decide where we write and what we collect."""
     os.makedirs(os.path.dirname(project.path(".context", name)), exist_ok=True)
     os.symlink(str(tmp_path), project.path(".context", name))
-    assert kit.open_project(project.root, {}) is None
+    assert find(kit, project.root) is None
 
 
 def test_a_context_folder_that_is_a_link_inside_the_project_is_one(kit, bare_project):
     bare_project.write("docs/context/TASKS.md", "x")
     os.symlink("docs/context", bare_project.path(".context"))
-    assert kit.open_project(bare_project.root, {}).dir == bare_project.path(".context")
+    assert find(kit, bare_project.root).dir == bare_project.path(".context")
 
 
 # --- a session's state

@@ -883,7 +883,7 @@ def test_the_users_edit_outside_the_section_is_kept(kit, ready):
 def test_a_project_that_is_reached_through_a_link_has_its_section_too(kit, ready):
     link = os.path.join(ready.base, "link")
     os.symlink(ready.root, link)
-    ctx = kit.open_project(link, {})
+    ctx = kit.find_project(link, "", {}, NOW)
     assert kit.write_section(ctx, "text", "CLAUDE.md") and SECTION_START in ready.read("CLAUDE.md")
     assert removed(kit, ctx) == ["CLAUDE.md"]
 

@@ -171,8 +171,8 @@ class Rig:
 
 def open_ctx(project):
     env = {"HOME": project.home, "TMPDIR": project.tmp}
-    ctx = kit.find_project(project.root, project.root, env)
-    kit.set_run(ctx, env, time.time())
+    ctx = kit.find_project(project.root, project.root, env, time.time())
+    ctx.length = kit.units
     return ctx
 
 
