@@ -5843,9 +5843,8 @@ def workflow_data(ctx: Ctx) -> "dict | None":
     if not read_json(auto_path(ctx)):
         return None
     flow, agreed = read_workflow(ctx), read_trust(ctx).checks
-    commands = [(phase, check_of(ctx, flow, phase)) for phase in flow.phases]
     checks = [{"phase": phase, "command": text, "agreed": agreed.get(phase) == digest_of(text)}
-              for phase, text in commands if text]
+              for phase, text in checks_of(ctx, flow).items()]
     return dict(dump_record(flow, WORKFLOW), token="", inert=is_inert(ctx, flow), checks=checks,
                 last_error=text_of(flow.last_error.get("message")))
 
@@ -6026,8 +6025,8 @@ def _plan_resume(ctx: Ctx, given: Record) -> Record:
 def _agree(ctx: Ctx, flow: Record, given: Record, may_ask: bool) -> None:
     """The person's consent to the checks. One that was not typed here or agreed to before is asked
     about; where no person can answer it stays without consent, unless --agree says so."""
-    checks = {phase: check_of(ctx, flow, phase) for phase in flow.phases}
-    known = ["", *read_trust(ctx).checks.values(), digest_of(given.until)]
+    checks = checks_of(ctx, flow)
+    known = [*read_trust(ctx).checks.values(), digest_of(given.until)]
     strange = {} if given.agree else {
         phase: text for phase, text in checks.items() if digest_of(text) not in known}
     if strange and may_ask and _os.isatty(0) and _os.isatty(1):
@@ -6038,8 +6037,7 @@ def _agree(ctx: Ctx, flow: Record, given: Record, may_ask: bool) -> None:
             raise CommandError("not agreed, nothing was changed",
                                "the commands stand in " + CONFIG_NAME)
         strange = {}
-    agreed = {phase: digest_of(text) for phase, text in checks.items()
-              if text and phase not in strange}
+    agreed = {phase: digest_of(text) for phase, text in checks.items() if phase not in strange}
     flow.token, path = _os.urandom(16).hex(), trust_path(ctx)
     trust = format_json({"token": flow.token, "root": ctx.root, "checks": agreed})
     if not (path and write_bytes(ctx, path, trust.encode())):
