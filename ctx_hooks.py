@@ -4979,9 +4979,8 @@ SCREEN_ROWS, SCREEN_COLUMNS = 24, 80  # where a terminal does not say
 SCREEN_KEPT_LINES = 400  # lines that have scrolled off
 ALTERNATE_MODES, PASTE_MODE, CURSOR_MODE = frozenset((47, 1047, 1049)), 2004, 25
 KITTY_MODE = -1  # a protocol of the keyboard that is pushed and popped
-LEFT_ON_MODES = frozenset(map(int, "1 9 1000 1002 1003 1004 1005 1006 1007 1015 1016 2004 2026 2031"
-                              .split())) | ALTERNATE_MODES
-WIDE_HALF = "\0"  # the second place of a wide character
+LEFT_ON_MODES = ALTERNATE_MODES | {1, 9, 1000, 1002, 1003, 1004, 1005, 1006, 1007, 1015, 1016, 2004,
+                                   2026, 2031}
 ESCAPES = (r"\x1b\[([<-?]?)([0-9:;]*)[ -/]*([@-~])|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)"
            r"|(\x1b)[ -/]*([0-~])")
 _CUT = r"(\x1b(?:\[[0-?]{0,999}[ -/]{0,99}|[\]PX^_][^\x07\x1b]{0,50000}\x1b?|[ -/]{0,99})?\Z)"
@@ -4997,21 +4996,23 @@ class Screen:
 
         self._decode, self._rest = codecs.getincrementaldecoder("utf-8")("replace").decode, ""
         self.modes, self.gone, self.saved = {CURSOR_MODE}, [], (0, 0)
-        self.grid, self.y, self.x = [], 0, 0  # x == columns: the next letter begins a new line
+        # Rows of cells; the second one of a wide character is "". x == columns: a new line is next.
+        self.grid, self.y, self.x = [], 0, 0
         self.resize(rows, columns)
 
     def resize(self, rows: int, columns: int) -> None:
         self.rows, self.columns = rows or SCREEN_ROWS, max(2, columns or SCREEN_COLUMNS)
         over = max(0, self.y + 1 - self.rows)  # the cursor's line stays
-        self.grid = [row[:self.columns] for row in self.grid[over:] + [""] * self.rows][:self.rows]
+        kept = (self.grid[over:] + [[]] * self.rows)[:self.rows]
+        self.grid = [(row + [" "] * self.columns)[:self.columns] for row in kept]
         self.y, self.x = self.y - over, min(self.x, self.columns)
         self.top, self.bottom = 0, self.rows - 1
 
     def lines(self) -> list:
-        return [row.replace(WIDE_HALF, "").rstrip() for row in self.grid]
+        return ["".join(row).rstrip() for row in self.grid]
 
     def before_cursor(self) -> str:
-        return self.grid[self.y].ljust(self.x)[:self.x].replace(WIDE_HALF, "")
+        return "".join(self.grid[self.y][:self.x])
 
     def is_alternate(self) -> bool:
         return not self.modes.isdisjoint(ALTERNATE_MODES)
@@ -5029,17 +5030,21 @@ class Screen:
                 self._obey(private + final or "".join(others), values)
 
     def _write(self, text: str) -> None:
-        if not text.isascii():  # a wide character takes two places, a mark none
-            text = "".join((char + WIDE_HALF)[:_cells(char)] for char in text)
-        while text:
+        cells = list(text)
+        if not text.isascii():  # a wide character takes two cells, a mark none
+            from unicodedata import category, east_asian_width
+
+            shown = [char for char in text if category(char) not in ("Mn", "Me", "Cf", "Cc")]
+            cells = [cell for char in shown
+                     for cell in ((char, "") if east_asian_width(char) in "WF" else char)]
+        while cells:
             room = self.columns - self.x
-            part = text[:room - (text[room:room + 1] == WIDE_HALF)]  # it is not cut in two
+            part = cells[:room - (cells[room:room + 1] == [""])]  # a wide one is not cut in two
             if not part:
                 self.x = 0
                 self._feed_line(1)
-            row, end = self.grid[self.y].ljust(self.x), self.x + len(part)
-            self.grid[self.y] = row[:self.x] + part + row[end:]
-            self.x, text = end, text[len(part):]
+            self.grid[self.y][self.x:self.x + len(part)] = part
+            self.x, cells = self.x + len(part), cells[len(part):]
 
     def _obey(self, name: str, values: list) -> None:
         """A control character, ESC and a letter, or the letter that ends `ESC [ values`."""
@@ -5054,11 +5059,15 @@ class Screen:
             self.y, self.x = min(max(0, y), self.rows - 1), min(max(0, x), self.columns - 1)
         elif name in ("\n", "\x1bM"):
             self._feed_line(1 if name == "\n" else -1)
-        elif name in ("J", "K"):
-            self._erase(values[0], name == "J")
+        elif name in ("J", "K"):  # from the cursor on, up to it, or all: of the screen, of its line
+            rows, end = range(self.rows), self.columns
+            others, start, end = {0: (rows[y + 1:], self.x, end), 1: (rows[:y], 0, x + 1)}.get(
+                values[0], (rows, 0, end))
+            for other in others if name == "J" else ():
+                self.grid[other] = [" "] * self.columns
+            self.grid[y][start:end] = " " * (end - start)
         elif name == "X":
-            row, n = self.grid[y].ljust(x), min(n, self.columns - x)
-            self.grid[y] = row[:x] + " " * n + row[x + n:]
+            self.grid[y][x:x + n] = " " * min(n, self.columns - x)
         elif name == "r":  # which lines scroll
             bottom = values[1] if values[1:] and 0 < values[1] < self.rows else self.rows
             self.top, self.bottom, self.y, self.x = min(n, bottom) - 1, bottom - 1, 0, 0
@@ -5083,17 +5092,9 @@ class Screen:
             self.y = min(max(0, self.y + step), self.rows - 1)
             return
         line = self.grid.pop(leaves)
-        self.grid.insert(comes, "")
+        self.grid.insert(comes, [" "] * self.columns)
         if step > 0 and leaves == 0 and not self.is_alternate():
-            self.gone = [*self.gone[1 - SCREEN_KEPT_LINES:], line.replace(WIDE_HALF, "").rstrip()]
-
-    def _erase(self, how: int, is_screen: bool) -> None:
-        """From the cursor on, up to it, or all: of its line, or of the screen."""
-        row, y, end = self.grid[self.y], self.y, min(self.x + 1, self.columns)
-        others = {0: range(y + 1, self.rows), 1: range(y)}.get(how, range(self.rows))
-        for other in others if is_screen else ():
-            self.grid[other] = ""
-        self.grid[y] = {0: row[:self.x], 1: " " * end + row[end:]}.get(how, "")
+            self.gone = [*self.gone[1 - SCREEN_KEPT_LINES:], "".join(line).rstrip()]
 
 
 def format_restore(modes: set) -> bytes:
@@ -5102,15 +5103,6 @@ def format_restore(modes: set) -> bytes:
     text += "\x1b[<u" if KITTY_MODE in modes else ""
     text += "" if CURSOR_MODE in modes else "\x1b[?25h"
     return (text + "\x1b[0m").encode() if text else b""
-
-
-def _cells(char: str) -> int:
-    """Width on a terminal: a wide character takes two cells, a combining mark none."""
-    from unicodedata import category, east_asian_width
-
-    if category(char) in ("Mn", "Me", "Cf", "Cc"):
-        return 0
-    return 2 if east_asian_width(char) in "WF" else 1
 
 
 # --- what stands on it. A glance is what is known of a program at one moment: process (confidence,
@@ -5146,6 +5138,7 @@ _OBSTACLES = (  # what it is, where it shows, the pattern of a line
      r"|\besc(?:ape)? to (?:cancel|go back|reject|skip)"),
     ("a question", "cursor",
      r"(?i)\b(?:password|passphrase|passcode|pin|token|secret|api.?key|code)\b.{0,60}[:?]\s*$"),
+    ("a question", "over a prompt", _NUMBERED),
 )
 
 
@@ -5159,14 +5152,12 @@ def find_obstacle(look: Record, own: str = "") -> str:
     if own or is_free:  # what was asked and answered above it does not count
         above = [line for line in lines[:look.row] if letters_of(line)]
         asked, near = (above[-count:] + lines[look.row:] for count in (1, 2))
-    places = {"cursor": [look.before], "end": end[-2:], "screen": end, "asked": asked, "near": near}
-    over_prompt = lines[look.row - 1:look.row] if is_free else []
-    found = ["hidden input"] if look.hidden else []
-    found += filter(None, map(kind_of_command, look.programs))
-    found += ["an editor or a pager"] if end.count("~") > 2 else []
+    places = {"cursor": [look.before], "end": end[-2:], "screen": end, "asked": asked, "near": near,
+              "over a prompt": lines[look.row - 1:look.row] if is_free else []}
+    found = ["hidden input" if look.hidden else "", *map(kind_of_command, look.programs),
+             "an editor or a pager" if end.count("~") > 2 else ""]
     found += [kind for kind, place, pattern in _OBSTACLES if find_pattern(pattern, *places[place])]
-    found += ["a question"] if _is_choice(near) or find_pattern(_NUMBERED, *over_prompt) else []
-    return found[0] if found else ""
+    return next(filter(None, found), "a question" if _is_choice(near) else "")
 
 
 def letters_of(text: str) -> str:
@@ -5325,7 +5316,7 @@ def read_process(child: int, tty: str) -> tuple:
 # Wrap
 # =============================================================================
 # `wrap -- CMD`: runs an agent without hooks in a pseudo-terminal, passes all through and types the
-# startup context when it is ready. Delivery decides, under a clock that comes in; only _Run touches
+# startup context when it is ready. Delivery decides, under a clock that comes in; only Run touches
 # the terminal. Enter is pressed only behind our own text, seen in the program's input.
 WRAP_POLL_S, WRAP_SETTLE_S, WRAP_TIMEOUT_S, WRAP_ACK_S = 0.2, 0.5, 30.0, 5.0
 WRAP_ENTER_S = 0.3  # programs take an Enter that arrives with a paste as part of it
@@ -5383,20 +5374,18 @@ def is_in_input(look: Record, typed: str, is_box: bool) -> bool:
     lines, before = [*look.lines[:look.row], look.before], look.before.strip()
     if is_box:  # from its prompt on, also when a line end came in behind the text
         starts = [i for i, line in enumerate(lines) if find_pattern(_BOX, line)]
-        return bool(starts and find_pattern(_echo_of(typed), "\n".join(lines[starts[-1]:])))
-    is_last = before and (letters_of(before) or typed.rstrip().endswith(before))
-    return bool(is_last and find_pattern(_echo_of(typed) + r"[\W_]*\Z", "\n".join(lines[-60:])))
+        return bool(starts) and find_echo("\n".join(lines[starts[-1]:]), typed) >= 0
+    text, is_last = "\n".join(lines), letters_of(before) or typed.rstrip().endswith(before or "\n")
+    end = find_echo(text, typed)
+    return bool(is_last) and end >= 0 and not letters_of(text[end:])
 
 
-def text_after_echo(text: str, typed: str, unseen: str = "") -> str:
-    """What stands below the last place where our text stands, or `unseen`."""
-    found = find_pattern(r"(?s)\A.*" + _echo_of(typed), text)
-    return text[found.end():].partition("\n")[2] if found else unseen
-
-
-def _echo_of(typed: str) -> str:
-    """The pattern of our text's end, however it is wrapped and framed, or of a mark for it."""
-    return "(?:%s|%s)" % (r"[\W_]*".join(letters_of(typed)[-ECHO_RUN:]), _PASTED)
+def find_echo(text: str, typed: str) -> int:
+    """Where the last end of our text is, however that is wrapped and framed, or of the mark that
+    stands for it; -1: nowhere."""
+    echo = r"[\W_]*".join(letters_of(typed)[-ECHO_RUN:])
+    found = [find_pattern(r"(?s)\A.*" + one, text) for one in (echo, _PASTED)]
+    return max((one.end() for one in found if one), default=-1)
 
 
 class Delivery:
@@ -5431,8 +5420,9 @@ class Delivery:
             obstacle=find_obstacle(look, letters_of(self.typed) if is_there else ""),
             confidence=readiness(look, prompt, self.ctx.get("wrap.ready_patterns")))
         may_answer = self.row.attempts and (look.ended or self.state != "typed")
-        unseen = "" if self.is_stale else look.text  # nothing old may be taken for the answer
-        if may_answer and is_acknowledged(text_after_echo(look.text, self.typed, unseen)):
+        end, unseen = find_echo(look.text, self.typed), "" if self.is_stale else look.text
+        news = look.text[end:].partition("\n")[2] if end >= 0 else unseen  # not an old answer
+        if may_answer and is_acknowledged(news):
             self.state = "done"
             succeed_delivery(self.ctx, self.row, "acknowledgement")
         elif look.ended:
@@ -5481,23 +5471,21 @@ class Delivery:
         """Enter, once our text stands in the input and nothing else asks for it; again, never the
         text, if nothing has happened but a line end. It is submitted when it has left the input."""
         waited_s, words = now - self.since, " ".join(look.lines).split()
+        is_due = waited_s >= WRAP_ENTER_S and look.silent_ms >= NATURAL_AFTER_MS
+        if self.enters:
+            is_due = (self.enters < WRAP_ENTERS and waited_s >= WRAP_AGAIN_S
+                      and not look.typing and words == self.shown)
         if self.enters and not look.is_there and look.obstacle != "a question":
             self._note("wrap:submitted", now, look)
             asks = self.ctx.get("startup.require_ack")
             self.state = "over" if self.in_file else "waiting" if asks else "done"
             self.since = self.busy_at = now
-            return b""
-        is_due = waited_s >= WRAP_ENTER_S and look.silent_ms >= NATURAL_AFTER_MS
-        if self.enters:
-            is_due = (self.enters < WRAP_ENTERS and waited_s >= WRAP_AGAIN_S
-                      and not look.typing and words == self.shown)
-        if look.obstacle:
-            return b""
-        if look.is_there and is_due:
+        elif look.is_there and is_due and not look.obstacle:
             self.since, self.shown, self.enters = now, words, self.enters + 1
             return b"\r"
-        # What was typed stays where it is; nothing comes after it once the person goes on.
-        if waited_s >= self.timeout_s or (look.typing and not self.is_holding(now)):
+        elif not look.obstacle and (
+                waited_s >= self.timeout_s or (look.typing and not self.is_holding(now))):
+            # What was typed stays where it is; nothing comes after it once the person goes on.
             self._give_up("wrap:stuck", now, look, "Enter did not submit it" if self.enters else
                           "the typed text did not appear")
         return b""
@@ -5539,17 +5527,7 @@ class Delivery:
 # --- the pseudo-terminal
 
 
-def run_wrap(delivery: Delivery, argv: list) -> int:
-    occupy_descriptors()
-    run = _Run(delivery)
-    try:
-        run.start(argv)
-        return run.pump()
-    finally:
-        run.restore()
-
-
-class _Run:
+class Run:
     """The person's terminal, a pseudo-terminal, the program in it, its screen, and keys that wait
     to be taken by it."""
 
@@ -5558,22 +5536,37 @@ class _Run:
         import signal
         import termios
 
+        occupy_descriptors()
         self.fcntl, self.signal, self.termios = fcntl, signal, termios  # Windows has not all
         self.delivery, self.screen, self.saved = delivery, Screen(), termios.tcgetattr(0)
         self.queue, self.held, self.has_input, self.typing = b"", b"", True, False
-        self.code, self.heard_at, self.looked_at = None, delivery.since, 0.0
-        self.flags, (self.master, self.slave) = self.saved[3], _os.openpty()
-        self.tty = _os.ttyname(self.slave)
+        self.heard_at, self.looked_at, self.flags = delivery.since, 0.0, self.saved[3]
 
-    def start(self, argv: list) -> None:
+    def run(self, argv: list) -> int:
+        """Pass everything through until the program is gone; its exit code."""
+        try:
+            self._start(argv)
+            while self.process.returncode is None:
+                self._pump()
+            for _ in range(WRAP_DRAIN_READS):
+                if not self._read_output():
+                    break
+            self._step()
+            return self.process.returncode
+        finally:
+            self.restore()
+
+    def _start(self, argv: list) -> None:
         import subprocess
 
-        self.termios.tcsetattr(self.slave, self.termios.TCSANOW, self.saved)
+        self.master, slave = _os.openpty()
+        self.tty = _os.ttyname(slave)
+        self.termios.tcsetattr(slave, self.termios.TCSANOW, self.saved)
         self.fit()
         self.process = subprocess.Popen(
-            argv, stdin=self.slave, stdout=self.slave, stderr=self.slave, start_new_session=True,
+            argv, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
             preexec_fn=lambda: self.fcntl.ioctl(0, self.termios.TIOCSCTTY, 0))  # noqa: PLW1509
-        _os.close(self.slave)
+        _os.close(slave)
         _os.set_blocking(self.master, False)
         for name in WRAP_SIGNALS:
             self.signal.signal(getattr(self.signal, name), self.forward)
@@ -5583,14 +5576,13 @@ class _Run:
 
     def fit(self) -> None:
         """The person's terminal raw, and its size for the program's; also after ^Z and `fg`."""
-        import struct
         import tty
 
         self.is_fit = True  # first: it may change again meanwhile
         tty.setraw(0, self.termios.TCSADRAIN)  # keys typed ahead stay
         size = self.fcntl.ioctl(0, self.termios.TIOCGWINSZ, bytes(8))
         self.fcntl.ioctl(self.master, self.termios.TIOCSWINSZ, size)
-        self.screen.resize(*struct.unpack("4H", size)[:2])
+        self.screen.resize(*memoryview(size).cast("H")[:2])
 
     def restore(self) -> None:
         """The person's terminal as it was, whatever the program left on."""
@@ -5600,35 +5592,28 @@ class _Run:
             pass  # nobody looks any more
         self.termios.tcsetattr(0, self.termios.TCSADRAIN, self.saved)
 
-    def pump(self) -> int:
-        """Pass everything through until the program is gone."""
+    def _pump(self) -> None:
+        """Pass on what is there now, or wait for it a moment."""
         import select
 
-        while self.code is None:
-            if not self.is_fit:
-                self.fit()
-            if not self.delivery.is_holding(time.monotonic()):
-                self.queue, self.held = self.queue + self.held, b""
-            may_read = self.has_input and len(self.queue + self.held) < WRAP_READ_BYTES
-            ready, writable, _ = select.select(
-                [self.master, 0] if may_read else [self.master],
-                [self.master] if self.queue else [], [], WRAP_POLL_S)
-            if 0 in ready:
-                self._read_keys()
-            if writable:
-                try:
-                    self.queue = self.queue[_os.write(self.master, self.queue):]
-                except OSError:
-                    pass  # full for now; a terminal that is gone ends the reading
-            is_closed = self.master in ready and not self._read_output()
-            self._follow(0 if is_closed else _os.WNOHANG | _os.WUNTRACED)
-            if time.monotonic() - self.looked_at >= WRAP_POLL_S:
-                self._step()
-        for _ in range(WRAP_DRAIN_READS):
-            if not self._read_output():
-                break
-        self._step()
-        return self.code
+        if not self.is_fit:
+            self.fit()
+        if not self.delivery.is_holding(time.monotonic()):
+            self.queue, self.held = self.queue + self.held, b""
+        may_read = self.has_input and len(self.queue + self.held) < WRAP_READ_BYTES
+        ready, writable, _ = select.select([self.master, 0] if may_read else [self.master],
+                                           [self.master] if self.queue else [], [], WRAP_POLL_S)
+        if 0 in ready:
+            self._read_keys()
+        if writable:
+            try:
+                self.queue = self.queue[_os.write(self.master, self.queue):]
+            except OSError:
+                pass  # full for now; a terminal that is gone ends the reading
+        is_closed = self.master in ready and not self._read_output()
+        self._follow(0 if is_closed else _os.WNOHANG | _os.WUNTRACED)
+        if time.monotonic() - self.looked_at >= WRAP_POLL_S:
+            self._step()
 
     def _follow(self, flags: int) -> None:
         """Has the program stopped or ended?"""
@@ -5641,9 +5626,8 @@ class _Run:
             self.forward(self.signal.SIGCONT)
             self.forward(self.signal.SIGWINCH)  # draw again
         elif pid:
-            is_killed = _os.WIFSIGNALED(status)
-            self.code = 128 + _os.WTERMSIG(status) if is_killed else _os.WEXITSTATUS(status)
-            self.process.returncode = self.code
+            self.process.returncode = (128 + _os.WTERMSIG(status) if _os.WIFSIGNALED(status)
+                                       else _os.WEXITSTATUS(status))
 
     def forward(self, number: int, _: object = None) -> None:
         try:
@@ -5657,8 +5641,8 @@ class _Run:
         if keys == SUSPEND_KEY and self.flags & self.termios.ISIG:
             self.forward(self.signal.SIGSTOP)  # without a shell the kernel drops SIGTSTP
             return
-        self.typing = typed[-1] not in LINE_DONE if typed else self.typing
-        if typed and self.delivery.is_holding(time.monotonic()):
+        if typed:
+            self.typing = typed[-1] not in LINE_DONE
             self.held += keys
         else:  # an answer of the terminal itself, for which the program may wait, goes through
             self.queue += keys
@@ -5697,7 +5681,7 @@ class _Run:
             silent_ms=int((now - self.heard_at) * 1000), row=screen.y,
             before=screen.before_cursor(), raw=is_raw, alternate=screen.is_alternate(),
             hidden=not is_raw and not self.flags & self.termios.ECHO, typing=self.typing,
-            paste=PASTE_MODE in screen.modes, ended=self.code is not None))
+            paste=PASTE_MODE in screen.modes, ended=self.process.returncode is not None))
 
 
 # --- the command
@@ -5719,7 +5703,7 @@ def wrap_command(given: Record) -> int:
                         timeout_s=float(given.timeout or WRAP_TIMEOUT_S))
     ctx.agent = agent or "other"  # for the recorder, now that the agent's file is known
     try:
-        code = run_wrap(delivery, command)
+        code = Run(delivery).run(command)
     except OSError as error:
         raise CommandError("cannot run %s: %s" % (command[0], error.strerror),
                            "check the name and PATH") from None

@@ -118,12 +118,12 @@ def test_what_reaches_the_agent_or_a_terminal_goes_through_one_function_each():
                        and getattr(node.value, "id", "") == "sys" else "")
     assert streams["stdout"] <= {"show", "main"}, "everything for people is painted in one place"
     outputs = {"_run_hook", "write_stderr", "show", "_statusline", "_write"}
-    assert {name for name in calls["write_all"] if not name.startswith("_Run.")} <= outputs
+    assert {name for name in calls["write_all"] if not name.startswith("Run.")} <= outputs
 
 
 def test_processes_are_started_in_three_places_and_by_hooks_in_one():
     imports_ = owner_of(lambda node: "subprocess" if isinstance(node, ast.Import) and node.names[0].name == "subprocess" else "")
-    assert imports_["subprocess"] == {"run_bounded", "end_group", "run_timed", "_Run.start"}
+    assert imports_["subprocess"] == {"run_bounded", "end_group", "run_timed", "Run._start"}
     half = TEXT.partition(PEOPLE_ONLY)[0]
     assert half.count("import subprocess") == 2, "the check of a phase, and its end"
 

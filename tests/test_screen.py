@@ -82,6 +82,11 @@ def test_output_becomes_the_lines_that_a_person_sees(raw, lines, cursor):
     assert (screen.y, screen.x) == cursor
 
 
+@pytest.mark.parametrize("text, width", [("abc", 3), ("█░·…→✓●○", 8), ("日本", 4), ("e\u0301", 1), ("⚠️", 1), ("", 0)])
+def test_wide_characters_take_two_cells_and_marks_none(text, width):
+    assert shown(text).x == width
+
+
 def test_lines_scroll_off_and_are_kept_for_a_while():
     screen = shown("".join("line %d\r\n" % n for n in range(1000)))
     assert screen.lines()[:5] == ["line %d" % n for n in range(995, 1000)]
@@ -396,11 +401,6 @@ OTHERS = {
     "work beside a thread that reads": "import sys, threading; threading.Thread(target=sys.stdin.read, args=(1,), daemon=True).start()\n"
                                        "while True: pass",
 }
-
-
-@pytest.mark.parametrize("text, width", [("abc", 3), ("█░·…→✓●○", 8), ("日本", 4), ("e\u0301", 1), ("⚠️", 1), ("", 0)])
-def test_wide_characters_take_two_cells_and_marks_none(text, width):
-    assert sum(map(kit._cells, text)) == width
 
 
 class OwnTerminal:

@@ -116,17 +116,30 @@ def test_an_input_box_holds_our_text_from_its_prompt_on(text, expected):
     assert kit.is_in_input(look(text), TYPED, True) is expected
 
 
+def after_echo(text):
+    end = kit.find_echo(text, TYPED)
+    return text[end:] if end >= 0 else None
+
+
 @pytest.mark.parametrize("width", range(5, 90, 3))
-def test_the_answer_stands_below_our_text_however_it_is_wrapped(width):
+def test_the_answer_stands_behind_our_text_however_it_is_wrapped(width):
     echo = wrapped("> " + TYPED, width)
-    assert kit.text_after_echo(echo, TYPED).strip("]\n") == ""
-    assert kit.text_after_echo(ACK + "\n" + echo + "\nmine", TYPED).endswith("mine")
+    assert after_echo(echo).strip("]\n") == ""
+    assert after_echo(ACK + "\n" + echo + "\nmine").strip("]\n") == "mine"
 
 
-def test_the_answer_stands_below_a_pasted_mark_too_and_an_unseen_text_has_none():
-    assert kit.text_after_echo("old\n❯ [Pasted text #1 +12 lines]\n● new", TYPED) == "● new"
-    assert kit.text_after_echo("● something else", TYPED, "unseen") == "unseen"
-    assert kit.text_after_echo("> " + TYPED + "\n● first\n● new", TYPED) == "● first\n● new"
+def test_the_answer_stands_behind_a_pasted_mark_too_and_an_unseen_text_has_none():
+    assert after_echo("old\n❯ [Pasted text #1 +12 lines]\n● new") == "\n● new"
+    assert after_echo("● something else") is None
+    assert after_echo("> " + TYPED + "\n● first\n● new") == "]\n● first\n● new"
+    assert after_echo("> " + TYPED + "\n● first\n> [Pasted text #2]\n● new") == "\n● new"
+    assert after_echo("> [Pasted text #1]\n● first\n> " + TYPED + "\n● new") == "]\n● new"
+
+
+def test_a_pasted_mark_that_stands_in_our_own_text_is_not_its_end():
+    typed = "[CONTEXT INJECTION] one two, see [Pasted text #1] [END CONTEXT]"
+    assert kit.find_echo("> " + typed, typed) == len("> " + typed) - 1
+    assert kit.is_in_input(look("> " + typed), typed, False)
 
 
 # --- the delivery, under a clock of our own ------------------------------------------------------

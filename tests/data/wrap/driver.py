@@ -1,4 +1,4 @@
-"""Runs `run_wrap` for a test: driver.py PLAN.json COMMAND…, in the project of the current folder.
+"""Runs `wrap` for a test: driver.py PLAN.json COMMAND…, in the project of the current folder.
 
 The plan names the context, and what a test makes shorter than it is for people (`ack_s`, `timeout_s`).
 """
@@ -21,7 +21,7 @@ def main() -> int:
     ctx = kit.people_ctx()
     sources = [("From notes.md:", text)] if text else []
     delivery = kit.Delivery(ctx, time.monotonic(), (None, "notes.md", sources), **plan)
-    code = kit.run_wrap(delivery, sys.argv[2:])
+    code = kit.Run(delivery).run(sys.argv[2:])
     kit.write_stderr("".join(line + "\n" for line in delivery.told))
     return code
 
