@@ -5194,8 +5194,7 @@ def kind_of_command(argv: list) -> str:
 READY_ABOVE = 0.7
 READY_AGREE = 0.1  # added when several kinds of evidence agree
 READY_TERMINAL, READY_PATTERN, READY_NATURAL = 0.95, 0.9, 0.6
-NATURAL_AFTER_MS = 200
-SILENCE_AFTER_MS, SILENCE_FULL_MS, SILENCE_MOST = 500, 3000, 0.8
+NATURAL_AFTER_MS, SILENCE_AFTER_MS, SILENCE_FULL_MS, SILENCE_MOST = 200, 500, 3000, 0.8
 PATTERN_LINES, PATTERN_LIMIT_S = 4, 0.2
 
 
@@ -5279,11 +5278,10 @@ def judge_thread(process: str, thread: str, tty: str) -> str:
         # select() names the highest descriptor; poll() has an address there, so any may be meant.
         files = [fd for fd in links if first > 4096 or fd < first]
     elif wait in EPOLL_WAITS:
-        rows = [row.split() for row in read_text(process + "/fdinfo/%d" % first).split("\n")]
-        files = [int(row[1]) for row in rows
-                 if row[:1] == ["tfd:"] and int(row[3], 16) & 1]  # 1: it waits for input
-        if not rows[1:]:
+        head, *rows = read_text(process + "/fdinfo/%d" % first).split("tfd:")
+        if not head:
             return "unknown"
+        files = [int(row.split()[0]) for row in rows if int(row.split()[2], 16) & 1]  # 1: input
     names = [links.get(fd, "") for fd in files]
     if tty not in names and "/dev/tty" not in names:
         return "idle"
@@ -5325,10 +5323,8 @@ WRAP_HOLD_S = 5.0  # the person's keys wait so long for our Enter
 WRAP_READ_BYTES, WRAP_DRAIN_READS = 16 * 1024, 256
 WRAP_LINE_BYTES = 4000 if sys.platform.startswith("linux") else 1000  # a cooked terminal's longest
 WRAP_IN_FILE = "ctx: the agent did not take the context ({reason}); it is now in {file}"
-WRAP_SIGNALS = "SIGTERM SIGHUP SIGINT SIGQUIT SIGUSR1 SIGUSR2".split()
 ECHO_RUN = 24  # letters: more than an acknowledgement has, less than our request around it
 LINE_DONE = "\r\n\x03\x04\x15"  # Enter, ^C, ^D, ^U: nothing half-typed is left
-SUSPEND_KEY = b"\x1a"
 _PASTED = r"\[Pasted (?:[Tt]ext|[Cc]ontent)\b[^\]]*\]"  # what stands for a long paste
 _BOX = r"^[\s│┃|]*[>❯›*!]\s*"
 
@@ -5568,7 +5564,7 @@ class Run:
             preexec_fn=lambda: self.fcntl.ioctl(0, self.termios.TIOCSCTTY, 0))  # noqa: PLW1509
         _os.close(slave)
         _os.set_blocking(self.master, False)
-        for name in WRAP_SIGNALS:
+        for name in "SIGTERM SIGHUP SIGINT SIGQUIT SIGUSR1 SIGUSR2".split():
             self.signal.signal(getattr(self.signal, name), self.forward)
         for number in (self.signal.SIGWINCH, self.signal.SIGCONT):
             # In the middle of output the size must not change, so this only notes it.
@@ -5586,10 +5582,7 @@ class Run:
 
     def restore(self) -> None:
         """The person's terminal as it was, whatever the program left on."""
-        try:
-            write_all(1, format_restore(self.screen.modes))
-        except OSError:
-            pass  # nobody looks any more
+        insist(write_all, 1, format_restore(self.screen.modes))  # perhaps nobody looks any more
         self.termios.tcsetattr(0, self.termios.TCSADRAIN, self.saved)
 
     def _pump(self) -> None:
@@ -5598,13 +5591,13 @@ class Run:
 
         if not self.is_fit:
             self.fit()
-        if not self.delivery.is_holding(time.monotonic()):
-            self.queue, self.held = self.queue + self.held, b""
         may_read = self.has_input and len(self.queue + self.held) < WRAP_READ_BYTES
         ready, writable, _ = select.select([self.master, 0] if may_read else [self.master],
                                            [self.master] if self.queue else [], [], WRAP_POLL_S)
         if 0 in ready:
             self._read_keys()
+        if not self.delivery.is_holding(time.monotonic()):
+            self.queue, self.held = self.queue + self.held, b""
         if writable:
             try:
                 self.queue = self.queue[_os.write(self.master, self.queue):]
@@ -5630,18 +5623,14 @@ class Run:
                                        else _os.WEXITSTATUS(status))
 
     def forward(self, number: int, _: object = None) -> None:
-        try:
-            _os.killpg(self.process.pid, number)
-        except OSError:
-            pass  # gone already
+        insist(_os.killpg, self.process.pid, number)  # it may be gone already
 
     def _read_keys(self) -> None:
         keys = self._read(0)
         self.has_input, typed = bool(keys), parse_keys(keys)
-        if keys == SUSPEND_KEY and self.flags & self.termios.ISIG:
+        if keys == b"\x1a" and self.flags & self.termios.ISIG:  # ^Z
             self.forward(self.signal.SIGSTOP)  # without a shell the kernel drops SIGTSTP
-            return
-        if typed:
+        elif typed:
             self.typing = typed[-1] not in LINE_DONE
             self.held += keys
         else:  # an answer of the terminal itself, for which the program may wait, goes through
@@ -5652,9 +5641,7 @@ class Run:
         data = self._read(self.master)
         self.heard_at = time.monotonic() if data else self.heard_at
         self.screen.feed(data)
-        try:
-            write_all(1, data)
-        except OSError:
+        if not insist(write_all, 1, data):
             self.forward(self.signal.SIGHUP)  # as a terminal does that goes away
         return bool(data)
 
