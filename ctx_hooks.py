@@ -5011,9 +5011,6 @@ class Screen:
     def lines(self) -> list:
         return ["".join(row).rstrip() for row in self.grid]
 
-    def before_cursor(self) -> str:
-        return "".join(self.grid[self.y][:self.x])
-
     def is_alternate(self) -> bool:
         return not self.modes.isdisjoint(ALTERNATE_MODES)
 
@@ -5661,14 +5658,15 @@ class Run:
         if self.delivery.state == "done":
             return
         screen, is_raw = self.screen, not self.flags & self.termios.ICANON
+        before = "".join(screen.grid[screen.y][:screen.x])
         process, programs = read_process(self.process.pid, self.tty)
         self.delivery.ctx.now = time.time()
         self.queue += self.delivery.step(now, Record(
             process=process, programs=programs, gone=screen.gone, lines=screen.lines(),
-            silent_ms=int((now - self.heard_at) * 1000), row=screen.y,
-            before=screen.before_cursor(), raw=is_raw, alternate=screen.is_alternate(),
-            hidden=not is_raw and not self.flags & self.termios.ECHO, typing=self.typing,
-            paste=PASTE_MODE in screen.modes, ended=self.process.returncode is not None))
+            silent_ms=int((now - self.heard_at) * 1000), row=screen.y, before=before, raw=is_raw,
+            alternate=screen.is_alternate(), paste=PASTE_MODE in screen.modes, typing=self.typing,
+            hidden=not is_raw and not self.flags & self.termios.ECHO,
+            ended=self.process.returncode is not None))
 
 
 # --- the command
@@ -5699,7 +5697,7 @@ def wrap_command(given: Record) -> int:
 
 
 def _read_context(ctx: Ctx, path: str) -> tuple:
-    """(the handoff or None, a path, sources): of the file that the person named, else of it."""
+    """(the handoff or None, paths, sources): of the file that the person named, else of it."""
     if path:
         data = read_bytes(path) or b""
         if not says_something(data):
@@ -5711,7 +5709,9 @@ def _read_context(ctx: Ctx, path: str) -> tuple:
     update_ledger(ctx, lambda ledger: None)  # from now on a handoff is newer than the first event
     found = find_handoffs(ctx, "")
     chosen = next((one for one in found if not one.is_busy), None)
-    return chosen, chosen.path if chosen else "", startup_sources(ctx, chosen, found)
+    paths = [join_path(ctx.root, name) for name in ctx.get("startup.files")]
+    paths = filter(is_file, [chosen.path, *paths] if chosen else paths)
+    return chosen, ", ".join(paths), startup_sources(ctx, chosen, found)
 
 # =============================================================================
 # Commands

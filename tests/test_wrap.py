@@ -547,6 +547,16 @@ def test_a_program_that_is_not_ready_leaves_the_person_one_line(project):
     assert result.stderr.decode().splitlines() == [kit.WRAP_IN_FILE.format(reason="not ready in time", file="CLAUDE.md")]
 
 
+def test_what_could_not_be_delivered_is_named_also_without_a_handoff(project):
+    """The line said `it is in  - please read it`: only a handoff's path was known."""
+    project.write("NOTES.md", "# Goal\n\nship it\n")
+    project.write(".contextrc", settings(files="[NOTES.md, gone.md]"))
+    os.mkdir(project.path("CLAUDE.md"))
+    result = ask(project, "--timeout", "0", "--", "sh", "-c", "sleep 1; exit 4")
+    assert result.returncode == 4
+    assert result.stderr.decode().splitlines() == [kit.FAILURE_NOTICE.format(path=project.path("NOTES.md"))]
+
+
 # --- real programs in a real terminal ------------------------------------------------------------
 
 
