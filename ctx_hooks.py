@@ -5011,6 +5011,9 @@ class Screen:
     def lines(self) -> list:
         return ["".join(row).rstrip() for row in self.grid]
 
+    def before_cursor(self) -> str:
+        return "".join(self.grid[self.y][:self.x])
+
     def is_alternate(self) -> bool:
         return not self.modes.isdisjoint(ALTERNATE_MODES)
 
@@ -5658,15 +5661,14 @@ class Run:
         if self.delivery.state == "done":
             return
         screen, is_raw = self.screen, not self.flags & self.termios.ICANON
-        before = "".join(screen.grid[screen.y][:screen.x])
         process, programs = read_process(self.process.pid, self.tty)
         self.delivery.ctx.now = time.time()
         self.queue += self.delivery.step(now, Record(
             process=process, programs=programs, gone=screen.gone, lines=screen.lines(),
-            silent_ms=int((now - self.heard_at) * 1000), row=screen.y, before=before, raw=is_raw,
-            alternate=screen.is_alternate(), paste=PASTE_MODE in screen.modes, typing=self.typing,
-            hidden=not is_raw and not self.flags & self.termios.ECHO,
-            ended=self.process.returncode is not None))
+            silent_ms=int((now - self.heard_at) * 1000), row=screen.y,
+            before=screen.before_cursor(), raw=is_raw, alternate=screen.is_alternate(),
+            hidden=not is_raw and not self.flags & self.termios.ECHO, typing=self.typing,
+            paste=PASTE_MODE in screen.modes, ended=self.process.returncode is not None))
 
 
 # --- the command
