@@ -5060,11 +5060,11 @@ class Screen:
         elif name in ("\n", "\x1bM"):
             self._feed_line(1 if name == "\n" else -1)
         elif name in ("J", "K"):  # from the cursor on, up to it, or all: of the screen, of its line
-            rows, end = range(self.rows), self.columns
-            others, start, end = {0: (rows[y + 1:], self.x, end), 1: (rows[:y], 0, x + 1)}.get(
-                values[0], (rows, 0, end))
-            for other in others if name == "J" else ():
-                self.grid[other] = [" "] * self.columns
+            others, start, end = {
+                0: (self.grid[y + 1:], self.x, self.columns), 1: (self.grid[:y], 0, x + 1),
+            }.get(values[0], (self.grid, 0, self.columns))
+            for row in others if name == "J" else ():
+                row[:] = " " * self.columns
             self.grid[y][start:end] = " " * (end - start)
         elif name == "X":
             self.grid[y][x:x + n] = " " * min(n, self.columns - x)
@@ -5371,7 +5371,8 @@ def is_in_input(look: Record, typed: str, is_box: bool) -> bool:
     if is_box:  # from its prompt on, also when a line end came in behind the text
         starts = [i for i, line in enumerate(lines) if find_pattern(_BOX, line)]
         return bool(starts) and find_echo("\n".join(lines[starts[-1]:]), typed) >= 0
-    text, is_last = "\n".join(lines), letters_of(before) or typed.rstrip().endswith(before or "\n")
+    is_last = before and (letters_of(before) or typed.rstrip().endswith(before))
+    text = "\n".join(lines)
     end = find_echo(text, typed)
     return bool(is_last) and end >= 0 and not letters_of(text[end:])
 
