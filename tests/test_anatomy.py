@@ -118,7 +118,8 @@ def test_what_reaches_the_agent_or_a_terminal_goes_through_one_function_each():
                        and getattr(node.value, "id", "") == "sys" else "")
     assert streams["stdout"] <= {"show", "main"}, "everything for people is painted in one place"
     outputs = {"_run_hook", "write_stderr", "show", "_statusline", "_write"}
-    assert {name for name in calls["write_all"] if not name.startswith("Run.")} <= outputs
+    uses = owner_of(lambda node: node.id if isinstance(node, ast.Name) else "")
+    assert {name for name in uses["write_all"] if not name.startswith("Run.")} <= outputs
 
 
 def test_processes_are_started_in_three_places_and_by_hooks_in_one():
