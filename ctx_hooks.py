@@ -1106,7 +1106,7 @@ SESSION = (  # .context/state/<session>.json: key, default, kind
     ("compacts", True, bool), ("compacted_at", 0.0, "time"), ("tool_calls", 0, "count"),
     ("last_call", 0.0, "time"), ("breakdown", {}, dict), ("files_read", [], "texts"),
     ("recent", [], "texts"), ("edits", 0, "count"), ("seen_calls", [], "texts"),
-    ("audited", [], list), ("looked", 0.0, "time"), ("delivered", {}, dict),
+    ("audited", [], list), ("looked", 0.0, "time"),
     ("threshold_crossed_at", 0.0, "time"), ("handoff_complete", False, bool),
     ("handoff_before", "", str), ("reminded_batch", "", str), ("reminded_at", 0.0, "time"),
     ("write_denied", False, bool), ("workflow_told", "", str), ("startup", None, (
@@ -1325,7 +1325,9 @@ _ALIKE = str.maketrans(_LETTERS.upper() + _LETTERS + "ΥУ", _LATIN.upper() + _L
 
 def units(text: str) -> int:
     """Length as most clients count it: UTF-16 units."""
-    return len(text) if text.isascii() else len(text) + sum(map("\uffff".__lt__, text))
+    if text.isascii():
+        return len(text)
+    return len(text.encode("utf-16", "surrogatepass")) // 2 - 1  # the first one is a mark
 
 
 def cut_text(text: str, limit: int, length: object = units) -> str:
@@ -1369,7 +1371,10 @@ def one_line(text: str, limit: int = 200) -> str:
 
 def _is_turn(line: str) -> bool:
     """It poses as the beginning of somebody's turn, and not as a quotation."""
-    name, colon, _ = _folded(line[:60]).partition(":")
+    line = line[:60]
+    if ":" not in line and _USUAL.issuperset(line):
+        return False  # most lines; only a sign of another script could be read as a colon
+    name, colon, _ = _folded(line).partition(":")
     name = name.lstrip(_AROUND).lower()
     is_named = "".join(filter(str.isalnum, name)) in _TURNS
     return is_named and colon != "" and name[0] not in ("'", '"', ">")
@@ -1959,17 +1964,18 @@ CLAIM_S = 10
 LOOK_AGAIN_S = 30  # a signal overwritten in place does not change its folder
 LOOK_LIMIT_S = 1.5
 SETTLED_S = 2.0  # the coarsest clock of a file system: nothing new is older than this
+_NO_CLAIM = (None, 0, None)
 
 
 def parse_signal(data: bytes, mtime: float, now: float) -> Record:
     """Whatever is broken gets its default: ttl 300, severity warning, the file's own time, also for
-    one that is still to come (`stamp` is the stated one). The header ends at the first closing
-    `---`; one that is being written right now has no body."""
+    one that is still to come (`stamp` is the stated one, in microseconds). The header ends at the
+    first closing `---`; one that is being written right now has no body."""
     lines = data.decode("utf-8", "replace").lstrip("\ufeff").replace("\r\n", "\n").split("\n")
-    bare = [line.rstrip() for line in lines]
-    end = bare.index("---", 1) if bare[0] == "---" and "---" in bare[1:] else -1
+    ends = (number for number, line in enumerate(lines) if number and line.rstrip() == "---")
+    end = next(ends, -1) if lines[0].rstrip() == "---" else -1
     fields = dict.fromkeys(("generated_at", "severity", "ttl", "auditor", "code"), "")
-    for line in bare[1:max(end, 1)]:
+    for line in lines[1:max(end, 1)]:
         key, _, value = strip_comment(line).partition(":")
         fields[key.strip().lower()] = value.strip().strip("'\"")[:60]
     stated, severity = parse_iso(fields["generated_at"]), fields["severity"].lower()
@@ -1977,7 +1983,7 @@ def parse_signal(data: bytes, mtime: float, now: float) -> Record:
     is_half = end < 0 and data.startswith(b"---") and now - mtime < HALF_WRITTEN_S
     return Record(
         generated_at=mtime if stated is None or stated > now + 1 else stated,
-        stamp=mtime if stated is None else stated,
+        stamp=int((mtime if stated is None else stated) * 1e6),
         severity=severity if severity in SEVERITIES else "warning",
         ttl_s=min(ttl_s or DEFAULT_TTL_S, TTL_LIMIT_S), auditor=fields["auditor"],
         code=fields["code"],
@@ -2025,10 +2031,10 @@ def read_signals(ctx: Ctx, session: str, claims: dict) -> tuple:
     turn = in_turn(files, ctx.now, SIGNAL_COUNT_LIMIT)
     while turn and time.monotonic() < deadline:
         key, path = turn.pop()
-        info, claim = stat_of(path, follow=False), claims.get(key, [])
-        if info is not None and claim[2:] != [info.st_mtime_ns]:
+        info, (stamp, _, changed) = stat_of(path, follow=False), claims.get(key, _NO_CLAIM)
+        if info is not None and info.st_mtime_ns != changed:
             signal = _read_signal(ctx, key, path, info)
-            if signal is not None and claim[:1] != [signal.stamp]:
+            if signal is not None and signal.stamp != stamp:
                 signals.append(signal)
     signals.sort(key=lambda s: (-SEVERITIES.index(s.severity), s.generated_at, s.name))
     return signals, not turn and len(files) <= SIGNAL_COUNT_LIMIT
@@ -2052,12 +2058,12 @@ def _read_signal(ctx: Ctx, key: str, path: str, info: object) -> "Record | None"
     signal = parse_signal(data, info.st_mtime, ctx.now)
     scope, _, name = key.partition("/")
     source = (signal.auditor or key, signal.code) if signal.code else key
-    vars(signal).update(key=key, scope=scope, name=name, source=source, path=path,
-                        stays=scope == "global", changed=info.st_mtime_ns)
+    vars(signal).update(key=key, name=name, source=source, path=path, stays=scope == "global",
+                        changed=info.st_mtime_ns)
     if ctx.now < signal.generated_at + signal.ttl_s:
         return signal
     is_page = data.strip() and not data.startswith(b"---")  # maybe of the user's own docs
-    is_alert = scope == "session" and signal.code.startswith("CTX_")  # waits for being said anew
+    is_alert = not signal.stays and signal.code.startswith("CTX_")  # waits for being said anew
     if not is_page and not is_alert:
         _remove_read(signal)
     return None
@@ -2069,11 +2075,16 @@ def _remove_read(signal: Record) -> bool:
     return info is not None and info.st_mtime_ns == signal.changed and remove_file(signal.path)
 
 
-def live_claims(ctx: Ctx, state: Record) -> dict:
+def claims_path(ctx: Ctx, session: str) -> str:
+    """Beside the session's state: most calls need not read what it has heard."""
+    return ctx.path("state", session + ".claims")
+
+
+def live_claims(ctx: Ctx, claims: dict) -> dict:
     """What the session was told, or is being told: key -> [its stamp, until when that holds, the
-    file's last change]."""
-    return {key: claim for key, claim in state.delivered.items() if isinstance(claim, list)
-            and len(claim) == 3 and is_count(claim[1]) and ctx.now < claim[1]}
+    file's last change], whole numbers, which are read faster."""
+    return {key: claim for key, claim in claims.items() if isinstance(claim, list)
+            and len(claim) == 3 and isinstance(claim[1], int) and ctx.now < claim[1]}
 
 
 def severity_floor(ctx: Ctx) -> str:
@@ -2094,24 +2105,26 @@ def due_signals(ctx: Ctx, signals: list) -> list:
 def deliver_signals(ctx: Ctx, session: str, room: int) -> "Reply | None":
     """The pending signals as one block; where what it says cannot be claimed, nothing is said."""
 
-    def claim(state: Record) -> "tuple | None":
-        """(the block, the signals that it settles, how many wait); None: nothing to say."""
-        claims = state.delivered = live_claims(ctx, state)
-        signals, is_whole = read_signals(ctx, session, claims)
-        due = due_signals(ctx, signals)
-        state.looked = 0.0 if due or not is_whole else ctx.now
-        if not due or room < 400 + ctx.length(due[0].path):
-            return None
-        text, count = _render_signals(due, room, ctx.length)
-        sources = {signal.source for signal in due[:count]}
-        told = [signal for signal in signals if signal.source in sources]  # with the older ones
-        claims.update((s.key, [s.stamp, ctx.now + CLAIM_S, s.changed]) for s in told)
-        return text, told, len(due) - count
+    def claim(claims: dict) -> tuple:
+        """(the block or "", the signals that it settles, how many wait, whether nothing does)."""
+        live = live_claims(ctx, claims)
+        signals, is_whole = read_signals(ctx, session, live)
+        due, text, count, told = due_signals(ctx, signals), "", 0, []
+        if due and room >= 400 + ctx.length(due[0].path):
+            text, count = _render_signals(due, room, ctx.length)
+            sources = {signal.source for signal in due[:count]}
+            told = [signal for signal in signals if signal.source in sources]  # the older ones too
+            live.update((s.key, [s.stamp, int(ctx.now) + CLAIM_S, s.changed]) for s in told)
+        claims.clear()
+        claims.update(live)
+        return text, told, len(due) - count, is_whole and not due
 
-    is_claimed, found = update_session(ctx, session, claim)
-    if not is_claimed or not found:
+    is_claimed, found = update_json(ctx, claims_path(ctx, session), claim)
+    text, told, waiting, is_done = found or ("", [], 0, False)
+    if is_done:
+        update_session(ctx, session, lambda state: vars(state).update(looked=ctx.now))
+    if not text or not is_claimed:
         return None
-    text, told, waiting = found
     record(ctx, "signals:delivered", names=[s.key for s in told], codes=[s.code for s in told],
            waiting=waiting, chars=len(text))
     reply = Reply(text)
@@ -2156,10 +2169,10 @@ def format_bullet(body: str) -> str:
 def _finish_delivery(ctx: Ctx, session: str, told: list) -> None:
     """The text is out: a session's signal goes, and its claim with a later look; what stays (one
     for all sessions, one that was cut, one that cannot be removed) is remembered for its time."""
-    kept = {s.key: [s.stamp, max(s.generated_at, s.stamp) + s.ttl_s, s.changed]
+    kept = {s.key: [s.stamp, int(max(s.generated_at, s.stamp / 1e6) + s.ttl_s) + 1, s.changed]
             for s in told if s.stays or not _remove_read(s)}
     if kept:
-        update_session(ctx, session, lambda state: state.delivered.update(kept))
+        update_json(ctx, claims_path(ctx, session), lambda claims: claims.update(kept))
 
 # =============================================================================
 # Measure
@@ -3776,12 +3789,13 @@ def _read_instructions(ctx: Ctx, file: str) -> "bytes | None":
 # =============================================================================
 # A session's files go at its end; what a killed session left goes by age, in a bounded time. Only
 # what carries our names and our content goes: in these places may lie what a person put there.
+_STATE_ENDS = (".json", ".lock", ".statusline", ".claims", ".tmp")
 
 
 def remove_session(ctx: Ctx, session: str) -> None:
     """Signals, state, markers and the keys in monitor-state.json of one session."""
     _remove_signals(signal_dir(ctx, session), float("inf"))
-    for suffix in (".json", ".statusline", ".lock"):
+    for suffix in (".json", ".statusline", ".claims", ".claims.lock", ".lock"):
         remove_file(ctx.path("state", session + suffix))
     drop_markers(ctx, session, MARKER_PREFIXES)
     forget_alerts(ctx, lambda key: key.partition(":")[0] == session)
@@ -3807,7 +3821,7 @@ def collect_orphans(ctx: Ctx, keep: str) -> None:
         return
     write_bytes(ctx, stamp, b"")
     places = (  # folder, how names begin and end there, what removes one, the age that counts
-        (ctx.path("state"), "", (".json", ".lock", ".statusline", ".tmp"), _old_state, week),
+        (ctx.path("state"), "", _STATE_ENDS, _old_state, week),
         (ctx.path("signals", "sessions"), "", "",
          lambda path, _: _remove_signals(path, week), week),
         (ctx.path("state", "aside"), "", "", _old_file, ctx.now - 4 * ORPHAN_AGE_S),
@@ -5771,7 +5785,7 @@ def status_data(ctx: Ctx, only: str) -> dict:
     ledger.sort(key=lambda row: row["written_at"] or row["asked_at"] or "", reverse=True)
     places = ["", *([only] if only else list_dir(ctx.path("signals", "sessions"), 100))]
     signals = [(place, signal) for place in places for signal in read_signals(ctx, place, {})[0]
-               if bool(place) == (signal.scope == "session")]
+               if bool(place) != signal.stays]
     return {
         "version": VERSION, "at": format_iso(ctx.now), "root": ctx.root,
         "paused": read_pauses(ctx), "handoffs": ledger[:10],
@@ -6067,7 +6081,8 @@ def statusline_data(data: dict, env: dict) -> dict:
     shown["near"] = 0 < point - HANDOFF_BEFORE_COMPACTION <= used
     if is_active(flow) and flow.session_id == session_id:
         shown["phase"] = "%s %d/%d" % (flow.phase, flow.iteration, flow.max_iterations)
-    due = due_signals(ctx, read_signals(ctx, ctx.session, live_claims(ctx, state))[0])
+    claims = live_claims(ctx, read_json(claims_path(ctx, ctx.session)))
+    due = due_signals(ctx, read_signals(ctx, ctx.session, claims)[0])
     pending = "signals: %d" % len(due) if due else ""
     shown["pending"] = "paused" if is_paused(ctx, ctx.session) else pending
     return shown

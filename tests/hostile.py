@@ -139,7 +139,7 @@ class World:
             "session_start": old, "estimated_tokens": 150_000, "tool_calls": 7, "threshold_crossed_at": None,
             "handoff_complete": False, "breakdown": {"Bash": 900, "Read": 1200}, "recent": [["aa", "x", 0], ["bb", "", 1]],
             "last_call": ago, "files_read": ["TASKS.md"], "model": "claude-sonnet-4-5",
-            "settings_model": "", "audited": [75, 0.14, int(self.now - 5)], "delivered": {"global/news": ["1.000000", self.now + 60, 1]},
+            "settings_model": "", "audited": [75, 0.14, int(self.now - 5)],
             "seen_calls": ["PostToolUsetoolu_0"], "client": str(os.getpid()),
             "startup": {"message_id": "inj-1", "handoff": "s0", "attempts": 3, "first_at": old, "last_at": old, "offset": 0,
                         "outcome": "pending", "answered": True}}
@@ -168,6 +168,7 @@ class World:
             ".context/state/s1.json": json.dumps(state), ".context/monitor-state.json": json.dumps(alerts),
             ".context/state/pause.json": json.dumps({"other": None, "third": iso(self.now + 600)}),
             ".context/state/s1.statusline": json.dumps({"at": ago, "window": 200_000, "model": "claude-sonnet-4-5"}),
+            ".context/state/s1.claims": json.dumps({"global/news": [1, int(self.now) + 60, 1]}),
             ".context/metrics.json": json.dumps(metrics), ".caw/auto-state.json": json.dumps(auto)}
 
     def _read(self, name: str) -> bytes:

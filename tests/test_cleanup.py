@@ -20,6 +20,7 @@ def live(project, session="s1", now=NOW):
     project.write_transcript([assistant_row(180_000)], session)
     project.step("monitor", project.event("PostToolUse.Bash", session_id=session), now)
     project.write(".context/state/%s.statusline" % session, "{}")
+    project.write(".context/state/%s.claims" % session, "{}")
     project.write(".context/signals/sessions/%s/note.md" % session, "hello")
 
 
@@ -123,7 +124,8 @@ def orphans(project):
     """Files of a session that was killed: path -> days after which it goes."""
     return {
         project.write(".context/state/dead.json", "{}"): 7, project.write(".context/state/dead.lock", ""): 7,
-        project.write(".context/state/dead.statusline", "{}"): 7, project.write(".context/state/empty.json", ""): 7,
+        project.write(".context/state/dead.statusline", "{}"): 7, project.write(".context/state/dead.claims", "{}"): 7,
+        project.write(".context/state/dead.claims.lock", ""): 7, project.write(".context/state/empty.json", ""): 7,
         project.write(".context/state/dead.json.1-2.ctx.tmp", "{}"): 7,
         project.write(".context/state/metrics.json.1-2.ctx.tmp", "{}"): 7,
         project.write(".context/signals/sessions/dead/a.md", "x"): 7,

@@ -63,7 +63,7 @@ def check_files(world):
     for where, _, names in os.walk(world.project.root):
         for name in names:
             path = os.path.join(where, name)
-            if name.endswith((".json", ".statusline")) and "/aside/" not in helper.slashed(path) and os.path.getsize(path):
+            if name.endswith((".json", ".statusline", ".claims")) and "/aside/" not in helper.slashed(path) and os.path.getsize(path):
                 with open(path, encoding="utf-8") as source:
                     assert isinstance(json.load(source), dict), path
     world.check_user_files()
@@ -405,7 +405,8 @@ def holder(path):
 def test_a_lock_held_by_a_stopped_process_costs_the_write_and_never_the_hook(kit, project, monkeypatch):
     world = World(project)
     monkeypatch.setattr(kit, "LOCK_WAIT_S", 0.2)
-    with holder(kit.lock_path(project.ctx(0.0), "s1.json")) as process:
+    locks = [kit.lock_path(project.ctx(0.0), name) for name in ("s1.json", "s1.claims")]
+    with holder(locks[0]) as process, holder(locks[1]):
         if hasattr(signal, "SIGSTOP"):
             os.kill(process.pid, signal.SIGSTOP)
         state = project.read(".context/state/s1.json")

@@ -21,7 +21,7 @@ from hostile import MODES, Mutator, World, run_checked, told
 
 EVENTS = [name for name in helper.recorded_names() if not name.startswith("statusLine")]
 FILES = (".contextrc", ".context/state/s1.json", ".context/monitor-state.json", ".context/metrics.json", ".caw/auto-state.json",
-         ".context/state/pause.json", ".context/state/s1.statusline", ".context/signals/sessions/s1/ci.md",
+         ".context/state/pause.json", ".context/state/s1.statusline", ".context/state/s1.claims", ".context/signals/sessions/s1/ci.md",
          ".context/signals/global/news.md", hostile.LEDGER, ".context/handoffs/s0.md", "CLAUDE.md", "TRANSCRIPT")
 MODE_EVENTS = (("inject", "UserPromptSubmit"), ("inject", "SessionStart.startup"), ("inject", "SessionStart.resume"),
                ("inject", "SessionStart.compact"), ("gate", "PreToolUse.Bash"), ("monitor", "PostToolUse.Read"),

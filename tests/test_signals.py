@@ -224,7 +224,7 @@ def test_notes_of_what_was_said_are_forgotten_when_its_time_is_over(project):
         os.unlink(path)
     put(project, "last", "News", folder=GLOBAL, age_s=-400)
     prompt(project, NOW + 400)
-    assert list(project.read_json(".context/state/s1.json")["delivered"]) == ["global/last"]
+    assert list(project.read_json(".context/state/s1.claims")) == ["global/last"]
 
 
 # --- one budget
@@ -610,7 +610,7 @@ def test_on_a_slow_disk_every_signal_is_looked_at_in_the_end(kit, project, monke
 def test_what_could_not_be_claimed_is_not_recorded_as_said(kit, project, monkeypatch):
     put(project, "a", "Mine")
     really = kit.write_bytes
-    monkeypatch.setattr(kit, "write_bytes", lambda ctx, path, *rest: not path.endswith("/s1.json") and really(ctx, path, *rest))
+    monkeypatch.setattr(kit, "write_bytes", lambda ctx, path, *rest: not path.endswith("/s1.claims") and really(ctx, path, *rest))
     assert prompt(project).is_silent and not project.exists(".context/events.jsonl")
 
 
@@ -649,3 +649,27 @@ def test_a_look_that_finds_no_signal_writes_nothing(project):
     for mode, name in (("inject", "UserPromptSubmit"), ("stop-enforce", "Stop")):
         assert project.step(mode, project.event(name, session_id="s1"), NOW + 100).is_silent
     assert project.tree() == before
+
+
+def test_a_call_that_looks_at_nothing_does_not_read_what_was_heard(kit, fresh, monkeypatch):
+    """However many signals a session has heard, a call between two looks costs the same."""
+    put(fresh, "news", "News", folder=GLOBAL, ttl=9999)
+    os.utime(fresh.path(GLOBAL), (NOW - 5, NOW - 5))
+    assert after_tool(fresh, tool_use_id="t1").context == HEAD + "News" and after_tool(fresh, NOW + 1, tool_use_id="t2").is_silent
+    opened, really = [], kit.open_regular
+    monkeypatch.setattr(kit, "open_regular", lambda path, *how, **named: opened.append(path) or really(path, *how, **named))
+    assert after_tool(fresh, NOW + 2, tool_use_id="t3").is_silent
+    assert opened and not [path for path in opened if path.endswith(".claims")]
+
+
+@pytest.mark.parametrize("claims", ["{", "[]", '{"session/a": 5}', '{"session/a": [1, 2]}', '{"session/a": [1, "x", 1]}',
+                                    '{"session/a": [1, 9e99, 1]}', '{"session/a": [null, null, null]}', '{"session/a": [1, true, 1]}'])
+def test_broken_claims_count_for_nothing(project, claims):
+    put(project, "a", "Said")
+    project.write(".context/state/s1.claims", claims)
+    assert prompt(project).context == HEAD + "Said" and prompt(project).is_silent
+
+
+def test_a_file_whose_time_is_the_epoch_counts_by_the_time_it_states(project):
+    project.write(SESSION + "a.md", signal_text("Said", generated_at="2026-02-03T10:44:55Z"), mtime=0)
+    assert prompt(project).context == HEAD + "Said" and prompt(project).is_silent
