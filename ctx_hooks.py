@@ -2141,11 +2141,12 @@ def _render_signals(due: list, room: int, length: object) -> tuple:
     """(text, how many of them it tells). The first is cut when it does not fit alone, and stays."""
     room -= length(SIGNAL_REST) + 20
     left, bodies, bullets = room - length(SIGNAL_HEAD_MANY), [], []
-    while left >= 0 and len(bullets) < len(due):
-        signal = due[len(bullets)]
+    for signal in due:
         bodies.append(clean_text(signal.body).strip() or one_line(signal.key))
         bullets.append(format_bullet(bodies[-1]))
         left -= length(bullets[-1]) + 1
+        if left < 0:
+            break
     count = len(bullets) if left >= 0 else max(1, len(bullets) - 1)
     text = "\n".join([SIGNAL_HEAD_MANY.format(count=count)] + bullets[:count])
     if count == 1:
@@ -2411,13 +2412,6 @@ def repetition_of(recent: list) -> tuple:
     return score, total, failing and total > 0
 
 
-def is_audit_due(state: Record, shot: Record) -> bool:
-    """Whether an evaluation could change anything: the file that all sessions share is not even
-    opened while nothing moves, and cooldowns are looked at once a minute."""
-    before, state.audited = state.audited, [shot.percent, shot.score, int(shot.now // 60)]
-    return before != state.audited or shot.stale_files is not None
-
-
 def run_auditors(ctx: Ctx, session: str, shot: Record) -> None:
     """Evaluate, remember, write the signals."""
     update_json(ctx, ctx.path("monitor-state.json"),
@@ -2450,12 +2444,6 @@ def _evaluate(ctx: Ctx, session: str, shot: Record, known: Record) -> None:
             if write_signal(ctx, target, signal):
                 record(ctx, "alert:emitted", code=signal.code, severity=signal.severity,
                        summary=alert.summary)
-
-
-def withdraw_alerts(ctx: Ctx, session: str) -> None:
-    """After a compaction or /clear nothing of the old context's measure holds."""
-    forget_alerts(ctx, lambda key: key.startswith(session + ":CTX_HEALTH_"))
-    remove_file(signal_path(ctx, session, "context-health"))
 
 
 def forget_alerts(ctx: Ctx, is_gone: object) -> None:
@@ -3820,15 +3808,15 @@ def collect_orphans(ctx: Ctx, keep: str) -> None:
     if last is not None and 0 <= ctx.now - last.st_mtime < COLLECT_EVERY_S:
         return
     write_bytes(ctx, stamp, b"")
-    places = (  # folder, how names begin and end there, what removes one, the age that counts
-        (ctx.path("state"), "", _STATE_ENDS, _old_state, week),
-        (ctx.path("signals", "sessions"), "", "",
-         lambda path, _: _remove_signals(path, week), week),
-        (ctx.path("state", "aside"), "", "", _old_file, ctx.now - 4 * ORPHAN_AGE_S),
-        (ctx.dir, "", ".tmp", _old_state, week),
-        (ctx.tmp, MARKER_PREFIXES, "", _old_file, ctx.now - MARKER_AGE_S))  # anybody may fill it
-    for folder, begin, end, remove, before in places:
-        names = [name for name in list_dir(folder) if name.startswith(begin) and name.endswith(end)]
+    places = (  # folder, which names there are ours, what removes one, the age that counts
+        (ctx.path("state"), lambda name: name.endswith(_STATE_ENDS), _old_state, week),
+        (ctx.path("signals", "sessions"), None, lambda path, _: _remove_signals(path, week), week),
+        (ctx.path("state", "aside"), None, _old_file, ctx.now - 4 * ORPHAN_AGE_S),
+        (ctx.dir, is_temp_name, _old_file, week),
+        (ctx.tmp, lambda name: name.startswith(MARKER_PREFIXES), _old_file,  # anybody may fill it
+         ctx.now - MARKER_AGE_S))
+    for folder, is_ours, remove, before in places:
+        names = list(filter(is_ours, list_dir(folder)))
         for name in in_turn(names, ctx.now, COLLECT_COUNT):
             session, path = name[:-5] if name.endswith(".json") else name, folder + "/" + name
             info = stat_of(path, follow=False) if session != keep else None
@@ -3896,7 +3884,8 @@ def inject(event: Record, ctx: Ctx) -> "Reply | None":
     state = _follow(ctx, event, reply)
     if has_flow and not reason and bind_workflow(ctx, event):
         _add_briefing(ctx, event, reply)
-    if state.tool_calls and list_dir(signal_dir(ctx, event.session)):  # an alert expired unsaid?
+    pending = list_dir(signal_dir(ctx, event.session)) if state.tool_calls else ()
+    if any(row[0] + ".md" in pending for row in AUDITORS):  # an alert may have expired unsaid
         measure = make_measure(state.estimated_tokens, state.window or DEFAULT_WINDOW, state.exact,
                                state.measured_model)
         run_auditors(ctx, ctx.session, _snapshot(ctx, state, measure, False))
@@ -3915,7 +3904,8 @@ def _inject_start(event: Record, ctx: Ctx) -> "Reply | None":
         if compacted_at and abs(ctx.now - compacted_at) < SAME_EVENT_S:
             return None  # the kit is registered twice: the first run has done it
         ensure_handoff(ctx, event)
-        withdraw_alerts(ctx, event.session)
+        forget_alerts(ctx, lambda key: key.startswith(event.session + ":CTX_HEALTH_"))
+        remove_file(signal_path(ctx, event.session, "context-health"))  # of the old context
     else:
         make_up(ctx)
     if event.source == "clear":
@@ -4019,7 +4009,8 @@ def _note_call(ctx: Ctx, event: Record, state: Record, usage: "Record | None") -
         state.files_read = list(dict.fromkeys(state.files_read + [name]))
     said = follow_handoff(ctx, event, state, measure)
     shot = _snapshot(ctx, state, measure, state.tool_calls % AUDIT_EVERY_CALLS == 1)
-    if is_audit_due(state, shot):
+    before, state.audited = state.audited, [shot.percent, shot.score, int(ctx.now // 60)]
+    if before != state.audited or shot.stale_files is not None:  # else nothing can have changed
         run_auditors(ctx, ctx.session, shot)
     return (state, *said)
 

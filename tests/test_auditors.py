@@ -319,12 +319,12 @@ def test_compaction_and_clear_withdraw_the_health_alerts(quiet, source):
     assert quiet.exists(HEALTH), "the level is crossed anew"
 
 
-def test_a_withdrawal_leaves_other_sessions_and_other_alerts(kit, quiet):
+def test_a_withdrawal_leaves_other_sessions_and_other_alerts(quiet):
     after_tool(quiet, 87)
     after_tool(quiet, 87, session="s11")
     for _ in range(4):
         after_tool(quiet, 87, NOW + 1, command="make", name="PostToolUseFailure")
-    kit.withdraw_alerts(quiet.ctx(NOW + 2), "s1")
+    quiet.step("inject", quiet.event("SessionStart.compact", session_id="s1"), NOW + 2)
     state = quiet.read_json(".context/monitor-state.json")
     assert sorted(state["activeAlerts"]) == ["s11:CTX_HEALTH_70", "s11:CTX_HEALTH_85", "s1:CTX_REPETITION"]
     assert quiet.exists(REPETITION) and quiet.exists(".context/signals/sessions/s11/context-health.md") and not quiet.exists(HEALTH)
@@ -465,3 +465,11 @@ def test_a_session_that_is_called_like_a_file_of_ours_is_only_a_session(quiet, s
     quiet.step("cleanup", quiet.event("SessionEnd.other", session_id=session), NOW + 1)
     assert quiet.read(".context/state/pause.json") == "{}"
     assert quiet.read_json(".context/monitor-state.json")["activeAlerts"] == {}
+
+
+def test_a_prompt_audits_only_where_an_alert_may_have_expired(kit, quiet, monkeypatch):
+    """Another's signal is no reason to open the file that all sessions share."""
+    after_tool(quiet, 10)
+    quiet.write(".context/signals/sessions/s1/ci.md", "CI is red", mtime=NOW)
+    monkeypatch.setattr(kit, "run_auditors", None)
+    assert "CI is red" in prompt(quiet, NOW + 5).context
