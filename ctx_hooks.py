@@ -646,10 +646,10 @@ def is_own(info: object) -> bool:
     return is_regular(info) and (not IS_POSIX or info.st_uid == _os.geteuid())
 
 
-def list_dir(path: str, limit: int = 200_000) -> list:
+def list_dir(path: str, limit: int = 200_000, order: object = sorted) -> list:
     """The names in a folder, sorted; of a folder beyond all bounds some."""
     try:
-        return sorted(_os.listdir(path)[:limit])
+        return order(_os.listdir(path)[:limit])
     except (OSError, ValueError):
         return []
 
@@ -2129,9 +2129,8 @@ def deliver_signals(ctx: Ctx, session: str, room: int) -> "Reply | None":
            waiting=waiting, chars=len(text))
     reply = Reply(text)
     reply.after = [(_finish_delivery, ctx, session, told)]
-    critical = [signal for signal in told if signal.severity == "critical"]
-    if critical:  # the person hears of it at that moment
-        reply.person = "ctx monitor: " + one_line(critical[0].body)
+    if told[0].severity == "critical":  # the person hears of it at that moment
+        reply.person = "ctx monitor: " + one_line(told[0].body)
         reply.terminal = {"bell": "\a", "desktop": "\033]9;%s\a" % reply.person}.get(
             ctx.get("monitor.notify"), "")
     return reply
@@ -2488,11 +2487,8 @@ GATE_ROOM = 1500  # with less the gate waits for the next call
 def gate_files(ctx: Ctx) -> list:
     """[(name, path)] of the listed context files that say something."""
     named = [(name, join_path(ctx.dir, name)) for name in ctx.get("gate.files")]
-    return [(name, path) for name, path in named if is_telling_file(ctx, path)]
-
-
-def is_telling_file(ctx: Ctx, path: str) -> bool:
-    return is_file(path) and says_something(read_shared(ctx, path) or b"")
+    return [(name, path) for name, path in named
+            if is_file(path) and says_something(read_shared(ctx, path) or b"")]
 
 
 def says_something(data: bytes) -> bool:
@@ -3816,7 +3812,7 @@ def collect_orphans(ctx: Ctx, keep: str) -> None:
         (ctx.tmp, lambda name: name.startswith(MARKER_PREFIXES), _old_file,  # anybody may fill it
          ctx.now - MARKER_AGE_S))
     for folder, is_ours, remove, before in places:
-        names = list(filter(is_ours, list_dir(folder)))
+        names = list(filter(is_ours, list_dir(folder, order=list)))
         for name in in_turn(names, ctx.now, COLLECT_COUNT):
             session, path = name[:-5] if name.endswith(".json") else name, folder + "/" + name
             info = stat_of(path, follow=False) if session != keep else None

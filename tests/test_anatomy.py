@@ -111,7 +111,7 @@ def test_every_write_to_the_disk_stands_in_the_functions_that_ask_may_write():
 
 def test_what_reaches_the_agent_or_a_terminal_goes_through_one_function_each():
     calls = owner_of(lambda node: getattr(getattr(node, "func", None), "id", "") if isinstance(node, ast.Call) else "")
-    assert calls["read_shared"] == {"render_gate", "is_telling_file", "read_handoff"}, "what a setting names is read nowhere else"
+    assert calls["read_shared"] == {"render_gate", "gate_files", "read_handoff"}, "what a setting names is read nowhere else"
     assert "render_reply" in calls["clean_text"] and calls["render_reply"] == {"run_mode"}
     assert "print" not in calls and "write_stderr" in calls["for_terminal"]
     streams = owner_of(lambda node: "stdout" if isinstance(node, ast.Attribute) and node.attr == "stdout"
