@@ -1346,13 +1346,16 @@ def clean_text(text: str) -> str:
     """Without control characters, direction overrides, lone surrogates, imitated markup and lines
     that pose as a turn. What is clean stays as it is."""
     text = text[:CLEANED_LIMIT]
-    if not _USUAL.issuperset(text):
+    is_usual = _USUAL.issuperset(text)
+    if not is_usual:
         text = for_terminal(text.replace("\r\n", "\n")).translate(_BRACKETS)
     start = text.rfind("<")
     while start >= 0:  # from the last one on: a removed tag may complete the one around it
         text = _strip_tag(text, start)
         start = text.rfind("<", 0, start)
-    return "\n".join(["> " + line if _is_turn(line) else line for line in text.split("\n")])
+    return "\n".join([  # only a sign of another script could be read as a colon
+        "> " + line if (":" in line or not is_usual) and _is_turn(line) else line
+        for line in text.split("\n")])
 
 
 def for_terminal(text: str) -> str:
@@ -1371,10 +1374,7 @@ def one_line(text: str, limit: int = 200) -> str:
 
 def _is_turn(line: str) -> bool:
     """It poses as the beginning of somebody's turn, and not as a quotation."""
-    line = line[:60]
-    if ":" not in line and _USUAL.issuperset(line):
-        return False  # most lines; only a sign of another script could be read as a colon
-    name, colon, _ = _folded(line).partition(":")
+    name, colon, _ = _folded(line[:60]).partition(":")
     name = name.lstrip(_AROUND).lower()
     is_named = "".join(filter(str.isalnum, name)) in _TURNS
     return is_named and colon != "" and name[0] not in ("'", '"', ">")
@@ -2082,9 +2082,12 @@ def claims_path(ctx: Ctx, session: str) -> str:
 
 def live_claims(ctx: Ctx, claims: dict) -> dict:
     """What the session was told, or is being told: key -> [its stamp, until when that holds, the
-    file's last change], whole numbers, which are read faster."""
-    return {key: claim for key, claim in claims.items() if isinstance(claim, list)
-            and len(claim) == 3 and isinstance(claim[1], int) and ctx.now < claim[1]}
+    file's last change], whole numbers, which are read faster. What is over or broken goes."""
+    for key, claim in list(claims.items()):
+        is_claim = isinstance(claim, list) and len(claim) == 3 and isinstance(claim[1], int)
+        if not is_claim or ctx.now >= claim[1]:
+            del claims[key]
+    return claims
 
 
 def severity_floor(ctx: Ctx) -> str:
@@ -2107,16 +2110,13 @@ def deliver_signals(ctx: Ctx, session: str, room: int) -> "Reply | None":
 
     def claim(claims: dict) -> tuple:
         """(the block or "", the signals that it settles, how many wait, whether nothing does)."""
-        live = live_claims(ctx, claims)
-        signals, is_whole = read_signals(ctx, session, live)
+        signals, is_whole = read_signals(ctx, session, live_claims(ctx, claims))
         due, text, count, told = due_signals(ctx, signals), "", 0, []
         if due and room >= 400 + ctx.length(due[0].path):
             text, count = _render_signals(due, room, ctx.length)
             sources = {signal.source for signal in due[:count]}
             told = [signal for signal in signals if signal.source in sources]  # the older ones too
-            live.update((s.key, [s.stamp, int(ctx.now) + CLAIM_S, s.changed]) for s in told)
-        claims.clear()
-        claims.update(live)
+            claims.update((s.key, [s.stamp, int(ctx.now) + CLAIM_S, s.changed]) for s in told)
         return text, told, len(due) - count, is_whole and not due
 
     is_claimed, found = update_json(ctx, claims_path(ctx, session), claim)
@@ -2169,8 +2169,8 @@ def format_bullet(body: str) -> str:
 def _finish_delivery(ctx: Ctx, session: str, told: list) -> None:
     """The text is out: a session's signal goes, and its claim with a later look; what stays (one
     for all sessions, one that was cut, one that cannot be removed) is remembered for its time."""
-    kept = {s.key: [s.stamp, int(max(s.generated_at, s.stamp / 1e6) + s.ttl_s) + 1, s.changed]
-            for s in told if s.stays or not _remove_read(s)}
+    kept = {s.key: [s.stamp, -int(-max(s.generated_at, s.stamp / 1e6) // 1) + s.ttl_s, s.changed]
+            for s in told if s.stays or not _remove_read(s)}  # rounded up
     if kept:
         update_json(ctx, claims_path(ctx, session), lambda claims: claims.update(kept))
 
