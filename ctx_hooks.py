@@ -1324,10 +1324,8 @@ _ALIKE = str.maketrans(_LETTERS.upper() + _LETTERS + "ΥУ", _LATIN.upper() + _L
 
 
 def units(text: str) -> int:
-    """Length as most clients count it: UTF-16 units."""
-    if text.isascii():
-        return len(text)
-    return len(text.encode("utf-16", "surrogatepass")) // 2 - 1  # the first one is a mark
+    """Length as most clients count it: UTF-16 units, without the mark that is put before them."""
+    return len(text) if text.isascii() else len(text.encode("utf-16", "surrogatepass")) // 2 - 1
 
 
 def cut_text(text: str, limit: int, length: object = units) -> str:
