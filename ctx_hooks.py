@@ -3806,7 +3806,7 @@ def collect_orphans(ctx: Ctx, keep: str) -> None:
         (ctx.path("state"), lambda name: name.endswith(_STATE_ENDS), _old_state, week),
         (ctx.path("signals", "sessions"), None, lambda path, _: _remove_signals(path, week), week),
         (ctx.path("state", "aside"), None, _old_file, ctx.now - 4 * ORPHAN_AGE_S),
-        (ctx.dir, is_temp_name, _old_file, week),
+        (ctx.dir, lambda name: name.endswith(TEMP_END), _old_file, week),
         (ctx.tmp, lambda name: name.startswith(MARKER_PREFIXES), _old_file,  # anybody may fill it
          ctx.now - MARKER_AGE_S))
     for folder, is_ours, remove, before in places:
