@@ -826,8 +826,9 @@ def _close(fd: int) -> None:
 
 
 def lock_path(ctx: Ctx, path: str) -> str:
-    name = base_name(path)
-    return ctx.path("state", (name[:-5] if name.endswith(".json") else name) + _LOCK_END)
+    """A session's state and its claims have one."""
+    stem, _, kind = base_name(path).rpartition(".")
+    return ctx.path("state", (stem if kind in ("json", "claims") else base_name(path)) + _LOCK_END)
 
 
 def load_json(path: str, follow: bool = True) -> "dict | None":
@@ -3777,7 +3778,7 @@ _STATE_ENDS = (".json", ".lock", ".statusline", ".claims", ".tmp")
 def remove_session(ctx: Ctx, session: str) -> None:
     """Signals, state, markers and the keys in monitor-state.json of one session."""
     _remove_signals(signal_dir(ctx, session), float("inf"))
-    for suffix in (".json", ".statusline", ".claims", ".claims.lock", ".lock"):
+    for suffix in (".json", ".statusline", ".claims", ".lock"):
         remove_file(ctx.path("state", session + suffix))
     drop_markers(ctx, session, MARKER_PREFIXES)
     forget_alerts(ctx, lambda key: key.partition(":")[0] == session)

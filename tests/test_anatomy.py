@@ -25,7 +25,7 @@ IMPORTED = {"_imp", "_json", "_signal", "_thread", "_winapi", "argparse", "codec
             "os.path", "errno", "fcntl", "posix", "re", "select", "shlex", "shutil", "signal", "struct", "subprocess", "sys",
             "tempfile", "termios", "textwrap", "threading", "time", "traceback", "tty", "unicodedata", "warnings"}
 PEOPLE_ONLY = "# ---- below this line: for people only; a hook does not load it ----"
-LINE_LIMIT, WIDTH_LIMIT = 6700, 100
+LINE_LIMIT, WIDTH_LIMIT = 6400, 100
 
 
 def banners() -> list:

@@ -125,7 +125,7 @@ def orphans(project):
     return {
         project.write(".context/state/dead.json", "{}"): 7, project.write(".context/state/dead.lock", ""): 7,
         project.write(".context/state/dead.statusline", "{}"): 7, project.write(".context/state/dead.claims", "{}"): 7,
-        project.write(".context/state/dead.claims.lock", ""): 7, project.write(".context/state/empty.json", ""): 7,
+        project.write(".context/state/empty.json", ""): 7,
         project.write(".context/state/dead.json.1-2.ctx.tmp", "{}"): 7,
         project.write(".context/state/metrics.json.1-2.ctx.tmp", "{}"): 7,
         project.write(".context/signals/sessions/dead/a.md", "x"): 7,
