@@ -195,6 +195,7 @@ class Bench:
 
     def add_speaking(self) -> None:
         world = self.world()
+        world.start()
         self.direct("gate, first call", world, world.on("PreToolUse.Bash"), says=GATE_TEXT, budget=SILENT)
         self.monitor("reminds", self.session(tokens=FULL_TOKENS), SPEAKING, says=REMINDER_TEXT)  # and writes an alert, and tells it
         world = self.session(1_000_000, FULL_TOKENS)

@@ -75,8 +75,13 @@ class World(Project):
 
     # what a world may hold --------------------------------------------------
 
+    def start(self) -> None:
+        """What the client sends before all else; the transcript tells the model."""
+        self.send(self.on("SessionStart.startup", model=None))
+
     def begin(self, size_bytes: int, tokens: int) -> None:
         """A session under way: gate passed, eight different calls made, measured from a transcript."""
+        self.start()
         self.send(self.on("UserPromptSubmit", prompt_id="p-first"))
         for number in range(8):
             call_id, command = "toolu_%d" % number, {"command": "echo %d" % number}
