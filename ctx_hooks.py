@@ -5700,7 +5700,8 @@ def wrap_command(given: Record) -> int:
 
 
 def _read_context(ctx: Ctx, path: str) -> tuple:
-    """(the handoff or None, paths, sources): of the file that the person named, else of it."""
+    """(the handoff or None, where the text is, sources): of the file that the person named, else of
+    what a new session would get."""
     if path:
         data = read_bytes(path) or b""
         if not says_something(data):
@@ -5712,8 +5713,8 @@ def _read_context(ctx: Ctx, path: str) -> tuple:
     update_ledger(ctx, lambda ledger: None)  # from now on a handoff is newer than the first event
     found = find_handoffs(ctx, "")
     chosen = next((one for one in found if not one.is_busy), None)
-    paths = [join_path(ctx.root, name) for name in ctx.get("startup.files")]
-    paths = filter(is_file, [chosen.path, *paths] if chosen else paths)
+    files = [join_path(ctx.root, name) for name in ctx.get("startup.files")]
+    paths = [one.path for one in found[:1]] + [path for path in files if read_handoff(ctx, path)]
     return chosen, ", ".join(paths), startup_sources(ctx, chosen, found)
 
 # =============================================================================

@@ -557,6 +557,24 @@ def test_what_could_not_be_delivered_is_named_also_without_a_handoff(project):
     assert result.stderr.decode().splitlines() == [kit.FAILURE_NOTICE.format(path=project.path("NOTES.md"))]
 
 
+def test_the_files_that_are_named_are_those_that_would_have_been_delivered(project):
+    project.write("NOTES.md", "# Goal\n\nship it\n")
+    project.write(".env", "TOKEN=1\n")
+    project.write("empty.md", "")
+    project.write(".contextrc", settings(files="[.env, empty.md, NOTES.md]"))
+    assert kit._read_context(open_ctx(project), "")[1] == project.path("NOTES.md")
+
+
+def test_a_handoff_that_is_only_named_is_named_to_the_person_too(project):
+    """Its session still runs, so it is no one else's yet; the line said `it is in  - please read it`."""
+    project.write(".context/handoffs/s1.md", "# Goal\n\nship it\n")
+    ctx = open_ctx(project)
+    kit.note_handoff(ctx, "s1", file=".context/handoffs/s1.md", written_at=ctx.now, by="agent")
+    kit.update_session(ctx, "s1", lambda state: setattr(state, "client", str(os.getpid())))
+    chosen, paths, sources = kit._read_context(open_ctx(project), "")
+    assert chosen is None and len(sources) == 1 and paths == project.path(".context/handoffs/s1.md")
+
+
 # --- real programs in a real terminal ------------------------------------------------------------
 
 
