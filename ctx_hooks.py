@@ -5830,7 +5830,7 @@ def attention_data(ctx: Ctx, sessions: list) -> dict:
     for row in read_events(ctx, 100_000):
         mechanism, chars = text_of(row.get("event")).partition(":")[0], count_of(row.get("chars"))
         calls += count_of(row.get("calls"))  # of a session that ended
-        if chars:
+        if chars and row.get("type") != "wrap":  # no tool calls go with that
             said = by.setdefault(mechanism, {"messages": 0, "chars": 0})
             said["messages"] += 1
             said["chars"] += chars
@@ -5937,8 +5937,10 @@ def auto_command(given: Record) -> None:
             "--until and --agree are for a person; %s is set in an agent's shell" % shell,
             "run it in a terminal of your own; with ! in the client it is the agent's shell too")
     if action == "stop":
-        done = is_active(read_workflow(ctx)) and cancel_workflow(ctx)
-        show("cancelled" if done else "no workflow is active")
+        was_active = is_active(read_workflow(ctx))
+        if was_active and not cancel_workflow(ctx):
+            raise CommandError("cannot write " + AUTO_STATE, CHECK_RIGHTS)
+        show("cancelled" if was_active else "no workflow is active")
         return
     if action != "status":
         flow = _plan_start(ctx, given) if action == "start" else _plan_resume(ctx, given)

@@ -236,7 +236,8 @@ def test_status_counts_what_was_said(project):
     project.write(".context/state/s1.json", '{"tool_calls": 10}')
     rows = [{"event": "session:ended", "calls": 40}, {"event": "gate:emitted", "chars": 300},
             {"event": "signals:delivered", "chars": 100}, {"event": "signals:delivered", "chars": 50},
-            {"event": "handoff:mechanical"}, {"event": "stop:released", "chars": 0}]
+            {"event": "handoff:mechanical"}, {"event": "stop:released", "chars": 0},
+            {"event": "injection:attempted", "type": "wrap", "chars": 3000}]  # no tool call is counted there
     project.write(".context/events.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
     assert shown_data(project)["attention"] == {"calls": 50, "by": {
         "gate": {"messages": 1, "chars": 300}, "signals": {"messages": 2, "chars": 150}}}
@@ -640,6 +641,16 @@ def test_a_workflow_is_started_shown_and_stopped(project):
     assert project.read_json(".caw/auto-state.json")["any_prompt"] is True
     assert text(project.ask("auto", "stop")) == "cancelled"
     assert text(project.ask("auto", "stop")) == "no workflow is active"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a link")
+def test_a_workflow_that_cannot_be_stopped_is_not_called_inactive(project, tmp_path):
+    text(project.ask("auto", "start", "Build it"))
+    os.rename(project.path(".caw"), str(tmp_path / "caw"))
+    os.symlink(str(tmp_path / "caw"), project.path(".caw"))
+    error, _ = failure(project.ask("auto", "stop"))
+    assert error == "cannot write .caw/auto-state.json"
+    assert project.read_json(".caw/auto-state.json")["active"] is True
 
 
 @pytest.mark.parametrize("words, said", [
