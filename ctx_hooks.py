@@ -4524,7 +4524,8 @@ def _check_agent(agent: str, files: list, env: dict) -> object:
 
 
 def _check_places(files: dict, root: str, cwd: str, env: dict) -> object:
-    """Are Claude Code's settings read here and by others, enough for a handoff, and run once?"""
+    """Does Claude Code read its settings here, do others get them, may the agent write a handoff,
+    and does Copilot, which runs them too, run the kit twice?"""
     scopes = {file.scope for file in files["claude"] if file.entries}
     if scopes and not any(file.entries for file in read_registrations("claude", cwd, env)):
         yield WARN, ("Claude Code started in this folder does not read the settings of %s → start "
@@ -4789,7 +4790,8 @@ def show(*page: object, is_bar: bool = False, is_screen: bool = False) -> None:
     is_plain = env.get("NO_COLOR") or env.get("TERM") == "dumb"
     text = format_page(page, (is_bar or _os.isatty(1)) and not is_plain)
     if is_screen:
-        lines = text.split("\n")[:max(1, _os.get_terminal_size(1).lines - 1)]
+        rows = _os.get_terminal_size(1).lines or 24  # 0: it does not say
+        lines = text.split("\n")[:max(1, rows - 1)]
         text = "\033[H\033[J\033[?7l" + "\n".join(lines) + "\033[?7h"
     if sys.stdout is not None:  # None: it was closed before the start
         sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # whatever the locale says

@@ -1034,6 +1034,14 @@ def test_watch_redraws_in_place_until_interrupted(project):
     assert b"Traceback" not in terminal.shown and b"error" not in terminal.shown
 
 
+def test_watch_shows_more_than_a_line_where_the_terminal_does_not_say_its_size(project):
+    measured(project, 40_000)
+    terminal = Terminal(project, "status", "--watch", columns=0, lines=0)
+    assert "20%" in terminal.read_until(b"\033[?7h")
+    terminal.type(b"\x03")
+    assert terminal.end() == 130
+
+
 # --- the demo
 
 
