@@ -3499,14 +3499,19 @@ def startup_sources(ctx: Ctx, chosen: "Record | None", found: list, session: str
         sources.append(("Handoff of %s, from %s (%s):" % (
             "this session before the compaction" if is_own else "the session before",
             chosen.file, format_iso(chosen.at)), chosen.text))
-    for path in [join_path(ctx.root, name) for name in ctx.get("startup.files")]:
-        text = read_handoff(ctx, path)
-        if text:
-            sources.append((SOURCE_FILE.format(path=shown_path(ctx, path, "")), text))
+    for path, text in startup_files(ctx).items():
+        sources.append((SOURCE_FILE.format(path=shown_path(ctx, path, "")), text))
     if others:
         sources.append(("Other handoffs that nobody has had yet: " + ", ".join(
             "%s (%s)" % (one.file, format_iso(one.at)) for one in others[:5]), ""))
     return sources
+
+
+def startup_files(ctx: Ctx) -> dict:
+    """path -> text of what is delivered beside the handoff."""
+    paths = [join_path(ctx.root, name) for name in ctx.get("startup.files")]
+    texts = {path: read_handoff(ctx, path) for path in paths}
+    return {path: text for path, text in texts.items() if text}
 
 
 def send_startup(ctx: Ctx, delivery: Record, sources: list, kind: str) -> str:
@@ -3641,9 +3646,8 @@ def follow_delivery(ctx: Ctx, event: Record, state: Record, may_speak: bool) -> 
     if next_rung(ctx, delivery.attempts, False)[0] == "again":
         return send_startup(ctx, delivery, sources, event.name), ""
     settle_delivery(ctx, delivery, "failed", reason="no evidence")
-    paths = [join_path(ctx.root, name) for name in ctx.get("startup.files")]
-    paths = filter(is_file, [chosen.path, *paths] if chosen else paths)
-    return FAILURE_NOTICE.format(path=", ".join(paths)), ""
+    paths = ", ".join([*(one.path for one in found[:1]), *startup_files(ctx)])
+    return FAILURE_NOTICE.format(path=paths), ""
 
 
 def next_rung(ctx: Ctx, attempts: int, may_write: bool) -> tuple:
@@ -5715,9 +5719,8 @@ def _read_context(ctx: Ctx, path: str) -> tuple:
     update_ledger(ctx, lambda ledger: None)  # from now on a handoff is newer than the first event
     found = find_handoffs(ctx, "")
     chosen = next((one for one in found if not one.is_busy), None)
-    files = [join_path(ctx.root, name) for name in ctx.get("startup.files")]
-    paths = [one.path for one in found[:1]] + [path for path in files if read_handoff(ctx, path)]
-    return chosen, ", ".join(paths), startup_sources(ctx, chosen, found)
+    paths = ", ".join([*(one.path for one in found[:1]), *startup_files(ctx)])
+    return chosen, paths, startup_sources(ctx, chosen, found)
 
 # =============================================================================
 # Commands

@@ -599,8 +599,10 @@ def test_when_nothing_can_be_written_one_line_says_where_the_context_is(ready):
     assert ready.recorded_events("injection:failed")[0]["attempts"] == 5
 
 
-def test_that_line_names_all_files_that_are_there_and_no_others(ready):
-    settings(ready, "startup:\n  files: [notes.md, gone.md]\n  max_attempts: 1\n")
+def test_that_line_names_all_files_that_would_be_delivered_and_no_others(ready):
+    settings(ready, "startup:\n  files: [notes.md, gone.md, .env, empty.md]\n  max_attempts: 1\n")
+    ready.write(".env", "PASSWORD=x\n")
+    ready.write("empty.md", "")
     ready.write("notes.md", "# Goal\nKeep notes.\n")
     os.mkdir(ready.path("CLAUDE.md"))
     start(ready)
