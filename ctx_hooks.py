@@ -3583,10 +3583,12 @@ def start_session(ctx: Ctx, event: Record, state: Record, receipts: str) -> tupl
     """SessionStart by its source: the first attempt as (text, line for the person), both "" when
     there is nothing to deliver. What a resumed or forked transcript holds is not sent again; after
     a compaction the session gets its own handoff, after /clear that of the one cleared."""
+    is_compact, is_anew = event.source == "compact", event.source in ("compact", "clear")
+    if is_anew and abs(ctx.now - state.compacted_at) < SAME_EVENT_S:
+        return "", ""  # two kits at the same moment: the other run has done it
     note_settings(ctx, state)
     vars(state).update(model=event.model or state.model, client=client_of(ctx),
                        transcript=event.transcript or state.transcript)
-    is_compact, is_anew = event.source == "compact", event.source in ("compact", "clear")
     drop_markers(ctx, event.session, MARKER_PREFIXES if is_anew else (QUIET_PREFIX,))
     if is_anew:
         reset_handoff(state)

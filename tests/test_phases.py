@@ -633,6 +633,25 @@ def test_clear_hands_the_workflow_to_the_new_session_and_tells_it(project):
     assert stop(project, session_id="s2", env={"CLAUDE_CODE_SESSION_ID": "s2"}).context
 
 
+@pytest.mark.parametrize("source", ["clear", "compact"])
+def test_two_kits_at_one_clear_or_compaction_tell_the_phase_once(kit, project, source):
+    auto(project)
+    project.step("cleanup", project.event("SessionEnd.clear", session_id="s1"), NOW)
+    event, said = project.event("SessionStart." + source, session_id="s2" if source == "clear" else "s1"), []
+    look = kit.read_session
+    with pytest.MonkeyPatch.context() as patch:
+        def see_too_early(ctx, session):  # the other run has not written anything yet
+            state = look(ctx, session)
+            patch.setattr(kit, "read_session", look)
+            said.append(project.step("inject", event, NOW + 1).context)
+            return state
+
+        patch.setattr(kit, "read_session", see_too_early)
+        said.append(project.step("inject", event, NOW + 1.1).context)
+    said.append(project.step("inject", event, NOW + 1.5).context)
+    assert len(said) == 3 and sum("phase planning of" in text for text in said) == 1
+
+
 def test_another_clients_clear_does_not_take_the_workflow_along(project):
     auto(project)
     project.step("cleanup", project.event("SessionEnd.clear", session_id="s1"), NOW, CLAUDE_PID="11")
