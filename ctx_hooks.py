@@ -3128,7 +3128,8 @@ def read_workflow(ctx: Ctx, flow: "Record | None" = None) -> Record:
     flow = flow or load_record(read_json(auto_path(ctx)), WORKFLOW)
     flow.signals = flow.signals or load_record({}, _SIGNALS)
     skipped = sum((SKIPS[flag] for flag in SKIPS if flow.config.get(flag) is True), ())
-    flow.phases = flow.phases or [name for name in PHASES if name not in skipped]
+    flow.phases = list(dict.fromkeys(flow.phases)) or [
+        name for name in PHASES if name not in skipped]
     flow.max_iterations = min(max(flow.max_iterations, 1), ITERATIONS_LIMIT)
     if not 0 < flow.started_at <= ctx.now + CLOCK_SKEW_S:
         info = stat_of(auto_path(ctx))

@@ -652,6 +652,13 @@ def test_two_kits_at_one_clear_or_compaction_tell_the_phase_once(kit, project, s
     assert len(said) == 3 and sum("phase planning of" in text for text in said) == 1
 
 
+def test_a_phase_that_is_named_twice_is_gone_through_once(project):
+    auto(project, "plan", phases=["plan", "build", "plan"])
+    assert stop(project, block("PLAN_COMPLETE", "plan")).context
+    stop(project, block("BUILD_COMPLETE", "build"))
+    assert state_of(project)["exit_reason"] == "all_phases_complete"
+
+
 def test_another_clients_clear_does_not_take_the_workflow_along(project):
     auto(project)
     project.step("cleanup", project.event("SessionEnd.clear", session_id="s1"), NOW, CLAUDE_PID="11")
