@@ -4055,7 +4055,8 @@ def cleanup(event: Record, ctx: Ctx) -> "Reply | None":
         note_cleared(ctx, event.session)
     if state.threshold_crossed_at:
         ensure_handoff(ctx, event)
-    end_delivery(ctx, event, state)
+    if state.startup:  # under the lock, so that of two kits one counts it
+        update_session(ctx, event.session, lambda state: end_delivery(ctx, event, state))
     if state.tool_calls:
         record(ctx, "session:ended", calls=state.tool_calls, reason=event.reason)
     remove_session(ctx, event.session)

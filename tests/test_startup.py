@@ -559,6 +559,22 @@ def test_backoffs_grow(ready):
     assert prompt(ready, NOW + 22).context
 
 
+def test_two_kits_at_one_session_end_count_the_delivery_once(kit, ready, monkeypatch):
+    start(ready)
+    stop(ready, "Hello.", NOW + 1)
+    event, look = ready.event("SessionEnd.other", session_id="s1"), kit.read_session
+
+    def see_too_early(ctx, session):  # the other run has not removed anything yet
+        state = look(ctx, session)
+        monkeypatch.setattr(kit, "read_session", look)
+        ready.step("cleanup", event, NOW + 2)
+        return state
+
+    monkeypatch.setattr(kit, "read_session", see_too_early)
+    ready.step("cleanup", event, NOW + 2)
+    assert metrics(ready)["failed"] == 1 and not ready.exists(STATE) and row_of(ready)["delivered_to"] == ""
+
+
 def test_never_twice_in_one_batch(ready):
     """Two calls of one message: the rows of that message, written late, are no answer to the retry."""
     start(ready)
