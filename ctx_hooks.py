@@ -1500,8 +1500,8 @@ def parse_event(data: object, mode: str, agent: str, env: dict) -> "Record | Non
         response=data.get("error" if failed else "response"),
         subagents=any(dig(task, "type") != "shell" for task in event.background_tasks))
     if dialect.transcripts and not event.transcript and event.session == event.session_id != "":
-        variable, usual, place = dialect.transcripts
-        home = env.get(variable) or home_of(env) + usual
+        variable, below_home, place = dialect.transcripts
+        home = env.get(variable) or home_of(env) + below_home
         event.transcript = home + place.format(session=event.session)
     return event
 
