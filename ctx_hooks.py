@@ -3095,8 +3095,9 @@ def problem_of_block(fields: dict, phase: str, since: float, now: float) -> str:
 
 
 def judge_turn(flow: Record, text: str, now: float) -> Record:
-    """The one signal that counts or "", its block, and what the agent is told without one. The
-    current phase's own comes before all others; AUTO_COMPLETE counts only when it stands alone."""
+    """The stop as far as the text tells: the one signal that counts or "", its block, and what the
+    agent is told without one; a reason to let go and a check's result may come. The current phase's
+    own signal comes before all others; AUTO_COMPLETE counts only when it stands alone."""
     own, good, blocks = signal_of(flow.phase), {}, parse_blocks(text)
     lead = "The phase is not complete yet: its completion block is missing."
     for fields in sorted(blocks, key=lambda fields: fields["SIGNAL"].upper() == own):  # it is last
@@ -3325,7 +3326,7 @@ def _decide(ctx: Ctx, flow: Record, event: Record, stop: Record, state: Record) 
         ("advanced", has_advanced), ("held", True))
     stop.reason = next(name for name, applies in brakes if applies)
     vars(flow).update(tool_calls=state.tool_calls, stalls=0, holds=0)
-    if stop.reason not in STOP_MESSAGES:
+    if stop.reason not in STOP_MESSAGES:  # it is held: whatever lets go has a message
         vars(flow).update(iteration=iteration, stalls=stalls, holds=holds)
     if stop.reason in ENDINGS:
         end_workflow(flow, stop.reason, ctx.now)
