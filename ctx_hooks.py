@@ -1947,8 +1947,8 @@ DIALECTS = {
 # Signals
 # =============================================================================
 # A signal is a file for the agent: any process may write one. A session claims what it is about to
-# say in its own state; once the text is out the file goes. A claim that nothing followed is void
-# after some seconds, so two hooks deliver once and a crash loses nothing.
+# say in a file beside its state; once the text is out the signal goes. A claim that nothing
+# followed is void after some seconds, so two hooks deliver once and a crash loses nothing.
 #
 #     ---
 #     generated_at: 2026-02-03T10:45:00Z
@@ -3780,7 +3780,7 @@ def _read_instructions(ctx: Ctx, file: str) -> "bytes | None":
 # =============================================================================
 # A session's files go at its end; what a killed session left goes by age, in a bounded time. Only
 # what carries our names and our content goes: in these places may lie what a person put there.
-_STATE_ENDS = (".json", ".lock", ".statusline", ".claims", ".tmp")
+_STATE_ENDS = (".json", ".lock", ".statusline", ".tmp")
 
 
 def remove_session(ctx: Ctx, session: str) -> None:
@@ -3813,6 +3813,7 @@ def collect_orphans(ctx: Ctx, keep: str) -> None:
     write_bytes(ctx, stamp, b"")
     places = (  # folder, which names there are ours, what removes one, the age that counts
         (ctx.path("state"), lambda name: name.endswith(_STATE_ENDS), _old_state, week),
+        (ctx.path("state"), lambda name: name.endswith(".claims"), _old_claims, week),
         (ctx.path("signals", "sessions"), None, lambda path, _: _remove_signals(path, week), week),
         (ctx.path("state", "aside"), None, _old_file, ctx.now - 4 * ORPHAN_AGE_S),
         (ctx.dir, lambda name: name.endswith(TEMP_END), _old_file, week),
@@ -3845,6 +3846,13 @@ def _old_state(path: str, info: object) -> bool:
     is_ours = data is not None and (b'"session_start"' in data or data.strip() in (b"", b"{}"))
     is_named = not name.endswith(".tmp") and ("~" in name or is_plain_name(name))
     return (is_ours and is_named or name.endswith(TEMP_END)) and _old_file(path, info)
+
+
+def _old_claims(path: str, info: object) -> bool:
+    """What a session has heard, once its state is gone: some signals hold for a month."""
+    begin = read_bytes(path, 16, follow=False) or b"{}"
+    is_ours = begin.startswith((b"{}", b'{"session/', b'{"global/'))
+    return is_ours and is_missing(path[:-7] + ".json") and _old_file(path, info)
 
 
 def _collect_handoffs(ctx: Ctx) -> None:

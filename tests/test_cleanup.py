@@ -158,6 +158,24 @@ def test_a_session_that_is_taken_up_after_weeks_still_has_its_state(project):
     assert project.read_json(".context/state/s1.json")["tool_calls"] == 5
 
 
+def test_what_a_session_has_heard_goes_only_with_its_state(project):
+    """A signal may hold for a month: as long as the session is there it is not told again."""
+    for session, days in (("s1", 30), ("active", 0), ("dead", 30)):
+        state = project.write(".context/state/%s.json" % session, json.dumps({"session_start": "2026-01-01T00:00:00Z"}))
+        age(project, state, days)
+        age(project, project.write(".context/state/%s.claims" % session, '{"global/news": [1, 9999999999, 1]}'), 30)
+    project.step("inject", project.event("SessionStart.resume", session_id="s1"), NOW)
+    left = [name for name in os.listdir(project.path(".context/state")) if name.endswith(".claims")]
+    assert sorted(left) == ["active.claims", "s1.claims"]
+
+
+def test_what_is_only_called_like_the_claims_of_a_session_stays(project):
+    path = project.write(".context/state/insurance.claims", "case 1: the roof\n")
+    age(project, path, 30)
+    project.step("inject", project.event("SessionStart.startup", session_id="s1"), NOW)
+    assert os.path.exists(path)
+
+
 OWN, OTHERS = ".context/handoffs/s0.md", ".claude/ll-continue-prompt.md"
 HANDOFFS = (  # file, days since it was delivered and since it was changed, setting -> is it still known, is it still there
     (OWN, 6, 6, "", True, True), (OWN, 8, 8, "", False, False), (OWN, 8, 1, "", False, True), (OTHERS, 8, 8, "", False, True),
