@@ -3813,7 +3813,8 @@ def collect_orphans(ctx: Ctx, keep: str) -> None:
     write_bytes(ctx, stamp, b"")
     places = (  # folder, which names there are ours, what removes one, the age that counts
         (ctx.path("state"), lambda name: name.endswith(_STATE_ENDS), _old_state, week),
-        (ctx.path("state"), lambda name: name.endswith(".claims"), _old_claims, week),
+        (ctx.path("state"), lambda name: name.endswith(".claims") and name != keep + ".claims",
+         _old_claims, week),
         (ctx.path("signals", "sessions"), None, lambda path, _: _remove_signals(path, week), week),
         (ctx.path("state", "aside"), None, _old_file, ctx.now - 4 * ORPHAN_AGE_S),
         (ctx.dir, lambda name: name.endswith(TEMP_END), _old_file, week),

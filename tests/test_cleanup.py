@@ -169,6 +169,14 @@ def test_what_a_session_has_heard_goes_only_with_its_state(project):
     assert sorted(left) == ["active.claims", "s1.claims"]
 
 
+def test_a_session_that_is_taken_up_has_heard_what_it_has_also_without_a_state(project):
+    """A prompt that only spoke leaves none."""
+    path = project.write(".context/state/s1.claims", '{"global/news": [1, 9999999999, 1]}')
+    age(project, path, 30)
+    project.step("inject", project.event("SessionStart.resume", session_id="s1"), NOW)
+    assert os.path.exists(path)
+
+
 def test_what_is_only_called_like_the_claims_of_a_session_stays(project):
     path = project.write(".context/state/insurance.claims", "case 1: the roof\n")
     age(project, path, 30)
