@@ -647,7 +647,7 @@ def is_own(info: object) -> bool:
 
 
 def list_dir(path: str, limit: int = 200_000, order: object = sorted) -> list:
-    """The names in a folder, sorted; of a folder beyond all bounds some."""
+    """The names in a folder, sorted or as they come; of one beyond all bounds some."""
     try:
         return order(_os.listdir(path)[:limit])
     except (OSError, ValueError):
@@ -4021,8 +4021,9 @@ def _note_call(ctx: Ctx, event: Record, state: Record, usage: "Record | None") -
         state.files_read = list(dict.fromkeys(state.files_read + [name]))
     said = follow_handoff(ctx, event, state, measure)
     shot = _snapshot(ctx, state, measure, state.tool_calls % AUDIT_EVERY_CALLS == 1)
-    before, state.audited = state.audited, [shot.percent, shot.score, int(ctx.now // 60)]
-    if before != state.audited or shot.stale_files is not None:  # else nothing can have changed
+    minute, before = int(ctx.now // 60), state.audited  # cooldowns are looked at once a minute
+    state.audited = [shot.percent, shot.score, minute]
+    if before != state.audited or shot.stale_files is not None:
         run_auditors(ctx, ctx.session, shot)
     return (state, *said)
 
