@@ -288,6 +288,15 @@ def test_the_turn_is_what_the_agent_said_since_the_last_prompt_or_hold(kit, ctx_
     assert kit.read_turn(ctx_of(client), transcript_of(client)) == SAID[client]
 
 
+THOUGHT = [{"text": "ACK: context received", "thought": True}, {"text": "hello"}]
+
+
+@pytest.mark.parametrize("client, row", [("gemini", {"type": "gemini", "content": THOUGHT}),
+                                         ("qwen", {"type": "assistant", "message": {"parts": THOUGHT}})])
+def test_what_the_agent_only_thought_was_not_said(kit, ctx_of, client, row):
+    assert kit.parse_line(ctx_of(client), json.dumps(row).encode()).text == "hello"
+
+
 RECEIPTS = {"codex": "SessionStart UserPromptSubmit PreToolUse PostToolUse", "gemini": "SessionStart PostToolUse",
             "qwen": "UserPromptSubmit PostToolUse PostToolUseFailure",
             "copilot": "SessionStart UserPromptSubmit PostToolUse PostToolUseFailure", "droid": "SessionStart PostToolUse"}

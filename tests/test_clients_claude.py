@@ -53,6 +53,7 @@ MEASURED = {  # rows -> tokens of the last real answer, None when there is none
         "input_tokens": "9000", "cache_read_input_tokens": None, "cache_creation_input_tokens": [1]}})], 5000),
     "usage that is no object": ([assistant_row(5000), assistant_row(1, message={"usage": 7})], 5000),
     "message that is no object": ([assistant_row(5000), {"type": "assistant", "message": "usage"}], 5000),
+    "rows of a kind that begins the same": ([assistant_row(5000), assistant_row(9000, type="assistant-draft")], 5000),
     "other rows with a message": ([assistant_row(5000), {"type": "api-request-blob", "message": {
         "role": "assistant", "usage": {"input_tokens": 9}}}], 5000),
     "a quoted usage in a tool result": ([assistant_row(5000), big_row(1), {"type": "user", "message": {

@@ -149,6 +149,8 @@ def test_a_settings_file_of_any_size_is_read_in_bounds(kit, project):
 def test_a_handoff_that_could_never_be_delivered_is_refused(kit, name, good):
     values, problems = kit.parse_config("handoff:\n  file: %s\n" % name)
     assert ("handoff.file" in values) == good and bool(problems) != good
+    others = {"startup.files": [name, "a.md"]}  # here it costs itself alone, when it is read
+    assert kit.parse_config("startup.files: [%s, a.md]\n" % name) == (others, [])
 
 
 def test_a_folder_that_is_refused_does_not_say_what_lies_outside(kit):

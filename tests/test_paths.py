@@ -43,6 +43,7 @@ def test_distinct_random_strings_stay_distinct(kit, rounds):
 def test_names_are_stable_and_ordinary_ids_stay_readable(kit):
     assert kit.safe_name(UUID) == UUID
     assert kit.safe_name("context-health") == "context-health"
+    assert kit.safe_name("a" * kit.NAME_LIMIT) == "a" * kit.NAME_LIMIT
     assert kit.safe_name("../../etc/passwd").startswith("etc_passwd~")
     assert kit.safe_name("") == ""
 

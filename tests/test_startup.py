@@ -208,6 +208,7 @@ def test_after_clear_the_cleared_sessions_own_comes(project):
         project.step("monitor", event, NOW - 50)
         project.write(".context/handoffs/%s.md" % session, "# Goal\n%s\n" % text, mtime=NOW - 45)
         project.step("monitor", dict(event, tool_use_id="t2"), NOW - (40 if session == "s1" else 20))
+    project.step("cleanup", project.event("SessionEnd.other", session_id="s9"), NOW - 2)  # so nobody is at work on it
     project.step("cleanup", project.event("SessionEnd.clear", session_id="s1"), NOW - 1)
     assert "Of the cleared one." in start(project, "clear", session="s2").context
 
