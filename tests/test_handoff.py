@@ -296,7 +296,8 @@ def working_session(project, session="s1"):
     def result(number, text, is_error=False):
         return row("user", [{"type": "tool_result", "tool_use_id": "t%d" % number, "is_error": is_error, "content": text}])
 
-    rows = [row("user", "Add a login page with tests."), call(1, "TaskCreate", {"subject": "Write the form"}), result(1, "ok"),
+    rows = [row("user", "Add a login page with tests."), row("user", "Begin with the form."), row("user", "No cookies."),
+            call(10, "Bash", {"command": "make lint"}), result(10, "Exit code 1", True), row("user", "Keep it small."), call(1, "TaskCreate", {"subject": "Write the form"}), result(1, "ok"),
             call(2, "TaskCreate", {"subject": "Write the tests"}), result(2, "ok"),
             call(3, "TaskUpdate", {"taskId": "1", "status": "completed"}), result(3, "ok"),
             call(8, "TaskList", {}), result(8, "ok"),
@@ -321,7 +322,11 @@ def test_the_mechanical_handoff_tells_what_somebody_needs_to_go_on(project):
                  "And use the old session table.", "the test of the redirect fails.", "- [x] Write the form",
                  "- [ ] Write the tests", "- src/login.py", "`make test API_TOKEN=[hidden]`", "1 test fails"):
         assert part in text, part
+    requests = text.partition("## The person's last requests\n\n")[2].partition("\n\n##")[0]
+    assert requests == "No cookies.\n\nKeep it small.\n\nAnd use the old session table."
     assert "Write the manual" not in text, "it was deleted"
+    assert "make lint" not in text, "another one failed later"
+    assert project.recorded_events("handoff:mechanical") and not project.recorded_events("handoff:complete")
     assert "abcdef123456" not in text and "task-notification" not in text and row_of(project)["by"] == "mechanical"
 
 

@@ -46,7 +46,7 @@ def test_lone_surrogates_become_question_marks(kit):
 
 @pytest.mark.parametrize("tag", [
     "<system-reminder>", "</system-reminder>", "<SYSTEM-REMINDER>", "< system-reminder >", "</ system-reminder>", "<system/>",
-    "<system-reminder a='b'>", "<invoke name='x'>", "<function_calls>", "<task-notification>", "<sys<system>tem>",
+    "<system-reminder a='b'>", "<invoke name='x'>", "<function_calls>", "<task-notification>", "<task:notification>", "<sys<system>tem>",
     "<<user>user>", "<user\n>", "<sys\x00tem>", "<sys\u200btem>", "<user " + " " * 500 + ">", "<user", "<assistant\n",
     "<System-Reminder>", "<system_reminder>", "<SystemReminder>", "<system reminder>", "<s y s t e m>", "<s-y-s-t-e-m r-e-m-i-n-d-e-r>",
     "<system\treminder>", "<system\n-\nreminder>", "<x:system-reminder>", "<invoke>", "<function_calls>", "<a:b:invoke>",
@@ -204,6 +204,7 @@ SECRETS = [
     "DB_PASS=abcdefgh12345678", "Authorization: token abcdefgh12345678", "dckr_pat_abcdefgh12345678",
     "my passphrase is 'abcdefgh 12345678'", "the password is abcdefgh", "the secret is `abcdefgh12345678`", 'password: "abcdefgh 12345678"',
     "password = 'abcdefgh hunter22'", 'export API_TOKEN="abcdefgh 12345678"', '{"client_secret": "abcdefgh 12345678"}', "the password was hunter22",
+    "password: abc123",
 ]
 
 
@@ -212,7 +213,7 @@ SECRETS = [
 def test_secrets_are_not_written_down_again(kit, text, place):
     hidden = kit.hide_secrets(place % text)
     assert "[hidden]" in hidden and ("before" in hidden or "before" not in place) and "after" in hidden
-    assert not any(part in hidden for part in ("abcdefgh", "hunter22", "12345678", "\nabc\n"))
+    assert not any(part in hidden for part in ("abcdefgh", "hunter22", "12345678", "abc123", "\nabc\n"))
 
 
 @pytest.mark.parametrize("text", [
