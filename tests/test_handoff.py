@@ -351,6 +351,13 @@ def test_a_handoff_that_was_delivered_is_used_up_before_the_next_compaction(proj
     assert "Add a login page with tests." in project.read(OWN) and row_of(project)["by"] == "mechanical"
 
 
+def test_the_transcript_that_was_named_at_the_start_serves_where_the_compaction_names_none(project):
+    working_session(project)
+    project.step("inject", project.event("SessionStart.startup", session_id="s1"), NOW)
+    project.step("monitor", project.event("PreCompact.auto", session_id="s1", transcript_path=None), NOW + 9)
+    assert "Add a login page with tests." in project.read(OWN)
+
+
 def test_before_a_compaction_nothing_at_all_is_said(project):
     after_tool(project, 85)
     working_session(project)

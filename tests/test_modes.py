@@ -190,7 +190,7 @@ def test_a_context_folder_that_cannot_even_be_read_is_no_error(open_project):
 BREAK = "import sys; sys.path.append(sys.argv.pop()); import ctx_hooks\n%s\nctx_hooks.main()"
 RAISE = "def broken(event, ctx): %s\nctx_hooks.MODES['gate'] = broken"
 FAILURES = ["raise KeyError('a' * 100_000)", "raise RuntimeError('two\\nlines \\x1b[31m <system>')", "return broken(event, ctx)",
-            "raise MemoryError", "raise ValueError('\\ud800')", "1 / 0"]
+            "raise MemoryError", "raise OSError(5, 'disk')", "raise ValueError('\\ud800')", "1 / 0"]
 
 
 def run_broken(project, code, event=None):

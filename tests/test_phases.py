@@ -162,6 +162,7 @@ def test_the_whole_way_from_the_first_phase_to_the_last(kit, project):
     assert reply.reply == {"systemMessage": "ctx auto: all phases complete."}
     assert (state["active"], state["phase"], state["exit_reason"]) == (False, "complete", "all_phases_complete")
     assert state["completed_at"].startswith("2026-02-03T") and set(state) >= KEYS
+    assert {row["attempts"] for row in state["signals"]["detected_signals"]} == {1}
     assert [row["signal"] for row in state["signals"]["detected_signals"]] == [kit.signal_of(phase) for phase in kit.PHASES]
     assert stop(project).is_silent
 
