@@ -264,6 +264,16 @@ def test_numbers_from_before_a_compaction_do_not_count(kit, ctx_of, transcript_o
     assert (usage.tokens if usage else None) == USAGE[client][2]
 
 
+def test_codex_tells_the_window_in_another_row_than_the_newest_numbers(kit, ctx_of, transcript_of):
+    path = transcript_of("codex")
+    with open(path, "rb") as source:
+        whole = source.read()
+    with open(path, "wb") as target:
+        target.write(whole[:whole.index(b"\n", whole.rindex(b'"token_usage_record"')) + 1])
+    usage = kit.read_usage(ctx_of("codex"), path)
+    assert (usage.tokens, usage.window) == USAGE["codex"][:2]
+
+
 def test_absurd_numbers_beside_droids_transcript_count_for_nothing(kit, ctx_of, tmp_path):
     (tmp_path / "t.settings.json").write_text('{"lastCallTokenUsage": {"inputTokens": 999999999999}}')
     (tmp_path / "t.jsonl").write_text("")
@@ -295,6 +305,13 @@ THOUGHT = [{"text": "ACK: context received", "thought": True}, {"text": "hello"}
                                          ("qwen", {"type": "assistant", "message": {"parts": THOUGHT}})])
 def test_what_the_agent_only_thought_was_not_said(kit, ctx_of, client, row):
     assert kit.parse_line(ctx_of(client), json.dumps(row).encode()).text == "hello"
+
+
+def test_a_patch_that_codex_was_given_as_a_text_names_its_file(kit, ctx_of):
+    row = {"type": "response_item", "payload": {"type": "custom_tool_call", "call_id": "c1", "name": "apply_patch",
+                                                "input": "*** Begin Patch\n*** Update File: src/a.py\n"}}
+    (call_id, name, asked), = kit.parse_line(ctx_of("codex"), json.dumps(row).encode()).calls
+    assert (call_id, name, kit.touched_path(asked)) == ("c1", "apply_patch", "src/a.py")
 
 
 RECEIPTS = {"codex": "SessionStart UserPromptSubmit PreToolUse PostToolUse", "gemini": "SessionStart PostToolUse",

@@ -101,6 +101,14 @@ def test_usage_is_found_behind_large_results_near_the_end_only(kit, project, beh
     assert usage_tokens(kit, project, [assistant_row(5000)] + [big_row(50_000)] * (behind // 50_000)) == tokens
 
 
+def test_no_row_before_the_last_answer_is_parsed(kit, project, monkeypatch):
+    """A hook runs at every call: what is measured already costs nothing more."""
+    parsed, parse_line = [], kit.parse_line
+    monkeypatch.setattr(kit, "parse_line", lambda ctx, line: parsed.append(line) or parse_line(ctx, line))
+    assert usage_tokens(kit, project, [assistant_row(5000), assistant_row(6000), TOOL_RESULT]) == 6000
+    assert len(parsed) == 1
+
+
 def test_lines_backward_are_the_lines_of_the_file(kit, project, rounds):
     choice = random.Random(1)
     for _ in range(rounds(20)):
