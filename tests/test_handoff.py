@@ -487,11 +487,12 @@ def test_a_session_that_ends_after_the_crossing_leaves_one_and_before_it_none(pr
     assert "Add a login page" in project.read(OWN) and not project.exists(STATE)
 
 
-def test_a_killed_session_gets_its_handoff_at_the_next_start(project):
+@pytest.mark.parametrize("agent", ["claude", "an agent of a later version"])
+def test_a_killed_session_gets_its_handoff_at_the_next_start(project, agent):
     after_tool(project, 85)
     working_session(project)
     state = project.read_json(STATE)
-    project.write(STATE, json.dumps(dict(state, client=str(2 ** 22 + 7))))  # no such process
+    project.write(STATE, json.dumps(dict(state, client=str(2 ** 22 + 7), agent=agent)))  # no such process
     reply = project.step("inject", project.event("SessionStart.startup", session_id="s2"), NOW + 60)
     assert "written by ctx_hooks from the transcript" in reply.context and "Add a login page with tests." in reply.context
 
