@@ -388,6 +388,16 @@ def test_a_late_transcript_is_waited_for_until_it_has_caught_up(kit, ctx_of, tra
     assert said == "answer four"
 
 
+@pytest.mark.parametrize("tokens, waits", [(0, True), (400, False), (500, True)])
+def test_a_late_transcript_is_waited_for_when_its_numbers_begin_to_matter(kit, ctx_of, tmp_path, monkeypatch, tokens, waits):
+    path, waited = tmp_path / "t.jsonl", []
+    row = {"type": "session.usage_record", "data": {"usage": {"inputTokens": tokens, "maxPromptTokens": 1000}}}
+    path.write_text(json.dumps(row) + "\n")
+    monkeypatch.setattr(kit, "wait_for_rows", lambda ctx, path: waited.append(path))
+    kit.read_usage(ctx_of("copilot"), str(path))
+    assert bool(waited) is waits
+
+
 def test_a_transcript_that_has_caught_up_is_not_waited_for(kit, ctx_of, tmp_path, monkeypatch):
     """The newest row is looked at, not the nothing after its line end."""
     path, ctx = tmp_path / "t.jsonl", ctx_of("copilot")

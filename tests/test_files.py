@@ -492,6 +492,14 @@ def test_corrupt_state_is_set_aside_and_replaced_by_defaults(kit, ctx, project, 
         assert kit.read_bytes(ctx.path("state", "aside", aside[0]), 8 << 20) == CORRUPT[kind]
 
 
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows has no user numbers")
+def test_corrupt_state_of_another_user_that_can_be_read_is_replaced_too(kit, ctx, project, monkeypatch):
+    """As root in a user's project nothing is one's own: what is broken must not fail every later call."""
+    path = project.write(".context/state/x.json", "{")
+    monkeypatch.setattr(kit, "is_own", lambda info: False)
+    assert kit.update_json(ctx, path, lambda data: data.update(n=1))[0] and kit.read_json(path) == {"n": 1}
+
+
 def test_state_with_a_number_that_cannot_be_written_does_not_stop_later_writes(kit, ctx, project):
     path = project.write(".context/state/x.json", '{"n": 1, "odd": 1e999, "nan": NaN}')
     assert kit.update_json(ctx, path, lambda data: data.update(n=2))[0]

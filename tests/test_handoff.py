@@ -103,6 +103,12 @@ def test_threshold_file_and_command_are_settings(project):
     assert after_tool(project, 99).is_silent
 
 
+def test_it_lies_in_the_context_folder_whatever_that_is_called(project):
+    project.write("docs/notes/TASKS.md", "# Tasks\n\n- one\n")
+    settings(project, "context_dir: docs/notes\n")
+    assert " to %s now" % project.path("docs/notes/handoffs/s1.md") in after_tool(project, 85).context
+
+
 def test_parallel_calls_of_one_batch_remind_once(project):
     assert reminds(project, 85, NOW, message_id="m1", tool_use_id="t1")
     assert not reminds(project, 85, NOW + 0.1, message_id="m1", tool_use_id="t2")

@@ -171,6 +171,13 @@ def test_the_settings_model_is_found_in_the_clients_order(kit, project):
     assert noted(kit, project, CLAUDE_CONFIG_DIR=project.path("none")).settings_model == "local"
 
 
+def test_settings_that_are_a_link_among_somebodys_dotfiles_are_read(kit, project):
+    target = project.write(project.home + "/dotfiles/claude.json", '{"model": "linked"}')
+    os.makedirs(project.home + "/.claude", exist_ok=True)
+    os.symlink(target, project.home + "/.claude/settings.json")
+    assert noted(kit, project).settings_model == "linked"
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"model": 5, "autoCompactWindow": "x", "autoCompactEnabled": 0}'])
 def test_broken_settings_of_the_client_say_nothing(kit, project, text):
     project.write(".claude/settings.json", text)

@@ -471,6 +471,13 @@ def test_a_persons_prompt_sets_iteration_and_brakes_back(project):
     assert [bool(stop(project, "words %d" % n, NOW + 3110 + 3 * n).context) for n in range(2)] == [True] * 2
 
 
+@pytest.mark.parametrize("by_any", [False, True])
+def test_a_finished_task_that_comes_as_a_prompt_sets_no_brake_back(project, by_any):
+    auto(project, iteration=15, any_prompt=by_any)
+    prompt(project, "<task-notification>x</task-notification>")
+    assert state_of(project)["iteration"] == 15
+
+
 def test_a_hold_that_comes_back_as_a_prompt_is_not_a_persons(kit, project):
     auto(project)
     text = stop(project, "words").context

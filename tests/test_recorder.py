@@ -59,6 +59,7 @@ def test_broken_lines_are_passed_over(kit, ctx, project):
 @pytest.mark.parametrize("kind", ["fifo", "folder", "link", "loop"])
 def test_a_recorder_that_is_no_file_of_ours_is_neither_written_nor_waited_for(kit, ctx, project, kind):
     path, victim = ctx.path("events.jsonl"), project.write("victim", "v")
+    mode = os.stat(victim).st_mode
     if kind == "fifo":
         os.mkfifo(path)
     elif kind == "folder":
@@ -66,7 +67,7 @@ def test_a_recorder_that_is_no_file_of_ours_is_neither_written_nor_waited_for(ki
     else:
         os.symlink(victim if kind == "link" else path, path)
     kit.record(ctx, "x")
-    assert project.read("victim") == "v"
+    assert project.read("victim") == "v" and os.stat(victim).st_mode == mode
 
 
 def test_a_pipe_with_a_reader_gets_nothing_either(kit, ctx):
