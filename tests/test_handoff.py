@@ -503,6 +503,18 @@ def test_a_killed_session_gets_its_handoff_at_the_next_start(project, agent):
     assert "written by ctx_hooks from the transcript" in reply.context and "Add a login page with tests." in reply.context
 
 
+def test_of_two_killed_sessions_each_start_makes_up_for_one(project):
+    """All at once would not fit into the time of a start."""
+    for session in ("s1", "s3"):
+        after_tool(project, 85, session=session)
+        working_session(project, session)
+        path = ".context/state/%s.json" % session
+        project.write(path, json.dumps(dict(project.read_json(path), client=str(2 ** 22 + 7))))
+    for made in (1, 2):
+        project.step("inject", project.event("SessionStart.startup", session_id="s%d" % (made + 4)), NOW + 60 * made)
+        assert sum(bool(row_of(project, session)["by"]) for session in ("s1", "s3")) == made
+
+
 def test_a_killed_sessions_transcript_is_read_as_its_own_client_wrote_it(project):
     after_tool(project, 85)
     working_session(project)

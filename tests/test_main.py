@@ -26,6 +26,11 @@ def test_a_mistyped_word_gets_the_one_that_was_meant(project, word, meant):
     assert b"hint: did you mean %s?\n" % meant.encode() in project.ask(word).err
 
 
+def test_an_unknown_mode_in_a_registered_command_is_silent_and_never_a_denial(project):
+    """Settings of another version may name one; a client reads exit 2 as deny."""
+    assert project.run_hook("nonsense", project.event("PreToolUse.Bash", session_id="s1"))[:3] == (1, b"", b"")
+
+
 @pytest.mark.skipif(helper.IS_WINDOWS, reason=helper.NO_EXEC)
 def test_an_unknown_word_says_nothing_on_stdout_even_when_stderr_is_closed(project):
     program = "import os, sys; os.close(2); os.execv(sys.argv[1], sys.argv[1:])"
