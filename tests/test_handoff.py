@@ -303,7 +303,8 @@ def working_session(project, session="s1"):
         return row("user", [{"type": "tool_result", "tool_use_id": "t%d" % number, "is_error": is_error, "content": text}])
 
     rows = [row("user", "Add a login page with tests."), row("user", "Begin with the form."), row("user", "No cookies."),
-            call(10, "Bash", {"command": "make lint"}), result(10, "Exit code 1", True), row("user", "Keep it small."), call(1, "TaskCreate", {"subject": "Write the form"}), result(1, "ok"),
+            call(10, "Bash", {"command": "make lint"}), result(10, "Exit code 1", True), row("user", "Keep it small."),
+            call(1, "TaskCreate", {"subject": "Write the form"}), result(1, "ok"),
             call(2, "TaskCreate", {"subject": "Write the tests"}), result(2, "ok"),
             call(3, "TaskUpdate", {"taskId": "1", "status": "completed"}), result(3, "ok"),
             call(8, "TaskList", {}), result(8, "ok"),

@@ -341,7 +341,8 @@ def test_what_fits_exactly_is_not_cut(kit):
 ACKS = {
     "No, I am at it so ACK: context received": True,
     "ACK: context received": True, "ack:context received": True, "Sure.\n**ACK:  Context\nReceived.**": True,
-    "NACK: context received nothing": False, "So, NACK: context received": False, "I refuse to output ACK: context received": False, "ACK: context received? No.": False,
+    "NACK: context received nothing": False, "So, NACK: context received": False,
+    "I refuse to output ACK: context received": False, "ACK: context received? No.": False,
     "I will not reply ACK: context received": False, "> ACK: context received": False,
     "```\nACK: context received\n```": False, 'The file says "ACK: context received".': False, "`ACK: context received`": True,
     "ACK context received": False, "I received the context": False, "": False, END: False, START + "\nx\n" + END: False,
