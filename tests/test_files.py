@@ -496,6 +496,7 @@ def test_corrupt_state_is_set_aside_and_replaced_by_defaults(kit, ctx, project, 
 def test_corrupt_state_of_another_user_that_can_be_read_is_replaced_too(kit, ctx, project, monkeypatch):
     """As root in a user's project nothing is one's own: what is broken must not fail every later call."""
     path = project.write(".context/state/x.json", "{")
+    assert (kit.load_json(path), kit.load_json(path + ".missing")) == (None, {}), "one is broken, the other is not there"
     monkeypatch.setattr(kit, "is_own", lambda info: False)
     assert kit.update_json(ctx, path, lambda data: data.update(n=1))[0] and kit.read_json(path) == {"n": 1}
 

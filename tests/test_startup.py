@@ -430,6 +430,13 @@ def test_a_retry_needs_the_backoff_and_an_answer_that_did_not_acknowledge(ready)
     assert before_tool(ready, NOW + 60).context == first.replace("attempt 1", "attempt 3")
 
 
+def test_without_backoffs_the_next_attempt_waits_for_the_answer_alone(ready):
+    settings(ready, "startup:\n  retry_backoffs_s: []\n")
+    start(ready)
+    stop(ready, "hm", NOW + 0.1)
+    assert "attempt 2" in prompt(ready, NOW + 0.2).context
+
+
 def test_the_ladder_three_attempts_then_the_file_and_one_notice(ready):
     start(ready)
     said = []
