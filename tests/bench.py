@@ -145,7 +145,10 @@ class Bench:
         self.add(name, world, self.argv(event["hook_event_name"]), event=event, **options)
 
     def monitor(self, name: str, world: World, budget: float = MONITOR, **options) -> None:
+        """A call after another one, unless it has to speak: the auditors look once a minute."""
         event = options.pop("event", None) or world.post_tool()
+        before = None if options.get("says") else world.post_tool(tool_use_id="toolu_before")
+        options = dict({"first": before}, **options)
         self.direct("monitor, " + name, world, event, budget=budget, proof=counted, **options)
 
     def shell(self, event: str) -> list:
@@ -189,6 +192,9 @@ class Bench:
         self.monitor("failed call", world, event=world.post_tool("PostToolUseFailure"))
         self.direct("monitor, before a compaction", world, world.on("PreCompact.auto"), proof=saved)
         self.direct("cleanup", world, world.on("SessionEnd.other"), proof=cleaned)
+        world = self.session()
+        world.forget("audited", [])
+        self.monitor("below it, first call in a minute", world, None, first=None)
         world = self.world(context=False)
         self.direct("gate, project without a context dir", world, world.on("PreToolUse.Bash"), budget=SILENT,
                     speaks_when=(lambda it: it.write(".context/TASKS.md", "# Tasks\n\n- one\n"), GATE_TEXT))
@@ -246,7 +252,7 @@ class Bench:
         world = self.session()
         world.add_signals(1000, "global")
         world.hear_all()
-        world.forget_look()
+        world.forget("looked", None)
         prompt, another = world.on("UserPromptSubmit"), world.on("UserPromptSubmit", prompt_id="p-another")
         options = {"every": SLOW_EVERY, "speaks_when": (lambda it: it.add_signals(1), SIGNAL_TEXT)}
         self.direct("inject, 1,000 heard signals looked at", world, prompt, budget=MANY, **options)
@@ -313,6 +319,7 @@ class Runner:
         row.world.restore()
         if row.first:
             row.world.send(row.first)
+        row.world.calls_before = row.world.tool_calls()
         return self.run(row, [*before, *row.argv])
 
     def fault(self, row: Row, rc: int) -> str:

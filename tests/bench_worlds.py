@@ -48,7 +48,6 @@ class World(Project):
 
     def save(self) -> None:
         self.saved = {path: (stamp, _content(path)) for path, stamp in self._stamps().items()}
-        self.calls_before = self.tool_calls()
 
     def restore(self) -> None:
         now = self._stamps()
@@ -117,11 +116,9 @@ class World(Project):
                 return
         raise SystemExit("error: 1,000 prompts did not deliver what was pending")
 
-    def forget_look(self) -> None:
-        """The last look at the signals was long ago."""
-        state = self.read_json(STATE)
-        state["looked"] = None
-        self.write(STATE, json.dumps(state))
+    def forget(self, key: str, value: object) -> None:
+        """The last look at the signals, or the last audit, was long ago."""
+        self.write(STATE, json.dumps(dict(self.read_json(STATE), **{key: value})))
 
     def add_sessions(self, count: int) -> None:
         """Others, as many: a state file, a signal folder, a marker, keys in the monitor's state."""
