@@ -346,6 +346,7 @@ def dump_record(record: Record, schema: tuple) -> dict:
 
 
 def _load_field(value: object, default: object, kind: object) -> object:
+    """Of a value that is not simply of its type."""
     if kind == "time":
         return parse_iso(value) or 0.0
     if isinstance(kind, tuple):
@@ -357,9 +358,7 @@ def _load_field(value: object, default: object, kind: object) -> object:
         return int(value) if is_count(value) else default
     if kind == "texts":
         return [text for text in list_of(value) if isinstance(text, str)]
-    if kind in (list, dict):
-        return value if isinstance(value, kind) else kind()
-    return value if isinstance(value, kind) else default
+    return kind() if kind in (list, dict) else default
 
 
 def is_count(value: object) -> bool:
@@ -659,8 +658,8 @@ def remove_file(path: str) -> bool:
 
 
 def insist(change: object, *args) -> bool:
-    """Whether the disk took the change. On Windows anybody who reads a file at this moment keeps it
-    from being changed, so it is tried again for a while."""
+    """Whether the system took the change. On Windows anybody who reads a file at this moment keeps
+    it from being changed, so it is tried again for a while."""
     deadline = time.monotonic() + (REPLACE_WAIT_S if args[1:] else REMOVE_WAIT_S)
     while time.monotonic() < deadline:
         try:
@@ -864,7 +863,8 @@ def update_json(ctx: Ctx, path: str, change, schema: tuple = ()) -> tuple:
         except (ValueError, TypeError):  # nested too deeply: it must not fail every later call
             set_aside(ctx, path)
             return False, result
-        return after == before or write_bytes(ctx, path, after), result
+        is_there = after == (before or b"{}")  # nothing need not be written down
+        return is_there or write_bytes(ctx, path, after), result
     finally:
         _close(lock)
 
@@ -1157,7 +1157,8 @@ def _open_project(root: str, own: dict) -> "Ctx | None":
 
 def read_config(path: str, is_user: bool = False) -> tuple:
     """(settings, problems) of a contextrc; both empty when there is none."""
-    return parse_config(read_text(path, 64 * 1024), is_user)
+    text = read_text(path, 64 * 1024)
+    return parse_config(text, is_user) if text else ({}, [])
 
 
 def home_of(env: dict) -> str:
@@ -1482,8 +1483,9 @@ def parse_event(data: object, mode: str, agent: str, env: dict) -> "Record | Non
     names = {**_NAMES, **dialect.names}
     data = {names.get(key, key): value for key, value in data.items()}
     event = load_record(data, EVENT)
-    usual = [name for name, its in EVENTS.items() if its == mode and name != "SessionStart"]
-    name = dialect.events.get(event.theirs) if event.theirs else usual[0]
+    name = dialect.events.get(event.theirs)
+    if not event.theirs:  # a start is always named
+        name = next(one for one, its in EVENTS.items() if its == mode and one != "SessionStart")
     is_for_nothing = dialect.matchers.get(name) == "manual" != data.get("trigger")
     if not name or is_for_nothing:
         return None
@@ -2079,7 +2081,7 @@ def claims_path(ctx: Ctx, session: str) -> str:
     return ctx.path("state", session + ".claims")
 
 
-def live_claims(ctx: Ctx, claims: dict) -> dict:
+def drop_old_claims(ctx: Ctx, claims: dict) -> dict:
     """What the session was told, or is being told: key -> [its stamp, until when that holds, the
     file's last change], whole numbers, which are read faster. What is over or broken goes."""
     for key, claim in list(claims.items()):
@@ -2109,7 +2111,7 @@ def deliver_signals(ctx: Ctx, session: str, room: int) -> "Reply | None":
 
     def claim(claims: dict) -> tuple:
         """(the block or "", the signals that it settles, how many wait, whether nothing does)."""
-        signals, is_whole = read_signals(ctx, session, live_claims(ctx, claims))
+        signals, is_whole = read_signals(ctx, session, drop_old_claims(ctx, claims))
         due, text, count, told = due_signals(ctx, signals), "", 0, []
         if due and room >= 400 + ctx.length(due[0].path):
             text, count = _render_signals(due, room, ctx.length)
@@ -2168,8 +2170,8 @@ def format_bullet(body: str) -> str:
 def _finish_delivery(ctx: Ctx, session: str, told: list) -> None:
     """The text is out: a session's signal goes, and its claim with a later look; what stays (one
     for all sessions, one that was cut, one that cannot be removed) is remembered for its time."""
-    kept = {s.key: [s.stamp, -int(-max(s.generated_at, s.stamp / 1e6) // 1) + s.ttl_s, s.changed]
-            for s in told if s.stays or not _remove_read(s)}  # rounded up
+    kept = {s.key: [s.stamp, int(max(s.generated_at, s.stamp / 1e6)) + 1 + s.ttl_s, s.changed]
+            for s in told if s.stays or not _remove_read(s)}
     if kept:
         update_json(ctx, claims_path(ctx, session), lambda claims: claims.update(kept))
 
@@ -6090,7 +6092,7 @@ def statusline_data(data: dict, env: dict) -> dict:
     shown["near"] = 0 < point - HANDOFF_BEFORE_COMPACTION <= used
     if is_active(flow) and flow.session_id == session_id:
         shown["phase"] = "%s %d/%d" % (flow.phase, flow.iteration, flow.max_iterations)
-    claims = live_claims(ctx, read_json(claims_path(ctx, ctx.session)))
+    claims = drop_old_claims(ctx, read_json(claims_path(ctx, ctx.session)))
     due = due_signals(ctx, read_signals(ctx, ctx.session, claims)[0])
     pending = "signals: %d" % len(due) if due else ""
     shown["pending"] = "paused" if is_paused(ctx, ctx.session) else pending

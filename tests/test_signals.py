@@ -670,6 +670,11 @@ def test_broken_claims_count_for_nothing(project, claims):
     assert prompt(project).context == HEAD + "Said" and prompt(project).is_silent
 
 
+def test_a_look_that_finds_nothing_to_say_leaves_no_claims(project):
+    project.write(SESSION + "a.md", signal_text("Quiet", severity="info"))
+    assert prompt(project).is_silent and not project.exists(".context/state/s1.claims")
+
+
 def test_a_file_whose_time_is_the_epoch_counts_by_the_time_it_states(project):
     project.write(SESSION + "a.md", signal_text("Said", generated_at="2026-02-03T10:44:55Z"), mtime=0)
     assert prompt(project).context == HEAD + "Said" and prompt(project).is_silent
