@@ -1,0 +1,5682 @@
+#!/usr/bin/env python3
+''':'
+# The launcher. `sh` runs the lines down to the next three quotes; Python skips
+# them as a string. usage: sh ctx_hooks.py MODE [AGENT] [now]
+# Calls in which nothing can happen are answered here, without starting Python.
+mode=$1 agent=$2 cache=
+case ${HOME:-} in /*) cache=$HOME/.cache/ctx_hooks ;; esac
+case ${XDG_CACHE_HOME:-} in /*) cache=$XDG_CACHE_HOME/ctx_hooks ;; esac
+case ${LOCALAPPDATA:-} in ?:*) cache=$LOCALAPPDATA/ctx_hooks/cache ;; esac
+
+# 1. No context folder and no settings here or above: there is nothing to do.
+case $agent in codex) dir=$PWD ;; *) dir=${CLAUDE_PROJECT_DIR:-$PWD} ;; esac
+case $mode in inject | gate | monitor | stop-enforce | cleanup)
+  [ -e "${XDG_CONFIG_HOME:-${HOME:-}/.config}/ctx_hooks/contextrc" ] && dir=
+  while [ -n "$dir" ] && [ ! -d "$dir/.context" ] && [ ! -e "$dir/.contextrc" ]; do
+    case $dir in
+      /*/* | [!/]*/*) dir=${dir%/*} ;;
+      *\\*) dir= ;; # a Windows path: let Python look
+      *) exit 0 ;;
+    esac
+  done ;;
+esac
+
+# 2. Which session is this? The variable is chosen by the agent's word. Grok and
+# Copilot run Claude's line too, perhaps inside a session of Claude's.
+case $agent in
+  gemini) id=${GEMINI_SESSION_ID:-} ;;
+  qwen) id=${QWEN_CODE_SESSION_ID:-} ;;
+  droid) id=${session_id:-} ;;
+  grok) id=${GROK_SESSION_ID:-} ;;
+  '') agent=claude id=${CLAUDE_CODE_SESSION_ID:-}
+    [ -z "${GROK_SESSION_ID:-}${COPILOT_CLI:-}" ] || id= ;;
+  *) id= ;;
+esac
+case $id:$3 in *[!A-Za-z0-9_:-]* | *:now) id= ;; esac
+
+# 3. The gate has spoken (its marker is there), or the session is calm: the file
+# holds how many calls may pass, and paths that end the calm when they change.
+calm=$cache/calm/$agent-$id
+case $mode:$id in
+  *:) ;;
+  gate:*) [ -f "${TMPDIR:-/tmp}/ctx-loaded-$id" ] && exit 0 ;;
+  monitor:*)
+    if [ -f "$calm" ] && [ -f "$calm.tally" ]; then
+      { IFS= read -r room; IFS= read -r one; IFS= read -r two; IFS= read -r three; } <"$calm"
+      IFS= read -r tally <"$calm.tally"
+      case $room in [1-9]) ;; *) room=0 ;; esac
+      if [ ${#tally} -lt "$room" ] && ! [ "$one" -nt "$calm" ] &&
+        ! [ "$two" -nt "$calm" ] && ! [ "$three" -nt "$calm" ]; then
+        printf . >>"$calm.tally" && exit 0
+      fi
+    fi ;;
+esac
+
+# 4. Start Python: exactly this file, its bytecode in the user's own cache folder.
+if [ -x "$cache/python3" ]; then start() { exec "$cache/python3" "$@"; }
+elif command -v python3 >/dev/null; then start() { exec python3 "$@"; }
+else start() { exec py -3 "$@"; }; fi
+start -I -S -X utf8 -c '
+import sys
+from _frozen_importlib_external import SourceFileLoader
+file, sys.pycache_prefix = sys.argv.pop(1), sys.argv.pop(1)
+code = SourceFileLoader("ctx_hooks", file).get_code("ctx_hooks")
+sys.pycache_prefix = None
+exec(code, {"__name__": "__main__", "__file__": file})' "$0" "${cache:-$0}/bytecode" "$@"
+'''
+from __future__ import annotations
+
+__doc__ = """ctx_hooks: hooks that keep a coding agent on track. MIT licence.
+
+    SessionStart -> inject        the agent gets what the last session left:
+                                  a handoff, and what happened after it
+    first tool   -> gate          it is told, once, which context files to read
+    every tool   -> monitor       fullness is measured; alerts and signals reach
+                                  the agent while it works; near the limit it is
+                                  asked for a handoff until there is one
+    next prompt  -> inject        pending signals reach the agent as one block
+    PreCompact   -> monitor       the person's own words are pinned, and a
+                                  handoff is made if there is none
+    Stop         -> stop-enforce  in auto mode the agent goes on until its phase
+                                  is complete, and proven so
+    SessionEnd   -> cleanup       the session's handoff is brought up to date;
+                                  its signals and launcher files go
+
+What a hook promises: it exits with 0, always. It prints nothing, or one JSON
+object. It never blocks a tool or a prompt. It uses no network. It starts no
+process except `git status`, when it makes a handoff, and a check command that
+the person agreed to. It creates nothing where there is no context folder, and
+it ends after 4 seconds. When in doubt it says nothing.
+
+The file reads from the top down: first what happens at each event, then the
+mechanisms, then what they stand on. A section uses only the sections below it
+in this list. The people's commands come last and may use everything.
+
+    Run           the line of a run: event, project, lock, session, look,
+                  handler, print, save
+    Modes         what happens at each event
+    Startup       what the last session left, and the proof that it arrived
+    Calm          how many calls the launcher may answer alone
+    Alerts        the auditors
+    Handoff       the reminder, the handoff that the kit makes, what came since
+    Gate          the context files to read first
+    Signals       files for the agent, written by anybody
+    Auto          the workflow that goes on until a phase is complete
+    Look          one pass over the transcript, folded into facts
+    Clients       the one place that knows the clients' JSON
+    Session       what is kept of a session, in the user's home
+    Git           branch, commit, what is changed
+    Project       where the project is, its lock, pause, which kit speaks
+    Config        .contextrc
+    Recorder      what was said and why, errors, metrics
+    Text          cleaning and cutting what reaches the agent or a person
+    Files         reading, atomic writing, names, times
+
+    Registration  the lines in the clients' settings
+    Doctor        what can keep the hooks from working
+    Status        what people see
+    Wrap          the startup context for agents without hooks
+    Commands      what people run
+    Main          argv
+"""
+
+import json
+import os
+import re
+import sys
+import time
+
+VERSION = "0.3.0"
+
+
+class Record:
+    """A small record. Its fields stand in the class, each with type and default.
+
+    A value of another type than the default counts as absent, so a record can be
+    made from any JSON object.
+    """
+
+    def __init__(self, data: object = None) -> None:
+        given = data if isinstance(data, dict) else {}
+        for name, default in self.fields():
+            value = given.get(name, default)
+            if isinstance(default, Record):
+                value = type(default)(value)
+            elif isinstance(default, float) and type(value) is int:
+                value = float(value)
+            elif type(value) is not type(default):
+                value = default
+            if isinstance(value, (list, dict)):
+                value = value.copy()
+            setattr(self, name, value)
+
+    @classmethod
+    def fields(cls) -> list:
+        """The fields with their defaults: [(name, default)]."""
+        return [(name, getattr(cls, name)) for name in cls.__annotations__]
+
+    def as_dict(self) -> dict:
+        """The fields as JSON values."""
+        values = {}
+        for name, _ in self.fields():
+            value = getattr(self, name)
+            values[name] = value.as_dict() if isinstance(value, Record) else value
+        return values
+
+
+# =============================================================================
+# Run
+# =============================================================================
+# The line of a run: read the event, find the project, take its lock, load the
+# session, look at the transcript, let the mode's handler add what it has to say,
+# print, save, unlock. Printed before it is saved: a hook that is killed in
+# between says a thing twice, and loses nothing.
+
+DEADLINE_S, DEADLINE_CLEANUP_S, DEADLINE_BESIDE_CHECK_S = 4.0, 1.2, 5.0
+STDIN_LIMIT_BYTES = 32_000_000
+
+
+class Run:
+    """One run of a hook: what its handlers work with."""
+
+    error_log: str = ""  # where an internal error is noted, once the project is known
+
+    def __init__(self, event: Event, project: Project, env: dict, now: float) -> None:
+        self.event = event
+        self.project = project
+        self.env = env
+        self.now = now
+        self.session = Session()
+        self.reply = Reply(event)
+        self.check: Check | None = None  # a command that has to pass before a stop
+        self.is_first = False  # nothing was known of this project before
+
+
+def run_hook(mode: str, words: list, env: dict, now: float) -> None:
+    """One run, from the event on stdin to the reply on stdout."""
+    agent = words[0] if words and words[0] in DIALECTS else ""
+    event = parse_event(read_event(), mode, agent, env)
+    if event is None or event.is_subagent or not event.session_id:
+        return
+    project = find_project(start_folder(event, env), env)
+    if project is None or is_switched_off(project, env, now):
+        return
+    if another_kit_speaks(project, __file__, [DIALECTS[event.agent].settings, ".claude/settings.local.json"]):
+        return
+    if not prepare_folders(project):
+        return
+    Run.error_log = project.state("errors.log")
+    run = Run(event, project, env, now)
+    run.is_first = not os.path.exists(project.state("lock"))
+    wait_s = LOCK_WAIT_STOP_S if event.name == "Stop" else LOCK_WAIT_S
+    with ProjectLock(project, wait_s) as lock:
+        if not lock.is_held:
+            return let_go_without_lock(run)
+        load_and_look(run)
+        if run.is_first:
+            remove_old_state(project)
+        HANDLERS[mode](run)
+        if run.check is None:
+            return speak_and_save(run)
+    result = run_check(run.check, run.project.root, run.env)  # outside the lock
+    with ProjectLock(project, wait_s) as lock:
+        if lock.is_held:
+            judge_check(run, result)
+            speak_and_save(run)
+
+
+def load_and_look(run: Run) -> None:
+    """Load the session, note this event, and look at the transcript."""
+    event = run.event
+    session = run.session = load_session(run.project, event.session_id)
+    session.agent = event.agent
+    session.session_start = session.session_start or format_iso(run.now)
+    session.seen_at = run.now
+    session.ended_at = 0.0
+    session.stopped_at = 0.0
+    session.client_pid = run.env.get("CLAUDE_PID", session.client_pid)
+    session.model = event.model or session.model
+    if event.transcript_path and event.transcript_path != session.transcript:
+        session.transcript = event.transcript_path
+        session.offset = 0
+        session.facts = Facts()
+    look_at(session, event)
+
+
+def speak_and_save(run: Run) -> None:
+    """Print the reply, then book what was said, then save."""
+    text = render_reply(run.event, run.reply, run.env)
+    if text:
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+    if run.event.is_known:
+        for action, args in run.reply.said_actions:
+            action(*args)
+    save_session(run.project, run.session)
+    write_calm(run)
+    link_interpreter(run.project)
+
+
+def let_go_without_lock(run: Run) -> None:
+    """Another hook holds the lock. A workflow's stop is let go, and the person is told."""
+    if run.event.name == "Stop" and read_workflow(run.project).is_running:
+        run.reply.tell("ctx: the project was busy; this stop was not judged")
+        sys.stdout.write(render_reply(run.event, run.reply, run.env) + "\n")
+
+
+def link_interpreter(project: Project) -> None:
+    """Let the launcher find the real interpreter behind a version manager's shim."""
+    link = os.path.join(project.cache, "python3")
+    if not project.cache or os.name == "nt" or os.access(link, os.X_OK):
+        return
+    draft = "%s.tmp-%d" % (link, os.getpid())
+    try:
+        os.makedirs(project.cache, mode=0o700, exist_ok=True)
+        os.symlink(os.path.realpath(sys.executable), draft)
+        os.replace(draft, link)
+    except OSError:
+        remove_file(draft)  # read-only: `python3` is found by its name every time
+
+
+def read_event() -> object:
+    """The JSON object on stdin, as soon as it is complete; None if there is none.
+
+    Some clients never close the pipe. A terminal is no input.
+    """
+    if sys.stdin is None or sys.stdin.isatty():
+        return None
+    descriptor, data = sys.stdin.fileno(), b""
+    while len(data) < STDIN_LIMIT_BYTES:
+        piece = os.read(descriptor, 1_000_000)
+        data += piece
+        may_be_whole = data.rstrip().endswith(b"}")
+        if may_be_whole or not piece:
+            value = parse_object(data)
+            if value or not piece:
+                return value or None
+    return None
+
+
+# --- the fail-open boundary
+
+
+def guarded_hook(mode: str, words: list) -> None:
+    """Run a hook so that whatever goes wrong ends in silence and exit 0."""
+    now, env = time.time(), dict(os.environ)
+    start_deadline(DEADLINE_CLEANUP_S if mode == "cleanup" else DEADLINE_S)
+    try:
+        run_hook(mode, words, env, now)
+        sys.stdout.flush()
+    except Exception as error:
+        report_error(error, now)
+    os._exit(0)  # nothing is left to tidy up
+
+
+def report_error(error: Exception, now: float) -> None:
+    """One line on stderr and in errors.log: what went wrong, and where."""
+    trace = error.__traceback__
+    while trace.tb_next:
+        trace = trace.tb_next
+    place = "%s:%d" % (trace.tb_frame.f_code.co_name, trace.tb_lineno)
+    line = for_terminal("%s in %s: %s" % (type(error).__name__, place, error))
+    if Run.error_log:
+        append_line(Run.error_log, format_iso(now) + " " + line, ERRORS_LIMIT_BYTES)
+    os.write(2, ("ctx_hooks: %s\n" % line).encode("ascii", "replace"))
+
+
+class Deadline:
+    """When this process ends in silence, whatever it hangs in."""
+
+    at: float = 0.0
+
+
+def start_deadline(seconds: float) -> None:
+    import _thread
+
+    is_first = not Deadline.at
+    Deadline.at = time.monotonic() + seconds
+    if is_first:
+        _thread.start_new_thread(end_at_deadline, ())
+
+
+def end_at_deadline() -> None:
+    while time.monotonic() < Deadline.at:
+        time.sleep(max(0.01, Deadline.at - time.monotonic()))
+    os._exit(0)
+
+
+# =============================================================================
+# Modes
+# =============================================================================
+# What happens at each event. A handler gets the run, adds to its reply and returns.
+# It never prints, locks, reads the clock or the environment.
+
+
+def inject(run: Run) -> None:
+    """SessionStart: what the last session left. UserPromptSubmit: pending signals."""
+    notice_compaction(run)
+    if run.event.name == "SessionStart":
+        start_session(run)
+    follow_delivery(run)
+    if run.event.name == "UserPromptSubmit":
+        brief(run)
+        add_signals(run, [])
+
+
+def gate(run: Run) -> None:
+    """PreToolUse: once a session, the context files to read."""
+    notice_compaction(run)
+    add_gate(run)
+
+
+def monitor(run: Run) -> None:
+    """PostToolUse: fullness, alerts, signals. PreCompact: pin the person's words."""
+    if run.event.name == "PreCompact":
+        return before_compaction(run)
+    notice_compaction(run)
+    follow_delivery(run)
+    if "PreToolUse" not in DIALECTS[run.event.agent].registered:
+        add_gate(run)
+    full = fullness(run)
+    is_reminding = add_reminder(run, full)
+    alerts = run_auditors(run, full, is_reminding)
+    add_signals(run, alerts)
+
+
+def before_compaction(run: Run) -> None:
+    """The context is about to be summarised: leave a handoff, pin the person's words."""
+    if not run.project.settings["handoff.enabled"]:
+        return
+    make_handoff(run.project, run.session, run.now)
+    if run.event.agent == "claude":
+        run.reply.plain = clean_text(render_pins(run.session.facts))
+
+
+def stop_enforce(run: Run) -> None:
+    """Stop: save a printed handoff; in auto mode, go on until the phase is complete."""
+    run.session.stopped_at = run.now
+    notice_compaction(run)
+    follow_delivery(run)
+    save_printed(run)
+    notice_handoff(run)
+    enforce_stop(run)
+    if run.reply.is_hold:
+        run.session.stopped_at = 0.0
+
+
+def cleanup(run: Run) -> None:
+    """SessionEnd: bring the handoff up to date; the session's runtime files go."""
+    if run.event.reason == "resume":
+        return
+    session = run.session
+    session.ended_at = run.now
+    session.end_reason = run.event.reason
+    notice_handoff(run)
+    make_handoff(run.project, session, run.now)
+    settle_delivery(run.project, session)
+    remove_runtime_files(run.project, session, run.env)
+
+
+HANDLERS = {
+    "inject": inject,
+    "gate": gate,
+    "monitor": monitor,
+    "stop-enforce": stop_enforce,
+    "cleanup": cleanup,
+}
+
+
+# =============================================================================
+# Startup
+# =============================================================================
+# A new session gets the newest handoff that waits. Delivering moves its file to
+# handoffs/delivered/, so only one session gets it. Evidence ends the delivery: our
+# text in the transcript, or the agent's acknowledgement. Without evidence it is
+# sent again, then written into the client's instruction file.
+
+UPDATE_LIMIT_S = 1.0
+BUSY_S, BUSY_CALL_S = 600, 7200
+KEPT_S = 7 * 86400
+SWEEP_EVERY_S = 3600
+MOST_ATTEMPTS = 5
+OFFER = "It is offered, not ordered: if you are asked for something else, leave it."
+ACK_FRAME = (
+    "[CONTEXT INJECTION - Please acknowledge receipt]\n%s\n\n"
+    '[END CONTEXT - Reply "ACK: context received" to confirm]'
+)
+FILE_NOTICE = "[System] Session context written to %s - please review"
+LAST_NOTICE = "[System] The context of the last session is in %s, if you need it"
+SECTION_BEGIN = "<!-- STARTUP_CONTEXT_INJECTION -->"
+SECTION_END = "<!-- END_STARTUP_CONTEXT -->"
+SECTION_HEAD = "## Session Context (Auto-Injected)"
+
+
+def start_session(run: Run) -> None:
+    """A session starts, goes on, or was compacted."""
+    session, source = run.session, run.event.source
+    if run.is_first:
+        run.reply.tell("ctx: hooks are on; `%s status` shows more" % kit_command(run.project))
+    if source in ("resume", "fork"):
+        return
+    if source == "compact":
+        make_handoff(run.project, session, run.now)
+    else:
+        note_what_stood_there(run.project, session)
+        session.branch, session.commit = read_head(run.project.root)
+        sweep(run)
+        update_others(run)
+    if not run.project.settings["startup.enabled"] or session.delivery.state == "sent":
+        return  # some clients tell a start twice
+    name = choose_handoff(run, source)
+    text = startup_text(run, name, source)
+    session.delivery = Delivery({"source": source, "handoff": name, "text": text})
+    session.facts.received = ""
+    if text:
+        session.delivery.state = "owed"
+        session.delivery.head = text.split("\n")[0]
+
+
+def kit_command(project: Project) -> str:
+    """How a person calls this kit, as it can be pasted in the project's folder."""
+    path = project.relative(os.path.abspath(__file__))
+    return "/ctx-hooks:status" if "/plugins/" in path else path
+
+
+# --- which handoff
+
+
+def choose_handoff(run: Run, source: str) -> str:
+    """The name of the handoff for this session; "" if none waits."""
+    own = os.path.basename(handoff_path(run.project, run.session.id))
+    if source == "compact":
+        return own if read_handoff(run.project.path("handoffs", own)) else ""
+    waiting = [name for name in waiting_handoffs(run) if name != own]
+    cleared = just_cleared(run) if source == "clear" else ""
+    if cleared in waiting:
+        return cleared
+    return waiting[0] if waiting else ""
+
+
+def waiting_handoffs(run: Run) -> list:
+    """The names of the handoffs that may be delivered, the newest first."""
+    max_age_s = run.project.settings["startup.max_age_hours"] * 3600
+    found = []
+    for path, written_at in list_files(run.project.path("handoffs"), ".md"):
+        name = os.path.basename(path)
+        is_fresh = run.now - written_at <= max_age_s
+        if is_fresh and not is_busy(writer_of(run.project, name), run.now) and read_handoff(path):
+            found.append(name)
+    return found
+
+
+def writer_of(project: Project, name: str) -> Session:
+    """The session that a handoff belongs to; an empty one if we know none."""
+    stem = name[: -len(".md")]
+    return Session(read_object(project.state("session-%s.json" % stem)))
+
+
+def just_cleared(run: Run) -> str:
+    """The handoff of the session that this client process cleared last."""
+    pid = run.session.client_pid
+    ended = [
+        other
+        for other in all_sessions(run.project)
+        if other.end_reason == "clear" and pid and other.client_pid == pid
+    ]
+    ended.sort(key=lambda other: other.ended_at)
+    return os.path.basename(handoff_path(run.project, ended[-1].id)) if ended else ""
+
+
+def is_busy(session: Session, now: float) -> bool:
+    """Whether a session is at work: its transcript grows, or a call waits for its result."""
+    if not session.id or session.ended_at:
+        return False
+    quiet_s = now - modified_at(session.transcript)
+    waits_for_call = any(not call["outcome"] for call in session.facts.calls)
+    if waits_for_call and not session.stopped_at:
+        return quiet_s < BUSY_CALL_S
+    return not session.stopped_at and quiet_s < BUSY_S
+
+
+def update_others(run: Run) -> None:
+    """Bring the handoffs of other sessions up to date: a killed one had no end."""
+    deadline = time.monotonic() + UPDATE_LIMIT_S
+    for other in all_sessions(run.project):
+        if time.monotonic() > deadline:
+            break
+        has_grown = size_of(other.transcript) > other.handoff_offset
+        is_other = other.id != run.session.id and other.agent in DIALECTS
+        if not is_other or not has_grown or is_busy(other, run.now):
+            continue
+        look(other)
+        make_handoff(run.project, other, modified_at(other.transcript))
+        settle_delivery(run.project, other)
+        save_session(run.project, other)
+
+
+# --- the text
+
+
+def startup_text(run: Run, name: str, source: str) -> str:
+    """Everything that this session gets at its start, within its budget; "" if nothing."""
+    budget = int(min(run.project.settings["startup.budget_chars"], REPLY_LIMIT - 400))
+    after = [text for text in (startup_files(run), phase_line(run)) if text]
+    rest = cut_end("\n\n".join(after), budget // 2)
+    texts = [rest] if rest else []
+    if name:
+        head = handoff_head(run, name, source)
+        room = budget - len(head) - len(rest)
+        path = run.project.path("handoffs", name)
+        texts.insert(0, head + "\n\n" + fit_handoff(clean_text(read_handoff(path)), room))
+    elif rest:
+        texts.insert(0, "Context for this session (ctx_hooks, %s):" % format_iso(run.now))
+    text = "\n\n".join(texts)
+    wants_ack = BOOLEANS.get(run.project.settings["startup.require_ack"], False)
+    return ACK_FRAME % text if text and wants_ack else text
+
+
+def handoff_head(run: Run, name: str, source: str) -> str:
+    """Where the handoff comes from, how old it is, and what is different now."""
+    path = run.project.path("handoffs", name)
+    writer = writer_of(run.project, name)
+    label = DIALECTS[writer.agent].label if writer.agent in DIALECTS else "an unknown writer"
+    age = format_age(run.now - modified_at(path))
+    if source == "compact":
+        lines = ["Your own handoff from before the compaction (%s), %s old." % (name, age)]
+    else:
+        lines = ["Handoff of the session before this one (%s), left by %s %s ago." % (name, label, age)]
+        lines.append(OFFER)
+    moved = describe_move(writer, run.session)
+    others = [other for other in waiting_handoffs(run) if other != name]
+    if moved:
+        lines.append(moved)
+    if writer.began_with and source != "compact":
+        kept = run.project.relative(run.project.path("handoffs", "delivered"))
+        lines.append("That session began with the handoff %s, kept in %s." % (writer.began_with, kept))
+    if others and source != "compact":
+        lines.append("Also waiting in the same folder: %s." % ", ".join(others[:5]))
+    return "\n".join(lines)
+
+
+def describe_move(writer: Session, session: Session) -> str:
+    """How branch and commit differ from then; "" if they do not."""
+    then = "%s at %s" % (writer.branch, writer.commit)
+    now = "%s at %s" % (session.branch, session.commit)
+    if not writer.branch or not session.branch or then == now:
+        return ""
+    return "The working tree is on %s now; it was on %s then." % (now, then)
+
+
+def fit_handoff(text: str, room: int) -> str:
+    """Cut to its room; what happened since stays whole as long as it can."""
+    body, since = split_handoff(text)
+    since = cut_end(since, room * 2 // 3)
+    body = cut_middle(body, room - len(since) - 2)
+    return body + "\n\n" + since if since else body
+
+
+def startup_files(run: Run) -> str:
+    """The texts of `startup.files`."""
+    texts = []
+    for name in run.project.settings["startup.files"]:
+        path = os.path.join(run.project.root, name)
+        text = read_text(path) if may_be_delivered(run.project, path) else ""
+        if says_something(text):
+            texts.append("## %s\n\n%s" % (name, clean_text(text).strip()))
+    return "\n\n".join(texts)
+
+
+# --- the delivery
+
+
+def follow_delivery(run: Run) -> None:
+    """Look for evidence; send what is owed; send again what left no trace."""
+    delivery = run.session.delivery
+    if delivery.state == "sent":
+        evidence = find_evidence(run)
+        if evidence:
+            return end_delivery(run, evidence)
+        if is_retry_due(run):
+            retry(run)
+    elif delivery.state == "owed" and can_speak(run.event):
+        send(run, delivery.text)
+
+
+def find_evidence(run: Run) -> str:
+    """What proves that the text arrived; "" if nothing does yet."""
+    facts, delivery = run.session.facts, run.session.delivery
+    if facts.received == delivery.head:
+        return "receipt"
+    if facts.acknowledged_at > format_iso(delivery.first_at):
+        return "acknowledgement"
+    has_answered = facts.answer != delivery.answer
+    return "answer" if has_answered and not run.reply.dialect.has_receipts else ""
+
+
+def is_retry_due(run: Run) -> bool:
+    """Whether the agent answered without a trace of our text, and the wait is over."""
+    delivery = run.session.delivery
+    is_prompt = run.event.name == "UserPromptSubmit" and run.event.is_typed
+    has_answered = run.session.facts.answer != delivery.answer
+    backoffs = run.project.settings["startup.retry_backoffs_s"] or [1.0]
+    wait_s = backoffs[min(delivery.attempts, len(backoffs)) - 1]
+    return is_prompt and has_answered and run.now - delivery.sent_at >= wait_s
+
+
+def send(run: Run, text: str) -> None:
+    """One attempt. The handoff is taken, and the person is told."""
+    if not run.reply.add(text):
+        return
+    run.reply.when_said(note_sent, run)
+    delivery = run.session.delivery
+    if delivery.attempts == 0 and delivery.handoff:
+        path = run.project.path("handoffs", delivery.handoff)
+        clock = format_clock(modified_at(path), run.now)
+        lines = read_handoff(path).count("\n") + 1
+        run.reply.tell("ctx: handoff of %s delivered, %d lines" % (clock, lines))
+
+
+def note_sent(run: Run) -> None:
+    """The text is out: book it, and take the handoff so that nobody else gets it."""
+    delivery = run.session.delivery
+    delivery.state = "sent"
+    delivery.attempts += 1
+    delivery.first_at = delivery.first_at or run.now
+    delivery.sent_at = run.now
+    delivery.answer = run.session.facts.answer
+    count_metric(run.project, "attempted")
+    record(run, "injection:attempted", handoff=delivery.handoff, attempt=delivery.attempts)
+    if delivery.handoff and delivery.source != "compact":
+        take_handoff(run.project, delivery.handoff)
+        run.session.began_with = delivery.handoff
+
+
+def take_handoff(project: Project, name: str) -> None:
+    move_handoff(project.path("handoffs", name), project.path("handoffs", "delivered", name))
+
+
+def give_back(project: Project, name: str) -> None:
+    move_handoff(project.path("handoffs", "delivered", name), project.path("handoffs", name))
+
+
+def move_handoff(source: str, target: str) -> None:
+    """Move, never over a newer one that is there."""
+    if modified_at(target) > modified_at(source) or not os.path.isfile(source):
+        return
+    try:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        replace_file(source, target)
+    except OSError:
+        pass  # read-only: it stays, and the next session is offered it, too
+
+
+def end_delivery(run: Run, evidence: str) -> None:
+    """There is evidence: count it, and tidy up what was kept for another attempt."""
+    delivery = run.session.delivery
+    delivery.state = "done"
+    delivery.text = ""
+    is_first_try = delivery.attempts == 1
+    name = "succeededOnFirstTry" if is_first_try else "succeededAfterRetry"
+    count_metric(run.project, name, delivery.attempts, run.now - delivery.first_at)
+    record(run, "injection:succeeded", evidence=evidence, attempts=delivery.attempts)
+    remove_section(instruction_path(run.project, run.session))
+
+
+def retry(run: Run) -> None:
+    """Send it again; after some attempts through the instruction file; then give up."""
+    delivery, settings = run.session.delivery, run.project.settings
+    if delivery.escalated and delivery.attempts >= MOST_ATTEMPTS:
+        path = instruction_path(run.project, run.session)
+        run.reply.add(LAST_NOTICE % run.project.relative(path))
+        delivery.state = "failed"
+        count_metric(run.project, "failed")
+        record(run, "injection:failed", attempts=delivery.attempts)
+    elif delivery.attempts >= settings["startup.file_fallback_after_attempts"]:
+        escalate(run)
+    else:
+        send(run, delivery.text)
+
+
+def escalate(run: Run) -> None:
+    """The text goes into the client's instruction file; agent and person are told once."""
+    delivery = run.session.delivery
+    path = instruction_path(run.project, run.session)
+    if not delivery.escalated and write_section(path, delivery.text):
+        delivery.escalated = True
+        name = run.project.relative(path)
+        run.reply.tell("ctx: the agent seems not to get the handoff; it is in %s now" % name)
+        count_metric(run.project, "escalatedToFile")
+        record(run, "injection:escalated", file=name)
+        send(run, FILE_NOTICE % name)
+    else:
+        send(run, delivery.text)
+
+
+def settle_delivery(project: Project, session: Session) -> None:
+    """At a session's end: without evidence, or without work, the handoff is given back."""
+    delivery = session.delivery
+    if delivery.state == "sent" and session.facts.received == delivery.head:
+        delivery.state = "done"
+    was_taken = delivery.handoff and delivery.source != "compact"
+    arrived = delivery.state == "done"
+    if was_taken and not (arrived and did_work(session.facts)):
+        give_back(project, delivery.handoff)
+        session.began_with = ""
+        delivery.handoff = ""
+    delivery.text = ""
+    if delivery.escalated:
+        remove_section(instruction_path(project, session))
+
+
+# --- the instruction file
+
+
+def instruction_path(project: Project, session: Session) -> str:
+    told = project.settings["startup.fallback_file"]
+    return os.path.join(project.root, told or DIALECTS[session.agent].instruction_file)
+
+
+def write_section(path: str, body: str) -> bool:
+    """Put our section at the end of the file; text outside stays byte for byte."""
+    if os.path.islink(path) or (os.path.exists(path) and not os.path.isfile(path)):
+        return False
+    before = without_section(read_bytes(path, STATE_LIMIT_BYTES))
+    section = "\n%s\n%s\n\n%s\n\n%s\n" % (SECTION_BEGIN, SECTION_HEAD, body, SECTION_END)
+    return write_atomically(path, before + section.encode(), mode=0o644)
+
+
+def without_section(content: bytes) -> bytes:
+    """A file's content without our section."""
+    start = content.find(("\n" + SECTION_BEGIN).encode())
+    end = content.find(SECTION_END.encode(), start)
+    if start < 0 or end < 0:
+        return content
+    rest = content[end + len(SECTION_END) :]
+    return content[:start] + rest[1:] if rest[:1] == b"\n" else content[:start] + rest
+
+
+def remove_section(path: str) -> None:
+    """Take our section out again; a file that held nothing else goes."""
+    content = read_bytes(path, STATE_LIMIT_BYTES)
+    if os.path.islink(path) or SECTION_BEGIN.encode() not in content:
+        return
+    rest = without_section(content)
+    if rest:
+        write_atomically(path, rest, mode=0o644)
+    else:
+        remove_file(path)
+
+
+# --- what sessions leave behind
+
+
+def remove_runtime_files(project: Project, session: Session, env: dict) -> None:
+    """A session's signals, marker, launcher files and alerts."""
+    folder = project.path("signals", "sessions", safe_name(session.id))
+    for path, _ in list_files(folder, ""):
+        remove_file(path)
+    remove_folder(folder)
+    remove_file(marker_path(session.id, env))
+    remove_calm(project, session)
+    forget_alerts(project, session.id)
+
+
+def sweep(run: Run) -> None:
+    """Remove what is older than 7 days; at most once an hour."""
+    project, oldest = run.project, run.now - KEPT_S
+    stamp = project.state("swept")
+    if 0 <= run.now - modified_at(stamp) < SWEEP_EVERY_S:
+        return
+    write_atomically(stamp, "")
+    remove_older(project.path("handoffs", "delivered"), oldest)
+    remove_older(os.path.join(project.cache, "calm"), oldest)
+    for path, written_at in list_files(project.path("handoffs"), ".md"):
+        if written_at < oldest:  # nobody took it; it is kept for another 7 days
+            os.utime(path)
+            take_handoff(project, os.path.basename(path))
+    for session in all_sessions(project, limit=5000):
+        if session.seen_at < oldest:
+            remove_runtime_files(project, session, run.env)
+            remove_section(instruction_path(project, session))
+            remove_file(session_path(project, session.id))
+
+
+def remove_older(folder: str, oldest: float) -> None:
+    for path, written_at in list_files(folder, ""):
+        if written_at < oldest:
+            remove_file(path)
+
+
+def remove_old_state(project: Project) -> None:
+    """Version 0.2.0 kept its state inside the context folder: once, that goes."""
+    folder = project.path("state")
+    ledger = read_object(os.path.join(folder, "handoffs.json"))
+    if os.path.islink(folder) or not isinstance(ledger.get("handoffs"), dict):
+        return
+    for row in ledger["handoffs"].values():
+        name = os.path.basename(text_of(dig(row, "file")))
+        if name and dig(row, "evidence"):
+            take_handoff(project, name)
+    for path, _ in list_files(folder, "") + list_files(os.path.join(folder, "aside"), ""):
+        if path.endswith((".json", ".lock", ".claims", ".statusline", ".log", "collected")):
+            remove_file(path)
+    remove_folder(os.path.join(folder, "aside"))
+    remove_folder(folder)
+    for name in ("metrics.json", "events.jsonl", "events.jsonl.1"):
+        if read_bytes(project.path(name), 1) == b"{":
+            remove_file(project.path(name))
+
+
+# =============================================================================
+# Calm
+# =============================================================================
+# After each look we know for how many calls nothing can happen. That number, and
+# the paths whose change ends the calm, are left for the launcher, which counts one
+# dot a call beside it:
+#
+#     <cache>/calm/<agent>-<session>         8, then three paths, a line each
+#     <cache>/calm/<agent>-<session>.tally   a dot for each call that was answered
+
+CALM_CALLS = 8
+CALL_TOKENS_LEAST, CALL_TOKENS_MOST = 3_000, 10_000
+PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
+
+
+def calm_path(project: Project, session: Session) -> str:
+    return os.path.join(project.cache, "calm", "%s-%s" % (session.agent, session.id))
+
+
+def write_calm(run: Run) -> None:
+    """Leave the number of calm calls, or take it away."""
+    session = run.session
+    if not run.project.cache or not PLAIN_ID.fullmatch(session.id):
+        return
+    path = calm_path(run.project, session)
+    room = calm_calls(run) if run.event.name == "PostToolUse" else 0
+    lines = [str(room)] + ends_of_calm(run.project, session)
+    if room < 1 or "\n" in "".join(lines):
+        return remove_calm(run.project, session)
+    is_left = write_atomically(path + ".tally", "") and write_atomically(
+        path, "\n".join(lines) + "\n"
+    )
+    if is_left:
+        os.utime(path, (run.now - 1, run.now - 1))  # old shells compare whole seconds
+
+
+def ends_of_calm(project: Project, session: Session) -> list:
+    """The paths whose change ends the calm."""
+    return [
+        project.path("signals", "global"),
+        project.path("signals", "sessions", safe_name(session.id)),
+        head_file(project.root),
+    ]
+
+
+def remove_calm(project: Project, session: Session) -> None:
+    if project.cache and PLAIN_ID.fullmatch(session.id):
+        path = calm_path(project, session)
+        remove_file(path)
+        remove_file(path + ".tally")
+
+
+def calm_calls(run: Run) -> int:
+    """For how many calls nothing can happen; 0 while something is pending."""
+    full = fullness(run)
+    if not full.is_known or not run.event.is_known or is_something_pending(run):
+        return 0
+    tokens_to_go = next_level(run, full) - full.tokens
+    growth = growth_of_a_call(run.session.facts)
+    tokens_a_call = min(max(growth, CALL_TOKENS_LEAST), CALL_TOKENS_MOST)
+    return min(CALM_CALLS, tokens_to_go // tokens_a_call)
+
+
+def is_something_pending(run: Run) -> bool:
+    session = run.session
+    is_handoff_owed = session.threshold_crossed_at and not session.handoff_complete
+    is_delivery_open = session.delivery.state in ("owed", "sent")
+    keys = [call["key"] for call in session.facts.calls[-3:] if call["key"]]
+    is_repeating = len(set(keys)) < len(keys)
+    has_spoken = bool(run.reply.texts)
+    return bool(
+        (is_handoff_owed and run.project.settings["handoff.enabled"])
+        or is_delivery_open
+        or is_repeating
+        or has_spoken
+        or read_workflow(run.project).is_running
+    )
+
+
+def next_level(run: Run, full: Fullness) -> int:
+    """The tokens at which something will have to be said."""
+    levels = [full.usable * level[0] // 100 for level in HEALTH_LEVELS]
+    if not run.session.handoff_complete:
+        levels.append(handoff_point(run.project.settings, full))
+    above = [tokens for tokens in levels if tokens > full.tokens]
+    return min(above) if above else full.tokens + CALM_CALLS * CALL_TOKENS_MOST
+
+
+# =============================================================================
+# Alerts
+# =============================================================================
+# An auditor is a function from a run to an alert or None, and a row of AUDITORS. An
+# alert goes straight into the reply at hand. It is said when its level is crossed,
+# not again inside its band, and again after its cooldown while it lasts.
+# monitor-state.json remembers; keys are "<session>:<CODE>" or "global:<CODE>":
+#
+#     {"lastEmitted": {key: ISO}, "activeAlerts": {key: true},
+#      "lastHealth": {"<session>": {"contextPercent": 87, "repetitionScore": 0.0}}}
+
+HEALTH_LEVELS = (  # said at, cleared below, severity, what to do
+    (95, 85, "critical", "Suggest /clear to the person now: the next messages may not fit"),
+    (85, 75, "warning", "Finish the step you are at, then suggest /clear to the person"),
+    (70, 60, "warning", "Keep answers short, and plan a good place to stop"),
+)
+REPETITION_SAID, REPETITION_CLEARED = 4.0, 2.0
+FAILING_WEIGHT = 1.5  # a failing repeat counts more
+REPETITION_ACTION = (
+    "Stop and try a different approach; say what you expected and what happened instead"
+)
+TREE_MOVED = (
+    "The working tree is on %s now; it was on %s, and no command of this session changed it."
+)
+TREE_ACTION = "Look at what is there before you go on"
+AUDIT_ACTION = "Check that they still match the code, and update or confirm them"
+
+
+class Alert:
+    """What an auditor found. The first code is the one that is said."""
+
+    def __init__(self, codes: list, severity: str, summary: str, action: str) -> None:
+        self.codes = codes
+        self.severity = severity
+        self.text = "%s\n→ %s" % (summary, action)
+
+
+def audit_health(run: Run, full: Fullness, active: list) -> Alert | None:
+    """How full the context is; a jump over two levels says the higher."""
+    over = []
+    for level in HEALTH_LEVELS if full.is_known else ():
+        is_in_band = level_code(level) in active and full.percent >= level[1]
+        if full.percent >= level[0] or is_in_band:
+            over.append(level)
+    if not over:
+        return None
+    _, _, severity, action = over[0]
+    note = "" if full.is_exact else " (estimated)"
+    summary = "Context: %s full%s." % (full.shown(), note)
+    return Alert([level_code(level) for level in over], severity, summary, action)
+
+
+def level_code(level: tuple) -> str:
+    return "CTX_HEALTH_%d" % level[0]
+
+
+def audit_repetition(run: Run, full: Fullness, active: list) -> Alert | None:
+    """The same call with the same outcome, again and again."""
+    score, count, has_failed = repetition(run.session.facts)
+    if score < (REPETITION_CLEARED if active else REPETITION_SAID):
+        return None
+    known = [call for call in run.session.facts.calls if call["key"]]
+    how = " and failed the same way" if has_failed else ""
+    summary = "Repetition: %d of the last %d tool calls did the same%s."
+    summary = summary % (count, len(known), how)
+    return Alert(["CTX_REPETITION"], "warning", summary, REPETITION_ACTION)
+
+
+def repetition(facts: Facts) -> tuple:
+    """(score, how many calls repeat, whether all of them failed) of the last calls.
+
+    The same failure or the same edit twice counts, the same result three times.
+    """
+    keys = [call["key"] for call in facts.calls if call["key"]]
+    score, repeating, all_failed = 0.0, 0, True
+    for key in dict.fromkeys(keys):
+        count = keys.count(key)
+        has_failed = key.endswith("failed")
+        is_strict = has_failed or key.startswith("edit")
+        if count > (1 if is_strict else 2):
+            score += (count - 1) * (FAILING_WEIGHT if has_failed else 1.0)
+            repeating += count
+            all_failed = all_failed and has_failed
+    return score, repeating, all_failed and repeating > 0
+
+
+def audit_files(run: Run, full: Fullness, active: list) -> Alert | None:
+    """Context files that nobody has touched or read for long."""
+    stale_days = run.project.settings["audit.stale_days"]
+    files = [path for path in context_files(run.project) if os.path.isfile(path)]
+    if not files or not stale_days or files_read(run, files):
+        return None
+    days = (run.now - max(map(modified_at, files))) / 86400
+    if days < stale_days:
+        return None
+    names = ", ".join(os.path.basename(path) for path in files)
+    summary = "Context files untouched for %d days: %s." % (days, names)
+    return Alert(["CTX_AUDIT_DUE"], "warning", summary, AUDIT_ACTION)
+
+
+def audit_tree(run: Run, full: Fullness, active: list) -> Alert | None:
+    """The branch is another one, and no command of this session did that."""
+    session = run.session
+    before, moves_before = session.branch, session.moves_seen
+    session.branch, session.commit = read_head(run.project.root)
+    session.moves_seen = session.facts.tree_moves + session.facts.subagents
+    was_moved_by_us = session.moves_seen != moves_before
+    if not before or session.branch == before or was_moved_by_us:
+        return None
+    summary = TREE_MOVED % (session.branch, before)
+    return Alert(["CTX_TREE_MOVED"], "warning", summary, TREE_ACTION)
+
+
+# An auditor: its function, what its codes begin with, is it everybody's, cooldown.
+AUDITORS = {
+    "context-health": (audit_health, "CTX_HEALTH_", False, 900),
+    "repetition": (audit_repetition, "CTX_REPETITION", False, 600),
+    "audit-reminder": (audit_files, "CTX_AUDIT_DUE", True, 14_400),
+    "tree-moved": (audit_tree, "CTX_TREE_MOVED", False, 0),
+}
+
+
+def run_auditors(run: Run, full: Fullness, is_reminding: bool) -> list:
+    """The alerts to say now, as signals. Fullness is not said beside the reminder."""
+    path = run.project.path("monitor-state.json")
+    known = MonitorState(load_state(path))
+    before = json.dumps(known.as_dict())
+    score = repetition(run.session.facts)[0]
+    health = {"contextPercent": full.percent, "repetitionScore": score}
+    known.lastHealth[run.session.id] = health
+    due = []
+    for name, (audit, prefix, is_global, cooldown_s) in AUDITORS.items():
+        scope = "global:" if is_global else run.session.id + ":"
+        active = known.active_codes(scope, prefix)
+        alert = audit(run, full, active)
+        known.follow(scope, active, alert)
+        is_beside = is_reminding and name == "context-health"
+        if alert and not is_beside and known.may_say(run, alert.codes[0], cooldown_s):
+            due.append(alert_as_signal(run, name, alert))
+    if json.dumps(known.as_dict()) != before:
+        write_object(path, known.as_dict())
+    return due
+
+
+class MonitorState(Record):
+    """monitor-state.json"""
+
+    lastEmitted: dict = {}
+    activeAlerts: dict = {}
+    lastHealth: dict = {}
+
+    def active_codes(self, scope: str, prefix: str) -> list:
+        start = len(scope)
+        return [key[start:] for key in self.activeAlerts if key.startswith(scope + prefix)]
+
+    def follow(self, scope: str, active: list, alert: Alert | None) -> None:
+        """Set and clear what is active; below its band an alert is over."""
+        codes = alert.codes if alert else []
+        for code in active:
+            if code not in codes:
+                del self.activeAlerts[scope + code]
+        for code in codes:
+            self.activeAlerts[scope + code] = True
+
+    def may_say(self, run: Run, code: str, cooldown_s: float) -> bool:
+        """Whether the cooldown is over. A time in the future counts for nothing."""
+        past_s = run.now - parse_iso(self.lastEmitted.get(run.session.id + ":" + code, ""))
+        clock_went_back = past_s < 0
+        return clock_went_back or past_s >= cooldown_s
+
+
+def alert_as_signal(run: Run, auditor: str, alert: Alert) -> Signal:
+    signal = Signal({"severity": alert.severity, "auditor": auditor, "body": alert.text})
+    signal.code = alert.codes[0]
+    signal.generated_at = run.now
+    signal.when_said = (note_alert, run, alert)
+    return signal
+
+
+def note_alert(run: Run, alert: Alert) -> None:
+    """An alert was said: its cooldown begins."""
+    path = run.project.path("monitor-state.json")
+    known = MonitorState(read_object(path))
+    for code in alert.codes:
+        known.lastEmitted[run.session.id + ":" + code] = format_iso(run.now)
+    write_object(path, known.as_dict())
+    record(run, "alert:said", code=alert.codes[0], text=alert.text)
+
+
+def forget_alerts(project: Project, session_id: str) -> None:
+    """A session is over: its keys go."""
+    path = project.path("monitor-state.json")
+    known = MonitorState(read_object(path))
+    has_changed = False
+    for table in (known.lastEmitted, known.activeAlerts, known.lastHealth):
+        for key in list(table):
+            if key == session_id or key.startswith(session_id + ":"):
+                del table[key]
+                has_changed = True
+    if has_changed:
+        write_object(path, known.as_dict())
+
+
+# =============================================================================
+# Handoff
+# =============================================================================
+# Every session that did work leaves a handoff, .context/handoffs/<session>.md, and
+# it is never older than the work. Near the limit the agent is asked for one until
+# it wrote one. Else the kit makes one from the facts. What happened after the
+# agent wrote it is added below SINCE_HEAD, replaced each time.
+
+HANDOFF_PERCENT, HANDOFF_TOKENS = 85, 400_000
+HANDOFF_LIMIT_BYTES = 512_000
+KIT_HEAD = "# Handoff, made by ctx_hooks from the transcript"
+SINCE_HEAD = "## Since this handoff (added by ctx_hooks)"
+REMINDER = """\
+Context is {shown} full ({tokens:,} of {usable:,} usable tokens{note}). Write a handoff for the \
+next session to {path} now, before anything else; where you may not write (plan mode), end your \
+answer with it between a line BEGIN HANDOFF and a line END HANDOFF. Put there: goal · the \
+person's own rules and corrections, word for word · state · decisions and why · what was tried \
+and failed · how to verify · next steps · open files. This note comes with every tool result \
+until there is a handoff."""
+PRINTED = re.compile(
+    r"^[\s*_#]*BEGIN HANDOFF[\s*_]*$\n(.*?)^[\s*_#]*END HANDOFF[\s*_]*$", re.M | re.S
+)
+PIN_HEAD = "Keep these words of the person verbatim in the summary, and the rules they gave:"
+PIN_LIMIT = 9_500
+
+
+def handoff_path(project: Project, session_id: str) -> str:
+    return project.path("handoffs", safe_name(session_id) + ".md")
+
+
+def read_handoff(path: str) -> str:
+    """A handoff's text; "" if it says nothing, is binary or a link."""
+    content = b"" if os.path.islink(path) else read_bytes(path, HANDOFF_LIMIT_BYTES)
+    text = content.decode("utf-8", "replace").lstrip("\ufeff").replace("\r\n", "\n")
+    return text if b"\0" not in content and says_something(text) else ""
+
+
+def split_handoff(text: str) -> tuple:
+    """(the handoff itself, what the kit added)"""
+    body, found, since = text.partition("\n" + SINCE_HEAD)
+    return body.rstrip(), (SINCE_HEAD + since).strip() if found else ""
+
+
+def body_mark(body: str) -> str:
+    """Tells one content from another, without asking a clock."""
+    import zlib
+
+    return "%d-%d" % (len(body), zlib.crc32(body.encode("utf-8", "replace"))) if body else ""
+
+
+def did_work(facts: Facts) -> bool:
+    """An edit, or two calls that do more than look."""
+    return facts.work >= 2
+
+
+# --- the agent's own handoff
+
+
+def agents_handoff(project: Project, session: Session) -> str:
+    """The handoff that the agent wrote since the start or the last compaction, or ""."""
+    adopt_old_prompt(project, session)
+    body = split_handoff(read_handoff(handoff_path(project, session.id)))[0]
+    known = (session.handoff_before, session.kit_mark)
+    return body if body_mark(body) not in known else ""
+
+
+def adopt_old_prompt(project: Project, session: Session) -> None:
+    """Copy a handoff from where earlier tools put it, if it is new in this session."""
+    text = read_handoff(os.path.join(project.root, OLD_HANDOFF))
+    mark = body_mark(text)
+    if text and mark != session.old_prompt_before:
+        session.old_prompt_before = mark
+        write_atomically(handoff_path(project, session.id), text)
+
+
+def note_what_stood_there(project: Project, session: Session) -> None:
+    """What stands in the handoff's file now is not the answer to the next reminder."""
+    own = split_handoff(read_handoff(handoff_path(project, session.id)))[0]
+    session.handoff_before = body_mark(own)
+    old = read_handoff(os.path.join(project.root, OLD_HANDOFF))
+    session.old_prompt_before = body_mark(old)
+
+
+def save_printed(run: Run) -> None:
+    """Save a handoff that the agent printed between its two lines."""
+    found = PRINTED.findall(run.session.facts.said)
+    if not found or not run.project.settings["handoff.enabled"]:
+        return
+    text = found[-1].strip() + "\n"
+    path = handoff_path(run.project, run.session.id)
+    is_same = split_handoff(read_handoff(path))[0] == text.strip()
+    if says_something(text) and not is_same and write_atomically(path, text):
+        run.session.facts.handoff_at = run.session.facts.said_at
+        notice_handoff(run)
+
+
+def notice_handoff(run: Run) -> bool:
+    """Whether the agent has written its handoff; the person is told once."""
+    session = run.session
+    if session.handoff_complete:
+        return True
+    if not agents_handoff(run.project, session):
+        return False
+    session.handoff_complete = True
+    session.handoff_noticed = session.facts.handoff_at or session.facts.answered_at
+    if session.threshold_crossed_at:
+        run.reply.tell("ctx: handoff written; /clear when you like, the next session starts from it")
+    record(run, "handoff:written", path=run.project.relative(handoff_path(run.project, session.id)))
+    return True
+
+
+# --- the reminder
+
+
+def handoff_point(settings: Settings, full: Fullness) -> int:
+    """Tokens from which on a handoff is wanted."""
+    automatic = min(full.usable * HANDOFF_PERCENT // 100, HANDOFF_TOKENS)
+    told = settings["handoff.threshold"]
+    if told == "auto":
+        return automatic
+    if told[-1] in "km":
+        return min(automatic, as_tokens(told))
+    return full.usable * int(told) // 100
+
+
+def add_reminder(run: Run, full: Fullness) -> bool:
+    """Ask for a handoff once the point is crossed; True if this reply does."""
+    session, facts = run.session, run.session.facts
+    can_be_written = os.access(run.project.context, os.W_OK)
+    is_wanted = run.project.settings["handoff.enabled"] and full.is_known
+    if not is_wanted or not can_be_written:
+        return False
+    is_written = notice_handoff(run)
+    point = handoff_point(run.project.settings, full)
+    if full.tokens < point:
+        return False
+    if not session.threshold_crossed_at:
+        session.threshold_crossed_at = crossing_time(facts, point) or format_iso(run.now)
+        record(run, "handoff:crossed", percent=full.percent)
+    was_asked_in_this_answer = session.reminded_answer == facts.answer
+    if is_written or was_asked_in_this_answer:
+        return False
+    if not run.reply.add(render_reminder(run, full)):
+        return False
+    session.reminded_answer = facts.answer
+    if not session.was_asked:
+        session.was_asked = True
+        run.reply.tell("ctx: context %s full, asked the agent for a handoff" % full.shown())
+    record(run, "handoff:asked", percent=full.percent)
+    return True
+
+
+def crossing_time(facts: Facts, point: int) -> str:
+    """The time of the answer that crossed the point, since the last compaction."""
+    for row in facts.measured:
+        if row[1] >= point and row[0] > facts.compacted_at:
+            return row[0]
+    return ""
+
+
+def render_reminder(run: Run, full: Fullness) -> str:
+    return REMINDER.format(
+        shown=full.shown(),
+        tokens=full.tokens,
+        usable=full.usable,
+        note="" if full.is_exact else ", estimated",
+        path=handoff_path(run.project, run.session.id),
+    )
+
+
+def notice_compaction(run: Run) -> None:
+    """After a compaction the handoff is wanted anew, and the gate and the briefing, too.
+
+    The event may come before the compaction stands in the transcript.
+    """
+    session, count = run.session, run.session.facts.compactions
+    if run.event.source == "compact":
+        count = max(count, session.compactions_seen + 1)
+    if count <= session.compactions_seen:
+        return
+    session.compactions_seen = count
+    note_what_stood_there(run.project, session)
+    session.threshold_crossed_at = ""
+    session.handoff_complete = False
+    session.reminded_answer = ""
+    session.was_asked = False
+    session.briefed = False
+    remove_file(marker_path(session.id, run.env))
+
+
+# --- the handoff that the kit makes
+
+
+def make_handoff(project: Project, session: Session, now: float) -> bool:
+    """Make the session's handoff, or bring the agent's own up to date. False if there
+    is none to make: no work was done, or it cannot be written."""
+    session.handoff_offset = session.offset
+    if not project.settings["handoff.enabled"] or not did_work(session.facts):
+        return False
+    path = handoff_path(project, session.id)
+    body = split_handoff(read_handoff(path))[0]
+    changed = changed_files(project.root)
+    session.branch, session.commit = read_head(project.root)
+    if body and body_mark(body) != session.kit_mark:
+        since = max(session.handoff_noticed, session.facts.handoff_at)
+        added = render_since(project, session, since, changed)
+        text = body + "\n\n" + added if added else body + "\n"
+    else:
+        text = render_handoff(project, session, now, changed)
+        session.kit_mark = body_mark(text.rstrip())
+    return write_atomically(path, text)
+
+
+def render_handoff(project: Project, session: Session, now: float, changed: list) -> str:
+    """A whole handoff from the facts, for somebody who was not there."""
+    facts = session.facts
+    where = " on %s at %s" % (session.branch, session.commit) if session.branch else ""
+    label = DIALECTS[session.agent].label
+    head = "The agent left none. Session %s in %s, until %s%s." % (
+        session.id,
+        label,
+        format_iso(now),
+        where,
+    )
+    if session.began_with:
+        head += " It began with the handoff %s, kept in %s." % (
+            session.began_with,
+            project.relative(project.path("handoffs", "delivered")),
+        )
+    sections = [
+        ("The person's requests, word for word", render_requests(facts.requests)),
+        ("Todo list", render_todos(facts.todos)),
+        ("Files edited", render_edited(project, facts.edited)),
+        ("Uncommitted changes (git status)", render_changed(changed)),
+        ("The last commands", render_commands(facts.commands)),
+        ("The last command that failed", render_failure(facts)),
+        ("Last verified", render_passed(facts)),
+        ("What the agent said last", cut_middle(facts.said, 3000)),
+    ]
+    return hide_secrets(KIT_HEAD + "\n\n" + head + "\n\n" + render_sections(sections, "##"))
+
+
+def render_since(project: Project, session: Session, since: str, changed: list) -> str:
+    """What happened after the agent wrote its handoff; "" if nothing did."""
+    facts = session.facts
+    requests = [row for row in facts.requests if row[0] > since]
+    if facts.worked_at <= since and not requests:
+        return ""
+    has_failed = facts.failed and facts.failed["at"] > since
+    has_passed = facts.passed and facts.passed["at"] > since
+    sections = [
+        ("Later requests", render_requests(requests)),
+        ("Todo list now", render_todos(facts.todos)),
+        ("Files edited", render_edited(project, [row for row in facts.edited if row[1] > since])),
+        ("Uncommitted changes (git status)", render_changed(changed)),
+        ("Commands", render_commands([row for row in facts.commands if row[0] > since])),
+        ("The last command that failed", render_failure(facts) if has_failed else ""),
+        ("Last verified", render_passed(facts) if has_passed else ""),
+        ("What the agent said last", cut_middle(facts.said, 2000) if facts.said_at > since else ""),
+    ]
+    text = render_sections(sections, "###")
+    return hide_secrets(SINCE_HEAD + "\n\n" + text) if text else ""
+
+
+def render_sections(sections: list, level: str) -> str:
+    """Headings with text; none without something under it."""
+    texts = ["%s %s\n\n%s\n" % (level, title, text) for title, text in sections if text]
+    return "\n".join(texts)
+
+
+def render_requests(requests: list) -> str:
+    return "\n\n".join("> " + words.replace("\n", "\n> ") for _, words in requests)
+
+
+def render_todos(todos: list) -> str:
+    lines = []
+    for status, text in todos:
+        is_done = status in ("completed", "done")
+        if text and status != "deleted":
+            lines.append("- [%s] %s" % ("x" if is_done else " ", text))
+    return "\n".join(lines)
+
+
+def render_edited(project: Project, edited: list) -> str:
+    return "\n".join("- " + project.relative(path) for path, _ in edited)
+
+
+def render_changed(changed: list) -> str:
+    return "\n".join("    " + line for line in changed)
+
+
+def render_commands(commands: list) -> str:
+    return "\n".join("    " + command for _, command in commands)
+
+
+def render_failure(facts: Facts) -> str:
+    if not facts.failed:
+        return ""
+    error = facts.failed["error"].replace("\n", "\n    ")
+    text = "`%s`\n\n    %s" % (facts.failed["command"], error)
+    if facts.tried:
+        text += "\n\nSince then: " + ", ".join("`%s`" % command for command in facts.tried)
+    return text
+
+
+def render_passed(facts: Facts) -> str:
+    if not facts.passed:
+        return ""
+    return "`%s` passed at %s" % (facts.passed["command"], facts.passed["at"])
+
+
+def render_pins(facts: Facts) -> str:
+    """What Claude Code's own summary is asked to keep at a compaction."""
+    open_todos = [todo for todo in facts.todos if todo[0] not in ("completed", "done")]
+    sections = [
+        ("Still to do", render_todos(open_todos)),
+        ("The last command that failed", render_failure(facts)),
+    ]
+    rest = hide_secrets(render_sections(sections, "##"))
+    requests = hide_secrets(render_requests(facts.requests))
+    if not requests and not rest:
+        return ""
+    room = PIN_LIMIT - len(PIN_HEAD) - len(rest)
+    return PIN_HEAD + "\n\n" + cut_middle(requests, room) + "\n\n" + rest
+
+
+# =============================================================================
+# Gate
+# =============================================================================
+# Once a session, at the first tool call, the agent is told which context files to
+# read. The marker in the temp folder says that it was told; the launcher looks at
+# it, too. A compaction and /clear make the gate speak again.
+
+GATE_TEXT = "STOP. Read your context files before proceeding: %s"
+GATE_CHECKPOINT = (
+    "When you have read them, say so in one line: Context Loaded — Read: … Skipped: …"
+)
+
+
+def add_gate(run: Run) -> None:
+    """Say which files to read, unless that was said or there is nothing to read."""
+    settings = run.project.settings
+    if not claim_marker(run):
+        return
+    files = [path for path in context_files(run.project) if is_worth_reading(run.project, path)]
+    read = files_read(run, files)
+    unread = [path for path in files if path not in read]
+    if settings["gate.mode"] == "off" or not unread:
+        return
+    text = GATE_TEXT % ", ".join(run.project.relative(path) for path in unread)
+    if settings["gate.checkpoint"]:
+        text += "\n" + GATE_CHECKPOINT
+    run.reply.add(text)
+    record(run, "gate:said", files=[os.path.basename(path) for path in unread])
+
+
+def context_files(project: Project) -> list:
+    """The paths of `gate.files`."""
+    return [project.path(name) for name in project.settings["gate.files"]]
+
+
+def is_worth_reading(project: Project, path: str) -> bool:
+    """Whether the file is there, inside the project, and says something."""
+    return may_be_delivered(project, path) and says_something(read_text(path))
+
+
+def files_read(run: Run, files: list) -> list:
+    """Which of these files the agent has read in this session."""
+    seen = {path.replace("\\", "/") for path in run.session.facts.read}
+    found = []
+    for path in files:
+        named = run.project.relative(path)
+        if any(other == path or other.endswith("/" + named) or other == named for other in seen):
+            found.append(path)
+    return found
+
+
+def marker_path(session_id: str, env: dict) -> str:
+    folder = env.get("TEMP") if os.name == "nt" else env.get("TMPDIR")
+    return os.path.join(folder or "/tmp", "ctx-loaded-" + safe_name(session_id))
+
+
+def claim_marker(run: Run) -> bool:
+    """True for the first to ask. If no marker can be made, everybody is the first."""
+    path = marker_path(run.session.id, run.env)
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except FileExistsError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+# =============================================================================
+# Signals
+# =============================================================================
+# A signal is a file for the agent; anybody may write one, into
+# .context/signals/global/ or .context/signals/sessions/<session>/:
+#
+#     ---
+#     generated_at: 2026-02-03T10:45:00Z
+#     severity: warning
+#     ttl: 300
+#     auditor: context-health
+#     code: CTX_HEALTH_85
+#     ---
+#     Context: 87% full, repetition in last 8 turns.
+#     → Summarize the current state in 5 bullets
+#
+# Each session hears each signal once. Everything in the header has a default.
+
+SIGNALS_LOOKED_AT = 200
+SIGNAL_LIMIT_BYTES = 64_000
+BODY_LIMIT = 2_000
+DEFAULT_TTL_S, LONGEST_TTL_S = 300, 30 * 86400
+CLOCK_SKEW_S = 60
+ONE_SIGNAL = "⚠️ [ctx monitor] "
+MANY_SIGNALS = "⚠️ [ctx monitor] %d issues:"
+MORE_SIGNALS = "  … %d more will follow"
+
+
+class Signal(Record):
+    """A signal, or an alert on its way into the same block."""
+
+    path: str = ""  # "" for an alert
+    is_global: bool = False
+    severity: str = "warning"
+    generated_at: float = 0.0
+    ttl_s: float = float(DEFAULT_TTL_S)
+    auditor: str = ""
+    code: str = ""
+    body: str = ""
+    mark: str = ""  # tells this version of a global signal from others
+    when_said: tuple = ()  # of an alert: what to call with which arguments
+
+    def rank(self) -> int:
+        return SEVERITIES.index(self.severity)
+
+
+def parse_signal(text: str, written_at: float) -> Signal:
+    """A signal from a file's text. Whatever is missing or broken has its default."""
+    header, body = split_header(text)
+    signal = Signal()
+    signal.body = clean_text(cut_end(body.strip(), BODY_LIMIT))
+    severity = header.get("severity", "").lower()
+    if severity in SEVERITIES:
+        signal.severity = severity
+    if re.fullmatch(r"\d{1,9}(\.\d+)?", header.get("ttl", "")):
+        signal.ttl_s = min(float(header["ttl"]), float(LONGEST_TTL_S))
+    told_at = parse_iso(header["generated_at"]) if "generated_at" in header else 0.0
+    is_plausible = 0 < told_at <= written_at + CLOCK_SKEW_S
+    signal.generated_at = told_at if is_plausible else written_at
+    signal.auditor = header.get("auditor", "")
+    signal.code = header.get("code", "")
+    return signal
+
+
+def split_header(text: str) -> tuple:
+    """({key: value}, body); without a header the whole text is the body."""
+    lines = text.split("\n")
+    if lines[0].strip() != "---":
+        return {}, text
+    header: dict = {}
+    for number, line in enumerate(lines[1:], 1):
+        if line.strip() == "---":
+            return header, "\n".join(lines[number + 1 :])
+        key, _, value = strip_comment(line).partition(":")
+        header[key.strip().lower()] = unquote(value)
+    return {}, "\n".join(lines[1:])  # never closed: say what is there
+
+
+def read_signals(run: Run) -> list:
+    """The signals that wait for this session; expired ones are removed."""
+    session_folder = run.project.path("signals", "sessions", safe_name(run.session.id))
+    global_folder = run.project.path("signals", "global")
+    paths = list_files(session_folder, ".md") + list_files(global_folder, ".md")
+    paths.sort(key=lambda pair: -pair[1])
+    waiting = []
+    for path, written_at in paths[:SIGNALS_LOOKED_AT]:
+        signal = read_signal(path, written_at)
+        signal.is_global = path.startswith(global_folder)
+        if run.now > signal.generated_at + signal.ttl_s:
+            record(run, "signal:expired", file=os.path.basename(path), body=signal.body[:200])
+            remove_file(path)
+        elif signal.body and run.session.heard.get(os.path.basename(path)) != signal.mark:
+            waiting.append(signal)
+    return waiting
+
+
+def read_signal(path: str, written_at: float) -> Signal:
+    import zlib
+
+    text = read_text(path, SIGNAL_LIMIT_BYTES)
+    signal = parse_signal(text, written_at)
+    signal.path = path
+    signal.mark = "%d-%d" % (written_at, zlib.crc32(text.encode("utf-8", "replace")))
+    return signal
+
+
+def add_signals(run: Run, alerts: list) -> None:
+    """Add the alerts and the waiting signals to the reply, as one block."""
+    if not can_speak(run.event):
+        return
+    least = minimum_rank(run)
+    signals = [signal for signal in read_signals(run) if signal.rank() >= least]
+    signals, superseded = newest_of_each(signals)
+    items = alerts + sorted(signals, key=lambda signal: signal.generated_at)
+    items.sort(key=lambda item: -item.rank())
+    said = fit_block(run, items)
+    for signal in said:
+        book_signal(run, signal)
+    for signal in superseded if said else []:
+        run.reply.when_said(forget_signal, run.session, signal)
+
+
+def minimum_rank(run: Run) -> int:
+    """Which severity reaches the agent; the environment wins over the settings."""
+    word = run.env.get("CTX_INJECT_MIN_SEVERITY", "").lower()
+    if word not in SEVERITIES:
+        word = run.project.settings["monitor.inject_min_severity"]
+    return SEVERITIES.index(word)
+
+
+def newest_of_each(signals: list) -> tuple:
+    """(those to say, those that a newer one with the same code replaces)"""
+    newest: dict = {}
+    superseded = []
+    for signal in sorted(signals, key=lambda signal: signal.generated_at):
+        key = (signal.is_global, signal.auditor, signal.code) if signal.code else signal.path
+        if key in newest:
+            superseded.append(newest[key])
+        newest[key] = signal
+    return list(newest.values()), superseded
+
+
+def fit_block(run: Run, items: list) -> list:
+    """Add one block with as many items as fit; returns those that are in it."""
+    if len(items) == 1 and run.reply.add(ONE_SIGNAL + items[0].body):
+        return items
+    for count in range(len(items), 0, -1):
+        lines = [MANY_SIGNALS % len(items)]
+        lines += ["  • " + signal_line(item.body) for item in items[:count]]
+        if count < len(items):
+            lines.append(MORE_SIGNALS % (len(items) - count))
+        if run.reply.add("\n".join(lines)):
+            return items[:count]
+    return []
+
+
+def signal_line(body: str) -> str:
+    """Summary → Action, in one line."""
+    return " ".join(body.split())
+
+
+def book_signal(run: Run, signal: Signal) -> None:
+    """What happens once this signal has been said."""
+    if signal.when_said:
+        run.reply.when_said(*signal.when_said)
+    else:
+        run.reply.when_said(forget_signal, run.session, signal)
+        name = os.path.basename(signal.path)
+        record(run, "signal:delivered", file=name, severity=signal.severity, body=signal.body[:200])
+    if signal.severity == "critical":
+        run.reply.tell("ctx: " + one_line(signal.body, 200))
+        run.reply.bell = notification(run.project.settings["monitor.notify"], signal.body)
+
+
+def forget_signal(session: Session, signal: Signal) -> None:
+    """A session's own signal goes; a global one is remembered as heard."""
+    if signal.is_global:
+        session.heard[os.path.basename(signal.path)] = signal.mark
+        for name in list(session.heard)[:-SIGNALS_LOOKED_AT]:
+            del session.heard[name]
+    elif signal.path:
+        remove_file(signal.path)
+
+
+def notification(how: str, text: str) -> str:
+    """The terminal sequence that draws the person's attention."""
+    if how == "desktop":
+        return "\x1b]9;%s\x07" % one_line(for_terminal(text), 120)
+    return "\x07" if how == "bell" else ""
+
+
+# =============================================================================
+# Auto
+# =============================================================================
+# .caw/auto-state.json says which phase the agent is in. It counts only when it was
+# meant on this machine: it names a live session, or `auto start` left its token in
+# agreed.json. A phase ends with a completion block in the agent's own words, once its
+# check, if it has one, exits 0. Any doubt lets the agent stop, and says so.
+
+AUTO_FOLDER, AUTO_FILE = ".caw", "auto-state.json"
+AUTO_GITIGNORE = "/auto-state.json\n/.gitignore\n"
+PHASES = {
+    "expansion": "write down what is asked, what is not, and how it will be judged",
+    "init": "set up .caw/ for this task, and find out how to build and test",
+    "planning": "write task_plan.md with small steps that can each be checked",
+    "execution": "carry out all steps of the plan, and mark each one when it is done",
+    "qa": "run the build, the linters and the tests, and mend what fails",
+    "review": "read the whole change as a reviewer would, and list the findings",
+    "fix": "mend the findings of the review",
+    "check": "compare the result with the requirements and the project's rules",
+    "reflect": "write down what was learned, in the context files where it belongs",
+}
+SKIPS = {
+    "skip_expansion": ["expansion"],
+    "skip_qa": ["qa"],
+    "skip_review": ["review", "fix", "check"],
+    "skip_reflect": ["reflect"],
+}
+TRANSITIONS = {
+    "TRANSITION_TO_QA": "qa",
+    "TRANSITION_TO_VALIDATION": "review",
+    "TRANSITION_TO_FIX": "fix",
+}
+PHASE_NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+MAX_ITERATIONS, ITERATIONS_LIMIT = 20, 50
+IDLE_LIMIT = 3  # stops without a tool call
+FULL_PERCENT = 95
+STALE_AFTER_S = 2 * 3600
+TIME_TOLERANCE_S = 300
+CLEAR_GAP_S = 60  # between the end of a cleared session and the start of the next
+SIGNALS_KEPT = 200
+CANCEL_WORDS = "ctx cancel"
+
+
+class Signals(Record):
+    """The completion blocks that were seen."""
+
+    last_checked: str = ""  # when a hook last took care of the workflow
+    detected_signals: list = []  # {signal, phase, detected_at, attempts}
+    judged: list = []  # blocks that were looked at: each counts once
+
+
+class Workflow(Record):
+    """.caw/auto-state.json. Times are ISO 8601."""
+
+    schema_version: str = "2.0"
+    active: bool = False
+    phase: str = ""  # one of `phases`; then complete, failed or cancelled
+    phases: list = []
+    iteration: int = 0  # stops that were held in this phase
+    max_iterations: int = MAX_ITERATIONS
+    returns: int = 0  # how often it went back to an earlier phase
+    task_description: str = ""
+    until: str = ""  # the command that proves the last phase
+    config: dict = {}  # skip_qa and its like
+    session_id: str = ""  # "": waits for a session
+    any_prompt: bool = False  # a script's prompt binds it, too
+    token: str = ""
+    started_at: str = ""
+    phase_started_at: str = ""
+    completed_at: str = ""
+    exit_reason: str = ""  # a key of ENDINGS
+    last_phase: str = ""
+    needs: str = ""  # what the person has to decide
+    last_error: dict = {}
+    last_check: dict = {}
+    signals: Signals = Signals()
+    is_ours = False  # meant on this machine; never on disk
+
+    @property
+    def is_running(self) -> bool:
+        return self.is_ours and self.active and self.phase in self.phases
+
+    @property
+    def is_single_task(self) -> bool:
+        """Whether it is `--until` alone: there are no phases to speak of, only the task."""
+        return bool(self.until) and self.phases == ["execution"]
+
+    @property
+    def stage(self) -> str:
+        """What is being done, in words."""
+        if self.is_single_task:
+            return "the task"
+        return "phase " + (self.phase if self.active else self.last_phase)
+
+
+# --- the file
+
+
+def workflow_path(project: Project) -> str:
+    return os.path.join(project.root, AUTO_FOLDER, AUTO_FILE)
+
+
+def read_workflow(project: Project, session_id: str = "") -> Workflow:
+    """The workflow. It is not running if its file is missing, unusable or foreign."""
+    path = workflow_path(project)
+    data = read_object(path)
+    if not data or not is_inside(path, project.root):
+        return Workflow()
+    flow = Workflow(data)
+    names = dict.fromkeys(map(str, flow.phases))
+    skipped = skipped_phases(flow.config)
+    flow.phases = [name for name in names if PHASE_NAME.fullmatch(name)]
+    flow.phases = flow.phases or [name for name in PHASES if name not in skipped]
+    flow.max_iterations = min(max(flow.max_iterations, 1), ITERATIONS_LIMIT)
+    flow.is_ours = is_meant_here(project, flow, session_id)
+    return flow
+
+
+def skipped_phases(flags: dict) -> list:
+    found = []
+    for flag, phases in SKIPS.items():
+        if flags.get(flag) is True:
+            found += phases
+    return found
+
+
+def is_meant_here(project: Project, flow: Workflow, session_id: str) -> bool:
+    """A clone can know neither a live session nor the token."""
+    if flow.token and flow.token == read_agreed(project).token:
+        return True
+    if not flow.session_id:
+        return False
+    is_known = os.path.exists(session_path(project, flow.session_id))
+    return is_known or flow.session_id == session_id
+
+
+def write_workflow(project: Project, flow: Workflow) -> bool:
+    """Write the state, keys of others kept; False if it cannot be written."""
+    path = workflow_path(project)
+    if not is_inside(os.path.dirname(path), project.root):
+        return False  # .caw is a link that leads out
+    data = read_object(path) if is_inside(path, project.root) else {}
+    data.update(flow.as_dict())
+    return write_object(path, data)
+
+
+class Agreed(Record):
+    """agreed.json, in the user's home: what the person started and agreed to."""
+
+    token: str = ""
+    checks: dict = {}  # phase -> the exact text of its command
+
+
+def read_agreed(project: Project) -> Agreed:
+    return Agreed(read_object(project.state("agreed.json")))
+
+
+def checks_of(project: Project, flow: Workflow) -> dict:
+    """phase -> the command that has to exit 0, for those that have one."""
+    checks = {}
+    for phase in flow.phases:
+        command = project.settings.of_phase("auto.done_when", phase)
+        if phase == flow.phases[-1]:
+            command = flow.until or command
+        if command:
+            checks[phase] = command
+    return checks
+
+
+def unagreed_checks(project: Project, flow: Workflow) -> dict:
+    """phase -> command, where it is not what the person agreed to; "" for one that is
+    gone. An agent may edit the settings: neither another nor no command proves anything."""
+    agreed = read_agreed(project)
+    known = agreed.checks if flow.token == agreed.token else {}
+    checks = checks_of(project, flow)
+    phases = [phase for phase in flow.phases if checks.get(phase) != known.get(phase)]
+    return {phase: checks.get(phase, "") for phase in phases}
+
+
+# --- completion blocks
+
+BLOCK = """\
+---
+SIGNAL: %s
+PHASE: {phase}
+STATUS: %s
+TIMESTAMP: <current time, ISO 8601>
+%s
+---"""
+COMPLETION_BLOCK = BLOCK % ("{signal}", "complete", "NEXT: {next}")
+ERROR_FIELDS = "ERROR: <what happened>\nRECOVERABLE: <true or false>"
+ERROR_BLOCK = BLOCK % ("PHASE_ERROR", "error", ERROR_FIELDS)
+BLOCKED_BLOCK = BLOCK % ("PHASE_BLOCKED", "blocked", "NEEDS: <what they must decide>")
+REQUIRED = {  # beside PHASE, STATUS and TIMESTAMP
+    "PHASE_ERROR": ("ERROR", "RECOVERABLE"),
+    "PHASE_BLOCKED": ("NEEDS",),
+}
+STATUS = {"PHASE_ERROR": "error", "PHASE_BLOCKED": "blocked"}
+BLOCK_FIELDS = (
+    "SIGNAL PHASE STATUS TIMESTAMP NEXT REASON ERROR RECOVERABLE NEEDS".split()
+)
+
+
+def parse_blocks(text: str) -> list:
+    """The blocks in a text, as {field: value}: all that stands between two `---` lines
+    and begins with fields. `problem` says why one cannot be whole."""
+    found: list = []
+    fields: dict | None = None  # None: this cannot become a block
+    is_diff = False
+    for line in map(str.strip, text.split("\n")):
+        if line.startswith("```"):
+            is_diff = line[3:].strip().lower() in ("diff", "patch")
+            fields = None
+        elif line == "---":
+            if fields and "SIGNAL" in fields and not is_diff:
+                found.append(fields)
+            fields = {}  # one line may close a block and open the next
+        elif line and fields is not None:
+            fields = add_field(fields, line)
+    if fields and "SIGNAL" in fields:
+        fields["problem"] = "its last line `---` is missing"
+        found.append(fields)
+    return found
+
+
+def add_field(fields: dict, line: str) -> dict | None:
+    """The fields with one more line; None if this is prose between two rules."""
+    key, _, value = line.partition(":")
+    key = key.strip().upper()
+    if key not in BLOCK_FIELDS and "SIGNAL" not in fields:
+        return None
+    if key not in BLOCK_FIELDS:
+        fields["problem"] = "`%s` is no field of it" % one_line(line, 60)
+    elif key in fields:
+        fields["problem"] = "%s stands there twice" % key
+    fields[key] = value.strip()
+    if key == "SIGNAL":
+        fields[key] = one_line(value, 40).upper()
+    return fields
+
+
+def problem_of_block(block: dict, flow: Workflow, now: float) -> str:
+    """What is wrong with a block in this phase; "" if it counts."""
+    signal = block["SIGNAL"]
+    status = STATUS.get(signal, "complete")
+    wanted = REQUIRED.get(signal, ("NEXT",))
+    missing = [key for key in ("PHASE", "STATUS", "TIMESTAMP") + wanted if not block.get(key)]
+    if "problem" in block:
+        return block["problem"]
+    if missing:
+        return missing[0] + " is missing"
+    if signal not in (signal_of(flow.phase), "AUTO_COMPLETE", *REQUIRED, *TRANSITIONS):
+        return "SIGNAL must be `%s`" % signal_of(flow.phase)
+    if block["PHASE"].lower() != flow.phase and signal != "AUTO_COMPLETE":
+        return "PHASE must be `%s`" % flow.phase
+    if block["STATUS"].lower() != status:
+        return "STATUS must be `%s`" % status
+    if not is_time_of_phase(block["TIMESTAMP"], flow, now):
+        return "TIMESTAMP must be the current time in ISO 8601, now " + format_iso(now)
+    if block.get("RECOVERABLE", "true").lower() not in ("true", "false"):
+        return "RECOVERABLE must be true or false"
+    return ""
+
+
+def is_time_of_phase(text: str, flow: Workflow, now: float) -> bool:
+    """Whether a time lies between the phase's start and now."""
+    at = parse_iso(text)
+    since = min(now, parse_iso(flow.phase_started_at or flow.started_at))
+    return since - TIME_TOLERANCE_S <= at <= now + TIME_TOLERANCE_S
+
+
+def signal_of(phase: str) -> str:
+    return phase.upper().replace("-", "_") + "_COMPLETE"
+
+
+class Verdict(Record):
+    """What a stop comes to."""
+
+    signal: str = ""  # of the one block that counts
+    block: dict = {}
+    lead: str = ""  # what the agent is told first
+    reason: str = ""  # a key of ENDINGS or RELEASES: why it may stop
+
+
+def judge_words(flow: Workflow, said: str, now: float) -> Verdict:
+    """The verdict by the agent's own words. A block counts once: one that an earlier
+    stop has judged may still stand there."""
+    verdict = Verdict({"lead": "its completion block is missing"})
+    own, judged = signal_of(flow.phase), flow.signals.judged
+    blocks = parse_blocks(said)
+    fresh = [block for block in blocks if mark_of(block) not in judged]
+    good = []
+    for block in blocks:
+        is_fresh = block in fresh
+        problem = problem_of_block(block, flow, now)
+        if not problem and not is_fresh:
+            problem = "TIMESTAMP is that of an earlier block; now it is " + format_iso(now)
+        if not problem:
+            good.append(block)
+        elif is_fresh or block["SIGNAL"] == own:
+            verdict.lead = "the block for %s does not count: %s" % (block["SIGNAL"], problem)
+    if len(fresh) > 1:  # a list of all signals ends nothing
+        good = [block for block in good if block["SIGNAL"] != "AUTO_COMPLETE"]
+    good.sort(key=lambda block: block["SIGNAL"] == own)
+    if good:
+        verdict.block = good[-1]
+        verdict.signal = verdict.block["SIGNAL"]
+    flow.signals.judged = (judged + [mark_of(block) for block in fresh])[-SIGNALS_KEPT:]
+    return verdict
+
+
+def mark_of(block: dict) -> str:
+    """By which a block is known again."""
+    return one_line(block["SIGNAL"] + " " + block.get("TIMESTAMP", ""), 120)
+
+
+# --- at a prompt, after /clear, after a compaction
+
+CONTINUATION_HEAD = "## Auto Mode Continuation"
+TO_PERSON = "ctx auto: "
+CANCELLED = "[ctx auto] The person cancelled the workflow; you may stop when you like."
+
+
+def brief(run: Run) -> None:
+    """Bind the workflow if it waits for this session, and tell the agent about it."""
+    flow = read_workflow(run.project, run.session.id)
+    if not flow.is_running:
+        return
+    is_start = run.event.name == "SessionStart"
+    is_this_session = follow_session(run, flow) if is_start else take_prompt(run, flow)
+    if not is_this_session:
+        return
+    if not flow.signals.last_checked:
+        run.session.briefed = False  # about another workflow, then
+    flow.signals.last_checked = format_iso(run.now)
+    if not write_workflow(run.project, flow) or run.session.briefed:
+        return
+    if can_speak(run.event) and run.reply.add(render_briefing(run.project, flow, run.now)):
+        run.session.briefed = True
+        record(run, "auto:briefed", phase=flow.phase)
+
+
+def follow_session(run: Run, flow: Workflow) -> bool:
+    """After /clear it goes along; after a compaction the agent has forgotten it."""
+    source = run.event.source
+    if source == "clear":
+        cleared = load_session(run.project, flow.session_id)
+        is_same_client = cleared.client_pid == run.session.client_pid
+        is_recent = run.now - cleared.ended_at < CLEAR_GAP_S
+        if cleared.end_reason == "clear" and is_same_client and is_recent:
+            flow.session_id = run.session.id
+    if flow.session_id != run.session.id or source not in ("clear", "compact"):
+        return False
+    run.session.briefed = False
+    return True
+
+
+def take_prompt(run: Run, flow: Workflow) -> bool:
+    """Whether the workflow is this session's, from this prompt on. A person's prompt
+    sets the brakes back, and answers a phase that was blocked."""
+    prompt = run.event.prompt.strip()
+    is_person = run.event.is_typed and not prompt.startswith(CONTINUATION_HEAD)
+    is_bound = flow.session_id == run.session.id
+    if not is_bound and not may_bind(run, flow, is_person):
+        return False
+    if not is_person:
+        flow.session_id = run.session.id
+        return True
+    if prompt.lower() == CANCEL_WORDS:
+        end_here(run, flow, "user_cancelled")
+        run.reply.add(CANCELLED)
+        return False
+    if not flow.needs and is_stale(flow, run.session, run.now):
+        end_here(run, flow, "stale_state")
+        return False
+    flow.session_id = run.session.id
+    flow.iteration = flow.returns = 0
+    flow.needs = ""
+    run.session.holds = run.session.idle_holds = 0
+    run.session.held_calls = run.session.facts.tool_calls
+    return True
+
+
+def may_bind(run: Run, flow: Workflow, is_person: bool) -> bool:
+    """Whether a workflow that waits for a session takes this one."""
+    is_print_mode = run.env.get("CLAUDE_CODE_SESSION_ATTENDED") == "0"
+    is_unattended = is_print_mode and run.event.agent == "claude"
+    return not flow.session_id and (flow.any_prompt or is_person and not is_unattended)
+
+
+def is_stale(flow: Workflow, session: Session, now: float) -> bool:
+    """Whether nothing happened for hours. Times in the future tell nothing."""
+    active = (flow.signals.last_checked, flow.phase_started_at, flow.started_at)
+    times = [parse_iso(time) for time in active + (session.facts.worked_at,)]
+    known = [at for at in times if 0 < at <= now + TIME_TOLERANCE_S]
+    return now - max(known, default=now) > STALE_AFTER_S
+
+
+def phase_line(run: Run) -> str:
+    """The phase in one line, for the startup text; "" where the briefing comes along."""
+    flow = read_workflow(run.project, run.session.id)
+    is_this_session = flow.is_running and flow.session_id == run.session.id
+    if not is_this_session or run.event.source in ("clear", "compact"):
+        return ""
+    return "Auto workflow: %s, iteration %d of %d; it ends with %s." % (
+        flow.stage,
+        flow.iteration,
+        flow.max_iterations,
+        signal_of(flow.phase),
+    )
+
+
+# --- at a stop
+
+ENDINGS = {  # why a workflow ends: "the workflow …"
+    "all_phases_complete": "passed: all phases are complete",
+    "auto_complete_signal": "passed: the agent declared all of it complete",
+    "max_iterations_reached": "failed: {stage} was not complete after {max} iterations",
+    "stale_state": "was ended: nothing happened in {stage} for over 2 hours",
+    "critical_error": "failed by an error in {stage}: {error}",
+    "user_cancelled": "was cancelled in {stage}",
+}
+TASK_PASSED = "passed: the task is done, `{until}` exits 0"
+RELEASES = {  # why one stop passes, and the workflow stays
+    "blocked": "{stage} waits for you: {needs}. Your next prompt goes on with it",
+    "not_agreed": "{stage} has a check that you did not agree to; see `auto status`",
+    "changed": "the workflow was changed while its check ran, so this stop was let go",
+    "subagents": "subagents are at work; {stage} goes on when they are done",
+    "wake_up": "a wake-up is scheduled; {stage} goes on with it",
+    "plan_mode": "in plan mode the agent may stop; {stage} stays open",
+    "context_full": "let the agent stop, the context is nearly full; {stage} stays open",
+    "no_progress": "let the agent stop after 3 stops without a tool call; {stage} stays open",
+    "hold_cap": "let the agent stop before the client's own limit; {stage} stays open",
+    "unwritable": "let the agent stop, .caw/auto-state.json cannot be written",
+}
+
+
+def enforce_stop(run: Run) -> None:
+    """Hold the stop, complete the phase, or let go. A check runs later, outside the lock."""
+    flow = workflow_at_stop(run)
+    if flow is None:
+        return
+    verdict = judge_words(flow, run.session.facts.said, run.now)
+    is_completion = verdict.signal and verdict.signal not in REQUIRED
+    if is_completion:
+        ended = phases_ended(flow, verdict.signal)
+        checks = checks_of(run.project, flow)
+        unagreed = unagreed_checks(run.project, flow)
+        if any(phase in unagreed for phase in ended):
+            verdict = Verdict({"reason": "not_agreed"})
+        elif any(phase in checks for phase in ended):
+            run.check = Check()
+            run.check.steps = [checks[phase] for phase in ended if phase in checks]
+            run.check.timeout_s = run.project.settings["auto.check_timeout_s"]
+            run.check.began_with = flow.started_at + flow.phase
+            return
+    settle(run, flow, verdict)
+
+
+def workflow_at_stop(run: Run) -> Workflow | None:
+    """The running workflow, if it is this session's. One that takes any session binds here,
+    too: some clients have no event for a prompt."""
+    flow = read_workflow(run.project, run.session.id)
+    if not flow.is_running:
+        return None
+    if not flow.session_id and flow.any_prompt:
+        flow.session_id = run.session.id
+    if flow.session_id != run.session.id:
+        return None
+    if not flow.signals.last_checked:
+        run.session.briefed = False  # about another workflow, then
+    return flow
+
+
+def judge_check(run: Run, result: CheckResult) -> None:
+    """Go on with the stop, now that its check has run. `auto stop` may have come meanwhile."""
+    flow = workflow_at_stop(run)
+    if flow is None or flow.started_at + flow.phase != run.check.began_with:
+        run.reply.tell(TO_PERSON + RELEASES["changed"])
+        record(run, "auto:released", reason="changed", said=RELEASES["changed"])
+        return
+    verdict = judge_words(flow, run.session.facts.said, run.now)
+    flow.last_check = {"command": result.command, "at": format_iso(run.now)}
+    flow.last_check["result"] = result.problem or "passed"
+    if result.problem:
+        verdict = Verdict({"lead": describe_failure(result)})
+    settle(run, flow, verdict)
+
+
+def settle(run: Run, flow: Workflow, verdict: Verdict) -> None:
+    """Apply the signal; then the first brake that applies lets go, else the stop is held."""
+    phase = flow.phase
+    if verdict.signal:
+        apply_signal(flow, verdict, run.now)
+    has_advanced = flow.phase != phase
+    iteration = flow.iteration
+    count_stop(run, flow, has_advanced)
+    reason = verdict.reason or find_brake(run, flow)
+    if reason in ENDINGS:
+        return end_here(run, flow, reason)
+    if reason:
+        flow.iteration = iteration
+        run.session.holds = run.session.idle_holds = 0
+    flow.signals.last_checked = format_iso(run.now)
+    if not write_workflow(run.project, flow):
+        reason = "unwritable"
+    if reason:
+        return release(run, flow, reason)
+    hold(run, flow, verdict, has_advanced)
+
+
+def count_stop(run: Run, flow: Workflow, has_advanced: bool) -> None:
+    """Count this stop for the brakes, as if it was held."""
+    session, calls = run.session, run.session.facts.tool_calls
+    has_worked = calls != session.held_calls
+    session.held_calls = calls
+    session.holds += 1
+    session.idle_holds += 1
+    if has_worked or not run.event.stop_hook_active:
+        session.holds = 1
+    if has_worked or has_advanced:
+        session.idle_holds = 0
+    if not has_advanced:
+        flow.iteration += 1
+
+
+def find_brake(run: Run, flow: Workflow) -> str:
+    """The first brake that applies; "" if the stop is to be held."""
+    event, session = run.event, run.session
+    tasks = [dig(task, "type") for task in event.background_tasks]
+    cap = hold_cap(run)
+    brakes = (
+        ("blocked", flow.needs),
+        ("stale_state", is_stale(flow, session, run.now)),
+        ("subagents", any(kind != "shell" for kind in tasks)),  # a server may run for ever
+        ("wake_up", event.session_crons),
+        ("plan_mode", event.permission_mode == "plan"),
+        ("context_full", fullness(run).percent >= FULL_PERCENT),
+        ("no_progress", session.idle_holds >= IDLE_LIMIT),
+        ("hold_cap", 0 < cap <= session.holds),
+        ("max_iterations_reached", flow.iteration > flow.max_iterations),
+        ("max_iterations_reached", flow.returns > flow.max_iterations),  # in circles
+    )
+    for reason, applies in brakes:
+        if applies:
+            return reason
+    return ""
+
+
+def hold_cap(run: Run) -> int:
+    """How many stops in a row the client lets us hold; 0 for no limit."""
+    told = run.env.get("CLAUDE_CODE_STOP_HOOK_BLOCK_CAP", "")
+    if run.event.agent == "claude" and told.isdigit():
+        return int(told)
+    return HOLD_CAP
+
+
+def hold(run: Run, flow: Workflow, verdict: Verdict, has_advanced: bool) -> None:
+    """The agent goes on."""
+    lead = "%s is not complete: %s" % (flow.stage, verdict.lead)
+    if has_advanced:
+        lead = "the phase before is complete. Go on with %s: %s" % (
+            flow.stage,
+            about_phase(run.project, flow),
+        )
+    lead = lead[0].upper() + lead[1:] + "."
+    if run.session.briefed:
+        text = render(SHORT_TEXT, run.project, flow, run.now)
+    else:
+        text = render_standing(run.project, flow, run.now)
+    run.reply.add("\n".join((CONTINUATION_HEAD, lead, text)))
+    run.reply.is_hold = True
+    run.session.briefed = True
+    record(run, "auto:held", phase=flow.phase, iteration=flow.iteration, said=lead[:300])
+
+
+def release(run: Run, flow: Workflow, reason: str) -> None:
+    """The agent may stop, the workflow stays; the person is told why."""
+    text = fill_in(RELEASES[reason], flow)
+    run.reply.tell(TO_PERSON + text + ".")
+    record(run, "auto:released", reason=reason, phase=flow.phase, said=text)
+
+
+def end_here(run: Run, flow: Workflow, reason: str) -> None:
+    """The workflow is over; the person is told why."""
+    end_workflow(flow, reason, run.now)
+    run.session.briefed = False
+    text = describe_ending(flow)
+    if not write_workflow(run.project, flow):
+        text += ", but .caw/auto-state.json cannot be written"
+    run.reply.tell(TO_PERSON + text + ".")
+    record(run, "auto:ended", reason=reason, phase=flow.last_phase, said=text)
+
+
+def end_workflow(flow: Workflow, reason: str, now: float) -> None:
+    has_passed = ENDINGS[reason].startswith("passed")
+    flow.last_phase = flow.phase
+    flow.phase = "complete" if has_passed else "failed"
+    if reason == "user_cancelled":
+        flow.phase = "cancelled"
+    flow.active = False
+    flow.needs = ""
+    flow.exit_reason = reason
+    flow.completed_at = format_iso(now)
+
+
+def describe_ending(flow: Workflow) -> str:
+    text = ENDINGS.get(flow.exit_reason, "has ended")
+    if flow.is_single_task and flow.exit_reason == "all_phases_complete":
+        text = TASK_PASSED
+    return "the workflow " + fill_in(text, flow)
+
+
+def fill_in(text: str, flow: Workflow) -> str:
+    """A sentence for the person, with the workflow's facts in it."""
+    return text.format(
+        stage=flow.stage,
+        needs=flow.needs.rstrip("."),
+        max=flow.max_iterations,
+        error=flow.last_error.get("message", ""),
+        until=one_line(flow.until, 100),
+    )
+
+
+# --- what a signal does
+
+
+def apply_signal(flow: Workflow, verdict: Verdict, now: float) -> None:
+    """Note the signal; advance, or find a reason to let go, or what the agent is told."""
+    signal, block = verdict.signal, verdict.block
+    row = {"signal": signal, "phase": flow.phase, "detected_at": format_iso(now)}
+    row["attempts"] = flow.iteration + 1
+    if "REASON" in block:
+        row["reason"] = one_line(block["REASON"], 300)
+    flow.signals.detected_signals.append(row)
+    del flow.signals.detected_signals[:-SIGNALS_KEPT]
+    if signal == "PHASE_BLOCKED":
+        flow.needs = one_line(block["NEEDS"], 500)
+    elif signal == "PHASE_ERROR":
+        apply_error(flow, verdict, now)
+    elif signal == "AUTO_COMPLETE":
+        verdict.reason = "auto_complete_signal"
+    else:
+        advance(flow, verdict, now)
+
+
+def apply_error(flow: Workflow, verdict: Verdict, now: float) -> None:
+    message = one_line(verdict.block["ERROR"], 500)
+    is_recoverable = verdict.block["RECOVERABLE"].lower() == "true"
+    flow.last_error = {"phase": flow.phase, "message": message}
+    flow.last_error.update(recoverable=is_recoverable, timestamp=format_iso(now))
+    verdict.lead = "you reported an error, %s; recover from it and go on" % message
+    if not is_recoverable:
+        verdict.reason = "critical_error"
+
+
+def advance(flow: Workflow, verdict: Verdict, now: float) -> None:
+    following = following_phase(flow, verdict.signal)
+    if not following:
+        verdict.reason = "all_phases_complete"
+        return
+    if flow.phases.index(following) < flow.phases.index(flow.phase):
+        flow.returns += 1
+    flow.phase = following
+    flow.phase_started_at = format_iso(now)
+    flow.iteration = 0
+
+
+def following_phase(flow: Workflow, signal: str) -> str:
+    """Where a signal leads: to the phase that it names, else to the next; "" at the end."""
+    target = TRANSITIONS.get(signal, "")
+    if target in flow.phases and target != flow.phase:
+        return target
+    later = flow.phases[flow.phases.index(flow.phase) + 1 :]
+    return later[0] if later else ""
+
+
+def phases_ended(flow: Workflow, signal: str) -> list:
+    """The phases that a signal ends or leaps over: their checks are owed."""
+    here = flow.phases.index(flow.phase)
+    target = following_phase(flow, signal)
+    there = flow.phases.index(target) if target else len(flow.phases)
+    if signal == "AUTO_COMPLETE":
+        there = len(flow.phases)
+    return flow.phases[here : max(there, here + 1)]
+
+
+# --- what the agent is told
+
+BRIEFING = "[ctx auto] A workflow runs in this session, in these phases: {phases}."
+BRIEFING_TASK = "[ctx auto] The person wants this done before you stop."
+STATE_TEXT = """
+- Phase: {phase} (iteration {iteration}/{max})
+- About: {about}
+- Task: {task}
+- Expected signal: {signal}"""
+STATE_TASK_TEXT = """
+- Task: {task} (attempt {iteration}/{max})
+- Expected signal: {signal}"""
+CHECK_TEXT = "\n- Verified by: `{check}`, which must exit 0"
+WAYS_TEXT = (
+    """
+
+When {stage} is done, print this block. The time is now {now}.
+"""
+    + COMPLETION_BLOCK
+    + """
+If nothing was left to do, print it with the line REASON: nothing was left to do, because …
+If something went wrong, print this instead; with RECOVERABLE: false the workflow ends.
+"""
+    + ERROR_BLOCK
+    + """
+If the person must decide something, print this; you may then stop, and they are asked.
+"""
+    + BLOCKED_BLOCK
+)
+SHORT_TEXT = (
+    "When {stage} is done (iteration {iteration}/{max}), print the block with SIGNAL: {signal}"
+    " and TIMESTAMP: <now, {now}>; if nothing was left to do, with REASON: nothing was left to"
+    " do, because …; PHASE_BLOCKED if the person must decide, PHASE_ERROR if it went wrong."
+)
+
+
+def render_briefing(project: Project, flow: Workflow, now: float) -> str:
+    head = BRIEFING_TASK if flow.is_single_task else BRIEFING
+    head = head.format(phases=", ".join(flow.phases))
+    return head + render_standing(project, flow, now)
+
+
+def render_standing(project: Project, flow: Workflow, now: float) -> str:
+    """The whole text: where the workflow is, and the three blocks."""
+    text = STATE_TASK_TEXT if flow.is_single_task else STATE_TEXT
+    if flow.phase in checks_of(project, flow):
+        text += CHECK_TEXT
+    return render(text + WAYS_TEXT, project, flow, now)
+
+
+def render(text: str, project: Project, flow: Workflow, now: float) -> str:
+    """A text for the agent, with the workflow's facts in it."""
+    task = one_line(clean_text(flow.task_description), 1500)
+    return text.format(
+        phase=flow.phase,
+        stage=flow.stage,
+        about=about_phase(project, flow),
+        iteration=flow.iteration,
+        max=flow.max_iterations,
+        task=task or "see the conversation",
+        signal=signal_of(flow.phase),
+        check=one_line(clean_text(checks_of(project, flow).get(flow.phase, "")), 300),
+        next=following_phase(flow, "") or "none",
+        now=format_iso(now),
+    )
+
+
+def about_phase(project: Project, flow: Workflow) -> str:
+    own = project.settings.of_phase("auto.about", flow.phase)
+    about = one_line(clean_text(own), 400) or PHASES.get(flow.phase, "see the task")
+    return about.rstrip(".")
+
+
+# --- the check: the one process that a person's agreement lets us start
+
+CHECKS_LIMIT_S = 140  # all of one stop together: the client waits 150 s
+CHECK_TAIL = 2_000
+CHECK_OUTPUT_LIMIT_BYTES = 50_000_000
+CHECK_POLL_S = 0.05
+SECRET_NAME = re.compile(
+    r"^(ANTHROPIC|CLAUDE_CODE)_|(KEY|TOKEN|SECRET|PASSWORD|PASSWD|_PASS|_PAT|PASSPHRASE"
+    r"|CREDENTIALS?)$",
+    re.IGNORECASE,
+)
+
+
+class Check(Record):
+    """Commands that have to exit 0 before a stop counts as a completion."""
+
+    steps: list = []
+    timeout_s: float = 0.0  # of each
+    began_with: str = ""  # the workflow's start and phase: it may change meanwhile
+
+
+class CheckResult(Record):
+    """What came of the last command that ran."""
+
+    command: str = ""
+    problem: str = ""  # "" if it exited 0
+    output: str = ""  # its end
+
+
+def run_check(check: Check, root: str, env: dict) -> CheckResult:
+    """Run the commands up to the first that fails."""
+    each_s = min(max(check.timeout_s, 1), CHECKS_LIMIT_S)
+    total_s = min(each_s * len(check.steps), CHECKS_LIMIT_S)
+    start_deadline(total_s + DEADLINE_BESIDE_CHECK_S)
+    end = time.monotonic() + total_s
+    result = CheckResult()
+    for command in check.steps:
+        limit_s = min(each_s, end - time.monotonic())
+        result = run_command(command, root, without_secrets(env), limit_s)
+        if result.problem:
+            break
+    return result
+
+
+def without_secrets(env: dict) -> dict:
+    return {name: env[name] for name in env if not SECRET_NAME.search(name)}
+
+
+def run_command(command: str, root: str, env: dict, limit_s: float) -> CheckResult:
+    """Run one command in a process group of its own, which ends with it."""
+    import subprocess
+    import tempfile
+
+    result = CheckResult({"command": command})
+    with tempfile.TemporaryFile() as output:
+        try:
+            child = subprocess.Popen(
+                command,
+                shell=True,
+                cwd=root,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=os.name != "nt",
+            )
+        except (OSError, ValueError) as error:  # too many processes, a null byte
+            result.problem = "could not be started: %s" % error
+            return result
+        result.problem = wait_for(child, output.fileno(), limit_s)
+        end_group(child)
+        size = os.fstat(output.fileno()).st_size
+        output.seek(max(0, size - 4 * CHECK_TAIL))
+        tail = output.read(4 * CHECK_TAIL).decode("utf-8", "replace")
+        result.output = hide_secrets(clean_text(tail))[-CHECK_TAIL:].strip()
+    return result
+
+
+def wait_for(child: object, output: int, limit_s: float) -> str:
+    """Wait for the end; "" if it exited 0, else what is wrong with it."""
+    end = time.monotonic() + limit_s
+    while child.poll() is None:
+        if time.monotonic() > end:
+            return "did not end within %d s" % limit_s
+        if os.fstat(output).st_size > CHECK_OUTPUT_LIMIT_BYTES:
+            return "printed more than %d MB" % (CHECK_OUTPUT_LIMIT_BYTES // 1_000_000)
+        time.sleep(CHECK_POLL_S)
+    return "exited %d" % child.returncode if child.returncode else ""
+
+
+def end_group(child: object) -> None:
+    """End the command and all that it started; nothing of it can refuse."""
+    import signal
+    import subprocess
+
+    if os.name != "nt":
+        try:
+            os.killpg(child.pid, signal.SIGKILL)
+        except OSError:
+            pass  # nobody is left
+    elif child.poll() is None:
+        system = os.environ.get("SYSTEMROOT", r"C:\Windows")  # a bare name could be planted
+        tool = os.path.join(system, "System32", "taskkill.exe")
+        kill = [tool, "/F", "/T", "/PID", str(child.pid)]
+        subprocess.call(kill, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        child.kill()
+    child.wait()
+
+
+def describe_failure(result: CheckResult) -> str:
+    """What the agent is told about a check that failed."""
+    text = "the block is there, but its check `%s` %s" % (
+        one_line(clean_text(result.command), 300),
+        result.problem,
+    )
+    if result.output:
+        text += ". The end of its output:\n%s\n" % result.output
+    return text + ". Mend that, then print the block again"
+# =============================================================================
+# Look
+# =============================================================================
+# The transcript is the truth: it holds every prompt, answer, call, result, and our
+# own texts. One pass reads what it gained since the last look and folds each row
+# into the session's facts. Everything else is a view of those facts, so it does
+# not matter which calls started Python.
+
+LOOK_LIMIT_BYTES = 4_000_000
+LATE_S, LATE_POLL_S = 0.25, 0.02
+CALLS_KEPT = 8
+COMMANDS_KEPT = 8
+EDITED_KEPT, READ_KEPT, TODOS_KEPT = 40, 60, 40
+SAID_LIMIT = 40_000
+MEASURED_LIMIT, MEASURED_WHOLE = 60, 16
+REQUESTS_LIMIT, REQUEST_LIMIT = 12_000, 6_000
+RULE_WORDS = re.compile(r"\b(always|never|must|don'?t|do not|only|instead)\b", re.I)
+MACHINE_PROMPT = re.compile(
+    r"\s*(<(?!/?(?:b|i|a|p|div|span|html)\b)[a-z][\w-]*>|Caveat:|\[Request interrupted"
+    r"|## Auto Mode|Stop hook (feedback|additional context))"
+)
+ACKNOWLEDGED = re.compile(r"\bACK:\s*context received", re.I)
+
+
+class Call(Record):
+    """A tool call, as far as repetition and the handoff need it."""
+
+    id: str = ""
+    tool: str = ""
+    kind: str = ""
+    command: str = ""  # of a shell call
+    does: str = ""  # what it does, without comments and ways to look at the output
+    outcome: str = ""  # "" until there is a result, then ok or failed
+    key: str = ""  # the same key twice: the same call with the same outcome
+
+
+def look(session: Session) -> str:
+    """Fold what the transcript gained into the facts; gives the newest row's time."""
+    dialect, newest = DIALECTS[session.agent], ""
+    for line in new_lines(session):
+        row = dialect.read_row(parse_object(line))
+        if row:
+            fold_row(session, row)
+            newest = max(newest, row.at)
+    beside = dialect.read_beside(session.transcript)
+    if beside and session.facts.answered_at > session.facts.compacted_at:
+        beside.id, beside.at = session.facts.answer, session.facts.answered_at
+        fold_usage(session.facts, beside)
+    return newest
+
+
+def look_at(session: Session, event: Event) -> None:
+    """Look; wait a moment where the transcript lags behind the event."""
+    newest = look(session)
+    deadline = time.monotonic() + LATE_S
+    while is_behind(session.facts, event, newest) and time.monotonic() < deadline:
+        time.sleep(LATE_POLL_S)
+        newest = max(newest, look(session))
+    last_words = event.last_assistant_message.strip()[-200:]
+    if event.name == "Stop" and last_words not in session.facts.said:
+        add_words(session.facts, event.last_assistant_message)
+
+
+def is_behind(facts: Facts, event: Event, newest: str) -> bool:
+    """Whether the transcript lacks the last answer: its words at a Stop; where a client
+    writes late, any row as new as the event, once the numbers begin to matter."""
+    last_words = event.last_assistant_message.strip()[-200:]
+    if event.name == "Stop" and last_words:
+        return last_words not in facts.said
+    matters = event.name == "Stop" or facts.tokens * 2 >= facts.window
+    is_about_calls = event.name in ("PostToolUse", "PostToolUseFailure", "Stop")
+    is_late = DIALECTS[event.agent].is_late and is_about_calls
+    return is_late and matters and newest < event.timestamp
+
+
+def new_lines(session: Session) -> list:
+    """The whole lines that the transcript gained; moves the session's offset."""
+    size = size_of(session.transcript)
+    if size < session.offset:  # rewritten, or another file
+        session.offset = 0
+        session.facts = Facts()
+    start = max(session.offset, size - LOOK_LIMIT_BYTES)
+    is_skipping = start > session.offset
+    data = read_bytes(session.transcript, LOOK_LIMIT_BYTES, start=start)
+    whole, newline, _ = data.rpartition(b"\n")
+    if not newline:
+        return []
+    session.offset = start + len(whole) + 1
+    lines = whole.split(b"\n")
+    return lines[1:] if is_skipping else lines
+
+
+def fold_row(session: Session, row: Row) -> None:
+    """One row of the transcript into the facts."""
+    facts = session.facts
+    facts.chars += len(row.text)
+    if row.kind == "boundary":
+        fold_boundary(facts, row)
+    elif row.kind == "answer":
+        fold_answer(facts, row)
+    elif row.kind == "prompt":
+        fold_prompt(facts, row)
+    if row.receipt and session.delivery.head and session.delivery.head in row.receipt:
+        facts.received = session.delivery.head
+    for call_id, tool, tool_input in row.calls:
+        fold_call(facts, call_id, tool, tool_input, row.at)
+    for call_id, has_failed, text in row.results:
+        facts.chars += len(text)
+        fold_result(facts, call_id, has_failed, text, row.at)
+    if row.kind != "boundary":
+        fold_usage(facts, row)
+
+
+def fold_boundary(facts: Facts, row: Row) -> None:
+    """A compaction: nothing of the old fullness holds."""
+    facts.compactions += 1
+    facts.compacted_at = row.at
+    facts.tokens = row.tokens
+    facts.chars = row.tokens * 4
+    facts.measured.append([row.at, row.tokens])
+
+
+def fold_usage(facts: Facts, row: Row) -> None:
+    """Tokens, window and model, where the row tells them."""
+    facts.window = row.window or facts.window
+    facts.model = row.model or facts.model
+    if not row.tokens:
+        return
+    is_same_answer = row.id and facts.measured and facts.measured[-1][2:] == [row.id]
+    facts.tokens = row.tokens
+    if is_same_answer:
+        facts.measured[-1][1] = row.tokens
+    else:
+        facts.measured.append([row.at, row.tokens, row.id])
+    if len(facts.measured) > MEASURED_LIMIT:  # every second of the older ones goes
+        older = facts.measured[:-MEASURED_WHOLE]
+        facts.measured = older[::2] + facts.measured[-MEASURED_WHOLE:]
+
+
+def fold_answer(facts: Facts, row: Row) -> None:
+    is_repeated = row.id == facts.answer and facts.said.endswith(row.text)
+    facts.answer = row.id or row.at
+    facts.answered_at = row.at
+    if row.text and not is_repeated:  # some clients write an answer twice
+        add_words(facts, row.text)
+        facts.said_at = row.at
+    if ACKNOWLEDGED.search(row.text):
+        facts.acknowledged_at = row.at
+
+
+def add_words(facts: Facts, text: str) -> None:
+    facts.said = (facts.said + "\n\n" + text).strip()[-SAID_LIMIT:]
+
+
+def fold_prompt(facts: Facts, row: Row) -> None:
+    """The person's own words, or what the client put there in their name."""
+    text = row.text.strip()
+    command = re.match(r"<command-name>(/\S+)</command-name>", text)
+    facts.said = ""
+    if command or not text or MACHINE_PROMPT.match(text):
+        return
+    if facts.requests and facts.requests[-1][1] == cut_middle(text, REQUEST_LIMIT):
+        return
+    facts.requests.append([row.at, cut_middle(text, REQUEST_LIMIT)])
+    while sum(len(words) for _, words in facts.requests) > REQUESTS_LIMIT:
+        del facts.requests[least_needed(facts.requests)]
+
+
+def least_needed(requests: list) -> int:
+    """Which request goes: never the first or the last, from the middle, rules at the end."""
+    if len(requests) < 3:
+        return 0
+    middle = range(1, len(requests) - 1)
+    chatter = [index for index in middle if not RULE_WORDS.search(requests[index][1])]
+    candidates = chatter or list(middle)
+    return candidates[len(candidates) // 2]
+
+
+# --- calls and results
+
+LOOKING = re.compile(
+    r"(?:ls|cat|head|tail|grep|rg|find|fd|sed -n|awk|wc|echo|pwd|which|type|stat|tree|ps|jq|diff"
+    r"|file|du|df|env|date|whoami|less|more|command -v|python3? --version|node --version"
+    r"|git (?:--no-pager )?(?:status|diff|log|show|branch|remote|blame|rev-parse|ls-files|grep))\b"
+)
+WAITING = re.compile(r"(?:sleep|wait|watch|tail -f|gh run watch|timeout \S+ tail)\b")
+CHECKING = re.compile(
+    r"\b(?:pytest|tox|nox|unittest|ruff|mypy|flake8|eslint|tsc|jest|vitest|mocha|phpunit|rspec"
+    r"|shellcheck|bats|ctest|(?:go|cargo|dotnet|swift|mix|bun|deno) (?:test|build|check|vet|clippy)"
+    r"|(?:npm|pnpm|yarn)(?: run)? (?:test|build|lint|check)\S*|make\b|gradle\w*|mvn|cmake --build"
+    r"|\S*(?:test|check|verify|ci)\S*\.(?:sh|py)|\S*/(?:test|check|verify|ci/run))\b"
+)
+MOVES_TREE = re.compile(r"\b(?:git|gh|jj|hub|checkout|switch|worktree|release|deploy)\b")
+NUMBERS = re.compile(r"\d+")
+
+
+def fold_call(facts: Facts, call_id: str, tool: str, tool_input: dict, at: str) -> None:
+    """A tool call: counts, files, commands, what it does."""
+    if call_id and any(known["id"] == call_id for known in facts.calls):
+        return  # some clients write a row twice
+    kind = tool_kind(tool)
+    command = command_of(tool_input) if kind == "run" else ""
+    facts.tool_calls += 1
+    facts.breakdown[tool] = facts.breakdown.get(tool, 0) + 1
+    if kind == "note":
+        fold_todos(facts, tool_input)
+    if kind == "agent":
+        facts.subagents += 1
+    is_handoff_named = "/handoffs/" in command and not is_looking(command)
+    if is_handoff_named or any(map(is_handoff_path, touched_paths(tool_input))):
+        facts.handoff_at = at
+    if command:
+        row = [at, one_line(command, 300)]
+        facts.commands = (facts.commands + [row])[-COMMANDS_KEPT:]
+        facts.tree_moves += bool(MOVES_TREE.search(command))
+    fold_paths(facts, kind, tool_input, at)
+    fold_work(facts, kind, command, at)
+    call = Call({"id": call_id, "tool": tool, "kind": kind})
+    call.command = one_line(command, 300)
+    call.does = describe_call(tool, kind, command, tool_input)
+    facts.calls = (facts.calls + [call.as_dict()])[-CALLS_KEPT:]
+
+
+def fold_paths(facts: Facts, kind: str, tool_input: dict, at: str) -> None:
+    """Which files were read or edited. A shell reads files, too."""
+    paths = touched_paths(tool_input)
+    if kind == "edit":
+        for path in paths:
+            if not is_handoff_path(path):
+                others = [row for row in facts.edited if row[0] != path]
+                facts.edited = (others + [[path, at]])[-EDITED_KEPT:]
+    elif kind == "read":
+        facts.read = (facts.read + paths)[-READ_KEPT:]
+    elif kind == "run":
+        named = re.findall(r"[^\s'\"=:]+\.md\b", command_of(tool_input))
+        facts.read = (facts.read + named)[-READ_KEPT:]
+
+
+def is_handoff_path(path: str) -> bool:
+    return "/handoffs/" in path.replace("\\", "/") and path.endswith(".md")
+
+
+def fold_work(facts: Facts, kind: str, command: str, at: str) -> None:
+    """Work is an edit, or two calls that do more than look."""
+    if kind == "edit":
+        facts.work += 2
+    elif kind in ("agent", "other") or (kind == "run" and not is_looking(command)):
+        facts.work += 1
+    else:
+        return
+    facts.worked_at = at
+
+
+def is_looking(command: str) -> bool:
+    """Whether every part of a shell command only looks."""
+    writes = re.search(r">(?!&|\s*/dev/null)|\bsed -i|\btee\b|-delete\b|-exec\b", command)
+    parts = [part.strip() for part in re.split(r"&&|\|\||[;|\n]", command)]
+    known = [part for part in parts if part and not part.startswith(("cd ", "#"))]
+    return not writes and all(LOOKING.match(part) for part in known)
+
+
+def describe_call(tool: str, kind: str, command: str, tool_input: dict) -> str:
+    """What a call does; numbers, comments and ways to look at the output aside."""
+    if kind == "run":
+        text = re.sub(r"(^|\s)#.*", "", command)
+        text = re.sub(r"^\s*cd \S+ && ", "", text)
+        text = re.sub(r"(\s*2>&1|\s*\|\s*(tail|head|cat)( -n?\s*\d+)?|\s*\|\| true)+\s*$", "", text)
+        if WAITING.match(text):
+            return ""
+    elif kind in ("poll", "note"):
+        return ""
+    else:
+        known = {key: value for key, value in tool_input.items() if key != "description"}
+        text = tool + " " + json.dumps(known, sort_keys=True)
+    text = " ".join(text.split())
+    return "%s %d" % (text[:200], len(text))
+
+
+def fold_result(facts: Facts, call_id: str, has_failed: bool, text: str, at: str) -> None:
+    """What came of a call."""
+    known = [call for call in facts.calls if call["id"] == call_id and not call["outcome"]]
+    if not known:
+        return
+    call = known[-1]
+    call["outcome"] = "failed" if has_failed else "ok"
+    note_repetition(facts, call, text)
+    command = call["command"]
+    if not command:
+        return
+    if has_failed:
+        facts.failed = {"command": command, "error": text.strip()[-1500:], "at": at}
+        facts.tried = []
+        return
+    if CHECKING.search(command):
+        facts.passed = {"command": command, "at": at}
+    if facts.failed.get("command") == command:
+        facts.failed = {}
+    elif facts.failed:
+        facts.tried = (facts.tried + [command])[-5:]
+
+
+def note_repetition(facts: Facts, call: dict, text: str) -> None:
+    """The call's key: what it does, in which state of things, and what came of it."""
+    if not call["does"]:
+        return  # waiting and notes are not work
+    plain = NUMBERS.sub("#", text)
+    result = "%s…%s %s" % (plain[:80], plain[-80:], call["outcome"])
+    is_edit = call["kind"] == "edit"
+    state = "edit" if is_edit else str(facts.changes)
+    what = call["does"]
+    if is_edit and call["outcome"] == "failed":
+        what = call["tool"]  # each another guess at the same place
+    call["key"] = "%s | %s | %s" % (state, what, result)
+    earlier = [other for other in facts.calls if other is not call]
+    is_new = all(other["does"] != call["does"] for other in earlier)
+    is_look = call["kind"] in ("read", "look") or LOOKING.match(call["does"])
+    if is_new and not is_look and call["outcome"] == "ok":
+        facts.changes += 1
+
+
+def fold_todos(facts: Facts, tool_input: dict) -> None:
+    """The todo list as the client's tool leaves it: a whole list, or one task."""
+    rows = tool_input.get("todos") or tool_input.get("plan")
+    if isinstance(rows, list):
+        facts.todos = [todo_of(row) for row in rows if isinstance(row, dict)][:TODOS_KEPT]
+        return
+    number = text_of(tool_input.get("taskId"))
+    if number.isdigit() and 0 < int(number) <= len(facts.todos):
+        status = text_of(tool_input.get("status"))
+        facts.todos[int(number) - 1][0] = status or facts.todos[int(number) - 1][0]
+    elif tool_input.get("subject") and len(facts.todos) < TODOS_KEPT:
+        facts.todos.append(todo_of(tool_input))
+
+
+def todo_of(row: dict) -> list:
+    """[status, text]"""
+    for key in ("subject", "content", "step", "description"):
+        if text_of(row.get(key)):
+            return [text_of(row.get("status")) or "pending", one_line(row[key], 200)]
+    return ["pending", ""]
+
+
+# --- views: fullness
+
+DEFAULT_WINDOW, LARGE_WINDOW = 200_000, 1_000_000
+SMALL_MODELS = re.compile(r"claude-3|(?:opus|sonnet|haiku)-4(?!-[789])")
+# Claude Code compacts by itself at 167,000 of 200,000 and at 977,000 of 1,000,000.
+RESERVE_TOKENS, RESERVE_LARGE_TOKENS, OUTPUT_TOKENS = 33_000, 23_000, 20_000
+CHARS_PER_TOKEN = 4
+
+
+class Fullness(Record):
+    """How full the context is. Percent is of what can be used before the client compacts."""
+
+    tokens: int = 0
+    window: int = DEFAULT_WINDOW
+    window_from: str = ""
+    usable: int = DEFAULT_WINDOW
+    percent: int = 0
+    is_exact: bool = False
+    is_known: bool = False
+
+    def percent_of(self, tokens: int) -> int:
+        return min(100, tokens * 100 // self.usable)
+
+    def shown(self) -> str:
+        return "%s%d%%" % ("" if self.is_exact else "~", self.percent)
+
+
+def fullness(run: Run) -> Fullness:
+    """The fullness of the run's session."""
+    return measure(run.session, run.project.settings, run.env)
+
+
+def measure(session: Session, settings: Settings, env: dict) -> Fullness:
+    """The fullness by a session's facts."""
+    facts, found = session.facts, Fullness()
+    found.is_exact = facts.tokens > 0
+    found.tokens = facts.tokens or facts.chars // CHARS_PER_TOKEN
+    found.is_known = found.tokens > 0 and bool(facts.answered_at or facts.compacted_at)
+    found.window_from, found.window = find_window(session, settings)
+    most = max([found.tokens] + [row[1] for row in facts.measured])
+    if found.window_from != "settings" and most > found.window:
+        found.window_from, found.window = "measured", max(LARGE_WINDOW, found.window)
+    found.usable = usable_tokens(session.agent, found.window, env)
+    found.percent = found.percent_of(found.tokens)
+    return found
+
+
+def find_window(session: Session, settings: Settings) -> tuple:
+    """(where it comes from, the window's tokens): the best source that tells one."""
+    name = session.model if "[1m]" in session.model else session.facts.model or session.model
+    is_claude = session.agent == "claude" or "claude" in name
+    sources = [
+        ("settings", settings["monitor.context_window"]),
+        ("transcript", session.facts.window),
+        ("status line", session.window_told),
+        ("client", DIALECTS[session.agent].window),
+        ("model", window_of_model(name) if is_claude and name else 0),
+    ]
+    for source, tokens in sources:
+        if tokens >= 1000:
+            return source, tokens
+    return "default", DEFAULT_WINDOW
+
+
+def window_of_model(model: str) -> int:
+    """As Claude Code decides it by the model's name."""
+    name = model.lower().replace(".", "-")
+    is_small = SMALL_MODELS.search(name) and "[1m]" not in name
+    return DEFAULT_WINDOW if is_small else LARGE_WINDOW
+
+
+def usable_tokens(agent: str, window: int, env: dict) -> int:
+    """Up to where the client compacts by itself; the window where that is not known."""
+    if agent != "claude":
+        return window * (DIALECTS[agent].compacts_at or 100) // 100
+    if env.get("DISABLE_AUTO_COMPACT", "") not in ("", "0", "false"):
+        return window
+    told = env.get("CLAUDE_CODE_AUTO_COMPACT_WINDOW", "")
+    base = min(window, int(told)) if told.isdigit() and int(told) > 50_000 else window
+    usable = base - (RESERVE_TOKENS if base < LARGE_WINDOW else RESERVE_LARGE_TOKENS)
+    percent = env.get("CLAUDE_AUTOCOMPACT_PCT_OVERRIDE", "")
+    if percent.isdigit() and 1 <= int(percent) <= 100:
+        usable = min(usable, (base - OUTPUT_TOKENS) * int(percent) // 100)
+    return max(usable, 1000)
+
+
+def growth_of_a_call(facts: Facts) -> int:
+    """The largest growth of the last eight answers, in tokens."""
+    counts = [row[1] for row in facts.measured[-9:]]
+    return max([after - before for before, after in zip(counts, counts[1:])] or [0])
+
+
+# =============================================================================
+# Clients
+# =============================================================================
+# The one place that knows the clients' JSON: event names and fields, reply
+# shapes, tool names, transcript rows. Each client is a row of DIALECTS. The rest
+# of the file speaks in Event, Row and Reply.
+
+EVENTS = {  # our name of an event -> its mode
+    "SessionStart": "inject",
+    "UserPromptSubmit": "inject",
+    "PreToolUse": "gate",
+    "PostToolUse": "monitor",
+    "PostToolUseFailure": "monitor",
+    "PreCompact": "monitor",
+    "Stop": "stop-enforce",
+    "SessionEnd": "cleanup",
+}
+CAN_NEVER_SPEAK = ("PreCompact", "SessionEnd")
+REPLY_LIMIT = 9_900  # the client cuts at 10,000 UTF-16 units
+HOLD_CAP = 8  # stops held in a row; clients without a cap of their own get ours
+SHUTDOWN_REASONS = ("shutdown", "channel_closed")  # Grok sends a Stop at its end, too
+
+
+class Event(Record):
+    """What the client told us, in Claude Code's names; `name` is ours of the event."""
+
+    agent: str = "claude"
+    name: str = ""
+    is_subagent: bool = False
+    is_typed: bool = True  # a prompt that a person typed
+    is_known: bool = True  # we know which client this is
+    hook_event_name: str = ""
+    session_id: str = ""
+    transcript_path: str = ""
+    cwd: str = ""
+    timestamp: str = ""  # ISO, as the client writes it
+    prompt: str = ""
+    source: str = ""
+    reason: str = ""
+    trigger: str = ""
+    tool_name: str = ""
+    tool_use_id: str = ""
+    tool_input: dict = {}
+    last_assistant_message: str = ""
+    stop_hook_active: bool = False
+    permission_mode: str = ""
+    background_tasks: list = []
+    session_crons: list = []
+    model: str = ""
+
+
+class Row(Record):
+    """One line of a transcript, in our words."""
+
+    kind: str = ""  # prompt, answer, boundary (a compaction), other
+    id: str = ""  # of an answer: several rows may belong to one
+    at: str = ""  # ISO time, compared as text
+    text: str = ""
+    calls: list = []  # [(id, tool, input)]
+    results: list = []  # [(call id, has failed, text)]
+    receipt: str = ""  # text of hooks that reached the model
+    tokens: int = 0
+    window: int = 0
+    model: str = ""
+
+
+class Dialect:
+    """How a client speaks. A row of the table says only what is different."""
+
+    name: str = ""
+    label: str = ""
+    settings: str = ""  # the project's settings file with its hooks
+    user_settings: str = ""  # the same in the home
+    project_variable: str = ""  # names the folder that the client was started in
+    renamed: dict = {}  # our event name -> theirs
+    registered: tuple = tuple(EVENTS)
+    time_unit: int = 1  # of a timeout in the settings, per second
+    end_limit_s: int = 5
+    fields: dict = {}  # their field of an event -> ours
+    mute: tuple = CAN_NEVER_SPEAK  # events whose text does not reach the model
+    has_receipts: bool = True  # its transcript holds what hooks said
+    is_flat: bool = False  # the text stands at the top level of a reply
+    counts_bytes: bool = False  # the limit of a reply is in UTF-8 bytes
+    holds_by_text: bool = False  # newer versions: a stop is held by text alone
+    prompt_field: str = ""  # the field that only a typed prompt has
+    runs_claudes: bool = False  # it runs the project's .claude/settings.json too
+    instruction_file: str = "AGENTS.md"
+    compacts_at: int = 0  # percent of the window; 0: not known
+    window: int = 0  # where every model has the same
+    is_late: bool = False  # its transcript is written a moment after the event
+
+    def __init__(self, **values: object) -> None:
+        for name, value in values.items():
+            setattr(self, name, value)
+
+    def find_transcript(self, event: Event, env: dict) -> str:
+        """Where the transcript is; some clients do not say."""
+        return event.transcript_path
+
+    def complete(self, event: Event) -> Event:
+        """The event, where a client's field means something else than Claude Code's."""
+        return event
+
+    def read_row(self, row: dict) -> Row | None:
+        """One row of its transcript; None if it tells us nothing."""
+        raise NotImplementedError
+
+    def read_beside(self, transcript: str) -> Row | None:
+        """What a file beside the transcript tells; None where there is none."""
+        return None
+
+
+# --- events
+
+
+def parse_event(data: object, mode: str, word: str, env: dict) -> Event | None:
+    """The event in our words; None if it is none that this mode is for."""
+    if not isinstance(data, dict):
+        return None
+    agent = detect_agent(word, data)
+    dialect = DIALECTS[agent]
+    event = Event(in_our_names(data, dialect.fields))
+    names = {dialect.renamed.get(name, name): name for name in EVENTS}
+    event.name = names.get(event.hook_event_name, "")
+    is_after_end = event.name == "Stop" and event.reason in SHUTDOWN_REASONS
+    if EVENTS.get(event.name) != mode or is_after_end:
+        return None
+    event.agent = agent
+    event.is_known = is_known_client(word, agent, env)
+    event.is_subagent = bool(data.get("agent_id") or data.get("subagentType"))
+    event.source = "startup" if event.source == "new" else event.source
+    event.prompt = persons_words(event.prompt)
+    is_machine_prompt = event.prompt.startswith("<task-notification>")
+    lacks_field = bool(dialect.prompt_field) and dialect.prompt_field not in data
+    event.is_typed = not is_machine_prompt and not lacks_field
+    event.transcript_path = dialect.find_transcript(event, env)
+    return dialect.complete(event)
+
+
+def in_our_names(data: dict, fields: dict) -> dict:
+    """An event's fields; where it has one in both spellings, ours counts."""
+    named = {ours: data[theirs] for theirs, ours in fields.items() if theirs in data}
+    named.update(data)
+    return named
+
+
+def detect_agent(word: str, data: dict) -> str:
+    """The agent's word in the command; but Copilot and Grok run Claude's line too."""
+    if word in DIALECTS:
+        return word
+    if "workspaceRoot" in data:
+        return "grok"
+    path = data.get("transcript_path", "/session-state/")
+    has_copilots_shape = "timestamp" in data and "permission_mode" not in data
+    if has_copilots_shape and "/session-state/" in str(path):
+        return "copilot"
+    return "claude"
+
+
+def is_known_client(word: str, agent: str, env: dict) -> bool:
+    """Cursor and others run Claude's line too; only Claude Code sets these."""
+    if word or agent != "claude":
+        return True
+    return bool(env.get("CLAUDECODE") or env.get("AI_AGENT"))
+
+
+def start_folder(event: Event, env: dict) -> str:
+    """The folder that the client was started in, else where it is now."""
+    variable = DIALECTS[event.agent].project_variable
+    return env.get(variable, "") or event.cwd
+
+
+def can_speak(event: Event) -> bool:
+    return event.name not in DIALECTS[event.agent].mute
+
+
+# --- replies
+
+
+class Reply:
+    """What a run has to say. Parts are added in their order; `when_said` is done once
+    they are printed, so that nothing is booked that was not said."""
+
+    def __init__(self, event: Event) -> None:
+        self.dialect = DIALECTS[event.agent]
+        self.texts: list = []  # to the agent
+        self.notes: list = []  # lines to the person
+        self.plain = ""  # at PreCompact: the instructions of the summary
+        self.is_hold = False  # a stop that is held
+        self.bell = ""  # terminal sequence
+        self.said_actions: list = []
+
+    def room(self) -> int:
+        """How many characters still fit."""
+        used = sum(self.length(text) + 2 for text in self.texts)
+        return max(0, REPLY_LIMIT - used)
+
+    def length(self, text: str) -> int:
+        """The text's length as the client counts it."""
+        if self.dialect.counts_bytes:
+            return len(text.encode("utf-8", "replace"))
+        return len(text.encode("utf-16-le", "replace")) // 2
+
+    def add(self, text: str) -> bool:
+        """Add a text if it fits; False if it has to wait."""
+        if self.length(text) > self.room():
+            return False
+        self.texts.append(text)
+        return True
+
+    def tell(self, note: str) -> None:
+        """A line to the person."""
+        self.notes.append(for_terminal(note))
+
+    def when_said(self, action: object, *args: object) -> None:
+        """Do this once the reply is printed."""
+        self.said_actions.append((action, args))
+
+
+def render_reply(event: Event, reply: Reply, env: dict) -> str:
+    """What goes to stdout; "" if there is nothing to say."""
+    if reply.plain:
+        return reply.plain
+    dialect = reply.dialect
+    text = "\n\n".join(reply.texts)
+    answer: dict = {}
+    if reply.notes and not dialect.is_flat:
+        answer["systemMessage"] = "\n".join(reply.notes)
+    if reply.bell and event.agent == "claude":
+        answer["terminalSequence"] = reply.bell
+    if reply.is_hold and not holds_by_text(event, env):
+        answer["decision"] = "block"
+        answer["reason"] = text
+    elif text and dialect.is_flat:
+        answer["additionalContext"] = text
+    elif text:
+        answer["hookSpecificOutput"] = {
+            "hookEventName": event.hook_event_name,
+            "additionalContext": text,
+        }
+    return json.dumps(answer) if answer else ""
+
+
+def holds_by_text(event: Event, env: dict) -> bool:
+    """From 2.1.163 on Claude Code goes on for additionalContext, without showing an
+    error. An outer agent's AI_AGENT may be inherited, so the session must agree."""
+    if not DIALECTS[event.agent].holds_by_text:
+        return False
+    match = re.match(r"claude-code_(\d+)-(\d+)-(\d+)", env.get("AI_AGENT", ""))
+    is_own = env.get("CLAUDE_CODE_SESSION_ID") == event.session_id
+    return bool(match) and is_own and tuple(map(int, match.groups())) >= (2, 1, 163)
+
+
+# --- tools: what a call does, by the tool's name in any client
+
+TOOL_KINDS = {
+    "read": "read notebookread read_file view read_many_files",
+    "look": "grep glob ls grep_search search_file_content list_directory list_dir rg "
+    "websearch web_search webfetch web_fetch google_web_search toolsearch tool_search "
+    "grep_files",
+    "edit": "write edit multiedit notebookedit write_file replace apply_patch create "
+    "applypatch str_replace create_file replace_string_in_file insert_edit_into_file "
+    "search_replace",
+    "run": "bash powershell run_shell_command execute shell exec_command exec "
+    "run_in_terminal run_terminal_command local_shell",
+    "poll": "bashoutput taskoutput killshell taskstop monitor schedulewakeup sleep "
+    "listagents read_bash stop_bash write_stdin askuserquestion ask_user exitplanmode "
+    "enterplanmode croncreate crondelete cronlist ask_user_question exit_plan_mode "
+    "enter_plan_mode get_command_or_subagent_output kill_command_or_subagent",
+    "note": "todowrite taskcreate taskupdate tasklist taskget write_todos todo_write "
+    "update_plan todoread",
+    "agent": "agent task sendmessage spawn_agent spawn_subagent",
+}
+PATCHED_FILE = re.compile(r"^\*\*\* (?:Update|Add|Delete) File: (.+)$", re.M)
+
+
+def tool_kind(tool: str) -> str:
+    """A key of TOOL_KINDS, or "other"."""
+    name = tool.lower().rpartition("__")[2]  # mcp__browser__wait_for
+    for kind, names in TOOL_KINDS.items():
+        if name in names.split():
+            return kind
+    return "poll" if "wait" in name else "other"
+
+
+def touched_paths(tool_input: dict) -> list:
+    """The files that a call reads or edits, as it names them."""
+    for key in ("file_path", "path", "notebook_path", "absolute_path", "target_file"):
+        if isinstance(tool_input.get(key), str):
+            return [tool_input[key]]
+    for key in ("command", "input", "patch"):
+        if isinstance(tool_input.get(key), str):
+            return PATCHED_FILE.findall(tool_input[key])
+    return []
+
+
+def command_of(tool_input: dict) -> str:
+    """The shell command of a call; "" if it has none."""
+    for key in ("command", "cmd"):
+        command = tool_input.get(key)
+        if isinstance(command, list):
+            command = " ".join(map(str, command))
+        if isinstance(command, str):
+            return command[:8000]
+    return ""
+
+
+# --- transcripts: what the readers share
+
+HOOK_TAGS = re.compile(
+    r"<(hook_context|qwen:user-prompt-submit-context)>.*?</\1>\s*", re.DOTALL
+)
+FAILED_COMMAND = re.compile(
+    r"\A(?:[A-Z].*\n){0,3}(?:Process exited with|Exit) code:? [1-9]"  # Codex
+    r"|\nExit Code: [1-9]\d*\n(?:Signal|Process Group)"  # Gemini CLI, Qwen Code
+    r"|\[Process exited with code [1-9]\d*\]\s*\Z"  # droid
+)
+
+
+def dig(value: object, *keys: str) -> object:
+    """The value below a chain of keys; None if there is none."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def text_of(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def count_of(value: object) -> int:
+    """A number of tokens that can be meant; 0 for anything else."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return int(value) if is_number and 0 < value < 20_000_000 else 0
+
+
+def blocks_of(content: object) -> list:
+    """The blocks of a content that are objects; an object alone counts as one."""
+    blocks = content if isinstance(content, list) else [content]
+    return [block for block in blocks if isinstance(block, dict)]
+
+
+def joined_texts(content: object) -> str:
+    """The text of a content: a string, or a list of strings and text blocks."""
+    texts = []
+    for block in content if isinstance(content, list) else [content]:
+        if not dig(block, "thought"):  # what the agent only thought was not said
+            texts.append(text_of(block) or text_of(dig(block, "text")))
+    return "\n".join(filter(None, texts))
+
+
+def persons_words(text: str) -> str:
+    """A prompt without what hooks put around it."""
+    return HOOK_TAGS.sub("", text).strip()
+
+
+def call_of(call_id: object, tool: object, given: object) -> tuple:
+    """A row of Row.calls. The input is an object, JSON of one, or a plain text."""
+    if isinstance(given, str):
+        given = parse_object(given) or {"command": given}
+    return text_of(call_id), text_of(tool), given if isinstance(given, dict) else {}
+
+
+def result_of(call_id: object, has_failed: bool, text: str) -> tuple:
+    """A row of Row.results. A command that failed may only say so in its text."""
+    return text_of(call_id), has_failed or bool(FAILED_COMMAND.search(text)), text
+
+
+def tool_uses(content: object) -> list:
+    """The calls in Anthropic's blocks."""
+    calls = []
+    for block in blocks_of(content):
+        if block.get("type") == "tool_use":
+            given = block.get("input")
+            calls.append(call_of(block.get("id"), block.get("name"), given))
+    return calls
+
+
+def tool_results(content: object) -> list:
+    """The results in Anthropic's blocks."""
+    results = []
+    for block in blocks_of(content):
+        if block.get("type") == "tool_result":
+            text = joined_texts(block.get("content"))
+            is_error = block.get("is_error") is True
+            results.append(result_of(block.get("tool_use_id"), is_error, text))
+    return results
+
+
+def function_call(call: dict) -> tuple:
+    """A call, as Google writes it."""
+    return call_of(call.get("id"), call.get("name"), call.get("args"))
+
+
+def function_responses(parts: object) -> list:
+    """The results in Google's parts."""
+    answers = [part.get("functionResponse") for part in blocks_of(parts)]
+    results = []
+    for answer in blocks_of(answers):
+        error = text_of(dig(answer, "response", "error"))
+        text = error or text_of(dig(answer, "response", "output"))
+        results.append(result_of(answer.get("id"), bool(error), text))
+    return results
+
+
+def read_googles_parts(found: Row, parts: object) -> None:
+    """A prompt, or results. What hooks said stands in both."""
+    heard = joined_texts(parts)
+    found.results = function_responses(parts)
+    found.text = persons_words(heard)
+    found.receipt = "\n".join([heard] + [text for _, _, text in found.results])
+    if found.results:
+        found.kind = "other"
+
+
+# --- transcripts: a reader for each client
+
+
+class ClaudeCode(Dialect):
+    def read_row(self, row: dict) -> Row | None:
+        if row.get("isSidechain") or row.get("isApiErrorMessage"):
+            return None
+        kind, message = row.get("type"), row.get("message")
+        content, extra = dig(message, "content"), row.get("attachment")
+        found = Row({"at": row.get("timestamp"), "kind": "other"})
+        if kind == "assistant" and dig(message, "model") != "<synthetic>":
+            found.kind = "answer"
+            found.id = text_of(dig(message, "id"))
+            found.text = joined_texts(content)
+            found.model = claude_model(row)
+            found.tokens = claude_tokens(dig(message, "usage"))
+            found.calls = tool_uses(content)
+        elif kind == "user":
+            is_clients_own = row.get("isMeta") or row.get("isCompactSummary")
+            found.results = tool_results(content)
+            found.text = joined_texts(content)
+            found.kind = "other" if is_clients_own or found.results else "prompt"
+        elif kind == "system" and row.get("subtype") == "compact_boundary":
+            found.kind = "boundary"
+            found.tokens = count_of(dig(row, "compactMetadata", "postTokens"))
+        elif dig(extra, "type") == "hook_additional_context":
+            found.receipt = joined_texts(extra.get("content"))
+        elif dig(extra, "type") == "queued_command":  # typed while the agent worked
+            found.kind = "prompt"
+            found.text = joined_texts(extra.get("prompt"))
+        else:
+            return None
+        return found
+
+
+def claude_model(row: dict) -> str:
+    """The model's name; what was asked for has the [1m] that the answer lacks."""
+    asked = text_of(row.get("requestedModel"))
+    return asked if "[1m]" in asked else text_of(dig(row, "message", "model"))
+
+
+def claude_tokens(usage: object) -> int:
+    keys = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+    return sum(count_of(dig(usage, key)) for key in keys)
+
+
+class Codex(Dialect):
+    OWN = ("<environment_context>", "<user_instructions>", "# AGENTS.md instructions")
+
+    def read_row(self, row: dict) -> Row | None:
+        kind, payload = row.get("type"), row.get("payload")
+        found = Row({"at": row.get("timestamp"), "kind": "other"})
+        if kind == "token_usage_record":  # it ends an answer
+            found.kind = "answer"
+            found.id = text_of(dig(payload, "response_id"))
+            found.tokens = count_of(dig(payload, "usage", "input_tokens"))
+        elif kind == "compacted":
+            found.kind = "boundary"
+        elif kind == "response_item":
+            self.read_item(found, payload)
+        elif dig(payload, "item", "type") == "CommandExecution":
+            self.read_nested(found, payload["item"])
+        else:
+            self.read_numbers(found, payload)
+        return found
+
+    def read_item(self, found: Row, payload: object) -> None:
+        role, text = dig(payload, "role"), joined_texts(dig(payload, "content"))
+        tool, call_id = dig(payload, "name"), dig(payload, "call_id")
+        if role == "assistant":
+            found.kind = "answer"
+            found.text = text
+        elif role == "developer":
+            found.receipt = text
+        elif role == "user" and not text.startswith(self.OWN):
+            found.kind = "prompt"
+            found.text = "" if text.startswith("<hook_prompt") else text
+        elif tool and tool != "exec":  # what a script runs has rows of its own
+            given = payload.get("arguments") or payload.get("input")
+            found.calls.append(call_of(call_id, tool, given))
+        elif dig(payload, "output"):
+            text = joined_texts(payload["output"])
+            found.results.append(result_of(call_id, False, text))
+
+    def read_nested(self, found: Row, item: dict) -> None:
+        """A command that a script ran (code mode): the call and its result at once."""
+        call_id, command = text_of(item.get("id")), item.get("command")
+        if call_id.startswith("exec-"):
+            words = command[2:] if isinstance(command, list) else []  # after bash -lc
+            text = text_of(item.get("aggregated_output"))
+            has_failed = item.get("status") == "failed"
+            found.calls.append(call_of(call_id, "exec_command", {"command": words}))
+            found.results.append((call_id, has_failed, text))
+
+    def read_numbers(self, found: Row, payload: object) -> None:
+        info = dig(payload, "info")
+        for told in (payload, info):
+            found.window = found.window or count_of(dig(told, "model_context_window"))
+        found.model = text_of(dig(payload, "model"))
+        last = dig(info, "last_token_usage")
+        if dig(last, "input_tokens") == 0:  # after a compaction
+            found.tokens = count_of(dig(last, "total_tokens"))
+
+
+class GeminiCli(Dialect):
+    def complete(self, event: Event) -> Event:
+        """Its Stop has the text of the whole turn, with what earlier holds brought. The
+        transcript has it all; the last line tells whether that has caught up."""
+        said = event.last_assistant_message.strip()
+        event.last_assistant_message = said.rpartition("\n")[2]
+        return event
+
+    def read_row(self, row: dict) -> Row | None:
+        kind, content = row.get("type"), row.get("content")
+        found = Row({"at": row.get("timestamp"), "id": row.get("id"), "kind": "other"})
+        if kind == "gemini":  # written again when its calls are done
+            found.kind = "answer"
+            found.text = joined_texts(content)
+            found.model = text_of(row.get("model"))
+            found.tokens = count_of(dig(row, "tokens", "input"))
+            for call in blocks_of(row.get("toolCalls")):
+                found.calls.append(function_call(call))
+                found.results += function_responses(call.get("result"))
+        elif kind == "user":
+            found.kind = "prompt"
+            read_googles_parts(found, content)
+        elif self.is_compression(row):
+            found.kind = "boundary"
+            found.at = text_of(dig(row, "$set", "lastUpdated"))
+        else:
+            return None
+        return found
+
+    def is_compression(self, row: dict) -> bool:
+        messages = blocks_of(dig(row, "$set", "messages"))
+        texts = [joined_texts(message.get("content")) for message in messages]
+        return any("<state_snapshot>" in text for text in texts)
+
+
+class QwenCode(Dialect):
+    def read_row(self, row: dict) -> Row | None:
+        kind, parts = row.get("type"), dig(row, "message", "parts")
+        found = Row({"at": row.get("timestamp"), "kind": "other"})
+        if kind == "assistant":
+            found.kind = "answer"
+            found.id = text_of(row.get("uuid"))
+            found.text = joined_texts(parts)
+            found.model = text_of(row.get("model"))
+            found.tokens = count_of(dig(row, "usageMetadata", "promptTokenCount"))
+            found.window = count_of(row.get("contextWindowSize"))
+            calls = [part.get("functionCall") for part in blocks_of(parts)]
+            found.calls = [function_call(call) for call in blocks_of(calls)]
+        elif kind in ("user", "tool_result"):
+            found.kind = "prompt"
+            read_googles_parts(found, parts)
+        elif row.get("subtype") == "chat_compression":
+            found.kind = "boundary"
+            found.tokens = count_of(dig(row, "systemPayload", "info", "newTokenCount"))
+        return None if row.get("isSidechain") else found
+
+
+class CopilotCli(Dialect):
+    def find_transcript(self, event: Event, env: dict) -> str:
+        """Only its Stop names the transcript; it lies where the session's id says."""
+        is_plain = safe_name(event.session_id) == event.session_id
+        if event.transcript_path or not is_plain:
+            return event.transcript_path
+        home = env.get("COPILOT_HOME") or os.path.join(home_folder(env), ".copilot")
+        return os.path.join(home, "session-state", event.session_id, "events.jsonl")
+
+    def read_row(self, row: dict) -> Row | None:
+        kind, data = row.get("type"), row.get("data")
+        found = Row({"at": row.get("timestamp"), "kind": "other"})
+        if kind == "session.usage_record":
+            usage = dig(data, "usage")
+            found.tokens = count_of(dig(usage, "inputTokens"))
+            found.window = count_of(dig(usage, "maxPromptTokens"))
+            found.model = text_of(dig(usage, "model"))
+        elif kind == "assistant.message":
+            found.kind = "answer"
+            found.id = text_of(dig(data, "messageId"))
+            found.text = text_of(dig(data, "content"))
+            for call in blocks_of(dig(data, "toolRequests")):
+                call_id, given = call.get("toolCallId"), call.get("arguments")
+                found.calls.append(call_of(call_id, call.get("name"), given))
+        elif kind == "user.message":
+            found.kind = "prompt"
+            found.text = text_of(dig(data, "content"))
+        elif kind == "tool.execution_complete":
+            found.results = [self.read_result(data)]
+        elif kind == "hook.end":
+            found.receipt = text_of(dig(data, "output", "additionalContext"))
+        elif kind == "session.compaction_complete" and dig(data, "success"):
+            found.kind = "boundary"
+            found.tokens = count_of(dig(data, "postCompactionTokens"))
+        return None if row.get("agentId") else found
+
+    def read_result(self, data: object) -> tuple:
+        code = dig(data, "shellExecution", "exitCode")
+        has_failed = dig(data, "success") is False or code not in (0, None)
+        said = dig(data, "result", "content") or dig(data, "error", "message")
+        return text_of(dig(data, "toolCallId")), has_failed, joined_texts(said)
+
+
+class Droid(Dialect):
+    def read_row(self, row: dict) -> Row | None:
+        message = row.get("message")
+        role, content = dig(message, "role"), dig(message, "content")
+        found = Row({"at": row.get("timestamp"), "id": row.get("id"), "kind": "other"})
+        if row.get("type") == "compaction_state":
+            found.kind = "boundary"
+            found.tokens = count_of(row.get("summaryTokens"))
+        elif dig(message, "hookEventName"):
+            found.receipt = self.said_by_hooks(message.get("hookResults"))
+        elif role == "assistant":
+            found.kind = "answer"
+            found.text = joined_texts(content)
+            found.model = text_of(message.get("modelId"))
+            found.calls = tool_uses(content)
+        elif role == "user" and message.get("visibility") != "llm_only":
+            found.results = tool_results(content)
+            found.text = joined_texts(content)
+            found.kind = "other" if found.results else "prompt"
+        return found
+
+    def said_by_hooks(self, results: object) -> str:
+        """What hooks printed for the agent."""
+        texts = []
+        for result in blocks_of(results):
+            reply = parse_object(text_of(result.get("stdout")))
+            texts.append(dig(reply, "hookSpecificOutput", "additionalContext"))
+        return joined_texts(texts)
+
+    def read_beside(self, transcript: str) -> Row | None:
+        """Its numbers are in <session>.settings.json."""
+        path, ending, _ = transcript.rpartition(".jsonl")
+        settings = read_object(path + ".settings.json") if ending else {}
+        usage = settings.get("lastCallTokenUsage")
+        keys = ("inputTokens", "cacheReadTokens", "cacheCreationTokens")
+        tokens = sum(count_of(dig(usage, key)) for key in keys)
+        found = Row({"tokens": tokens, "model": settings.get("model")})
+        return found if tokens else None
+
+
+class GrokBuild(Dialect):
+    def read_row(self, row: dict) -> Row | None:
+        update, meta = dig(row, "params", "update"), dig(row, "params", "_meta")
+        kind, content = dig(update, "sessionUpdate"), dig(update, "content")
+        found = Row({"at": iso_of_ms(dig(meta, "agentTimestampMs")), "kind": "other"})
+        found.id = str(dig(meta, "streamStartMs") or "")  # one for each answer
+        found.tokens = count_of(dig(meta, "totalTokens"))
+        if kind == "agent_message_chunk":
+            found.kind = "answer"
+            found.text = joined_texts(content)
+        elif kind == "user_message_chunk":
+            found.kind = "prompt"
+            found.text = joined_texts(content)
+            found.model = text_of(dig(update, "_meta", "modelId"))
+        elif kind == "tool_call":
+            found.kind = "answer"
+            call_id, given = update.get("toolCallId"), update.get("rawInput")
+            found.calls.append(call_of(call_id, update.get("title"), given))
+        elif kind == "tool_call_update" and update.get("status"):
+            found.results = [self.read_result(update)]
+        return found
+
+    def read_result(self, update: dict) -> tuple:
+        code = dig(update, "rawOutput", "exit_code")
+        has_failed = update["status"] == "failed" or code not in (0, None)
+        contents = [block.get("content") for block in blocks_of(update.get("content"))]
+        return text_of(update.get("toolCallId")), has_failed, joined_texts(contents)
+
+
+def iso_of_ms(value: object) -> str:
+    is_time = isinstance(value, int) and 0 < value < 10**13
+    return format_iso(value / 1000) if is_time else ""
+
+
+# --- the table
+
+MUTE_BEFORE_TOOL = CAN_NEVER_SPEAK + ("PreToolUse",)
+REGISTERED_EVENTS = tuple(name for name in EVENTS if name != "PreToolUse")
+WITHOUT_FAILURE = tuple(
+    name for name in REGISTERED_EVENTS if name != "PostToolUseFailure"
+)
+CAMEL_CASE = {
+    "sessionId": "session_id",
+    "transcriptPath": "transcript_path",
+    "permissionMode": "permission_mode",
+    "toolName": "tool_name",
+    "toolUseId": "tool_use_id",
+    "toolInput": "tool_input",
+    "stopHookActive": "stop_hook_active",
+    "lastAssistantMessage": "last_assistant_message",
+    "backgroundTasks": "background_tasks",
+    "sessionCrons": "session_crons",
+}
+
+DIALECTS = {
+    dialect.name: dialect
+    for dialect in (
+        ClaudeCode(
+            name="claude",
+            label="Claude Code",
+            settings=".claude/settings.json",
+            user_settings=".claude/settings.json",
+            project_variable="CLAUDE_PROJECT_DIR",
+            holds_by_text=True,
+            instruction_file="CLAUDE.md",
+        ),
+        Codex(
+            name="codex",
+            label="Codex",
+            settings=".codex/hooks.json",
+            user_settings=".codex/hooks.json",
+            registered=WITHOUT_FAILURE,
+            end_limit_s=3,
+            counts_bytes=True,
+            compacts_at=94,
+        ),
+        GeminiCli(
+            name="gemini",
+            label="Gemini CLI",
+            settings=".gemini/settings.json",
+            user_settings=".gemini/settings.json",
+            project_variable="GEMINI_PROJECT_DIR",
+            renamed={
+                "UserPromptSubmit": "BeforeAgent",
+                "PreToolUse": "BeforeTool",
+                "PostToolUse": "AfterTool",
+                "Stop": "AfterAgent",
+            },
+            # its PreCompress comes before every request
+            registered=tuple(name for name in WITHOUT_FAILURE if name != "PreCompact"),
+            time_unit=1000,
+            fields={"prompt_response": "last_assistant_message"},
+            mute=MUTE_BEFORE_TOOL,
+            instruction_file="GEMINI.md",
+            window=1_048_576,
+        ),
+        QwenCode(
+            name="qwen",
+            label="Qwen Code",
+            settings=".qwen/settings.json",
+            user_settings=".qwen/settings.json",
+            project_variable="QWEN_PROJECT_DIR",
+            registered=REGISTERED_EVENTS,
+            fields={"crons": "session_crons"},
+            mute=MUTE_BEFORE_TOOL,
+            has_receipts=False,  # the start's text goes into the system message
+            prompt_field="submitted_prompt",
+            compacts_at=85,
+        ),
+        CopilotCli(
+            name="copilot",
+            label="Copilot CLI",
+            settings=".github/hooks/ctx_hooks.json",
+            user_settings=".copilot/hooks/ctx_hooks.json",
+            project_variable="COPILOT_PROJECT_DIR",
+            registered=REGISTERED_EVENTS,
+            is_flat=True,
+            runs_claudes=True,
+            compacts_at=80,
+            is_late=True,
+        ),
+        Droid(
+            name="droid",
+            label="droid",
+            settings=".factory/settings.json",
+            user_settings=".factory/settings.json",
+            project_variable="DROID_PROJECT_DIR",
+            registered=WITHOUT_FAILURE,
+            mute=MUTE_BEFORE_TOOL,
+        ),
+        GrokBuild(
+            name="grok",
+            label="Grok Build",
+            settings=".grok/hooks/ctx_hooks.json",
+            user_settings=".grok/hooks/ctx_hooks.json",
+            project_variable="GROK_WORKSPACE_ROOT",
+            registered=REGISTERED_EVENTS,
+            fields=CAMEL_CASE,
+            mute=CAN_NEVER_SPEAK + ("SessionStart", "UserPromptSubmit"),
+            has_receipts=False,
+            runs_claudes=True,
+            compacts_at=85,
+        ),
+    )
+}
+
+
+# =============================================================================
+# Session
+# =============================================================================
+# What is kept of a session: session-<id>.json in the project's state folder. It is
+# loaded once and saved once in a run. `facts` is what the transcript says; all
+# else is what we did about it.
+
+SESSION_VERSION = 3
+SESSION_KEPT_S = 7 * 86400
+
+
+class Facts(Record):
+    """What the transcript says, folded row by row (section Look)."""
+
+    tokens: int = 0  # of the last answer since the last compaction
+    chars: int = 0  # text since then, for transcripts that hold no usage
+    measured: list = []  # [ISO time, tokens] of answers; older ones are thinned out
+    window: int = 0  # as the transcript tells it
+    model: str = ""
+    answer: str = ""  # id of the last answer
+    answered_at: str = ""  # its time
+    compactions: int = 0
+    compacted_at: str = ""
+    tool_calls: int = 0
+    breakdown: dict = {}  # tool -> calls
+    calls: list = []  # the last 8, as dicts of a Call
+    changes: int = 0  # how often something new changed; tells repeats from progress
+    work: int = 0  # 2 for an edit, 1 for a call that does more than look
+    worked_at: str = ""  # time of the last such call
+    edited: list = []  # [path, ISO time], newest last
+    read: list = []  # paths of files read, newest last
+    requests: list = []  # [ISO time, the person's words]
+    said: str = ""  # the agent's words since the last prompt
+    said_at: str = ""
+    todos: list = []  # [status, text]
+    commands: list = []  # [ISO time, command], the last ones
+    failed: dict = {}  # the last failing command: command, error, at
+    tried: list = []  # commands since that failure
+    passed: dict = {}  # the last check that passed: command, at
+    received: str = ""  # the head of our startup text, once it was seen in the transcript
+    acknowledged_at: str = ""  # when the agent said so itself
+    subagents: int = 0  # how many were started
+    tree_moves: int = 0  # commands that may have switched the branch
+    handoff_at: str = ""  # when the agent last wrote into the handoffs folder
+
+
+class Delivery(Record):
+    """The startup text on its way to the agent (section Startup)."""
+
+    state: str = ""  # "", owed, sent, done, failed
+    source: str = ""  # the start's source: startup, clear, compact, …
+    handoff: str = ""  # the file's name in .context/handoffs
+    head: str = ""  # its first line, by which a receipt is known
+    text: str = ""  # kept until there is evidence, to send it again
+    attempts: int = 0
+    first_at: float = 0.0
+    sent_at: float = 0.0
+    answer: str = ""  # the agent's last answer when it was sent
+    escalated: bool = False
+
+
+class Session(Record):
+    """A session's state."""
+
+    version: int = SESSION_VERSION
+    id: str = ""
+    agent: str = ""
+    transcript: str = ""
+    offset: int = 0  # how far the transcript has been read
+    session_start: str = ""
+    seen_at: float = 0.0  # the last event
+    stopped_at: float = 0.0  # the last Stop, 0.0 while the agent works
+    ended_at: float = 0.0
+    end_reason: str = ""
+    client_pid: str = ""
+    model: str = ""  # as the start names it, with [1m]
+    window_told: int = 0  # as the status line tells it
+    branch: str = ""  # at the last look
+    commit: str = ""
+    moves_seen: int = 0  # tree_moves + subagents at the last look
+    began_with: str = ""  # the handoff this session got
+    compactions_seen: int = 0
+    threshold_crossed_at: str = ""
+    handoff_complete: bool = False  # the agent wrote one since the last compaction
+    handoff_before: str = ""  # what stood in its file at the start or the last compaction
+    kit_mark: str = ""  # of the handoff that the kit made, to know it again
+    handoff_noticed: str = ""  # when we saw the agent's handoff first
+    handoff_offset: int = -1  # how far the transcript was read when the kit last made one
+    old_prompt_before: str = ""  # the same of .claude/ll-continue-prompt.md
+    reminded_answer: str = ""  # the answer whose calls carried the last reminder
+    was_asked: bool = False  # the person was told that a handoff was asked for
+    heard: dict = {}  # global signals: name -> content
+    briefed: bool = False  # about the workflow, since the start or the last compaction
+    holds: int = 0  # stops held in a row
+    idle_holds: int = 0  # of these, the last ones without a tool call
+    held_calls: int = 0  # tool calls at the last hold
+    delivery: Delivery = Delivery()
+    facts: Facts = Facts()
+
+
+def session_path(project: Project, session_id: str) -> str:
+    return project.state("session-%s.json" % safe_name(session_id))
+
+
+def load_session(project: Project, session_id: str) -> Session:
+    """The session's state; a new one if there is none that can be used."""
+    data = load_state(session_path(project, session_id))
+    if data.get("version") != SESSION_VERSION or data.get("id") != session_id:
+        data = {}
+    session = Session(data)
+    session.id = session_id
+    return session
+
+
+def save_session(project: Project, session: Session) -> bool:
+    data = json.dumps(session.as_dict(), separators=(",", ":"))
+    return write_atomically(session_path(project, session.id), data)
+
+
+def all_sessions(project: Project, limit: int = 200) -> list:
+    """The sessions of the project that are kept, the newest first."""
+    found = []
+    for path, _ in list_files(project.home, ".json"):
+        if os.path.basename(path).startswith("session-") and len(found) < limit:
+            session = Session(read_object(path))
+            if session.id and session.version == SESSION_VERSION:
+                found.append(session)
+    return found
+
+
+# =============================================================================
+# Git
+# =============================================================================
+# Branch and commit are read from files. What is changed is asked of `git status`,
+# only when a handoff is made; without git, or not in time, nothing is said of it.
+
+GIT_LIMIT_S = 0.6
+CHANGED_LIMIT = 30
+GIT_STATUS = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false", "status", "--porcelain")
+
+
+def git_folder(root: str) -> str:
+    """The git folder of a working tree; "" if there is none here or above."""
+    folder = root
+    while folder != os.path.dirname(folder):
+        path = os.path.join(folder, ".git")
+        if os.path.isdir(path):
+            return path
+        told = read_text(path, 4096).partition("gitdir:")[2].strip()  # a worktree
+        if told:
+            return os.path.normpath(os.path.join(folder, told))
+        folder = os.path.dirname(folder)
+    return ""
+
+
+def head_file(root: str) -> str:
+    """The file that changes when the branch does; "" without git."""
+    folder = git_folder(root)
+    return os.path.join(folder, "HEAD") if folder else ""
+
+
+def read_head(root: str) -> tuple:
+    """(branch, short commit); a detached head is a commit. ("", "") without git."""
+    folder = git_folder(root)
+    head = read_text(os.path.join(folder, "HEAD"), 4096).strip() if folder else ""
+    if not head.startswith("ref: "):
+        commit = head[:10] if re.fullmatch(r"[0-9a-f]{40,64}", head) else ""
+        return ("commit " + commit if commit else ""), commit
+    name = head[5:]
+    shared = read_text(os.path.join(folder, "commondir"), 4096).strip()
+    common = os.path.normpath(os.path.join(folder, shared)) if shared else folder
+    commit = read_text(os.path.join(common, name), 4096).strip()
+    if not commit:
+        packed = read_text(os.path.join(common, "packed-refs"), STATE_LIMIT_BYTES)
+        match = re.search(r"^([0-9a-f]{40,64}) %s$" % re.escape(name), packed, re.M)
+        commit = match.group(1) if match else ""
+    branch = name[len("refs/heads/") :] if name.startswith("refs/heads/") else name
+    return one_line(for_terminal(branch), 100), commit[:10]
+
+
+def changed_files(root: str) -> list:
+    """The lines of `git status --porcelain`, at most CHANGED_LIMIT."""
+    import subprocess
+
+    if not git_folder(root):
+        return []
+    try:
+        done = subprocess.run(
+            GIT_STATUS,
+            cwd=root,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=GIT_LIMIT_S,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return []
+    lines = done.stdout.decode("utf-8", "replace").split("\n")
+    return [line for line in lines if line.strip()][:CHANGED_LIMIT]
+
+
+# =============================================================================
+# Project
+# =============================================================================
+# A project is the folder that the client was started in, or its nearest parent,
+# with a context folder. Our own state about it lies in the user's home, so no
+# clone can forge it. One lock for each project is held for a whole run.
+
+PROJECT_NAME_LIMIT = 200
+LOCK_WAIT_S, LOCK_WAIT_STOP_S = 1.0, 3.0
+LOCK_POLL_S = 0.01
+RUNTIME_FOLDERS = ("signals", "signals/global", "signals/sessions", "handoffs", "handoffs/delivered")
+GITIGNORE = """\
+# Runtime files of ctx_hooks. The context files beside this one are yours.
+/signals/
+/handoffs/
+/monitor-state.json
+/.gitignore
+"""
+
+
+class Project:
+    """A project's folders and settings."""
+
+    def __init__(self, root: str, settings: Settings, env: dict) -> None:
+        self.root = root
+        self.settings = settings
+        self.context = os.path.join(root, settings["context_dir"])
+        self.home = project_state_folder(root, env)
+        self.cache = os.path.join(cache_home(env), "ctx_hooks") if cache_home(env) else ""
+
+    def state(self, name: str) -> str:
+        """The path of one of our own files about this project."""
+        return os.path.join(self.home, name)
+
+    def path(self, *names: str) -> str:
+        """A path below the context folder."""
+        return os.path.join(self.context, *names)
+
+    def relative(self, path: str) -> str:
+        """A path as it is named inside the project."""
+        inside = os.path.relpath(path, self.root)
+        return path if inside.startswith("..") else inside.replace(os.sep, "/")
+
+
+def find_project(start: str, env: dict) -> Project | None:
+    """The project of a folder; None if there is none, or it is not ours to work in."""
+    folder = os.path.normpath(start) if os.path.isabs(start) else ""
+    if not folder or not home_folder(env):
+        return None
+    is_start = True
+    while folder != os.path.dirname(folder):
+        settings = read_settings(folder, env)
+        context = os.path.join(folder, settings["context_dir"])
+        if os.path.isdir(context) and (is_start or is_our_folder(context)):
+            return Project(folder, settings, env) if is_safe_to_use(folder, context) else None
+        folder = os.path.dirname(folder)
+        is_start = False
+    return None
+
+
+def is_our_folder(path: str) -> bool:
+    """A parent's context folder counts only if it is this user's or root's."""
+    if os.name == "nt":
+        return True
+    return os.stat(path).st_uid in (0, os.getuid())
+
+
+def is_safe_to_use(root: str, context: str) -> bool:
+    """A link as runtime folder would lead our writes to somewhere else."""
+    if not is_inside(context, root):
+        return False
+    folders = [os.path.join(context, name) for name in RUNTIME_FOLDERS]
+    return not any(os.path.islink(folder) for folder in folders)
+
+
+def prepare_folders(project: Project) -> bool:
+    """The state folder, and a .gitignore that names our files in the context folder.
+    False if there can be no state: the home is read-only."""
+    try:
+        os.makedirs(project.home, mode=0o700, exist_ok=True)
+    except OSError:
+        return False
+    path = project.path(".gitignore")
+    if not os.path.lexists(path):
+        write_atomically(path, GITIGNORE, mode=0o644)
+    return os.access(project.home, os.W_OK)
+
+
+# --- the user's folders
+
+
+def home_folder(env: dict) -> str:
+    """The user's home; "" if there is none. Never guessed: that could be root's."""
+    home = env.get("USERPROFILE" if os.name == "nt" else "HOME", "")
+    return home if os.path.isabs(home) else ""
+
+
+def user_folder(env: dict, variable: str, below_home: str) -> str:
+    """An XDG folder, or its default below the home; on Windows %LOCALAPPDATA%."""
+    given = env.get("LOCALAPPDATA" if os.name == "nt" else variable, "")
+    if os.path.isabs(given):
+        return given
+    home = home_folder(env)
+    return os.path.join(home, below_home) if home else ""
+
+
+def state_home(env: dict) -> str:
+    return user_folder(env, "XDG_STATE_HOME", ".local/state")
+
+
+def cache_home(env: dict) -> str:
+    """Where `ctx_hooks/` with bytecode and launcher files lies; the launcher agrees."""
+    folder = user_folder(env, "XDG_CACHE_HOME", ".cache")
+    return os.path.join(folder, "ctx_hooks", "cache") if os.name == "nt" else folder
+
+
+def config_home(env: dict) -> str:
+    return user_folder(env, "XDG_CONFIG_HOME", ".config")
+
+
+def project_state_folder(root: str, env: dict) -> str:
+    """Where our own files about a project lie; "" without a home."""
+    home = state_home(env)
+    name = safe_name(os.path.abspath(root), PROJECT_NAME_LIMIT)
+    return os.path.join(home, "ctx_hooks", name) if home else ""
+
+
+# --- the lock
+
+
+class ProjectLock:
+    """One lock for each project. `with` holds it; `is_held` says whether it was had."""
+
+    def __init__(self, project: Project, wait_s: float) -> None:
+        self.path = project.state("lock")
+        self.wait_s = wait_s
+        self.is_held = False
+        self.file = None
+
+    def __enter__(self) -> ProjectLock:
+        self.file = open(self.path, "a+b")
+        deadline = time.monotonic() + self.wait_s
+        while not self.is_held:
+            self.is_held = try_lock(self.file)
+            if self.is_held or time.monotonic() > deadline:
+                break
+            time.sleep(LOCK_POLL_S)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.file.close()  # closing releases the lock
+        self.is_held = False
+
+
+def try_lock(file: object) -> bool:
+    try:
+        if os.name == "nt":
+            import msvcrt
+
+            file.seek(0)
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except OSError:
+        return False
+
+
+# --- whom we trust: what of a project may reach the agent
+
+SECRET_NAMES = re.compile(
+    r"\.env.*|.*\.(pem|key|p12|pfx|kdbx)|id_[a-z0-9]+.*|\.netrc|_netrc|credentials.*|\.pgpass"
+    r"|\.npmrc|\.pypirc",
+    re.I,
+)
+OLD_HANDOFF = ".claude/ll-continue-prompt.md"
+
+
+def may_be_delivered(project: Project, path: str) -> bool:
+    """Whether a file of the project may be read to the agent: inside the project with
+    all links resolved, not below .git or .claude, and nothing that looks like a secret."""
+    if not is_inside(path, project.root):
+        return False
+    real = os.path.relpath(os.path.realpath(path), os.path.realpath(project.root))
+    parts = real.replace(os.sep, "/").split("/")
+    is_private = parts[0].lower() in (".git", ".claude") and real != OLD_HANDOFF
+    return not is_private and not any(SECRET_NAMES.fullmatch(part) for part in parts)
+
+
+# --- whether to speak at all
+
+
+def is_switched_off(project: Project, env: dict, now: float) -> bool:
+    """By CTX_HOOKS_DISABLE, or by `pause`."""
+    if env.get("CTX_HOOKS_DISABLE", "") not in ("", "0"):
+        return True
+    return paused_until(project, now) > now
+
+
+def paused_until(project: Project, now: float) -> float:
+    """When the pause ends; 0.0 if there is none. The file holds an epoch, or 0: no end."""
+    path = project.state("paused")
+    if not os.path.exists(path):
+        return 0.0
+    match = re.match(r"\d{1,12}", read_text(path))
+    until = float(match.group()) if match else 0.0
+    if until and until <= now:
+        return 0.0
+    return until or float("inf")
+
+
+def another_kit_speaks(project: Project, kit: str, settings_files: list) -> bool:
+    """Whether this kit is the plugin's or the user's, and the project has its own."""
+    if is_inside(kit, project.root):
+        return False
+    for name in settings_files:
+        if OWN_LINE.search(read_text(os.path.join(project.root, name))):
+            return True
+    return False
+
+
+OWN_LINE = re.compile(r"ctx_hooks\.py.{0,12}\b(inject|gate|monitor|stop-enforce|cleanup)\b")
+
+
+# =============================================================================
+# Config
+# =============================================================================
+# .contextrc is a small YAML subset: nested keys by indentation, scalars, lists
+# as [a, b] or as "- a" lines, comments, quotes. A bad line or entry is reported
+# with line and column, and skipped; the rest counts.
+
+CONTEXT_FILES = [
+    "CONSTITUTION.md",
+    "TASKS.md",
+    "CONVENTIONS.md",
+    "DECISIONS.md",
+    "LEARNINGS.md",
+    "AGENT_PLAYBOOK.md",
+]
+SEVERITIES = ("info", "warning", "critical")
+BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+LINE_LIMIT, LIST_LIMIT = 8_000, 200
+
+
+def as_text(text: str) -> str:
+    return text
+
+
+def as_path(text: str) -> str:
+    parts = text.replace("\\", "/").split("/")
+    if text.startswith(("/", "~")) or ".." in parts or ":" in parts[0]:
+        raise ValueError("must be a path inside the project")
+    return text
+
+
+def as_bool(text: str) -> bool:
+    if text.lower() not in BOOLEANS:
+        raise ValueError("must be true or false")
+    return BOOLEANS[text.lower()]
+
+
+def as_number(text: str) -> float:
+    if not re.fullmatch(r"\d{1,9}(\.\d{1,6})?", text):
+        raise ValueError("must be a number")
+    return float(text)
+
+
+def as_tokens(text: str) -> int:
+    """200000, 200k or 1m."""
+    match = re.fullmatch(r"(\d{1,9})(k|m)?", text.lower().replace("_", ""))
+    if not match:
+        raise ValueError("must be a number of tokens, such as 200000 or 200k")
+    return int(match.group(1)) * {"k": 1_000, "m": 1_000_000}.get(match.group(2), 1)
+
+
+def as_threshold(text: str) -> str:
+    """auto, a percentage, or a number of tokens such as 300k."""
+    is_percent = re.fullmatch(r"\d{1,3}%?", text) and 1 <= int(text.rstrip("%")) <= 100
+    is_tokens = re.fullmatch(r"\d{1,6}[km]", text.lower())
+    if text != "auto" and not is_percent and not is_tokens:
+        raise ValueError("must be auto, a percentage, or tokens such as 300k")
+    return text.lower().rstrip("%")
+
+
+def one_of(*choices: str) -> object:
+    """A check that takes only these words."""
+
+    def as_choice(text: str) -> str:
+        if text.lower() not in choices:
+            raise ValueError("must be one of: " + ", ".join(choices))
+        return text.lower()
+
+    return as_choice
+
+
+# A setting: its default, and the check of one value. A list has a list as default.
+SETTINGS = {
+    "context_dir": (".context", as_path),
+    "gate.mode": ("directive", one_of("directive", "off")),
+    "gate.files": (CONTEXT_FILES, as_path),
+    "gate.checkpoint": (False, as_bool),
+    "monitor.inject_min_severity": ("warning", one_of(*SEVERITIES)),
+    "monitor.notify": ("off", one_of("off", "bell", "desktop")),
+    "monitor.context_window": (0, as_tokens),
+    "handoff.enabled": (True, as_bool),
+    "handoff.threshold": ("auto", as_threshold),
+    "audit.stale_days": (14.0, as_number),
+    "startup.enabled": (True, as_bool),
+    "startup.files": ([], as_path),
+    "startup.max_age_hours": (72.0, as_number),
+    "startup.budget_chars": (8000.0, as_number),
+    "startup.require_ack": ("auto", one_of("auto", *BOOLEANS)),
+    "startup.retry_backoffs_s": ([1.0, 2.0, 5.0, 10.0], as_number),
+    "startup.file_fallback_after_attempts": (3.0, as_number),
+    "startup.fallback_file": ("", as_path),
+    "auto.phases": ([], as_text),
+    "auto.about.*": ("", as_text),
+    "auto.done_when.*": ("", as_text),
+    "auto.check_timeout_s": (120.0, as_number),
+    "wrap.ready_patterns": ([], as_text),
+}
+
+
+class Settings:
+    """The values of a .contextrc, and what is wrong with it: [(line, column, what)]."""
+
+    def __init__(self) -> None:
+        self.values = {name: default for name, (default, _) in SETTINGS.items()}
+        self.problems: list = []
+
+    def __getitem__(self, name: str) -> object:
+        return self.values[name]
+
+    def of_phase(self, name: str, phase: str) -> str:
+        """`auto.about` or `auto.done_when` of one phase."""
+        return self.values.get("%s.%s" % (name, phase), "")
+
+    def read(self, text: str) -> None:
+        """Take the values of one file's text; later files win."""
+        open_keys: list = []  # (indentation, dotted key) of the keys we are inside of
+        for number, line in enumerate(text.split("\n"), 1):
+            content = strip_comment(line[:LINE_LIMIT]).rstrip()
+            if not content.strip() or content.strip() == "---":
+                continue
+            indent = len(content) - len(content.lstrip())
+            is_item = content.lstrip().startswith("- ")
+            while open_keys and open_keys[-1][0] >= indent + (1 if is_item else 0):
+                open_keys.pop()
+            try:
+                self.read_line(content.strip(), indent, open_keys)
+            except ValueError as error:
+                self.problems.append((number, indent + 1, str(error)))
+
+    def read_line(self, content: str, indent: int, open_keys: list) -> None:
+        parent = open_keys[-1][1] if open_keys else ""
+        if content.startswith("- "):
+            return self.add_item(parent, unquote(content[2:]))
+        key, colon, value = content.partition(":")
+        if not colon:
+            raise ValueError("expected `key: value`")
+        name = (parent + "." if parent else "") + unquote(key)
+        is_group = any(known.startswith(name + ".") for known in SETTINGS)
+        if not value.strip() and (is_group or is_list_setting(name)):
+            if not is_group:
+                self.values[name] = []
+            open_keys.append((indent, name))
+        else:
+            self.set(name, value.strip())
+
+    def set(self, name: str, value: str) -> None:
+        default, check = find_setting(name)
+        if not isinstance(default, list):
+            self.values[name] = check(unquote(value))
+            return
+        self.values[name] = []
+        is_inline = value.startswith("[") and value.endswith("]")
+        errors = []
+        for item in split_list(value[1:-1]) if is_inline else [value]:
+            try:
+                self.add_item(name, unquote(item))
+            except ValueError as error:  # only this entry is dropped
+                errors.append(str(error))
+        if errors:
+            raise ValueError("; ".join(errors))
+
+    def add_item(self, name: str, item: str) -> None:
+        default, check = find_setting(name)
+        if not isinstance(default, list):
+            raise ValueError("%s is not a list" % name)
+        if len(self.values[name]) < LIST_LIMIT:
+            try:
+                self.values[name].append(check(item))
+            except ValueError as error:
+                raise ValueError("%r %s" % (item, error)) from None
+
+
+def find_setting(name: str) -> tuple:
+    """(default, check) of a setting; a ValueError for one that does not exist."""
+    group = name.rpartition(".")[0]
+    found = SETTINGS.get(name) or SETTINGS.get(group + ".*")
+    if not found or name.endswith("*"):
+        raise ValueError("unknown setting: " + name)
+    return found
+
+
+def is_list_setting(name: str) -> bool:
+    return name in SETTINGS and isinstance(SETTINGS[name][0], list)
+
+
+def strip_comment(line: str) -> str:
+    """A line without its comment; a # inside quotes or a word is none."""
+    match = re.match(r"""(?:[^'"#]|"[^"]*"|'[^']*'|(?<=\S)#|['"])*""", line)
+    return match.group() if match else line
+
+
+def unquote(text: str) -> str:
+    text = text.strip()
+    if len(text) >= 2 and text[0] == text[-1] and text[0] in "\"'":
+        return text[1:-1]
+    return text
+
+
+def split_list(text: str) -> list:
+    """The entries of an inline list; a comma inside quotes divides nothing."""
+    entries = re.findall(r"""\s*("[^"]*"|'[^']*'|[^,]+)""", text)
+    return [entry.strip() for entry in entries if entry.strip()]
+
+
+def read_settings(root: str, env: dict) -> Settings:
+    """The user's settings for all projects, then the project's own."""
+    settings = Settings()
+    home = config_home(env)
+    if home:
+        settings.read(read_text(os.path.join(home, "ctx_hooks", "contextrc")))
+    settings.read(read_text(os.path.join(root, ".contextrc")))
+    return settings
+
+
+# =============================================================================
+# Recorder
+# =============================================================================
+# events.jsonl: one row for each thing that was said or decided, with the reason;
+# `why` reads it. It is cut to its newer half when it is full.
+#
+#     {"at": "2026-02-03T10:45:00Z", "event": "signal:delivered", "session": "…", …}
+
+EVENTS_LIMIT_BYTES = 400_000
+ERRORS_LIMIT_BYTES = 40_000
+METRICS = (
+    "attempted",
+    "succeededOnFirstTry",
+    "succeededAfterRetry",
+    "escalatedToFile",
+    "failed",
+)
+
+
+def record(run: Run, event: str, **details: object) -> None:
+    """Note one row for `why`."""
+    row = {"at": format_iso(run.now), "event": event, "session": run.session.id}
+    row.update(details)
+    append_line(run.project.state("events.jsonl"), json.dumps(row), EVENTS_LIMIT_BYTES)
+
+
+def append_line(path: str, line: str, limit_bytes: int) -> None:
+    """Append to a bounded log."""
+    try:
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(line + "\n")
+        if size_of(path) > limit_bytes:
+            newer = read_bytes(path, limit_bytes, start=limit_bytes // 2)
+            write_atomically(path, newer.partition(b"\n")[2])
+    except OSError:
+        pass  # a full disk: the work goes on without a log
+
+
+def read_events(project: Project) -> list:
+    """The recorder's rows, oldest first."""
+    content = read_bytes(project.state("events.jsonl"), 2 * EVENTS_LIMIT_BYTES)
+    rows = [parse_object(line) for line in content.split(b"\n") if line]
+    return [row for row in rows if row]
+
+
+def count_metric(project: Project, name: str, attempts: int = 0, seconds: float = 0.0) -> None:
+    """Count one outcome of a delivery in metrics.json; a success also moves the averages."""
+    path = project.state("metrics.json")
+    metrics = load_state(path)
+    for key in METRICS:
+        metrics.setdefault(key, 0)
+    metrics[name] += 1
+    if name.startswith("succeeded"):
+        count = metrics["succeededOnFirstTry"] + metrics["succeededAfterRetry"]
+        move_average(metrics, "averageAttemptsToSuccess", attempts, count)
+        move_average(metrics, "averageTimeToSuccess", seconds, count)
+    write_object(path, metrics)
+
+
+def move_average(metrics: dict, name: str, value: float, count: int) -> None:
+    old = metrics.get(name, 0)
+    metrics[name] = round(old + (value - old) / count, 3)
+
+
+# =============================================================================
+# Text
+# =============================================================================
+# What reaches the agent has no control characters, no tags that imitate a
+# client's markup, and no lines that pose as a turn. What the kit writes down
+# hides what looks like a secret.
+
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+MARKUP = re.compile(
+    r"</?\s*(?:system[-_]?\w*|user[-_]?\w*|assistant|human|function_\w+|tool_\w+|hook_\w+"
+    r"|command-\w+|local-command-\w+|task-notification|antml:\w+|invoke)\b[^>]*>",
+    re.IGNORECASE,
+)
+POSED_TURN = re.compile(r"^(\s*)(?=(?:human|user|assistant|system)\s*:)", re.I | re.M)
+SECRETS = (
+    re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*-----|\Z)", re.S),
+    re.compile(r"\b(?:sk|pk|rk)[-_](?:\w+[-_])?[A-Za-z0-9]{16,}[A-Za-z0-9_-]*"),
+    re.compile(r"\b(?:ghp|gho|ghu|ghs|ghr|glpat|xox[abps]|npm|hf|pypi)[-_][A-Za-z0-9_-]{16,}"),
+    re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"),
+    re.compile(r"\bAIza[A-Za-z0-9_-]{30,}"),
+    re.compile(r"\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{5,}"),
+    re.compile(r"(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"),
+    re.compile(r"(?<=\bBearer )[A-Za-z0-9._~+/-]{16,}=*"),
+    re.compile(
+        r"(?i)(?<![A-Za-z])((?:\w*_)?(?:password|passwd|secret|api_?key|token|credential)s?"
+        r"\s*[=:]\s*)(['\"]?)(?!\$|<|\{)[^\s'\"]{6,}\2"
+    ),
+)
+HIDDEN = "[hidden]"
+CUT_MARK = "\n[… cut …]\n"
+
+
+def clean_text(text: str) -> str:
+    """Text from outside as it may reach the agent."""
+    text = CONTROL.sub("", text.replace("\r\n", "\n"))
+    text = MARKUP.sub("", text)
+    return POSED_TURN.sub(r"\1> ", text)
+
+
+def for_terminal(text: str) -> str:
+    """One line for a person's screen."""
+    return " ".join(CONTROL.sub("", text).split())
+
+
+def hide_secrets(text: str) -> str:
+    for pattern in SECRETS:
+        text = pattern.sub(keep_name, text)
+    return text
+
+
+def keep_name(match: re.Match) -> str:
+    """What stands for a secret; `password = …` keeps its left side."""
+    left = match.group(1) if match.re.groups else ""
+    return left + HIDDEN
+
+
+def one_line(text: str, limit: int) -> str:
+    """The text in one line, cut at `limit` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def cut_middle(text: str, limit: int) -> str:
+    """At most `limit` characters: the beginning and the end stay."""
+    if len(text) <= limit:
+        return text
+    half = max(0, limit - len(CUT_MARK)) // 2
+    return text[:half] + CUT_MARK + text[len(text) - half :]
+
+
+def cut_end(text: str, limit: int) -> str:
+    if len(text) <= limit:
+        return text
+    return text[: max(0, limit - len(CUT_MARK))] + CUT_MARK
+
+
+def says_something(text: str) -> bool:
+    """Whether a Markdown file holds more than headings, comments and fillers."""
+    text = re.sub(r"<!--.*?(-->|\Z)", "", text, flags=re.S)
+    for line in text.split("\n"):
+        words = line.strip().strip("-*_|> ").rstrip(".…:")
+        is_filler = words.lower() in ("", "todo", "tbd", "fixme", "none", "n/a", "[ ]")
+        is_template = words.startswith("[") and words.endswith("]")
+        if not line.lstrip().startswith("#") and not is_filler and not is_template:
+            return True
+    return False
+
+
+# =============================================================================
+# Files
+# =============================================================================
+# Reading is bounded and never waits for a FIFO or a device. Every write is
+# atomic: a reader sees the old file or the new one. Inside, time is epoch
+# seconds; on disk, where people read it, ISO 8601 with Z.
+
+STATE_LIMIT_BYTES = 4_000_000
+TEXT_LIMIT_BYTES = 512_000
+NAME_LIMIT = 120
+PLAIN_NAME = re.compile(r"[^A-Za-z0-9._-]")
+
+
+def read_bytes(path: str, limit_bytes: int = TEXT_LIMIT_BYTES, start: int = 0) -> bytes:
+    """The file's bytes from `start`, at most `limit_bytes`; b"" if it cannot be read."""
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        descriptor = os.open(path, flags)
+        with open(descriptor, "rb") as file:
+            if not is_regular(os.fstat(descriptor)):
+                return b""
+            file.seek(start)
+            return file.read(limit_bytes)
+    except (OSError, ValueError):  # ValueError: a null byte in the path
+        return b""
+
+
+def is_regular(info: os.stat_result) -> bool:
+    return info.st_mode & 0o170000 == 0o100000
+
+
+def read_text(path: str, limit_bytes: int = TEXT_LIMIT_BYTES) -> str:
+    """The file's text without BOM and CR; "" if it cannot be read."""
+    text = read_bytes(path, limit_bytes).decode("utf-8", "replace")
+    return text.lstrip("\ufeff").replace("\r\n", "\n")
+
+
+def parse_object(text: str | bytes) -> dict:
+    """The JSON object in a text; {} for anything else."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def read_object(path: str) -> dict:
+    """The JSON object in a file; {} if there is none."""
+    return parse_object(read_bytes(path, STATE_LIMIT_BYTES))
+
+
+def load_state(path: str) -> dict:
+    """The JSON object in one of our own files. One that cannot be used is set aside."""
+    content = read_bytes(path, STATE_LIMIT_BYTES)
+    value = parse_object(content)
+    if content and not value and content.strip() != b"{}":
+        try:
+            os.replace(path, path + ".corrupt")
+        except OSError:
+            pass  # read-only: it stays, and counts as empty
+    return value
+
+
+def write_atomically(path: str, content: str | bytes, mode: int = 0o600) -> bool:
+    """Replace the file as a whole, make its folder if need be; False if that fails."""
+    data = content.encode("utf-8", "replace") if isinstance(content, str) else content
+    draft = "%s.tmp-%d" % (path, os.getpid())
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+        with open(os.open(draft, flags, mode), "wb") as file:
+            file.write(data)
+        replace_file(draft, path)
+        return True
+    except (OSError, ValueError):
+        remove_file(draft)
+        return False
+
+
+def replace_file(source: str, target: str) -> None:
+    """os.replace; on Windows a reader may hold the target for a moment."""
+    for _ in range(20):
+        try:
+            return os.replace(source, target)
+        except PermissionError:
+            if os.name != "nt":
+                raise
+            time.sleep(0.02)
+    os.replace(source, target)
+
+
+def write_object(path: str, value: dict) -> bool:
+    return write_atomically(path, json.dumps(value, indent=1) + "\n")
+
+
+def remove_file(path: str) -> None:
+    try:
+        os.unlink(path)
+    except (OSError, ValueError):
+        pass  # it is gone, or not ours to remove
+
+
+def remove_folder(path: str) -> None:
+    """Remove an empty folder."""
+    try:
+        os.rmdir(path)
+    except (OSError, ValueError):
+        pass  # not empty, or gone
+
+
+def list_files(folder: str, ending: str) -> list:
+    """[(path, mtime)] of the folder's regular files with this ending, newest first."""
+    found = []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.endswith(ending) and entry.is_file(follow_symlinks=False):
+                    found.append((entry.path, entry.stat().st_mtime))
+    except OSError:
+        return []
+    return sorted(found, key=lambda pair: (-pair[1], pair[0]))
+
+
+def modified_at(path: str) -> float:
+    """The file's time; 0.0 if it is not there."""
+    try:
+        return os.stat(path).st_mtime
+    except (OSError, ValueError):
+        return 0.0
+
+
+def size_of(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except (OSError, ValueError):
+        return 0
+
+
+def safe_name(text: str, limit: int = NAME_LIMIT) -> str:
+    """A file name for an outside string; distinct strings stay distinct."""
+    name = PLAIN_NAME.sub(escape_letter, text)
+    if name.startswith("."):
+        name = "%2E" + name[1:]
+    if len(name) > limit:
+        name = name[: limit - 33] + "-" + digest(text)
+    return name
+
+
+def escape_letter(match: re.Match) -> str:
+    data = match.group().encode("utf-8", "surrogatepass")
+    return "".join("%%%02X" % byte for byte in data)
+
+
+def digest(text: str) -> str:
+    """32 hex digits that stand for a text."""
+    import hashlib
+
+    data = text.encode("utf-8", "surrogatepass")
+    return hashlib.sha256(data).hexdigest()[:32]
+
+
+def is_inside(path: str, folder: str) -> bool:
+    """Whether a path, with all links resolved, is the folder or lies below it."""
+    try:
+        real, base = os.path.realpath(path), os.path.realpath(folder)
+    except (OSError, ValueError):
+        return False
+    return real == base or real.startswith(base.rstrip(os.sep) + os.sep)
+
+
+def format_iso(epoch: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(epoch))
+
+
+def parse_iso(text: object) -> float:
+    """Epoch seconds of an ISO 8601 time; without a zone it is UTC; 0.0 if it is none."""
+    from datetime import datetime, timezone
+
+    match = re.fullmatch(
+        r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d)?)(?:[.,]\d+)?\s*(Z|[+-]\d\d:?\d\d)?",
+        str(text).strip().upper(),
+    )
+    if not match:
+        return 0.0
+    day, clock, zone = match.groups()
+    offset = "+0000" if zone in (None, "Z") else zone.replace(":", "")
+    layout = "%Y-%m-%dT%H:%M:%S%z" if len(clock) == 8 else "%Y-%m-%dT%H:%M%z"
+    try:
+        moment = datetime.strptime(day + "T" + clock + offset, layout)
+        return moment.astimezone(timezone.utc).timestamp()
+    except (ValueError, OverflowError):
+        return 0.0
+
+
+def format_clock(epoch: float, now: float) -> str:
+    """A local time for people: the hour today, else with the date."""
+    moment, today = time.localtime(epoch), time.localtime(now)
+    is_today = moment[:3] == today[:3]
+    return time.strftime("%H:%M" if is_today else "%Y-%m-%d %H:%M", moment)
+
+
+def format_age(seconds: float) -> str:
+    """A duration in words: 40 s, 5 min, 3 h, 2 days."""
+    for unit, length in (("days", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length or (unit != "days" and seconds >= length):
+            return "%d %s" % (seconds // length, unit)
+    return "%d s" % max(0, seconds)
+
+
+# =============================================================================
+# Registration
+# =============================================================================
+# The lines in the clients' settings: made for install.py, recognised for
+# install.py and `doctor`. hooks.json says which event runs which mode. A line is
+#     sh "$CLAUDE_PROJECT_DIR/.claude/hooks/ctx_hooks.py" monitor || exit 0
+# and stays the same in every version: Codex trusts a line by its hash.
+
+KIT_PLACE = ".claude/hooks/ctx_hooks.py"
+SHELL_LINE = "sh %s %s || exit 0"
+POWERSHELL_LINE = "py -3 -I %s %s; exit 0"
+REGISTERED = r"""(?xs)
+    (?:["']?(?:[^"'|&;<>()$]*[/\\])?                       # maybe an interpreter:
+       (?:(?:ba|da|z)?sh|py|python[\d.]*)(?:\.exe)?["']?   # sh, python3, py -3 -I
+       (?:\ -(?![cm])\w+(?:\ utf8)?)*\ )?
+    (?P<path>(?:[^\s"'|&;<>()]|"[^"]*"|'[^']*')+)          # one word for the shell,
+    (?:(?<=[\s/\\"']ctx_hooks\.py)|(?<=[\s/\\"']ctx_hooks\.py["']))  # our file
+    \ (?P<words>(?:inject|gate|monitor|stop-enforce|cleanup|statusline)(?:\ [a-z]+)*)
+    (?:\ 2>/dev/null)?(?:\ \|\|\ (?:exit\ 0|true)|;\ exit\ 0)?
+    |                                                      # 0.2.0: some 700 characters
+    (?::\ ctx_hooks\ |[^|&;<>()]*\ -X\ ctx_hooks=)
+    (?P<old>inject|gate|monitor|stop-enforce|cleanup|statusline)\b
+    .*(?:;|\|\|)\ exit\ 0
+"""
+
+
+class RegisteredLine(Record):
+    """A line in a client's settings that runs this kit and does nothing else."""
+
+    mode: str = ""
+    agent: str = "claude"
+    words: list = []  # mode, agent, "now"
+    path: str = ""  # of the kit, variables as they stand; "" in a line of 0.2.0
+    command: str = ""
+    place: list = []  # keys and indexes that lead to the entry: "hooks", event, …
+
+
+def parse_line(command: object) -> RegisteredLine | None:
+    """What a command runs, if it runs this kit alone; None for every other one."""
+    match = re.fullmatch(REGISTERED, command) if isinstance(command, str) else None
+    if not match:
+        return None
+    line = RegisteredLine()
+    line.words = (match["words"] or match["old"]).split()
+    line.mode, *others = line.words
+    for word in others:
+        if word in DIALECTS:
+            line.agent = word
+        elif word != "now":
+            return None
+    line.path = re.sub(r"""("|')(.*?)\1""", r"\2", match["path"] or "", flags=re.DOTALL)
+    line.command = command
+    return line
+
+
+def find_lines(value: object, place: tuple = ()) -> list:
+    """The RegisteredLines in a client's settings, in their order."""
+    if len(place) == 5:
+        line = parse_line(value.get("command")) if isinstance(value, dict) else None
+        if line:
+            line.place = list(place)
+        return [line] if line else []
+    children = enumerate(value) if isinstance(value, list) else ()
+    if isinstance(value, dict):
+        children = value.items()
+    found = []
+    for key, child in children:
+        if key == "hooks" or len(place) not in (0, 3):
+            found += find_lines(child, place + (key,))
+    return found
+
+
+def adapt_hooks(hooks: dict, agent: str, path: str, form: str = SHELL_LINE) -> dict:
+    """{event: group} of hooks.json in the words and units of one client.
+
+    `path` is the kit as a word for the shell.
+    """
+    dialect = DIALECTS[agent]
+    adapted = {}
+    for event, (group,) in hooks.items():
+        if event in dialect.registered:
+            entry = adapt_entry(group["hooks"][0], agent, path, form)
+            if event == "SessionEnd":
+                entry["timeout"] = dialect.end_limit_s * dialect.time_unit
+            own_name = dialect.renamed.get(event, event)
+            adapted[own_name] = dict(group, hooks=[entry])
+            if agent != "claude":
+                adapted[own_name].pop("matcher", None)  # only Claude Code needs it
+    return adapted
+
+
+def adapt_entry(entry: dict, agent: str, path: str, form: str) -> dict:
+    words = parse_line(entry["command"]).words
+    if agent != "claude":
+        words.insert(1, agent)
+    timeout = entry["timeout"] * DIALECTS[agent].time_unit
+    return dict(entry, command=form % (path, " ".join(words)), timeout=timeout)
+
+
+def kit_word(agent: str) -> str:
+    """A project's kit as a word for the shell; "" if the client sets no variable."""
+    variable = DIALECTS[agent].project_variable
+    return '"$%s/%s"' % (variable, KIT_PLACE) if variable else ""
+
+# =============================================================================
+# Wrap
+# =============================================================================
+# `wrap -- aider` runs a program without hooks in a pseudo-terminal, passes
+# everything through, and types the startup context when the program waits for a
+# line. It never answers for the person: Enter is pressed only behind our own
+# text, seen in the program's output. Typist decides; Terminal moves the bytes.
+
+WRAP_POLL_S, WRAP_SETTLE_S, WRAP_TIMEOUT_S = 0.2, 0.5, 30.0
+WRAP_ACK_S = 5.0  # so long a program may wait again before its answer counts as missing
+WRAP_HOLD_S = 5.0  # so long the person's keys wait for our Enter
+WRAP_OUTPUT_CHARS = 5_000
+WRAP_READ_BYTES = 16_384
+WRAP_LINE_BYTES = 4_000 if sys.platform == "linux" else 1_000  # a terminal takes no more
+SHELLS = "sh bash dash zsh fish ksh mksh ash csh tcsh nu pwsh xonsh elvish".split()
+EDITORS = "vi vim nvim view ex ed nano pico emacs micro hx helix kak joe mcedit".split()
+PAGERS = "less more most man top htop".split()
+LAUNCHERS = "npx npm pnpm yarn bun bunx uvx pipx env".split()
+
+
+def wrap_program(project: Project, options: object, env: dict) -> int:
+    """Run `options.command` with the startup context; its exit code."""
+    command = options.command
+    refuse_program(command)
+    run = start_wrap(project, options.context, env)
+    typist = Typist(run, options.timeout or WRAP_TIMEOUT_S)
+    is_owed = run.session.delivery.state == "owed"
+    try:
+        if is_owed and has_terminal():
+            return Terminal(typist).run(command, env)
+        if is_owed:
+            typist.give_up("there is no terminal")
+        return run_plainly(command, env)
+    except OSError as error:
+        what = "cannot run %s: %s" % (command[0], error.strerror)
+        raise UserError(what, "check the name and PATH") from None
+
+
+def refuse_program(command: list) -> None:
+    """A UserError for what has hooks, and for what nobody wants text typed into."""
+    if not command:
+        raise UserError("a command is missing", "name the agent: wrap -- aider")
+    names = [program_name(word) for word in command]
+    is_launched = names[0] in LAUNCHERS
+    for name in names if is_launched else names[:1]:
+        if name in DIALECTS:
+            hint = "use them: python3 install.py --agent " + name
+            raise UserError("%s has hooks" % name, hint)
+    is_bare = all(word.startswith("-") and "c" not in word for word in command[1:])
+    is_shell = names[0] in SHELLS and is_bare
+    if is_shell or names[0] in EDITORS + PAGERS:
+        what = "%s is no agent: the context would be typed into it" % names[0]
+        raise UserError(what, "name the agent: wrap -- aider, wrap -- sh -c '...'")
+
+
+def program_name(word: str) -> str:
+    """codex for /usr/bin/codex, and for the package @openai/codex@1.2."""
+    name = os.path.basename(word)
+    return re.sub(r"(?<=\w)(-cli|-code)?(@[\w.^~-]+|\.\w+)?$", "", name)
+
+
+def start_wrap(project: Project, context_file: str, env: dict) -> Run:
+    """A run whose session's delivery holds what the program is to be told."""
+    event = Event({"name": "SessionStart", "source": "startup"})
+    run = Run(event, project, env, time.time())
+    run.session.id = "wrap-%d-%d" % (run.now, os.getpid())
+    run.session.seen_at = run.now
+    if is_switched_off(project, env, run.now):
+        return run
+    prepare_folders(project)
+    if context_file:
+        text = clean_text(read_text(context_file)).strip()
+        if not says_something(text):
+            raise UserError("there is no context in " + context_file, "name a text file")
+        run.session.delivery = Delivery({"state": "owed", "text": text[:REPLY_LIMIT]})
+        return run
+    with ProjectLock(project, LOCK_WAIT_S):
+        start_session(run)
+    return run
+
+
+def has_terminal() -> bool:
+    return os.name == "posix" and os.isatty(0) and os.isatty(1)
+
+
+def run_plainly(command: list, env: dict) -> int:
+    """Become the program; Windows can only wait for it."""
+    sys.stdout.flush()
+    if os.name == "posix":
+        os.execvpe(command[0], command, env)
+    import subprocess
+
+    return subprocess.call(command, env=env)
+
+
+# --- what the program shows
+
+MOVES = re.compile(r"\x1b\[[0-9;]*[ABEFGHfd]|\r\n?")
+FORWARD = re.compile(r"\x1b\[\d*C")
+ESCAPES = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1bO.|\x1b[ -/]*[0-~]"
+)
+PRIVATE_MODE = re.compile(r"\x1b\[\?([\d;]+)([hl])")
+ALTERNATE_SCREENS = {"47", "1047", "1049"}
+PASTE_MODE = "2004"
+USUAL_MODES = {"7", "25"}  # a terminal wraps lines and shows the cursor
+
+
+class Output:
+    """The last characters of a program's output, and the terminal modes it has set."""
+
+    def __init__(self) -> None:
+        import codecs
+
+        self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self.kept = ""
+        self.unparsed = ""  # the start of an escape sequence that is cut off
+        self.modes = USUAL_MODES
+        self.heard_at = time.monotonic()
+
+    def feed(self, data: bytes) -> None:
+        text = self.decoder.decode(data)
+        self.heard_at = time.monotonic()
+        self.kept = (self.kept + text)[-2 * WRAP_OUTPUT_CHARS :]
+        self.unparsed += text
+        for match in PRIVATE_MODE.finditer(self.unparsed):
+            modes = set(match.group(1).split(";"))
+            is_on = match.group(2) == "h"
+            self.modes = self.modes | modes if is_on else self.modes - modes
+        self.unparsed = self.unparsed[self.unparsed.rfind("\x1b") :][:20]
+
+    def text(self) -> str:
+        return strip_escapes(self.kept)[-WRAP_OUTPUT_CHARS:]
+
+    def undo_modes(self) -> bytes:
+        """What gives the person a usual terminal again after a program was killed."""
+        left_on = ["\x1b[?%sl" % mode for mode in self.modes - USUAL_MODES]
+        left_off = ["\x1b[?%sh" % mode for mode in USUAL_MODES - self.modes]
+        return "".join(left_on + left_off).encode()
+
+
+def strip_escapes(text: str) -> str:
+    """Text as it reads without a terminal; a jump of the cursor begins a line."""
+    text = FORWARD.sub(" ", MOVES.sub("\n", text))
+    return CONTROL.sub("", ESCAPES.sub("", text))
+
+
+def last_lines(text: str, count: int) -> list:
+    """The last lines with something in them."""
+    lines = [line.strip() for line in text.split("\n")]
+    return [line for line in lines if line][-count:]
+
+
+def last_line(text: str) -> str:
+    return "".join(last_lines(text, 1))
+
+
+# --- does it ask the person something?
+
+QUESTION_LINES = 12
+PROMPT = re.compile(  # nothing is typed behind it yet
+    r"^[│┃|]?[\w ./:~()\[\]-]{0,40}(>{1,3}|[❯›»]|\]:"
+    r"|\b(you|user|me|human|prompt|input|ask|chat|message|query)\s?:)[\s│┃|]*$",
+    re.I,
+)
+QUESTION = re.compile(
+    r"""[\[(]\s*y(es)?\s*[/|,]\s*n(o)?\b | \(y\)es\b      # [Y/n], (yes/no), (Y)es/(N)o
+    | \b(trust|allow|approve|permission|proceed|authori[sz]e|grant|overwrite|confirm
+        |continue|are\ you\ sure|do\ you\ want|would\ you\ like)\b[^.\n]{0,120}\?
+    | \b(enter|return)\b.{0,14}\b(confirm|select|continue|choose|accept|approve|exit)\b
+    | \barrow\ keys\b | \bpress\ (any\ key|enter|return)\b
+    | \besc(ape)?\ to\ (cancel|go\ back|reject|skip|interrupt|stop)\b
+    | \b(password|passphrase|passcode|pin|token|secret|api.?key|code)\b.{0,60}[:?]\s*$
+    | [:?$#%]\Z | \(END\)\Z | --\s?More                   # also a shell's and a pager's
+    | ^\W*[❯›▶►➤→●◉>*]\s*(yes|no|allow|deny|trust|accept|cancel)\b
+    | (^\W*(\d{1,2}[.)]|\[.?\]|\(.?\)|[○◯●◉])\s.*(\n|\Z)){2}     # a choice""",
+    re.I | re.M | re.X,
+)
+
+
+def find_question(text: str) -> str:
+    """What the last lines ask the person; "" if they ask nothing."""
+    lines = last_lines(text, QUESTION_LINES)
+    if PROMPT.search(last_line(text)):
+        lines = lines[-3:-1] + [""]  # what was asked further above is answered
+    found = QUESTION.search("\n".join(lines))
+    return found.group() if found else ""
+
+
+# --- does it wait for a line?
+
+READY_ABOVE, READY_AGREE = 0.7, 0.1
+READY_PROCESS, READY_PATTERN, READY_NATURAL = 0.95, 0.9, 0.6
+SILENCE_FROM_MS, SILENCE_FULL_MS, SILENCE_MOST = 500, 3000, 0.8
+NATURAL_FROM_MS = 200
+MID_THOUGHT = re.compile(r"([\w,;:(\[{–—-]|\.\.|…)$")
+PATTERN_LIMIT_S = 0.2
+
+
+class Glance(Record):
+    """What is known of the program at one moment."""
+
+    process: str = "unknown"  # or reading, busy, idle
+    silent_ms: int = 0
+    text: str = ""  # since we last typed
+    is_raw: bool = False
+    is_hidden: bool = False  # it reads a line without showing it
+    is_alternate: bool = False
+    takes_paste: bool = False
+    is_typing: bool = False  # the person has written half a line
+
+
+def readiness(glance: Glance, patterns: list) -> float:
+    """How sure we are that the program waits for a line, from 0 to 1."""
+    last = last_line(glance.text)
+    is_named = any(matches(pattern, last) for pattern in patterns)
+    has_prompt = is_named or PROMPT.search(last)
+    takes_keys = glance.is_raw and not glance.takes_paste and not has_prompt
+    if takes_keys or glance.process in ("busy", "idle"):
+        return 0.0
+    scores = [0.0]
+    if glance.process == "reading":
+        scores.append(READY_PROCESS)
+    if is_named:
+        scores.append(READY_PATTERN)
+    if glance.silent_ms >= SILENCE_FROM_MS:
+        scores.append(min(glance.silent_ms / SILENCE_FULL_MS, SILENCE_MOST))
+    if glance.silent_ms >= NATURAL_FROM_MS and not MID_THOUGHT.search(last):
+        scores.append(READY_NATURAL)
+    agree = READY_AGREE if len(scores) > 2 else 0.0
+    return min(1.0, max(scores) + agree)
+
+
+def matches(pattern: str, line: str) -> bool:
+    """Search a pattern of the project's; (a+)+$ could hang the person's terminal."""
+    import signal
+
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, PATTERN_LIMIT_S)
+    try:
+        return bool(re.search(pattern, line, re.I))
+    except (re.error, RecursionError, OverflowError, KeyboardInterrupt):
+        return False
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def find_obstacle(glance: Glance) -> str:
+    """Why nothing may be typed now; "" if nothing speaks against it."""
+    if glance.is_hidden:
+        return "hidden input"
+    if glance.is_alternate:
+        return "the alternate screen"
+    if glance.is_typing:
+        return "the person is typing"
+    return "a question" if find_question(glance.text) else ""
+
+
+# --- what the kernel says
+
+READ_WAITS = ("wait_woken", "n_tty_read")
+POLL_WAITS = ("poll_schedule_timeout", "do_select", "do_poll", "do_sys_poll")
+EPOLL_WAITS = ("ep_poll", "do_epoll_wait")
+
+
+def process_state(leader: int, tty: str, is_raw: bool) -> str:
+    """What the program does: reading its terminal, busy, idle or unknown."""
+    found = set()
+    try:
+        for thread in threads_of(leader):
+            found.add(thread_state(thread, tty, is_raw))
+    except (OSError, IndexError):
+        return "unknown"  # no /proc here, or a thread has just ended
+    for state in ("busy", "reading", "unknown"):
+        if state in found:
+            return state
+    return "idle"
+
+
+def threads_of(leader: int) -> list:
+    """The threads of a process and its children: an agent may be behind a launcher."""
+    threads, processes = [], [str(leader)]
+    for process in processes:
+        folder = "/proc/%s/task/" % process
+        for name in os.listdir(folder):
+            threads.append(folder + name)
+            processes += read_text(folder + name + "/children").split()
+    return threads
+
+
+def thread_state(thread: str, tty: str, is_raw: bool) -> str:
+    """The same for one thread, by its folder below /proc."""
+    _, name, rest = re.split(r"\((.*)\)", read_text(thread + "/stat"), 1, re.S)
+    state, _, group, _, _, foreground = rest.split()[:6]
+    if group != foreground:
+        return "idle"
+    if state in "RD":
+        return "busy"
+    files = awaited_files(thread, is_raw)
+    if files is None:
+        return "unknown"
+    if tty not in files and "/dev/tty" not in files:
+        return "idle"
+    return "busy" if name in SHELLS + EDITORS + PAGERS else "reading"
+
+
+def awaited_files(thread: str, is_raw: bool) -> list | None:
+    """The files that a sleeping thread waits for; None: the kernel does not say."""
+    wait = read_text(thread + "/wchan").partition(".")[0]
+    call = read_text(thread + "/syscall").split()
+    if wait in ("", "0") or len(call) < 2:
+        return None
+    argument = int(call[1], 16)
+    folder = thread + "/fd/"
+    files = {name: os.readlink(folder + name) for name in os.listdir(folder)}
+    if wait in READ_WAITS:
+        return [files.get(str(argument), "")]
+    if wait in EPOLL_WAITS:
+        watched = read_text("%s/fdinfo/%d" % (thread, argument))
+        return [files.get(name, "") for name in re.findall(r"tfd:\s*(\d+)", watched)]
+    if wait not in POLL_WAITS:
+        return []
+    # Which ones a poll names is not told. A program in raw mode waits for keys; in
+    # line mode it may as well wait for the network or for a child.
+    names = list(files.values())
+    others = [name for name in names if name.startswith(("socket:", "pipe:"))]
+    return names if is_raw or not others else []
+
+
+# --- the text, and what comes back
+
+ECHO_LETTERS = 24  # more than an acknowledgement has, less than our request around it
+PASTED_MARK = r"\[Pasted (?:[Tt]ext|[Cc]ontent)\b[^\]]*\]"  # stands for a long paste
+TOLD_ACK = re.compile(
+    r'(?<!Reply ")\bACK:\s*context\s+received(?!\W{0,9}to\W{0,9}confirm)', re.I
+)  # but not our request for it
+ACK_MARGIN = 40  # the end of our request may still be on its way
+LINE_ENDS = ("\r", "\n", "\x03", "\x04", "\x15")  # Enter, ^C, ^D, ^U
+
+
+def plan_keys(text: str, takes_paste: bool) -> bytes:
+    """The keys for a text, without the Enter. Outside of a paste it is one line."""
+    text = CONTROL.sub("", text.replace("\t", "    ")).strip()
+    if takes_paste:
+        pasted = text.replace("\n", "\r")
+        return ("\x1b[200~%s\x1b[201~" % pasted).encode("utf-8", "replace")
+    line = " ".join(text.split()).encode("utf-8", "replace")
+    if len(line) > WRAP_LINE_BYTES:
+        half = WRAP_LINE_BYTES // 2 - 10
+        line = line[:half] + b" [... cut ...] " + line[-half:]
+    return line.decode("utf-8", "ignore").encode()
+
+
+def after_echo(text: str, typed: str) -> str | None:
+    """What stands behind our text, however that is wrapped; None: it is not there."""
+    letters = [letter for letter in typed if letter.isalnum()]
+    echo = r"[\W_]*".join(letters[-ECHO_LETTERS:])
+    found = list(re.finditer(echo + "|" + PASTED_MARK, text))
+    return text[found[-1].end() :] if found else None
+
+
+def is_half_line(keys: bytes, was_half: bool) -> bool:
+    """Whether the person has begun a line; the terminal's own reports are no typing."""
+    typed = ESCAPES.sub("", keys.decode("utf-8", "replace"))
+    return not typed.endswith(LINE_ENDS) if typed else was_half
+
+
+# --- when to type what
+
+
+class Typist:
+    """Decides what is typed when. waiting -> typed -> submitted -> typed … -> done"""
+
+    def __init__(self, run: Run, timeout_s: float) -> None:
+        self.run = run
+        self.timeout_s = timeout_s
+        self.state = "waiting"
+        self.since = time.monotonic()
+        self.busy_at = self.since  # when it was last not ready
+        self.prompt = ""  # the line at which we typed first
+        self.typed = ""
+        self.notes: list = []  # for the person, once the program has ended
+
+    def step(self, glance: Glance, now: float) -> bytes:
+        """The keys to type now; b"" for none."""
+        self.run.now = time.time()
+        if self.state == "typed":
+            return self.press_enter(glance, now)
+        is_silent = glance.silent_ms >= NATURAL_FROM_MS
+        settled = glance.text if is_silent else glance.text[:-ACK_MARGIN]
+        if self.state == "submitted" and TOLD_ACK.search(settled):
+            return self.succeed("acknowledgement")
+        if self.state != "done" and self.has_waited(glance, now):
+            return self.type_next(glance, now)
+        if self.state == "waiting" and now - self.since >= self.timeout_s:
+            self.give_up("the program was not ready in time")
+        return b""
+
+    def has_waited(self, glance: Glance, now: float) -> bool:
+        """Whether the program is ready, has settled, and is back where it was before."""
+        settings, attempts = self.run.project.settings, self.run.session.delivery.attempts
+        is_ready = readiness(glance, settings["wrap.ready_patterns"]) > READY_ABOVE
+        is_back = self.prompt in ("", same_prompt(glance.text)) or not glance.is_raw
+        if not is_ready or not is_back or find_obstacle(glance):
+            self.busy_at = now
+        needed_s = WRAP_SETTLE_S
+        if attempts:
+            backoffs = settings["startup.retry_backoffs_s"] or [1.0]
+            needed_s = max(WRAP_ACK_S, backoffs[min(attempts, len(backoffs)) - 1])
+        return min(now - self.busy_at, glance.silent_ms / 1000) >= needed_s
+
+    def type_next(self, glance: Glance, now: float) -> bytes:
+        """The next rung of the ladder: the text, again, the file's name, or the last line."""
+        run = self.run
+        delivery = run.session.delivery
+        run.reply = Reply(run.event)
+        with ProjectLock(run.project, LOCK_WAIT_S):
+            if delivery.attempts:
+                retry(run)
+            else:
+                send(run, delivery.text)
+                self.prompt = same_prompt(glance.text)
+        text = "\n\n".join(run.reply.texts)
+        is_auto = run.project.settings["startup.require_ack"] == "auto"
+        if is_auto and text == delivery.text:
+            text = ACK_FRAME % text.replace("ACK:", "ACK")  # ours alone can be answered
+        self.typed = text
+        self.enter_state("typed", now)
+        return plan_keys(text, glance.takes_paste)
+
+    def press_enter(self, glance: Glance, now: float) -> bytes:
+        """Enter, once our text stands there and nothing is asked behind it."""
+        rest = after_echo(glance.text, self.typed)
+        is_shown = rest is not None and glance.silent_ms >= NATURAL_FROM_MS
+        is_safe = not (glance.is_hidden or glance.is_alternate or glance.is_typing)
+        if is_shown and is_safe and not find_question(rest):
+            self.enter_state("submitted", now)
+            self.book()
+            return b"\r"
+        if glance.is_typing or now - self.since >= self.timeout_s:
+            self.give_up("it did not appear after it was typed")
+        return b""
+
+    def enter_state(self, state: str, now: float) -> None:
+        record(self.run, "wrap:" + state, waitedMs=int((now - self.since) * 1000))
+        self.state = state
+        self.since = self.busy_at = now
+
+    def book(self) -> None:
+        """Our text is submitted."""
+        run = self.run
+        self.notes += run.reply.notes
+        with ProjectLock(run.project, LOCK_WAIT_S):
+            for action, args in run.reply.said_actions:
+                action(*args)
+        if run.session.delivery.state == "failed":
+            self.state = "done"
+        elif not BOOLEANS.get(run.project.settings["startup.require_ack"], True):
+            self.succeed("echo")
+
+    def succeed(self, evidence: str) -> bytes:
+        self.state = "done"
+        with ProjectLock(self.run.project, LOCK_WAIT_S):
+            end_delivery(self.run, evidence)
+        return b""
+
+    def give_up(self, reason: str) -> None:
+        """Nothing is typed any more. The instruction file needs nobody to be ready."""
+        run = self.run
+        self.state = "done"
+        record(run, "wrap:gave-up", reason=reason)
+        run.reply = Reply(run.event)
+        with ProjectLock(run.project, LOCK_WAIT_S):
+            escalate(run)
+        self.notes.append("ctx: the context was not submitted: %s" % reason)
+        self.notes += run.reply.notes
+
+    def is_holding(self, now: float) -> bool:
+        """The person's keys do not come between our text and its Enter."""
+        return self.state == "typed" and now - self.since < WRAP_HOLD_S
+
+    def close(self) -> None:
+        """The program has ended: without evidence, the handoff waits for the next one."""
+        project, session = self.run.project, self.run.session
+        delivery = session.delivery
+        if delivery.state in ("sent", "failed"):
+            self.notes.append("ctx: the context was not acknowledged")
+            give_back(project, delivery.handoff)
+        if delivery.escalated:
+            save_session(project, session)  # by its age our section goes again
+        for note in self.notes:
+            sys.stderr.write(note + "\n")
+
+
+def same_prompt(text: str) -> str:
+    """The last line, by which a prompt is known again although it counts."""
+    return re.sub(r"\d+", "0", last_line(text))
+
+
+# --- the pseudo-terminal
+
+
+class Terminal:
+    """The person's terminal, and the pseudo-terminal in which the program runs."""
+
+    def __init__(self, typist: Typist) -> None:
+        self.typist = typist
+        self.output = Output()
+        self.queue = b""  # keys on their way to the program
+        self.held = b""  # the person's keys that wait for our Enter
+        self.is_half = False  # the person has begun a line
+        self.is_fit = False  # the window's size was passed on
+        self.sources = [0]
+        self.next_look = 0.0
+        self.code = -1
+
+    def run(self, command: list, env: dict) -> int:
+        """Pass everything through until the program ends; its exit code."""
+        import termios
+
+        self.saved = termios.tcgetattr(0)
+        self.start(command, env)
+        try:
+            while self.code < 0:
+                self.pump()
+            while self.read_output():
+                pass
+        finally:
+            self.restore()
+            self.typist.close()
+        return self.code
+
+    def start(self, command: list, env: dict) -> None:
+        import fcntl
+        import signal
+        import subprocess
+        import termios
+
+        self.master, slave = os.openpty()
+        self.tty = os.ttyname(slave)
+        termios.tcsetattr(slave, termios.TCSANOW, self.saved)
+
+        def take_terminal() -> None:
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+        self.program = subprocess.Popen(
+            command,
+            env=env,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+            preexec_fn=take_terminal,
+        )
+        os.close(slave)
+        os.set_blocking(self.master, False)
+        self.sources.append(self.master)
+        for name in ("SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP"):
+            signal.signal(getattr(signal, name), self.forward)
+        for name in ("SIGWINCH", "SIGCONT"):
+            signal.signal(getattr(signal, name), self.note_change)
+
+    def forward(self, number: int, _: object = None) -> None:
+        try:
+            os.killpg(self.program.pid, number)
+        except OSError:
+            pass  # it has ended
+
+    def note_change(self, *_: object) -> None:
+        self.is_fit = False
+
+    def fit(self) -> None:
+        """The person's terminal raw, and its size for the program; also after ^Z."""
+        import fcntl
+        import termios
+        import tty
+
+        self.is_fit = True
+        tty.setraw(0, termios.TCSADRAIN)
+        size = fcntl.ioctl(0, termios.TIOCGWINSZ, bytes(8))
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, size)
+
+    def restore(self) -> None:
+        """The person's terminal as it was, whatever the program left switched on."""
+        import termios
+
+        write_all(1, self.output.undo_modes())
+        termios.tcsetattr(0, termios.TCSADRAIN, self.saved)
+
+    def pump(self) -> None:
+        """Pass on what is there, or wait for it a moment."""
+        import select
+
+        if not self.is_fit:
+            self.fit()
+        targets = [self.master] if self.queue else []
+        ready, writable, _ = select.select(self.sources, targets, [], WRAP_POLL_S)
+        if 0 in ready:
+            self.read_keys()
+        if writable:
+            self.write_queue()
+        is_closed = self.master in ready and not self.read_output()
+        self.follow_program(0 if is_closed else os.WNOHANG | os.WUNTRACED)
+        now = time.monotonic()
+        if now >= self.next_look:
+            self.next_look = now + WRAP_POLL_S
+            self.look(now)
+        if not self.typist.is_holding(now):
+            self.queue += self.held
+            self.held = b""
+
+    def read_keys(self) -> None:
+        import signal
+        import termios
+
+        keys = read_some(0)
+        flags = termios.tcgetattr(self.master)[3]
+        if not keys:
+            self.sources.remove(0)
+        elif keys == b"\x1a" and flags & termios.ISIG:
+            self.forward(signal.SIGSTOP)  # ^Z: without a shell SIGTSTP stops nothing
+        elif ESCAPES.sub("", keys.decode("utf-8", "replace")):
+            self.is_half = is_half_line(keys, self.is_half)
+            self.held += keys
+        else:
+            self.queue += keys  # the terminal's own report; the program may wait for it
+
+    def write_queue(self) -> None:
+        try:
+            self.queue = self.queue[os.write(self.master, self.queue) :]
+        except OSError:
+            pass  # full for now
+
+    def read_output(self) -> bool:
+        """Pass output on; False if there is none."""
+        import signal
+
+        data = read_some(self.master)
+        if data:
+            self.output.feed(data)
+        if not write_all(1, data):
+            self.forward(signal.SIGHUP)  # the person's terminal is gone
+        return bool(data)
+
+    def follow_program(self, flags: int) -> None:
+        """Has the program ended, or stopped?"""
+        import signal
+
+        pid, status = os.waitpid(self.program.pid, flags)
+        if pid and os.WIFSTOPPED(status):
+            self.restore()
+            os.kill(os.getpid(), signal.SIGTSTP)  # the person's shell comes back
+            self.fit()
+            self.forward(signal.SIGCONT)
+            self.forward(signal.SIGWINCH)  # draw again
+        elif pid and os.WIFSIGNALED(status):
+            self.code = 128 + os.WTERMSIG(status)
+        elif pid:
+            self.code = os.WEXITSTATUS(status)
+
+    def look(self, now: float) -> None:
+        """Let the typist look at the program."""
+        import termios
+
+        if self.typist.state == "done" or self.code >= 0:
+            return
+        flags = termios.tcgetattr(self.master)[3]
+        output = self.output
+        glance = Glance()
+        glance.is_raw = not flags & termios.ICANON
+        glance.is_hidden = not glance.is_raw and not flags & termios.ECHO
+        glance.is_alternate = bool(output.modes & ALTERNATE_SCREENS)
+        glance.takes_paste = PASTE_MODE in output.modes
+        glance.is_typing = self.is_half
+        glance.silent_ms = int((now - output.heard_at) * 1000)
+        glance.text = output.text()
+        glance.process = process_state(self.program.pid, self.tty, glance.is_raw)
+        keys = self.typist.step(glance, now)
+        if keys:
+            output.kept = ""
+            self.queue += keys
+
+
+def read_some(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, WRAP_READ_BYTES)
+    except OSError:
+        return b""  # closed, or nothing is there
+
+
+def write_all(descriptor: int, data: bytes) -> bool:
+    try:
+        while data:
+            data = data[os.write(descriptor, data) :]
+        return True
+    except OSError:
+        return False
+# =============================================================================
+# Main
+# =============================================================================
+# The first word is a mode, for clients, or a command, for people. An unknown mode
+# of a hook exits with 1: 2 would mean "deny" to the client.
+
+
+def main(argv: list) -> int:
+    word = argv[0] if argv else ""
+    if word in HANDLERS:
+        guarded_hook(word, argv[1:])
+    return run_command(argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,276 @@
+"""A stub of the Messages API on loopback, for end-to-end runs of the real client.
+
+A test scripts the model as a list of turns, starts the client against `StubModel.url`, and afterwards looks at
+`StubModel.requests`: the bodies the client really sent. What is not in one of them did not reach the model.
+A turn may be a function of the request: a model that reacts to what the hooks told it (see agents.py).
+
+    client ──POST /v1/messages──► kind of request? ──► next turn of that kind ──► SSE (or one JSON object)
+                                        │
+                                        └── main, subagent (`tools` and the marker), compact, side (no `tools`)
+
+Only the standard library; the server lives in the test's process and speaks on 127.0.0.1 only.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import uuid
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+MODEL = "claude-opus-4-6"  # a 200,000 window: small numbers cross the thresholds
+SUBAGENT_MARKER = "SUBAGENT-TASK"  # a scripted Agent call puts this into its prompt
+COMPACT_MARKER = "detailed summary of the conversation"  # the client's own words when it asks for a compaction
+OUT_OF_TURNS = "stub: out of turns"
+SIDE_ANSWER = "stub: side answer"
+COMPACT_ANSWER = "<analysis>short</analysis>\n<summary>The earlier conversation, summarised by the stub.</summary>"
+WAIT_S = 45.0
+
+
+class Turn:
+    """One answer of the model: text, tool calls (several may run in parallel), and how full it says it is."""
+
+    def __init__(self, text="", tools=(), tokens=1000, act=None, status=200):
+        self.text = text  # a string, or a function of the request
+        self.tools = list(tools)  # [(name, input), …]
+        self.tokens = tokens  # input + cache creation + cache read
+        self.status = status  # another HTTP status makes it an API error
+        self.act = act  # called with the request before the answer: things that happen outside
+
+    def blocks(self, request):
+        text = self.text(request) if callable(self.text) else self.text
+        blocks = [{"type": "text", "text": text}] if text or not self.tools else []
+        for name, arguments in self.tools:
+            blocks.append({"type": "tool_use", "id": _fresh("toolu"), "name": name, "input": arguments})
+        return blocks
+
+
+class Request:
+    """One recorded request of the client."""
+
+    def __init__(self, number, path, body):
+        self.number = number
+        self.path = path
+        self.body = body
+        self.kind = _kind(path, body)
+
+    @property
+    def messages(self):
+        return self.body.get("messages") or []
+
+    def text(self):
+        """Everything but the model's own words: system prompt, user messages, tool results, injected context."""
+        return "\n".join(_strings(self.body.get("system")) + _strings_of(self.messages))
+
+    def news(self):
+        """What the client added since the model's last answer."""
+        last = max((i for i, m in enumerate(self.messages) if m.get("role") == "assistant"), default=-1)
+        return "\n".join(_strings_of(self.messages[last + 1 :]))
+
+    def count(self, needle):
+        return self.text().count(needle)
+
+    def refusals(self):
+        """The texts of the tool calls of the last answer that failed or were not permitted."""
+        parts = [p for p in self.messages[-1:] if isinstance(p.get("content"), list) for p in p["content"]]
+        return ["\n".join(_strings(p.get("content"))) for p in parts if p.get("type") == "tool_result" and p.get("is_error")]
+
+
+class StubModel:
+    """The server. `turns` are used up by main requests, `subagent_turns` by requests of subagents."""
+
+    def __init__(self, model=MODEL):
+        self.model = model
+        self.requests = []
+        self.turns = []
+        self.subagent_turns = []
+        self.otherwise = None  # a Turn, or a function that gives one, for main requests after the last scripted one
+        self.ran_out = 0
+        self.changed = threading.Condition()
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self.server.daemon_threads = True
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True)
+        self.thread.start()
+
+    @property
+    def url(self):
+        return "http://127.0.0.1:%d" % self.server.server_address[1]
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join(5)
+
+    def script(self, *turns, otherwise=None):
+        """Append turns (plain strings are texts, functions take the request and give a turn); `otherwise` answers
+        whatever comes after them."""
+        self.turns.extend(Turn(t) if isinstance(t, str) else t for t in turns)
+        self.otherwise = otherwise or self.otherwise
+
+    def of(self, kind="main"):
+        return [r for r in list(self.requests) if r.kind == kind]
+
+    def wait_for(self, condition, what="a request"):
+        """Wait until `condition(self)` holds; for terminal scenarios, where nothing else says that a turn is over."""
+        end = time.monotonic() + WAIT_S
+        with self.changed:
+            while not condition(self):
+                if not self.changed.wait(max(0.0, end - time.monotonic())):
+                    raise AssertionError("the client never sent " + what)
+
+    def _answer(self, path, body):
+        with self.changed:
+            request = Request(len(self.requests), path, body)
+            self.requests.append(request)
+            turn = self._next_turn(request)
+            self.changed.notify_all()
+        if callable(turn):
+            turn = turn(request)
+        if turn.act:
+            turn.act(request)
+        return turn, request
+
+    def _next_turn(self, request):
+        if request.kind == "compact":
+            return Turn(COMPACT_ANSWER)
+        if request.kind == "side":
+            return Turn(SIDE_ANSWER)
+        queue = self.subagent_turns if request.kind == "subagent" else self.turns
+        if queue:
+            return queue.pop(0)
+        if self.otherwise and request.kind == "main":
+            return self.otherwise
+        self.ran_out += 1
+        return Turn(OUT_OF_TURNS)
+
+
+def _kind(path, body):
+    if not path.startswith("/v1/messages") or "count_tokens" in path:
+        return "other"
+    messages = body.get("messages") or []
+    if COMPACT_MARKER in "\n".join(_strings_of(messages[-1:])):
+        return "compact"
+    if not body.get("tools"):
+        return "side"
+    first = next((m for m in messages if m.get("role") == "user"), {})
+    return "subagent" if SUBAGENT_MARKER in "\n".join(_strings(first.get("content"))) else "main"
+
+
+def _strings_of(messages):
+    return [s for m in messages if m.get("role") != "assistant" for s in _strings(m.get("content"))]
+
+
+def _strings(value):
+    """Every piece of text in a content value, in order, whatever it is nested in."""
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, list):
+        return [s for item in value for s in _strings(item)]
+    if isinstance(value, dict):
+        return _strings(value.get("text")) + _strings(value.get("content"))
+    return []
+
+
+def _fresh(prefix):
+    return "%s_stub%s" % (prefix, uuid.uuid4().hex[:16])
+
+
+# ---------------------------------------------------------------------------
+# the wire
+# ---------------------------------------------------------------------------
+
+
+def _handler(stub):
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self):
+            raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            try:
+                body = json.loads(raw or b"{}")
+            except ValueError:
+                body = {}
+            if "count_tokens" in self.path:
+                return self.reply_json({"input_tokens": 1000})
+            if not self.path.startswith("/v1/messages"):
+                stub.requests.append(Request(len(stub.requests), self.path, body))
+                return self.reply_json({})
+            turn, request = stub._answer(self.path, body)
+            if turn.status != 200:
+                error = {"type": "invalid_request_error", "message": turn.text}
+                return self.reply_json({"type": "error", "error": error}, turn.status)
+            message = _message(turn.blocks(request), turn.tokens, body.get("model") or stub.model)
+            if body.get("stream"):
+                return self.reply_stream(_events(message))
+            return self.reply_json(message)
+
+        def do_GET(self):
+            self.reply_json({})
+
+        def do_HEAD(self):
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def reply_json(self, value, status=200):
+            self.send_bytes("application/json", json.dumps(value).encode("utf-8"), status)
+
+        def reply_stream(self, events):
+            lines = ["event: %s\ndata: %s\n\n" % (e["type"], json.dumps(e)) for e in events]
+            self.send_bytes("text/event-stream", "".join(lines).encode("utf-8"))
+
+        def send_bytes(self, kind, data, status=200):
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(data)))
+            self.send_header("request-id", _fresh("req"))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *arguments):
+            """Nothing: the record is `requests`."""
+
+    return Handler
+
+
+def _message(blocks, tokens, model):
+    return {
+        "id": _fresh("msg"),
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": blocks,
+        "stop_reason": "tool_use" if blocks[-1]["type"] == "tool_use" else "end_turn",
+        "stop_sequence": None,
+        "usage": {
+            "input_tokens": 3,
+            "cache_creation_input_tokens": 0,
+            "cache_read_input_tokens": max(0, tokens - 3),
+            "output_tokens": 10,
+        },
+    }
+
+
+def _events(message):
+    """The message as the server-sent events of a streaming answer."""
+    usage = message["usage"]
+    yield {
+        "type": "message_start",
+        "message": dict(message, content=[], stop_reason=None, usage=dict(usage, output_tokens=1)),
+    }
+    for index, block in enumerate(message["content"]):
+        if block["type"] == "text":
+            empty, delta = {"type": "text", "text": ""}, {"type": "text_delta", "text": block["text"]}
+        else:
+            empty = dict(block, input={})
+            delta = {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
+        yield {"type": "content_block_start", "index": index, "content_block": empty}
+        yield {"type": "content_block_delta", "index": index, "delta": delta}
+        yield {"type": "content_block_stop", "index": index}
+    yield {
+        "type": "message_delta",
+        "delta": {"stop_reason": message["stop_reason"], "stop_sequence": None},
+        "usage": usage,
+    }
+    yield {"type": "message_stop"}
