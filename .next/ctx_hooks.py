@@ -3,10 +3,11 @@
 # The launcher. `sh` runs the lines down to the next three quotes; Python skips
 # them as a string. usage: sh ctx_hooks.py MODE [AGENT] [now]
 # Calls in which nothing can happen are answered here, without starting Python.
-mode=$1 agent=$2 cache=
-case ${HOME:-} in /*) cache=$HOME/.cache/ctx_hooks ;; esac
-case ${XDG_CACHE_HOME:-} in /*) cache=$XDG_CACHE_HOME/ctx_hooks ;; esac
-case ${LOCALAPPDATA:-} in ?:*) cache=$LOCALAPPDATA/ctx_hooks/cache ;; esac
+mode=$1 agent=$2
+case ${HOME:-} in /*) cache=$HOME/.cache ;; *) cache=/dev/null ;; esac
+case ${XDG_CACHE_HOME:-} in /*) cache=$XDG_CACHE_HOME ;; esac
+case ${LOCALAPPDATA:-} in ?:*) cache=$LOCALAPPDATA/ctx_hooks/cache ;; esac # Windows
+cache=$cache/ctx_hooks
 
 # 1. No context folder and no settings here or above: there is nothing to do.
 case $agent in codex) dir=$PWD ;; *) dir=${CLAUDE_PROJECT_DIR:-$PWD} ;; esac
@@ -32,37 +33,41 @@ case $agent in
     [ -z "${GROK_SESSION_ID:-}${COPILOT_CLI:-}" ] || id= ;;
   *) id= ;;
 esac
-case $id:$3 in *[!A-Za-z0-9_:-]* | *:now) id= ;; esac
+case $id in *[!A-Za-z0-9_-]*) id= ;; esac
+[ "$3" = now ] && id=
 
 # 3. The gate has spoken (its marker is there), or the session is calm: the file
 # holds how many calls may pass, and paths that end the calm when they change.
 calm=$cache/calm/$agent-$id
 case $mode:$id in
-  *:) ;;
+  *:) ;; # not known: let Python look
   gate:*) [ -f "${TMPDIR:-/tmp}/ctx-loaded-$id" ] && exit 0 ;;
   monitor:*)
-    if [ -f "$calm" ] && [ -f "$calm.tally" ]; then
+    if [ -f "$calm" ] && [ -r "$calm" ] && [ -f "$calm.tally" ] && [ -w "$calm.tally" ]
+    then
       { IFS= read -r room; IFS= read -r one; IFS= read -r two; IFS= read -r three; } <"$calm"
       IFS= read -r tally <"$calm.tally"
       case $room in [1-9]) ;; *) room=0 ;; esac
-      if [ ${#tally} -lt "$room" ] && ! [ "$one" -nt "$calm" ] &&
-        ! [ "$two" -nt "$calm" ] && ! [ "$three" -nt "$calm" ]; then
-        printf . >>"$calm.tally" && exit 0
-      fi
+      [ ${#tally} -lt "$room" ] && ! [ "$one" -nt "$calm" ] && ! [ "$two" -nt "$calm" ] &&
+        ! [ "$three" -nt "$calm" ] && printf . 2>/dev/null >>"$calm.tally" && exit 0
     fi ;;
 esac
 
 # 4. Start Python: exactly this file, its bytecode in the user's own cache folder.
-if [ -x "$cache/python3" ]; then start() { exec "$cache/python3" "$@"; }
+# The link there leads to the interpreter behind a version manager's slow `python3`.
+python=$cache/python3
+if [ -f "$python" ] && [ -x "$python" ]; then start() { exec "$python" "$@"; }
 elif command -v python3 >/dev/null; then start() { exec python3 "$@"; }
-else start() { exec py -3 "$@"; }; fi
+elif command -v py >/dev/null; then start() { exec py -3 "$@"; }
+else exit 127; fi
 start -I -S -X utf8 -c '
-import sys
+import gc, sys
 from _frozen_importlib_external import SourceFileLoader
+gc.disable()  # a run is over before there is anything to collect
 file, sys.pycache_prefix = sys.argv.pop(1), sys.argv.pop(1)
 code = SourceFileLoader("ctx_hooks", file).get_code("ctx_hooks")
 sys.pycache_prefix = None
-exec(code, {"__name__": "__main__", "__file__": file})' "$0" "${cache:-$0}/bytecode" "$@"
+exec(code, {"__name__": "__main__", "__file__": file})' "$0" "$cache/bytecode" "$@"
 '''
 from __future__ import annotations
 
@@ -201,7 +206,7 @@ def run_hook(mode: str, words: list, env: dict, now: float) -> None:
     project = find_project(start_folder(event, env), env)
     if project is None or is_switched_off(project, env, now):
         return
-    if another_kit_speaks(project, __file__, [DIALECTS[event.agent].settings, ".claude/settings.local.json"]):
+    if another_kit_speaks(project, __file__, project_settings(event.agent)):
         return
     if not prepare_folders(project):
         return
@@ -230,11 +235,14 @@ def load_and_look(run: Run) -> None:
     event = run.event
     session = run.session = load_session(run.project, event.session_id)
     session.agent = event.agent
-    session.session_start = session.session_start or format_iso(run.now)
+    if not session.session_start:
+        session.session_start = format_iso(run.now)
+        note_what_stood_there(run.project, session)
     session.seen_at = run.now
     session.ended_at = 0.0
     session.stopped_at = 0.0
-    session.client_pid = run.env.get("CLAUDE_PID", session.client_pid)
+    if event.agent == "claude":
+        session.client_pid = run.env.get("CLAUDE_PID", "")
     session.model = event.model or session.model
     if event.transcript_path and event.transcript_path != session.transcript:
         session.transcript = event.transcript_path
@@ -358,8 +366,8 @@ def inject(run: Run) -> None:
     if run.event.name == "SessionStart":
         start_session(run)
     follow_delivery(run)
+    brief(run)
     if run.event.name == "UserPromptSubmit":
-        brief(run)
         add_signals(run, [])
 
 
@@ -412,8 +420,8 @@ def cleanup(run: Run) -> None:
     session.ended_at = run.now
     session.end_reason = run.event.reason
     notice_handoff(run)
-    make_handoff(run.project, session, run.now)
     settle_delivery(run.project, session)
+    make_handoff(run.project, session, run.now)
     remove_runtime_files(run.project, session, run.env)
 
 
@@ -438,6 +446,7 @@ UPDATE_LIMIT_S = 1.0
 BUSY_S, BUSY_CALL_S = 600, 7200
 KEPT_S = 7 * 86400
 SWEEP_EVERY_S = 3600
+LEFTOVER = r"\.(?:json|md)\.(?:tmp-\d+|corrupt)$"  # of a write that was killed
 MOST_ATTEMPTS = 5
 OFFER = "It is offered, not ordered: if you are asked for something else, leave it."
 ACK_FRAME = (
@@ -457,15 +466,17 @@ def start_session(run: Run) -> None:
     if run.is_first:
         run.reply.tell("ctx: hooks are on; `%s status` shows more" % kit_command(run.project))
     if source in ("resume", "fork"):
+        if session.facts.tool_calls:
+            claim_marker(run)  # the gate has spoken in this conversation
         return
     if source == "compact":
         make_handoff(run.project, session, run.now)
     else:
-        note_what_stood_there(run.project, session)
         session.branch, session.commit = read_head(run.project.root)
         sweep(run)
         update_others(run)
-    if not run.project.settings["startup.enabled"] or session.delivery.state == "sent":
+    was_told = session.delivery.state == "sent" and session.delivery.source == source
+    if not run.project.settings["startup.enabled"] or was_told:
         return  # some clients tell a start twice
     name = choose_handoff(run, source)
     text = startup_text(run, name, source)
@@ -517,25 +528,35 @@ def writer_of(project: Project, name: str) -> Session:
 
 def just_cleared(run: Run) -> str:
     """The handoff of the session that this client process cleared last."""
-    pid = run.session.client_pid
-    ended = [
-        other
-        for other in all_sessions(run.project)
-        if other.end_reason == "clear" and pid and other.client_pid == pid
-    ]
-    ended.sort(key=lambda other: other.ended_at)
-    return os.path.basename(handoff_path(run.project, ended[-1].id)) if ended else ""
+    last = Session()
+    for other in all_sessions(run.project):
+        is_ours = other.end_reason == "clear" and other.client_pid == run.session.client_pid
+        if is_ours and other.client_pid and other.ended_at > last.ended_at:
+            last = other
+    return os.path.basename(handoff_path(run.project, last.id)) if last.id else ""
 
 
 def is_busy(session: Session, now: float) -> bool:
     """Whether a session is at work: its transcript grows, or a call waits for its result."""
-    if not session.id or session.ended_at:
+    is_at_rest = not session.id or session.ended_at or session.stopped_at
+    if is_at_rest or is_gone(session.client_pid):
         return False
-    quiet_s = now - modified_at(session.transcript)
     waits_for_call = any(not call["outcome"] for call in session.facts.calls)
-    if waits_for_call and not session.stopped_at:
-        return quiet_s < BUSY_CALL_S
-    return not session.stopped_at and quiet_s < BUSY_S
+    quiet_s = now - max(modified_at(session.transcript), session.seen_at)
+    return quiet_s < (BUSY_CALL_S if waits_for_call else BUSY_S)
+
+
+def is_gone(pid: str) -> bool:
+    """Whether a client's process has ended; where that is not known, it runs."""
+    if not pid.isdigit() or os.name == "nt":
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        pass  # another user's
+    return False
 
 
 def update_others(run: Run) -> None:
@@ -546,11 +567,13 @@ def update_others(run: Run) -> None:
             break
         has_grown = size_of(other.transcript) > other.handoff_offset
         is_other = other.id != run.session.id and other.agent in DIALECTS
-        if not is_other or not has_grown or is_busy(other, run.now):
+        if not is_other or not has_grown:
             continue
         look(other)
-        make_handoff(run.project, other, modified_at(other.transcript))
-        settle_delivery(run.project, other)
+        if is_gone(other.client_pid) or run.now - other.seen_at > BUSY_S:
+            settle_delivery(run.project, other)
+        if not is_busy(other, run.now):
+            make_handoff(run.project, other, modified_at(other.transcript))
         save_session(run.project, other)
 
 
@@ -564,8 +587,8 @@ def startup_text(run: Run, name: str, source: str) -> str:
     rest = cut_end("\n\n".join(after), budget // 2)
     texts = [rest] if rest else []
     if name:
-        head = handoff_head(run, name, source)
-        room = budget - len(head) - len(rest)
+        head = clean_text(handoff_head(run, name, source))
+        room = budget - len(head) - len(rest) - 4  # for the blank lines between
         path = run.project.path("handoffs", name)
         texts.insert(0, head + "\n\n" + fit_handoff(clean_text(read_handoff(path)), room))
     elif rest:
@@ -638,8 +661,15 @@ def follow_delivery(run: Run) -> None:
             return end_delivery(run, evidence)
         if is_retry_due(run):
             retry(run)
-    elif delivery.state == "owed" and can_speak(run.event):
+    elif delivery.state == "owed" and may_send(run.event):
         send(run, delivery.text)
+
+
+def may_send(event: Event) -> bool:
+    """Not at a Stop, which the text would hold; nor in a client that we do not know with
+    every event, because there nothing is booked."""
+    is_start = event.name == "SessionStart"
+    return can_speak(event) and event.name != "Stop" and (event.is_known or is_start)
 
 
 def find_evidence(run: Run) -> str:
@@ -660,7 +690,8 @@ def is_retry_due(run: Run) -> bool:
     has_answered = run.session.facts.answer != delivery.answer
     backoffs = run.project.settings["startup.retry_backoffs_s"] or [1.0]
     wait_s = backoffs[min(delivery.attempts, len(backoffs)) - 1]
-    return is_prompt and has_answered and run.now - delivery.sent_at >= wait_s
+    is_waiting = 0 <= run.now - delivery.sent_at < wait_s
+    return is_prompt and has_answered and not is_waiting
 
 
 def send(run: Run, text: str) -> None:
@@ -672,7 +703,7 @@ def send(run: Run, text: str) -> None:
     if delivery.attempts == 0 and delivery.handoff:
         path = run.project.path("handoffs", delivery.handoff)
         clock = format_clock(modified_at(path), run.now)
-        lines = read_handoff(path).count("\n") + 1
+        lines = len(read_handoff(path).splitlines())
         run.reply.tell("ctx: handoff of %s delivered, %d lines" % (clock, lines))
 
 
@@ -696,13 +727,13 @@ def take_handoff(project: Project, name: str) -> None:
 
 
 def give_back(project: Project, name: str) -> None:
-    move_handoff(project.path("handoffs", "delivered", name), project.path("handoffs", name))
+    """Let it wait again, unless a newer one of the same session does."""
+    target = project.path("handoffs", name)
+    if not os.path.lexists(target):
+        move_handoff(project.path("handoffs", "delivered", name), target)
 
 
 def move_handoff(source: str, target: str) -> None:
-    """Move, never over a newer one that is there."""
-    if modified_at(target) > modified_at(source) or not os.path.isfile(source):
-        return
     try:
         os.makedirs(os.path.dirname(target), exist_ok=True)
         replace_file(source, target)
@@ -725,8 +756,10 @@ def end_delivery(run: Run, evidence: str) -> None:
 def retry(run: Run) -> None:
     """Send it again; after some attempts through the instruction file; then give up."""
     delivery, settings = run.session.delivery, run.project.settings
-    if delivery.escalated and delivery.attempts >= MOST_ATTEMPTS:
-        path = instruction_path(run.project, run.session)
+    if delivery.attempts >= MOST_ATTEMPTS:
+        path = run.project.path("handoffs", "delivered", delivery.handoff)
+        if delivery.escalated:
+            path = instruction_path(run.project, run.session)
         run.reply.add(LAST_NOTICE % run.project.relative(path))
         delivery.state = "failed"
         count_metric(run.project, "failed")
@@ -762,10 +795,9 @@ def settle_delivery(project: Project, session: Session) -> None:
     if was_taken and not (arrived and did_work(session.facts)):
         give_back(project, delivery.handoff)
         session.began_with = ""
-        delivery.handoff = ""
-    delivery.text = ""
     if delivery.escalated:
         remove_section(instruction_path(project, session))
+    session.delivery = Delivery()  # a resumed session is sent nothing again
 
 
 # --- the instruction file
@@ -778,33 +810,37 @@ def instruction_path(project: Project, session: Session) -> str:
 
 def write_section(path: str, body: str) -> bool:
     """Put our section at the end of the file; text outside stays byte for byte."""
-    if os.path.islink(path) or (os.path.exists(path) and not os.path.isfile(path)):
+    is_other = os.path.lexists(path) and not os.path.isfile(path)
+    if os.path.islink(path) or is_other or size_of(path) > STATE_LIMIT_BYTES:
         return False
     before = without_section(read_bytes(path, STATE_LIMIT_BYTES))
+    for mark in (SECTION_BEGIN, SECTION_END):
+        body = body.replace(mark, "")
     section = "\n%s\n%s\n\n%s\n\n%s\n" % (SECTION_BEGIN, SECTION_HEAD, body, SECTION_END)
-    return write_atomically(path, before + section.encode(), mode=0o644)
+    return write_atomically(path, before + section.encode("utf-8", "replace"), mode_of(path))
 
 
 def without_section(content: bytes) -> bytes:
-    """A file's content without our section."""
-    start = content.find(("\n" + SECTION_BEGIN).encode())
-    end = content.find(SECTION_END.encode(), start)
-    if start < 0 or end < 0:
-        return content
-    rest = content[end + len(SECTION_END) :]
-    return content[:start] + rest[1:] if rest[:1] == b"\n" else content[:start] + rest
+    """A file's content without our section; a merge may have left two."""
+    section = "\n?%s.*?%s\n?" % (SECTION_BEGIN, SECTION_END)
+    return re.sub(section.encode(), b"", content, flags=re.DOTALL)
 
 
 def remove_section(path: str) -> None:
     """Take our section out again; a file that held nothing else goes."""
     content = read_bytes(path, STATE_LIMIT_BYTES)
-    if os.path.islink(path) or SECTION_BEGIN.encode() not in content:
-        return
     rest = without_section(content)
+    if os.path.islink(path) or rest == content or size_of(path) > STATE_LIMIT_BYTES:
+        return
     if rest:
-        write_atomically(path, rest, mode=0o644)
+        write_atomically(path, rest, mode_of(path))
     else:
         remove_file(path)
+
+
+def mode_of(path: str) -> int:
+    """The permissions of the person's file; those of a new one if there is none."""
+    return os.stat(path).st_mode & 0o777 if os.path.exists(path) else 0o644
 
 
 # --- what sessions leave behind
@@ -828,11 +864,14 @@ def sweep(run: Run) -> None:
     if 0 <= run.now - modified_at(stamp) < SWEEP_EVERY_S:
         return
     write_atomically(stamp, "")
-    remove_older(project.path("handoffs", "delivered"), oldest)
-    remove_older(os.path.join(project.cache, "calm"), oldest)
+    remove_older(os.path.join(project.cache, "calm"), oldest, "")
+    for folder in (project.home, project.context, project.path("handoffs")):
+        remove_older(folder, oldest, LEFTOVER)
+    for path, _ in list_files(project.path("handoffs", "delivered"), ""):
+        if os.stat(path).st_ctime < oldest:  # that is when it was moved there
+            remove_file(path)
     for path, written_at in list_files(project.path("handoffs"), ".md"):
         if written_at < oldest:  # nobody took it; it is kept for another 7 days
-            os.utime(path)
             take_handoff(project, os.path.basename(path))
     for session in all_sessions(project, limit=5000):
         if session.seen_at < oldest:
@@ -841,9 +880,9 @@ def sweep(run: Run) -> None:
             remove_file(session_path(project, session.id))
 
 
-def remove_older(folder: str, oldest: float) -> None:
+def remove_older(folder: str, oldest: float, pattern: str) -> None:
     for path, written_at in list_files(folder, ""):
-        if written_at < oldest:
+        if written_at < oldest and re.search(pattern, path):
             remove_file(path)
 
 
@@ -879,17 +918,22 @@ def remove_old_state(project: Project) -> None:
 
 CALM_CALLS = 8
 CALL_TOKENS_LEAST, CALL_TOKENS_MOST = 3_000, 10_000
-PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 
 def calm_path(project: Project, session: Session) -> str:
     return os.path.join(project.cache, "calm", "%s-%s" % (session.agent, session.id))
 
 
+def is_plain_id(text: str) -> bool:
+    """Whether the launcher takes this id as a file name: letters, digits, - and _."""
+    letters = text.replace("-", "").replace("_", "")
+    return letters.isascii() and letters.isalnum() and len(text) <= 100
+
+
 def write_calm(run: Run) -> None:
     """Leave the number of calm calls, or take it away."""
     session = run.session
-    if not run.project.cache or not PLAIN_ID.fullmatch(session.id):
+    if not run.project.cache or not is_plain_id(session.id):
         return
     path = calm_path(run.project, session)
     room = calm_calls(run) if run.event.name == "PostToolUse" else 0
@@ -913,7 +957,7 @@ def ends_of_calm(project: Project, session: Session) -> list:
 
 
 def remove_calm(project: Project, session: Session) -> None:
-    if project.cache and PLAIN_ID.fullmatch(session.id):
+    if project.cache and is_plain_id(session.id):
         path = calm_path(project, session)
         remove_file(path)
         remove_file(path + ".tally")
@@ -1059,7 +1103,7 @@ def audit_tree(run: Run, full: Fullness, active: list) -> Alert | None:
     """The branch is another one, and no command of this session did that."""
     session = run.session
     before, moves_before = session.branch, session.moves_seen
-    session.branch, session.commit = read_head(run.project.root)
+    session.branch = read_branch(run.project.root)
     session.moves_seen = session.facts.tree_moves + session.facts.subagents
     was_moved_by_us = session.moves_seen != moves_before
     if not before or session.branch == before or was_moved_by_us:
@@ -1177,9 +1221,7 @@ answer with it between a line BEGIN HANDOFF and a line END HANDOFF. Put there: g
 person's own rules and corrections, word for word · state · decisions and why · what was tried \
 and failed · how to verify · next steps · open files. This note comes with every tool result \
 until there is a handoff."""
-PRINTED = re.compile(
-    r"^[\s*_#]*BEGIN HANDOFF[\s*_]*$\n(.*?)^[\s*_#]*END HANDOFF[\s*_]*$", re.M | re.S
-)
+PRINTED = r"(?ms)^[\s*_#]*BEGIN HANDOFF[\s*_]*$\n(.*?)^[\s*_#]*END HANDOFF[\s*_]*$"
 PIN_HEAD = "Keep these words of the person verbatim in the summary, and the rules they gave:"
 PIN_LIMIT = 9_500
 
@@ -1202,10 +1244,12 @@ def split_handoff(text: str) -> tuple:
 
 
 def body_mark(body: str) -> str:
-    """Tells one content from another, without asking a clock."""
+    """Tells one content from another, without asking a clock; "" for none."""
+    if not body:
+        return ""
     import zlib
 
-    return "%d-%d" % (len(body), zlib.crc32(body.encode("utf-8", "replace"))) if body else ""
+    return "%d-%d" % (len(body), zlib.crc32(body.encode("utf-8", "replace")))
 
 
 def did_work(facts: Facts) -> bool:
@@ -1243,7 +1287,7 @@ def note_what_stood_there(project: Project, session: Session) -> None:
 
 def save_printed(run: Run) -> None:
     """Save a handoff that the agent printed between its two lines."""
-    found = PRINTED.findall(run.session.facts.said)
+    found = re.findall(PRINTED, run.session.facts.said)
     if not found or not run.project.settings["handoff.enabled"]:
         return
     text = found[-1].strip() + "\n"
@@ -1302,6 +1346,7 @@ def add_reminder(run: Run, full: Fullness) -> bool:
         return False
     if not run.reply.add(render_reminder(run, full)):
         return False
+    os.makedirs(run.project.path("handoffs"), exist_ok=True)  # a shell makes none
     session.reminded_answer = facts.answer
     if not session.was_asked:
         session.was_asked = True
@@ -1358,6 +1403,8 @@ def make_handoff(project: Project, session: Session, now: float) -> bool:
     if not project.settings["handoff.enabled"] or not did_work(session.facts):
         return False
     path = handoff_path(project, session.id)
+    if size_of(path) > HANDOFF_LIMIT_BYTES:
+        return True  # too long to be read whole: it stays as the agent wrote it
     body = split_handoff(read_handoff(path))[0]
     changed = changed_files(project.root)
     session.branch, session.commit = read_head(project.root)
@@ -1368,7 +1415,10 @@ def make_handoff(project: Project, session: Session, now: float) -> bool:
     else:
         text = render_handoff(project, session, now, changed)
         session.kit_mark = body_mark(text.rstrip())
-    return write_atomically(path, text)
+    is_written = write_atomically(path, text)
+    if is_written:
+        os.utime(path, (now, now))  # as old as the work, whatever clock the disk has
+    return is_written
 
 
 def render_handoff(project: Project, session: Session, now: float, changed: list) -> str:
@@ -1574,7 +1624,7 @@ SIGNALS_LOOKED_AT = 200
 SIGNAL_LIMIT_BYTES = 64_000
 BODY_LIMIT = 2_000
 DEFAULT_TTL_S, LONGEST_TTL_S = 300, 30 * 86400
-CLOCK_SKEW_S = 60
+CLOCK_SKEW_S = 86_400  # a disk may have a clock of its own
 ONE_SIGNAL = "⚠️ [ctx monitor] "
 MANY_SIGNALS = "⚠️ [ctx monitor] %d issues:"
 MORE_SIGNALS = "  … %d more will follow"
@@ -1602,17 +1652,17 @@ def parse_signal(text: str, written_at: float) -> Signal:
     """A signal from a file's text. Whatever is missing or broken has its default."""
     header, body = split_header(text)
     signal = Signal()
-    signal.body = clean_text(cut_end(body.strip(), BODY_LIMIT))
     severity = header.get("severity", "").lower()
     if severity in SEVERITIES:
         signal.severity = severity
-    if re.fullmatch(r"\d{1,9}(\.\d+)?", header.get("ttl", "")):
+    if re.fullmatch(r"\d{1,20}(\.\d+)?", header.get("ttl", "")):
         signal.ttl_s = min(float(header["ttl"]), float(LONGEST_TTL_S))
     told_at = parse_iso(header["generated_at"]) if "generated_at" in header else 0.0
     is_plausible = 0 < told_at <= written_at + CLOCK_SKEW_S
     signal.generated_at = told_at if is_plausible else written_at
     signal.auditor = header.get("auditor", "")
     signal.code = header.get("code", "")
+    signal.body = clean_text(cut_end(body.strip() or signal.code, BODY_LIMIT))
     return signal
 
 
@@ -1687,7 +1737,8 @@ def newest_of_each(signals: list) -> tuple:
     newest: dict = {}
     superseded = []
     for signal in sorted(signals, key=lambda signal: signal.generated_at):
-        key = (signal.is_global, signal.auditor, signal.code) if signal.code else signal.path
+        source = (signal.is_global, signal.auditor, signal.code)
+        key = source if signal.auditor and signal.code else signal.path
         if key in newest:
             superseded.append(newest[key])
         newest[key] = signal
@@ -1747,12 +1798,10 @@ def notification(how: str, text: str) -> str:
 # Auto
 # =============================================================================
 # .caw/auto-state.json says which phase the agent is in. It counts only when it was
-# meant on this machine: it names a live session, or `auto start` left its token in
+# meant on this machine: it names a session of ours, or `auto start` left its token in
 # agreed.json. A phase ends with a completion block in the agent's own words, once its
 # check, if it has one, exits 0. Any doubt lets the agent stop, and says so.
 
-AUTO_FOLDER, AUTO_FILE = ".caw", "auto-state.json"
-AUTO_GITIGNORE = "/auto-state.json\n/.gitignore\n"
 PHASES = {
     "expansion": "write down what is asked, what is not, and how it will be judged",
     "init": "set up .caw/ for this task, and find out how to build and test",
@@ -1775,23 +1824,16 @@ TRANSITIONS = {
     "TRANSITION_TO_VALIDATION": "review",
     "TRANSITION_TO_FIX": "fix",
 }
-PHASE_NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+PHASE_NAME = r"[a-z][a-z0-9_-]{0,39}"
 MAX_ITERATIONS, ITERATIONS_LIMIT = 20, 50
-IDLE_LIMIT = 3  # stops without a tool call
-FULL_PERCENT = 95
-STALE_AFTER_S = 2 * 3600
-TIME_TOLERANCE_S = 300
-CLEAR_GAP_S = 60  # between the end of a cleared session and the start of the next
-SIGNALS_KEPT = 200
-CANCEL_WORDS = "ctx cancel"
+STALE_AFTER_S, TIME_TOLERANCE_S = 2 * 3600, 300
 
 
 class Signals(Record):
-    """The completion blocks that were seen."""
+    """The completion blocks that counted."""
 
     last_checked: str = ""  # when a hook last took care of the workflow
-    detected_signals: list = []  # {signal, phase, detected_at, attempts}
-    judged: list = []  # blocks that were looked at: each counts once
+    detected_signals: list = []  # {signal, detected_at, reason}
 
 
 class Workflow(Record):
@@ -1799,15 +1841,14 @@ class Workflow(Record):
 
     schema_version: str = "2.0"
     active: bool = False
-    phase: str = ""  # one of `phases`; then complete, failed or cancelled
+    phase: str = ""  # one of `phases`; at the end complete, failed or cancelled
     phases: list = []
     iteration: int = 0  # stops that were held in this phase
     max_iterations: int = MAX_ITERATIONS
-    returns: int = 0  # how often it went back to an earlier phase
     task_description: str = ""
     until: str = ""  # the command that proves the last phase
     config: dict = {}  # skip_qa and its like
-    session_id: str = ""  # "": waits for a session
+    session_id: str = ""  # "": it waits for a session
     any_prompt: bool = False  # a script's prompt binds it, too
     token: str = ""
     started_at: str = ""
@@ -1817,9 +1858,10 @@ class Workflow(Record):
     last_phase: str = ""
     needs: str = ""  # what the person has to decide
     last_error: dict = {}
-    last_check: dict = {}
     signals: Signals = Signals()
-    is_ours = False  # meant on this machine; never on disk
+    # not on disk:
+    is_ours = False  # meant on this machine
+    lead = ""  # what the agent is told first, if it is held
 
     @property
     def is_running(self) -> bool:
@@ -1827,64 +1869,60 @@ class Workflow(Record):
 
     @property
     def is_single_task(self) -> bool:
-        """Whether it is `--until` alone: there are no phases to speak of, only the task."""
+        """Whether it was `--until` alone: no phases to speak of, only the task."""
         return bool(self.until) and self.phases == ["execution"]
 
     @property
     def stage(self) -> str:
         """What is being done, in words."""
-        if self.is_single_task:
-            return "the task"
-        return "phase " + (self.phase if self.active else self.last_phase)
+        phase = self.phase if self.active else self.last_phase
+        return "the task" if self.is_single_task else "phase " + phase
+
+    @property
+    def signal(self) -> str:
+        """The signal that completes the phase."""
+        return self.phase.upper().replace("-", "_") + "_COMPLETE"
 
 
-# --- the file
+# --- the file, and whether it counts
 
 
 def workflow_path(project: Project) -> str:
-    return os.path.join(project.root, AUTO_FOLDER, AUTO_FILE)
+    return os.path.join(project.root, ".caw", "auto-state.json")
 
 
-def read_workflow(project: Project, session_id: str = "") -> Workflow:
+def read_workflow(project: Project) -> Workflow:
     """The workflow. It is not running if its file is missing, unusable or foreign."""
     path = workflow_path(project)
     data = read_object(path)
     if not data or not is_inside(path, project.root):
         return Workflow()
     flow = Workflow(data)
-    names = dict.fromkeys(map(str, flow.phases))
-    skipped = skipped_phases(flow.config)
-    flow.phases = [name for name in names if PHASE_NAME.fullmatch(name)]
-    flow.phases = flow.phases or [name for name in PHASES if name not in skipped]
+    flow.phases = plan_phases(flow.phases, flow.config)
     flow.max_iterations = min(max(flow.max_iterations, 1), ITERATIONS_LIMIT)
-    flow.is_ours = is_meant_here(project, flow, session_id)
+    session = session_path(project, flow.session_id)
+    names_session = flow.session_id and os.path.exists(session)
+    has_token = flow.token and flow.token == read_agreed(project).token
+    flow.is_ours = bool(names_session or has_token)
     return flow
 
 
-def skipped_phases(flags: dict) -> list:
-    found = []
+def plan_phases(names: list, flags: dict) -> list:
+    """The phases to go through: the given ones, else ours; none twice, none skipped."""
+    known = [name for name in map(str, names) if re.fullmatch(PHASE_NAME, name)]
+    skipped = []
     for flag, phases in SKIPS.items():
         if flags.get(flag) is True:
-            found += phases
-    return found
-
-
-def is_meant_here(project: Project, flow: Workflow, session_id: str) -> bool:
-    """A clone can know neither a live session nor the token."""
-    if flow.token and flow.token == read_agreed(project).token:
-        return True
-    if not flow.session_id:
-        return False
-    is_known = os.path.exists(session_path(project, flow.session_id))
-    return is_known or flow.session_id == session_id
+            skipped += phases
+    return [name for name in dict.fromkeys(known or PHASES) if name not in skipped]
 
 
 def write_workflow(project: Project, flow: Workflow) -> bool:
-    """Write the state, keys of others kept; False if it cannot be written."""
+    """Write the state and keep the keys of others; False if that is impossible."""
     path = workflow_path(project)
-    if not is_inside(os.path.dirname(path), project.root):
-        return False  # .caw is a link that leads out
-    data = read_object(path) if is_inside(path, project.root) else {}
+    if not is_inside(path, project.root):
+        return False  # a link that leads out
+    data = read_object(path)
     data.update(flow.as_dict())
     return write_object(path, data)
 
@@ -1904,358 +1942,298 @@ def checks_of(project: Project, flow: Workflow) -> dict:
     """phase -> the command that has to exit 0, for those that have one."""
     checks = {}
     for phase in flow.phases:
-        command = project.settings.of_phase("auto.done_when", phase)
-        if phase == flow.phases[-1]:
-            command = flow.until or command
-        if command:
-            checks[phase] = command
-    return checks
+        checks[phase] = project.settings.of_phase("auto.done_when", phase)
+    if flow.until:
+        checks[flow.phases[-1]] = flow.until
+    return {phase: command for phase, command in checks.items() if command}
 
 
-def unagreed_checks(project: Project, flow: Workflow) -> dict:
-    """phase -> command, where it is not what the person agreed to; "" for one that is
-    gone. An agent may edit the settings: neither another nor no command proves anything."""
-    agreed = read_agreed(project)
-    known = agreed.checks if flow.token == agreed.token else {}
-    checks = checks_of(project, flow)
-    phases = [phase for phase in flow.phases if checks.get(phase) != known.get(phase)]
-    return {phase: checks.get(phase, "") for phase in phases}
+def is_agreed(project: Project, flow: Workflow) -> bool:
+    """Whether the person agreed to exactly these checks. An agent can edit settings:
+    a check that was taken away is not agreed to, either."""
+    agreed, checks = read_agreed(project), checks_of(project, flow)
+    known = agreed.checks if agreed.token == flow.token else {}
+    return checks == known
 
 
 # --- completion blocks
 
 BLOCK = """\
 ---
-SIGNAL: %s
-PHASE: {phase}
-STATUS: %s
+SIGNAL: {flow.signal}
+PHASE: {flow.phase}
+STATUS: complete
 TIMESTAMP: <current time, ISO 8601>
-%s
+NEXT: {next}
 ---"""
-COMPLETION_BLOCK = BLOCK % ("{signal}", "complete", "NEXT: {next}")
-ERROR_FIELDS = "ERROR: <what happened>\nRECOVERABLE: <true or false>"
-ERROR_BLOCK = BLOCK % ("PHASE_ERROR", "error", ERROR_FIELDS)
-BLOCKED_BLOCK = BLOCK % ("PHASE_BLOCKED", "blocked", "NEEDS: <what they must decide>")
-REQUIRED = {  # beside PHASE, STATUS and TIMESTAMP
-    "PHASE_ERROR": ("ERROR", "RECOVERABLE"),
-    "PHASE_BLOCKED": ("NEEDS",),
+ERROR_BLOCK = """\
+---
+SIGNAL: PHASE_ERROR
+PHASE: {flow.phase}
+STATUS: error
+TIMESTAMP: <current time, ISO 8601>
+ERROR: <what happened>
+RECOVERABLE: <true or false>
+---"""
+BLOCKED_BLOCK = """\
+---
+SIGNAL: PHASE_BLOCKED
+PHASE: {flow.phase}
+STATUS: blocked
+TIMESTAMP: <current time, ISO 8601>
+NEEDS: <what they must decide>
+---"""
+FORMS = {  # signal -> its STATUS, and what it needs beside PHASE and TIMESTAMP
+    "PHASE_ERROR": ("error", "ERROR", "RECOVERABLE"),
+    "PHASE_BLOCKED": ("blocked", "NEEDS"),
 }
-STATUS = {"PHASE_ERROR": "error", "PHASE_BLOCKED": "blocked"}
-BLOCK_FIELDS = (
-    "SIGNAL PHASE STATUS TIMESTAMP NEXT REASON ERROR RECOVERABLE NEEDS".split()
+COMPLETION_FORM = ("complete", "NEXT")
+# Lines `key: value` between two lines `---`; one `---` may close a block and open one.
+BLOCK_LINES = (
+    r"(?m)^[ \t]*---[ \t\r]*\n"
+    r"((?:[ \t]*\w+[ \t]*:.*\n|[ \t\r]*\n)+)"
+    r"(?=[ \t]*---[ \t\r]*$)"
 )
+DIFF = r"(?ms)^```(?:diff|patch)\b.*?^```"
 
 
 def parse_blocks(text: str) -> list:
-    """The blocks in a text, as {field: value}: all that stands between two `---` lines
-    and begins with fields. `problem` says why one cannot be whole."""
-    found: list = []
-    fields: dict | None = None  # None: this cannot become a block
-    is_diff = False
-    for line in map(str.strip, text.split("\n")):
-        if line.startswith("```"):
-            is_diff = line[3:].strip().lower() in ("diff", "patch")
-            fields = None
-        elif line == "---":
-            if fields and "SIGNAL" in fields and not is_diff:
-                found.append(fields)
-            fields = {}  # one line may close a block and open the next
-        elif line and fields is not None:
-            fields = add_field(fields, line)
-    if fields and "SIGNAL" in fields:
-        fields["problem"] = "its last line `---` is missing"
-        found.append(fields)
-    return found
-
-
-def add_field(fields: dict, line: str) -> dict | None:
-    """The fields with one more line; None if this is prose between two rules."""
-    key, _, value = line.partition(":")
-    key = key.strip().upper()
-    if key not in BLOCK_FIELDS and "SIGNAL" not in fields:
-        return None
-    if key not in BLOCK_FIELDS:
-        fields["problem"] = "`%s` is no field of it" % one_line(line, 60)
-    elif key in fields:
-        fields["problem"] = "%s stands there twice" % key
-    fields[key] = value.strip()
-    if key == "SIGNAL":
-        fields[key] = one_line(value, 40).upper()
-    return fields
+    """The blocks in a text, bare or fenced, as {key: value}."""
+    found = []
+    for lines in re.findall(BLOCK_LINES, re.sub(DIFF, "", text)):
+        block = {"SIGNAL": ""}
+        for line in lines.split("\n"):
+            key, _, value = line.partition(":")
+            block[key.strip().upper()] = value.strip()
+        block["SIGNAL"] = one_line(block["SIGNAL"].upper(), 40)
+        found.append(block)
+    return [block for block in found if block["SIGNAL"]]
 
 
 def problem_of_block(block: dict, flow: Workflow, now: float) -> str:
     """What is wrong with a block in this phase; "" if it counts."""
     signal = block["SIGNAL"]
-    status = STATUS.get(signal, "complete")
-    wanted = REQUIRED.get(signal, ("NEXT",))
-    missing = [key for key in ("PHASE", "STATUS", "TIMESTAMP") + wanted if not block.get(key)]
-    if "problem" in block:
-        return block["problem"]
-    if missing:
-        return missing[0] + " is missing"
-    if signal not in (signal_of(flow.phase), "AUTO_COMPLETE", *REQUIRED, *TRANSITIONS):
-        return "SIGNAL must be `%s`" % signal_of(flow.phase)
-    if block["PHASE"].lower() != flow.phase and signal != "AUTO_COMPLETE":
-        return "PHASE must be `%s`" % flow.phase
-    if block["STATUS"].lower() != status:
-        return "STATUS must be `%s`" % status
-    if not is_time_of_phase(block["TIMESTAMP"], flow, now):
-        return "TIMESTAMP must be the current time in ISO 8601, now " + format_iso(now)
-    if block.get("RECOVERABLE", "true").lower() not in ("true", "false"):
-        return "RECOVERABLE must be true or false"
+    status, *needed = FORMS.get(signal, COMPLETION_FORM)
+    for key in ("PHASE", "STATUS", "TIMESTAMP", *needed):
+        if not block.get(key):
+            return key + " is missing"
+    leads_on = TRANSITIONS.get(signal) in later_phases(flow)
+    is_known = signal in (flow.signal, "AUTO_COMPLETE", *FORMS)
+    is_flag = block.get("RECOVERABLE", "true").lower() in ("true", "false")
+    rules = (
+        ("SIGNAL", is_known or leads_on, flow.signal),
+        ("PHASE", block["PHASE"].lower() == flow.phase, flow.phase),
+        ("STATUS", block["STATUS"].lower() == status, status),
+        ("TIMESTAMP", is_time_of_phase(block["TIMESTAMP"], flow, now), format_iso(now)),
+        ("RECOVERABLE", is_flag, "true or false"),
+    )
+    for key, is_right, wanted in rules:
+        if not is_right:
+            return "%s must be %s" % (key, wanted)
     return ""
 
 
 def is_time_of_phase(text: str, flow: Workflow, now: float) -> bool:
     """Whether a time lies between the phase's start and now."""
-    at = parse_iso(text)
     since = min(now, parse_iso(flow.phase_started_at or flow.started_at))
-    return since - TIME_TOLERANCE_S <= at <= now + TIME_TOLERANCE_S
+    return since - TIME_TOLERANCE_S <= parse_iso(text) <= now + TIME_TOLERANCE_S
 
 
-def signal_of(phase: str) -> str:
-    return phase.upper().replace("-", "_") + "_COMPLETE"
-
-
-class Verdict(Record):
-    """What a stop comes to."""
-
-    signal: str = ""  # of the one block that counts
-    block: dict = {}
-    lead: str = ""  # what the agent is told first
-    reason: str = ""  # a key of ENDINGS or RELEASES: why it may stop
-
-
-def judge_words(flow: Workflow, said: str, now: float) -> Verdict:
-    """The verdict by the agent's own words. A block counts once: one that an earlier
-    stop has judged may still stand there."""
-    verdict = Verdict({"lead": "its completion block is missing"})
-    own, judged = signal_of(flow.phase), flow.signals.judged
+def judge_words(flow: Workflow, said: str, now: float) -> dict:
+    """The one block that counts, or {}; the phase's own signal comes before others."""
+    flow.lead = "The completion block of %s is missing." % flow.stage
     blocks = parse_blocks(said)
-    fresh = [block for block in blocks if mark_of(block) not in judged]
-    good = []
+    blocks.sort(key=lambda block: block["SIGNAL"] == flow.signal)
+    found: dict = {}
     for block in blocks:
-        is_fresh = block in fresh
         problem = problem_of_block(block, flow, now)
-        if not problem and not is_fresh:
-            problem = "TIMESTAMP is that of an earlier block; now it is " + format_iso(now)
         if not problem:
-            good.append(block)
-        elif is_fresh or block["SIGNAL"] == own:
-            verdict.lead = "the block for %s does not count: %s" % (block["SIGNAL"], problem)
-    if len(fresh) > 1:  # a list of all signals ends nothing
-        good = [block for block in good if block["SIGNAL"] != "AUTO_COMPLETE"]
-    good.sort(key=lambda block: block["SIGNAL"] == own)
-    if good:
-        verdict.block = good[-1]
-        verdict.signal = verdict.block["SIGNAL"]
-    flow.signals.judged = (judged + [mark_of(block) for block in fresh])[-SIGNALS_KEPT:]
-    return verdict
-
-
-def mark_of(block: dict) -> str:
-    """By which a block is known again."""
-    return one_line(block["SIGNAL"] + " " + block.get("TIMESTAMP", ""), 120)
+            found = block
+        else:
+            flow.lead = "The block %s does not count: %s." % (block["SIGNAL"], problem)
+    return found
 
 
 # --- at a prompt, after /clear, after a compaction
 
 CONTINUATION_HEAD = "## Auto Mode Continuation"
-TO_PERSON = "ctx auto: "
+CANCEL_WORDS = "ctx cancel"
 CANCELLED = "[ctx auto] The person cancelled the workflow; you may stop when you like."
 
 
 def brief(run: Run) -> None:
     """Bind the workflow if it waits for this session, and tell the agent about it."""
-    flow = read_workflow(run.project, run.session.id)
+    flow, event = read_workflow(run.project), run.event
     if not flow.is_running:
         return
-    is_start = run.event.name == "SessionStart"
-    is_this_session = follow_session(run, flow) if is_start else take_prompt(run, flow)
-    if not is_this_session:
+    is_continuation = event.prompt.startswith(CONTINUATION_HEAD)
+    is_person = event.prompt and event.is_typed and not is_continuation
+    if is_after_clear(run, flow) or is_person and may_bind(run, flow):
+        flow.session_id = run.session.id
+    if not meets_session(run, flow):
         return
+    if is_person:
+        hear_person(run, flow)
+    if flow.active:
+        add_briefing(run, flow)
+
+
+def is_after_clear(run: Run, flow: Workflow) -> bool:
+    """Whether this client cleared the workflow's session: it goes along to the next."""
+    cleared, pid = load_session(run.project, flow.session_id), run.session.client_pid
+    was_cleared = cleared.ended_at > 0 and cleared.end_reason == "clear"
+    return was_cleared and pid != "" and cleared.client_pid == pid
+
+
+def may_bind(run: Run, flow: Workflow) -> bool:
+    """Whether a workflow may take the session of a person who typed. A script that
+    runs the client in print mode is no person."""
+    is_print_mode = run.env.get("CLAUDE_CODE_SESSION_ATTENDED") == "0"
+    is_unattended = is_print_mode and run.event.agent == "claude"
+    return not flow.session_id and not is_unattended
+
+
+def meets_session(run: Run, flow: Workflow) -> bool:
+    """Whether the workflow runs for this session."""
+    if not flow.session_id and flow.any_prompt:
+        flow.session_id = run.session.id
     if not flow.signals.last_checked:
-        run.session.briefed = False  # about another workflow, then
+        run.session.briefed = False  # that was about an earlier workflow
+    return flow.is_running and flow.session_id == run.session.id
+
+
+def hear_person(run: Run, flow: Workflow) -> None:
+    """A person's prompt sets the brakes back and answers a phase that was blocked."""
+    session = run.session
+    if run.event.prompt.strip().lower() == CANCEL_WORDS:
+        run.reply.add(CANCELLED)
+        return end_workflow(run, flow, "user_cancelled")
+    if not flow.needs and is_stale(flow, session, run.now):
+        return end_workflow(run, flow, "stale_state")
+    flow.needs = ""
+    flow.iteration = 0
+    session.holds = session.idle_holds = 0
+    session.held_calls = session.facts.tool_calls
+
+
+def add_briefing(run: Run, flow: Workflow) -> None:
     flow.signals.last_checked = format_iso(run.now)
-    if not write_workflow(run.project, flow) or run.session.briefed:
+    if not write_workflow(run.project, flow):
+        return release(run, flow, "unwritable")
+    if run.session.briefed or not can_speak(run.event):
         return
-    if can_speak(run.event) and run.reply.add(render_briefing(run.project, flow, run.now)):
+    flow.lead = BRIEFING_TASK if flow.is_single_task else BRIEFING
+    if run.reply.add(render(run.project, flow, whole_text(flow), run.now)):
         run.session.briefed = True
         record(run, "auto:briefed", phase=flow.phase)
 
 
-def follow_session(run: Run, flow: Workflow) -> bool:
-    """After /clear it goes along; after a compaction the agent has forgotten it."""
-    source = run.event.source
-    if source == "clear":
-        cleared = load_session(run.project, flow.session_id)
-        is_same_client = cleared.client_pid == run.session.client_pid
-        is_recent = run.now - cleared.ended_at < CLEAR_GAP_S
-        if cleared.end_reason == "clear" and is_same_client and is_recent:
-            flow.session_id = run.session.id
-    if flow.session_id != run.session.id or source not in ("clear", "compact"):
-        return False
-    run.session.briefed = False
-    return True
-
-
-def take_prompt(run: Run, flow: Workflow) -> bool:
-    """Whether the workflow is this session's, from this prompt on. A person's prompt
-    sets the brakes back, and answers a phase that was blocked."""
-    prompt = run.event.prompt.strip()
-    is_person = run.event.is_typed and not prompt.startswith(CONTINUATION_HEAD)
-    is_bound = flow.session_id == run.session.id
-    if not is_bound and not may_bind(run, flow, is_person):
-        return False
-    if not is_person:
-        flow.session_id = run.session.id
-        return True
-    if prompt.lower() == CANCEL_WORDS:
-        end_here(run, flow, "user_cancelled")
-        run.reply.add(CANCELLED)
-        return False
-    if not flow.needs and is_stale(flow, run.session, run.now):
-        end_here(run, flow, "stale_state")
-        return False
-    flow.session_id = run.session.id
-    flow.iteration = flow.returns = 0
-    flow.needs = ""
-    run.session.holds = run.session.idle_holds = 0
-    run.session.held_calls = run.session.facts.tool_calls
-    return True
-
-
-def may_bind(run: Run, flow: Workflow, is_person: bool) -> bool:
-    """Whether a workflow that waits for a session takes this one."""
-    is_print_mode = run.env.get("CLAUDE_CODE_SESSION_ATTENDED") == "0"
-    is_unattended = is_print_mode and run.event.agent == "claude"
-    return not flow.session_id and (flow.any_prompt or is_person and not is_unattended)
-
-
 def is_stale(flow: Workflow, session: Session, now: float) -> bool:
     """Whether nothing happened for hours. Times in the future tell nothing."""
-    active = (flow.signals.last_checked, flow.phase_started_at, flow.started_at)
-    times = [parse_iso(time) for time in active + (session.facts.worked_at,)]
+    active = [flow.signals.last_checked, flow.phase_started_at, session.facts.worked_at]
+    times = [parse_iso(at) for at in active]
     known = [at for at in times if 0 < at <= now + TIME_TOLERANCE_S]
     return now - max(known, default=now) > STALE_AFTER_S
 
 
 def phase_line(run: Run) -> str:
-    """The phase in one line, for the startup text; "" where the briefing comes along."""
-    flow = read_workflow(run.project, run.session.id)
-    is_this_session = flow.is_running and flow.session_id == run.session.id
-    if not is_this_session or run.event.source in ("clear", "compact"):
+    """The phase in one line, for the startup text; "" if none runs for this session."""
+    flow = read_workflow(run.project)
+    if not flow.is_running or flow.session_id != run.session.id:
         return ""
-    return "Auto workflow: %s, iteration %d of %d; it ends with %s." % (
-        flow.stage,
-        flow.iteration,
-        flow.max_iterations,
-        signal_of(flow.phase),
-    )
+    return "Auto workflow: %s; it ends with %s." % (flow.stage, flow.signal)
 
 
 # --- at a stop
 
-ENDINGS = {  # why a workflow ends: "the workflow …"
-    "all_phases_complete": "passed: all phases are complete",
-    "auto_complete_signal": "passed: the agent declared all of it complete",
-    "max_iterations_reached": "failed: {stage} was not complete after {max} iterations",
-    "stale_state": "was ended: nothing happened in {stage} for over 2 hours",
-    "critical_error": "failed by an error in {stage}: {error}",
-    "user_cancelled": "was cancelled in {stage}",
+IDLE_LIMIT, FULL_PERCENT = 3, 95
+TO_PERSON = "ctx auto: %s."
+ENDINGS = {  # why a workflow ends: the phase then, and "the workflow …"
+    "all_phases_complete": ("complete", "passed: all of it is complete"),
+    "auto_complete_signal": ("complete", "passed: the agent declared it complete"),
+    "max_iterations_reached": (
+        "failed",
+        "failed: {flow.stage} was not complete after {flow.max_iterations} iterations",
+    ),
+    "stale_state": ("failed", "was ended: {flow.stage} saw 2 hours without activity"),
+    "critical_error": ("failed", "failed: an error ended {flow.stage}: {error}"),
+    "user_cancelled": ("cancelled", "was cancelled during {flow.stage}"),
 }
-TASK_PASSED = "passed: the task is done, `{until}` exits 0"
-RELEASES = {  # why one stop passes, and the workflow stays
-    "blocked": "{stage} waits for you: {needs}. Your next prompt goes on with it",
-    "not_agreed": "{stage} has a check that you did not agree to; see `auto status`",
-    "changed": "the workflow was changed while its check ran, so this stop was let go",
-    "subagents": "subagents are at work; {stage} goes on when they are done",
-    "wake_up": "a wake-up is scheduled; {stage} goes on with it",
-    "plan_mode": "in plan mode the agent may stop; {stage} stays open",
-    "context_full": "let the agent stop, the context is nearly full; {stage} stays open",
-    "no_progress": "let the agent stop after 3 stops without a tool call; {stage} stays open",
-    "hold_cap": "let the agent stop before the client's own limit; {stage} stays open",
-    "unwritable": "let the agent stop, .caw/auto-state.json cannot be written",
+RELEASES = {  # why one stop passes while the workflow stays
+    "blocked": "{flow.stage} waits for you: {flow.needs} (your next prompt goes on)",
+    "not_agreed": "{flow.stage} needs checks that you agreed to; see `auto status`",
+    "changed": "the workflow was changed while its check ran; this stop was let go",
+    "subagents": "subagents are at work; {flow.stage} goes on when they are done",
+    "wake_up": "a wake-up is scheduled; {flow.stage} goes on with it",
+    "plan_mode": "in plan mode the agent may stop; {flow.stage} stays",
+    "context_full": "the context is full, so the agent may stop; {flow.stage} stays",
+    "no_progress": "3 stops without a tool call, so one may pass; {flow.stage} stays",
+    "hold_cap": "the client holds no longer, so the agent may stop; {flow.stage} stays",
+    "unwritable": ".caw/auto-state.json cannot be written, so the agent may stop",
 }
 
 
 def enforce_stop(run: Run) -> None:
-    """Hold the stop, complete the phase, or let go. A check runs later, outside the lock."""
-    flow = workflow_at_stop(run)
-    if flow is None:
+    """Hold the stop, complete the phase, or let go. A check runs after this."""
+    flow = read_workflow(run.project)
+    if not meets_session(run, flow):
         return
-    verdict = judge_words(flow, run.session.facts.said, run.now)
-    is_completion = verdict.signal and verdict.signal not in REQUIRED
-    if is_completion:
-        ended = phases_ended(flow, verdict.signal)
-        checks = checks_of(run.project, flow)
-        unagreed = unagreed_checks(run.project, flow)
-        if any(phase in unagreed for phase in ended):
-            verdict = Verdict({"reason": "not_agreed"})
-        elif any(phase in checks for phase in ended):
-            run.check = Check()
-            run.check.steps = [checks[phase] for phase in ended if phase in checks]
-            run.check.timeout_s = run.project.settings["auto.check_timeout_s"]
-            run.check.began_with = flow.started_at + flow.phase
-            return
-    settle(run, flow, verdict)
+    block = judge_words(flow, run.session.facts.said, run.now)
+    ended = phases_ended(flow, block)
+    checks = checks_of(run.project, flow)
+    commands = [checks[phase] for phase in ended if phase in checks]
+    if ended and not is_agreed(run.project, flow):
+        settle(run, flow, {}, "not_agreed")
+    elif commands:
+        run.check = Check({"commands": commands, "began_in": place_of(flow)})
+        run.check.timeout_s = run.project.settings["auto.check_timeout_s"]
+    else:
+        settle(run, flow, block)
 
 
-def workflow_at_stop(run: Run) -> Workflow | None:
-    """The running workflow, if it is this session's. One that takes any session binds here,
-    too: some clients have no event for a prompt."""
-    flow = read_workflow(run.project, run.session.id)
-    if not flow.is_running:
-        return None
-    if not flow.session_id and flow.any_prompt:
-        flow.session_id = run.session.id
-    if flow.session_id != run.session.id:
-        return None
-    if not flow.signals.last_checked:
-        run.session.briefed = False  # about another workflow, then
-    return flow
+def place_of(flow: Workflow) -> list:
+    """By which one sees that somebody changed the workflow."""
+    return [flow.is_running, flow.session_id, flow.token, flow.phase]
 
 
 def judge_check(run: Run, result: CheckResult) -> None:
-    """Go on with the stop, now that its check has run. `auto stop` may have come meanwhile."""
-    flow = workflow_at_stop(run)
-    if flow is None or flow.started_at + flow.phase != run.check.began_with:
-        run.reply.tell(TO_PERSON + RELEASES["changed"])
-        record(run, "auto:released", reason="changed", said=RELEASES["changed"])
-        return
-    verdict = judge_words(flow, run.session.facts.said, run.now)
-    flow.last_check = {"command": result.command, "at": format_iso(run.now)}
-    flow.last_check["result"] = result.problem or "passed"
+    """Go on with the stop, now that its check has run. `auto stop` may have come."""
+    flow = read_workflow(run.project)
+    if not meets_session(run, flow) or place_of(flow) != run.check.began_in:
+        return release(run, flow, "changed")
+    block = judge_words(flow, run.session.facts.said, run.now)
     if result.problem:
-        verdict = Verdict({"lead": describe_failure(result)})
-    settle(run, flow, verdict)
+        block = {}
+        flow.lead = describe_failure(result)
+    settle(run, flow, block)
 
 
-def settle(run: Run, flow: Workflow, verdict: Verdict) -> None:
-    """Apply the signal; then the first brake that applies lets go, else the stop is held."""
+def settle(run: Run, flow: Workflow, block: dict, reason: str = "") -> None:
+    """Apply the block; then the first brake lets go, or the stop is held."""
     phase = flow.phase
-    if verdict.signal:
-        apply_signal(flow, verdict, run.now)
+    if block:
+        reason = apply_block(flow, block, run.now)
     has_advanced = flow.phase != phase
-    iteration = flow.iteration
-    count_stop(run, flow, has_advanced)
-    reason = verdict.reason or find_brake(run, flow)
+    if has_advanced:
+        about = about_phase(run.project, flow)
+        flow.lead = "Phase %s is complete. Now %s: %s." % (phase, flow.phase, about)
+    count_stop(run, has_advanced)
+    reason = reason or find_brake(run, flow)
     if reason in ENDINGS:
-        return end_here(run, flow, reason)
-    if reason:
-        flow.iteration = iteration
-        run.session.holds = run.session.idle_holds = 0
+        return end_workflow(run, flow, reason)
+    if not reason:
+        flow.iteration += 1
     flow.signals.last_checked = format_iso(run.now)
     if not write_workflow(run.project, flow):
         reason = "unwritable"
     if reason:
-        return release(run, flow, reason)
-    hold(run, flow, verdict, has_advanced)
+        release(run, flow, reason)
+    else:
+        hold(run, flow)
 
 
-def count_stop(run: Run, flow: Workflow, has_advanced: bool) -> None:
-    """Count this stop for the brakes, as if it was held."""
+def count_stop(run: Run, has_advanced: bool) -> None:
+    """Count this stop for the brakes."""
     session, calls = run.session, run.session.facts.tool_calls
     has_worked = calls != session.held_calls
     session.held_calls = calls
@@ -2265,26 +2243,24 @@ def count_stop(run: Run, flow: Workflow, has_advanced: bool) -> None:
         session.holds = 1
     if has_worked or has_advanced:
         session.idle_holds = 0
-    if not has_advanced:
-        flow.iteration += 1
 
 
 def find_brake(run: Run, flow: Workflow) -> str:
     """The first brake that applies; "" if the stop is to be held."""
     event, session = run.event, run.session
     tasks = [dig(task, "type") for task in event.background_tasks]
-    cap = hold_cap(run)
+    told = run.env.get("CLAUDE_CODE_STOP_HOOK_BLOCK_CAP", "")
+    cap = int(told) if told.isdigit() else HOLD_CAP
     brakes = (
         ("blocked", flow.needs),
         ("stale_state", is_stale(flow, session, run.now)),
-        ("subagents", any(kind != "shell" for kind in tasks)),  # a server may run for ever
+        ("subagents", any(kind != "shell" for kind in tasks)),  # a server runs for ever
         ("wake_up", event.session_crons),
         ("plan_mode", event.permission_mode == "plan"),
         ("context_full", fullness(run).percent >= FULL_PERCENT),
         ("no_progress", session.idle_holds >= IDLE_LIMIT),
         ("hold_cap", 0 < cap <= session.holds),
-        ("max_iterations_reached", flow.iteration > flow.max_iterations),
-        ("max_iterations_reached", flow.returns > flow.max_iterations),  # in circles
+        ("max_iterations_reached", flow.iteration >= flow.max_iterations),
     )
     for reason, applies in brakes:
         if applies:
@@ -2292,236 +2268,176 @@ def find_brake(run: Run, flow: Workflow) -> str:
     return ""
 
 
-def hold_cap(run: Run) -> int:
-    """How many stops in a row the client lets us hold; 0 for no limit."""
-    told = run.env.get("CLAUDE_CODE_STOP_HOOK_BLOCK_CAP", "")
-    if run.event.agent == "claude" and told.isdigit():
-        return int(told)
-    return HOLD_CAP
-
-
-def hold(run: Run, flow: Workflow, verdict: Verdict, has_advanced: bool) -> None:
-    """The agent goes on."""
-    lead = "%s is not complete: %s" % (flow.stage, verdict.lead)
-    if has_advanced:
-        lead = "the phase before is complete. Go on with %s: %s" % (
-            flow.stage,
-            about_phase(run.project, flow),
-        )
-    lead = lead[0].upper() + lead[1:] + "."
-    if run.session.briefed:
-        text = render(SHORT_TEXT, run.project, flow, run.now)
-    else:
-        text = render_standing(run.project, flow, run.now)
-    run.reply.add("\n".join((CONTINUATION_HEAD, lead, text)))
+def hold(run: Run, flow: Workflow) -> None:
+    """The agent goes on: with three lines, or with the whole text if it knows none."""
+    text = SHORT_TEXT if run.session.briefed else whole_text(flow)
+    said = one_line(flow.lead, 300)
+    record(run, "auto:held", phase=flow.phase, iteration=flow.iteration, said=said)
+    flow.lead = CONTINUATION_HEAD + "\n" + flow.lead
+    text = render(run.project, flow, text, run.now)
+    if not run.reply.add(text):
+        run.reply.add(cut_middle(text, run.reply.room() // 4))
     run.reply.is_hold = True
     run.session.briefed = True
-    record(run, "auto:held", phase=flow.phase, iteration=flow.iteration, said=lead[:300])
+    run.session.facts.said = ""  # these words were judged; a block counts once
 
 
 def release(run: Run, flow: Workflow, reason: str) -> None:
-    """The agent may stop, the workflow stays; the person is told why."""
-    text = fill_in(RELEASES[reason], flow)
-    run.reply.tell(TO_PERSON + text + ".")
-    record(run, "auto:released", reason=reason, phase=flow.phase, said=text)
+    """The agent may stop and the workflow stays; the person is told why."""
+    run.session.holds = run.session.idle_holds = 0
+    say_why(run, flow, "auto:released", reason, RELEASES[reason])
 
 
-def end_here(run: Run, flow: Workflow, reason: str) -> None:
+def end_workflow(run: Run, flow: Workflow, reason: str) -> None:
     """The workflow is over; the person is told why."""
-    end_workflow(flow, reason, run.now)
-    run.session.briefed = False
-    text = describe_ending(flow)
+    flow.last_phase = flow.phase
+    flow.phase, text = ENDINGS[reason]
+    flow.active = run.session.briefed = False
+    flow.exit_reason = reason
+    flow.completed_at = format_iso(run.now)
     if not write_workflow(run.project, flow):
         text += ", but .caw/auto-state.json cannot be written"
-    run.reply.tell(TO_PERSON + text + ".")
-    record(run, "auto:ended", reason=reason, phase=flow.last_phase, said=text)
+    say_why(run, flow, "auto:ended", reason, "the workflow " + text)
 
 
-def end_workflow(flow: Workflow, reason: str, now: float) -> None:
-    has_passed = ENDINGS[reason].startswith("passed")
-    flow.last_phase = flow.phase
-    flow.phase = "complete" if has_passed else "failed"
-    if reason == "user_cancelled":
-        flow.phase = "cancelled"
-    flow.active = False
-    flow.needs = ""
-    flow.exit_reason = reason
-    flow.completed_at = format_iso(now)
-
-
-def describe_ending(flow: Workflow) -> str:
-    text = ENDINGS.get(flow.exit_reason, "has ended")
-    if flow.is_single_task and flow.exit_reason == "all_phases_complete":
-        text = TASK_PASSED
-    return "the workflow " + fill_in(text, flow)
+def say_why(run: Run, flow: Workflow, event: str, reason: str, text: str) -> None:
+    """One line to the person and one row to the recorder: no stop passes in silence."""
+    text = fill_in(text, flow)
+    run.reply.tell(TO_PERSON % text)
+    record(run, event, reason=reason, phase=flow.last_phase or flow.phase, said=text)
 
 
 def fill_in(text: str, flow: Workflow) -> str:
     """A sentence for the person, with the workflow's facts in it."""
-    return text.format(
-        stage=flow.stage,
-        needs=flow.needs.rstrip("."),
-        max=flow.max_iterations,
-        error=flow.last_error.get("message", ""),
-        until=one_line(flow.until, 100),
-    )
+    return text.format(flow=flow, error=flow.last_error.get("message"))
 
 
-# --- what a signal does
+# --- what a block does
 
 
-def apply_signal(flow: Workflow, verdict: Verdict, now: float) -> None:
-    """Note the signal; advance, or find a reason to let go, or what the agent is told."""
-    signal, block = verdict.signal, verdict.block
-    row = {"signal": signal, "phase": flow.phase, "detected_at": format_iso(now)}
-    row["attempts"] = flow.iteration + 1
-    if "REASON" in block:
-        row["reason"] = one_line(block["REASON"], 300)
+def apply_block(flow: Workflow, block: dict, now: float) -> str:
+    """Note the signal, then advance; why the agent may stop, or ""."""
+    signal, at = block["SIGNAL"], format_iso(now)
+    row = {"signal": signal, "detected_at": at, "reason": block.get("REASON", "")}
     flow.signals.detected_signals.append(row)
-    del flow.signals.detected_signals[:-SIGNALS_KEPT]
+    following = following_phase(flow, signal)
     if signal == "PHASE_BLOCKED":
         flow.needs = one_line(block["NEEDS"], 500)
-    elif signal == "PHASE_ERROR":
-        apply_error(flow, verdict, now)
-    elif signal == "AUTO_COMPLETE":
-        verdict.reason = "auto_complete_signal"
-    else:
-        advance(flow, verdict, now)
-
-
-def apply_error(flow: Workflow, verdict: Verdict, now: float) -> None:
-    message = one_line(verdict.block["ERROR"], 500)
-    is_recoverable = verdict.block["RECOVERABLE"].lower() == "true"
-    flow.last_error = {"phase": flow.phase, "message": message}
-    flow.last_error.update(recoverable=is_recoverable, timestamp=format_iso(now))
-    verdict.lead = "you reported an error, %s; recover from it and go on" % message
-    if not is_recoverable:
-        verdict.reason = "critical_error"
-
-
-def advance(flow: Workflow, verdict: Verdict, now: float) -> None:
-    following = following_phase(flow, verdict.signal)
+        return "blocked"
+    if signal == "PHASE_ERROR":
+        return apply_error(flow, block, at)
+    if signal == "AUTO_COMPLETE":
+        return "auto_complete_signal"
     if not following:
-        verdict.reason = "all_phases_complete"
-        return
-    if flow.phases.index(following) < flow.phases.index(flow.phase):
-        flow.returns += 1
+        return "all_phases_complete"
     flow.phase = following
-    flow.phase_started_at = format_iso(now)
+    flow.phase_started_at = at
     flow.iteration = 0
+    return ""
 
 
-def following_phase(flow: Workflow, signal: str) -> str:
-    """Where a signal leads: to the phase that it names, else to the next; "" at the end."""
-    target = TRANSITIONS.get(signal, "")
-    if target in flow.phases and target != flow.phase:
-        return target
-    later = flow.phases[flow.phases.index(flow.phase) + 1 :]
+def apply_error(flow: Workflow, block: dict, at: str) -> str:
+    message = one_line(block["ERROR"], 500)
+    flow.last_error = {"phase": flow.phase, "message": message, "timestamp": at}
+    flow.lead = "You reported an error: %s. Recover from it and go on." % message
+    return "" if block["RECOVERABLE"].lower() == "true" else "critical_error"
+
+
+def later_phases(flow: Workflow) -> list:
+    return flow.phases[flow.phases.index(flow.phase) + 1 :]
+
+
+def following_phase(flow: Workflow, signal: str = "") -> str:
+    """Where a signal leads: to the phase it names, else the next; "" at the end."""
+    later = later_phases(flow)
+    if TRANSITIONS.get(signal) in later:
+        return TRANSITIONS[signal]
     return later[0] if later else ""
 
 
-def phases_ended(flow: Workflow, signal: str) -> list:
-    """The phases that a signal ends or leaps over: their checks are owed."""
+def phases_ended(flow: Workflow, block: dict) -> list:
+    """The phases that a block ends or leaps over: it owes their checks."""
+    signal = block.get("SIGNAL", "")
+    if not signal or signal in FORMS:
+        return []
     here = flow.phases.index(flow.phase)
-    target = following_phase(flow, signal)
-    there = flow.phases.index(target) if target else len(flow.phases)
-    if signal == "AUTO_COMPLETE":
-        there = len(flow.phases)
-    return flow.phases[here : max(there, here + 1)]
+    following = following_phase(flow, signal)
+    if signal == "AUTO_COMPLETE" or not following:
+        return flow.phases[here:]
+    return flow.phases[here : flow.phases.index(following)]
 
 
 # --- what the agent is told
 
-BRIEFING = "[ctx auto] A workflow runs in this session, in these phases: {phases}."
-BRIEFING_TASK = "[ctx auto] The person wants this done before you stop."
-STATE_TEXT = """
-- Phase: {phase} (iteration {iteration}/{max})
-- About: {about}
-- Task: {task}
-- Expected signal: {signal}"""
-STATE_TASK_TEXT = """
-- Task: {task} (attempt {iteration}/{max})
-- Expected signal: {signal}"""
-CHECK_TEXT = "\n- Verified by: `{check}`, which must exit 0"
-WAYS_TEXT = (
-    """
-
-When {stage} is done, print this block. The time is now {now}.
+BRIEFING = "[ctx auto] A workflow runs in this session."
+BRIEFING_TASK = "[ctx auto] The person wants this task done before you stop."
+PHASE_TEXT = """\
+- Phase: {flow.phase} (iteration {flow.iteration}/{flow.max_iterations}): {about}
 """
-    + COMPLETION_BLOCK
-    + """
-If nothing was left to do, print it with the line REASON: nothing was left to do, because …
+WHOLE_TEXT = f"""\
+- Task: {{task}}
+- Expected signal: {{flow.signal}}
+- Verified by: {{proof}}
+
+When {{flow.stage}} is done, print this block. The time is now {{now}}.
+{BLOCK}
+If nothing was left to do, add the line REASON: nothing was left to do, because …
 If something went wrong, print this instead; with RECOVERABLE: false the workflow ends.
-"""
-    + ERROR_BLOCK
-    + """
+{ERROR_BLOCK}
 If the person must decide something, print this; you may then stop, and they are asked.
-"""
-    + BLOCKED_BLOCK
-)
+{BLOCKED_BLOCK}"""
 SHORT_TEXT = (
-    "When {stage} is done (iteration {iteration}/{max}), print the block with SIGNAL: {signal}"
-    " and TIMESTAMP: <now, {now}>; if nothing was left to do, with REASON: nothing was left to"
-    " do, because …; PHASE_BLOCKED if the person must decide, PHASE_ERROR if it went wrong."
+    "When {flow.stage} is done (iteration {flow.iteration}/{flow.max_iterations}),"
+    " print the block with SIGNAL: {flow.signal} and the time, now {now}; with the line"
+    " REASON: nothing was left to do, because … if that is so; PHASE_BLOCKED if the"
+    " person must decide, PHASE_ERROR if it went wrong."
 )
 
 
-def render_briefing(project: Project, flow: Workflow, now: float) -> str:
-    head = BRIEFING_TASK if flow.is_single_task else BRIEFING
-    head = head.format(phases=", ".join(flow.phases))
-    return head + render_standing(project, flow, now)
-
-
-def render_standing(project: Project, flow: Workflow, now: float) -> str:
-    """The whole text: where the workflow is, and the three blocks."""
-    text = STATE_TASK_TEXT if flow.is_single_task else STATE_TEXT
-    if flow.phase in checks_of(project, flow):
-        text += CHECK_TEXT
-    return render(text + WAYS_TEXT, project, flow, now)
-
-
-def render(text: str, project: Project, flow: Workflow, now: float) -> str:
-    """A text for the agent, with the workflow's facts in it."""
-    task = one_line(clean_text(flow.task_description), 1500)
-    return text.format(
-        phase=flow.phase,
-        stage=flow.stage,
-        about=about_phase(project, flow),
-        iteration=flow.iteration,
-        max=flow.max_iterations,
-        task=task or "see the conversation",
-        signal=signal_of(flow.phase),
-        check=one_line(clean_text(checks_of(project, flow).get(flow.phase, "")), 300),
-        next=following_phase(flow, "") or "none",
-        now=format_iso(now),
-    )
+def whole_text(flow: Workflow) -> str:
+    return WHOLE_TEXT if flow.is_single_task else PHASE_TEXT + WHOLE_TEXT
 
 
 def about_phase(project: Project, flow: Workflow) -> str:
-    own = project.settings.of_phase("auto.about", flow.phase)
-    about = one_line(clean_text(own), 400) or PHASES.get(flow.phase, "see the task")
-    return about.rstrip(".")
+    about = project.settings.of_phase("auto.about", flow.phase)
+    about = about or PHASES.get(flow.phase, "see the task")
+    return one_line(clean_text(about), 400).rstrip(".")
+
+
+def render(project: Project, flow: Workflow, text: str, now: float) -> str:
+    """The lead and a text for the agent, with the workflow's facts in it."""
+    task = flow.task_description or "see the conversation"
+    check = checks_of(project, flow).get(flow.phase, "")
+    proof = "`%s`, which must exit 0" % one_line(clean_text(check), 300)
+    text = text.format(
+        flow=flow,
+        about=about_phase(project, flow),
+        task=one_line(clean_text(task), 1500),
+        proof=proof if check else "your word",
+        next=following_phase(flow) or "none",
+        now=format_iso(now),
+    )
+    return flow.lead + "\n" + text
 
 
 # --- the check: the one process that a person's agreement lets us start
 
 CHECKS_LIMIT_S = 140  # all of one stop together: the client waits 150 s
 CHECK_TAIL = 2_000
-CHECK_OUTPUT_LIMIT_BYTES = 50_000_000
+CHECK_OUTPUT_LIMIT_MB = 50
 CHECK_POLL_S = 0.05
-SECRET_NAME = re.compile(
-    r"^(ANTHROPIC|CLAUDE_CODE)_|(KEY|TOKEN|SECRET|PASSWORD|PASSWD|_PASS|_PAT|PASSPHRASE"
-    r"|CREDENTIALS?)$",
-    re.IGNORECASE,
+SECRET_NAME = (
+    r"(?i)^(ANTHROPIC|CLAUDE_CODE)_"
+    r"|(KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|_PASS|_PAT)$"
 )
 
 
 class Check(Record):
     """Commands that have to exit 0 before a stop counts as a completion."""
 
-    steps: list = []
+    commands: list = []
     timeout_s: float = 0.0  # of each
-    began_with: str = ""  # the workflow's start and phase: it may change meanwhile
+    began_in: list = []  # the workflow's place: it may change meanwhile
 
 
 class CheckResult(Record):
@@ -2534,21 +2450,16 @@ class CheckResult(Record):
 
 def run_check(check: Check, root: str, env: dict) -> CheckResult:
     """Run the commands up to the first that fails."""
-    each_s = min(max(check.timeout_s, 1), CHECKS_LIMIT_S)
-    total_s = min(each_s * len(check.steps), CHECKS_LIMIT_S)
-    start_deadline(total_s + DEADLINE_BESIDE_CHECK_S)
-    end = time.monotonic() + total_s
+    count = len(check.commands)
+    limit_s = min(max(check.timeout_s, 1), CHECKS_LIMIT_S / count)
+    start_deadline(limit_s * count + DEADLINE_BESIDE_CHECK_S)
+    safe_env = {name: env[name] for name in env if not re.search(SECRET_NAME, name)}
     result = CheckResult()
-    for command in check.steps:
-        limit_s = min(each_s, end - time.monotonic())
-        result = run_command(command, root, without_secrets(env), limit_s)
+    for command in check.commands:
+        result = run_command(command, root, safe_env, limit_s)
         if result.problem:
             break
     return result
-
-
-def without_secrets(env: dict) -> dict:
-    return {name: env[name] for name in env if not SECRET_NAME.search(name)}
 
 
 def run_command(command: str, root: str, env: dict, limit_s: float) -> CheckResult:
@@ -2572,55 +2483,243 @@ def run_command(command: str, root: str, env: dict, limit_s: float) -> CheckResu
         except (OSError, ValueError) as error:  # too many processes, a null byte
             result.problem = "could not be started: %s" % error
             return result
-        result.problem = wait_for(child, output.fileno(), limit_s)
-        end_group(child)
-        size = os.fstat(output.fileno()).st_size
+        result.problem = wait_for(child, output, limit_s)
+        end_group(child, env)
+        size = output.seek(0, os.SEEK_END)
         output.seek(max(0, size - 4 * CHECK_TAIL))
         tail = output.read(4 * CHECK_TAIL).decode("utf-8", "replace")
         result.output = hide_secrets(clean_text(tail))[-CHECK_TAIL:].strip()
     return result
 
 
-def wait_for(child: object, output: int, limit_s: float) -> str:
-    """Wait for the end; "" if it exited 0, else what is wrong with it."""
+def wait_for(child: object, output: object, limit_s: float) -> str:
+    """Wait for the command's end; "" if it exited 0, else what went wrong."""
     end = time.monotonic() + limit_s
     while child.poll() is None:
+        size_mb = os.fstat(output.fileno()).st_size // 1_000_000
         if time.monotonic() > end:
             return "did not end within %d s" % limit_s
-        if os.fstat(output).st_size > CHECK_OUTPUT_LIMIT_BYTES:
-            return "printed more than %d MB" % (CHECK_OUTPUT_LIMIT_BYTES // 1_000_000)
+        if size_mb >= CHECK_OUTPUT_LIMIT_MB:
+            return "printed more than %d MB" % CHECK_OUTPUT_LIMIT_MB
         time.sleep(CHECK_POLL_S)
     return "exited %d" % child.returncode if child.returncode else ""
 
 
-def end_group(child: object) -> None:
-    """End the command and all that it started; nothing of it can refuse."""
+def end_group(child: object, env: dict) -> None:
+    """End the command and all that it started."""
     import signal
     import subprocess
 
-    if os.name != "nt":
+    if os.name == "nt":
+        # by its path: a bare name is looked for in the project's folder first
+        folder = env.get("SYSTEMROOT", r"C:\Windows")
+        tool = os.path.join(folder, "System32", "taskkill.exe")
+        kill = [tool, "/F", "/T", "/PID", str(child.pid)]
+        subprocess.call(kill, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    else:
         try:
             os.killpg(child.pid, signal.SIGKILL)
         except OSError:
             pass  # nobody is left
-    elif child.poll() is None:
-        system = os.environ.get("SYSTEMROOT", r"C:\Windows")  # a bare name could be planted
-        tool = os.path.join(system, "System32", "taskkill.exe")
-        kill = [tool, "/F", "/T", "/PID", str(child.pid)]
-        subprocess.call(kill, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        child.kill()
     child.wait()
 
 
 def describe_failure(result: CheckResult) -> str:
     """What the agent is told about a check that failed."""
-    text = "the block is there, but its check `%s` %s" % (
-        one_line(clean_text(result.command), 300),
-        result.problem,
-    )
+    command = one_line(clean_text(result.command), 300)
+    text = "The block is there, but its check `%s` %s." % (command, result.problem)
+    text += " Mend that, then print the block again."
     if result.output:
-        text += ". The end of its output:\n%s\n" % result.output
-    return text + ". Mend that, then print the block again"
+        text += " The end of the output:\n" + result.output
+    return text
+
+
+# --- for the command `auto`: a person's half
+
+AGENT_VARIABLES = (  # one of these stands in the environment of an agent's shell
+    "CLAUDECODE",
+    "AI_AGENT",
+    "CODEX_CI",
+    "CODEX_THREAD_ID",
+    "COPILOT_CLI",
+    "GEMINI_CLI",
+    "QWEN_CODE",
+    "GROK_SESSION_ID",
+)
+
+
+class AutoOptions(Record):
+    """What `auto start` and `auto resume` were given."""
+
+    task: str = ""
+    until: str = ""
+    phase: str = ""  # to begin with
+    skip: list = []
+    any: bool = False
+    session: str = ""
+    max_iterations: int = MAX_ITERATIONS
+    agree: bool = False
+    force: bool = False
+
+
+def start_workflow(
+    project: Project, options: AutoOptions, env: dict, now: float
+) -> Workflow:
+    """Begin a workflow; a UserError if that cannot be."""
+    if not options.task.strip():
+        raise UserError("the task is empty", "say in a sentence what is to be done")
+    if read_workflow(project).is_running and not options.force:
+        raise UserError("a workflow runs already", "see `auto status`, or use --force")
+    flow = Workflow()
+    flow.phases = choose_phases(project, options)
+    flow.phase = options.phase or flow.phases[0]
+    flow.task_description = options.task
+    flow.until = options.until
+    flow.max_iterations = options.max_iterations
+    flow.started_at = format_iso(now)
+    if not options.session and not options.any:
+        options.session = env.get("CLAUDE_CODE_SESSION_ID", "")
+    hand_over(flow, options, now)
+    publish(project, flow, options, env)
+    record(Run(Event(), project, env, now), "auto:started", phase=flow.phase)
+    return flow
+
+
+def choose_phases(project: Project, options: AutoOptions) -> list:
+    """The phases of a new workflow. With --until alone there is only the task."""
+    names = plan_phases(project.settings["auto.phases"], {})
+    left = [name for name in names if name not in options.skip]
+    for name in options.skip + [options.phase or names[0]]:
+        if name not in names:
+            raise UserError("there is no phase " + name, "phases: " + ", ".join(names))
+    if not left or options.phase in options.skip:
+        raise UserError("that skips the phase to begin with", "skip fewer phases")
+    if options.until and left == list(PHASES) and not options.phase:
+        return ["execution"]
+    return left
+
+
+def resume_workflow(
+    project: Project, options: AutoOptions, env: dict, now: float
+) -> Workflow:
+    """Hand the workflow on to the next session that prompts, also after it ended."""
+    flow = read_workflow(project)
+    if not flow.phase or flow.phase == "complete":
+        raise UserError("there is no workflow to take up", "see `auto start --help`")
+    if flow.phase not in flow.phases:
+        flow.phase = flow.last_phase
+    if flow.phase not in flow.phases:
+        flow.phase = flow.phases[0]
+    hand_over(flow, options, now)
+    publish(project, flow, options, env)
+    record(Run(Event(), project, env, now), "auto:resumed", phase=flow.phase)
+    return flow
+
+
+def hand_over(flow: Workflow, options: AutoOptions, now: float) -> None:
+    """Let the workflow begin its phase with another session."""
+    flow.active = True
+    flow.exit_reason = flow.completed_at = flow.last_phase = flow.needs = ""
+    flow.iteration = 0
+    flow.session_id = options.session
+    flow.any_prompt = options.any
+    flow.phase_started_at = format_iso(now)
+    flow.signals.last_checked = ""  # no hook has met it yet
+
+
+def publish(project: Project, flow: Workflow, options: AutoOptions, env: dict) -> None:
+    """Write the workflow, and at home its token and the checks if they are agreed to:
+    by `options.agree`, or because each was typed or agreed to before."""
+    shell = [name for name in AGENT_VARIABLES if env.get(name)]
+    if shell and (options.until or options.agree):
+        hint = "use a terminal of your own; ! in the client is the agent's shell, too"
+        raise UserError("%s is set: an agent cannot agree to a check" % shell[0], hint)
+    checks = checks_of(project, flow)
+    known = {options.until, *read_agreed(project).checks.values()}
+    agreed = Agreed({"token": os.urandom(16).hex()})
+    if options.agree or known.issuperset(checks.values()):
+        agreed.checks = checks
+    flow.token = agreed.token
+    flow.is_ours = True
+    is_noted = write_object(project.state("agreed.json"), agreed.as_dict())
+    if not is_noted or not write_workflow(project, flow):
+        raise UserError("cannot write .caw/auto-state.json", "check its folder's owner")
+    ignored = os.path.join(project.root, ".caw", ".gitignore")
+    if not os.path.lexists(ignored):
+        write_atomically(ignored, "/auto-state.json\n/.gitignore\n")
+
+
+def stop_workflow(project: Project, env: dict, now: float) -> str:
+    """Cancel the workflow and say so; "" if none runs."""
+    flow = read_workflow(project)
+    if not flow.active:
+        return ""
+    run = Run(Event(), project, env, now)
+    end_workflow(run, flow, "user_cancelled")
+    return run.reply.notes[0]
+
+
+RESUME = " `auto resume` takes it up again."
+BEGIN = " `auto start TASK` begins one."
+STATES = {  # what `auto status` says first
+    "none": "There is no workflow." + BEGIN,
+    "unusable": ".caw/auto-state.json is no workflow and holds nobody." + BEGIN,
+    "foreign": "This workflow came with the project and holds nobody." + RESUME,
+    "complete": "At {at} the workflow {ending}.",
+    "ended": "At {at} the workflow {ending}." + RESUME,
+    "blocked": "{flow.stage} waits for your answer in its session: {flow.needs}",
+    "waiting": "The workflow waits for the next prompt; then {flow.stage} begins.",
+    "stale": "{flow.stage} saw 2 hours without activity; a prompt ends it." + RESUME,
+    "running": "The agent works on {flow.stage} in session {flow.session_id:.8},"
+    " iteration {flow.iteration} of {flow.max_iterations}.",
+}
+
+
+def state_of(project: Project, flow: Workflow, now: float) -> str:
+    """A key of STATES."""
+    session = load_session(project, flow.session_id)
+    states = (
+        ("none", not os.path.lexists(workflow_path(project))),
+        ("unusable", not flow.phase),
+        ("foreign", not flow.is_ours),
+        ("complete", flow.phase == "complete"),
+        ("ended", not flow.is_running),
+        ("blocked", flow.needs),
+        ("stale", is_stale(flow, session, now)),
+        ("waiting", not flow.session_id),
+    )
+    for state, applies in states:
+        if applies:
+            return state
+    return "running"
+
+
+def describe_workflow(project: Project, now: float) -> list:
+    """The workflow in sentences, and what a person can do next."""
+    flow = read_workflow(project)
+    state = state_of(project, flow, now)
+    at = format_clock(parse_iso(flow.completed_at), now)
+    ending = ENDINGS.get(flow.exit_reason, ("", "has ended"))[1]
+    ending = fill_in(ending, flow)
+    lines = [STATES[state].format(flow=flow, at=at, ending=ending)]
+    if flow.phase:
+        lines.append("Task: " + one_line(flow.task_description, 300))
+    if flow.is_running:
+        lines += describe_checks(project, flow)
+        lines.append("To end it: `auto stop`, or type `ctx cancel` in its session.")
+    return [for_terminal(line[0].upper() + line[1:]) for line in lines]
+
+
+def describe_checks(project: Project, flow: Workflow) -> list:
+    """Which command proves which phase, and whether the person agreed to it."""
+    consent = "you agreed to it"
+    if not is_agreed(project, flow):
+        consent = "it needs your agreement to run: `auto resume` asks"
+    lines = []
+    for phase, command in checks_of(project, flow).items():
+        command = one_line(command, 200)
+        lines.append("Check of %s: `%s`; %s." % (phase, command, consent))
+    return lines or ["No check: it ends on the agent's word."]
 # =============================================================================
 # Look
 # =============================================================================
@@ -2637,12 +2736,12 @@ EDITED_KEPT, READ_KEPT, TODOS_KEPT = 40, 60, 40
 SAID_LIMIT = 40_000
 MEASURED_LIMIT, MEASURED_WHOLE = 60, 16
 REQUESTS_LIMIT, REQUEST_LIMIT = 12_000, 6_000
-RULE_WORDS = re.compile(r"\b(always|never|must|don'?t|do not|only|instead)\b", re.I)
-MACHINE_PROMPT = re.compile(
+RULE_WORDS = r"(?i)\b(always|never|must|don'?t|do not|only|instead)\b"
+MACHINE_PROMPT = (
     r"\s*(<(?!/?(?:b|i|a|p|div|span|html)\b)[a-z][\w-]*>|Caveat:|\[Request interrupted"
     r"|## Auto Mode|Stop hook (feedback|additional context))"
 )
-ACKNOWLEDGED = re.compile(r"\bACK:\s*context received", re.I)
+ACKNOWLEDGED = r"(?i)\bACK:\s*context received"
 
 
 class Call(Record):
@@ -2767,7 +2866,7 @@ def fold_answer(facts: Facts, row: Row) -> None:
     if row.text and not is_repeated:  # some clients write an answer twice
         add_words(facts, row.text)
         facts.said_at = row.at
-    if ACKNOWLEDGED.search(row.text):
+    if "context received" in row.text.lower() and re.search(ACKNOWLEDGED, row.text):
         facts.acknowledged_at = row.at
 
 
@@ -2780,7 +2879,7 @@ def fold_prompt(facts: Facts, row: Row) -> None:
     text = row.text.strip()
     command = re.match(r"<command-name>(/\S+)</command-name>", text)
     facts.said = ""
-    if command or not text or MACHINE_PROMPT.match(text):
+    if command or not text or re.match(MACHINE_PROMPT, text):
         return
     if facts.requests and facts.requests[-1][1] == cut_middle(text, REQUEST_LIMIT):
         return
@@ -2794,27 +2893,30 @@ def least_needed(requests: list) -> int:
     if len(requests) < 3:
         return 0
     middle = range(1, len(requests) - 1)
-    chatter = [index for index in middle if not RULE_WORDS.search(requests[index][1])]
+    chatter = [index for index in middle if not re.search(RULE_WORDS, requests[index][1])]
     candidates = chatter or list(middle)
     return candidates[len(candidates) // 2]
 
 
 # --- calls and results
 
-LOOKING = re.compile(
-    r"(?:ls|cat|head|tail|grep|rg|find|fd|sed -n|awk|wc|echo|pwd|which|type|stat|tree|ps|jq|diff"
-    r"|file|du|df|env|date|whoami|less|more|command -v|python3? --version|node --version"
-    r"|git (?:--no-pager )?(?:status|diff|log|show|branch|remote|blame|rev-parse|ls-files|grep))\b"
-)
-WAITING = re.compile(r"(?:sleep|wait|watch|tail -f|gh run watch|timeout \S+ tail)\b")
-CHECKING = re.compile(
-    r"\b(?:pytest|tox|nox|unittest|ruff|mypy|flake8|eslint|tsc|jest|vitest|mocha|phpunit|rspec"
-    r"|shellcheck|bats|ctest|(?:go|cargo|dotnet|swift|mix|bun|deno) (?:test|build|check|vet|clippy)"
-    r"|(?:npm|pnpm|yarn)(?: run)? (?:test|build|lint|check)\S*|make\b|gradle\w*|mvn|cmake --build"
-    r"|\S*(?:test|check|verify|ci)\S*\.(?:sh|py)|\S*/(?:test|check|verify|ci/run))\b"
-)
-MOVES_TREE = re.compile(r"\b(?:git|gh|jj|hub|checkout|switch|worktree|release|deploy)\b")
-NUMBERS = re.compile(r"\d+")
+LOOKING = (
+    "ls, cat, head, tail, grep, rg, find, fd, sed -n, awk, wc, echo, pwd, which, type, stat, "
+    "tree, ps, jq, diff, file, du, df, env, date, whoami, less, more, command -v, "
+    "python --version, python3 --version, node --version, git status, git diff, git log, "
+    "git show, git branch, git remote, git blame, git rev-parse, git ls-files, git grep"
+).split(", ")
+WAITING = "sleep, wait, watch, tail, gh run watch".split(", ")
+CHECKERS = (
+    "pytest tox nox unittest ruff mypy flake8 eslint tsc jest vitest mocha phpunit rspec "
+    "shellcheck bats ctest make mvn gradle gradlew"
+).split()
+BUILD_TOOLS = "go cargo dotnet swift mix bun deno npm pnpm yarn cmake".split()
+BUILD_STEPS = ("test", "build", "lint", "check", "vet", "clippy", "--build")
+CHECK_WORDS = ("test", "check", "verify")
+CHECK_SCRIPTS = ("/test", "/check", "/verify", "/ci", "ci/run")
+MOVES_TREE = r"\b(?:git|gh|jj|hub|checkout|switch|worktree|release|deploy)\b"
+NUMBERS = r"\d+"
 
 
 def fold_call(facts: Facts, call_id: str, tool: str, tool_input: dict, at: str) -> None:
@@ -2830,12 +2932,13 @@ def fold_call(facts: Facts, call_id: str, tool: str, tool_input: dict, at: str) 
     if kind == "agent":
         facts.subagents += 1
     is_handoff_named = "/handoffs/" in command and not is_looking(command)
-    if is_handoff_named or any(map(is_handoff_path, touched_paths(tool_input))):
+    is_edited = kind == "edit" and any(map(is_handoff_path, touched_paths(tool_input)))
+    if is_handoff_named or is_edited:
         facts.handoff_at = at
     if command:
         row = [at, one_line(command, 300)]
         facts.commands = (facts.commands + [row])[-COMMANDS_KEPT:]
-        facts.tree_moves += bool(MOVES_TREE.search(command))
+        facts.tree_moves += bool(re.search(MOVES_TREE, command))
     fold_paths(facts, kind, tool_input, at)
     fold_work(facts, kind, command, at)
     call = Call({"id": call_id, "tool": tool, "kind": kind})
@@ -2855,8 +2958,10 @@ def fold_paths(facts: Facts, kind: str, tool_input: dict, at: str) -> None:
     elif kind == "read":
         facts.read = (facts.read + paths)[-READ_KEPT:]
     elif kind == "run":
-        named = re.findall(r"[^\s'\"=:]+\.md\b", command_of(tool_input))
-        facts.read = (facts.read + named)[-READ_KEPT:]
+        command = command_of(tool_input)
+        if ".md" in command:
+            named = re.findall(r"[^\s'\"=:]+\.md\b", command)
+            facts.read = (facts.read + named)[-READ_KEPT:]
 
 
 def is_handoff_path(path: str) -> bool:
@@ -2876,19 +2981,43 @@ def fold_work(facts: Facts, kind: str, command: str, at: str) -> None:
 
 def is_looking(command: str) -> bool:
     """Whether every part of a shell command only looks."""
-    writes = re.search(r">(?!&|\s*/dev/null)|\bsed -i|\btee\b|-delete\b|-exec\b", command)
-    parts = [part.strip() for part in re.split(r"&&|\|\||[;|\n]", command)]
+    for harmless in ("2>&1", ">&2", ">/dev/null", "> /dev/null", "--no-pager "):
+        command = command.replace(harmless, "")
+    if any(word in command for word in (">", "sed -i", "tee ", "-delete", "-exec")):
+        return False
+    for separator in ("&&", "||", "|", "\n"):
+        command = command.replace(separator, ";")
+    parts = [part.strip() for part in command.split(";")]
     known = [part for part in parts if part and not part.startswith(("cd ", "#"))]
-    return not writes and all(LOOKING.match(part) for part in known)
+    return all(begins_with(part, LOOKING) for part in known)
+
+
+def begins_with(command: str, known: list) -> bool:
+    """Whether the first word, or the first two or three, are a known command."""
+    words = command.split()
+    if words[:1] == ["timeout"]:
+        words = words[2:]
+    return any(" ".join(words[:count]) in known for count in (1, 2, 3))
+
+
+def is_check(command: str) -> bool:
+    """Whether a shell command tests, builds or lints something."""
+    words = [word.strip("();&|'\"") for word in command.replace(" run ", " ").split()]
+    for word, following in zip(words, words[1:] + [""]):
+        name = word.rpartition("/")[2]
+        is_step = name in BUILD_TOOLS and following.startswith(BUILD_STEPS)
+        is_named_so = any(known in word for known in CHECK_WORDS)
+        is_script = is_named_so and name.endswith((".sh", ".py"))
+        if name in CHECKERS or is_step or is_script or word.endswith(CHECK_SCRIPTS):
+            return True
+    return False
 
 
 def describe_call(tool: str, kind: str, command: str, tool_input: dict) -> str:
     """What a call does; numbers, comments and ways to look at the output aside."""
     if kind == "run":
-        text = re.sub(r"(^|\s)#.*", "", command)
-        text = re.sub(r"^\s*cd \S+ && ", "", text)
-        text = re.sub(r"(\s*2>&1|\s*\|\s*(tail|head|cat)( -n?\s*\d+)?|\s*\|\| true)+\s*$", "", text)
-        if WAITING.match(text):
+        text = plain_command(command)
+        if begins_with(text, WAITING):
             return ""
     elif kind in ("poll", "note"):
         return ""
@@ -2897,6 +3026,19 @@ def describe_call(tool: str, kind: str, command: str, tool_input: dict) -> str:
         text = tool + " " + json.dumps(known, sort_keys=True)
     text = " ".join(text.split())
     return "%s %d" % (text[:200], len(text))
+
+
+def plain_command(command: str) -> str:
+    """A command without comments, a leading `cd`, and ways to look at the output."""
+    text = command.strip()
+    if "#" in text:
+        text = re.sub(r"(^|\s)#.*", "", text)
+    if text.startswith("cd ") and "&&" in text:
+        text = text.partition("&&")[2]
+    if "|" in text or "2>&1" in text:
+        shortened = r"(\s*2>&1|\s*\|\s*(tail|head|cat)( -n?\s*\d+)?|\s*\|\| true)+\s*$"
+        text = re.sub(shortened, "", text)
+    return text
 
 
 def fold_result(facts: Facts, call_id: str, has_failed: bool, text: str, at: str) -> None:
@@ -2914,7 +3056,7 @@ def fold_result(facts: Facts, call_id: str, has_failed: bool, text: str, at: str
         facts.failed = {"command": command, "error": text.strip()[-1500:], "at": at}
         facts.tried = []
         return
-    if CHECKING.search(command):
+    if is_check(command) and not is_looking(command):
         facts.passed = {"command": command, "at": at}
     if facts.failed.get("command") == command:
         facts.failed = {}
@@ -2926,8 +3068,9 @@ def note_repetition(facts: Facts, call: dict, text: str) -> None:
     """The call's key: what it does, in which state of things, and what came of it."""
     if not call["does"]:
         return  # waiting and notes are not work
-    plain = NUMBERS.sub("#", text)
-    result = "%s…%s %s" % (plain[:80], plain[-80:], call["outcome"])
+    head = re.sub(NUMBERS, "#", text[:200])[:80]
+    tail = re.sub(NUMBERS, "#", text[-200:])[-80:]
+    result = "%s…%s %s" % (head, tail, call["outcome"])
     is_edit = call["kind"] == "edit"
     state = "edit" if is_edit else str(facts.changes)
     what = call["does"]
@@ -2936,7 +3079,7 @@ def note_repetition(facts: Facts, call: dict, text: str) -> None:
     call["key"] = "%s | %s | %s" % (state, what, result)
     earlier = [other for other in facts.calls if other is not call]
     is_new = all(other["does"] != call["does"] for other in earlier)
-    is_look = call["kind"] in ("read", "look") or LOOKING.match(call["does"])
+    is_look = call["kind"] in ("read", "look") or is_looking(call["command"])
     if is_new and not is_look and call["outcome"] == "ok":
         facts.changes += 1
 
@@ -2966,7 +3109,8 @@ def todo_of(row: dict) -> list:
 # --- views: fullness
 
 DEFAULT_WINDOW, LARGE_WINDOW = 200_000, 1_000_000
-SMALL_MODELS = re.compile(r"claude-3|(?:opus|sonnet|haiku)-4(?!-[789])")
+SMALL_MODELS = ("claude-3", "opus-4", "sonnet-4", "haiku-4")
+LATER_MODELS = ("-4-7", "-4-8", "-4-9", "[1m]")  # their window is the large one
 # Claude Code compacts by itself at 167,000 of 200,000 and at 977,000 of 1,000,000.
 RESERVE_TOKENS, RESERVE_LARGE_TOKENS, OUTPUT_TOKENS = 33_000, 23_000, 20_000
 CHARS_PER_TOKEN = 4
@@ -3030,8 +3174,9 @@ def find_window(session: Session, settings: Settings) -> tuple:
 def window_of_model(model: str) -> int:
     """As Claude Code decides it by the model's name."""
     name = model.lower().replace(".", "-")
-    is_small = SMALL_MODELS.search(name) and "[1m]" not in name
-    return DEFAULT_WINDOW if is_small else LARGE_WINDOW
+    is_small = any(known in name for known in SMALL_MODELS)
+    is_later = any(known in name for known in LATER_MODELS)
+    return DEFAULT_WINDOW if is_small and not is_later else LARGE_WINDOW
 
 
 def usable_tokens(agent: str, window: int, env: dict) -> int:
@@ -3140,7 +3285,7 @@ class Dialect:
     counts_bytes: bool = False  # the limit of a reply is in UTF-8 bytes
     holds_by_text: bool = False  # newer versions: a stop is held by text alone
     prompt_field: str = ""  # the field that only a typed prompt has
-    runs_claudes: bool = False  # it runs the project's .claude/settings.json too
+    runs_claudes: tuple = ()  # scopes in which it runs Claude Code's settings, too
     instruction_file: str = "AGENTS.md"
     compacts_at: int = 0  # percent of the window; 0: not known
     window: int = 0  # where every model has the same
@@ -3225,6 +3370,15 @@ def start_folder(event: Event, env: dict) -> str:
     """The folder that the client was started in, else where it is now."""
     variable = DIALECTS[event.agent].project_variable
     return env.get(variable, "") or event.cwd
+
+
+def project_settings(agent: str) -> list:
+    """The project's files in which a client finds hooks."""
+    dialect = DIALECTS[agent]
+    if agent == "claude" or "project" in dialect.runs_claudes:
+        claudes = [".claude/settings.json", ".claude/settings.local.json"]
+        return claudes + [dialect.settings]
+    return [dialect.settings]
 
 
 def can_speak(event: Event) -> bool:
@@ -3328,7 +3482,7 @@ TOOL_KINDS = {
     "update_plan todoread",
     "agent": "agent task sendmessage spawn_agent spawn_subagent",
 }
-PATCHED_FILE = re.compile(r"^\*\*\* (?:Update|Add|Delete) File: (.+)$", re.M)
+PATCHED_FILE = r"(?m)^\*\*\* (?:Update|Add|Delete) File: (.+)$"
 
 
 def tool_kind(tool: str) -> str:
@@ -3346,8 +3500,9 @@ def touched_paths(tool_input: dict) -> list:
         if isinstance(tool_input.get(key), str):
             return [tool_input[key]]
     for key in ("command", "input", "patch"):
-        if isinstance(tool_input.get(key), str):
-            return PATCHED_FILE.findall(tool_input[key])
+        text = tool_input.get(key)
+        if isinstance(text, str):
+            return re.findall(PATCHED_FILE, text) if "*** " in text else []
     return []
 
 
@@ -3364,10 +3519,8 @@ def command_of(tool_input: dict) -> str:
 
 # --- transcripts: what the readers share
 
-HOOK_TAGS = re.compile(
-    r"<(hook_context|qwen:user-prompt-submit-context)>.*?</\1>\s*", re.DOTALL
-)
-FAILED_COMMAND = re.compile(
+HOOK_TAGS = r"(?s)<(hook_context|qwen:user-prompt-submit-context)>.*?</\1>\s*"
+FAILED_COMMAND = (
     r"\A(?:[A-Z].*\n){0,3}(?:Process exited with|Exit) code:? [1-9]"  # Codex
     r"|\nExit Code: [1-9]\d*\n(?:Signal|Process Group)"  # Gemini CLI, Qwen Code
     r"|\[Process exited with code [1-9]\d*\]\s*\Z"  # droid
@@ -3408,7 +3561,9 @@ def joined_texts(content: object) -> str:
 
 def persons_words(text: str) -> str:
     """A prompt without what hooks put around it."""
-    return HOOK_TAGS.sub("", text).strip()
+    if "</" in text:
+        text = re.sub(HOOK_TAGS, "", text)
+    return text.strip()
 
 
 def call_of(call_id: object, tool: object, given: object) -> tuple:
@@ -3420,7 +3575,9 @@ def call_of(call_id: object, tool: object, given: object) -> tuple:
 
 def result_of(call_id: object, has_failed: bool, text: str) -> tuple:
     """A row of Row.results. A command that failed may only say so in its text."""
-    return text_of(call_id), has_failed or bool(FAILED_COMMAND.search(text)), text
+    if "Exit" in text or "exited" in text:
+        has_failed = has_failed or bool(re.search(FAILED_COMMAND, text))
+    return text_of(call_id), has_failed, text
 
 
 def tool_uses(content: object) -> list:
@@ -3551,8 +3708,9 @@ class Codex(Dialect):
             given = payload.get("arguments") or payload.get("input")
             found.calls.append(call_of(call_id, tool, given))
         elif dig(payload, "output"):
-            text = joined_texts(payload["output"])
-            found.results.append(result_of(call_id, False, text))
+            head, _, output = joined_texts(payload["output"]).partition("Output:\n")
+            call_id, has_failed, head = result_of(call_id, False, head)
+            found.results.append((call_id, has_failed, output or head))
 
     def read_nested(self, found: Row, item: dict) -> None:
         """A command that a script ran (code mode): the call and its result at once."""
@@ -3721,6 +3879,7 @@ class GrokBuild(Dialect):
         found = Row({"at": iso_of_ms(dig(meta, "agentTimestampMs")), "kind": "other"})
         found.id = str(dig(meta, "streamStartMs") or "")  # one for each answer
         found.tokens = count_of(dig(meta, "totalTokens"))
+        found.window = count_of(dig(update, "context_window"))
         if kind == "agent_message_chunk":
             found.kind = "answer"
             found.text = joined_texts(content)
@@ -3734,7 +3893,15 @@ class GrokBuild(Dialect):
             found.calls.append(call_of(call_id, update.get("title"), given))
         elif kind == "tool_call_update" and update.get("status"):
             found.results = [self.read_result(update)]
+        elif kind == "auto_compact_completed":
+            found.kind = "boundary"
+            found.tokens = count_of(update.get("tokens_after"))
         return found
+
+    def read_beside(self, transcript: str) -> Row | None:
+        """The window is in signals.json, from the end of the first turn on."""
+        signals = read_object(os.path.join(os.path.dirname(transcript), "signals.json"))
+        return Row({"window": count_of(signals.get("contextWindowTokens"))})
 
     def read_result(self, update: dict) -> tuple:
         code = dig(update, "rawOutput", "exit_code")
@@ -3831,7 +3998,7 @@ DIALECTS = {
             project_variable="COPILOT_PROJECT_DIR",
             registered=REGISTERED_EVENTS,
             is_flat=True,
-            runs_claudes=True,
+            runs_claudes=("project",),
             compacts_at=80,
             is_late=True,
         ),
@@ -3854,7 +4021,7 @@ DIALECTS = {
             fields=CAMEL_CASE,
             mute=CAN_NEVER_SPEAK + ("SessionStart", "UserPromptSubmit"),
             has_receipts=False,
-            runs_claudes=True,
+            runs_claudes=("project", "user"),
             compacts_at=85,
         ),
     )
@@ -4022,23 +4189,31 @@ def head_file(root: str) -> str:
     return os.path.join(folder, "HEAD") if folder else ""
 
 
+def read_branch(root: str) -> str:
+    """The branch; a detached head is a commit. "" without git."""
+    head = read_text(head_file(root), 4096).strip()
+    if head.startswith("ref: "):
+        name = head[5:].replace("refs/heads/", "", 1)
+        return one_line(for_terminal(name), 100)
+    is_commit = re.fullmatch(r"[0-9a-f]{40,64}", head)
+    return "commit " + head[:10] if is_commit else ""
+
+
 def read_head(root: str) -> tuple:
-    """(branch, short commit); a detached head is a commit. ("", "") without git."""
-    folder = git_folder(root)
-    head = read_text(os.path.join(folder, "HEAD"), 4096).strip() if folder else ""
+    """(branch, short commit); ("", "") without git."""
+    branch, folder = read_branch(root), git_folder(root)
+    head = read_text(head_file(root), 4096).strip()
     if not head.startswith("ref: "):
-        commit = head[:10] if re.fullmatch(r"[0-9a-f]{40,64}", head) else ""
-        return ("commit " + commit if commit else ""), commit
+        return branch, branch.replace("commit ", "")
     name = head[5:]
     shared = read_text(os.path.join(folder, "commondir"), 4096).strip()
     common = os.path.normpath(os.path.join(folder, shared)) if shared else folder
     commit = read_text(os.path.join(common, name), 4096).strip()
     if not commit:
         packed = read_text(os.path.join(common, "packed-refs"), STATE_LIMIT_BYTES)
-        match = re.search(r"^([0-9a-f]{40,64}) %s$" % re.escape(name), packed, re.M)
+        match = re.search(r"(?m)^([0-9a-f]{40,64}) %s$" % re.escape(name), packed)
         commit = match.group(1) if match else ""
-    branch = name[len("refs/heads/") :] if name.startswith("refs/heads/") else name
-    return one_line(for_terminal(branch), 100), commit[:10]
+    return branch, commit[:10]
 
 
 def changed_files(root: str) -> list:
@@ -4234,10 +4409,9 @@ def try_lock(file: object) -> bool:
 
 # --- whom we trust: what of a project may reach the agent
 
-SECRET_NAMES = re.compile(
-    r"\.env.*|.*\.(pem|key|p12|pfx|kdbx)|id_[a-z0-9]+.*|\.netrc|_netrc|credentials.*|\.pgpass"
-    r"|\.npmrc|\.pypirc",
-    re.I,
+SECRET_NAMES = (
+    r"(?i)\.env.*|.*\.(pem|key|p12|pfx|kdbx)|id_[a-z0-9]+.*|\.netrc|_netrc|credentials.*"
+    r"|\.pgpass|\.npmrc|\.pypirc"
 )
 OLD_HANDOFF = ".claude/ll-continue-prompt.md"
 
@@ -4250,7 +4424,7 @@ def may_be_delivered(project: Project, path: str) -> bool:
     real = os.path.relpath(os.path.realpath(path), os.path.realpath(project.root))
     parts = real.replace(os.sep, "/").split("/")
     is_private = parts[0].lower() in (".git", ".claude") and real != OLD_HANDOFF
-    return not is_private and not any(SECRET_NAMES.fullmatch(part) for part in parts)
+    return not is_private and not any(re.fullmatch(SECRET_NAMES, part) for part in parts)
 
 
 # --- whether to speak at all
@@ -4280,12 +4454,13 @@ def another_kit_speaks(project: Project, kit: str, settings_files: list) -> bool
     if is_inside(kit, project.root):
         return False
     for name in settings_files:
-        if OWN_LINE.search(read_text(os.path.join(project.root, name))):
+        if re.search(OWN_LINE, read_text(os.path.join(project.root, name))):
             return True
     return False
 
 
-OWN_LINE = re.compile(r"ctx_hooks\.py.{0,12}\b(inject|gate|monitor|stop-enforce|cleanup)\b")
+# also finds the lines of 0.2.0, which begin with `: ctx_hooks inject;`
+OWN_LINE = r"ctx_hooks(?:\.py)?\W{1,12}(?:inject|gate|monitor|stop-enforce|cleanup)\b"
 
 
 # =============================================================================
@@ -4303,6 +4478,7 @@ CONTEXT_FILES = [
     "LEARNINGS.md",
     "AGENT_PLAYBOOK.md",
 ]
+INSTRUCTION_FILES = ("CLAUDE.md", "CLAUDE.local.md", "AGENTS.md", "GEMINI.md", "QWEN.md")
 SEVERITIES = ("info", "warning", "critical")
 BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 LINE_LIMIT, LIST_LIMIT = 8_000, 200
@@ -4349,12 +4525,13 @@ def as_threshold(text: str) -> str:
 
 
 def one_of(*choices: str) -> object:
-    """A check that takes only these words."""
+    """A check that takes only these words, in any case."""
+    known = {choice.lower(): choice for choice in choices}
 
     def as_choice(text: str) -> str:
-        if text.lower() not in choices:
+        if text.lower() not in known:
             raise ValueError("must be one of: " + ", ".join(choices))
-        return text.lower()
+        return known[text.lower()]
 
     return as_choice
 
@@ -4378,7 +4555,7 @@ SETTINGS = {
     "startup.require_ack": ("auto", one_of("auto", *BOOLEANS)),
     "startup.retry_backoffs_s": ([1.0, 2.0, 5.0, 10.0], as_number),
     "startup.file_fallback_after_attempts": (3.0, as_number),
-    "startup.fallback_file": ("", as_path),
+    "startup.fallback_file": ("", one_of(*INSTRUCTION_FILES)),
     "auto.phases": ([], as_text),
     "auto.about.*": ("", as_text),
     "auto.done_when.*": ("", as_text),
@@ -4403,78 +4580,58 @@ class Settings:
 
     def read(self, text: str) -> None:
         """Take the values of one file's text; later files win."""
-        open_keys: list = []  # (indentation, dotted key) of the keys we are inside of
-        for number, line in enumerate(text.split("\n"), 1):
-            content = strip_comment(line[:LINE_LIMIT]).rstrip()
-            if not content.strip() or content.strip() == "---":
-                continue
-            indent = len(content) - len(content.lstrip())
-            is_item = content.lstrip().startswith("- ")
-            while open_keys and open_keys[-1][0] >= indent + (1 if is_item else 0):
-                open_keys.pop()
+        for name, place, values in parse_keys(text):
+            group = name.rpartition(".")[0] + ".*"
+            setting = SETTINGS.get(name) or SETTINGS.get(group)
+            is_group = any(known.startswith(name + ".") for known in SETTINGS)
+            may_be_empty = setting and isinstance(setting[0], list)
+            if setting and (values or may_be_empty):
+                self.take(name, setting, values)
+            elif values or not is_group:
+                self.problems.append((*place, "unknown setting, or no value: " + name))
+
+    def take(self, name: str, setting: tuple, values: list) -> None:
+        """The values of one setting. A bad one is reported, and drops only itself."""
+        default, check = setting
+        good = []
+        for line, column, text in values[:LIST_LIMIT]:
             try:
-                self.read_line(content.strip(), indent, open_keys)
+                good.append(check(text))
             except ValueError as error:
-                self.problems.append((number, indent + 1, str(error)))
-
-    def read_line(self, content: str, indent: int, open_keys: list) -> None:
-        parent = open_keys[-1][1] if open_keys else ""
-        if content.startswith("- "):
-            return self.add_item(parent, unquote(content[2:]))
-        key, colon, value = content.partition(":")
-        if not colon:
-            raise ValueError("expected `key: value`")
-        name = (parent + "." if parent else "") + unquote(key)
-        is_group = any(known.startswith(name + ".") for known in SETTINGS)
-        if not value.strip() and (is_group or is_list_setting(name)):
-            if not is_group:
-                self.values[name] = []
-            open_keys.append((indent, name))
-        else:
-            self.set(name, value.strip())
-
-    def set(self, name: str, value: str) -> None:
-        default, check = find_setting(name)
-        if not isinstance(default, list):
-            self.values[name] = check(unquote(value))
-            return
-        self.values[name] = []
-        is_inline = value.startswith("[") and value.endswith("]")
-        errors = []
-        for item in split_list(value[1:-1]) if is_inline else [value]:
-            try:
-                self.add_item(name, unquote(item))
-            except ValueError as error:  # only this entry is dropped
-                errors.append(str(error))
-        if errors:
-            raise ValueError("; ".join(errors))
-
-    def add_item(self, name: str, item: str) -> None:
-        default, check = find_setting(name)
-        if not isinstance(default, list):
-            raise ValueError("%s is not a list" % name)
-        if len(self.values[name]) < LIST_LIMIT:
-            try:
-                self.values[name].append(check(item))
-            except ValueError as error:
-                raise ValueError("%r %s" % (item, error)) from None
+                self.problems.append((line, column, "%s: %s" % (name, error)))
+        if isinstance(default, list):
+            self.values[name] = good
+        elif good:
+            self.values[name] = good[-1]
 
 
-def find_setting(name: str) -> tuple:
-    """(default, check) of a setting; a ValueError for one that does not exist."""
-    group = name.rpartition(".")[0]
-    found = SETTINGS.get(name) or SETTINGS.get(group + ".*")
-    if not found or name.endswith("*"):
-        raise ValueError("unknown setting: " + name)
+def parse_keys(text: str) -> list:
+    """[(dotted key, (line, column), values)]; a value is (line, column, text)."""
+    found: list = []
+    open_keys: list = []  # (column, key) of the keys that this line is inside of
+    for line, content in enumerate(text.split("\n"), 1):
+        content = strip_comment(content[:LINE_LIMIT]).rstrip()
+        words = content.strip()
+        column = len(content) - len(words) + 1
+        if words in ("", "---"):
+            continue
+        if words.startswith("- ") and found:
+            found[-1][2].append((line, column, unquote(words[2:])))
+            continue
+        while open_keys and open_keys[-1][0] >= column:
+            open_keys.pop()
+        key, _, value = words.partition(":")
+        open_keys.append((column, unquote(key)))
+        name = ".".join(part for _, part in open_keys)
+        values = [(line, column, unquote(item)) for item in split_list(value.strip())]
+        found.append((name, (line, column), values))
     return found
-
-
-def is_list_setting(name: str) -> bool:
-    return name in SETTINGS and isinstance(SETTINGS[name][0], list)
 
 
 def strip_comment(line: str) -> str:
     """A line without its comment; a # inside quotes or a word is none."""
+    if "#" not in line:
+        return line
     match = re.match(r"""(?:[^'"#]|"[^"]*"|'[^']*'|(?<=\S)#|['"])*""", line)
     return match.group() if match else line
 
@@ -4487,9 +4644,11 @@ def unquote(text: str) -> str:
 
 
 def split_list(text: str) -> list:
-    """The entries of an inline list; a comma inside quotes divides nothing."""
-    entries = re.findall(r"""\s*("[^"]*"|'[^']*'|[^,]+)""", text)
-    return [entry.strip() for entry in entries if entry.strip()]
+    """The entries of [a, b]; one value is a list of one. Quotes may hold a comma."""
+    if not (text.startswith("[") and text.endswith("]")):
+        return [text] if text else []
+    entries = re.findall(r"""\s*("[^"]*"|'[^']*'|[^,]+)""", text[1:-1])
+    return [entry for entry in entries if entry.strip()]
 
 
 def read_settings(root: str, env: dict) -> Settings:
@@ -4573,26 +4732,23 @@ def move_average(metrics: dict, name: str, value: float, count: int) -> None:
 # client's markup, and no lines that pose as a turn. What the kit writes down
 # hides what looks like a secret.
 
-CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
-MARKUP = re.compile(
-    r"</?\s*(?:system[-_]?\w*|user[-_]?\w*|assistant|human|function_\w+|tool_\w+|hook_\w+"
-    r"|command-\w+|local-command-\w+|task-notification|antml:\w+|invoke)\b[^>]*>",
-    re.IGNORECASE,
+CONTROL = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+MARKUP = (
+    r"(?i)</?\s*(?:system[-_]?\w*|user[-_]?\w*|assistant|human|function_\w+|tool_\w+|hook_\w+"
+    r"|command-\w+|local-command-\w+|task-notification|antml:\w+|invoke)\b[^<>]*>"
 )
-POSED_TURN = re.compile(r"^(\s*)(?=(?:human|user|assistant|system)\s*:)", re.I | re.M)
+POSED_TURN = r"(?im)^([ \t]*)(?=(?:human|user|assistant|system)[ \t]*:)"
 SECRETS = (
-    re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*-----|\Z)", re.S),
-    re.compile(r"\b(?:sk|pk|rk)[-_](?:\w+[-_])?[A-Za-z0-9]{16,}[A-Za-z0-9_-]*"),
-    re.compile(r"\b(?:ghp|gho|ghu|ghs|ghr|glpat|xox[abps]|npm|hf|pypi)[-_][A-Za-z0-9_-]{16,}"),
-    re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"),
-    re.compile(r"\bAIza[A-Za-z0-9_-]{30,}"),
-    re.compile(r"\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{5,}"),
-    re.compile(r"(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"),
-    re.compile(r"(?<=\bBearer )[A-Za-z0-9._~+/-]{16,}=*"),
-    re.compile(
-        r"(?i)(?<![A-Za-z])((?:\w*_)?(?:password|passwd|secret|api_?key|token|credential)s?"
-        r"\s*[=:]\s*)(['\"]?)(?!\$|<|\{)[^\s'\"]{6,}\2"
-    ),
+    r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*-----|\Z)",
+    r"\b(?:sk|pk|rk)[-_](?:[a-z0-9]+[-_]){0,3}[A-Za-z0-9]{16,}[A-Za-z0-9_-]*",
+    r"\b(?:ghp|gho|ghu|ghs|ghr|glpat|xox[abps]|npm|hf|pypi)[-_][A-Za-z0-9_-]{16,}",
+    r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b",
+    r"\bAIza[A-Za-z0-9_-]{30,}",
+    r"\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{5,}",
+    r"(?<=://)[^/\s:@]+:[^/\s@]+(?=@)",
+    r"(?<=\bBearer )[A-Za-z0-9._~+/-]{16,}=*",
+    r"(?i)(?<![A-Za-z])((?:\w{0,40}_)?(?:password|passwd|secret|api_?key|token|credential)s?"
+    r"\s*[=:]\s*)(['\"]?)(?!\$|<|\{)[^\s'\"]{6,}\2",
 )
 HIDDEN = "[hidden]"
 CUT_MARK = "\n[… cut …]\n"
@@ -4600,19 +4756,20 @@ CUT_MARK = "\n[… cut …]\n"
 
 def clean_text(text: str) -> str:
     """Text from outside as it may reach the agent."""
-    text = CONTROL.sub("", text.replace("\r\n", "\n"))
-    text = MARKUP.sub("", text)
-    return POSED_TURN.sub(r"\1> ", text)
+    text = re.sub(CONTROL, "", text.replace("\r\n", "\n"))
+    text = re.sub(MARKUP, " ", text)  # a blank: what stood around it must not become a tag
+    return re.sub(POSED_TURN, r"\1> ", text)
 
 
 def for_terminal(text: str) -> str:
     """One line for a person's screen."""
-    return " ".join(CONTROL.sub("", text).split())
+    line = " ".join(text.split())
+    return "".join(filter(str.isprintable, line))
 
 
 def hide_secrets(text: str) -> str:
     for pattern in SECRETS:
-        text = pattern.sub(keep_name, text)
+        text = re.sub(pattern, keep_name, text)
     return text
 
 
@@ -4644,7 +4801,8 @@ def cut_end(text: str, limit: int) -> str:
 
 def says_something(text: str) -> bool:
     """Whether a Markdown file holds more than headings, comments and fillers."""
-    text = re.sub(r"<!--.*?(-->|\Z)", "", text, flags=re.S)
+    if "<!--" in text:
+        text = re.sub(r"(?s)<!--.*?(-->|\Z)", "", text)
     for line in text.split("\n"):
         words = line.strip().strip("-*_|> ").rstrip(".…:")
         is_filler = words.lower() in ("", "todo", "tbd", "fixme", "none", "n/a", "[ ]")
@@ -4664,7 +4822,7 @@ def says_something(text: str) -> bool:
 STATE_LIMIT_BYTES = 4_000_000
 TEXT_LIMIT_BYTES = 512_000
 NAME_LIMIT = 120
-PLAIN_NAME = re.compile(r"[^A-Za-z0-9._-]")
+PLAIN_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 
 
 def read_bytes(path: str, limit_bytes: int = TEXT_LIMIT_BYTES, start: int = 0) -> bytes:
@@ -4794,7 +4952,9 @@ def size_of(path: str) -> int:
 
 def safe_name(text: str, limit: int = NAME_LIMIT) -> str:
     """A file name for an outside string; distinct strings stay distinct."""
-    name = PLAIN_NAME.sub(escape_letter, text)
+    name = "".join(
+        letter if letter in PLAIN_LETTERS else escape_letter(letter) for letter in text
+    )
     if name.startswith("."):
         name = "%2E" + name[1:]
     if len(name) > limit:
@@ -4802,8 +4962,8 @@ def safe_name(text: str, limit: int = NAME_LIMIT) -> str:
     return name
 
 
-def escape_letter(match: re.Match) -> str:
-    data = match.group().encode("utf-8", "surrogatepass")
+def escape_letter(letter: str) -> str:
+    data = letter.encode("utf-8", "surrogatepass")
     return "".join("%%%02X" % byte for byte in data)
 
 
@@ -4966,6 +5126,603 @@ def kit_word(agent: str) -> str:
     """A project's kit as a word for the shell; "" if the client sets no variable."""
     variable = DIALECTS[agent].project_variable
     return '"$%s/%s"' % (variable, KIT_PLACE) if variable else ""
+# =============================================================================
+# Doctor
+# =============================================================================
+# What can keep the hooks from working, as rows of (level, what, what to do). It
+# runs a registered line only in a scratch project, and only if the file that the
+# line names is byte for byte this one.
+
+TRIAL_LIMIT_S = 20
+OK, HINT, WARN, FAIL = "ok", "hint", "warn", "FAIL"
+SHARED, PRIVATE = ".claude/settings.json", ".claude/settings.local.json"
+MANAGED = (
+    "/etc/claude-code/managed-settings.json",
+    "/Library/Application Support/ClaudeCode/managed-settings.json",
+    r"C:\Program Files\ClaudeCode\managed-settings.json",
+)
+SILENCERS = ("disableAllHooks", "allowManagedHooksOnly", "strictPluginOnlyCustomization")
+
+
+def diagnose(here: Here) -> list:
+    """All findings, in the order in which a person would look."""
+    here.root = here.project.root if here.project else here.folder
+    lines = registered_lines(here)
+    rows = [(OK, "ctx_hooks %s, Python %s" % (VERSION, sys.version.split()[0]), "")]
+    rows += check_silencers(here)
+    rows += check_lines(here, lines)
+    rows += check_codex(here)
+    rows += [try_line(here, line) for line in lines_to_try(lines)]
+    if here.project is None:
+        return rows + [(WARN, NO_PROJECT, init_call(here))]
+    return rows + project_problems(here)
+
+
+# --- the settings of the clients
+
+
+def settings_files(here: Here, agent: str) -> list:
+    """The settings of a client that count here."""
+    dialect, home = DIALECTS[agent], home_folder(here.env)
+    if agent == "claude":
+        own = here.env.get("CLAUDE_CONFIG_DIR") or os.path.join(home, ".claude")
+        paths = [os.path.join(here.root, name) for name in (SHARED, PRIVATE)]
+        return paths + [os.path.join(own, "settings.json")]
+    return [
+        os.path.join(here.root, dialect.settings),
+        os.path.join(home, dialect.user_settings),
+    ]
+
+
+def registered_lines(here: Here) -> dict:
+    """{settings file: its lines that run this kit}, for those that have some."""
+    found = {}
+    for agent in DIALECTS:
+        for path in settings_files(here, agent):
+            lines = find_lines(read_object(path))
+            if lines:
+                found[path] = lines
+    return found
+
+
+def check_silencers(here: Here) -> list:
+    """What switches hooks off altogether."""
+    rows = []
+    if here.env.get("CTX_HOOKS_DISABLE", "0") not in ("", "0"):
+        rows.append((WARN, "CTX_HOOKS_DISABLE is set", "unset CTX_HOOKS_DISABLE"))
+    for path in settings_files(here, "claude") + list(MANAGED):
+        settings = load_settings(path)
+        if settings is None:
+            what = "%s is not JSON, so the client ignores it" % path
+            rows.append((FAIL, what, "python3 -m json.tool " + path))
+        for key in SILENCERS:
+            if settings and settings.get(key) is True:
+                rows.append((FAIL, "no hook of yours runs: %s" % key, "see " + path))
+    return rows
+
+
+def load_settings(path: str) -> dict | None:
+    """The JSON object in a file, {} without a file, None if it is no JSON."""
+    content = read_text(path, STATE_LIMIT_BYTES)
+    found = parse_object(content)
+    return None if content.strip() not in ("", "{}") and not found else found
+
+
+def check_lines(here: Here, lines: dict) -> list:
+    """Is every event registered, and the kit not twice?"""
+    installer = installer_call(here, "")
+    if not lines and not is_plugin(here.env):
+        return [(FAIL, "no client runs this kit here", installer)]
+    rows = []
+    for path, found in lines.items():
+        dialect = DIALECTS[found[0].agent]
+        events = [line.place[1] for line in found]
+        wanted = [dialect.renamed.get(event, event) for event in dialect.registered]
+        missing = [event for event in wanted if event not in events]
+        if missing:
+            what = "%s lacks %s" % (path, ", ".join(missing))
+            rows.append((FAIL, what, installer))
+        rows.append((OK, "%s is registered in %s" % (dialect.label, path), ""))
+    both = [os.path.join(here.root, name) in lines for name in (SHARED, PRIVATE)]
+    if all(both):
+        hint = installer_call(here, "--scope local --uninstall")
+        rows.append((WARN, "registered twice: shared, and privately", hint))
+    return rows
+
+
+def check_codex(here: Here) -> list:
+    """Codex runs no hook that the person did not trust, and none in a strange folder."""
+    path = os.path.join(here.root, DIALECTS["codex"].settings)
+    settings = read_object(path)
+    if not find_lines(settings):
+        return []
+    told = read_text(os.path.join(home_folder(here.env), ".codex", "config.toml"))
+    folder = told.partition('[projects."%s"]' % here.root)[2].partition("\n[")[0]
+    if '"trusted"' not in folder:
+        return [(WARN, "Codex does not trust this folder yet", "start codex here")]
+    marks = codex_marks(path, settings)
+    missing = [mark for mark in marks if mark not in told]
+    if missing:
+        what = "Codex does not trust %d of %d hooks yet" % (len(missing), len(marks))
+        return [(WARN, what, "start codex here, type /hooks and trust them")]
+    return [(OK, "Codex trusts the folder and the hooks", "")]
+
+
+def codex_marks(path: str, settings: dict) -> list:
+    """The hash of each hook, as Codex notes it once the person trusts it."""
+    import hashlib
+
+    marks = []
+    for line in find_lines(settings):
+        _, event, group, _, _ = line.place
+        entry = dict(settings["hooks"][event][group])
+        hook = {"async": False, "type": "command", "command": line.command}
+        hook["timeout"] = entry["hooks"][line.place[4]].get("timeout")
+        entry.update(hooks=[hook], event_name=re.sub(r"\B([A-Z])", r"_\1", event).lower())
+        text = json.dumps(entry, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        marks.append("sha256:" + hashlib.sha256(text.encode()).hexdigest())
+    return marks
+
+
+# --- does a registered line run?
+
+
+def lines_to_try(lines: dict) -> list:
+    """One for each kit and client."""
+    chosen = {}
+    for found in lines.values():
+        for line in found:
+            if line.mode == "inject":
+                chosen[line.path, line.agent] = line
+    return list(chosen.values())
+
+
+def try_line(here: Here, line: RegisteredLine) -> tuple:
+    """What comes of a registered line. A file that is not this one is not run."""
+    variables = {dialect.project_variable: here.root for dialect in DIALECTS.values()}
+    variables["HOME"] = home_folder(here.env)
+    path = re.sub(r"\$\{?(\w+)\}?", lambda name: variables.get(name[1], ""), line.path)
+    content = read_bytes(path, STATE_LIMIT_BYTES)
+    installer = installer_call(here, "")
+    if b"\r\n" in content[:200]:
+        return FAIL, path + " has CRLF line ends, which a shell cannot run", installer
+    if content != read_bytes(__file__, STATE_LIMIT_BYTES):
+        state = "another version" if content else "missing"
+        return FAIL, "not tried, %s is %s" % (path or "a line of 0.2.0", state), installer
+    with scratch_folder() as folder:
+        python, took_ms, problem = run_in_scratch(here, line, os.path.realpath(folder))
+    if problem:
+        return FAIL, "the registered line fails: " + problem, installer
+    return OK, "the registered line runs, in %d ms, with %s" % (took_ms, python), ""
+
+
+def scratch_folder() -> object:
+    import tempfile
+
+    return tempfile.TemporaryDirectory(prefix="ctx-doctor-")
+
+
+def run_in_scratch(here: Here, line: RegisteredLine, folder: str) -> tuple:
+    """(interpreter, milliseconds, what went wrong) of a session's start there."""
+    import subprocess
+
+    env = prepare_scratch(here, folder)
+    name = DIALECTS[line.agent].renamed.get("SessionStart", "SessionStart")
+    event = {"hook_event_name": name, "session_id": "doctor", "cwd": folder}
+    for _ in range(2):  # the first has to compile the file
+        start = time.perf_counter()
+        try:
+            done = subprocess.run(
+                ["sh", "-c", line.command],
+                input=json.dumps(event).encode(),
+                cwd=folder,
+                env=env,
+                timeout=TRIAL_LIMIT_S,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            return "", 0, str(error)
+        took_ms = (time.perf_counter() - start) * 1000
+    problem = done.stderr.decode("utf-8", "replace")
+    if not os.path.isfile(session_path(find_project(folder, env), "doctor")):
+        problem = problem or "it did nothing"
+    return os.path.realpath(folder + "/cache/ctx_hooks/python3"), took_ms, problem
+
+
+def prepare_scratch(here: Here, folder: str) -> dict:
+    """Fill a scratch project with what a hook needs; gives its environment."""
+    os.makedirs(os.path.join(folder, ".context"))
+    cache = os.path.join(folder, "cache")
+    os.makedirs(os.path.join(cache, "ctx_hooks"))
+    content = read_bytes(__file__, STATE_LIMIT_BYTES)
+    write_atomically(os.path.join(folder, KIT_PLACE), content)
+    link = os.path.join(cache_home(here.env), "ctx_hooks", "python3")
+    if os.path.islink(link):
+        os.symlink(os.readlink(link), os.path.join(cache, "ctx_hooks", "python3"))
+    env = dict(here.env, CTX_HOOKS_DISABLE="", XDG_CACHE_HOME=cache)
+    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "LOCALAPPDATA", "TMPDIR"):
+        env[name] = folder
+    for dialect in DIALECTS.values():
+        env[dialect.project_variable or "PWD"] = folder
+    return env
+
+
+# --- the project
+
+
+def project_problems(here: Here) -> list:
+    """What is wrong in the project itself; `status` shows this, too."""
+    project = here.project
+    rows = []
+    until = paused_until(project, here.now)
+    if until:
+        when = "" if until == float("inf") else " until " + here.clock(until)
+        rows.append((WARN, "all hooks are paused" + when, kit_call("resume")))
+    own = os.path.join(config_home(here.env), "ctx_hooks", "contextrc")
+    for path in (own, os.path.join(project.root, ".contextrc")):
+        rows += settings_problems(path)
+    files = [path for path in context_files(project) if is_worth_reading(project, path)]
+    if project.settings["gate.mode"] != "off" and not files:
+        what = "no context file says anything yet, so the agent reads none"
+        rows.append((HINT, what, "write into " + project.path("TASKS.md")))
+    errors = project.state("errors.log")
+    if size_of(errors):
+        rows.append((WARN, "internal errors were noted; please report them", "cat " + errors))
+    for folder in (project.context, project.home):
+        if os.path.isdir(folder) and not os.access(folder, os.W_OK):
+            rows.append((FAIL, "cannot write into " + folder, "check its owner"))
+    flow = read_workflow(project)
+    if flow.active and not flow.is_ours:
+        what = "a workflow lies here that nobody started on this machine; it is inert"
+        rows.append((HINT, what, kit_call("auto stop")))
+    return rows
+
+
+def settings_problems(path: str) -> list:
+    settings = Settings()
+    settings.read(read_text(path))
+    rows = []
+    for line, column, what in settings.problems:
+        where = "%s, line %d, column %d" % (os.path.basename(path), line, column)
+        rows.append((WARN, "%s: %s" % (where, what), "this line is ignored; see " + path))
+    return rows
+
+
+# =============================================================================
+# Status
+# =============================================================================
+# What people see. A row is (state, text, hint). A page is a list of lines, 80
+# columns wide; a line is a list of (style, text). print_page is the only way to a
+# terminal: it takes control characters out, and colours only a terminal.
+
+SESSIONS_SHOWN, ROWS_SHOWN = 5, 6
+UNHEARD_SHOWN_S = 86400
+PAGE_WIDTH = 80
+INDENT = " " * 11
+SPARKS = "▁▂▃▄▅▆▇█"
+SPARK_COLUMNS = 12
+COLOURS = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
+STYLES = {
+    "ok": "green",
+    "hint": "dim",
+    "warn": "yellow",
+    "FAIL": "red",
+    "critical": "red",
+    "warning": "yellow",
+    "waiting": "green",
+    "used": "dim",
+    "unheard": "dim",
+}
+
+
+class Here:
+    """A project, or a folder without one, as a person looks at it now."""
+
+    def __init__(self, folder: str, env: dict) -> None:
+        self.folder = folder
+        self.env = env
+        self.now = time.time()
+        self.project = find_project(folder, env)
+
+    def run(self, session: Session) -> Run:
+        """A run without an event: what hooks can tell of a session."""
+        run = Run(Event({"name": "SessionStart"}), self.project, self.env, self.now)
+        run.session = session
+        return run
+
+    def runs(self) -> list:
+        """One for each session, as its transcript is now; nothing is saved."""
+        known = all_sessions(self.project)
+        sessions = [session for session in known if session.agent in DIALECTS]
+        for session in sessions:
+            look(session)
+        return [self.run(session) for session in sessions]
+
+    def clock(self, time_of: object) -> str:
+        """An epoch or an ISO time for a person."""
+        epoch = parse_iso(time_of) if isinstance(time_of, str) else time_of
+        return format_clock(epoch, self.now)
+
+
+# --- sessions
+
+
+def session_data(run: Run) -> dict:
+    """A session for scripts, which know the names of its measures."""
+    session, facts = run.session, run.session.facts
+    return {
+        "id": session.id,
+        "agent": session.agent,
+        "state": session_state(run),
+        "session_start": session.session_start,
+        "estimated_tokens": fullness(run).tokens,
+        "context": fullness(run).as_dict(),
+        "tool_calls": facts.tool_calls,
+        "breakdown": facts.breakdown,
+        "threshold_crossed_at": session.threshold_crossed_at or None,
+        "handoff_complete": session.handoff_complete,
+    }
+
+
+def session_state(run: Run) -> str:
+    session = run.session
+    if session.ended_at or is_gone(session.client_pid):
+        return "ended" if session.ended_at else "killed"
+    return "working" if is_busy(session, run.now) else "waiting"
+
+
+def session_lines(here: Here, runs: list) -> list:
+    """Two lines for each session."""
+    lines = []
+    for run in runs[:SESSIONS_SHOWN]:
+        lines.append(meter_line(run))
+        lines.append([("dim", INDENT + session_note(here, run))])
+    if len(runs) > SESSIONS_SHOWN:
+        lines.append([("dim", "  and %d more" % (len(runs) - SESSIONS_SHOWN))])
+    return lines
+
+
+def meter_line(run: Run) -> list:
+    """Who does what, and how full the context is, over time and now."""
+    session, full = run.session, fullness(run)
+    seen_at = max(session.seen_at, modified_at(session.transcript))
+    state = "%s %s" % (session_state(run), format_age(run.now - seen_at))
+    label = DIALECTS[session.agent].label
+    head = "  %-8s %-11s %-15s" % (session.id[:8], label, state)
+    if not full.is_known:
+        return [("", head), ("dim", "  not measured yet")]
+    filled = "█" * (full.percent // 10)
+    style = "red" if full.percent >= HANDOFF_PERCENT else "green"
+    return [
+        ("", head),
+        ("dim", sparkline(session.facts.measured, full).rjust(SPARK_COLUMNS)),
+        (style, " %s " % filled.ljust(10, "░")),
+        ("", "%s of %dk" % (full.shown(), full.usable // 1000)),
+    ]
+
+
+def sparkline(measured: list, full: Fullness) -> str:
+    """Fullness over time, at most SPARK_COLUMNS wide; the newest is there."""
+    step = len(measured) // SPARK_COLUMNS + 1
+    percents = [full.percent_of(row[1]) for row in measured[::-1][::step]]
+    return "".join(SPARKS[min(7, percent // 12)] for percent in reversed(percents))
+
+
+def session_note(here: Here, run: Run) -> str:
+    """Since when, how many calls, what was read, what became of the handoff."""
+    session, project = run.session, run.project
+    files = [path for path in context_files(project) if is_worth_reading(project, path)]
+    read = files_read(run, files)
+    parts = ["since " + here.clock(session.session_start)]
+    parts.append("calls: %d" % session.facts.tool_calls)
+    parts.append("context files read: %d/%d" % (len(read), len(files)))
+    if session.handoff_complete:
+        parts.append("handoff written")
+    elif session.threshold_crossed_at:
+        parts.append("handoff due")
+    return " · ".join(parts)
+
+
+# --- handoffs and signals, as rows
+
+
+def handoff_rows(here: Here, runs: list) -> list:
+    """The handoffs that wait, then those that a session got."""
+    project = here.project
+    offered = waiting_handoffs(here.run(Session()))
+    takers = {run.session.began_with: run.session for run in runs}
+    rows = []
+    for path, written_at in list_files(project.path("handoffs"), ".md"):
+        name = os.path.basename(path)
+        state = "waiting" if name in offered else "too old"
+        if is_busy(writer_of(project, name), here.now):
+            state = "in work"
+        rows.append((state, describe_handoff(here, path, written_at), ""))
+    for path, written_at in list_files(project.path("handoffs", "delivered"), ".md"):
+        text = describe_handoff(here, path, written_at)
+        taker = takers.get(os.path.basename(path))
+        if taker:
+            text += " → %s %s" % (taker.id[:8], here.clock(taker.delivery.first_at))
+        rows.append(("used", text, ""))
+    return rows
+
+
+def describe_handoff(here: Here, path: str, written_at: float) -> str:
+    """When and by whom it was written."""
+    name = os.path.basename(path)
+    writer = writer_of(here.project, name)
+    label = DIALECTS[writer.agent].label if writer.agent in DIALECTS else "by hand"
+    if read_handoff(path).startswith(KIT_HEAD):
+        label += ", from the transcript"
+    return "%s  %s  %s" % (here.clock(written_at), name[:8], label)
+
+
+def signal_rows(here: Here, runs: list) -> list:
+    """The signals that wait, for whom and until when; those that nobody heard in time."""
+    rows = []
+    for folder, _, _ in os.walk(here.project.path("signals")):
+        for path, written_at in list_files(folder, ".md")[:SIGNALS_LOOKED_AT]:
+            signal = read_signal(path, written_at)
+            if here.now <= signal.generated_at + signal.ttl_s:
+                about = describe_signal(here, runs, signal)
+                rows.append((signal.severity, signal_line(signal.body), about))
+    return rows + unheard_rows(here)
+
+
+def unheard_rows(here: Here) -> list:
+    """Signals that a hook removed in the last day before anybody had heard them."""
+    heard, rows = set(), []
+    for event in read_events(here.project):
+        name = event.get("file")
+        if event.get("event") == "signal:delivered":
+            heard.add(name)
+        is_recent = here.now - parse_iso(event.get("at")) < UNHEARD_SHOWN_S
+        is_expired = event.get("event") == "signal:expired"
+        if is_expired and is_recent and name not in heard:
+            about = "expired at " + here.clock(event["at"])
+            rows.append(("unheard", signal_line(event["body"]), about))
+    return rows
+
+
+def describe_signal(here: Here, runs: list, signal: Signal) -> str:
+    folder, name = os.path.split(signal.path)
+    listener = os.path.basename(folder)
+    text = "every session" if listener == "global" else "session " + listener[:8]
+    heard = [run for run in runs if run.session.heard.get(name) == signal.mark]
+    if heard:
+        text += ", heard by %d" % len(heard)
+    until = here.clock(signal.generated_at + signal.ttl_s)
+    return "for %s, until %s" % (text, until)
+
+
+# --- the page
+
+
+def status_data(here: Here) -> dict:
+    """All that `status` tells, for scripts."""
+    runs = here.runs()
+    rows = {
+        "handoffs": handoff_rows(here, runs),
+        "signals": signal_rows(here, runs),
+        "problems": project_problems(here),
+    }
+    data = {"version": VERSION, "project": here.project.root}
+    data["sessions"] = [session_data(run) for run in runs]
+    for name, found in rows.items():
+        data[name] = [dict(zip(("state", "text", "hint"), row)) for row in found]
+    flow = read_workflow(here.project)
+    data["workflow"] = flow.as_dict() if flow.phase else None
+    return data
+
+
+def status_page(here: Here) -> list:
+    """The page of one project."""
+    runs = here.runs()
+    sections = {
+        "sessions": session_lines(here, runs),
+        "handoffs": row_lines(handoff_rows(here, runs)[:ROWS_SHOWN]),
+        "signals": row_lines(signal_rows(here, runs)[:ROWS_SHOWN]),
+        "workflow": workflow_lines(here),
+        "problems": row_lines(project_problems(here)),
+    }
+    page = [head_line(here)]
+    if not runs:
+        page += row_lines([("", "no session yet; is all in place?", kit_call("doctor"))])
+    for title, lines in sections.items():
+        if lines:
+            page += [[], [("bold", title)], *lines]
+    return page
+
+
+def short_page(here: Here) -> list:
+    """A project in a few lines, for `status --all`."""
+    runs = [run for run in here.runs() if session_state(run) in ("working", "waiting")]
+    flow = workflow_lines(here)[:1]
+    problems = row_lines(project_problems(here))
+    return [head_line(here), *session_lines(here, runs), *flow, *problems, []]
+
+
+def workflow_lines(here: Here) -> list:
+    """The workflow in sentences; the commands in them can be pasted."""
+    lines: list = []
+    if not os.path.exists(workflow_path(here.project)):
+        return lines
+    for line in describe_workflow(here.project, here.now):
+        lines.append([("", "  " + line.replace("`auto ", "`" + kit_call("auto ")))])
+    return lines
+
+
+def head_line(here: Here) -> list:
+    return [("bold", "ctx_hooks " + VERSION), ("dim", " · " + here.project.root)]
+
+
+def row_lines(rows: list) -> list:
+    """Rows as lines; a hint stands below, whole, so that it can be pasted."""
+    lines = []
+    for state, text, hint in rows:
+        style = STYLES.get(state, "")
+        text = one_line(text, PAGE_WIDTH * 2)
+        lines.append([(style, "  %-8s " % state), ("", text)])
+        if hint:
+            lines.append([("", INDENT + hint)])
+    return lines
+
+
+def print_page(page: list) -> None:
+    is_coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    for line in page:
+        text = ""
+        for style, part in line:
+            part = re.sub(CONTROL, "", part).replace("\n", " ")
+            if is_coloured and style:
+                part = "\x1b[%sm%s\x1b[0m" % (COLOURS[style], part)
+            text += part
+        print(text.rstrip())
+
+
+# --- why
+
+DECISIONS = {
+    "alert:said": "told the agent ({code}): {text}",
+    "auto:briefed": "told the agent about the workflow: phase {phase}",
+    "auto:started": "began a workflow: phase {phase}",
+    "auto:resumed": "took the workflow up again: phase {phase}",
+    "auto:held": "sent the agent on, phase {phase}, iteration {iteration}: {said}",
+    "auto:released": "let the agent stop: {said}",
+    "auto:ended": "{said}",
+    "gate:said": "asked the agent to read {files}, before its first tool call",
+    "handoff:crossed": "saw the context {percent}% full: from here a handoff is wanted",
+    "handoff:asked": "asked for a handoff at {percent}%: there was none yet",
+    "handoff:written": "stopped asking for a handoff: the agent wrote {path}",
+    "injection:attempted": "sent the startup text {handoff}, attempt {attempt}",
+    "injection:succeeded": "saw that the startup text arrived: {evidence}",
+    "injection:escalated": "wrote the startup text into {file}: no trace of it so far",
+    "injection:failed": "gave up on the startup text after {attempts} attempts",
+    "signal:delivered": "told the agent a signal ({severity}): {body}",
+    "signal:expired": "removed a signal whose time was over: {body}",
+    "wrap:typed": "typed the startup text into the program",
+    "wrap:submitted": "pressed Enter: the program showed our text",
+    "wrap:gave-up": "typed nothing more: {reason}",
+}
+
+
+def describe_decision(here: Here, row: dict) -> str:
+    """One row of the recorder: when, in which session, what, and why."""
+    import textwrap
+
+    values = dict(row)
+    if isinstance(row.get("files"), list):
+        values["files"] = ", ".join(map(str, row["files"]))
+    try:
+        text = DECISIONS[row["event"]].format(**values)
+    except (KeyError, TypeError):  # of another version
+        text = json.dumps(row)
+    head = "%s  %-8s  " % (here.clock(row.get("at", "")), str(row.get("session"))[:8])
+    indent = " " * len(head)
+    return textwrap.fill(head + for_terminal(text), PAGE_WIDTH, subsequent_indent=indent)
+
+
 
 # =============================================================================
 # Wrap
@@ -4980,29 +5737,34 @@ WRAP_ACK_S = 5.0  # so long a program may wait again before its answer counts as
 WRAP_HOLD_S = 5.0  # so long the person's keys wait for our Enter
 WRAP_OUTPUT_CHARS = 5_000
 WRAP_READ_BYTES = 16_384
-WRAP_LINE_BYTES = 4_000 if sys.platform == "linux" else 1_000  # a terminal takes no more
+WRAP_LINE_BYTES = 4_000 if sys.platform == "linux" else 1_000  # a longer one is lost
+NOT_ACKNOWLEDGED = "ctx: the context was not acknowledged; the next session gets it"
+NOT_SUBMITTED = "ctx: the context was not submitted (%s); it is in %s"
 SHELLS = "sh bash dash zsh fish ksh mksh ash csh tcsh nu pwsh xonsh elvish".split()
-EDITORS = "vi vim nvim view ex ed nano pico emacs micro hx helix kak joe mcedit".split()
-PAGERS = "less more most man top htop".split()
+SCREENS = (  # editors, pagers, monitors: every key is a command
+    "vi vim nvim view ex ed nano pico emacs micro hx helix kak joe "
+    "less more most man top htop"
+).split()
 LAUNCHERS = "npx npm pnpm yarn bun bunx uvx pipx env".split()
 
 
 def wrap_program(project: Project, options: object, env: dict) -> int:
     """Run `options.command` with the startup context; its exit code."""
+    import shutil
+
     command = options.command
     refuse_program(command)
+    if not shutil.which(command[0], path=env.get("PATH")):
+        raise UserError("cannot run " + command[0], "check the name and PATH")
     run = start_wrap(project, options.context, env)
-    typist = Typist(run, options.timeout or WRAP_TIMEOUT_S)
     is_owed = run.session.delivery.state == "owed"
-    try:
-        if is_owed and has_terminal():
-            return Terminal(typist).run(command, env)
-        if is_owed:
-            typist.give_up("there is no terminal")
-        return run_plainly(command, env)
-    except OSError as error:
-        what = "cannot run %s: %s" % (command[0], error.strerror)
-        raise UserError(what, "check the name and PATH") from None
+    typist = Typist(run, options.timeout or WRAP_TIMEOUT_S)
+    if is_owed and has_terminal():
+        return Terminal(typist).run(command, env)
+    if is_owed:
+        typist.give_up("there is no terminal")
+        typist.close("")
+    return run_plainly(command, env)
 
 
 def refuse_program(command: list) -> None:
@@ -5010,15 +5772,15 @@ def refuse_program(command: list) -> None:
     if not command:
         raise UserError("a command is missing", "name the agent: wrap -- aider")
     names = [program_name(word) for word in command]
-    is_launched = names[0] in LAUNCHERS
-    for name in names if is_launched else names[:1]:
-        if name in DIALECTS:
-            hint = "use them: python3 install.py --agent " + name
-            raise UserError("%s has hooks" % name, hint)
-    is_bare = all(word.startswith("-") and "c" not in word for word in command[1:])
-    is_shell = names[0] in SHELLS and is_bare
-    if is_shell or names[0] in EDITORS + PAGERS:
-        what = "%s is no agent: the context would be typed into it" % names[0]
+    name = names[0]
+    for known in names if name in LAUNCHERS else [name]:
+        if known in DIALECTS:
+            hint = "install them: python3 install.py --agent " + known
+            raise UserError("%s has hooks; they do this better" % known, hint)
+    runs_script = any("c" in word or word[0] != "-" for word in command[1:])
+    is_shell = name in SHELLS and not runs_script
+    if is_shell or name in SCREENS:
+        what = "%s is no agent: the context would be typed into it" % name
         raise UserError(what, "name the agent: wrap -- aider, wrap -- sh -c '...'")
 
 
@@ -5029,7 +5791,7 @@ def program_name(word: str) -> str:
 
 
 def start_wrap(project: Project, context_file: str, env: dict) -> Run:
-    """A run whose session's delivery holds what the program is to be told."""
+    """A run whose session has a delivery for the program, like a client's start."""
     event = Event({"name": "SessionStart", "source": "startup"})
     run = Run(event, project, env, time.time())
     run.session.id = "wrap-%d-%d" % (run.now, os.getpid())
@@ -5037,14 +5799,16 @@ def start_wrap(project: Project, context_file: str, env: dict) -> Run:
     if is_switched_off(project, env, run.now):
         return run
     prepare_folders(project)
-    if context_file:
-        text = clean_text(read_text(context_file)).strip()
-        if not says_something(text):
-            raise UserError("there is no context in " + context_file, "name a text file")
-        run.session.delivery = Delivery({"state": "owed", "text": text[:REPLY_LIMIT]})
+    settings = project.settings.values
+    settings["startup.fallback_file"] = settings["startup.fallback_file"] or "AGENTS.md"
+    if not context_file:
+        with ProjectLock(project, LOCK_WAIT_S):
+            start_session(run)
         return run
-    with ProjectLock(project, LOCK_WAIT_S):
-        start_session(run)
+    text = cut_end(clean_text(read_text(context_file)).strip(), REPLY_LIMIT - 400)
+    if not says_something(text):
+        raise UserError("there is no context in " + context_file, "name a text file")
+    run.session.delivery = Delivery({"state": "owed", "text": text})
     return run
 
 
@@ -5054,25 +5818,25 @@ def has_terminal() -> bool:
 
 def run_plainly(command: list, env: dict) -> int:
     """Become the program; Windows can only wait for it."""
+    import subprocess
+
     sys.stdout.flush()
     if os.name == "posix":
         os.execvpe(command[0], command, env)
-    import subprocess
-
     return subprocess.call(command, env=env)
 
 
 # --- what the program shows
 
-MOVES = re.compile(r"\x1b\[[0-9;]*[ABEFGHfd]|\r\n?")
-FORWARD = re.compile(r"\x1b\[\d*C")
-ESCAPES = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1bO.|\x1b[ -/]*[0-~]"
+MOVES = r"\x1b\[[0-9;]*[ABEFGHfd]|\r\n?"
+FORWARD = r"\x1b\[\d*C"
+ESCAPES = (
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"
+    r"|\x1bO.|\x1b[ -/]*[0-~]"
 )
-PRIVATE_MODE = re.compile(r"\x1b\[\?([\d;]+)([hl])")
-ALTERNATE_SCREENS = {"47", "1047", "1049"}
-PASTE_MODE = "2004"
-USUAL_MODES = {"7", "25"}  # a terminal wraps lines and shows the cursor
+PRIVATE_MODE = r"\x1b\[\?([\d;]+)([hl])"
+ALTERNATE_SCREENS, PASTE_MODE = ("47", "1047", "1049"), "2004"
+USUAL_MODES = ("7", "25")  # a terminal wraps lines and shows the cursor
 
 
 class Output:
@@ -5084,34 +5848,40 @@ class Output:
         self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self.kept = ""
         self.unparsed = ""  # the start of an escape sequence that is cut off
-        self.modes = USUAL_MODES
+        self.modes: dict = {}  # number -> h or l
         self.heard_at = time.monotonic()
 
     def feed(self, data: bytes) -> None:
         text = self.decoder.decode(data)
-        self.heard_at = time.monotonic()
+        if text:
+            self.heard_at = time.monotonic()
         self.kept = (self.kept + text)[-2 * WRAP_OUTPUT_CHARS :]
         self.unparsed += text
-        for match in PRIVATE_MODE.finditer(self.unparsed):
-            modes = set(match.group(1).split(";"))
-            is_on = match.group(2) == "h"
-            self.modes = self.modes | modes if is_on else self.modes - modes
+        for numbers, letter in re.findall(PRIVATE_MODE, self.unparsed):
+            for number in numbers.split(";"):
+                self.modes[number] = letter
         self.unparsed = self.unparsed[self.unparsed.rfind("\x1b") :][:20]
 
     def text(self) -> str:
         return strip_escapes(self.kept)[-WRAP_OUTPUT_CHARS:]
 
+    def is_on(self, *numbers: str) -> bool:
+        return any(self.modes.get(number) == "h" for number in numbers)
+
     def undo_modes(self) -> bytes:
         """What gives the person a usual terminal again after a program was killed."""
-        left_on = ["\x1b[?%sl" % mode for mode in self.modes - USUAL_MODES]
-        left_off = ["\x1b[?%sh" % mode for mode in USUAL_MODES - self.modes]
-        return "".join(left_on + left_off).encode()
+        undo = ""
+        for number, letter in self.modes.items():
+            usual = "h" if number in USUAL_MODES else "l"
+            if letter != usual:
+                undo += "\x1b[?%s%s" % (number, usual)
+        return undo.encode()
 
 
 def strip_escapes(text: str) -> str:
     """Text as it reads without a terminal; a jump of the cursor begins a line."""
-    text = FORWARD.sub(" ", MOVES.sub("\n", text))
-    return CONTROL.sub("", ESCAPES.sub("", text))
+    text = re.sub(FORWARD, " ", re.sub(MOVES, "\n", text))
+    return re.sub(CONTROL, "", re.sub(ESCAPES, "", text))
 
 
 def last_lines(text: str, count: int) -> list:
@@ -5127,33 +5897,31 @@ def last_line(text: str) -> str:
 # --- does it ask the person something?
 
 QUESTION_LINES = 12
-PROMPT = re.compile(  # nothing is typed behind it yet
-    r"^[│┃|]?[\w ./:~()\[\]-]{0,40}(>{1,3}|[❯›»]|\]:"
-    r"|\b(you|user|me|human|prompt|input|ask|chat|message|query)\s?:)[\s│┃|]*$",
-    re.I,
+PROMPT = (  # nothing is typed behind it yet
+    r"(?i)^[│┃|]?[\w ./:~()\[\]-]{0,40}(>{1,3}|[❯›»]|\]:)[\s│┃|]*$"
+    r"|^(you|user|me|human|prompt|input|ask|chat|message|query)\s?:$"
 )
-QUESTION = re.compile(
-    r"""[\[(]\s*y(es)?\s*[/|,]\s*n(o)?\b | \(y\)es\b      # [Y/n], (yes/no), (Y)es/(N)o
+QUESTION = (
+    r"""(?imx)
+    [\[(]\s*\[?y(es)?\]?\s*[/|,]\s*n(o)?\b | \(y\)es\b   # [Y/n], ([y]/n), (Y)es/(N)o
     | \b(trust|allow|approve|permission|proceed|authori[sz]e|grant|overwrite|confirm
         |continue|are\ you\ sure|do\ you\ want|would\ you\ like)\b[^.\n]{0,120}\?
     | \b(enter|return)\b.{0,14}\b(confirm|select|continue|choose|accept|approve|exit)\b
     | \barrow\ keys\b | \bpress\ (any\ key|enter|return)\b
     | \besc(ape)?\ to\ (cancel|go\ back|reject|skip|interrupt|stop)\b
-    | \b(password|passphrase|passcode|pin|token|secret|api.?key|code)\b.{0,60}[:?]\s*$
+    | \b(password|passphrase|passcode|pin|token|secret|api.?key|code)\b.{0,60}[:?>]$
     | [:?$#%]\Z | \(END\)\Z | --\s?More                   # also a shell's and a pager's
     | ^\W*[❯›▶►➤→●◉>*]\s*(yes|no|allow|deny|trust|accept|cancel)\b
-    | (^\W*(\d{1,2}[.)]|\[.?\]|\(.?\)|[○◯●◉])\s.*(\n|\Z)){2}     # a choice""",
-    re.I | re.M | re.X,
+    | (^\W*(\d{1,2}[.)]|\[.?\]|\(.?\)|[○◯●◉])\s.*(\n|\Z)){2}     # a choice"""
 )
 
 
-def find_question(text: str) -> str:
-    """What the last lines ask the person; "" if they ask nothing."""
+def has_question(text: str) -> bool:
+    """Whether the last lines ask the person something."""
     lines = last_lines(text, QUESTION_LINES)
-    if PROMPT.search(last_line(text)):
-        lines = lines[-3:-1] + [""]  # what was asked further above is answered
-    found = QUESTION.search("\n".join(lines))
-    return found.group() if found else ""
+    if re.search(PROMPT, last_line(text)):
+        lines = lines[-3:] + [""]  # what was asked further above is answered
+    return bool(re.search(QUESTION, "\n".join(lines)))
 
 
 # --- does it wait for a line?
@@ -5162,7 +5930,7 @@ READY_ABOVE, READY_AGREE = 0.7, 0.1
 READY_PROCESS, READY_PATTERN, READY_NATURAL = 0.95, 0.9, 0.6
 SILENCE_FROM_MS, SILENCE_FULL_MS, SILENCE_MOST = 500, 3000, 0.8
 NATURAL_FROM_MS = 200
-MID_THOUGHT = re.compile(r"([\w,;:(\[{–—-]|\.\.|…)$")
+MID_THOUGHT = r"([\w,;:(\[{–—-]|\.\.|…)$"
 PATTERN_LIMIT_S = 0.2
 
 
@@ -5171,7 +5939,7 @@ class Glance(Record):
 
     process: str = "unknown"  # or reading, busy, idle
     silent_ms: int = 0
-    text: str = ""  # since we last typed
+    text: str = ""  # since we, or the person, last typed a line
     is_raw: bool = False
     is_hidden: bool = False  # it reads a line without showing it
     is_alternate: bool = False
@@ -5183,7 +5951,7 @@ def readiness(glance: Glance, patterns: list) -> float:
     """How sure we are that the program waits for a line, from 0 to 1."""
     last = last_line(glance.text)
     is_named = any(matches(pattern, last) for pattern in patterns)
-    has_prompt = is_named or PROMPT.search(last)
+    has_prompt = is_named or re.search(PROMPT, last)
     takes_keys = glance.is_raw and not glance.takes_paste and not has_prompt
     if takes_keys or glance.process in ("busy", "idle"):
         return 0.0
@@ -5194,7 +5962,7 @@ def readiness(glance: Glance, patterns: list) -> float:
         scores.append(READY_PATTERN)
     if glance.silent_ms >= SILENCE_FROM_MS:
         scores.append(min(glance.silent_ms / SILENCE_FULL_MS, SILENCE_MOST))
-    if glance.silent_ms >= NATURAL_FROM_MS and not MID_THOUGHT.search(last):
+    if glance.silent_ms >= NATURAL_FROM_MS and not re.search(MID_THOUGHT, last):
         scores.append(READY_NATURAL)
     agree = READY_AGREE if len(scores) > 2 else 0.0
     return min(1.0, max(scores) + agree)
@@ -5214,31 +5982,28 @@ def matches(pattern: str, line: str) -> bool:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def find_obstacle(glance: Glance) -> str:
-    """Why nothing may be typed now; "" if nothing speaks against it."""
-    if glance.is_hidden:
-        return "hidden input"
-    if glance.is_alternate:
-        return "the alternate screen"
-    if glance.is_typing:
-        return "the person is typing"
-    return "a question" if find_question(glance.text) else ""
+def may_type(glance: Glance) -> bool:
+    """Whether nothing speaks against typing now."""
+    is_other = glance.is_hidden or glance.is_alternate or glance.is_typing
+    return not is_other and not has_question(glance.text)
 
 
 # --- what the kernel says
 
+TERMINALS = ("/dev/pts/", "/dev/tty")
 READ_WAITS = ("wait_woken", "n_tty_read")
-POLL_WAITS = ("poll_schedule_timeout", "do_select", "do_poll", "do_sys_poll")
-EPOLL_WAITS = ("ep_poll", "do_epoll_wait")
+POLL_WAITS = (
+    "poll_schedule_timeout do_select do_poll do_sys_poll ep_poll do_epoll_wait"
+).split()
 
 
-def process_state(leader: int, tty: str, is_raw: bool) -> str:
+def process_state(leader: int, is_raw: bool) -> str:
     """What the program does: reading its terminal, busy, idle or unknown."""
     found = set()
     try:
         for thread in threads_of(leader):
-            found.add(thread_state(thread, tty, is_raw))
-    except (OSError, IndexError):
+            found.add(thread_state(thread, is_raw))
+    except (OSError, ValueError):
         return "unknown"  # no /proc here, or a thread has just ended
     for state in ("busy", "reading", "unknown"):
         if state in found:
@@ -5257,63 +6022,46 @@ def threads_of(leader: int) -> list:
     return threads
 
 
-def thread_state(thread: str, tty: str, is_raw: bool) -> str:
+def thread_state(thread: str, is_raw: bool) -> str:
     """The same for one thread, by its folder below /proc."""
-    _, name, rest = re.split(r"\((.*)\)", read_text(thread + "/stat"), 1, re.S)
+    _, name, rest = re.split(r"\((.*)\)", read_text(thread + "/stat"), 1)
     state, _, group, _, _, foreground = rest.split()[:6]
+    wait = read_text(thread + "/wchan").partition(".")[0]
+    call = read_text(thread + "/syscall").split()
     if group != foreground:
         return "idle"
     if state in "RD":
         return "busy"
-    files = awaited_files(thread, is_raw)
-    if files is None:
-        return "unknown"
-    if tty not in files and "/dev/tty" not in files:
-        return "idle"
-    return "busy" if name in SHELLS + EDITORS + PAGERS else "reading"
-
-
-def awaited_files(thread: str, is_raw: bool) -> list | None:
-    """The files that a sleeping thread waits for; None: the kernel does not say."""
-    wait = read_text(thread + "/wchan").partition(".")[0]
-    call = read_text(thread + "/syscall").split()
     if wait in ("", "0") or len(call) < 2:
-        return None
-    argument = int(call[1], 16)
-    folder = thread + "/fd/"
-    files = {name: os.readlink(folder + name) for name in os.listdir(folder)}
+        return "unknown"
     if wait in READ_WAITS:
-        return [files.get(str(argument), "")]
-    if wait in EPOLL_WAITS:
-        watched = read_text("%s/fdinfo/%d" % (thread, argument))
-        return [files.get(name, "") for name in re.findall(r"tfd:\s*(\d+)", watched)]
-    if wait not in POLL_WAITS:
-        return []
-    # Which ones a poll names is not told. A program in raw mode waits for keys; in
-    # line mode it may as well wait for the network or for a child.
-    names = list(files.values())
-    others = [name for name in names if name.startswith(("socket:", "pipe:"))]
-    return names if is_raw or not others else []
+        file = os.readlink("%s/fd/%d" % (thread, int(call[1], 16)))
+        is_reading = file.startswith(TERMINALS)
+    else:
+        # What a poll waits for is not told. In raw mode it is keys; in line mode
+        # it may as well be the network, or a child.
+        is_reading = is_raw and wait in POLL_WAITS
+    if not is_reading:
+        return "idle"
+    return "busy" if name in SHELLS + SCREENS else "reading"
 
 
 # --- the text, and what comes back
 
 ECHO_LETTERS = 24  # more than an acknowledgement has, less than our request around it
 PASTED_MARK = r"\[Pasted (?:[Tt]ext|[Cc]ontent)\b[^\]]*\]"  # stands for a long paste
-TOLD_ACK = re.compile(
-    r'(?<!Reply ")\bACK:\s*context\s+received(?!\W{0,9}to\W{0,9}confirm)', re.I
-)  # but not our request for it
+# the acknowledgement, but not our request for it
+TOLD_ACK = r'(?i)(?<!Reply ")\bACK:\s*context\s+received(?!\W{0,9}to\W{0,9}confirm)'
 ACK_MARGIN = 40  # the end of our request may still be on its way
-LINE_ENDS = ("\r", "\n", "\x03", "\x04", "\x15")  # Enter, ^C, ^D, ^U
+LINE_ENDS = (b"\r", b"\n", b"\x03", b"\x04", b"\x15")  # Enter, ^C, ^D, ^U
 
 
 def plan_keys(text: str, takes_paste: bool) -> bytes:
     """The keys for a text, without the Enter. Outside of a paste it is one line."""
-    text = CONTROL.sub("", text.replace("\t", "    ")).strip()
+    text = re.sub(CONTROL, "", text.replace("\t", "    ")).strip()
     if takes_paste:
-        pasted = text.replace("\n", "\r")
-        return ("\x1b[200~%s\x1b[201~" % pasted).encode("utf-8", "replace")
-    line = " ".join(text.split()).encode("utf-8", "replace")
+        return b"\x1b[200~" + text.replace("\n", "\r").encode() + b"\x1b[201~"
+    line = " ".join(text.split()).encode()
     if len(line) > WRAP_LINE_BYTES:
         half = WRAP_LINE_BYTES // 2 - 10
         line = line[:half] + b" [... cut ...] " + line[-half:]
@@ -5322,16 +6070,15 @@ def plan_keys(text: str, takes_paste: bool) -> bytes:
 
 def after_echo(text: str, typed: str) -> str | None:
     """What stands behind our text, however that is wrapped; None: it is not there."""
-    letters = [letter for letter in typed if letter.isalnum()]
+    letters = re.sub(r"[\W_]", "", typed)
     echo = r"[\W_]*".join(letters[-ECHO_LETTERS:])
-    found = list(re.finditer(echo + "|" + PASTED_MARK, text))
-    return text[found[-1].end() :] if found else None
+    found = re.match("(?s).*(?:%s|%s)" % (echo, PASTED_MARK), text)
+    return text[found.end() :] if found else None
 
 
-def is_half_line(keys: bytes, was_half: bool) -> bool:
-    """Whether the person has begun a line; the terminal's own reports are no typing."""
-    typed = ESCAPES.sub("", keys.decode("utf-8", "replace"))
-    return not typed.endswith(LINE_ENDS) if typed else was_half
+def is_report(keys: bytes) -> bool:
+    """Whether the terminal itself sent this: a position, a colour, an arrow key."""
+    return not re.sub(ESCAPES, "", keys.decode("utf-8", "replace"))
 
 
 # --- when to type what
@@ -5353,64 +6100,62 @@ class Typist:
     def step(self, glance: Glance, now: float) -> bytes:
         """The keys to type now; b"" for none."""
         self.run.now = time.time()
+        is_late = now - self.since >= self.timeout_s
         if self.state == "typed":
             return self.press_enter(glance, now)
-        is_silent = glance.silent_ms >= NATURAL_FROM_MS
-        settled = glance.text if is_silent else glance.text[:-ACK_MARGIN]
-        if self.state == "submitted" and TOLD_ACK.search(settled):
-            return self.succeed("acknowledgement")
-        if self.state != "done" and self.has_waited(glance, now):
+        if self.state == "submitted" and has_acknowledged(glance):
+            self.succeed("acknowledgement")
+        elif self.has_waited(glance, now):
             return self.type_next(glance, now)
-        if self.state == "waiting" and now - self.since >= self.timeout_s:
+        elif self.state == "waiting" and is_late:
             self.give_up("the program was not ready in time")
         return b""
 
     def has_waited(self, glance: Glance, now: float) -> bool:
-        """Whether the program is ready, has settled, and is back where it was before."""
-        settings, attempts = self.run.project.settings, self.run.session.delivery.attempts
+        """Whether the program is ready, has settled, and is back where it was."""
+        settings = self.run.project.settings
         is_ready = readiness(glance, settings["wrap.ready_patterns"]) > READY_ABOVE
-        is_back = self.prompt in ("", same_prompt(glance.text)) or not glance.is_raw
-        if not is_ready or not is_back or find_obstacle(glance):
+        is_back = not glance.is_raw or self.prompt in ("", same_prompt(glance.text))
+        if not is_ready or not is_back or not may_type(glance):
             self.busy_at = now
-        needed_s = WRAP_SETTLE_S
-        if attempts:
-            backoffs = settings["startup.retry_backoffs_s"] or [1.0]
-            needed_s = max(WRAP_ACK_S, backoffs[min(attempts, len(backoffs)) - 1])
-        return min(now - self.busy_at, glance.silent_ms / 1000) >= needed_s
+        waited_s = min(now - self.busy_at, glance.silent_ms / 1000)
+        if self.state == "waiting":
+            return waited_s >= WRAP_SETTLE_S
+        return waited_s >= max(WRAP_ACK_S, backoff_s(self.run))
 
     def type_next(self, glance: Glance, now: float) -> bytes:
-        """The next rung of the ladder: the text, again, the file's name, or the last line."""
+        """The next rung of the ladder: the text, or what became of it."""
         run = self.run
-        delivery = run.session.delivery
         run.reply = Reply(run.event)
-        with ProjectLock(run.project, LOCK_WAIT_S):
-            if delivery.attempts:
-                retry(run)
-            else:
-                send(run, delivery.text)
-                self.prompt = same_prompt(glance.text)
-        text = "\n\n".join(run.reply.texts)
+        text = run.session.delivery.text
+        if self.state == "waiting":
+            self.prompt = same_prompt(glance.text)
+            send(run, text)
+        else:
+            retry(run)
+        self.typed = "\n\n".join(run.reply.texts)
         is_auto = run.project.settings["startup.require_ack"] == "auto"
-        if is_auto and text == delivery.text:
-            text = ACK_FRAME % text.replace("ACK:", "ACK")  # ours alone can be answered
-        self.typed = text
-        self.enter_state("typed", now)
-        return plan_keys(text, glance.takes_paste)
+        if is_auto and self.typed == text:
+            quoted = text.replace("ACK:", "ACK")  # an echo must not look like an answer
+            self.typed = ACK_FRAME % quoted
+        self.change("typed", now)
+        return plan_keys(self.typed, glance.takes_paste)
 
     def press_enter(self, glance: Glance, now: float) -> bytes:
         """Enter, once our text stands there and nothing is asked behind it."""
         rest = after_echo(glance.text, self.typed)
-        is_shown = rest is not None and glance.silent_ms >= NATURAL_FROM_MS
-        is_safe = not (glance.is_hidden or glance.is_alternate or glance.is_typing)
-        if is_shown and is_safe and not find_question(rest):
-            self.enter_state("submitted", now)
-            self.book()
-            return b"\r"
-        if glance.is_typing or now - self.since >= self.timeout_s:
-            self.give_up("it did not appear after it was typed")
+        is_late = now - self.since >= self.timeout_s
+        if rest is not None and glance.silent_ms >= NATURAL_FROM_MS:
+            glance.text = rest
+            if may_type(glance):
+                self.change("submitted", now)
+                self.book()
+                return b"\r"
+        if is_late or glance.is_typing:
+            self.give_up("it did not appear when it was typed")
         return b""
 
-    def enter_state(self, state: str, now: float) -> None:
+    def change(self, state: str, now: float) -> None:
         record(self.run, "wrap:" + state, waitedMs=int((now - self.since) * 1000))
         self.state = state
         self.since = self.busy_at = now
@@ -5419,46 +6164,58 @@ class Typist:
         """Our text is submitted."""
         run = self.run
         self.notes += run.reply.notes
-        with ProjectLock(run.project, LOCK_WAIT_S):
-            for action, args in run.reply.said_actions:
-                action(*args)
-        if run.session.delivery.state == "failed":
+        for action, args in run.reply.said_actions:
+            action(*args)
+        delivery = run.session.delivery
+        if delivery.state == "failed" or delivery.attempts > MOST_ATTEMPTS:
             self.state = "done"
         elif not BOOLEANS.get(run.project.settings["startup.require_ack"], True):
             self.succeed("echo")
 
-    def succeed(self, evidence: str) -> bytes:
+    def succeed(self, evidence: str) -> None:
         self.state = "done"
-        with ProjectLock(self.run.project, LOCK_WAIT_S):
-            end_delivery(self.run, evidence)
-        return b""
+        end_delivery(self.run, evidence)
 
     def give_up(self, reason: str) -> None:
         """Nothing is typed any more. The instruction file needs nobody to be ready."""
-        run = self.run
+        run, project = self.run, self.run.project
         self.state = "done"
-        record(run, "wrap:gave-up", reason=reason)
-        run.reply = Reply(run.event)
-        with ProjectLock(run.project, LOCK_WAIT_S):
-            escalate(run)
-        self.notes.append("ctx: the context was not submitted: %s" % reason)
-        self.notes += run.reply.notes
+        delivery = run.session.delivery
+        path = instruction_path(project, run.session)
+        name = project.relative(path)
+        if not delivery.escalated and write_section(path, delivery.text):
+            delivery.escalated = True
+            count_metric(project, "escalatedToFile")
+            record(run, "injection:escalated", file=name, reason=reason)
+        place = name if delivery.escalated else project.path("handoffs")
+        self.notes.append(NOT_SUBMITTED % (reason, place))
 
     def is_holding(self, now: float) -> bool:
         """The person's keys do not come between our text and its Enter."""
         return self.state == "typed" and now - self.since < WRAP_HOLD_S
 
-    def close(self) -> None:
-        """The program has ended: without evidence, the handoff waits for the next one."""
+    def close(self, text: str) -> None:
+        """The program has ended. Without evidence the handoff waits again."""
         project, session = self.run.project, self.run.session
-        delivery = session.delivery
-        if delivery.state in ("sent", "failed"):
-            self.notes.append("ctx: the context was not acknowledged")
-            give_back(project, delivery.handoff)
-        if delivery.escalated:
-            save_session(project, session)  # by its age our section goes again
+        if self.state == "submitted" and re.search(TOLD_ACK, text):
+            self.succeed("acknowledgement")
+        if session.delivery.state in ("sent", "failed"):
+            self.notes.append(NOT_ACKNOWLEDGED)
+            give_back(project, session.delivery.handoff)
         for note in self.notes:
             sys.stderr.write(note + "\n")
+
+
+def has_acknowledged(glance: Glance) -> bool:
+    """Whether the program says so; the end of our echoed request may be on its way."""
+    is_whole = glance.silent_ms >= NATURAL_FROM_MS
+    text = glance.text if is_whole else glance.text[:-ACK_MARGIN]
+    return bool(re.search(TOLD_ACK, text))
+
+
+def backoff_s(run: Run) -> float:
+    backoffs = run.project.settings["startup.retry_backoffs_s"] or [1.0]
+    return backoffs[min(run.session.delivery.attempts, len(backoffs)) - 1]
 
 
 def same_prompt(text: str) -> str:
@@ -5476,10 +6233,9 @@ class Terminal:
         self.typist = typist
         self.output = Output()
         self.queue = b""  # keys on their way to the program
-        self.held = b""  # the person's keys that wait for our Enter
         self.is_half = False  # the person has begun a line
-        self.is_fit = False  # the window's size was passed on
-        self.sources = [0]
+        self.has_answered = False  # the person has ended one
+        self.has_keys = True
         self.next_look = 0.0
         self.code = -1
 
@@ -5496,55 +6252,38 @@ class Terminal:
                 pass
         finally:
             self.restore()
-            self.typist.close()
+            self.typist.close(self.output.text())
         return self.code
 
     def start(self, command: list, env: dict) -> None:
-        import fcntl
+        import pty
         import signal
-        import subprocess
         import termios
 
-        self.master, slave = os.openpty()
-        self.tty = os.ttyname(slave)
-        termios.tcsetattr(slave, termios.TCSANOW, self.saved)
-
-        def take_terminal() -> None:
-            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-
-        self.program = subprocess.Popen(
-            command,
-            env=env,
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            start_new_session=True,
-            preexec_fn=take_terminal,
-        )
-        os.close(slave)
+        self.pid, self.master = pty.fork()
+        if self.pid == 0:
+            termios.tcsetattr(0, termios.TCSANOW, self.saved)
+            become(command, env)
         os.set_blocking(self.master, False)
-        self.sources.append(self.master)
         for name in ("SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP"):
             signal.signal(getattr(signal, name), self.forward)
         for name in ("SIGWINCH", "SIGCONT"):
-            signal.signal(getattr(signal, name), self.note_change)
+            signal.signal(getattr(signal, name), self.fit)
+        self.fit()
 
     def forward(self, number: int, _: object = None) -> None:
+        """Pass a signal on to the program."""
         try:
-            os.killpg(self.program.pid, number)
+            os.killpg(self.pid, number)
         except OSError:
             pass  # it has ended
 
-    def note_change(self, *_: object) -> None:
-        self.is_fit = False
-
-    def fit(self) -> None:
+    def fit(self, *_: object) -> None:
         """The person's terminal raw, and its size for the program; also after ^Z."""
         import fcntl
         import termios
         import tty
 
-        self.is_fit = True
         tty.setraw(0, termios.TCSADRAIN)
         size = fcntl.ioctl(0, termios.TIOCGWINSZ, bytes(8))
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, size)
@@ -5554,45 +6293,46 @@ class Terminal:
         import termios
 
         write_all(1, self.output.undo_modes())
-        termios.tcsetattr(0, termios.TCSADRAIN, self.saved)
+        try:
+            termios.tcsetattr(0, termios.TCSADRAIN, self.saved)
+        except termios.error:
+            pass  # the window was closed
 
     def pump(self) -> None:
         """Pass on what is there, or wait for it a moment."""
         import select
 
-        if not self.is_fit:
-            self.fit()
+        now = time.monotonic()
+        sources = [self.master]
+        if self.has_keys and not self.typist.is_holding(now):
+            sources.append(0)
         targets = [self.master] if self.queue else []
-        ready, writable, _ = select.select(self.sources, targets, [], WRAP_POLL_S)
+        ready, writable, _ = select.select(sources, targets, [], WRAP_POLL_S)
         if 0 in ready:
             self.read_keys()
         if writable:
             self.write_queue()
         is_closed = self.master in ready and not self.read_output()
         self.follow_program(0 if is_closed else os.WNOHANG | os.WUNTRACED)
-        now = time.monotonic()
-        if now >= self.next_look:
+        if now >= self.next_look and self.code < 0 and self.typist.state != "done":
             self.next_look = now + WRAP_POLL_S
             self.look(now)
-        if not self.typist.is_holding(now):
-            self.queue += self.held
-            self.held = b""
 
     def read_keys(self) -> None:
         import signal
         import termios
 
         keys = read_some(0)
-        flags = termios.tcgetattr(self.master)[3]
-        if not keys:
-            self.sources.remove(0)
-        elif keys == b"\x1a" and flags & termios.ISIG:
+        self.has_keys = bool(keys)
+        if keys == b"\x1a" and self.flags() & termios.ISIG:
             self.forward(signal.SIGSTOP)  # ^Z: without a shell SIGTSTP stops nothing
-        elif ESCAPES.sub("", keys.decode("utf-8", "replace")):
-            self.is_half = is_half_line(keys, self.is_half)
-            self.held += keys
-        else:
-            self.queue += keys  # the terminal's own report; the program may wait for it
+            return
+        self.queue += keys
+        if keys.endswith(LINE_ENDS):
+            self.is_half = False
+            self.has_answered = True
+        elif not is_report(keys):
+            self.is_half = True
 
     def write_queue(self) -> None:
         try:
@@ -5605,8 +6345,10 @@ class Terminal:
         import signal
 
         data = read_some(self.master)
-        if data:
-            self.output.feed(data)
+        if self.has_answered and data.strip():
+            self.has_answered = False
+            self.output.kept = ""  # what was asked before is settled
+        self.output.feed(data)
         if not write_all(1, data):
             self.forward(signal.SIGHUP)  # the person's terminal is gone
         return bool(data)
@@ -5615,7 +6357,7 @@ class Terminal:
         """Has the program ended, or stopped?"""
         import signal
 
-        pid, status = os.waitpid(self.program.pid, flags)
+        pid, status = os.waitpid(self.pid, flags)
         if pid and os.WIFSTOPPED(status):
             self.restore()
             os.kill(os.getpid(), signal.SIGTSTP)  # the person's shell comes back
@@ -5629,25 +6371,44 @@ class Terminal:
 
     def look(self, now: float) -> None:
         """Let the typist look at the program."""
+        glance = self.glance(now)
+        with ProjectLock(self.typist.run.project, LOCK_WAIT_S):
+            keys = self.typist.step(glance, now)
+        if keys:
+            self.output.kept = ""
+            self.queue += keys
+
+    def flags(self) -> int:
+        """The local modes that the program has set; 0 if it has closed its terminal."""
         import termios
 
-        if self.typist.state == "done" or self.code >= 0:
-            return
-        flags = termios.tcgetattr(self.master)[3]
-        output = self.output
+        try:
+            return termios.tcgetattr(self.master)[3]
+        except termios.error:
+            return 0
+
+    def glance(self, now: float) -> Glance:
+        import termios
+
+        flags, output = self.flags(), self.output
         glance = Glance()
         glance.is_raw = not flags & termios.ICANON
         glance.is_hidden = not glance.is_raw and not flags & termios.ECHO
-        glance.is_alternate = bool(output.modes & ALTERNATE_SCREENS)
-        glance.takes_paste = PASTE_MODE in output.modes
+        glance.is_alternate = output.is_on(*ALTERNATE_SCREENS)
+        glance.takes_paste = output.is_on(PASTE_MODE)
         glance.is_typing = self.is_half
         glance.silent_ms = int((now - output.heard_at) * 1000)
         glance.text = output.text()
-        glance.process = process_state(self.program.pid, self.tty, glance.is_raw)
-        keys = self.typist.step(glance, now)
-        if keys:
-            output.kept = ""
-            self.queue += keys
+        glance.process = process_state(self.pid, glance.is_raw)
+        return glance
+
+
+def become(command: list, env: dict) -> None:
+    """Run the program in this process, which is the child's."""
+    try:
+        os.execvpe(command[0], command, env)
+    finally:
+        os._exit(127)
 
 
 def read_some(descriptor: int) -> bytes:
@@ -5665,6 +6426,434 @@ def write_all(descriptor: int, data: bytes) -> bool:
     except OSError:
         return False
 # =============================================================================
+# Commands
+# =============================================================================
+# What people run: a function and a line of the parser each. What fails is a
+# UserError: two lines on stderr, and exit 1.
+
+NO_PROJECT = "no .context folder here or above: the hooks stay silent"
+DURATION = r"([1-9]\d{0,6})([smhd]?)"
+UNITS_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+SIGNAL_FILE = """\
+---
+generated_at: {at}
+severity: {severity}
+ttl: {ttl_s}
+auditor: signal-command
+code: {code}
+---
+{text}
+"""
+
+
+class UserError(Exception):
+    """A sentence for the person, and what to do about it."""
+
+    def __init__(self, what: str, hint: str) -> None:
+        super().__init__(what)
+        self.what = what
+        self.hint = hint
+
+
+# --- commands that can be pasted from where one is
+
+
+def kit_call(words: str) -> str:
+    return program_call(os.path.abspath(__file__), words)
+
+
+def program_call(path: str, words: str) -> str:
+    """A Python program with its words; its path from here if it lies below."""
+    import shlex
+
+    inside = os.path.relpath(path)
+    if not inside.startswith(".."):
+        path = os.path.join(".", inside) if os.sep not in inside else inside
+    start = "" if os.access(path, os.X_OK) else "python3 "
+    if os.name == "nt":
+        return 'py -3 "%s" %s' % (path, words)
+    return "%s%s %s" % (start, shlex.quote(path), words)
+
+
+def installer_call(here: Here, words: str) -> str:
+    """install.py lies where the kit came from, or beside it."""
+    state = project_state_folder(here.folder, here.env)
+    kept = read_object(os.path.join(state, "install-project.json"))
+    for folder in (text_of(kept.get("source")), os.path.dirname(__file__)):
+        path = os.path.join(os.path.abspath(folder), "install.py")
+        if folder and os.path.isfile(path):
+            return program_call(path, words)
+    return "in your copy of ctx_hooks: python3 install.py %s" % words
+
+
+def init_call(here: Here) -> str:
+    """What makes this folder a project; the plugin needs no more than the folder."""
+    return "mkdir .context" if is_plugin(here.env) else installer_call(here, "--init")
+
+
+def is_plugin(env: dict) -> bool:
+    root = env.get("CLAUDE_PLUGIN_ROOT") or os.devnull
+    return is_inside(__file__, root) or "/plugins/" in os.path.abspath(__file__)
+
+
+# --- what several commands need
+
+
+def need_project(here: Here) -> Project:
+    if here.project is None:
+        raise UserError(NO_PROJECT, init_call(here))
+    return here.project
+
+
+class HeldLock(ProjectLock):
+    """The project's lock; a UserError if it cannot be had."""
+
+    def __init__(self, project: Project) -> None:
+        prepare_folders(project)
+        super().__init__(project, LOCK_WAIT_STOP_S)
+
+    def __enter__(self) -> HeldLock:
+        super().__enter__()
+        if not self.is_held:
+            raise UserError("the project is busy", "try again in a second")
+        return self
+
+
+def must_write(path: str, content: str) -> None:
+    if not write_atomically(path, content, mode=0o644):
+        raise UserError("cannot write " + path, "check its owner and permissions")
+
+
+def parse_duration(text: str) -> int:
+    """The seconds of 90, 90s, 30m, 2h or 1d."""
+    match = re.fullmatch(DURATION, text)
+    if not match:
+        raise UserError("not a duration: " + text, "a number with s, m, h or d, as in 30m")
+    return int(match[1]) * UNITS_S[match[2]]
+
+
+def choose(what: str, names: list, prefix: str) -> str:
+    """The one name that begins so; a UserError if there is none, or more than one."""
+    found = [name for name in names if name.startswith(prefix)]
+    if len(found) != 1:
+        begins = " begins with " + prefix if prefix else ""
+        count = "more than one" if found else "no"
+        known = ", ".join(names[:5]) or "none yet"
+        raise UserError("%s %s%s" % (count, what, begins), "there are: " + known)
+    return found[0]
+
+
+def session_ids(project: Project) -> list:
+    """The sessions that we know, the newest first."""
+    return [row.id for row in all_sessions(project) if row.agent in DIALECTS]
+
+
+# --- the commands
+
+
+def show_status(here: Here, options: object) -> None:
+    places = all_projects(here.env) if options.all else [here]
+    if not options.all:
+        need_project(here)
+    if options.json:
+        found = [status_data(place) for place in places]
+        print(json.dumps(found if options.all else found[0], indent=1))
+        return
+    for place in places:
+        print_page(short_page(place) if options.all else status_page(place))
+
+
+def all_projects(env: dict) -> list:
+    """The user's projects, those with a context folder still there."""
+    from urllib.parse import unquote
+
+    home = os.path.join(state_home(env), "ctx_hooks")
+    found = []
+    for name in sorted(os.listdir(home)) if os.path.isdir(home) else []:
+        root = read_text(os.path.join(home, name, "root")).strip() or unquote(name)
+        here = Here(root, env)
+        if here.project and here.project.root == root:
+            found.append(here)
+    return found
+
+
+def show_why(here: Here, options: object) -> None:
+    rows = read_events(need_project(here))[-options.count :]
+    for row in rows:
+        print(describe_decision(here, row))
+    if not rows:
+        print("Nothing was said or decided here yet; silence is not recorded.")
+
+
+def run_handoff(here: Here, options: object) -> None:
+    """show, now, list, drop"""
+    project = need_project(here)
+    run = here.run(Session())
+    with HeldLock(project):
+        update_others(run)  # as the next start would
+        if options.action == "now":
+            make_now(here, options.session)
+        elif options.action == "drop":
+            name = choose("handoff that waits", waiting_handoffs(run), options.session)
+            take_handoff(project, name)
+            print("taken away; for some days it is kept in handoffs/delivered/" + name)
+        elif options.action == "list":
+            print_page(row_lines(handoff_rows(here, here.runs())))
+        else:
+            text = startup_text(run, choose_handoff(run, "startup"), "startup")
+            print(re.sub(CONTROL, "", text) or "No handoff waits for the next session.")
+
+
+def make_now(here: Here, prefix: str) -> None:
+    """Make a session's handoff, or bring the agent's own up to date."""
+    project = here.project
+    known = session_ids(project)
+    session_id = choose("session", known if prefix else known[:1], prefix)
+    session = load_session(project, session_id)
+    look(session)
+    if not make_handoff(project, session, here.now):
+        hint = "one is made of edits and commands; see " + kit_call("status")
+        raise UserError("session %s did no work yet" % session_id[:8], hint)
+    save_session(project, session)
+    print(handoff_path(project, session_id))
+
+
+def send_signal(here: Here, options: object) -> None:
+    project = need_project(here)
+    text = sys.stdin.read() if options.text == "-" else options.text
+    if not clean_text(text).strip():
+        raise UserError("the signal says nothing", kit_call('signal "what → do"'))
+    folder, listener = project.path("signals", "global"), "every session"
+    if options.session:
+        listener = choose("session", session_ids(project), options.session)
+        folder = project.path("signals", "sessions", safe_name(listener))
+    ttl_s, code = parse_duration(options.ttl), safe_name(options.code)
+    name = "%s-%x.md" % (code or "signal", time.time_ns())
+    content = SIGNAL_FILE.format(
+        at=format_iso(here.now),
+        severity=options.severity,
+        ttl_s=ttl_s,
+        code=code,
+        text=text.strip(),
+    )
+    must_write(os.path.join(folder, name), content)
+    print("for %s, until %s" % (listener, here.clock(here.now + ttl_s)))
+
+
+def pause(here: Here, options: object) -> None:
+    project = need_project(here)
+    until, when = 0.0, "until you run " + kit_call("resume")
+    if options.time:
+        until = here.now + parse_duration(options.time)
+        when = "until " + here.clock(until)
+    must_write(project.state("paused"), "%d\n" % until)
+    print("all hooks in %s are silent %s" % (project.root, when))
+
+
+def resume(here: Here, options: object) -> None:
+    project = need_project(here)
+    was_paused = paused_until(project, here.now) > 0
+    remove_file(project.state("paused"))
+    print("the hooks are on again" if was_paused else "there was no pause; the hooks are on")
+
+
+def run_auto(here: Here, options: object) -> None:
+    """start, status, resume, stop"""
+    project = need_project(here)
+    given = AutoOptions(vars(options))
+    if given.session:
+        given.session = choose("session", session_ids(project), given.session)
+    with HeldLock(project):
+        if options.action == "start":
+            start_workflow(project, given, here.env, here.now)
+        elif options.action == "resume":
+            resume_workflow(project, given, here.env, here.now)
+        elif options.action == "stop":
+            stop_workflow(project, here.env, here.now)
+    if options.action in ("start", "resume"):
+        ask_for_checks(here, given)
+    begin = "no workflow; begin one: " + kit_call('auto start "TASK" --until "make test"')
+    print_page(workflow_lines(here) or [[("", begin)]])
+
+
+def ask_for_checks(here: Here, given: AutoOptions) -> None:
+    """Ask a person in a terminal for the checks that .contextrc names."""
+    flow = read_workflow(here.project)
+    is_agent = any(here.env.get(name) for name in AGENT_VARIABLES)
+    if is_agreed(here.project, flow) or is_agent or not sys.stdin.isatty():
+        return
+    checks = checks_of(here.project, flow)
+    print_page([[("", "  " + command)] for command in checks.values()])
+    if input("May these commands run as checks? [y/N] ").strip().lower() in ("y", "yes"):
+        given.agree = True
+        with HeldLock(here.project):
+            publish(here.project, flow, given, here.env)
+
+
+def run_doctor(here: Here, options: object) -> int:
+    rows = diagnose(here)
+    print_page(row_lines(rows))
+    return 1 if any(row[0] == FAIL for row in rows) else 0
+
+
+def run_wrap(here: Here, options: object) -> int:
+    if options.words:
+        hint = kit_call("wrap -- " + " ".join(options.words))
+        raise UserError("put -- before the program", hint)
+    return wrap_program(need_project(here), options, here.env)
+
+
+def show_statusline(here: Here, options: object) -> None:
+    """One line from the client's JSON on stdin; nothing on anything odd."""
+    data = parse_object(sys.stdin.buffer.read(STDIN_LIMIT_BYTES))
+    here = Here(text_of(dig(data, "workspace", "project_dir")), here.env)
+    session_id = text_of(data.get("session_id"))
+    if here.project is None or not session_id:
+        return
+    window = dig(data, "context_window")
+    session = note_window(here.project, session_id, count_of(dig(window, "context_window_size")))
+    used = claude_tokens(dig(window, "current_usage"))
+    session.facts.tokens = used or session.facts.tokens
+    full = fullness(here.run(session))
+    parts = ["ctx " + full.shown() if full.tokens else "ctx"]
+    if is_switched_off(here.project, here.env, here.now):
+        parts.append("paused")
+    if session.threshold_crossed_at:
+        parts.append("handoff " + ("written" if session.handoff_complete else "asked for"))
+    flow = read_workflow(here.project)
+    if flow.is_running and flow.session_id == session_id:
+        parts.append("%s %d/%d" % (flow.stage, flow.iteration, flow.max_iterations))
+    print_page([[("", " · ".join(parts))]])
+
+
+def note_window(project: Project, session_id: str, window: int) -> Session:
+    """The session with the window's size, which the client tells nowhere else. A session
+    that the hooks know keeps it; the file is written only when it is another."""
+    session = load_session(project, session_id)
+    if session.agent and window not in (0, session.window_told):
+        with ProjectLock(project, LOCK_WAIT_S) as lock:
+            session = load_session(project, session_id)
+            session.window_told = window
+            if lock.is_held:
+                save_session(project, session)
+    session.agent = "claude"
+    session.window_told = window
+    return session
+
+
+# --- the command line
+
+
+def make_parser() -> object:
+    import argparse
+
+    class Parser(argparse.ArgumentParser):
+        def error(self, message: str) -> None:
+            raise UserError(message, self.prog + " --help")
+
+    name = kit_call("").strip()
+    parser = Parser(prog=name, description="Hooks that keep a coding agent on track.")
+    parser.add_argument("--version", action="store_true", help="and the file's sha256")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+
+    def add(run: object, name: str, text: str) -> Parser:
+        command = commands.add_parser(name, help=text, description=text)
+        command.set_defaults(run=run, prog=command.prog, usage=command.format_usage)
+        return command
+
+    add_commands(add)
+    return parser
+
+
+def add_commands(add: object) -> None:
+    """A line for each command, and one for each of its options."""
+    status = add(show_status, "status", "sessions, handoffs, signals, workflow, problems")
+    status.add_argument("--json", action="store_true", help="for scripts")
+    status.add_argument("--all", action="store_true", help="all your projects")
+    why = add(show_why, "why", "what was said and decided last, and why")
+    why.add_argument("count", nargs="?", type=int, default=10, metavar="N")
+    handoff = add(run_handoff, "handoff", "what the next session gets; make or drop one")
+    actions = ("show", "now", "list", "drop")
+    handoff.add_argument("action", nargs="?", choices=actions, default="show")
+    handoff.add_argument("session", nargs="?", default="", help="or how its id begins")
+    signal = add(send_signal, "signal", "tell the agents something while they work")
+    signal.add_argument("text", help='"what is wrong → what to do"; - reads it from stdin')
+    signal.add_argument("--session", default="", help="only this one")
+    signal.add_argument("--severity", choices=SEVERITIES, default="warning")
+    signal.add_argument("--ttl", default="1d", help="90s, 30m, 2h, 1d (default)")
+    signal.add_argument("--code", default="", help="a newer one of this code replaces it")
+    add_auto_options(add(run_auto, "auto", "keep the agent at work until a task is done"))
+    silence = add(pause, "pause", "switch the hooks off in this project")
+    silence.add_argument("--for", dest="time", metavar="TIME", help="30m, 2h; default: no end")
+    add(resume, "resume", "end a pause")
+    add(run_doctor, "doctor", "what can keep the hooks from working, and what to do")
+    add(show_statusline, "statusline", "a line for the status line of Claude Code")
+    wrap = add(run_wrap, "wrap", "run an agent that has no hooks: wrap -- aider")
+    wrap.add_argument("--context", default="", help="a file to type instead of the handoff")
+    wrap.add_argument("--timeout", type=float, default=0.0, help="seconds; default: 30")
+    wrap.add_argument("words", nargs="*", metavar="-- CMD")
+
+
+def add_auto_options(auto: object) -> None:
+    auto.add_argument("action", choices=("start", "status", "resume", "stop"))
+    auto.add_argument("task", nargs="?", default="", help="start: what is to be done")
+    auto.add_argument("--until", default="", help="done when this command exits 0")
+    auto.add_argument("--phase", default="", help="begin with this one")
+    auto.add_argument("--skip", action="append", default=[], help="leave this phase out")
+    auto.add_argument("--session", default="", help="only this one")
+    auto.add_argument("--any", action="store_true", help="a script's prompt counts, too")
+    auto.add_argument("--max-iterations", type=int, default=MAX_ITERATIONS)
+    auto.add_argument("--agree", action="store_true", help="to the checks of .contextrc")
+    auto.add_argument("--force", action="store_true", help="replace one that runs")
+
+
+def run_words(argv: list) -> int:
+    """Run one command; its exit code."""
+    cut = argv.index("--") if "--" in argv else len(argv)
+    parser = make_parser()
+    options, unknown = parser.parse_known_args(argv[:cut])
+    if unknown:
+        raise UserError("unknown: " + unknown[0], options.usage().strip())
+    if options.version:
+        print("ctx_hooks %s\nsha256 %s" % (VERSION, own_sha256()))
+    elif "run" not in options:
+        parser.print_help()
+    else:
+        options.command = argv[cut + 1 :]
+        return options.run(Here(os.getcwd(), dict(os.environ)), options) or 0
+    return 0
+
+
+def own_sha256() -> str:
+    import hashlib
+
+    return hashlib.sha256(read_bytes(__file__, STATE_LIMIT_BYTES)).hexdigest()
+
+
+def run_people(argv: list) -> int:
+    """Run a person's command. It never exits with 2, which would mean "deny" to a
+    client that runs it as a hook."""
+    if sys.stdout is None:  # it was closed before the start
+        sys.stdout = open(os.devnull, "w")
+    sys.stdout.reconfigure(encoding="utf-8", errors="replace")
+    try:
+        code = run_words(argv)
+        sys.stdout.flush()
+        return code
+    except UserError as error:
+        what, hint = error.what, error.hint
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the reader has seen enough
+        return 1
+    except OSError as error:
+        what, hint = str(error), kit_call("doctor")
+    except KeyboardInterrupt:
+        return 130
+    sys.stderr.write("error: %s\nhint: %s\n" % (for_terminal(what), for_terminal(hint)))
+    return 1
+
+
+# =============================================================================
 # Main
 # =============================================================================
 # The first word is a mode, for clients, or a command, for people. An unknown mode
@@ -5675,7 +6864,7 @@ def main(argv: list) -> int:
     word = argv[0] if argv else ""
     if word in HANDLERS:
         guarded_hook(word, argv[1:])
-    return run_command(argv)
+    return run_people(argv)
 
 
 if __name__ == "__main__":

@@ -40,8 +40,6 @@ if sys.version_info < (3, 8):
 import argparse
 import difflib
 import hashlib
-import importlib.machinery
-import importlib.util
 import json
 import os
 import re
@@ -70,26 +68,19 @@ class Refused(Exception):
     """A reason to stop: what is wrong, and what to do about it."""
 
 
-def load_kit():
-    """The kit beside this file, as a module. No bytecode is written."""
-    sys.dont_write_bytecode = True
-    loader = importlib.machinery.SourceFileLoader("ctx_hooks", join(HERE, KIT))
-    spec = importlib.util.spec_from_loader(loader.name, loader)
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
-
-
 def read_beside(name):
     with open(join(HERE, name), "rb") as file:
         return file.read().replace(b"\r\n", b"\n")
 
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, HERE)
 try:
-    kit = load_kit()
+    import ctx_hooks as kit
+
     SOURCE = read_beside(KIT)
-    HOOKS = json.loads(read_beside("hooks.json").decode("utf-8"))["hooks"]
-except (OSError, SyntaxError, ValueError) as problem:
+    HOOKS = json.loads(read_beside("hooks.json").decode())["hooks"]
+except (ImportError, OSError, SyntaxError, ValueError) as problem:
     sys.exit(
         "error: the files beside install.py cannot be used: %s\n"
         "hint: fetch install.py, ctx_hooks.py and hooks.json again" % problem
@@ -98,10 +89,12 @@ except (OSError, SyntaxError, ValueError) as problem:
 # =============================================================================
 # JSON text
 # =============================================================================
-# Edits a JSON text and leaves every other byte as it is. What is put in follows
-# the text's own line ends and indent. A path is a list of keys and indexes.
+# Changes the value of a JSON text and leaves every other byte as it is. What is
+# put in follows the text's own line ends and indent. An item that shall go gets
+# the value GONE; so all others keep their places.
 
-BLANKS = re.compile("[ \t\n\r]*")
+BLANKS = re.compile("[ \t\n\r\ufeff]*")
+GONE = object()
 Item = namedtuple("Item", "key start at end")  # where key and value begin and end
 
 
@@ -122,7 +115,8 @@ def list_items(source, at):
     items = []
     position = skip_blanks(source, at + 1)
     while source[position] not in "}]":
-        key, start = len(items), position
+        key = len(items)
+        start = position
         if source[at] == "{":
             key, position = DECODER.raw_decode(source, position)
             colon = skip_blanks(source, position)
@@ -135,93 +129,75 @@ def list_items(source, at):
     return items
 
 
-def find_item(source, path):
-    """The Item at a path, or None. Of a repeated key the last one counts."""
+def with_value(source, value):
+    """The text, changed so that it holds this value."""
     start = skip_blanks(source, 0)
     _, end = DECODER.raw_decode(source, start)
-    found = Item(None, start, start, end)
-    for step in path:
-        items = list_items(source, found.at)
-        same = [item for item in items if item.key == step]
-        if not same:
-            return None
-        found = same[-1]
-    return found
+    return source[:start] + change_text(source, start, value) + source[end:]
 
 
-def get_value(source, path):
-    """The value at a path, or None."""
-    item = find_item(source, path)
-    if item is None:
-        return None
-    value, _ = DECODER.raw_decode(source, item.at)
-    return value
+def change_text(source, at, new):
+    """The text of the value that begins at source[at], changed to a new one."""
+    old, end = DECODER.raw_decode(source, at)
+    if new == old:
+        return source[at:end]
+    if isinstance(new, (dict, list)) and type(new) is type(old):
+        return source[at] + change_items(source, at, old, new) + source[end - 1]
+    return render(source, new, indent_at(source, at))
 
 
-def set_value(source, path, value):
-    """The text with a value replaced, or appended to its container."""
-    item = find_item(source, path)
-    if item is None:
-        return append_value(source, path, value)
-    text = render(source, value, indent_at(source, item.start))
-    return source[: item.at] + text + source[item.end :]
+def change_items(source, at, old, new):
+    """What stands between the braces of a changed object or array."""
+    items = list_items(source, at)
+    last = {item.key: item for item in items}
+    before, after = blanks_inside(source, at, items)
+    gap = before
+    text = ""
+    for index, item in enumerate(items):
+        if text:
+            gap = source[items[index - 1].end : item.start]
+        if last[item.key] is not item:  # of a repeated key the last one counts
+            text += gap + source[item.start : item.end]
+        elif new[item.key] is not GONE:
+            text += gap + source[item.start : item.at]
+            text += change_text(source, item.at, new[item.key])
+    _, _, indent = before.rpartition("\n")
+    for name, value in new_items(old, new):
+        text += "," + (before or " ") if text else before
+        text += name + render(source, value, indent)
+    return text + after if text else ""
 
 
-def append_value(source, path, value):
-    """The text with a value appended to its container, which is made if need be."""
-    *outer_path, key = path
-    is_index = isinstance(key, int)
-    outer = find_item(source, outer_path)
-    if outer is None:
-        return append_value(source, outer_path, [value] if is_index else {key: value})
-    name = "" if is_index else json.dumps(key) + ": "
-    line_end, unit = style_of(source)
-    items = list_items(source, outer.at)
+def blanks_inside(source, at, items):
+    """What stands before the first and after the last item."""
     if items:
-        start = end = items[-1].end
-        indent = indent_at(source, items[-1].start)
-        is_spread = "\n" in source[outer.at : items[0].start]
-        before, after = ("," + line_end + indent if is_spread else ", "), ""
-    else:
-        start, end = outer.at + 1, outer.end - 1
-        after = line_end + indent_at(source, outer.at)
-        before = after + unit
-        indent = indent_at(source, outer.at) + unit
-    text = before + name + render(source, value, indent) + after
-    return source[:start] + text + source[end:]
+        _, end = DECODER.raw_decode(source, at)
+        return source[at + 1 : items[0].start], source[items[-1].end : end - 1]
+    line_end, unit = style_of(source)
+    after = line_end + indent_at(source, at)
+    return after + unit, after
 
 
-def remove_value(source, path):
-    """The text without a value."""
-    item = find_item(source, path)
-    outer = find_item(source, path[:-1])
-    items = list_items(source, outer.at)
-    index = items.index(item)
-    start, end = item.start, item.end
-    if len(items) == 1:
-        start, end = outer.at + 1, outer.end - 1
-    elif index == 0:
-        end = items[1].start
-    else:
-        start = items[index - 1].end
-    return source[:start] + source[end:]
+def new_items(old, new):
+    """[(its name in the text, value)] of what is in `new` only."""
+    if isinstance(new, list):
+        return [("", value) for value in new[len(old) :]]
+    return [(json.dumps(key) + ": ", new[key]) for key in new if key not in old]
 
 
 def render(source, value, indent):
     """A value as it stands in this text, in a line with this indent."""
     line_end, unit = style_of(source)
-    text = json.dumps(value, indent=unit or None)
+    text = json.dumps(value, indent=unit)
     return text.replace("\n", line_end + indent)
 
 
 def style_of(source):
-    """(line end, one step of indent) of a text; ("", "") if it is one line."""
-    is_filled = bool(list_items(source, skip_blanks(source, 0)))
-    if is_filled and "\n" not in source.strip():
-        return "", ""
-    indent = re.search("\n([ \t]+)", source)
+    """(line end, one step of indent) of a text."""
     line_end = "\r\n" if "\r\n" in source else "\n"
-    return line_end, indent.group(1) if indent else "  "
+    indent = re.search("\n([ \t]+)", source)
+    unit = indent.group(1) if indent else "  "
+    return line_end, unit
 
 
 def indent_at(source, position):
@@ -237,18 +213,16 @@ def indent_at(source, position):
 # clone can take it out. `before` is the value of the settings before us; what it
 # has is never removed.
 
-RULES = ["permissions", "allow"]
-STATUS = ["statusLine", "command"]
 OUR_RULE = re.compile(r"Edit\(.*/handoffs/\*\*\)")
 
 
 def parse_settings(data, events):
     """The text of some settings; ValueError if they cannot be edited safely."""
-    source = (data or b"").decode("utf-8-sig")
-    if not source.strip(" \t\r\n"):
+    source = (data or b"").decode()
+    if not source.strip("\ufeff \t\r\n"):
         source = "{}\n"
     try:
-        value = json.loads(source, parse_int=float, parse_constant=refuse_constant)
+        value = DECODER.decode(source.lstrip("\ufeff"))
     except RecursionError:
         raise ValueError("nested too deeply") from None
     check_shape(value, events)
@@ -260,9 +234,9 @@ def check_shape(value, events):
     insist("the whole", value, dict)
     for name in ("hooks", "statusLine", "permissions"):
         insist(name, value.get(name, {}), dict)
-    insist("permissions.allow", look_up(value, RULES) or [], list)
+    insist("permissions.allow", rules_of(value), list)
     for event in events:
-        groups = look_up(value, ["hooks", event]) or []
+        groups = value.get("hooks", {}).get(event, [])
         insist(event, groups, list)
         for group in groups:
             insist("a group of " + event, group, dict)
@@ -275,81 +249,82 @@ def insist(name, value, kind):
         raise ValueError("%s must be %s" % (name, wanted))
 
 
-def look_up(value, path):
-    for key in path:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
+def value_of(source):
+    """The value of a text that may be broken; {} if it is."""
+    try:
+        value = DECODER.decode(source.lstrip("\ufeff"))
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
-def merge_hooks(source, wanted, before):
-    """The text with exactly our hooks of `wanted`, {event: group}; {}: none."""
+def rules_of(value):
+    return value.get("permissions", {}).get("allow", [])
+
+
+def merge_hooks(value, wanted, before):
+    """Make our hooks exactly those of `wanted`, {event: group}; {}: none."""
     missing = dict(wanted)
-    for line in reversed(kit.find_lines(get_value(source, []))):
-        group = missing.pop(line.place[1], None)
-        if group:
-            source = update_entry(source, line.place, group["hooks"][0])
+    for line in reversed(kit.find_lines(value)):
+        _, event, index, _, position = line.place
+        groups = value["hooks"][event]
+        entries = groups[index]["hooks"]
+        if event in missing:  # in its place; keys that a person added stay
+            entries[position].update(missing.pop(event)["hooks"][0])
         else:
-            source = remove_entry(source, line.place, before)
+            entries[position] = GONE
+        if is_gone(entries):
+            groups[index] = GONE
+    drop_empty(value, "hooks", before)
     for event, group in missing.items():
-        source = append_item(source, ["hooks", event], group)
-    return source
+        value.setdefault("hooks", {}).setdefault(event, []).append(group)
 
 
-def append_item(source, path, value):
-    count = len(get_value(source, path) or [])
-    return append_value(source, path + [count], value)
+def is_gone(children):
+    return bool(children) and all(child is GONE for child in children)
 
 
-def update_entry(source, place, entry):
-    """In its place. Keys that a person added, such as statusMessage, stay."""
-    for key, value in entry.items():
-        if get_value(source, place + [key]) != value:
-            source = set_value(source, place + [key], value)
-    return source
-
-
-def remove_entry(source, place, before):
-    """A group that holds nothing else goes with it."""
-    is_alone = len(get_value(source, place[:-1])) == 1
-    return take_out(source, place[:-2] if is_alone else place, before)
-
-
-def take_out(source, path, before):
-    """The text without a value, and without the containers that it leaves empty."""
-    source = remove_value(source, path)
-    outer = path[:-1]
-    while outer and not get_value(source, outer) and look_up(before, outer) is None:
-        source = remove_value(source, outer)
-        outer = outer[:-1]
-    return source
+def drop_empty(value, name, before):
+    """Drop value[name], and lists in it, that hold nothing but what is gone."""
+    outer = value.get(name, {})
+    had = before.get(name)
+    for key, inner in outer.items():
+        if isinstance(inner, list) and is_gone(inner) and key not in (had or {}):
+            outer[key] = GONE
+    if is_gone(outer.values()) and had is None:
+        value[name] = GONE
 
 
 def strip_settings(source, before):
     """The text without all that is ours: hooks, status line, rule."""
-    source = merge_hooks(source, {}, before)
-    source = remove_status(source)
-    had = look_up(before, RULES) or []
-    for rule in get_value(source, RULES) or []:
+    value = value_of(source)
+    if not kit.find_lines(value) and not has_our_status(value):
+        return source  # a rule in it is the person's
+    merge_hooks(value, {}, before)
+    remove_status(value)
+    rules = rules_of(value)
+    had = rules_of(before)
+    for index, rule in enumerate(rules):
         if OUR_RULE.fullmatch(str(rule)) and rule not in had:
-            index = get_value(source, RULES).index(rule)
-            source = take_out(source, [*RULES, index], before)
-    return source
+            rules[index] = GONE
+    drop_empty(value, "permissions", before)
+    return with_value(source, value)
 
 
-def is_our_status(command):
-    line = kit.parse_line(command)
+def has_our_status(value):
+    line = kit.parse_line(value.get("statusLine", {}).get("command"))
     return bool(line) and line.mode == "statusline"
 
 
-def remove_status(source):
-    """The text without our status line. 0.2.0 could wrap the person's: that stays."""
-    command = get_value(source, STATUS)
-    if not is_our_status(command):
-        return source
-    _, _, wrapped = command.partition(" statusline -- sh -c ")
-    if wrapped:
-        return set_value(source, STATUS, shlex.split(wrapped)[0])
-    return remove_value(source, ["statusLine"])
+def remove_status(value):
+    """Ours goes. That of 0.2.0 could hold the person's own: that one stays."""
+    if has_our_status(value):
+        status = value["statusLine"]
+        _, _, own = status["command"].partition(" statusline -- sh -c ")
+        if own:
+            status["command"] = shlex.split(own)[0]
+        else:
+            value["statusLine"] = GONE
 
 
 # =============================================================================
@@ -371,13 +346,16 @@ class Job:
         self.own_base = own
         self.base = own if self.is_user else join(project, ".claude")
         self.kit = join(self.base, "hooks", KIT)
+        self.kept_kit = self.kit + ".kept"
         self.attributes = join(self.base, "hooks", ".gitattributes")
         self.old_record = join(self.base, "hooks", ".ctx_hooks", "record.json")
-        self.context = join(project, kit.read_settings(project, env)["context_dir"])
+        self.context_dir = kit.read_settings(project, env)["context_dir"]
+        self.context = join(project, self.context_dir)
         self.state = kit.project_state_folder(self.root, env)
         self.cache = join(kit.cache_home(env), "ctx_hooks")
-        self.record_path = join(self.state, "install-%s.json" % options.scope)
-        self.record = {}
+        name = "install-user.json" if self.is_user else "install-project.json"
+        self.record_path = join(self.state, name)
+        self.record = Record()
         self.agents = []
         self.changes = []
         self.leftovers = []  # files and folders of ours that go as they are
@@ -385,38 +363,34 @@ class Job:
 
     def settings(self, agent):
         """The settings file of an agent in this scope."""
-        dialect = kit.DIALECTS[agent]
         if agent == "claude":
             name = "settings.local.json" if self.is_local else "settings.json"
             return join(self.base, name)
-        if self.is_user:
-            return join(self.root, dialect.user_settings)
-        return join(self.root, dialect.settings)
+        dialect = kit.DIALECTS[agent]
+        name = dialect.user_settings if self.is_user else dialect.settings
+        return join(self.root, name)
 
     def registered(self):
-        """[(path, agent)]: the settings files that run the kit of this place."""
+        """{path: agent} of the settings files that run the kit of this place."""
         files = {self.settings(agent): agent for agent in AGENTS}
         if not self.is_user:
-            files[join(self.base, "settings.json")] = "claude"
-            files[join(self.base, "settings.local.json")] = "claude"
-        return [pair for pair in sorted(files.items()) if has_lines(pair[0])]
-
-    def kit_word(self, agent):
-        """The kit as a word for the shell, by a variable wherever there is one."""
-        if kit.kit_word(agent) and not self.is_user:
-            return kit.kit_word(agent)
-        is_usual = self.kit == join(self.root, kit.KIT_PLACE)
-        if self.is_user and is_usual:
-            return '"$HOME/%s"' % kit.KIT_PLACE
-        return shlex.quote(self.kit)
+            files[join(self.project, SHARED)] = "claude"
+            files[join(self.project, LOCAL)] = "claude"
+        return {path: agent for path, agent in files.items() if has_lines(path)}
 
     def hooks_for(self, agent):
-        """{event: group} for an agent's settings."""
-        is_private = self.options.scope != "project" or agent == "codex"
-        if IS_WINDOWS and is_private:
-            path = '"%s"' % self.kit
-            return kit.adapt_hooks(HOOKS, agent, path, kit.POWERSHELL_LINE)
-        return kit.adapt_hooks(HOOKS, agent, self.kit_word(agent))
+        """{event: group} for an agent's settings; shared ones hold no path of ours."""
+        word = kit.kit_word(agent)
+        form = kit.SHELL_LINE
+        is_private = self.is_user or not word
+        if is_private:
+            word = shlex.quote(self.kit)
+        if self.is_user and self.kit == join(self.root, kit.KIT_PLACE):
+            word = '"$HOME/%s"' % kit.KIT_PLACE
+        if IS_WINDOWS and (is_private or self.is_local):
+            word = '"%s"' % self.kit
+            form = kit.POWERSHELL_LINE
+        return kit.adapt_hooks(HOOKS, agent, word, form)
 
     def name(self, path):
         """A path for the record."""
@@ -430,7 +404,7 @@ class Job:
         """The path, links resolved; Refused if they lead out of the project."""
         real = realpath(path)
         is_ours = is_below(path, self.project) and not self.is_user
-        if is_ours and not is_below(real, realpath(self.project)):
+        if is_ours and not kit.is_inside(path, self.project):
             raise Refused(
                 "%s leads out of the project, to %s" % (self.show(path), real),
                 "put a folder or file of the project's own in place of the link",
@@ -441,7 +415,7 @@ class Job:
         return read_bytes(self.guard(path))
 
     def change(self, path, new, note=""):
-        """Plan that a file gets these bytes; None: no file."""
+        """Plan that a file gets this text, or these bytes; None: no file."""
         change = Change(self.guard(path), new, note)
         if change.new == change.old:
             return
@@ -455,18 +429,23 @@ class Job:
             self.leftovers.append(self.guard(path))
 
 
-def our_agents():
-    """The agents that have settings of their own; Grok runs Claude Code's."""
-    shared = kit.DIALECTS["claude"].settings
-    others = [name for name, row in kit.DIALECTS.items() if row.settings != shared]
-    return ["claude", *others]
+AGENTS = list(kit.DIALECTS)
+SHARED = ".claude/settings.json"
+LOCAL = ".claude/settings.local.json"
+CODEX = kit.DIALECTS["codex"].settings
 
 
-AGENTS = our_agents()
+class Record(kit.Record):
+    """What --uninstall has to know and cannot see. It lies in the user's home, where
+    no clone can forge it; a clone without one still loses exactly our entries."""
+
+    settings: dict = {}  # name -> {"original": text before us or null, "after": sha256}
+    kits: list = []  # sha256 of the kits that we wrote
+    source: str = HERE  # where install.py lies, for the advice of `doctor`
 
 
 def has_lines(path):
-    return bool(kit.find_lines(kit.read_object(path)))
+    return bool(kit.find_lines(value_of(kit.read_text(path))))
 
 
 def is_below(path, folder):
@@ -485,7 +464,7 @@ class Change:
     def __init__(self, path, new, note):
         self.path = path
         self.old = read_bytes(path)
-        self.new = new
+        self.new = new.encode() if isinstance(new, str) else new
         self.note = note
         self.verb = "write" if self.old is None else "change"
         if new is None:
@@ -515,28 +494,32 @@ def apply_change(change, job):
         # a client, an editor or another installer wrote it; that must not be lost
         shown = job.show(change.path)
         raise Refused(shown + " changed in this very moment", "run this again")
-    if change.new is not None:
-        write_bytes(change.path, change.new, 0o777 if change.path == job.kit else 0o666)
-        return
-    os.unlink(change.path)
-    folder = dirname(change.path)
-    while is_below(folder, job.root):
-        kit.remove_folder(folder)  # if it is empty
+    if change.new is None:
+        os.unlink(change.path)
+        remove_empty(dirname(change.path), job)
+    else:
+        is_kit = change.new == SOURCE
+        write_bytes(change.path, change.new, 0o755 if is_kit else None)
+
+
+def remove_empty(folder, job):
+    """Remove a folder and its parents, as far as they are empty."""
+    while is_below(folder, realpath(job.root)):
+        kit.remove_folder(folder)
         folder = dirname(folder)
 
 
-def write_bytes(path, data, mode):
-    """Replace a file as a whole. One that is there keeps its mode and owner."""
+def write_bytes(path, data, mode=None):
+    """Replace a file as a whole. Without a mode it keeps its own, and its owner."""
     os.makedirs(dirname(path), exist_ok=True)
     draft = "%s.new-%d" % (path, os.getpid())
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     try:
-        with open(os.open(draft, flags, mode), "wb") as file:
+        with open(draft, "xb") as file:
+            if mode:
+                os.chmod(draft, mode)
+            elif lexists(path):
+                keep_mode_and_owner(path, draft)
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        if lexists(path) and mode != 0o777:
-            keep_mode_and_owner(path, draft)
         kit.replace_file(draft, path)
     except BaseException:
         kit.remove_file(draft)
@@ -555,31 +538,26 @@ def keep_mode_and_owner(path, draft):
 # =============================================================================
 # Settings
 # =============================================================================
-# The record is what --uninstall has to know and cannot see: of each settings
-# file the text before us (null: no file) and the sha256 of what we wrote. It
-# lies in the user's home, where no clone can forge it.
-#
-#     {"settings": {".claude/settings.json": {"original": "{}", "after": "…"}},
-#      "kits": [sha256 of the kits that we wrote], "source": where install.py lies}
+# What the person had is kept in the record. An uninstall gives it back byte for
+# byte; if somebody changed the settings since, it takes out exactly our entries.
 
-Settings = namedtuple("Settings", "path name data source kept before")
+# text is None if there is no file; source is what is edited then
+Settings = namedtuple("Settings", "path name text source kept before")
 
 
 def load_record(job):
-    """The record, or that of 0.2.0, which lies in the project."""
-    record = {"settings": {}, "kits": [], "source": HERE}
-    record.update(kit.read_object(job.record_path))
+    """The record, with what that of 0.2.0 knows, which lies in the project."""
+    record = Record(kit.read_object(job.record_path))
     old = kit.read_object(job.old_record)
-    record["kits"] += [old.get("kit"), old.get("older")]
-    for name, row in (look_up(old, ["settings"]) or {}).items():
-        if isinstance(row, dict):
-            record["settings"].setdefault(job.name(join(job.base, name)), row)
+    record.kits += [old.get("kit"), old.get("older")]
+    for name, row in Record(old).settings.items():
+        record.settings.setdefault(job.name(join(job.base, name)), row)
     return record
 
 
 def save_record(job):
-    text = json.dumps(job.record, indent=1) + "\n"
-    write_bytes(job.record_path, text.encode("ascii"), 0o600)
+    text = json.dumps(job.record.as_dict(), indent=1)
+    write_bytes(job.record_path, text.encode(), 0o600)
 
 
 def read_settings(job, agent):
@@ -596,108 +574,99 @@ def read_settings(job, agent):
             "the client ignores settings that are not strict JSON of the right "
             "shape; correct them, then run this again",
         ) from None
-    kept = job.record["settings"].get(name, {})
-    before = kit.parse_object(str(kept.get("original")).lstrip("\ufeff"))
-    return Settings(path, name, data, source, kept, before)
-
-
-def encode(settings, source):
-    bom = b"\xef\xbb\xbf"
-    is_marked = (settings.data or b"").startswith(bom)
-    return (bom if is_marked else b"") + source.encode("utf-8")
+    kept = job.record.settings.get(name)
+    kept = kept if isinstance(kept, dict) else {}
+    before = value_of(str(kept.get("original")))
+    text = None if data is None else data.decode()
+    return Settings(path, name, text, source, kept, before)
 
 
 def original_of(settings):
-    """The bytes to go back to; None: no file.
+    """The text to go back to; None: no file.
 
-    The recorded ones, if nobody else changed the settings since. Otherwise what
-    is there now, without us.
+    The recorded one, if nobody else changed the settings since. Otherwise what is
+    there now, without us.
     """
     bare = strip_settings(settings.source, settings.before)
     if bare == settings.source:
-        return settings.data
+        return settings.text
     original = settings.kept.get("original")
-    is_same = get_value(bare, []) == settings.before
-    if is_same and original is None:
-        return None
-    if is_same and settings.kept.get("after") == digest_of(settings.data):
-        return original.encode("utf-8")
-    return encode(settings, bare)
+    is_untouched = settings.kept.get("after") == digest_of(settings.text.encode())
+    is_same = value_of(bare) == settings.before
+    if is_same and (is_untouched or original is None):
+        return original
+    return bare
 
 
 def plan_settings(job, agent):
     """Bring our entries in an agent's settings up to date."""
     settings = read_settings(job, agent)
-    original = original_of(settings)
-    source = merge_hooks(settings.source, job.hooks_for(agent), settings.before)
+    hooks = job.hooks_for(agent)
+    value = value_of(settings.source)
+    merge_hooks(value, hooks, settings.before)
     if agent == "claude":
-        source = with_status(job, source)
-        source = with_rule(job, source)
-    new = encode(settings, source)
-    if original is not None:
-        original = original.decode("utf-8")
-    kept = {"original": original, "after": digest_of(new)}
-    job.record["settings"][settings.name] = kept
-    job.change(settings.path, new, " (hooks of %s)" % kit.DIALECTS[agent].label)
+        add_status(job, value, hooks["SessionStart"]["hooks"][0])
+        add_rule(job, value)
+    new = with_value(settings.source, value)
+    job.record.settings[settings.name] = {
+        "original": original_of(settings),
+        "after": digest_of(new.encode()),
+    }
+    label = kit.DIALECTS[agent].label
+    job.change(settings.path, new, " (hooks of %s)" % label)
 
 
 def plan_removal(job, agent):
     """Give an agent's settings their old bytes back."""
     settings = read_settings(job, agent)
-    job.record["settings"].pop(settings.name, None)
     job.change(settings.path, original_of(settings), " (our hooks are out)")
 
 
-def with_status(job, source):
-    """The text with our status line, if it is wanted and there is no other."""
-    word = '"${CLAUDE_PROJECT_DIR:-.}/%s"' % kit.KIT_PLACE
-    if job.is_user:
-        word = job.kit_word("claude")
-    command = "sh %s statusline || exit 0" % word
-    status = get_value(source, STATUS)
-    is_ours = is_our_status(status)
-    if is_ours and status != command:
-        source = remove_status(source)
-    if (is_ours or job.options.statusline) and not get_value(source, ["statusLine"]):
-        line = {"type": "command", "command": command}
-        source = set_value(source, ["statusLine"], line)
-    return source
+def add_status(job, value, hook):
+    """Our status line, if it is wanted and there is no other."""
+    command = " statusline".join(hook["command"].rsplit(" inject", 1))
+    # nobody promises that a status line gets the variable; it starts in the project
+    command = command.replace("$CLAUDE_PROJECT_DIR", "${CLAUDE_PROJECT_DIR:-.}")
+    is_wanted = job.options.statusline or has_our_status(value)
+    remove_status(value)
+    if is_wanted and value.get("statusLine", GONE) is GONE:
+        value["statusLine"] = {"type": "command", "command": command}
 
 
-def with_rule(job, source):
-    """The text with the rule that lets the agent write handoffs, if it is wanted."""
-    folder = relpath(job.context, job.project).replace(os.sep, "/")
+def add_rule(job, value):
+    """The rule that lets the agent write handoffs, if it is wanted."""
     # `/` is the folder of these settings; the user's own are for all folders
-    rule = "Edit(%s/%s/handoffs/**)" % ("**" if job.is_user else "", folder)
-    rules = get_value(source, RULES) or []
-    if rule in rules or not job.options.allow_handoff:
-        return source
-    return append_item(source, RULES, rule)
+    start = "**" if job.is_user else ""
+    rule = "Edit(%s/%s/handoffs/**)" % (start, job.context_dir)
+    if job.options.allow_handoff and rule not in rules_of(value):
+        value.setdefault("permissions", {}).setdefault("allow", []).append(rule)
 
 
 # =============================================================================
 # Install
 # =============================================================================
 
-ATTRIBUTES = b"ctx_hooks.py text eol=lf\n"
+ATTRIBUTES = "ctx_hooks.py text eol=lf\n"
 OLD_FILES = ("state", "metrics.json", "events.jsonl", "events.jsonl.1")
 TEMPLATES = {
-    "TASKS.md": b"# Tasks\n\n<!-- What is being worked on, the most important first. "
-    b"Delete what is done. -->\n",
-    "DECISIONS.md": b"# Decisions\n\n<!-- What was decided and why, the newest first, "
-    b"so that nobody argues it again. -->\n",
+    "TASKS.md": "# Tasks\n\n<!-- What is being worked on, the most important first. "
+    "Delete what is done. -->\n",
+    "DECISIONS.md": "# Decisions\n\n<!-- What was decided and why, the newest first, "
+    "so that nobody argues it again. -->\n",
 }
 
 
 def plan_install(job):
     plan_kit(job)
-    job.change(job.attributes, ATTRIBUTES + others_attributes(job))
-    wanted = [(job.settings(agent), agent) for agent in job.agents]
-    plan_exclude(job, job.registered() + wanted)
+    if not lexists(job.attributes):
+        job.change(job.attributes, ATTRIBUTES)
+    wanted = [job.settings(agent) for agent in job.agents]
+    plan_exclude(job, {*job.registered(), *wanted})
     for agent in job.agents:
         plan_settings(job, agent)
-    if "claude" in job.agents and not job.is_user:
-        plan_removal(job, "copilot")  # it runs Claude Code's settings
+    if "claude" in job.agents:
+        for agent in riders(job):
+            plan_removal(job, agent)
     if job.options.init:
         plan_context(job)
     plan_old_release(job)
@@ -706,18 +675,17 @@ def plan_install(job):
 def plan_kit(job):
     old = job.read(job.kit)
     version = release_of(old, job)
-    kept = job.kit + ".kept"
     if old is not None and not version:
-        if lexists(kept) or not job.options.force:
+        if job.read(job.kept_kit) not in (None, old) or not job.options.force:
             raise Refused(
                 job.show(job.kit) + " is edited, or another's file",
                 "--force keeps it as ctx_hooks.py.kept; --uninstall puts it back",
             )
-        job.change(kept, old)
+        job.change(job.kept_kit, old)
     if version != kit.VERSION:
         was = ", was " + version if version else ""
         job.change(job.kit, SOURCE, " (%s%s)" % (kit.VERSION, was))
-        job.record["kits"].append(digest_of(SOURCE))
+        job.record.kits.append(digest_of(SOURCE))
 
 
 def release_of(data, job):
@@ -725,25 +693,19 @@ def release_of(data, job):
     digest = digest_of(data)
     if digest == digest_of(SOURCE):
         return kit.VERSION
-    older = "an older release" if digest in job.record["kits"] else ""
+    older = "an older release" if digest in job.record.kits else ""
     return RELEASES.get(digest, older)
-
-
-def others_attributes(job):
-    """What .gitattributes holds beside our line, which is its first."""
-    data = job.read(job.attributes) or b""
-    return data[len(ATTRIBUTES) :] if data.startswith(ATTRIBUTES) else data
 
 
 def plan_context(job):
     """The two files that --init makes. They say nothing until somebody writes."""
     files = dict(TEMPLATES)
     if job.is_local:
-        files[".gitignore"] = b"*\n"
-    for name, data in files.items():
+        files[".gitignore"] = "*\n"
+    for name, text in files.items():
         path = join(job.context, name)
         if not lexists(path):
-            job.change(path, data)
+            job.change(path, text)
 
 
 def plan_old_release(job):
@@ -769,51 +731,44 @@ def plan_old_release(job):
 def plan_uninstall(job):
     for agent in job.agents:
         plan_removal(job, agent)
-    gone = [job.settings(agent) for agent in job.agents]
-    others = [pair for pair in job.registered() if pair[0] not in gone]
+    gone = {job.settings(agent) for agent in job.agents}
+    others = set(job.registered()) - gone
     plan_exclude(job, others)
     if others:
-        job.remarks.append("kept %s: %s uses it" % (job.show(job.kit), others[0][0]))
+        shown = ", ".join(sorted(map(job.show, others)))
+        job.remarks.append("kept %s: %s uses it" % (job.show(job.kit), shown))
         return
-    if not job.is_user:
-        plan_sections(job)
-        plan_untouched(job)
     plan_kit_removal(job)
-    job.change(job.attributes, others_attributes(job) or None)
+    if job.read(job.attributes) == ATTRIBUTES.encode():
+        job.change(job.attributes, None)
+    plan_sections(job)
     plan_old_release(job)
     plan_state(job)
+    if isdir(job.context):
+        job.remarks.append("kept %s: it is yours" % job.show(job.context))
 
 
 def plan_sections(job):
     """The startup context that the kit put into an instruction file."""
-    for name in sorted({row.instruction_file for row in kit.DIALECTS.values()}):
+    names = {dialect.instruction_file for dialect in kit.DIALECTS.values()}
+    for name in sorted(names):
         path = join(job.project, name)
         data = read_bytes(path)
-        if data:
+        if data and not job.is_user:
             bare = kit.without_section(data)
             job.change(path, bare or None, " (our section is out)")
 
 
-def plan_untouched(job):
-    """What --init made and nobody changed goes; all else in .context is yours."""
-    files = dict(TEMPLATES)
-    files[".gitignore"] = kit.GITIGNORE.encode("ascii")
-    for name, data in files.items():
-        path = join(job.context, name)
-        if read_bytes(path) == data:
-            job.change(path, None)
-
-
 def plan_kit_removal(job):
     data = job.read(job.kit)
-    kept = job.kit + ".kept"
+    kept = job.read(job.kept_kit)
     if realpath(job.kit) == join(HERE, KIT):
         job.remarks.append("kept %s: it is beside install.py" % job.kit)
-    elif data is not None and not release_of(data, job):
+    elif data not in (None, kept) and not release_of(data, job):
         job.remarks.append("kept %s: edited, or another's file" % job.kit)
     else:
-        job.change(job.kit, read_bytes(kept))
-        job.change(kept, None)
+        job.change(job.kit, kept)
+        job.change(job.kept_kit, None)
 
 
 def plan_state(job):
@@ -822,8 +777,8 @@ def plan_state(job):
         job.remove(job.record_path)
         return
     folder, name = os.path.split(job.state)
-    names = set(os.listdir(folder)) if isdir(folder) else set()
-    if names - {name, "cache"}:
+    names = os.listdir(folder) if isdir(folder) else []
+    if set(names) - {name, "cache"}:
         job.remove(job.state)
     else:
         job.remove(folder)
@@ -836,9 +791,11 @@ def plan_state(job):
 # A private file stays out of git by .git/info/exclude, so that no ignore list of
 # the project changes. Git itself says where that file is.
 
-CODEX = kit.DIALECTS["codex"].settings
-LOCAL = ".claude/settings.local.json"
-KIT_FILES = [kit.KIT_PLACE, kit.KIT_PLACE + ".kept", ".claude/hooks/.gitattributes"]
+KIT_FILES = {
+    ".claude/hooks/ctx_hooks.py",
+    ".claude/hooks/ctx_hooks.py.kept",
+    ".claude/hooks/.gitattributes",
+}
 
 
 def ask_git(job, *words):
@@ -849,11 +806,11 @@ def ask_git(job, *words):
 
 def private_files(job, registered):
     """The files that are for this machine only, if these settings run the kit."""
-    names = {job.name(path) for path, _ in registered}
-    private = sorted(names & {CODEX, LOCAL})
-    if LOCAL in names and not names - {CODEX, LOCAL}:
-        private += KIT_FILES
-    return private
+    names = {job.name(path) for path in registered}
+    private = names & {CODEX, LOCAL}
+    if LOCAL in names and names == private:
+        private |= KIT_FILES
+    return sorted(private)
 
 
 def plan_exclude(job, registered):
@@ -864,32 +821,25 @@ def plan_exclude(job, registered):
     path = realpath(join(job.project, place))
     prefix = ask_git(job, "rev-parse", "--show-prefix")
     prefix = "/" + re.sub(r"[\s*?\[\\]", "?", prefix)  # a pattern; ? is any letter
-    head = "# private files of ctx_hooks in " + prefix
-    known = [prefix + name for name in (CODEX, LOCAL, *KIT_FILES)]
-    wanted = [prefix + name for name in private_files(job, registered)]
+    head = "# private files of ctx_hooks in %s\n" % prefix
+    end = "# end of ctx_hooks\n"
     old = os.fsdecode(read_bytes(path) or b"")
-    lines = without_block(old.splitlines(keepends=True), head, known)
-    if wanted:
-        lines.insert(0, "\n".join([head, *wanted, ""]))
-    job.change(path, os.fsencode("".join(lines)))
-
-
-def without_block(lines, head, known):
-    """The lines without our heading, and without ours that follow it."""
-    kept, is_ours = [], False
-    for line in lines:
-        bare = line.rstrip("\r\n")
-        is_ours = bare == head or (is_ours and bare in known)
-        if not is_ours:
-            kept.append(line)
-    return kept
+    new, mark, rest = old.partition(head)
+    if mark:
+        new += rest.partition(end)[2]
+    lines = [prefix + name + "\n" for name in private_files(job, registered)]
+    if lines:
+        new = head + "".join(lines) + end + new
+    if new != old:
+        job.change(path, os.fsencode(new) or None, " (private files stay out of git)")
 
 
 # =============================================================================
 # Checks
 # =============================================================================
 
-NOT_INSTALLED, NOT_CURRENT = 3, 4
+NOT_INSTALLED = 3
+NOT_CURRENT = 4
 PROBE = "import sys; print(sys.executable); sys.exit(sys.version_info < (3, 8))"
 
 
@@ -899,11 +849,11 @@ def check(job):
     if not registered:
         say("not installed: no hook of ctx_hooks in " + job.root)
         return NOT_INSTALLED
-    for path, agent in registered:
+    for path, agent in registered.items():
         say("%s: hooks in %s" % (kit.DIALECTS[agent].label, job.show(path)))
     plan_install(job)
-    wrong = ["would " + tell(change, job) for change in job.changes]
-    wrong += try_kit(job)
+    wrong = [tell(change, job, WOULD) for change in job.changes]
+    wrong = wrong or try_kit(job)
     if wrong:
         say("\n".join(wrong))
         return NOT_CURRENT
@@ -912,9 +862,7 @@ def check(job):
 
 
 def try_kit(job):
-    """Run the installed kit, if it is this release: [] or [what is wrong]."""
-    if digest_of(read_bytes(job.kit)) != digest_of(SOURCE):
-        return [job.show(job.kit) + " is not this release"]
+    """Run the installed kit, which is this release: [] or [what is wrong]."""
     words = ["py", "-3", "-I"] if IS_WINDOWS else ["sh"]
     _, out = run_program([*words, job.kit, "--version"])
     if kit.VERSION in out:
@@ -940,10 +888,9 @@ def link_python(job, python):
     if code != 0:
         raise Refused(python + " is no Python of 3.8 or newer", "name one that is")
     link = join(job.cache, "python3")
-    draft = "%s.%d" % (link, os.getpid())
     os.makedirs(job.cache, exist_ok=True)
-    os.symlink(out.strip(), draft)
-    os.replace(draft, link)
+    kit.remove_file(link)
+    os.symlink(out.strip(), link)
     say("linked %s to %s" % (link, out.strip()))
 
 
@@ -953,6 +900,8 @@ def link_python(job, python):
 
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 SMALL_BYTES = 2_000
+WOULD = {"write": "would write", "change": "would change", "remove": "would remove"}
+DONE = {"write": "wrote", "change": "changed", "remove": "removed"}
 FLAGS = {
     "init": "also make .context with TASKS.md and DECISIONS.md",
     "allow-handoff": "also let the agent write handoffs unasked (one rule)",
@@ -966,34 +915,36 @@ FLAGS = {
 }
 
 
-def say(text, stream=None):
+def say(text, file=None):
     """Names in a stranger's project may hold anything; a terminal gets none of it."""
-    print(CONTROL.sub("?", text), file=stream or sys.stdout, flush=True)
+    print(CONTROL.sub("?", text), file=file, flush=True)
 
 
-def tell(change, job):
+def tell(change, job, verbs):
     note = "" if change.new is None else change.note
-    return "%s %s%s" % (change.verb, job.show(change.path), note)
+    return "%s %s%s" % (verbs[change.verb], job.show(change.path), note)
 
 
 def show_plan(job):
     """A dry run: the settings' diff first, then the other files in a line each."""
-    settings = [change for change in job.changes if change.path.endswith(".json")]
-    for change in settings:
-        say("\n".join(format_diff(change, job.show(change.path))))
-    for change in job.changes:
-        say("would " + tell(change, job))
+    for change in sorted(job.changes, key=is_other):
+        say(tell(change, job, WOULD))
         is_small = len(change.new or b"") < SMALL_BYTES
-        if job.options.verbose and is_small and change not in settings:
-            say((change.new or b"").decode("utf-8", "replace"))
+        if not is_other(change) or (job.options.verbose and is_small):
+            say("\n".join(format_diff(change)))
     for path in job.leftovers:
         say("would remove " + job.show(path))
 
 
-def format_diff(change, shown):
-    old, new = change.old or b"", change.new or b""
-    lines = [data.decode("utf-8").splitlines() for data in (old, new)]
-    return difflib.unified_diff(*lines, shown, shown, lineterm="")
+def is_other(change):
+    return not change.path.endswith(".json")
+
+
+def format_diff(change):
+    old = (change.old or b"").decode("utf-8", "replace")
+    new = (change.new or b"").decode("utf-8", "replace")
+    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), lineterm="")
+    return list(lines)[2:]  # without the names
 
 
 def parse_arguments(argv):
@@ -1022,21 +973,21 @@ def parse_arguments(argv):
         help="project: shared through git (default); local: yours, in this project; "
         "user: yours, in all projects",
     )
-    parser.add_argument("--python", metavar="PATH", help="the Python that runs the hooks")
+    parser.add_argument("--python", metavar="PATH", help="the Python of the hooks")
     for name, text in FLAGS.items():
         parser.add_argument("--" + name, action="store_true", help=text)
     return parser.parse_args(argv)
 
 
 def main(argv=None):
-    sys.stdout.reconfigure(errors="backslashreplace")
+    if sys.stdout:  # None: it was closed
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         return run(parse_arguments(argv))
     except Refused as problem:
         message, hint = problem.args
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        os._exit(1)  # nobody reads what we say
     except OSError as problem:
         message = "%s: %s" % (problem.filename or "cannot go on", problem.strerror)
         hint = "correct that, then run this again: it goes on where it was"
@@ -1073,12 +1024,14 @@ def carry_out(job):
         save_record(job)
     for change in job.changes:
         apply_change(change, job)
-        say("done: " + tell(change, job))
+        say(tell(change, job, DONE))
     for path in job.leftovers:
-        shutil.rmtree(path) if isdir(path) else os.unlink(path)
-        say("done: remove " + job.show(path))
-    if lexists(job.record_path):
-        save_record(job)
+        if isdir(path):
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)
+        say("removed " + job.show(path))
+    remove_empty(dirname(realpath(job.kit)), job)
     job.remarks += next_steps(job)
 
 
@@ -1087,17 +1040,17 @@ def find_job(options, env):
     if not kit.home_folder(env):
         raise Refused("there is no home folder, so the hooks stay silent", "set HOME")
     here = os.getcwd()
-    job = Job(here, options, env)
-    job = Job(abspath(options.project or find_project(here, job.own_base)), options, env)
+    own_base = Job(here, options, env).own_base
+    project = options.project or find_project(here, own_base)
+    job = Job(realpath(project), options, env)
     if not isdir(job.project):
         raise Refused(job.project + " is not a folder", "name the project's folder")
-    hint = "name the project: python3 install.py PATH"
     if job.is_user:
         return job
     if realpath(job.base) == realpath(job.own_base):
-        raise Refused(job.base + " is your own", hint + ", or use --scope user")
+        raise Refused(job.base + " is your own", "use --scope user, or name a project")
     if realpath(job.project) == HERE and not options.project:
-        raise Refused("this is the kit's own folder", hint)
+        raise Refused("this is the kit's own folder", "name the project's folder")
     return job
 
 
@@ -1115,18 +1068,17 @@ def find_project(start, own_base):
 
 def choose_agents(job):
     """Those asked for; else Claude Code, and those whose folder is there."""
-    asked = {"claude" if name == "grok" else name for name in job.options.agent}
+    asked = job.options.agent
+    names = [name for name in AGENTS if name in asked or "all" in asked]
     if job.is_local:
-        if asked - {"claude", "all"}:
+        if names not in ([], ["claude"]):
             raise Refused("only Claude Code has private settings", "use --scope user")
         return ["claude"]
-    if "all" in asked or (job.options.uninstall and not asked):
-        asked = set(AGENTS)
-    if not asked:
-        asked = {agent for agent in AGENTS if agent == "claude" or is_used(job, agent)}
-    if job.options.scope == "project" and not job.options.uninstall:
-        leave_out(job, asked)
-    return sorted(asked)
+    if job.options.uninstall:
+        return names or AGENTS
+    if not names:
+        names = [name for name in AGENTS if name == "claude" or is_used(job, name)]
+    return leave_out(job, names)
 
 
 def is_used(job, agent):
@@ -1135,33 +1087,40 @@ def is_used(job, agent):
     return isdir(join(job.root, folder))
 
 
-def leave_out(job, asked):
-    """Copilot runs Claude Code's settings. Codex's line is not for git."""
-    if "claude" in asked or has_lines(job.settings("claude")):
-        asked.discard("copilot")
-    if "codex" in asked and ask_git(job, "ls-files", CODEX):
-        asked.remove("codex")
+def riders(job):
+    """The agents that run Claude Code's settings, too: Copilot and Grok."""
+    scope = "user" if job.is_user else "project"
+    return [name for name in AGENTS if scope in kit.DIALECTS[name].runs_claudes]
+
+
+def leave_out(job, names):
+    """Nobody is registered twice. Codex's line is not for git."""
+    if "claude" in names or has_lines(job.settings("claude")):
+        names = [name for name in names if name not in riders(job)]
+    if "codex" in names and not job.is_user and ask_git(job, "ls-files", CODEX):
+        names.remove("codex")
         job.remarks.append(
             "left out Codex: git tracks %s, and our line there would hold a path of "
             "this machine; use --scope user --agent codex" % CODEX
         )
+    return names
 
 
 def next_steps(job):
     """The last lines: what is still to do."""
     if job.options.uninstall:
         return [] if job.changes else ["nothing of ours is here"]
-    steps = try_kit(job)
     if not job.changes:
-        steps.append("nothing to change: ctx_hooks %s is installed" % kit.VERSION)
+        return ["nothing to change: ctx_hooks %s is installed" % kit.VERSION]
+    steps = try_kit(job)
     for agent in job.agents:
+        label = kit.DIALECTS[agent].label
         if agent != "claude":
-            label = kit.DIALECTS[agent].label
-            steps.append("next: start %s here and trust folder and hooks" % label)
-    if not isdir(job.context) and not job.is_user:
+            steps.append("next: start %s here; trust the folder and hooks" % label)
+    if not isdir(job.context):
         steps.append("next: use --init; without .context the hooks stay silent")
-    path = shlex.quote(job.kit)
-    steps.append("next: start your agent. What the hooks do: sh %s status" % path)
+    show = "sh %s status" % shlex.quote(job.kit)
+    steps.append("next: start your agent; to see what the hooks do: " + show)
     return steps
 
 

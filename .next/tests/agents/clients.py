@@ -60,6 +60,7 @@ class Client:
     shell_tool = "run_shell_command"
     window = 0  # tokens; 0: the client does not tell it
     compacts_at = 100  # percent of the window that the kit calls 100 %
+    counts_output = False  # its number of tokens holds the answer, too
     starts_with_text = True  # its SessionStart can speak
     has_prompt_event = True
     has_end_event = True
@@ -130,6 +131,11 @@ class Claude(Client):
     window = 200_000
     compacts_at = 83.5
     shell_tool = "Bash"
+
+    def path(self):
+        """The package's own script would link this to node_modules/.bin."""
+        found = sorted(self.folder.glob("node_modules/@anthropic-ai/claude-code-*/claude"))
+        return found[0] if found else self.folder / "claude"
 
     def prepare(self, lab):
         lab.write_home(".claude.json", {"hasCompletedOnboarding": True})
@@ -345,6 +351,7 @@ class Grok(Client):
     node_oldest = 0  # native
     compacts_at = 85
     shell_tool = "run_terminal_command"
+    counts_output = True
     starts_with_text = has_prompt_event = False
     config = """[cli]
 auto_update = false

@@ -24,6 +24,7 @@ import zlib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 OUT_OF_TURNS = "stub: out of turns"
+RECAP = "Summarize earlier turns or the whole session"  # Grok asks for one at its end
 SIDE_ANSWER = '{"title": "stub title"}'
 FRESH_TOKENS, OUTPUT_TOKENS = 300, 20  # the rest of a turn's tokens counts as read from the cache
 
@@ -46,8 +47,9 @@ class Request:
     def __init__(self, number, path, body):
         self.number, self.path, self.body = number, path, body
         self.wire = _wire(path)
-        self.is_main = bool(self.wire) and _offers_tools(body)
         self.text = _plain("\n".join(_strings(body)))
+        is_recap = RECAP in self.text
+        self.is_main = bool(self.wire) and _offers_tools(body) and not is_recap
 
     def holds(self, text):
         return _plain(text) in self.text

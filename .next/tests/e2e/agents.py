@@ -7,7 +7,10 @@ import re
 
 from stub_model import Turn
 
+ASKED = "Write a handoff for the next session"  # the reminder's words
+WAITS = "until it is asked for a handoff"  # a step of an Agent
 FULL = 150_000  # 89 % of what can be used of a 200,000 window, below the client's own compaction
+NEAR = 140_000  # 83 %, so near the point that the launcher answers no call alone
 PATH = re.compile(r"/\S*/\.context/handoffs/[\w.-]+\.md")
 
 
@@ -27,6 +30,27 @@ def write(path, content, tokens=1000, text=""):
 def edit(world, name, content, tokens=1000, text=""):
     """Writes a new file of the project."""
     return write(world.path(name), content, tokens, text)
+
+
+class Agent:
+    """Takes its steps one after the other. At the step WAITS it looks around until the reminder comes: the transcript
+    may lag a moment behind a tool call, so the reminder may be one call late. Then it writes the handoff."""
+
+    def __init__(self, world, steps, handoff="", tokens=FULL):
+        self.world, self.steps, self.handoff, self.tokens = world, list(steps), handoff, tokens
+        self.waited = 0
+
+    def __call__(self, request):
+        if self.steps[0] is not WAITS:
+            step = self.steps.pop(0)
+            return step(request) if callable(step) else Turn(step) if isinstance(step, str) else step
+        if ASKED in request.news():
+            self.steps.pop(0)
+            return write(PATH.search(request.news()).group(), self.handoff, self.tokens)
+        self.waited += 1
+        if self.waited > 9:
+            return Turn("stub: never asked for a handoff")
+        return bash("echo looking %d" % self.waited, tokens=self.tokens)
 
 
 def complete(phase, following="none", text="All done.", **more):

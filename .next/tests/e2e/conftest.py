@@ -24,7 +24,7 @@ CONTEXT_FILES = {
     "TASKS.md": "# Tasks\n- finish the parser\n",
 }
 _figures = delivery.Figures()
-_table = []
+_cells = delivery.Cells()
 _notes = {}
 
 
@@ -53,7 +53,7 @@ def pytest_collection_finish(session):
 
 def pytest_terminal_summary(terminalreporter):
     lines = sys.modules["wrapped"].table() if "wrapped" in sys.modules else []
-    lines = [*lines, *_notes.values(), *_table]
+    lines = [*lines, *_notes.values(), *_cells.lines()]
     if _figures.emitted:
         lines += _figures.lines()
     for line in lines:
@@ -98,10 +98,18 @@ def kit(world):
     for name, text in CONTEXT_FILES.items():
         world.write(".context/" + name, text)
     world.install()
+    world.git("add", "-A")
+    world.git("commit", "-q", "-m", "the kit")
     return world
 
 
-@pytest.fixture(scope="session")
-def table():
-    """Lines that are printed after the run."""
-    return _table
+@pytest.fixture
+def cell_table():
+    """The table of handoffs that is printed after the run."""
+    return _cells
+
+
+@pytest.fixture
+def note():
+    """Prints a line after the run."""
+    return lambda line: _notes.__setitem__(line, line)

@@ -43,6 +43,7 @@ ANSWER_S = 45.0  # one prompt is answered by then, or the test fails
 INSTALL_S = 240
 MODES = ("default", "acceptEdits", "plan", "dontAsk", "bypassPermissions")  # of permissions, as the client names them
 BYPASS = "bypassPermissions"
+READY = "bypass permissions"  # the terminal UI shows this once it takes input
 
 
 # The interpreter that the hooks find. It notes each start and keeps a copy of what was said; the real interpreter
@@ -55,7 +56,9 @@ echo "$mode" >> %(runs)s
 kept=%(said)s/$mode.$$
 mkfifo "$kept.pipe"
 tee "$kept" < "$kept.pipe" &
-exec %(python)s "$@" > "$kept.pipe" 2>> %(errors)s
+exec > "$kept.pipe" 2>> %(errors)s
+rm "$kept.pipe"
+exec %(python)s "$@"
 """
 
 
@@ -404,8 +407,8 @@ class World:
         """One of the kit's own commands, run as a person in the project does."""
         return self.command(self.bin / "python3", ".claude/hooks/ctx_hooks.py", *arguments, **options)
 
-    def session(self, *arguments, mode=BYPASS, **extra):
-        return self._track(Session(self, permissions(mode) + arguments, extra))
+    def session(self, *arguments, mode=BYPASS, folder=".", **extra):
+        return self._track(Session(self, self.path(folder), permissions(mode) + arguments, extra))
 
     def terminal(self, *arguments, mode=BYPASS, **extra):
         return self._track(Terminal(self, permissions(mode) + arguments, extra))
@@ -420,6 +423,11 @@ class World:
     def _track(self, process):
         self.open.append(process)
         return process
+
+    def newest_id(self):
+        """The id of the session whose transcript was written last."""
+        found = (self.home / ".claude/projects").glob("*/*.jsonl")
+        return max(found, key=lambda path: path.stat().st_mtime).stem
 
     def transcripts(self):
         """Every row of every transcript of this world, subagents' included."""
@@ -482,7 +490,7 @@ class _Process:
 class Session(_Process):
     """`claude -p` with stream-json on both sides: several prompts in one session."""
 
-    def __init__(self, world, arguments, extra):
+    def __init__(self, world, folder, arguments, extra):
         self.world = world
         self.events = []  # everything the client printed, parsed
         self.results = queue.Queue()
@@ -499,7 +507,7 @@ class Session(_Process):
         self.errors = open(str(world.root / "stderr.txt"), "a+")
         self.process = subprocess.Popen(
             command,
-            cwd=str(world.project),
+            cwd=str(folder),
             env=world.environment(**extra),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -627,18 +635,19 @@ class Terminal(_Process):
             with self.changed:
                 self.changed.wait_for(lambda: shown in self.shown(before), timeout=2)
 
-    def wait_shown(self, text, since=0):
+    def wait_shown(self, *texts, since=0):
+        """Wait until the UI has drawn one of the texts."""
         end = time.monotonic() + ANSWER_S
         with self.changed:
-            while text not in self.shown(since):
+            while not any(text in self.shown(since) for text in texts):
                 if not self.changed.wait(max(0.0, end - time.monotonic())):
-                    raise AssertionError("the terminal never showed %r; it shows:\n%s" % (text, self.shown()[-3000:]))
+                    raise AssertionError("the terminal never showed %r; it shows:\n%s" % (texts, self.shown()[-3000:]))
 
     def type(self, text):
         """Type a line. The UI takes a burst of characters for a paste, so the Enter comes when the text is drawn."""
         before = len(self.raw)
         os.write(self.master, text.encode("utf-8"))
-        self.wait_shown(text.split()[-1], before)
+        self.wait_shown(text.split()[-1], since=before)
         os.write(self.master, b"\r")
 
     def end(self):

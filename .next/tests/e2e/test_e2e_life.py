@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
+from agents import ASKED, FULL, NEAR, WAITS, Agent, bash, edit
+from stub_model import Turn
 
-from agents import FULL, PATH, Turn, bash, edit, write
-from real_client import MODES
-
-ASKED = "Write a handoff for the next session"
 GATE = "STOP. Read your context files before proceeding: .context/CONSTITUTION.md, .context/TASKS.md"
 SIGNAL = "⚠️ [ctx monitor] "
 OWN = "# Goal\nThe parser knows quotes.\n# Next steps\n1. escape sequences\n"
@@ -15,16 +12,16 @@ OWN = "# Goal\nThe parser knows quotes.\n# Next steps\n1. escape sequences\n"
 
 def test_a_whole_life_from_the_waiting_handoff_to_the_next_start(kit):
     kit.leave_handoff("# Goal\nA parser for quotes, begun yesterday.\n")
-    kit.stub.script(
-        bash("echo one"),
-        bash("echo two", act=lambda _: kit.signal("CI failed on main.\n→ Look at job 17")),
-        edit(kit, "parser.py", "x = 1\n"),
-        bash("echo three", tokens=FULL),
-        lambda request: write(PATH.search(request.news()).group(), OWN, tokens=FULL),
+    steps = [
+        bash("echo one", tokens=NEAR),
+        bash("echo two", tokens=NEAR, act=lambda _: kit.signal("CI failed on main.\n→ Look at job 17")),
+        edit(kit, "parser.py", "x = 1\n", tokens=NEAR),
+        WAITS,
         edit(kit, "escapes.py", "y = 2\n", tokens=FULL),
         Turn("The parser is built.", tokens=FULL),
         Turn("Pushed nothing.", tokens=FULL),
-    )
+    ]
+    kit.stub.script(otherwise=Agent(kit, steps, OWN))
     with kit.session() as session:
         session.prompt("Build the parser. Never push to main.")
         kit.signal("The build is broken.", "two", "sessions/" + session.id)
@@ -32,18 +29,17 @@ def test_a_whole_life_from_the_waiting_handoff_to_the_next_start(kit):
         first_id = session.id
     news = [request.news() for request in kit.stub.of("main")]
     assert "A parser for quotes, begun yesterday." in news[0] and "STOP." not in news[0]
-    assert [GATE in text for text in news] == [False, True] + [False] * 6
+    assert [GATE in text for text in news].index(True) == 1 and "".join(news).count("STOP.") == 1
     assert [SIGNAL + "CI failed on main." in text for text in news].index(True) == 2
-    assert SIGNAL + "The build is broken." in news[7]
-    assert [ASKED in text for text in news] == [False] * 4 + [True] + [False] * 3
-    assert "Context is 89% full (150,000 of 167,000 usable tokens)" in news[4]
+    assert SIGNAL + "The build is broken." in news[-1]
+    assert "".join(news).count(ASKED) == 1
+    assert "Context is 89% full (150,000 of 167,000 usable tokens)" in "".join(news)
     assert kit.left_behind() == [] and kit.delivered() == ["earlier.md"]
     text = kit.handoffs()[first_id + ".md"]
     assert text.startswith(OWN) and "## Since this handoff (added by ctx_hooks)" in text
     assert "escapes.py" in text and "What about pushing?" in text
-    said = session.notices()
-    assert len(said) == 2, said
-    kit.stub.script("Let us go on.")
+    assert [line[:20] for line in session.notices()] == ["ctx: context 89% ful", "ctx: handoff written"]
+    kit.stub.script(otherwise=Turn("Let us go on."))
     kit.run("go on")
     start = kit.stub.of("main")[-1].news()
     assert "The parser knows quotes." in start and "escapes.py" in start and "What about pushing?" in start
