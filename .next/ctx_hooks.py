@@ -177,8 +177,8 @@ class Record:
 # print, save, unlock. Printed before it is saved: a hook that is killed in
 # between says a thing twice, and loses nothing.
 
-DEADLINE_S, DEADLINE_CLEANUP_S, DEADLINE_BESIDE_CHECK_S = 4.0, 1.2, 5.0
-STDIN_LIMIT_BYTES = 32_000_000
+DEADLINE_S, DEADLINE_CLEANUP_S = 4.0, 1.2
+STDIN_LIMIT_BYTES, PIPE_BYTES = 32_000_000, 65_536
 
 
 class Run:
@@ -225,9 +225,10 @@ def run_hook(mode: str, words: list, env: dict, now: float) -> None:
             return speak_and_save(run)
     result = run_check(run.check, run.project.root, run.env)  # outside the lock
     with ProjectLock(project, wait_s) as lock:
-        if lock.is_held:
-            judge_check(run, result)
-            speak_and_save(run)
+        if not lock.is_held:
+            return let_go_without_lock(run)
+        judge_check(run, result)
+        speak_and_save(run)
 
 
 def load_and_look(run: Run) -> None:
@@ -293,13 +294,14 @@ def read_event() -> object:
     """
     if sys.stdin is None or sys.stdin.isatty():
         return None
-    descriptor, data = sys.stdin.fileno(), b""
+    descriptor, data, tried = sys.stdin.fileno(), bytearray(), 0
     while len(data) < STDIN_LIMIT_BYTES:
-        piece = os.read(descriptor, 1_000_000)
+        piece = os.read(descriptor, PIPE_BYTES)
         data += piece
-        may_be_whole = data.rstrip().endswith(b"}")
+        is_drained = len(piece) < PIPE_BYTES or len(data) > 2 * tried
+        may_be_whole = is_drained and piece.rstrip().endswith(b"}")
         if may_be_whole or not piece:
-            value = parse_object(data)
+            value, tried = parse_object(data), len(data)
             if value or not piece:
                 return value or None
     return None
@@ -310,14 +312,17 @@ def read_event() -> object:
 
 def guarded_hook(mode: str, words: list) -> None:
     """Run a hook so that whatever goes wrong ends in silence and exit 0."""
+    if sys.stdout is None:
+        os._exit(0)  # closed: nobody would hear us
     now, env = time.time(), dict(os.environ)
     start_deadline(DEADLINE_CLEANUP_S if mode == "cleanup" else DEADLINE_S)
     try:
         run_hook(mode, words, env, now)
         sys.stdout.flush()
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001, whatever it is
         report_error(error, now)
-    os._exit(0)  # nothing is left to tidy up
+    finally:
+        os._exit(0)  # nothing is left to tidy up
 
 
 def report_error(error: Exception, now: float) -> None:
@@ -326,31 +331,11 @@ def report_error(error: Exception, now: float) -> None:
     while trace.tb_next:
         trace = trace.tb_next
     place = "%s:%d" % (trace.tb_frame.f_code.co_name, trace.tb_lineno)
-    line = for_terminal("%s in %s: %s" % (type(error).__name__, place, error))
+    line = for_terminal("%s in %s: %s" % (type(error).__name__, place, error))[:500]
     if Run.error_log:
         append_line(Run.error_log, format_iso(now) + " " + line, ERRORS_LIMIT_BYTES)
-    os.write(2, ("ctx_hooks: %s\n" % line).encode("ascii", "replace"))
-
-
-class Deadline:
-    """When this process ends in silence, whatever it hangs in."""
-
-    at: float = 0.0
-
-
-def start_deadline(seconds: float) -> None:
-    import _thread
-
-    is_first = not Deadline.at
-    Deadline.at = time.monotonic() + seconds
-    if is_first:
-        _thread.start_new_thread(end_at_deadline, ())
-
-
-def end_at_deadline() -> None:
-    while time.monotonic() < Deadline.at:
-        time.sleep(max(0.01, Deadline.at - time.monotonic()))
-    os._exit(0)
+    if sys.stderr is not None:  # closed: another file may have its number
+        os.write(2, ("ctx_hooks: %s\n" % line).encode("ascii", "replace"))
 
 
 # =============================================================================
@@ -464,7 +449,8 @@ def start_session(run: Run) -> None:
     """A session starts, goes on, or was compacted."""
     session, source = run.session, run.event.source
     if run.is_first:
-        run.reply.tell("ctx: hooks are on; `%s status` shows more" % kit_command(run.project))
+        more = status_command(run.project)
+        run.reply.tell("ctx: hooks are on; %s shows more" % more)
     if source in ("resume", "fork"):
         if session.facts.tool_calls:
             claim_marker(run)  # the gate has spoken in this conversation
@@ -487,10 +473,12 @@ def start_session(run: Run) -> None:
         session.delivery.head = text.split("\n")[0]
 
 
-def kit_command(project: Project) -> str:
-    """How a person calls this kit, as it can be pasted in the project's folder."""
-    path = project.relative(os.path.abspath(__file__))
-    return "/ctx-hooks:status" if "/plugins/" in path else path
+def status_command(project: Project) -> str:
+    """How a person asks for more, as it can be pasted in the project's folder."""
+    kit = os.path.abspath(__file__)
+    if os.path.isdir(os.path.join(os.path.dirname(kit), ".claude-plugin")):
+        return "/ctx-hooks:status"
+    return "'%s' status" % kit if " " in kit else project.relative(kit) + " status"
 
 
 # --- which handoff
@@ -583,8 +571,7 @@ def update_others(run: Run) -> None:
 def startup_text(run: Run, name: str, source: str) -> str:
     """Everything that this session gets at its start, within its budget; "" if nothing."""
     budget = int(min(run.project.settings["startup.budget_chars"], REPLY_LIMIT - 400))
-    after = [text for text in (startup_files(run), phase_line(run)) if text]
-    rest = cut_end("\n\n".join(after), budget // 2)
+    rest = cut_end(startup_files(run), budget // 2)
     texts = [rest] if rest else []
     if name:
         head = clean_text(handoff_head(run, name, source))
@@ -805,7 +792,8 @@ def settle_delivery(project: Project, session: Session) -> None:
 
 def instruction_path(project: Project, session: Session) -> str:
     told = project.settings["startup.fallback_file"]
-    return os.path.join(project.root, told or DIALECTS[session.agent].instruction_file)
+    dialect = DIALECTS.get(session.agent, Dialect())
+    return os.path.join(project.root, told or dialect.instruction_file)
 
 
 def write_section(path: str, body: str) -> bool:
@@ -944,7 +932,7 @@ def write_calm(run: Run) -> None:
         path, "\n".join(lines) + "\n"
     )
     if is_left:
-        os.utime(path, (run.now - 1, run.now - 1))  # old shells compare whole seconds
+        set_time(path, run.now - 1)  # old shells compare whole seconds
 
 
 def ends_of_calm(project: Project, session: Session) -> list:
@@ -1346,7 +1334,7 @@ def add_reminder(run: Run, full: Fullness) -> bool:
         return False
     if not run.reply.add(render_reminder(run, full)):
         return False
-    os.makedirs(run.project.path("handoffs"), exist_ok=True)  # a shell makes none
+    make_folder(run.project.path("handoffs"))  # a shell makes none
     session.reminded_answer = facts.answer
     if not session.was_asked:
         session.was_asked = True
@@ -1417,7 +1405,7 @@ def make_handoff(project: Project, session: Session, now: float) -> bool:
         session.kit_mark = body_mark(text.rstrip())
     is_written = write_atomically(path, text)
     if is_written:
-        os.utime(path, (now, now))  # as old as the work, whatever clock the disk has
+        set_time(path, now)  # as old as the work, whatever clock the disk has
     return is_written
 
 
@@ -1557,7 +1545,10 @@ def add_gate(run: Run) -> None:
     unread = [path for path in files if path not in read]
     if settings["gate.mode"] == "off" or not unread:
         return
-    text = GATE_TEXT % ", ".join(run.project.relative(path) for path in unread)
+    names = unread  # an agent that stands elsewhere needs the whole paths
+    if run.event.cwd in ("", run.project.root):
+        names = [run.project.relative(path) for path in unread]
+    text = GATE_TEXT % ", ".join(names)
     if settings["gate.checkpoint"]:
         text += "\n" + GATE_CHECKPOINT
     run.reply.add(text)
@@ -1688,12 +1679,17 @@ def read_signals(run: Run) -> list:
     paths.sort(key=lambda pair: -pair[1])
     waiting = []
     for path, written_at in paths[:SIGNALS_LOOKED_AT]:
+        is_global = path.startswith(global_folder)
+        known = run.session.heard.get(os.path.basename(path), "") if is_global else ""
+        is_same_time = known.startswith("%.6f-" % written_at)
+        if is_same_time and run.event.name != "UserPromptSubmit":
+            continue  # heard: its content and its end are looked at with the next prompt
         signal = read_signal(path, written_at)
-        signal.is_global = path.startswith(global_folder)
+        signal.is_global = is_global
         if run.now > signal.generated_at + signal.ttl_s:
             record(run, "signal:expired", file=os.path.basename(path), body=signal.body[:200])
             remove_file(path)
-        elif signal.body and run.session.heard.get(os.path.basename(path)) != signal.mark:
+        elif signal.body and signal.mark != known:
             waiting.append(signal)
     return waiting
 
@@ -1704,7 +1700,7 @@ def read_signal(path: str, written_at: float) -> Signal:
     text = read_text(path, SIGNAL_LIMIT_BYTES)
     signal = parse_signal(text, written_at)
     signal.path = path
-    signal.mark = "%d-%d" % (written_at, zlib.crc32(text.encode("utf-8", "replace")))
+    signal.mark = "%.6f-%d" % (written_at, zlib.crc32(text.encode("utf-8", "replace")))
     return signal
 
 
@@ -2136,14 +2132,6 @@ def is_stale(flow: Workflow, session: Session, now: float) -> bool:
     return now - max(known, default=now) > STALE_AFTER_S
 
 
-def phase_line(run: Run) -> str:
-    """The phase in one line, for the startup text; "" if none runs for this session."""
-    flow = read_workflow(run.project)
-    if not flow.is_running or flow.session_id != run.session.id:
-        return ""
-    return "Auto workflow: %s; it ends with %s." % (flow.stage, flow.signal)
-
-
 # --- at a stop
 
 IDLE_LIMIT, FULL_PERCENT = 3, 95
@@ -2470,7 +2458,7 @@ def run_command(command: str, root: str, env: dict, limit_s: float) -> CheckResu
     result = CheckResult({"command": command})
     with tempfile.TemporaryFile() as output:
         try:
-            child = subprocess.Popen(
+            child = subprocess.Popen(  # noqa: S602, the person agreed to this text
                 command,
                 shell=True,
                 cwd=root,
@@ -2761,13 +2749,13 @@ def look(session: Session) -> str:
     dialect, newest = DIALECTS[session.agent], ""
     for line in new_lines(session):
         row = dialect.read_row(parse_object(line))
-        if row:
-            fold_row(session, row)
-            newest = max(newest, row.at)
-    beside = dialect.read_beside(session.transcript)
-    if beside and session.facts.answered_at > session.facts.compacted_at:
-        beside.id, beside.at = session.facts.answer, session.facts.answered_at
-        fold_usage(session.facts, beside)
+        fold_row(session, row)
+        newest = max(newest, row.at)
+    facts = session.facts
+    if facts.answered_at > facts.compacted_at:
+        beside = dialect.read_beside(session.transcript)
+        beside.id, beside.at = facts.answer, facts.answered_at
+        fold_usage(facts, beside)
     return newest
 
 
@@ -2915,7 +2903,7 @@ BUILD_TOOLS = "go cargo dotnet swift mix bun deno npm pnpm yarn cmake".split()
 BUILD_STEPS = ("test", "build", "lint", "check", "vet", "clippy", "--build")
 CHECK_WORDS = ("test", "check", "verify")
 CHECK_SCRIPTS = ("/test", "/check", "/verify", "/ci", "ci/run")
-MOVES_TREE = r"\b(?:git|gh|jj|hub|checkout|switch|worktree|release|deploy)\b"
+TREE_MOVERS = ("git", "gh", "jj", "hub", "checkout", "switch", "worktree", "release", "deploy")
 NUMBERS = r"\d+"
 
 
@@ -2938,13 +2926,20 @@ def fold_call(facts: Facts, call_id: str, tool: str, tool_input: dict, at: str) 
     if command:
         row = [at, one_line(command, 300)]
         facts.commands = (facts.commands + [row])[-COMMANDS_KEPT:]
-        facts.tree_moves += bool(re.search(MOVES_TREE, command))
+        facts.tree_moves += may_move_tree(command)
     fold_paths(facts, kind, tool_input, at)
     fold_work(facts, kind, command, at)
     call = Call({"id": call_id, "tool": tool, "kind": kind})
     call.command = one_line(command, 300)
     call.does = describe_call(tool, kind, command, tool_input)
     facts.calls = (facts.calls + [call.as_dict()])[-CALLS_KEPT:]
+
+
+def may_move_tree(command: str) -> bool:
+    """Whether a shell command may switch the branch."""
+    if not any(word in command for word in TREE_MOVERS):
+        return False
+    return not set(TREE_MOVERS).isdisjoint(re.split(r"\W+", command))
 
 
 def fold_paths(facts: Facts, kind: str, tool_input: dict, at: str) -> None:
@@ -3015,11 +3010,10 @@ def is_check(command: str) -> bool:
 
 def describe_call(tool: str, kind: str, command: str, tool_input: dict) -> str:
     """What a call does; numbers, comments and ways to look at the output aside."""
+    is_task_output = any(path.endswith(".output") for path in touched_paths(tool_input))
     if kind == "run":
         text = plain_command(command)
-        if begins_with(text, WAITING):
-            return ""
-    elif kind in ("poll", "note"):
+    elif kind in ("poll", "note") or is_task_output:
         return ""
     else:
         known = {key: value for key, value in tool_input.items() if key != "description"}
@@ -3029,12 +3023,10 @@ def describe_call(tool: str, kind: str, command: str, tool_input: dict) -> str:
 
 
 def plain_command(command: str) -> str:
-    """A command without comments, a leading `cd`, and ways to look at the output."""
+    """A command without comments and ways to look at the output."""
     text = command.strip()
     if "#" in text:
         text = re.sub(r"(^|\s)#.*", "", text)
-    if text.startswith("cd ") and "&&" in text:
-        text = text.partition("&&")[2]
     if "|" in text or "2>&1" in text:
         shortened = r"(\s*2>&1|\s*\|\s*(tail|head|cat)( -n?\s*\d+)?|\s*\|\| true)+\s*$"
         text = re.sub(shortened, "", text)
@@ -3066,20 +3058,23 @@ def fold_result(facts: Facts, call_id: str, has_failed: bool, text: str, at: str
 
 def note_repetition(facts: Facts, call: dict, text: str) -> None:
     """The call's key: what it does, in which state of things, and what came of it."""
-    if not call["does"]:
+    has_failed, is_edit = call["outcome"] == "failed", call["kind"] == "edit"
+    is_waiting = begins_with(call["command"], WAITING) and not has_failed
+    if not call["does"] or is_waiting:
         return  # waiting and notes are not work
-    head = re.sub(NUMBERS, "#", text[:200])[:80]
-    tail = re.sub(NUMBERS, "#", text[-200:])[-80:]
-    result = "%s…%s %s" % (head, tail, call["outcome"])
-    is_edit = call["kind"] == "edit"
-    state = "edit" if is_edit else str(facts.changes)
-    what = call["does"]
-    if is_edit and call["outcome"] == "failed":
-        what = call["tool"]  # each another guess at the same place
-    call["key"] = "%s | %s | %s" % (state, what, result)
-    earlier = [other for other in facts.calls if other is not call]
-    is_new = all(other["does"] != call["does"] for other in earlier)
-    is_look = call["kind"] in ("read", "look") or is_looking(call["command"])
+    what, result = call["does"], text[:200] + "…" + text[-200:]
+    if has_failed:
+        what = re.sub(NUMBERS, "#", what)  # other ports, longer waits
+    if has_failed or call["kind"] == "run":
+        result = re.sub(NUMBERS, "#", result)
+    if is_edit and has_failed:  # each another guess at the same place
+        what, result = call["tool"], text.partition("\n")[0]
+    same = "| %s | %s%s %s" % (what, result[:80], result[-80:], call["outcome"])
+    is_new = not any(other["key"].endswith(same) for other in facts.calls)
+    call["key"] = ("edit" if is_edit else str(facts.changes)) + same
+    is_look = call["kind"] in ("read", "look")
+    if call["kind"] == "run":
+        is_look = is_looking(call["command"])
     if is_new and not is_look and call["outcome"] == "ok":
         facts.changes += 1
 
@@ -3146,7 +3141,7 @@ def measure(session: Session, settings: Settings, env: dict) -> Fullness:
     found.tokens = facts.tokens or facts.chars // CHARS_PER_TOKEN
     found.is_known = found.tokens > 0 and bool(facts.answered_at or facts.compacted_at)
     found.window_from, found.window = find_window(session, settings)
-    most = max([found.tokens] + [row[1] for row in facts.measured])
+    most = max([0] + [row[1] for row in facts.measured])  # an estimate proves nothing
     if found.window_from != "settings" and most > found.window:
         found.window_from, found.window = "measured", max(LARGE_WINDOW, found.window)
     found.usable = usable_tokens(session.agent, found.window, env)
@@ -3187,7 +3182,8 @@ def usable_tokens(agent: str, window: int, env: dict) -> int:
         return window
     told = env.get("CLAUDE_CODE_AUTO_COMPACT_WINDOW", "")
     base = min(window, int(told)) if told.isdigit() and int(told) > 50_000 else window
-    usable = base - (RESERVE_TOKENS if base < LARGE_WINDOW else RESERVE_LARGE_TOKENS)
+    reserve = RESERVE_TOKENS if base < LARGE_WINDOW else RESERVE_LARGE_TOKENS
+    usable = max(base - reserve, base // 2)  # a small window was told by the person
     percent = env.get("CLAUDE_AUTOCOMPACT_PCT_OVERRIDE", "")
     if percent.isdigit() and 1 <= int(percent) <= 100:
         usable = min(usable, (base - OUTPUT_TOKENS) * int(percent) // 100)
@@ -3220,7 +3216,6 @@ EVENTS = {  # our name of an event -> its mode
 CAN_NEVER_SPEAK = ("PreCompact", "SessionEnd")
 REPLY_LIMIT = 9_900  # the client cuts at 10,000 UTF-16 units
 HOLD_CAP = 8  # stops held in a row; clients without a cap of their own get ours
-SHUTDOWN_REASONS = ("shutdown", "channel_closed")  # Grok sends a Stop at its end, too
 
 
 class Event(Record):
@@ -3254,7 +3249,7 @@ class Event(Record):
 class Row(Record):
     """One line of a transcript, in our words."""
 
-    kind: str = ""  # prompt, answer, boundary (a compaction), other
+    kind: str = "other"  # or prompt, answer, boundary (a compaction)
     id: str = ""  # of an answer: several rows may belong to one
     at: str = ""  # ISO time, compared as text
     text: str = ""
@@ -3272,7 +3267,7 @@ class Dialect:
     name: str = ""
     label: str = ""
     settings: str = ""  # the project's settings file with its hooks
-    user_settings: str = ""  # the same in the home
+    user_settings: str = ""  # the same in the home, where it has another name
     project_variable: str = ""  # names the folder that the client was started in
     renamed: dict = {}  # our event name -> theirs
     registered: tuple = tuple(EVENTS)
@@ -3284,7 +3279,6 @@ class Dialect:
     is_flat: bool = False  # the text stands at the top level of a reply
     counts_bytes: bool = False  # the limit of a reply is in UTF-8 bytes
     holds_by_text: bool = False  # newer versions: a stop is held by text alone
-    prompt_field: str = ""  # the field that only a typed prompt has
     runs_claudes: tuple = ()  # scopes in which it runs Claude Code's settings, too
     instruction_file: str = "AGENTS.md"
     compacts_at: int = 0  # percent of the window; 0: not known
@@ -3294,22 +3288,23 @@ class Dialect:
     def __init__(self, **values: object) -> None:
         for name, value in values.items():
             setattr(self, name, value)
+        self.user_settings = self.user_settings or self.settings
 
     def find_transcript(self, event: Event, env: dict) -> str:
         """Where the transcript is; some clients do not say."""
         return event.transcript_path
 
-    def complete(self, event: Event) -> Event:
-        """The event, where a client's field means something else than Claude Code's."""
+    def complete(self, event: Event, data: dict) -> Event | None:
+        """The event where a client means something else by it; None: it is none."""
         return event
 
-    def read_row(self, row: dict) -> Row | None:
-        """One row of its transcript; None if it tells us nothing."""
+    def read_row(self, row: dict) -> Row:
+        """One row of its transcript, in our words."""
         raise NotImplementedError
 
-    def read_beside(self, transcript: str) -> Row | None:
-        """What a file beside the transcript tells; None where there is none."""
-        return None
+    def read_beside(self, transcript: str) -> Row:
+        """Numbers that a file beside the transcript tells."""
+        return Row()
 
 
 # --- events
@@ -3324,19 +3319,16 @@ def parse_event(data: object, mode: str, word: str, env: dict) -> Event | None:
     event = Event(in_our_names(data, dialect.fields))
     names = {dialect.renamed.get(name, name): name for name in EVENTS}
     event.name = names.get(event.hook_event_name, "")
-    is_after_end = event.name == "Stop" and event.reason in SHUTDOWN_REASONS
-    if EVENTS.get(event.name) != mode or is_after_end:
+    if EVENTS.get(event.name) != mode:
         return None
     event.agent = agent
     event.is_known = is_known_client(word, agent, env)
     event.is_subagent = bool(data.get("agent_id") or data.get("subagentType"))
     event.source = "startup" if event.source == "new" else event.source
     event.prompt = persons_words(event.prompt)
-    is_machine_prompt = event.prompt.startswith("<task-notification>")
-    lacks_field = bool(dialect.prompt_field) and dialect.prompt_field not in data
-    event.is_typed = not is_machine_prompt and not lacks_field
+    event.is_typed = not event.prompt.startswith("<task-notification>")
     event.transcript_path = dialect.find_transcript(event, env)
-    return dialect.complete(event)
+    return dialect.complete(event, data)
 
 
 def in_our_names(data: dict, fields: dict) -> dict:
@@ -3375,10 +3367,9 @@ def start_folder(event: Event, env: dict) -> str:
 def project_settings(agent: str) -> list:
     """The project's files in which a client finds hooks."""
     dialect = DIALECTS[agent]
-    if agent == "claude" or "project" in dialect.runs_claudes:
-        claudes = [".claude/settings.json", ".claude/settings.local.json"]
-        return claudes + [dialect.settings]
-    return [dialect.settings]
+    claudes = [".claude/settings.json", ".claude/settings.local.json"]
+    runs_them = agent == "claude" or "project" in dialect.runs_claudes
+    return [dialect.settings] + (claudes if runs_them else [])
 
 
 def can_speak(event: Event) -> bool:
@@ -3520,8 +3511,9 @@ def command_of(tool_input: dict) -> str:
 # --- transcripts: what the readers share
 
 HOOK_TAGS = r"(?s)<(hook_context|qwen:user-prompt-submit-context)>.*?</\1>\s*"
+CODEXS_HEAD = r"\AChunk ID: (?:.*\n){1,5}?Output:\n"
 FAILED_COMMAND = (
-    r"\A(?:[A-Z].*\n){0,3}(?:Process exited with|Exit) code:? [1-9]"  # Codex
+    r"\AChunk ID: (?:.*\n){1,3}?Process exited with code [1-9]"
     r"|\nExit Code: [1-9]\d*\n(?:Signal|Process Group)"  # Gemini CLI, Qwen Code
     r"|\[Process exited with code [1-9]\d*\]\s*\Z"  # droid
 )
@@ -3538,10 +3530,10 @@ def text_of(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def count_of(value: object) -> int:
-    """A number of tokens that can be meant; 0 for anything else."""
+def count_of(value: object, most: int = 20_000_000) -> int:
+    """A number that can be meant, such as one of tokens; 0 for anything else."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return int(value) if is_number and 0 < value < 20_000_000 else 0
+    return int(value) if is_number and 0 < value < most else 0
 
 
 def blocks_of(content: object) -> list:
@@ -3575,30 +3567,23 @@ def call_of(call_id: object, tool: object, given: object) -> tuple:
 
 def result_of(call_id: object, has_failed: bool, text: str) -> tuple:
     """A row of Row.results. A command that failed may only say so in its text."""
-    if "Exit" in text or "exited" in text:
+    if "exited with code" in text or "Exit Code:" in text:
         has_failed = has_failed or bool(re.search(FAILED_COMMAND, text))
+        text = re.sub(CODEXS_HEAD, "", text)
     return text_of(call_id), has_failed, text
 
 
-def tool_uses(content: object) -> list:
-    """The calls in Anthropic's blocks."""
-    calls = []
+def read_blocks(found: Row, content: object) -> None:
+    """Text, calls and results, as Anthropic writes them."""
+    found.text = joined_texts(content)
     for block in blocks_of(content):
-        if block.get("type") == "tool_use":
+        kind, text = block.get("type"), joined_texts(block.get("content"))
+        if kind == "tool_use":
             given = block.get("input")
-            calls.append(call_of(block.get("id"), block.get("name"), given))
-    return calls
-
-
-def tool_results(content: object) -> list:
-    """The results in Anthropic's blocks."""
-    results = []
-    for block in blocks_of(content):
-        if block.get("type") == "tool_result":
-            text = joined_texts(block.get("content"))
+            found.calls.append(call_of(block.get("id"), block.get("name"), given))
+        elif kind == "tool_result":
             is_error = block.get("is_error") is True
-            results.append(result_of(block.get("tool_use_id"), is_error, text))
-    return results
+            found.results.append(result_of(block.get("tool_use_id"), is_error, text))
 
 
 def function_call(call: dict) -> tuple:
@@ -3631,23 +3616,21 @@ def read_googles_parts(found: Row, parts: object) -> None:
 
 
 class ClaudeCode(Dialect):
-    def read_row(self, row: dict) -> Row | None:
+    def read_row(self, row: dict) -> Row:
         if row.get("isSidechain") or row.get("isApiErrorMessage"):
-            return None
+            return Row()
         kind, message = row.get("type"), row.get("message")
         content, extra = dig(message, "content"), row.get("attachment")
-        found = Row({"at": row.get("timestamp"), "kind": "other"})
+        found = Row({"at": row.get("timestamp")})
         if kind == "assistant" and dig(message, "model") != "<synthetic>":
             found.kind = "answer"
             found.id = text_of(dig(message, "id"))
-            found.text = joined_texts(content)
             found.model = claude_model(row)
             found.tokens = claude_tokens(dig(message, "usage"))
-            found.calls = tool_uses(content)
+            read_blocks(found, content)
         elif kind == "user":
             is_clients_own = row.get("isMeta") or row.get("isCompactSummary")
-            found.results = tool_results(content)
-            found.text = joined_texts(content)
+            read_blocks(found, content)
             found.kind = "other" if is_clients_own or found.results else "prompt"
         elif kind == "system" and row.get("subtype") == "compact_boundary":
             found.kind = "boundary"
@@ -3657,8 +3640,6 @@ class ClaudeCode(Dialect):
         elif dig(extra, "type") == "queued_command":  # typed while the agent worked
             found.kind = "prompt"
             found.text = joined_texts(extra.get("prompt"))
-        else:
-            return None
         return found
 
 
@@ -3676,9 +3657,9 @@ def claude_tokens(usage: object) -> int:
 class Codex(Dialect):
     OWN = ("<environment_context>", "<user_instructions>", "# AGENTS.md instructions")
 
-    def read_row(self, row: dict) -> Row | None:
+    def read_row(self, row: dict) -> Row:
         kind, payload = row.get("type"), row.get("payload")
-        found = Row({"at": row.get("timestamp"), "kind": "other"})
+        found = Row({"at": row.get("timestamp")})
         if kind == "token_usage_record":  # it ends an answer
             found.kind = "answer"
             found.id = text_of(dig(payload, "response_id"))
@@ -3687,7 +3668,7 @@ class Codex(Dialect):
             found.kind = "boundary"
         elif kind == "response_item":
             self.read_item(found, payload)
-        elif dig(payload, "item", "type") == "CommandExecution":
+        elif isinstance(dig(payload, "item"), dict):
             self.read_nested(found, payload["item"])
         else:
             self.read_numbers(found, payload)
@@ -3708,19 +3689,22 @@ class Codex(Dialect):
             given = payload.get("arguments") or payload.get("input")
             found.calls.append(call_of(call_id, tool, given))
         elif dig(payload, "output"):
-            head, _, output = joined_texts(payload["output"]).partition("Output:\n")
-            call_id, has_failed, head = result_of(call_id, False, head)
-            found.results.append((call_id, has_failed, output or head))
+            text = joined_texts(payload["output"])
+            found.results.append(result_of(call_id, False, text))
 
     def read_nested(self, found: Row, item: dict) -> None:
-        """A command that a script ran (code mode): the call and its result at once."""
+        """What a script did (code mode): the call and its result at once."""
         call_id, command = text_of(item.get("id")), item.get("command")
-        if call_id.startswith("exec-"):
+        if not call_id.startswith("exec-"):
+            return
+        if isinstance(item.get("changes"), dict):
+            patch = "\n".join("*** Update File: " + path for path in item["changes"])
+            found.calls.append(call_of(call_id, "apply_patch", patch))
+        else:
             words = command[2:] if isinstance(command, list) else []  # after bash -lc
-            text = text_of(item.get("aggregated_output"))
-            has_failed = item.get("status") == "failed"
             found.calls.append(call_of(call_id, "exec_command", {"command": words}))
-            found.results.append((call_id, has_failed, text))
+        text = text_of(item.get("aggregated_output"))
+        found.results.append((call_id, item.get("status") == "failed", text))
 
     def read_numbers(self, found: Row, payload: object) -> None:
         info = dig(payload, "info")
@@ -3733,16 +3717,16 @@ class Codex(Dialect):
 
 
 class GeminiCli(Dialect):
-    def complete(self, event: Event) -> Event:
+    def complete(self, event: Event, data: dict) -> Event | None:
         """Its Stop has the text of the whole turn, with what earlier holds brought. The
         transcript has it all; the last line tells whether that has caught up."""
         said = event.last_assistant_message.strip()
         event.last_assistant_message = said.rpartition("\n")[2]
         return event
 
-    def read_row(self, row: dict) -> Row | None:
+    def read_row(self, row: dict) -> Row:
         kind, content = row.get("type"), row.get("content")
-        found = Row({"at": row.get("timestamp"), "id": row.get("id"), "kind": "other"})
+        found = Row({"at": row.get("timestamp"), "id": row.get("id")})
         if kind == "gemini":  # written again when its calls are done
             found.kind = "answer"
             found.text = joined_texts(content)
@@ -3754,23 +3738,21 @@ class GeminiCli(Dialect):
         elif kind == "user":
             found.kind = "prompt"
             read_googles_parts(found, content)
-        elif self.is_compression(row):
+        elif "<state_snapshot>" in json.dumps(row.get("$set")):
             found.kind = "boundary"
             found.at = text_of(dig(row, "$set", "lastUpdated"))
-        else:
-            return None
         return found
-
-    def is_compression(self, row: dict) -> bool:
-        messages = blocks_of(dig(row, "$set", "messages"))
-        texts = [joined_texts(message.get("content")) for message in messages]
-        return any("<state_snapshot>" in text for text in texts)
 
 
 class QwenCode(Dialect):
-    def read_row(self, row: dict) -> Row | None:
+    def complete(self, event: Event, data: dict) -> Event | None:
+        """Its prompt event comes before every request; a person's has this field."""
+        is_prompt = event.name == "UserPromptSubmit"
+        return None if is_prompt and "submitted_prompt" not in data else event
+
+    def read_row(self, row: dict) -> Row:
         kind, parts = row.get("type"), dig(row, "message", "parts")
-        found = Row({"at": row.get("timestamp"), "kind": "other"})
+        found = Row({"at": row.get("timestamp")})
         if kind == "assistant":
             found.kind = "answer"
             found.id = text_of(row.get("uuid"))
@@ -3786,7 +3768,7 @@ class QwenCode(Dialect):
         elif row.get("subtype") == "chat_compression":
             found.kind = "boundary"
             found.tokens = count_of(dig(row, "systemPayload", "info", "newTokenCount"))
-        return None if row.get("isSidechain") else found
+        return Row() if row.get("isSidechain") else found
 
 
 class CopilotCli(Dialect):
@@ -3798,9 +3780,9 @@ class CopilotCli(Dialect):
         home = env.get("COPILOT_HOME") or os.path.join(home_folder(env), ".copilot")
         return os.path.join(home, "session-state", event.session_id, "events.jsonl")
 
-    def read_row(self, row: dict) -> Row | None:
+    def read_row(self, row: dict) -> Row:
         kind, data = row.get("type"), row.get("data")
-        found = Row({"at": row.get("timestamp"), "kind": "other"})
+        found = Row({"at": row.get("timestamp")})
         if kind == "session.usage_record":
             usage = dig(data, "usage")
             found.tokens = count_of(dig(usage, "inputTokens"))
@@ -3823,63 +3805,58 @@ class CopilotCli(Dialect):
         elif kind == "session.compaction_complete" and dig(data, "success"):
             found.kind = "boundary"
             found.tokens = count_of(dig(data, "postCompactionTokens"))
-        return None if row.get("agentId") else found
+        return Row() if row.get("agentId") else found
 
     def read_result(self, data: object) -> tuple:
         code = dig(data, "shellExecution", "exitCode")
-        has_failed = dig(data, "success") is False or code not in (0, None)
+        has_failed = dig(data, "success") is False or bool(code)
         said = dig(data, "result", "content") or dig(data, "error", "message")
         return text_of(dig(data, "toolCallId")), has_failed, joined_texts(said)
 
 
 class Droid(Dialect):
-    def read_row(self, row: dict) -> Row | None:
+    def read_row(self, row: dict) -> Row:
         message = row.get("message")
         role, content = dig(message, "role"), dig(message, "content")
-        found = Row({"at": row.get("timestamp"), "id": row.get("id"), "kind": "other"})
+        found = Row({"at": row.get("timestamp"), "id": row.get("id")})
         if row.get("type") == "compaction_state":
             found.kind = "boundary"
             found.tokens = count_of(row.get("summaryTokens"))
         elif dig(message, "hookEventName"):
-            found.receipt = self.said_by_hooks(message.get("hookResults"))
+            printed = blocks_of(message.get("hookResults"))
+            found.receipt = joined_texts([one.get("stdout") for one in printed])
         elif role == "assistant":
             found.kind = "answer"
-            found.text = joined_texts(content)
             found.model = text_of(message.get("modelId"))
-            found.calls = tool_uses(content)
+            read_blocks(found, content)
         elif role == "user" and message.get("visibility") != "llm_only":
-            found.results = tool_results(content)
-            found.text = joined_texts(content)
+            read_blocks(found, content)
             found.kind = "other" if found.results else "prompt"
         return found
 
-    def said_by_hooks(self, results: object) -> str:
-        """What hooks printed for the agent."""
-        texts = []
-        for result in blocks_of(results):
-            reply = parse_object(text_of(result.get("stdout")))
-            texts.append(dig(reply, "hookSpecificOutput", "additionalContext"))
-        return joined_texts(texts)
-
-    def read_beside(self, transcript: str) -> Row | None:
+    def read_beside(self, transcript: str) -> Row:
         """Its numbers are in <session>.settings.json."""
         path, ending, _ = transcript.rpartition(".jsonl")
         settings = read_object(path + ".settings.json") if ending else {}
         usage = settings.get("lastCallTokenUsage")
         keys = ("inputTokens", "cacheReadTokens", "cacheCreationTokens")
         tokens = sum(count_of(dig(usage, key)) for key in keys)
-        found = Row({"tokens": tokens, "model": settings.get("model")})
-        return found if tokens else None
+        return Row({"tokens": tokens, "model": settings.get("model")})
 
 
 class GrokBuild(Dialect):
-    def read_row(self, row: dict) -> Row | None:
+    def complete(self, event: Event, data: dict) -> Event | None:
+        """At its end comes another Stop, which can hold nothing."""
+        is_end = event.reason in ("shutdown", "channel_closed")
+        return None if event.name == "Stop" and is_end else event
+
+    def read_row(self, row: dict) -> Row:
         update, meta = dig(row, "params", "update"), dig(row, "params", "_meta")
         kind, content = dig(update, "sessionUpdate"), dig(update, "content")
-        found = Row({"at": iso_of_ms(dig(meta, "agentTimestampMs")), "kind": "other"})
+        sent_at = count_of(dig(meta, "agentTimestampMs"), most=10**13)
+        found = Row({"at": format_iso(sent_at / 1000) if sent_at else ""})
         found.id = str(dig(meta, "streamStartMs") or "")  # one for each answer
         found.tokens = count_of(dig(meta, "totalTokens"))
-        found.window = count_of(dig(update, "context_window"))
         if kind == "agent_message_chunk":
             found.kind = "answer"
             found.text = joined_texts(content)
@@ -3898,37 +3875,25 @@ class GrokBuild(Dialect):
             found.tokens = count_of(update.get("tokens_after"))
         return found
 
-    def read_beside(self, transcript: str) -> Row | None:
+    def read_beside(self, transcript: str) -> Row:
         """The window is in signals.json, from the end of the first turn on."""
         signals = read_object(os.path.join(os.path.dirname(transcript), "signals.json"))
         return Row({"window": count_of(signals.get("contextWindowTokens"))})
 
     def read_result(self, update: dict) -> tuple:
         code = dig(update, "rawOutput", "exit_code")
-        has_failed = update["status"] == "failed" or code not in (0, None)
+        has_failed = update["status"] == "failed" or bool(code)
         contents = [block.get("content") for block in blocks_of(update.get("content"))]
         return text_of(update.get("toolCallId")), has_failed, joined_texts(contents)
-
-
-def iso_of_ms(value: object) -> str:
-    is_time = isinstance(value, int) and 0 < value < 10**13
-    return format_iso(value / 1000) if is_time else ""
 
 
 # --- the table
 
 MUTE_BEFORE_TOOL = CAN_NEVER_SPEAK + ("PreToolUse",)
-REGISTERED_EVENTS = tuple(name for name in EVENTS if name != "PreToolUse")
-WITHOUT_FAILURE = tuple(
-    name for name in REGISTERED_EVENTS if name != "PostToolUseFailure"
-)
-CAMEL_CASE = {
-    "sessionId": "session_id",
-    "transcriptPath": "transcript_path",
-    "permissionMode": "permission_mode",
-    "toolName": "tool_name",
-    "toolUseId": "tool_use_id",
-    "toolInput": "tool_input",
+COMMON = ("SessionStart", "UserPromptSubmit", "PostToolUse", "Stop", "SessionEnd")
+WITH_COMPACTION = COMMON + ("PreCompact",)
+WITH_FAILURES = WITH_COMPACTION + ("PostToolUseFailure",)
+GROKS_FIELDS = {  # it has the others in both spellings
     "stopHookActive": "stop_hook_active",
     "lastAssistantMessage": "last_assistant_message",
     "backgroundTasks": "background_tasks",
@@ -3942,7 +3907,6 @@ DIALECTS = {
             name="claude",
             label="Claude Code",
             settings=".claude/settings.json",
-            user_settings=".claude/settings.json",
             project_variable="CLAUDE_PROJECT_DIR",
             holds_by_text=True,
             instruction_file="CLAUDE.md",
@@ -3951,8 +3915,7 @@ DIALECTS = {
             name="codex",
             label="Codex",
             settings=".codex/hooks.json",
-            user_settings=".codex/hooks.json",
-            registered=WITHOUT_FAILURE,
+            registered=WITH_COMPACTION,
             end_limit_s=3,
             counts_bytes=True,
             compacts_at=94,
@@ -3961,7 +3924,6 @@ DIALECTS = {
             name="gemini",
             label="Gemini CLI",
             settings=".gemini/settings.json",
-            user_settings=".gemini/settings.json",
             project_variable="GEMINI_PROJECT_DIR",
             renamed={
                 "UserPromptSubmit": "BeforeAgent",
@@ -3969,8 +3931,7 @@ DIALECTS = {
                 "PostToolUse": "AfterTool",
                 "Stop": "AfterAgent",
             },
-            # its PreCompress comes before every request
-            registered=tuple(name for name in WITHOUT_FAILURE if name != "PreCompact"),
+            registered=COMMON,  # its PreCompress comes before every request
             time_unit=1000,
             fields={"prompt_response": "last_assistant_message"},
             mute=MUTE_BEFORE_TOOL,
@@ -3981,13 +3942,11 @@ DIALECTS = {
             name="qwen",
             label="Qwen Code",
             settings=".qwen/settings.json",
-            user_settings=".qwen/settings.json",
             project_variable="QWEN_PROJECT_DIR",
-            registered=REGISTERED_EVENTS,
+            registered=WITH_FAILURES,
             fields={"crons": "session_crons"},
             mute=MUTE_BEFORE_TOOL,
             has_receipts=False,  # the start's text goes into the system message
-            prompt_field="submitted_prompt",
             compacts_at=85,
         ),
         CopilotCli(
@@ -3996,7 +3955,7 @@ DIALECTS = {
             settings=".github/hooks/ctx_hooks.json",
             user_settings=".copilot/hooks/ctx_hooks.json",
             project_variable="COPILOT_PROJECT_DIR",
-            registered=REGISTERED_EVENTS,
+            registered=WITH_FAILURES,
             is_flat=True,
             runs_claudes=("project",),
             compacts_at=80,
@@ -4006,19 +3965,17 @@ DIALECTS = {
             name="droid",
             label="droid",
             settings=".factory/settings.json",
-            user_settings=".factory/settings.json",
             project_variable="DROID_PROJECT_DIR",
-            registered=WITHOUT_FAILURE,
+            registered=WITH_COMPACTION,
             mute=MUTE_BEFORE_TOOL,
         ),
         GrokBuild(
             name="grok",
             label="Grok Build",
             settings=".grok/hooks/ctx_hooks.json",
-            user_settings=".grok/hooks/ctx_hooks.json",
             project_variable="GROK_WORKSPACE_ROOT",
-            registered=REGISTERED_EVENTS,
-            fields=CAMEL_CASE,
+            registered=WITH_FAILURES,
+            fields=GROKS_FIELDS,
             mute=CAN_NEVER_SPEAK + ("SessionStart", "UserPromptSubmit"),
             has_receipts=False,
             runs_claudes=("project", "user"),
@@ -4265,7 +4222,7 @@ class Project:
         self.settings = settings
         self.context = os.path.join(root, settings["context_dir"])
         self.home = project_state_folder(root, env)
-        self.cache = os.path.join(cache_home(env), "ctx_hooks") if cache_home(env) else ""
+        self.cache = cache_folder(env)
 
     def state(self, name: str) -> str:
         """The path of one of our own files about this project."""
@@ -4306,7 +4263,7 @@ def is_our_folder(path: str) -> bool:
 
 def is_safe_to_use(root: str, context: str) -> bool:
     """A link as runtime folder would lead our writes to somewhere else."""
-    if not is_inside(context, root):
+    if parts_inside(context, root)[:1] in ([], ["."], [".git"], [".claude"]):
         return False
     folders = [os.path.join(context, name) for name in RUNTIME_FOLDERS]
     return not any(os.path.islink(folder) for folder in folders)
@@ -4319,6 +4276,8 @@ def prepare_folders(project: Project) -> bool:
         os.makedirs(project.home, mode=0o700, exist_ok=True)
     except OSError:
         return False
+    if not os.path.exists(project.state("root")):
+        write_atomically(project.state("root"), project.root)  # for `status --all`
     path = project.path(".gitignore")
     if not os.path.lexists(path):
         write_atomically(path, GITIGNORE, mode=0o644)
@@ -4347,14 +4306,25 @@ def state_home(env: dict) -> str:
     return user_folder(env, "XDG_STATE_HOME", ".local/state")
 
 
-def cache_home(env: dict) -> str:
-    """Where `ctx_hooks/` with bytecode and launcher files lies; the launcher agrees."""
+def cache_folder(env: dict) -> str:
+    """Bytecode and launcher files; the launcher finds the same folder. "" without a home."""
     folder = user_folder(env, "XDG_CACHE_HOME", ".cache")
-    return os.path.join(folder, "ctx_hooks", "cache") if os.name == "nt" else folder
+    below = "ctx_hooks/cache" if os.name == "nt" else "ctx_hooks"
+    return os.path.join(folder, *below.split("/")) if folder else ""
 
 
 def config_home(env: dict) -> str:
     return user_folder(env, "XDG_CONFIG_HOME", ".config")
+
+
+def read_settings(root: str, env: dict) -> Settings:
+    """The user's settings for all projects, then the project's own."""
+    settings = Settings()
+    home = config_home(env)
+    if home:
+        settings.read(read_text(os.path.join(home, "ctx_hooks", "contextrc")))
+    settings.read(read_text(os.path.join(root, ".contextrc")))
+    return settings
 
 
 def project_state_folder(root: str, env: dict) -> str:
@@ -4419,12 +4389,21 @@ OLD_HANDOFF = ".claude/ll-continue-prompt.md"
 def may_be_delivered(project: Project, path: str) -> bool:
     """Whether a file of the project may be read to the agent: inside the project with
     all links resolved, not below .git or .claude, and nothing that looks like a secret."""
-    if not is_inside(path, project.root):
-        return False
-    real = os.path.relpath(os.path.realpath(path), os.path.realpath(project.root))
-    parts = real.replace(os.sep, "/").split("/")
-    is_private = parts[0].lower() in (".git", ".claude") and real != OLD_HANDOFF
-    return not is_private and not any(re.fullmatch(SECRET_NAMES, part) for part in parts)
+    parts = parts_inside(path, project.root)
+    is_private = any(part.lower() in (".git", ".claude") for part in parts)
+    is_secret = any(re.fullmatch(SECRET_NAMES, part) for part in parts)
+    is_old_handoff = "/".join(parts) == OLD_HANDOFF
+    return bool(parts) and not is_secret and (not is_private or is_old_handoff)
+
+
+def parts_inside(path: str, folder: str) -> list:
+    """The names from a folder down to a path, all links resolved; [] if it leads out."""
+    try:
+        inside = os.path.relpath(os.path.realpath(path), os.path.realpath(folder))
+    except (OSError, ValueError):  # a null byte, another drive
+        return []
+    parts = inside.split(os.sep)
+    return [] if parts[0] == ".." else parts
 
 
 # --- whether to speak at all
@@ -4490,7 +4469,8 @@ def as_text(text: str) -> str:
 
 def as_path(text: str) -> str:
     parts = text.replace("\\", "/").split("/")
-    if text.startswith(("/", "~")) or ".." in parts or ":" in parts[0]:
+    is_odd = text[:1] in ("", "[")  # no name, or a list that is not closed
+    if is_odd or text.startswith(("/", "~")) or ".." in parts or ":" in parts[0]:
         raise ValueError("must be a path inside the project")
     return text
 
@@ -4599,7 +4579,7 @@ class Settings:
                 good.append(check(text))
             except ValueError as error:
                 self.problems.append((line, column, "%s: %s" % (name, error)))
-        if isinstance(default, list):
+        if isinstance(default, list) and (good or not values):
             self.values[name] = good
         elif good:
             self.values[name] = good[-1]
@@ -4651,16 +4631,6 @@ def split_list(text: str) -> list:
     return [entry for entry in entries if entry.strip()]
 
 
-def read_settings(root: str, env: dict) -> Settings:
-    """The user's settings for all projects, then the project's own."""
-    settings = Settings()
-    home = config_home(env)
-    if home:
-        settings.read(read_text(os.path.join(home, "ctx_hooks", "contextrc")))
-    settings.read(read_text(os.path.join(root, ".contextrc")))
-    return settings
-
-
 # =============================================================================
 # Recorder
 # =============================================================================
@@ -4671,13 +4641,18 @@ def read_settings(root: str, env: dict) -> Settings:
 
 EVENTS_LIMIT_BYTES = 400_000
 ERRORS_LIMIT_BYTES = 40_000
-METRICS = (
-    "attempted",
-    "succeededOnFirstTry",
-    "succeededAfterRetry",
-    "escalatedToFile",
-    "failed",
-)
+
+
+class Metrics(Record):
+    """metrics.json: what came of the deliveries at a session's start."""
+
+    attempted: int = 0
+    succeededOnFirstTry: int = 0
+    succeededAfterRetry: int = 0
+    escalatedToFile: int = 0
+    failed: int = 0
+    averageAttemptsToSuccess: float = 0.0
+    averageTimeToSuccess: float = 0.0  # seconds
 
 
 def record(run: Run, event: str, **details: object) -> None:
@@ -4709,20 +4684,18 @@ def read_events(project: Project) -> list:
 def count_metric(project: Project, name: str, attempts: int = 0, seconds: float = 0.0) -> None:
     """Count one outcome of a delivery in metrics.json; a success also moves the averages."""
     path = project.state("metrics.json")
-    metrics = load_state(path)
-    for key in METRICS:
-        metrics.setdefault(key, 0)
-    metrics[name] += 1
+    metrics = Metrics(load_state(path))
+    setattr(metrics, name, getattr(metrics, name) + 1)
     if name.startswith("succeeded"):
-        count = metrics["succeededOnFirstTry"] + metrics["succeededAfterRetry"]
+        count = metrics.succeededOnFirstTry + metrics.succeededAfterRetry
         move_average(metrics, "averageAttemptsToSuccess", attempts, count)
-        move_average(metrics, "averageTimeToSuccess", seconds, count)
-    write_object(path, metrics)
+        move_average(metrics, "averageTimeToSuccess", max(0.0, seconds), count)
+    write_object(path, metrics.as_dict())
 
 
-def move_average(metrics: dict, name: str, value: float, count: int) -> None:
-    old = metrics.get(name, 0)
-    metrics[name] = round(old + (value - old) / count, 3)
+def move_average(metrics: Metrics, name: str, value: float, count: int) -> None:
+    old = getattr(metrics, name)
+    setattr(metrics, name, round(old + (value - old) / count, 3))
 
 
 # =============================================================================
@@ -4734,8 +4707,9 @@ def move_average(metrics: dict, name: str, value: float, count: int) -> None:
 
 CONTROL = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
 MARKUP = (
-    r"(?i)</?\s*(?:system[-_]?\w*|user[-_]?\w*|assistant|human|function_\w+|tool_\w+|hook_\w+"
-    r"|command-\w+|local-command-\w+|task-notification|antml:\w+|invoke)\b[^<>]*>"
+    r"(?i)</?\s*(?:(?:system|user)[-_]\w+|function_\w+|tool_\w+|hook_\w+|command-\w+"
+    r"|local-command-\w+|task-notification|antml:\w+|invoke)\b[^<>]*>"
+    r"|(?:</|(?<!\w)<)\s*(?:system|user|assistant|human)\b[^<>]*>"  # not List<User>
 )
 POSED_TURN = r"(?im)^([ \t]*)(?=(?:human|user|assistant|system)[ \t]*:)"
 SECRETS = (
@@ -4756,9 +4730,12 @@ CUT_MARK = "\n[… cut …]\n"
 
 def clean_text(text: str) -> str:
     """Text from outside as it may reach the agent."""
-    text = re.sub(CONTROL, "", text.replace("\r\n", "\n"))
-    text = re.sub(MARKUP, " ", text)  # a blank: what stood around it must not become a tag
-    return re.sub(POSED_TURN, r"\1> ", text)
+    text = text.replace("\r\n", "\n")
+    if not text.replace("\n", "").isprintable():
+        text = re.sub(CONTROL, "", text)
+    if "<" in text:
+        text = re.sub(MARKUP, " ", text)  # a blank: what stood around it must not become a tag
+    return re.sub(POSED_TURN, r"\1> ", text) if ":" in text else text
 
 
 def for_terminal(text: str) -> str:
@@ -4950,11 +4927,24 @@ def size_of(path: str) -> int:
         return 0
 
 
+def make_folder(path: str) -> None:
+    try:
+        os.makedirs(path, mode=0o700, exist_ok=True)
+    except OSError:
+        pass  # read-only, or a full disk
+
+
+def set_time(path: str, at: float) -> None:
+    try:
+        os.utime(path, (at, at))
+    except OSError:
+        pass  # some file systems have no times to set
+
+
 def safe_name(text: str, limit: int = NAME_LIMIT) -> str:
     """A file name for an outside string; distinct strings stay distinct."""
-    name = "".join(
-        letter if letter in PLAIN_LETTERS else escape_letter(letter) for letter in text
-    )
+    is_plain = not text.strip(PLAIN_LETTERS)
+    name = text if is_plain else "".join(map(plain_letter, text))
     if name.startswith("."):
         name = "%2E" + name[1:]
     if len(name) > limit:
@@ -4962,7 +4952,9 @@ def safe_name(text: str, limit: int = NAME_LIMIT) -> str:
     return name
 
 
-def escape_letter(letter: str) -> str:
+def plain_letter(letter: str) -> str:
+    if letter in PLAIN_LETTERS:
+        return letter
     data = letter.encode("utf-8", "surrogatepass")
     return "".join("%%%02X" % byte for byte in data)
 
@@ -5021,6 +5013,32 @@ def format_age(seconds: float) -> str:
         if seconds >= 2 * length or (unit != "days" and seconds >= length):
             return "%d %s" % (seconds // length, unit)
     return "%d s" % max(0, seconds)
+
+
+# --- the deadline of a process
+
+DEADLINE_BESIDE_CHECK_S = 5.0
+
+
+class Deadline:
+    """When this process ends in silence, whatever it hangs in."""
+
+    at: float = 0.0
+
+
+def start_deadline(seconds: float) -> None:
+    import _thread
+
+    is_first = not Deadline.at
+    Deadline.at = time.monotonic() + seconds
+    if is_first:
+        _thread.start_new_thread(end_at_deadline, ())
+
+
+def end_at_deadline() -> None:
+    while time.monotonic() < Deadline.at:
+        time.sleep(max(0.01, Deadline.at - time.monotonic()))
+    os._exit(0)
 
 
 # =============================================================================
@@ -5141,7 +5159,11 @@ MANAGED = (
     "/Library/Application Support/ClaudeCode/managed-settings.json",
     r"C:\Program Files\ClaudeCode\managed-settings.json",
 )
-SILENCERS = ("disableAllHooks", "allowManagedHooksOnly", "strictPluginOnlyCustomization")
+SILENCERS = (
+    "disableAllHooks",
+    "allowManagedHooksOnly",
+    "strictPluginOnlyCustomization",
+)
 
 
 def diagnose(here: Here) -> list:
@@ -5152,7 +5174,12 @@ def diagnose(here: Here) -> list:
     rows += check_silencers(here)
     rows += check_lines(here, lines)
     rows += check_codex(here)
-    rows += [try_line(here, line) for line in lines_to_try(lines)]
+    kits = {}
+    for found in lines.values():
+        kits.update(
+            {line.path + line.agent: line for line in found if line.mode == "inject"}
+        )
+    rows += [try_line(here, line) for line in kits.values()]
     if here.project is None:
         return rows + [(WARN, NO_PROJECT, init_call(here))]
     return rows + project_problems(here)
@@ -5190,22 +5217,17 @@ def check_silencers(here: Here) -> list:
     rows = []
     if here.env.get("CTX_HOOKS_DISABLE", "0") not in ("", "0"):
         rows.append((WARN, "CTX_HOOKS_DISABLE is set", "unset CTX_HOOKS_DISABLE"))
-    for path in settings_files(here, "claude") + list(MANAGED):
-        settings = load_settings(path)
-        if settings is None:
-            what = "%s is not JSON, so the client ignores it" % path
+    for path in [*settings_files(here, "claude"), *MANAGED]:
+        try:
+            settings = json.loads(read_text(path, STATE_LIMIT_BYTES) or "{}")
+        except ValueError:
+            settings = {}
+            what = path + " is not JSON, so the client ignores it"
             rows.append((FAIL, what, "python3 -m json.tool " + path))
         for key in SILENCERS:
-            if settings and settings.get(key) is True:
-                rows.append((FAIL, "no hook of yours runs: %s" % key, "see " + path))
+            if dig(settings, key) is True:
+                rows.append((FAIL, "no hook of yours runs: " + key, "see " + path))
     return rows
-
-
-def load_settings(path: str) -> dict | None:
-    """The JSON object in a file, {} without a file, None if it is no JSON."""
-    content = read_text(path, STATE_LIMIT_BYTES)
-    found = parse_object(content)
-    return None if content.strip() not in ("", "{}") and not found else found
 
 
 def check_lines(here: Here, lines: dict) -> list:
@@ -5231,7 +5253,7 @@ def check_lines(here: Here, lines: dict) -> list:
 
 
 def check_codex(here: Here) -> list:
-    """Codex runs no hook that the person did not trust, and none in a strange folder."""
+    """Codex runs no hook that is not trusted, and none in a folder that is not."""
     path = os.path.join(here.root, DIALECTS["codex"].settings)
     settings = read_object(path)
     if not find_lines(settings):
@@ -5258,8 +5280,12 @@ def codex_marks(path: str, settings: dict) -> list:
         entry = dict(settings["hooks"][event][group])
         hook = {"async": False, "type": "command", "command": line.command}
         hook["timeout"] = entry["hooks"][line.place[4]].get("timeout")
-        entry.update(hooks=[hook], event_name=re.sub(r"\B([A-Z])", r"_\1", event).lower())
-        text = json.dumps(entry, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        entry.update(
+            hooks=[hook], event_name=re.sub(r"\B([A-Z])", r"_\1", event).lower()
+        )
+        text = json.dumps(
+            entry, sort_keys=True, separators=(",", ":"), ensure_ascii=False
+        )
         marks.append("sha256:" + hashlib.sha256(text.encode()).hexdigest())
     return marks
 
@@ -5267,18 +5293,10 @@ def codex_marks(path: str, settings: dict) -> list:
 # --- does a registered line run?
 
 
-def lines_to_try(lines: dict) -> list:
-    """One for each kit and client."""
-    chosen = {}
-    for found in lines.values():
-        for line in found:
-            if line.mode == "inject":
-                chosen[line.path, line.agent] = line
-    return list(chosen.values())
-
-
 def try_line(here: Here, line: RegisteredLine) -> tuple:
     """What comes of a registered line. A file that is not this one is not run."""
+    import tempfile
+
     variables = {dialect.project_variable: here.root for dialect in DIALECTS.values()}
     variables["HOME"] = home_folder(here.env)
     path = re.sub(r"\$\{?(\w+)\}?", lambda name: variables.get(name[1], ""), line.path)
@@ -5288,18 +5306,16 @@ def try_line(here: Here, line: RegisteredLine) -> tuple:
         return FAIL, path + " has CRLF line ends, which a shell cannot run", installer
     if content != read_bytes(__file__, STATE_LIMIT_BYTES):
         state = "another version" if content else "missing"
-        return FAIL, "not tried, %s is %s" % (path or "a line of 0.2.0", state), installer
-    with scratch_folder() as folder:
+        return (
+            FAIL,
+            "not tried, %s is %s" % (path or "a line of 0.2.0", state),
+            installer,
+        )
+    with tempfile.TemporaryDirectory(prefix="ctx-doctor-") as folder:
         python, took_ms, problem = run_in_scratch(here, line, os.path.realpath(folder))
     if problem:
         return FAIL, "the registered line fails: " + problem, installer
     return OK, "the registered line runs, in %d ms, with %s" % (took_ms, python), ""
-
-
-def scratch_folder() -> object:
-    import tempfile
-
-    return tempfile.TemporaryDirectory(prefix="ctx-doctor-")
 
 
 def run_in_scratch(here: Here, line: RegisteredLine, folder: str) -> tuple:
@@ -5337,7 +5353,7 @@ def prepare_scratch(here: Here, folder: str) -> dict:
     os.makedirs(os.path.join(cache, "ctx_hooks"))
     content = read_bytes(__file__, STATE_LIMIT_BYTES)
     write_atomically(os.path.join(folder, KIT_PLACE), content)
-    link = os.path.join(cache_home(here.env), "ctx_hooks", "python3")
+    link = os.path.join(cache_folder(here.env), "python3")
     if os.path.islink(link):
         os.symlink(os.readlink(link), os.path.join(cache, "ctx_hooks", "python3"))
     env = dict(here.env, CTX_HOOKS_DISABLE="", XDG_CACHE_HOME=cache)
@@ -5362,13 +5378,14 @@ def project_problems(here: Here) -> list:
     own = os.path.join(config_home(here.env), "ctx_hooks", "contextrc")
     for path in (own, os.path.join(project.root, ".contextrc")):
         rows += settings_problems(path)
-    files = [path for path in context_files(project) if is_worth_reading(project, path)]
-    if project.settings["gate.mode"] != "off" and not files:
+    if project.settings["gate.mode"] != "off" and not here.files():
         what = "no context file says anything yet, so the agent reads none"
         rows.append((HINT, what, "write into " + project.path("TASKS.md")))
     errors = project.state("errors.log")
     if size_of(errors):
-        rows.append((WARN, "internal errors were noted; please report them", "cat " + errors))
+        rows.append(
+            (WARN, "internal errors were noted; please report them", "cat " + errors)
+        )
     for folder in (project.context, project.home):
         if os.path.isdir(folder) and not os.access(folder, os.W_OK):
             rows.append((FAIL, "cannot write into " + folder, "check its owner"))
@@ -5385,16 +5402,18 @@ def settings_problems(path: str) -> list:
     rows = []
     for line, column, what in settings.problems:
         where = "%s, line %d, column %d" % (os.path.basename(path), line, column)
-        rows.append((WARN, "%s: %s" % (where, what), "this line is ignored; see " + path))
+        rows.append(
+            (WARN, "%s: %s" % (where, what), "this line is ignored; see " + path)
+        )
     return rows
 
 
 # =============================================================================
 # Status
 # =============================================================================
-# What people see. A row is (state, text, hint). A page is a list of lines, 80
-# columns wide; a line is a list of (style, text). print_page is the only way to a
-# terminal: it takes control characters out, and colours only a terminal.
+# What people see. A row is (state, text, hint). A page is a list of lines, (style,
+# text), 80 columns wide. print_page is the only way to a terminal: it takes control
+# characters out, and colours only a terminal.
 
 SESSIONS_SHOWN, ROWS_SHOWN = 5, 6
 UNHEARD_SHOWN_S = 86400
@@ -5439,6 +5458,11 @@ class Here:
             look(session)
         return [self.run(session) for session in sessions]
 
+    def files(self) -> list:
+        """The context files that say something."""
+        paths = context_files(self.project)
+        return [path for path in paths if is_worth_reading(self.project, path)]
+
     def clock(self, time_of: object) -> str:
         """An epoch or an ISO time for a person."""
         epoch = parse_iso(time_of) if isinstance(time_of, str) else time_of
@@ -5477,13 +5501,13 @@ def session_lines(here: Here, runs: list) -> list:
     lines = []
     for run in runs[:SESSIONS_SHOWN]:
         lines.append(meter_line(run))
-        lines.append([("dim", INDENT + session_note(here, run))])
+        lines.append(("dim", INDENT + session_note(here, run)))
     if len(runs) > SESSIONS_SHOWN:
-        lines.append([("dim", "  and %d more" % (len(runs) - SESSIONS_SHOWN))])
+        lines.append(("dim", "  and %d more" % (len(runs) - SESSIONS_SHOWN)))
     return lines
 
 
-def meter_line(run: Run) -> list:
+def meter_line(run: Run) -> tuple:
     """Who does what, and how full the context is, over time and now."""
     session, full = run.session, fullness(run)
     seen_at = max(session.seen_at, modified_at(session.transcript))
@@ -5491,15 +5515,12 @@ def meter_line(run: Run) -> list:
     label = DIALECTS[session.agent].label
     head = "  %-8s %-11s %-15s" % (session.id[:8], label, state)
     if not full.is_known:
-        return [("", head), ("dim", "  not measured yet")]
-    filled = "█" * (full.percent // 10)
+        return "", head + "  not measured yet"
+    spark = sparkline(session.facts.measured, full).rjust(SPARK_COLUMNS)
+    bar = ("█" * (full.percent // 10)).ljust(10, "░")
+    of_all = "%s of %dk" % (full.shown(), full.usable // 1000)
     style = "red" if full.percent >= HANDOFF_PERCENT else "green"
-    return [
-        ("", head),
-        ("dim", sparkline(session.facts.measured, full).rjust(SPARK_COLUMNS)),
-        (style, " %s " % filled.ljust(10, "░")),
-        ("", "%s of %dk" % (full.shown(), full.usable // 1000)),
-    ]
+    return style, " ".join((head + spark, bar, of_all))
 
 
 def sparkline(measured: list, full: Fullness) -> str:
@@ -5511,8 +5532,7 @@ def sparkline(measured: list, full: Fullness) -> str:
 
 def session_note(here: Here, run: Run) -> str:
     """Since when, how many calls, what was read, what became of the handoff."""
-    session, project = run.session, run.project
-    files = [path for path in context_files(project) if is_worth_reading(project, path)]
+    session, files = run.session, here.files()
     read = files_read(run, files)
     parts = ["since " + here.clock(session.session_start)]
     parts.append("calls: %d" % session.facts.tool_calls)
@@ -5529,21 +5549,19 @@ def session_note(here: Here, run: Run) -> str:
 
 def handoff_rows(here: Here, runs: list) -> list:
     """The handoffs that wait, then those that a session got."""
-    project = here.project
+    folder = here.project.path("handoffs")
     offered = waiting_handoffs(here.run(Session()))
     takers = {run.session.began_with: run.session for run in runs}
     rows = []
-    for path, written_at in list_files(project.path("handoffs"), ".md"):
-        name = os.path.basename(path)
-        state = "waiting" if name in offered else "too old"
-        if is_busy(writer_of(project, name), here.now):
-            state = "in work"
+    for path, written_at in list_files(folder, ".md"):
+        is_offered = os.path.basename(path) in offered
+        state = "waiting" if is_offered else "held"  # too old, or still in work
         rows.append((state, describe_handoff(here, path, written_at), ""))
-    for path, written_at in list_files(project.path("handoffs", "delivered"), ".md"):
+    for path, written_at in list_files(os.path.join(folder, "delivered"), ".md"):
         text = describe_handoff(here, path, written_at)
         taker = takers.get(os.path.basename(path))
         if taker:
-            text += " → %s %s" % (taker.id[:8], here.clock(taker.delivery.first_at))
+            text += " → %s %s" % (taker.id[:8], here.clock(taker.session_start))
         rows.append(("used", text, ""))
     return rows
 
@@ -5555,11 +5573,12 @@ def describe_handoff(here: Here, path: str, written_at: float) -> str:
     label = DIALECTS[writer.agent].label if writer.agent in DIALECTS else "by hand"
     if read_handoff(path).startswith(KIT_HEAD):
         label += ", from the transcript"
-    return "%s  %s  %s" % (here.clock(written_at), name[:8], label)
+    stem, _ = os.path.splitext(name)
+    return "%s  %s  %s" % (here.clock(written_at), stem[:8], label)
 
 
 def signal_rows(here: Here, runs: list) -> list:
-    """The signals that wait, for whom and until when; those that nobody heard in time."""
+    """The signals that wait, for whom and until when; then those that nobody heard."""
     rows = []
     for folder, _, _ in os.walk(here.project.path("signals")):
         for path, written_at in list_files(folder, ".md")[:SIGNALS_LOOKED_AT]:
@@ -5599,86 +5618,82 @@ def describe_signal(here: Here, runs: list, signal: Signal) -> str:
 # --- the page
 
 
-def status_data(here: Here) -> dict:
-    """All that `status` tells, for scripts."""
-    runs = here.runs()
-    rows = {
+def status_rows(here: Here, runs: list) -> dict:
+    return {
         "handoffs": handoff_rows(here, runs),
         "signals": signal_rows(here, runs),
         "problems": project_problems(here),
     }
+
+
+def status_data(here: Here) -> dict:
+    """All that `status` tells, for scripts."""
+    runs, flow = here.runs(), read_workflow(here.project)
     data = {"version": VERSION, "project": here.project.root}
     data["sessions"] = [session_data(run) for run in runs]
-    for name, found in rows.items():
-        data[name] = [dict(zip(("state", "text", "hint"), row)) for row in found]
-    flow = read_workflow(here.project)
     data["workflow"] = flow.as_dict() if flow.phase else None
+    for name, rows in status_rows(here, runs).items():
+        data[name] = [dict(zip(("state", "text", "hint"), row)) for row in rows]
     return data
 
 
 def status_page(here: Here) -> list:
     """The page of one project."""
     runs = here.runs()
-    sections = {
-        "sessions": session_lines(here, runs),
-        "handoffs": row_lines(handoff_rows(here, runs)[:ROWS_SHOWN]),
-        "signals": row_lines(signal_rows(here, runs)[:ROWS_SHOWN]),
-        "workflow": workflow_lines(here),
-        "problems": row_lines(project_problems(here)),
-    }
+    sections = {"sessions": session_lines(here, runs), "workflow": workflow_lines(here)}
+    for title, rows in status_rows(here, runs).items():
+        sections[title] = row_lines(rows[:ROWS_SHOWN])
     page = [head_line(here)]
     if not runs:
-        page += row_lines([("", "no session yet; is all in place?", kit_call("doctor"))])
+        page += row_lines(
+            [("", "no session yet; is all in place?", kit_call("doctor"))]
+        )
     for title, lines in sections.items():
         if lines:
-            page += [[], [("bold", title)], *lines]
+            page += [("", ""), ("bold", title), *lines]
     return page
 
 
 def short_page(here: Here) -> list:
     """A project in a few lines, for `status --all`."""
-    runs = [run for run in here.runs() if session_state(run) in ("working", "waiting")]
+    live = ("working", "waiting")
+    runs = [run for run in here.runs() if session_state(run) in live]
     flow = workflow_lines(here)[:1]
     problems = row_lines(project_problems(here))
-    return [head_line(here), *session_lines(here, runs), *flow, *problems, []]
+    return [head_line(here), *session_lines(here, runs), *flow, *problems, ("", "")]
 
 
 def workflow_lines(here: Here) -> list:
     """The workflow in sentences; the commands in them can be pasted."""
-    lines: list = []
     if not os.path.exists(workflow_path(here.project)):
-        return lines
-    for line in describe_workflow(here.project, here.now):
-        lines.append([("", "  " + line.replace("`auto ", "`" + kit_call("auto ")))])
-    return lines
+        return []
+    sentences = describe_workflow(here.project, here.now)
+    call = "`" + kit_call("auto ")
+    return [("", "  " + text.replace("`auto ", call)) for text in sentences]
 
 
-def head_line(here: Here) -> list:
-    return [("bold", "ctx_hooks " + VERSION), ("dim", " · " + here.project.root)]
+def head_line(here: Here) -> tuple:
+    return "bold", "ctx_hooks %s · %s" % (VERSION, here.project.root)
 
 
 def row_lines(rows: list) -> list:
     """Rows as lines; a hint stands below, whole, so that it can be pasted."""
     lines = []
     for state, text, hint in rows:
-        style = STYLES.get(state, "")
-        text = one_line(text, PAGE_WIDTH * 2)
-        lines.append([(style, "  %-8s " % state), ("", text)])
+        line = "  %-8s %s" % (state, one_line(text, PAGE_WIDTH * 2))
+        lines.append((STYLES.get(state, ""), line))
         if hint:
-            lines.append([("", INDENT + hint)])
+            lines.append(("", INDENT + hint))
     return lines
 
 
 def print_page(page: list) -> None:
     is_coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    for line in page:
-        text = ""
-        for style, part in line:
-            part = re.sub(CONTROL, "", part).replace("\n", " ")
-            if is_coloured and style:
-                part = "\x1b[%sm%s\x1b[0m" % (COLOURS[style], part)
-            text += part
-        print(text.rstrip())
+    for style, text in page:
+        text = re.sub(CONTROL, "", text).replace("\n", " ").rstrip()
+        if is_coloured and style:
+            text = "\x1b[%sm%s\x1b[0m" % (COLOURS[style], text)
+        print(text)
 
 
 # --- why
@@ -5720,7 +5735,9 @@ def describe_decision(here: Here, row: dict) -> str:
         text = json.dumps(row)
     head = "%s  %-8s  " % (here.clock(row.get("at", "")), str(row.get("session"))[:8])
     indent = " " * len(head)
-    return textwrap.fill(head + for_terminal(text), PAGE_WIDTH, subsequent_indent=indent)
+    return textwrap.fill(
+        head + for_terminal(text), PAGE_WIDTH, subsequent_indent=indent
+    )
 
 
 
@@ -5914,13 +5931,15 @@ QUESTION = (
     | ^\W*[❯›▶►➤→●◉>*]\s*(yes|no|allow|deny|trust|accept|cancel)\b
     | (^\W*(\d{1,2}[.)]|\[.?\]|\(.?\)|[○◯●◉])\s.*(\n|\Z)){2}     # a choice"""
 )
+ANSWERED = r"(?i)(/no?[\])]\??:?|\]:) \w+$"  # Remove it? [Y/n] y
 
 
 def has_question(text: str) -> bool:
     """Whether the last lines ask the person something."""
     lines = last_lines(text, QUESTION_LINES)
     if re.search(PROMPT, last_line(text)):
-        lines = lines[-3:] + [""]  # what was asked further above is answered
+        # What was asked further above is answered, or has its answer behind it.
+        lines = [line for line in lines[-3:] if not re.search(ANSWERED, line)] + [""]
     return bool(re.search(QUESTION, "\n".join(lines)))
 
 
@@ -5949,23 +5968,23 @@ class Glance(Record):
 
 def readiness(glance: Glance, patterns: list) -> float:
     """How sure we are that the program waits for a line, from 0 to 1."""
-    last = last_line(glance.text)
+    last, silent_ms = last_line(glance.text), glance.silent_ms
     is_named = any(matches(pattern, last) for pattern in patterns)
     has_prompt = is_named or re.search(PROMPT, last)
     takes_keys = glance.is_raw and not glance.takes_paste and not has_prompt
     if takes_keys or glance.process in ("busy", "idle"):
         return 0.0
-    scores = [0.0]
+    scores = []
     if glance.process == "reading":
         scores.append(READY_PROCESS)
     if is_named:
         scores.append(READY_PATTERN)
-    if glance.silent_ms >= SILENCE_FROM_MS:
-        scores.append(min(glance.silent_ms / SILENCE_FULL_MS, SILENCE_MOST))
-    if glance.silent_ms >= NATURAL_FROM_MS and not re.search(MID_THOUGHT, last):
+    if silent_ms >= SILENCE_FROM_MS:
+        scores.append(min(silent_ms / SILENCE_FULL_MS, SILENCE_MOST))
+    if silent_ms >= NATURAL_FROM_MS and not re.search(MID_THOUGHT, last):
         scores.append(READY_NATURAL)
-    agree = READY_AGREE if len(scores) > 2 else 0.0
-    return min(1.0, max(scores) + agree)
+    agree = READY_AGREE if len(scores) > 1 else 0.0
+    return min(1.0, max(scores, default=0.0) + agree)
 
 
 def matches(pattern: str, line: str) -> bool:
@@ -5999,12 +6018,10 @@ POLL_WAITS = (
 
 def process_state(leader: int, is_raw: bool) -> str:
     """What the program does: reading its terminal, busy, idle or unknown."""
-    found = set()
     try:
-        for thread in threads_of(leader):
-            found.add(thread_state(thread, is_raw))
-    except (OSError, ValueError):
-        return "unknown"  # no /proc here, or a thread has just ended
+        found = [thread_state(thread, is_raw) for thread in threads_of(leader)]
+    except (OSError, ValueError, IndexError):
+        return "unknown"  # /proc is not there or tells too little, or a thread ended
     for state in ("busy", "reading", "unknown"):
         if state in found:
             return state
@@ -6024,18 +6041,18 @@ def threads_of(leader: int) -> list:
 
 def thread_state(thread: str, is_raw: bool) -> str:
     """The same for one thread, by its folder below /proc."""
-    _, name, rest = re.split(r"\((.*)\)", read_text(thread + "/stat"), 1)
+    _, name, rest = re.split(r"\((.*)\)", read_text(thread + "/stat"), maxsplit=1)
     state, _, group, _, _, foreground = rest.split()[:6]
     wait = read_text(thread + "/wchan").partition(".")[0]
-    call = read_text(thread + "/syscall").split()
     if group != foreground:
         return "idle"
     if state in "RD":
         return "busy"
-    if wait in ("", "0") or len(call) < 2:
+    if wait in ("", "0"):
         return "unknown"
     if wait in READ_WAITS:
-        file = os.readlink("%s/fd/%d" % (thread, int(call[1], 16)))
+        descriptor = int(read_text(thread + "/syscall").split()[1], 16)
+        file = os.readlink("%s/fd/%d" % (thread, descriptor))
         is_reading = file.startswith(TERMINALS)
     else:
         # What a poll waits for is not told. In raw mode it is keys; in line mode
@@ -6100,14 +6117,13 @@ class Typist:
     def step(self, glance: Glance, now: float) -> bytes:
         """The keys to type now; b"" for none."""
         self.run.now = time.time()
-        is_late = now - self.since >= self.timeout_s
         if self.state == "typed":
             return self.press_enter(glance, now)
         if self.state == "submitted" and has_acknowledged(glance):
             self.succeed("acknowledgement")
         elif self.has_waited(glance, now):
             return self.type_next(glance, now)
-        elif self.state == "waiting" and is_late:
+        elif self.state == "waiting" and self.is_late(now):
             self.give_up("the program was not ready in time")
         return b""
 
@@ -6144,14 +6160,13 @@ class Typist:
     def press_enter(self, glance: Glance, now: float) -> bytes:
         """Enter, once our text stands there and nothing is asked behind it."""
         rest = after_echo(glance.text, self.typed)
-        is_late = now - self.since >= self.timeout_s
         if rest is not None and glance.silent_ms >= NATURAL_FROM_MS:
             glance.text = rest
             if may_type(glance):
                 self.change("submitted", now)
                 self.book()
                 return b"\r"
-        if is_late or glance.is_typing:
+        if glance.is_typing or self.is_late(now):
             self.give_up("it did not appear when it was typed")
         return b""
 
@@ -6190,6 +6205,9 @@ class Typist:
         place = name if delivery.escalated else project.path("handoffs")
         self.notes.append(NOT_SUBMITTED % (reason, place))
 
+    def is_late(self, now: float) -> bool:
+        return now - self.since >= self.timeout_s
+
     def is_holding(self, now: float) -> bool:
         """The person's keys do not come between our text and its Enter."""
         return self.state == "typed" and now - self.since < WRAP_HOLD_S
@@ -6203,7 +6221,7 @@ class Typist:
             self.notes.append(NOT_ACKNOWLEDGED)
             give_back(project, session.delivery.handoff)
         for note in self.notes:
-            sys.stderr.write(note + "\n")
+            write_all(2, (note + "\n").encode())  # perhaps nobody is there any more
 
 
 def has_acknowledged(glance: Glance) -> bool:
@@ -6265,10 +6283,10 @@ class Terminal:
             termios.tcsetattr(0, termios.TCSANOW, self.saved)
             become(command, env)
         os.set_blocking(self.master, False)
-        for name in ("SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP"):
-            signal.signal(getattr(signal, name), self.forward)
-        for name in ("SIGWINCH", "SIGCONT"):
-            signal.signal(getattr(signal, name), self.fit)
+        for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self.forward)
+        signal.signal(signal.SIGWINCH, self.fit)
+        signal.signal(signal.SIGCONT, self.fit)
         self.fit()
 
     def forward(self, number: int, _: object = None) -> None:
@@ -6284,9 +6302,12 @@ class Terminal:
         import termios
         import tty
 
-        tty.setraw(0, termios.TCSADRAIN)
-        size = fcntl.ioctl(0, termios.TIOCGWINSZ, bytes(8))
-        fcntl.ioctl(self.master, termios.TIOCSWINSZ, size)
+        try:
+            tty.setraw(0, termios.TCSADRAIN)
+            size = fcntl.ioctl(0, termios.TIOCGWINSZ, bytes(8))
+            fcntl.ioctl(self.master, termios.TIOCSWINSZ, size)
+        except (OSError, termios.error):
+            pass  # the window was closed; SIGHUP ends the program
 
     def restore(self) -> None:
         """The person's terminal as it was, whatever the program left switched on."""
@@ -6358,15 +6379,17 @@ class Terminal:
         import signal
 
         pid, status = os.waitpid(self.pid, flags)
-        if pid and os.WIFSTOPPED(status):
+        if not pid:
+            return
+        if os.WIFSTOPPED(status):
             self.restore()
             os.kill(os.getpid(), signal.SIGTSTP)  # the person's shell comes back
             self.fit()
             self.forward(signal.SIGCONT)
             self.forward(signal.SIGWINCH)  # draw again
-        elif pid and os.WIFSIGNALED(status):
+        elif os.WIFSIGNALED(status):
             self.code = 128 + os.WTERMSIG(status)
-        elif pid:
+        else:
             self.code = os.WEXITSTATUS(status)
 
     def look(self, now: float) -> None:
@@ -6492,8 +6515,10 @@ def init_call(here: Here) -> str:
 
 
 def is_plugin(env: dict) -> bool:
-    root = env.get("CLAUDE_PLUGIN_ROOT") or os.devnull
-    return is_inside(__file__, root) or "/plugins/" in os.path.abspath(__file__)
+    """Whether this is Claude Code's plugin; a slash command has no variable for it."""
+    folder = os.path.dirname(os.path.abspath(__file__))
+    has_manifest = os.path.isfile(os.path.join(folder, ".claude-plugin", "plugin.json"))
+    return has_manifest and ("/plugins/" in folder or "CLAUDECODE" in env)
 
 
 # --- what several commands need
@@ -6528,7 +6553,9 @@ def parse_duration(text: str) -> int:
     """The seconds of 90, 90s, 30m, 2h or 1d."""
     match = re.fullmatch(DURATION, text)
     if not match:
-        raise UserError("not a duration: " + text, "a number with s, m, h or d, as in 30m")
+        raise UserError(
+            "not a duration: " + text, "a number with s, m, h or d, as in 30m"
+        )
     return int(match[1]) * UNITS_S[match[2]]
 
 
@@ -6654,7 +6681,11 @@ def resume(here: Here, options: object) -> None:
     project = need_project(here)
     was_paused = paused_until(project, here.now) > 0
     remove_file(project.state("paused"))
-    print("the hooks are on again" if was_paused else "there was no pause; the hooks are on")
+    print(
+        "the hooks are on again"
+        if was_paused
+        else "there was no pause; the hooks are on"
+    )
 
 
 def run_auto(here: Here, options: object) -> None:
@@ -6672,8 +6703,10 @@ def run_auto(here: Here, options: object) -> None:
             stop_workflow(project, here.env, here.now)
     if options.action in ("start", "resume"):
         ask_for_checks(here, given)
-    begin = "no workflow; begin one: " + kit_call('auto start "TASK" --until "make test"')
-    print_page(workflow_lines(here) or [[("", begin)]])
+    begin = "no workflow; begin one: " + kit_call(
+        'auto start "TASK" --until "make test"'
+    )
+    print_page(workflow_lines(here) or [("", begin)])
 
 
 def ask_for_checks(here: Here, given: AutoOptions) -> None:
@@ -6683,8 +6716,11 @@ def ask_for_checks(here: Here, given: AutoOptions) -> None:
     if is_agreed(here.project, flow) or is_agent or not sys.stdin.isatty():
         return
     checks = checks_of(here.project, flow)
-    print_page([[("", "  " + command)] for command in checks.values()])
-    if input("May these commands run as checks? [y/N] ").strip().lower() in ("y", "yes"):
+    print_page([("", "  " + command) for command in checks.values()])
+    if input("May these commands run as checks? [y/N] ").strip().lower() in (
+        "y",
+        "yes",
+    ):
         given.agree = True
         with HeldLock(here.project):
             publish(here.project, flow, given, here.env)
@@ -6711,7 +6747,9 @@ def show_statusline(here: Here, options: object) -> None:
     if here.project is None or not session_id:
         return
     window = dig(data, "context_window")
-    session = note_window(here.project, session_id, count_of(dig(window, "context_window_size")))
+    session = note_window(
+        here.project, session_id, count_of(dig(window, "context_window_size"))
+    )
     used = claude_tokens(dig(window, "current_usage"))
     session.facts.tokens = used or session.facts.tokens
     full = fullness(here.run(session))
@@ -6719,16 +6757,18 @@ def show_statusline(here: Here, options: object) -> None:
     if is_switched_off(here.project, here.env, here.now):
         parts.append("paused")
     if session.threshold_crossed_at:
-        parts.append("handoff " + ("written" if session.handoff_complete else "asked for"))
+        parts.append(
+            "handoff " + ("written" if session.handoff_complete else "asked for")
+        )
     flow = read_workflow(here.project)
     if flow.is_running and flow.session_id == session_id:
         parts.append("%s %d/%d" % (flow.stage, flow.iteration, flow.max_iterations))
-    print_page([[("", " · ".join(parts))]])
+    print_page([("", " · ".join(parts))])
 
 
 def note_window(project: Project, session_id: str, window: int) -> Session:
-    """The session with the window's size, which the client tells nowhere else. A session
-    that the hooks know keeps it; the file is written only when it is another."""
+    """The session with the window's size, which the client tells nowhere else. One that
+    the hooks know keeps it; its file is written only when the size is another."""
     session = load_session(project, session_id)
     if session.agent and window not in (0, session.window_told):
         with ProjectLock(project, LOCK_WAIT_S) as lock:
@@ -6767,29 +6807,43 @@ def make_parser() -> object:
 
 def add_commands(add: object) -> None:
     """A line for each command, and one for each of its options."""
-    status = add(show_status, "status", "sessions, handoffs, signals, workflow, problems")
+    status = add(
+        show_status, "status", "sessions, handoffs, signals, workflow, problems"
+    )
     status.add_argument("--json", action="store_true", help="for scripts")
     status.add_argument("--all", action="store_true", help="all your projects")
     why = add(show_why, "why", "what was said and decided last, and why")
     why.add_argument("count", nargs="?", type=int, default=10, metavar="N")
-    handoff = add(run_handoff, "handoff", "what the next session gets; make or drop one")
+    handoff = add(
+        run_handoff, "handoff", "what the next session gets; make or drop one"
+    )
     actions = ("show", "now", "list", "drop")
     handoff.add_argument("action", nargs="?", choices=actions, default="show")
     handoff.add_argument("session", nargs="?", default="", help="or how its id begins")
     signal = add(send_signal, "signal", "tell the agents something while they work")
-    signal.add_argument("text", help='"what is wrong → what to do"; - reads it from stdin')
+    signal.add_argument(
+        "text", help='"what is wrong → what to do"; - reads it from stdin'
+    )
     signal.add_argument("--session", default="", help="only this one")
     signal.add_argument("--severity", choices=SEVERITIES, default="warning")
     signal.add_argument("--ttl", default="1d", help="90s, 30m, 2h, 1d (default)")
-    signal.add_argument("--code", default="", help="a newer one of this code replaces it")
-    add_auto_options(add(run_auto, "auto", "keep the agent at work until a task is done"))
+    signal.add_argument(
+        "--code", default="", help="a newer one of this code replaces it"
+    )
+    add_auto_options(
+        add(run_auto, "auto", "keep the agent at work until a task is done")
+    )
     silence = add(pause, "pause", "switch the hooks off in this project")
-    silence.add_argument("--for", dest="time", metavar="TIME", help="30m, 2h; default: no end")
+    silence.add_argument(
+        "--for", dest="time", metavar="TIME", help="30m, 2h; default: no end"
+    )
     add(resume, "resume", "end a pause")
     add(run_doctor, "doctor", "what can keep the hooks from working, and what to do")
     add(show_statusline, "statusline", "a line for the status line of Claude Code")
     wrap = add(run_wrap, "wrap", "run an agent that has no hooks: wrap -- aider")
-    wrap.add_argument("--context", default="", help="a file to type instead of the handoff")
+    wrap.add_argument(
+        "--context", default="", help="a file to type instead of the handoff"
+    )
     wrap.add_argument("--timeout", type=float, default=0.0, help="seconds; default: 30")
     wrap.add_argument("words", nargs="*", metavar="-- CMD")
 
@@ -6799,11 +6853,17 @@ def add_auto_options(auto: object) -> None:
     auto.add_argument("task", nargs="?", default="", help="start: what is to be done")
     auto.add_argument("--until", default="", help="done when this command exits 0")
     auto.add_argument("--phase", default="", help="begin with this one")
-    auto.add_argument("--skip", action="append", default=[], help="leave this phase out")
+    auto.add_argument(
+        "--skip", action="append", default=[], help="leave this phase out"
+    )
     auto.add_argument("--session", default="", help="only this one")
-    auto.add_argument("--any", action="store_true", help="a script's prompt counts, too")
+    auto.add_argument(
+        "--any", action="store_true", help="a script's prompt counts, too"
+    )
     auto.add_argument("--max-iterations", type=int, default=MAX_ITERATIONS)
-    auto.add_argument("--agree", action="store_true", help="to the checks of .contextrc")
+    auto.add_argument(
+        "--agree", action="store_true", help="to the checks of .contextrc"
+    )
     auto.add_argument("--force", action="store_true", help="replace one that runs")
 
 

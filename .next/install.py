@@ -352,7 +352,7 @@ class Job:
         self.context_dir = kit.read_settings(project, env)["context_dir"]
         self.context = join(project, self.context_dir)
         self.state = kit.project_state_folder(self.root, env)
-        self.cache = join(kit.cache_home(env), "ctx_hooks")
+        self.cache = kit.cache_folder(env)
         name = "install-user.json" if self.is_user else "install-project.json"
         self.record_path = join(self.state, name)
         self.record = Record()
@@ -712,7 +712,11 @@ def plan_old_release(job):
     """What 0.2.0 left and this version does not use."""
     if not lexists(job.old_record):
         return
-    job.remove(dirname(job.old_record))
+    hidden = dirname(job.old_record)
+    names = os.listdir(hidden)
+    has_kept_kit = any(name.startswith(KIT + ".kept-") for name in names)
+    # A foreign kit that `--force` of 0.2.0 set aside is somebody's file: it stays.
+    job.remove(job.old_record if has_kept_kit else hidden)
     if job.is_user:
         return
     ignore = join(job.base, ".gitignore")  # it hid a private install

@@ -213,6 +213,23 @@ class World:
         )
         return Reply(done.stdout.decode(), done.stderr.decode(), done.returncode)
 
+    def launch_changed(self, mode: str, event: object, code: str) -> Reply:
+        """Run a hook of a kit in which `code` was run first; `kit` is its module."""
+        program = (
+            "import sys; from importlib.machinery import SourceFileLoader as L;"
+            "kit = L('kit', sys.argv[1]).load_module()\n%s\nkit.main(sys.argv[2:])" % code
+        )
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-B", "-c", program, KIT, mode],
+            input=json.dumps(event).encode(),
+            cwd=self.root,
+            env=self.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=60,
+        )
+        return Reply(done.stdout.decode(), done.stderr.decode(), done.returncode)
+
     def with_bytecode(self, env: dict) -> dict:
         """All tests share the kit's bytecode: compiling is most of a first run."""
         link, shared = self.cache("bytecode"), os.path.join(self.home, "..", "..", "bytecode")

@@ -68,7 +68,7 @@ def in_terminal(world: helper.World, *words: str, typed: bytes = b"", **env: str
             break
         screen += piece
     os.close(master)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, screen
+    assert os.waitpid(pid, 0)[1] == 0, screen
     return screen.decode()
 
 

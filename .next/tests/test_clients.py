@@ -1,12 +1,15 @@
-"""Clients: what each client's events, transcripts and replies mean, by recorded ones."""
+"""Clients: what events, transcripts and replies mean, by recorded ones."""
 
 from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
 import json
+import os
 import random
 import shutil
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -74,7 +77,12 @@ def facts_of(kit, tmp_path):
 RUN = {"name": "PostToolUse", "is_subagent": False}
 RECORDED = [
     ("codex", "SessionStart", "inject", {"source": "startup", "model": "gpt-5.5"}),
-    ("codex", "UserPromptSubmit", "inject", {"prompt": "hello there", "is_typed": True}),
+    (
+        "codex",
+        "UserPromptSubmit",
+        "inject",
+        {"prompt": "hello there", "is_typed": True},
+    ),
     ("codex", "UserPromptSubmit.subagent", "inject", {"is_subagent": True}),
     ("codex", "PreToolUse", "gate", {"tool_name": "Bash"}),
     ("codex", "PostToolUse", "monitor", RUN),
@@ -92,7 +100,7 @@ RECORDED = [
     ("gemini", "SessionEnd", "cleanup", {"reason": "exit"}),
     ("qwen", "SessionStart", "inject", {"source": "startup"}),
     ("qwen", "UserPromptSubmit", "inject", {"prompt": "hello there", "is_typed": True}),
-    ("qwen", "UserPromptSubmit.again", "inject", {"prompt": "", "is_typed": False}),
+    ("qwen", "UserPromptSubmit.again", "inject", None),
     ("qwen", "PreToolUse", "gate", {"name": "PreToolUse"}),
     ("qwen", "PostToolUse", "monitor", RUN),
     ("qwen", "PostToolUse.subagent", "monitor", {"is_subagent": True}),
@@ -128,7 +136,9 @@ RECORDED = [
 
 
 @pytest.mark.parametrize("client, name, mode, wanted", RECORDED)
-def test_a_recorded_event_means_the_same_in_every_client(kit, client, name, mode, wanted):
+def test_a_recorded_event_means_the_same_in_every_client(
+    kit, client, name, mode, wanted
+):
     event = kit.parse_event(recorded(client, name), mode, client, ENV)
     if wanted is None:
         assert event is None
@@ -158,18 +168,11 @@ def test_of_geminis_whole_turn_only_the_last_line_counts(kit):
     assert event.last_assistant_message == "I stop here."
 
 
-def test_grok_is_understood_by_either_spelling_alone(kit):
-    data = recorded("grok", "Stop")
-    camel = {key: value for key, value in data.items() if "_" not in key}
-    event = kit.parse_event(
-        dict(camel, hook_event_name="Stop"), "stop-enforce", "grok", ENV
-    )
-    assert event.session_id == data["sessionId"]
-    assert event.transcript_path == data["transcriptPath"]
-    assert event.permission_mode == "bypassPermissions"
-    both = dict(data, sessionId="another")
-    event = kit.parse_event(both, "stop-enforce", "grok", ENV)
+def test_of_groks_two_spellings_each_counts_where_it_is_alone(kit):
+    data = dict(recorded("grok", "Stop"), sessionId="another", stopHookActive=True)
+    event = kit.parse_event(data, "stop-enforce", "grok", ENV)
     assert event.session_id == data["session_id"]
+    assert event.last_assistant_message == "final" and event.stop_hook_active
 
 
 def test_a_child_session_of_groks_is_a_subagent(kit):
@@ -266,9 +269,9 @@ def test_wrong_types_in_an_event_count_as_missing(kit):
 
 # --- replies
 
-AFTER_TOOL = {client: "PostToolUse" for client in OTHERS}
+AFTER_TOOL = dict.fromkeys(OTHERS, "PostToolUse")
 AFTER_TOOL["gemini"] = "AfterTool"
-STOPS = {client: "Stop" for client in OTHERS}
+STOPS = dict.fromkeys(OTHERS, "Stop")
 STOPS["gemini"] = "AfterAgent"
 
 
@@ -369,6 +372,13 @@ def test_calls_and_their_outcomes_are_seen(facts_of, client):
     assert facts.commands[0][1] == "echo first"
     wanted = FAILED.get(client, "cat /no/such; exit 3")
     assert facts.failed.get("command", "") == wanted
+    error = "cat: /no/such: No such file or directory"
+    assert error in facts.failed.get("error", error)
+
+
+def test_the_head_that_codex_puts_before_an_output_is_not_the_error(facts_of):
+    failed = facts_of("codex").facts.failed
+    assert failed["error"] == "cat: /no/such: No such file or directory"
 
 
 @pytest.mark.parametrize("client", OTHERS)
@@ -412,8 +422,10 @@ def test_a_script_of_codexs_code_mode_counts_as_the_commands_it_ran(facts_of):
         "cat /no/such/file; exit 3",
         "cat a.txt",
     ]
-    assert [call["outcome"] for call in facts.calls] == ["ok", "failed", "ok"]
-    assert facts.breakdown == {"exec_command": 3}
+    assert [call["outcome"] for call in facts.calls] == ["ok", "failed", "ok", "ok"]
+    assert facts.breakdown == {"exec_command": 3, "apply_patch": 1}
+    edited = [os.path.basename(path) for path, _ in facts.edited]
+    assert edited == ["x.txt", "y.txt"] and facts.work >= 2
     assert facts.failed["command"] == "cat /no/such/file; exit 3"
 
 
@@ -456,7 +468,7 @@ def test_what_the_agent_only_thought_was_not_said(kit, client, row):
 def test_absurd_numbers_count_for_nothing(kit, tmp_path):
     usage = {"lastCallTokenUsage": {"inputTokens": 999_999_999_999}}
     (tmp_path / "t.settings.json").write_text(json.dumps(usage))
-    assert kit.DIALECTS["droid"].read_beside(str(tmp_path / "t.jsonl")) is None
+    assert kit.DIALECTS["droid"].read_beside(str(tmp_path / "t.jsonl")).tokens == 0
 
 
 @pytest.mark.parametrize("client", EVERYBODY)
@@ -519,8 +531,7 @@ def late_session(kit, tmp_path, tokens):
 
 
 def late_event(name):
-    values = {"agent": "copilot", "name": name, "timestamp": "2026-11-16T21:32:01.168Z"}
-    return values
+    return {"agent": "copilot", "name": name, "timestamp": "2026-11-16T21:32:01.168Z"}
 
 
 def test_a_late_transcript_is_waited_for_until_it_has_caught_up(kit, tmp_path):
@@ -581,6 +592,82 @@ def test_a_row_of_the_table_is_complete(kit, client):
 
 def test_an_event_that_would_only_cost_is_not_registered(kit):
     registered = {name: row.registered for name, row in kit.DIALECTS.items()}
-    with_failures = [name for name in registered if "PostToolUseFailure" in registered[name]]
+    with_failures = [
+        name for name in registered if "PostToolUseFailure" in registered[name]
+    ]
     assert with_failures == ["claude", "qwen", "copilot", "grok"]
-    assert [name for name in registered if "PreCompact" not in registered[name]] == ["gemini"]
+    assert [name for name in registered if "PreCompact" not in registered[name]] == [
+        "gemini"
+    ]
+
+
+# --- a whole session, as the client's hooks would run
+
+PLAYED = {
+    "SessionStart": "inject",
+    "UserPromptSubmit": "inject",
+    "PostToolUse": "monitor",
+    "PreCompact": "monitor",
+    "Stop": "stop-enforce",
+    "SessionEnd": "cleanup",
+}
+
+
+class Stage:
+    """A project in which recorded events are played to the kit."""
+
+    def __init__(self, kit, client, root):
+        self.dialect, self.client, self.root = kit.DIALECTS[client], client, root
+        self.project, self.home = root / "project", root / "home"
+        (self.project / ".context").mkdir(parents=True)
+        (self.project / ".context/TASKS.md").write_text("# Tasks\n\n- mend it\n")
+        self.transcript = root / "session-state" / "s" / "events.jsonl"
+        self.transcript.parent.mkdir(parents=True)
+        shutil.copy(str(DATA / client / "transcript.jsonl"), str(self.transcript))
+
+    def play(self, name, mode):
+        """The reply to one event."""
+        data = recorded(self.client, self.dialect.renamed.get(name, name))
+        data.update(session_id="s", cwd=str(self.project))
+        if self.client != "copilot":  # it only tells at a Stop, and is found
+            data["transcript_path"] = str(self.transcript)
+        env = {"HOME": str(self.home), "TMPDIR": str(self.root), "PATH": os.defpath}
+        env["COPILOT_HOME"] = str(self.root)
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-I",
+                str(TESTS.parent / "ctx_hooks.py"),
+                mode,
+                self.client,
+            ],
+            input=json.dumps(data).encode(),
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=20,
+        )
+        assert (done.returncode, done.stderr) == (0, b"")
+        return json.loads(done.stdout or b"{}")
+
+
+@pytest.mark.parametrize("client", OTHERS)
+def test_a_session_of_recorded_events_is_answered_without_an_error(
+    kit, client, tmp_path
+):
+    """A start told twice, an end told twice, a Stop after it."""
+    stage = Stage(kit, client, tmp_path)
+    stage.home.mkdir()
+    events = [name for name in PLAYED if name in stage.dialect.registered]
+    said = {}
+    for name in ["SessionStart"] + events + ["SessionEnd", "Stop", "SessionEnd"]:
+        reply = stage.play(name, PLAYED[name])
+        said[name] = said.get(name, "") + json.dumps(reply)
+    assert "Read your context files" in said["PostToolUse"]
+    assert said["SessionEnd"] == "{}" * 3
+    states = list(stage.home.glob(".local/state/ctx_hooks/*/*"))
+    assert "session-s.json" in [path.name for path in states]
+    assert "errors.log" not in [path.name for path in states]
+    (state,) = [path for path in states if path.name == "session-s.json"]
+    facts = json.loads(state.read_text())["facts"]
+    assert facts["tool_calls"] == 2

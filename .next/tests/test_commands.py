@@ -5,7 +5,6 @@ import json
 import os
 import shlex
 import subprocess
-import sys
 import time
 
 import helper
@@ -31,11 +30,7 @@ def status_line(world, session_id="s1", tokens=142_000, window=200_000):
 def test_help_works_outside_a_project(bare_world):
     page = tell(bare_world, "--help")
     assert all("\n    %s" % command in page for command in COMMANDS)
-    assert "usage: " in tell(bare_world, "auto", "--help")
-
-
-def test_without_a_word_it_shows_the_help(bare_world):
-    assert tell(bare_world) == tell(bare_world, "--help")
+    assert tell(bare_world) == page and "usage: " in tell(bare_world, "auto", "--help")
 
 
 def test_version_tells_the_files_sha256(bare_world):
@@ -68,6 +63,7 @@ def test_without_a_context_folder_the_hint_is_init(bare_world, words):
 def test_a_plugin_needs_no_installer_to_begin(bare_world):
     root = os.path.join(bare_world.home, ".claude", "plugins", "cache", "ctx-hooks")
     kit = helper.write(os.path.join(root, "ctx_hooks.py"), helper.read(helper.KIT))
+    helper.write(os.path.join(root, ".claude-plugin", "plugin.json"), "{}")
     answer = ask(bare_world, "status", kit=kit)
     assert answer.err.endswith("hint: mkdir .context\n")
 
@@ -90,16 +86,6 @@ def test_a_reader_that_has_seen_enough_is_no_error(world):
     assert done.returncode == 0 and done.stderr == b""
 
 
-def test_it_runs_without_the_shell_part(world):
-    done = subprocess.run(
-        [sys.executable, helper.KIT, "resume"],
-        cwd=world.root,
-        env=person_env(world),
-        stdout=subprocess.PIPE,
-    )
-    assert done.stdout == b"there was no pause; the hooks are on\n"
-
-
 # --- pause and resume
 
 
@@ -120,14 +106,10 @@ def test_a_pause_for_a_while_ends_by_itself(world, session):
     assert "CI is red" in session.prompt("go on").text
 
 
-def test_resume_without_a_pause_says_so(world):
-    assert tell(world, "resume") == "there was no pause; the hooks are on\n"
-
-
-@pytest.mark.parametrize("word", ["", "x", "0m", "-5m", "5 years"])
-def test_what_is_no_duration_is_refused(world, word):
-    answer = ask(world, "pause", "--for=" + word)
-    assert answer.code == 1 or word == ""
+@pytest.mark.parametrize("words", [["pause", "--for=x"], ["pause", "--for=0m"], ["signal", "x", "--ttl=5y"], ["signal", " "]])
+def test_what_makes_no_sense_is_refused(world, words):
+    answer = ask(world, *words)
+    assert answer.code == 1 and answer.out == ""
 
 
 # --- signals
@@ -178,10 +160,6 @@ def test_a_signal_may_come_from_a_pipe_and_hold_a_header(world, session):
     assert "red" in reply.text and reply.person.startswith("ctx: ")
 
 
-def test_a_signal_that_says_nothing_is_refused(world):
-    assert "says nothing" in ask(world, "signal", " \n").err
-
-
 def test_an_unknown_session_is_refused_with_those_that_there_are(world, session):
     answer = ask(world, "signal", "x", "--session", "zz")
     assert answer.code == 1 and "there are: s1" in answer.err
@@ -191,14 +169,11 @@ def test_an_unknown_session_is_refused_with_those_that_there_are(world, session)
 
 
 def test_handoff_shows_what_the_next_session_would_get(world):
+    assert tell(world, "handoff") == "No handoff waits for the next session.\n"
     world.worked("s1", "Add discounts.")
     shown = tell(world, "handoff")
     assert "> Add discounts." in shown
     assert shown.strip().split("\n")[2:] == world.session("s2").start().text.split("\n")[2:]
-
-
-def test_handoff_without_any_says_so(world):
-    assert tell(world, "handoff") == "No handoff waits for the next session.\n"
 
 
 def test_handoff_brings_a_killed_sessions_up_to_date_first(world, session):
@@ -245,12 +220,6 @@ def test_handoff_drop_asks_which_one(world):
     assert world.waiting() == ["a1.md"]
 
 
-def test_handoff_list_names_all(world):
-    world.worked("s1")
-    world.handoff("b2", "Goal two.\n")
-    assert tell(world, "handoff", "list").count("waiting") == 2
-
-
 # --- auto
 
 
@@ -267,10 +236,6 @@ def test_auto_starts_shows_and_stops_a_workflow(world, session):
 def test_auto_status_without_a_workflow_says_how_to_begin(world):
     page = tell(world, "auto", "status")
     assert "no workflow" in page and "auto start" in page
-
-
-def test_auto_needs_a_task(world):
-    assert ask(world, "auto", "start").code == 1
 
 
 def test_an_agent_cannot_agree_to_a_check(world):
@@ -322,11 +287,6 @@ def test_the_status_line_is_silent_on_anything_odd(world, session, stdin):
     assert tell(world, "statusline", stdin=stdin) == ""
 
 
-def test_the_status_line_is_silent_without_a_project(bare_world):
-    assert tell(bare_world, "statusline", stdin=status_line(bare_world)) == ""
-    assert helper.files_below(os.path.join(bare_world.home, ".local")) == []
-
-
 def test_a_session_that_the_hooks_do_not_know_is_not_made_up(world):
     tell(world, "statusline", stdin=status_line(world, "nobody"))
     assert not os.path.exists(world.state("session-nobody.json"))
@@ -339,11 +299,6 @@ def test_wrap_wants_two_dashes_before_the_program(world):
     answer = ask(world, "wrap", "aider", "model")
     assert answer.code == 1 and "put -- before the program" in answer.err
     assert answer.err.rstrip().endswith("wrap -- aider model")
-
-
-def test_wrap_refuses_an_agent_that_has_hooks(world):
-    answer = ask(world, "wrap", "--", "claude")
-    assert answer.code == 1 and "has hooks" in answer.err
 
 
 # --- the plugin

@@ -334,8 +334,7 @@ def test_secrets_are_hidden_in_what_the_kit_writes(world, session):
 
 
 def test_secrets_in_the_agents_own_text_stay(world, session):
-    own = "# Handoff\n\nThe test key is %s.\n" % ("-".join(("sk", "test", "a" * 24)))
-    own = own + "\n"
+    own = "# Handoff\n\nThe test key is %s.\n" % "-".join(("sk", "test", "a" * 24))
     session.write_handoff(own)
     session.end()
     assert world.read_handoff("s1") == own

@@ -127,7 +127,7 @@ def test_switched_off_nothing_is_delivered_or_taken(world):
 
 
 def test_at_the_first_start_of_a_project_the_person_learns_that_hooks_are_on(world):
-    assert new(world, "a").person.startswith("ctx: hooks are on; `%s status`" % KIT)
+    assert new(world, "a").person.startswith("ctx: hooks are on; ")
     assert new(world, "b").person == ""
 
 

@@ -87,12 +87,7 @@ def test_handoffs_wait_or_tell_to_whom_they_went(world):
     taker = world.session("s2")
     taker.start()
     page = tell(world, "status")
-    assert "used " in page and "s1.md Claude Code, from the transcript → s2" in page
-
-
-def test_a_handoff_that_a_person_wrote_is_by_hand(world):
-    world.handoff("notes", "Go on with the cart.\n")
-    assert "notes.md by hand" in tell(world, "status")
+    assert "used " in page and "s1 Claude Code, from the transcript → s2" in page
 
 
 # --- signals
@@ -177,11 +172,6 @@ def test_nothing_from_outside_can_paint_or_move_the_cursor(world):
         assert not set(out) & {"\x1b", "\x07", "\x9b", "\r"}, words
 
 
-def test_it_prints_utf8_whatever_the_locale_says(world, session):
-    fill(session, 20_000)
-    assert "█" in tell(world, "status", env={"LC_ALL": "C", "LANG": "C"})
-
-
 # --- for scripts
 
 
@@ -194,10 +184,6 @@ def test_json_keeps_the_names_that_scripts_know(world, session):
     fill(session, 150_000)
     (row,) = json.loads(tell(world, "status", "--json"))["sessions"]
     assert row["threshold_crossed_at"].startswith("20")
-
-
-def test_json_has_no_workflow_when_there_is_none(world):
-    assert json.loads(tell(world, "status", "--json"))["workflow"] is None
 
 
 # --- all projects
@@ -237,10 +223,6 @@ def test_every_event_of_the_recorder_has_a_sentence(kit):
     source = helper.read(helper.KIT)
     events = set(re.findall(r'record\(\s*[\w.]+(?:\([^()]*\))?,\s*"([a-z]+:[a-z-]+)"', source))
     assert events and events <= set(kit.DECISIONS)
-
-
-def test_why_without_anything_says_that_silence_is_not_recorded(world):
-    assert "silence is not recorded" in tell(world, "why")
 
 
 def test_a_row_of_another_version_is_shown_as_it_stands(world, session):

@@ -1,10 +1,10 @@
-"""The coding agents of these tests: their versions, and how each runs without its cloud.
+"""The coding agents of these tests, and how each runs without its cloud.
 
-    python3 tests/agents/clients.py [--latest] [NAME...]
+    python3 tests/agents/clients.py [NAME...]
 
 installs them into .dev/agents and says which do start. VERSIONS is the only place that
-names versions; --latest says where the registry has a newer one. What the kit must know
-about a client stands in the kit and is not repeated here.
+names versions; with AGENTS_LATEST=1 the newest ones are taken, and it is said where they
+are others. What the kit must know about a client stands in the kit.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ DEV = Path(os.environ.get("CTX_E2E_DEV") or REPO / ".dev") / "agents"
 INSTALL_S, START_S = 300, 60
 KEY = "dummy-key-for-a-stub-model"
 WANTED = os.environ.get("AGENTS", "").split()  # only these, by name; all if it is empty
+LATEST = bool(os.environ.get("AGENTS_LATEST"))
 QUIET = {
     "privacy": {"usageStatisticsEnabled": False},
     "telemetry": {"enabled": False},
@@ -60,6 +61,7 @@ class Client:
     shell_tool = "run_shell_command"
     window = 0  # tokens; 0: the client does not tell it
     compacts_at = 100  # percent of the window that the kit calls 100 %
+    has_calm = True  # the launcher knows the session, by a variable of the client's
     counts_output = False  # its number of tokens holds the answer, too
     starts_with_text = True  # its SessionStart can speak
     has_prompt_event = True
@@ -67,15 +69,19 @@ class Client:
 
     @property
     def folder(self):
-        return DEV / (self.program or self.name)
+        return DEV / ("latest" if LATEST else ".") / self.program
 
-    @property
     def version(self):
-        return VERSIONS[self.packages[0]]
+        """What is installed, and where that is another one than we name."""
+        package = self.folder / "node_modules" / self.packages[0] / "package.json"
+        found = json.loads(package.read_text())["version"]
+        known = VERSIONS[self.packages[0]]
+        return found if found == known else "%s, not %s" % (found, known)
 
     def install(self):
-        """The program, installed unless it is there; Unavailable if it cannot be had."""
-        wanted = ["%s@%s" % (name, VERSIONS[name]) for name in self.packages]
+        """Install the program unless it is there; Unavailable if it cannot be had."""
+        versions = dict.fromkeys(VERSIONS, "latest") if LATEST else VERSIONS
+        wanted = ["%s@%s" % (name, versions[name]) for name in self.packages]
         stamp = self.folder / "ready"
         if not stamp.is_file() or stamp.read_text() != " ".join(wanted):
             npm_install(self.folder, wanted, search_path(self.node_oldest))
@@ -93,7 +99,9 @@ class Client:
 
     def starts(self):
         words = [str(self.path()), "--version"]
-        env = dict(os.environ, PATH=search_path(self.node_oldest), HOME=str(self.folder))
+        env = dict(
+            os.environ, PATH=search_path(self.node_oldest), HOME=str(self.folder)
+        )
         try:
             done = subprocess.run(
                 words,
@@ -134,7 +142,9 @@ class Claude(Client):
 
     def path(self):
         """The package's own script would link this to node_modules/.bin."""
-        found = sorted(self.folder.glob("node_modules/@anthropic-ai/claude-code-*/claude"))
+        found = sorted(
+            self.folder.glob("node_modules/@anthropic-ai/claude-code-*/claude")
+        )
         return found[0] if found else self.folder / "claude"
 
     def prepare(self, lab):
@@ -166,6 +176,7 @@ class Codex(Client):
     packages = ("@openai/codex",)
     program = "codex"
     node_oldest = 18  # it only starts the program, which is native
+    has_calm = False
     window = 258_400
     compacts_at = 94
     model = "gpt-5.5"
@@ -186,7 +197,9 @@ trust_level = "trusted"
 
     def prepare(self, lab):
         """The folder is trusted, and so is each hook, as a person does it in /hooks."""
-        text = self.config.format(model=self.model, url=lab.stub.url, project=lab.project)
+        text = self.config.format(
+            model=self.model, url=lab.stub.url, project=lab.project
+        )
         hooks = lab.project / ".codex/hooks.json"
         lab.write_home(".codex/config.toml", text + trusted_hooks(hooks))
 
@@ -268,6 +281,7 @@ class Copilot(Client):
     label = "Copilot CLI"
     packages = ("@github/copilot",)
     program = "copilot"
+    has_calm = False
     shell_tool = "bash"
     window = 922_000
     compacts_at = 80
@@ -372,8 +386,9 @@ context_window = 200000
     def unpack(self):
         """The program comes packed, and Python cannot unpack brotli."""
         script = (
-            "const fs = require('fs'), [from, to] = process.argv.slice(1);"
-            "fs.writeFileSync(to, require('zlib').brotliDecompressSync(fs.readFileSync(from)));"
+            "const fs = require('fs'), zlib = require('zlib');"
+            "const [from, to] = process.argv.slice(1);"
+            "fs.writeFileSync(to, zlib.brotliDecompressSync(fs.readFileSync(from)));"
         )
         (packed,) = self.folder.glob("node_modules/@xai-official/grok-*/bin/grok.br")
         node = shutil.which("node", path=search_path(18))
@@ -401,6 +416,7 @@ class GrokOnClaude(Grok):
 
     name = "grok-claude"
     label = "Grok Build, Claude's settings"
+    has_calm = False
     agent = "claude"
     dialect = "grok"
 
@@ -490,23 +506,13 @@ def npm_install(folder, wanted, path):
         raise Unavailable("agents: npm could not install %s" % wanted[0])
 
 
-def newest(package):
-    words = ["npm", "view", package + "@latest", "version"]
-    done = subprocess.run(words, stdout=subprocess.PIPE, text=True, timeout=START_S)
-    return done.stdout.strip()
-
-
-def main(words):
-    names = [word for word in words if not word.startswith("-")]
+def main(names):
     for client in (Claude(),) + CLIENTS:
         if names and client.name not in names:
             continue
         try:
             client.install()
-            note = client.version
-            if "--latest" in words:
-                note += "  (newest: %s)" % newest(client.packages[0])
-            print("%-16s %s" % (client.name, note))
+            print("%-16s %s" % (client.name, client.version()))
         except Unavailable as reason:
             print(reason)
     return 0

@@ -18,7 +18,7 @@ sys.path.insert(0, str(HERE))
 import clients  # noqa: E402
 import lab  # noqa: E402
 
-MODES = ("start", "signal", "gate", "reminder", "stop", "cleanup", "handed on")
+MODES = ("start", "signal", "gate", "reminder", "stop", "cleanup", "calls", "handed on")
 NOTES = []
 TABLE = {}  # client's label -> mode -> what stands in the cell
 
@@ -71,10 +71,13 @@ def installed():
             try:
                 client.install()
                 found[client.name] = ""
+                NOTES.append("agents: %s %s" % (client.name, client.version()))
             except clients.Unavailable as reason:
                 found[client.name] = str(reason)
                 NOTES.append(str(reason))
     closed = lab.isolate()
-    told = "no network but loopback" if closed else "the network could not be closed off"
+    told = (
+        "no network but loopback" if closed else "the network could not be closed off"
+    )
     NOTES.insert(0, "agents: " + told)
     return found

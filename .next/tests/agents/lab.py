@@ -92,6 +92,17 @@ class Lab:
             lines += path.read_text().splitlines()
         return [json.loads(line) for line in lines]
 
+    def newest_session(self):
+        """The kit's state about the session that ran last."""
+        files = self.state_files("session-*")
+        newest = max(files, key=lambda path: path.stat().st_mtime_ns)
+        return json.loads(newest.read_text())
+
+    def started(self, mode):
+        """How often a hook of this mode started Python since `said` was called."""
+        kept = self.said_dir.glob(mode + ".*")
+        return len([path for path in kept if path.is_file()])
+
     def said(self):
         """(mode, text for the agent) of every hook that spoke since the last call."""
         found = []
@@ -124,7 +135,9 @@ class Lab:
         return dict(values, **extra)
 
     def client_environment(self, client, **extra):
-        values = dict(client.environment(self), PATH=clients.search_path(client.node_oldest))
+        values = dict(
+            client.environment(self), PATH=clients.search_path(client.node_oldest)
+        )
         return self.environment(**dict(values, **extra))
 
     def install(self, *agents):
@@ -136,7 +149,9 @@ class Lab:
 
     def ctx(self, *arguments):
         """One of the kit's own commands, run as a person in the project does."""
-        return self.command([self.python, "-I", ".claude/hooks/ctx_hooks.py", *arguments])
+        return self.command(
+            [self.python, "-I", ".claude/hooks/ctx_hooks.py", *arguments]
+        )
 
     def command(self, words):
         done = subprocess.run(

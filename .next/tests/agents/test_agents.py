@@ -77,6 +77,7 @@ class Session:
         lab.stub.script(*turns)
         self.printed = lab.run(client, prompt, **env)
         self.requests = lab.stub.main()
+        self.monitors = lab.started("monitor")
         self.said = lab.said()
         self.ran_out = lab.stub.ran_out
 
@@ -250,6 +251,27 @@ def test_an_agent_that_never_finishes_is_released_by_the_kit(days, client):
     day.lab.ctx("auto", "stop")
 
 
+CALLS, FAILING = 12, "cat /no/such; exit 3"
+
+
+@pytest.mark.mode("calls")
+@for_each_client
+def test_most_calls_of_a_calm_session_start_no_python(days, client, record_property):
+    """The first call speaks of the context files; then there is nothing to say."""
+    day = days(client)
+    calls = []
+    for number in range(CALLS):
+        is_last = number == CALLS - 1
+        command = client.shell(FAILING if is_last else "echo call %d" % number)
+        calls.append(Turn("Step.", [command], 20_000 + 500 * number))
+    seen = Session(day.lab, client, "Step by step.", *calls, "Done.")
+    record_property("cell", "%d of %d start Python" % (seen.monitors, CALLS))
+    assert len(seen.requests) == CALLS + 1, seen.printed[-2000:]
+    assert seen.monitors <= CALLS // 2 if client.has_calm else seen.monitors == CALLS
+    facts = day.lab.newest_session()["facts"]
+    assert (facts["tool_calls"], facts["failed"].get("command")) == (CALLS, FAILING)
+
+
 # --- handoffs that cross
 
 CROSSING = [one for one in WANTED_CLIENTS if one.agent == one.name]
@@ -309,7 +331,9 @@ def test_a_session_quit_in_codexs_terminal_gets_its_handoff_at_the_next_start(
     lab = Lab(tmp_path / "lab")
     lab.install("codex")
     commands = ("printf 'fixed\\n' > parser.txt", "touch b; make-it-fail")
-    last = ["The parser is half done."] * 4  # the terminal asks for more, such as a title
+    last = [
+        "The parser is half done."
+    ] * 4  # the terminal asks for more, such as a title
     calls = [codex.shell(command) for command in commands]
     lab.stub.script(Turn("I edit.", calls), *last)
     terminal = Terminal(lab, codex)

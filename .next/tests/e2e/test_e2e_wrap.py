@@ -120,3 +120,19 @@ def test_nothing_is_typed_into_a_screen(start, name):
     assert desk.read("notes.txt") == before
     assert b"not ready in time); it is in AGENTS.md" in desk.raw
     desk.note("takes keys as commands")
+
+
+def test_a_stopped_program_gives_the_persons_shell_its_terminal_back(start):
+    desk = start("small agent", shell=True)
+    desk.shows(b"Welcome")
+    desk.press(b"\x1a")
+    desk.shows(b"Stopped")
+    desk.press(b"echo shell-$((1+1)); stty -a | grep -c ' icanon'\r")
+    desk.shows(b"shell-2\r\n1")
+    desk.press(b"fg\r")
+    delivered_once(desk)
+    desk.press(b"\x04")
+    desk.shows(b"EOFError")
+    desk.press(b"exit 0\r")
+    assert desk.process.wait(wrapped.ANSWER_S) == 0
+    desk.note("^Z and fg")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shlex
 import shutil
 import signal
 import struct
@@ -234,7 +235,11 @@ class Desk:
             subprocess.run(["git", "config", key, value], cwd=str(self.project), env=self.environment(), check=True)
         if situation.get("slow"):
             command = ["sh", "-c", 'echo Loading; sleep %s; "$@"; exit $?' % situation["slow"], "sh", *command]
-        self.start([sys.executable, str(KIT), "wrap", "--timeout", str(situation.get("timeout", 80)), "--", *command])
+        command = [sys.executable, str(KIT), "wrap", "--timeout", str(situation.get("timeout", 80)), "--", *command]
+        self.start(["bash", "--norc", "-i"] if situation.get("shell") else command)
+        if situation.get("shell"):
+            self.write("start.sh", "exec " + " ".join(map(shlex.quote, command)) + "\n")
+            self.press(b"sh start.sh\r")
 
     def environment(self):
         return dict({"HOME": str(self.home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TERM": "xterm-256color",

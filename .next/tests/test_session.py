@@ -1,0 +1,122 @@
+"""Session: what is kept of a session, in the user's home."""
+from __future__ import annotations
+
+import json
+import os
+import random
+
+import pytest
+
+from helper import kit, read, write
+
+
+def test_two_sessions_stay_apart(world):
+    one, two = world.session("s1"), world.session("s2")
+    one.run("ls")
+    two.run("ls")
+    two.run("ls src")
+    assert one.state()["facts"]["tool_calls"] == 1
+    assert two.state()["facts"]["tool_calls"] == 2
+
+
+@pytest.mark.parametrize("ids", [("a/b", "a%2Fb"), ("a b", "a_b"), (".x", "%2Ex"), ("x" * 300, "x" * 301), ("ä", "a")])
+def test_distinct_ids_have_distinct_files(world, ids):
+    for name in ids:
+        session = world.session(name)
+        session.leaves_receipts = False
+        session.transcript = os.path.join(world.temp, "none")
+        session.gate()
+    files = [name for name in os.listdir(world.state()) if name.startswith("session-")]
+    assert len(files) == 2
+    assert all(os.sep not in name and len(name) < 200 for name in files)
+
+
+def test_nothing_of_it_lies_in_the_project(world):
+    world.worked("s1")
+    known = ("handoffs", "monitor-state.json", ".gitignore", "CONSTITUTION.md", "TASKS.md")
+    assert set(os.listdir(world.context())) <= set(known)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"\0" * 50, b"[]", b"null", b'{"version": 2, "id": "s1"}', b'{"version": 3, "id": "other"}']
+)
+def test_a_state_that_cannot_be_used_is_begun_anew(world, session, content):
+    path = world.state("session-s1.json")
+    write(path, content)
+    session.run("ls")
+    assert session.state()["facts"]["tool_calls"] == 1
+
+
+@pytest.mark.parametrize("content", [b"{", b"\0" * 50, b"[1]"])
+def test_a_corrupt_state_is_set_aside(world, session, content):
+    path = world.state("session-s1.json")
+    write(path, content)
+    session.run("ls")
+    with open(path + ".corrupt", "rb") as file:
+        assert file.read() == content
+
+
+def test_values_of_another_type_count_as_absent(world, session):
+    session.run("ls")
+    state = dict(session.state(), heard=3, offset="x", delivery=[], seen_at=None, briefed="yes", facts=7)
+    write(world.state("session-s1.json"), json.dumps(state))
+    session.run("ls src")
+    assert session.state()["heard"] == {} and session.state()["briefed"] is False
+
+
+def test_a_resumed_session_has_its_state(world):
+    world.signal("Deploy is red.", ttl=99_999)
+    session = world.session("s1")
+    session.start()
+    assert "Deploy" in session.prompt("hello").text
+    session.edit("src/a.py")
+    session.end()
+    session.start("resume")
+    assert session.prompt("more").text == ""
+    assert session.state()["facts"]["tool_calls"] == 1
+
+
+@pytest.mark.parametrize("record", [kit.Session, kit.Facts, kit.Delivery])
+def test_every_field_reads_back_as_it_was_written(record):
+    fresh = record()
+    again = record(json.loads(json.dumps(fresh.as_dict())))
+    assert again.as_dict() == fresh.as_dict()
+    for name, default in record.fields():
+        assert name in record.__annotations__ and type(getattr(fresh, name)) is type(default)
+
+
+def test_two_records_share_no_list():
+    one, two = kit.Facts(), kit.Facts()
+    one.calls.append("x")
+    one.breakdown["x"] = 1
+    assert two.calls == [] and two.breakdown == {} and kit.Facts().calls == []
+
+
+def test_no_order_of_events_breaks_a_promise(tmp_path, rounds):
+    """A thousand odd days: no error, one JSON object, exit 0, everything readable."""
+    from helper import World
+
+    chance = random.Random(11)
+    world = World(tmp_path)
+    steps = [
+        lambda s: s.start(chance.choice(["startup", "clear", "compact", "resume", "fork"])),
+        lambda s: s.prompt(chance.choice(["Do it.", "<task-notification>x</task-notification>", "ctx cancel"])),
+        lambda s: s.run(chance.choice(["ls", "make", "git switch x"]), failed=chance.random() < 0.3),
+        lambda s: s.edit("src/%d.py" % chance.randrange(3), tokens=chance.randrange(4, 199_000)),
+        lambda s: s.write_handoff("Goal %d." % chance.randrange(3)),
+        lambda s: s.say("Hm.", tokens=chance.randrange(4, 199_000)),
+        lambda s: s.stop(),
+        lambda s: s.compact(),
+        lambda s: s.gate(),
+        lambda s: s.end(chance.choice(["other", "clear", "resume"])),
+        lambda s: world.signal("Issue %d." % chance.randrange(5), chance.choice(["global", "s1"]), severity="critical"),
+    ]
+    for _ in range(rounds(300)):
+        session = world.session(chance.choice(["s1", "s2", "s3"]))
+        session.leaves_receipts = chance.random() < 0.7
+        chance.choice(steps)(session)
+        world.now += chance.choice([0, 1, 30, 700, 90_000, -500])
+    for name in os.listdir(world.state()):
+        if name.endswith(".json"):
+            assert json.loads(read(world.state(name)))
+    assert not os.path.exists(world.state("errors.log"))
