@@ -9,7 +9,7 @@ TOOLS := tests/tools
 SHIPPED := ctx_hooks.py install.py hooks.json
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-floor test-windows test-windows-core lint bench e2e e2e-client e2e-agents e2e-codex soak demo picture dist clean distclean
+.PHONY: help test test-floor test-windows test-windows-core lint bench e2e e2e-client e2e-agents e2e-codex soak pictures dist clean distclean
 
 help: ## list the targets
 	@echo 'usage: make TARGET [PYTHON=python3.12] [ARGS="..."]'
@@ -34,19 +34,16 @@ lint: ## ruff, shellcheck, and the oldest syntax each file promises
 bench: ## what each hook costs, as multiples of a bare interpreter (ARGS=--json, --markdown, --profile, --client)
 	@$(PYTHON) -I tests/bench.py $(ARGS)
 
-e2e: ## the hooks inside the real client, against a stub model on loopback
-	@[ -d tests/e2e ] || { echo 'e2e: skipped, there is no tests/e2e'; exit 0; }; \
-	  echo '== the real client against a stub model: about 13 minutes, 6 of them without the programs of wrap'; \
-	  python=$$($(PYTHON) -I $(TOOLS)/bootstrap pytest) && \
-	  env -u PYTHONPATH -u PYTEST_ADDOPTS "$$python" -I -m pytest -v -c tests/pytest.ini $(if $(ARGS),$(ARGS),tests/e2e)
+e2e: ## the hooks inside the real client, against a stub model on loopback, and the programs of wrap
+	@echo '== the real client against a stub model, all of it: some 15 minutes'
+	@$(TOOLS)/e2e $(PYTHON) $(if $(ARGS),$(ARGS),tests/e2e)
 
-e2e-client: ## the same without the programs that wrap is tried with
-	@$(MAKE) --no-print-directory e2e ARGS="tests/e2e --ignore tests/e2e/test_e2e_wrap.py"
+e2e-client: ## its shorter part, without what is marked long and without wrap
+	@echo '== the real client against a stub model: some 6 minutes'
+	@$(TOOLS)/e2e $(PYTHON) tests/e2e -m 'not long' --ignore tests/e2e/test_e2e_wrap.py $(ARGS)
 
 e2e-agents: ## the hooks inside the other real clients (AGENTS="codex qwen": only these)
-	@python=$$($(PYTHON) -I $(TOOLS)/bootstrap pytest) && \
-	  env -u PYTHONPATH -u PYTEST_ADDOPTS CTX_E2E_AGENTS="$(AGENTS)" \
-	  "$$python" -I -m pytest -v -c tests/pytest.ini $(if $(ARGS),$(ARGS),tests/agents)
+	@CTX_E2E_AGENTS="$(AGENTS)" $(TOOLS)/e2e $(PYTHON) $(if $(ARGS),$(ARGS),tests/agents)
 
 e2e-codex: ## the cheapest of them
 	@$(MAKE) --no-print-directory e2e-agents AGENTS=codex
@@ -54,11 +51,8 @@ e2e-codex: ## the cheapest of them
 soak: ## the seeded loops and the hostile suite, for long
 	@SOAK=1 $(TOOLS)/check $(PYTHON) $(if $(ARGS),$(ARGS),tests)
 
-demo: ## a whole session in the terminal, without a client
-	@$(PYTHON) -I tests/demo.py $(ARGS)
-
-picture: ## the README's picture, from a real run of the demo
-	@mkdir -p .github && COLUMNS=110 $(PYTHON) -I tests/demo.py --svg .github/session.svg >/dev/null && ls -l .github/session.svg
+pictures: ## the README's pictures, from runs of the real client
+	@$(PYTHON) -I tests/pictures.py .github
 
 dist: $(SHIPPED) ## the shipped files and their SHA256SUMS in dist/
 	@rm -rf dist && mkdir dist && cp $(SHIPPED) dist/

@@ -1,1956 +1,1640 @@
 #!/usr/bin/env python3
-"""ctx_hooks: hooks that keep a coding agent on the thread of its work. MIT licence.
+''':'
+# The launcher. `sh` runs the lines down to the next three quotes; Python skips
+# them as a string. usage: sh ctx_hooks.py MODE [AGENT] [now]
+# Calls in which nothing can happen are answered here, without starting Python.
+mode=$1 agent=$2
+case ${HOME:-} in /*) cache=$HOME/.cache ;; *) cache=/dev/null ;; esac
+case ${XDG_CACHE_HOME:-} in /*) cache=$XDG_CACHE_HOME ;; esac
+cache=$cache/ctx_hooks
+case ${LOCALAPPDATA:-} in ?:*) cache=$LOCALAPPDATA/ctx_hooks/cache ;; esac # Windows
 
-    SessionStart -> inject        the last session's handoff arrives, with an acknowledgement
-    first tool   -> gate          the agent is told once which context files to read
-    every tool   -> monitor       fullness is measured; alerts reach the agent while it works;
-                                  near the limit it is asked for a handoff until there is one
+# 1. No context folder and no settings here or above: there is nothing to do.
+case $agent in codex) dir=$PWD ;; *) dir=${CLAUDE_PROJECT_DIR:-$PWD} ;; esac
+case $mode in inject | gate | monitor | stop-enforce | cleanup)
+  [ -e "${XDG_CONFIG_HOME:-${HOME:-}/.config}/ctx_hooks/contextrc" ] && dir=
+  while [ -n "$dir" ] && [ ! -d "$dir/.context" ] && [ ! -e "$dir/.contextrc" ]; do
+    case $dir in
+      /*/* | [!/]*/*) dir=${dir%/*} ;;
+      *\\*) dir= ;; # a Windows path: let Python look
+      *) exit 0 ;;
+    esac
+  done ;;
+esac
+
+# 2. Which session is this? The variable is chosen by the agent's word. Grok and
+# Copilot run Claude's line too, perhaps inside a session of Claude's.
+case $agent in
+  gemini) id=${GEMINI_SESSION_ID:-} ;;
+  qwen) id=${QWEN_CODE_SESSION_ID:-} ;;
+  droid) id=${session_id:-} ;;
+  grok) id=${GROK_SESSION_ID:-} ;;
+  '') agent=claude id=${CLAUDE_CODE_SESSION_ID:-}
+    [ -z "${GROK_SESSION_ID:-}${COPILOT_CLI:-}" ] || id= ;;
+  *) id= ;;
+esac
+case $id in *[!A-Za-z0-9_-]*) id= ;; esac
+[ "$3" = now ] && id=
+
+# 3. The gate has spoken (its marker is there), or the session is calm: the file
+# holds how many calls may pass, and paths that end the calm when they change.
+calm=$cache/calm/$agent-$id
+case $mode:$id in
+  *:) ;; # not known: let Python look
+  gate:*) [ -f "${TMPDIR:-/tmp}/ctx-loaded-$id" ] && exit 0 ;;
+  monitor:*)
+    if [ -f "$calm" ] && [ -r "$calm" ] && [ -f "$calm.tally" ] && [ -w "$calm.tally" ]
+    then
+      { IFS= read -r room; IFS= read -r one; IFS= read -r two; IFS= read -r three; } <"$calm"
+      IFS= read -r tally <"$calm.tally"
+      case $room in [1-9]) ;; *) room=0 ;; esac
+      [ ${#tally} -lt "$room" ] && ! [ "$one" -nt "$calm" ] && ! [ "$two" -nt "$calm" ] &&
+        ! [ "$three" -nt "$calm" ] && printf . 2>/dev/null >>"$calm.tally" && exit 0
+    fi ;;
+esac
+
+# 4. Start Python: exactly this file, its bytecode in the user's own cache folder.
+# The link there leads to the interpreter behind a version manager's slow `python3`.
+python=$cache/python3
+if [ -f "$python" ] && [ -x "$python" ]; then start() { exec "$python" "$@"; }
+elif [ -n "${LOCALAPPDATA:-}" ] && command -v py >/dev/null; then
+  start() { exec py -3 "$@"; } # there `python3` may only open the Store
+elif command -v python3 >/dev/null; then start() { exec python3 "$@"; }
+elif command -v py >/dev/null; then start() { exec py -3 "$@"; }
+else exit 127; fi
+start -I -S -X utf8 -c '
+import gc, sys
+from _frozen_importlib_external import SourceFileLoader
+gc.disable()  # a run is over before there is anything to collect
+file, sys.pycache_prefix = sys.argv.pop(1), sys.argv.pop(1)
+code = SourceFileLoader("ctx_hooks", file).get_code("ctx_hooks")
+sys.pycache_prefix = None
+exec(code, {"__name__": "__main__", "__file__": file})' "$0" "$cache/bytecode" "$@"
+'''
+from __future__ import annotations
+
+__doc__ = """ctx_hooks: hooks that keep a coding agent on track. MIT licence.
+
+    SessionStart -> inject        the agent gets what the last session left:
+                                  a handoff, and what happened after it
+    first tool   -> gate          it is told, once, which context files to read
+    every tool   -> monitor       fullness is measured; alerts and signals reach
+                                  the agent while it works; near the limit it is
+                                  asked for a handoff until there is one
     next prompt  -> inject        pending signals reach the agent as one block
-    PreCompact   -> monitor       without a handoff so far, the kit writes one itself
-    Stop         -> stop-enforce  in auto mode the agent goes on until its phase is proven done
-    SessionEnd   -> cleanup       nothing is left behind, and the handoff waits for the next start
+    PreCompact   -> monitor       the person's own words are pinned, and a
+                                  handoff is made if there is none
+    Stop         -> stop-enforce  in auto mode the agent goes on until its phase
+                                  is complete, and proven so
+    SessionEnd   -> cleanup       the session's handoff is brought up to date;
+                                  its signals and launcher files go
 
-Contract of a hook mode (`ctx_hooks.py MODE [AGENT]`, the event as JSON on stdin): exit 0, always;
-nothing or exactly one ASCII JSON object on stdout; no network, no eval; the only process it ever
-starts is a check command that the person agreed to; nothing is created in a project that has no
-context folder; over after 4 seconds; when in doubt, say nothing.
+What a hook promises: it exits with 0, always. It prints nothing, or one JSON
+object. It never blocks a tool or a prompt. It uses no network. It starts no
+process except `git status`, when it makes a handoff, and a check command that
+the person agreed to. It creates nothing where there is no context folder, and
+it ends after 4 seconds. When in doubt it says nothing.
 
-The file reads bottom-up: a section uses only what stands above it. Contents:
+The file reads from the top down: first what happens at each event, then the
+mechanisms, then what they stand on. A section uses only the sections below it
+in this list. The people's commands come last and may use everything.
 
-    Version       imports, version
-    Messages      limits, thresholds, and the longer texts for the agent and the person
-    Clock         ISO 8601 and epoch seconds, the deadline
-    Json          JSON without the cost of the json package
-    Paths         outside strings become safe file names
-    Files         bounded reads, atomic writes, locks, locked JSON state
-    Config        the YAML subset of .contextrc and of signal headers
-    Project       where the project is, its settings, whom we trust, a session's state
-    Recorder      the flight recorder and the error log
-    Text          budgets and cleaning of text that reaches the agent or a terminal
-    Clients       the only place that knows the clients' JSON: events, replies, transcripts
-    Signals       the signal bus
-    Measure       how full the context is
-    Auditors      from a snapshot to alerts
-    Gate          read your context first
-    Handoff       the ledger, the reminder, and three ways to a handoff
-    Phases        completion blocks and the auto workflow
-    Startup       startup context with evidence, retry and fallback
-    Cleanup       what goes at SessionEnd and by age
-    Modes         the dispatch table
-    Hook          stdin, stdout, the deadline and the fail-open boundary
-    Registration  the commands in the clients' settings
+    Run           the line of a run: event, project, lock, session, look,
+                  handler, print, save
+    Modes         what happens at each event
+    Startup       what the last session left, and the proof that it arrived
+    Calm          how many calls the launcher may answer alone
+    Alerts        the auditors
+    Handoff       the reminder, the handoff that the kit makes, what came since
+    Gate          the context files to read first
+    Signals       files for the agent, written by anybody
+    Auto          the workflow that goes on until a phase is complete
+    Look          one pass over the transcript, folded into facts
+    Clients       the one place that knows the clients' JSON
+    Session       what is kept of a session, in the user's home
+    Git           branch, commit, what is changed
+    Project       where the project is, its lock, pause, which kit speaks
+    Config        .contextrc
+    Recorder      what was said and why, errors, metrics
+    Text          cleaning and cutting what reaches the agent or a person
+    Files         reading, atomic writing, names, times
+
+    Registration  the lines in the clients' settings
     Doctor        what can keep the hooks from working
-    View          what people see, from data to text
-    Screen        is a program in a terminal waiting for input?
+    Status        what people see
     Wrap          the startup context for agents without hooks
     Commands      what people run
     Main          argv
 """
 
-# =============================================================================
-# Version
-# =============================================================================
-# Everything imported here is built into the interpreter: `os` alone costs 16 % of a bare start,
-# `json` 115 %, `re` 87 %. Heavier imports stand in the functions that need them, none of which
-# is on the silent path.
+import json
+import os
+import re
 import sys
-
-if __name__ == "__main__" and not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
-    # Run as a plain script, this folder would be searched before the standard library, and a
-    # stray json.py beside the kit would be imported. It goes to the end.
-    sys.path.append(sys.path.pop(0))
-
-import _imp
 import time
 
-if "posix" in sys.builtin_module_names:  # asked first: a stray posix.py must not be found
-    import posix as _os  # the same functions as `os`, without its 16 %
-else:
-    import nt as _os
+VERSION = "0.3.0"
 
-VERSION = "0.2.0"
-IS_POSIX = _os.__name__ == "posix"
-Record = type(sys.implementation)  # a class of our own would cost 0.2 % of every start
+
+class Record:
+    """A small record. Its fields stand in the class, each with type and default.
+
+    A value of another type than the default counts as absent, so a record can be
+    made from any JSON object.
+    """
+
+    def __init__(self, data: object = None) -> None:
+        given = data if isinstance(data, dict) else {}
+        for name, default in self.fields():
+            value = given.get(name, default)
+            if isinstance(default, Record):
+                value = type(default)(value)
+            elif isinstance(default, float) and type(value) is int:
+                value = float(value)
+            elif type(value) is not type(default):
+                value = default
+            if isinstance(value, (list, dict)):
+                value = value.copy()
+            setattr(self, name, value)
+
+    @classmethod
+    def fields(cls) -> list:
+        """The fields with their defaults: [(name, default)]."""
+        return [(name, getattr(cls, name)) for name in cls.__annotations__]
+
+    def as_dict(self) -> dict:
+        """The fields as JSON values."""
+        values = {}
+        for name, _ in self.fields():
+            value = getattr(self, name)
+            values[name] = value.as_dict() if isinstance(value, Record) else value
+        return values
+
 
 # =============================================================================
-# Messages
+# Run
 # =============================================================================
-# Seconds, byte counts, thresholds, names, and the longer texts for the agent and the person, all
-# of it public interface. A short sentence stands where it is said.
-HOOK_LIMIT_S, CLEANUP_LIMIT_S = 4.0, 1.2  # the client ends a SessionEnd hook after 1.5 s
-STDIN_WAIT_S, STDIN_LIMIT_BYTES = 2.0, 32 * 1024 * 1024
-EVENT_KEPT_BYTES = 128 * 1024  # of a larger event the tool's response is not kept
-LOCK_WAIT_S = 2.5  # 50 calls at once on a busy machine take two
-LOCK_LEFT_S = 60  # Windows: an older lock file was left by a loss of power
-REPLACE_WAIT_S, REMOVE_WAIT_S = 0.8, 0.2  # Windows: a reader keeps a file as it is for a moment
-FILE_LIMIT_BYTES, STATE_LIMIT_BYTES = 256 * 1024, 4 * 1024 * 1024
-LIST_LIMIT, LINE_LIMIT = 200, 8192  # entries of a list and letters of a line in the settings
-SIGNAL_LIMIT_BYTES, SIGNAL_COUNT_LIMIT = 64 * 1024, 4000
-EVENTS_LIMIT_BYTES, ERRORS_LIMIT_BYTES = 512 * 1024, 64 * 1024
-ASIDE_KEEP = 20
-NAME_LIMIT = 80
-REPLY_LIMIT = 9_900  # the client cuts a hook's text at 10,000 UTF-16 units
-GATE_CONTENT_LIMIT = STARTUP_LIMIT = 9_000
-ORPHAN_AGE_S, MARKER_AGE_S = 7 * 86400, 15 * 86400
-COLLECT_LIMIT_S, COLLECT_COUNT, COLLECT_EVERY_S = 0.5, 200, 3600
-DEFAULT_TTL_S, TTL_LIMIT_S = 300, 30 * 86400
-HALF_WRITTEN_S = 2.0
-SAME_EVENT_S = 2.0  # two kits registered for one client: the second event counts for nothing
-CLOCK_SKEW_S = 60
+# One run of a hook: read the event, find the project, take its lock, load the
+# session, look at the transcript, let the mode's handler add what it has to say,
+# print, save, unlock. We print before we save: a hook that is killed in between
+# says a thing twice, but loses nothing.
 
-DEFAULT_CONTEXT_DIR, CONFIG_NAME = ".context", ".contextrc"
-AUTO_STATE = ".caw/auto-state.json"
-OLD_HANDOFF = ".claude/ll-continue-prompt.md"
-RUNTIME_FOLDERS = ("state", "state/aside", "signals", "signals/sessions", "signals/global",
-                   "handoffs")
-MARKER_PREFIX, QUIET_PREFIX, ASKED_PREFIX = "ctx-loaded-", "ctx-quiet-", "ctx-asked-"
-SEVERITIES = ("info", "warning", "critical")
-GITIGNORE_TEXT = (
-    "# runtime files of ctx_hooks; the context files beside this one are yours\nsignals/\nstate/\n"
-    "handoffs/\nmonitor-state.json\nmetrics.json\nevents.jsonl\nevents.jsonl.1\n.gitignore\n")
-INSTRUCTION_FILES = ("CLAUDE.md", "CLAUDE.local.md", "AGENTS.md", "GEMINI.md", "QWEN.md",
-                     ".github/copilot-instructions.md")
-CONTEXT_FILES = ("CONSTITUTION.md", "TASKS.md", "CONVENTIONS.md", "DECISIONS.md", "LEARNINGS.md",
-                 "AGENT_PLAYBOOK.md")
-
-SIGNAL_HEAD_MANY = "⚠️ [ctx monitor] {count} issues:"
-SIGNAL_REST = "  … {count} more will follow"
-GATE_DIRECTIVE = "STOP. Read your context files before proceeding: {files}"
-GATE_STATEMENT = "The project's context files say this ({files}):"
-GATE_CHECKPOINT = ("When you have read them, print this line, filled in: "
-                   "Context Loaded — Read: … Skipped: …")
-
-HEALTH_LEVELS = (  # fires at, clears below, severity
-    (95, 85, "critical"), (85, 75, "warning"), (70, 60, "warning"))
-HEALTH_SUMMARY = "Context: {percent} of the window full{note}."
-HEALTH_ACTIONS = {  # level -> without a handoff, with one to write, with one that is written
-    70: ("Keep answers short{decisions} and plan a good place to stop",) * 3,
-    85: ("Summarize the current state in 5 bullets, then suggest /clear to the person",
-         "Summarize the current state, write the handoff to {path}, suggest /clear to the person",
-         "The handoff is written: finish the step you are at, then suggest /clear to the person"),
-    95: ("Suggest /clear to the person: the next messages may not fit",
-         "Write the handoff to {path} now, suggest /clear to the person: soon nothing more fits",
-         "The handoff is written: suggest /clear to the person, the next messages may not fit"),
-}
-HEALTH_DECISIONS = ", write open decisions into "
-REPETITION_WINDOW = 8
-REPETITION_LEVEL, REPETITION_CLEAR, REPETITION_FAILED = 4.0, 2.0, 1.5  # a failing one counts more
-REPETITION_ACTION = ("Stop and try a different approach; say what you expected and what happened "
-                     "instead")
-AUDIT_ACTION = "Check that they still match the code and update or confirm them"
-AUDIT_EVERY_CALLS = 25
-
-DEFAULT_WINDOW, LARGE_WINDOW = 200_000, 1_000_000
-TOKENS_LIMIT = 20_000_000  # a larger count is a broken row, not a conversation
-CHARS_PER_TOKEN = 4
-CALL_OVERHEAD_TOKENS, IMAGE_TOKENS = 60, 1_600
-ESTIMATE_BASE_TOKENS = 15_000  # the client's own system prompt and tools
-TRANSCRIPT_STEP_BYTES, TRANSCRIPT_NEAR_BYTES = 32 * 1024, 1024 * 1024
-TRANSCRIPT_LINE_BYTES, TRANSCRIPT_LIMIT_BYTES = 1024 * 1024, 4 * 1024 * 1024
-TRANSCRIPT_WAIT_S, TRANSCRIPT_POLL_S = 0.15, 0.015
-
-HANDOFF_PERCENT, HANDOFF_BEFORE_COMPACTION = 80, 25_000
-HANDOFF_RESET_MARGIN = 10  # percent below the threshold that only a compaction explains
-HANDOFF_LIMIT_BYTES, HANDOFF_KEEP_S = 512 * 1024, 7 * 86400
-HANDOFF_REMINDER = (
-    "{request} Put there: goal, current state, decisions and why, next steps, open files.{command} "
-    "This note comes with every tool result until there is a handoff.")
-HANDOFF_WRITE = (
-    "Write a handoff for the next session to {path} now, before anything else; where that is not "
-    "permitted, end your answer with it, between a line BEGIN HANDOFF and a line END HANDOFF.")
-HANDOFF_PRINT = (
-    "End your answer with a handoff for the next session, between a line BEGIN HANDOFF and a line "
-    "END HANDOFF; it is saved from there.")
-HANDOFF_UNSAVED = (
-    "End your answer with a handoff for the next session: goal, current state, decisions and why, "
-    "next steps, open files. {path} cannot be written, so the person has to keep it.")
-HANDOFF_DONE_PERSON = "ctx: handoff written, /clear when you like; the next session starts from it"
-MECHANICAL_HEAD = ("# Handoff, written by ctx_hooks from the transcript\n\n"
-                   "The agent left none. Session {session}, {when}{branch}.\n")
-CONTINUATION_HEAD = "## Auto Mode Continuation"
-
-# =============================================================================
-# Clock
-# =============================================================================
-# Inside, time is epoch seconds; ISO 8601 with Z stands only on disk. `datetime` would cost 25 %
-# of a bare start, so the calendar arithmetic is done here. One deadline bounds everything.
-_ONE_DIGIT = dict.fromkeys(map(ord, "123456789"), "0")
+DEADLINE_S, DEADLINE_CLEANUP_S = 4.0, 1.2
+STDIN_LIMIT_BYTES, PIPE_BYTES = 32_000_000, 65_536
 
 
-def format_iso(seconds: float, fraction: bool = False) -> str:
-    """2026-02-03T10:45:00Z, with milliseconds when `fraction`."""
-    whole, millis = divmod(int(seconds * 1000 + (0.5 if fraction else 0)), 1000)
-    whole = min(max(whole, 0), 32503679999)  # Windows knows no year after 3000
-    text = "%04d-%02d-%02dT%02d:%02d:%02d" % time.gmtime(whole)[:6]
-    return text + (".%03dZ" % millis if fraction else "Z")
+class Run:
+    """One run of a hook: what its handlers work with."""
+
+    error_log: str = ""  # where an internal error is noted, once the project is known
+
+    def __init__(self, event: Event, project: Project, env: dict, now: float) -> None:
+        self.event = event
+        self.project = project
+        self.settings = project.settings
+        self.env = env
+        self.now = now
+        self.session = Session()
+        self.reply = Reply(event)
+        self.check = ""  # a command that must exit 0 before the phase is complete
+        self.block: dict = {}  # the completion block that claims so
+        self.is_first = False  # this project has never seen a hook before
 
 
-def parse_iso(text: object) -> "float | None":
-    """Epoch seconds of an ISO 8601 time (Z, offset, fraction, date alone; naive = UTC), or None."""
-    if not isinstance(text, str):
-        return None
-    text = text.strip().upper()
-    text += "T00:00" if len(text) == 10 else ""
-    cut = len(text) - 1 if text[-1:] == "Z" else max(text.rfind("+", 11), text.rfind("-", 11))
-    text, zone = (text[:cut], text[cut:].replace(":", "")) if cut >= 0 else (text, "Z")
-    text, dot, fraction = text.replace(",", ".").partition(".")
-    text += ":00" if len(text) == 16 else ""
-    zone = "+0000" if zone == "Z" else zone + "00" if len(zone) == 3 else zone
-    shape = (text.replace(" ", "T") + zone.replace("-", "+")).translate(_ONE_DIGIT)
-    is_part = fraction.isascii() and fraction.isdigit()
-    if shape != "0000-00-00T00:00:00+0000" or (dot and not is_part):
-        return None
-    year, month, day = int(text[:4]), int(text[5:7]), int(text[8:10])
-    hour, minute, second = int(text[11:13]), int(text[14:16]), int(text[17:19])
-    zone_hour, zone_minute = int(zone[1:3]), int(zone[3:])
-    days = _day_number(year, month) + day - 1
-    is_day = 0 < month < 13 and 0 < day and (day < 29 or days < _day_number(year, month + 1))
-    is_time = hour < 24 and minute < 60 and second < 61 and zone_hour < 24 and zone_minute < 60
-    if not is_day or not is_time:
-        return None
-    offset = (zone_hour * 60 + zone_minute) * (-1 if zone[0] == "-" else 1)
-    part = float("0." + fraction[:9]) if dot else 0.0
-    return days * 86400 + (hour * 60 + minute - offset) * 60 + second + part
+def run_hook(mode: str, words: list, env: dict, now: float) -> None:
+    """One run, from the event on stdin to the reply on stdout."""
+    agent = words[0] if words and words[0] in DIALECTS else ""
+    event = parse_event(read_event(), mode, agent, env)
+    if event is None or event.is_subagent or not event.session_id:
+        return
+    project = find_project(start_folder(event, env), env)
+    if project is None or is_switched_off(project, env, now):
+        return
+    if another_kit_speaks(project, __file__, project_settings(event.agent)):
+        return
+    if not prepare_folders(project):
+        return
+    Run.error_log = project.state("errors.log")
+    run = Run(event, project, env, now)
+    run.is_first = not os.path.exists(project.state("lock"))
+    wait_s = LOCK_WAIT_STOP_S if event.name == "Stop" else LOCK_WAIT_S
+    with ProjectLock(project, wait_s) as lock:
+        if not lock.is_held:
+            return let_go_without_lock(run)
+        load_and_look(run)
+        HANDLERS[mode](run)
+        if not run.check:
+            return speak_and_save(run)
+    failure = run_check(run)  # may take minutes, so nobody waits for our lock
+    with ProjectLock(project, wait_s) as lock:
+        if not lock.is_held:
+            return let_go_without_lock(run)
+        judge_check(run, failure)
+        speak_and_save(run)
 
 
-def _day_number(year: int, month: int) -> int:
-    """Days from 1970-01-01 to the first of the month; a year that begins in March has its odd day
-    at the end."""
-    if month < 3:
-        year, month = year - 1, month + 12
-    return year * 365 + year // 4 - year // 100 + year // 400 + (month * 153 - 457) // 5 - 719468
+def load_and_look(run: Run) -> None:
+    """Load the session, note this event, and look at the transcript."""
+    event = run.event
+    session = run.session = load_session(run.project, event.session_id)
+    session.agent = event.agent
+    if not session.session_start:
+        session.session_start = format_iso(run.now)
+        note_what_stood_there(run.project, session)
+    session.seen_at = run.now
+    session.ended_at = 0.0
+    session.stopped_at = 0.0
+    if event.agent == "claude":
+        session.client_pid = run.env.get("CLAUDE_PID", "")
+    session.model = event.model or session.model
+    if event.transcript_path and event.transcript_path != session.transcript:
+        session.transcript = event.transcript_path
+        session.offset = 0
+        session.facts = Facts()
+    look_at(session, event)
+    notice_compaction(run)
 
 
-def is_digits(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 12
+def speak_and_save(run: Run) -> None:
+    """Print the reply, then book what was said, then save."""
+    event, session = run.event, run.session
+    text = render_reply(event, run.reply, run.env)
+    if text:
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+    if event.is_known:
+        for action, args in run.reply.said_actions:
+            action(*args)
+    if event.name == "Stop" and not run.reply.is_hold:
+        session.stopped_at = run.now
+    save_session(run.project, session)
+    write_calm(run)
+    link_interpreter(run.project)
 
 
-_DEADLINE: list = []  # the monotonic times that were set, the last one first
+def let_go_without_lock(run: Run) -> None:
+    """Another hook holds the lock: say nothing. Only if a workflow runs and this is a
+    Stop, the person learns that it was not judged."""
+    if run.event.name == "Stop" and read_workflow(run.project).is_running:
+        run.reply.tell("ctx: the project was busy; this stop was not judged")
+        text = render_reply(run.event, run.reply, run.env)
+        sys.stdout.write(text + "\n")
 
 
-def set_deadline(at: float) -> None:
-    """The process ends in silence at this monotonic time, whatever it hangs in; set again, the time
-    moves. By a thread: no handler of a signal runs inside a call to a hung file system."""
-    import _thread
-
-    _DEADLINE.insert(0, at)
-    if len(_DEADLINE) == 1:
-        _thread.start_new_thread(_exit_later, ())
-
-
-def _exit_later() -> None:
-    while time.monotonic() < _DEADLINE[0]:
-        time.sleep(max(_DEADLINE[0] - time.monotonic(), 0.001))
-    _os._exit(0)
-
-
-def add_time(seconds: float) -> None:
-    """What comes now has a limit of its own."""
-    if _DEADLINE:
-        set_deadline(_DEADLINE[0] + seconds)
-
-# =============================================================================
-# Json
-# =============================================================================
-# The C scanner and encoder behind the json package, without the package and the `re` it pulls in
-# (2.2 times a bare start). `_json` is private, so any surprise ends in the fallback, which is json
-# itself. On 3.10 and 3.11 the scanner raises SystemError for malformed input while json is not
-# imported.
-
-
-_SCANNING = Record(  # what the C scanner wants to know: json's own defaults, control characters
-    strict=False, object_hook=None, object_pairs_hook=None, parse_int=int, memo={},  # allowed
-    parse_constant=lambda name: None,  # NaN and Infinity are not JSON
-    parse_float=lambda text: float(text) if abs(float(text)) < 1e308 else None)  # nor is 1e999
-
-
-def find_object(text: object) -> "dict | None":
-    """The JSON object that the text or the bytes begin with; None when there is none."""
-    text = text if isinstance(text, str) else text.decode("utf-8", "replace")
+def link_interpreter(project: Project) -> None:
+    """Let the launcher find the real interpreter behind a version manager's shim."""
+    link = os.path.join(project.cache, "python3")
+    if not project.cache or os.name == "nt" or os.access(link, os.X_OK):
+        return
+    draft = "%s.tmp-%d" % (link, os.getpid())
     try:
-        value = _codec()[0](text, len(text) - len(text.lstrip("\ufeff \t\r\n")))[0]
-    except (ValueError, StopIteration, SystemError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def parse_object(text: object) -> dict:
-    return find_object(text) or {}
-
-
-def format_json(value: object) -> str:
-    """One line of ASCII JSON; ValueError or TypeError for what JSON cannot hold."""
-    try:
-        return _codec()[1](value)
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
-
-
-def _codec() -> tuple:
-    """(scan a text from an index on, encode a value)."""
-    try:
-        library = _load_json()
-        encode = library.make_encoder(  # what it does not know it calls None for: a TypeError
-            None, None, library.encode_basestring_ascii, None, ": ", ", ", False, False, False)
-        return library.make_scanner(_SCANNING), lambda value: "".join(encode(value, 0))
-    except (ImportError, AttributeError):
-        import json
-
-        return (json.JSONDecoder(strict=False, parse_float=_SCANNING.parse_float,
-                                 parse_constant=_SCANNING.parse_constant).raw_decode,
-                json.JSONEncoder(allow_nan=False).encode)
-
-
-def _load_json() -> object:
-    """The library `_json` straight from the interpreter's own folder of libraries: to search for it
-    through the whole path takes three times as long."""
-    folder = sys.path[-1] if sys.flags.isolated and sys.path else ""
-    if "_json" not in sys.modules and folder.endswith("/lib-dynload"):
-        spec = Record(name="_json", origin=folder + "/_json" + _imp.extension_suffixes()[0])
-        try:
-            sys.modules["_json"] = _imp.create_dynamic(spec)
-            _imp.exec_dynamic(sys.modules["_json"])
-        except (ImportError, AttributeError):
-            sys.modules.pop("_json", None)  # built in, or in another place
-    import _json
-
-    return _json
-
-
-# --- what is checked once, at the edge: a record by its table of (key, default, kind); a kind is a
-# type, "time", "count", "texts", another table, or a list with one for an object of records
-
-
-def load_record(data: object, schema: tuple) -> Record:
-    """The checked record of a JSON object: every key of the schema is an attribute of its kind, a
-    wrong type counts as missing; what another version put there stays."""
-    values = dict(data) if isinstance(data, dict) else {}
-    for key, default, kind in schema:
-        value = values.get(key)
-        if not isinstance(kind, type) or not isinstance(value, kind):  # most are as they should be
-            values[key] = _load_field(value, default, kind)
-    return Record(**values)
-
-
-def dump_record(record: Record, schema: tuple) -> dict:
-    """The JSON object of a record; times are ISO 8601 there, none is null."""
-    values = dict(vars(record))
-    for key, _, kind in schema:
-        if kind == "time":
-            values[key] = format_iso(values[key], True) if values[key] else None
-        elif isinstance(kind, tuple) and values[key] is not None:
-            values[key] = dump_record(values[key], kind)
-        elif isinstance(kind, list):
-            values[key] = {name: dump_record(row, kind[0]) for name, row in values[key].items()}
-    return values
-
-
-def _load_field(value: object, default: object, kind: object) -> object:
-    """Of a value that is not simply of its type."""
-    if kind == "time":
-        return parse_iso(value) or 0.0
-    if isinstance(kind, tuple):
-        return load_record(value, kind) if isinstance(value, dict) else None
-    if isinstance(kind, list):  # an object of records
-        return {name: load_record(row, kind[0]) for name, row in dict_of(value).items()
-                if isinstance(row, dict)}
-    if kind == "count":
-        return int(value) if is_count(value) else default
-    if kind == "texts":
-        return [text for text in list_of(value) if isinstance(text, str)]
-    return kind() if kind in (list, dict) else default
-
-
-def is_count(value: object) -> bool:
-    """A number from 0 that can be counted with."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e15
-
-
-def text_of(value: object) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def count_of(value: object) -> int:
-    return int(value) if is_count(value) else 0
-
-
-def dict_of(value: object) -> dict:
-    return value if isinstance(value, dict) else {}
-
-
-def list_of(value: object) -> list:
-    return value if isinstance(value, list) else []
-
-
-def dig(data: object, path: str) -> object:
-    """The value at `a.b.c` in objects within objects, or None."""
-    for key in path.split("."):
-        data = data.get(key) if isinstance(data, dict) else None
-    return data
-
-# =============================================================================
-# Paths
-# =============================================================================
-# Every outside string that becomes part of a path goes through safe_name. The plain and the hashed
-# form cannot collide: "~" is not a plain character. Names of devices (Windows) and of our own
-# files beside a session's are taken. Paths have forward slashes everywhere.
-_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789._-")
-_DEVICES = frozenset(["con", "prn", "aux", "nul"] + [
-    port + digit for port in ("com", "lpt") for digit in "123456789"])
-_OWN_NAMES = frozenset(
-    "global pause fallback collected aside handoffs monitor-state auto-state metrics events "
-    "errors".split())
-
-
-def safe_name(text: str) -> str:
-    """A file name for any outside string: short ids stay, others get a digest; "" for ""."""
-    if not text:
-        return ""
-    if len(text) <= NAME_LIMIT and _PLAIN.issuperset(text) and is_plain_name(text):
-        return text
-    import hashlib
-
-    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:24]
-    letters = "".join(c if c in _PLAIN and c != "." else "_" for c in text[:40].lower())
-    kept = letters.strip("_-")  # without dots: Windows takes `aux.1~…` for a device
-    return (kept or "x") + "~" + digest
-
-
-def is_plain_name(text: str) -> bool:
-    """Not hidden, no option, no device on Windows (`con.x` is one too), not a file of ours."""
-    stem = text.partition(".")[0]
-    is_ours = stem in _OWN_NAMES or stem.startswith("handoffs-")
-    return text[0] not in ".-" and text[-1] != "." and stem not in _DEVICES and not is_ours
-
-
-def slashed(path: str) -> str:
-    return path if IS_POSIX else path.replace("\\", "/")
-
-
-def join_path(base: str, name: str) -> str:
-    """`name` seen from `base`, with . and .. resolved as text."""
-    path = slashed(name if is_absolute(name) else base.rstrip("/") + "/" + name)
-    unc = not IS_POSIX and path.startswith("//")
-    parts: list = []
-    for part in path.split("/"):
-        if part == "..":
-            parts[-1:] = []
-        elif part and part != ".":
-            parts.append(part)
-    if not IS_POSIX and parts and parts[0].endswith(":"):
-        return "/".join(parts) if len(parts) > 1 else parts[0] + "/"
-    return ("//" if unc else "/") + "/".join(parts)
-
-
-def is_absolute(path: str) -> bool:
-    return path.startswith("/") or (not IS_POSIX and (path[1:2] == ":" or path.startswith("\\")))
-
-
-def is_below(path: str, base: str) -> bool:
-    """Both absolute and normal; links are the caller's business."""
-    if not IS_POSIX:
-        path, base = path.lower(), base.lower()
-    return path == base or path.startswith(base.rstrip("/") + "/")
-
-
-def parent_of(path: str) -> str:
-    """The folder above; a drive's and a share's top have none."""
-    bare = path.rstrip("/")
-    parent = bare.rpartition("/")[0]
-    if not IS_POSIX and (bare[1:] == ":" or (bare.startswith("//") and bare.count("/") < 4)):
-        return path
-    return parent + "/" if parent[1:] == ":" else parent or "/"
-
-
-def native_path(path: str) -> str:
-    """A folder from the environment; Git Bash says `/c/Users` where Windows says `C:/Users`."""
-    path = slashed(path)
-    is_drive = not IS_POSIX and path[:1] == "/" and path[1:2].isalpha() and path[2:3] in ("/", "")
-    return path[1] + ":/" + path[3:] if is_drive else path
-
-
-def base_name(path: str) -> str:
-    return path.rstrip("/").rpartition("/")[2]
-
-
-def real_path(path: str) -> str:
-    """All links resolved. `os.path` is loaded for it, so it stays off the silent path."""
-    from os.path import realpath
-
-    return slashed(realpath(path))
-
-# =============================================================================
-# Files
-# =============================================================================
-# Reads are bounded and never block on a FIFO or a device. Every write asks may_write and replaces
-# the file atomically through a temp file of its own. A lock that cannot be had in time costs the
-# write, never the hook. Locks are taken in one order: a session's before the shared ones.
-
-
-class Ctx:
-    """Where and when a handler runs: the project, its settings, the clock, what it may see of the
-    environment. `owner` is the context folder's stat; `ledger` that of the handoffs once it was
-    read; `agent` the client's dialect, `length` how it counts a text."""
-
-    owner, ledger, now, env, tmp, state_home = None, None, 0.0, {}, "", ""
-    mode, session, agent, length = "", "", "claude", len
-
-    def __init__(self, root: str, directory: str, config: dict, problems: list) -> None:
-        self.root, self.dir, self.config, self.problems = root, directory, config, problems
-
-    def get(self, key: str) -> object:
-        """A setting: its checked value or its default."""
-        return self.config[key]
-
-    def path(self, *names: str) -> str:
-        """A path below the context folder."""
-        return "/".join((self.dir,) + names)
-
-
-_CLOSED = _os.O_CLOEXEC if IS_POSIX else _os.O_BINARY | _os.O_NOINHERIT
-_NOFOLLOW, _NONBLOCK = (_os.O_NOFOLLOW, _os.O_NONBLOCK) if IS_POSIX else (0, 0)
-_READ_FLAGS = _os.O_RDONLY | _NONBLOCK | _CLOSED
-_WRITE_FLAGS = _os.O_WRONLY | _os.O_CREAT | _NOFOLLOW | _CLOSED
-_LOCK_FLAGS = _os.O_RDWR | _os.O_CREAT | _NOFOLLOW | _CLOSED | (
-    0 if IS_POSIX else _os.O_EXCL | _os.O_TEMPORARY)
-_LOCK_END = ".lock" if IS_POSIX else ".nt.lock"  # WSL and Windows may share the disk
-TEMP_END = ".ctx.tmp"  # one that is left is of a writer that was killed
-_KIND, _REGULAR, _FOLDER, _LINK = 0o170000, 0o100000, 0o040000, 0o120000
-_SHARED_FILES = frozenset(("monitor-state.json", "metrics.json", ".gitignore"))
-_TOP_FILES = _SHARED_FILES | {"events.jsonl", "events.jsonl.1"}
-MARKER_PREFIXES = (MARKER_PREFIX, QUIET_PREFIX, ASKED_PREFIX)
-
-
-def may_write(ctx: Ctx, path: str) -> bool:
-    """The files of the contract and no others, whatever a setting names. That none of our folders
-    in the context folder is a link was seen when the project was opened."""
-    if "/../" in path:
-        return False
-    folder, is_marker = parent_of(path), base_name(path).startswith(MARKER_PREFIXES)
-    is_state = bool(ctx.state_home) and is_below(path, ctx.state_home)
-    if is_state or (is_marker and folder == ctx.tmp.rstrip("/")):
-        return True  # asked first: the temp folder and the home folder can be a project's root
-    if is_below(path, ctx.dir):
-        first, _, rest = path[len(ctx.dir) + 1:].partition("/")
-        return first in ("state", "signals", "handoffs") if rest else first in _TOP_FILES
-    inside = path[len(ctx.root.rstrip("/")) + 1:] if is_below(path, ctx.root) else ""
-    is_named = inside in (AUTO_STATE, ".caw/.gitignore") or inside in INSTRUCTION_FILES
-    return is_named and (folder == ctx.root or not is_link(folder))
-
-
-def read_bytes(path: str, limit_bytes: int = FILE_LIMIT_BYTES, follow: bool = True, start: int = 0,
-               base: str = "") -> "bytes | None":
-    """At most `limit_bytes` of a regular file from `start` on, else None."""
-    fd = open_regular(path, follow, base)
-    if fd < 0:
-        return None
-    try:
-        if start:
-            _os.lseek(fd, start, 0)
-        data = _os.read(fd, min(limit_bytes, 1 << 16))  # of a file, less means that it is all
-        return data + read_fd(fd, limit_bytes - len(data)) if len(data) == 1 << 16 else data
+        os.makedirs(project.cache, mode=0o700, exist_ok=True)
+        os.symlink(os.path.realpath(sys.executable), draft)
+        os.replace(draft, link)
     except OSError:
+        remove_file(draft)  # read-only: the launcher goes on looking up `python3`
+
+
+def read_event() -> object:
+    """The JSON object on stdin, as soon as it is complete; None if there is none.
+
+    Some clients never close the pipe, so we try to parse whenever it may be whole.
+    """
+    if sys.stdin is None or sys.stdin.isatty():
         return None
-    finally:
-        _os.close(fd)
-
-
-def read_text(path: str, limit_bytes: int = FILE_LIMIT_BYTES) -> str:
-    return (read_bytes(path, limit_bytes) or b"").decode("utf-8", "replace")
-
-
-def open_regular(path: str, follow: bool = True, base: str = "") -> int:
-    """A descriptor of a regular file, or -1. Below `base` each step is opened from the one before
-    and none is a link, so nothing can be exchanged since the name was looked at."""
-    if base and not IS_POSIX:
-        path, base, follow = base + "/" + path, "", False
-    fd = -1
-    try:
-        fd = _os.open(base or path, _READ_FLAGS | (0 if follow else _NOFOLLOW))
-        for part in path.split("/") if base else ():
-            folder, fd = fd, _os.open(part, _READ_FLAGS | _NOFOLLOW, dir_fd=fd)
-            _os.close(folder)
-        if is_regular(_os.fstat(fd)):
-            return fd
-    except (OSError, ValueError):
-        pass  # not there, or a handle gone stale
-    _close(fd)
-    return -1
-
-
-def read_fd(fd: int, limit_bytes: int) -> bytes:
-    """Up to the end or the limit; a pipe gives its data in pieces."""
     data = bytearray()
-    while len(data) < limit_bytes:
-        piece = _os.read(fd, min(limit_bytes - len(data), 1 << 16))  # more would be mapped anew
+    while len(data) < STDIN_LIMIT_BYTES:
+        piece = os.read(sys.stdin.fileno(), PIPE_BYTES)
         if not piece:
-            break
+            return parse_object(data)
         data += piece
-    return bytes(data)
-
-
-def name_inside(path: str, base: str) -> str:
-    """The path as seen from `base`, links resolved; "" when it is not below it. Where there is no
-    link on the way, a few lstats say so."""
-    probe = path
-    while probe != base and is_below(probe, base) and not is_link(probe) and probe[-3:] != "/..":
-        probe = parent_of(probe)
-    if probe != base:
-        path, base = real_path(path), real_path(base)
-    return path[len(base):].lstrip("/") if is_below(path, base) else ""
-
-
-def stat_of(path: str, follow: bool = True) -> object:
-    """The stat result, or None for whatever reason there is none."""
-    try:
-        return _os.stat(path, follow_symlinks=follow)
-    except (OSError, ValueError):
-        return None
-
-
-def is_missing(path: str) -> bool:
-    """There is certainly nothing: an error of the disk or the network must not pass for that."""
-    try:
-        _os.lstat(path)
-    except (OSError, ValueError) as error:
-        return isinstance(error, (FileNotFoundError, NotADirectoryError))
-    return False
-
-
-def is_dir(path: str) -> bool:
-    info = stat_of(path)
-    return info is not None and info.st_mode & _KIND == _FOLDER
-
-
-def is_file(path: str) -> bool:
-    return is_regular(stat_of(path))
-
-
-def is_regular(info: object) -> bool:
-    return info is not None and info.st_mode & _KIND == _REGULAR
-
-
-def is_link(path: str) -> bool:
-    info = stat_of(path, follow=False)
-    return info is not None and info.st_mode & _KIND == _LINK
-
-
-def is_writable(path: str) -> bool:
-    """A read-only file stays as it is, although replacing it would be possible."""
-    return _os.access(path, _os.W_OK)
-
-
-def is_own(info: object) -> bool:
-    """A regular file of this user's."""
-    return is_regular(info) and (not IS_POSIX or info.st_uid == _os.geteuid())
-
-
-def list_dir(path: str, limit: int = 200_000, order: object = sorted) -> list:
-    """The names in a folder, sorted or as they come; of one beyond all bounds some."""
-    try:
-        return order(_os.listdir(path)[:limit])
-    except (OSError, ValueError):
-        return []
-
-
-def remove_file(path: str) -> bool:
-    return insist(_os.unlink, path)
-
-
-def insist(change: object, *args) -> bool:
-    """Whether the system took the change. On Windows anybody who reads a file at this moment keeps
-    it from being changed, so it is tried again for a while."""
-    deadline = time.monotonic() + (REPLACE_WAIT_S if args[1:] else REMOVE_WAIT_S)
-    while time.monotonic() < deadline:
-        try:
-            change(*args)
-            return True
-        except (OSError, ValueError) as error:
-            if IS_POSIX or not isinstance(error, PermissionError) or is_dir(args[-1]):
-                return False
-        time.sleep(0.01)
-    return False
-
-
-def write_all(fd: int, data: bytes) -> None:
-    while data:
-        data = data[_os.write(fd, data):]
-
-
-def write_bytes(ctx: Ctx, path: str, data: bytes, durable: bool = False,
-                expected: "bytes | None" = None) -> bool:
-    """Replace the file atomically. What may hold conversation text is for its owner only, the rest
-    keeps its mode or is as open as the context folder. With `expected` only when exactly that
-    stands there still: what somebody saved meanwhile stays."""
-    if not _make_way(ctx, path):
-        return False
-    temp = "%s.%d-%x%s" % (path, _os.getpid(), time.time_ns() & 0xFFFFFFFF, TEMP_END)
-    if _write(temp, data, _os.O_EXCL, durable):
-        info, mode = stat_of(path, follow=False), 0
-        if base_name(path) in _SHARED_FILES or not is_below(path, ctx.dir):
-            mode = info.st_mode & 0o777 if is_regular(info) else ctx.owner.st_mode & 0o666
-        _give_rights(ctx, temp, mode, info)
-        is_same = expected is None or expected == (
-            b"" if is_missing(path) else read_bytes(path, len(expected) + 1, follow=False))
-        if is_same and insist(_os.replace, temp, path):
-            return True
-    remove_file(temp)
-    return False
-
-
-def claim_file(ctx: Ctx, path: str, data: bytes) -> "bool | None":
-    """Create a file: True for the one who did, False when it is there, None: cannot be told."""
-    return _write(path, data, _os.O_EXCL) if may_write(ctx, path) else None
-
-
-def _write(path: str, data: bytes, how: int, durable: bool = False) -> "bool | None":
-    """Into a new file or at the end of one; False when something stands where a new one should be,
-    None for any other failure. No link is followed."""
-    try:
-        fd = _os.open(path, _WRITE_FLAGS | how, 0o600)
-        try:
-            if is_regular(_os.fstat(fd)):
-                write_all(fd, data)
-            if durable:
-                _os.fsync(fd)
-        finally:
-            _os.close(fd)
-    except (OSError, ValueError) as error:
-        return False if isinstance(error, FileExistsError) else None
-    return True
-
-
-def _make_way(ctx: Ctx, path: str) -> bool:
-    """Whether it may be written; its folder and the ignore list, if there is none, come first."""
-    ignored = ctx.path(".gitignore")
-    if not may_write(ctx, path) or not make_folder(ctx, parent_of(path)):
-        return False
-    if path != ignored and is_below(path, ctx.dir) and is_missing(ignored):
-        write_bytes(ctx, ignored, GITIGNORE_TEXT.encode())
-    return True
-
-
-def make_folder(ctx: Ctx, path: str) -> bool:
-    """Create a folder that holds files of ours, never the context folder; True when it is there."""
-    if is_dir(path):
-        return True
-    parent = parent_of(path)  # a drive that is not there is its own
-    if path in (ctx.root, ctx.dir, parent) or not make_folder(ctx, parent):
-        return False
-    try:
-        _os.mkdir(path, 0o700)
-    except (OSError, ValueError):
-        return is_dir(path)  # made by another process just now
-    _give_rights(ctx, path, ctx.owner.st_mode & 0o7777)
-    return True
-
-
-def _give_rights(ctx: Ctx, path: str, mode: int = 0, before: object = None) -> None:
-    """In the project: the mode; and what root makes belongs to the one whose file it was before,
-    else to the one whose project it is."""
-    if not IS_POSIX or not is_below(path, ctx.root):
-        return
-    if mode:
-        insist(_os.chmod, path, mode)
-    owner = before if is_regular(before) and before.st_uid else ctx.owner
-    if owner.st_uid and _os.geteuid() == 0:
-        insist(_os.lchown, path, owner.st_uid, owner.st_gid)  # a container's root may not
-
-
-def make_private(path: str) -> None:
-    """An agent writes with the mode that everything gets."""
-    info = stat_of(path, follow=False)
-    if IS_POSIX and is_own(info) and info.st_mode & 0o077:
-        insist(_os.chmod, path, 0o600)
-
-
-def append_line(ctx: Ctx, path: str, text: str, limit_bytes: int) -> None:
-    """Whole lines of several processes; at the limit it becomes `.1`; a failure costs the line. On
-    POSIX a line is whole without the lock, which is for making it `.1`: once, and no next one."""
-    lock = -1
-    if not _make_way(ctx, path):
-        return
-    if not IS_POSIX:
-        lock = take_lock(ctx, path)
-    make_private(path)  # it may have come with a clone
-    if lock is not None and _write(path, text.encode("utf-8", "replace"),
-                                   _os.O_APPEND | _NONBLOCK):
-        _give_rights(ctx, path)
-    if _is_over(path, limit_bytes):
-        lock = take_lock(ctx, path, 0.1) if IS_POSIX else lock
-        if lock is not None and _is_over(path, limit_bytes):
-            insist(_os.replace, path, path + ".1")
-    _close(-1 if lock is None else lock)
-
-
-def _is_over(path: str, limit_bytes: int) -> bool:
-    info = stat_of(path, follow=False)
-    return is_regular(info) and info.st_size > limit_bytes
-
-
-def take_lock(ctx: Ctx, path: str, wait_s: float = 0.0) -> "int | None":
-    """The lock of a file, to be closed; None: another process kept it for the whole wait; -1: none
-    can be had here (read-only, a file system without locks), go on without. On Windows, where a
-    refused lock sleeps for a second, it is a file that one can make and goes with its maker."""
-    path, pause_s = lock_path(ctx, path), 0.0005
-    deadline = time.monotonic() + (wait_s or LOCK_WAIT_S)
-    info = None if IS_POSIX else stat_of(path)  # once: every look keeps the file from going
-    if info is not None and time.time() - info.st_mtime > LOCK_LEFT_S:
-        remove_file(path)
-    if not _make_way(ctx, path) or (info is not None and not is_regular(info)):
-        return -1
-    while time.monotonic() < deadline:
-        fd = -1
-        try:
-            fd = _os.open(path, _LOCK_FLAGS, 0o600 | ctx.owner.st_mode & 0o066)
-            _give_rights(ctx, path)
-            if IS_POSIX:
-                _os.lockf(fd, _os.F_TLOCK, 0)  # built in, while fcntl is a library to load
-            if not IS_POSIX or _os.fstat(fd).st_nlink:
-                return fd  # with none, cleanup removed the file: lock its successor
-        except (OSError, ValueError) as error:
-            is_held = isinstance(error, (BlockingIOError, FileExistsError, PermissionError))
-            if not is_held or (IS_POSIX and fd < 0):
-                _close(fd)
-                return -1
-        _close(fd)
-        time.sleep(pause_s)
-        pause_s = min(pause_s * 1.5, 0.01)
+        is_drained = len(piece) < PIPE_BYTES
+        if is_drained and piece.rstrip().endswith(b"}"):
+            value = parse_object(data)
+            if value:
+                return value
     return None
 
 
-def _close(fd: int) -> None:
-    if fd >= 0:
-        _os.close(fd)
+# --- the fail-open boundary
 
 
-def lock_path(ctx: Ctx, path: str) -> str:
-    """A session's state and its claims have one."""
-    stem, _, kind = base_name(path).rpartition(".")
-    return ctx.path("state", (stem if kind in ("json", "claims") else base_name(path)) + _LOCK_END)
-
-
-def load_json(path: str, follow: bool = True) -> "dict | None":
-    """The object in the file; {} when there is no file; None when it is corrupt or unreadable."""
-    data = read_bytes(path, STATE_LIMIT_BYTES, follow)
-    return {} if data is None and is_missing(path) else find_object(data or b"")
-
-
-def read_json(path: str) -> dict:
-    """For looking only: whatever is wrong counts as empty."""
-    return load_json(path) or {}
-
-
-def update_json(ctx: Ctx, path: str, change, schema: tuple = ()) -> tuple:
-    """Locked read-modify-write: `change(data)` edits the object, or the record of the schema, in
-    place. (whether it stands on disk now, what `change` returned); (False, None): never called.
-    What cannot be used is set aside and begun anew."""
-    lock = take_lock(ctx, path)
-    if lock is None:
-        return False, None
+def guarded_hook(mode: str, words: list) -> None:
+    """Run a hook so that whatever goes wrong ends in silence and exit 0."""
+    if sys.stdout is None:
+        os._exit(0)  # closed: nobody would hear us
+    sys.stdout.reconfigure(encoding="utf-8", errors="replace", newline="\n")
+    now, env = time.time(), dict(os.environ)
+    start_deadline(DEADLINE_CLEANUP_S if mode == "cleanup" else DEADLINE_S)
     try:
-        before = read_bytes(path, STATE_LIMIT_BYTES, follow=False)
-        data = {} if before is None and is_missing(path) else find_object(before or b"")
-        if data is None:
-            info = stat_of(path, follow=False)
-            if before is None and is_regular(info) and not is_own(info):
-                return False, None  # another user's in a shared checkout: not ours to replace
-            set_aside(ctx, path)
-        state = load_record(data, schema) if schema else data or {}
-        result = change(state)
-        try:
-            after = format_json(dump_record(state, schema) if schema else state).encode()
-        except (ValueError, TypeError):  # nested too deeply: it must not fail every later call
-            set_aside(ctx, path)
-            return False, result
-        is_there = after == (before or b"{}")  # nothing need not be written down
-        return is_there or write_bytes(ctx, path, after), result
+        run_hook(mode, words, env, now)
+        sys.stdout.flush()
+    except Exception as error:  # noqa: BLE001, whatever it is
+        report_error(error, now)
     finally:
-        _close(lock)
+        os._exit(0)  # nothing is left to tidy up
 
 
-def set_aside(ctx: Ctx, path: str) -> str:
-    """Move what cannot be used out of the way, the oldest of many go; the new path or ""."""
-    folder, stamp = ctx.path("state", "aside"), format_iso(time.time(), True).replace(":", "")
-    target = "%s/%s-%d.%s" % (folder, stamp, _os.getpid(), base_name(path))
-    if not (may_write(ctx, path) and make_folder(ctx, folder) and insist(_os.rename, path, target)):
-        return ""
-    for name in list_dir(folder)[:-ASIDE_KEEP]:
-        remove_file(folder + "/" + name)
-    return target
+def report_error(error: Exception, now: float) -> None:
+    """One line on stderr and in errors.log: what went wrong, and where."""
+    trace = error.__traceback__
+    while trace.tb_next:
+        trace = trace.tb_next
+    function = trace.tb_frame.f_code.co_name
+    what = (type(error).__name__, function, trace.tb_lineno, error)
+    line = for_terminal("%s in %s:%d: %s" % what)[:500]
+    if Run.error_log:
+        append_line(Run.error_log, format_iso(now) + " " + line, ERRORS_LIMIT_BYTES)
+    if sys.stderr is not None:  # if it is closed, another file may have its number
+        os.write(2, ("ctx_hooks: %s\n" % line).encode("ascii", "replace"))
+
 
 # =============================================================================
-# Config
+# Modes
 # =============================================================================
-# .contextrc is a small YAML subset: nested mappings by indentation, scalars, [inline, lists],
-# dash lists, 'quotes', "quotes", # comments, CRLF, BOM. Scalars are texts, a setting's kind says
-# what one means. A bad line is reported with line and column and skipped, never fatal.
-#
-#     gate:
-#       mode: content          # directive | content | off
-#       files: [TASKS.md, "NOTES.md"]
-SETTINGS = (  # key, default, kind (a word, a tuple: one of these, a list: many of one), meaning
-    ("context_dir", DEFAULT_CONTEXT_DIR, "path", "folder of the context files, below the project"),
-    ("allow_outside", False, "bool", "the user's own file only: its paths may leave the project"),
-    ("gate.mode", "directive", ("directive", "content", "off"), "name the files, or put them in"),
-    ("gate.files", list(CONTEXT_FILES), ["path"], "by priority, seen from `context_dir`"),
-    ("gate.message", "", "text", "own wording of the gate; `{files}` is filled in"),
-    ("monitor.inject_min_severity", "warning", SEVERITIES, "signals below this stay on disk"),
-    ("monitor.inject_at", ["prompt", "tool"], [("prompt", "tool")], "what signals come with"),
-    ("monitor.notify", "off", ("off", "bell", "desktop"), "for the person, when one is critical"),
-    ("monitor.context_window", 0, "count", "size of the context window in tokens; 0 finds out"),
-    ("handoff.enabled", True, "bool", "ask for a handoff near the limit, and write one without it"),
-    ("handoff.threshold", "auto", "threshold", "ask at this percent; `auto` minds the compaction"),
-    ("handoff.file", ".context/handoffs/{session}.md", "path", "where the agent writes it"),
-    ("handoff.cooldown_s", 0, "count", "seconds between two reminders; 0: after every tool call"),
-    ("handoff.command", "", "text", "a command that writes the handoff, named in the reminder"),
-    ("audit.stale_days", 14, "count", "remind of context files untouched for so long; 0 never"),
-    ("startup.enabled", True, "bool", "deliver the handoff and `startup.files` to new sessions"),
-    ("startup.files", [], ["path"], "more files to deliver, in order of priority"),
-    ("startup.max_age_hours", 72, "count", "an older handoff is not delivered"),
-    ("startup.budget_chars", 4000, "count", "room for the startup context, at most 9000"),
-    ("startup.require_ack", True, "bool", "ask for an acknowledgement"),
-    ("startup.retry_backoffs_s", [1, 2, 5, 10, 30], ["count"], "seconds after each attempt"),
-    ("startup.max_attempts", 5, "count", "attempts before giving up"),
-    ("startup.file_fallback_after_attempts", 3, "count", "attempts before the file is written"),
-    ("startup.fallback_file", "auto", ("auto",) + INSTRUCTION_FILES, "`auto`: the client's own"),
-    ("auto.phases", [], ["text"], "the project's own phases instead of the nine"),
-    ("auto.about", {}, "table", "`auto.about.<phase>`: a sentence on what the phase is about"),
-    ("auto.done_when", {}, "table", "`auto.done_when.<phase>`: a command that then must exit 0"),
-    ("auto.check_timeout_s", 120, "count", "seconds for such a command"),
-    ("wrap.ready_patterns", [], ["text"], "regular expressions of a prompt that waits for input"),
+# What happens at each event. A handler gets the run, adds to its reply and returns.
+# It never prints, locks, reads the clock or the environment.
+
+
+def inject(run: Run) -> None:
+    """SessionStart: what the last session left. UserPromptSubmit: pending signals."""
+    if run.event.name == "SessionStart":
+        start_session(run)
+    follow_delivery(run)
+    brief(run)
+    if run.event.name == "UserPromptSubmit":
+        add_signals(run, [])
+
+
+def gate(run: Run) -> None:
+    """PreToolUse: once a session, the context files to read."""
+    add_gate(run)
+
+
+def monitor(run: Run) -> None:
+    """PostToolUse: fullness, alerts, signals. PreCompact: pin the person's words."""
+    if run.event.name == "PreCompact":
+        return before_compaction(run)
+    follow_delivery(run)
+    if "PreToolUse" not in DIALECTS[run.event.agent].registered:
+        add_gate(run)
+    full = fullness(run)
+    is_reminding = add_reminder(run, full)
+    add_alerts(run, full, is_reminding)
+
+
+def before_compaction(run: Run) -> None:
+    """The client is about to summarise: leave a handoff, pin the person's words."""
+    if not run.settings["handoff.enabled"]:
+        return
+    make_handoff(run.project, run.session, run.now)
+    if run.event.agent == "claude":
+        run.reply.plain = clean_text(render_pins(run.session.facts))
+
+
+def stop_enforce(run: Run) -> None:
+    """Stop: save a printed handoff; in auto mode, go on until the phase is complete."""
+    follow_delivery(run)
+    save_printed(run)
+    notice_handoff(run)
+    enforce_stop(run)
+
+
+def cleanup(run: Run) -> None:
+    """SessionEnd: bring the handoff up to date; the session's runtime files go."""
+    if run.event.reason == "resume":
+        return
+    session = run.session
+    session.ended_at = run.now
+    session.end_reason = run.event.reason
+    notice_handoff(run)
+    settle_delivery(run.project, session)
+    make_handoff(run.project, session, run.now)
+    remove_runtime_files(run.project, session, run.env)
+
+
+HANDLERS = {
+    "inject": inject,
+    "gate": gate,
+    "monitor": monitor,
+    "stop-enforce": stop_enforce,
+    "cleanup": cleanup,
+}
+
+
+# =============================================================================
+# Startup
+# =============================================================================
+# A new session gets the newest handoff that waits. Delivering moves its file to
+# handoffs/delivered/, so only one session gets it. Evidence ends the delivery: our
+# text in the transcript, or the agent's acknowledgement. Without evidence the text
+# is sent again, and at last written into the client's instruction file.
+
+UPDATE_LIMIT_S = 1.0
+BUSY_S, BUSY_CALL_S = 600, 7200
+KEPT_S = 7 * 86400
+SWEEP_EVERY_S = 3600
+LEFTOVER = r"\.(?:json|md)\.(?:tmp-\d+|corrupt)$"  # of a write that was killed
+OLD_STATE = r"(\.json|\.lock|\.claims|\.statusline|\.log|collected)$"  # of 0.2.0
+OLD_LOGS = r"\b(metrics\.json|events\.jsonl(\.1)?)$"
+MOST_ATTEMPTS = 5
+LEAST_SENT = 1_000  # characters; a startup text cut below this says too little
+NEW_HEAD = "Handoff of the session before this one (%s), left by %s %s ago."
+OWN_HEAD = "Your own handoff from before the compaction (%s), %s old."
+MOVED = "The working tree is on %s at %s now; it was on %s at %s then."
+OTHERS = "Also waiting in the same folder: %s."
+FILES_HEAD = "Context for this session (ctx_hooks, %s):"
+OFFER = "It is offered, not ordered: if you are asked for something else, leave it."
+ACK_FRAME = (
+    "[CONTEXT INJECTION - Please acknowledge receipt]\n%s\n\n"
+    '[END CONTEXT - Reply "ACK: context received" to confirm]'
 )
-DEFAULTS = {key: default for key, default, _, _ in SETTINGS}
-_KINDS = {key: kind for key, _, kind, _ in SETTINGS}
-_PATHS = ("gate.files", "startup.files", "handoff.file", "context_dir")  # the first needs the last
-_SWITCHES = {"on": True, "yes": True, "true": True, "off": False, "no": False, "false": False}
-_ESCAPES = (("\\n", "\n"), ("\\t", "\t"), ("\\r", "\r"), ('\\"', '"'))
+FILE_NOTICE = "[System] Session context written to %s - please review"
+LAST_NOTICE = "[System] The context of the last session is in %s, if you need it"
+NOT_HEARD = "ctx: the agent seems not to get the handoff; it is in %s now"
+SECTION_BEGIN = "<!-- STARTUP_CONTEXT_INJECTION -->"
+SECTION_END = "<!-- END_STARTUP_CONTEXT -->"
+SECTION = "\n%s\n## Session Context (Auto-Injected)\n\n%s\n\n%s\n"
 
 
-def parse_config(text: str, is_user: bool = False) -> tuple:
-    """(values by dotted key, problems) of a .contextrc; only known keys with values of their kind
-    remain. `is_user`: the user's own file, the only one that may allow paths outside."""
-    pairs, problems = parse_yaml(text)
-    values, places = {}, {}
-    for key, value, *place in pairs:
-        table, _, entry = key.rpartition(".")
-        is_entry = bool(entry) and _KINDS.get(table) == "table"
-        kind = "text" if is_entry else _KINDS.get(key)
-        checked, wanted = _checked(value, kind)
-        if kind is None:
-            problems.append((*place, "unknown setting `%s`" % key))
-        elif key == "allow_outside" and not is_user:
-            problems.append((*place, "`allow_outside` counts only in the user's own contextrc"))
-        elif checked is None:
-            problems.append((*place, "`%s` wants %s" % (key, wanted)))
-        elif is_entry:
-            values.setdefault(table, {})[entry] = checked
-        else:
-            values[key], places[key] = checked, place
-    for key in _PATHS:
-        problem = key in values and _path_problem(key, values)
-        if problem:
-            problems.append((*places[key], problem))
-            del values[key]
-    return values, sorted(problems)[:LIST_LIMIT]
+def start_session(run: Run) -> None:
+    """A session starts, is resumed, or was compacted: prepare what it gets."""
+    session, source = run.session, run.event.source
+    if run.is_first:
+        more = status_command(run.project)
+        run.reply.tell("ctx: hooks are on; %s shows more" % more)
+    if source in ("resume", "fork"):
+        if session.facts.tool_calls:
+            claim_marker(run)  # the gate has spoken in this conversation
+        return
+    if source == "compact":
+        make_handoff(run.project, session, run.now)
+    else:
+        session.branch, session.commit = read_head(run.project.root)
+        sweep(run)
+        update_others(run)
+    # some clients announce a start twice
+    was_sent = session.delivery.state == "sent" and session.delivery.source == source
+    if run.settings["startup.enabled"] and not was_sent:
+        prepare_delivery(run)
 
 
-def _path_problem(key: str, values: dict) -> str:
-    """By the text of the paths alone; links are looked at when the file is."""
-    root = "/\0"  # which no path can name, so none leads out and in again
-    folder = values.get("context_dir", DEFAULT_CONTEXT_DIR) if key == "gate.files" else "."
-    for name in values[key] if isinstance(values[key], list) else [values[key]]:
-        is_inside = name[0] != "~" and is_below(join_path(join_path(root, folder), name), root)
-        if not is_inside and not values.get("allow_outside"):
-            return "`%s` names a file outside the project" % key
-        is_unread = name.lower().startswith((".git/", ".claude/")) and name != OLD_HANDOFF
-        if is_unread and key == "handoff.file":
-            return "`handoff.file` lies where nothing is delivered from"
-    return ""
+def prepare_delivery(run: Run) -> None:
+    """Choose the handoff and write the text; `follow_delivery` sends it."""
+    session, source = run.session, run.event.source
+    name = choose_handoff(run, source)
+    text = startup_text(run, name, source)
+    delivery = Delivery({"source": source, "handoff": name, "text": text})
+    if text:
+        delivery.state = "owed"
+        delivery.head = text.split("\n")[0]
+    session.delivery = delivery
+    session.facts.received = ""  # older evidence proves nothing
+    session.facts.acknowledged_at = ""
 
 
-def _checked(value: object, kind: object) -> tuple:
-    """(the value made exact, or None when it is not of the kind; what the kind wants)."""
-    if isinstance(kind, list):
-        items = value if isinstance(value, list) else [value]
-        checked = [_checked(item, kind[0])[0] for item in items[:LIST_LIMIT]]
-        exact = checked if kind == ["count"] else list(dict.fromkeys(checked))
-        return None if None in checked else exact, "a list, each " + _checked(None, kind[0])[1]
-    text, number = text_of(value), None
-    if isinstance(kind, tuple):
-        choices = {choice.lower(): choice for choice in kind}
-        return choices.get(text.lower()), "one of " + ", ".join(kind)
-    if is_digits(text.replace(".", "", 1)):
-        number = float(text) if "." in text else int(text)
-    percent = number if number and 1 <= number <= 100 else None
-    return {
-        "bool": (_SWITCHES.get(text.lower()), "true or false"),
-        "count": (number, "a number from 0"),
-        "threshold": ("auto" if text == "auto" else percent, "`auto` or a number from 1 to 100"),
-        "path": (text if text and text.isprintable() else None, "a path"),  # the agent sees it
-        "text": (value if isinstance(value, str) else None, "a text"),
-    }.get(kind, (None, "entries below it"))
+def status_command(project: Project) -> str:
+    """The command that shows more, ready to be pasted in the project's folder."""
+    import shlex
+
+    kit = os.path.abspath(__file__)
+    if os.path.isdir(os.path.join(os.path.dirname(kit), ".claude-plugin")):
+        return "/ctx-hooks:status"
+    return shlex.quote(project.relative(kit)) + " status"
 
 
-def parse_yaml(text: str) -> tuple:
-    """([(dotted key, value, line, column)], problems). Never raises."""
-    pairs, problems, prefixes = [], [], [(0, "")]  # the open mappings: column, dotted prefix
-    head = None  # the last key when it has no value: the pair of a dash list that may come
-    for number, line in enumerate(text.lstrip("\ufeff").split("\n"), 1):
-        body = strip_comment(line[:LINE_LIMIT]).rstrip()
-        bare = body.lstrip(" ")
-        place = column = len(body) - len(bare) + 1
-        if bare in ("", "---", "..."):
+# --- which handoff
+
+
+def choose_handoff(run: Run, source: str) -> str:
+    """The name of the handoff for this session; "" if none waits."""
+    own = handoff_path(run.project, run.session.id)
+    own_name = os.path.basename(own)
+    if source == "compact":
+        return own_name if read_handoff(own) else ""
+    waiting = [name for name in waiting_handoffs(run) if name != own_name]
+    if source == "clear":
+        cleared = [name for name in waiting if was_cleared_here(run, name)]
+        waiting = cleared or waiting
+    return waiting[0] if waiting else ""
+
+
+def was_cleared_here(run: Run, name: str) -> bool:
+    """Whether the person left this handoff's session by /clear in the same client."""
+    writer = writer_of(run.project, name)
+    pid = run.session.client_pid
+    return writer.end_reason == "clear" and pid != "" and writer.client_pid == pid
+
+
+def waiting_handoffs(run: Run) -> list:
+    """The names of the handoffs that may be delivered, the newest first."""
+    max_age_s = run.settings["startup.max_age_hours"] * 3600
+    found = []
+    for path, written_at in list_files(run.project.path("handoffs"), ".md"):
+        name = os.path.basename(path)
+        is_too_old = run.now - written_at > max_age_s
+        if is_too_old or is_busy(writer_of(run.project, name), run.now):
             continue
-        try:
-            if len(line) > LINE_LIMIT:
-                raise ValueError("line is too long")
-            key, rest = _split_line(bare)
-            if key != "-":
-                while column <= prefixes[-1][0]:
-                    prefixes.pop()
-                head, key = None, prefixes[-1][1] + key
-            elif head is None or column < head[3]:
-                raise ValueError("list item without a key above it")
-            place = len(body) - len(rest) + 1
-            value = _parse_value(rest)
-        except ValueError as error:
-            problems.append((number, place, str(error)))
-            continue
-        if key == "-":
-            if not head[1]:
-                pairs.append(head)
-            head[1].append(value)
-        elif rest:
-            pairs.append((key, value, number, column))
-        else:
-            prefixes.append((column, key + "."))
-            head = (key, [], number, column)
-    return pairs, problems
+        if read_handoff(path):
+            found.append(name)
+    return found
 
 
-def _split_line(bare: str) -> tuple:
-    """(key, text of the value); the key of a list's item is a dash."""
-    if bare[0] == "\t":
-        raise ValueError("tab in the indentation; use spaces")
-    if bare == "-" or bare.startswith("- "):
-        return "-", bare[1:].strip()
-    key, colon, rest = bare.partition(":")
-    key = key.strip().strip("'\"")
-    if not colon or not key or rest[:1] not in ("", " "):
-        raise ValueError("expected `key: value`")
-    return key, rest.strip()
+def writer_of(project: Project, name: str) -> Session:
+    """The session that a handoff belongs to; an empty one if we know none."""
+    stem = name[: -len(".md")]
+    return Session(read_object(project.state("session-%s.json" % stem)))
 
 
-def _parse_value(text: str) -> object:
-    """A scalar or an [inline, list]; ValueError says what is wrong with it."""
-    if text[:1] != "[":
-        return parse_scalar(text)
-    if text[-1] != "]":
-        raise ValueError("the list's `]` has to end the line")
-    values, rest = [], text[1:-1].strip()
-    while rest:
-        start = _quote_end(rest) if rest[0] in "'\"" else 0
-        end = (rest + ",").index(",", start)
-        values.append(parse_scalar(rest[:end].rstrip()))
-        rest = rest[end + 1:].lstrip()
-    return values
-
-
-def parse_scalar(text: str) -> object:
-    """The text, without its quotes; None for nothing."""
-    if text[:1] in ("'", '"'):
-        end = _quote_end(text)
-        if end != len(text):
-            raise ValueError("text after the closing quote" if end else "quote is not closed")
-        if text[0] == "'":
-            return text[1:-1].replace("''", "'")
-        parts = text[1:-1].split("\\\\")
-        for escape, char in _ESCAPES:
-            parts = [part.replace(escape, char) for part in parts]
-        return "\\".join(parts)
-    if text and text[0] in "[{&*!|>%@`":
-        raise ValueError("`%s` is not part of the YAML subset read here; quote the text" % text[0])
-    return None if text.lower() in ("", "~", "null") else text
-
-
-def strip_comment(line: str) -> str:
-    """The line without its `# comment`, which starts the line or follows a blank."""
-    index = 0 if "#" in line else len(line)
-    while index < len(line):
-        before = line[index - 1] if index else " "
-        if line[index] == "#" and before in " \t":
-            return line[:index]
-        is_quote = line[index] in "'\"" and before in " [,:-\t"
-        index += (_quote_end(line[index:]) if is_quote else 0) or 1
-    return line
-
-
-def _quote_end(text: str) -> int:
-    """The length of the quoted text at the beginning; 0 when it is not closed."""
-    rest = text[1:]
-    for escape in ("\\\\", '\\"') if text[0] == '"' else ("''",):
-        rest = rest.replace(escape, "  ")
-    return rest.index(text[0]) + 2 if text[0] in rest else 0
-
-# =============================================================================
-# Project
-# =============================================================================
-# The root is the folder that the client was started in or its nearest parent with a context
-# folder; a parent's must belong to this user or to root. No root: nothing happens. Whatever the
-# project's files name, read_shared decides what can reach the agent.
-SESSION = (  # .context/state/<session>.json: key, default, kind
-    ("session_start", 0.0, "time"), ("agent", "claude", str), ("client", "", str),
-    ("transcript", "", str), ("estimated_tokens", 0, "count"), ("window", 0, "count"),
-    ("exact", False, bool), ("model", "", str), ("measured_model", "", str),
-    ("settings_model", "", str), ("settings_read", False, bool), ("compact_window", 0, "count"),
-    ("compacts", True, bool), ("compacted_at", 0.0, "time"), ("tool_calls", 0, "count"),
-    ("last_call", 0.0, "time"), ("breakdown", {}, dict), ("files_read", [], "texts"),
-    ("recent", [], "texts"), ("edits", 0, "count"), ("seen_calls", [], "texts"),
-    ("audited", [], list), ("looked", 0.0, "time"),
-    ("threshold_crossed_at", 0.0, "time"), ("handoff_complete", False, bool),
-    ("handoff_before", "", str), ("reminded_batch", "", str), ("reminded_at", 0.0, "time"),
-    ("write_denied", False, bool), ("workflow_told", "", str), ("startup", None, (
-        ("message_id", "", str), ("handoff", "", str), ("attempts", 1, "count"),
-        ("first_at", 0.0, "time"), ("last_at", 0.0, "time"), ("offset", 0, "count"),
-        ("answered", False, bool), ("evidence", "", str), ("outcome", "pending", str))))
-_SECRETS = (".env", "id_", ".netrc", "credentials")
-_SECRET_ENDS = (".pem", ".key", ".kdbx")
-
-
-def find_project(start: str, cwd: str, env: dict, now: float) -> "Ctx | None":
-    """The project of a hook event, or None: its cwd counts only where `start`, the folder that the
-    client was started in, is not told."""
-    start = start if is_absolute(start) else cwd
-    if not is_absolute(start) or len(start) > 1 << 15:  # no path is longer, on any system
-        return None
-    own, _ = read_config(user_config_path(env), is_user=True)
-    for key in {"gate.files", "startup.files"}.intersection(own):
-        own[key] = [home_of(env) + name[1:] if name[:2] == "~/" else name for name in own[key]]
-    ctx, folder, below = None, join_path(start, "."), ""
-    while ctx is None and folder != below:
-        ctx = _open_project(folder, own)
-        if ctx and below and not all(map(is_trusted, (ctx.dir, join_path(folder, CONFIG_NAME)))):
-            return None
-        folder, below = parent_of(folder), folder
-    if ctx:
-        ctx.now, ctx.env = now, env
-        ctx.tmp = native_path(env.get("TMPDIR" if IS_POSIX else "TEMP") or "/tmp")
-        ctx.state_home = user_folder(env, "XDG_STATE_HOME", "LOCALAPPDATA", "/.local/state")
-    return ctx
-
-
-def _open_project(root: str, own: dict) -> "Ctx | None":
-    """The project at exactly this folder, with its settings read; `own` are the user's."""
-    values, problems = read_config(join_path(root, CONFIG_NAME))
-    config = {**DEFAULTS, **own, **values}
-    ctx = Ctx(root, join_path(root, config["context_dir"]), config, problems)
-    ctx.owner = stat_of(ctx.dir)
-    if not (ctx.owner and is_dir(ctx.dir)) or _is_private(name_inside(ctx.dir, root)) or any(
-            map(is_link, map(ctx.path, RUNTIME_FOLDERS))):
-        return None  # a stranger's repository must not decide where we write
-    named = own if own.get("allow_outside") else {}  # and nothing that a project adds
-    config["outside"] = [join_path(ctx.dir, name) for name in named.get("gate.files", ())]
-    config["outside"] += [join_path(root, name) for name in named.get("startup.files", ())]
-    return ctx
-
-
-def read_config(path: str, is_user: bool = False) -> tuple:
-    """(settings, problems) of a contextrc; both empty when there is none."""
-    text = read_text(path, 64 * 1024)
-    return parse_config(text, is_user) if text else ({}, [])
-
-
-def home_of(env: dict) -> str:
-    return native_path(env.get("HOME" if IS_POSIX else "USERPROFILE") or env.get("HOME", ""))
-
-
-def user_config_path(env: dict) -> str:
-    folder = user_folder(env, "XDG_CONFIG_HOME", "APPDATA", "/.config")
-    return folder and folder + "/contextrc"
-
-
-def user_folder(env: dict, variable: str, windows: str, usual: str) -> str:
-    """Ours where the variable names an absolute path, else below the home; "" without one."""
-    named, home = native_path(env.get(variable if IS_POSIX else windows, "")), home_of(env)
-    if not is_absolute(named):
-        named = home + usual if is_absolute(home) else ""
-    return named and named + "/ctx_hooks"
-
-
-def is_trusted(path: str) -> bool:
-    """What is there, and the link to it if it is one, belongs to this user or to root; on Windows
-    to this user, the administrators or the system, and not when that cannot be told."""
-    if IS_POSIX:
-        found = [info for info in (stat_of(path), stat_of(path, follow=False)) if info is not None]
-        return all(info.st_uid in (0, _os.geteuid()) for info in found)
-    if is_missing(path):
-        return True
-    from ctypes import WinDLL, byref, c_uint32, c_void_p, sizeof
-
-    api, owner, descriptor, token = WinDLL("advapi32"), c_void_p(), c_void_p(), c_void_p()
-    this_process, query, token_user, administrators, system = c_void_p(-1), 8, 1, 26, 22
-    user = (c_void_p * 32)()
-    if api.GetNamedSecurityInfoW(path, 1, 1, byref(owner), None, None, None, byref(descriptor)):
+def is_busy(session: Session, now: float) -> bool:
+    """Whether a session is at work: its transcript grows, or a call is running."""
+    is_at_rest = not session.id or session.ended_at or session.stopped_at
+    if is_at_rest or is_gone(session.client_pid):
         return False
-    if api.IsWellKnownSid(owner, administrators) or api.IsWellKnownSid(owner, system):
-        return True
-    return bool(
-        api.OpenProcessToken(this_process, query, byref(token))
-        and api.GetTokenInformation(token, token_user, user, sizeof(user), byref(c_uint32()))
-        and api.EqualSid(c_void_p(user[0]), owner))
-
-
-def _is_private(name: str) -> bool:
-    """Seen from the root: outside, git's, the client's or a secret, whatever its case."""
-    parts = [part.rstrip(". ") or part for part in name.casefold().split("/")]
-    is_secret = parts[-1].startswith(_SECRETS) or parts[-1].endswith(_SECRET_ENDS)
-    is_clients = ".claude" in parts and "/".join(parts) != OLD_HANDOFF
-    has_alias = not IS_POSIX and any(
-        ":" in part or is_digits(part.rpartition("~")[2].partition(".")[0]) for part in parts)
-    return not name or ".git" in parts or is_clients or is_secret or has_alias
-
-
-def read_shared(ctx: Ctx, path: str, limit_bytes: int = FILE_LIMIT_BYTES) -> "bytes | None":
-    """Of a file whose text may reach the agent, by its name and with all links resolved."""
-    if not is_below(path, ctx.root):
-        return read_bytes(path, limit_bytes) if path in ctx.get("outside") else None
-    name = name_inside(path, ctx.root)
-    if _is_private(name) or _is_private(path[len(ctx.root):].lstrip("/")):
-        return None
-    return read_bytes(name, limit_bytes, base=ctx.root)
-
-
-def session_file(ctx: Ctx, session: str) -> str:
-    return ctx.path("state", session + ".json")
-
-
-def read_session(ctx: Ctx, session: str) -> Record:
-    """For looking only."""
-    return load_record(read_json(session_file(ctx, session)), SESSION)
-
-
-def update_session(ctx: Ctx, session: str, change) -> tuple:
-    """Locked: `change(state)` edits the record; (whether it stands on disk, its result)."""
-
-    def begin(state: Record) -> object:
-        state.session_start, state.agent = state.session_start or ctx.now, ctx.agent
-        return change(state)
-
-    return update_json(ctx, session_file(ctx, session), begin, SESSION)
-
-
-def signal_dir(ctx: Ctx, session: str) -> str:
-    return ctx.path("signals", "sessions", session) if session else ctx.path("signals", "global")
-
-
-def marker_path(ctx: Ctx, session: str, prefix: str = MARKER_PREFIX) -> str:
-    return ctx.tmp.rstrip("/") + "/" + prefix + session
-
-
-def shown_path(ctx: Ctx, path: str, cwd: str) -> str:
-    """Relative to the root for a session that stands there, absolute for one that does not."""
-    inside = is_below(path, ctx.root) and join_path(cwd or ctx.root, ".") == ctx.root
-    return path[len(ctx.root.rstrip("/")) + 1:] if inside else path
-
-
-def is_switched_off(env: dict) -> bool:
-    return env.get("CTX_HOOKS_DISABLE", "") not in ("", "0")
-
-
-def is_paused(ctx: Ctx, session: str) -> bool:
-    return not read_pauses(ctx).keys().isdisjoint((session, "*"))
-
-
-def read_pauses(ctx: Ctx) -> dict:
-    """Those that hold now of {"<session>" or "*": ISO time, or null: until `resume`}. What came
-    with a clone has another inode and counts for nothing; what is no time pauses nothing."""
-    pauses = read_json(ctx.path("state", "pause.json"))
-    if pauses.pop("inode", 0) != ctx.owner.st_ino:
-        return {}
-    return {name: until for name, until in pauses.items()
-            if until is None or ctx.now < (parse_iso(until) or 0)}
-
-# =============================================================================
-# Recorder
-# =============================================================================
-# .context/events.jsonl: one line for each thing that was said or decided, with the reason. The
-# error log takes the traceback of an internal error. Both are bounded.
-
-
-def record(ctx: Ctx, event: str, **fields) -> None:
-    """Append one line; a failure costs the line."""
-    row = {"at": format_iso(ctx.now, True), "session": ctx.session, "mode": ctx.mode,
-           "agent": ctx.agent, "event": event, **fields}
-    append_line(ctx, ctx.path("events.jsonl"), format_json(row) + "\n", EVENTS_LIMIT_BYTES)
-
-
-def log_error(ctx: Ctx, text: str) -> None:
-    path = ctx.path("state", "errors.log")
-    append_line(ctx, path, text[-ERRORS_LIMIT_BYTES // 4:], ERRORS_LIMIT_BYTES)
-
-
-def read_events(ctx: Ctx, limit: int) -> list:
-    """The last rows of the recorder, oldest first."""
-    texts = [read_bytes(ctx.path(name), EVENTS_LIMIT_BYTES * 2, follow=False) or b""
-             for name in ("events.jsonl.1", "events.jsonl")]
-    return list(filter(None, map(parse_object, b"\n".join(texts).split(b"\n"))))[-limit:]
-
-# =============================================================================
-# Text
-# =============================================================================
-# What reaches the agent is counted as the client counts it, has no control characters, no tags
-# that imitate a client's own markup and no lines that pose as somebody's turn: clean_text. What
-# reaches a terminal goes through for_terminal, what is written down through hide_secrets.
-CLEANED_LIMIT = 1 << 16  # text is cut before it is cleaned; a reply holds a sixth of it
-_MARKUP = frozenset(  # without the s of a plural
-    "system systemreminder systemmessage systemwarning tasknotification commandname commandmessage "
-    "commandarg localcommandstdout localcommandstderr localcommandcaveat userpromptsubmithook "
-    "bashinput bashstdout bashstderr user human assistant developer functioncall functionresult "
-    "invoke tooluse toolresult tooluseerror toolcall toolresponse antml thinking hookcontext "
-    "hookprompt hookresult ideselection ideopenedfile newdiagnostic persistedoutput stophook "
-    "teammatemessage sessionstarthook posttoolusehook pretoolusehook startofturn endofturn".split())
-_TYPES = frozenset("System User Human Assistant".split())  # in code: List<User>
-_TURNS = ("human", "user", "assistant", "system", "developer")
-_UNSEEN = (  # control characters, direction overrides, and letters that only a model sees: from, to
-    "\0\b \v\x1f \x7f\x9f \xad\xad \u034f\u034f \u061c\u061c \u115f\u1160 \u180e\u180e "
-    "\u200b\u200b \u200e\u200f \u2028\u202e \u2060\u206f \u3164\u3164 \ufe00\ufe0e "
-    "\ufeff\ufeff \uffa0\uffa0 \ufff9\ufffb \U000e0000\U000e01ef").split(" ")
-_USUAL = frozenset(map(chr, range(32, 127))) | frozenset("\t\n→⚠\ufe0f•…—–·’")
-_BRACKETS = dict(zip(map(ord, "＜﹤〈⟨＞﹥〉⟩"), "<<<<>>>>"))
-_AROUND = " \t#*_`-+=~|.()[]{}0123456789"  # what may stand before the name of a turn
-_LETTERS, _LATIN = (  # of other scripts, and two colons, and what they look like
-    "аеорсухѕіјԁһкмтнвѵԝοανρτυιεκμχβζηɑᴀʙᴄᴅᴇɢʜɪᴊᴋʟᴍɴᴏᴘʀꜱᴛᴜᴠᴡʏ꞉∶",
-    "aeopcyxsijdhkmthbvwoanptuiekmxbzhaabcdeghijklmnoprstuvwy::")
-_ALIKE = str.maketrans(_LETTERS.upper() + _LETTERS + "ΥУ", _LATIN.upper() + _LATIN + "YY")
-
-
-def units(text: str) -> int:
-    """Length as most clients count it: UTF-16 units, without the mark that is put before them."""
-    return len(text) if text.isascii() else len(text.encode("utf-16", "surrogatepass")) // 2 - 1
-
-
-def cut_text(text: str, limit: int, length: object = units) -> str:
-    """The text when it fits, else its beginning, cut at a line or a word where one is near."""
-    limit = max(limit, 0)
-    if length(text) <= limit:
-        return text
-    text = text[:limit]
-    while length(text) > limit:
-        text = text[:-max(1, (length(text) - limit) // 4)]
-    edge = max(text.rfind("\n"), text.rfind(" "))
-    return text[:edge] if edge > len(text) * 3 // 4 else text
-
-
-def clean_text(text: str) -> str:
-    """Without control characters, direction overrides, lone surrogates, imitated markup and lines
-    that pose as a turn. What is clean stays as it is."""
-    text = text[:CLEANED_LIMIT]
-    is_usual = _USUAL.issuperset(text)
-    if not is_usual:
-        text = for_terminal(text.replace("\r\n", "\n")).translate(_BRACKETS)
-    start = text.rfind("<")
-    while start >= 0:  # from the last one on: a removed tag may complete the one around it
-        text = _strip_tag(text, start)
-        start = text.rfind("<", 0, start)
-    return "\n".join([  # only a sign of another script could be read as a colon
-        "> " + line if (":" in line or not is_usual) and _is_turn(line) else line
-        for line in text.split("\n")])
-
-
-def for_terminal(text: str) -> str:
-    """What people see: no control characters but line ends and tabs, no moves of the cursor."""
-    text = text.encode("utf-8", "replace").decode("utf-8")
-    for char in set(text):
-        if any(first <= char <= last for first, last in _UNSEEN):
-            text = text.replace(char, "")
-    return text
-
-
-def one_line(text: str, limit: int = 200) -> str:
-    """For a line shown to somebody: cleaned, blanks folded, cut."""
-    return cut_text(" ".join(clean_text(text[:limit * 8]).split()), limit)
-
-
-def _is_turn(line: str) -> bool:
-    """It poses as the beginning of somebody's turn, and not as a quotation."""
-    name, colon, _ = _folded(line[:60]).partition(":")
-    name = name.lstrip(_AROUND).lower()
-    is_named = "".join(filter(str.isalnum, name)) in _TURNS
-    return is_named and colon != "" and name[0] not in ("'", '"', ">")
-
-
-def _folded(text: str) -> str:
-    """As somebody reads it: other letter forms become the usual ones, accents and joiners go."""
-    if not _USUAL.issuperset(text):  # our own signs are: no library to load for a reply
-        from unicodedata import normalize
-
-        text = normalize("NFKD", text).translate(_ALIKE)
-    return text.encode("ascii", "ignore").decode()
-
-
-def _strip_tag(text: str, start: int) -> str:
-    """Without the tag that begins here if it has one of the names, whatever stands between its
-    letters, or is another model's mark of a turn. Of one that is not closed the bracket goes."""
-    before, end = text[start - 1:start], text.find(">", start, start + 300)
-    written = text[start + 1:start + 80].partition(">")[0].partition("<")[0]
-    if written.partition(",")[0] in _TYPES and (before.isalnum() or before == "_"):
-        return text
-    inner = _folded(written).lower()
-    words = "".join(c if c.isalnum() or c in "-_.:" else " " for c in inner).split()
-    names = words[0].split(":") if words else []
-    names += ["".join(words[:count]) for count in range(1, len(words) + 1)]
-    stems = ["".join(filter(str.isalnum, name)).rstrip("0123456789s") for name in names]
-    if _MARKUP.isdisjoint(stems) and not inner.startswith("|"):  # <|im_start|>
-        return text
-    return text[:start] + (" " + text[start + 1:] if end < 0 else text[end + 1:])
-
-
-def hide_secrets(text: str) -> str:
-    """Keys, tokens and passwords that stand in what was said are not written down again."""
-    import re
-
-    # every repetition is bounded or begins at a word of its own: the text can be half a megabyte
-    value = r"(?:\"[^\"\n]{4,}\"|'[^'\n]{4,}'|`[^`\n]{4,}`|[\"']?[^\s\"'`,;]{%d,})"
-    password = r"(?:secret|passw(?:or)?d|pwd|passphrase|[_-]pass"
-    about = (r"(?!(?:required|missing|wrong|invalid|correct|incorrect|empty|needed|expired|valid|"
-             r"known|not|too|that|the)\b)")
-    shapes = (  # what may stay, and the secret
-        r"(?s)()-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*KEY-----|\Z)",
-        r"(?i)(\b(?:bearer|basic|authorization:\s*token)\s+)[\w.~+/=-]{8,}",
-        r"()\b(?:sk[-_]|rk_live_|gh[oprsu]_|github_pat_|xox[abprs]-|xapp-|AKIA|ASIA|AIza|glpat-|"
-        r"hf_|npm_|SG\.|eyJ|dckr_pat_|dop_v1_|ya29\.|AGE-SECRET-KEY-)[\w.-]{8,}",
-        r"(?i)((?<![\w-])--?[\w-]{0,30}" + password + r"|token|api-?key)(?:\s+|=))" + value % 1,
-        r"(\s(?:--user|-u)[ =][^\s:]+:)\S+",
-        r"(?i)(" + password + r"|key|token)[\w-]{0,20}[\"']?\s*[=:]\s*)" + value % 6,
-        r"(?i)(" + password + r") (?:is|was):?\s+)" + about + value % 4,
-        r"(\w://[^\s:/@]*:)[^\s@/]+(?=@)")
-    for pattern in shapes:
-        text = re.sub(pattern, r"\1[hidden]", text)
-    return text
-
-# =============================================================================
-# Clients
-# =============================================================================
-# The only place that knows the clients' JSON: event names and fields, tool names, transcript rows,
-# reply shapes, variables. Each client is a row of DIALECTS; the rest of the file speaks our words.
-TOOL_KINDS = {  # what a tool does, by its name in any client
-    "read": "read notebookread read_file view read_many_files",
-    "edit": "write edit multiedit notebookedit write_file replace apply_patch create str_replace "
-            "applypatch create_file replace_string_in_file insert_edit_into_file",
-    "run": "bash powershell run_shell_command execute shell exec_command run_in_terminal",
-    "poll": "bashoutput taskoutput killshell taskstop monitor schedulewakeup sleep listagents "
-            "read_bash stop_bash write_stdin askuserquestion ask_user exitplanmode enterplanmode",
-    "note": "todowrite taskcreate taskupdate tasklist taskget write_todos todo_write update_plan "
-            "todoread"}
-TOOL_WEIGHTS = {"read": 1.1, "edit": 0.3}
-USAGE_KEYS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens",
-              "inputTokens", "cacheCreationTokens", "cacheReadTokens")
-EVENTS = {  # our name of an event -> its mode
-    "SessionStart": "inject", "UserPromptSubmit": "inject", "PreToolUse": "gate",
-    "PostToolUse": "monitor", "PostToolUseFailure": "monitor", "PreCompact": "monitor",
-    "Stop": "stop-enforce", "SessionEnd": "cleanup"}
-HOLD_CAP = 8  # holds in a row that a client allows; where it has no limit, ours is the same
-FEEDBACK_SINCE = (2, 1, 163)  # from here on additionalContext at Stop is not shown as an error
-DENIAL_NEEDLE = b'"toolDenialKind"'  # in the row of a call that the person or a rule refused
-TRANSCRIPT_LATE_S, HOOK_START_S = 0.25, 0.1  # some clients write their transcript late
-ENV_NAMES = (  # the variables we look at, and no others: the rest may hold secrets
-    "CLAUDE_PROJECT_DIR", "GEMINI_PROJECT_DIR", "QWEN_PROJECT_DIR", "COPILOT_PROJECT_DIR",
-    "DROID_PROJECT_DIR", "COPILOT_HOME", "CTX_HOOKS_DISABLE", "CTX_INJECT_MIN_SEVERITY",
-    "CLAUDE_CODE_STOP_HOOK_BLOCK_CAP", "CLAUDE_CODE_SESSION_ATTENDED", "CLAUDE_CODE_SESSION_ID",
-    "CLAUDE_CODE_AUTO_COMPACT_WINDOW", "CLAUDE_AUTOCOMPACT_PCT_OVERRIDE", "DISABLE_AUTO_COMPACT",
-    "CLAUDE_PLUGIN_ROOT", "CLAUDE_PID", "CLAUDE_CONFIG_DIR", "AI_AGENT", "ANTHROPIC_MODEL", "HOME",
-    "USERPROFILE", "APPDATA", "LOCALAPPDATA", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "TMPDIR", "TEMP")
-AGENT_NAMES = ("CLAUDECODE", "AI_AGENT", "CODEX_CI", "CODEX_THREAD_ID", "COPILOT_CLI", "GEMINI_CLI",
-               "QWEN_CODE")  # one stands in the environment of a command that an agent runs
-EVENT = (  # what we look at of an event: key, default, kind
-    ("theirs", "", str), ("session_id", "", str), ("cwd", "", str), ("transcript", "", str),
-    ("prompt", "", str), ("prompt_id", "", str), ("source", "", str), ("reason", "", str),
-    ("tool", "", str), ("tool_input", {}, dict), ("tool_use_id", "", str),
-    ("response_bytes", 0, "count"), ("last_message", "", str), ("stop_active", False, bool),
-    ("permission_mode", "", str), ("background_tasks", [], list))
-_NAMES = {  # Claude Code's names of them -> ours
-    "hook_event_name": "theirs", "transcript_path": "transcript", "tool_name": "tool",
-    "tool_response": "response", "last_assistant_message": "last_message",
-    "stop_hook_active": "stop_active"}
-
-
-def parse_event(data: object, mode: str, agent: str, env: dict) -> "Record | None":
-    """The checked event in our words; None when it is no event of this client that we know."""
-    if not isinstance(data, dict):
-        return None
-    dialect = DIALECTS[agent]
-    names = {**_NAMES, **dialect.names}
-    data = {names.get(key, key): value for key, value in data.items()}
-    event = load_record(data, EVENT)
-    name = dialect.events.get(event.theirs)
-    if not event.theirs:  # a start is always named
-        name = next(one for one, its in EVENTS.items() if its == mode and one != "SessionStart")
-    is_for_nothing = dialect.matchers.get(name) == "manual" != data.get("trigger")
-    if not name or is_for_nothing:
-        return None
-    failed, tool, model = name == "PostToolUseFailure", event.tool[:80], data.get("model")
-    is_typed = not dialect.typed or dialect.typed in data
-    vars(event).update(
-        name=name, theirs=event.theirs or name, session=safe_name(event.session_id),
-        cwd=slashed(event.cwd), agent_id=data.get("agent_id"),
-        by_person=is_typed and not event.prompt.startswith("<task-notification>"),
-        prompt=_persons_words(event.prompt),  # our start text may stand in front of it
-        attended=env.get("CLAUDE_CODE_SESSION_ATTENDED") != "0" or agent != "claude",
-        model=text_of(dig(model, "id") or model), tool=tool or "?", kind=tool_kind(tool),
-        path=touched_path(event.tool_input), failed=failed,
-        response=data.get("error" if failed else "response"),
-        subagents=any(dig(task, "type") != "shell" for task in event.background_tasks))
-    if dialect.transcripts and not event.transcript and event.session == event.session_id != "":
-        variable, below_home, place = dialect.transcripts
-        home = env.get(variable) or home_of(env) + below_home
-        event.transcript = home + place.format(session=event.session)
-    return event
-
-
-def tool_kind(tool: str) -> str:
-    """A key of TOOL_KINDS, or "" for every other tool."""
-    name = tool.lower().rpartition("__")[2]  # mcp__browser__wait_for
-    usual = "poll" if "wait" in name else ""
-    return next((kind for kind, names in TOOL_KINDS.items() if name in names.split()), usual)
-
-
-def touched_path(tool_input: dict) -> str:
-    """The file that a call reads or edits, as the call names it."""
-    named = text_of(_find(tool_input, "file_path|path|notebook_path|absolute_path"))
-    patch = text_of(_find(tool_input, "command|input"))
-    for mark in ("*** Update File: ", "*** Add File: "):
-        named = named or patch.partition(mark)[2].partition("\n")[0].strip()
-    return slashed(named)
-
-
-def project_folder(agent: str, env: dict) -> str:
-    """The folder that the client was started in; "" where it does not tell."""
-    return native_path(env.get(DIALECTS[agent].project_variable, ""))
-
-
-def detect_agent(agent: str, data: object) -> str:
-    """The registered word; but Copilot runs Claude's settings, and the event's shape tells it."""
-    if agent != "claude" or not isinstance(data, dict):
-        return agent if agent in DIALECTS else "claude"
-    path = text_of(data.get("transcript_path", "/session-state/"))  # named at some events only
-    is_copilot = "timestamp" in data and "permission_mode" not in data and "/session-state/" in path
-    return "copilot" if is_copilot or "sessionId" in data else "claude"
-
-
-def command_of(event: Record) -> str:
-    """What a call does is told by its beginning."""
-    command = _find(event.tool_input, "command|cmd")
-    command = " ".join(map(str, command)) if isinstance(command, list) else text_of(command)
-    return command[:8000]
-
-
-def estimate_tokens(event: Record) -> int:
-    """What one call adds: its input, an overhead, and the part of the response that is seen."""
-    text = visible_text(event)
-    chars = 0 if event.kind == "edit" else event.response_bytes  # of what is too much to be kept
-    if '"type": "image"' in text or '"isImage": true' in text:
-        chars = IMAGE_TOKENS * CHARS_PER_TOKEN
-    seen = min(chars or len(text), 400_000)  # clients cut a result, too
-    chars = seen * TOOL_WEIGHTS.get(event.kind, 1.0)
-    return int((len(as_text(event.tool_input)) + chars) / CHARS_PER_TOKEN + CALL_OVERHEAD_TOKENS)
-
-
-def visible_text(event: Record) -> str:
-    """The part of a response that reaches the model."""
-    seen, parts = event.response, dict_of(event.response)
-    if event.kind == "run" and "stdout" in parts and parts.get("isImage") is not True:
-        return as_text(parts["stdout"]) + as_text(parts.get("stderr"))
-    if event.kind == "edit" and parts:
-        return as_text(parts.get("structuredPatch"))
-    return as_text(_find(parts, "file.content|llmContent|text_result_for_llm|content") or seen)
-
-
-def as_text(value: object) -> str:
-    """A text as it is, another value as JSON; "" for one that is nested too deeply."""
-    if isinstance(value, str):
-        return value
+    is_call_running = any(not call["outcome"] for call in session.facts.calls)
+    quiet_s = now - max(modified_at(session.transcript), session.seen_at)
+    return quiet_s < (BUSY_CALL_S if is_call_running else BUSY_S)
+
+
+def is_gone(pid: str) -> bool:
+    """Whether the client's process has ended; if we cannot tell, it has not."""
+    if not pid.isdigit() or os.name == "nt":
+        return False
     try:
-        return format_json(value)
-    except (ValueError, TypeError):
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass  # another user's
+    return False
+
+
+def update_others(run: Run) -> None:
+    """Bring other sessions' handoffs up to date: a killed one could not."""
+    deadline = time.monotonic() + UPDATE_LIMIT_S
+    for other in all_sessions(run.project):
+        if time.monotonic() > deadline:
+            break
+        is_other = other.id != run.session.id and other.agent in DIALECTS
+        has_grown = size_of(other.transcript) > other.handoff_offset
+        if not is_other or not has_grown:
+            continue
+        look(other)
+        is_silent = run.now - other.seen_at > BUSY_S
+        if is_silent or is_gone(other.client_pid):  # it will not go on
+            settle_delivery(run.project, other)
+        if not is_busy(other, run.now):
+            make_handoff(run.project, other, modified_at(other.transcript))
+        save_session(run.project, other)
+
+
+# --- the text
+
+
+def startup_text(run: Run, name: str, source: str) -> str:
+    """All that this session gets at its start, within its budget; "" if nothing."""
+    settings = run.settings
+    budget = int(settings["startup.budget_chars"])
+    files = cut_end(startup_files(run), budget // 2)
+    if name:
+        head = clean_text(handoff_head(run, name, source))
+        room = budget - len(head) - len(files) - 4  # for the blank lines between
+        handoff = clean_text(read_handoff(run.project.path("handoffs", name)))
+        texts = [head, fit_handoff(handoff, room), files]
+    elif files:
+        texts = [FILES_HEAD % format_iso(run.now), files]
+    else:
         return ""
+    text = "\n\n".join(filter(None, texts))
+    wants_ack = BOOLEANS.get(settings["startup.require_ack"])
+    return ACK_FRAME % text if wants_ack else text
 
 
-# --- transcripts: one JSON a line, written while we read; read from the end in bounded steps
+def handoff_head(run: Run, name: str, source: str) -> str:
+    """Where the handoff comes from, how old it is, and what is different now."""
+    writer = writer_of(run.project, name)
+    written_at = modified_at(run.project.path("handoffs", name))
+    age = format_age(run.now - written_at)
+    moved = describe_move(writer, run.session)
+    if source == "compact":
+        return "\n".join([OWN_HEAD % (name, age), moved]).strip()
+    label = DIALECTS.get(writer.agent, Dialect()).label or "an unknown writer"
+    lines = [NEW_HEAD % (name, label, age), OFFER, moved]
+    if writer.began_with:
+        lines.append("That session" + describe_beginning(run.project, writer))
+    others = [other for other in waiting_handoffs(run) if other != name]
+    if others:
+        lines.append(OTHERS % ", ".join(others[:5]))
+    return "\n".join(filter(None, lines))
 
 
-def lines_backward(path: str, limit_bytes: int = TRANSCRIPT_LIMIT_BYTES) -> object:
-    """The lines in the last `limit_bytes` of a file, newest first; of an endless one a piece."""
-    start = size = transcript_size(path)
-    step, rest = TRANSCRIPT_STEP_BYTES, b""
-    while start > 0 and size - start < limit_bytes:
-        start, end = max(0, start - step, size - limit_bytes), start
-        data = read_bytes(path, end - start, start=start) or b""
-        rest, *lines = (data + rest).split(b"\n")
-        yield from reversed(lines)
-        step, rest = step * 2, rest if len(rest) < TRANSCRIPT_LINE_BYTES else b""
-    if start == 0:
-        yield rest
+def describe_move(writer: Session, session: Session) -> str:
+    """How branch and commit differ from then; "" if they do not."""
+    then = (writer.branch, writer.commit)
+    now = (session.branch, session.commit)
+    if "" in (writer.branch, session.branch) or then == now:
+        return ""
+    return MOVED % (now + then)
 
 
-def rows_backward(ctx: Ctx, path: str, limit_bytes: int = TRANSCRIPT_LIMIT_BYTES,
-                  needles: tuple = (b"",)) -> object:
-    """The rows that mean something to us, newest first; a line is parsed when it has a needle."""
-    for line in lines_backward(path, limit_bytes):
-        row = parse_line(ctx, line) if any(needle in line for needle in needles) else None
-        if row is not None:
-            yield row
+def fit_handoff(text: str, room: int) -> str:
+    """The handoff, cut to its room: its body is cut before what happened since."""
+    body, since = split_handoff(text)
+    since = cut_end(since, room * 2 // 3)
+    body = cut_middle(body, room - len(since) - 2)
+    return body + "\n\n" + since if since else body
 
 
-def wait_for_rows(ctx: Ctx, path: str) -> None:
-    """Until a late client's row about this very event shows that all before it is there."""
-    sign = DIALECTS[ctx.agent].late_signs.get(ctx.mode, b"")
-    deadline = time.monotonic() + TRANSCRIPT_LATE_S
-    while sign and time.monotonic() < deadline and is_dir(parent_of(path)):
-        line = next(filter(None, lines_backward(path)), b"")
-        at = parse_iso(parse_object(line).get("timestamp")) or 0.0
-        if sign in line and at > ctx.now - HOOK_START_S:
+def startup_files(run: Run) -> str:
+    """The texts of `startup.files`."""
+    texts = []
+    for name in run.settings["startup.files"]:
+        path = os.path.join(run.project.root, name)
+        if is_worth_reading(run.project, path):
+            text = clean_text(read_text(path)).strip()
+            texts.append("## %s\n\n%s" % (name, text))
+    return "\n\n".join(texts)
+
+
+# --- the delivery
+
+
+def follow_delivery(run: Run) -> None:
+    """Send what is owed; then look for evidence, and send again if there is none."""
+    session, delivery = run.session, run.session.delivery
+    if delivery.state == "owed" and may_send(run.event):
+        send(run, delivery.text)
+    elif delivery.state == "sent":
+        evidence = find_evidence(session)
+        if evidence:
+            end_delivery(run, evidence)
+        elif is_retry_due(run):
+            retry(run)
+
+
+def may_send(event: Event) -> bool:
+    """Not at a Stop: the text would hold it. In an unknown client only at the start:
+    nothing is booked there, so the text would come with every event."""
+    is_bookable = event.is_known or event.name == "SessionStart"
+    return can_speak(event) and event.name != "Stop" and is_bookable
+
+
+def find_evidence(session: Session) -> str:
+    """What proves that the text arrived; "" if nothing does yet."""
+    facts = session.facts
+    if facts.received:
+        return "receipt"
+    if facts.acknowledged_at:
+        return "acknowledgement"
+    has_receipts = DIALECTS[session.agent].has_receipts
+    return "answer" if has_answered(session) and not has_receipts else ""
+
+
+def has_answered(session: Session) -> bool:
+    """Whether the agent has said anything since the last attempt."""
+    return session.facts.answer != session.delivery.answer
+
+
+def is_retry_due(run: Run) -> bool:
+    """Whether the agent answered without a trace of our text, and the wait is over."""
+    if not run.event.is_typed or not has_answered(run.session):
+        return False
+    passed_s = run.now - run.session.delivery.sent_at
+    clock_went_back = passed_s < 0
+    return clock_went_back or passed_s >= retry_wait_s(run)
+
+
+def retry_wait_s(run: Run) -> float:
+    """How long to wait for evidence of the last attempt."""
+    backoffs = run.settings["startup.retry_backoffs_s"] or [1.0]
+    return backoffs[min(run.session.delivery.attempts, len(backoffs)) - 1]
+
+
+def send(run: Run, text: str) -> None:
+    """One attempt. The first one tells the person, too."""
+    while not run.reply.add(text):  # clients count wide letters double or more
+        if len(text) < LEAST_SENT:
             return
-        time.sleep(TRANSCRIPT_POLL_S)
+        text = cut_middle(text, len(text) * 3 // 4)
+    run.reply.when_said(note_sent, run)
+    delivery = run.session.delivery
+    if delivery.attempts == 0 and delivery.handoff:
+        path = run.project.path("handoffs", delivery.handoff)
+        clock = format_clock(modified_at(path), run.now)
+        lines = len(read_handoff(path).splitlines())
+        run.reply.tell("ctx: handoff of %s delivered, %d lines" % (clock, lines))
 
 
-def read_usage(ctx: Ctx, path: str, has_waited: bool = False) -> "Record | None":
-    """The last measured fullness (tokens, window or 0, model, at) after the last compaction, where
-    it stands near the end: an estimate is better than reading megabytes at every call."""
-    dialect, found = DIALECTS[ctx.agent], Record(tokens=0, window=0, model="", at=0.0)
-    rows = rows_backward(ctx, path, TRANSCRIPT_NEAR_BYTES, dialect.needles)
-    if dialect.usage_file:
-        beside = path.replace(".jsonl", dialect.usage_file)
-        rows = filter(None, [parse_line(ctx, read_text(beside))])
-    for row in rows:
-        found.window, found.model = found.window or row.window, found.model or row.model
-        if not found.tokens and row.tokens <= TOKENS_LIMIT:
-            found.tokens, found.at = row.tokens, row.at
-        is_all = found.window or row.kind == "answer"  # else another row may tell the window
-        if row.kind == "boundary" or (found.tokens and is_all):
-            break
-    is_due = not found.tokens or found.tokens * 2 >= found.window  # the numbers begin to matter
-    if dialect.late_signs and is_due and not has_waited:
-        wait_for_rows(ctx, path)
-        return read_usage(ctx, path, has_waited=True)
-    return found if found.tokens else None
+def note_sent(run: Run) -> None:
+    """The text is out: book it, and take the handoff so that nobody else gets it."""
+    session, delivery = run.session, run.session.delivery
+    name = delivery.handoff
+    delivery.state = "sent"
+    delivery.attempts += 1
+    delivery.first_at = delivery.first_at or run.now
+    delivery.sent_at = run.now
+    delivery.answer = session.facts.answer
+    count_metric(run.project, "attempted")
+    record(run, "injection:attempted", handoff=name, attempt=delivery.attempts)
+    if name and delivery.source != "compact":
+        take_handoff(run.project, name)
+        session.began_with = name
 
 
-def find_message(ctx: Ctx, path: str, tool_use_id: str) -> str:
-    """The id of the answer that holds the tool call, or where calls have no id of the model's, of
-    the newest one: the next comes after all its calls. The transcript may lag: wait a little."""
-    is_newest = DIALECTS[ctx.agent].batch == "newest"
-    needle = b"" if is_newest else format_json(tool_use_id).encode()
-    deadline = time.monotonic() + TRANSCRIPT_WAIT_S
-    while is_file(path) and (is_newest or tool_use_id):
-        for row in rows_backward(ctx, path, needles=(needle,)):
-            if row.id:
-                return row.id
-        if time.monotonic() >= deadline:
-            break
-        time.sleep(TRANSCRIPT_POLL_S)
+def take_handoff(project: Project, name: str) -> None:
+    delivered = project.path("handoffs", "delivered", name)
+    move_handoff(project.path("handoffs", name), delivered)
+
+
+def give_back(project: Project, name: str) -> None:
+    """Let it wait again, unless a newer one of the same session does."""
+    waiting = project.path("handoffs", name)
+    if not os.path.lexists(waiting):
+        move_handoff(project.path("handoffs", "delivered", name), waiting)
+
+
+def move_handoff(source: str, target: str) -> None:
+    try:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        replace_file(source, target)
+    except OSError:
+        pass  # read-only: it stays, and the next session is offered it, too
+
+
+def end_delivery(run: Run, evidence: str) -> None:
+    """There is evidence: count it, and tidy up what was kept for another attempt."""
+    delivery = run.session.delivery
+    delivery.state = "done"
+    delivery.text = ""
+    is_first_try = delivery.attempts == 1
+    outcome = "succeededOnFirstTry" if is_first_try else "succeededAfterRetry"
+    count_metric(run.project, outcome, delivery.attempts, run.now - delivery.first_at)
+    record(run, "injection:succeeded", evidence=evidence, attempts=delivery.attempts)
+    write_section(instruction_path(run.project, run.session), "")
+
+
+def retry(run: Run) -> None:
+    """The next rung: send again, then the instruction file, at last give up."""
+    delivery = run.session.delivery
+    file_after = run.settings["startup.file_fallback_after_attempts"]
+    if delivery.attempts >= MOST_ATTEMPTS:
+        return give_up(run)
+    name = write_fallback(run) if delivery.attempts >= file_after else ""
+    send(run, FILE_NOTICE % name if name else delivery.text)
+
+
+def write_fallback(run: Run) -> str:
+    """Put the text into the instruction file; gives its name if that was done now."""
+    delivery = run.session.delivery
+    path = instruction_path(run.project, run.session)
+    if delivery.escalated or not write_section(path, delivery.text):
+        return ""
+    delivery.escalated = True
+    name = run.project.relative(path)
+    run.reply.tell(NOT_HEARD % name)
+    count_metric(run.project, "escalatedToFile")
+    record(run, "injection:escalated", file=name)
+    return name
+
+
+def give_up(run: Run) -> None:
+    """One last line says where the text is."""
+    delivery = run.session.delivery
+    path = run.project.path("handoffs", "delivered", delivery.handoff)
+    if delivery.escalated:
+        path = instruction_path(run.project, run.session)
+    run.reply.add(LAST_NOTICE % run.project.relative(path))
+    delivery.state = "failed"
+    count_metric(run.project, "failed")
+    record(run, "injection:failed", attempts=delivery.attempts)
+
+
+def settle_delivery(project: Project, session: Session) -> None:
+    """A session ends: without evidence or without work it gives the handoff back."""
+    delivery = session.delivery
+    has_evidence = delivery.state == "sent" and find_evidence(session)
+    arrived = delivery.state == "done" or has_evidence
+    was_taken = delivery.handoff and delivery.source != "compact"
+    if was_taken and not (arrived and did_work(session.facts)):
+        give_back(project, delivery.handoff)
+        session.began_with = ""
+    if delivery.escalated:
+        write_section(instruction_path(project, session), "")
+    session.delivery = Delivery()  # a resumed session is sent nothing again
+
+
+# --- the instruction file
+
+
+def instruction_path(project: Project, session: Session) -> str:
+    told = project.settings["startup.fallback_file"]
+    dialect = DIALECTS.get(session.agent, Dialect())
+    return os.path.join(project.root, told or dialect.instruction_file)
+
+
+def write_section(path: str, body: str) -> bool:
+    """Put our section at the end of the file; without a body, take it out.
+
+    Text outside of it stays byte for byte. A file that held nothing else goes.
+    """
+    is_odd = os.path.lexists(path) and not os.path.isfile(path)
+    if os.path.islink(path) or is_odd or size_of(path) > STATE_LIMIT_BYTES:
+        return False
+    before = read_bytes(path, STATE_LIMIT_BYTES)
+    after = without_section(before)
+    if body:
+        after += render_section(body)
+    if after == before:
+        return True
+    if not after:
+        remove_file(path)
+        return True
+    mode = os.stat(path).st_mode & 0o777 if before else 0o644
+    return write_atomically(path, after, mode)
+
+
+def render_section(body: str) -> bytes:
+    for mark in (SECTION_BEGIN, SECTION_END):
+        body = body.replace(mark, "")
+    section = SECTION % (SECTION_BEGIN, body, SECTION_END)
+    return section.encode("utf-8", "replace")
+
+
+def without_section(content: bytes) -> bytes:
+    """A file's content without our section; a merge may have left two."""
+    section = "\n?%s.*?%s\n?" % (SECTION_BEGIN, SECTION_END)
+    return re.sub(section.encode(), b"", content, flags=re.DOTALL)
+
+
+# --- what sessions leave behind
+
+
+def remove_runtime_files(project: Project, session: Session, env: dict) -> None:
+    """A session's signals, marker, launcher files and alerts."""
+    folder = project.path("signals", "sessions", safe_name(session.id))
+    for path, _ in list_files(folder, ""):
+        remove_file(path)
+    remove_folder(folder)
+    remove_file(marker_path(session.id, env))
+    remove_calm(project, session)
+    forget_alerts(project, session.id)
+
+
+def sweep(run: Run) -> None:
+    """Remove what is older than 7 days; at most once an hour."""
+    project, oldest = run.project, run.now - KEPT_S
+    stamp = project.state("swept")
+    if 0 <= run.now - modified_at(stamp) < SWEEP_EVERY_S:
+        return
+    write_atomically(stamp, "")
+    remove_old_state(project)
+    remove_older(os.path.join(project.cache, "calm"), oldest, "")
+    for folder in (project.home, project.context, project.path("handoffs")):
+        remove_older(folder, oldest, LEFTOVER)
+    sweep_handoffs(project, oldest)
+    for session in all_sessions(project, limit=5000):
+        if session.seen_at < oldest:
+            remove_runtime_files(project, session, run.env)
+            write_section(instruction_path(project, session), "")
+            remove_file(session_path(project, session.id))
+    remove_older(project.home, oldest, SESSION_FILE)  # of other versions
+
+
+def sweep_handoffs(project: Project, oldest: float) -> None:
+    """Old delivered ones go; those that nobody took count as delivered."""
+    for path, _ in list_files(project.path("handoffs", "delivered"), ""):
+        moved_there_at = os.stat(path).st_ctime
+        if moved_there_at < oldest:
+            remove_file(path)
+    for path, written_at in list_files(project.path("handoffs"), ".md"):
+        if written_at < oldest:
+            take_handoff(project, os.path.basename(path))
+
+
+def remove_older(folder: str, oldest: float, pattern: str) -> None:
+    for path, written_at in list_files(folder, ""):
+        if written_at < oldest and re.search(pattern, path):
+            remove_file(path)
+
+
+def remove_old_state(project: Project) -> None:
+    """Version 0.2.0 kept its state inside the context folder: once, that goes."""
+    folder = project.path("state")
+    ledger = read_object(os.path.join(folder, "handoffs.json")).get("handoffs")
+    if os.path.islink(folder) or not isinstance(ledger, dict):
+        return
+    for row in ledger.values():
+        name = os.path.basename(text_of(dig(row, "file")))
+        if name and dig(row, "evidence"):
+            take_handoff(project, name)
+    aside = os.path.join(folder, "aside")
+    remove_older(aside, float("inf"), OLD_STATE)
+    remove_older(folder, float("inf"), OLD_STATE)
+    remove_older(project.context, float("inf"), OLD_LOGS)
+    remove_folder(aside)
+    remove_folder(folder)
+
+
+# =============================================================================
+# Calm
+# =============================================================================
+# After each tool call we know for how many more calls nothing can happen. We leave
+# that number for the launcher, with the paths whose change ends the calm. The
+# launcher answers that many calls without Python and notes one dot for each:
+#
+#     <cache>/calm/<agent>-<session>         8, then three paths, a line each
+#     <cache>/calm/<agent>-<session>.tally   ...
+
+CALM_CALLS = 8
+CALL_TOKENS_LEAST, CALL_TOKENS_MOST = 3_000, 10_000
+PLAIN_ID = "[A-Za-z0-9_-]{1,100}"  # the launcher takes no other as a file name
+
+
+def calm_path(project: Project, session: Session) -> str:
+    """The launcher's file; "" where the launcher would not look for one."""
+    if not project.cache or not re.fullmatch(PLAIN_ID, session.id):
+        return ""
+    name = "%s-%s" % (session.agent, session.id)
+    return os.path.join(project.cache, "calm", name)
+
+
+def write_calm(run: Run) -> None:
+    """Leave the number of calm calls, or take it away."""
+    project, session = run.project, run.session
+    path = calm_path(project, session)
+    calls = calm_calls(run) if path and run.event.name == "PostToolUse" else 0
+    if calls < 1:
+        return remove_calm(project, session)
+    lines = [
+        str(calls),
+        project.path("signals", "global"),
+        project.path("signals", "sessions", safe_name(session.id)),
+        head_file(project.root),
+        "",
+    ]
+    if write_atomically(path + ".tally", ""):
+        write_atomically(path, "\n".join(lines))
+        set_time(path, run.now - 1)  # old shells compare whole seconds
+
+
+def remove_calm(project: Project, session: Session) -> None:
+    path = calm_path(project, session)
+    if path:
+        remove_file(path)
+        remove_file(path + ".tally")
+
+
+def calm_calls(run: Run) -> int:
+    """For how many calls nothing can happen; 0 while something is pending."""
+    full = fullness(run)
+    if not full.is_known or not run.event.is_known or is_something_pending(run):
+        return 0
+    growth = growth_of_a_call(run.session.facts)
+    tokens_a_call = min(max(growth, CALL_TOKENS_LEAST), CALL_TOKENS_MOST)
+    room = next_level(run, full) - full.tokens
+    return min(CALM_CALLS, room // tokens_a_call)
+
+
+def is_something_pending(run: Run) -> bool:
+    """Whether the very next call may need an answer."""
+    session = run.session
+    if run.reply.texts or session.delivery.state in ("owed", "sent"):
+        return True
+    is_handoff_owed = session.threshold_crossed_at and not session.handoff_complete
+    if is_handoff_owed and run.settings["handoff.enabled"]:
+        return True
+    keys = call_keys(session.facts)[-3:]
+    is_repeating = len(set(keys)) < len(keys)
+    return is_repeating or read_workflow(run.project).is_running
+
+
+def next_level(run: Run, full: Fullness) -> int:
+    """The number of tokens at which something will have to be said."""
+    percents = [level[0] for level in HEALTH_LEVELS.values()]
+    levels = [full.usable * percent // 100 for percent in percents]
+    levels.append(full.tokens + CALM_CALLS * CALL_TOKENS_MOST)  # far enough
+    if not run.session.handoff_complete:
+        levels.append(handoff_point(run.settings, full))
+    return min(tokens for tokens in levels if tokens > full.tokens)
+
+
+# =============================================================================
+# Alerts
+# =============================================================================
+# An auditor is a function that gives back an alert or None, and a row of AUDITORS. An
+# alert is a signal without a file: it goes straight into this reply. It is said when
+# its level is crossed, and again after each cooldown while it stays active.
+# monitor-state.json remembers; keys are "<session>:<CODE>" or "global:<CODE>":
+#
+#     {"lastEmitted": {key: ISO}, "activeAlerts": {key: true},
+#      "lastHealth": {"<session>": {"contextPercent": 87, "repetitionScore": 0.0}}}
+
+HEALTH_LEVELS = {  # percent at which it is said, below which it is over; what to do
+    "CTX_HEALTH_95": (
+        95,
+        85,
+        "critical",
+        "Suggest /clear to the person now: the next messages may not fit",
+    ),
+    "CTX_HEALTH_85": (
+        85,
+        75,
+        "warning",
+        "Finish the step you are at, then suggest /clear to the person",
+    ),
+    "CTX_HEALTH_70": (
+        70,
+        60,
+        "warning",
+        "Keep answers short, and plan a good place to stop",
+    ),
+}
+REPETITION_SAID, REPETITION_CLEARED = 4.0, 2.0
+FAILING_WEIGHT = 1.5  # a failing repeat counts more
+REPETITION_ACTION = (
+    "Stop and try a different approach; say what you expected and what happened instead"
+)
+TREE_MOVED = (
+    "The working tree is on %s now; it was on %s, "
+    "and no command of this session changed it."
+)
+TREE_ACTION = "Look at what is there before you go on"
+AUDIT_ACTION = "Check that they still match the code, and update or confirm them"
+
+
+def new_alert(codes: list, severity: str, summary: str, action: str) -> Signal:
+    """All its codes become active; the first one is said."""
+    alert = Signal({"severity": severity, "codes": codes})
+    alert.body = "%s\n→ %s" % (summary, action)
+    return alert
+
+
+def audit_health(run: Run, full: Fullness, active: list) -> Signal | None:
+    """How full the context is; a jump over two levels says the higher."""
+    codes = []
+    for code, (said_at, over_below, _, _) in HEALTH_LEVELS.items():
+        level = over_below if code in active else said_at
+        if full.percent >= level:
+            codes.append(code)
+    if not codes or not full.is_known:
+        return None
+    severity, action = HEALTH_LEVELS[codes[0]][2:]
+    note = "" if full.is_exact else " (estimated)"
+    summary = "Context: %s full%s." % (full.shown(), note)
+    return new_alert(codes, severity, summary, action)
+
+
+def audit_repetition(run: Run, full: Fullness, active: list) -> Signal | None:
+    """The same call with the same outcome, again and again."""
+    score, count, all_failed = repetition(run.session.facts)
+    if score < (REPETITION_CLEARED if active else REPETITION_SAID):
+        return None
+    total = len(call_keys(run.session.facts))
+    summary = "Repetition: %d of the last %d tool calls did the same" % (count, total)
+    summary += " and failed the same way." if all_failed else "."
+    return new_alert(["CTX_REPETITION"], "warning", summary, REPETITION_ACTION)
+
+
+def repetition(facts: Facts) -> tuple:
+    """(score, how many calls repeat, whether all of those failed) of the last calls.
+
+    The same failure or the same edit counts from the second time on, any other result
+    from the third.
+    """
+    keys = call_keys(facts)
+    score, repeating, all_failed = 0.0, 0, True
+    for key in dict.fromkeys(keys):
+        count = keys.count(key)
+        has_failed = key.endswith("failed")
+        is_strict = has_failed or key.startswith("edit")
+        if count > (1 if is_strict else 2):
+            score += (count - 1) * (FAILING_WEIGHT if has_failed else 1.0)
+            repeating += count
+            all_failed = all_failed and has_failed
+    return score, repeating, all_failed
+
+
+def call_keys(facts: Facts) -> list:
+    """What the last calls did and what came of it; waiting and notes are left out."""
+    return [call["key"] for call in facts.calls if call["key"]]
+
+
+def audit_files(run: Run, full: Fullness, active: list) -> Signal | None:
+    """Context files that nobody has touched or read for long."""
+    stale_days = run.settings["audit.stale_days"]
+    files = [path for path in context_files(run.project) if os.path.isfile(path)]
+    if not files or not stale_days or files_read(run, files):
+        return None
+    touched_at = max(map(modified_at, files))
+    days = (run.now - touched_at) / 86400
+    if days < stale_days:
+        return None
+    names = ", ".join(map(os.path.basename, files))
+    summary = "Context files untouched for %d days: %s." % (days, names)
+    return new_alert(["CTX_AUDIT_DUE"], "warning", summary, AUDIT_ACTION)
+
+
+def audit_tree(run: Run, full: Fullness, active: list) -> Signal | None:
+    """The branch is another one, and no command of this session did that."""
+    session, facts = run.session, run.session.facts
+    branch_before, moves_before = session.branch, session.moves_seen
+    session.branch = read_branch(run.project.root)
+    session.moves_seen = facts.tree_moves  # and subagents
+    if not branch_before or session.branch == branch_before:
+        return None
+    # the transcript may not hold the present call yet
+    is_moving = may_move_tree(command_of(run.event.tool_input))
+    if is_moving or session.moves_seen != moves_before:
+        return None
+    summary = TREE_MOVED % (session.branch, branch_before)
+    return new_alert(["CTX_TREE_MOVED"], "warning", summary, TREE_ACTION)
+
+
+# An auditor: its function, its codes, is it global, its cooldown in seconds.
+AUDITORS = {
+    "context-health": (audit_health, list(HEALTH_LEVELS), False, 900),
+    "repetition": (audit_repetition, ["CTX_REPETITION"], False, 600),
+    "audit-reminder": (audit_files, ["CTX_AUDIT_DUE"], True, 14_400),
+    "tree-moved": (audit_tree, ["CTX_TREE_MOVED"], False, 0),
+}
+
+
+class MonitorState(Record):
+    """monitor-state.json"""
+
+    lastEmitted: dict = {}
+    activeAlerts: dict = {}
+    lastHealth: dict = {}
+
+
+def add_alerts(run: Run, full: Fullness, is_reminding: bool) -> None:
+    """Add the alerts that are due, in one block with the signals. The state is saved
+    once the reply is printed."""
+    path, session_id = run.project.path("monitor-state.json"), run.session.id
+    before = load_state(path)
+    state = MonitorState(before)
+    score = repetition(run.session.facts)[0]
+    health = {"contextPercent": full.percent, "repetitionScore": score}
+    state.lastHealth[session_id] = health
+    alerts = run_auditors(run, full, state)
+    if is_reminding:  # the reminder says how full it is
+        alerts = [alert for alert in alerts if alert.auditor != "context-health"]
+    due = [alert for alert in alerts if is_cooled_down(run, state, alert)]
+    for alert in add_signals(run, due):
+        for code in alert.codes:
+            state.lastEmitted[session_id + ":" + code] = format_iso(run.now)
+    if state.as_dict() != before:
+        run.reply.when_said(write_object, path, state.as_dict())
+
+
+def run_auditors(run: Run, full: Fullness, state: MonitorState) -> list:
+    """The alerts of all auditors; notes which codes are active."""
+    alerts = []
+    for name, (audit, codes, is_global, _) in AUDITORS.items():
+        scope = "global:" if is_global else run.session.id + ":"
+        active = [code for code in codes if scope + code in state.activeAlerts]
+        alert = audit(run, full, active)
+        for code in active:
+            del state.activeAlerts[scope + code]
+        if alert:
+            alert.auditor = name
+            alerts.append(alert)
+            found = {scope + code: True for code in alert.codes}
+            state.activeAlerts.update(found)
+    return alerts
+
+
+def is_cooled_down(run: Run, state: MonitorState, alert: Signal) -> bool:
+    """Whether this session may hear the alert, or hear it again."""
+    cooldown_s = AUDITORS[alert.auditor][3]
+    key = run.session.id + ":" + alert.codes[0]
+    passed_s = run.now - parse_iso(state.lastEmitted.get(key, ""))
+    clock_went_back = passed_s < 0
+    return clock_went_back or passed_s >= cooldown_s
+
+
+def forget_alerts(project: Project, session_id: str) -> None:
+    """A session is over: its keys go."""
+    path = project.path("monitor-state.json")
+    before = read_object(path)
+    after = MonitorState(before).as_dict()
+    for table in after.values():
+        for key in list(table):
+            if (key + ":").startswith(session_id + ":"):
+                del table[key]
+    if before and after != before:
+        write_object(path, after)
+
+
+
+# =============================================================================
+# Handoff
+# =============================================================================
+# Every session that did work leaves a handoff, .context/handoffs/<session>.md, and
+# it is never older than the work. Near the limit we ask the agent until it has
+# written one. If it wrote none, the kit makes one from the facts. What happened
+# after the agent wrote its own stands below SINCE_HEAD, and is replaced each time.
+
+HANDOFF_PERCENT, HANDOFF_TOKENS = 85, 400_000
+HANDOFF_LIMIT_BYTES = 512_000
+KIT_HEAD = "# Handoff, made by ctx_hooks from the transcript"
+SINCE_HEAD = "## Since this handoff (added by ctx_hooks)"
+SAID_LAST_LIMIT = 3_000
+DONE = ("completed", "done")  # what clients call a todo that is
+REMINDER = """\
+Context is {shown} full ({tokens:,} of {usable:,} usable tokens{note}). \
+Write a handoff for the next session to {path} now, before anything else; \
+where you may not write (plan mode), end your answer with it between a line \
+BEGIN HANDOFF and a line END HANDOFF. Put there: goal · the person's own rules \
+and corrections, word for word · state · decisions and why · what was tried and \
+failed · how to verify · next steps · open files. This note comes with every \
+tool result until there is a handoff."""
+PRINTED = r"(?ms)^[ \t*_#]*BEGIN HANDOFF[ \t*_]*$\n(.*?)^[ \t*_#]*END HANDOFF[ \t*_]*$"
+WRITTEN = "ctx: handoff written; /clear when you like, the next session starts from it"
+PIN_HEAD = (
+    "Keep these words of the person verbatim in the summary, and the rules they gave:"
+)
+PIN_LIMIT = 9_500
+
+
+def handoff_path(project: Project, session_id: str) -> str:
+    return project.path("handoffs", safe_name(session_id) + ".md")
+
+
+def read_handoff(path: str) -> str:
+    """A handoff's text; "" if it says nothing, is binary or a link."""
+    text = "" if os.path.islink(path) else read_text(path, HANDOFF_LIMIT_BYTES)
+    return text if "\0" not in text and says_something(text) else ""
+
+
+def read_body(path: str) -> str:
+    """A handoff's text without what the kit added."""
+    return split_handoff(read_handoff(path))[0]
+
+
+def split_handoff(text: str) -> tuple:
+    """(the handoff itself, what the kit added)"""
+    body, found, since = text.partition("\n" + SINCE_HEAD)
+    added = SINCE_HEAD + since if found else ""
+    return body.rstrip(), added.strip()
+
+
+def did_work(facts: Facts) -> bool:
+    """An edit, or two calls that do more than look."""
+    return facts.work >= 2
+
+
+# --- the agent's own handoff
+
+
+def note_what_stood_there(project: Project, session: Session) -> None:
+    """A session begins, or goes on after a compaction: what stands in the files now is
+    not the handoff that we will ask for."""
+    session.handoff_before = content_mark(read_body(handoff_path(project, session.id)))
+    session.old_prompt_before = content_mark(read_old_prompt(project))
+
+
+def has_own_handoff(project: Project, session: Session) -> bool:
+    """Whether the agent wrote one since the start or the last compaction."""
+    path = handoff_path(project, session.id)
+    old_prompt = read_old_prompt(project)
+    if content_mark(old_prompt) not in ("", session.old_prompt_before):
+        session.old_prompt_before = content_mark(old_prompt)
+        write_atomically(path, old_prompt)
+    known = ("", session.handoff_before, session.kit_mark)
+    return content_mark(read_body(path)) not in known
+
+
+def read_old_prompt(project: Project) -> str:
+    """The handoff where earlier tools put it."""
+    return read_handoff(os.path.join(project.root, OLD_HANDOFF))
+
+
+def save_printed(run: Run) -> None:
+    """Save a handoff that the agent printed between its two lines."""
+    facts = run.session.facts
+    found = re.findall(PRINTED, facts.said)
+    if not found or not run.settings["handoff.enabled"]:
+        return
+    text = found[-1].strip()
+    facts.said = re.sub(PRINTED, "", facts.said)  # it counts once
+    path = handoff_path(run.project, run.session.id)
+    is_new = text != read_body(path)
+    if is_new and says_something(text) and write_atomically(path, text + "\n"):
+        facts.handoff_at = facts.said_at
+
+
+def notice_handoff(run: Run) -> bool:
+    """Whether the agent has written its handoff; the person is told once."""
+    session, facts = run.session, run.session.facts
+    if session.handoff_complete:
+        return True
+    if not has_own_handoff(run.project, session):
+        return False
+    session.handoff_complete = True
+    facts.handoff_at = facts.handoff_at or facts.answered_at
+    if session.threshold_crossed_at:
+        run.reply.tell(WRITTEN)
+    path = handoff_path(run.project, session.id)
+    record(run, "handoff:written", path=run.project.relative(path))
+    return True
+
+
+def notice_compaction(run: Run) -> None:
+    """After a compaction the handoff, the gate and the briefing are wanted anew.
+
+    The event may come before the compaction's row in the transcript or after it.
+    """
+    session = run.session
+    compacted_at = session.facts.compacted_at
+    is_told = run.event.source == "compact"
+    if not is_told and compacted_at <= session.compaction_seen:
+        return
+    session.compaction_seen = max(compacted_at, format_iso(run.now))
+    note_what_stood_there(run.project, session)
+    session.threshold_crossed_at = ""
+    session.handoff_complete = False
+    session.reminded_answer = ""
+    session.briefed = False
+    remove_file(marker_path(session.id, run.env))
+
+
+# --- the reminder
+
+
+def handoff_point(settings: Settings, full: Fullness) -> int:
+    """The number of tokens from which on a handoff is wanted."""
+    automatic = min(full.usable * HANDOFF_PERCENT // 100, HANDOFF_TOKENS)
+    told = settings["handoff.threshold"]
+    if told == "auto":
+        return automatic
+    if told[-1] in "km":
+        return min(automatic, as_tokens(told))
+    return full.usable * int(told) // 100
+
+
+def add_reminder(run: Run, full: Fullness) -> bool:
+    """Ask for a handoff once the point is crossed; True if this reply does."""
+    session, settings = run.session, run.settings
+    can_be_written = os.access(run.project.context, os.W_OK)
+    if not settings["handoff.enabled"] or not full.is_known or not can_be_written:
+        return False
+    is_written = notice_handoff(run)
+    point = handoff_point(settings, full)
+    if full.tokens < point:
+        return False
+    if not session.threshold_crossed_at:
+        crossed_at = crossing_time(session.facts, point)
+        session.threshold_crossed_at = crossed_at or format_iso(run.now)
+        record(run, "handoff:crossed", percent=full.percent)
+    # parallel calls of one answer carry one reminder
+    is_same_answer = session.reminded_answer == session.facts.answer
+    if is_written or is_same_answer or not run.reply.add(render_reminder(run, full)):
+        return False
+    make_folder(run.project.path("handoffs"))  # `cat > …` does not make it
+    if not session.reminded_answer:
+        shown = full.shown()
+        run.reply.tell("ctx: context %s full, asked the agent for a handoff" % shown)
+    session.reminded_answer = session.facts.answer
+    record(run, "handoff:asked", percent=full.percent)
+    return True
+
+
+def crossing_time(facts: Facts, point: int) -> str:
+    """The time of the answer that crossed the point, since the last compaction."""
+    for at, tokens, *_ in facts.measured:
+        if tokens >= point and at > facts.compacted_at:
+            return at
     return ""
 
 
-def read_news(ctx: Ctx, path: str, offset: int, since: float) -> Record:
-    """What the transcript has gained since `offset`: text (the agent's), receipts, and the offset
-    to go on from. A forked session's begins with a copy of the old one, dated before `since`."""
-    wait_for_rows(ctx, path)
-    size = transcript_size(path)
-    start = max(offset if offset <= size else 0, size - TRANSCRIPT_LIMIT_BYTES)  # or another file
-    data = read_bytes(path, TRANSCRIPT_LIMIT_BYTES, start=start) or b""
-    whole = data.rfind(b"\n") + 1  # a row that is being written is news at the next look
-    news = Record(text="", receipts="", offset=start + whole)
-    for row in filter(None, [parse_line(ctx, line) for line in data[:whole].split(b"\n")]):
-        news.receipts += row.receipt + "\n"
-        if row.kind == "answer" and row.text and not 0 < row.at < since:
-            news.text += row.text + "\n"
-    return news
+def render_reminder(run: Run, full: Fullness) -> str:
+    return REMINDER.format(
+        shown=full.shown(),
+        tokens=full.tokens,
+        usable=full.usable,
+        note="" if full.is_exact else ", estimated",
+        path=handoff_path(run.project, run.session.id),
+    )
 
 
-def read_turn(ctx: Ctx, path: str, since: float = 0.0) -> str:
-    """What the agent said since the person's last prompt, and not before `since`."""
-    texts, newer = [], ""
-    wait_for_rows(ctx, path)
-    for row in rows_backward(ctx, path):
-        if row.kind == "prompt" or (row.at and row.at < since):
-            break
-        said = row.id + row.text
-        if row.kind == "answer" and row.text and said != newer:  # some write an answer twice
-            texts.append(row.text)
-            newer = said
-    return "\n".join(reversed(texts))
+# --- the handoff that the kit makes
 
 
-def transcript_size(path: str) -> int:
-    info = stat_of(path)
-    return info.st_size if is_regular(info) else 0
+def make_handoff(project: Project, session: Session, now: float) -> bool:
+    """Make the session's handoff, or bring the agent's own up to date. False if there
+    is none to make: no work was done, or it cannot be written."""
+    session.handoff_offset = session.offset
+    if not project.settings["handoff.enabled"] or not did_work(session.facts):
+        return False
+    path = handoff_path(project, session.id)
+    if was_delivered(project, session, path):
+        return False
+    if size_of(path) > HANDOFF_LIMIT_BYTES:
+        return True  # too long to be read whole: it stays as the agent wrote it
+    body = read_body(path)
+    session.branch, session.commit = read_head(project.root)
+    if content_mark(body) in ("", session.kit_mark):
+        text = render_handoff(project, session, now)
+        session.kit_mark = content_mark(text.rstrip())
+    else:
+        text = body + "\n" + render_since(project, session)
+    is_written = write_atomically(path, text)
+    set_time(path, now)  # as old as the work, whatever clock the disk has
+    return is_written
 
 
-# --- rows. kind (answer, prompt, boundary or other), id, text, calls [(id, name, input)], results
-# [(id, failed, text)], receipt (what it holds that hooks put before the model), denied (the results
-# are the person's refusal), tokens, window, model, at
-_ROW = (("id", "", str), ("tokens", 0, "count"), ("window", 0, "count"), ("model", "", str),
-        ("asked", "", str), ("denied", "", str), ("at", 0.0, "time"))
-_RESULT_TEXTS = "content|output|response.error|response.output|result.content|error.message"
-_CLIENTS_OWN = ("<environment_context>", "<user_instructions>")  # Codex's, in the person's name
+def was_delivered(project: Project, session: Session, path: str) -> bool:
+    """Whether another session got this handoff, and no work was done since."""
+    if os.path.lexists(path) or session.end_reason == "clear":
+        return False  # after /clear the next session is to go on from it
+    delivered = project.path("handoffs", "delivered", os.path.basename(path))
+    return parse_iso(session.facts.worked_at) <= modified_at(delivered)
 
 
-def parse_line(ctx: Ctx, line: bytes) -> "Record | None":
-    """The row of one line by the first rule that holds; None when it tells us nothing."""
-    data = parse_object(line)
-    for rule in DIALECTS[ctx.agent].rows:
-        conditions, _, made = rule.partition(" > ")
-        if all(_holds(data, condition) for condition in conditions.split()):
-            return _make_row(data, *made.split()) if made else None
-    return None
+def render_handoff(project: Project, session: Session, now: float) -> str:
+    """A whole handoff from the facts, for somebody who was not there."""
+    label = DIALECTS[session.agent].label
+    head = "The agent left none. Session %s in %s, " % (session.id, label)
+    head += "until " + format_iso(now)
+    if session.branch:
+        head += " on %s at %s" % (session.branch, session.commit)
+    head += "."
+    if session.began_with:
+        head += " It" + describe_beginning(project, session)
+    work = render_sections("##", list_work(project, session, ""))
+    return hide_secrets("\n\n".join([KIT_HEAD, head, work]))
 
 
-def _holds(data: dict, condition: str) -> bool:
-    """`path`: something is there; `path=text`: this, or in a list this somewhere."""
-    path, equals, wanted = condition.partition("=")
-    found = _find(data, path)
-    if not equals:
-        return found is not None
-    return found == wanted or (isinstance(found, list) and wanted in as_text(found))
+def describe_beginning(project: Project, session: Session) -> str:
+    folder = project.relative(project.path("handoffs", "delivered"))
+    return " began with the handoff %s, kept in %s." % (session.began_with, folder)
 
 
-def _find(data: dict, paths: str) -> object:
-    """The first value that is there and not empty, of `a.b|c`."""
-    for path in paths.split("|"):
-        found = dig(data, path)
-        if found:
-            return found
-    return None
+def render_since(project: Project, session: Session) -> str:
+    """What happened after the agent wrote its handoff; "" if nothing did."""
+    facts, since = session.facts, session.facts.handoff_at
+    last_request_at = facts.requests[-1][0] if facts.requests else ""
+    if max(facts.worked_at, last_request_at) <= since:
+        return ""
+    work = render_sections("###", list_work(project, session, since))
+    return hide_secrets("\n%s\n\n%s" % (SINCE_HEAD, work)) if work else ""
 
 
-def _make_row(data: dict, kind: str, *fields: str) -> Record:
-    pairs = [field.partition("=") for field in fields]
-    named = {name: _find(data, path or name) for name, _, path in pairs}
-    content, tokens = named.get("content"), tokens_of(named.get("tokens"))
-    row = load_record({**named, "tokens": tokens, "at": data.get("timestamp")}, _ROW)
-    row.kind, row.calls, row.results = kind, [], []
-    row.model = row.asked if "[1m]" in row.asked else row.model
-    row.receipt = "\n".join(_texts(named.get("receipt")))
-    row.text = "\n".join(filter(None, map(_persons_words, _texts(content))))
-    for block in _listed(content) + _listed(named.get("calls")):
-        if isinstance(block, dict) and "text" not in block:
-            _add_call(row, block)
-    if kind == "prompt" and (row.results or row.text.startswith(_CLIENTS_OWN)):
-        row.kind = "other"
-    return row
+def list_work(project: Project, session: Session, since: str) -> list:
+    """What was asked, done and said after `since`, an ISO time: [(title, text)]."""
+    facts = session.facts
+    requests = [words for at, words in facts.requests if at > since]
+    edited = [project.relative(path) for path, at in facts.edited if at > since]
+    commands = [command for at, command in facts.commands if at > since]
+    changed = changed_files(project.root)
+    sections = [
+        ("The person's requests, word for word", render_requests(requests)),
+        ("Todo list", render_todos(facts.todos)),
+        ("Files edited", render_lines("- ", edited)),
+        ("Uncommitted changes (git status)", render_lines("    ", changed)),
+        ("The last commands", render_lines("    ", commands)),
+    ]
+    if facts.failed.get("at", "") > since:
+        sections.append(("The last command that failed", render_failure(facts)))
+    if facts.passed.get("at", "") > since:
+        passed = "`%s` passed at %s" % (facts.passed["command"], facts.passed["at"])
+        sections.append(("Last verified", passed))
+    if facts.said_at > since:
+        said = cut_middle(facts.said, SAID_LAST_LIMIT)
+        sections.append(("What the agent said last", said))
+    return sections
 
 
-def tokens_of(usage: object) -> int:
-    """A number, or the sum of a usage's parts."""
-    if isinstance(usage, dict):
-        return sum(count_of(usage.get(key)) for key in USAGE_KEYS)
-    return count_of(usage)
+def render_sections(level: str, sections: list) -> str:
+    """Headings with text; none without something under it."""
+    texts = ["%s %s\n\n%s\n" % (level, title, text) for title, text in sections if text]
+    return "\n".join(texts)
 
 
-def _listed(value: object) -> list:
-    return value if isinstance(value, list) else [value]
+def render_lines(mark: str, lines: list) -> str:
+    return "\n".join(mark + line for line in lines)
 
 
-def _texts(content: object) -> list:
-    """Of a text, or of a list of texts, of blocks, or of what droid's hooks printed."""
-    texts = []
-    for block in _listed(content):
-        text = block if isinstance(block, str) else _find(
-            block, "text|functionResponse.response.error|functionResponse.response.output")
-        if dig(block, "stdout"):
-            printed = parse_object(text_of(block["stdout"]))
-            text = dig(printed, "hookSpecificOutput.additionalContext")
-        texts.append("" if dig(block, "thought") else text_of(text))
-    return list(filter(None, texts))
+def render_requests(requests: list) -> str:
+    return "\n\n".join("> " + words.replace("\n", "\n> ") for words in requests)
 
 
-def _persons_words(text: str) -> str:
-    """A piece of a prompt without what hooks put before it."""
-    for tag in ("hook_context>", "qwen:user-prompt-submit-context>"):
-        said, end, rest = text.partition("</" + tag)
-        if end and said.startswith("<" + tag):
-            return rest.lstrip("\n")
+def render_todos(todos: list) -> str:
+    lines = []
+    for status, text in todos:
+        box = "- [x] " if status in DONE else "- [ ] "
+        if text and status != "deleted":
+            lines.append(box + text)
+    return "\n".join(lines)
+
+
+def render_failure(facts: Facts) -> str:
+    """The last failing command, and what was tried since; "" if there is none."""
+    if not facts.failed:
+        return ""
+    error = facts.failed["error"].replace("\n", "\n    ")
+    text = "`%s`\n\n    %s" % (facts.failed["command"], error)
+    if facts.tried:
+        text += "\n\nSince then: `%s`" % "`, `".join(facts.tried)
     return text
 
 
-def _add_call(row: Record, block: dict) -> None:
-    """Note a tool's call or its result, as any client writes it."""
-    told = block.get("functionResponse")
-    block = dict_of(told or block.get("functionCall") or block)
-    call_id = text_of(_find(block, "call_id|toolCallId|tool_use_id|id"))
-    is_judged = block.get("type") == "tool_result" or "success" in block
-    if is_judged or told or "output" in block:
-        text = "\n".join(_texts(_find(block, _RESULT_TEXTS)))
-        codes = [text.partition(mark)[2][:1] for mark in ("\nExit Code: ", "exited with code ")]
-        failed = block.get("success") is False if is_judged else set(codes) - {"", "0"}
-        is_error = failed or _find(block, "is_error|error|response.error")
-        row.results.append((call_id, bool(is_error), text))
-    elif block.get("name"):
-        asked = _find(block, "input|args|arguments")
-        if isinstance(asked, str):
-            asked = parse_object(asked) or {"command": asked}
-        row.calls.append((call_id, text_of(block["name"]), dict_of(asked)))
+def render_pins(facts: Facts) -> str:
+    """What Claude Code's own summary is asked to keep at a compaction."""
+    open_todos = [todo for todo in facts.todos if todo[0] not in DONE]
+    sections = [
+        ("Still to do", render_todos(open_todos)),
+        ("The last command that failed", render_failure(facts)),
+    ]
+    rest = hide_secrets(render_sections("##", sections))
+    words = [request[1] for request in facts.requests]
+    requests = hide_secrets(render_requests(words))
+    if not requests and not rest:
+        return ""
+    room = PIN_LIMIT - len(PIN_HEAD) - len(rest)
+    return "\n\n".join([PIN_HEAD, cut_middle(requests, room), rest])
 
 
-# --- replies
+# =============================================================================
+# Gate
+# =============================================================================
+# Once a session, at the first tool call, the agent is told which context files to
+# read. A marker in the temp folder says that this was done; the launcher looks for
+# it, too. After a compaction and after /clear the gate speaks again.
+
+GATE_TEXT = "STOP. Read your context files before proceeding: %s"
+GATE_CHECKPOINT = (
+    "When you have read them, say so in one line: Context Loaded — Read: … Skipped: …"
+)
 
 
-class Reply:
-    """What a handler wants said, to whom; `hold` keeps the agent going, `after` is called once the
-    text is really out."""
-
-    def __init__(self, context: str = "", person: str = "", hold: bool = False) -> None:
-        self.context, self.person, self.hold = context, person, hold
-        self.terminal, self.after = "", []
-
-
-def can_speak(ctx: Ctx, event_name: str) -> bool:
-    """Whether text at this event reaches the agent in this client."""
-    return event_name not in DIALECTS[ctx.agent].mute
-
-
-def render_reply(ctx: Ctx, event: Record, reply: Reply) -> dict:
-    """The client's JSON for a reply; {} when there is nothing to say."""
-    shape, out, text = DIALECTS[ctx.agent].reply, {}, clean_text(reply.context)
-    told = ctx.env.get("AI_AGENT", "").partition("claude-code_")[2].partition("_")[0].split("-")
-    is_new = all(map(is_digits, told)) and tuple(map(int, told)) >= FEEDBACK_SINCE
-    is_own = ctx.env.get("CLAUDE_CODE_SESSION_ID") == event.session_id  # not an outer agent's
-    if reply.person and shape != "flat":
-        out["systemMessage"] = for_terminal(reply.person)
-    if reply.terminal and shape == "full":
-        out["terminalSequence"] = reply.terminal
-    if reply.hold and not (shape == "full" and is_new and is_own):
-        out.update(decision="block", reason=text)
-    elif text:
-        out["hookSpecificOutput"] = {"hookEventName": event.theirs, "additionalContext": text}
-        if shape == "flat":
-            out["additionalContext"] = text
-    return out
+def add_gate(run: Run) -> None:
+    """Say which files to read, unless that was said or there is nothing to read."""
+    project, settings = run.project, run.project.settings
+    if not claim_marker(run) or settings["gate.mode"] == "off":
+        return
+    paths = context_files(project)
+    files = [path for path in paths if is_worth_reading(project, path)]
+    read = files_read(run, files)
+    unread = [path for path in files if path not in read]
+    if not unread:
+        return
+    names = unread
+    if run.event.cwd in ("", project.root):  # elsewhere the agent needs whole paths
+        names = [project.relative(path) for path in unread]
+    text = GATE_TEXT % ", ".join(names)
+    if settings["gate.checkpoint"]:
+        text += "\n" + GATE_CHECKPOINT
+    run.reply.add(text)
+    short_names = map(os.path.basename, unread)
+    record(run, "gate:said", files=", ".join(short_names))
 
 
-# --- the table
-_MUTE_BEFORE = ("PreToolUse", "PreCompact", "SessionEnd")  # text before a tool does not arrive
+def context_files(project: Project) -> list:
+    """The paths of `gate.files`."""
+    return [project.path(name) for name in project.settings["gate.files"]]
 
 
-def _dialect(**fields) -> Record:
-    """A row with the usual values where nothing else is said. Its `rows` are those of a transcript,
-    "what must hold > kind, our field or field=where it stands": the first rule that holds counts,
-    and one without a kind tells nothing."""
-    row = Record(
-        has_failures=True,  # a failing tool has an event of its own
-        renamed={}, names={},  # how our events, and which fields of an event, are called otherwise
-        mute=_MUTE_BEFORE[1:],  # our names of the events whose text does not reach the model
-        matchers={},  # our name of an event -> the only kind of it that counts
-        typed="",  # the field that only a prompt which a person typed has
-        reply="usual",  # "flat": the text also at the top level, and nothing for the person;
-        # "full": signs for the terminal too, and a new version's stop is held by text alone
-        length=units, instruction_file="AGENTS.md", project_variable="",
-        transcripts=(),  # where, if an event does not say: variable, else below the home, and there
-        usage_file="",  # what holds the numbers beside the transcript, by its ending
-        batch="call",  # the transcript has the event's tool_use_id; "newest": it has not
-        needles=(),  # what a line with the fullness, or with a compaction, holds
-        late_signs={},  # mode -> what the transcript's newest line holds once it has caught up
-        compacts_at=0,  # percent of the window where the client compacts by itself; 0: not known
-        window=0,  # tokens, where every model of the client has the same
-        user_settings=fields["settings"],  # seen from the home, as those from the project
-        time_unit=1, end_limit_s=5)  # of a `timeout` in them, per second; of SessionEnd
-    vars(row).update(fields)
-    row.events = {row.renamed.get(name, name): name for name in EVENTS
-                  if row.has_failures or name != "PostToolUseFailure"}
-    return row
+def is_worth_reading(project: Project, path: str) -> bool:
+    """Whether a file may reach the agent and says something."""
+    return may_be_delivered(project, path) and says_something(read_text(path))
 
 
-DIALECTS = {
-    "claude": _dialect(
-        label="Claude Code", reply="full",
-        matchers={"PreCompact": "auto"},  # after one by hand the client shows the whole command
-        instruction_file="CLAUDE.md", settings=".claude/settings.json",
-        project_variable="CLAUDE_PROJECT_DIR", needles=(b'"input_tokens"', b'"compact_boundary"'),
-        rows=(
-            "isSidechain|isApiErrorMessage", "message.model=<synthetic>",
-            "type=assistant > answer content=message.content id=message.id tokens=message.usage"
-            " model=message.model asked=requestedModel",
-            "type=user isMeta|isCompactSummary > other content=message.content",
-            "type=user > prompt content=message.content denied=toolDenialKind",
-            "type=system subtype=compact_boundary > boundary tokens=compactMetadata.postTokens",
-            "attachment.type=hook_additional_context > other receipt=attachment.content")),
-    "codex": _dialect(  # a reply with a key that it does not know counts for nothing
-        label="Codex", has_failures=False, names={"turn_id": "prompt_id"}, batch="newest",
-        length=lambda text: len(text.encode("utf-8", "replace")), compacts_at=94, end_limit_s=3,
-        settings=".codex/hooks.json",
-        needles=(b'"token_usage_record"', b'"token_count"', b'"task_started"', b'"compacted"'),
-        rows=(
-            "payload.role=assistant > answer content=payload.content id=payload.id",
-            "payload.role=developer > other receipt=payload.content",
-            "payload.role=user > prompt content=payload.content",
-            "type=response_item > other content=payload",
-            "type=compacted > boundary",
-            "payload > other id=payload.response_id"
-            " tokens=payload.usage.input_tokens|payload.info.last_token_usage.input_tokens"
-            "|payload.info.last_token_usage.total_tokens"
-            " window=payload.model_context_window|payload.info.model_context_window")),
-    "gemini": _dialect(
-        label="Gemini CLI", mute=_MUTE_BEFORE, has_failures=False,
-        renamed={"UserPromptSubmit": "BeforeAgent", "PreToolUse": "BeforeTool",
-                 "PostToolUse": "AfterTool", "Stop": "AfterAgent", "PreCompact": "PreCompress"},
-        names={"timestamp": "prompt_id"}, batch="newest", window=1_048_576, time_unit=1000,
-        matchers={"PreCompact": "manual"},  # the automatic one comes before every request
-        instruction_file="GEMINI.md", project_variable="GEMINI_PROJECT_DIR",
-        settings=".gemini/settings.json", needles=(b'"tokens"', b"<state_snapshot>"),
-        rows=(
-            "type=gemini > answer content id model calls=toolCalls tokens=tokens.input",
-            "type=user > prompt content receipt=content",
-            "$set.messages=<state_snapshot> > boundary")),
-    "qwen": _dialect(  # its prompt event comes before every request
-        label="Qwen Code", mute=_MUTE_BEFORE, names={"tool_call_id": "tool_use_id"}, compacts_at=85,
-        typed="submitted_prompt", needles=(b'"usageMetadata"', b'"chat_compression"'),
-        project_variable="QWEN_PROJECT_DIR", settings=".qwen/settings.json",
-        rows=(
-            "isSidechain",
-            "subtype=chat_compression > boundary tokens=systemPayload.info.newTokenCount",
-            "provenance=system",
-            "type=assistant > answer content=message.parts id=uuid model"
-            " tokens=usageMetadata.promptTokenCount window=contextWindowSize",
-            "message.role=user > prompt content=message.parts receipt=message.parts")),
-    "copilot": _dialect(
-        label="Copilot CLI", reply="flat",
-        transcripts=("COPILOT_HOME", "/.copilot", "/session-state/{session}/events.jsonl"),
-        names={"sessionId": "session_id", "hookEventName": "theirs",  # in an editor
-               "tool_result": "response", "timestamp": "prompt_id"},
-        batch="newest", compacts_at=80, project_variable="COPILOT_PROJECT_DIR",
-        late_signs={"monitor": b'"postToolUse', "stop-enforce": b'"agentStop"'},
-        needles=(b'"session.usage_record"', b'"session.compaction_complete"'),
-        settings=".github/hooks/ctx_hooks.json", user_settings=".copilot/hooks/ctx_hooks.json",
-        rows=(
-            "agentId",
-            "type=session.usage_record > other tokens=data.usage.inputTokens model=data.usage.model"
-            " window=data.usage.maxPromptTokens",
-            "type=assistant.message > answer content=data.content calls=data.toolRequests"
-            " id=data.messageId",
-            "type=user.message > prompt content=data.content",
-            "type=tool.execution_complete > other content=data",
-            "type=hook.end > other receipt=data.output.additionalContext",
-            "type=session.compaction_complete data.success > boundary"
-            " tokens=data.postCompactionTokens")),
-    "droid": _dialect(
-        label="droid", has_failures=False, mute=_MUTE_BEFORE,
-        names={"message_id": "prompt_id"}, usage_file=".settings.json", batch="newest",
-        project_variable="DROID_PROJECT_DIR", settings=".factory/settings.json",
-        rows=(
-            "lastCallTokenUsage > other tokens=lastCallTokenUsage model",
-            "type=compaction_state > boundary tokens=summaryTokens",
-            "message.role=assistant > answer content=message.content id model=message.modelId",
-            "message.hookEventName > other receipt=message.hookResults",
-            "message.visibility=llm_only",
-            "message.role=user > prompt content=message.content"))}
+def files_read(run: Run, files: list) -> list:
+    """Which of these files the agent has read in this session."""
+    seen = ["/" + path.replace("\\", "/") for path in run.session.facts.read]
+    found = []
+    for path in files:
+        ending = "/" + run.project.relative(path)
+        if any(other.endswith(ending) for other in seen):
+            found.append(path)
+    return found
+
+
+def marker_path(session_id: str, env: dict) -> str:
+    folder = env.get("TEMP" if os.name == "nt" else "TMPDIR") or "/tmp"
+    return os.path.join(folder, "ctx-loaded-" + safe_name(session_id))
+
+
+def claim_marker(run: Run) -> bool:
+    """True for the first to ask. If no marker can be made, everybody is the first."""
+    path = marker_path(run.session.id, run.env)
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
+    try:
+        os.close(os.open(path, flags, 0o600))
+    except FileExistsError:
+        return False
+    except OSError:
+        pass
+    return True
+
 
 # =============================================================================
 # Signals
 # =============================================================================
-# A signal is a file for the agent: any process may write one. A session claims what it is about to
-# say in a file beside its state; once the text is out the signal goes. A claim that nothing
-# followed is void after some seconds, so two hooks deliver once and a crash loses nothing.
+# A signal is a file for the agent; anybody may write one, into
+# .context/signals/global/ or .context/signals/sessions/<session>/:
 #
 #     ---
 #     generated_at: 2026-02-03T10:45:00Z
@@ -1960,4372 +1644,4752 @@ DIALECTS = {
 #     code: CTX_HEALTH_85
 #     ---
 #     Context: 87% full, repetition in last 8 turns.
-#     → Summarize current state in 5 bullets, then /clear and reload from DECISIONS.md
-CLAIM_S = 10
-LOOK_AGAIN_S = 30  # a signal overwritten in place does not change its folder
-LOOK_LIMIT_S = 1.5
-SETTLED_S = 2.0  # the coarsest clock of a file system: nothing new is older than this
-_NO_CLAIM = (None, 0, None)
+#     → Summarize the current state in 5 bullets
+#
+# Each session hears each signal once. Everything in the header has a default.
+
+SIGNALS_LOOKED_AT = 200
+SIGNAL_LIMIT_BYTES = 64_000
+BODY_LIMIT = 2_000
+DEFAULT_TTL_S, LONGEST_TTL_S = 300.0, 30.0 * 86400
+CLOCK_SKEW_S = 86_400  # a disk may have a clock of its own
+ONE_SIGNAL = "⚠️ [ctx monitor] "
+MANY_SIGNALS = "⚠️ [ctx monitor] %d issues:"
+MORE_SIGNALS = "  … %d more will follow"
 
 
-def parse_signal(data: bytes, mtime: float, now: float) -> Record:
-    """Whatever is broken gets its default: ttl 300, severity warning, the file's own time, also for
-    one that is still to come (`stamp` is the stated one, in microseconds). The header ends at the
-    first closing `---`; one that is being written right now has no body."""
-    lines = data.decode("utf-8", "replace").lstrip("\ufeff").replace("\r\n", "\n").split("\n")
-    ends = (number for number, line in enumerate(lines) if number and line.rstrip() == "---")
-    end = next(ends, -1) if lines[0].rstrip() == "---" else -1
-    fields = dict.fromkeys(("generated_at", "severity", "ttl", "auditor", "code"), "")
-    for line in lines[1:max(end, 1)]:
+class Signal(Record):
+    """A signal, or an alert on its way into the same block."""
+
+    path: str = ""  # "" for an alert
+    is_global: bool = False
+    severity: str = "warning"
+    generated_at: float = 0.0
+    ttl_s: float = DEFAULT_TTL_S
+    auditor: str = ""
+    code: str = ""
+    body: str = ""
+    mark: str = ""  # tells this version of a global signal from others
+    codes: list = []  # of an alert: the first one is said
+
+    def rank(self) -> int:
+        return SEVERITIES.index(self.severity)
+
+
+# --- the file
+
+
+def read_signal(path: str, written_at: float) -> Signal:
+    text = read_text(path, SIGNAL_LIMIT_BYTES)
+    signal = parse_signal(text, written_at)
+    signal.path = path
+    signal.mark = time_mark(written_at) + content_mark(text)
+    return signal
+
+
+def time_mark(written_at: float) -> str:
+    return "%.6f-" % written_at
+
+
+def content_mark(text: str) -> str:
+    """Tells one content from another; "" for none."""
+    import zlib
+
+    if not text:
+        return ""
+    return "%08x" % zlib.crc32(text.encode("utf-8", "replace"))
+
+
+def parse_signal(text: str, written_at: float) -> Signal:
+    """A signal from a file's text. Whatever is missing or broken has its default."""
+    header, body = split_header(text)
+    signal = Signal()
+    severity = header.get("severity", "").lower()
+    if severity in SEVERITIES:
+        signal.severity = severity
+    ttl = header.get("ttl", "")
+    if re.fullmatch(r"\d{1,20}(\.\d+)?", ttl):
+        signal.ttl_s = min(float(ttl), LONGEST_TTL_S)
+    told_at = parse_iso(header.get("generated_at", ""))
+    is_plausible = 0 < told_at <= written_at + CLOCK_SKEW_S
+    signal.generated_at = told_at if is_plausible else written_at
+    signal.auditor = header.get("auditor", "")
+    signal.code = header.get("code", "")
+    signal.body = clean_text(cut_end(body.strip() or signal.code, BODY_LIMIT))
+    return signal
+
+
+def split_header(text: str) -> tuple:
+    """({key: value}, body); without a header the whole text is the body."""
+    lines = text.split("\n")
+    if lines[0].strip() != "---":
+        return {}, text
+    header: dict = {}
+    for number, line in enumerate(lines[1:], 1):
+        if line.strip() == "---":
+            return header, "\n".join(lines[number + 1 :])
         key, _, value = strip_comment(line).partition(":")
-        fields[key.strip().lower()] = value.strip().strip("'\"")[:60]
-    stated, severity = parse_iso(fields["generated_at"]), fields["severity"].lower()
-    ttl_s = int(fields["ttl"]) if is_digits(fields["ttl"]) else 0
-    is_half = end < 0 and data.startswith(b"---") and now - mtime < HALF_WRITTEN_S
-    return Record(
-        generated_at=mtime if stated is None or stated > now + 1 else stated,
-        stamp=int((mtime if stated is None else stated) * 1e6),
-        severity=severity if severity in SEVERITIES else "warning",
-        ttl_s=min(ttl_s or DEFAULT_TTL_S, TTL_LIMIT_S), auditor=fields["auditor"],
-        code=fields["code"],
-        body="" if is_half else "\n".join(lines[end + 1:]).strip() or fields["code"])
-
-
-def signal_path(ctx: Ctx, session: str, name: str) -> str:
-    """"" where the folder is a link, which could lead anywhere."""
-    folder = signal_dir(ctx, session)
-    return "" if is_link(folder) else folder + "/" + safe_name(name) + ".md"
-
-
-def write_signal(ctx: Ctx, session: str, signal: Record) -> str:
-    """Write or replace the signal `name` of a session ("" = global); its path, or ""."""
-    path = signal_path(ctx, session, signal.name)
-    auditor, code = [one_line(text, 60).replace("#", "") for text in (signal.auditor, signal.code)]
-    text = "---\ngenerated_at: %s\nseverity: %s\nttl: %d\nauditor: %s\ncode: %s\n---\n%s\n" % (
-        format_iso(signal.generated_at), signal.severity, signal.ttl_s, auditor, code,
-        clean_text(signal.body).strip())
-    return path if path and write_bytes(ctx, path, text.encode("utf-8", "replace")) else ""
-
-
-def has_news(ctx: Ctx, session: str, looked: float) -> bool:
-    """Whether there can be anything new since the last look, from a stat of each folder; where none
-    holds a file, no state need be written to know that again."""
-    is_old = not 0 <= ctx.now - looked < LOOK_AGAIN_S
-    for folder in (signal_dir(ctx, session), signal_dir(ctx, "")):
-        info = stat_of(folder, follow=False)
-        is_new = info is not None and (is_old or info.st_mtime > looked - SETTLED_S)
-        if is_new and list_dir(folder):
-            return True
-    return False
-
-
-def read_signals(ctx: Ctx, session: str, claims: dict) -> tuple:
-    """(the live signals for a session and the global ones that are not claimed, critical first,
-    then oldest first; whether all were looked at). What was heard and has not changed is not even
-    opened; of very many, each look begins elsewhere."""
-    files, signals, deadline = [], [], time.monotonic() + LOOK_LIMIT_S
-    for scope, folder in (("session/", session and signal_dir(ctx, session)),
-                          ("global/", signal_dir(ctx, ""))):
-        if folder and not is_link(folder):
-            files += [(scope + name[:-3], folder + "/" + name) for name in list_dir(folder)
-                      if name.endswith(".md") and name[0] != "."]
-    turn = in_turn(files, ctx.now, SIGNAL_COUNT_LIMIT)
-    while turn and time.monotonic() < deadline:
-        key, path = turn.pop()
-        info, (stamp, _, changed) = stat_of(path, follow=False), claims.get(key, _NO_CLAIM)
-        if info is not None and info.st_mtime_ns != changed:
-            signal = _read_signal(ctx, key, path, info)
-            if signal is not None and signal.stamp != stamp:
-                signals.append(signal)
-    signals.sort(key=lambda s: (-SEVERITIES.index(s.severity), s.generated_at, s.name))
-    return signals, not turn and len(files) <= SIGNAL_COUNT_LIMIT
-
-
-def in_turn(items: list, now: float, limit: int) -> list:
-    """So many of them; each look begins elsewhere, as time may end it before the number does, and
-    the beginnings spread evenly."""
-    first = int(now * 0.6180339887 % 1 * len(items))
-    return (items[first:] + items[:first])[:limit]
-
-
-def _read_signal(ctx: Ctx, key: str, path: str, info: object) -> "Record | None":
-    """None for what is no live signal: an expired one is removed, what cannot be read at all is set
-    aside, a link could lead to any file of the user's."""
-    data = read_bytes(path, SIGNAL_LIMIT_BYTES, follow=False) if is_regular(info) else None
-    if data is None:
-        if is_own(info):
-            set_aside(ctx, path)
-        return None
-    signal = parse_signal(data, info.st_mtime, ctx.now)
-    scope, _, name = key.partition("/")
-    source = (signal.auditor or key, signal.code) if signal.code else key
-    vars(signal).update(key=key, name=name, source=source, path=path, stays=scope == "global",
-                        changed=info.st_mtime_ns)
-    if ctx.now < signal.generated_at + signal.ttl_s:
-        return signal
-    is_page = data.strip() and not data.startswith(b"---")  # maybe of the user's own docs
-    is_alert = not signal.stays and signal.code.startswith("CTX_")  # waits for being said anew
-    if not is_page and not is_alert:
-        _remove_read(signal)
-    return None
-
-
-def _remove_read(signal: Record) -> bool:
-    """Not what somebody put in its place meanwhile."""
-    info = stat_of(signal.path, follow=False)
-    return info is not None and info.st_mtime_ns == signal.changed and remove_file(signal.path)
-
-
-def claims_path(ctx: Ctx, session: str) -> str:
-    """Beside the session's state: most calls need not read what it has heard."""
-    return ctx.path("state", session + ".claims")
-
-
-def drop_old_claims(ctx: Ctx, claims: dict) -> dict:
-    """What the session was told, or is being told: key -> [its stamp, until when that holds, the
-    file's last change], whole numbers, which are read faster. What is over or broken goes."""
-    for key, claim in list(claims.items()):
-        is_claim = isinstance(claim, list) and len(claim) == 3 and isinstance(claim[1], int)
-        if not is_claim or ctx.now >= claim[1]:
-            del claims[key]
-    return claims
-
-
-def severity_floor(ctx: Ctx) -> str:
-    stated = ctx.env.get("CTX_INJECT_MIN_SEVERITY", "").strip().lower()
-    return stated if stated in SEVERITIES else ctx.get("monitor.inject_min_severity")
-
-
-def due_signals(ctx: Ctx, signals: list) -> list:
-    """Those that are severe enough; of two with the same code from the same source the newer."""
-    severe, due = SEVERITIES[SEVERITIES.index(severity_floor(ctx)):], {}
-    for signal in signals:
-        other = due.get(signal.source, signal)
-        if signal.severity in severe and signal.body and signal.generated_at >= other.generated_at:
-            due[signal.source] = signal
-    return list(due.values())
-
-
-def deliver_signals(ctx: Ctx, session: str, room: int) -> "Reply | None":
-    """The pending signals as one block; where what it says cannot be claimed, nothing is said."""
-
-    def claim(claims: dict) -> tuple:
-        """(the block or "", the signals that it settles, how many wait, whether nothing does)."""
-        signals, is_whole = read_signals(ctx, session, drop_old_claims(ctx, claims))
-        due, text, count, told = due_signals(ctx, signals), "", 0, []
-        if due and room >= 400 + ctx.length(due[0].path):
-            text, count = _render_signals(due, room, ctx.length)
-            sources = {signal.source for signal in due[:count]}
-            told = [signal for signal in signals if signal.source in sources]  # the older ones too
-            claims.update((s.key, [s.stamp, int(ctx.now) + CLAIM_S, s.changed]) for s in told)
-        return text, told, len(due) - count, is_whole and not due
-
-    is_claimed, found = update_json(ctx, claims_path(ctx, session), claim)
-    text, told, waiting, is_done = found or ("", [], 0, False)
-    if is_done:
-        update_session(ctx, session, lambda state: vars(state).update(looked=ctx.now))
-    if not text or not is_claimed:
-        return None
-    record(ctx, "signals:delivered", names=[s.key for s in told], codes=[s.code for s in told],
-           waiting=waiting, chars=len(text))
-    reply = Reply(text)
-    reply.after = [(_finish_delivery, ctx, session, told)]
-    if told[0].severity == "critical":  # the person hears of it at that moment
-        reply.person = "ctx monitor: " + one_line(told[0].body)
-        reply.terminal = {"bell": "\a", "desktop": "\033]9;%s\a" % reply.person}.get(
-            ctx.get("monitor.notify"), "")
-    return reply
-
-
-def _render_signals(due: list, room: int, length: object) -> tuple:
-    """(text, how many of them it tells). The first is cut when it does not fit alone, and stays."""
-    room -= length(SIGNAL_REST) + 20
-    left, bodies, bullets = room - length(SIGNAL_HEAD_MANY), [], []
-    for signal in due:
-        bodies.append(clean_text(signal.body).strip() or one_line(signal.key))
-        bullets.append(format_bullet(bodies[-1]))
-        left -= length(bullets[-1]) + 1
-        if left < 0:
-            break
-    count = len(bullets) if left >= 0 else max(1, len(bullets) - 1)
-    text = "\n".join([SIGNAL_HEAD_MANY.format(count=count)] + bullets[:count])
-    if count == 1:
-        text = "⚠️ [ctx monitor] " + bodies[0]
-    if length(text) > room:
-        due[0].stays = True
-        note = "\n… (cut here; the whole text is in %s)" % due[0].path
-        text = cut_text(text, room - length(note), length) + note
-    return text + ("\n" + SIGNAL_REST.format(count=len(due) - count) if due[count:] else ""), count
-
-
-def format_bullet(body: str) -> str:
-    """`  • Summary → Action`, further lines indented below."""
-    head, *rest = [line.rstrip() for line in body.split("\n") if line.strip()]
-    head = "  • " + head.strip()
-    if rest and rest[0].lstrip().startswith("→"):
-        head += " " + rest.pop(0).strip()
-    return "\n    ".join([head] + rest)
-
-
-def _finish_delivery(ctx: Ctx, session: str, told: list) -> None:
-    """The text is out: a session's signal goes, and its claim with a later look; what stays (one
-    for all sessions, one that was cut, one that cannot be removed) is remembered for its time."""
-    kept = {s.key: [s.stamp, int(max(s.generated_at, s.stamp / 1e6)) + 1 + s.ttl_s, s.changed]
-            for s in told if s.stays or not _remove_read(s)}
-    if kept:
-        update_json(ctx, claims_path(ctx, session), lambda claims: claims.update(kept))
-
-# =============================================================================
-# Measure
-# =============================================================================
-# Exact from the transcript when possible, else estimated over the real response shapes. Percent is
-# an integer, rounded down, never above 100.
-#
-# Measure   tokens, window, exact, model, percent, shown (as text), note
-_SMALL_MODELS = ("claude-3", "opus-4", "sonnet-4", "haiku-4")
-_LARGE_MARKS = ("-4-7", "-4-8", "-4-9", "[1m]")  # in the name of one of those families
-# Where Claude Code compacts by itself: seen at 167,000 of 200,000 and at 977,000 of 1,000,000.
-COMPACTION_RESERVE, COMPACTION_RESERVE_LARGE, COMPACTION_OUTPUT = 33_000, 23_000, 20_000
-
-
-def window_of_model(model: str) -> int:
-    """The window as the client decides it by the model's name; 200,000 when no name is known."""
-    name = model.lower().replace(".", "-")
-    is_small = not name or any(part in name for part in _SMALL_MODELS)
-    is_large = any(part in name for part in _LARGE_MARKS)
-    return DEFAULT_WINDOW if is_small and not is_large else LARGE_WINDOW
-
-
-def measure_context(ctx: Ctx, state: Record, usage: "Record | None", added_tokens: int) -> Record:
-    """The fullness from what was measured since the last compaction, else the last known count plus
-    what this call added."""
-    if usage and 0 < usage.at < state.compacted_at:
-        usage = None  # the compaction's own row is not in the transcript yet
-    known = state.estimated_tokens or ESTIMATE_BASE_TOKENS
-    tokens = usage.tokens if usage else known + added_tokens
-    model = best_model(state, usage.model if usage else "")
-    by_name = window_of_model(model) if ctx.agent == "claude" or "claude" in model else 0
-    if by_name and model == state.measured_model:
-        by_name = max(by_name, state.window)  # proven, also for the time after a compaction
-    handed = read_json(ctx.path("state", ctx.session + ".statusline"))
-    is_same = not model or is_same_model(text_of(handed.get("model")), model)
-    stated = ctx.get("monitor.context_window")
-    told = (stated, usage and usage.window, is_same and handed.get("window"),
-            DIALECTS[ctx.agent].window, by_name)  # what is known best comes first
-    sane = [size for size in map(count_of, told) if 1000 <= size <= TOKENS_LIMIT]
-    window = sane[0] if sane else DEFAULT_WINDOW
-    if usage and window != stated and tokens > window:
-        window = max(LARGE_WINDOW, window)  # proven larger than its name says
-    return make_measure(tokens, window, bool(usage and sane), model)  # no share of a guess is exact
-
-
-def make_measure(tokens: int, window: int, exact: bool, model: str) -> Record:
-    percent = min(100, tokens * 100 // window)
-    return Record(tokens=tokens, window=window, exact=exact, model=model, percent=percent,
-                  shown="%s%d%%" % ("" if exact else "~", percent),
-                  note="" if exact else "estimated")
-
-
-def best_model(state: Record, measured: str) -> str:
-    """The transcript's name may lack `[1m]`, which SessionStart has; the settings are only a hint
-    where neither tells more."""
-    measured = measured or state.measured_model
-    hint = state.model or state.settings_model
-    if "[1m]" in hint.lower() and (not measured or is_same_model(hint, measured)):
-        return hint
-    return measured or hint
-
-
-def is_same_model(one: str, other: str) -> bool:
-    """Aliases, provider prefixes and `[1m]` aside: `sonnet[1m]`, `us.anthropic.claude-…`."""
-    one, other = one.lower().replace("[1m]", ""), other.lower().replace("[1m]", "")
-    return bool(one and other) and (one in other or other in one)
-
-
-def client_home(env: dict) -> str:
-    return slashed(env.get("CLAUDE_CONFIG_DIR") or home_of(env) + "/.claude")
-
-
-def settings_files(root: str, env: dict) -> list:
-    """[(scope, path)] of Claude Code's settings, the strongest first."""
-    return [("local", root + "/.claude/settings.local.json"),
-            ("project", root + "/.claude/settings.json"),
-            ("user", client_home(env) + "/settings.json")]
-
-
-def note_settings(ctx: Ctx, state: Record) -> None:
-    """What the client's settings say about model and compaction, read once in a session."""
-    if state.settings_read or ctx.agent != "claude":
-        return
-    found: dict = {}
-    for _, path in reversed(settings_files(ctx.root, ctx.env)):
-        found.update(read_json(path))
-    stated = ctx.env.get("CLAUDE_CODE_AUTO_COMPACT_WINDOW", "")
-    size = int(stated) if is_digits(stated) else count_of(found.get("autoCompactWindow"))
-    is_off = ctx.env.get("DISABLE_AUTO_COMPACT", "").lower() not in ("", "0", "false")
-    vars(state).update(
-        settings_read=True, compact_window=size,
-        settings_model=ctx.env.get("ANTHROPIC_MODEL") or text_of(found.get("model")),
-        compacts=not is_off and found.get("autoCompactEnabled") is not False)
-
-
-def compaction_point(ctx: Ctx, state: Record, window: int) -> int:
-    """Tokens at which the client compacts by itself; 0 where that is not known."""
-    if ctx.agent != "claude":
-        return window * DIALECTS[ctx.agent].compacts_at // 100
-    base = min(window, state.compact_window or window)
-    point = base - (COMPACTION_RESERVE if base < LARGE_WINDOW else COMPACTION_RESERVE_LARGE)
-    stated = ctx.env.get("CLAUDE_AUTOCOMPACT_PCT_OVERRIDE", "")
-    if is_digits(stated) and 1 <= int(stated) <= 100:
-        point = min(point, (base - COMPACTION_OUTPUT) * int(stated) // 100)
-    return max(point, 0) if state.compacts else 0
-
-
-def handoff_point(ctx: Ctx, state: Record, window: int) -> int:
-    """Tokens from which on a handoff is wanted."""
-    percent = ctx.get("handoff.threshold")
-    if percent != "auto":
-        return int(window * percent / 100)
-    usual = window * HANDOFF_PERCENT // 100
-    before = compaction_point(ctx, state, window) - HANDOFF_BEFORE_COMPACTION
-    return min(usual, before) if before > 0 else usual
-
-# =============================================================================
-# Auditors
-# =============================================================================
-# Each auditor is a pure function from a snapshot to its alert or None, and a row of AUDITORS. An
-# alert fires when its level is crossed upward, not again inside its band, and again after its
-# cooldown or when it expired unsaid, while the condition lasts. monitor-state.json remembers.
-#
-# Snapshot   now, percent, shown, note, handoff (its path, "" when off), is_written, decisions
-#            (the file's path or ""), repeats, score, failing, stale_days, stale_files (None: not
-#            looked at), active (codes)
-# Alert      codes (those it marks, the first is emitted), severity, summary, action
-MONITOR = (("lastEmitted", {}, dict), ("activeAlerts", {}, dict), ("lastHealth", {}, dict),
-           ("confirmed", 0.0, "time"))  # when a context file was read while CTX_AUDIT_DUE stood
-
-
-def audit_health(shot: Record) -> "Record | None":
-    """How full the context is; a jump over two levels emits the higher and marks both."""
-    active = [(level, severity) for level, clear, severity in HEALTH_LEVELS if shot.percent >= level
-              or ("CTX_HEALTH_%d" % level in shot.active and shot.percent >= clear)]
-    if not active:
-        return None
-    level, severity = active[0]
-    action = HEALTH_ACTIONS[level][2 if shot.is_written else bool(shot.handoff)]
-    return Record(
-        codes=["CTX_HEALTH_%d" % each for each, _ in active], severity=severity,
-        summary=HEALTH_SUMMARY.format(percent=shot.shown, note=shot.note), action=action.format(
-            path=shot.handoff, decisions=shot.decisions and HEALTH_DECISIONS + shot.decisions))
-
-
-def audit_repetition(shot: Record) -> "Record | None":
-    if shot.score < (REPETITION_CLEAR if shot.active else REPETITION_LEVEL):
-        return None
-    summary = "Repetition: %d of the last %d tool calls did the same%s." % (
-        shot.repeats, REPETITION_WINDOW, " and failed the same way" if shot.failing else "")
-    return Record(codes=["CTX_REPETITION"], severity="warning", summary=summary,
-                  action=REPETITION_ACTION)
-
-
-def audit_reminder(shot: Record) -> "Record | None":
-    if not shot.stale_files:
-        return None
-    summary = "Context files untouched for %s days: %s." % (
-        shot.stale_days, ", ".join(shot.stale_files))
-    return Record(codes=["CTX_AUDIT_DUE"], severity="warning", summary=summary, action=AUDIT_ACTION)
-
-
-AUDITORS = (  # name, function, its codes begin with, for every session?, cooldown, TTL
-    ("context-health", audit_health, "CTX_HEALTH_", False, 900, 300),
-    ("repetition", audit_repetition, "CTX_REPETITION", False, 600, 300),
-    ("audit-reminder", audit_reminder, "CTX_AUDIT_DUE", True, 14400, 3600),
-)
-
-
-# --- repetition: by what a call does, and what came of it
-
-_LOOKS = ("ls ", "cat ", "head ", "tail ", "grep ", "rg ", "find ", "sed -n ", "awk ", "wc ",
-          "echo ", "pwd ", "which ", "stat ", "tree ", "ps ", "jq ", "diff ", "curl ",
-          "git status ", "git diff ", "git log ", "git show ")
-_CHANGING = ("edit", "write", "create", "update", "insert", "replace", "click", "type", "fill")
-_DIGITS = frozenset("0123456789")
-
-
-def note_repetition(state: Record, event: Record) -> None:
-    """Remember "what it did, what it did in this state of things, failed or edit" of one call:
-    without description, comments, numbers. A change that is new makes what comes after it new;
-    waiting and notes are not work."""
-    command, is_output = command_of(event), "/tasks/" in event.path and ".output" in event.path
-    waits = not event.failed and (is_output or command.lstrip().startswith("sleep "))
-    if waits or event.kind in ("poll", "note"):
-        return
-    how = "failed" if event.failed else "edit" if event.kind == "edit" else ""
-    if event.kind == "run":
-        asked = about = _plain_command(command, event.cwd)
-        is_look = (asked + " ").startswith(_LOOKS) and " -i" not in asked and " > " not in asked
-    else:
-        asked = about = event.tool + " " + as_text(dict(event.tool_input, description=""))
-        is_look = event.kind != "edit" and not any(word in event.tool.lower() for word in _CHANGING)
-    if event.kind == "edit" and event.failed:
-        about = event.tool + " " + event.path  # always another guess at the same place
-    outcome = "%s %d" % (visible_text(event), event.response_bytes)
-    outcome = " \0 " + outcome[:2000] + outcome[-2000:]
-    exact, words = asked + outcome, () if how == "edit" else (about + outcome).split()
-    about = " ".join([word for word in words if _DIGITS.isdisjoint(word)])
-    what = call_signature("", exact if how == "edit" else about)
-    here = what if how == "edit" else call_signature(str(state.edits), about if how else exact)
-    is_new = not any(row.startswith(what) for row in state.recent)
-    if is_new and not event.failed and not is_look:
-        state.edits += 1
-    state.recent = (state.recent + [" ".join((what, here, how))])[-REPETITION_WINDOW:]
-
-
-def _plain_command(command: str, cwd: str) -> str:
-    """Comments and blanks are no difference, nor a `cd` to where one is, nor another way to look
-    at the output."""
-    text = " ".join(" ".join(map(strip_comment, command.split("\n"))).split())
-    here = "cd " + cwd + " && "
-    text = text[len(here):] if text.startswith(here) else text
-    for mark in (" || true", " | cat", " | tail", " | head", " 2>&1"):
-        before, found, rest = text.rpartition(mark)
-        text = before if found and not rest.strip(" -n0123456789") else text
-    return text
-
-
-def call_signature(head: str, text: str) -> str:
-    """The interpreter's own source hash is built in; hashlib would cost 5 % of a start."""
-    data = (head + "\0" + text).encode("utf-8", "replace")
-    return _imp.source_hash(0x637478, data).hex()
-
-
-def repetition_of(recent: list) -> tuple:
-    """(score, calls that did the same, whether they failed) over the last calls: the same failure
-    or edit twice, the same result three times. A failing repeat counts more."""
-    keys = [row.partition(" ")[2] for row in recent[-REPETITION_WINDOW:]]
-    score, total, failing = 0.0, 0, True
-    for key in dict.fromkeys(keys):
-        count, failed = keys.count(key), key.endswith("failed")
-        if count > (1 if failed or key.endswith("edit") else 2):
-            score += (count - 1) * (REPETITION_FAILED if failed else 1.0)
-            total, failing = total + count, failing and failed
-    return score, total, failing and total > 0
-
-
-def run_auditors(ctx: Ctx, session: str, shot: Record) -> None:
-    """Evaluate, remember, write the signals."""
-    update_json(ctx, ctx.path("monitor-state.json"),
-                lambda known: _evaluate(ctx, session, shot, known), MONITOR)
-
-
-def _evaluate(ctx: Ctx, session: str, shot: Record, known: Record) -> None:
-    known.lastHealth[session] = {"contextPercent": shot.percent, "repetitionScore": shot.score}
-    for name, audit, prefix, everywhere, cooldown_s, ttl_s in AUDITORS:
-        if everywhere and shot.stale_files is None:
-            continue  # what is everybody's was not looked at this time
-        scope, target = ("global:", "") if everywhere else (session + ":", session)
-        before = [key for key in known.activeAlerts if key.startswith(scope + prefix)]
-        shot.active = {key[len(scope):] for key in before}
-        alert, path = audit(shot), signal_path(ctx, target, name)
-        keys = [scope + code for code in alert.codes] if alert else []
-        for key in set(before).difference(keys):  # what is no longer true need not be said
-            del known.activeAlerts[key]
+        header[key.strip().lower()] = unquote(value)
+    return {}, "\n".join(lines[1:])  # never closed: say what is there
+
+
+# --- which signals wait
+
+
+def read_signals(run: Run) -> list:
+    """The signals that wait for this session; expired ones are removed."""
+    own = run.project.path("signals", "sessions", safe_name(run.session.id))
+    shared = run.project.path("signals", "global")
+    files = list_files(own, ".md") + list_files(shared, ".md")
+    files.sort(key=lambda file: -file[1])
+    waiting = []
+    for path, written_at in files[:SIGNALS_LOOKED_AT]:
+        name = os.path.basename(path)
+        is_global = path.startswith(shared)
+        heard = run.session.heard.get(name, "") if is_global else ""
+        is_same_file = heard.startswith(time_mark(written_at))
+        if is_same_file and run.event.name != "UserPromptSubmit":
+            continue  # heard; at prompts we look whether it changed or expired
+        signal = read_signal(path, written_at)
+        signal.is_global = is_global
+        if run.now > signal.generated_at + signal.ttl_s:
+            record(run, "signal:expired", file=name, body=signal.body[:200])
             remove_file(path)
-        if alert is None:
-            continue
-        known.activeAlerts.update(dict.fromkeys(keys, True))
-        past_s = ctx.now - (parse_iso(known.lastEmitted.get(keys[0])) or 0.0)
-        is_unsaid = past_s > ttl_s and target and is_file(path)
-        if is_unsaid or not -SAME_EVENT_S < past_s < cooldown_s:
-            known.lastEmitted.update(dict.fromkeys(keys, format_iso(ctx.now)))
-            signal = Record(
-                name=name, auditor=name, severity=alert.severity, generated_at=ctx.now, ttl_s=ttl_s,
-                code=alert.codes[0], body=alert.summary + "\n→ " + alert.action)
-            if write_signal(ctx, target, signal):
-                record(ctx, "alert:emitted", code=signal.code, severity=signal.severity,
-                       summary=alert.summary)
+        elif signal.body and signal.mark != heard:
+            waiting.append(signal)
+    return waiting
 
 
-def forget_alerts(ctx: Ctx, is_gone: object) -> None:
-    """These keys go from monitor-state.json."""
-    def change(known: Record) -> None:
-        for table in (known.lastEmitted, known.activeAlerts, known.lastHealth):
-            for key in list(filter(is_gone, table)):
-                del table[key]
-
-    if is_file(ctx.path("monitor-state.json")):
-        update_json(ctx, ctx.path("monitor-state.json"), change, MONITOR)
+def minimum_rank(run: Run) -> int:
+    """Which severity reaches the agent; the environment wins over the settings."""
+    word = run.env.get("CTX_INJECT_MIN_SEVERITY", "").lower()
+    if word not in SEVERITIES:
+        word = run.settings["monitor.inject_min_severity"]
+    return SEVERITIES.index(word)
 
 
-def find_stale_files(ctx: Ctx) -> tuple:
-    """(days since the newest change, names) when every context file is older than the setting. To
-    have read one while the reminder stood is as good as a change."""
-    known = load_record(read_json(ctx.path("monitor-state.json")), MONITOR)
-    infos = [(name, stat_of(join_path(ctx.dir, name))) for name in ctx.get("gate.files")]
-    newest = max([info.st_mtime for _, info in infos if info] + [known.confirmed])
-    days = int((ctx.now - newest) // 86400)
-    is_stale = 0 < ctx.get("audit.stale_days") <= days
-    return days, [name for name, info in infos if info and is_stale]
+def newest_of_each(signals: list) -> list:
+    """One signal of each source and code; a newer one replaces those before it."""
+    newest: dict = {}
+    for signal in sorted(signals, key=lambda signal: signal.generated_at):
+        key = signal.path
+        if signal.auditor and signal.code:
+            key = (signal.is_global, signal.auditor, signal.code)
+        if key in newest:
+            remove_file(newest.pop(key).path)
+        newest[key] = signal
+    return list(newest.values())
 
 
-def confirm_files(ctx: Ctx) -> None:
-    """A context file was read: while the reminder stands, that answers it."""
-    path = ctx.path("monitor-state.json")
-    if "global:CTX_AUDIT_DUE" in load_record(read_json(path), MONITOR).activeAlerts:
-        update_json(ctx, path, lambda known: vars(known).update(confirmed=ctx.now), MONITOR)
+# --- what is said
+
+
+def add_signals(run: Run, alerts: list) -> list:
+    """Add the alerts and the waiting signals to the reply, as one block; gives back
+    those that fit."""
+    if not can_speak(run.event):
+        return []
+    least = minimum_rank(run)
+    signals = [signal for signal in read_signals(run) if signal.rank() >= least]
+    items = alerts + newest_of_each(signals)
+    items.sort(key=lambda item: -item.rank())
+    said = fit_block(run, items)
+    for signal in said:
+        book_signal(run, signal)
+    return said
+
+
+def fit_block(run: Run, items: list) -> list:
+    """Add one block with as many items as fit; gives back those that are in it."""
+    if len(items) == 1 and run.reply.add(ONE_SIGNAL + items[0].body):
+        return items
+    lines = ["  • " + signal_line(item.body) for item in items]
+    for count in range(len(items), 0, -1):
+        block = [MANY_SIGNALS % len(items)] + lines[:count]
+        if count < len(items):
+            block.append(MORE_SIGNALS % (len(items) - count))
+        if run.reply.add("\n".join(block)):
+            return items[:count]
+    return []
+
+
+def signal_line(body: str) -> str:
+    """Summary → Action, in one line."""
+    return " ".join(body.split())
+
+
+def book_signal(run: Run, signal: Signal) -> None:
+    """What a signal in the reply brings with it."""
+    body = signal.body
+    if signal.severity == "critical":
+        run.reply.tell("ctx: " + one_line(body, 200))
+        run.reply.bell = notification(run.settings["monitor.notify"], body)
+    if signal.codes:
+        record(run, "alert:said", code=signal.codes[0], text=body)
+        return
+    record(
+        run,
+        "signal:delivered",
+        file=os.path.basename(signal.path),
+        severity=signal.severity,
+        body=body[:200],
+    )
+    run.reply.when_said(forget_signal, run.session, signal)
+
+
+def forget_signal(session: Session, signal: Signal) -> None:
+    """A session's own signal goes; a global one is remembered as heard."""
+    if not signal.is_global:
+        return remove_file(signal.path)
+    session.heard[os.path.basename(signal.path)] = signal.mark
+    for name in list(session.heard)[:-SIGNALS_LOOKED_AT]:
+        del session.heard[name]
+
+
+def notification(how: str, text: str) -> str:
+    """The terminal sequence that draws the person's attention."""
+    if how == "desktop":
+        return "\x1b]9;%s\x07" % one_line(for_terminal(text), 120)
+    return "\x07" if how == "bell" else ""
+
 
 # =============================================================================
-# Gate
+# Auto
 # =============================================================================
-# One message at the first tool call of a session. The marker in the temp folder is created with
-# O_EXCL before the output, so that parallel first calls fire once; what is not our own regular
-# file there is neither trusted nor followed. A second marker tells the shell that nothing is owed
-# before a tool any more.
-FILLERS = frozenset(("", "tbd", "todo", "na", "none", "unknown", "yyyymmdd"))
-GATE_ROOM = 1500  # with less the gate waits for the next call
+# .caw/auto-state.json says which phase the agent is in. It counts only when it was
+# meant on this machine: it names a session of ours, or `auto start` left its token in
+# agreed.json, with the checks that the person agreed to. A phase ends with a block in
+# the agent's own words, once its check exits 0. Any doubt lets the agent stop, aloud.
 
-
-def gate_files(ctx: Ctx) -> list:
-    """[(name, path)] of the listed context files that say something."""
-    named = [(name, join_path(ctx.dir, name)) for name in ctx.get("gate.files")]
-    return [(name, path) for name, path in named
-            if is_file(path) and says_something(read_shared(ctx, path) or b"")]
-
-
-def says_something(data: bytes) -> bool:
-    """Something is left after headings, comments, empty list items and fillers, which is all that a
-    template holds. The one test for context files and handoffs."""
-    first, *rest = decode_text(data[:FILE_LIMIT_BYTES]).split("<!--")
-    text = first + "".join(part.partition("-->")[2] for part in rest)
-    for line in text.split("\n") if "\0" not in text[:8192] else ():
-        words = line.strip().lstrip("-*+>0123456789.)| \t").strip("_*`| \t")
-        if words[:1] == "[" and words[2:3] == "]":
-            words = words[3:].strip()
-        is_wrapped = (words[:1], words[-1:]) in (("[", "]"), ("(", ")"), ("<", ">"))
-        words = words.rpartition(": ")[2]
-        bare = "".join(c for c in words if c.isalnum() or c > "\x7f").strip("…").lower()
-        is_head = line.lstrip().startswith("#") or words[-1:] == ":"
-        if not is_head and not is_wrapped and bare not in FILLERS:
-            return True
-    return False
-
-
-def decode_text(data: bytes) -> str:
-    """UTF-8, or what some shells on Windows write; any line end."""
-    is_wide = data[:2] in (b"\xff\xfe", b"\xfe\xff")
-    text = data.decode("utf-16" if is_wide else "utf-8", "replace")
-    return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
-def claim_marker(ctx: Ctx, session: str) -> "bool | None":
-    return claim_file(ctx, marker_path(ctx, session), (format_iso(ctx.now) + "\n").encode())
-
-
-def has_marker(ctx: Ctx, session: str) -> bool:
-    return is_own(stat_of(marker_path(ctx, session), follow=False))
-
-
-def drop_markers(ctx: Ctx, session: str, prefixes: tuple) -> None:
-    for path in [marker_path(ctx, session, prefix) for prefix in prefixes]:
-        if is_own(stat_of(path, follow=False)):
-            remove_file(path)
-
-
-def open_gate(ctx: Ctx, event: Record, state: Record, room: int) -> "str | None":
-    """The gate's text for this call, "" when nothing is owed any more, None: later."""
-    if ctx.get("gate.mode") == "off" or has_marker(ctx, event.session):
-        return ""
-    files = gate_files(ctx)
-    if files and all(name in state.files_read for name, _ in files):
-        return ""
-    if not files or room < GATE_ROOM:
-        return None
-    text = render_gate(ctx, event, [path for _, path in files], min(GATE_CONTENT_LIMIT, room))
-    is_claimed = bool(claim_marker(ctx, event.session))
-    if not is_claimed and has_marker(ctx, event.session):
-        return ""  # a call at the same time was faster
-    record(ctx, "gate:emitted", files=[name for name, _ in files], marker=is_claimed,
-           style=ctx.get("gate.mode"), chars=len(text))
-    return text
-
-
-def render_gate(ctx: Ctx, event: Record, paths: list, limit: int) -> str:
-    """The whole instruction in one message: a chain of `run this and follow its output` decays link
-    by link. As content, the files' text by priority; what does not fit is named with its path."""
-    is_content, spare = ctx.get("gate.mode") == "content", limit // 12  # for those names
-    shown = {path: shown_path(ctx, path, event.cwd) for path in paths}
-    head = ctx.get("gate.message") or (GATE_STATEMENT if is_content else GATE_DIRECTIVE)
-    head = clean_text(head.replace("{files}", ", ".join(shown.values())))
-    if not is_content:
-        end = "\n" + GATE_CHECKPOINT if event.attended else ""
-        return cut_text(head, limit - ctx.length(end), ctx.length) + end
-    text, missing = cut_text(head, limit // 4, ctx.length), []
-    for path, name in shown.items():
-        said = clean_text(decode_text(read_shared(ctx, path) or b"")).strip()
-        part, room = "\n----- %s -----\n%s" % (name, said), limit - spare - ctx.length(text)
-        if ctx.length(part) > room:
-            missing.append(name)
-            part = cut_text(part, room, ctx.length) if room > 600 else ""  # not some words of it
-        text += part
-    names = cut_text(", ".join(missing), spare - 50, ctx.length)
-    return text + ("\n[cut for lack of room; the rest is in: %s]" % names if missing else "")
-
-
-def stands_in(ctx: Ctx, receipts: str) -> bool:
-    """Whether the gate's text is among what hooks said to the agent, by how its lines begin, some
-    clients' after a tag."""
-    texts = (GATE_DIRECTIVE, GATE_STATEMENT, GATE_CHECKPOINT, clean_text(ctx.get("gate.message")))
-    heads = [text.partition("{files}")[0].strip() for text in texts]
-    receipts = "\n" + receipts.replace("<hook_context>", "\n")
-    return any("\n" + head in receipts for head in heads if head)
-
-
-def read_context_file(ctx: Ctx, event: Record) -> str:
-    """The listed context file that this call read, or ""; some agents have no other way to read
-    than `cat .context/TASKS.md`."""
-    command = command_of(event) if event.kind == "run" else ""
-    shows = command.split(None, 1)[:1] in (["cat"], ["less"], ["head"], ["bat"])
-    path = join_path(event.cwd or ctx.root, event.path) if event.kind == "read" else ""
-    for name in ctx.get("gate.files") if not event.failed else ():
-        is_alike = path and base_name(path).lower() == base_name(name).lower()
-        if (shows and name in command) or (
-                is_alike and real_path(path) == real_path(join_path(ctx.dir, name))):
-            return name
-    return ""
-
-# =============================================================================
-# Handoff
-# =============================================================================
-# From the crossing of the threshold on, every batch of tool calls carries the reminder until there
-# is a handoff: written by the agent, printed by it and saved at Stop, or made from the transcript.
-# .context/state/handoffs.json is the ledger; one that came with a clone has another inode in it.
-LEDGER = (
-    ("inode", 0, int), ("first_event", 0.0, "time"),
-    ("cleared", {}, [(("session", "", str), ("at", 0.0, "time"))]),  # by the client's process
-    ("handoffs", {}, [(  # by session
-        ("file", "", str), ("agent", "", str), ("asked_at", 0.0, "time"),
-        ("written_at", 0.0, "time"), ("by", "", str), ("delivered_to", "", str),
-        ("delivered_at", 0.0, "time"), ("evidence", "", str))]))
-HANDOFF_ROW = LEDGER[-1][2][0]
-LIVE_S, LIVE_BY_NUMBER_S = 3600, 86400  # numbers are used again: a running one is believed a day
-CLEARED_S, MECHANICAL_LIMIT_S = 120, 0.6
-MECHANICAL_MARK = MECHANICAL_HEAD.partition("\n")[0]
-RECENT_S = 600  # a handoff that the agent wrote unasked so shortly before the crossing counts
-
-
-def ledger_path(ctx: Ctx) -> str:
-    """In a shared checkout each user has one, readable by nobody else."""
-    own = not IS_POSIX or _os.geteuid() in (0, ctx.owner.st_uid)
-    return ctx.path("state", "handoffs.json" if own else "handoffs-%d.json" % _os.geteuid())
-
-
-def read_ledger(ctx: Ctx, ledger: "Record | None" = None) -> Record:
-    """What lies there, or what was just read under the lock; begun anew when it is not ours. One
-    look serves the whole run: what must not be taken twice is compared under the lock."""
-    if ctx.ledger is not None and ledger is None:
-        return ctx.ledger
-    ctx.ledger = ledger = ledger or load_record(read_json(ledger_path(ctx)), LEDGER)
-    if ledger.inode != ctx.owner.st_ino or not ledger.first_event:
-        vars(ledger).update(inode=ctx.owner.st_ino, first_event=ctx.now, cleared={}, handoffs={})
-    return ledger
-
-
-def update_ledger(ctx: Ctx, change) -> object:
-    """Locked: what `change(ledger)` returns; None also when it could not be locked."""
-    return update_json(
-        ctx, ledger_path(ctx), lambda ledger: change(read_ledger(ctx, ledger)), LEDGER)[1]
-
-
-def note_handoff(ctx: Ctx, key: str, seen: "float | None" = None, **values) -> bool:
-    """Into the row of this session; False when it went to somebody else than at the time `seen`."""
-    def change(ledger: Record) -> bool:
-        row = ledger.handoffs.get(key) or load_record({}, HANDOFF_ROW)
-        if seen not in (None, row.delivered_at):
-            return False
-        vars(row).update(values)
-        ledger.handoffs[key] = row
-        return True
-
-    return bool(update_ledger(ctx, change))
-
-
-def _read_row(ctx: Ctx, session: str) -> Record:
-    return read_ledger(ctx).handoffs.get(session) or load_record({}, HANDOFF_ROW)
-
-
-def handoff_path(ctx: Ctx, session: str, by_kit: bool = False) -> str:
-    """The absolute path of a session's handoff; its name is cut to 8 letters while unique. The kit
-    itself writes in its own folder only, and at no path for all sessions."""
-    kits, named = ctx.path("handoffs", "{session}.md"), ctx.get("handoff.file")
-    base = kits if named == DEFAULTS["handoff.file"] else join_path(ctx.root, named)
-    is_elsewhere = by_kit and not ("{session}" in named and may_write(ctx, base))
-    base = kits if is_elsewhere else base
-    owners = {join_path(ctx.root, row.file): key for key, row in read_ledger(ctx).handoffs.items()}
-    # of two places of a session the ledger knows one, so the other has the whole name
-    short = "" if "~" in session or is_elsewhere else session[:8].rstrip("._-")
-    paths = [base.replace("{session}", name)
-             for name in (short or session, session, session + "~")]
-    return next((path for path in paths if owners.get(path, session) == session), paths[-1])
-
-
-def read_handoff(ctx: Ctx, path: str) -> str:
-    """Its text, cleaned; "" when it is not there, says nothing or may not be delivered."""
-    data = read_shared(ctx, path, HANDOFF_LIMIT_BYTES) or b""
-    return clean_text(decode_text(data)).strip() if says_something(data) else ""
-
-
-def client_of(ctx: Ctx) -> str:
-    """The number of the client's process; "" where it does not tell."""
-    return ctx.env.get("CLAUDE_PID", "") if ctx.agent == "claude" else ""
-
-
-def note_cleared(ctx: Ctx, session: str) -> None:
-    """Who comes next in this client starts from this session's handoff."""
-    update_ledger(ctx, lambda ledger: setattr(ledger, "cleared", {
-        **dict(list(ledger.cleared.items())[-9:]),
-        client_of(ctx): Record(session=session, at=ctx.now)}))
-
-
-def cleared_session(ctx: Ctx) -> str:
-    """The session that this client cleared a moment ago, or ""."""
-    noted = read_ledger(ctx).cleared.get(client_of(ctx))
-    return noted.session if noted and abs(ctx.now - noted.at) < CLEARED_S else ""
-
-
-def is_live(ctx: Ctx, session: str, unknown_s: float = LIVE_S) -> bool:
-    """Its client runs, or, where that does not tell its number, it was active a while ago."""
-    info, pid = stat_of(session_file(ctx, session)), read_session(ctx, session).client
-    if info is None or ctx.now - info.st_mtime >= (LIVE_BY_NUMBER_S if pid else unknown_s):
-        return False
-    if not pid or (pid == client_of(ctx) and session != ctx.session):  # a client has one session
-        return not pid
-    try:
-        if IS_POSIX:
-            return _os.kill(int(pid), 0) is None
-        import _winapi  # asked by a handle: there `kill` ends the process, whatever the signal
-
-        query, still_active = 0x1000, 259
-        handle = _winapi.OpenProcess(query, False, int(pid))
-        return _winapi.GetExitCodeProcess(handle) == still_active
-    except (OSError, OverflowError, ValueError) as error:
-        return isinstance(error, PermissionError)
-
-
-# --- the reminder
-
-
-def is_handoff_due(ctx: Ctx, state: Record, measure: Record) -> bool:
-    """The threshold is crossed, and there is no handoff since."""
-    is_over = state.threshold_crossed_at or (
-        measure.tokens >= handoff_point(ctx, state, measure.window))
-    return bool(is_over) and not state.handoff_complete and ctx.get("handoff.enabled")
-
-
-def follow_handoff(ctx: Ctx, event: Record, state: Record, measure: Record) -> tuple:
-    """(the reminder for this call, a line for the person), each "" for none; edits the state."""
-    margin = measure.window * HANDOFF_RESET_MARGIN // 100
-    least = handoff_point(ctx, state, measure.window) - margin
-    if state.threshold_crossed_at and measure.exact and measure.tokens < least:
-        reset_handoff(state)
-    if not is_handoff_due(ctx, state, measure):
-        return "", ""
-    text = "Context is {} full ({:,}/{:,} tokens{}). ".format(
-        measure.shown, measure.tokens, measure.window, measure.note and ", " + measure.note)
-    if not all(make_folder(ctx, folder) and is_writable(folder)
-               for folder in (ctx.path("state"), ctx.path("handoffs"))):
-        # it can neither be saved nor seen, so it is asked for once
-        was_asked = claim_file(ctx, marker_path(ctx, event.session, ASKED_PREFIX), b"") is False
-        return "" if was_asked else text + HANDOFF_UNSAVED.format(path=ctx.dir), ""
-    path, command = handoff_path(ctx, event.session), ctx.get("handoff.command")
-    if not state.threshold_crossed_at:
-        _cross(ctx, event, state, path)
-        record(ctx, "handoff:crossed", percent=measure.percent)
-    if find_written(ctx, event, state):
-        state.handoff_complete = True
-        return "", HANDOFF_DONE_PERSON
-    is_spaced = abs(ctx.now - state.reminded_at) < ctx.get("handoff.cooldown_s")
-    if is_spaced or (event.batch and event.batch == state.reminded_batch):
-        return "", ""
-    state.write_denied = state.write_denied or bool(
-        state.reminded_at and _was_denied(ctx, event, base_name(path)))
-    can_write = event.permission_mode != "plan" and not state.write_denied
-    text += HANDOFF_REMINDER.format(
-        request=HANDOFF_WRITE.format(path=path) if can_write else HANDOFF_PRINT,
-        command=command and " %s writes it for you." % one_line(command))
-    person = "" if state.reminded_at else (
-        "ctx: context %s full, asked the agent for a handoff" % measure.shown)
-    state.reminded_batch, state.reminded_at = event.batch, ctx.now
-    record(ctx, "handoff:reminded", percent=measure.percent, chars=len(text))
-    return text, person
-
-
-def reset_handoff(state: Record) -> None:
-    """After a compaction nothing of the old context's measure holds."""
-    vars(state).update(threshold_crossed_at=0.0, handoff_complete=False, handoff_before="",
-                       reminded_batch="", reminded_at=0.0, write_denied=False)
-
-
-def _cross(ctx: Ctx, event: Record, state: Record, path: str) -> None:
-    """From now on a handoff is wanted, another one than what stands there."""
-    row, info = _read_row(ctx, event.session), stat_of(path)
-    note_handoff(ctx, event.session, file=shown_path(ctx, path, ""), agent=ctx.agent,
-                 asked_at=ctx.now, written_at=0.0)
-    since = max(row.written_at, state.session_start, state.compacted_at, ctx.now - RECENT_S)
-    is_recent = info is not None and since < info.st_mtime <= ctx.now + 1
-    state.threshold_crossed_at = ctx.now
-    state.handoff_before = "" if is_recent else _fingerprint(path)
-
-
-def _was_denied(ctx: Ctx, event: Record, name: str) -> bool:
-    """A write of it was refused: that stands near the transcript's end, one event later."""
-    denied, needles = set(), (DENIAL_NEEDLE, name.encode("utf-8", "replace"))
-    for row in rows_backward(ctx, event.transcript, 1 << 16, needles):
-        denied.update(result[0] for result in row.results if row.denied)
-        if any(call in denied and base_name(touched_path(asked)) == name
-               for call, _, asked in row.calls):
-            return True
-    return False
-
-
-def find_written(ctx: Ctx, event: Record, state: Record) -> bool:
-    """Whether the agent wrote one, noted then: in its own file, or at a path for several."""
-    own = handoff_path(ctx, event.session)
-    for path in dict.fromkeys((own, join_path(ctx.root, OLD_HANDOFF))):
-        is_shared = path != own or "{session}" not in ctx.get("handoff.file")
-        is_new = _fingerprint(path) not in ("", state.handoff_before) and (
-            not is_shared or _is_ours(ctx, event, state.threshold_crossed_at, path))
-        if is_new and read_handoff(ctx, path):
-            _note_written(ctx, event.session, path, "agent")
-            return True
-    return False
-
-
-def _fingerprint(path: str) -> str:
-    """Changes with content or time; "" when there is nothing."""
-    info, data = stat_of(path), read_bytes(path, HANDOFF_LIMIT_BYTES)
-    return "%d-%s" % (info.st_mtime_ns, _imp.source_hash(1, data).hex()) if info and data else ""
-
-
-def _is_ours(ctx: Ctx, event: Record, crossed: float, path: str) -> bool:
-    """Newer than the crossing, and written by this call or while nobody else waits for one."""
-    info = stat_of(path)
-    if info is None or not crossed - 1 <= info.st_mtime <= ctx.now + CLOCK_SKEW_S:
-        return False
-    wrote = event.kind == "edit" and not event.failed and (
-        join_path(event.cwd or ctx.root, event.path) == path)
-    for session, row in read_ledger(ctx).handoffs.items():
-        is_its = row.written_at >= info.st_mtime and join_path(ctx.root, row.file) == path
-        waits = row.asked_at and not row.written_at and not wrote and is_live(ctx, session)
-        if session != event.session and (is_its or waits):
-            return False
-    return True
-
-
-def _note_written(ctx: Ctx, session: str, path: str, by: str) -> None:
-    note_handoff(ctx, session, file=shown_path(ctx, path, ""), by=by, written_at=ctx.now,
-                 agent=ctx.agent, delivered_to="", delivered_at=0.0, evidence="")
-    if parent_of(path) == ctx.path("handoffs"):
-        make_private(path)
-    record(ctx, "handoff:mechanical" if by == "mechanical" else "handoff:complete", path=path,
-           by=by)
-
-
-# --- printed by the agent and saved at Stop, or made from the transcript
-
-
-def parse_printed(text: str) -> str:
-    """What stands between the lines BEGIN HANDOFF and END HANDOFF, the last time; "" without."""
-    found, block = "", None
-    for line in text.replace("\r\n", "\n").split("\n"):
-        words = line.strip().strip("*_#- ").upper()  # not a quotation, not inline code
-        if words == "BEGIN HANDOFF":
-            block = []
-        elif words == "END HANDOFF":
-            found, block = "\n".join(block or ()).strip() or found, None
-        elif block is not None:
-            block.append(line)
-    return found
-
-
-def save_printed(ctx: Ctx, event: Record) -> str:
-    """Save a handoff that the agent printed in its answer; the line for the person, or ""."""
-    def complete(state: Record) -> str:
-        is_news, state.handoff_complete = not state.handoff_complete, True
-        return HANDOFF_DONE_PERSON if is_news else ""
-
-    text = parse_printed(event.last_message) or parse_printed(read_turn(ctx, event.transcript))
-    is_saved = text and _write_handoff(ctx, event.session, text + "\n", "printed")
-    return (update_session(ctx, event.session, complete)[1] or "") if is_saved else ""
-
-
-def _write_handoff(ctx: Ctx, session: str, text: str, by: str) -> bool:
-    """False also for what says nothing once it is cleaned: it would not be delivered."""
-    path = handoff_path(ctx, session, by_kit=True)
-    data = clean_text(hide_secrets(text)).encode("utf-8", "replace")[:HANDOFF_LIMIT_BYTES]
-    is_written = says_something(data) and write_bytes(ctx, path, data, durable=True)
-    if is_written:
-        _note_written(ctx, session, path, by)
-    return is_written
-
-
-def ensure_handoff(ctx: Ctx, event: Record) -> None:
-    """Before a compaction takes the context away there is a handoff, the kit's own if need be."""
-    state, row = read_session(ctx, event.session), _read_row(ctx, event.session)
-    is_owed = ctx.get("handoff.enabled") and row.written_at <= state.compacted_at
-    if is_owed and not (state.threshold_crossed_at and find_written(ctx, event, state)):
-        write_mechanical(ctx, event.session, event.transcript or state.transcript)
-
-
-def make_up(ctx: Ctx) -> None:
-    """A session killed after the crossing gets its handoff now; one a start, for the deadline."""
-    for session, row in read_ledger(ctx).handoffs.items():
-        is_owed = row.asked_at and not row.written_at and session != ctx.session
-        if is_owed and ctx.get("handoff.enabled") and not is_live(ctx, session):
-            state, own = read_session(ctx, session), ctx.agent
-            ctx.agent = state.agent if state.agent in DIALECTS else own  # its transcript is read
-            is_made = state.transcript and write_mechanical(ctx, session, state.transcript)
-            ctx.agent = own
-            if is_made:
-                break
-
-
-def write_mechanical(ctx: Ctx, session: str, transcript: str) -> bool:
-    """The kit's own, where none of the agent's lies unused; False: nothing to make it from."""
-    row, path = _read_row(ctx, session), handoff_path(ctx, session, by_kit=True)
-    info, text = stat_of(path), read_handoff(ctx, path)
-    is_new = info and row.delivered_at + 1 < info.st_mtime <= ctx.now + CLOCK_SKEW_S
-    if text and not text.startswith(MECHANICAL_MARK) and (is_new or not row.evidence):
-        _note_written(ctx, session, path, "agent")
-        return True
-    return _write_handoff(ctx, session, render_mechanical(ctx, session, transcript), "mechanical")
-
-
-def render_mechanical(ctx: Ctx, session: str, transcript: str) -> str:
-    """What the end of a transcript tells, and the first request; "" when that is nothing."""
-    prompts, said, failed, failure, files, notes = [], "", {}, "", {}, []
-    deadline = time.monotonic() + MECHANICAL_LIMIT_S
-    for row in rows_backward(ctx, transcript):  # a call comes after its result
-        prompts.append(_request_of(row))
-        if row.kind == "answer" and len(said) < 1500:
-            said = (row.text.strip() + "\n\n" + said).strip()
-        failed.update({call_id: text for call_id, is_error, text in row.results if is_error})
-        for call_id, tool, tool_input in reversed(row.calls):
-            kind, path = tool_kind(tool), touched_path(tool_input)
-            if kind == "edit" and path and call_id not in failed:
-                files[path] = True
-            elif kind == "run" and call_id in failed and not failure:
-                command = one_line(command_of(Record(tool_input=tool_input)), 300)
-                failure = "`%s`\n%s" % (command, cut_text(failed[call_id].strip(), 600))
-            elif kind == "note":
-                notes.append(tool_input)
-        if time.monotonic() > deadline:
-            break
-    start = (read_bytes(transcript, FILE_LIMIT_BYTES) or b"").split(b"\n")[:400]
-    firsts = (_request_of(parse_line(ctx, line)) for line in start)
-    first = next(filter(None, firsts), "") or next(filter(None, reversed(prompts)), "")
-    later = [cut_text(text, 700) for text in prompts if text not in ("", first)][:3]
-    names = [shown_path(ctx, one_line(path, 300), "") for path in list(files)[:25]]
-    git = read_text(ctx.root + "/.git", 4096).partition("gitdir:")[2].strip()  # in a worktree
-    head = read_text(join_path(ctx.root, git or ".git") + "/HEAD", 4096)
-    branch = one_line(head.partition("refs/heads/")[2], 100)
-    sections = (
-        ("Goal: the person's first request", cut_text(first, 1500)),
-        ("The person's last requests", "\n\n".join(reversed(later))),
-        ("What the agent said last", said[-3000:]), ("Todo list", _render_todos(notes[::-1])),
-        ("Files changed", "\n".join("- " + name for name in names)),
-        ("The last command that failed", failure))
-    texts = ["\n## %s\n\n%s\n" % (title, text) for title, text in sections if text]
-    head = MECHANICAL_HEAD.format(session=session, when=format_iso(ctx.now),
-                                  branch=branch and ", branch " + branch)
-    return head + "".join(texts) if first or said or files else ""
-
-
-def _request_of(row: "Record | None") -> str:
-    """A person's words, not what a client puts there for a command or a finished task."""
-    text = row.text.strip() if row and row.kind == "prompt" else ""
-    machine = ("<", "Caveat:", "[Request interrupted", CONTINUATION_HEAD)
-    return "" if text.startswith(machine) else text
-
-
-def _render_todos(notes: list) -> str:
-    """The list as the last calls of the client's todo tools left it."""
-    todos, lines = {}, []
-    for note in notes:
-        rows, key = note.get("todos") or note.get("plan"), str(note.get("taskId"))
-        if isinstance(rows, list):
-            todos = dict(enumerate(map(dict_of, rows)))
-        elif key in todos:
-            todos[key] = {**todos[key], **note}
-        elif note.get("subject"):  # not a call that only asks for the list
-            todos[str(len(todos) + 1)] = note
-    for todo in list(todos.values())[:30]:
-        texts = map(todo.get, ("subject", "content", "step", "description"))
-        text, status = next(filter(None, map(text_of, texts)), ""), todo.get("status")
-        if text and status != "deleted":
-            mark = "x" if status in ("completed", "done") else " "
-            lines.append("- [%s] %s" % (mark, one_line(text, 160)))
-    return "\n".join(lines)
-
-# =============================================================================
-# Phases
-# =============================================================================
-# .caw/auto-state.json says which phase the agent is in. It counts only when it was meant on this
-# machine: it names this live session, or `auto start` left its token in the user's own state home.
-# A phase ends with a completion block in the agent's words of this turn, and its check, if it has
-# one, exits 0. Any doubt lets the agent stop.
-#
-#     ---
-#     SIGNAL: PLANNING_COMPLETE
-#     PHASE: planning
-#     STATUS: complete
-#     TIMESTAMP: 2026-02-03T10:45:00Z
-#     NEXT: execution
-#     ---
 PHASES = {
-    "expansion": "Requirements: write down what is asked, what is not, and how it will be judged.",
-    "init": "Environment: set up .caw/ for this task, find out how to build and test.",
-    "planning": "Plan: write task_plan.md with small steps that can each be checked.",
-    "execution": "Execution: carry out all steps of the plan and mark each one when it is done.",
-    "qa": "Quality: run the build, the linters and the tests, and mend what fails.",
-    "review": "Review: read the whole change as a reviewer would and list the findings.",
-    "fix": "Fix: mend the findings of the review.",
-    "check": "Check: validate the result against the requirements and the project's rules.",
-    "reflect": "Reflect: write down what was learned, in the context files where it has a place.",
+    "expansion": "write down what is asked, what is not, and how it will be judged",
+    "init": "set up .caw/ for this task, and find out how to build and test",
+    "planning": "write task_plan.md with small steps that can each be checked",
+    "execution": "carry out all steps of the plan, and mark each one when it is done",
+    "qa": "run the build, the linters and the tests, and mend what fails",
+    "review": "read the whole change as a reviewer would, and list the findings",
+    "fix": "mend the findings of the review",
+    "check": "compare the result with the requirements and the project's rules",
+    "reflect": "write down what was learned, in the context files where it belongs",
 }
-SKIPS = {"skip_expansion": ("expansion",), "skip_qa": ("qa",),
-         "skip_review": ("review", "fix", "check"), "skip_reflect": ("reflect",)}
-TRANSITIONS = {"TRANSITION_TO_QA": "qa", "TRANSITION_TO_VALIDATION": "review",
-               "TRANSITION_TO_FIX": "fix"}
-_BLOCK = ("---\nSIGNAL: %s\nPHASE: {phase}\nSTATUS: %s\nTIMESTAMP: <current time, ISO 8601>\n"
-          "%s\n---")
-BLOCKS = {  # signal -> its block as the agent is shown it; "": every other signal's
-    "PHASE_ERROR": _BLOCK % (
-        "PHASE_ERROR", "error", "ERROR: <what happened>\nRECOVERABLE: true|false"),
-    "PHASE_BLOCKED": _BLOCK % ("PHASE_BLOCKED", "blocked", "NEEDS: <what the person must decide>"),
-    "": _BLOCK % ("{signal}", "complete", "NEXT: {next}"),
+SKIPS = {  # the key of `config` that leaves a phase out
+    "expansion": "skip_expansion",
+    "qa": "skip_qa",
+    "review": "skip_review",
+    "fix": "skip_review",
+    "check": "skip_review",
+    "reflect": "skip_reflect",
 }
-_BLOCK_KEYS = frozenset("SIGNAL PHASE STATUS TIMESTAMP ERROR RECOVERABLE NEEDS NEXT".split())
-_SIGNALS = (("last_checked", 0.0, "time"), ("detected_signals", [], list))
-MAX_ITERATIONS, ITERATIONS_LIMIT, STALLS_LIMIT, FULL_PERCENT = 20, 50, 3, 95
-WORKFLOW = (
-    ("schema_version", "2.0", str), ("active", False, bool), ("phase", "", str),
-    ("iteration", 0, "count"), ("max_iterations", MAX_ITERATIONS, "count"), ("needs", "", str),
-    ("started_at", 0.0, "time"), ("completed_at", 0.0, "time"), ("phase_started_at", 0.0, "time"),
-    ("task_description", "", str), ("config", {}, dict), ("phases", [], "texts"),
-    ("until", "", str), ("exit_reason", "", str), ("last_phase", "", str), ("session_id", "", str),
-    ("token", "", str), ("any_prompt", False, bool), ("signals", None, _SIGNALS),
-    ("last_error", {}, dict), ("last_check", {}, dict), ("stop_mark", "", str),
-    # the brakes: tool calls at the last stop; stops since without one; holds in a row; ways back
-    ("tool_calls", 0, "count"), ("stalls", 0, "count"), ("holds", 0, "count"),
-    ("returns", 0, "count"))
-FRESH = {"iteration": 0, "needs": "", "stalls": 0, "holds": 0, "returns": 0, "stop_mark": ""}
-STALE_AFTER_S, TIME_TOLERANCE_S = 2 * 3600, 300
-CHECKS_LIMIT_S = 140  # all of one stop together: the client waits 150, a hook takes 4, an end 5
-CHECK_TAIL, CHECK_BUFFER = 2000, 64 * 1024
-SECRET_ENDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "_PASS", "_PAT", "PASSPHRASE")
-SECRET_STARTS = ("ANTHROPIC_", "CLAUDE_CODE_")
-_STANDING = """
-- Phase: {phase} (iteration {iteration}/{max})
-- About: {about}
-- Task: {task}
-- Expected signal: {signal}{check}
+TRANSITIONS = {
+    "TRANSITION_TO_QA": "qa",
+    "TRANSITION_TO_VALIDATION": "review",
+    "TRANSITION_TO_FIX": "fix",
+}
+OUTCOMES = {  # signals of every phase, and what they come to
+    "PHASE_BLOCKED": "phase_blocked",
+    "PHASE_ERROR": "critical_error",
+    "AUTO_COMPLETE": "auto_complete_signal",
+}
+PHASE_NAME = r"[a-z][a-z0-9_-]{0,39}"
+MAX_ITERATIONS = 20
+STALE_AFTER_S = 7200
+TIME_TOLERANCE_S = 300
 
-When the phase is done, print this block with the current time:
-""" + BLOCKS[""]
-BRIEFING = "[ctx auto] A workflow is running: phase {phase} of {phases}." + _STANDING
-CONTINUATION = CONTINUATION_HEAD + "\n{lead}" + _STANDING + """
-If something went wrong, print this instead; with RECOVERABLE: false the workflow ends:
-""" + BLOCKS["PHASE_ERROR"] + """
-If you need the person to decide something, print this; you may then stop and they are asked:
-""" + BLOCKS["PHASE_BLOCKED"]
-CONTINUATION_SHORT = CONTINUATION_HEAD + """
-{lead} Phase {phase}, iteration {iteration}/{max}.
-When it is done, print the block with SIGNAL: {signal} and the current time; \
-PHASE_BLOCKED if the person must decide, PHASE_ERROR if it went wrong."""
-CANCELLED_AGENT = "[ctx auto] The person cancelled the workflow; you may stop when you like."
-AUTO_PERSON = "ctx auto: "
-ENDINGS = {  # why a workflow ends, and what the person is told
-    "all_phases_complete": "all phases complete.",
-    "auto_complete_signal": "the agent declared the whole workflow complete.",
-    "max_iterations_reached": "stopped, phase {phase} did not complete within {max} iterations.",
-    "stale_state": "ended, no activity for over 2 hours.",
-    "critical_error": "stopped by an error in phase {phase}: {error}",
-    "user_cancelled": "cancelled.",
+
+class Signals(Record):
+    """The completion blocks that counted."""
+
+    last_checked: str = ""  # when a hook last took care of the workflow
+    detected_signals: list = []  # {signal, detected_at, reason}
+
+
+class Workflow(Record):
+    """.caw/auto-state.json. Times are ISO 8601."""
+
+    schema_version: str = "2.0"
+    active: bool = False
+    phase: str = ""  # one of `phases`; at the end complete, failed or cancelled
+    phases: list = []
+    iteration: int = 0  # stops that were held in this phase
+    max_iterations: int = MAX_ITERATIONS
+    task_description: str = "see the conversation"
+    until: str = ""  # the command that proves the last phase
+    config: dict = {}  # skip_qa and its like
+    session_id: str = ""  # "": it waits for a session
+    any_prompt: bool = False  # a script's prompt binds it, too
+    token: str = ""
+    phase_started_at: str = ""
+    exit_reason: str = ""  # a key of ENDINGS
+    outcome: str = "the workflow ended"  # what the person was told then
+    last_phase: str = ""
+    needs: str = ""  # the last words to the person: what to decide, an error
+    signals: Signals = Signals()
+    # not on disk:
+    is_ours = False  # meant on this machine
+    checks = {} # phase -> the command that the person agreed to
+    lead = ""  # what the agent is told first
+
+    @property
+    def is_running(self) -> bool:
+        return self.is_ours and self.active and self.phase in self.phases
+
+    @property
+    def is_single_task(self) -> bool:
+        """Whether it was `--until` alone: no phases to speak of, only the task."""
+        return bool(self.until) and self.phases == ["execution"]
+
+    @property
+    def stage(self) -> str:
+        """What is being done, in words."""
+        return "the task" if self.is_single_task else "phase " + self.phase
+
+    @property
+    def signal(self) -> str:
+        """The signal that completes the phase."""
+        return self.phase.upper() + "_COMPLETE"
+
+    @property
+    def leads(self) -> dict:
+        """The signals that count now -> the next phase, or a key of SENTENCES."""
+        later = self.phases[self.phases.index(self.phase) + 1 :]
+        leads = {signal: to for signal, to in TRANSITIONS.items() if to in later}
+        leads.update(OUTCOMES)
+        leads[self.signal] = [*later, "all_phases_complete"][0]
+        return leads
+
+
+# --- the file, and whether it counts
+
+
+def workflow_path(project: Project) -> str:
+    """Where the state is; "" if a link leads out of the project."""
+    path = os.path.join(project.root, ".caw", "auto-state.json")
+    return path if is_inside(path, project.root) else ""
+
+
+def read_workflow(project: Project) -> Workflow:
+    """The workflow. It is not running if its file is missing, unusable or foreign."""
+    flow = Workflow(read_object(workflow_path(project)))
+    agreed = read_object(project.state("agreed.json"))
+    session = session_path(project, flow.session_id)
+    has_token = flow.token == agreed.get("token")
+    flow.is_ours = has_token or os.path.exists(session)
+    if has_token:
+        flow.checks = agreed["checks"]
+    flow.phases = plan_phases(flow.phases, flow.config)
+    return flow
+
+
+def plan_phases(names: list, flags: dict) -> list:
+    """The phases to go through: the given ones, else ours; none twice, none skipped."""
+    known = [name for name in map(str, names) if re.fullmatch(PHASE_NAME, name)]
+    phases = dict.fromkeys(known or PHASES)
+    return [name for name in phases if not flags.get(SKIPS.get(name))]
+
+
+# --- completion blocks
+
+FORMS = {  # signal -> what its block needs beside PHASE and TIMESTAMP; "": anything
+    "PHASE_ERROR": {"STATUS": "error", "ERROR": "", "RECOVERABLE": "true or false"},
+    "PHASE_BLOCKED": {"STATUS": "blocked", "NEEDS": ""},
 }
-STOP_MESSAGES = dict(  # and why one stop is allowed while it stays
-    ENDINGS, blocked="phase {phase} waits for you: {needs}",
-    not_agreed="phase {phase} has a check that nobody agreed to; see `auto status`.",
-    checks_late="let the agent stop, no time was left for all checks; phase {phase} stays.",
-    no_progress="let the agent stop, no tool call over 3 stops; phase {phase} stays.",
-    hold_cap="let the agent stop before the client's own limit; phase {phase} stays.",
-    subagents="subagents are at work; phase {phase} goes on when they are done.",
-    context_full="let the agent stop, the context is nearly full; phase {phase} stays.",
-    plan_mode="plan mode, the agent may stop; phase {phase} stays.",
-    unwritable="let the agent stop, .caw/auto-state.json cannot be written.")
+COMPLETION = {"STATUS": "complete", "NEXT": ""}
+# Lines `key: value` between two lines `---`; one `---` may close a block and open one.
+# A block may be indented, but not by one blank: that is how a diff quotes.
+BLOCK = (
+    r"(?m)^(?:[ \t]{2,})?---[ \t\r]*\n"
+    r"((?:[ \t]*\w+[ \t]*:.*\n|[ \t\r]*\n)+)"
+    r"(?=[ \t]*---[ \t\r]*$)"
+)
+FIELD = r"(\w+)[ \t]*:(.*)"
 
 
 def parse_blocks(text: str) -> list:
-    """Everything that means to be a block, in order: what stands between two `---` lines, each
-    line of it a field, as {key: value} with upper-case keys. One `---` may end one and open one."""
-    found, lines = [], ["", *map(str.strip, text.split("\n")), ""]
-    for part in "\n\n".join(lines).split("\n---\n")[1:-1]:
-        rows = [line.partition(":") for line in part.split("\n") if line]
-        fields = {key.strip().upper(): value.strip() for key, _, value in rows}
-        if "SIGNAL" in fields and len(fields) == len(rows) and _BLOCK_KEYS.issuperset(fields):
-            found.append(fields)
-    return found
+    """The blocks in a text, bare or fenced, as {key: value}."""
+    blocks = []
+    for lines in re.findall(BLOCK, text):
+        fields = re.findall(FIELD, lines)
+        block = {key.upper(): value.strip() for key, value in fields}
+        if "SIGNAL" in block:
+            blocks.append(block)
+    return blocks
 
 
-def problem_of_block(fields: dict, phase: str, since: float, now: float) -> str:
-    """What is wrong with a block in this phase, "" when it counts."""
-    signal, at = fields["SIGNAL"].upper(), parse_iso(fields.get("TIMESTAMP"))
-    wanted, = parse_blocks(BLOCKS.get(signal, BLOCKS[""]))
-    missing = [key for key in wanted if not fields.get(key)]
-    if missing:
-        return missing[0] + " is missing"
-    if signal not in (signal_of(phase), "AUTO_COMPLETE", *BLOCKS, *TRANSITIONS):
-        return "SIGNAL must be `%s`" % signal_of(phase)
-    if fields["STATUS"].lower() != wanted["STATUS"]:
-        return "STATUS must be `%s`" % wanted["STATUS"]
-    if fields["PHASE"].lower() not in (phase, "complete" if signal == "AUTO_COMPLETE" else phase):
-        return "PHASE is `%s`, the current phase is `%s`" % (one_line(fields["PHASE"], 40), phase)
-    if at is None or not since - TIME_TOLERANCE_S <= at <= now + TIME_TOLERANCE_S:
-        return "TIMESTAMP is no ISO 8601 time from the phase's start to now, " + format_iso(now)
-    if fields.get("RECOVERABLE", "true").lower() not in ("true", "false"):
-        return "RECOVERABLE must be true or false"
+def problem_of_block(block: dict, flow: Workflow, now: float) -> str:
+    """What is wrong with a block in this phase; "" if it counts."""
+    signal = block["SIGNAL"]
+    if signal not in flow.leads:
+        return "SIGNAL must be " + flow.signal
+    needed = dict(FORMS.get(signal, COMPLETION), PHASE=flow.phase)
+    for key, wanted in needed.items():
+        value = block.get(key)
+        if not value:
+            return key + " is missing"
+        if wanted and value not in wanted.split(" or "):
+            return "%s must be %s" % (key, wanted)
+    at = parse_iso(block.get("TIMESTAMP"))
+    since = min(now, parse_iso(flow.phase_started_at)) - TIME_TOLERANCE_S
+    if not at or at < since or at > now + TIME_TOLERANCE_S:
+        return "TIMESTAMP must be " + format_iso(now)
     return ""
 
 
-def judge_turn(flow: Record, text: str, now: float) -> Record:
-    """The stop as far as the text tells: the one signal that counts or "", its block, and what the
-    agent is told without one; a reason to let go and a check's result may come. The current phase's
-    own signal comes before all others; AUTO_COMPLETE counts only when it stands alone."""
-    own, good, blocks = signal_of(flow.phase), {}, parse_blocks(text)
-    lead = "The phase is not complete yet: its completion block is missing."
-    for fields in sorted(blocks, key=lambda fields: fields["SIGNAL"].upper() == own):  # it is last
-        signal = fields["SIGNAL"].upper()
-        problem = problem_of_block(fields, flow.phase, flow.phase_started_at, now)
-        if not problem:
-            good[signal] = fields
-        elif signal == own or fields.get("PHASE", "").lower() == flow.phase:
-            lead = "The block for %s does not count: %s." % (one_line(signal, 40), problem)
-    if len(blocks) > 1:
-        good.pop("AUTO_COMPLETE", None)
-    signal = list(good)[-1] if good else ""
-    return Record(signal=signal, block=good.get(signal), lead=lead, reason="", check="",
-                  owner=flow.session_id, phase=flow.phase, checked=flow.phase)
+def judge_words(flow: Workflow, said: str, now: float) -> dict:
+    """The last block that counts, or {}."""
+    flow.lead = "The completion block of %s is missing." % flow.stage
+    found = {}
+    for block in parse_blocks(said):
+        problem = problem_of_block(block, flow, now)
+        if problem:
+            flow.lead = "Your block does not count: %s." % problem
+        else:
+            found = block
+    return found
 
 
-def auto_path(ctx: Ctx) -> str:
-    return ctx.root + "/" + AUTO_STATE
+# --- at a prompt, after /clear, after a compaction
+
+CANCEL_WORDS = "ctx cancel"
+CANCELLED = "[ctx auto] The person cancelled the workflow; you may stop when you like."
 
 
-def update_workflow(ctx: Ctx, change) -> tuple:
-    """Locked: (whether it stands on disk, the result)."""
-    return update_json(ctx, auto_path(ctx), lambda flow: change(read_workflow(ctx, flow)), WORKFLOW)
-
-
-def read_workflow(ctx: Ctx, flow: "Record | None" = None) -> Record:
-    """What lies there, for looking only, or what was just read under the lock; with the parts that
-    other writers leave out. Without any time of its own the file's counts."""
-    flow = flow or load_record(read_json(auto_path(ctx)), WORKFLOW)
-    flow.signals = flow.signals or load_record({}, _SIGNALS)
-    skipped = sum((SKIPS[flag] for flag in SKIPS if flow.config.get(flag) is True), ())
-    flow.phases = list(dict.fromkeys(flow.phases)) or [
-        name for name in PHASES if name not in skipped]
-    flow.max_iterations = min(max(flow.max_iterations, 1), ITERATIONS_LIMIT)
-    if not 0 < flow.started_at <= ctx.now + CLOCK_SKEW_S:
-        info = stat_of(auto_path(ctx))
-        flow.started_at = info.st_mtime if info else ctx.now
-    flow.phase_started_at = min(flow.phase_started_at or flow.started_at, ctx.now)
-    flow.last_phase = flow.last_phase or text_of(dig(vars(flow), "enforcer.last_phase"))  # 0.1.0
-    return flow
-
-
-def is_active(flow: Record) -> bool:
-    return flow.active and flow.phase in flow.phases
-
-
-def signal_of(phase: str) -> str:
-    return phase.upper().replace("-", "_") + "_COMPLETE"
-
-
-def _later_phases(flow: Record) -> list:
-    return flow.phases[flow.phases.index(flow.phase) + 1:]
-
-
-def trust_path(ctx: Ctx) -> str:
-    digest = call_signature("project", real_path(ctx.root))
-    return ctx.state_home + "/workflows/" + digest + ".json" if ctx.state_home else ""
-
-
-def read_trust(ctx: Ctx) -> Record:
-    """What this machine's user started, and the digest of the command of each phase that they
-    agreed to; only `auto` writes it."""
-    path = trust_path(ctx)
-    data = load_json(path, follow=False) if is_own(stat_of(path, follow=False)) else {}
-    return load_record(data, (("token", "", str), ("checks", {}, dict)))
-
-
-def digest_of(text: str) -> str:
-    """SHA-256 in hex; of nothing it is nothing, so that no check at all compares like one."""
-    import hashlib
-
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() if text else ""
-
-
-def is_meant_here(ctx: Ctx, flow: Record, session_id: str) -> bool:
-    """It names this live session, or was started by `auto` on this machine."""
-    is_named = session_id and flow.session_id == session_id
-    return bool(is_named or flow.token and flow.token == read_trust(ctx).token)
-
-
-def find_workflow(ctx: Ctx, session_id: str) -> "Record | None":
-    """The running workflow that this session has or may take, if it was meant here."""
-    flow = read_workflow(ctx)
-    is_open = is_active(flow) and session_id and flow.session_id in ("", session_id)
-    return flow if is_open and is_meant_here(ctx, flow, session_id) else None
-
-
-def bind_workflow(ctx: Ctx, event: Record) -> bool:
-    """At a prompt an unbound workflow takes the session, and a person's sets its brakes back; after
-    /clear it goes along to this client's next session. Whether it is this session's from now on."""
-    if event.name == "SessionStart":
-        found, cleared = read_workflow(ctx), cleared_session(ctx)
-        may_bind = cleared and is_active(found) and safe_name(found.session_id) == cleared
-    else:
-        found = find_workflow(ctx, event.session_id)
-        is_person = event.by_person and not event.prompt.startswith(CONTINUATION_HEAD)
-        may_bind = found and (is_person if found.session_id else
-                              found.any_prompt or is_person and event.attended)
-
-    def take_up(flow: Record) -> bool:
-        is_same = flow.session_id == found.session_id  # else another was quicker
-        if is_same:
-            calls = read_session(ctx, event.session).tool_calls
-            vars(flow).update(FRESH, session_id=event.session_id, tool_calls=calls)
-            flow.signals.last_checked = ctx.now
-        return is_same
-
-    return bool(may_bind and update_workflow(ctx, take_up)[1])
-
-
-def is_stale(ctx: Ctx, flow: Record) -> bool:
-    """No stop, start or tool call for hours; a time in the future tells nothing."""
-    called = read_session(ctx, safe_name(flow.session_id)).last_call
-    times = (0.0, flow.signals.last_checked, flow.started_at, called)
-    return ctx.now - max(at for at in times if at <= ctx.now + CLOCK_SKEW_S) > STALE_AFTER_S
-
-
-def end_workflow(flow: Record, reason: str, now: float) -> None:
-    done = reason in ("all_phases_complete", "auto_complete_signal")
-    vars(flow).update(active=False, phase="complete" if done else "failed", last_phase=flow.phase,
-                      exit_reason=reason, completed_at=now)
-
-
-def cancel_workflow(ctx: Ctx, reason: str = "user_cancelled") -> bool:
-    """For the person, at a prompt or by `auto stop`; False: it could not be written."""
-    done = update_workflow(ctx, lambda flow: end_workflow(flow, reason, ctx.now))[0]
-    if done:
-        record(ctx, "auto:cancelled", reason=reason)
-    return done
-
-
-def enforce_stop(ctx: Ctx, event: Record, state: Record) -> "Reply | None":
-    """Hold or release. What the agent said is judged and checked first, without a lock; a state
-    that changed meanwhile or cannot be written holds nobody."""
-    flow = find_workflow(ctx, event.session_id)
-    if flow is None or not (flow.session_id or flow.any_prompt):
-        return None  # only a client without prompt events binds here, where any session may
-    mark = call_signature("%s %s %d" % (event.prompt_id, event.stop_active, state.tool_calls),
-                          event.last_message)
-
-    def claim(flow: Record) -> bool:
-        """Of two kits registered for one client the first run has this stop, and its checks."""
-        if flow.stop_mark == mark and abs(ctx.now - flow.signals.last_checked) < SAME_EVENT_S:
-            return False
-        flow.stop_mark, flow.signals.last_checked = mark, ctx.now
-        return True
-
-    if update_workflow(ctx, claim)[1] is False:
-        return None
-    text = read_turn(ctx, event.transcript, max(flow.signals.last_checked, flow.phase_started_at))
-    if event.last_message not in text:
-        text += "\n" + event.last_message
-    stop = judge_turn(flow, text, ctx.now)
-    if not stop.signal and is_stale(ctx, flow):
-        stop.reason = "stale_state"
-    if stop.signal not in BLOCKS:  # it says that something is complete
-        _prove(ctx, flow, stop)
-    written, flow = update_workflow(ctx, lambda now: _decide(ctx, now, event, stop, state))
-    if flow is None:
-        return None
-    reason, reply = stop.reason if written else "unwritable", Reply()
-    if reason in STOP_MESSAGES:
-        reply.person = AUTO_PERSON + STOP_MESSAGES[reason].format(
-            phase=flow.phase if flow.active else flow.last_phase, max=flow.max_iterations,
-            needs=flow.needs, error=flow.last_error.get("message"))
-    else:
-        # all of it with the way into a phase, or the first hold of the one it began with
-        is_whole = flow.iteration <= (1 if flow.phase_started_at <= flow.started_at else 0)
-        template = CONTINUATION if is_whole else CONTINUATION_SHORT
-        reply.hold, reply.context = True, render_phase(ctx, flow, template, stop.lead)
-    record(ctx, "stop:held" if reply.hold else "stop:released", reason=reason, phase=stop.phase,
-           iteration=flow.iteration, chars=len(reply.context), check=stop.check)
-    return reply
-
-
-def _prove(ctx: Ctx, flow: Record, stop: Record) -> None:
-    """Run the check of the phase, or of all that are left, up to the first that fails, if the
-    person agreed to exactly them; without the proof there is no signal but a lead or a reason."""
-    phases = [flow.phase, *(_later_phases(flow) if stop.signal == "AUTO_COMPLETE" else ())]
-    agreed, checks = read_trust(ctx).checks, checks_of(ctx, flow)
-    if any(agreed.get(name, "") != digest_of(checks.get(name, "")) for name in phases):
-        vars(stop).update(signal="", check="not agreed to", reason="not_agreed")
+def brief(run: Run) -> None:
+    """Bind the workflow if it waits for this session, and tell the agent about it."""
+    flow = read_workflow(run.project)
+    if not belongs_here(run, flow):
         return
-    own_s = min(max(ctx.get("auto.check_timeout_s"), 1), CHECKS_LIMIT_S)
-    end, due = time.monotonic() + CHECKS_LIMIT_S, [name for name in phases if name in checks]
-    add_time(CHECKS_LIMIT_S + 5 if due else 0)
-    for name in due:
-        stop.checked, limit_s = name, min(own_s, round(end - time.monotonic()))
-        code, output = run_bounded(checks[name], ctx.root, limit_s) if limit_s > 0 else (None, b"")
-        stop.check = "did not end within %d s" % limit_s if code is None else "exited %d" % code
-        if code is None and limit_s < own_s:  # nobody can tell, so nobody is held
-            vars(stop).update(signal="", check="had no time left", reason="checks_late")
-        elif code != 0:
-            tail = hide_secrets(clean_text(output[-CHECK_TAIL * 2:].decode("utf-8", "replace")))
-            stop.signal, stop.lead = "", (
-                "The block is there, but its check `%s` %s. The end of its output:\n%s\n" % (
-                    one_line(checks[name], 300), stop.check, tail[-CHECK_TAIL:].strip()))
-        if not stop.signal:
-            return
+    reason = hear_person(run, flow) if run.event.is_typed else ""
+    goes_on = conclude(run, flow, reason)
+    if not goes_on or run.session.briefed or not can_speak(run.event):
+        return
+    flow.lead = BRIEFING
+    if run.reply.add(render(run, flow)):
+        run.session.briefed = True
+        record(run, "auto:briefed", phase=flow.phase)
 
 
-def _decide(ctx: Ctx, flow: Record, event: Record, stop: Record, state: Record) -> "Record | None":
-    """Apply the signal to the workflow, then release by the first brake that applies, which sets
-    the counts back, or hold. None: it changed meanwhile."""
-    if not is_active(flow) or (flow.session_id, flow.phase) != (stop.owner, stop.phase):
-        return None
-    flow.session_id = event.session_id
-    if stop.check:
-        flow.last_check = {"phase": stop.checked, "result": stop.check, "at": format_iso(ctx.now)}
-    if stop.signal:
-        _apply(flow, stop, ctx.now)
-    has_advanced, worked = flow.phase != stop.phase, state.tool_calls != flow.tool_calls
-    iteration = 0 if has_advanced else flow.iteration + 1
-    stalls = 0 if worked or has_advanced else flow.stalls + 1
-    holds = 1 if worked or not event.stop_active else flow.holds + 1
-    stated = ctx.env.get("CLAUDE_CODE_STOP_HOOK_BLOCK_CAP", "")
-    cap = int(stated) if is_digits(stated) and ctx.agent == "claude" else HOLD_CAP
-    measure = measure_context(ctx, state, read_usage(ctx, event.transcript), 0)
-    brakes = (
-        (stop.reason, stop.reason), ("blocked", flow.needs), ("subagents", event.subagents),
-        ("plan_mode", event.permission_mode == "plan"),
-        ("context_full", measure.percent >= FULL_PERCENT), ("no_progress", stalls >= STALLS_LIMIT),
-        ("hold_cap", 0 < cap <= holds),
-        # phases that send each other round in circles end too
-        ("max_iterations_reached", max(iteration, flow.returns) > flow.max_iterations),
-        ("advanced", has_advanced), ("held", True))
-    stop.reason = next(name for name, applies in brakes if applies)
-    vars(flow).update(tool_calls=state.tool_calls, stalls=0, holds=0)
-    if stop.reason not in STOP_MESSAGES:  # it is held: whatever lets go has a message
-        vars(flow).update(iteration=iteration, stalls=stalls, holds=holds)
-    if stop.reason in ENDINGS:
-        end_workflow(flow, stop.reason, ctx.now)
-    return flow
+def belongs_here(run: Run, flow: Workflow) -> bool:
+    """Whether the workflow runs for this session. One that waits is bound to it."""
+    if not flow.is_running:
+        return False
+    session = run.session
+    is_script = run.env.get("CLAUDE_CODE_SESSION_ATTENDED") == "0"
+    may_bind = flow.any_prompt or run.event.is_typed and not is_script
+    if flow.session_id:
+        may_bind = is_after_clear(run, flow)
+    if may_bind:
+        flow.session_id = session.id
+    if not flow.signals.last_checked:
+        session.briefed = False  # that was about an earlier workflow
+    return flow.session_id == session.id
 
 
-def _apply(flow: Record, stop: Record, now: float) -> None:
-    """Note the signal; advance, or keep what it says: a reason to let go, or else the next lead."""
-    phase, signal, at = flow.phase, stop.signal, format_iso(now)
-    row = {"signal": signal, "detected_at": at, "phase": phase, "attempts": flow.iteration + 1}
-    flow.signals.detected_signals = (flow.signals.detected_signals + [row])[-200:]
-    later, following = _later_phases(flow), TRANSITIONS.get(signal)
-    following = following if following in flow.phases else next(iter(later), "")
-    if signal == "PHASE_BLOCKED":
-        flow.needs = one_line(stop.block["NEEDS"], 500)
-    elif signal == "PHASE_ERROR":
-        is_recoverable = stop.block["RECOVERABLE"].lower() == "true"
-        message = one_line(stop.block["ERROR"], 500)
-        flow.last_error = {"phase": phase, "message": message, "recoverable": is_recoverable,
-                           "timestamp": at}
-        stop.reason = "" if is_recoverable else "critical_error"
-        stop.lead = "You reported a recoverable error: %s. Recover from it and go on." % message
-    elif signal == "AUTO_COMPLETE":
-        stop.reason = "auto_complete_signal"
-    elif not following:
-        stop.reason = "all_phases_complete"
-    else:
-        vars(flow).update(phase=following, iteration=0, phase_started_at=now, stalls=0,
-                          returns=flow.returns + int(following not in later))
-        stop.lead = "Phase %s is complete. Go on with the next one." % phase
+def is_after_clear(run: Run, flow: Workflow) -> bool:
+    """Whether this client cleared the workflow's session: it goes along to the next."""
+    cleared = load_session(run.project, flow.session_id)
+    pid = run.session.client_pid
+    is_same_client = pid != "" and cleared.client_pid == pid
+    return is_same_client and cleared.end_reason == "clear"
 
 
-def render_phase(ctx: Ctx, flow: Record, template: str, lead: str = "") -> str:
-    phase, command = flow.phase, checks_of(ctx, flow).get(flow.phase)
-    about = ctx.get("auto.about").get(phase) or PHASES.get(phase, "")
-    task = one_line(flow.task_description, 1500).replace("---", "—")
-    return template.format(
-        lead=lead, phase=phase, phases=", ".join(flow.phases), iteration=flow.iteration,
-        max=flow.max_iterations, about=one_line(about, 400) or "(see the task)",
-        task=task or "(see the conversation)", signal=signal_of(phase),
-        check="\n- Verified by: `%s` (it must exit 0)" % one_line(command, 300) if command else "",
-        next=next(iter(_later_phases(flow)), "none"))
+def hear_person(run: Run, flow: Workflow) -> str:
+    """A person's prompt sets the brakes back and answers a phase that was blocked.
+    Gives the reason if it ends the workflow."""
+    if run.event.prompt.strip().lower() == CANCEL_WORDS:
+        run.reply.add(CANCELLED)
+        return "user_cancelled"
+    if not flow.needs and is_stale(flow, run.session, run.now):
+        return "stale_state"
+    flow.needs = ""
+    flow.iteration = 0
+    run.session.holds = 0
+    return ""
 
 
-def checks_of(ctx: Ctx, flow: Record) -> dict:
-    """phase -> the command that must exit 0 for it to be complete, for those that have one."""
-    commands = dict(ctx.get("auto.done_when"))
-    commands[flow.phases[-1]] = flow.until or commands.get(flow.phases[-1])
-    return {phase: commands[phase] for phase in flow.phases if commands.get(phase)}
+def is_stale(flow: Workflow, session: Session, now: float) -> bool:
+    """Whether nothing happened for hours."""
+    worked_at = session.facts.worked_at
+    last = max(flow.signals.last_checked, flow.phase_started_at, worked_at)
+    return 0 < parse_iso(last) < now - STALE_AFTER_S
 
 
-def run_bounded(command: str, root: str, limit_s: float) -> tuple:
-    """(exit code, None when its time was over; the end of its output), in a process group of its
-    own, which ends with it, without secrets, a terminal or input. Hooks start no other process."""
-    import os
-    import subprocess
-    import threading
+# --- at a stop
 
-    env = {name: value for name, value in os.environ.items()
-           if not name.startswith(SECRET_STARTS) and not name.upper().endswith(SECRET_ENDS)}
-    try:
-        tail, child = bytearray(), subprocess.Popen(  # noqa: S602
-            command, shell=True, cwd=root, env=env, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=IS_POSIX)
-    except (OSError, ValueError) as error:  # as when no more processes are allowed
-        return 127, str(error).encode()
-
-    def read() -> None:
-        with child.stdout as pipe:
-            for data in iter(lambda: pipe.read1(65536), b""):
-                tail.extend(data)
-                del tail[:-CHECK_BUFFER]
-
-    reader = threading.Thread(target=read, daemon=True)
-    reader.start()
-    try:
-        code = child.wait(limit_s)
-    except subprocess.TimeoutExpired:
-        code = None
-    end_group(child)
-    reader.join(1.5)  # nobody waits for a child that left the group and keeps the pipe open
-    return code, bytes(tail)
-
-
-def end_group(child: object) -> None:
-    """The child and what it started."""
-    if IS_POSIX:
-        try:
-            _os.killpg(child.pid, 9)
-        except OSError:
-            pass  # gone already
-    elif child.poll() is None:
-        import subprocess
-
-        # by its path: a bare name is first looked for in the current folder
-        tool = _os.environ.get("SYSTEMROOT", r"C:\Windows") + r"\System32\taskkill.exe"
-        subprocess.call([tool, "/F", "/T", "/PID", str(child.pid)], stdout=-3, stderr=-3)
-        child.kill()
-    child.wait()
-
-# =============================================================================
-# Startup
-# =============================================================================
-# The handoff of the session before is a delivery with a state. It ends with evidence: the receipt
-# in the client's transcript, or the acknowledgement in the agent's own words. Without either comes
-# the ladder: again after a backoff, then a marked section in the client's instruction file, then
-# one line that says where it is. The section's bytes are ours, all others are the user's.
-FRAME_START = "[CONTEXT INJECTION - Please acknowledge receipt]"
-FRAME_END = '[END CONTEXT - Reply "ACK: context received" to confirm]'
-QUIET_START, QUIET_END = "[CONTEXT INJECTION]", "[END CONTEXT]"
-SOURCE_FILE = "From {path}:"
-SOURCE_CUT = "[cut for lack of room; the whole text is in this file]"
-SECTION_START = "<!-- STARTUP_CONTEXT_INJECTION -->"
-SECTION_END = "<!-- END_STARTUP_CONTEXT -->"
-SECTION_HEADING = "## Session Context (Auto-Injected)"
-FALLBACK_NOTICE = "[System] Session context written to {file} - please review"
-FALLBACK_PERSON = "ctx: wrote the handoff into {file}, the agent has not confirmed it"
-FAILURE_NOTICE = "Session context could not be delivered; it is in {path} - please read it"
-_NEGATIONS = frozenset("not no never cannot won't don't can't without reply say print output "
-                       "instead refuse refused told asked".split())
-KEY_HEADINGS = ("goal", "next", "task", "todo", "objective", "focus", "written by ctx_hooks")
-METRICS = (
-    ("attempted", 0, "count"), ("succeededOnFirstTry", 0, "count"),
-    ("succeededAfterRetry", 0, "count"), ("escalatedToFile", 0, "count"), ("failed", 0, "count"),
-    ("confirmedByReceipt", 0, "count"), ("averageAttemptsToSuccess", 0, float),
-    ("averageTimeToSuccess", 0, float))
-_DELIVERY = SESSION[-1][2]
-# Handoff   key (whose), path, file (as it is shown), at, by, text, seen (when it was delivered
-#           last), is_busy (its writer is still at work, so it is only named)
+IDLE_LIMIT = 3
+FULL_PERCENT = 95
+ENDINGS = {  # why a workflow ends, and its phase then
+    "all_phases_complete": "complete",
+    "auto_complete_signal": "complete",
+    "max_iterations_reached": "failed",
+    "stale_state": "failed",
+    "critical_error": "failed",
+    "user_cancelled": "cancelled",
+}
+SENTENCES = {  # what the person is told when the agent may stop
+    "all_phases_complete": "the workflow passed: all of it is complete",
+    "auto_complete_signal": "the workflow passed: the agent declared it complete",
+    "max_iterations_reached": "the workflow failed: {flow.stage} was not complete"
+    " after {flow.max_iterations} iterations",
+    "stale_state": "the workflow was ended: {flow.stage} saw 2 hours without activity",
+    "critical_error": "the workflow failed: an error ended {flow.stage}: {flow.needs}",
+    "user_cancelled": "the workflow was cancelled during {flow.stage}",
+    "phase_blocked": "{flow.stage} waits for you: {flow.needs}; a prompt goes on",
+    "changed": "the workflow was changed while its check ran; this stop was let go",
+    "subagents": "subagents are at work; {flow.stage} goes on when they are done",
+    "wake_up": "a wake-up is scheduled; {flow.stage} goes on with it",
+    "plan_mode": "in plan mode the agent may stop; {flow.stage} stays",
+    "context_full": "the context is full, so the agent may stop; {flow.stage} stays",
+    "no_progress": "3 stops without a tool call, so one may pass; {flow.stage} stays",
+    "hold_cap": "the client holds no longer, so the agent may stop; {flow.stage} stays",
+    "unwritable": ".caw/auto-state.json cannot be written, so the agent may stop",
+}
 
 
-def find_handoffs(ctx: Ctx, session: str, wanted: str = "", only: bool = False) -> list:
-    """Those that this session may get, the best first: the one of the `wanted` key, whoever had it,
-    then (not with `only`) by age. Known to the ledger, or newer than the first event that was ever
-    seen here; one that was changed since it was noted is a new one."""
-    ledger, unknown, found = read_ledger(ctx), load_record({}, HANDOFF_ROW), []
-    names = [ctx.path("handoffs", name) for name in list_dir(ctx.path("handoffs"))
-             if name.endswith(".md")] + [OLD_HANDOFF, ctx.get("handoff.file")]
-    rows = {join_path(ctx.root, name): ("file:" + base_name(name), unknown) for name in names}
-    for key, row in sorted(ledger.handoffs.items(), key=lambda item: item[1].written_at):
-        rows[join_path(ctx.root, row.file)] = key, row  # at a path for all sessions the last one
-    oldest = ctx.now - ctx.get("startup.max_age_hours") * 3600
-    for path, (key, row) in rows.items():
-        info, to = stat_of(path), row.delivered_to
-        noted_at = max(row.asked_at, row.written_at, row.delivered_at, ledger.first_event - 1)
-        is_new = is_regular(info) and noted_at + 1 < info.st_mtime <= ctx.now + CLOCK_SKEW_S
-        at = info.st_mtime if is_new else row.written_at
-        is_used = row.evidence and to not in ("", key)  # its writer's is none
-        is_taken = is_used or to not in ("", session) and (
-            abs(ctx.now - row.delivered_at) < SAME_EVENT_S or is_live(ctx, to))
-        is_free = not only and key != session and at > oldest and (is_new or not is_taken)
-        text = read_handoff(ctx, path) if at and (key == wanted or is_free) else ""
-        if text:
-            by = "mechanical" if text.startswith(MECHANICAL_MARK) else "agent" if is_new else row.by
-            found.append(Record(
-                key=key, path=path, file=shown_path(ctx, path, ""), at=at, by=by, text=text,
-                seen=row.delivered_at, is_busy=key != wanted and is_live(ctx, key, 0)))
-    return sorted(found, key=lambda one: (one.key != wanted, one.is_busy, -one.at))
+def enforce_stop(run: Run) -> None:
+    """Hold the stop, complete the phase, or let go; or leave a check to run first."""
+    flow = read_workflow(run.project)
+    if not belongs_here(run, flow):
+        return
+    run.block = judge_words(flow, run.session.facts.said, run.now)
+    signal = run.block.get("SIGNAL", "")
+    if signal == "AUTO_COMPLETE":
+        run.check = ["", *flow.checks.values()][-1]
+    elif signal and signal not in FORMS:
+        run.check = flow.checks.get(flow.phase, "")
+    if not run.check:
+        settle(run, flow)
 
 
-def hold_handoff(ctx: Ctx, chosen: Record, session: str) -> bool:
-    """It is on its way to this session alone, for now; False when another one was faster."""
-    return note_handoff(ctx, chosen.key, chosen.seen, delivered_to=session, delivered_at=ctx.now,
-                        evidence="", by=chosen.by, file=chosen.file, written_at=chosen.at)
+def judge_check(run: Run, failure: str) -> None:
+    """Go on with the stop, now that its check has run. `auto stop` may have come."""
+    flow = read_workflow(run.project)
+    if not belongs_here(run, flow) or flow.phase != run.block["PHASE"]:
+        return let_go(run, flow, "changed")
+    if failure:
+        run.block = {}
+        flow.lead = failure
+    settle(run, flow)
 
 
-def startup_sources(ctx: Ctx, chosen: "Record | None", found: list, session: str = "") -> list:
-    """[(where it comes from, text)], the handoff first; the other ones are only named."""
-    sources, others = [], [one for one in found if one is not chosen]
-    if chosen:
-        is_own = chosen.key == session
-        sources.append(("Handoff of %s, from %s (%s):" % (
-            "this session before the compaction" if is_own else "the session before",
-            chosen.file, format_iso(chosen.at)), chosen.text))
-    for path, text in startup_files(ctx).items():
-        sources.append((SOURCE_FILE.format(path=shown_path(ctx, path, "")), text))
-    if others:
-        sources.append(("Other handoffs that nobody has had yet: " + ", ".join(
-            "%s (%s)" % (one.file, format_iso(one.at)) for one in others[:5]), ""))
-    return sources
+def settle(run: Run, flow: Workflow) -> None:
+    """Follow the block; then the first brake lets go, or the stop is held."""
+    session = run.session
+    session.holds += 1
+    if session.held_calls != session.facts.tool_calls:
+        session.held_calls = session.facts.tool_calls
+        session.holds = 0
+    reason = follow_block(flow, run.block, format_iso(run.now))
+    reason = reason or find_brake(run, flow)
+    if not reason:
+        flow.iteration += 1
+    if conclude(run, flow, reason):
+        hold(run, flow)
 
 
-def startup_files(ctx: Ctx) -> dict:
-    """path -> text of what is delivered beside the handoff."""
-    paths = [join_path(ctx.root, name) for name in ctx.get("startup.files")]
-    texts = {path: read_handoff(ctx, path) for path in paths}
-    return {path: text for path, text in texts.items() if text}
+def follow_block(flow: Workflow, block: dict, at: str) -> str:
+    """Note the signal and follow it; why the agent may stop, or ""."""
+    if not block:
+        return ""
+    signal = block["SIGNAL"]
+    to = flow.leads[signal]
+    words = block.get("REASON", "")
+    words = block.get("NEEDS", block.get("ERROR", words))
+    row = {"signal": signal, "detected_at": at, "reason": one_line(words, 500)}
+    flow.signals.detected_signals.append(row)
+    if signal == "PHASE_ERROR" and block["RECOVERABLE"] == "true":
+        flow.lead = "You reported an error: %s. Recover and go on." % row["reason"]
+        return ""
+    if to not in flow.phases:
+        flow.needs = row["reason"]
+        return to
+    flow.lead = "Phase %s is complete. Now comes %s." % (flow.phase, to)
+    flow.phase = to
+    flow.phase_started_at = at
+    flow.iteration = 0
+    return ""
 
 
-def send_startup(ctx: Ctx, delivery: Record, sources: list, kind: str) -> str:
-    """The text of the next attempt, shortened to its budget, with the request. It names the
-    delivery: on a fork or a resume the client drops a text that stands in the conversation."""
-    vars(delivery).update(attempts=delivery.attempts + 1, last_at=ctx.now, answered=False)
-    if delivery.attempts == 1:
-        delivery.first_at = ctx.now
-        count_metrics(ctx, attempted=1)
-    asks = ctx.get("startup.require_ack")
-    start, end = (FRAME_START, FRAME_END) if asks else (QUIET_START, QUIET_END)
-    head = "%s\n(delivery %s, attempt %d)" % (start, delivery.message_id, delivery.attempts)
-    budget = int(max(min(ctx.get("startup.budget_chars"), STARTUP_LIMIT), 500))
-    body = shorten_sources(sources, budget - ctx.length(head + end) - 2, ctx.length)
-    text = "\n".join((head, body, end))
-    record(ctx, "injection:attempted", messageId=delivery.message_id, attempt=delivery.attempts,
-           type=kind, chars=len(text))
-    return text
+def find_brake(run: Run, flow: Workflow) -> str:
+    """The first brake that applies; "" if the stop is to be held."""
+    event = run.event
+    kinds = [dig(task, "type") for task in event.background_tasks]
+    brakes = {
+        "phase_blocked": flow.needs,
+        "subagents": kinds.count("shell") < len(kinds),  # a server may run for ever
+        "wake_up": event.session_crons,
+        "plan_mode": event.permission_mode == "plan",
+        "context_full": fullness(run).percent >= FULL_PERCENT,
+        "no_progress": run.session.holds >= IDLE_LIMIT and flow.iteration,
+        "hold_cap": run.session.holds >= HOLD_CAP,
+        "max_iterations_reached": flow.iteration >= flow.max_iterations,
+    }
+    return first_true(brakes)
 
 
-def shorten_sources(sources: list, limit: int, length: object = units) -> str:
-    """All that fits, source by source; of one that is cut its goal and next steps come first."""
-    whole, out = "\n\n".join(filter(None, sum(sources, ()))), []
-    if length(whole) <= limit:
-        return whole
-    room = limit - sum(length(head + SOURCE_CUT) + 5 for head, _ in sources)
-    for head, text in sources:
-        if text and length(text) > room:
-            ranked = sorted(split_sections(text), key=lambda part: not any(
-                word in part.partition("\n")[0].lower() for word in KEY_HEADINGS))
-            text = (cut_text("\n\n".join(ranked), room, length) + "\n" + SOURCE_CUT).lstrip()
-        room -= length(text)
-        out += filter(None, (head, text))
-    return cut_text("\n\n".join(out), limit, length)
+def first_true(rows: dict) -> str:
+    """The first key whose value is true; "" if there is none."""
+    return next((key for key, value in rows.items() if value), "")
 
 
-def split_sections(text: str) -> list:
-    """By Markdown headings; the first part may have none, a `##` keeps what is below it."""
-    parts, fenced = [[]], False
-    for line in text.split("\n"):
-        fenced ^= line.lstrip().startswith("```")
-        is_inner = line.startswith("###") and parts[-1] and parts[-1][0].startswith("## ")
-        if line.startswith("#") and not fenced and not is_inner:
-            parts.append([])
-        parts[-1].append(line)
-    return list(filter(None, ["\n".join(part).strip() for part in parts]))
-
-
-def is_acknowledged(text: str) -> bool:
-    """The words in the agent's own text, not fenced, quoted, negated, asked about or asked for."""
-    said, fenced = [], False
-    for line in text.replace("**", "").replace("__", "").split("\n"):
-        if line.lstrip().startswith(("```", "~~~")):
-            fenced = not fenced
-        elif not fenced and not line.lstrip().startswith(">"):
-            said.append(line.strip(" \t*_`"))
-    folded = " ".join(" ".join(said).lower().split()).replace("ack:context", "ack: context")
-    before, *rest = folded.split("ack: context received")
-    for after in rest:
-        words = before[-24:].replace(".", " ").replace(",", " ").split()
-        is_other = before[-1:].isalnum() or before.rstrip()[-1:] in ('"', "“", "'", "`", "«")
-        if not is_other and after.lstrip()[:1] != "?" and _NEGATIONS.isdisjoint(words[-4:]):
-            return True
-        before = after
+def conclude(run: Run, flow: Workflow, reason: str) -> bool:
+    """Save the state. Gives whether the agent goes on: without a reason to let go."""
+    if reason:
+        let_go(run, flow, reason)
+    flow.signals.last_checked = format_iso(run.now)
+    if write_object(workflow_path(run.project), flow.as_dict()):
+        return not reason
+    let_go(run, flow, "unwritable")
     return False
 
 
-def start_session(ctx: Ctx, event: Record, state: Record, receipts: str) -> tuple:
-    """SessionStart by its source: the first attempt as (text, line for the person), both "" when
-    there is nothing to deliver. What a resumed or forked transcript holds is not sent again; after
-    a compaction the session gets its own handoff, after /clear that of the one cleared."""
-    is_compact, is_anew = event.source == "compact", event.source in ("compact", "clear")
-    if is_anew and abs(ctx.now - state.compacted_at) < SAME_EVENT_S:
-        return "", ""  # two kits at the same moment: the other run has done it
-    note_settings(ctx, state)
-    vars(state).update(model=event.model or state.model, client=client_of(ctx),
-                       transcript=event.transcript or state.transcript)
-    drop_markers(ctx, event.session, MARKER_PREFIXES if is_anew else (QUIET_PREFIX,))
-    if is_anew:
-        reset_handoff(state)
-        vars(state).update(files_read=[], estimated_tokens=0, recent=[], audited=[],
-                           compacted_at=ctx.now, workflow_told="")
-    if state.startup is None and (FRAME_START in receipts or QUIET_START in receipts):
-        state.startup = load_record({"outcome": "delivered"}, _DELIVERY)
-    is_second = state.startup is not None and not is_compact
-    if is_second or event.source == "resume" or not ctx.get("startup.enabled"):
-        return "", ""
-    state.startup = None
-    wanted = {"compact": event.session, "clear": cleared_session(ctx)}.get(event.source, "")
-    found = find_handoffs(ctx, event.session, wanted, is_compact)
-    free = [one for one in found if not one.is_busy and (one.at > one.seen or not is_compact)]
-    chosen = next((one for one in free if hold_handoff(ctx, one, event.session)), None)
-    sources = startup_sources(ctx, chosen, found, event.session)
-    if not sources or (is_compact and not chosen):
-        return "", ""
-    state.startup = load_record({
-        "message_id": "inj-%x" % int(ctx.now * 1000), "handoff": chosen.key if chosen else "",
-        "attempts": 0, "offset": transcript_size(event.transcript)}, _DELIVERY)
-    person = chosen and "ctx: handoff of %s delivered, %d lines" % (
-        time.strftime("%H:%M", time.localtime(chosen.at)), chosen.text.count("\n") + 1)
-    return send_startup(ctx, state.startup, sources, event.name), person or ""
+def let_go(run: Run, flow: Workflow, reason: str) -> None:
+    """The agent may stop: one line to the person, one row to the recorder."""
+    text = SENTENCES[reason].format(flow=flow)
+    run.reply.tell("ctx auto: %s." % text)
+    record(run, "auto:released", reason=reason, said=text)
+    run.session.holds = 0
+    if reason in ENDINGS:
+        flow.active = False
+        flow.last_phase = flow.phase
+        flow.phase = ENDINGS[reason]
+        flow.exit_reason = reason
+        flow.outcome = text
 
 
-def is_pending(state: Record) -> bool:
-    return state.startup is not None and state.startup.outcome in ("pending", "escalated")
+def hold(run: Run, flow: Workflow) -> None:
+    """The agent goes on: with three lines, or with the whole text if it knows none."""
+    said = one_line(flow.lead, 300)
+    record(run, "auto:held", phase=flow.phase, iteration=flow.iteration, said=said)
+    flow.lead = CONTINUATION_HEAD + "\n" + flow.lead
+    run.reply.texts.append(render(run, flow))  # all of its parts are bounded
+    run.reply.is_hold = True
+    run.session.briefed = True
+    run.session.facts.said = ""  # these words were judged; a block counts once
 
 
-def follow_delivery(ctx: Ctx, event: Record, state: Record, may_speak: bool) -> tuple:
-    """Look for evidence. Without any, when it is time, the next rung, as (text, line for the
-    person): the text again, the instruction file with its notice, or the end. Edits the state."""
-    delivery = state.startup
-    if not is_pending(state):
-        return "", ""
-    news = read_news(ctx, event.transcript, delivery.offset, delivery.first_at)
-    delivery.offset = news.offset
-    delivery.answered = delivery.answered or bool(news.text or event.last_message)
-    if delivery.message_id and delivery.message_id in news.receipts:
-        succeed_delivery(ctx, delivery, "receipt")
-    elif is_acknowledged(news.text + "\n" + event.last_message):
-        succeed_delivery(ctx, delivery, "acknowledgement")
-    rung, wait_s = next_rung(ctx, delivery.attempts, True)
-    waits = abs(ctx.now - delivery.last_at) < wait_s
-    if not may_speak or not delivery.answered or waits or delivery.outcome != "pending":
-        return "", ""
-    found = find_handoffs(ctx, event.session, delivery.handoff, True)
-    chosen, file = found[0] if found else None, fallback_file(ctx)
-    sources = startup_sources(ctx, chosen, [], event.session)
-    if not sources:
-        delivery.outcome = "withdrawn"  # the handoff is gone: nothing to insist on
-        return "", ""
-    if rung == "file" and write_section(ctx, shorten_sources(sources, STARTUP_LIMIT), file):
-        settle_delivery(ctx, delivery, "escalated", escalationType="file", file=file)
-        return FALLBACK_NOTICE.format(file=file), FALLBACK_PERSON.format(file=file)
-    if next_rung(ctx, delivery.attempts, False)[0] == "again":
-        return send_startup(ctx, delivery, sources, event.name), ""
-    settle_delivery(ctx, delivery, "failed", reason="no evidence")
-    paths = ", ".join([*(one.path for one in found[:1]), *startup_files(ctx)])
-    return FAILURE_NOTICE.format(path=paths), ""
+# --- what the agent is told
+
+BRIEFING = "[ctx auto] A workflow runs in this session."
+TASK_ABOUT = "finish it before you stop"
+WHOLE_TEXT = """\
+- Now: {flow.stage} (iteration {flow.iteration}/{flow.max_iterations}): {about}
+- Task: {task}
+- Expected signal: {flow.signal}
+- Verified by: {proof}
+
+When {flow.stage} is done, print this block. The time is now {now}.
+---
+SIGNAL: {flow.signal}
+PHASE: {flow.phase}
+STATUS: complete
+TIMESTAMP: <current time, ISO 8601>
+NEXT: {next}
+---
+If nothing was left to do, add the line REASON: nothing was left to do, because …
+If something went wrong, print this instead; with RECOVERABLE: false the workflow ends.
+---
+SIGNAL: PHASE_ERROR
+PHASE: {flow.phase}
+STATUS: error
+TIMESTAMP: <current time, ISO 8601>
+ERROR: <what happened>
+RECOVERABLE: <true or false>
+---
+If the person must decide something, print this; you may then stop, and they are asked.
+---
+SIGNAL: PHASE_BLOCKED
+PHASE: {flow.phase}
+STATUS: blocked
+TIMESTAMP: <current time, ISO 8601>
+NEEDS: <what they must decide>
+---"""
+SHORT_TEXT = (
+    "When {flow.stage} is done (iteration {flow.iteration}/{flow.max_iterations}),"
+    " print the block with SIGNAL: {flow.signal} and the time, now {now}; with the line"
+    " REASON: nothing was left to do, because … if that is so; PHASE_BLOCKED if the"
+    " person must decide, PHASE_ERROR if it went wrong. What to do now: {about}"
+)
 
 
-def next_rung(ctx: Ctx, attempts: int, may_write: bool) -> tuple:
-    """(`again`, `file` or `fail` after so many attempts without evidence, in how many seconds)."""
-    most, backoffs = ctx.get("startup.max_attempts"), ctx.get("startup.retry_backoffs_s") or [0]
-    rung = "again" if attempts < most else "fail"
-    if may_write and attempts >= min(ctx.get("startup.file_fallback_after_attempts"), most):
-        rung = "file"
-    return rung, backoffs[min(attempts, len(backoffs)) - 1]
+def render(run: Run, flow: Workflow) -> str:
+    """The lead, then the whole text, or the short one for an agent that knows it."""
+    text = SHORT_TEXT if run.session.briefed else WHOLE_TEXT
+    check = flow.checks.get(flow.phase)
+    about = run.project.settings.of_phase("auto.about", flow.phase)
+    usual = PHASES.get(flow.phase, TASK_ABOUT)
+    if flow.is_single_task:
+        usual = TASK_ABOUT
+    text = text.format(
+        flow=flow,
+        about=one_line(about or usual, 300),
+        task=one_line(flow.task_description, 1000),
+        proof="`%.300s`, which must exit 0" % check if check else "your word",
+        next=flow.leads[flow.signal],
+        now=format_iso(run.now),
+    )
+    return clean_text(flow.lead + "\n" + text)
 
 
-def succeed_delivery(ctx: Ctx, delivery: Record, evidence: str) -> None:
-    """There is evidence: the handoff is used up, a section in an instruction file goes."""
-    is_first = delivery.attempts == 1 and delivery.outcome == "pending"
-    took_ms = int(max(0.0, ctx.now - (delivery.first_at or ctx.now)) * 1000)
-    delivery.outcome, delivery.evidence = "delivered", evidence
-    count_metrics(ctx, (delivery.attempts, took_ms), confirmedByReceipt=int(evidence == "receipt"),
-                  **{"succeededOnFirstTry" if is_first else "succeededAfterRetry": 1})
-    if delivery.handoff:
-        note_handoff(ctx, delivery.handoff, evidence=evidence)
-    record(ctx, "injection:succeeded", messageId=delivery.message_id, attempts=delivery.attempts,
-           durationMs=took_ms, evidence=evidence)
-    remove_sections(ctx)
+# --- the check: the one process that a person's agreement lets us start
+
+CHECK_LIMIT_S = 140  # the client waits 150 s
+CHECK_TAIL = 2_000
+CHECK_OUTPUT_LIMIT = 50_000_000
+CHECK_POLL_S = 0.05
+CHECK_FAILED = """\
+The block is there, but its check `%.300s` exited %d. Mend that, then print the block \
+again. It may run for %d s and print 50 MB; the end of its output:
+%s"""
+TASKKILL = r"C:\Windows\System32\taskkill.exe"  # never one from the project's folder
+SECRET_NAME = (
+    r"(?i)^(ANTHROPIC|CLAUDE_CODE)_"
+    r"|(KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|_PASS|_PAT)$"
+)
 
 
-def settle_delivery(ctx: Ctx, delivery: Record, outcome: str, **fields) -> None:
-    """Without evidence it comes to this: `escalated` or `failed`."""
-    delivery.outcome = outcome
-    count_metrics(ctx, **{"escalatedToFile" if outcome == "escalated" else "failed": 1})
-    record(ctx, "injection:" + outcome, messageId=delivery.message_id, attempts=delivery.attempts,
-           **fields)
+def run_check(run: Run) -> str:
+    """Run the check of this stop; "" if it exited 0, else what the agent is told."""
+    limit_s = min(run.project.settings["auto.check_timeout_s"], CHECK_LIMIT_S)
+    start_deadline(limit_s + DEADLINE_BESIDE_CHECK_S)
+    try:
+        code, output = run_command(run, limit_s)
+    except (OSError, ValueError) as error:  # too many processes, a null byte
+        code, output = -1, str(error)
+    output = hide_secrets(output)[-CHECK_TAIL:].strip()
+    return CHECK_FAILED % (run.check, code, limit_s, output) if code else ""
 
 
-def end_delivery(ctx: Ctx, event: Record, state: Record) -> None:
-    """The session is over: without evidence, what was held for it is the next one's, at once."""
-    follow_delivery(ctx, event, state, False)
-    delivery = state.startup
-    if delivery and delivery.outcome == "pending" and delivery.answered:
-        settle_delivery(ctx, delivery, "failed", reason="the session ended without evidence")
-    if delivery and delivery.handoff and not delivery.evidence:
-        note_handoff(ctx, delivery.handoff, delivery.first_at, delivered_to="")
+def run_command(run: Run, limit_s: float) -> tuple:
+    """The exit code and the end of the output. The command has a process group of its
+    own, which ends with it."""
+    import subprocess
+    import tempfile
 
-
-def count_metrics(ctx: Ctx, success: tuple = (), **counts: int) -> None:
-    """Add to .context/metrics.json; `success` = (attempts, ms) moves the averages."""
-    def change(metrics: Record) -> None:
-        for key, added in counts.items():
-            setattr(metrics, key, getattr(metrics, key) + added)
-        total = metrics.succeededOnFirstTry + metrics.succeededAfterRetry
-        for key, value in zip(("averageAttemptsToSuccess", "averageTimeToSuccess"), success):
-            old = getattr(metrics, key)
-            setattr(metrics, key, round(old + (value - old) / total, 3))
-
-    update_json(ctx, ctx.path("metrics.json"), change, METRICS)
-
-
-# --- the marked section of an instruction file
-
-
-def fallback_file(ctx: Ctx) -> str:
-    named = ctx.get("startup.fallback_file")
-    return DIALECTS[ctx.agent].instruction_file if named == "auto" else named
-
-
-def write_section(ctx: Ctx, body: str, file: str) -> bool:
-    """In the place of an older one of ours; False: not ours to write, or changed meanwhile."""
-    path, data = join_path(ctx.root, file), _read_instructions(ctx, file)
-    if data is None:
-        return False
-    bare, _, is_made = strip_sections(data)
-    made = int(is_missing(path) or (is_made and not bare))
-    note = "<!-- ctx_hooks: written %s, file made %d -->" % (format_iso(ctx.now), made)
-    body = clean_text(body.replace("<!--", "<! --"))  # no marker of ours can stand in it
-    section = "\n".join(["", SECTION_START, SECTION_HEADING, note, "", body, SECTION_END, ""])
-    section = section.replace("\n", "\r\n") if b"\r\n" in bare else section
-    return write_bytes(ctx, path, bare + section.encode("utf-8", "replace"), True, data)
-
-
-def remove_sections(ctx: Ctx, older_than: float = float("inf")) -> None:
-    """Out of every instruction file; a file that we made goes."""
-    for file in INSTRUCTION_FILES:
-        path, data = ctx.root + "/" + file, _read_instructions(ctx, file) or b""
-        bare, newest, is_made = strip_sections(data)
-        if bare != data and newest < older_than and (
-                remove_file(path) if is_made and not bare else
-                write_bytes(ctx, path, bare, True, data)):
-            record(ctx, "injection:section-removed", file=file)
-
-
-def strip_sections(data: bytes) -> tuple:
-    """(the user's bytes, when the newest of our sections was written, whether the file was made for
-    one). A section is a start marker, our heading, the nearest end marker, no other start between,
-    and the line ends around it; one without its note is as old as can be."""
-    bare, newest, is_made = b"", 0.0, False
-    while True:
-        before, end, rest = data.partition(SECTION_END.encode())
-        before, start, inner = before.rpartition(SECTION_START.encode())
-        if not end:
-            return bare + data, newest, is_made
-        if not start or not inner.lstrip().startswith(SECTION_HEADING.encode()):
-            bare, data = bare + before + start + inner + end, rest
-            continue
-        note = inner.partition(b"<!-- ctx_hooks: written ")[2].partition(b"-->")[0]
-        at = parse_iso(note.partition(b",")[0].decode("ascii", "replace"))
-        newest, is_made = max(newest, at or 0.0), is_made or b"file made 1" in note
-        line_end = b"\r\n" if b"\r\n" in inner else b"\n"
-        bare, data = bare + before, rest[len(line_end):] if rest.startswith(line_end) else rest
-        kept = bare[:-len(line_end)]
-        if note and bare.endswith(line_end) and (not kept or kept.endswith(b"\n") or not data):
-            bare = kept  # our own; without it two lines of the user's must not become one
-
-
-def _read_instructions(ctx: Ctx, file: str) -> "bytes | None":
-    """b"" when it is not there yet, None when it is not ours to write."""
-    path = ctx.root + "/" + file
-    info = stat_of(path, follow=False)
-    is_named = file in INSTRUCTION_FILES and may_write(ctx, path) and is_dir(parent_of(path))
-    if is_named and is_missing(path):
-        return b""
-    is_ours = is_named and is_regular(info) and info.st_nlink == 1 and is_writable(path) and (
-        not IS_POSIX or _os.geteuid() in (0, info.st_uid)) and info.st_size <= STATE_LIMIT_BYTES
-    return read_bytes(path, STATE_LIMIT_BYTES, follow=False) if is_ours else None
-
-# =============================================================================
-# Cleanup
-# =============================================================================
-# A session's files go at its end; what a killed session left goes by age, in a bounded time. Only
-# what carries our names and our content goes: in these places may lie what a person put there.
-_STATE_ENDS = (".json", ".lock", ".statusline", ".tmp")
-
-
-def remove_session(ctx: Ctx, session: str) -> None:
-    """Signals, state, markers and the keys in monitor-state.json of one session."""
-    _remove_signals(signal_dir(ctx, session), float("inf"))
-    for suffix in (".json", ".statusline", ".claims", ".lock"):
-        remove_file(ctx.path("state", session + suffix))
-    drop_markers(ctx, session, MARKER_PREFIXES)
-    forget_alerts(ctx, lambda key: key.partition(":")[0] == session)
-
-
-def _remove_signals(folder: str, before: float) -> bool:
-    """The signals of one session's folder, all of them older than `before`; then the folder."""
-    for name in list_dir(folder) if not is_link(folder) else ():
-        info = stat_of(folder + "/" + name, follow=False)
-        if info is None or info.st_mtime >= before:
-            return False
-        if (name.endswith(".md") and is_regular(info)) or name.endswith(TEMP_END):
-            remove_file(folder + "/" + name)
-    return insist(_os.rmdir, folder)
-
-
-def collect_orphans(ctx: Ctx, keep: str) -> None:
-    """By age, now and then: what sessions left after 7 days, markers after 15. Of very many files
-    some, each time others."""
-    stamp, deadline = ctx.path("state", "collected"), time.monotonic() + COLLECT_LIMIT_S
-    last, week, gone = stat_of(stamp), ctx.now - ORPHAN_AGE_S, set()
-    if last is not None and 0 <= ctx.now - last.st_mtime < COLLECT_EVERY_S:
-        return
-    write_bytes(ctx, stamp, b"")
-    places = (  # folder, which names there are ours, what removes one, the age that counts
-        (ctx.path("state"), lambda name: name.endswith(_STATE_ENDS), _old_state, week),
-        (ctx.path("state"), lambda name: name.endswith(".claims") and name != keep + ".claims",
-         _old_claims, week),
-        (ctx.path("signals", "sessions"), None, lambda path, _: _remove_signals(path, week), week),
-        (ctx.path("state", "aside"), None, _old_file, ctx.now - 4 * ORPHAN_AGE_S),
-        (ctx.dir, lambda name: name.endswith(TEMP_END), _old_file, week),
-        (ctx.tmp, lambda name: name.startswith(MARKER_PREFIXES), _old_file,  # anybody may fill it
-         ctx.now - MARKER_AGE_S))
-    for folder, is_ours, remove, before in places:
-        names = list(filter(is_ours, list_dir(folder, order=list)))
-        for name in in_turn(names, ctx.now, COLLECT_COUNT):
-            session, path = name[:-5] if name.endswith(".json") else name, folder + "/" + name
-            info = stat_of(path, follow=False) if session != keep else None
-            if info is not None and info.st_mtime < before and remove(path, info):
-                gone.add(session)
-            if time.monotonic() > deadline:
+    env = {
+        name: value
+        for name, value in run.env.items()
+        if not re.search(SECRET_NAME, name)
+    }
+    with tempfile.TemporaryFile() as output:
+        child = subprocess.Popen(  # noqa: S602, the person agreed to this text
+            run.check,
+            shell=True,
+            cwd=run.project.root,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        end = time.monotonic() + limit_s
+        while child.poll() is None and time.monotonic() < end:
+            time.sleep(CHECK_POLL_S)
+            if output.seek(0, os.SEEK_END) > CHECK_OUTPUT_LIMIT:
                 break
-    if gone:
-        forget_alerts(ctx, lambda key: key.partition(":")[0] in gone - {"global"})
-    _collect_handoffs(ctx)
+        end_group(child)
+        size = output.seek(0, os.SEEK_END)
+        output.seek(max(0, size - 4 * CHECK_TAIL))
+        tail = output.read()
+    return child.returncode, tail.decode("utf-8", "replace")
 
 
-def _old_file(path: str, info: object) -> bool:
-    return is_own(info) and remove_file(path)
+def end_group(child: object) -> None:
+    """End the command and all that it started."""
+    import signal
+    import subprocess
 
-
-def _old_state(path: str, info: object) -> bool:
-    """A session's state, its lock and hand-over, or a half-written file; not a pause or the ledger,
-    and not what a person keeps in a folder of the same name."""
-    name, data = base_name(path), b""
-    if name.endswith(".json"):
-        data = read_bytes(path, STATE_LIMIT_BYTES, follow=False)
-    is_ours = data is not None and (b'"session_start"' in data or data.strip() in (b"", b"{}"))
-    is_named = not name.endswith(".tmp") and ("~" in name or is_plain_name(name))
-    return (is_ours and is_named or name.endswith(TEMP_END)) and _old_file(path, info)
-
-
-def _old_claims(path: str, info: object) -> bool:
-    """What a session has heard, once its state is gone: some signals hold for a month."""
-    begin = read_bytes(path, 16, follow=False) or b"{}"
-    is_ours = begin.startswith((b"{}", b'{"session/', b'{"global/'))
-    return is_ours and is_missing(path[:-7] + ".json") and _old_file(path, info)
-
-
-def _collect_handoffs(ctx: Ctx) -> None:
-    """Delivered and a week old, or too old to be delivered: the file and its row go."""
-    too_old = ctx.now - max(HANDOFF_KEEP_S, ctx.get("startup.max_age_hours") * 3600)
-
-    def change(ledger: Record) -> list:
-        old = [key for key, row in ledger.handoffs.items()
-               if max(row.asked_at, row.written_at, row.delivered_at) < too_old]
-        return [join_path(ctx.root, ledger.handoffs.pop(key).file or ".") for key in old]
-
-    for path in update_ledger(ctx, change) or []:
-        info = stat_of(path, follow=False)
-        if parent_of(path) == ctx.path("handoffs") and info and info.st_mtime < too_old:
-            _old_file(path, info)
-
-# =============================================================================
-# Modes
-# =============================================================================
-# The argv word = the table's key = the function's name. A handler gets the event and the context
-# and returns a reply or None. It never prints, exits, or reads the environment. Everything said in
-# one reply stays within one budget, in the order startup, gate, handoff, signals.
-
-
-def inject(event: Record, ctx: Ctx) -> "Reply | None":
-    """SessionStart: the startup context. UserPromptSubmit: its retry, then the pending signals."""
-    if event.name == "SessionStart":
-        return _inject_start(event, ctx)
-    reply, reason, has_flow = Reply(), "", is_file(auto_path(ctx))
-    flow = find_workflow(ctx, event.session_id) if has_flow and event.by_person else None
-    if flow and event.prompt.strip() == "ctx cancel":
-        reason = "user_cancelled"
-    elif flow and is_stale(ctx, flow):  # the prompt's own tool calls would make it look alive
-        reason = "stale_state"
-    if reason and cancel_workflow(ctx, reason):
-        reply.person = AUTO_PERSON + STOP_MESSAGES[reason]
-        reply.context = CANCELLED_AGENT if reason == "user_cancelled" else ""
-    if not event.session:
-        return reply
-    state = _follow(ctx, event, reply)
-    if has_flow and not reason and bind_workflow(ctx, event):
-        _add_briefing(ctx, event, reply)
-    pending = list_dir(signal_dir(ctx, event.session)) if state.tool_calls else ()
-    if any(row[0] + ".md" in pending for row in AUDITORS):  # an alert may have expired unsaid
-        measure = make_measure(state.estimated_tokens, state.window or DEFAULT_WINDOW, state.exact,
-                               state.measured_model)
-        run_auditors(ctx, ctx.session, _snapshot(ctx, state, measure, False))
-    return _add_signals(ctx, event, reply, state, "prompt")
-
-
-def _inject_start(event: Record, ctx: Ctx) -> "Reply | None":
-    collect_orphans(ctx, event.session)
-    remove_sections(ctx, ctx.now - ctx.get("startup.max_age_hours") * 3600)
-    if not event.session:
-        return None
-    if is_missing(ledger_path(ctx)):
-        update_ledger(ctx, lambda ledger: None)  # the first event that was ever seen here
-    if event.source == "compact":
-        compacted_at = read_session(ctx, event.session).compacted_at
-        if compacted_at and abs(ctx.now - compacted_at) < SAME_EVENT_S:
-            return None  # the kit is registered twice: the first run has done it
-        ensure_handoff(ctx, event)
-        forget_alerts(ctx, lambda key: key.startswith(event.session + ":CTX_HEALTH_"))
-        remove_file(signal_path(ctx, event.session, "context-health"))  # of the old context
+    if os.name == "nt":
+        kill = [TASKKILL, "/F", "/T", "/PID", str(child.pid)]
+        subprocess.run(kill, capture_output=True)
     else:
-        make_up(ctx)
-    if event.source == "clear":
-        bind_workflow(ctx, event)
-    receipts = ""  # what hooks said in the conversation since its last compaction
-    for row in rows_backward(ctx, event.transcript) if event.source in ("resume", "fork") else ():
-        if row.kind == "boundary":
-            break
-        receipts += row.receipt + "\n"
-    _, said = update_session(
-        ctx, event.session, lambda state: start_session(ctx, event, state, receipts))
-    if stands_in(ctx, receipts):
-        claim_marker(ctx, event.session)
-    reply = Reply(*(said or ("", "")))
-    _add_briefing(ctx, event, reply)
-    return reply
+        try:
+            os.killpg(child.pid, signal.SIGKILL)
+        except OSError:
+            pass  # nobody is left
+    child.wait()
 
 
-def _add_briefing(ctx: Ctx, event: Record, reply: Reply) -> None:
-    """What phase the agent is in, once a workflow; where there is no room, with the next prompt."""
-    flow = read_workflow(ctx)
-    if not is_active(flow) or flow.session_id != event.session_id:
+# --- for the command `auto`: a person's half
+
+AGENT_VARIABLES = (  # one of these stands in the environment of an agent's shell
+    "CLAUDECODE",
+    "AI_AGENT",
+    "CODEX_CI",
+    "CODEX_THREAD_ID",
+    "COPILOT_CLI",
+    "GEMINI_CLI",
+    "QWEN_CODE",
+    "GROK_SESSION_ID",
+)
+OWN_TERMINAL = "use a terminal of your own; ! in the client is the agent's shell, too"
+
+
+def new_workflow(run: Run, options: object) -> Workflow:
+    """What `auto start` was asked for; a UserError if that cannot be meant."""
+    if read_workflow(run.project).is_running:
+        raise UserError("a workflow runs already", "`auto stop` ends it")
+    phases = choose_phases(run.project, options)
+    return Workflow(
+        {
+            "phases": phases,
+            "phase": options.phase or phases[0],
+            "max_iterations": options.max_iterations,
+            "task_description": options.task,
+            "until": options.until,
+        }
+    )
+
+
+def choose_phases(project: Project, options: object) -> list:
+    """The phases of a new workflow. With --until alone there is only the task."""
+    names = plan_phases(project.settings["auto.phases"], {})
+    left = [name for name in names if name not in options.skip]
+    leaves_some = set(options.skip) < set(names)
+    if not leaves_some or options.phase not in ("", *left):
+        raise UserError("no such phase to begin with or to skip", ", ".join(names))
+    if options.until and left == list(PHASES) and not options.phase:
+        return ["execution"]
+    return left
+
+
+def old_workflow(project: Project) -> Workflow:
+    """The workflow that `auto resume` takes up, also after it ended."""
+    flow = read_workflow(project)
+    flow.phase = flow.last_phase or flow.phase
+    if flow.phase not in flow.phases:
+        raise UserError("there is no workflow to take up", "see `auto start --help`")
+    return flow
+
+
+def plan_checks(run: Run, flow: Workflow, options: object) -> list:
+    """Give the phases their checks; those neither typed nor agreed to before."""
+    known = [options.until, *read_workflow(run.project).checks.values()]
+    flow.checks = {}
+    for phase in flow.phases:
+        command = run.project.settings.of_phase("auto.done_when", phase)
+        if command:
+            flow.checks[phase] = command
+    if flow.until:
+        flow.checks[flow.phases[-1]] = flow.until
+    return [command for command in flow.checks.values() if command not in known]
+
+
+def publish(run: Run, flow: Workflow, options: object) -> None:
+    """Let the workflow wait for its session, with its token and checks at home."""
+    is_agent = any(run.env.get(name) for name in AGENT_VARIABLES)
+    if is_agent and (options.until or options.agree):
+        raise UserError("an agent cannot agree to a check", OWN_TERMINAL)
+    unknown = plan_checks(run, flow, options)
+    if unknown and not options.agree:
+        what = "you did not agree to its checks: " + ", ".join(unknown)
+        raise UserError(what, "--agree lets the workflow run them")
+    agreed = {"token": os.urandom(16).hex(), "checks": flow.checks}
+    state = flow.as_dict()
+    state.update(
+        active=True,
+        token=agreed["token"],
+        session_id=options.session or run.env.get("CLAUDE_CODE_SESSION_ID", ""),
+        any_prompt=options.any,
+        iteration=0,
+        needs="",
+        last_phase="",
+        phase_started_at=format_iso(run.now),
+        signals={},  # no hook has met it yet
+    )
+    is_noted = write_object(run.project.state("agreed.json"), agreed)
+    if not is_noted or not write_object(workflow_path(run.project), state):
+        raise UserError("cannot write .caw/auto-state.json", "check its folder's owner")
+    ignored = os.path.join(run.project.root, ".caw", ".gitignore")
+    if not os.path.lexists(ignored):
+        write_atomically(ignored, "/auto-state.json\n/.gitignore\n")
+    record(run, "auto:started", phase=flow.phase)
+
+
+def cancel_workflow(run: Run) -> None:
+    flow = read_workflow(run.project)
+    if flow.active:
+        conclude(run, flow, "user_cancelled")
+
+
+RESUME = " `auto resume` takes it up again."
+STATES = {  # what `auto status` says first
+    "none": "There is no workflow in .caw/auto-state.json, so it holds nobody."
+    " `auto start TASK` begins one.",
+    "foreign": "This workflow came with the project and holds nobody." + RESUME,
+    "complete": "It is over: {flow.outcome:.500}.",
+    "ended": "It is over: {flow.outcome:.500}." + RESUME,
+    "blocked": "Your answer is needed, for {flow.stage}: {flow.needs:.500}",
+    "stale": "It saw 2 hours without activity; a prompt ends it." + RESUME,
+    "waiting": "The workflow waits for the next prompt; then {flow.stage} begins.",
+    "running": "The agent works on {flow.stage} in session {flow.session_id:.8},"
+    " iteration {flow.iteration} of {flow.max_iterations}.",
+}
+AGREED_CHECK = "Check of %s: `%.200s`; you agreed to it."
+
+
+def describe_workflow(project: Project, now: float) -> list:
+    """The workflow in sentences, and what a person can do next."""
+    flow = read_workflow(project)
+    states = {
+        "none": not flow.phase,
+        "foreign": not flow.is_ours,
+        "complete": flow.phase == "complete",
+        "ended": not flow.is_running,
+        "blocked": flow.needs,
+        "stale": is_stale(flow, load_session(project, flow.session_id), now),
+        "waiting": not flow.session_id,
+        "running": True,
+    }
+    lines = [STATES[first_true(states)].format(flow=flow)]
+    if flow.phase:
+        lines.append("Task: %.300s" % flow.task_description)
+    if flow.is_running:
+        checks = [AGREED_CHECK % row for row in flow.checks.items()]
+        lines += checks or ["No check: it ends on the agent's word."]
+        lines.append("To end it: `auto stop`, or type `ctx cancel` in its session.")
+    return lines
+# =============================================================================
+# Look
+# =============================================================================
+# The transcript is the truth: it holds every prompt, answer, call, result, and our
+# own texts. One pass reads what it gained since the last look and folds each row
+# into the session's facts. Everything else is a view of those facts, so it does
+# not matter which calls started Python.
+
+LOOK_LIMIT_BYTES = 4_000_000
+LATE_S, LATE_POLL_S = 0.25, 0.02
+KEPT = {"calls": 8, "commands": 8, "tried": 5, "edited": 40, "read": 60}
+TODOS_KEPT = 40
+SAID_LIMIT = 40_000
+MEASURED_LIMIT, MEASURED_WHOLE = 60, 16
+REQUESTS_LIMIT, REQUEST_LIMIT = 12_000, 6_000
+RULE_WORDS = r"(?i)\b(always|never|must|don'?t|do not|only|instead)\b"
+SLASH_COMMAND = (
+    r"(?s)<command-name>(/\S+)</command-name>"
+    r".*<command-args>\s*(\S.*?)\s*</command-args>"
+)
+ACKNOWLEDGED = r"(?i)\bACK:\s*context received"
+
+
+def look_at(session: Session, event: Event) -> None:
+    """Look; wait a moment where the transcript lags behind the event."""
+    newest = look(session)
+    deadline = time.monotonic() + LATE_S
+    while is_behind(session.facts, event, newest) and time.monotonic() < deadline:
+        time.sleep(LATE_POLL_S)
+        newest = max(newest, look(session))
+    if lacks_last_words(session.facts, event):
+        add_words(session.facts, event.last_assistant_message)
+
+
+def look(session: Session) -> str:
+    """Fold what the transcript gained into the facts; gives the newest row's time."""
+    dialect, newest = DIALECTS[session.agent], ""
+    for line in new_lines(session):
+        row = dialect.read_row(parse_object(line))
+        fold_row(session, row)
+        newest = max(newest, row.at)
+    facts = session.facts
+    if facts.answered_at > facts.compacted_at:
+        beside = dialect.read_beside(session.transcript)
+        beside.id, beside.at = facts.answer, facts.answered_at
+        fold_usage(facts, beside)
+    return newest
+
+
+def is_behind(facts: Facts, event: Event, newest: str) -> bool:
+    """Whether to wait for the transcript: at a Stop it lacks the agent's last words; or
+    the client writes late, no row is as new as the event, and the numbers matter."""
+    if lacks_last_words(facts, event):
+        return True
+    is_tool = event.name in ("PostToolUse", "PostToolUseFailure")
+    is_half_full = facts.tokens * 2 >= facts.window
+    matters = event.name == "Stop" or (is_tool and is_half_full)
+    return DIALECTS[event.agent].is_late and matters and newest < event.timestamp
+
+
+def lacks_last_words(facts: Facts, event: Event) -> bool:
+    last_words = event.last_assistant_message.strip()[-200:]
+    return event.name == "Stop" and last_words not in facts.said
+
+
+def new_lines(session: Session) -> list:
+    """The whole lines that the transcript gained; moves the session's offset."""
+    size = size_of(session.transcript)
+    if size < session.offset:  # it was rewritten
+        session.offset = 0
+        session.facts = Facts()
+    start = max(session.offset, size - LOOK_LIMIT_BYTES)
+    data = read_bytes(session.transcript, LOOK_LIMIT_BYTES, start=start)
+    lines = data.split(b"\n")
+    if start > session.offset:
+        del lines[0]  # its beginning was skipped
+    unfinished = lines.pop() if lines else b""
+    session.offset = start + len(data) - len(unfinished)
+    return lines
+
+
+# --- rows
+
+
+def fold_row(session: Session, row: Row) -> None:
+    """One row of the transcript into the facts."""
+    facts, head = session.facts, session.delivery.head
+    texts = [row.text] + [text for _, _, text in row.results]
+    facts.chars += sum(map(len, texts))
+    if head and row.kind != "answer" and any(head in text for text in texts):
+        facts.received = head
+    if row.kind == "boundary":
+        return fold_boundary(facts, row)
+    if row.kind == "answer":
+        fold_answer(facts, row)
+    elif row.kind == "prompt":
+        fold_prompt(facts, row)
+    for call in row.calls:
+        fold_call(facts, row.at, *call)
+    for result in row.results:
+        fold_result(facts, row.at, *result)
+    fold_usage(facts, row)
+
+
+def fold_boundary(facts: Facts, row: Row) -> None:
+    """A compaction: nothing of the old fullness holds."""
+    facts.compactions += 1
+    facts.compacted_at = row.at
+    facts.tokens = row.tokens
+    facts.chars = row.tokens * CHARS_PER_TOKEN
+    facts.measured.append([row.at, row.tokens])
+
+
+def fold_usage(facts: Facts, row: Row) -> None:
+    """Tokens, window and model, where the row tells them."""
+    facts.window = row.window or facts.window
+    facts.model = row.model or facts.model
+    if not row.tokens:
         return
-    mark, text = format_iso(flow.started_at, True), render_phase(ctx, flow, BRIEFING)
+    facts.tokens = row.tokens
+    measure = [row.at, row.tokens, row.id]
+    if row.id and facts.measured and facts.measured[-1][2:] == [row.id]:
+        facts.measured[-1] = measure  # of the same answer
+    else:
+        facts.measured.append(measure)
+    if len(facts.measured) > MEASURED_LIMIT:
+        del facts.measured[:-MEASURED_WHOLE:2]  # every second of the older ones
 
-    def tell_once(state: Record) -> bool:
-        is_new, state.workflow_told = state.workflow_told != mark, mark
-        return is_new
 
-    if ctx.length(text) <= _room(ctx, reply) and update_session(ctx, event.session, tell_once)[1]:
-        _add(ctx, reply, text)
-        record(ctx, "auto:briefed", phase=flow.phase, chars=len(text))
+def fold_answer(facts: Facts, row: Row) -> None:
+    facts.answer = row.id or row.at
+    facts.answered_at = row.at
+    if row.text:
+        facts.said_at = row.at
+    if not facts.said.endswith(row.text):  # a Stop told it, or a client writes it twice
+        add_words(facts, row.text)
+    if "context received" in row.text.lower() and re.search(ACKNOWLEDGED, row.text):
+        facts.acknowledged_at = row.at
 
 
-def gate(event: Record, ctx: Ctx) -> "Reply | None":
-    """PreToolUse: the startup context's retry, then the gate. Never a permission decision."""
-    if not event.session or not can_speak(ctx, event.name):
+def add_words(facts: Facts, text: str) -> None:
+    facts.said = (facts.said + "\n\n" + text).strip()[-SAID_LIMIT:]
+
+
+def fold_prompt(facts: Facts, row: Row) -> None:
+    """The person's own words, or what the client put there in their name."""
+    text = persons_words(row.text)
+    command = re.search(SLASH_COMMAND, text)
+    if command:
+        text = " ".join(command.groups())
+    if not is_typed(text):
+        return
+    facts.said = ""
+    words = cut_middle(text, REQUEST_LIMIT)
+    if facts.requests and facts.requests[-1][1] == words:
+        return
+    facts.requests.append([row.at, words])
+    while sum(len(words) for _, words in facts.requests) > REQUESTS_LIMIT:
+        del facts.requests[least_needed(facts.requests)]
+
+
+def least_needed(requests: list) -> int:
+    """The index of the request to drop: in the middle, and no rule if possible."""
+    if len(requests) < 3:
+        return 0
+    middle = list(range(1, len(requests) - 1))
+    chatter = middle.copy()
+    for index in middle:
+        if re.search(RULE_WORDS, requests[index][1]):
+            chatter.remove(index)
+    candidates = chatter or middle
+    return candidates[len(candidates) // 2]
+
+
+# --- calls
+
+# How much a call adds to the work, by its kind. Two are worth a handoff.
+WORK = {"edit": 2, "run": 1, "agent": 1, "other": 1}
+LOOKING = (
+    "ls, cat, head, tail, grep, rg, find, fd, sed -n, awk, wc, echo, pwd, which, type, "
+    "stat, tree, ps, jq, diff, file, du, df, env, date, whoami, less, more, "
+    "command -v, python --version, python3 --version, node --version, git status, "
+    "git diff, git log, git show, git branch, git remote, git blame, git rev-parse, "
+    "git ls-files, git grep"
+).split(", ")
+WAITING = "sleep, wait, watch, tail, gh run watch".split(", ")
+CHECKERS = (
+    "pytest tox nox unittest ruff mypy flake8 eslint tsc jest vitest mocha phpunit "
+    "rspec shellcheck bats ctest make mvn gradle gradlew"
+).split()
+BUILD_TOOLS = "go cargo dotnet swift mix bun deno npm pnpm yarn cmake".split()
+BUILD_STEPS = ("test", "build", "lint", "check", "vet", "clippy", "--build")
+CHECK_WORDS = ("test", "check", "verify")
+CHECK_SCRIPTS = ("/test", "/check", "/verify", "/ci", "ci/run")
+TREE_MOVERS = "git gh jj hub checkout switch worktree release deploy".split()
+OUTPUT_FILTERS = r"(\s*2>&1|\s*\|\s*(tail|head|cat)( -n?\s*\d+)?|\s*\|\| true)+\s*$"
+
+
+def fold_call(
+    facts: Facts, at: str, call_id: str, tool: str, tool_input: dict
+) -> None:
+    """A tool call: counts, work, files, commands."""
+    if call_id and any(known["id"] == call_id for known in facts.calls):
+        return  # some clients write a row twice
+    kind, command = tool_kind(tool), ""
+    paths = touched_paths(tool_input)
+    if kind == "run":
+        command = command_of(tool_input)
+        kind = "look" if is_looking(command) else "run"
+        fold_command(facts, kind, command, at)
+    elif kind == "read" and "".join(paths).endswith(".output"):  # of a running task
+        kind = "poll"
+    facts.tool_calls += 1
+    facts.breakdown[tool] = facts.breakdown.get(tool, 0) + 1
+    facts.tree_moves += kind == "agent"  # its commands are in another transcript
+    if kind == "note":
+        fold_todos(facts, tool_input)
+    if kind in WORK:
+        facts.work += WORK[kind]
+        facts.worked_at = at
+    fold_paths(facts, kind, paths, at)
+    call = {
+        "id": call_id,
+        "tool": tool,
+        "kind": kind,
+        "command": one_line(command, 300),
+        "does": describe_call(tool, kind, tool_input),
+        "outcome": "",  # until there is a result; then ok or failed
+        "key": "",  # two calls with the same key did the same, with the same outcome
+    }
+    facts.calls.append(call)
+    for name, limit in KEPT.items():
+        del getattr(facts, name)[:-limit]
+
+
+def fold_command(facts: Facts, kind: str, command: str, at: str) -> None:
+    """A shell command. It may read Markdown files, and write a handoff."""
+    facts.commands.append([at, one_line(command, 300)])
+    facts.tree_moves += may_move_tree(command)
+    if ".md" in command:
+        facts.read += re.findall(r"[^\s'\"=:]+\.md\b", command)
+    if kind == "run" and "/handoffs/" in command:
+        facts.handoff_at = at
+
+
+def may_move_tree(command: str) -> bool:
+    """Whether a shell command may switch the branch."""
+    words = re.split(r"\W+", command)
+    return any(word in words for word in TREE_MOVERS)
+
+
+def fold_paths(facts: Facts, kind: str, paths: list, at: str) -> None:
+    """Which files were read or edited."""
+    for path in paths:
+        is_handoff = "/handoffs/" in path.replace("\\", "/") and path.endswith(".md")
+        if kind == "read":
+            facts.read.append(path)
+        elif kind == "edit" and is_handoff:
+            facts.handoff_at = at
+        elif kind == "edit":
+            others = [row for row in facts.edited if row[0] != path]
+            facts.edited = others + [[path, at]]
+
+
+def is_looking(command: str) -> bool:
+    """Whether every part of a shell command only looks."""
+    for harmless in ("2>&1", ">&2", ">/dev/null", "> /dev/null", "--no-pager "):
+        command = command.replace(harmless, "")
+    if any(word in command for word in (">", "sed -i", "tee ", "-delete", "-exec")):
+        return False
+    for separator in ("&&", "||", "|", "\n"):
+        command = command.replace(separator, ";")
+    parts = [part.strip() for part in command.split(";")]
+    steps = [part for part in parts if part and not part.startswith(("cd ", "#"))]
+    return all(begins_with(step, LOOKING) for step in steps)
+
+
+def begins_with(command: str, known: list) -> bool:
+    """Whether the first word, or the first two or three, are a known command."""
+    words = command.split()
+    if words[:1] == ["timeout"]:
+        words = words[2:]
+    return any(" ".join(words[:count]) in known for count in (1, 2, 3))
+
+
+def is_check(command: str) -> bool:
+    """Whether a shell command tests, builds or lints something."""
+    tool = ""
+    for word in command.replace(" run ", " ").split():
+        word = word.strip("();&|'\"")
+        name = word.rpartition("/")[2]
+        is_step = tool in BUILD_TOOLS and word.startswith(BUILD_STEPS)
+        is_script = word.endswith(CHECK_SCRIPTS)
+        if name.endswith((".sh", ".py")):
+            is_script = any(known in word for known in CHECK_WORDS)
+        if name in CHECKERS or is_step or is_script:
+            return True
+        tool = name
+    return False
+
+
+def describe_call(tool: str, kind: str, tool_input: dict) -> str:
+    """What a call does, to find repeated ones; "" for waiting and notes, which may
+    repeat. Comments, descriptions and ways to look at the output do not count."""
+    if kind in ("poll", "note"):
+        return ""
+    given = dict(tool_input, description="")
+    text = tool + " " + json.dumps(given, sort_keys=True)
+    if tool_kind(tool) == "run":
+        text = re.sub(r"(^|\s)#.*", "", command_of(tool_input).strip())
+        text = re.sub(OUTPUT_FILTERS, "", text)
+    text = " ".join(text.split())
+    return "%s %d" % (text[:200], len(text))
+
+
+def fold_todos(facts: Facts, tool_input: dict) -> None:
+    """The todo list as the client's tool leaves it: a whole list, or one task."""
+    rows = dig(tool_input, "todos plan")
+    number = text_of(tool_input.get("taskId"))
+    status = text_of(tool_input.get("status"))
+    if isinstance(rows, list):
+        facts.todos = [todo_of(row) for row in blocks_of(rows)]
+    elif tool_input.get("subject") and not number:
+        facts.todos.append(todo_of(tool_input))
+    for place, todo in enumerate(facts.todos, 1):
+        if number == str(place) and status:
+            todo[0] = status
+    del facts.todos[TODOS_KEPT:]
+
+
+def todo_of(row: dict) -> list:
+    """[status, text]"""
+    text = text_of(dig(row, "subject content step description"))
+    return [text_of(row.get("status")) or "pending", one_line(text, 200)]
+
+
+# --- results
+
+
+def fold_result(
+    facts: Facts, at: str, call_id: str, has_failed: bool, text: str
+) -> None:
+    """What came of a call."""
+    waiting = {call["id"]: call for call in facts.calls if not call["outcome"]}
+    call = waiting.get(call_id)
+    if not call:
+        return
+    call["outcome"] = "failed" if has_failed else "ok"
+    note_key(facts, call, text)
+    command = call["command"]
+    if command and has_failed:
+        facts.failed = {"command": command, "error": text.strip()[-1500:], "at": at}
+        facts.tried = []
+    elif command == facts.failed.get("command"):
+        facts.failed = {}
+    elif command and facts.failed:
+        facts.tried.append(command)
+    if call["kind"] == "run" and not has_failed and is_check(command):
+        facts.passed = {"command": command, "at": at}
+
+
+def note_key(facts: Facts, call: dict, text: str) -> None:
+    """The call's key: in which state of things it ran, what it did, what came of it.
+
+    Each success that is new changes the state of things: the same test after another
+    edit is no repetition. The same edit twice is one in any state.
+    """
+    has_failed = call["outcome"] == "failed"
+    is_waiting = begins_with(call["command"], WAITING) and not has_failed
+    if not call["does"] or is_waiting:
+        return
+    did = "| %s | %s" % (call["does"], what_came(call, text))
+    if has_failed and call["kind"] == "edit":  # each another guess at the same place
+        did = "| %s | %s failed" % (call["tool"], text.partition("\n")[0][:160])
+    elif has_failed:
+        did = re.sub(r"\d+", "#", did)  # other ports, longer waits
+    is_new = not any(other["key"].endswith(did) for other in facts.calls)
+    call["key"] = ("edit" if call["kind"] == "edit" else str(facts.changes)) + did
+    is_look = call["kind"] in ("read", "look")
+    facts.changes += is_new and not is_look and not has_failed
+
+
+def what_came(call: dict, text: str) -> str:
+    """The ends of a result, and the outcome. Numbers in a command's output, such as
+    times and process ids, differ each time."""
+    ends = text[:200] + "…" + text[-200:]
+    if call["command"]:
+        ends = re.sub(r"\d+", "#", ends)
+    return "%s%s %s" % (ends[:80], ends[-80:], call["outcome"])
+
+
+# --- views: fullness
+
+DEFAULT_WINDOW, LARGE_WINDOW = 200_000, 1_000_000
+SMALL_MODELS = ("claude-3", "opus-4", "sonnet-4", "haiku-4")
+LATER_MODELS = ("-4-7", "-4-8", "-4-9", "[1m]")  # their window is the large one
+# Claude Code compacts by itself at 167,000 of 200,000 and at 977,000 of 1,000,000.
+RESERVE_TOKENS, RESERVE_LARGE_TOKENS, OUTPUT_TOKENS = 33_000, 23_000, 20_000
+CHARS_PER_TOKEN = 4
+
+
+class Fullness(Record):
+    """How full the context is. Percent is of `usable`: where the client compacts."""
+
+    tokens: int = 0
+    window: int = DEFAULT_WINDOW
+    window_from: str = ""
+    usable: int = DEFAULT_WINDOW
+    percent: int = 0
+    is_exact: bool = False
+    is_known: bool = False
+
+    def percent_of(self, tokens: int) -> int:
+        return min(100, tokens * 100 // self.usable)
+
+    def shown(self) -> str:
+        return "%s%d%%" % ("" if self.is_exact else "~", self.percent)
+
+
+def fullness(run: Run) -> Fullness:
+    """The fullness of the run's session."""
+    return measure(run.session, run.project.settings, run.env)
+
+
+def measure(session: Session, settings: Settings, env: dict) -> Fullness:
+    """The fullness by a session's facts."""
+    facts, found = session.facts, Fullness()
+    has_begun = facts.answered_at or facts.compacted_at
+    found.is_exact = facts.tokens > 0
+    found.tokens = facts.tokens or facts.chars // CHARS_PER_TOKEN
+    found.is_known = bool(has_begun and found.tokens)
+    found.window_from, found.window = find_window(session, settings)
+    found.usable = usable_tokens(session.agent, found.window, env)
+    found.percent = found.percent_of(found.tokens)
+    return found
+
+
+def find_window(session: Session, settings: Settings) -> tuple:
+    """(where it comes from, tokens): the first source that tells the window."""
+    facts = session.facts
+    sources = {
+        "settings": settings["monitor.context_window"],
+        "transcript": facts.window,
+        "status line": session.window_told,
+        "client": DIALECTS[session.agent].window,
+        "model": window_of_model(session),
+        "default": DEFAULT_WINDOW,
+    }
+    source = [name for name in sources if sources[name] >= 1000][0]
+    window = sources[source]
+    measured = [row[1] for row in facts.measured]  # an estimate proves nothing
+    if source != "settings" and max(measured, default=0) > window:
+        return "measured", max(LARGE_WINDOW, window)
+    return source, window
+
+
+def window_of_model(session: Session) -> int:
+    """As Claude Code decides it by the model's name; 0 for other models."""
+    name = session.facts.model or session.model
+    if "[1m]" in session.model:
+        name = session.model
+    is_claude = session.agent == "claude" or "claude" in name
+    if not name or not is_claude:
+        return 0
+    name = name.lower().replace(".", "-")
+    is_small = any(known in name for known in SMALL_MODELS)
+    is_later = any(known in name for known in LATER_MODELS)
+    return DEFAULT_WINDOW if is_small and not is_later else LARGE_WINDOW
+
+
+def usable_tokens(agent: str, window: int, env: dict) -> int:
+    """Up to where the client compacts by itself; the window where that is not known."""
+    if agent != "claude":
+        return window * DIALECTS[agent].compacts_at // 100
+    if env.get("DISABLE_AUTO_COMPACT", "") not in ("", "0", "false"):
+        return window
+    told = number_in(env, "CLAUDE_CODE_AUTO_COMPACT_WINDOW")
+    if told > 50_000:
+        window = min(window, told)
+    reserve = RESERVE_TOKENS if window < LARGE_WINDOW else RESERVE_LARGE_TOKENS
+    usable = max(window - reserve, window // 2)  # half of a small one that was set
+    percent = number_in(env, "CLAUDE_AUTOCOMPACT_PCT_OVERRIDE")
+    if 1 <= percent <= 100:
+        by_percent = (window - OUTPUT_TOKENS) * percent // 100
+        usable = min(usable, max(by_percent, 1000))
+    return usable
+
+
+def number_in(env: dict, name: str) -> int:
+    value = env.get(name, "")
+    return int(value) if value.isdecimal() else 0
+
+
+def growth_of_a_call(facts: Facts) -> int:
+    """The largest growth of the last eight answers, in tokens."""
+    counts = [row[1] for row in facts.measured[-9:]]
+    growths = [after - before for before, after in zip(counts, counts[1:])]
+    return max(growths, default=0)
+
+
+# =============================================================================
+# Clients
+# =============================================================================
+# The one place that knows the clients' JSON: event names and fields, reply
+# shapes, tool names, transcript rows. Each client is one class at the end. The
+# rest of the file speaks in Event, Row and Reply.
+
+EVENTS = {  # event, by Claude Code's name -> mode
+    "SessionStart": "inject",
+    "UserPromptSubmit": "inject",
+    "PreToolUse": "gate",
+    "PostToolUse": "monitor",
+    "PostToolUseFailure": "monitor",
+    "PreCompact": "monitor",
+    "Stop": "stop-enforce",
+    "SessionEnd": "cleanup",
+}
+NEVER_HEARD = ("PreCompact", "SessionEnd")
+REPLY_LIMIT = 9_900  # the client cuts at 10,000 UTF-16 units
+CONTINUATION_HEAD = "## Auto Mode Continuation"  # some clients show it as a prompt
+HOLD_CAP = 8  # stops held in a row; clients without a cap of their own get ours
+
+
+class Event(Record):
+    """What the client told us, with Claude Code's names for fields and events."""
+
+    agent: str = "claude"  # a key of DIALECTS
+    name: str = ""  # a key of EVENTS
+    is_subagent: bool = False
+    is_typed: bool = False  # a prompt that a person typed
+    is_known: bool = True  # we know which client this is
+    hook_event_name: str = ""  # the client's own name of the event
+    session_id: str = ""
+    transcript_path: str = ""
+    cwd: str = ""
+    timestamp: str = ""  # ISO, as the client writes it
+    prompt: str = ""
+    source: str = ""
+    reason: str = ""
+    tool_input: dict = {}
+    last_assistant_message: str = ""
+    permission_mode: str = ""
+    background_tasks: list = []
+    session_crons: list = []
+    model: str = ""
+
+
+class Row(Record):
+    """One line of a transcript, in our words. Its kind is
+
+        prompt    the person's words
+        answer    the agent's words, maybe with calls; or the end of an answer
+        call      calls alone
+        result    results of calls
+        heard     what hooks or the client said to the agent
+        numbers   tokens or the window
+        boundary  a compaction
+    """
+
+    kind: str = ""  # "" if it says nothing to us
+    id: str = ""  # of the answer that it belongs to
+    at: str = ""  # ISO time, compared as text
+    text: str = ""
+    calls: list = []  # [(id, tool, input)]
+    results: list = []  # [(call id, has failed, text)]
+    tokens: int = 0
+    window: int = 0
+    model: str = ""
+
+
+class Dialect:
+    """How a client speaks. A subclass says only what is different."""
+
+    label: str = ""
+    settings: str = ""  # the project's settings file with its hooks
+    user_settings: str = ""  # the same in the home, where it has another name
+    project_variable: str = ""  # names the folder that the client was started in
+    renamed: dict = {}  # our event name -> theirs
+    registered: tuple = tuple(EVENTS)
+    time_unit: int = 1  # of a timeout in the settings, per second
+    end_limit_s: int = 5
+    fields: dict = {}  # their field of an event -> ours
+    unheard: tuple = NEVER_HEARD  # events whose text does not reach the model
+    has_receipts: bool = True  # its transcript holds what hooks said
+    is_flat: bool = False  # the text stands at the top level of a reply
+    counts_bytes: bool = False  # the limit of a reply is in UTF-8 bytes
+    runs_claudes: tuple = ()  # scopes in which it runs Claude Code's settings, too
+    instruction_file: str = "AGENTS.md"
+    compacts_at: int = 100  # percent of the window
+    window: int = 0  # where every model has the same
+    is_late: bool = False  # its transcript is written a moment after the event
+    # Its transcript. A place is a path of keys, such as `message.id`; see dig().
+    passed_over: str = "isSidechain"  # marks rows that are not of the main agent
+    row_type: str = "type"
+    kinds: dict = {}  # type of a row -> our kind; rows of other types say nothing
+    places: dict = {}  # field of Row -> its place in theirs
+    call: tuple = ("", "", "", "")  # places of the blocks; in a block: id, tool, input
+    result: tuple = ("", "", "", "")  # the same; in a block: id, sign of failure, text
+
+    def __init__(self) -> None:
+        self.user_settings = self.user_settings or self.settings
+
+    def find_transcript(self, event: Event, env: dict) -> str:
+        """Where the transcript is; some clients do not say."""
+        return event.transcript_path
+
+    def adjust(self, event: Event, data: dict) -> Event | None:
+        """The event, where a client means something else by it; None to ignore it."""
+        return event
+
+    def read_row(self, row: dict) -> Row:
+        """One row of its transcript, in our words."""
+        kind = self.kinds.get(text_of(dig(row, self.row_type)), "")
+        if not kind or dig(row, self.passed_over):
+            return Row({"at": dig(row, self.places.get("at", ""))})
+        found = Row({field: dig(row, place) for field, place in self.places.items()})
+        found.kind = kind
+        found.text = joined_texts(dig(row, self.places["text"]))
+        found.tokens = count_of(found.tokens)
+        found.window = count_of(found.window)
+        if kind in ("answer", "call"):
+            found.calls = self.read_calls(row)
+        elif kind in ("prompt", "result"):
+            found.results = self.read_results(dig(row, self.result[0]))
+            found.kind = "result" if found.results else kind
+        return found
+
+    def read_calls(self, row: dict) -> list:
+        blocks, *places = self.call
+        calls = []
+        for block in blocks_of(dig(row, blocks)):
+            call = call_of(*[dig(block, place) for place in places])
+            if call[1]:  # other blocks have no tool
+                calls.append(call)
+        return calls
+
+    def read_results(self, content: object) -> list:
+        _, id_place, failure, text_place = self.result
+        results = []
+        for block in blocks_of(content):
+            has_failed = bool(dig(block, failure)) or block.get("status") == "failed"
+            text = joined_texts(dig(block, text_place))
+            if dig(block, id_place):
+                results.append(result_of(dig(block, id_place), has_failed, text))
+        return results
+
+    def read_beside(self, transcript: str) -> Row:
+        """Numbers that a file beside the transcript tells."""
+        return Row()
+
+
+# --- events
+
+
+def parse_event(data: object, mode: str, word: str, env: dict) -> Event | None:
+    """The event in our words; None if it is none that this mode is for."""
+    if not isinstance(data, dict):
         return None
-    reply = Reply()
-    if not _owes(ctx, event, reply) and ctx.agent == "claude" and (
-            ctx.env.get("CLAUDE_CODE_SESSION_ID") == event.session):  # so the shell knows it
-        claim_file(ctx, marker_path(ctx, event.session, QUIET_PREFIX), b"")
-    return reply
-
-
-def _owes(ctx: Ctx, event: Record, reply: Reply) -> bool:
-    """Add the startup context's retry and the gate; whether one of them is to come later."""
-    state = _follow(ctx, event, reply)
-    text = open_gate(ctx, event, state, _room(ctx, reply))
-    _add(ctx, reply, text or "")
-    return text is None or is_pending(state)
-
-
-def monitor(event: Record, ctx: Ctx) -> "Reply | None":
-    """After every tool: count, measure, audit, the handoff reminder and the pending signals. Before
-    a compaction it only saves, and says nothing at all."""
-    if event.session and event.name == "PreCompact":
-        ensure_handoff(ctx, event)
-    if not event.session or event.name == "PreCompact":
+    agent = detect_agent(word, data)
+    dialect = DIALECTS[agent]
+    event = Event(in_our_names(data, dialect.fields))
+    names = {dialect.renamed.get(name, name): name for name in EVENTS}
+    event.name = names.get(event.hook_event_name, "")
+    if EVENTS.get(event.name) != mode:
         return None
-    size, reply = transcript_size(event.transcript), Reply()
-    usage, event.batch = read_usage(ctx, event.transcript), ""
-    if not usage or usage.tokens >= DEFAULT_WINDOW // 4:
-        state = read_session(ctx, event.session)
-        measure = measure_context(ctx, state, usage, 0)
-        if is_handoff_due(ctx, state, measure):  # not under the lock: the transcript may lag
-            event.batch = find_message(ctx, event.transcript, event.tool_use_id)
-            if transcript_size(event.transcript) != size:  # it has caught up meanwhile
-                usage = read_usage(ctx, event.transcript) or usage
-    _, seen = update_session(ctx, event.session, lambda state: _note_call(ctx, event, state, usage))
-    if seen is None:
-        return None
-    state, reminder, person = seen
-    if not can_speak(ctx, "PreToolUse"):  # there the gate speaks after the first tool
-        _owes(ctx, event, reply)
-    _add(ctx, reply, reminder, person)
-    return _add_signals(ctx, event, reply, state, "tool")
+    event.agent = agent
+    event.is_known = is_known_client(word, agent, env)
+    event.is_subagent = bool(data.get("agent_id") or data.get("subagentType"))
+    event.source = "startup" if event.source == "new" else event.source
+    event.prompt = persons_words(event.prompt)
+    event.is_typed = event.name == "UserPromptSubmit" and is_typed(event.prompt)
+    event.transcript_path = dialect.find_transcript(event, env)
+    return dialect.adjust(event, data)
 
 
-def _note_call(ctx: Ctx, event: Record, state: Record, usage: "Record | None") -> "tuple | None":
-    """(the state, the reminder, a line for the person); None for a call that was counted before."""
-    if event.tool_use_id:
-        mark = event.name[:12] + event.tool_use_id[-40:]
-        if mark in state.seen_calls:
-            return None
-        state.seen_calls = (state.seen_calls + [mark])[-24:]
-    note_settings(ctx, state)
-    added = estimate_tokens(event)
-    measure = measure_context(ctx, state, usage, added)
-    vars(state).update(
-        tool_calls=state.tool_calls + 1, last_call=ctx.now, client=client_of(ctx),
-        transcript=event.transcript or state.transcript, exact=measure.exact,
-        estimated_tokens=measure.tokens, window=measure.window,
-        measured_model=usage.model if usage else state.measured_model)
-    if event.tool in state.breakdown or len(state.breakdown) < 60:
-        state.breakdown[event.tool] = count_of(state.breakdown.get(event.tool)) + added
-    note_repetition(state, event)
-    name = read_context_file(ctx, event)
-    if name:
-        confirm_files(ctx)
-        state.files_read = list(dict.fromkeys(state.files_read + [name]))
-    said = follow_handoff(ctx, event, state, measure)
-    shot = _snapshot(ctx, state, measure, state.tool_calls % AUDIT_EVERY_CALLS == 1)
-    minute, before = int(ctx.now // 60), state.audited  # cooldowns are looked at once a minute
-    state.audited = [shot.percent, shot.score, minute]
-    if before != state.audited or shot.stale_files is not None:
-        run_auditors(ctx, ctx.session, shot)
-    return (state, *said)
+def in_our_names(data: dict, fields: dict) -> dict:
+    """An event's fields; where it has one in both spellings, ours counts."""
+    named = {ours: data[theirs] for theirs, ours in fields.items() if theirs in data}
+    named.update(data)
+    return named
 
 
-def _snapshot(ctx: Ctx, state: Record, measure: Record, with_files: bool) -> Record:
-    """What the auditors may look at: files' ages now and then, paths if an alert may name them."""
-    score, repeats, failing = repetition_of(state.recent)
-    days, stale = find_stale_files(ctx) if with_files else (0, None)
-    decisions, is_near = ctx.path("DECISIONS.md"), measure.percent >= HEALTH_LEVELS[-1][1]
-    is_asked = is_near and ctx.get("handoff.enabled")
-    return Record(
-        now=ctx.now, percent=measure.percent, shown=measure.shown, score=score, repeats=repeats,
-        note=" (%s)" % measure.note if measure.note else "", failing=failing, stale_days=days,
-        stale_files=stale, is_written=state.handoff_complete, active=set(),
-        handoff=handoff_path(ctx, ctx.session) if is_asked else "",
-        decisions=shown_path(ctx, decisions, "") if is_near and is_file(decisions) else "")
+def detect_agent(word: str, data: dict) -> str:
+    """The agent's word in the command; but Copilot and Grok run Claude's line too."""
+    if word in DIALECTS:
+        return word
+    if "workspaceRoot" in data:
+        return "grok"
+    path = data.get("transcript_path", "/session-state/")
+    has_copilots_shape = "timestamp" in data and "permission_mode" not in data
+    if has_copilots_shape and "/session-state/" in str(path):
+        return "copilot"
+    return "claude"
 
 
-def stop_enforce(event: Record, ctx: Ctx) -> "Reply | None":
-    """Stop: look for evidence, save a printed handoff, then finish the phase or let go."""
-    if not event.session:
-        return None
-    state, person = _follow(ctx, event, None), ""
-    if state.threshold_crossed_at and not state.handoff_complete:
-        person = save_printed(ctx, event)
-    reply = (enforce_stop(ctx, event, state) if is_file(auto_path(ctx)) else None) or Reply()
-    _add(ctx, reply, "", person)
-    return _add_signals(ctx, event, reply, state, "tool") if reply.hold else reply
+def is_known_client(word: str, agent: str, env: dict) -> bool:
+    """Cursor and others run Claude's line too; only Claude Code sets these."""
+    if word or agent != "claude":
+        return True
+    return bool(env.get("CLAUDECODE") or env.get("AI_AGENT"))
 
 
-def cleanup(event: Record, ctx: Ctx) -> "Reply | None":
-    """SessionEnd: the session's files go, its handoff stays; a resumed session keeps all."""
-    if not event.session or event.reason == "resume":
-        return None
-    if is_switched_off(ctx.env) or is_paused(ctx, event.session):
-        remove_session(ctx, event.session)
-        return None
-    state = read_session(ctx, event.session)
-    if event.reason == "clear":
-        note_cleared(ctx, event.session)
-    if state.threshold_crossed_at:
-        ensure_handoff(ctx, event)
-    if state.startup:  # under the lock, so that of two kits one counts it
-        update_session(ctx, event.session, lambda state: end_delivery(ctx, event, state))
-    if state.tool_calls:
-        record(ctx, "session:ended", calls=state.tool_calls, reason=event.reason)
-    remove_session(ctx, event.session)
-    collect_orphans(ctx, event.session)
+def start_folder(event: Event, env: dict) -> str:
+    """The folder that the client was started in, else where it is now."""
+    variable = DIALECTS[event.agent].project_variable
+    return env.get(variable, "") or event.cwd
+
+
+def project_settings(agent: str) -> list:
+    """The project's files in which a client finds hooks."""
+    dialect = DIALECTS[agent]
+    claudes = [".claude/settings.json", ".claude/settings.local.json"]
+    runs_them = agent == "claude" or "project" in dialect.runs_claudes
+    return [dialect.settings] + (claudes if runs_them else [])
+
+
+def can_speak(event: Event) -> bool:
+    return event.name not in DIALECTS[event.agent].unheard
+
+
+# --- replies
+
+
+class Reply:
+    """What a run has to say. Parts are added in their order; `when_said` is done once
+    they are printed, so that nothing is booked that was not said."""
+
+    def __init__(self, event: Event) -> None:
+        self.dialect = DIALECTS[event.agent]
+        self.texts: list = []  # to the agent
+        self.notes: list = []  # lines to the person
+        self.plain = ""  # at PreCompact: the instructions of the summary
+        self.is_hold = False  # a stop that is held
+        self.bell = ""  # terminal sequence
+        self.said_actions: list = []
+
+    def room(self) -> int:
+        """How many characters still fit."""
+        used = sum(self.length(text) + 2 for text in self.texts)
+        return max(0, REPLY_LIMIT - used)
+
+    def length(self, text: str) -> int:
+        """The text's length as the client counts it."""
+        if self.dialect.counts_bytes:
+            return len(text.encode("utf-8", "replace"))
+        return len(text.encode("utf-16-le", "replace")) // 2
+
+    def add(self, text: str) -> bool:
+        """Add a text if it fits; False if it has to wait."""
+        if self.length(text) > self.room():
+            return False
+        self.texts.append(text)
+        return True
+
+    def tell(self, note: str) -> None:
+        """A line to the person."""
+        self.notes.append(for_terminal(note))
+
+    def when_said(self, action: object, *args: object) -> None:
+        """Do this once the reply is printed."""
+        self.said_actions.append((action, args))
+
+
+def render_reply(event: Event, reply: Reply, env: dict) -> str:
+    """What goes to stdout; "" if there is nothing to say."""
+    if reply.plain:
+        return reply.plain
+    dialect = reply.dialect
+    text = "\n\n".join(reply.texts)
+    answer: dict = {}
+    if reply.notes and not dialect.is_flat:
+        answer["systemMessage"] = "\n".join(reply.notes)
+    if reply.bell and event.agent == "claude":
+        answer["terminalSequence"] = reply.bell
+    if reply.is_hold and not holds_by_text(event, env):
+        answer["decision"] = "block"
+        answer["reason"] = text
+    elif text and dialect.is_flat:
+        answer["additionalContext"] = text
+    elif text:
+        answer["hookSpecificOutput"] = {
+            "hookEventName": event.hook_event_name,
+            "additionalContext": text,
+        }
+    return json.dumps(answer) if answer else ""
+
+
+def holds_by_text(event: Event, env: dict) -> bool:
+    """From 2.1.163 on Claude Code goes on for additionalContext, without showing an
+    error. An outer agent's AI_AGENT may be inherited, so the session must agree."""
+    match = re.match(r"claude-code_(\d+)-(\d+)-(\d+)", env.get("AI_AGENT", ""))
+    is_session = env.get("CLAUDE_CODE_SESSION_ID") == event.session_id
+    is_own = event.agent == "claude" and is_session
+    return bool(match) and is_own and tuple(map(int, match.groups())) >= (2, 1, 163)
+
+
+# --- tools: what a call does, by the tool's name in any client
+
+TOOL_KINDS = {
+    "read": "read notebookread read_file view read_many_files",
+    "look": "grep glob ls grep_search search_file_content list_directory list_dir rg "
+    "websearch web_search webfetch web_fetch google_web_search toolsearch tool_search "
+    "grep_files",
+    "edit": "write edit multiedit notebookedit write_file replace apply_patch create "
+    "applypatch str_replace create_file replace_string_in_file insert_edit_into_file "
+    "search_replace",
+    "run": "bash powershell run_shell_command execute shell exec_command exec "
+    "run_in_terminal run_terminal_command local_shell",
+    "poll": "bashoutput taskoutput killshell taskstop monitor schedulewakeup sleep "
+    "listagents read_bash stop_bash write_stdin askuserquestion ask_user exitplanmode "
+    "enterplanmode croncreate crondelete cronlist ask_user_question exit_plan_mode "
+    "enter_plan_mode get_command_or_subagent_output kill_command_or_subagent",
+    "note": "todowrite taskcreate taskupdate tasklist taskget write_todos todo_write "
+    "update_plan todoread",
+    "agent": "agent task sendmessage spawn_agent spawn_subagent",
+}
+PATCHED_FILE = r"(?m)^\*\*\* (?:Update|Add|Delete) File: (.+)$"
+
+
+def tool_kind(tool: str) -> str:
+    """A key of TOOL_KINDS, or "other"."""
+    name = tool.lower().rpartition("__")[2]  # mcp__browser__wait_for
+    for kind, names in TOOL_KINDS.items():
+        if name in names.split():
+            return kind
+    return "poll" if "wait" in name else "other"
+
+
+def touched_paths(tool_input: dict) -> list:
+    """The files that a call reads or edits, as it names them."""
+    keys = "file_path path notebook_path absolute_path target_file"
+    path = text_of(dig(tool_input, keys))
+    patch = text_of(dig(tool_input, "command input patch"))
+    if path or "*** " not in patch:
+        return [path] if path else []
+    return re.findall(PATCHED_FILE, patch)
+
+
+def command_of(tool_input: dict) -> str:
+    """The shell command of a call; "" if it has none."""
+    command = dig(tool_input, "command cmd")
+    if isinstance(command, list):
+        command = " ".join(map(str, command))
+    return text_of(command)[:8000]
+
+
+# --- transcripts: what all readers need
+
+HOOK_TAGS = r"(?s)<(hook_context|qwen:user-prompt-submit-context)>.*?</\1>\s*"
+MACHINE_PROMPT = (  # how prompts begin that nobody typed
+    r"<[a-z]+[-_][\w-]*[ >]|Caveat:|\[Request interrupted|# AGENTS\.md instructions"
+    r"|## Auto Mode|Stop hook (feedback|additional context)"
+)
+CODEXS_HEAD = r"\AChunk ID: (?:.*\n){1,5}?Output:\n"
+FAILED_COMMAND = (
+    r"\AChunk ID: (?:.*\n){1,3}?Process exited with code [1-9]"
+    r"|\nExit Code: [1-9]\d*\n(?:Signal|Process Group)"  # Gemini CLI, Qwen Code
+    r"|\[Process exited with code [1-9]\d*\]\s*\Z"  # droid
+)
+
+
+def dig(value: object, places: str) -> object:
+    """What stands at a place, such as `message.id`. Of several places, divided by
+    blanks, the first that holds something counts; None if none does."""
+    for place in places.split():
+        found = value
+        for key in place.split("."):
+            found = found.get(key) if isinstance(found, dict) else None
+        if found:
+            return found
     return None
 
 
-def _follow(ctx: Ctx, event: Record, reply: "Reply | None") -> Record:
-    """The startup context under way: its evidence or, into the reply, its retry. The state then."""
-    state, said = read_session(ctx, event.session), ("", "")
-    if is_pending(state):
-        _, done = update_session(ctx, event.session, lambda state: (
-            state, follow_delivery(ctx, event, state, bool(reply))))
-        state, said = done or (state, said)
-    if reply:
-        _add(ctx, reply, *said)
-    return state
+def text_of(value: object) -> str:
+    return value if isinstance(value, str) else ""
 
 
-def _room(ctx: Ctx, reply: Reply) -> int:
-    used = ctx.length(reply.context)
-    return REPLY_LIMIT - (used + 2 if used else 0)
+def count_of(value: object, most: int = 20_000_000) -> int:
+    """A plausible number of tokens; 0 for anything else."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return int(value) if is_number and 0 < value < most else 0
 
 
-def _add(ctx: Ctx, reply: Reply, text: str, person: str = "") -> None:
-    """One more part of the reply, when it fits."""
-    if text and ctx.length(text) <= _room(ctx, reply):
-        reply.context = reply.context + "\n\n" + text if reply.context else text
-    reply.person = " · ".join(filter(None, (reply.person, person)))
+def sum_of(usage: object, keys: str) -> int:
+    return sum(count_of(dig(usage, key)) for key in keys.split())
 
 
-def _add_signals(ctx: Ctx, event: Record, reply: Reply, state: Record, place: str) -> Reply:
-    """The pending signals, last of all, where they are wanted."""
-    is_place = place in ctx.get("monitor.inject_at") and can_speak(ctx, event.name)
-    if is_place and has_news(ctx, event.session, state.looked):
-        signals = deliver_signals(ctx, event.session, _room(ctx, reply))
-        if signals:
-            _add(ctx, reply, signals.context, signals.person)
-            reply.terminal, reply.after = signals.terminal, signals.after
-    return reply
+def claude_tokens(usage: object) -> int:
+    keys = "input_tokens cache_creation_input_tokens cache_read_input_tokens"
+    return sum_of(usage, keys)
 
 
-MODES = {"inject": inject, "gate": gate, "monitor": monitor, "stop-enforce": stop_enforce,
-         "cleanup": cleanup}
+def blocks_of(content: object) -> list:
+    """The objects in a list; an object alone counts as a list of one."""
+    blocks = content if isinstance(content, list) else [content]
+    return [block for block in blocks if isinstance(block, dict)]
+
+
+def joined_texts(content: object) -> str:
+    """The text of a content: a string, or a list of strings and text blocks."""
+    texts = []
+    for block in content if isinstance(content, list) else [content]:
+        if not dig(block, "thought"):  # thoughts are not said
+            texts.append(text_of(block) or text_of(dig(block, "text content.text")))
+    return "\n".join(filter(None, texts))
+
+
+def persons_words(text: str) -> str:
+    """A prompt without what hooks put around it."""
+    if "</" in text:
+        text = re.sub(HOOK_TAGS, "", text)
+    return text.strip()
+
+
+def is_typed(prompt: str) -> bool:
+    """Whether a person typed this prompt."""
+    return bool(prompt) and not re.match(MACHINE_PROMPT, prompt)
+
+
+def call_of(call_id: object, tool: object, given: object) -> tuple:
+    """An entry of Row.calls. The input is an object, JSON of one, or a plain text."""
+    if isinstance(given, str):
+        given = parse_object(given) or {"command": given}
+    return text_of(call_id), text_of(tool), given if isinstance(given, dict) else {}
+
+
+def result_of(call_id: object, has_failed: bool, text: str) -> tuple:
+    """An entry of Row.results. Some clients tell a failure only in the text."""
+    if "exited with code" in text or "Exit Code:" in text:
+        has_failed = has_failed or bool(re.search(FAILED_COMMAND, text))
+        text = re.sub(CODEXS_HEAD, "", text)
+    return text_of(call_id), has_failed, text
+
+
+# --- the clients, one class each: first what is special in its settings, events and
+# replies, then its transcript, then methods for what no table can say
+
+NOT_BEFORE_TOOLS = NEVER_HEARD + ("PreToolUse",)
+COMMON = ("SessionStart", "UserPromptSubmit", "PostToolUse", "Stop", "SessionEnd")
+WITH_COMPACTION = COMMON + ("PreCompact",)
+WITH_FAILURES = WITH_COMPACTION + ("PostToolUseFailure",)
+
+
+class ClaudeCode(Dialect):
+    label = "Claude Code"
+    settings = ".claude/settings.json"
+    project_variable = "CLAUDE_PROJECT_DIR"
+    instruction_file = "CLAUDE.md"
+    passed_over = "isSidechain isApiErrorMessage"
+    row_type = "subtype attachment.type type"
+    kinds = {
+        "assistant": "answer",
+        "user": "prompt",
+        "queued_command": "prompt",  # typed while the agent worked
+        "hook_additional_context": "heard",
+        "compact_boundary": "boundary",
+    }
+    places = {
+        "at": "timestamp",
+        "id": "message.id",
+        "model": "message.model",
+        "tokens": "compactMetadata.postTokens",
+        "text": "message.content attachment.content attachment.prompt",
+    }
+    call = ("message.content", "id", "name", "input")
+    result = ("message.content", "tool_use_id", "is_error", "content")
+
+    def read_row(self, row: dict) -> Row:
+        found = super().read_row(row)
+        if found.model == "<synthetic>":
+            return Row()
+        if found.kind == "answer":
+            found.tokens = claude_tokens(dig(row, "message.usage"))
+            asked = text_of(row.get("requestedModel"))
+            found.model = asked if "[1m]" in asked else found.model
+        elif dig(row, "isMeta isCompactSummary"):
+            found.kind = "heard"
+        return found
+
+
+class Codex(Dialect):
+    label = "Codex"
+    settings = ".codex/hooks.json"
+    registered = WITH_COMPACTION
+    end_limit_s = 3
+    counts_bytes = True
+    compacts_at = 94
+    row_type = "payload.role payload.type type"
+    kinds = {
+        "assistant": "answer",
+        "token_usage_record": "answer",  # ends one, with or without words
+        "user": "prompt",
+        "developer": "heard",
+        "function_call": "call",
+        "custom_tool_call": "call",
+        "item_completed": "call",
+        "function_call_output": "result",
+        "custom_tool_call_output": "result",
+        "compacted": "boundary",
+        "task_started": "numbers",
+        "token_count": "numbers",
+    }
+    places = {
+        "at": "timestamp",
+        "id": "payload.response_id",
+        "tokens": "payload.usage.input_tokens",
+        "window": "payload.model_context_window payload.info.model_context_window",
+        "text": "payload.content",
+    }
+    call = ("payload", "call_id", "name", "arguments input")
+    result = ("payload", "call_id", "", "output")
+
+    def read_row(self, row: dict) -> Row:
+        found = super().read_row(row)
+        if dig(row, "payload.name") == "exec":  # what a script runs has its own rows
+            found.calls = []
+        item = dig(row, "payload.item")
+        if text_of(dig(item, "id")).startswith("exec-"):
+            self.read_item(found, item)
+        last = dig(row, "payload.info.last_token_usage")
+        if not dig(last, "input_tokens"):  # after a compaction
+            found.tokens = found.tokens or count_of(dig(last, "total_tokens"))
+        return found
+
+    def read_item(self, found: Row, item: dict) -> None:
+        """What a script did (code mode): a call and its result at once."""
+        tool, given = "exec_command", {"command": item.get("command")}
+        if isinstance(given["command"], list):
+            given["command"] = given["command"][2:]  # without bash -lc
+        if isinstance(item.get("changes"), dict):
+            tool = "apply_patch"
+            given = "\n".join("*** Update File: " + path for path in item["changes"])
+        found.calls = [call_of(item["id"], tool, given)]
+        has_failed = item.get("status") == "failed"
+        text = text_of(item.get("aggregated_output"))
+        found.results = [(item["id"], has_failed, text)]
+
+
+class GeminiCli(Dialect):
+    label = "Gemini CLI"
+    settings = ".gemini/settings.json"
+    project_variable = "GEMINI_PROJECT_DIR"
+    renamed = {
+        "UserPromptSubmit": "BeforeAgent",
+        "PreToolUse": "BeforeTool",
+        "PostToolUse": "AfterTool",
+        "Stop": "AfterAgent",
+    }
+    registered = COMMON  # its PreCompress comes before every request
+    time_unit = 1000
+    fields = {"prompt_response": "last_assistant_message"}
+    unheard = NOT_BEFORE_TOOLS
+    instruction_file = "GEMINI.md"
+    window = 1_048_576
+    kinds = {"gemini": "answer", "user": "prompt"}
+    places = {
+        "at": "timestamp $set.lastUpdated",
+        "id": "id",
+        "tokens": "tokens.input",
+        "text": "content",
+    }
+    call = ("toolCalls", "id", "name", "args")
+    result = (
+        "content",
+        "functionResponse.id",
+        "functionResponse.response.error",
+        "functionResponse.response.error functionResponse.response.output",
+    )
+
+    def adjust(self, event: Event, data: dict) -> Event | None:
+        """Its Stop has the text of the whole turn, with what earlier holds brought. The
+        last line is enough to tell whether the transcript has caught up."""
+        said = event.last_assistant_message.strip()
+        event.last_assistant_message = said.rpartition("\n")[2]
+        return event
+
+    def read_row(self, row: dict) -> Row:
+        """An answer is written again when its calls are done, with their results."""
+        found = super().read_row(row)
+        for call in blocks_of(row.get("toolCalls")):
+            found.results += self.read_results(call.get("result"))
+        if "<state_snapshot>" in json.dumps(row.get("$set")):
+            found.kind = "boundary"
+        return found
+
+
+class QwenCode(Dialect):
+    label = "Qwen Code"
+    settings = ".qwen/settings.json"
+    project_variable = "QWEN_PROJECT_DIR"
+    registered = WITH_FAILURES
+    fields = {"crons": "session_crons"}
+    unheard = NOT_BEFORE_TOOLS
+    has_receipts = False  # the start's text goes into the system message
+    compacts_at = 85
+    row_type = "subtype type"
+    kinds = {
+        "assistant": "answer",
+        "user": "prompt",
+        "tool_result": "result",
+        "chat_compression": "boundary",
+    }
+    places = {
+        "at": "timestamp",
+        "id": "uuid",
+        "tokens": "usageMetadata.promptTokenCount systemPayload.info.newTokenCount",
+        "window": "contextWindowSize",
+        "text": "message.parts",
+    }
+    call = (
+        "message.parts",
+        "functionCall.id",
+        "functionCall.name",
+        "functionCall.args",
+    )
+    result = ("message.parts", *GeminiCli.result[1:])
+
+    def adjust(self, event: Event, data: dict) -> Event | None:
+        """Its prompt event comes before every request; a person's has this field."""
+        is_prompt = event.name == "UserPromptSubmit"
+        return None if is_prompt and "submitted_prompt" not in data else event
+
+
+class CopilotCli(Dialect):
+    label = "Copilot CLI"
+    settings = ".github/hooks/ctx_hooks.json"
+    user_settings = ".copilot/hooks/ctx_hooks.json"
+    project_variable = "COPILOT_PROJECT_DIR"
+    registered = WITH_FAILURES
+    is_flat = True
+    runs_claudes = ("project",)
+    compacts_at = 80
+    is_late = True
+    passed_over = "agentId"
+    kinds = {
+        "assistant.message": "answer",
+        "user.message": "prompt",
+        "tool.execution_complete": "result",
+        "hook.end": "heard",
+        "session.usage_record": "numbers",
+        "session.compaction_complete": "boundary",
+    }
+    places = {
+        "at": "timestamp",
+        "id": "data.messageId",
+        "tokens": "data.usage.inputTokens data.postCompactionTokens",
+        "window": "data.usage.maxPromptTokens",
+        "text": "data.content data.output.additionalContext",
+    }
+    call = ("data.toolRequests", "toolCallId", "name", "arguments")
+    result = (
+        "data",
+        "toolCallId",
+        "error shellExecution.exitCode",
+        "result.content error.message",
+    )
+
+    def find_transcript(self, event: Event, env: dict) -> str:
+        """Only its Stop names the transcript; it lies where the session's id says."""
+        is_plain = safe_name(event.session_id) == event.session_id
+        if event.transcript_path or not is_plain:
+            return event.transcript_path
+        home = env.get("COPILOT_HOME") or os.path.join(home_folder(env), ".copilot")
+        return os.path.join(home, "session-state", event.session_id, "events.jsonl")
+
+    def read_row(self, row: dict) -> Row:
+        found = super().read_row(row)
+        has_failed = found.kind == "boundary" and not dig(row, "data.success")
+        return Row() if has_failed else found
+
+
+class Droid(Dialect):
+    label = "droid"
+    settings = ".factory/settings.json"
+    project_variable = "DROID_PROJECT_DIR"
+    registered = WITH_COMPACTION
+    unheard = NOT_BEFORE_TOOLS
+    row_type = "message.role type"
+    kinds = {"assistant": "answer", "user": "prompt", "compaction_state": "boundary"}
+    places = {
+        "at": "timestamp",
+        "id": "id",
+        "model": "message.modelId",
+        "tokens": "summaryTokens",
+        "text": "message.content",
+    }
+    call = ClaudeCode.call
+    result = ClaudeCode.result
+
+    def read_row(self, row: dict) -> Row:
+        found = super().read_row(row)
+        printed = blocks_of(dig(row, "message.hookResults"))
+        if printed:
+            found.text = joined_texts([one.get("stdout") for one in printed])
+        if printed or dig(row, "message.visibility") == "llm_only":
+            found.kind = "heard"
+        return found
+
+    def read_beside(self, transcript: str) -> Row:
+        """Its numbers are in <session>.settings.json."""
+        path, ending, _ = transcript.rpartition(".jsonl")
+        settings = read_object(path + ".settings.json") if ending else {}
+        keys = "inputTokens cacheReadTokens cacheCreationTokens"
+        tokens = sum_of(settings.get("lastCallTokenUsage"), keys)
+        return Row({"tokens": tokens, "model": settings.get("model")})
+
+
+class GrokBuild(Dialect):
+    label = "Grok Build"
+    settings = ".grok/hooks/ctx_hooks.json"
+    project_variable = "GROK_WORKSPACE_ROOT"
+    registered = WITH_FAILURES
+    fields = {  # it has the others in both spellings
+        "lastAssistantMessage": "last_assistant_message",
+        "backgroundTasks": "background_tasks",
+        "sessionCrons": "session_crons",
+    }
+    unheard = NEVER_HEARD + ("SessionStart", "UserPromptSubmit")
+    has_receipts = False
+    runs_claudes = ("project", "user")
+    compacts_at = 85
+    row_type = "params.update.sessionUpdate"
+    kinds = {
+        "agent_message_chunk": "answer",
+        "tool_call": "answer",
+        "user_message_chunk": "prompt",
+        "tool_call_update": "result",
+        "auto_compact_completed": "boundary",
+    }
+    places = {
+        "tokens": "params._meta.totalTokens params.update.tokens_after",
+        "text": "params.update.content",
+    }
+    call = ("params.update", "toolCallId", "title", "rawInput")
+    result = ("params.update", "toolCallId", "rawOutput.exit_code", "content")
+
+    def adjust(self, event: Event, data: dict) -> Event | None:
+        """At its end comes another Stop, which can hold nothing."""
+        is_end = event.reason in ("shutdown", "channel_closed")
+        return None if event.name == "Stop" and is_end else event
+
+    def read_row(self, row: dict) -> Row:
+        found = super().read_row(row)
+        meta = dig(row, "params._meta")
+        sent_ms = count_of(dig(meta, "agentTimestampMs"), most=10**13)
+        found.at = format_iso(sent_ms / 1000) if sent_ms else ""
+        found.id = str(dig(meta, "streamStartMs") or "")  # one for each answer
+        if not dig(row, "params.update.status"):  # the call still runs
+            found.results = []
+        return found
+
+    def read_beside(self, transcript: str) -> Row:
+        """The window is in signals.json, from the end of the first turn on."""
+        signals = read_object(os.path.join(os.path.dirname(transcript), "signals.json"))
+        return Row({"window": count_of(signals.get("contextWindowTokens"))})
+
+
+DIALECTS = {  # by the word in the registered command
+    "claude": ClaudeCode(),
+    "codex": Codex(),
+    "gemini": GeminiCli(),
+    "qwen": QwenCode(),
+    "copilot": CopilotCli(),
+    "droid": Droid(),
+    "grok": GrokBuild(),
+}
 
 # =============================================================================
-# Hook
+# Session
 # =============================================================================
-# stdin, stdout, the environment, the deadline, and run_guarded: the one fail-open boundary.
-# Whatever happens inside, the client sees silence and exit 0.
-EVENT_EDGE_BYTES, EVENT_TAIL_BYTES = 64 * 1024, 8192  # kept of a large event: how its input begins,
-# and its end
-CLOSED_ERRNOS = (9, 22, 32)  # closed, so on Windows, a pipe without a reader
+# What is kept of a session: session-<id>.json in the project's state folder. It is
+# loaded once and saved once in a run. `facts` is what the transcript says; all
+# else is what we did about it.
+
+SESSION_VERSION = 3
+SESSION_FILE = r"session-[^/\\]*\.json$"
 
 
-def read_environment(names: tuple = ENV_NAMES) -> dict:
-    """The variables we look at, and no others."""
-    if IS_POSIX:
-        encoding = sys.getfilesystemencoding()
-        raw = {name: _os.environ.get(name.encode()) for name in names}
-        return {name: value.decode(encoding, "surrogateescape")
-                for name, value in raw.items() if value}
-    own = {name.upper(): value for name, value in _os.environ.items()}
-    return {name: own[name] for name in names if own.get(name)}
+class Facts(Record):
+    """What the transcript says, folded row by row (section Look)."""
+
+    tokens: int = 0  # of the last answer since the last compaction
+    chars: int = 0  # text since then, for transcripts that hold no usage
+    measured: list = []  # [ISO time, tokens] of answers; older ones are thinned out
+    window: int = 0  # as the transcript tells it
+    model: str = ""
+    answer: str = ""  # id of the last answer
+    answered_at: str = ""  # its time
+    compactions: int = 0
+    compacted_at: str = ""
+    tool_calls: int = 0
+    breakdown: dict = {}  # tool -> calls
+    calls: list = []  # the last 8, as dicts of a Call
+    changes: int = 0  # how often something new changed; tells repeats from progress
+    work: int = 0  # 2 for an edit, 1 for a call that does more than look
+    worked_at: str = ""  # time of the last such call
+    edited: list = []  # [path, ISO time], newest last
+    read: list = []  # paths of files read, newest last
+    requests: list = []  # [ISO time, the person's words]
+    said: str = ""  # the agent's words since the last prompt
+    said_at: str = ""
+    todos: list = []  # [status, text]
+    commands: list = []  # [ISO time, command], the last ones
+    failed: dict = {}  # the last failing command: command, error, at
+    tried: list = []  # commands since that failure
+    passed: dict = {}  # the last check that passed: command, at
+    received: str = ""  # the head of our startup text, once the transcript has it
+    acknowledged_at: str = ""  # when the agent said so itself
+    tree_moves: int = 0  # commands and subagents that may have switched the branch
+    handoff_at: str = ""  # when the agent last wrote into the handoffs folder
 
 
-def occupy_descriptors() -> None:
-    """A closed 0, 1 or 2 becomes one that cannot be written: the next file opened would get its
-    number, and the reply with it."""
-    fd = 0
-    while fd <= 2:
+class Delivery(Record):
+    """The startup text on its way to the agent (section Startup)."""
+
+    state: str = ""  # "", owed, sent, done, failed
+    source: str = ""  # the start's source: startup, clear, compact, …
+    handoff: str = ""  # the file's name in .context/handoffs
+    head: str = ""  # its first line, by which a receipt is known
+    text: str = ""  # kept until there is evidence, to send it again
+    attempts: int = 0
+    first_at: float = 0.0
+    sent_at: float = 0.0
+    answer: str = ""  # the agent's last answer when it was sent
+    escalated: bool = False
+
+
+class Session(Record):
+    """A session's state."""
+
+    version: int = SESSION_VERSION
+    id: str = ""
+    agent: str = ""
+    transcript: str = ""
+    offset: int = 0  # how far the transcript has been read
+    session_start: str = ""
+    seen_at: float = 0.0  # the last event
+    stopped_at: float = 0.0  # the last Stop, 0.0 while the agent works
+    ended_at: float = 0.0
+    end_reason: str = ""
+    client_pid: str = ""
+    model: str = ""  # as the start names it, with [1m]
+    window_told: int = 0  # as the status line tells it
+    branch: str = ""  # at the last look
+    commit: str = ""
+    moves_seen: int = 0  # tree_moves at the last look
+    began_with: str = ""  # the handoff this session got
+    compaction_seen: str = ""  # ISO time at which we noticed the last one
+    threshold_crossed_at: str = ""
+    handoff_complete: bool = False  # the agent wrote one since the last compaction
+    handoff_before: str = ""  # mark of what stood there at the start or compaction
+    kit_mark: str = ""  # of the handoff that the kit made, to know it again
+    handoff_offset: int = -1  # `offset` when the kit last made one
+    old_prompt_before: str = ""  # the same of .claude/ll-continue-prompt.md
+    reminded_answer: str = ""  # the answer whose calls carried the last reminder
+    heard: dict = {}  # global signals: name -> content
+    briefed: bool = False  # about the workflow, since the start or the last compaction
+    holds: int = 0  # stops in a row without a tool call
+    held_calls: int = 0  # tool calls at the last hold
+    delivery: Delivery = Delivery()
+    facts: Facts = Facts()
+
+
+def session_path(project: Project, session_id: str) -> str:
+    return project.state("session-%s.json" % safe_name(session_id))
+
+
+def load_session(project: Project, session_id: str) -> Session:
+    """The session's state; a new one if there is none that can be used."""
+    data = load_state(session_path(project, session_id))
+    if data.get("version") != SESSION_VERSION or data.get("id") != session_id:
+        data = {}
+    session = Session(data)
+    session.id = session_id
+    return session
+
+
+def save_session(project: Project, session: Session) -> None:
+    data = json.dumps(session.as_dict(), separators=(",", ":"))
+    write_atomically(session_path(project, session.id), data)
+
+
+def all_sessions(project: Project, limit: int = 200) -> list:
+    """The sessions of the project that are kept, the newest first."""
+    found = []
+    for path, _ in list_files(project.home, ".json"):
+        if os.path.basename(path).startswith("session-") and len(found) < limit:
+            session = Session(read_object(path))
+            if session.id and session.version == SESSION_VERSION:
+                found.append(session)
+    return found
+
+
+# =============================================================================
+# Git
+# =============================================================================
+# Branch and commit are read from files. What is changed is asked of `git status`,
+# only when a handoff is made; without git, or not in time, nothing is said of it.
+
+GIT_LIMIT_S = 0.6
+CHANGED_LIMIT = 30
+GIT_STATUS = (
+    "git --no-optional-locks -c core.fsmonitor=false status --porcelain"  # read-only
+).split()
+
+
+def git_folder(root: str) -> str:
+    """The git folder of a working tree; "" if there is none here or above."""
+    for folder in upwards(root):
+        path = os.path.join(folder, ".git")
+        if os.path.isdir(path):
+            return path
+        told = read_text(path).partition("gitdir:")[2].strip()  # a worktree
+        if told:
+            return os.path.normpath(os.path.join(folder, told))
+    return ""
+
+
+def head_file(root: str) -> str:
+    """The file that changes when the branch does; "" without git."""
+    folder = git_folder(root)
+    return os.path.join(folder, "HEAD") if folder else ""
+
+
+def read_branch(root: str) -> str:
+    return read_head(root)[0]
+
+
+def read_head(root: str) -> tuple:
+    """(branch, short commit); a detached head's branch is "commit …"; ("", "") without
+    git."""
+    path = head_file(root)
+    head = read_text(path).strip()
+    if re.fullmatch(r"[0-9a-f]{40,64}", head):
+        return "commit " + head[:10], head[:10]
+    name = head.partition("ref: ")[2]
+    if not name:
+        return "", ""
+    branch = for_terminal(name.replace("refs/heads/", "", 1))
+    return one_line(branch, 100), read_ref(os.path.dirname(path), name)[:10]
+
+
+def read_ref(folder: str, name: str) -> str:
+    """The commit of a branch; a worktree shares its branches with the main folder."""
+    shared = os.path.join(folder, read_text(os.path.join(folder, "commondir")).strip())
+    commit = read_text(os.path.join(shared, name)).strip()
+    if commit:
+        return commit
+    packed = read_text(os.path.join(shared, "packed-refs"), STATE_LIMIT_BYTES)
+    match = re.search(r"(?m)^([0-9a-f]{40,64}) %s$" % re.escape(name), packed)
+    return match.group(1) if match else ""
+
+
+def changed_files(root: str) -> list:
+    """The lines of `git status --porcelain`, at most CHANGED_LIMIT."""
+    import subprocess
+
+    if not git_folder(root):
+        return []
+    try:
+        done = subprocess.run(
+            GIT_STATUS,
+            cwd=root,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=GIT_LIMIT_S,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return []
+    lines = done.stdout.decode("utf-8", "replace").split("\n")
+    return [line for line in lines if line.strip()][:CHANGED_LIMIT]
+
+
+# =============================================================================
+# Project
+# =============================================================================
+# A project is the folder that the client was started in, or its nearest parent,
+# with a context folder. Our own state about it lies in the user's home, so no
+# clone can forge it. One lock for each project is held for a whole run.
+
+PROJECT_NAME_LIMIT = 100 if os.name == "nt" else 200  # of 260 for a path there
+LOCK_WAIT_S, LOCK_WAIT_STOP_S = 1.0, 3.0
+LOCK_POLL_S = 0.01
+RUNTIME_FOLDERS = (
+    "signals",
+    "signals/global",
+    "signals/sessions",
+    "handoffs",
+    "handoffs/delivered",
+)
+GITIGNORE = """\
+# Runtime files of ctx_hooks. The context files beside this one are yours.
+/signals/
+/handoffs/
+/monitor-state.json
+/.gitignore
+"""
+
+
+class Project:
+    """A project's folders and settings."""
+
+    def __init__(self, root: str, settings: Settings, env: dict) -> None:
+        self.root = root
+        self.settings = settings
+        self.context = os.path.join(root, settings["context_dir"])
+        self.home = project_state_folder(root, env)
+        self.cache = cache_folder(env)
+
+    def state(self, name: str) -> str:
+        """The path of one of our own files about this project."""
+        return os.path.join(self.home, name)
+
+    def path(self, *names: str) -> str:
+        """A path below the context folder."""
+        return os.path.join(self.context, *names)
+
+    def relative(self, path: str) -> str:
+        """A path as it is named inside the project."""
         try:
-            fd = _os.open("/dev/null" if IS_POSIX else "nul", _os.O_RDONLY)
-        except OSError:
-            return  # a sandbox without devices
-    _os.close(fd)
+            inside = os.path.relpath(path, self.root)
+        except ValueError:  # another drive
+            return path
+        return path if inside.startswith("..") else inside.replace(os.sep, "/")
 
 
-def read_event_data(fd: int) -> "dict | None":
-    """The first complete JSON object on the descriptor, without waiting for its end; None when
-    there is none.
+def find_project(start: str, env: dict) -> Project | None:
+    """The project of a folder; None if there is none, or it is not ours to work in."""
+    if not os.path.isabs(start) or not home_folder(env):
+        return None
+    start = os.path.normpath(start)
+    for folder in upwards(start):
+        project = Project(folder, read_settings(folder, env), env)
+        is_there = os.path.isdir(project.context)
+        if is_there and (folder == start or is_our_folder(project.context)):
+            return project if is_safe_to_use(project) else None
+    return None
 
-    Some clients never close the pipe, so each time the text could be complete it is parsed; all
-    failed tries together cost at most some times the data. Of a large event what follows its head
-    is dropped while it is read, up to the call's id at the end.
-    """
-    data, size, tried, head, start = bytearray(), 0, 0, None, 0
+
+def is_our_folder(path: str) -> bool:
+    """A parent's context folder counts only if it is this user's or root's."""
+    if os.name == "nt":
+        return True
+    return os.stat(path).st_uid in (0, os.getuid())
+
+
+def is_safe_to_use(project: Project) -> bool:
+    """A link as runtime folder would lead our writes to somewhere else."""
+    place = parts_inside(project.context, project.root)[:1]
+    if place in ([], ["."], [".git"], [".claude"]):
+        return False
+    return not any(os.path.islink(project.path(name)) for name in RUNTIME_FOLDERS)
+
+
+def prepare_folders(project: Project) -> bool:
+    """The state folder, and a .gitignore that names our files in the context folder.
+    False if there can be no state: the home is read-only."""
     try:
-        if _os.isatty(fd):
-            return None
-        while size < STDIN_LIMIT_BYTES:
-            chunk = _os.read(fd, 1 << 16)
-            if not chunk:
-                break
-            data += chunk
-            size += len(chunk)
-            if size > EVENT_KEPT_BYTES and head is None:
-                head, start = _parse_head(data)
-            if head:
-                del data[:-EVENT_TAIL_BYTES]
-            if chunk[-16:].rstrip()[-1:] != b"}":
-                continue
-            if head:
-                cut = max(data.rfind(b',"tool_use_id":'), data.rfind(b', "tool_use_id":'))
-                told = parse_object(b"{" + data[cut + 1:]) if cut >= 0 else {}
-                if told:  # maybe the response's own: it may say no more than which call this is
-                    head.setdefault("tool_use_id", told.get("tool_use_id"))
-                    size -= len(data) - cut
-                    break
-            elif tried <= 2 * size or chunk[-1:] == b"\n":
-                tried += size
-                event = parse_object(data)
-                if event:
-                    return event
+        os.makedirs(project.home, mode=0o700, exist_ok=True)
     except OSError:
-        pass  # the descriptor is closed: what came so far counts
-    if head:
-        return {**head, "response_bytes": max(0, size - start)}
-    return parse_object(data) or None
+        return False
+    if not os.path.exists(project.state("root")):
+        write_atomically(project.state("root"), project.root)  # for `status --all`
+    path = project.path(".gitignore")
+    if not os.path.lexists(path):
+        write_atomically(path, GITIGNORE, mode=0o644)
+    return os.access(project.home, os.W_OK)
 
 
-def _parse_head(data: bytearray) -> tuple:
-    """(the event up to its tool's response or {}, where that begins). An input that is too large
-    itself is the large part, and its beginning is kept: the path and the command come first."""
-    for key in (b'"tool_response":', b'"tool_input":'):
-        start = max(data.find(b"," + key, 0, EVENT_KEPT_BYTES),
-                    data.find(b", " + key, 0, EVENT_KEPT_BYTES))
-        head = parse_object(bytes(data[:start]) + b"}") if start > 0 else {}
-        if head.get("hook_event_name"):
-            break
-    else:
-        return {}, 0
-    if key == b'"tool_input":':
-        begin = data.index(key, start) + len(key)
-        text = bytes(data[begin:begin + EVENT_EDGE_BYTES])
-        if parse_object(text):
-            return {}, 0  # whole, so something else is large
-        cut = text.find(b"\\", len(text) - 12)  # no half of an escape
-        text = text[:cut].rstrip(b"\\") if cut >= 0 else text
-        ends = (text + b'"}', text + b'"}]}', text + b"}", text.rstrip(b", ") + b"]}")
-        head["tool_input"] = next(filter(None, map(parse_object, ends)), {})
-    return head, start
+# --- the user's folders
 
 
-def run_mode(mode: str, agent: str, data: object, env: dict, now: float) -> tuple:
-    """(the JSON text to print or "", what to do once it is out) for one event."""
-    agent = detect_agent(agent, data)
-    event = parse_event(data, mode, agent, env)
-    if event is None or event.agent_id:
-        return "", []
-    start = project_folder(agent, env)
-    env["start"] = start or event.cwd  # for the error log, should it come to that
-    ctx = find_project(start, event.cwd, env, now)
-    if ctx is None:
-        return "", []
-    ctx.mode, ctx.session, ctx.agent = mode, event.session, agent
-    ctx.length = DIALECTS[agent].length
-    if is_paused(ctx, event.session) and mode != "cleanup":
-        return "", []
-    reply = MODES[mode](event, ctx)
-    if reply is None:
-        return "", []
-    out = render_reply(ctx, event, reply)
-    return (format_json(out) if out else "", reply.after)
+def home_folder(env: dict) -> str:
+    """The user's home; "" if there is none. Never guessed: that could be root's."""
+    home = env.get("USERPROFILE" if os.name == "nt" else "HOME", "")
+    return home if os.path.isabs(home) else ""
 
 
-def _run_hook(env: dict, mode: str, agent: str) -> None:
-    """One event in, one reply out, whatever happens inside."""
-    start, limit_s = time.monotonic(), CLEANUP_LIMIT_S if mode == "cleanup" else HOOK_LIMIT_S
-    set_deadline(start + min(STDIN_WAIT_S, limit_s))
-    data = read_event_data(0)
-    set_deadline(start + limit_s)
-    text, after = run_mode(mode, agent, data, env, time.time())
+def user_folder(env: dict, variable: str, below_home: str) -> str:
+    """An XDG folder, or its default below the home; on Windows %LOCALAPPDATA%."""
+    given = env.get("LOCALAPPDATA" if os.name == "nt" else variable, "")
+    if os.path.isabs(given):
+        return given
+    home = home_folder(env)
+    return os.path.join(home, below_home) if home else ""
+
+
+def state_home(env: dict) -> str:
+    return user_folder(env, "XDG_STATE_HOME", ".local/state")
+
+
+def cache_folder(env: dict) -> str:
+    """Bytecode and launcher files, where the launcher looks, too. "" without a home."""
+    folder = user_folder(env, "XDG_CACHE_HOME", ".cache")
+    below = "ctx_hooks/cache" if os.name == "nt" else "ctx_hooks"
+    return os.path.join(folder, *below.split("/")) if folder else ""
+
+
+def config_home(env: dict) -> str:
+    return user_folder(env, "XDG_CONFIG_HOME", ".config")
+
+
+def read_settings(root: str, env: dict) -> Settings:
+    """The user's settings for all projects, then the project's own."""
+    settings = Settings()
+    home = config_home(env)
+    if home:
+        settings.read(read_text(os.path.join(home, "ctx_hooks", "contextrc")))
+    settings.read(read_text(os.path.join(root, ".contextrc")))
+    return settings
+
+
+def project_state_folder(root: str, env: dict) -> str:
+    """Where our own files about a project lie; "" without a home."""
+    home = state_home(env)
+    name = safe_name(os.path.abspath(root), PROJECT_NAME_LIMIT)
+    return os.path.join(home, "ctx_hooks", name) if home else ""
+
+
+# --- the lock
+
+
+class ProjectLock:
+    """One lock for each project. `with` holds it; `is_held` says whether it was had."""
+
+    def __init__(self, project: Project, wait_s: float) -> None:
+        self.path = project.state("lock")
+        self.wait_s = wait_s
+        self.is_held = False
+
+    def __enter__(self) -> ProjectLock:
+        self.file = open(self.path, "a+b")
+        deadline = time.monotonic() + self.wait_s
+        while not try_lock(self.file):
+            if time.monotonic() > deadline:
+                return self
+            time.sleep(LOCK_POLL_S)
+        self.is_held = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.file.close()  # closing releases the lock
+
+
+def try_lock(file: object) -> bool:
     try:
-        if text:
-            write_all(1, text.encode("ascii"))
+        if os.name == "nt":
+            import msvcrt
+
+            file.seek(0)
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
     except OSError:
-        text = ""  # the reader has gone: what was claimed is soon free again
-    for action, *args in after if text else ():
+        return False
+
+
+# --- whom we trust: what of a project may reach the agent
+
+SECRET_NAMES = (
+    r"(?i)\.env.*|.*\.(pem|key|p12|pfx|kdbx)|id_[a-z0-9]+.*|credentials.*"
+    r"|\.netrc|_netrc|\.pgpass|\.npmrc|\.pypirc"
+)
+OLD_HANDOFF = ".claude/ll-continue-prompt.md"
+
+
+def may_be_delivered(project: Project, path: str) -> bool:
+    """Whether a file may reach the agent: it is inside the project with all links
+    resolved, not below .git or .claude, and does not look like a secret."""
+    parts = parts_inside(path, project.root)
+    is_private = any(part.lower() in (".git", ".claude") for part in parts)
+    is_secret = any(re.fullmatch(SECRET_NAMES, part) for part in parts)
+    is_old_handoff = "/".join(parts) == OLD_HANDOFF
+    return bool(parts) and not is_secret and (not is_private or is_old_handoff)
+
+
+# --- whether to speak at all
+
+# A registered line; 0.2.0's begin with `: ctx_hooks inject;`.
+OWN_LINE = r"ctx_hooks(?:\.py)?\W{1,12}(?:inject|gate|monitor|stop-enforce|cleanup)\b"
+
+
+def is_switched_off(project: Project, env: dict, now: float) -> bool:
+    """By CTX_HOOKS_DISABLE, or by `pause`: its file holds an epoch, or 0 for no end."""
+    if env.get("CTX_HOOKS_DISABLE", "") not in ("", "0"):
+        return True
+    path = project.state("paused")
+    until = read_text(path).strip()
+    is_over = until.isdecimal() and 0 < int(until) <= now
+    return os.path.exists(path) and not is_over
+
+
+def another_kit_speaks(project: Project, kit: str, settings_files: list) -> bool:
+    """Whether this kit is the plugin's or the user's, and the project has its own."""
+    if is_inside(kit, project.root):
+        return False
+    for name in settings_files:
+        text = read_text(os.path.join(project.root, name))
+        if re.search(OWN_LINE, text):
+            return True
+    return False
+
+
+# =============================================================================
+# Config
+# =============================================================================
+# .contextrc is a small YAML subset: nested keys by indentation, scalars, lists
+# as [a, b] or as "- a" lines, comments, quotes. A bad line or entry is reported
+# with line and column, and skipped; the rest counts.
+
+CONTEXT_FILES = [
+    "CONSTITUTION.md",
+    "TASKS.md",
+    "CONVENTIONS.md",
+    "DECISIONS.md",
+    "LEARNINGS.md",
+    "AGENT_PLAYBOOK.md",
+]
+INSTRUCTION_FILES = "CLAUDE.md CLAUDE.local.md AGENTS.md GEMINI.md QWEN.md".split()
+SEVERITIES = ("info", "warning", "critical")
+BOOLEANS = {
+    "true": True,
+    "yes": True,
+    "on": True,
+    "false": False,
+    "no": False,
+    "off": False,
+}
+LINE_LIMIT, LIST_LIMIT = 8_000, 200
+
+
+def as_path(text: str) -> str:
+    parts = text.replace("\\", "/").split("/")
+    is_odd = text[:1] in ("", "[")  # no name, or a list that is not closed
+    if is_odd or text.startswith(("/", "~")) or ".." in parts or ":" in parts[0]:
+        raise ValueError("must be a path inside the project")
+    return text
+
+
+def as_bool(text: str) -> bool:
+    if text.lower() not in BOOLEANS:
+        raise ValueError("must be true or false")
+    return BOOLEANS[text.lower()]
+
+
+def as_number(text: str) -> float:
+    if not re.fullmatch(r"\d{1,9}(\.\d{1,6})?", text):
+        raise ValueError("must be a number")
+    return float(text)
+
+
+def as_tokens(text: str) -> int:
+    """200000, 200k or 1m."""
+    match = re.fullmatch(r"(\d{1,9})(k|m)?", text.lower().replace("_", ""))
+    if not match:
+        raise ValueError("must be a number of tokens, such as 200000 or 200k")
+    return int(match.group(1)) * {"k": 1_000, "m": 1_000_000}.get(match.group(2), 1)
+
+
+def as_threshold(text: str) -> str:
+    """auto, a percentage, or a number of tokens such as 300k."""
+    if not re.fullmatch(r"(?i)auto|[1-9]\d?%?|100%?|\d{1,6}[km]", text):
+        raise ValueError("must be auto, a percentage, or tokens such as 300k")
+    return text.lower().rstrip("%")
+
+
+def one_of(*choices: str) -> object:
+    """A check that takes only these words, in any case."""
+    known = {choice.lower(): choice for choice in choices}
+
+    def as_choice(text: str) -> str:
+        if text.lower() not in known:
+            raise ValueError("must be one of: " + ", ".join(choices))
+        return known[text.lower()]
+
+    return as_choice
+
+
+# A setting: its default, and the check of one value. A list has a list as default.
+SETTINGS = {
+    "context_dir": (".context", as_path),
+    "gate.mode": ("directive", one_of("directive", "off")),
+    "gate.files": (CONTEXT_FILES, as_path),
+    "gate.checkpoint": (False, as_bool),
+    "monitor.inject_min_severity": ("warning", one_of(*SEVERITIES)),
+    "monitor.notify": ("off", one_of("off", "bell", "desktop")),
+    "monitor.context_window": (0, as_tokens),
+    "handoff.enabled": (True, as_bool),
+    "handoff.threshold": ("auto", as_threshold),
+    "audit.stale_days": (14.0, as_number),
+    "startup.enabled": (True, as_bool),
+    "startup.files": ([], as_path),
+    "startup.max_age_hours": (72.0, as_number),
+    "startup.budget_chars": (8000.0, as_number),
+    "startup.require_ack": ("auto", one_of("auto", *BOOLEANS)),
+    "startup.retry_backoffs_s": ([1.0, 2.0, 5.0, 10.0], as_number),
+    "startup.file_fallback_after_attempts": (3.0, as_number),
+    "startup.fallback_file": ("", one_of(*INSTRUCTION_FILES)),
+    "auto.phases": ([], str),
+    "auto.about.*": ("", str),
+    "auto.done_when.*": ("", str),
+    "auto.check_timeout_s": (120.0, as_number),
+    "wrap.ready_patterns": ([], str),
+}
+
+
+class Settings:
+    """The values of a .contextrc, and what is wrong with it: [(line, column, what)]."""
+
+    def __init__(self) -> None:
+        self.values = {name: default for name, (default, _) in SETTINGS.items()}
+        self.problems: list = []
+
+    def __getitem__(self, name: str) -> object:
+        return self.values[name]
+
+    def of_phase(self, name: str, phase: str) -> str:
+        """`auto.about` or `auto.done_when` of one phase."""
+        return self.values.get("%s.%s" % (name, phase), "")
+
+    def read(self, text: str) -> None:
+        """Take the values of one file's text; later files win."""
+        for name, place, values in parse_keys(text):
+            group = name.rpartition(".")[0] + ".*"
+            setting = SETTINGS.get(name) or SETTINGS.get(group)
+            is_group = any(known.startswith(name + ".") for known in SETTINGS)
+            may_be_empty = setting and isinstance(setting[0], list)
+            if setting and (values or may_be_empty):
+                self.take(name, setting, values)
+            elif values or not is_group:
+                self.problems.append((*place, "unknown setting, or no value: " + name))
+
+    def take(self, name: str, setting: tuple, values: list) -> None:
+        """The values of one setting. A bad one is reported, and drops only itself."""
+        default, check = setting
+        good = []
+        for line, column, text in values[:LIST_LIMIT]:
+            try:
+                good.append(check(text))
+            except ValueError as error:
+                self.problems.append((line, column, "%s: %s" % (name, error)))
+        if isinstance(default, list) and (good or not values):
+            self.values[name] = good
+        elif good:
+            self.values[name] = good[-1]
+
+
+def parse_keys(text: str) -> list:
+    """[(dotted key, (line, column), values)]; a value is (line, column, text)."""
+    found: list = []
+    open_keys: list = []  # (column, key) of the keys that this line is inside of
+    for line, content in enumerate(text.split("\n"), 1):
+        content = strip_comment(content[:LINE_LIMIT]).rstrip()
+        words = content.strip()
+        column = len(content) - len(words) + 1
+        if words in ("", "---"):
+            continue
+        if words.startswith("- ") and found:
+            found[-1][2].append((line, column, unquote(words[2:])))
+            continue
+        while open_keys and open_keys[-1][0] >= column:
+            open_keys.pop()
+        key, _, value = words.partition(":")
+        open_keys.append((column, unquote(key)))
+        name = ".".join(part for _, part in open_keys)
+        values = [(line, column, unquote(item)) for item in split_list(value.strip())]
+        found.append((name, (line, column), values))
+    return found
+
+
+def strip_comment(line: str) -> str:
+    """A line without its comment; a # inside quotes or a word is none."""
+    if "#" not in line:
+        return line
+    match = re.match(r"""(?:[^'"#]|"[^"]*"|'[^']*'|(?<=\S)#|['"])*""", line)
+    return match.group() if match else line
+
+
+def unquote(text: str) -> str:
+    text = text.strip()
+    if len(text) >= 2 and text[0] == text[-1] and text[0] in "\"'":
+        return text[1:-1]
+    return text
+
+
+def split_list(text: str) -> list:
+    """The entries of [a, b]; one value is a list of one. Quotes may hold a comma."""
+    if not (text.startswith("[") and text.endswith("]")):
+        return [text] if text else []
+    entries = re.findall(r"""\s*("[^"]*"|'[^']*'|[^,]+)""", text[1:-1])
+    return [entry for entry in entries if entry.strip()]
+
+
+# =============================================================================
+# Recorder
+# =============================================================================
+# events.jsonl: one row for each thing that was said or decided, with the reason;
+# `why` reads it. It is cut to its newer half when it is full.
+#
+#     {"at": "2026-02-03T10:45:00Z", "event": "signal:delivered", "session": "…", …}
+
+EVENTS_LIMIT_BYTES = 400_000
+ERRORS_LIMIT_BYTES = 40_000
+
+
+class Metrics(Record):
+    """metrics.json: what came of the deliveries at a session's start."""
+
+    attempted: int = 0
+    succeededOnFirstTry: int = 0
+    succeededAfterRetry: int = 0
+    escalatedToFile: int = 0
+    failed: int = 0
+    averageAttemptsToSuccess: float = 0.0
+    averageTimeToSuccess: float = 0.0  # seconds
+
+
+def record(run: Run, event: str, **details: object) -> None:
+    """Note one row for `why`."""
+    row = {"at": format_iso(run.now), "event": event, "session": run.session.id}
+    row.update(details)
+    append_line(run.project.state("events.jsonl"), json.dumps(row), EVENTS_LIMIT_BYTES)
+
+
+def append_line(path: str, line: str, limit_bytes: int) -> None:
+    """Append to a bounded log."""
+    try:
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(line + "\n")
+        if size_of(path) > limit_bytes:
+            newer = read_bytes(path, limit_bytes, start=limit_bytes // 2)
+            write_atomically(path, newer.partition(b"\n")[2])
+    except OSError:
+        pass  # a full disk: the work goes on without a log
+
+
+def read_events(project: Project) -> list:
+    """The recorder's rows, oldest first."""
+    content = read_bytes(project.state("events.jsonl"), 2 * EVENTS_LIMIT_BYTES)
+    rows = [parse_object(line) for line in content.split(b"\n") if line]
+    return [row for row in rows if row]
+
+
+def count_metric(
+    project: Project, name: str, attempts: int = 0, seconds: float = 0.0
+) -> None:
+    """Count one outcome of a delivery; a success also moves the averages."""
+    path = project.state("metrics.json")
+    metrics = Metrics(load_state(path))
+    setattr(metrics, name, getattr(metrics, name) + 1)
+    if name.startswith("succeeded"):
+        count = metrics.succeededOnFirstTry + metrics.succeededAfterRetry
+        move_average(metrics, "averageAttemptsToSuccess", attempts, count)
+        move_average(metrics, "averageTimeToSuccess", max(0.0, seconds), count)
+    write_object(path, metrics.as_dict())
+
+
+def move_average(metrics: Metrics, name: str, value: float, count: int) -> None:
+    old = getattr(metrics, name)
+    setattr(metrics, name, round(old + (value - old) / count, 3))
+
+
+# =============================================================================
+# Text
+# =============================================================================
+# What reaches the agent has no control characters, no tags that imitate a
+# client's markup, and no lines that pose as a turn. What the kit writes down
+# hides what looks like a secret.
+
+CONTROL = (  # also invisible letters, changes of direction, halves of a pair
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069"
+    "\ufeff\ud800-\udfff]"
+)
+MARKUP = (
+    r"(?i)</?\s*(?:(?:system|user)[-_]\w+|function_\w+|tool_\w+|hook_\w+|command-\w+"
+    r"|local-command-\w+|task-notification|antml:\w+|invoke)\b[^<>]*>"
+    r"|(?:</|(?<!\w)<)\s*(?:system|user|assistant|human)\b[^<>]*>"  # not List<User>
+)
+POSED_TURN = r"(?im)^([ \t]*)(?=(?:human|user|assistant|system)[ \t]*:)"
+SECRETS = (
+    r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*-----|\Z)",
+    r"\b(?:sk|pk|rk)[-_](?:[a-z0-9]+[-_]){0,3}[A-Za-z0-9]{16,}[A-Za-z0-9_-]*",
+    r"\b(?:ghp|gho|ghu|ghs|ghr|glpat|xox[abps]|npm|hf|pypi)[-_][A-Za-z0-9_-]{16,}",
+    r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b",
+    r"\bAIza[A-Za-z0-9_-]{30,}",
+    r"\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{5,}",
+    r"(?<=://)[^/\s:@]+:[^/\s@]+(?=@)",
+    r"(?<=\bBearer )[A-Za-z0-9._~+/-]{16,}=*",
+    r"(?i)(?<![A-Za-z])"
+    r"((?:\w{0,40}_)?(?:password|passwd|secret|api_?key|token|credential)s?\s*[=:]\s*)"
+    r"(['\"]?)(?!\$|<|\{)[^\s'\"]{6,}\2",
+)
+HIDDEN = "[hidden]"
+CUT_MARK = "\n[… cut …]\n"
+
+
+def clean_text(text: str) -> str:
+    """Text from outside as it may reach the agent."""
+    text = text.replace("\r\n", "\n")
+    if not text.replace("\n", "").isprintable():
+        text = re.sub(CONTROL, "", text)
+    if "<" in text:
+        text = re.sub(MARKUP, " ", text)  # with "" its neighbours could form a new tag
+    return re.sub(POSED_TURN, r"\1> ", text) if ":" in text else text
+
+
+def for_terminal(text: str) -> str:
+    """One line for a person's screen."""
+    line = " ".join(text.split())
+    return "".join(filter(str.isprintable, line))
+
+
+def hide_secrets(text: str) -> str:
+    for pattern in SECRETS:
+        text = re.sub(pattern, keep_name, text)
+    return text
+
+
+def keep_name(match: re.Match) -> str:
+    """What stands for a secret; `password = …` keeps its left side."""
+    left = match.group(1) if match.re.groups else ""
+    return left + HIDDEN
+
+
+def one_line(text: str, limit: int) -> str:
+    """The text in one line, cut at `limit` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def cut_middle(text: str, limit: int) -> str:
+    """At most `limit` characters: the beginning and the end stay."""
+    if len(text) <= limit:
+        return text
+    half = max(0, limit - len(CUT_MARK)) // 2
+    return text[:half] + CUT_MARK + text[len(text) - half :]
+
+
+def cut_end(text: str, limit: int) -> str:
+    if len(text) <= limit:
+        return text
+    return text[: max(0, limit - len(CUT_MARK))] + CUT_MARK
+
+
+def says_something(text: str) -> bool:
+    """Whether a Markdown file holds more than headings, comments and fillers."""
+    if "<!--" in text:
+        text = re.sub(r"(?s)<!--.*?(-->|\Z)", "", text)
+    for line in text.split("\n"):
+        words = line.strip().strip("-*_|> ").rstrip(".…:")
+        is_filler = words.lower() in ("", "todo", "tbd", "fixme", "none", "n/a", "[ ]")
+        is_template = words.startswith("[") and words.endswith("]")
+        if not line.lstrip().startswith("#") and not is_filler and not is_template:
+            return True
+    return False
+
+
+# =============================================================================
+# Files
+# =============================================================================
+# Reading is bounded and never waits for a FIFO or a device. Every write is
+# atomic: a reader sees the old file or the new one. Inside, time is epoch
+# seconds; on disk, where people read it, ISO 8601 with Z.
+
+STATE_LIMIT_BYTES = 4_000_000
+TEXT_LIMIT_BYTES = 512_000
+NAME_LIMIT = 120
+ISO_TIME = (
+    r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d)?)(?:[.,]\d+)?"
+    r"\s*(?:Z|([+-]\d\d):?(\d\d))?"
+)
+PLAIN_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
+DEVICES = ("con", "prn", "aux", "nul", "com", "lpt")  # on Windows: also COM1, con.txt
+
+
+def read_bytes(path: str, limit_bytes: int = TEXT_LIMIT_BYTES, start: int = 0) -> bytes:
+    """The file's bytes from `start` on; b"" if it cannot be read."""
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        descriptor = os.open(path, flags)
+        with open(descriptor, "rb") as file:
+            file_type = os.fstat(descriptor).st_mode & 0o170000
+            if file_type != 0o100000:  # not a regular file
+                return b""
+            file.seek(start)
+            return file.read(limit_bytes)
+    except (OSError, ValueError):  # ValueError: a null byte in the path
+        return b""
+
+
+def read_text(path: str, limit_bytes: int = TEXT_LIMIT_BYTES) -> str:
+    """The file's text without BOM and CR; "" if it cannot be read."""
+    text = read_bytes(path, limit_bytes).decode("utf-8", "replace")
+    return text.lstrip("\ufeff").replace("\r\n", "\n")
+
+
+def parse_object(text: str | bytes) -> dict:
+    """The JSON object in a text; {} for anything else."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def read_object(path: str) -> dict:
+    """The JSON object in a file; {} if there is none."""
+    return parse_object(read_bytes(path, STATE_LIMIT_BYTES))
+
+
+def load_state(path: str) -> dict:
+    """The JSON object in one of our own files. One that cannot be used is set aside."""
+    content = read_bytes(path, STATE_LIMIT_BYTES)
+    value = parse_object(content)
+    if content and not value and content.strip() != b"{}":
+        attempt(os.replace, path, path + ".corrupt")
+    return value
+
+
+def write_atomically(path: str, content: str | bytes, mode: int = 0o600) -> bool:
+    """Replace the file as a whole, make its folder if need be; False if that fails."""
+    data = content.encode("utf-8", "replace") if isinstance(content, str) else content
+    draft = "%s.tmp-%d" % (path, os.getpid())
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+        with open(os.open(draft, flags, mode), "wb") as file:
+            file.write(data)
+        replace_file(draft, path)
+        return True
+    except (OSError, ValueError):
+        remove_file(draft)
+        return False
+
+
+def replace_file(source: str, target: str) -> None:
+    """os.replace; on Windows a reader may hold the target for a moment."""
+    for _ in range(20):
+        try:
+            return os.replace(source, target)
+        except PermissionError:
+            if os.name != "nt":
+                raise
+            time.sleep(0.02)
+    os.replace(source, target)
+
+
+def write_object(path: str, value: dict) -> bool:
+    return write_atomically(path, json.dumps(value, indent=1) + "\n")
+
+
+def attempt(action: object, *args: object) -> None:
+    """Change a file if that can be done: it may be gone, or on a read-only disk."""
+    try:
         action(*args)
+    except (OSError, ValueError):
+        pass  # a ValueError: a null byte in the path
 
 
-def run_guarded(word: str, env: dict, work: object, *args) -> None:
-    """The fail-open boundary, with the one broad except of this file."""
+def remove_file(path: str) -> None:
+    attempt(os.unlink, path)
+
+
+def remove_folder(path: str) -> None:
+    """Remove an empty folder."""
+    attempt(os.rmdir, path)
+
+
+def make_folder(path: str) -> None:
+    attempt(os.makedirs, path, 0o700)
+
+
+def set_time(path: str, at: float) -> None:
+    attempt(os.utime, path, (at, at))
+
+
+def list_files(folder: str, ending: str) -> list:
+    """[(path, mtime)] of the folder's regular files with this ending, newest first."""
+    found = []
     try:
-        occupy_descriptors()
-        work(env, *args)
-    except Exception as error:  # noqa: BLE001
-        report_failure(word, error, env)
-
-
-def report_failure(mode: str, error: Exception, env: dict) -> None:
-    """One line on stderr, the traceback into the bounded log; a closed stdout is no failure of
-    ours."""
-    if isinstance(error, OSError) and error.errno in CLOSED_ERRNOS:
-        return
-    import traceback
-
-    what = "%s: %s" % (type(error).__name__, one_line(str(error)))
-    line = "ctx_hooks: internal error in %s: %s\n" % (mode, what)
-    write_stderr(line)
-    ctx = find_project("", env.get("start", ""), env, time.time())
-    if ctx:
-        trace = "".join(traceback.format_tb(error.__traceback__))
-        log_error(ctx, "%s %sTraceback:\n%s" % (format_iso(ctx.now), line, trace))
-
-
-def hook_main(args: list) -> None:
-    """`MODE [AGENT]`: what the registered command calls. It never returns and always ends in 0."""
-    mode = args[0] if args and args[0] in MODES else ""
-    try:
-        env = read_environment()
-        if mode == "cleanup" or (mode and not is_switched_off(env)):
-            run_guarded(mode, env, _run_hook, mode, args[1] if args[1:] else "claude")
-    finally:
-        _os._exit(0 if mode else 1)  # nothing is buffered; no teardown saves 8 % of a start
-
-
-def write_stderr(text: str) -> None:
-    """Never `print`: without a stderr of its own it would print to stdout."""
-    try:
-        write_all(2, for_terminal(text).encode("utf-8", "replace"))
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.endswith(ending) and entry.is_file(follow_symlinks=False):
+                    found.append((entry.path, entry.stat().st_mtime))
     except OSError:
-        pass
+        return []
+    return sorted(found, key=lambda pair: (-pair[1], pair[0]))
 
 
-# ---- below this line: for people only; a hook does not load it ----
+def modified_at(path: str) -> float:
+    """The file's time; 0.0 if it is not there."""
+    try:
+        return os.stat(path).st_mtime
+    except (OSError, ValueError):
+        return 0.0
+
+
+def size_of(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except (OSError, ValueError):
+        return 0
+
+
+def safe_name(text: str, limit: int = NAME_LIMIT) -> str:
+    """A file name for an outside string; distinct strings stay distinct."""
+    name = "".join(map(plain_letter, text))
+    stem = name.partition(".")[0].lower()
+    if name.startswith(".") or stem.rstrip("0123456789") in DEVICES:
+        name = "%%%02X" % ord(name[0]) + name[1:]
+    if name.endswith("."):  # Windows drops it
+        name = name[:-1] + "%2E"
+    if len(name) > limit:
+        name = name[: limit - 33] + "-" + digest(text)
+    return name
+
+
+def plain_letter(letter: str) -> str:
+    if letter in PLAIN_LETTERS:
+        return letter
+    data = letter.encode("utf-8", "surrogatepass")
+    return "".join("%%%02X" % byte for byte in data)
+
+
+def digest(text: str) -> str:
+    """32 hex digits that stand for a text."""
+    import hashlib
+
+    data = text.encode("utf-8", "surrogatepass")
+    return hashlib.sha256(data).hexdigest()[:32]
+
+
+def is_inside(path: str, folder: str) -> bool:
+    """Whether a path, with all links resolved, is the folder or lies below it."""
+    return bool(parts_inside(path, folder))
+
+
+def parts_inside(path: str, folder: str) -> list:
+    """The names from a folder down to a path, links resolved; [] if it leads out."""
+    try:
+        inside = os.path.relpath(os.path.realpath(path), os.path.realpath(folder))
+    except (OSError, ValueError):  # a null byte, another drive
+        return []
+    parts = inside.split(os.sep)
+    return [] if parts[0] == ".." else parts
+
+
+def upwards(folder: str) -> list:
+    """The folder and its parents, the root aside."""
+    found = []
+    while folder != os.path.dirname(folder):
+        found.append(folder)
+        folder = os.path.dirname(folder)
+    return found
+
+
+def format_iso(epoch: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(epoch))
+
+
+def parse_iso(text: object) -> float:
+    """Epoch seconds of an ISO 8601 time, UTC if it has no zone; 0.0 if it is none."""
+    from datetime import datetime
+
+    match = re.fullmatch(ISO_TIME, str(text).strip().upper())
+    if not match:
+        return 0.0
+    day, clock, hours, minutes = match.groups()
+    zone = "%s:%s" % (hours or "+00", minutes or "00")
+    try:
+        return datetime.fromisoformat(day + "T" + clock + zone).timestamp()
+    except ValueError:  # February 30
+        return 0.0
+
+
+def format_clock(epoch: float, now: float) -> str:
+    """A local time for people: the hour today, else with the date."""
+    moment, today = time.localtime(epoch), time.localtime(now)
+    is_today = moment[:3] == today[:3]
+    return time.strftime("%H:%M" if is_today else "%Y-%m-%d %H:%M", moment)
+
+
+def format_age(seconds: float) -> str:
+    """A duration in words: 40 s, 5 min, 3 h, 2 days."""
+    for unit, length in (("days", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length or (unit != "days" and seconds >= length):
+            return "%d %s" % (seconds // length, unit)
+    return "%d s" % max(0, seconds)
+
+
+# --- the deadline of a process
+
+DEADLINE_BESIDE_CHECK_S = 5.0
+
+
+class Deadline:
+    """When this process ends in silence, whatever it hangs in."""
+
+    at: float = 0.0
+
+
+def start_deadline(seconds: float) -> None:
+    import _thread
+
+    is_first = not Deadline.at
+    Deadline.at = time.monotonic() + seconds
+    if is_first:
+        _thread.start_new_thread(end_at_deadline, ())
+
+
+def end_at_deadline() -> None:
+    while time.monotonic() < Deadline.at:
+        time.sleep(max(0.01, Deadline.at - time.monotonic()))
+    os._exit(0)
+
 
 # =============================================================================
 # Registration
 # =============================================================================
-# What a client's settings say about this kit: made here for install.py and for the text that
-# `doctor` prints, and recognised here for both. hooks.json is this table for Claude Code.
-TIMEOUT_S, STOP_TIMEOUT_S = 10, 150  # a stop has room for a check command
-# Why the command looks as it does:
-# - `: ctx_hooks MODE;` does nothing; the client's list of hooks shows the first 60 letters.
-# - the test of a file (gate only): nothing is owed before a tool, so no interpreter is started.
-#   Copilot runs these settings too, maybe inside a session of another client with its own marker.
-# - `-I -S`: no PYTHON* variables, no site-packages. `-X utf8`: the locale is not asked.
-# - the interpreter's own source loader loads exactly this file, up to the line that says so: no
-#   import search, so nothing beside it counts, and what only people run is not loaded 100 times an
-#   hour. Its bytecode lies in a folder of the user's own (a relative one would be the project's).
-# - `|| exit 0`: the client reads exit 2 as "deny", and a missing script is exactly that.
-# - the plugin's hooks.json is adapted to no machine: without a python3 that works, Windows' `py`.
-# - Windows without Git Bash runs PowerShell, with it sh: one line that both read alike. Python
-#   fills in the variable whose bare name a path begins with; one may also begin with a drive.
-LOADER = (
-    "import gc, sys; gc.disable(); from _frozen_importlib_external import SourceFileLoader as L; "
-    "o = sys.pycache_prefix; sys.pycache_prefix = sys.argv.pop(); p = sys.argv.pop(); "
-    "L.source_to_code = lambda s, d, p, *a, **k: compile("  # 3.15 adds the name
-    "d.partition(b'\\n# ---- below this line: ')[0], p, 'exec', 0, 1, 2); "
-    "c = L('ctx_hooks', p).get_code('ctx_hooks'); del L.source_to_code; sys.pycache_prefix = o; "
-    "n = {'__name__': 'ctx_hooks', '__file__': p}; exec(c, n); n['hook_main'](sys.argv[1:])")
-WINDOWS_LOADER = LOADER.replace("sys;", "sys, nt;", 1).replace("sys.argv.pop()", "r()").replace(
-    "o = ", "r = lambda: (lambda v, s, t: (nt.environ[v] if v[2:] else v) + s + t)"
-    "(*sys.argv.pop().partition('/')); o = ", 1)
-FLAGS = "-I -S -X utf8"
-FIND_CACHE = 'c="${XDG_CACHE_HOME##[!/]*}"; '
-CACHE = '"${c:-$HOME/.cache}/ctx_hooks"'
-GUARD = ('m="${TMPDIR:-/tmp}/' + QUIET_PREFIX + '${CLAUDE_CODE_SESSION_ID##*/}$COPILOT_CLI"; '
-         '[ -f "$m" ] && [ ! -L "$m" ] && [ -O "$m" ] || ')
-PLUGIN_PATH = '"${CLAUDE_PLUGIN_ROOT:-$CLAUDE_PROJECT_DIR/.claude/hooks}/ctx_hooks.py"'
-_HEAD = ": ctx_hooks %(words)s; " + FIND_CACHE
-_RUN = FLAGS + ' -c "' + LOADER + '" %(words)s %(path)s ' + CACHE
-SHELL_START = _HEAD + "%(guard)s%(python)s " + _RUN + " || exit 0"
-PLUGIN_START = _HEAD + "set -- " + _RUN + '; %(guard)s%(python)s "$@" || py -3 "$@" || exit 0'
-WINDOWS_START = ("%(python)s -X ctx_hooks=%(mode)s " + FLAGS + ' -c "' + WINDOWS_LOADER
-                 + '" %(words)s %(path)s LOCALAPPDATA/ctx_hooks/cache; exit 0')
+# The lines in the clients' settings: made for install.py, recognised for
+# install.py and `doctor`. hooks.json says which event runs which mode. A line is
+#     sh "$CLAUDE_PROJECT_DIR/.claude/hooks/ctx_hooks.py" monitor || exit 0
+# and stays the same in every version: Codex trusts a line by its hash.
+
+KIT_PLACE = ".claude/hooks/ctx_hooks.py"
+SHELL_LINE = "sh %s %s || exit 0"
+POWERSHELL_LINE = "py -3 -I %s %s; exit 0"
+REGISTERED = r"""(?xs)
+    (?:["']?(?:[^"'|&;<>()$]*[/\\])?                       # maybe an interpreter:
+       (?:(?:ba|da|z)?sh|py|python[\d.]*)(?:\.exe)?["']?   # sh, python3, py -3 -I
+       (?:\ -(?![cm])\w+(?:\ utf8)?)*\ )?
+    (?P<path>(?:[^\s"'|&;<>()]|"[^"]*"|'[^']*')+)          # one word for the shell,
+    (?:(?<=[\s/\\"']ctx_hooks\.py)|(?<=[\s/\\"']ctx_hooks\.py["']))  # our file
+    \ (?P<words>(?:inject|gate|monitor|stop-enforce|cleanup|statusline)(?:\ [a-z]+)*)
+    (?:\ 2>/dev/null)?(?:\ \|\|\ (?:exit\ 0|true)|;\ exit\ 0)?
+    |                                                      # 0.2.0: some 700 characters
+    (?::\ ctx_hooks\ |[^|&;<>()]*\ -X\ ctx_hooks=)
+    (?P<old>inject|gate|monitor|stop-enforce|cleanup|statusline)\b
+    .*(?:;|\|\|)\ exit\ 0
+"""
 
 
-def kit_path(agent: str, form: str = SHELL_START) -> str:
-    """The installed file as it stands in a command; "" where the client has no variable for it."""
-    variable = DIALECTS[agent].project_variable
-    path = variable and variable + "/.claude/hooks/ctx_hooks.py"
-    return '"$%s"' % path if path and form != WINDOWS_START else path
+class RegisteredLine(Record):
+    """A line in a client's settings that runs this kit and does nothing else."""
+
+    mode: str = ""
+    agent: str = "claude"
+    words: list = []  # mode, agent, "now"
+    path: str = ""  # of the kit, variables as they stand; "" in a line of 0.2.0
+    entry: dict = {}  # as it stands in the settings
+    place: list = []  # keys and indexes that lead to the entry: "hooks", event, …
 
 
-def format_command(mode: str, agent: str, python: str, path: str, form: str = SHELL_START) -> str:
-    """The command of one hook; `python` and `path` as they stand in a shell."""
-    words = mode if agent == "claude" else mode + " " + agent
-    return form % {"mode": mode, "words": words, "guard": GUARD if words == "gate" else "",
-                   "python": python, "path": path}
-
-
-def plan_hooks(agent: str, python: str, path: str, form: str = SHELL_START) -> dict:
-    """{event: [group]} for the settings of one client, in its own names and units of time."""
-    dialect, hooks = DIALECTS[agent], {}
-    limits_s = {"Stop": STOP_TIMEOUT_S, "SessionEnd": dialect.end_limit_s}
-    for theirs, event in dialect.events.items():
-        entry = {"type": "command",
-                 "command": format_command(EVENTS[event], agent, python, path, form),
-                 "timeout": limits_s.get(event, TIMEOUT_S) * dialect.time_unit}
-        group = {"matcher": dialect.matchers[event]} if event in dialect.matchers else {}
-        hooks[theirs] = [{**group, "hooks": [entry]}]
-    return hooks
-
-
-def find_registrations(settings: dict) -> list:
-    """[(event, command, what it runs)] of our entries in a client's settings."""
-    commands = [(event, text_of(dict_of(entry).get("command")))
-                for event, groups in dict_of(settings.get("hooks")).items()
-                for group in list_of(groups) for entry in list_of(dict_of(group).get("hooks"))]
-    found = [(event, command, parse_command(command)) for event, command in commands]
-    return [row for row in found if row[2]]
-
-
-def parse_command(command: str) -> "Record | None":
-    """What a registered command runs with this kit (mode, agent, python, path), None for every
-    other command. `exact`: to the letter one that is made here, so it does nothing else."""
-    from shlex import quote
-
-    python, words, path = parse_run(command) or ("", [], "")
-    if not words or words[0] not in MODES:
+def parse_line(command: object) -> RegisteredLine | None:
+    """What a command runs, if it runs this kit alone; None for every other one."""
+    match = re.fullmatch(REGISTERED, command) if isinstance(command, str) else None
+    if not match:
         return None
-    mode, agent = words[0], words[1] if words[1:] and words[1] in DIALECTS else "claude"
-    start = python if python == "py -3" else quote(python)
-    made = [format_command(mode, agent, start, place, form)
-            for place in (quote(path), PLUGIN_PATH, *map(kit_path, DIALECTS))
-            for form in (SHELL_START, PLUGIN_START, WINDOWS_START)]
-    return Record(mode=mode, agent=agent, python=python, path=path, exact=command in made)
+    line = RegisteredLine()
+    line.words = (match["words"] or match["old"]).split()
+    line.mode, *others = line.words
+    for word in others:
+        if word in DIALECTS:
+            line.agent = word
+        elif word != "now":
+            return None
+    line.path = re.sub(r"""("|')(.*?)\1""", r"\2", match["path"] or "", flags=re.DOTALL)
+    return line
 
 
-def parse_run(command: str) -> "tuple | None":
-    """(interpreter, arguments, path) of a command that runs this kit and does nothing else: one of
-    ours, of 0.1.0, or a plain `python3 … ctx_hooks.py WORDS`. None for every other command."""
-    import re
-    import shlex
-
-    if command.startswith(": ctx_hooks "):
-        command = command.partition("; ")[2].replace(GUARD, "", 1).replace(FIND_CACHE, "", 1)
-    command = re.sub(r'^set -- (.*); (.*) "\$@" \|\| py -3 "\$@"', r"\2 \1", command)
-    command = re.sub(r"( 2>/dev/null)?( \|\| true| \|\| exit 0|; exit 0)?\Z", "", command)
-    # one command alone, every quote closed
-    plain = r"""(?:\\.|'[^']*'|"(?:\\.|[^"\\])*"|[^\\'"();<>|&\r\n])*"""
-    words = shlex.split(command) if re.fullmatch(plain, command) else []
-    at = 2 if words[1:2] == ["-3"] else 1
-    python = " ".join(words[:at])
-    while words[at:] and words[at][:1] == "-" and words[at] != "-c":
-        at += 2 if words[at] == "-X" else 1
-    name, *rest = words[at:] or [""]
-    if name == "-c" and rest[2:] and rest[0] in (LOADER, WINDOWS_LOADER):
-        return python, rest[1:-2], rest[-2]
-    if name == "-c" and rest[1:] and rest[0].endswith("import ctx_hooks; ctx_hooks.main()"):
-        is_first = "pop(1)" in rest[0]  # 0.1.0: the folder; a status line has it there
-        return (python, rest[2:], rest[1]) if is_first else (python, rest[1:-1], rest[-1])
-    file, program = (base_name(word.replace("\\", "/")) for word in (name, python))
-    return (python, rest, name) if file == "ctx_hooks.py" and program[:2] == "py" else None
-
-# =============================================================================
-# Doctor
-# =============================================================================
-# Looks at everything that can keep the hooks from working. It runs a registered command only when
-# that is to the letter one of ours and the file it would load is one this kit knows by its hash;
-# then in a scratch project. A finding is (level, what it means → what to do).
-OK, HINT, WARN, FAIL = "ok", "hint", "warn", "FAIL"
-KNOWN_RELEASES = {"7895ab644e7735f2f52e502f8b4169a0152b112cf0c04988e33b41f3b2999c8b": "0.1.0"}
-TRIAL_LIMIT_S = 20
-PYTHON_PROBE = "import sys; print('%d.%d.%d' % sys.version_info[:3], sys.executable)"
-
-
-def diagnose(ctx: "Ctx | None", cwd: str, env: dict) -> object:
-    """All findings, in the order in which a person would look."""
-    root = ctx.root if ctx else cwd
-    files = {agent: read_registrations(agent, root, env) for agent in DIALECTS}
-    yield OK, "ctx_hooks %s, Python %s" % (VERSION, sys.version.split()[0])
-    yield OK, "sha256 " + file_digest(__file__)
-    for path in find_siblings(parent_of(real_path(__file__))):
-        yield WARN, "an import of the kit's name would find %s → remove it if not yours" % path
-    if is_switched_off(env):
-        yield WARN, "CTX_HOOKS_DISABLE is set: every hook is off → unset it"
-    if ctx and is_paused(ctx, ctx.session or "*"):
-        yield WARN, "the hooks are paused → " + own_command("resume")
-    for agent in DIALECTS:
-        yield from _check_agent(agent, files[agent], env)
-    yield from _check_places(files, root, cwd, env)
-    yield from _check_codex(files["codex"], root, env)
-    yield from _try_commands(files, root)
-    if ctx:
-        yield OK, "context folder " + ctx.dir
-        yield from check_project(ctx)
-    elif is_dir(root + "/" + DEFAULT_CONTEXT_DIR):
-        yield FAIL, "the context folder is another user's or a link that leads out → use your own"
-    else:
-        yield WARN, "no context folder: the hooks stay silent here → mkdir " + DEFAULT_CONTEXT_DIR
-
-
-def own_command(words: str, path: str = "") -> str:
-    """A command of this kit, or of another script, that can be pasted from where one is."""
-    import shlex
-
-    if not path and read_environment(("CTX_LAUNCHER",)):
-        return "ctx " + words
-    path = path or real_path(__file__)
-    try:
-        cwd = real_path(_os.getcwd())
-        path = path[len(cwd.rstrip("/")) + 1:] if is_below(path, cwd) else path
-    except OSError:
-        pass  # the folder is gone
-    start = "python3 " + shlex.quote(path) if IS_POSIX else 'py -3 "%s"' % path
-    return (start + " " + words).strip()
-
-
-def installer(options: str = "") -> str:
-    """The same for install.py, which stays in the folder that the kit came from: the record of the
-    installation names it. A record that came with a clone cannot make one up."""
-    folder = parent_of(real_path(__file__))
-    root, home = parent_of(parent_of(folder)), real_path(home_of(read_environment()))
-    place = slashed(text_of(read_json(folder + "/.ctx_hooks/record.json").get("source")))
-    if not is_absolute(place) or not is_trusted(place + "/install.py") or (
-            root != home and is_below(real_path(place), root)):
-        place = "" if folder.endswith("/.claude/hooks") else folder
-    if place and is_file(place + "/install.py") and is_file(place + "/ctx_hooks.py"):
-        return own_command(options, place + "/install.py")
-    return "`%s` in your copy of ctx_hooks" % own_command(options, "install.py")
-
-
-def file_digest(path: str) -> str:
-    """The sha256 of its text; a checkout with CR LF is the same release."""
-    return digest_of(read_text(path, STATE_LIMIT_BYTES).replace("\r\n", "\n"))
-
-
-def find_siblings(folder: str) -> list:
-    """A package, an extension module or bytecode of the kit's name beside it."""
-    import re
-
-    names = list_dir(folder) + ["__pycache__/" + name for name in list_dir(folder + "/__pycache__")]
-    shape = r"(?i)ctx_hooks(\.(.*\.)?(so|pyd|dll|pyc))?|__pycache__/ctx_hooks\..*"
-    return [folder + "/" + name for name in names if re.fullmatch(shape, name)]
-
-
-def read_registrations(agent: str, root: str, env: dict) -> list:
-    """A record for each settings file of a client: scope, path, settings (None when they are
-    broken) and entries, [(event, command, what it runs)] of ours."""
-    row, found = DIALECTS[agent], []
-    for scope, path in settings_files(root, env) if agent == "claude" else (
-            ("project", root + "/" + row.settings),
-            ("user", home_of(env) + "/" + row.user_settings)):
-        settings = load_json(path)
-        found.append(Record(scope=scope, path=path, settings=settings,
-                            entries=find_registrations(settings or {})))
+def find_lines(value: object, place: tuple = ()) -> list:
+    """The RegisteredLines in a client's settings, in their order."""
+    if len(place) == 5:
+        line = parse_line(value.get("command")) if isinstance(value, dict) else None
+        if line:
+            line.place = list(place)
+            line.entry = value
+        return [line] if line else []
+    children = enumerate(value) if isinstance(value, list) else ()
+    if isinstance(value, dict):
+        children = value.items()
+    found = []
+    for key, child in children:
+        if key == "hooks" or len(place) not in (0, 3):
+            found += find_lines(child, place + (key,))
     return found
 
 
-def _check_agent(agent: str, files: list, env: dict) -> object:
-    """Is every event of this client registered, once, and for it?"""
-    from json import dumps
+def adapt_hooks(hooks: dict, agent: str, path: str, form: str = SHELL_LINE) -> dict:
+    """{event: group} of hooks.json in the words and units of one client.
 
-    label, places = DIALECTS[agent].label, [file.scope for file in files if file.entries]
-    for file in files:
-        if file.settings is None:
-            yield FAIL, "%s ignores %s: it is not a JSON object → mend it" % (label, file.path)
-        elif file.settings.get("disableAllHooks") is True:
-            yield FAIL, "%s: disableAllHooks, no hook runs → edit %s" % (label, file.path)
-    plugins = [name for file in files for name, is_on in dict_of(dig(
-        file.settings, "enabledPlugins")).items() if is_on is True and "ctx-hooks" in name]
-    root = slashed(env.get("CLAUDE_PLUGIN_ROOT", ""))  # set where the plugin's own command runs
-    if plugins or agent == "claude" and root and is_below(real_path(__file__), real_path(root)):
-        places.append("plugin")
-    if agent == "claude" and not places:
-        python, form = ("python3", SHELL_START) if IS_POSIX else ("py -3", WINDOWS_START)
-        hooks = plan_hooks(agent, python, kit_path(agent, form), form)
-        yield FAIL, ("no hook of this kit is registered for Claude Code → %s, or paste the "
-                     "settings below\n.claude/settings.json (merge it into `hooks` if there are "
-                     "some):\n\n%s" % (installer(), dumps({"hooks": hooks}, indent=2)))
-    found = [(event, ours.mode, ours.agent) for file in files for event, _, ours in file.entries]
-    for theirs, event in DIALECTS[agent].events.items() if found else ():
-        if (theirs, EVENTS[event], agent) not in found:
-            yield FAIL, "%s: %s does not run `%s` → %s" % (
-                label, theirs, EVENTS[event], installer("--agent " + agent))
-    twice = ", so each event starts the kit more than once → keep one" if places[1:] else ""
-    if places:
-        yield WARN if twice else OK, "%s: registered (%s)%s" % (label, ", ".join(places), twice)
+    `path` is the kit as a word for the shell.
+    """
+    dialect = DIALECTS[agent]
+    adapted = {}
+    for event, (group,) in hooks.items():
+        if event in dialect.registered:
+            entry = adapt_entry(group["hooks"][0], agent, path, form)
+            if event == "SessionEnd":
+                entry["timeout"] = dialect.end_limit_s * dialect.time_unit
+            own_name = dialect.renamed.get(event, event)
+            adapted[own_name] = dict(group, hooks=[entry])
+            if agent != "claude":
+                adapted[own_name].pop("matcher", None)  # only Claude Code needs it
+    return adapted
 
 
-def _check_places(files: dict, root: str, cwd: str, env: dict) -> object:
-    """Does Claude Code read its settings here, do others get them, may the agent write a handoff,
-    and does Copilot, which runs them too, run the kit twice?"""
-    scopes = {file.scope for file in files["claude"] if file.entries}
-    if scopes and not any(file.entries for file in read_registrations("claude", cwd, env)):
-        yield WARN, ("Claude Code started in this folder does not read the settings of %s → start "
-                     "it there, or for all folders: %s" % (root, installer("--scope user")))
-    for line in read_text(root + "/.gitignore").split() if "project" in scopes else ():
-        if line.strip("/*") in (".claude", ".claude/hooks"):
-            yield HINT, ("git ignores the hooks (`%s` in .gitignore) → take the line out, if "
-                         "others should get them" % line)
-    in_project = scopes - {"user"}
-    rules = [text_of(rule) for file in files["claude"]
-             for rule in list_of(dig(file.settings, "permissions.allow"))]
-    if in_project and not any("handoffs/" in rule for rule in rules):
-        yield HINT, ("the agent has to ask you before it writes a handoff; without that the kit "
-                     "saves what it prints or makes one → " + installer("--allow-handoff"))
-    for file in files["copilot"]:
-        if in_project and file.entries:
-            yield WARN, ("Copilot CLI runs the settings of Claude Code too, so each event starts "
-                         "the kit twice → remove " + file.path)
+def adapt_entry(entry: dict, agent: str, path: str, form: str) -> dict:
+    words = parse_line(entry["command"]).words
+    if agent != "claude":
+        words.insert(1, agent)
+    timeout = entry["timeout"] * DIALECTS[agent].time_unit
+    return dict(entry, command=form % (path, " ".join(words)), timeout=timeout)
 
 
-def _check_codex(files: list, root: str, env: dict) -> object:
-    """Codex runs no hook whose hash the person did not agree to, and none in a strange folder."""
-    keys = [key for file in files if file.entries
-            for key in _codex_keys(file.path, file.settings["hooks"])]
-    told = read_text(home_of(env) + "/.codex/config.toml")
-    missing = [key for key, digest in keys if key not in told or digest not in told]
-    folder = told.partition('[projects."%s"]' % root)[2].partition("\n[")[0]
-    if keys and '"trusted"' not in folder:
-        yield WARN, "Codex: the folder is not trusted, no hook runs → start codex in " + root
-    elif missing:
-        yield WARN, ("Codex: %d of %d hooks are not trusted, so they do not run → start codex, "
-                     "type /hooks and trust them" % (len(missing), len(keys)))
-    elif keys:
-        yield OK, "Codex: folder and hooks are trusted"
-
-
-def _codex_keys(path: str, hooks: dict) -> object:
-    """(place, hash) of each hook as Codex notes it when the person trusts it."""
-    from json import dumps
-
-    for event, groups in hooks.items():
-        name = "".join("_" + c.lower() if c.isupper() else c for c in event).strip("_")
-        for place, group in enumerate(map(dict_of, list_of(groups))):
-            known = {"matcher": group["matcher"]} if "matcher" in group else {}
-            for index, hook in enumerate(map(dict_of, list_of(group.get("hooks")))):
-                entry = {key: hook.get(key) for key in ("command", "timeout", "type")}
-                known.update(event_name=name, hooks=[{"async": False, **entry}])
-                text = dumps(known, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-                yield "%s:%s:%d:%d" % (path, name, place, index), "sha256:" + digest_of(text)
-
-
-def _try_commands(files: dict, root: str) -> object:
-    """Run what is ours to the letter, once with each interpreter and file; say what is not."""
-    runs = {}
-    for event, command, ours in [row for agent in files for file in files[agent]
-                                 for row in file.entries]:
-        path = slashed(ours.path)
-        if "_PROJECT_DIR/" in path and not is_absolute(path):  # it begins with a variable
-            path = root + "/.claude/hooks/ctx_hooks.py"
-        if ours.exact:
-            runs[ours.python, path] = None
-        else:
-            yield WARN, "%s, %s: not tried, not of this release: %s → look at it, then %s" % (
-                DIALECTS[ours.agent].label, event, one_line(command, 80), installer())
-    found = [_try_hook(python, path, root) for python, path in runs]
-    yield from found
-    if any(level != FAIL for level, _ in found) and not is_writable(cache_folder()):
-        yield WARN, ("the hooks' bytecode cannot be kept, so they are some 10 times slower → check "
-                     "the owner of " + (cache_folder() or "a home folder: HOME is not set"))
-
-
-def _try_hook(python: str, path: str, root: str) -> tuple:
-    """What comes of a prompt that goes through a file that we know, in a scratch project."""
-    import os
-    import tempfile
-
-    if file_digest(path) not in (*KNOWN_RELEASES, file_digest(__file__)):
-        what = "no release that this kit knows" if is_file(path) else "not there"
-        return FAIL, "not tried, %s is %s → %s" % (path, what, installer("--force"))
-    words, version, told = find_python(python, root)
-    if not words:
-        return FAIL, "%s, so no hook runs → %s" % (told, installer("--python PATH"))
-    with tempfile.TemporaryDirectory(prefix="ctx-doctor-") as folder:
-        scratch = real_path(folder)
-        os.makedirs(scratch + "/.context")
-        event = {"session_id": "doctor", "hook_event_name": "UserPromptSubmit", "prompt": "doctor"}
-        took_s, code, _, err = min(  # of two: the first may have to compile the file
-            run_hook(words, ["inject", "claude", path], event, scratch, scratch) for _ in range(2))
-    if code or err.strip():
-        wrong = one_line(err.strip().split("\n")[-1]) or "exits %d" % code
-        return FAIL, "a hook fails with %s: %s → %s" % (words[0], wrong, installer("--force"))
-    text = "interpreter %s: Python %s, a hook takes %.0f ms" % (words[0], version, took_s * 1000)
-    if "/shims/" in words[0]:
-        return WARN, "%s; it is a version manager's shim, some 10 times slower → %s" % (
-            text, installer("--python " + told))
-    return OK, text
-
-
-def find_python(python: str, root: str) -> tuple:
-    """(its words, version, path) of the interpreter that a command names, ([], "", why not) when it
-    cannot run the kit. Only absolute entries of PATH count, as the client is started elsewhere; one
-    that the project brings along is not run (a home folder is no project)."""
-    name, *options = ["py", "-3"] if python == "py -3" else [slashed(python)]
-    root, home = real_path(root), real_path(home_of(read_environment()))
-    listed = slashed(read_environment(("PATH",)).get("PATH", "").replace('"', ""))
-    folders = filter(None, listed.split(":" if IS_POSIX else ";"))
-    program = name if IS_POSIX else name + ".exe"
-    paths = [name] if "/" in name else [folder + "/" + program for folder in folders]
-    paths = [path for path in paths if is_absolute(path) and is_file(path)
-             and _os.access(path, _os.X_OK) and (root == home or not any(
-                 is_below(real_path(place), root) for place in (path, parent_of(path))))]
-    shims = [path for path in paths if "/shims/" in path]
-    if shims and read_environment(("PYENV_DIR", "ASDF_INSTALL_PATH")):  # set by version managers
-        paths = shims  # what a shim started finds the real one first; the client does not
-    if not paths:
-        return [], "", "there is no interpreter %s outside the project" % python
-    words = [paths[0], *options]
-    _, code, out, err = run_timed([*words, "-I", "-S", "-c", PYTHON_PROBE], b"", "/", None)
-    version, _, path = out.decode("utf-8", "replace").strip().partition(" ")
-    if code or tuple(map(int, filter(is_digits, version.split(".")))) < (3, 8):
-        what = "Python " + version if version else one_line(err) or "exits %d" % code
-        return [], "", "the interpreter %s is no Python from 3.8 on (%s)" % (paths[0], what)
-    return words, version, path
-
-
-def cache_folder() -> str:
-    """Where the registered command keeps its bytecode; "" when the user has no such place."""
-    env = read_environment(("HOME", "USERPROFILE", "LOCALAPPDATA", "XDG_CACHE_HOME"))
-    folder = user_folder(env, "XDG_CACHE_HOME", "LOCALAPPDATA", "/.cache")
-    return folder if IS_POSIX or not folder else folder + "/cache"
-
-
-def run_hook(python: list, words: list, event: object, scratch: str, root: str) -> tuple:
-    """One event through the registered loader, without its shell, in a scratch project: nothing of
-    the user's own, no secret. `words` are mode, agent and the kit's path; as run_timed tells it."""
-    home, tmp = scratch + "/home", scratch + "/tmp"
-    env = dict(read_environment(("PATH", "SYSTEMROOT", "LOCALAPPDATA")), HOME=home,
-               USERPROFILE=home, TMPDIR=tmp, TEMP=tmp)
-    env.update((row.project_variable or "PWD", root) for row in DIALECTS.values())
-    argv = [*python, *FLAGS.split(), "-c", LOADER, *words, cache_folder()]
-    return run_timed(argv, format_json(event).encode(), root, env)
-
-
-def run_timed(argv: list, data: bytes, cwd: "str | None", env: "dict | None",
-              limit_s: float = TRIAL_LIMIT_S) -> tuple:
-    """(seconds, exit code, stdout as bytes, stderr as text) of one run; one that hangs is ended
-    with its children. The only place where a command of people's starts a process."""
-    import subprocess
-
-    start = time.perf_counter()
-    try:
-        with subprocess.Popen(argv, stdin=-1, stdout=-1, stderr=-1, cwd=cwd, env=env,
-                              start_new_session=IS_POSIX) as child:
-            try:
-                out, err = child.communicate(data, timeout=limit_s)
-            except subprocess.TimeoutExpired as late:
-                out, err = late.output or b"", b"no end after %d s" % limit_s
-            finally:
-                if child.poll() is None:
-                    end_group(child)
-    except (OSError, ValueError) as error:
-        return 0.0, 127, b"", str(error)
-    return time.perf_counter() - start, child.returncode, out, err.decode("utf-8", "replace")
-
-
-def check_project(ctx: Ctx) -> object:
-    """Settings, state that was set aside, the workflow, folders, the ignore list, the files."""
-    yield from check_settings(ctx)
-    aside, errors = ctx.path("state", "aside"), ctx.path("state", "errors.log")
-    kept = len(list_dir(aside))
-    if kept:
-        yield WARN, "unreadable files were set aside (%d) → see %s, then empty it" % (kept, aside)
-    if is_file(errors):
-        yield WARN, "internal errors were logged → see %s, then remove it" % errors
-    if load_json(auto_path(ctx)) is None:
-        yield WARN, "%s is not a JSON object, so no workflow runs → begin anew: %s" % (
-            AUTO_STATE, own_command("auto start TASK"))
-    elif is_inert(ctx, read_workflow(ctx)):
-        yield WARN, ("the workflow was not started on this machine, so it is inert → %s goes on "
-                     "with it, %s ends it" % (own_command("auto resume"), own_command("auto stop")))
-    for folder in (ctx.dir, ctx.path("state"), ctx.path("signals")):
-        if is_dir(folder) and not is_writable(folder):
-            yield FAIL, "%s cannot be written, so nothing is remembered → check its owner" % folder
-    ignored = read_text(ctx.path(".gitignore")).split()
-    missing = [line for line in GITIGNORE_TEXT.split("\n")[1:-2] if line not in ignored]
-    if ignored and missing and "*" not in ignored:
-        yield WARN, "git would take up our runtime files → add to %s: %s" % (
-            ctx.path(".gitignore"), " ".join(missing))
-    if ctx.get("gate.mode") != "off" and not gate_files(ctx):
-        paths = [join_path(ctx.dir, name) for name in ctx.get("gate.files")]
-        yield HINT, "no context file says anything, so the gate is silent → fill in " + ", ".join(
-            shown_path(ctx, path, "") for path in list(filter(is_file, paths)) or paths[:2])
-
-
-def check_settings(ctx: Ctx) -> object:
-    user_file = user_config_path(ctx.env)
-    for file, problems in ((CONFIG_NAME, ctx.problems),
-                           (user_file, read_config(user_file, is_user=True)[1])):
-        for line, column, what in problems:
-            key = what.partition("unknown setting `")[2][:-1]
-            what += did_you_mean(key, DEFAULTS, "", "; did you mean `%s`?")
-            yield WARN, "%s line %d, column %d: %s → it is ignored; what can be set: %s" % (
-                file, line, column, what, own_command("config"))
-
-
-def did_you_mean(word: str, known: object, otherwise: str, form: str = "did you mean %s?") -> str:
-    """The known word that is nearly the same, in a sentence."""
-    import difflib
-
-    near = difflib.get_close_matches(word, known, 1, 0.75)
-    return form % near[0] if near else otherwise
-
-
-def is_inert(ctx: Ctx, flow: Record) -> bool:
-    """It says that it runs, but nobody meant it on this machine: it holds no session."""
-    is_known = is_file(session_file(ctx, safe_name(flow.session_id)))
-    return is_active(flow) and not is_meant_here(ctx, flow, flow.session_id if is_known else "")
-
+def kit_word(agent: str) -> str:
+    """A project's kit as a word for the shell; "" if the client sets no variable."""
+    variable = DIALECTS[agent].project_variable
+    return '"$%s/%s"' % (variable, KIT_PLACE) if variable else ""
 # =============================================================================
-# View
+# Doctor
 # =============================================================================
-# From data to text. A page is a list of lines: a text or a list of (style, text), and one line
-# whatever it holds. format_page is the only way to a terminal: it strips what could move a cursor
-# or paint, then paints. Long lines are the terminal's to wrap, so that they can be pasted.
-STYLES = {"bold": "1", "dim": "2", "info": "2", HINT: "2", "bad": "31", "critical": "31",
-          FAIL: "31", "good": "32", OK: "32", "warning": "33", WARN: "33"}
-UNITS_S = {"d": 86400, "h": 3600, "m": 60, "s": 1}
-DECISIONS = {  # what was done → by which rule
-    "alert:emitted": "wrote the signal {code}: {summary} → its level was crossed, or it is time",
-    "signals:delivered": "told the agent {names} → pending signals go out with the next event",
-    "gate:emitted": "asked the agent to read {files} → first tool since a start or a compaction",
-    "handoff:crossed": "saw the context reach {percent}% → from here on a handoff is wanted",
-    "handoff:reminded": "asked for the handoff at {percent}% → there is none since the crossing",
-    "handoff:complete": "stopped asking for the handoff → {path} is there, by: {by}",
-    "handoff:mechanical": "made a handoff from the transcript → the agent left none",
-    "stop:held": "kept the agent going: phase {phase}, iteration {iteration} → {reason}",
-    "stop:released": "let the agent stop: phase {phase} → {reason}",
-    "auto:started": "started the workflow in phase {phase} → somebody ran `auto start`",
-    "auto:resumed": "took up the workflow in phase {phase} → somebody ran `auto resume`",
-    "auto:briefed": "told the agent its phase and task → first prompt, /clear or a compaction",
-    "auto:cancelled": "ended the workflow → {reason}",
-    "injection:attempted": "sent the startup context, attempt {attempt} → {type}, no evidence yet",
-    "injection:succeeded": "stopped sending the startup context → {evidence} at attempt {attempts}",
-    "injection:escalated": "wrote the startup context into {file} → no evidence that it arrived",
-    "injection:failed": "gave up on the startup context after attempt {attempts} → {reason}",
-    "injection:section-removed": "took our section out of {file} → it arrived, or is too old",
-    "session:ended": "removed the session's files after {calls} calls → it ended: {reason}",
-    "wrap:ready": "found the program ready for the startup context → confidence {confidence}",
-    "wrap:timeout": "typed nothing → the program was not ready within {waitedMs} ms",
-    "wrap:submitted": "pressed Enter → the program showed what was typed",
-    "wrap:stuck": "pressed no Enter → the program did not show what was typed",
-    "wrap:ended": "delivered nothing → {reason}",
-}
-REASONS = dict(STOP_MESSAGES, held="its completion block is missing",
-               advanced="the phase before is complete, this one is next")
+# What can keep the hooks from working, as rows of (level, what, what to do). It
+# runs a registered line only in a scratch project, and only if the file that the
+# line names is byte for byte this one.
 
-
-def show(*page: object, is_bar: bool = False, is_screen: bool = False) -> None:
-    """Print lines for a person; a pipe gets plain text, but the client paints its bar. A screen
-    takes the place of all that stands on the terminal, and does not wrap or scroll."""
-    env = read_environment(("NO_COLOR", "TERM"))
-    is_plain = env.get("NO_COLOR") or env.get("TERM") == "dumb"
-    text = format_page(page, (is_bar or _os.isatty(1)) and not is_plain)
-    if is_screen:
-        rows = _os.get_terminal_size(1).lines or 24  # 0: it does not say
-        lines = text.split("\n")[:max(1, rows - 1)]
-        text = "\033[H\033[J\033[?7l" + "\n".join(lines) + "\033[?7h"
-    if sys.stdout is not None:  # None: it was closed before the start
-        sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # whatever the locale says
-        sys.stdout.write(text + "\n")
-        sys.stdout.flush()
-
-
-def format_page(page: object, is_coloured: bool) -> str:
-    def painted(style: str, text: str) -> str:
-        text = for_terminal(text).translate({9: " ", 10: " "})
-        is_painted = style and is_coloured and text
-        return "\033[%sm%s\033[0m" % (STYLES[style], text) if is_painted else text
-
-    lines = ([("", line)] if isinstance(line, str) else line for line in page)
-    return "\n".join("".join(painted(*part) for part in line).rstrip(" ") for line in lines)
-
-
-def format_meter(percent: int) -> tuple:
-    """A bar with its style."""
-    style = "bad" if percent >= 85 else WARN if percent >= 70 else "good"
-    return style, "█" * (percent // 10) + "░" * (10 - percent // 10)
-
-
-def format_ago(iso: object, now: float) -> str:
-    age_s = max(0, now - (parse_iso(iso) or now))
-    unit = next((unit for unit, size_s in UNITS_S.items() if age_s >= size_s), "s")
-    return "%d%s ago" % (age_s // UNITS_S[unit], unit)
-
-
-def format_clock(iso: object) -> str:
-    """Local time, for a person."""
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(parse_iso(iso) or 0))
-
-
-def render_status(data: dict) -> list:
-    """The page that `status` shows, from the object that `status --json` prints."""
-    now, calls = parse_iso(data["at"]) or 0.0, max(1, data["attention"]["calls"])
-    page = [[("bold", "ctx_hooks " + data["version"]), ("dim", " · " + data["root"])]]
-    if not data["sessions"]:
-        page.append("no live session; whether the hooks are registered: " + own_command("doctor"))
-    for session in data["sessions"]:
-        page += ["", *_session_rows(session, now)]
-    sections = {
-        "paused": ["  %s, until %s" % ("every session" if name == "*" else name[:8],
-                                       format_clock(until) if until else "`resume`")
-                   for name, until in data["paused"].items()],
-        "handoffs": [_handoff_row(row, now) for row in data["handoffs"]],
-        "signals": [_row(row["severity"], "%s, until %s, %s  %s" % (
-            format_ago(row["at"], now), format_clock(row["until"]),
-            row["session"][:8] or "every session", row["text"]), row["severity"])
-            for row in data["signals"]],
-        "auto": ["  " + line for line in render_workflow(data["auto"])[:3]] if data["auto"] else [],
-        "said to the agent, per 100 tool calls": [
-            _row(name, "%d characters in %.1f messages" % (
-                row["chars"] * 100 // calls, row["messages"] * 100 / calls))
-            for name, row in data["attention"]["by"].items()],
-        "problems": ["  ✗ " + text for text in data["problems"]]}
-    for title, rows in sections.items():
-        page += ["", [("bold", title)], *rows] if rows else []
-    return page
-
-
-def _row(label: str, text: str, style: str = "dim") -> list:
-    return [("dim", "  %-8s " % label), (style, text)]
-
-
-def _session_rows(data: dict, now: float) -> list:
-    context, measured = data["context"], _row("context", "not measured yet")
-    if context:
-        style, bar = format_meter(context["percent"])
-        measured = _row("context", "{} {shown}  {tokens:,}/{window:,} {kind}, {}".format(
-            bar, format_ago(context["at"], now), **context), style)
-    head = " · {agent} · {} · tool calls: {tool_calls} · {}".format(
-        format_ago(data["seen_at"], now), data["model"] or "model unknown", **data)
-    return [[("bold", "session " + data["session"][:8]), ("dim", head)], measured,
-            _row("gate", data["gate"])]
-
-
-def _handoff_row(row: dict, now: float) -> list:
-    """Who wrote what when, to whom it went, with what evidence."""
-    went = "waits for the next session" if not row["delivered_to"] else "to %s %s, %s" % (
-        row["delivered_to"][:8], format_ago(row["delivered_at"], now),
-        row["evidence"] or "no evidence yet")
-    written = "written %s (%s) → %s" % (format_ago(row["written_at"], now), row["by"], went)
-    text = written if row["written_at"] else "asked for " + format_ago(row["asked_at"], now)
-    text = " · ".join(filter(None, (text, row["agent"], row["file"])))
-    return _row(row["session"][:8], text, "good" if row["written_at"] else WARN)
-
-
-def render_workflow(flow: dict) -> list:
-    """What `auto` shows; the first three lines stand on the page of `status` too."""
-    who = "that prompts" if flow["any_prompt"] else "in which a person types a prompt"
-    state = "iteration %d/%d, %s" % (
-        flow["iteration"], flow["max_iterations"], "session " + flow["session_id"][:8]
-        if flow["session_id"] else "for the next session " + who)
-    if flow["inert"]:
-        state = "inert: not started on this machine, it holds nobody"
-    elif not flow["active"]:
-        state = "ended (%s)" % flow["exit_reason"]
-    elif flow["needs"]:
-        state = "waits for you: " + flow["needs"]
-    phase = "failed in " + flow["last_phase"] if flow["phase"] == "failed" else flow["phase"]
-    page = ["phase: %s, of %s" % (phase, ", ".join(flow["phases"])), state,
-            "task: " + flow["task_description"]]
-    if flow["last_error"]:
-        page.append("last error: " + flow["last_error"])
-    page += ["%s at %s, attempt %s" % (
-        row.get("signal"), format_clock(row.get("detected_at")), row.get("attempts", "?"))
-        for row in map(dict_of, flow["signals"]["detected_signals"][-20:])]
-    page += ["check of %s: `%s`, %s" % (
-        check["phase"], check["command"].replace("\n", "⏎ "),
-        "you agreed to it" if check["agreed"] else "nobody agreed to it, so it does not run "
-        "→ in a terminal of your own: " + own_command("auto resume"))
-        for check in flow["checks"]] or ["checks: none, a phase ends on the agent's word"]
-    if flow["last_check"]:
-        phase, at, result = map(flow["last_check"].get, ("phase", "at", "result"))
-        page.append("last check, of %s at %s: %s" % (phase, format_clock(at), result))
-    if flow["active"]:
-        page.append("out: %s, or type `ctx cancel` in the session" % own_command("auto stop"))
-    return page
-
-
-def render_statusline(data: dict) -> list:
-    """One line, of which the client may cut the end: what is needed least stands there."""
-    parts = [("good", data["phase"]), (WARN, data["pending"]), ("", data["model"])]
-    if data["percent"] is not None:
-        style, bar = format_meter(data["percent"])
-        near = ", compaction near" if data["near"] else ""
-        parts.insert(0, (style, "%s %d%% of the window%s" % (bar, data["percent"], near)))
-    line = [shown for part in parts if part[1] for shown in (("dim", " · "), part)]
-    return line[1:] or [("dim", "ctx")]
-
-
-def render_decision(row: dict) -> str:
-    """A row of the recorder as a sentence: when, which session, what, and the rule behind it."""
-    from collections import defaultdict
-
-    values = defaultdict(lambda: "?", {
-        key: ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-        for key, value in row.items()})
-    why = REASONS.get(values["reason"], "{reason}")
-    if row.get("check"):  # a block whose check fails is held as one that is missing
-        why = "its check {check}" if values["reason"] == "held" else why + " (its check {check})"
-    values["reason"] = why.format_map(values)
-    text = DECISIONS.get(values["event"], "{event} → by another version").format_map(values)
-    agent = "" if row.get("agent", "claude") == "claude" else values["agent"] + ": "
-    head = "%s  %-8s  %s" % (format_clock(row.get("at")), str(row.get("session", ""))[:8], agent)
-    return head + text[:2000]
-
-
-def render_replay(result: dict, index: int) -> list:
-    """One replayed event: what it was, how long it took, and what the kit said."""
-    reply = dict_of(result["reply"])
-    texts = [dig(reply, "hookSpecificOutput.additionalContext"), reply.get("reason"),
-             reply.get("systemMessage"), "✗ " + result["error"] if result["error"] else ""]
-    said = [line for text in texts if text_of(text) for line in text.split("\n")]
-    took = "%.0f ms%s" % (result["ms"], "" if said else ", silent")
-    head = "%-14s%s" % (result["mode"], took if result["mode"] else "not an event of this kit")
-    return [[("bold", "%3d  %-20s" % (index, result["event"][:20])), ("dim", head)],
-            *["     " + line for line in said]]
-
-
-class CommandError(Exception):
-    """A sentence for the person and what to do about it; without that it is wrong usage."""
-
-
-def people_ctx(needed: bool = True) -> "Ctx | None":
-    """The project that the person stands in; without one None, or an error when it is needed."""
-    env = read_environment()
-    cwd = slashed(_os.getcwd())
-    ctx = find_project(cwd, cwd, env, time.time())
-    if ctx:
-        ctx.mode, ctx.length = "command", units
-        ctx.session = safe_name(env.get("CLAUDE_CODE_SESSION_ID", ""))
-    elif needed:
-        raise CommandError("no %s folder here or in a parent folder, or a link in it leads out of "
-                           "the project" % DEFAULT_CONTEXT_DIR, "mkdir " + DEFAULT_CONTEXT_DIR)
-    return ctx
-
-# =============================================================================
-# Screen
-# =============================================================================
-# What a person would see of a program in a terminal, and from that, from the terminal's settings
-# and from what the kernel says, one judgement: is it waiting for a line of text? Doubt counts as
-# no. Only Screen and what reads /proc are not pure.
-SCREEN_ROWS, SCREEN_COLUMNS = 24, 80  # where a terminal does not say
-SCREEN_KEPT_LINES = 400  # lines that have scrolled off
-ALTERNATE_MODES, PASTE_MODE, CURSOR_MODE = frozenset((47, 1047, 1049)), 2004, 25
-KITTY_MODE = -1  # a protocol of the keyboard that is pushed and popped
-LEFT_ON_MODES = ALTERNATE_MODES | {1, 9, 1000, 1002, 1003, 1004, 1005, 1006, 1007, 1015, 1016, 2004,
-                                   2026, 2031}
-ESCAPES = (r"\x1b\[([<-?]?)([0-9:;]*)[ -/]*([@-~])|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)"
-           r"|(\x1b)[ -/]*([0-~])")
-_CUT = r"(\x1b(?:\[[0-?]{0,999}[ -/]{0,99}|[\]PX^_][^\x07\x1b]{0,50000}\x1b?|[ -/]{0,99})?\Z)"
-_TOKENS = _CUT + "|" + ESCAPES + r"|([\x00-\x1f\x7f])|([^\x00-\x1f\x7f]+)"
-
-
-class Screen:
-    """Lines, cursor and private modes after the output so far; enough to read what agents draw
-    (moves, erasing, scrolling, the alternate screen), not to draw it."""
-
-    def __init__(self, rows: int = 0, columns: int = 0) -> None:
-        import codecs
-
-        self._decode, self._rest = codecs.getincrementaldecoder("utf-8")("replace").decode, ""
-        self.modes, self.gone, self.saved = {CURSOR_MODE}, [], (0, 0)
-        # Rows of cells; the second one of a wide character is "". x == columns: a new line is next.
-        self.grid, self.y, self.x = [], 0, 0
-        self.resize(rows, columns)
-
-    def resize(self, rows: int, columns: int) -> None:
-        self.rows, self.columns = rows or SCREEN_ROWS, max(2, columns or SCREEN_COLUMNS)
-        over = max(0, self.y + 1 - self.rows)  # the cursor's line stays
-        kept = (self.grid[over:] + [[]] * self.rows)[:self.rows]
-        self.grid = [(row + [" "] * self.columns)[:self.columns] for row in kept]
-        self.y, self.x = self.y - over, min(self.x, self.columns)
-        self.top, self.bottom = 0, self.rows - 1
-
-    def lines(self) -> list:
-        return ["".join(row).rstrip() for row in self.grid]
-
-    def before_cursor(self) -> str:
-        return "".join(self.grid[self.y][:self.x])
-
-    def is_alternate(self) -> bool:
-        return not self.modes.isdisjoint(ALTERNATE_MODES)
-
-    def feed(self, data: bytes) -> None:
-        """Take output in; what is cut off at its end waits for the rest."""
-        import re
-
-        text, self._rest = self._rest + self._decode(data), ""
-        for self._rest, private, numbers, final, *others, shown in re.findall(_TOKENS, text):
-            if shown:
-                self._write(shown)
-            else:
-                values = [int(n[:4]) if n.isdigit() else 0 for n in numbers.split(";")]
-                self._obey(private + final or "".join(others), values)
-
-    def _write(self, text: str) -> None:
-        cells = list(text)
-        if not text.isascii():  # a wide character takes two cells, a mark none
-            from unicodedata import category, east_asian_width
-
-            shown = [char for char in text if category(char) not in ("Mn", "Me", "Cf", "Cc")]
-            cells = [cell for char in shown
-                     for cell in ((char, "") if east_asian_width(char) in "WF" else char)]
-        while cells:
-            room = self.columns - self.x
-            part = cells[:room - (cells[room:room + 1] == [""])]  # a wide one is not cut in two
-            if not part:
-                self.x = 0
-                self._feed_line(1)
-            self.grid[self.y][self.x:self.x + len(part)] = part
-            self.x, cells = self.x + len(part), cells[len(part):]
-
-    def _obey(self, name: str, values: list) -> None:
-        """A control character, ESC and a letter, or the letter that ends `ESC [ values`."""
-        n, column = max(1, values[0]), max([1, *values[1:2]])
-        y, x = self.y, min(self.x, self.columns - 1)
-        moves = {"A": (y - n, x), "B": (y + n, x), "C": (y, x + n), "D": (y, x - n),
-                 "E": (y + n, 0), "F": (y - n, 0), "G": (y, n - 1), "d": (n - 1, x),
-                 **dict.fromkeys("Hf", (n - 1, column - 1)), "\x1b8": self.saved, "u": self.saved,
-                 "\r": (y, 0), "\b": (y, x - 1), "\t": (y, x // 8 * 8 + 8)}
-        if name in moves:
-            y, x = moves[name]
-            self.y, self.x = min(max(0, y), self.rows - 1), min(max(0, x), self.columns - 1)
-        elif name in ("\n", "\x1bM"):
-            self._feed_line(1 if name == "\n" else -1)
-        elif name in ("J", "K"):  # from the cursor on, up to it, or all: of the screen, of its line
-            others, start, end = {
-                0: (self.grid[y + 1:], self.x, self.columns), 1: (self.grid[:y], 0, x + 1),
-            }.get(values[0], (self.grid, 0, self.columns))
-            for row in others if name == "J" else ():
-                row[:] = " " * self.columns
-            self.grid[y][start:end] = " " * (end - start)
-        elif name == "X":
-            self.grid[y][x:x + n] = " " * min(n, self.columns - x)
-        elif name == "r":  # which lines scroll
-            bottom = values[1] if values[1:] and 0 < values[1] < self.rows else self.rows
-            self.top, self.bottom, self.y, self.x = min(n, bottom) - 1, bottom - 1, 0, 0
-        elif name in ("\x1b7", "s"):
-            self.saved = (self.y, self.x)
-        elif name == "\x1bc":
-            self.modes, self.grid, self.y, self.x = {CURSOR_MODE}, [], 0, 0
-            self.resize(self.rows, self.columns)
-        elif name in ("?h", "?l", ">u", "<u"):
-            was_alternate, modes = self.is_alternate(), {KITTY_MODE} if "u" in name else set(values)
-            self.modes = self.modes | modes if name in ("?h", ">u") else self.modes - modes
-            if was_alternate != self.is_alternate():  # it covers the usual one, or that comes back
-                here = self.grid, self.y, self.x
-                self.grid, self.y, self.x = self.behind if was_alternate else ([], 0, 0)
-                self.behind = here
-                self.resize(self.rows, self.columns)
-
-    def _feed_line(self, step: int) -> None:
-        """To the next line or the one before; at the edge the lines move instead."""
-        leaves, comes = (self.top, self.bottom) if step > 0 else (self.bottom, self.top)
-        if self.y != comes:
-            self.y = min(max(0, self.y + step), self.rows - 1)
-            return
-        line = self.grid.pop(leaves)
-        self.grid.insert(comes, [" "] * self.columns)
-        if step > 0 and leaves == 0 and not self.is_alternate():
-            self.gone = [*self.gone[1 - SCREEN_KEPT_LINES:], "".join(line).rstrip()]
-
-
-def format_restore(modes: set) -> bytes:
-    """What switches off again what a program left on: mouse, paste, the other screen, no cursor."""
-    text = "".join("\x1b[?%dl" % mode for mode in sorted(modes & LEFT_ON_MODES))
-    text += "\x1b[<u" if KITTY_MODE in modes else ""
-    text += "" if CURSOR_MODE in modes else "\x1b[?25h"
-    return (text + "\x1b[0m").encode() if text else b""
-
-
-# --- what stands on it. A glance is what is known of a program at one moment: process (confidence,
-# None where the kernel does not tell), programs (command lines that hold the terminal), silent_ms,
-# gone and lines (scrolled off, on the screen), row and before (the cursor's, its line up to it),
-# raw, hidden (lines without echo), paste, alternate, typing (the person has half a line), ended.
-
-DIALOG_LINES = 16  # at the screen's end
-SHELLS = frozenset("sh bash dash zsh fish ksh mksh ash csh tcsh nu pwsh xonsh elvish".split())
-EDITORS = frozenset("vi vim nvim view ex ed nano pico emacs micro hx helix kak joe mcedit less "
-                    "more most man".split())  # and pagers
-_INTERACTIVE = r"^(?:(?:--(?:rc|init-)file|[-+][oO])\0[^\0]*\0|--[^\0]+\0|[-+][^\0c]*\0)*\Z"
-_PROMPT = r"^[\s│┃|]*[\w ./:~()\[\]-]{0,40}(?:>{1,3}|[$❯›»]|\]:)\s*$"
-_MARKED = r"^[\s│┃|]*[❯›▶►➤→●○◉◆>*]\s*"
-_NUMBERED = r"(?:%s|^[\s│┃|]*)\d{1,2}[.)]\s+\S" % _MARKED
-_ANSWER = r"(?i)(?:%s|^[\s│┃|]*)(?:\d{1,2}[.)]\s+)?(?:\[.\]\s*)?(?:%s)\b.{0,90}$" % (
-    _MARKED, "yes|no|allow|deny|approve|reject|accept|decline|trust|don'?t trust|cancel|proceed"
-    "|skip|abort")
-_OBSTACLES = (  # what it is, where it shows, the pattern of a line
-    ("a shell", "cursor",
-     r"^\[?[\w.-]+@[\w.-]+\b.*[$#%]\s*$|^(?:ba|z|da|k)?sh(?:-[\d.]+)?[$#%]\s*$"),
-    ("an editor or a pager", "end",
-     r"^:$|\(END\)\s*$|^--\s?More\s?--|^-- (?:INSERT|VISUAL|REPLACE|NORMAL)|\^G (?:Get )?Help"
-     r"|^\s*Manual page |^lines \d+-\d+"),
-    ("work", "screen", r"(?i)\besc(?:ape)? to (?:interrupt|stop)\b|\(esc to cancel, \d+"),
-    ("a question", "asked",
-     r"(?i)[\[(]\s*y(?:es)?\s*[/|,]\s*n(?:o)?\b|\(y\)es\b|\b(?:trust|allow|approve|permission|"
-     r"proceed|authori[sz]e|grant|overwrite|confirm|are you sure|do you want|would you like)"
-     r"\b[^.\n]{0,120}\?"),
-    ("a question", "near",
-     r"(?i)\b(?:enter|return)\b.{0,14}\b(?:confirm|select|continue|choose|accept|approve|proceed|"
-     r"trust|exit|retry)\b|[⏎↵]\s*(?:confirm|select)|arrow keys|press (?:any key|enter|return)"
-     r"|\besc(?:ape)? to (?:cancel|go back|reject|skip)"),
-    ("a question", "cursor",
-     r"(?i)\b(?:password|passphrase|passcode|pin|token|secret|api.?key|code)\b.{0,60}[:?]\s*$"),
-    ("a question", "over a prompt", _NUMBERED),
+OK = "ok"
+HINT = "hint"
+WARN = "warn"
+FAIL = "FAIL"
+PRIVATE_SETTINGS = ".claude/settings.local.json"
+MANAGED = (
+    "/etc/claude-code/managed-settings.json",
+    "/Library/Application Support/ClaudeCode/managed-settings.json",
+    r"C:\Program Files\ClaudeCode\managed-settings.json",
+)
+SILENCERS = (
+    "disableAllHooks",
+    "allowManagedHooksOnly",
+    "strictPluginOnlyCustomization",
 )
 
 
-def find_obstacle(look: Record, own: str = "") -> str:
-    """Why nothing may be typed now, or "". `own`: the letters of a text of ours that stands in the
-    program's input; lines of it are not the program's."""
-    lines = [line if len(letters_of(line)) < 6 or letters_of(line) not in own else ""
-             for line in look.lines]
-    asked = near = end = [line for line in lines if line.strip()][-DIALOG_LINES:]
-    is_free = find_pattern(_PROMPT, look.before)  # a prompt with nothing typed yet
-    if own or is_free:  # what was asked and answered above it does not count
-        above = [line for line in lines[:look.row] if letters_of(line)]
-        asked, near = (above[-count:] + lines[look.row:] for count in (1, 2))
-    places = {"cursor": [look.before], "end": end[-2:], "screen": end, "asked": asked, "near": near,
-              "over a prompt": lines[look.row - 1:look.row] if is_free else []}
-    found = ["hidden input" if look.hidden else "", *map(kind_of_command, look.programs),
-             "an editor or a pager" if end.count("~") > 2 else ""]
-    found += [kind for kind, place, pattern in _OBSTACLES if find_pattern(pattern, *places[place])]
-    return next(filter(None, found), "a question" if _is_choice(near) else "")
+def diagnose(here: Here) -> list:
+    """All findings, in the order in which a person would look."""
+    rows = [(OK, "ctx_hooks " + VERSION, "")]
+    files = {}
+    for path in dict.fromkeys([*settings_files(here), *MANAGED]):
+        settings = read_object(path)
+        files[path] = find_lines(settings)
+        for key in SILENCERS:
+            if settings.get(key) is True:
+                rows.append((FAIL, "no hook of yours runs: " + key, "see " + path))
+    rows += check_registration(here, files)
+    if here.project:
+        return rows + project_problems(here)
+    return rows + [(WARN, NO_PROJECT, init_call(here))]
 
 
-def letters_of(text: str) -> str:
-    return "".join(filter(str.isalnum, text))
+# --- the settings of the clients
 
 
-def _is_choice(lines: list) -> bool:
-    """A marked option with another one beside it, or two answers such as Yes and No."""
-    answers = [i for i, line in enumerate(lines) if find_pattern(_ANSWER, line)]
-    options = answers + [i for i, line in enumerate(lines) if find_pattern(_NUMBERED, line)]
-    marked = [i for i in options if find_pattern(_MARKED, lines[i])]
-    return any(0 < abs(i - j) <= 3 for i in marked for j in options) or any(
-        second - first <= 2 for first, second in zip(answers, answers[1:]))
+def settings_files(here: Here) -> list:
+    """The settings in which a client may find this kit."""
+    home = home_folder(here.env)
+    own = here.env.get("CLAUDE_CONFIG_DIR") or os.path.join(home, ".claude")
+    paths = [own + "/settings.json"]
+    names = [PRIVATE_SETTINGS]
+    for dialect in DIALECTS.values():
+        names.append(dialect.settings)
+        paths.append(os.path.join(home, dialect.user_settings))
+    return paths + [os.path.join(here.root, name) for name in names]
 
 
-def find_pattern(pattern: str, *lines: str) -> object:
-    """The match in the first line that has one, or None."""
-    import re
-
-    return next(filter(None, (re.search(pattern, line) for line in lines)), None)
-
-
-def kind_of_command(argv: list) -> str:
-    """An interactive shell (`sh -c …` and a script are none), an editor, a pager, or ""."""
-    name = base_name(argv[0]).lstrip("-") if argv else ""
-    options = "".join(word + "\0" for word in argv[1:])
-    if name in SHELLS and find_pattern(_INTERACTIVE, options):
-        return "a shell"
-    return "an editor or a pager" if name in EDITORS else ""
-
-
-# --- is it waiting for a line?
-
-READY_ABOVE = 0.7
-READY_AGREE = 0.1  # added when several kinds of evidence agree
-READY_TERMINAL, READY_PATTERN, READY_NATURAL = 0.95, 0.9, 0.6
-NATURAL_AFTER_MS, SILENCE_AFTER_MS, SILENCE_FULL_MS, SILENCE_MOST = 200, 500, 3000, 0.8
-PATTERN_LINES, PATTERN_LIMIT_S = 4, 0.2
+def check_registration(here: Here, files: dict) -> list:
+    """Where the kit is registered, if anywhere, and that it is not twice."""
+    rows = []
+    for path, lines in files.items():
+        if lines:
+            rows += check_lines(here, path, lines)
+    if not rows and not is_plugin():
+        return [(FAIL, "no client runs this kit here", installer_call(here, ""))]
+    shared = os.path.join(here.root, DIALECTS["claude"].settings)
+    private = os.path.join(here.root, PRIVATE_SETTINGS)
+    if files[shared] and files[private]:
+        hint = installer_call(here, "--scope local --uninstall")
+        rows.append((WARN, "registered twice: shared, and privately", hint))
+    return rows
 
 
-def readiness(look: Record, prompt: str = "", patterns: tuple = ()) -> float:
-    """The strongest evidence, and a little more when another kind agrees. A known agent (one whose
-    prompt is given) has to show it, or raw mode with paste, before anything else counts."""
-    is_paused = look.silent_ms >= NATURAL_AFTER_MS
-    last = [look.before] + [line for line in look.lines if line.strip()][-PATTERN_LINES:]
-    is_shown = (prompt != "" and find_pattern(prompt, look.before)) or any(
-        matches(pattern, line) for pattern in patterns for line in last)
-    # Raw mode without paste and prompt means single keys: `top` would take each as a command.
-    takes_lines = look.raw and look.paste if prompt else not look.alternate and (
-        not look.raw or look.paste or find_pattern(_PROMPT, look.before))
-    if look.process == 0.0 or not (is_shown or takes_lines):
-        return 0.0
-    text = "\n".join([*look.lines[:look.row], look.before])
-    scores = [score for score, counts in (
-        (look.process, look.process and (is_shown or not prompt)),
-        (READY_PATTERN, is_shown and is_paused),
-        (READY_NATURAL, is_paused and is_natural_end(text)),
-        (min(SILENCE_MOST, look.silent_ms / SILENCE_FULL_MS),
-         look.silent_ms >= SILENCE_AFTER_MS and text.strip())) if counts]
-    best = max(scores, default=0.0)
-    return min(1.0, round(best + READY_AGREE, 3)) if len(scores) > 1 else best
+def check_lines(here: Here, path: str, lines: list) -> list:
+    """Are our lines in one settings file complete and trusted, and do they run?"""
+    dialect = DIALECTS[lines[0].agent]
+    starts = [line for line in lines if line.mode == "inject"]
+    is_whole = len(lines) >= len(dialect.registered)
+    if not starts or not is_whole:
+        hint = installer_call(here, "")
+        return [(FAIL, path + " lacks hooks of ours", hint)]
+    what = "%s is registered in %s" % (dialect.label, path)
+    rows = [(OK, what, "")]
+    if lines[0].agent == "codex":
+        rows.append(check_trust(here, lines))
+    rows.append(try_line(here, starts[0]))
+    return rows
 
 
-def matches(pattern: str, text: str) -> bool:
-    """A pattern from the settings; (a+)+$ could take years, so it has a time of its own."""
-    import re
-    import signal
-    import warnings
+def check_trust(here: Here, lines: list) -> tuple:
+    """Codex runs no hook that is not trusted, and none in a folder that is not."""
+    home = home_folder(here.env)
+    told = read_text(os.path.join(home, ".codex", "config.toml"))
+    _, _, folder = told.partition('[projects."%s"]' % here.root)
+    own, _, _ = folder.partition("\n[")
+    untrusted = [line for line in lines if trust_mark(line) not in told]
+    if '"trusted"' in own and not untrusted:
+        return OK, "Codex trusts the folder and the hooks", ""
+    what = "Codex does not trust this folder and all its hooks yet"
+    return WARN, what, "start codex here, type /hooks and trust them"
 
-    warnings.simplefilter("ignore")  # `[[a]` is worth a line on stderr to the library
-    signal.signal(signal.SIGALRM, signal.default_int_handler)  # which raises KeyboardInterrupt
-    signal.setitimer(signal.ITIMER_REAL, PATTERN_LIMIT_S)
+
+def trust_mark(line: RegisteredLine) -> str:
+    """The hash by which Codex notes that the person trusts a hook."""
+    import hashlib
+
+    event = re.sub(r"\B([A-Z])", r"_\1", line.place[1]).lower()
+    hook = dict(line.entry)
+    hook["async"] = False
+    content = {"event_name": event, "hooks": [hook]}
+    text = json.dumps(
+        content, sort_keys=True, separators=(",", ":"), ensure_ascii=False
+    )
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+# --- does a registered line run?
+
+TRIAL_LIMIT_S = 20
+TRIAL = """\
+mkdir -p .context .claude/hooks && cp -p {kit} .claude/hooks/
+export {variable}="$PWD" CTX_HOOKS_DISABLE= LOCALAPPDATA="$PWD/home"
+export XDG_STATE_HOME="$PWD/home" XDG_CACHE_HOME="$PWD/home" XDG_CONFIG_HOME="$PWD/home"
+export PATH={cache}:"$PATH" # the interpreter of the hooks lies in the cache
+echo '{{"hook_event_name": "SessionStart", "session_id": "doctor", "cwd": "'"$PWD"'"}}' |
+  ({command}) >reply.json
+[ -e home/ctx_hooks/*/session-doctor.json ] || echo "it did nothing"
+"""
+
+
+def try_line(here: Here, line: RegisteredLine) -> tuple:
+    """What comes of a registered line. A file that is not this one is not run."""
+    values = {
+        DIALECTS[line.agent].project_variable: here.root,
+        "HOME": home_folder(here.env),
+    }
+    path = re.sub(r"\$\{?(\w+)\}?", lambda name: values.get(name[1], ""), line.path)
+    content = read_bytes(path, STATE_LIMIT_BYTES)
+    problem = ""
+    if b"\r\n" in content[:200]:
+        problem = path + " has CRLF line ends, which a shell cannot run"
+    elif content != read_bytes(__file__, STATE_LIMIT_BYTES):
+        problem = "not tried, it is missing or another version: " + path
+    if problem:
+        return FAIL, problem, installer_call(here, "")
+    if os.name == "nt":
+        what = "the registered line was not tried: on Windows the client picks the shell"
+        return HINT, what, "start a session; then it is in `%s`" % kit_call("status")
+    return run_in_scratch(here, line)
+
+
+def run_in_scratch(here: Here, line: RegisteredLine) -> tuple:
+    """How a session starts in a scratch project, as a row."""
+    import shlex
+    import tempfile
+
+    script = TRIAL.format(
+        kit=shlex.quote(os.path.abspath(__file__)),
+        variable=DIALECTS[line.agent].project_variable or "PWD",
+        cache=shlex.quote(cache_folder(here.env)),
+        command=line.entry["command"],
+    )
+    with tempfile.TemporaryDirectory(prefix="ctx-doctor-") as folder:
+        run_script(script, folder, here.env)  # compiles the file
+        start = time.perf_counter()
+        problem = run_script(script, folder, here.env)
+        took_ms = (time.perf_counter() - start) * 1000
+        python = os.path.realpath(folder + "/home/ctx_hooks/python3")
+    if problem:
+        hint = installer_call(here, "--python PATH")
+        return FAIL, "the registered line fails: " + problem, hint
+    what = "the registered line runs, in %d ms, with %s" % (took_ms, python)
+    return OK, what, ""
+
+
+def run_script(script: str, folder: str, env: dict) -> str:
+    """What a shell script prints, or why it cannot be run."""
+    import subprocess
+
     try:
-        return re.search(pattern, text, re.IGNORECASE) is not None
-    except (re.error, RuntimeError, OverflowError, MemoryError, KeyboardInterrupt):
-        return False  # 3.8 compiles what it cannot run
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        done = subprocess.run(
+            ["sh", "-c", script],
+            cwd=folder,
+            env=env,
+            timeout=TRIAL_LIMIT_S,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return str(error)
+    return done.stdout.decode("utf-8", "replace")
 
 
-def is_natural_end(text: str) -> bool:
-    """Does it end like something finished: a sentence, a closed fence, a blank line, a prompt?"""
-    body = text.rstrip()
-    line = body.rpartition("\n")[2].strip()
-    fences = sum(part.lstrip().startswith("```") for part in body.split("\n"))
-    if not line or fences % 2 or line[-1] in ",-–—([{":
-        return False
-    is_end = find_pattern(r"^```|[>$❯]$|(?<!\.)[.!?。][\"')\]*_`”’»]*$", line)  # not "Loading..."
-    return is_end is not None or text.count("\n", len(body)) >= 2
+# --- the project
 
 
-# --- what the kernel says
-
-READ_WAITS = frozenset("wait_woken n_tty_read unix_stream_read_generic pipe_read anon_pipe_read"
-                       .split())  # the system call's first argument is the file
-POLL_WAITS = frozenset("poll_schedule_timeout do_select do_poll do_sys_poll".split())
-EPOLL_WAITS = frozenset("ep_poll do_epoll_wait".split())
-THREAD_KINDS = ("reading", "busy", "unknown", "idle")  # of several the first counts
-_PROCESSES = 40  # looked at
-
-
-def judge_thread(process: str, thread: str, tty: str) -> str:
-    """What a thread does, by the folders of it and its process below /proc: "reading" the terminal,
-    "busy", "idle" (it waits for something else) or "unknown"."""
-    stat, wait, call = (read_text(thread + name) for name in ("/stat", "/wchan", "/syscall"))
-    state = stat.rpartition(")")[2].strip()[:1]  # the name before may hold blanks and brackets
-    wait, words = wait.partition(".")[0], call.split()  # do_select.constprop.0
-    if state != "S":
-        return {"R": "busy", "D": "busy", "": "unknown"}.get(state, "idle")
-    if wait in ("", "0") or len(words) < 2:
-        return "unknown"
-    if wait not in READ_WAITS | POLL_WAITS | EPOLL_WAITS:
-        return "idle"
-    folder, first = process + "/fd/", int(words[1], 16)
-    links = {int(name): _os.readlink(folder + name) for name in list_dir(folder)}
-    files = [first]
-    if wait in POLL_WAITS:
-        # select() names the highest descriptor; poll() has an address there, so any may be meant.
-        files = [fd for fd in links if first > 4096 or fd < first]
-    elif wait in EPOLL_WAITS:
-        head, *rows = read_text(process + "/fdinfo/%d" % first).split("tfd:")
-        if not head:
-            return "unknown"
-        files = [int(row.split()[0]) for row in rows if int(row.split()[2], 16) & 1]  # 1: input
-    names = [links.get(fd, "") for fd in files]
-    if tty not in names and "/dev/tty" not in names:
-        return "idle"
-    others = [name for name in names if name.startswith(("socket:", "pipe:"))]
-    return "unknown" if others and wait in POLL_WAITS else "reading"  # they may end a poll as well
+def project_problems(here: Here) -> list:
+    """What is wrong in the project itself; `status` shows this, too."""
+    project = here.project
+    rows = []
+    if is_switched_off(project, here.env, here.now):
+        what = "all hooks are off, by `pause` or by CTX_HOOKS_DISABLE"
+        rows.append((WARN, what, kit_call("resume")))
+    own = os.path.join(config_home(here.env), "ctx_hooks", "contextrc")
+    for path in (own, os.path.join(project.root, ".contextrc")):
+        rows += settings_problems(path)
+    paths = context_files(project)
+    has_text = any(is_worth_reading(project, path) for path in paths)
+    if not has_text and project.settings["gate.mode"] != "off":
+        what = "no context file says anything yet, so the agent reads none"
+        rows.append((HINT, what, "write into " + project.path("TASKS.md")))
+    errors = project.state("errors.log")
+    if size_of(errors):
+        what = "internal errors were noted; please report them"
+        rows.append((WARN, what, "cat " + errors))
+    return rows
 
 
-def read_process(child: int, tty: str) -> tuple:
-    """(confidence or None, command lines) of what holds the terminal: the child or, behind a
-    launcher such as npm or sh, its children."""
-    kinds, programs, todo = [], [], [str(child)]
-    for process in map("/proc/".__add__, todo):
-        names = sorted(list_dir(process + "/task"), key=int)  # the main one first
-        threads = ["%s/task/%s" % (process, name) for name in names]
-        if len(todo) < _PROCESSES:
-            todo += " ".join(read_text(thread + "/children") for thread in threads).split()
-        fields = read_text(process + "/stat").rpartition(")")[2].split()
-        if fields[3:4] != todo[:1] or fields[2] != fields[5]:
-            continue  # of another session, or not in the foreground of this one
-        programs.append(read_text(process + "/cmdline").rstrip("\0").split("\0")[:20])
-        try:
-            found = [judge_thread(process, thread, tty) for thread in threads]
-        except OSError:
-            found = ["unknown"]  # it has closed a file in this moment
-        kinds += found[:1] if found[:1] == ["busy"] else found  # then nothing else of it counts
-    kind = min(kinds, key=THREAD_KINDS.index, default="unknown")
-    return {"reading": READY_TERMINAL, "unknown": None}.get(kind, 0.0), programs
+def settings_problems(path: str) -> list:
+    settings = Settings()
+    settings.read(read_text(path))
+    hint = "this line is ignored; see " + path
+    rows = []
+    for line, column, what in settings.problems:
+        where = "settings, line %d, column %d: " % (line, column)
+        rows.append((WARN, where + what, hint))
+    return rows
+
+
+# =============================================================================
+# Status
+# =============================================================================
+# What people see, 80 columns wide. A row is (state, text, hint). print_page is the
+# only way to a terminal: it takes control characters out, and makes headings and
+# what is alarming bold there.
+
+SESSIONS_SHOWN = 5
+ROWS_SHOWN = 6
+UNHEARD_SHOWN_S = 86400
+PAGE_WIDTH = 80
+ROW_LIMIT = 500  # a row with a long path is whole all the same
+HEAD_LINE = "  %-8.8s %-11s %-7s %-7s "
+METER_LINE = "%12s %s %s of %dk"
+INDENT = " " * 11  # the width of "  warning  "
+SPARKS = "▁▂▃▄▅▆▇█"
+SPARK_COLUMNS = 12
+BOLD = r"\S.*|  (FAIL|warn|critical) .*"
+
+
+class Here:
+    """A project, or a folder without one, as a person looks at it now."""
+
+    def __init__(self, folder: str, env: dict) -> None:
+        self.env = env
+        self.now = time.time()
+        self.project = find_project(folder, env)
+        self.root = self.project.root if self.project else folder
+
+    def run(self, session: Session) -> Run:
+        """A run without an event: what hooks can tell of a session."""
+        event = Event({"name": "SessionStart"})
+        run = Run(event, self.project, self.env, self.now)
+        run.session = session
+        return run
+
+    def runs(self) -> list:
+        """One for each session, as its transcript is now; nothing is saved."""
+        found = []
+        for session in all_sessions(self.project):
+            if session.agent in DIALECTS:
+                look(session)
+                found.append(self.run(session))
+        return found
+
+    def clock(self, epoch: float) -> str:
+        return format_clock(epoch, self.now)
+
+
+# --- sessions
+
+
+def session_data(run: Run) -> dict:
+    """A session for scripts, which know the names of its measures."""
+    session, facts = run.session, run.session.facts
+    full = fullness(run)
+    return {
+        "id": session.id,
+        "agent": session.agent,
+        "state": session_state(run),
+        "session_start": session.session_start,
+        "estimated_tokens": full.tokens,
+        "context": full.as_dict(),
+        "tool_calls": facts.tool_calls,
+        "breakdown": facts.breakdown,
+        "threshold_crossed_at": session.threshold_crossed_at or None,
+        "handoff_complete": session.handoff_complete,
+    }
+
+
+def session_state(run: Run) -> str:
+    session = run.session
+    if session.ended_at:
+        return "ended"
+    if is_gone(session.client_pid):
+        return "killed"
+    return "working" if is_busy(session, run.now) else "waiting"
+
+
+def session_lines(run: Run) -> list:
+    """Who does what, and how full the context is; below that some details."""
+    session = run.session
+    label = DIALECTS[session.agent].label
+    seen_at = max(session.seen_at, modified_at(session.transcript))
+    age = format_age(run.now - seen_at)
+    head = HEAD_LINE % (session.id, label, session_state(run), age)
+    started_at = format_clock(parse_iso(session.session_start), run.now)
+    note = "since %s · calls: %d" % (started_at, session.facts.tool_calls)
+    if session.threshold_crossed_at:
+        note += " · handoff " + handoff_state(session)
+    read = files_read(run, context_files(run.project))
+    if read:
+        note += " · read: " + ", ".join(map(os.path.basename, read))
+    return [head + meter(run), INDENT + note]
+
+
+def handoff_state(session: Session) -> str:
+    return "written" if session.handoff_complete else "asked for"
+
+
+def meter(run: Run) -> str:
+    """How full the context is, over time and now."""
+    full = fullness(run)
+    if not full.is_known:
+        return " not measured yet"
+    spark = sparkline(run.session.facts.measured, full)
+    bar = "█" * (full.percent // 10)
+    usable_k = full.usable // 1000
+    return METER_LINE % (spark, bar.ljust(10, "░"), full.shown(), usable_k)
+
+
+def sparkline(measured: list, full: Fullness) -> str:
+    """Fullness over time, at most SPARK_COLUMNS wide; the newest is there."""
+    step = len(measured) // SPARK_COLUMNS + 1
+    text = ""
+    for row in measured[::-1][::step]:
+        level = full.percent_of(row[1]) // 12
+        text = SPARKS[min(7, level)] + text
+    return text
+
+
+# --- handoffs and signals, as rows
+
+
+def handoff_rows(here: Here, runs: list) -> list:
+    """The handoffs that wait, then those that a session got."""
+    takers = {run.session.began_with: "→ %.8s" % run.session.id for run in runs}
+    places = {"waiting": "handoffs", "used": "handoffs/delivered"}
+    rows = []
+    for state, folder in places.items():
+        for path, written_at in list_files(here.project.path(folder), ".md"):
+            name = os.path.basename(path)
+            text = " ".join((here.clock(written_at), name, takers.get(name, "")))
+            rows.append((state, text, ""))
+    return rows
+
+
+def signal_rows(here: Here, runs: list) -> list:
+    """The signals that wait, for whom and until when; then those that nobody heard."""
+    files = []
+    for folder, _, _ in os.walk(here.project.path("signals")):
+        files += list_files(folder, ".md")[:SIGNALS_LOOKED_AT]
+    rows = []
+    for path, written_at in files:
+        signal = read_signal(path, written_at)
+        until = signal.generated_at + signal.ttl_s
+        if until >= here.now:
+            hint = "for %s, until %s" % (listener_of(path), here.clock(until))
+            rows.append((signal.severity, signal_line(signal.body), hint))
+    return rows + unheard_rows(here, runs)
+
+
+def listener_of(path: str) -> str:
+    name = os.path.basename(os.path.dirname(path))
+    return "every session" if name == "global" else "session " + name[:8]
+
+
+def unheard_rows(here: Here, runs: list) -> list:
+    """Signals that a hook removed in the last day before anybody had heard them."""
+    heard = {name for run in runs for name in run.session.heard}
+    rows = []
+    for event in read_events(here.project):
+        at = parse_iso(event.get("at"))
+        is_expired = event.get("event") == "signal:expired"
+        is_recent = here.now - at < UNHEARD_SHOWN_S
+        if is_expired and is_recent and event["file"] not in heard:
+            hint = "expired at " + here.clock(at)
+            rows.append(("unheard", signal_line(event["body"]), hint))
+    return rows
+
+
+# --- the page
+
+
+def status_data(here: Here) -> dict:
+    """All that `status` tells."""
+    runs = here.runs()
+    return {
+        "version": VERSION,
+        "project": here.project.root,
+        "sessions": runs,  # session_data makes JSON of them
+        "workflow": read_workflow(here.project).as_dict(),
+        "handoffs": handoff_rows(here, runs),
+        "signals": signal_rows(here, runs),
+        "problems": project_problems(here),
+    }
+
+
+def status_page(here: Here) -> list:
+    """The page of one project."""
+    data = status_data(here)
+    page = ["ctx_hooks %s · %s" % (VERSION, here.project.root)]
+    for run in data["sessions"][:SESSIONS_SHOWN]:
+        page += session_lines(run)
+    if not data["sessions"]:
+        page.append("  no session yet; is all in place? " + kit_call("doctor"))
+    if data["workflow"]["phase"]:
+        page += ["", "workflow", *workflow_lines(here)]
+    for title in ("handoffs", "signals", "problems"):
+        if data[title]:
+            page += ["", title, *row_lines(data[title][:ROWS_SHOWN])]
+    return [*page, ""]
+
+
+def workflow_lines(here: Here) -> list:
+    """The workflow in sentences; the commands in them can be pasted."""
+    call = "`" + kit_call("auto ")
+    sentences = describe_workflow(here.project, here.now)
+    return ["  " + text.replace("`auto ", call) for text in sentences]
+
+
+def row_lines(rows: list) -> list:
+    """Rows as lines; a hint stands below, whole, so that it can be pasted."""
+    lines = []
+    for state, text, hint in rows:
+        lines.append("  %-8s %s" % (state, one_line(text, ROW_LIMIT)))
+        if hint:
+            lines.append(INDENT + hint)
+    return lines
+
+
+def print_page(lines: list) -> None:
+    is_terminal = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    for line in lines:
+        text = re.sub(CONTROL, "", line).replace("\n", " ")
+        if is_terminal and re.fullmatch(BOLD, text):
+            text = "\x1b[1m%s\x1b[0m" % text
+        print(text)
+
+
+# --- why
+
+DECISIONS = {
+    "alert:said": "told the agent ({code}): {text}",
+    "auto:briefed": "told the agent about the workflow: phase {phase}",
+    "auto:started": "began a workflow: phase {phase}",
+    "auto:held": "sent the agent on, phase {phase}, iteration {iteration}: {said}",
+    "auto:released": "let the agent stop: {said}",
+    "gate:said": "asked the agent to read {files}, before its first tool call",
+    "handoff:crossed": "saw the context {percent}% full: from here a handoff is wanted",
+    "handoff:asked": "asked for a handoff at {percent}%: there was none yet",
+    "handoff:written": "stopped asking for a handoff: the agent wrote {path}",
+    "injection:attempted": "sent the startup text {handoff}, attempt {attempt}",
+    "injection:succeeded": "saw that the startup text arrived: {evidence}",
+    "injection:escalated": "wrote the startup text into {file}: no trace of it so far",
+    "injection:failed": "gave up on the startup text after {attempts} attempts",
+    "signal:delivered": "told the agent a signal ({severity}): {body}",
+    "signal:expired": "removed a signal whose time was over: {body}",
+    "wrap:typed": "typed the startup text into the program",
+    "wrap:submitted": "pressed Enter: the program showed our text",
+    "wrap:gave-up": "typed nothing more: {reason}",
+}
+
+
+def describe_decision(here: Here, row: dict) -> str:
+    """One row of the recorder: when, in which session, what, and why."""
+    import textwrap
+
+    try:
+        text = DECISIONS[row["event"]].format_map(row)
+    except KeyError:  # of another version
+        text = json.dumps(row)
+    at = here.clock(parse_iso(row.get("at")))
+    text = "%s  %.8s  %s" % (at, row.get("session"), for_terminal(text))
+    return textwrap.fill(text, PAGE_WIDTH, subsequent_indent="    ")
+
+
 
 # =============================================================================
 # Wrap
 # =============================================================================
-# `wrap -- CMD`: runs an agent without hooks in a pseudo-terminal, passes all through and types the
-# startup context when it is ready. Delivery decides, under a clock that comes in; only Run touches
-# the terminal. Enter is pressed only behind our own text, seen in the program's input.
-WRAP_POLL_S, WRAP_SETTLE_S, WRAP_TIMEOUT_S, WRAP_ACK_S = 0.2, 0.5, 30.0, 5.0
-WRAP_ENTER_S = 0.3  # programs take an Enter that arrives with a paste as part of it
-WRAP_AGAIN_S, WRAP_ENTERS = 2.0, 3
-WRAP_HOLD_S = 5.0  # the person's keys wait so long for our Enter
-WRAP_READ_BYTES, WRAP_DRAIN_READS = 16 * 1024, 256
-WRAP_LINE_BYTES = 4000 if sys.platform.startswith("linux") else 1000  # a cooked terminal's longest
-WRAP_IN_FILE = "ctx: the agent did not take the context ({reason}); it is now in {file}"
-ECHO_RUN = 24  # letters: more than an acknowledgement has, less than our request around it
-LINE_DONE = "\r\n\x03\x04\x15"  # Enter, ^C, ^D, ^U: nothing half-typed is left
-_PASTED = r"\[Pasted (?:[Tt]ext|[Cc]ontent)\b[^\]]*\]"  # what stands for a long paste
-_BOX = r"^[\s│┃|]*[>❯›*!]\s*"
+# `wrap -- aider` runs a program without hooks in a pseudo-terminal, passes
+# everything through, and types the startup context when the program waits for a
+# line. It never answers for the person: Enter is pressed only behind our own
+# text, seen in its output. Screen knows, Typist decides, Terminal moves the bytes.
 
-# Agent -> its prompt up to the cursor ("": any program's), and has it an input box that stays
-AGENTS = {
-    **dict.fromkeys(("claude", "codex", "gemini", "qwen"), (_BOX + "$", True)),
-    "aider": (r"^[\w -]*>{1,3}\s*$", False), **dict.fromkeys(("copilot", "droid", ""), ("", False)),
-}
-LAUNCHERS = frozenset("npx npm pnpm yarn bunx bun uv uvx pipx python python3 node deno env nice sh "
-                      "bash zsh dash".split())
+WRAP_POLL_S, WRAP_SETTLE_S, WRAP_TIMEOUT_S = 0.2, 0.5, 30.0
+WRAP_ECHO_S = 8.0  # our text appears within this; the person's keys wait so long
+WRAP_ANSWER_S = 5.0  # a program at its prompt again for so long has not acknowledged
+WRAP_OUTPUT_BYTES = 10_000  # at least 5,000 characters
+WRAP_READ_BYTES = 16_384
+WRAP_LINE_BYTES = 4_000  # a terminal loses what is longer than 4,095
+NOT_SUBMITTED = "ctx: the context was not submitted: "
+NOT_ACKNOWLEDGED = "ctx: the context was not acknowledged; the next session gets it"
+SHELLS = "sh bash dash zsh fish ksh mksh ash csh tcsh nu pwsh xonsh elvish".split()
+SCREENS = (  # editors, pagers, monitors: every key is a command
+    "vi vim nvim view ex ed nano pico emacs micro hx helix kak joe "
+    "less more most man top htop"
+).split()
 
 
-def find_agent(argv: list) -> str:
-    """Which known agent a command line runs, also behind a launcher (`npx @openai/codex@1.2`)."""
-    is_launched = not LAUNCHERS.isdisjoint(map(base_name, argv[:1]))
-    words = " ".join(argv).split() if is_launched else argv[:1]
-    name = r"^(\w+?)(?:-(?:cli|code|chat))?(?:@[\w.^~-]+|\.\w+)?$"
-    found = (find_pattern(name, base_name(word)) for word in words)
-    return next((one[1] for one in found if one and one[1] in AGENTS), "")
+def wrap_program(project: Project, options: object, env: dict) -> int:
+    """Run `options.command` with the startup context; its exit code."""
+    import subprocess
+
+    command = options.command
+    refuse_program(command)
+    run = start_wrap(project, options.context, env)
+    if run.session.delivery.state == "owed":
+        typist = Typist(run, options.timeout or WRAP_TIMEOUT_S)
+        if os.name == "posix" and os.isatty(0) and os.isatty(1):
+            return Terminal(typist).run(command)
+        typist.give_up("there is no terminal")
+        typist.close()
+    if os.name == "posix":
+        os.execvp(command[0], command)
+    return subprocess.call(command)  # Windows can only wait for it
 
 
-def plan_keys(text: str, paste: bool) -> bytes:
-    """What to type for a text, without the Enter. Outside a paste a line end would submit half."""
-    text = for_terminal(text.replace("\r\n", "\n").replace("\r", "\n").replace("\t", "    "))
-    if paste:
-        return b"\x1b[200~" + text.strip().replace("\n", "\r").encode() + b"\x1b[201~"
-    line = " ".join(filter(None, map(str.strip, text.split("\n")))).encode()
-    if len(line) > WRAP_LINE_BYTES:  # the end with the request stays
-        left_out = " [… left out: the terminal takes no longer line …] ".encode()
-        line = line[:WRAP_LINE_BYTES - 200] + left_out + line[-120:]
-    return line.decode("utf-8", "ignore").encode()
+def refuse_program(command: list) -> None:
+    """A UserError for what has hooks, and for what nobody wants text typed into."""
+    hint = "name the agent: wrap -- aider, wrap -- sh -c '...'"
+    if not command:
+        raise UserError("a command is missing", hint)
+    name = os.path.basename(command[0])
+    if name in DIALECTS:
+        install = "install them: python3 install.py --agent " + name
+        raise UserError("%s has hooks; they do this better" % name, install)
+    runs_script = any(not word.startswith("-") for word in command[1:])
+    if name in SCREENS or (name in SHELLS and not runs_script):
+        raise UserError("%s would take the context as commands" % name, hint)
 
 
-def parse_keys(keys: bytes) -> str:
-    """What a person typed; what the terminal itself reports arrives as escape sequences."""
-    import re
-
-    return re.sub(ESCAPES, "", keys.decode("utf-8", "replace"))
-
-
-def is_in_input(look: Record, typed: str, is_box: bool) -> bool:
-    """Does the text that we typed stand in the program's input, with the cursor behind it?"""
-    lines, before = [*look.lines[:look.row], look.before], look.before.strip()
-    if is_box:  # from its prompt on, also when a line end came in behind the text
-        starts = [i for i, line in enumerate(lines) if find_pattern(_BOX, line)]
-        return bool(starts) and find_echo("\n".join(lines[starts[-1]:]), typed) >= 0
-    is_last = before and (letters_of(before) or typed.rstrip().endswith(before))
-    text = "\n".join(lines)
-    end = find_echo(text, typed)
-    return bool(is_last) and end >= 0 and not letters_of(text[end:])
-
-
-def find_echo(text: str, typed: str) -> int:
-    """Where the last end of our text is, however that is wrapped and framed, or of the mark that
-    stands for it; -1: nowhere."""
-    echo = r"[\W_]*".join(letters_of(typed)[-ECHO_RUN:])
-    found = [find_pattern(r"(?s)\A.*" + one, text) for one in (echo, _PASTED)]
-    return max((one.end() for one in found if one), default=-1)
+def start_wrap(project: Project, context_file: str, env: dict) -> Run:
+    """A run whose session has a delivery for the program, like a client's start."""
+    event = Event({"name": "SessionStart", "source": "startup"})
+    run = Run(event, project, env, time.time())
+    run.session.id = "wrap-%d" % os.getpid()
+    run.session.seen_at = run.now
+    if is_switched_off(project, env, run.now) or not prepare_folders(project):
+        return run
+    if context_file:
+        text = cut_end(clean_text(read_text(context_file)), REPLY_LIMIT - 400)
+        if not says_something(text):
+            raise UserError("no context in " + context_file, "name a text file")
+        run.session.delivery = Delivery({"state": "owed", "text": text})
+    else:
+        with ProjectLock(project, LOCK_WAIT_S):
+            start_session(run)
+    return run
 
 
-class Delivery:
-    """waiting -> typed -> waiting …; over: nothing more is typed, a late acknowledgement still
-    counts; done. `told`: lines for the person; `in_file`: is the context in the instruction file,
-    None until that was tried."""
+# --- what the program shows
 
-    def __init__(self, ctx: Ctx, now: float, context: tuple, **options) -> None:
-        self.ctx, (self.chosen, self.path, self.sources) = ctx, context
-        self.agent, self.timeout_s, self.ack_s = "", WRAP_TIMEOUT_S, WRAP_ACK_S
-        vars(self).update(options)
-        self.state, self.file = "waiting" if self.sources else "done", fallback_file(ctx)
-        self.row = Record(  # as a hook's delivery
-            message_id="inj-%x" % int(ctx.now * 1000), attempts=0, first_at=0.0, outcome="pending",
-            handoff=self.chosen.key if self.chosen else "")
-        self.since = self.busy_at = now
-        self.in_file, self.is_stale, self.enters, self.shown, self.told = None, False, 0, [], []
-        self.typed, self.place, self.reason = "", "", "the program ended"
+MOVES = r"\x1b\[[0-9;]*[ABEFGHfd]|\r\n?"
+FORWARD = r"\x1b\[\d*C"
+ESCAPES = (
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"
+    r"|\x1bO.|\x1b[ -/]*[0-~]"
+)
+MODES = rb"\x1b\[\?(?:\d+;)*(1049|2004)(?:;\d+)*([hl])"  # alternate screen, pastes
+# what a killed program may leave behind: alternate screen, hidden cursor, mouse, pastes
+USUAL_MODES = b"\x1b[?1047l\x1b[?25h\x1b[?1000;1002;1003;1004;1006;2004l\x1b[0m"
 
-    def step(self, now: float, look: Record) -> bytes:
-        """The keys to type now."""
-        if self.state == "done":
-            return b""
-        found = filter(None, map(find_agent, look.programs))  # behind a launcher
-        prompt, is_box = AGENTS[self.agent or next(found, "")]
-        is_there = self.state == "typed" and is_in_input(look, self.typed, is_box)
-        # A line such as `? for shortcuts` makes no question of the acknowledgement above it.
-        lines = [line for line in [*look.gone, *look.lines] if line.strip()[:1] != "?"]
-        vars(look).update(  # `In [1]:` and `In [2]:` are one place
-            is_there=is_there, text="\n".join(lines),
-            place="".join("0" if c.isdigit() else c for c in look.before.strip()),
-            obstacle=find_obstacle(look, letters_of(self.typed) if is_there else ""),
-            confidence=readiness(look, prompt, self.ctx.get("wrap.ready_patterns")))
-        may_answer = self.row.attempts and (look.ended or self.state != "typed")
-        end, unseen = find_echo(look.text, self.typed), "" if self.is_stale else look.text
-        news = look.text[end:].partition("\n")[2] if end >= 0 else unseen  # not an old answer
-        if may_answer and is_acknowledged(news):
+
+class Screen:
+    """What is known of the program: the end of its output, and how it takes input."""
+
+    def __init__(self) -> None:
+        self.kept = b""  # since we, or the person, last typed a line
+        self.modes: dict = {}  # number -> h or l
+        self.heard_at = time.monotonic()
+        self.silent_s = 0.0
+        self.process = "unknown"  # or reading, busy
+        self.is_raw = False
+        self.is_free = True  # input is not hidden, no alternate screen, no half line
+
+    def feed(self, data: bytes) -> None:
+        self.heard_at = time.monotonic()
+        self.kept = (self.kept + data)[-WRAP_OUTPUT_BYTES:]
+        self.modes.update(re.findall(MODES, self.kept))
+
+    def text(self) -> str:
+        """The output as it reads without a terminal; where it jumps, a line begins."""
+        text = self.kept.decode("utf-8", "replace")
+        text = re.sub(FORWARD, " ", re.sub(MOVES, "\n", text))
+        return re.sub(ESCAPES + "|" + CONTROL, "", text)
+
+
+def last_lines(text: str, count: int = 1) -> str:
+    """The last lines with something in them."""
+    lines = re.findall(r"\S(?:.*\S)?", text)
+    return "\n".join(lines[-count:])
+
+
+# --- does it ask the person something?
+
+PROMPT = (  # nothing is typed behind it yet
+    r"(?i)^[│┃|]?[\w ./:~()\[\]-]{0,40}(>{1,3}|[❯›»]|\]:)[\s│┃|]*$"
+    r"|^(you|user|me|human|prompt|input|ask|chat|message|query)\s?:$"
+)
+QUESTION = (
+    r"""(?imx)
+    [\[(]\s*\[?y(es)?\]?\s*[/|,]\s*n(o)?\b | \(y\)es\b   # [Y/n], ([y]/n), (Y)es/(N)o
+    | \b(trust|allow|approve|permission|proceed|authori[sz]e|grant|overwrite|confirm
+        |continue|are\ you\ sure|do\ you\ want|would\ you\ like)\b[^.\n]{0,120}\?
+    | \b(enter|return)\b.{0,14}\b(confirm|select|continue|choose|accept|approve|exit)\b
+    | \barrow\ keys\b | \bpress\ (any\ key|enter|return)\b
+    | \besc(ape)?\ to\ (cancel|go\ back|reject|skip|interrupt|stop)\b
+    | \b(password|passphrase|passcode|pin|token|secret|api.?key|code)\b.{0,60}[:?>]$
+    | [:?$#%]\Z | \(END\)\Z | --\s?More                   # also a shell's and a pager's
+    | ^\W*[❯›▶►➤→●◉>*]\s*(yes|no|allow|deny|trust|accept|cancel)\b
+    | (^\W*(\d{1,2}[.)]|\[.?\]|\(.?\)|[○◯●◉])\s.*(\n|\Z)){2}     # a choice"""
+)
+ANSWERED = r"(?im)^.*(/no?[\])]\??:?|\]:) \w+$"  # Remove it? [Y/n] y
+
+
+def has_question(text: str) -> bool:
+    """Whether the last lines ask the person something."""
+    asked = last_lines(text, 12)
+    if re.search(PROMPT, last_lines(text)):
+        # A line further above, or with its answer behind it, is no question any more.
+        asked = re.sub(ANSWERED, "", last_lines(text, 3)) + "\n"
+    return bool(re.search(QUESTION, asked))
+
+
+# --- does it wait for a line?
+
+READY_ABOVE = 0.7
+MID_THOUGHT = r"([\w,;:(\[{–—-]|\.\.|…)$"
+
+
+def readiness(screen: Screen, patterns: list) -> float:
+    """How sure we are that the program waits for a line: 0 is no, 1 is yes."""
+    last = last_lines(screen.text())
+    has_prompt = matches([PROMPT, *patterns], last)
+    takes_keys = screen.is_raw and not has_prompt  # and every key may be a command
+    if takes_keys or screen.process == "busy":
+        return 0.0
+    evidence = (
+        (0.95, screen.process == "reading"),
+        (0.9, has_prompt),
+        (min(screen.silent_s / 3, 0.8), screen.silent_s >= 0.5),
+        (0.6, not re.search(MID_THOUGHT, last)),
+    )
+    scores = [score for score, holds in evidence if holds]
+    agree = 0.1 if len(scores) > 1 else 0.0
+    return max(scores, default=0.0) + agree
+
+
+def matches(patterns: list, line: str) -> bool:
+    try:
+        return any(re.search(pattern, line, re.I) for pattern in patterns)
+    except re.error:
+        return False
+
+
+BUSY = r"\((?:%s)\) |\) [RD] " % "|".join(SHELLS + SCREENS)  # name and state in stat
+READ_WAITS = ("wait_woken", "n_tty_read")
+POLL_WAITS = (
+    "poll_schedule_timeout do_select do_poll do_sys_poll ep_poll do_epoll_wait"
+).split()
+
+
+def process_state(pid: int, is_raw: bool) -> str:
+    """Whether a program is reading or busy; unknown if the kernel does not tell."""
+    folder = "/proc/%d/" % pid
+    if re.search(BUSY, read_text(folder + "stat")):
+        return "busy"
+    wait = read_text(folder + "wchan").partition(".")[0]
+    if wait in ("", "0"):
+        return "unknown"
+    # A read may be of a socket, so it has to be of descriptor 0. A poll is for keys in
+    # raw mode; in line mode it may be for the network.
+    reads_input = re.match(r"\d+ 0x0 ", read_text(folder + "syscall"))
+    is_reading = wait in READ_WAITS and reads_input
+    is_polling = wait in POLL_WAITS and is_raw
+    return "reading" if is_reading or is_polling else "busy"
+
+
+# --- the text, and what comes back
+
+ECHO_LETTERS = 24  # more than an acknowledgement has, less than our request around it
+# the acknowledgement, but not our request for it
+TOLD_ACK = r'(?i)(?<!Reply ")\bACK:\s*context\s+received(?!\W{0,9}to\W{0,9}confirm)'
+
+
+def plan_keys(text: str, takes_paste: bool) -> bytes:
+    """The keys for a text, without the Enter. Outside of a paste it is one line."""
+    text = re.sub(CONTROL, "", text)
+    if takes_paste:
+        return b"\x1b[200~" + text.replace("\n", "\r").encode() + b"\x1b[201~"
+    while len(text.encode()) > WRAP_LINE_BYTES:
+        text = cut_middle(text, len(text) * 3 // 4)
+    return " ".join(text.split()).encode()
+
+
+# --- when to type what
+
+
+class Typist:
+    """Decides what is typed when. waiting -> typed -> submitted -> typed … -> done"""
+
+    def __init__(self, run: Run, timeout_s: float) -> None:
+        self.run = run
+        self.state = "waiting"
+        self.deadline = time.monotonic() + timeout_s  # for this state
+        self.prompt = ""  # the line at which we typed last
+        self.typed = ""
+        wants_ack = BOOLEANS.get(run.project.settings["startup.require_ack"], True)
+        self.evidence = TOLD_ACK if wants_ack else ""  # else the echo is enough
+
+    def step(self, screen: Screen, now: float) -> bytes:
+        """The keys to type now; b"" for none."""
+        self.run.now = time.time()
+        if now >= self.deadline:
+            self.give_up("the program was not ready in time")
+        elif self.state == "typed":
+            return self.press_enter(screen)
+        elif self.state == "submitted" and re.search(self.evidence, screen.text()):
             self.state = "done"
-            succeed_delivery(self.ctx, self.row, "acknowledgement")
-        elif look.ended:
-            self._close()
-        elif self.state != "over":
-            return self._wait(now, look) if self.state == "waiting" else self._enter(now, look)
+            end_delivery(self.run, "output")
+        elif self.is_ready(screen):
+            return self.type_next(screen, now)
         return b""
 
-    def is_holding(self, now: float) -> bool:
-        """Nobody's keys come between the context and its Enter."""
-        return self.state == "typed" and now - self.since < WRAP_HOLD_S
+    def is_ready(self, screen: Screen) -> bool:
+        """Whether it waits for a line, has settled, and is back at its prompt."""
+        wait_s = WRAP_SETTLE_S
+        if self.state == "submitted":
+            wait_s = max(WRAP_ANSWER_S, retry_wait_s(self.run))
+        patterns = self.run.project.settings["wrap.ready_patterns"]
+        is_sure = readiness(screen, patterns) > READY_ABOVE
+        is_quiet = screen.is_free and screen.silent_s >= wait_s
+        is_back = self.prompt in ("", same_prompt(screen))
+        return is_sure and is_quiet and is_back and not has_question(screen.text())
 
-    def _wait(self, now: float, look: Record) -> bytes:
-        """The next rung once it is ready: the text, again after its backoff, the file with its
-        notice, or the end. An answer may take its time: only a program that waits again, where it
-        did the first time and for long enough, has not acknowledged."""
-        attempts, rung, needed_s = self.row.attempts, "again", WRAP_SETTLE_S
-        if attempts:
-            rung, wait_s = next_rung(self.ctx, attempts, self.in_file is None)
-            needed_s = max(self.ack_s, wait_s)
-        is_again = self.place in ("", look.place) or (
-            look.process and not look.raw)  # it reads lines, whatever it shows
-        if not is_again or look.confidence <= READY_ABOVE or look.obstacle or look.typing:
-            self.busy_at = now
-        if min(now - self.busy_at, look.silent_ms / 1000) < needed_s:
-            if not attempts and now - self.since >= self.timeout_s:
-                self._give_up("wrap:timeout", now, look, "not ready in time")
+    def type_next(self, screen: Screen, now: float) -> bytes:
+        """The next rung of the ladder: the text, or what became of it."""
+        run = self.run
+        run.reply.texts = []
+        retry(run)
+        self.typed = "\n\n".join(run.reply.texts)
+        if self.evidence and not self.typed.startswith("[CONTEXT "):
+            # What the text itself quotes must not look like an answer.
+            self.typed = ACK_FRAME % self.typed.replace("ACK:", "ACK")
+        record(run, "wrap:typed")
+        self.state = "typed"
+        self.deadline = now + WRAP_ECHO_S
+        self.prompt = same_prompt(screen)
+        return plan_keys(self.typed, screen.modes.get(b"2004") == b"h")
+
+    def press_enter(self, screen: Screen) -> bytes:
+        """Enter, once our text stands there and nothing is asked behind it."""
+        run = self.run
+        letters = re.sub(r"[\W_]", "", self.typed)[-ECHO_LETTERS:]
+        behind = re.split(r"[\W_]*".join(letters), screen.text())[1:]  # however wrapped
+        if not behind or not screen.is_free or has_question(behind[-1]):
             return b""
-        if rung == "fail":
-            self.state, self.reason = "over", "no acknowledgement"
-        if rung == "fail" or (rung == "file" and not self._write_file()):
-            return b""  # where there can be no file, the rung after it comes next time
-        self._note("wrap:ready", now, look)
-        text = FALLBACK_NOTICE.format(file=self.file) if self.in_file else self._attempt(look)
-        keys = plan_keys(text, look.paste)
-        self.typed, self.state, self.since, self.enters = parse_keys(keys), "typed", now, 0
-        return keys
-
-    def _attempt(self, look: Record) -> str:
-        self.place, self.is_stale = look.place, is_acknowledged(look.text)
-        if self.chosen and not self.row.attempts:
-            hold_handoff(self.ctx, self.chosen, self.row.message_id)
-        return send_startup(self.ctx, self.row, self.sources, "wrap")
-
-    def _enter(self, now: float, look: Record) -> bytes:
-        """Enter, once our text stands in the input and nothing else asks for it; again, never the
-        text, if nothing has happened but a line end. It is submitted when it has left the input."""
-        waited_s, words = now - self.since, " ".join(look.lines).split()
-        is_due = waited_s >= WRAP_ENTER_S and look.silent_ms >= NATURAL_AFTER_MS
-        if self.enters:
-            is_due = (self.enters < WRAP_ENTERS and waited_s >= WRAP_AGAIN_S
-                      and not look.typing and words == self.shown)
-        if self.enters and not look.is_there and look.obstacle != "a question":
-            self._note("wrap:submitted", now, look)
-            asks = self.ctx.get("startup.require_ack")
-            self.state = "over" if self.in_file else "waiting" if asks else "done"
-            self.since = self.busy_at = now
-        elif look.is_there and is_due and not look.obstacle:
-            self.since, self.shown, self.enters = now, words, self.enters + 1
-            return b"\r"
-        elif not look.obstacle and (
-                waited_s >= self.timeout_s or (look.typing and not self.is_holding(now))):
-            # What was typed stays where it is; nothing comes after it once the person goes on.
-            self._give_up("wrap:stuck", now, look, "Enter did not submit it" if self.enters else
-                          "the typed text did not appear")
-        return b""
-
-    def _give_up(self, name: str, now: float, look: Record, reason: str) -> None:
-        """Nothing is typed any more: the file, which needs nobody to be ready."""
-        self._note(name, now, look)
-        self.state, self.reason = "over", reason
-        if self.in_file or self._write_file(reason=reason):
-            self.told.append(WRAP_IN_FILE.format(reason=reason, file=self.file))
-
-    def _write_file(self, **why) -> bool:
-        body = shorten_sources(self.sources, STARTUP_LIMIT)
-        self.in_file = write_section(self.ctx, body, self.file)
-        if self.in_file:
-            count_metrics(self.ctx, attempted=int(not self.row.attempts))
-            settle_delivery(self.ctx, self.row, "escalated", file=self.file, escalationType="file",
-                            **why)
-        return self.in_file
-
-    def _close(self) -> None:
-        """The program ended. An acknowledgement could come until now, so only now it has failed."""
-        if not self.in_file and (self.row.attempts or self.state == "over"):
-            settle_delivery(self.ctx, self.row, "failed", reason=self.reason)
-            self.told.append(FAILURE_NOTICE.format(path=self.path))
+        record(run, "wrap:submitted")
+        self.deadline = float("inf")
+        self.state = "submitted"
+        if run.session.delivery.state == "failed":
+            self.state = "done"  # that was the last line
         else:
-            record(self.ctx, "wrap:ended", messageId=self.row.message_id, reason=self.reason)
-        self.state = "done"
+            note_sent(run)
+        return b"\r"
 
-    def _note(self, name: str, now: float, look: Record) -> None:
-        """A recorder row with what the decision rests on, and nothing that the person may type."""
-        names = "confidence obstacle process silent_ms raw hidden paste alternate typing".split()
-        record(self.ctx, name, messageId=self.row.message_id, attempt=self.row.attempts,
-               waitedMs=int((now - self.since) * 1000), enters=self.enters,
-               programs=[base_name(argv[0]) for argv in look.programs],
-               **{key: getattr(look, key) for key in names})
+    def give_up(self, reason: str) -> None:
+        """Nothing is typed any more. The instruction file needs nobody to be ready."""
+        run = self.run
+        self.state = "done"
+        record(run, "wrap:gave-up", reason=reason)
+        run.reply.notes = []
+        run.reply.tell(NOT_SUBMITTED + reason)
+        write_fallback(run)
+
+    def close(self) -> None:
+        """The program has ended. Without evidence the handoff waits again."""
+        run, delivery = self.run, self.run.session.delivery
+        if delivery.state in ("sent", "failed"):
+            run.reply.tell(NOT_ACKNOWLEDGED)
+            give_back(run.project, delivery.handoff)
+        save_session(run.project, run.session)
+        write_some(2, "\n".join([*run.reply.notes, ""]).encode())
+
+
+def same_prompt(screen: Screen) -> str:
+    """The last line, by which a prompt is known again although it counts."""
+    return re.sub(r"\d+", "0", last_lines(screen.text()))
 
 
 # --- the pseudo-terminal
 
+LINE_ENDS = (b"\r", b"\n", b"\x03", b"\x04", b"\x15")  # Enter, ^C, ^D, ^U
+# what a terminal answers by itself: its kind, the cursor's place, focus, colours
+REPORTS = rb"\x1b\[[\d;?>=]*[cnRtyIO]|\x1b\[\?\d+u|\x1b[\]P][^\x07\x1b]*(\x07|\x1b\\)"
 
-class Run:
-    """The person's terminal, a pseudo-terminal, the program in it, its screen, and keys that wait
-    to be taken by it."""
 
-    def __init__(self, delivery: Delivery) -> None:
+class Terminal:
+    """The person's terminal, and the pseudo-terminal in which the program runs."""
+
+    def __init__(self, typist: Typist) -> None:
+        self.typist = typist
+        self.screen = Screen()
+        self.queue = b""  # keys on their way to the program
+        self.line = ""  # of the person's: half, or ended and not answered yet
+
+    def run(self, command: list) -> int:
+        """Pass everything through until the program ends; its exit code."""
+        try:
+            self.start(command)
+            while self.process.poll() is None:
+                self.pump()
+            while self.read_output():
+                pass
+        finally:
+            self.restore()
+            self.typist.close()
+        code = self.process.returncode
+        return code if code >= 0 else 128 - code
+
+    def start(self, command: list) -> None:
         import fcntl
+        import signal
+        import subprocess
+        import termios
+
+        self.saved = termios.tcgetattr(0)
+        self.master, slave = os.openpty()
+        os.set_blocking(self.master, False)
+        termios.tcsetattr(slave, termios.TCSANOW, self.saved)
+        self.fit()
+        self.process = subprocess.Popen(
+            command,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+        os.close(slave)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self.forward)
+        signal.signal(signal.SIGWINCH, self.fit)
+
+    def forward(self, number: int, *_: object) -> None:
+        """Pass a signal on to the program."""
+        self.process.send_signal(number)
+
+    def fit(self, *_: object) -> None:
+        """The person's terminal raw, and its size for the program."""
+        import fcntl
+        import termios
+        import tty
+
+        tty.setraw(0, termios.TCSADRAIN)
+        size = fcntl.ioctl(0, termios.TIOCGWINSZ, bytes(8))
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, size)
+
+    def restore(self) -> None:
+        """The person's terminal as it was, whatever the program left switched on."""
+        import termios
+
+        write_some(1, USUAL_MODES)
+        try:
+            termios.tcsetattr(0, termios.TCSADRAIN, self.saved)
+        except termios.error:
+            pass  # the window was closed
+
+    def pump(self) -> None:
+        """Pass on what is there, or wait for it a moment."""
+        import select
+
+        self.queue = write_some(self.master, self.queue)
+        # No key comes between our text and its Enter.
+        is_held = self.typist.state == "typed"
+        sources = [self.master] if is_held else [self.master, 0]
+        ready, _, _ = select.select(sources, [], [], WRAP_POLL_S)
+        if 0 in ready:
+            self.read_keys()
+        if self.master in ready and not self.read_output():
+            self.process.wait()  # it has closed its terminal
+            return
+        is_due = not ready or time.monotonic() >= self.typist.deadline
+        if is_due and self.typist.state != "done":
+            self.look()
+
+    def read_keys(self) -> None:
         import signal
         import termios
 
-        occupy_descriptors()
-        self.fcntl, self.signal, self.termios = fcntl, signal, termios  # Windows has not all
-        self.delivery, self.screen, self.saved = delivery, Screen(), termios.tcgetattr(0)
-        self.queue, self.held, self.has_input, self.typing = b"", b"", True, False
-        self.heard_at, self.looked_at, self.flags = delivery.since, 0.0, self.saved[3]
+        keys = read_some(0)
+        if not keys:
+            raise SystemExit(128 + signal.SIGHUP)  # the window was closed
+        if keys == b"\x1a" and termios.tcgetattr(self.master)[3] & termios.ISIG:
+            return self.suspend()
+        self.queue += keys
+        if keys.endswith(LINE_ENDS):
+            self.line = "ended"
+        elif re.sub(REPORTS, b"", keys):
+            self.line = "half"
 
-    def run(self, argv: list) -> int:
-        """Pass everything through until the program is gone; its exit code."""
-        try:
-            self._start(argv)
-            while self.process.returncode is None:
-                self._pump()
-            for _ in range(WRAP_DRAIN_READS):
-                if not self._read_output():
-                    break
-            self._step()
-            return self.process.returncode
-        finally:
-            self.restore()
+    def suspend(self) -> None:
+        """^Z: stop the program and ourselves; the person's shell comes back."""
+        import signal
 
-    def _start(self, argv: list) -> None:
-        import subprocess
-
-        self.master, slave = _os.openpty()
-        self.tty = _os.ttyname(slave)
-        self.termios.tcsetattr(slave, self.termios.TCSANOW, self.saved)
+        self.forward(signal.SIGSTOP)  # without a shell SIGTSTP stops nothing
+        self.restore()
+        os.kill(os.getpid(), signal.SIGTSTP)
         self.fit()
-        self.process = subprocess.Popen(
-            argv, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
-            preexec_fn=lambda: self.fcntl.ioctl(0, self.termios.TIOCSCTTY, 0))  # noqa: PLW1509
-        _os.close(slave)
-        _os.set_blocking(self.master, False)
-        for name in "SIGTERM SIGHUP SIGINT SIGQUIT SIGUSR1 SIGUSR2".split():
-            self.signal.signal(getattr(self.signal, name), self.forward)
-        for number in (self.signal.SIGWINCH, self.signal.SIGCONT):
-            # In the middle of output the size must not change, so this only notes it.
-            self.signal.signal(number, lambda *_: setattr(self, "is_fit", False))
+        self.forward(signal.SIGCONT)
+        self.forward(signal.SIGWINCH)  # draw again
 
-    def fit(self) -> None:
-        """The person's terminal raw, and its size for the program's; also after ^Z and `fg`."""
-        import tty
+    def read_output(self) -> bytes:
+        """Pass on what the program writes; b"" if there is nothing."""
+        data = read_some(self.master)
+        if self.line == "ended" and data.strip():
+            self.line = ""
+            self.screen.kept = b""  # what was asked before is settled
+        self.screen.feed(data)
+        rest = data
+        while rest:
+            rest = write_some(1, rest)
+        return data
 
-        self.is_fit = True  # first: it may change again meanwhile
-        tty.setraw(0, self.termios.TCSADRAIN)  # keys typed ahead stay
-        size = self.fcntl.ioctl(0, self.termios.TIOCGWINSZ, bytes(8))
-        self.fcntl.ioctl(self.master, self.termios.TIOCSWINSZ, size)
-        self.screen.resize(*memoryview(size).cast("H")[:2])
+    def look(self) -> None:
+        """Let the typist look at the program."""
+        import termios
 
-    def restore(self) -> None:
-        """The person's terminal as it was, whatever the program left on."""
-        insist(write_all, 1, format_restore(self.screen.modes))  # perhaps nobody looks any more
-        self.termios.tcsetattr(0, self.termios.TCSADRAIN, self.saved)
-
-    def _pump(self) -> None:
-        """Pass on what is there now, or wait for it a moment."""
-        import select
-
-        if not self.is_fit:
-            self.fit()
-        may_read = self.has_input and len(self.queue + self.held) < WRAP_READ_BYTES
-        ready, writable, _ = select.select([self.master, 0] if may_read else [self.master],
-                                           [self.master] if self.queue else [], [], WRAP_POLL_S)
-        if 0 in ready:
-            self._read_keys()
-        if not self.delivery.is_holding(time.monotonic()):
-            self.queue, self.held = self.queue + self.held, b""
-        if writable:
-            try:
-                self.queue = self.queue[_os.write(self.master, self.queue):]
-            except OSError:
-                pass  # full for now; a terminal that is gone ends the reading
-        is_closed = self.master in ready and not self._read_output()
-        self._follow(0 if is_closed else _os.WNOHANG | _os.WUNTRACED)
-        if time.monotonic() - self.looked_at >= WRAP_POLL_S:
-            self._step()
-
-    def _follow(self, flags: int) -> None:
-        """Has the program stopped or ended?"""
-        pid, status = _os.waitpid(self.process.pid, flags)
-        if pid and _os.WIFSTOPPED(status):
-            # The person's shell comes back, `fg` lets both go on; without job control we just do.
-            self.restore()
-            _os.kill(_os.getpid(), self.signal.SIGTSTP)
-            self.fit()
-            self.forward(self.signal.SIGCONT)
-            self.forward(self.signal.SIGWINCH)  # draw again
-        elif pid:
-            self.process.returncode = (128 + _os.WTERMSIG(status) if _os.WIFSIGNALED(status)
-                                       else _os.WEXITSTATUS(status))
-
-    def forward(self, number: int, _: object = None) -> None:
-        insist(_os.killpg, self.process.pid, number)  # it may be gone already
-
-    def _read_keys(self) -> None:
-        keys = self._read(0)
-        self.has_input, typed = bool(keys), parse_keys(keys)
-        if keys == b"\x1a" and self.flags & self.termios.ISIG:  # ^Z
-            self.forward(self.signal.SIGSTOP)  # without a shell the kernel drops SIGTSTP
-        elif typed:
-            self.typing = typed[-1] not in LINE_DONE
-            self.held += keys
-        else:  # an answer of the terminal itself, for which the program may wait, goes through
+        screen, now = self.screen, time.monotonic()
+        flags = termios.tcgetattr(self.master)[3]
+        screen.is_raw = not flags & termios.ICANON
+        is_hidden = not screen.is_raw and not flags & termios.ECHO
+        is_alternate = screen.modes.get(b"1049") == b"h"
+        screen.is_free = not (is_hidden or is_alternate or self.line)
+        screen.process = process_state(self.process.pid, screen.is_raw)
+        screen.silent_s = now - screen.heard_at
+        with ProjectLock(self.typist.run.project, LOCK_WAIT_S):
+            keys = self.typist.step(screen, now)
+        if keys:
+            screen.kept = b""
             self.queue += keys
 
-    def _read_output(self) -> bool:
-        """False when there is nothing (more)."""
-        data = self._read(self.master)
-        self.heard_at = time.monotonic() if data else self.heard_at
-        self.screen.feed(data)
-        if not insist(write_all, 1, data):
-            self.forward(self.signal.SIGHUP)  # as a terminal does that goes away
-        return bool(data)
 
-    def _read(self, fd: int) -> bytes:
-        try:
-            return _os.read(fd, WRAP_READ_BYTES)
-        except OSError:
-            return b""  # Linux says EIO once the program's side is closed
-
-    def _step(self) -> None:
-        """Look, and let the delivery decide."""
-        self.looked_at = now = time.monotonic()
-        try:
-            self.flags = self.termios.tcgetattr(self.master)[3]
-        except self.termios.error:
-            pass  # the program has closed it
-        if self.delivery.state == "done":
-            return
-        screen, is_raw = self.screen, not self.flags & self.termios.ICANON
-        process, programs = read_process(self.process.pid, self.tty)
-        self.delivery.ctx.now = time.time()
-        self.queue += self.delivery.step(now, Record(
-            process=process, programs=programs, gone=screen.gone, lines=screen.lines(),
-            silent_ms=int((now - self.heard_at) * 1000), row=screen.y,
-            before=screen.before_cursor(), raw=is_raw, alternate=screen.is_alternate(),
-            hidden=not is_raw and not self.flags & self.termios.ECHO, typing=self.typing,
-            paste=PASTE_MODE in screen.modes, ended=self.process.returncode is not None))
-
-
-# --- the command
-
-
-def wrap_command(given: Record) -> int:
-    command, kind = given.rest, kind_of_command(given.rest)
-    if not command:
-        raise CommandError("a command is missing after --")
-    if kind:
-        raise CommandError(
-            "%s is %s, not an agent: the context would be typed into it" % (command[0], kind),
-            "name the agent, e.g. `wrap -- aider`; a script is run by `wrap -- sh -c '…'`")
-    if not IS_POSIX or not _os.isatty(0):
-        raise CommandError("wrap needs a terminal, of a POSIX system", "run the agent directly")
-    ctx, agent = people_ctx(), given.agent or find_agent(command)
-    ctx.agent = agent if agent in DIALECTS else ctx.agent
-    delivery = Delivery(ctx, time.monotonic(), _read_context(ctx, given.context), agent=agent,
-                        timeout_s=float(given.timeout or WRAP_TIMEOUT_S))
-    ctx.agent = agent or "other"  # for the recorder, now that the agent's file is known
+def read_some(descriptor: int) -> bytes:
     try:
-        code = Run(delivery).run(command)
-    except OSError as error:
-        raise CommandError("cannot run %s: %s" % (command[0], error.strerror),
-                           "check the name and PATH") from None
-    write_stderr("".join(line + "\n" for line in delivery.told))
-    return code
+        return os.read(descriptor, WRAP_READ_BYTES)
+    except OSError:
+        return b""  # closed, or nothing is there
 
 
-def _read_context(ctx: Ctx, path: str) -> tuple:
-    """(the handoff or None, where the text is, sources): of the file that the person named, else of
-    what a new session would get."""
-    if path:
-        data = read_bytes(path) or b""
-        if not says_something(data):
-            raise CommandError("there is no context in %s" % one_line(path, 200),
-                               "name a text file that is filled in")
-        return None, path, [(SOURCE_FILE.format(path=path), clean_text(decode_text(data)))]
-    if not ctx.get("startup.enabled"):
-        return None, "", []
-    update_ledger(ctx, lambda ledger: None)  # from now on a handoff is newer than the first event
-    found = find_handoffs(ctx, "")
-    chosen = next((one for one in found if not one.is_busy), None)
-    paths = ", ".join([*(one.path for one in found[:1]), *startup_files(ctx)])
-    return chosen, paths, startup_sources(ctx, chosen, found)
-
+def write_some(descriptor: int, data: bytes) -> bytes:
+    """What is left to write; nothing if nobody is there any more."""
+    try:
+        return data[os.write(descriptor, data) :]
+    except BlockingIOError:
+        return data  # full for now
+    except OSError:
+        return b""
 # =============================================================================
 # Commands
 # =============================================================================
-# What people run: a function each, which gets what was given by its usage line. Heavy imports are
-# fine here. A command returns its exit code, None for 0; a failure is a CommandError.
-WATCH_EVERY_S, WRAPPED_WAIT_S = 2.0, 2.0
-REPLAY_FILES, REPLAY_BYTES = 5000, 64 * 1024 * 1024
-CHECK_RIGHTS = "check its owner and permissions"
+# What people run: a function and a line of the parser each. What fails is a
+# UserError: two lines on stderr, and exit 1.
+
+NO_PROJECT = "no .context folder here or above: the hooks stay silent"
+DURATION = r"([1-9]\d{0,6})([smhd])"
+UNITS_S = {
+    "s": 1,
+    "m": 60,
+    "h": 3600,
+    "d": 86400,
+}
+SIGNAL_FILE = """\
+---
+severity: %s
+ttl: %d
+auditor: signal-command
+code: %s
+---
+%s
+"""
 
 
-def list_sessions(ctx: Ctx) -> list:
-    """[(session, time of its last change)], newest first."""
-    names = [name[:-5] for name in list_dir(ctx.path("state"), 20_000)
-             if name.endswith(".json") and ("~" in name or is_plain_name(name))]
-    infos = [(name, stat_of(session_file(ctx, name))) for name in names]
-    return sorted([(name, info.st_mtime) for name, info in infos if info], key=lambda row: -row[1])
+class UserError(Exception):
+    """What is wrong, as a sentence for the person, and what to do about it."""
 
 
-def session_ctx(given: Record, known_only: bool = False) -> Ctx:
-    """The project, with the session that an id or its first letters name, or the environment."""
-    ctx, wanted = people_ctx(), safe_name(given.session)
-    names = [name for name, _ in list_sessions(ctx)]
-    found = [wanted] if wanted in names else [
-        name for name in names if wanted and name.startswith(given.session.lower())]
-    if len(found) > 1 or known_only and wanted and not found:
-        raise CommandError("%s session %s here" % ("more than one" if found else "no",
-                                                   given.session),
-                           "known: " + (", ".join((found or names)[:5]) or "none yet"))
-    ctx.session = found[0] if found else wanted or ctx.session
-    return ctx
+# --- commands that can be pasted from where one is
 
 
-def status_command(given: Record) -> None:
-    if given.watch and not _os.isatty(1):
-        raise CommandError("--watch needs a terminal", own_command("status"))
-    while True:
-        ctx = session_ctx(given, known_only=True)
-        data = status_data(ctx, ctx.session if given.session else "")
-        page = [format_json(data)] if given.json else render_status(data)
-        show(*page, is_screen=bool(given.watch))
-        if not given.watch:
-            return
-        time.sleep(WATCH_EVERY_S)
+def kit_call(words: str) -> str:
+    return program_call(os.path.abspath(__file__), words)
 
 
-def status_data(ctx: Ctx, only: str) -> dict:
-    """All that `status` tells, of one session or of those that were there last."""
-    known = list_sessions(ctx)
-    shown = [pair for pair in known if not only or pair[0] == only]
-    ledger = [dict(dump_record(row, HANDOFF_ROW), session=name)
-              for name, row in read_ledger(ctx).handoffs.items()
-              if not only or only in (name, row.delivered_to)]
-    ledger.sort(key=lambda row: row["written_at"] or row["asked_at"] or "", reverse=True)
-    places = ["", *([only] if only else list_dir(ctx.path("signals", "sessions"), 100))]
-    signals = [(place, signal) for place in places for signal in read_signals(ctx, place, {})[0]
-               if bool(place) != signal.stays]
-    return {
-        "version": VERSION, "at": format_iso(ctx.now), "root": ctx.root,
-        "paused": read_pauses(ctx), "handoffs": ledger[:10],
-        "sessions": [session_data(ctx, *pair) for pair in shown[:10]],
-        "signals": [{
-            "session": place, "severity": signal.severity, "code": signal.code,
-            "text": one_line(signal.body, 400), "at": format_iso(signal.generated_at),
-            "until": format_iso(signal.generated_at + signal.ttl_s)
-        } for place, signal in signals[:100]],  # also those that are not injected
-        "auto": workflow_data(ctx), "attention": attention_data(ctx, known),
-        "problems": [text for level, text in check_project(ctx) if level != OK],
-    }
+def program_call(path: str, words: str) -> str:
+    """A Python program with its words; its path from here if it lies below."""
+    import shlex
+    import subprocess
+
+    here = os.path.join(os.getcwd(), "")
+    if path.startswith(here):
+        path = "./" + path[len(here) :]
+    start = "" if os.access(path, os.X_OK) else "python3 "
+    if os.name == "nt":
+        return "py -3 %s %s" % (subprocess.list2cmdline([path]), words)
+    return "%s%s %s" % (start, shlex.quote(path), words)
 
 
-def session_data(ctx: Ctx, session: str, seen_at: float) -> dict:
-    """How full it is, and which context files it read; its handoffs stand in the ledger."""
-    state, files = read_session(ctx, session), [name for name, _ in gate_files(ctx)]
-    unread = [name for name in files if name not in state.files_read]
-    gate = "%d of %d files read%s" % (len(files) - len(unread), len(files),
-                                      ", not: " + ", ".join(unread) if unread else "")
-    return {
-        "session": session, "agent": state.agent, "seen_at": format_iso(seen_at),
-        "model": best_model(state, ""), "tool_calls": state.tool_calls,
-        "context": last_measure(ctx, session, state),
-        "gate": "switched off" if ctx.get("gate.mode") == "off" else gate}
+def installer_call(here: Here, words: str) -> str:
+    """install.py lies where the kit came from, or beside it."""
+    state = project_state_folder(here.root, here.env)
+    record = read_object(os.path.join(state, "install-project.json"))
+    folder = os.path.dirname(os.path.abspath(__file__))
+    folder = text_of(record.get("source")) or folder
+    path = os.path.join(folder, "install.py")
+    if os.path.isfile(path):
+        return program_call(path, words)
+    return "in your copy of ctx_hooks: python3 install.py " + words
 
 
-def last_measure(ctx: Ctx, session: str, state: Record) -> "dict | None":
-    """The newer of what the monitor measured and what the status line was told."""
-    handed = read_json(ctx.path("state", session + ".statusline"))
-    told_at, at = parse_iso(handed.get("at")) or 0.0, state.last_call
-    found = (state.estimated_tokens, state.window, state.exact, state.measured_model)
-    if count_of(handed.get("used")) and told_at >= at:
-        at, found = told_at, (count_of(handed["used"]), count_of(handed.get("window")), True,
-                              text_of(handed.get("model")))
-    if not found[0] or not found[1]:
-        return None
-    measure = make_measure(*found)
-    return dict(vars(measure), session=session, kind=measure.note or "exact", at=format_iso(at))
+def init_call(here: Here) -> str:
+    """What makes this folder a project; the plugin needs no more than the folder."""
+    return "mkdir .context" if is_plugin() else installer_call(here, "--init")
 
 
-def workflow_data(ctx: Ctx) -> "dict | None":
-    if not read_json(auto_path(ctx)):
-        return None
-    flow, agreed = read_workflow(ctx), read_trust(ctx).checks
-    checks = [{"phase": phase, "command": text, "agreed": agreed.get(phase) == digest_of(text)}
-              for phase, text in checks_of(ctx, flow).items()]
-    return dict(dump_record(flow, WORKFLOW), token="", inert=is_inert(ctx, flow), checks=checks,
-                last_error=text_of(flow.last_error.get("message")))
+def is_plugin() -> bool:
+    """Whether this file lies where Claude Code keeps its plugins."""
+    path = os.path.abspath(__file__).replace(os.sep, "/")
+    return "/plugins/cache/" in path
 
 
-def attention_data(ctx: Ctx, sessions: list) -> dict:
-    """Characters and messages said to the agent, by mechanism, and the tool calls they go with."""
-    by, calls = {}, sum(read_session(ctx, name).tool_calls for name, _ in sessions[:50])
-    for row in read_events(ctx, 100_000):
-        mechanism, chars = text_of(row.get("event")).partition(":")[0], count_of(row.get("chars"))
-        calls += count_of(row.get("calls"))  # of a session that ended
-        if chars and row.get("type") != "wrap":  # no tool calls go with that
-            said = by.setdefault(mechanism, {"messages": 0, "chars": 0})
-            said["messages"] += 1
-            said["chars"] += chars
-    return {"calls": calls, "by": by}
+# --- what several commands need
 
 
-def context_command(given: Record) -> None:
-    """The session in the environment, else the most recent one."""
-    ctx = session_ctx(given, known_only=True)
-    session = ctx.session or next((name for name, _ in list_sessions(ctx)), "")
-    measure = last_measure(ctx, session, read_session(ctx, session))
-    if measure is None:
-        raise CommandError("this session has not been measured yet",
-                           "it happens at the agent's first tool call")
-    show(format_json(measure) if given.json else
-         "{shown} {tokens}/{window} {kind} {session}".format(**measure))
+def need_project(here: Here) -> Project:
+    if here.project is None:
+        raise UserError(NO_PROJECT, init_call(here))
+    return here.project
 
 
-def why_command(given: Record) -> None:
-    rows = read_events(people_ctx(), int(given.words[0]) if given.words else 10)
-    page = list(map(render_decision, rows)) or [
-        "nothing was said or decided here yet; silence is not recorded"]
-    show(*[format_json(rows)] if given.json else page)
+class HeldLock(ProjectLock):
+    """The project's lock; a UserError if it cannot be had."""
+
+    def __init__(self, project: Project) -> None:
+        prepare_folders(project)
+        super().__init__(project, LOCK_WAIT_STOP_S)
+
+    def __enter__(self) -> HeldLock:
+        super().__enter__()
+        if not self.is_held:
+            raise UserError("the project is busy", "try again in a second")
+        return self
 
 
-def config_command(given: Record) -> None:
-    ctx, rows = people_ctx(), []
-    user_file = user_config_path(ctx.env)
-    own = read_config(user_file, is_user=True)[0]
-    project = read_config(join_path(ctx.root, CONFIG_NAME))[0]
-    for key, _, _, about in SETTINGS:
-        value = severity_floor(ctx) if key == "monitor.inject_min_severity" else ctx.get(key)
-        source = CONFIG_NAME if key in project else user_file if key in own else "default"
-        source = source if value == ctx.get(key) else "CTX_INJECT_MIN_SEVERITY"
-        rows.append({"key": key, "value": value, "source": source, "about": about})
-    page = [[("dim" if row["source"] == "default" else "bold", row["key"] + " "),
-             ("", "= %s  (%s) %s" % (format_json(row["value"]), row["source"], row["about"]))]
-            for row in rows]
-    page += ["  ✗ " + text for _, text in check_settings(ctx)]
-    show(*[format_json(rows)] if given.json else page)
+def must_write(path: str, content: str) -> None:
+    if not write_atomically(path, content, mode=0o644):
+        raise UserError("cannot write " + path, "check its owner and permissions")
 
 
-def doctor_command(given: Record) -> int:
-    """A line for each thing that matters; exit 1 when something is broken."""
-    rows = diagnose(people_ctx(needed=False), slashed(_os.getcwd()), read_environment())
-    found = [{"level": level, "text": text} for level, text in rows]
-    page = [[(row["level"], "%-6s" % row["level"]), ("", row["text"].partition("\n")[0])]
-            for row in found]
-    below = [line for row in found for line in row["text"].split("\n")[1:]]  # settings to paste
-    page += ["", *below] if below else []
-    show(*[format_json(found)] if given.json else page)
-    return 1 if FAIL in [row["level"] for row in found] else 0
+def duration(text: str) -> int:
+    """The seconds of 90s, 30m, 2h or 1d."""
+    match = re.fullmatch(DURATION, text)
+    if not match:
+        raise ValueError(text)
+    return int(match[1]) * UNITS_S[match[2]]
 
 
-def signal_command(given: Record) -> None:
-    ctx, summary, ttl_s = session_ctx(given), given.words[0], int(given.ttl or DEFAULT_TTL_S)
-    if summary == "-":
-        summary = read_fd(0, SIGNAL_LIMIT_BYTES).decode("utf-8", "replace").replace("\r\n", "\n")
-    if not clean_text(summary).strip():
-        raise CommandError("the summary is empty", "say in one line what is wrong")
-    if not 1 <= ttl_s <= TTL_LIMIT_S:
-        raise CommandError("--ttl must be between 1 and %d seconds" % TTL_LIMIT_S, "leave it out")
-    action = "\n→ " + given.action.strip() if given.action.strip() else ""
-    path = write_signal(ctx, "" if getattr(given, "global") else ctx.session, Record(
-        name=given.name or "external-%x" % (time.time_ns() // 1000), generated_at=ctx.now,
-        severity=given.severity or "warning", ttl_s=ttl_s, code=given.code,
-        auditor=given.name or "external", body=summary.strip() + action))  # two names, two sources
-    if not path:
-        raise CommandError("cannot write " + ctx.path("signals"), CHECK_RIGHTS)
-    show(path)
+def choose(names: list, prefix: str) -> str:
+    """The one name that begins so."""
+    found = [name for name in names if name.startswith(prefix)]
+    if len(found) != 1:
+        known = ", ".join(names[:5]) or "none yet"
+        raise UserError("say which one", "there are: " + known)
+    return found[0]
 
 
-def pause_command(given: Record) -> None:
-    """`pause` and `resume`: of one session, or of all when none is known."""
-    ctx, stated, until = session_ctx(given), getattr(given, "for", ""), None
-    path, is_pause = ctx.path("state", "pause.json"), given.word == "pause"
-    if stated:
-        number, unit_s = stated[:-1], UNITS_S.get(stated[-1].lower())
-        if not (unit_s and is_digits(number) and len(number) < 9):
-            raise CommandError("not a duration: " + stated,
-                               "a number with s, m, h or d, such as 30m")
-        until = format_iso(ctx.now + int(number) * unit_s)
-
-    def edit(data: dict) -> None:
-        pauses = read_pauses(ctx)
-        data.clear()
-        if is_pause:
-            data.update(pauses, **{ctx.session or "*": until})
-        elif ctx.session:
-            data.update((name, pauses[name]) for name in pauses if name not in (ctx.session, "*"))
-        data["inode"] = ctx.owner.st_ino
-
-    if not update_json(ctx, path, edit)[0]:
-        raise CommandError("cannot write " + path, CHECK_RIGHTS)
-    told = "paused %s until " + (until or "`resume`") if is_pause else "resumed %s"
-    show(told % (ctx.session or "every session"))
+def session_ids(project: Project) -> list:
+    """The sessions that we know, the newest first."""
+    return [session.id for session in all_sessions(project)]
 
 
-def auto_command(given: Record) -> None:
-    ctx, action = session_ctx(given), given.words[0]
-    shell = next(iter(read_environment(AGENT_NAMES)), "")
-    if shell and (given.until or given.agree):
-        raise CommandError(
-            "--until and --agree are for a person; %s is set in an agent's shell" % shell,
-            "run it in a terminal of your own; with ! in the client it is the agent's shell too")
-    if action == "stop":
-        was_active = is_active(read_workflow(ctx))
-        if was_active and not cancel_workflow(ctx):
-            raise CommandError("cannot write " + AUTO_STATE, CHECK_RIGHTS)
-        show("cancelled" if was_active else "no workflow is active")
+# --- the commands
+
+
+def show_status(here: Here, options: object) -> None:
+    if options.all:
+        places = all_projects(here.env)
+    else:
+        need_project(here)
+        places = [here]
+    if options.json:
+        data = [status_data(place) for place in places]
+        told = data if options.all else data[0]
+        print(json.dumps(told, indent=1, default=session_data))
         return
-    if action != "status":
-        flow = _plan_start(ctx, given) if action == "start" else _plan_resume(ctx, given)
-        if given.session:  # the client's own id, as its events carry it
-            is_whole = ctx.session == safe_name(given.session)
-            flow.session_id = given.session if is_whole else ctx.session
-        _agree(ctx, flow, given, may_ask=not shell)
-        if not is_dir(parent_of(auto_path(ctx))):
-            write_bytes(ctx, ctx.root + "/.caw/.gitignore", b"auto-state.json\n.gitignore\n")
-        if not update_workflow(ctx, lambda now: vars(now).update(vars(flow)))[0]:
-            raise CommandError("cannot write " + AUTO_STATE, CHECK_RIGHTS)
-        record(ctx, "auto:started" if action == "start" else "auto:resumed", phase=flow.phase,
-               bound=bool(flow.session_id))
-    data = workflow_data(ctx)
-    page = render_workflow(data) if data else [
-        "no workflow; begin one with: " + own_command("auto start TASK")]
-    show(*[format_json(data or {})] if given.json else page)
+    for place in places:
+        print_page(status_page(place))
 
 
-def _plan_start(ctx: Ctx, given: Record) -> Record:
-    """The phases are those that are left; with --until and none named it is `execution` alone."""
-    names, old = ctx.get("auto.phases") or list(PHASES), read_workflow(ctx)
-    skipped = given.skip + [name for flag in SKIPS if getattr(given, flag) for name in SKIPS[flag]]
-    phases = [name for name in names if name not in skipped]
-    if given.until and not (given.phase or skipped or ctx.get("auto.phases")):
-        phases = ["execution"]
-    first, task = given.phase or (phases or names)[0], "".join(given.words[1:])
-    unknown = (set(given.skip) - set(names)) | ({first} - set(phases))
-    if not task.strip():
-        raise CommandError("the task is empty", "say in a sentence what is to be done")
-    if unknown:
-        name = min(unknown)
-        raise CommandError("there is no phase " + name,
-                           did_you_mean(name, phases, "phases: " + ", ".join(phases)))
-    if is_active(old) and not is_inert(ctx, old) and not given.force:
-        raise CommandError("a workflow is active already",
-                           "--force replaces it; to see it: " + own_command("auto status"))
-    return load_record({
-        "active": True, "phases": phases, "phase": first, "until": given.until,
-        "max_iterations": int(given.max_iterations or MAX_ITERATIONS), "task_description": task,
-        "any_prompt": bool(given.any), "signals": {}, "started_at": format_iso(ctx.now, True),
-        "session_id": "" if given.any else ctx.env.get("CLAUDE_CODE_SESSION_ID", ""),
-    }, WORKFLOW)
+def all_projects(env: dict) -> list:
+    """The user's projects, those with a context folder still there."""
+    home = os.path.join(state_home(env), "ctx_hooks")
+    names = os.listdir(home) if os.path.isdir(home) else []
+    found = []
+    for name in sorted(names):
+        root = read_text(os.path.join(home, name, "root"))
+        here = Here(root, env)
+        if here.project and here.project.root == root:
+            found.append(here)
+    return found
 
 
-def _plan_resume(ctx: Ctx, given: Record) -> Record:
-    """It binds to the next session that prompts, also after it failed or was blocked."""
-    flow = read_workflow(ctx)
-    if not read_json(auto_path(ctx)) or flow.phase == "complete":
-        raise CommandError("there is no workflow to take up", own_command("auto start TASK"))
-    known = [phase for phase in (flow.phase, flow.last_phase) if phase in flow.phases]
-    vars(flow).update(
-        FRESH, active=True, phase=(known or flow.phases)[0], exit_reason="", completed_at=0.0,
-        phase_started_at=ctx.now, session_id="", any_prompt=bool(given.any) or flow.any_prompt)
-    flow.signals.last_checked = ctx.now
-    return flow
+def show_why(here: Here, options: object) -> None:
+    rows = read_events(need_project(here))
+    for row in rows[-options.count :]:
+        print(describe_decision(here, row))
+    if not rows:
+        print("Nothing was said or decided here yet; silence is not recorded.")
 
 
-def _agree(ctx: Ctx, flow: Record, given: Record, may_ask: bool) -> None:
-    """The person's consent to the checks. One that was not typed here or agreed to before is asked
-    about; where no person can answer it stays without consent, unless --agree says so."""
-    checks = checks_of(ctx, flow)
-    known = [*read_trust(ctx).checks.values(), digest_of(given.until)]
-    strange = {} if given.agree else {
-        phase: text for phase, text in checks.items() if digest_of(text) not in known}
-    if strange and may_ask and _os.isatty(0) and _os.isatty(1):
-        show("the project wants these commands run as checks:",
-             *["  %s: %s" % (phase, text.replace("\n", "⏎ ")) for phase, text in strange.items()],
-             "agree? [y/N]")
-        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-            raise CommandError("not agreed, nothing was changed",
-                               "the commands stand in " + CONFIG_NAME)
-        strange = {}
-    agreed = {phase: digest_of(text) for phase, text in checks.items() if phase not in strange}
-    flow.token, path = _os.urandom(16).hex(), trust_path(ctx)
-    trust = format_json({"token": flow.token, "root": ctx.root, "checks": agreed})
-    if not (path and write_bytes(ctx, path, trust.encode())):
-        place = path or "a state home: HOME is not set"
-        raise CommandError("cannot write " + place, CHECK_RIGHTS)
+def run_handoff(here: Here, options: object) -> None:
+    """show, now, list, drop"""
+    project = need_project(here)
+    run = here.run(Session())
+    with HeldLock(project):
+        update_others(run)  # as the next start would
+        if options.action == "now":
+            make_now(here, options.session)
+        elif options.action == "drop":
+            name = choose(waiting_handoffs(run), options.session)
+            take_handoff(project, name)
+            print("taken away; for some days it is kept in handoffs/delivered/" + name)
+        elif options.action == "list":
+            print_page(row_lines(handoff_rows(here, here.runs())))
+        else:
+            text = startup_text(run, choose_handoff(run, "startup"), "startup")
+            print(re.sub(CONTROL, "", text) or "No handoff waits for the next session.")
 
 
-def statusline_command(given: Record) -> None:
-    run_guarded("statusline", read_environment(), _statusline, given.rest, bool(given.only))
+def make_now(here: Here, prefix: str) -> None:
+    """Make a handoff of the newest session, or of the one that is named."""
+    project = here.project
+    known = session_ids(project)
+    session_id = choose(known if prefix else known[:1], prefix)
+    session = load_session(project, session_id)
+    look(session)
+    if not make_handoff(project, session, here.now):
+        what = "session %s did no work yet" % session_id
+        raise UserError(what, "a handoff is made of edits and commands")
+    save_session(project, session)
+    print(handoff_path(project, session_id))
 
 
-def _statusline(env: dict, wrapped: list, only: bool) -> None:
-    """Ours below the user's own, of which there is what it printed before it failed or hung."""
-    import _signal
-
-    set_deadline(time.monotonic() + STDIN_WAIT_S)
-    data, theirs = dict_of(read_event_data(0)), b""
-    add_time(HOOK_LIMIT_S)
-    line = render_statusline(statusline_data(data, env))
-    if wrapped:
-        _signal.signal(_signal.SIGTERM, lambda *_: sys.exit(143))  # our child goes with us
-        argv = wrapped if len(wrapped) > 1 else ["/bin/sh", "-c", wrapped[0]]
-        if not IS_POSIX and len(wrapped) == 1:  # cmd has quoting rules of its own
-            shell = read_environment(("COMSPEC",)).get("COMSPEC", "cmd")
-            argv = '"%s" /d /s /c "%s"' % (shell, wrapped[0])
-        theirs = run_timed(argv, format_json(data).encode(), None, None, WRAPPED_WAIT_S)[2].rstrip()
-        write_all(1, theirs + b"\n" if theirs else b"")  # the user's own program paints as it likes
-    if not (theirs and only):
-        show(line, is_bar=True)
-
-
-def statusline_data(data: dict, env: dict) -> dict:
-    """What the line shows; on the way, the exact numbers are handed to the monitor."""
-    window, model = dict_of(data.get("context_window")), dict_of(data.get("model"))
-    size, used = count_of(window.get("context_window_size")), tokens_of(window.get("current_usage"))
-    shown = {"model": one_line(text_of(model.get("display_name")) or text_of(model.get("id")), 30),
-             "percent": min(100, used * 100 // size) if used and size else None,
-             "near": False, "phase": "", "pending": ""}
-    session_id, cwd = text_of(data.get("session_id")), slashed(text_of(data.get("cwd")))
-    start = project_folder("claude", env) or slashed(text_of(dig(data, "workspace.project_dir")))
-    is_on = session_id and not is_switched_off(env)
-    ctx = find_project(start, cwd, env, time.time()) if is_on else None
-    if ctx is None:
-        return shown
-    ctx.session = safe_name(session_id)
-    path = ctx.path("state", ctx.session + ".statusline")
-    old, name = read_json(path), text_of(model.get("id"))
-    new = {"window": size, "used": used, "model": name, "at": old.get("at")}
-    if size and old != new:  # the client asks several times a second
-        write_bytes(ctx, path, format_json(dict(new, at=format_iso(ctx.now, True))).encode())
-    state, flow = read_session(ctx, ctx.session), read_workflow(ctx)
-    point = compaction_point(ctx, state, size)
-    shown["near"] = 0 < point - HANDOFF_BEFORE_COMPACTION <= used
-    if is_active(flow) and flow.session_id == session_id:
-        shown["phase"] = "%s %d/%d" % (flow.phase, flow.iteration, flow.max_iterations)
-    claims = drop_old_claims(ctx, read_json(claims_path(ctx, ctx.session)))
-    due = due_signals(ctx, read_signals(ctx, ctx.session, claims)[0])
-    pending = "signals: %d" % len(due) if due else ""
-    shown["pending"] = "paused" if is_paused(ctx, ctx.session) else pending
-    return shown
+def send_signal(here: Here, options: object) -> None:
+    project = need_project(here)
+    folder = project.path("signals", "global")
+    if options.session:
+        session_id = choose(session_ids(project), options.session)
+        folder = project.path("signals", "sessions", safe_name(session_id))
+    if not options.text.strip():
+        raise UserError("the signal says nothing", "say what is wrong → what to do")
+    path = os.path.join(folder, "signal-%x.md" % time.time_ns())
+    content = SIGNAL_FILE % (
+        options.severity,
+        options.ttl,
+        options.code,
+        options.text,
+    )
+    must_write(path, content)
+    until = here.clock(here.now + options.ttl)
+    print("for %s, until %s" % (listener_of(path), until))
 
 
-def replay_command(given: Record) -> int:
-    """Each file holds an event, a list of them, or one on each line."""
-    import json
-    import tempfile
+def pause(here: Here, options: object) -> None:
+    project = need_project(here)
+    until = 0.0
+    when = "you run " + kit_call("resume")
+    if options.time:
+        until = here.now + options.time
+        when = here.clock(until)
+    must_write(project.state("paused"), "%d\n" % until)
+    print("all hooks in %s are silent until %s" % (project.root, when))
 
-    ctx, agent, events = people_ctx(), given.agent or "claude", []
-    for name in given.words:
-        data = read_fd(0, STDIN_LIMIT_BYTES) if name == "-" else read_bytes(name, STDIN_LIMIT_BYTES)
-        lines = (data or b"").decode("utf-8", "replace").lstrip("\ufeff").strip().split("\n")
+
+def resume(here: Here, options: object) -> None:
+    path = need_project(here).state("paused")
+    was_paused = os.path.exists(path)
+    remove_file(path)
+    note = " again" if was_paused else "; there was no pause"
+    print("the hooks are on" + note)
+
+
+def run_auto(here: Here, options: object) -> None:
+    """start, status, resume, stop"""
+    project = need_project(here)
+    if options.session:
+        options.session = choose(session_ids(project), options.session)
+    run = here.run(Session())
+    flow = None
+    if options.action == "start":
+        flow = new_workflow(run, options)
+    elif options.action == "resume":
+        flow = old_workflow(project)
+    if flow and not options.agree:
+        options.agree = person_agrees(plan_checks(run, flow, options))
+    with HeldLock(project):
+        if flow:
+            publish(run, flow, options)
+        elif options.action == "stop":
+            cancel_workflow(run)
+    print_page(workflow_lines(here))
+
+
+def person_agrees(commands: list) -> bool:
+    """Ask a person in a terminal for checks that they did not type."""
+    if not commands or not sys.stdin.isatty():
+        return False
+    print_page(["  " + command for command in commands])
+    answer = input("May these commands run as checks? [y/N] ")
+    return answer.strip().lower() in ("y", "yes")
+
+
+def run_doctor(here: Here, options: object) -> int:
+    rows = diagnose(here)
+    print_page(row_lines(rows))
+    return int(any(FAIL in row for row in rows))
+
+
+def run_wrap(here: Here, options: object) -> int:
+    if options.words:
+        hint = kit_call("wrap -- " + " ".join(options.words))
+        raise UserError("put -- before the program", hint)
+    return wrap_program(need_project(here), options, here.env)
+
+
+def show_statusline(here: Here, options: object) -> None:
+    """One line from the client's JSON on stdin; nothing for what the hooks ignore."""
+    data = parse_object(sys.stdin.buffer.read(STDIN_LIMIT_BYTES))
+    folder = text_of(dig(data, "workspace.project_dir"))
+    session_id = text_of(data.get("session_id"))
+    here = Here(folder, here.env)
+    if not here.project:
+        return
+    if not os.path.exists(session_path(here.project, session_id)):
+        return
+    window = dig(data, "context_window")
+    size = count_of(dig(window, "context_window_size"))
+    session = note_window(here.project, session_id, size)
+    used = claude_tokens(dig(window, "current_usage"))
+    session.facts.tokens = used or session.facts.tokens
+    full = fullness(here.run(session))
+    line = "ctx " + full.shown()
+    if session.threshold_crossed_at:
+        line += " · handoff " + handoff_state(session)
+    print_page([line])
+
+
+def note_window(project: Project, session_id: str, size: int) -> Session:
+    """The session with its window's size, which the client tells nowhere else."""
+    session = load_session(project, session_id)
+    if size in (0, session.window_told):
+        return session
+    with HeldLock(project):
+        session = load_session(project, session_id)
+        session.window_told = size
+        save_session(project, session)
+    return session
+
+
+def show_version(here: Here, options: object) -> None:
+    import hashlib
+
+    content = read_bytes(__file__, STATE_LIMIT_BYTES)
+    sha256 = hashlib.sha256(content).hexdigest()
+    print("ctx_hooks %s\nsha256 %s" % (VERSION, sha256))
+
+
+# --- the command line
+
+COMMANDS = {  # its function, and what it is for
+    "status": (show_status, "sessions, handoffs, signals, workflow, problems"),
+    "why": (show_why, "what was said and decided last, and why"),
+    "handoff": (run_handoff, "what the next session gets; make or drop one"),
+    "signal": (send_signal, "tell the agents something while they work"),
+    "auto": (run_auto, "keep the agent at work until a task is done"),
+    "pause": (pause, "switch the hooks off in this project"),
+    "resume": (resume, "end a pause"),
+    "doctor": (run_doctor, "what can keep the hooks from working, and what to do"),
+    "statusline": (show_statusline, "a line for the status line of Claude Code"),
+    "wrap": (run_wrap, "run an agent that has no hooks: wrap -- aider"),
+}
+FLAG = {"action": "store_true"}
+TEXT = {"default": ""}
+OPTIONAL = {"default": "", "nargs": "?"}
+HANDOFF_ACTION = {
+    "choices": ("show", "now", "list", "drop"),
+    "default": "show",
+    "nargs": "?",
+}
+VERSION_FLAG = {"action": "store_const", "dest": "run", "const": show_version}
+OPTIONS = (  # of which command, its name, what it is for, its kind
+    ("", "--version", "and the file's sha256", VERSION_FLAG),
+    ("status", "--json", "for scripts", FLAG),
+    ("status", "--all", "all your projects", FLAG),
+    ("why", "count", "10 unless told", {"type": int, "default": 10, "nargs": "?"}),
+    ("handoff", "action", "", HANDOFF_ACTION),
+    ("handoff", "session", "or how its id begins", OPTIONAL),
+    ("signal", "text", '"what is wrong → what to do"', {}),
+    ("signal", "--session", "only this one", TEXT),
+    ("signal", "--severity", "", {"choices": SEVERITIES, "default": "warning"}),
+    ("signal", "--ttl", "90s, 30m, 2h, 1d", {"type": duration, "default": "1d"}),
+    ("signal", "--code", "a newer one of this code replaces it", TEXT),
+    ("auto", "action", "", {"choices": ("start", "status", "resume", "stop")}),
+    ("auto", "task", "start: what is to be done", OPTIONAL),
+    ("auto", "--until", "done when this command exits 0", TEXT),
+    ("auto", "--phase", "begin with this one", TEXT),
+    ("auto", "--skip", "leave this phase out", {"action": "append", "default": []}),
+    ("auto", "--session", "only this one", TEXT),
+    ("auto", "--any", "a script's prompt counts, too", FLAG),
+    ("auto", "--max-iterations", "", {"type": int, "default": MAX_ITERATIONS}),
+    ("auto", "--agree", "to the checks of .contextrc", FLAG),
+    ("pause", "--for", "30m, 2h", {"type": duration, "default": 0, "dest": "time"}),
+    ("wrap", "--context", "a file to type instead of the handoff", TEXT),
+    ("wrap", "--timeout", "seconds; default: 30", {"type": float, "default": 0.0}),
+    ("wrap", "words", "", {"nargs": "*", "metavar": "-- CMD"}),
+)
+
+
+def make_parser() -> object:
+    import argparse
+
+    class Parser(argparse.ArgumentParser):
+        def error(self, message: str) -> None:
+            raise UserError(message, self.prog + " --help")
+
+    parser = Parser(
+        prog=kit_call("").strip(),
+        description="Hooks that keep a coding agent on track.",
+    )
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND")
+    parsers = {"": parser}
+    for name, (run, text) in COMMANDS.items():
+        parsers[name] = subparsers.add_parser(name, help=text, description=text)
+        parsers[name].set_defaults(run=run)
+    for name, option, text, kind in OPTIONS:
+        parsers[name].add_argument(option, help=text, **kind)
+    return parser
+
+
+def run_words(argv: list) -> int:
+    """Run one command; its exit code. What follows -- is the command of `wrap`."""
+    argv = [*argv, "--"]
+    cut = argv.index("--")
+    words = argv[:cut] or ["--help"]
+    options = make_parser().parse_args(words)
+    options.command = argv[cut + 1 : -1]
+    here = Here(os.getcwd(), dict(os.environ))
+    return options.run(here, options) or 0
+
+
+READER_HAS_GONE = (32, 22)  # EPIPE; Windows says EINVAL
+
+
+def run_people(argv: list) -> int:
+    """Run a person's command. It never exits with 2, which would mean "deny" to a
+    client that runs it as a hook."""
+    if sys.stdout is None:  # it was closed before the start
+        sys.stdout = open(os.devnull, "w")
+    sys.stdout.reconfigure(encoding="utf-8", errors="replace")
+    try:
         try:
-            found = json.loads("\n".join(lines)) if data else None
-        except (ValueError, RecursionError):
-            found = list(map(parse_object, filter(str.strip, lines)))
-        found = found if isinstance(found, list) else [found]
-        wrong = [index for index, event in enumerate(found, 1) if not dict_of(event)]
-        if wrong:
-            raise CommandError("cannot read %s, event %d" % (name, wrong[0]),
-                               "it has to hold events, each a JSON object")
-        events += found
-    with tempfile.TemporaryDirectory(prefix="ctx-replay-") as folder:
-        copy_project(ctx, real_path(folder))
-        results = [replay_event(ctx, real_path(folder), event, agent) for event in events]
-    lines = [line for index, result in enumerate(results, 1)
-             for line in render_replay(result, index)]
-    show(*[format_json(results)] if given.json else lines)
-    return 1 if any(result["error"] for result in results) else 0
+            return run_words(argv)
+        finally:
+            sys.stdout.flush()  # also after --help, which ends by an exception
+    except UserError as error:
+        what, hint = error.args
+    except OSError as error:
+        if error.errno in READER_HAS_GONE:  # it has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            return 1
+        what, hint = str(error), kit_call("doctor")
+    except KeyboardInterrupt:
+        return 130
+    sys.stderr.write("error: %s\nhint: %s\n" % (for_terminal(what), for_terminal(hint)))
+    return 1
 
-
-def copy_project(ctx: Ctx, scratch: str) -> None:
-    """What the hooks look at, within bounds: no links, no pause, nothing of the user's own."""
-    import os
-
-    names, room = [path for _, path in settings_files(ctx.root, {})[:2]], REPLAY_BYTES
-    names += [CONFIG_NAME, AUTO_STATE, OLD_HANDOFF, *ctx.get("startup.files")]
-    for folder, folders, files in os.walk(ctx.dir):
-        names += [slashed(folder) + "/" + name for name in files if name != "pause.json"]
-        folders[:] = folders if len(names) < REPLAY_FILES else []
-    for name in ("/tmp", "/home", "/project" + ctx.dir[len(ctx.root):]):
-        os.makedirs(scratch + name)
-    for name in names[:REPLAY_FILES]:
-        source = join_path(ctx.root, name)
-        info = is_below(source, ctx.root) and name_inside(source, ctx.root) and stat_of(source)
-        data = read_bytes(source, room, follow=False) if info else None
-        if data is not None:
-            room, target = room - len(data), scratch + "/project/" + source[len(ctx.root):]
-            os.makedirs(parent_of(target), exist_ok=True)
-            with open(target, "wb") as out:
-                out.write(data)
-            os.utime(target, (info.st_mtime, info.st_mtime))
-
-
-def replay_event(ctx: Ctx, scratch: str, event: dict, agent: str) -> dict:
-    """One event through the registered loader, as a user who has agreed to nothing."""
-    root, name = scratch + "/project", text_of(event.get("hook_event_name"))
-    mode = EVENTS.get(DIALECTS[agent].events.get(name), "")
-    result = {"event": name or "?", "mode": mode, "ms": 0, "reply": None, "error": ""}
-    if not mode:
-        return result
-    here, there = format_json(ctx.root)[1:-1], format_json(root)[1:-1]
-    moved = parse_object(format_json(event).replace(here, there))
-    moved["transcript_path"] = event.get("transcript_path")
-    words = [mode, agent, real_path(__file__)]
-    took_s, _, out, err = run_hook([sys.executable], words, moved, scratch, root)
-    reply = parse_object(out.decode("utf-8", "replace").replace(there, here)) if out else None
-    return dict(result, ms=round(took_s * 1000, 1), reply=reply, error=one_line(err, 400))
 
 # =============================================================================
 # Main
 # =============================================================================
-# The first word is a mode, for clients, or a command, for people. The usage line is all that is
-# known about a command's words, to the help, to the completion and to parse_words: WORD, [WORD],
-# WORD…, one|of|these as a word or VALUE, then [--flag], [--option VALUE], [--one | --or-another].
+# The first word is a mode, for clients, or a command, for people. An unknown mode
+# of a hook exits with 1: 2 would mean "deny" to the client.
 
 
-def completion_command(given: Record) -> None:
-    """bash and zsh by one function, fish by a line a word; all from COMMANDS."""
-    shell, words = given.words[0], {}
-    for word, (usage, _, _) in COMMANDS.items():
-        options, places = parse_usage(usage)
-        actions = [name.replace("|", " ") for name in places if "|" in name]
-        words[word] = " ".join([*actions, *options])
-    if shell == "fish":
-        form = "complete -c ctx -f -n '__fish_seen_subcommand_from %s' -a '%s'"
-        show("complete -c ctx -f -n __fish_use_subcommand -a '%s'" % " ".join(words),
-             *[form % pair for pair in words.items()])
-        return
-    show(*["autoload -U +X bashcompinit && bashcompinit"] if shell == "zsh" else [],
-         "_ctx_hooks() {", "  local words=", '  case "${COMP_WORDS[1]}" in',
-         *["    %s) words='%s' ;;" % pair for pair in words.items()], "  esac",
-         "  [ \"$COMP_CWORD\" -gt 1 ] || words='%s'" % " ".join(words),
-         '  COMPREPLY=($(compgen -W "$words" -- "${COMP_WORDS[COMP_CWORD]}"))', "}",
-         "complete -o default -F _ctx_hooks ctx")
-
-
-COMMANDS = {  # word -> its usage, its function, what it is for
-    "status": ("[--session ID] [--json | --watch]", status_command,
-               "Show sessions, handoffs, signals, the workflow and problems."),
-    "context": ("[--session ID] [--json]", context_command, "How full the context is."),
-    "why": ("[N] [--json]", why_command, "The last decisions, explained."),
-    "config": ("[--json]", config_command, "Every setting, its value and where it comes from."),
-    "signal": ("SUMMARY [--action TEXT] [--severity info|warning|critical] [--ttl SECONDS] "
-               "[--code CODE] [--name NAME] [--session ID | --global]", signal_command,
-               "Tell the agent something with its next tool result or prompt; SUMMARY - is stdin."),
-    "auto": ("start|status|resume|stop [TASK] [--until CMD] [--phase PHASE] [--skip PHASE…] "
-             "[--skip-expansion] [--skip-qa] [--skip-review] [--skip-reflect] [--any] "
-             "[--session ID] [--max-iterations N] [--agree] [--force] [--json]", auto_command,
-             "Keep the agent going until a task is done: start, show, take up or stop that."),
-    "pause": ("[--for 30m] [--session ID]", pause_command,
-              "Silence the hooks for a while, or until `resume`."),
-    "resume": ("[--session ID]", pause_command, "End a pause."),
-    "statusline": ("[--only] [-- CMD…]", statusline_command,
-                   "A line for the client's status bar, below your own."),
-    "replay": ("FILE… [--agent %s] [--json]" % "|".join(DIALECTS), replay_command,
-               "Run recorded hook events through the kit, in a scratch copy; FILE - is stdin."),
-    "wrap": ("[--context FILE] [--agent %s] [--timeout S] -- CMD…" % "|".join(filter(None, AGENTS)),
-             wrap_command, "Run an agent that has no hooks, and type the last handoff into it."),
-    "doctor": ("[--json]", doctor_command, "Check what can keep the hooks from working."),
-    "completion": ("bash|zsh|fish", completion_command, "Completion of these words for `ctx`."),
-}
-EXAMPLES = {
-    "auto": 'auto start "Add a login page" --until "make test"', "wrap": "wrap -- aider",
-    "signal": 'signal "CI: 3 tests fail" --action "Look at the log" --severity critical',
-    "statusline": "statusline -- ~/.claude/my-line.sh", "replay": "replay events.jsonl",
-    "completion": "completion bash",
-}
-OPTIONS = {  # those that do not explain themselves
-    "--until": "it is done only when this command exits 0, which you agree to by typing it",
-    "--agree": "you agree to the check commands that .contextrc names",
-    "--any": "bind to the next session that prompts, also where no person types",
-    "--force": "replace a workflow that is active",
-    "--only": "your own line alone, ours only without it",
-    "--code": "of signals with the same code and name only the newest is told",
-}
-
-
-def parse_usage(usage: str) -> tuple:
-    """({option: kind of its value, "" for a flag}, [kind of each word, [KIND] where it may be
-    left out])."""
-    words, *options = usage.partition("-- ")[0].replace(" | --", "] [--").split("[--")
-    pairs = [option.partition("]")[0].partition(" ") for option in options]
-    return {"--" + name: kind for name, _, kind in pairs}, words.split()
-
-
-def parse_words(word: str, args: list) -> "Record | None":
-    """What was given to a command: its word, the options by name ("" when missing), `words`, and
-    `rest`, what stands behind --. None: help is wanted."""
-    cut = args.index("--") if "--" in args else len(args)
-    own, words, (kinds, places) = args[:cut], [], parse_usage(COMMANDS[word][0])
-    given = {name: [] if kind.endswith("…") else "" for name, kind in kinds.items()}
-    if {"--help", "-h"} & set(own):
-        return None
-    while own:
-        name, equals, value = own.pop(0).partition("=")
-        if name[:2] != "--":
-            words.append(name + equals + value)
-            continue
-        if name not in kinds:
-            raise CommandError(did_you_mean(name, kinds, "unknown option " + name))
-        if kinds[name] and not (equals or own):
-            raise CommandError(name + " needs a value")
-        value = value if equals else own.pop(0) if kinds[name] else "yes"
-        _check_kind(name, kinds[name], value)
-        given[name] = given[name] + [value] if isinstance(given[name], list) else value
-    if len(words) > len(places) and not "".join(places).endswith("…"):
-        raise CommandError("one word too many: " + words[len(places)])
-    for index, kind in enumerate(places):
-        if words[index:]:
-            _check_kind(words[index], kind.strip("[]"), words[index])
-        elif kind[0] != "[":
-            raise CommandError(kind + " is missing")
-    named = {name[2:].replace("-", "_"): value for name, value in given.items()}
-    return Record(word=word, words=words, rest=args[cut + 1:], **named)
-
-
-def _check_kind(name: str, kind: str, value: str) -> None:
-    choices = kind.split("|")
-    if choices[1:] and value not in choices:
-        near = did_you_mean(value, choices, "use one of " + ", ".join(choices))
-        raise CommandError(name + ": " + near)
-    if kind in ("N", "S", "SECONDS") and not is_digits(value):
-        raise CommandError(name + " wants a number")
-
-
-def run_command(word: str, args: list) -> "int | None":
-    usage, run, about = COMMANDS.get(word, ("", None, ""))
-    given = parse_words(word, args) if run else None
-    if given:
-        return run(given)
-    if run:
-        show("usage: ctx_hooks.py %s %s" % (word, usage), "", about,
-             *["  %-10s %s" % pair for pair in OPTIONS.items() if pair[0] in usage], "",
-             "example: " + own_command(EXAMPLES.get(word, word)))
-    elif word in ("--help", "-h", "help"):
-        show("ctx_hooks %s: hooks that keep a coding agent on the thread of its work" % VERSION, "",
-             "for people; each has --help with an example:",
-             *["  %-13s %s" % (name, row[2]) for name, row in COMMANDS.items()],
-             "  --version     Version and the file's sha256.", "",
-             "for clients, with an event as JSON on stdin: " + ", ".join(MODES), "",
-             "usage: " + own_command("COMMAND …"))
-    elif word in ("--version", "-V"):
-        show("ctx_hooks " + VERSION, "sha256 " + file_digest(__file__))
-    else:  # Nothing on stdout: a client that runs this as a hook would show it to the model.
-        raise CommandError("unknown command: " + one_line(word, 40),
-                           did_you_mean(word, [*COMMANDS, *MODES], own_command("--help")))
-    return 0
-
-
-def main() -> None:
-    """A failure of a person's command is two lines, a reader that has seen enough is none."""
-    word, *args = sys.argv[1:] or ["--help"]
-    if word in MODES:
-        hook_main(sys.argv[1:])
-    code, told = 0, ()
-    try:
-        code = run_command(word, args) or 0
-    except CommandError as error:
-        code, told = (1 if error.args[1:] else 2), (*error.args, own_command(word + " --help"))
-    except KeyboardInterrupt:
-        code = 130
-    except OSError as error:
-        if error.errno not in CLOSED_ERRNOS:
-            code, told = 1, (str(error), own_command("doctor"))
-    if told:
-        said, hint = (text.replace("\n", " ") for text in told[:2])
-        write_stderr("error: %s\nhint: %s\n" % (said, hint))
-    _os._exit(code)  # a second flush could only fail again
+def main(argv: list) -> int:
+    word = argv[0] if argv else ""
+    if word in HANDLERS:
+        guarded_hook(word, argv[1:])
+    return run_people(argv)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1:]))

@@ -1,178 +1,286 @@
-"""The files that a row of the benchmark starts from: a project in a state, made through the registered commands."""
+"""What the benchmark runs hooks in: a scratch project, its client's transcript, and a clock for child processes."""
 from __future__ import annotations
 
 import json
 import os
+import random
+import re
 import shutil
+import stat
 import subprocess
 import time
 
-from helper import REPO, Project, assistant_row, registered_commands
-
-SESSION = "bench-0f3a2b7c-5d1e-4c1b-9a75-3f0f7c1d2e4b"
-CALL_ID = "toolu_bench"
-STATE = ".context/state/%s.json" % SESSION
-FULL_TOKENS, USUAL_TOKENS = 170_000, 40_000  # of a 200,000-token window
+SESSION = "0f3a2b7c-5d1e-4c1b-9a75-3f0f7c1d2e4b"
+MODELS = {200_000: "claude-opus-4-6", 1_000_000: "claude-opus-4-7"}
+COMPACTS_AT = {200_000: 167_000, 1_000_000: 977_000}  # where the client compacts by itself
+HANDOFF_AT = {200_000: 141_950, 1_000_000: 400_000}  # where the kit asks for a handoff
+START_TOKENS = 30_000
+LEAST_GROWTH, MOST_GROWTH = 500, 10_000  # tokens a call, as in real sessions
 RUN_LIMIT_S = 60
+HANDOFF = "# Handoff\n\nGoal: finish the parser. State: part %d is there. Next: the other parts.\n"
 
 
-class World(Project):
-    """A project, and a snapshot of its files to return to before every run; transcripts are never copied."""
+class Run:
+    """What one process cost, and what it said."""
 
-    def __init__(self, base: str, home: str, context: bool = True):
-        """home holds what all worlds share: the kit, its bytecode and the `python3` of the registered commands."""
-        super().__init__(base, context)
-        del self.env["LC_ALL"]  # a person's locale is a UTF-8 one, and C would start in another way
-        self.env.update(LANG="C.UTF-8", PATH=os.path.join(home, "bin") + ":/usr/bin:/bin",
-                        XDG_CACHE_HOME=os.path.join(home, "cache"), CLAUDE_PLUGIN_ROOT=os.path.join(home, "kit"),
-                        CLAUDE_CODE_SESSION_ID=SESSION, CLAUDECODE="1", CLAUDE_CODE_ENTRYPOINT="cli",
-                        AI_AGENT="claude-code_2-1-325_agent", CLAUDE_CODE_SESSION_ATTENDED="1")
-        self.saved: dict = {}
-        self.calls_before = 0
+    def __init__(self, cpu_ms: float, wall_ms: float, said: str) -> None:
+        self.cpu_ms, self.wall_ms, self.said = cpu_ms, wall_ms, said
+        self.complaint = ""  # what stood on stderr
 
-    # events -----------------------------------------------------------------
 
-    def on(self, name: str, **changes) -> dict:
-        return self.event(name, **dict({"session_id": SESSION}, **changes))
+class World:
+    """A project with a kit in it. Everything that a hook may touch lies below `base`."""
 
-    def post_tool(self, name: str = "PostToolUse.Bash", **changes) -> dict:
-        return self.on(name, **dict({"tool_input": {"command": "echo 9"}, "tool_use_id": CALL_ID}, **changes))
+    def __init__(self, base: str, kit: str, python: str, window: int = 200_000) -> None:
+        """`kit` is a folder with ctx_hooks.py and hooks.json."""
+        self.base, self.python, self.window = base, python, window
+        self.root, self.home, self.temp = (os.path.join(base, name) for name in ("project", "home", "tmp"))
+        self.transcript = os.path.join(self.home, "transcript.jsonl")
+        self.number = 0
+        for folder in (self.temp, os.path.join(base, "bin"), self.home):
+            os.makedirs(folder)
+        self.write(".git/HEAD", "ref: refs/heads/main\n")
+        self.write(".git/refs/heads/main", "1f" * 20 + "\n")
+        self.write(".context/TASKS.md", "# Tasks\n\n- finish the parser\n")
+        self.write(".context/DECISIONS.md", "# Decisions\n\n- amounts are integers\n")
+        os.makedirs(self.path(".context/signals/global"))
+        os.makedirs(self.path(".claude/hooks"))
+        shutil.copy(os.path.join(kit, "ctx_hooks.py"), self.path(".claude/hooks"))
+        with open(os.path.join(kit, "hooks.json"), encoding="utf-8") as file:
+            hooks = json.load(file)["hooks"]
+        self.lines = {event: groups[0]["hooks"][0]["command"] for event, groups in hooks.items()}
+        os.symlink(python, os.path.join(base, "bin", "python3"))
+        self.env = {
+            "PATH": os.path.join(base, "bin") + ":/usr/bin:/bin",
+            "HOME": self.home,
+            "TMPDIR": self.temp,
+            "LANG": "C.UTF-8",
+            "CLAUDE_PROJECT_DIR": self.root,
+            "CLAUDE_CODE_SESSION_ID": SESSION,
+            "CLAUDECODE": "1",
+            "AI_AGENT": "claude-code_2-1-325_harness",
+        }
+        self.let_age()
 
-    def send(self, event: dict) -> bytes:
-        """One event through the registered command, while a world is made."""
-        command = registered_commands()[event["hook_event_name"]]
-        return subprocess.run(["/bin/sh", "-c", command], input=json.dumps(event).encode("utf-8"), env=self.env,
-                              cwd=self.root, stdout=subprocess.PIPE, timeout=RUN_LIMIT_S).stdout
+    # files ------------------------------------------------------------------
 
-    # snapshot ---------------------------------------------------------------
+    def path(self, name: str) -> str:
+        return os.path.join(self.root, name)
 
-    def save(self) -> None:
-        self.saved = {path: (stamp, _content(path)) for path, stamp in self._stamps().items()}
-
-    def restore(self) -> None:
-        now = self._stamps()
-        for path in now.keys() - self.saved.keys():
-            os.unlink(path)
-        for path, (stamp, content) in self.saved.items():
-            if now.get(path) != stamp:
-                os.makedirs(os.path.dirname(path), exist_ok=True)
-                with open(path, "wb") as out:
-                    out.write(content)
-                os.utime(path, ns=(stamp[0], stamp[0]))
-
-    def _stamps(self) -> dict:
-        found = {}
-        for start in (self.root, self.tmp):
-            for where, _, files in os.walk(start):
-                for path in (os.path.join(where, name) for name in files):
-                    status = os.lstat(path)
-                    found[path] = (status.st_mtime_ns, status.st_size)
-        return found
-
-    def tool_calls(self) -> int:
-        return self.read_json(STATE).get("tool_calls", 0) if self.exists(STATE) else 0
-
-    # what a world may hold --------------------------------------------------
-
-    def start(self) -> None:
-        """What the client sends before all else; the transcript tells the model."""
-        self.send(self.on("SessionStart.startup", model=None))
-
-    def begin(self, size_bytes: int, tokens: int) -> None:
-        """A session under way: gate passed, eight different calls made, measured from a transcript."""
-        self.start()
-        self.send(self.on("UserPromptSubmit", prompt_id="p-first"))
-        for number in range(8):
-            call_id, command = "toolu_%d" % number, {"command": "echo %d" % number}
-            self.write_rows(10_000, min(tokens, USUAL_TOKENS), call_id)
-            self.send(self.on("PreToolUse.Bash", tool_input=command, tool_use_id=call_id))
-            self.send(self.post_tool(tool_input=command, tool_use_id=call_id))
-        self.write_rows(size_bytes, tokens)
-
-    def write_rows(self, size_bytes: int, tokens: int, call_id: str = CALL_ID, last_bytes: int = 0) -> None:
-        """Turns of a call and its result up to the size, the answer that made the call, a result of last_bytes.
-
-        Without tokens no row says how full the context is.
-        """
-        pair = _tool_result("word " * 300) + (_line(assistant_row(tokens // 2, SESSION)) if tokens else b"")
-        call = {"type": "tool_use", "id": call_id, "name": "Bash", "input": {"command": "echo 9"}}
-        last = _line(assistant_row(tokens, SESSION, message={"content": [call], "id": "msg_" + call_id}))
-        path = self.transcript_path(SESSION)
+    def write(self, name: str, text: str) -> str:
+        path = self.path(name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "wb") as out:
-            out.write(pair * max(1, (size_bytes - len(last)) // len(pair)) + (last if tokens else b""))
-            out.write(_tool_result("word " * (last_bytes // 5)) if last_bytes else b"")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return path
 
-    def add_signals(self, count: int, folder: str = "sessions/" + SESSION) -> None:
+    def let_age(self) -> None:
+        """As if nothing had been changed for a while: real calls are seconds apart."""
+        for name in (".context/signals/global", ".context/signals/sessions/" + SESSION, ".git/HEAD"):
+            if os.path.exists(self.path(name)):
+                os.utime(self.path(name), (1e9, 1e9))
+
+    def end_calm(self) -> None:
+        shutil.rmtree(os.path.join(self.home, ".cache/ctx_hooks/calm"), ignore_errors=True)
+
+    # running ----------------------------------------------------------------
+
+    def time_of(self, argv: list, given: bytes = b"") -> Run:
+        """Run a program; its own CPU time and that of its children."""
+        paths = [os.path.join(self.base, name) for name in ("stdin", "stdout", "stderr")]
+        with open(paths[0], "wb") as file:
+            file.write(given)
+        with open(paths[0], "rb") as stdin, open(paths[1], "wb") as stdout, open(paths[2], "wb") as stderr:
+            began = time.perf_counter()
+            process = subprocess.Popen(argv, stdin=stdin, stdout=stdout, stderr=stderr, env=self.env, cwd=self.root)
+            _, _, usage = os.wait4(process.pid, 0)
+            wall_ms = (time.perf_counter() - began) * 1000
+            process.returncode = 0
+        said, complaint = map(read_text, paths[1:])
+        run = Run((usage.ru_utime + usage.ru_stime) * 1000, wall_ms, said)
+        run.complaint = complaint.strip()
+        return run
+
+    def bare(self) -> Run:
+        return self.time_of([self.python, "-I", "-S", "-c", "pass"])
+
+    def hook(self, name: str, **fields: object) -> Run:
+        """The registered line of an event, as the client runs it."""
+        event = {
+            "session_id": SESSION,
+            "transcript_path": self.transcript,
+            "cwd": self.root,
+            "permission_mode": "default",
+            "hook_event_name": name,
+        }
+        if "Tool" in name:
+            event.update(tool_name="Bash", tool_input={"command": "make part%d" % self.number})
+            event.update(tool_use_id="toolu_%d" % self.number, tool_response={"stdout": "ok"})
+        event.update(fields)
+        run = self.time_of(["/bin/sh", "-c", self.lines[name]], json.dumps(event).encode())
+        if "additionalContext" in run.said:  # the client's receipt
+            text = json.loads(run.said)["hookSpecificOutput"]["additionalContext"]
+            self.add_rows({"type": "attachment", "attachment": {"type": "hook_additional_context", "content": [text]}})
+        return run
+
+    # the client's side ------------------------------------------------------
+
+    def add_rows(self, *rows: dict) -> None:
+        with open(self.transcript, "a", encoding="utf-8") as file:
+            for row in rows:
+                file.write(json.dumps(dict(row, sessionId=SESSION, timestamp=iso_now())) + "\n")
+
+    def prompt(self, text: str = "Finish the parser. Amounts must be integers.") -> Run:
+        run = self.hook("UserPromptSubmit", prompt=text)
+        self.add_rows({"type": "user", "message": {"role": "user", "content": text}})
+        return run
+
+    def answer(self, tokens: int, tool: str = "Bash", **given: object) -> None:
+        """The result of the last call, and an answer with the next one."""
+        if self.number:
+            self.add_rows(result_row(self.number, "ok %d " % self.number + "word " * 200))
+        self.number += 1
+        given = given or {"command": "make part%d" % self.number}
+        usage = {"input_tokens": 10, "cache_read_input_tokens": tokens - 10}
+        call = {"type": "tool_use", "id": "toolu_%d" % self.number, "name": tool, "input": given}
+        text = {"type": "text", "text": "Now part %d." % self.number}
+        message = {"id": "msg_%d" % self.number, "role": "assistant", "model": MODELS[self.window]}
+        self.add_rows({"type": "assistant", "message": dict(message, content=[text, call], usage=usage)})
+
+    def begin(self, tokens: int = START_TOKENS) -> None:
+        """A session under way: eight different calls, the gate has spoken."""
+        self.hook("SessionStart", source="startup")
+        self.prompt()
+        for _ in range(8):
+            self.answer(tokens)
+            self.hook("PreToolUse")
+            self.hook("PostToolUse")
+        self.let_age()
+
+    def add_signals(self, count: int) -> None:
+        text = "---\nseverity: warning\nttl: 86400\nauditor: ci\ncode: CI_%d\n---\nThe build %d is red.\n→ Look at it\n"
         for number in range(count):
-            self.write(".context/signals/%s/bench-%d.md" % (folder, number), (
-                "---\ngenerated_at: %s\nseverity: warning\nttl: 86400\nauditor: bench-%d\ncode: BENCH_%d\n---\n"
-                "Signal %d of the bench.\n→ Look at it\n") % (_stamp(), number, number, number))
+            self.write(".context/signals/global/ci-%d-%d.md" % (self.number, number), text % (number, number))
 
     def hear_all(self) -> None:
-        """Prompts until nothing is said any more: every broadcast signal is one that this session knows."""
-        for number in range(1000):
-            if not self.send(self.on("UserPromptSubmit", prompt_id="p%d" % number)):
-                return
-        raise SystemExit("error: 1,000 prompts did not deliver what was pending")
+        while "red" in self.hook("UserPromptSubmit", prompt="Go on.").said:
+            pass
+        self.let_age()
 
-    def forget(self, key: str, value: object) -> None:
-        """The last look at the signals, or the last audit, was long ago."""
-        self.write(STATE, json.dumps(dict(self.read_json(STATE), **{key: value})))
+    def grow_transcript(self, size_bytes: int) -> None:
+        """Earlier turns in front of what is there."""
+        with open(self.transcript, "rb") as file:
+            kept = file.read()
+        old = json.dumps(dict(result_row(0, "word " * 1000), timestamp="2026-01-01T00:00:00.000Z")).encode() + b"\n"
+        with open(self.transcript, "wb") as file:
+            for _ in range(size_bytes // len(old)):
+                file.write(old)
+            file.write(kept)
 
-    def add_sessions(self, count: int) -> None:
-        """Others, as many: a state file, a signal folder, a marker, keys in the monitor's state."""
-        state = self.read(STATE) if self.exists(STATE) else "{}"
-        path, stamp = ".context/monitor-state.json", _stamp()
-        shared = self.read_json(path) if self.exists(path) else {}
-        for name in ("other-%05d-5d1e-4c1b-9a75-3f0f7c1d2e4b" % number for number in range(count)):
-            self.write(".context/state/%s.json" % name, state)
-            self.add_signals(1, "sessions/" + name)
-            self.write(os.path.join(self.tmp, "ctx-loaded-" + name), stamp)
-            shared.setdefault("lastEmitted", {})[name + ":CTX_HEALTH_70"] = stamp
-            shared.setdefault("activeAlerts", {})[name + ":CTX_HEALTH_70"] = True
-            shared.setdefault("lastHealth", {})[name] = {"contextPercent": 71, "repetitionScore": 0}
-        self.write(path, json.dumps(shared))
+    def add_old_sessions(self, count: int) -> None:
+        """Each file that has this session's id in its name, for so many other sessions."""
+        for start in (self.home, self.temp, self.path(".context")):
+            for folder, _, names in list(os.walk(start)):
+                for name in names:
+                    if SESSION in name and "calm" not in folder:
+                        self.copy_for_others(os.path.join(folder, name), count)
 
-    def leave_handoff(self) -> None:
-        """An earlier session wrote one, after the kit had seen this project for the first time."""
-        self.send(self.on("SessionStart.startup", session_id="earlier"))
-        self.write(".context/handoffs/earlier.md", "# Handoff\n\n" + "Where we are and what is next. " * 60)
+    def copy_for_others(self, path: str, count: int) -> None:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        for number in range(count):
+            other = "%08d%s" % (number, SESSION[8:])
+            with open(path.replace(SESSION, other), "w", encoding="utf-8") as file:
+                file.write(text.replace(SESSION, other))
 
-    def make_collection_due(self) -> None:
-        """What is collected by age now and then is due again."""
-        self.write(".context/state/collected", "", mtime=1.0)
+    def put_shim(self, seconds: float) -> None:
+        """`python3` is a version manager's shim from now on."""
+        self.put_script(os.path.join(self.base, "bin", "python3"), "sleep %s" % seconds)
 
-    def start_workflow(self) -> None:
-        kit = os.path.join(self.env["CLAUDE_PLUGIN_ROOT"], "ctx_hooks.py")
-        subprocess.run(["python3", "-I", kit, "auto", "start", "the bench"], env=self.env, cwd=self.root,
-                       stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=RUN_LIMIT_S, check=True)
+    def count_starts(self) -> None:
+        """Note each start of an interpreter from now on, also of the one that the launcher found."""
+        for path in ("bin/python3", "home/.cache/ctx_hooks/python3"):
+            self.put_script(os.path.join(self.base, path), "echo >>'%s/starts'" % self.base)
 
-    def install_statusline(self) -> str:
-        """The command of a status line as install.py sets it; the kit beside it is the one that is measured."""
-        subprocess.run(["python3", "-I", os.path.join(REPO, "install.py"), self.root, "--statusline"], stdout=subprocess.DEVNULL,
-                       env=self.env, stdin=subprocess.DEVNULL, timeout=RUN_LIMIT_S, check=True)
-        shutil.copy(os.path.join(self.env["CLAUDE_PLUGIN_ROOT"], "ctx_hooks.py"), self.path(".claude", "hooks"))
-        return self.read_json(".claude/settings.json")["statusLine"]["command"]
+    def starts(self) -> int:
+        path = os.path.join(self.base, "starts")
+        return os.path.getsize(path) if os.path.exists(path) else 0
 
-    def forget_gate(self) -> None:
-        for name in os.listdir(self.tmp):
-            os.unlink(os.path.join(self.tmp, name))
-
-
-def _stamp() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-
-
-def _content(path: str) -> bytes:
-    with open(path, "rb") as source:
-        return source.read()
+    def put_script(self, path: str, first: str) -> None:
+        """A script that does something and then becomes the interpreter."""
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        if os.path.lexists(path):
+            os.unlink(path)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write('#!/bin/sh\n%s\nexec "%s" "$@"\n' % (first, self.python))
+        os.chmod(path, stat.S_IRWXU)
 
 
-def _line(row: dict) -> bytes:
-    return json.dumps(row).encode("utf-8") + b"\n"
+def read_text(path: str) -> str:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()
 
 
-def _tool_result(text: str) -> bytes:
-    return _line({"type": "user", "isSidechain": False, "sessionId": SESSION, "message": {
-        "role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_0", "content": text}]}})
+def iso_now() -> str:
+    now = time.time()
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + ".%03dZ" % (now % 1 * 1000)
+
+
+def result_row(number: int, text: str) -> dict:
+    result = {"type": "tool_result", "tool_use_id": "toolu_%d" % number, "content": text}
+    return {"type": "user", "message": {"role": "user", "content": [result]}}
+
+
+class Replay:
+    """A session of so many calls: what both hooks of each call cost, and how late the reminder came."""
+
+    def __init__(self, world: World, seed: int) -> None:
+        self.world, self.random = world, random.Random(seed)
+        self.tokens = START_TOKENS
+        self.calls: list = []  # [(gate, monitor, bare)]: a Run each
+        self.starts = 0  # of interpreters, where the world counts them
+        self.late: list = []  # for each crossing: how many calls later the reminder came
+        self.crossed_at = -1
+        self.handoff = ""  # where the agent was asked to write
+
+    def run(self, count: int) -> Replay:
+        self.world.hook("SessionStart", source="startup")
+        self.world.prompt()
+        for number in range(count):
+            self.call(number)
+        return self
+
+    def call(self, number: int) -> None:
+        """One answer of the agent with its call. Once asked, it writes the handoff."""
+        world = self.world
+        self.tokens += int(LEAST_GROWTH * (MOST_GROWTH / LEAST_GROWTH) ** self.random.random())
+        if self.tokens > COMPACTS_AT[world.window]:
+            self.compact()
+        if self.handoff:
+            text = HANDOFF % number
+            world.answer(self.tokens, "Write", file_path=self.handoff, content=text)
+            os.makedirs(os.path.dirname(self.handoff), exist_ok=True)
+            with open(self.handoff, "w", encoding="utf-8") as file:
+                file.write(text)
+            self.handoff = ""
+        else:
+            world.answer(self.tokens)
+        is_over = self.tokens >= HANDOFF_AT[world.window]
+        self.crossed_at = number if is_over and self.crossed_at < 0 else self.crossed_at
+        starts = world.starts()
+        gate, monitor = world.hook("PreToolUse"), world.hook("PostToolUse")
+        self.starts += world.starts() - starts
+        self.calls.append((gate, monitor, world.bare()))
+        asked = re.search(r"(/\S+/\.context/handoffs/\S+?\.md)", monitor.said)
+        if asked:
+            self.handoff = asked.group(1)
+            self.late.append(number - self.crossed_at)
+
+    def compact(self) -> None:
+        """The client summarises and begins anew with little."""
+        world = self.world
+        world.hook("PreCompact", trigger="auto")
+        self.tokens, self.crossed_at, self.handoff = START_TOKENS, -1, ""
+        row = {"type": "system", "subtype": "compact_boundary", "compactMetadata": {"postTokens": self.tokens}}
+        world.add_rows(row)
+        world.hook("SessionStart", source="compact")

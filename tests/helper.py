@@ -1,418 +1,397 @@
-"""What every test uses: a project in a temp dir, recorded events, and the three ways to run the kit.
+"""The world of a test: a project, a home, and a client that runs hooks and writes its transcript.
 
-    project.run_hook("gate", event)   a process, with the registered command's argv and a clean environment
-    project.call("gate", event)       the same `main()` in a fork of a small process that has the kit (apart.py), or of
-                                      this one when the test changed the kit: fast, same result (a process of its
-                                      own where there is no fork)
-    project.step("gate", event, now)  the handler alone, at a time of the test's choice
-    load_kit()                        the module, for its functions
+    world = World(tmp_path)
+    session = world.session("s1")
+    session.start()
+    reply = session.call("Bash", {"command": "ls"}, tokens=150_000)
+    assert "handoff" in reply.text
+
+Hooks run in this process by the run's one function (fast, time is `world.now`), or as the
+client runs them: world.launch(mode, event). A session is Claude Code's.
 """
 from __future__ import annotations
 
-import atexit
 import contextlib
+import importlib.machinery
 import importlib.util
+import io
 import json
 import os
-import shutil
-import socket
 import subprocess
 import sys
-import tempfile
-import threading
-from typing import NamedTuple
-
-import apart
+import time
 
 TESTS = os.path.dirname(os.path.abspath(__file__))
 REPO = os.path.dirname(TESTS)
-EVENTS = os.path.join(TESTS, "data", "events")
-TRANSCRIPTS = os.path.join(TESTS, "data", "transcripts")
-PYTHON = os.path.realpath(sys.executable)
-RECORDED_PROJECT = "/home/user/project"
-RECORDED_HOME = "/home/user"
-RUN_TIMEOUT_S = apart.LIMIT_S if os.name == "posix" else 120  # a process takes long to start under Wine
-NOBODY = apart.NOBODY
-IS_WINDOWS = os.name == "nt"
-NO_EXEC = "no process takes the place of another on Windows"
-IS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
-NOW = 1_770_115_500.0  # 2026-02-03T10:45:00Z, the time of the tests that choose one
-
 KIT = os.path.join(REPO, "ctx_hooks.py")
-CACHE = os.path.join(REPO, ".dev", "bytecode")  # of all tests together; a person's is ~/.cache/ctx_hooks
-FLAGS = ["-I", "-S", "-X", "utf8", "-c"]  # of the registered command; a test compares it with hooks.json
+DATA = os.path.join(TESTS, "data")
+IS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
+IS_WINDOWS = os.name == "nt"
+MODES = {
+    "SessionStart": "inject",
+    "UserPromptSubmit": "inject",
+    "PreToolUse": "gate",
+    "PostToolUse": "monitor",
+    "PostToolUseFailure": "monitor",
+    "PreCompact": "monitor",
+    "Stop": "stop-enforce",
+    "SessionEnd": "cleanup",
+}
+RULES = "Amounts are integers, in cents.\n"
+WORKED = (("Edit", {"file_path": "src/cart.py"}),)
 
 
-class Result(NamedTuple):
-    rc: int
-    out: bytes
-    err: bytes
-    reply: dict | None  # what stdout holds when it is one JSON object
-
-    @property
-    def context(self) -> str:
-        """The text for the agent, "" when there is none."""
-        specific = (self.reply or {}).get("hookSpecificOutput") or {}
-        return specific.get("additionalContext", "")
-
-    @property
-    def said(self) -> str:
-        """The text for the agent in either form: beside what happened, or as the reason of a hold."""
-        return self.context or (self.reply or {}).get("reason", "")
-
-    @property
-    def is_silent(self) -> bool:
-        return (self.rc, self.out, self.err) == (0, b"", b"")
+def load_kit():
+    """The kit as a module of its own."""
+    loader = importlib.machinery.SourceFileLoader("ctx_hooks_under_test", KIT)
+    spec = importlib.util.spec_from_loader(loader.name, loader)
+    module = importlib.util.module_from_spec(spec)
+    sys.dont_write_bytecode, before = True, sys.dont_write_bytecode
+    loader.exec_module(module)
+    sys.dont_write_bytecode = before
+    return module
 
 
-def make_result(rc: int, out: bytes, err: bytes) -> Result:
-    try:
-        reply = json.loads(out.decode("ascii"))
-    except ValueError:
-        reply = None
-    return Result(rc, out, err, reply if isinstance(reply, dict) else None)
+kit = load_kit()
+kit.start_deadline = lambda seconds: None  # the process that it would end is pytest
 
 
-def hook_argv(mode: str, kit: str = KIT, python: str = PYTHON) -> list[str]:
-    """The registered command without its shell: the interpreter is the real one, never a shim.
-
-    `mode` may name the agent too: "gate codex".
-    """
-    return [python, *FLAGS, load_kit().LOADER, *mode.split(), kit, CACHE]
+def data(*names: str) -> str:
+    return os.path.join(DATA, *names)
 
 
-def registered_commands() -> dict[str, str]:
-    """event -> the literal command string of hooks.json."""
-    with open(os.path.join(REPO, "hooks.json"), encoding="utf-8") as source:
-        hooks = json.load(source)["hooks"]
-    return {event: entries[0]["hooks"][0]["command"] for event, entries in hooks.items()}
+def read(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read()
 
 
-def load_kit(name: str = "ctx_hooks"):
-    """ctx_hooks as a module; another name gives a fresh copy."""
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, os.path.join(REPO, "ctx_hooks.py"))
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        try:
-            spec.loader.exec_module(module)
-        except BaseException:
-            del sys.modules[name]
-            raise
-        _pristine[name] = dict(vars(module))
-    return sys.modules[name]
+def write(path: str, text: str | bytes, at: float = 0.0) -> str:
+    """Write a file, with its folders; `at` is its time."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as file:
+        file.write(text if isinstance(text, bytes) else text.encode("utf-8"))
+    if at:
+        os.utime(path, (at, at))
+    return path
 
 
-_pristine: dict[str, dict] = {}
+def files_below(folder: str) -> list:
+    """All files and links below a folder, by their relative names."""
+    found = []
+    for where, folders, names in os.walk(folder):
+        links = [name for name in folders if os.path.islink(os.path.join(where, name))]
+        found += [os.path.relpath(os.path.join(where, name), folder) for name in names + links]
+    return sorted(found)
 
 
-def recorded_names() -> list[str]:
-    return sorted(name[:-len(".json")] for name in os.listdir(EVENTS) if name.endswith(".json"))
+class Reply:
+    """What a hook printed: `text` to the agent, `person` to the person."""
+
+    def __init__(self, out: str, err: str = "", code: int = 0) -> None:
+        self.out, self.err, self.code = out, err, code
+        self.json = {}
+        if out.startswith("{"):
+            assert out.isascii() and out.count("\n") == 1, "one JSON object in ASCII, in one line"
+            self.json = json.loads(out)
+        own = self.json.get("hookSpecificOutput", {})
+        self.text = own.get("additionalContext", "") or self.json.get("reason", "")
+        self.person = self.json.get("systemMessage", "")
+
+    def __repr__(self) -> str:
+        return "Reply(%r, err=%r, code=%r)" % (self.out, self.err, self.code)
 
 
-def recorded(name: str) -> dict:
-    """An event as the client sent it, e.g. recorded("PostToolUse.Bash")."""
-    with open(os.path.join(EVENTS, name + ".json"), encoding="utf-8") as source:
-        return json.load(source)
+class World:
+    """A project with two context files, its path with a space and a quote in it, and a home."""
 
-
-def transcript_rows(name: str) -> list[dict]:
-    """A recorded transcript: "main", "subagent" or "hook-receipts"."""
-    with open(os.path.join(TRANSCRIPTS, name + ".jsonl"), encoding="utf-8") as source:
-        return [json.loads(line) for line in source]
-
-
-def slashed(path: str) -> str:
-    """The form of a path in which the kit shows and the tests compare it."""
-    return path.replace("\\", "/") if IS_WINDOWS else path
-
-
-def native(path: str) -> str:
-    """The form in which the client names it."""
-    return path.replace("/", "\\") if IS_WINDOWS else path
-
-
-class Project:
-    """A project in a temp dir with its own HOME and TMPDIR. Nothing of the caller's environment gets in.
-
-    Its paths have forward slashes everywhere; the environment and the events have the system's own.
-    """
-
-    def __init__(self, base, context: bool = True):
-        self.base = slashed(str(base))
-        self.root = self.base + "/a project's"  # a space and a quote, everywhere
-        self.home = self.base + "/home"
-        self.tmp = self.base + "/tmp"
-        for folder in (self.root, self.home, self.tmp):
+    def __init__(self, base: object, context: bool = True) -> None:
+        base = os.path.realpath(str(base))
+        self.root = os.path.join(base, "the person's project")
+        self.home = os.path.join(base, "home")
+        self.temp = os.path.join(base, "tmp")
+        for folder in (self.root, self.home, self.temp):
             os.makedirs(folder, exist_ok=True)
-        self.env = {"PATH": os.environ.get("PATH", os.defpath), "HOME": self.home, "TMPDIR": self.tmp,
-                    "LC_ALL": "C", "CLAUDE_PROJECT_DIR": native(self.root)}
+        self.now = float(int(time.time()))
+        self.sessions: dict = {}
+        self.env = {
+            "HOME": self.home,
+            "TMPDIR": self.temp,
+            "PATH": os.path.dirname(sys.executable) + ":/usr/local/bin:/usr/bin:/bin",
+            "CLAUDE_PROJECT_DIR": self.root,
+            "CLAUDECODE": "1",
+            "AI_AGENT": "claude-code_2-1-326_harness",
+            "CLAUDE_PID": str(os.getpid()),  # of the client, which runs
+        }
         if IS_WINDOWS:
-            self.env.update(windows_environment(self.home, self.tmp))
+            self.env.update(self.windows_env())
         if context:
-            self.write(".context/CONSTITUTION.md", "# Constitution\n\nBe exact.\n")
-            self.write(".context/TASKS.md", "# Tasks\n\n- [ ] one\n")
+            self.write(".context/CONSTITUTION.md", RULES)
+            self.write(".context/TASKS.md", "- discounts\n")
 
-    def path(self, *parts: str) -> str:
-        return slashed(os.path.join(self.root, *parts))
+    def windows_env(self) -> dict:
+        """What stands for the home, the temp folder and the programs on Windows."""
+        system = os.environ["SYSTEMROOT"]
+        return {
+            "USERPROFILE": self.home,
+            "LOCALAPPDATA": os.path.join(self.home, "AppData", "Local"),
+            "TEMP": self.temp,
+            "SYSTEMROOT": system,
+            "PATH": os.path.dirname(sys.executable) + ";" + os.path.join(system, "system32"),
+        }
 
-    def write(self, name: str, content: str | bytes, mtime: float | None = None) -> str:
-        """Write a file of the project; its folders are made. Returns its path."""
-        path = self.path(name)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "wb") as out:
-            out.write(content.encode("utf-8") if isinstance(content, str) else content)
-        if mtime is not None:
-            os.utime(path, (mtime, mtime))
-        return path
+    # --- files
 
-    def read(self, name: str) -> str:
-        with open(self.path(name), encoding="utf-8", newline="") as source:
-            return source.read()
+    def path(self, *names: str) -> str:
+        return os.path.join(self.root, *names)
 
-    def read_json(self, name: str):
-        return json.loads(self.read(name))
+    def context(self, *names: str) -> str:
+        return os.path.join(self.root, ".context", *names)
 
-    def exists(self, name: str) -> bool:
-        return os.path.lexists(self.path(name))
+    def state(self, *names: str) -> str:
+        """A path in our state folder of this project."""
+        return os.path.join(kit.project_state_folder(self.root, self.env), *names)
 
-    def tree(self, folder: str = "") -> dict[str, bytes | str | None]:
-        """Everything below the base (project, home, temp): path -> bytes, link target, or None for a folder."""
-        found, start = {}, os.path.join(self.base, folder)
-        for where, folders, files in os.walk(start):
-            for name in folders + files:
-                path = os.path.join(where, name)
-                found[slashed(os.path.relpath(path, start))] = _content(path)
-        return found
+    def cache(self, *names: str) -> str:
+        return os.path.join(kit.cache_folder(self.env), *names)
 
-    def event(self, name: str, **changes) -> dict:
-        """A recorded event moved into this project; a change to None removes the field."""
-        event = _moved(recorded(name), self)
-        if "transcript_path" in event:
-            event["transcript_path"] = self.transcript_path(changes.get("session_id", event["session_id"]))
-        event.update(changes)
-        return {key: value for key, value in event.items() if value is not None}
+    def write(self, name: str, text: str | bytes, age_s: float = 0.0) -> str:
+        return write(self.path(name), text, self.now - age_s)
 
-    def transcript_path(self, session: str = "s1") -> str:
-        name = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in str(session))[:80]
-        return self.home + "/.claude/projects/p/" + name + ".jsonl"
+    def settings(self, text: str) -> None:
+        self.write(".contextrc", text)
 
-    def write_transcript(self, rows: list, session: str = "s1") -> str:
-        """Rows are dicts, or str and bytes for what no JSON library would write. Returns the path."""
-        path = self.transcript_path(session)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "wb") as out:
-            for row in rows:
-                text = json.dumps(row) if isinstance(row, dict) else row
-                out.write((text.encode("utf-8") if isinstance(text, str) else text) + b"\n")
-        return path
+    def signal(self, body: str, folder: str = "global", name: str = "s.md", **header: object) -> str:
+        """Write a signal; `folder` is "global" or a session's id."""
+        where = "global" if folder == "global" else "sessions/" + folder
+        lines = ["---"] + ["%s: %s" % item for item in header.items()] + ["---", body, ""]
+        return self.write(".context/signals/%s/%s" % (where, name), "\n".join(lines))
 
-    def run_hook(self, mode: str, event=None, cwd: str | None = None, **env) -> Result:
-        """The registered command as a process. event: dict, bytes (sent as they are) or None (empty stdin).
+    def handoff(self, session: str, text: str, age_s: float = 0.0) -> str:
+        return self.write(".context/handoffs/%s.md" % session, text, age_s)
 
-        Environment by keyword; None removes a variable.
-        """
-        return run_process(hook_argv(mode), _as_input(event), self.environment(env), cwd or self.root)
+    def waiting(self) -> list:
+        """The names of the handoffs that wait."""
+        return [name for name in files_below(self.context("handoffs")) if os.sep not in name]
 
-    def call(self, mode: str, event=None, cwd: str | None = None, **env) -> Result:
-        """`main()` in a fork, with its own descriptors, environment and cwd."""
-        return _call_apart(mode.split(), _as_input(event), self.environment(env), cwd or self.root)
+    def read_handoff(self, session: str) -> str:
+        path = self.context("handoffs", session + ".md")
+        return read(path) if os.path.exists(path) else ""
 
-    def call_as_user(self, mode: str, event=None, **env) -> Result:
-        """The same without root's rights, to which nothing is read-only. The project becomes that user's."""
-        if not IS_ROOT:
-            return self.call(mode, event, **env)
-        for where, _, files in os.walk(self.base):
-            for path in [where] + [os.path.join(where, name) for name in files]:
-                os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
-        return _call_apart([mode], _as_input(event), self.environment(env), self.root, as_nobody=True)
+    def session_state(self, session: str) -> dict:
+        with open(self.state("session-%s.json" % session), encoding="utf-8") as file:
+            return json.load(file)
 
-    def step(self, mode: str, event: dict, now: float, agent: str = "claude", **env) -> Result:
-        """One event at the time `now`, in this process: the text, and then what follows once it is out."""
-        text, after = load_kit().run_mode(mode, agent, event, self.environment(env), now)
-        for action, *args in after:
-            action(*args)
-        return make_result(0, text.encode("ascii"), b"")
+    def events(self) -> list:
+        """The recorder's rows."""
+        path = self.state("events.jsonl")
+        lines = read(path).splitlines() if os.path.exists(path) else []
+        return [json.loads(line) for line in lines]
 
-    def ctx(self, now: float, session: str = "s1", **env):
-        """What a handler of this project gets, for tests of single functions."""
-        kit = load_kit()
-        ctx = kit.find_project(self.root, "", self.environment(env), now)
-        ctx.mode, ctx.session, ctx.length = "test", session, kit.units
-        return ctx
+    def metrics(self) -> dict:
+        return json.loads(read(self.state("metrics.json")))
 
-    def recorded_events(self, name: str = "") -> list[dict]:
-        """The rows of the flight recorder, all or those of one kind."""
-        if not self.exists(".context/events.jsonl"):
-            return []
-        rows = [json.loads(line) for line in self.read(".context/events.jsonl").splitlines()]
-        return [row for row in rows if not name or row["event"] == name]
+    def git(self, branch: str = "main", commit: str = "a" * 40) -> None:
+        """A repository as far as the kit reads it."""
+        self.write(".git/HEAD", "ref: refs/heads/%s\n" % branch)
+        self.write(".git/refs/heads/" + branch, commit + "\n")
 
-    def command(self, *words: str, cwd: str | None = None, stdin: bytes = b"", **env) -> Result:
-        """A people's command as a person types it: `python3 ctx_hooks.py WORDS`."""
-        argv = [PYTHON, os.path.join(REPO, "ctx_hooks.py"), *words]
-        return _with_plain_lines(run_process(argv, stdin, self.environment(env), cwd or self.root))
+    # --- hooks
 
-    def ask(self, *words: str, cwd: str | None = None, stdin: bytes = b"", **env) -> Result:
-        """The same in a fork: fast, since the file is not compiled again."""
-        return _with_plain_lines(_call_apart(list(words), stdin, self.environment(env), cwd or self.root))
+    def hook(self, mode: str, event: object, *words: str, **env: str) -> Reply:
+        """Run a hook in this process, at `self.now`. `event` is an object, or bytes."""
+        raw = event if isinstance(event, bytes) else json.dumps(event).encode()
+        stdin = os.path.join(self.temp, "stdin")
+        with open(stdin, "wb") as file:
+            file.write(raw)
+        before = sys.stdin
+        kit.Run.error_log = ""
+        with open(stdin, "rb") as sys.stdin, contextlib.redirect_stdout(io.StringIO()) as out:
+            try:
+                kit.run_hook(mode, list(words), dict(self.env, **env), self.now)
+            finally:
+                sys.stdin = before
+        os.unlink(stdin)
+        return Reply(out.getvalue())
 
-    def environment(self, changes: dict) -> dict[str, str]:
-        merged = dict(self.env, **changes)
-        return {name: str(value) for name, value in merged.items() if value is not None}
+    def launch(self, mode: str, event: object, *words: str, **env: str) -> Reply:
+        """Run a hook as the client does: in a shell, on Windows by Python itself."""
+        raw = event if isinstance(event, bytes) else json.dumps(event).encode()
+        start = [sys.executable, "-I"] if IS_WINDOWS else ["sh"]
+        done = subprocess.run(
+            [*start, KIT, mode, *words],
+            input=raw,
+            cwd=self.root,
+            env=self.with_bytecode(dict(self.env, **env)),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=60,
+        )
+        return Reply(done.stdout.decode(), done.stderr.decode(), done.returncode)
 
+    def launch_changed(self, mode: str, event: object, code: str) -> Reply:
+        """Run a hook of a kit in which `code` was run first; `kit` is its module."""
+        program = (
+            "import sys; from importlib.machinery import SourceFileLoader as L;"
+            "kit = L('kit', sys.argv[1]).load_module()\n%s\nkit.main(sys.argv[2:])" % code
+        )
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-B", "-c", program, KIT, mode],
+            input=json.dumps(event).encode(),
+            cwd=self.root,
+            env=self.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=60,
+        )
+        return Reply(done.stdout.decode(), done.stderr.decode(), done.returncode)
 
-def assistant_row(tokens: int, session: str = "s1", **changes) -> dict:
-    """A main-chain assistant row whose usage adds up to tokens, in the recorded shape."""
-    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5",
-               "content": [{"type": "text", "text": "fin"}], "stop_reason": "end_turn",
-               "usage": {"input_tokens": tokens % 7, "cache_creation_input_tokens": 0,
-                         "cache_read_input_tokens": tokens - tokens % 7, "output_tokens": 5}}
-    message.update(changes.pop("message", {}))
-    row = {"parentUuid": None, "isSidechain": False, "type": "assistant", "uuid": "u1",
-           "timestamp": "2026-11-16T00:03:09.000Z", "sessionId": session, "message": message}
-    return dict(row, **changes)
+    def with_bytecode(self, env: dict) -> dict:
+        """All tests share the kit's bytecode: compiling is most of a first run."""
+        link, shared = self.cache("bytecode"), os.path.join(self.home, "..", "..", "bytecode")
+        if env.get("HOME") == self.home and not os.path.lexists(link) and not IS_WINDOWS:
+            os.makedirs(os.path.dirname(link), exist_ok=True)
+            os.makedirs(shared, exist_ok=True)
+            os.symlink(os.path.realpath(shared), link)
+        return env
 
+    def session(self, name: str = "s1", **more: object) -> "Session":
+        if name not in self.sessions:
+            self.sessions[name] = Session(self, name, **more)
+        return self.sessions[name]
 
-def _with_plain_lines(result: Result) -> Result:
-    """What people read ends its lines the way of the system."""
-    return make_result(result.rc, result.out.replace(b"\r\n", b"\n"), result.err.replace(b"\r\n", b"\n")) if IS_WINDOWS else result
-
-
-def _as_input(event) -> bytes:
-    if event is None:
-        return b""
-    return event if isinstance(event, bytes) else json.dumps(event).encode("utf-8")
-
-
-def _moved(value, project: Project):
-    """Recorded paths become the project's own."""
-    if isinstance(value, dict):
-        return {key: _moved(item, project) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_moved(item, project) for item in value]
-    if isinstance(value, str):
-        return value.replace(RECORDED_PROJECT, native(project.root)).replace(RECORDED_HOME, native(project.home))
-    return value
-
-
-def _content(path: str):
-    if os.path.islink(path):
-        return "-> " + os.readlink(path)
-    if not os.path.isfile(path):
-        return None
-    with open(path, "rb") as source:
-        return source.read()
+    def worked(self, name: str, *prompts: str, end: str = "other") -> "Session":
+        """A whole session that worked and ended."""
+        session = self.session(name)
+        session.start()
+        for prompt in prompts or ("Add discounts.",):
+            session.prompt(prompt)
+            session.call("Edit", {"file_path": self.path("src", "cart.py")})
+            session.say("Done with: " + prompt)
+        session.stop()
+        session.end(end)
+        return session
 
 
-def windows_environment(home: str, tmp: str) -> dict[str, str]:
-    """What a Windows program cannot do without, and the places that stand for HOME and TMPDIR there."""
-    needed = ("SYSTEMROOT", "SYSTEMDRIVE", "COMSPEC", "PATHEXT", "WINDIR")
-    kept = {name: os.environ[name] for name in needed if name in os.environ}
-    places = {"TEMP": tmp, "TMP": tmp, "USERPROFILE": home, "APPDATA": home + "/AppData/Roaming",
-              "LOCALAPPDATA": home + "/AppData/Local"}
-    return dict(kept, **{name: native(path) for name, path in places.items()})
+class Session:
+    """A session of Claude Code: it sends events, and writes its transcript as the client does."""
 
+    def __init__(self, world: World, name: str, model: str = "claude-opus-4-6") -> None:
+        self.world, self.id, self.model = world, name, model
+        folder = os.path.join(world.home, ".claude", "projects", "p")
+        os.makedirs(folder, exist_ok=True)
+        self.transcript = os.path.join(folder, name + ".jsonl")
+        self.tokens = 20_000
+        self.count = 0
+        self.leaves_receipts = True
+        self.extra: dict = {}  # added to each event
+        self.env: dict = {}
 
-# Without fork: a process whose kit comes from bytecode in a cache of the test run, compiled once. Of what a test has
-# changed in the kit it gets the numbers and texts.
-_APART_CODE = ("import sys; from _frozen_importlib_external import SourceFileLoader as L; sys.pycache_prefix = sys.argv.pop(1); "
-               "p = sys.argv.pop(1); c = L('ctx_hooks', p).get_code('ctx_hooks'); sys.pycache_prefix = None; "
-               "n = {'__name__': 'ctx_hooks', '__file__': p}; exec(c, n); n.update(eval(sys.argv.pop(1))); n['main']()")
-_APART_CACHE: list[str] = []
+    # --- the transcript: each row a second later
 
+    def row(self, **row: object) -> None:
+        self.world.now += 1
+        at = kit.format_iso(self.world.now)[:-1] + ".000Z"
+        row = dict({"timestamp": at, "sessionId": self.id, "isSidechain": False}, **row)
+        with open(self.transcript, "a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+        os.utime(self.transcript, (self.world.now, self.world.now))
 
-def _call_apart(argv: list[str], data: bytes, env: dict[str, str], cwd: str, as_nobody: bool = False, fault=()) -> Result:
-    """fault: (names of operations, which of them, what happens) for apart.Faulty."""
-    if hasattr(os, "fork"):
-        with _small_process() as channel:
-            if channel:
-                request = {"argv": argv, "env": env, "cwd": cwd, "as_nobody": as_nobody, "fault": fault}
-                return _with_streams(data, lambda streams: _ask_small_process(channel, request, streams))
-        kit = apart.Faulty(load_kit(), *fault) if fault else load_kit()
-        return _call_forked(kit, argv, data, env, cwd, apart.drop_rights if as_nobody else None)
-    if not _APART_CACHE:
-        _APART_CACHE.append(tempfile.mkdtemp(prefix="ctx-hooks-bytecode-"))
-        atexit.register(shutil.rmtree, _APART_CACHE[0], True)
-    changes = {name: value for name, value in vars(load_kit()).items()
-               if value is not _pristine["ctx_hooks"].get(name) and isinstance(value, (int, float, str))}
-    if fault:
-        request = json.dumps({"argv": argv, "fault": fault, "changes": changes})
-        command = [PYTHON, "-I", "-S", "-X", "pycache_prefix=" + _APART_CACHE[0], apart.__file__, "once", KIT, request]
-    else:
-        command = [PYTHON, "-I", "-S", "-c", _APART_CODE, _APART_CACHE[0], KIT, repr(changes), *argv]
-    return run_process(command, data, env, cwd)
+    def new_id(self, kind: str) -> str:
+        self.count += 1
+        return "%s_%s_%d" % (kind, self.id, self.count)
 
+    def write_prompt(self, text: str, **more: object) -> None:
+        self.row(type="user", message={"role": "user", "content": text}, **more)
 
-# The process of apart.py. It knows nothing of what a test has changed in the kit: then this process is forked.
-changed_by_test = False  # set by conftest.py for a test that patches
-_small: list[socket.socket] = []
-_one_at_a_time = threading.Lock()
+    def write_answer(self, *blocks: dict, tokens: int = 0, answer: str = "", **more: object) -> str:
+        """An answer of the agent; one row for each block, as the client writes it."""
+        self.tokens = tokens or self.tokens
+        answer = answer or self.new_id("msg")
+        usage = {"input_tokens": 3, "cache_read_input_tokens": self.tokens - 3, "output_tokens": 9}
+        for block in blocks:
+            message = {"id": answer, "model": self.model, "role": "assistant"}
+            message.update(content=[block], usage=usage)
+            self.row(type="assistant", message=message, **more)
+        return answer
 
+    def write_result(self, call: str, text: str = "ok", failed: bool = False) -> None:
+        block = {"type": "tool_result", "tool_use_id": call, "content": text, "is_error": failed}
+        self.row(type="user", message={"role": "user", "content": [block]})
 
-@contextlib.contextmanager
-def _small_process():
-    """Its socket, None when it would give another answer than this process or is busy."""
-    now = vars(load_kit())
-    if any(now.get(name) is not value for name, value in _pristine["ctx_hooks"].items()):
-        yield None
-        return
-    if changed_by_test or not _one_at_a_time.acquire(blocking=False):
-        yield None
-        return
-    try:
-        if not _small:
-            _small.append(_start_small_process())
-        yield _small[0]
-    finally:
-        _one_at_a_time.release()
+    def write_receipt(self, text: str) -> None:
+        self.row(type="attachment", attachment={"type": "hook_additional_context", "content": [text]})
 
+    def write_boundary(self, tokens: int = 5_000) -> None:
+        self.tokens = tokens
+        meta = {"trigger": "auto", "preTokens": 160_000, "postTokens": tokens}
+        self.row(type="system", subtype="compact_boundary", compactMetadata=meta)
 
-def _start_small_process() -> socket.socket:
-    ours, theirs = socket.socketpair()
-    ours.settimeout(2 * RUN_TIMEOUT_S)
-    process = subprocess.Popen([PYTHON, "-I", "-S", apart.__file__, str(theirs.fileno()), KIT], pass_fds=[theirs.fileno()])
-    theirs.close()
-    atexit.register(process.wait)
-    atexit.register(ours.close)  # which ends it; the last registered is the first to be called
-    return ours
+    # --- what a person and an agent do; each gives the hook's reply
 
+    def event(self, name: str, **more: object) -> dict:
+        event = {"session_id": self.id, "transcript_path": self.transcript, "cwd": self.world.root}
+        event.update(hook_event_name=name, permission_mode="default")
+        return dict(event, **self.extra, **more)
 
-def _ask_small_process(channel: socket.socket, request: dict, streams: list[int]) -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    apart.send(channel, dict(request, umask=mask), streams)
-    return int(channel.recv(16))
+    def send(self, name: str, **more: object) -> Reply:
+        event = self.event(name, **more)
+        env = dict({"CLAUDE_CODE_SESSION_ID": self.id}, **self.env)
+        reply = self.world.hook(MODES[name], event, **env)
+        if reply.text and self.leaves_receipts and name != "PreCompact":
+            self.write_receipt(reply.text)
+        return reply
 
+    def start(self, source: str = "startup", **more: object) -> Reply:
+        return self.send("SessionStart", source=source, **more)
 
-def run_process(argv: list[str], data: bytes, env: dict[str, str], cwd: str, limit_s: float = RUN_TIMEOUT_S) -> Result:
-    """One process with `data` on its stdin. Its output goes to files: on Windows a pipe that a grandchild has
-    inherited would keep us waiting after the time-out."""
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        done = subprocess.run(argv, input=data, stdout=out, stderr=err, env=env, cwd=cwd, timeout=limit_s)
-        out.seek(0)
-        err.seek(0)
-        return make_result(done.returncode, out.read(), err.read())
+    def prompt(self, text: str, **more: object) -> Reply:
+        reply = self.send("UserPromptSubmit", prompt=text, **more)
+        self.write_prompt(text)
+        return reply
 
+    def say(self, text: str, tokens: int = 0) -> str:
+        return self.write_answer({"type": "text", "text": text}, tokens=tokens)
 
-def _call_forked(kit, argv: list[str], data: bytes, env: dict[str, str], cwd: str, first=None) -> Result:
-    """A fork of this process, so that a kit that ends its process, sets alarms or closes descriptors cannot end the tests."""
-    def fork(streams):
-        sys.stdout.flush()
-        sys.stderr.flush()
-        pid = os.fork()
-        if pid == 0:
-            apart.run_child(kit, argv, streams, env, cwd, first)
-        return apart.exit_code(os.waitpid(pid, 0)[1])
-    return _with_streams(data, fork)
+    def gate(self, tool: str = "Bash") -> Reply:
+        return self.send("PreToolUse", tool_name=tool, tool_input={}, tool_use_id="t")
 
+    def call(self, tool: str, given: dict, **more: object) -> Reply:
+        """A tool call: the agent's row, the hook after it, then the result's row."""
+        text, failed = more.pop("text", "ok"), bool(more.pop("failed", False))
+        call = self.new_id("toolu")
+        block = {"type": "tool_use", "id": call, "name": tool, "input": given}
+        self.write_answer(block, tokens=more.pop("tokens", 0), answer=more.pop("answer", ""))
+        name = "PostToolUseFailure" if failed else "PostToolUse"
+        reply = self.send(name, tool_name=tool, tool_input=given, tool_use_id=call, **more)
+        self.write_result(call, text, failed)
+        return reply
 
-def _with_streams(data: bytes, run) -> Result:
-    """run(the three standard streams) -> exit code; files, which nobody has to read from while it runs."""
-    with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        stdin.write(data)
-        stdin.seek(0)
-        rc = run([stdin.fileno(), out.fileno(), err.fileno()])
-        out.seek(0)
-        err.seek(0)
-        return make_result(rc, out.read(), err.read())
+    def run(self, command: str, **more: object) -> Reply:
+        return self.call("Bash", {"command": command}, **more)
+
+    def edit(self, name: str, **more: object) -> Reply:
+        return self.call("Edit", {"file_path": self.world.path(name)}, **more)
+
+    def look(self, **more: object) -> Reply:
+        """A call that only looks, another one each time."""
+        self.count += 1
+        return self.call("Read", {"file_path": "/src/file%d.py" % self.count}, **more)
+
+    def write_handoff(self, text: str = "# Handoff\n\nGoal: discounts.\n", **more: object) -> Reply:
+        path = self.world.handoff(self.id, text)
+        return self.call("Write", {"file_path": path, "content": text}, **more)
+
+    def stop(self, **more: object) -> Reply:
+        return self.send("Stop", stop_hook_active=False, **more)
+
+    def compact(self, trigger: str = "auto") -> Reply:
+        """A compaction; gives what PreCompact printed."""
+        reply = self.send("PreCompact", trigger=trigger)
+        self.write_boundary()
+        return reply
+
+    def end(self, reason: str = "other") -> Reply:
+        return self.send("SessionEnd", reason=reason)
+
+    def state(self) -> dict:
+        return self.world.session_state(self.id)

@@ -1,185 +1,204 @@
-"""Clients: what each client's events, transcripts and replies mean, by recorded ones (tests/data/agents)."""
+"""Clients: what events, transcripts and replies mean, by recorded ones."""
+
 from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
+import subprocess
+import sys
 import threading
-import time
+from pathlib import Path
 
+import helper
 import pytest
 
-from helper import EVENTS, TESTS
-
-AGENTS = os.path.join(TESTS, "data", "agents")
-OTHERS = ("codex", "gemini", "qwen", "copilot", "droid")
+TESTS = Path(__file__).resolve().parent
+DATA = TESTS / "data" / "agents"
+OTHERS = ("codex", "gemini", "qwen", "copilot", "droid", "grok")
+EVERYBODY = ("claude",) + OTHERS
 ENV = {"HOME": "/home/user"}
+OUTER = {  # what an agent finds that was started from inside Claude Code
+    "AI_AGENT": "claude-code_2-1-326_agent",
+    "CLAUDECODE": "1",
+    "CLAUDE_PROJECT_DIR": "/the/outer/project",
+}
+
+
+@pytest.fixture(scope="module")
+def kit():
+    return helper.kit
 
 
 def recorded(client, name):
-    with open(os.path.join(AGENTS, client, name + ".json"), encoding="utf-8") as source:
-        return json.load(source)
+    return json.loads((DATA / client / (name + ".json")).read_text(encoding="utf-8"))
+
+
+def recorded_names(client):
+    files = (DATA / client).glob("*.json")
+    return sorted(
+        path.name[: -len(".json")]
+        for path in files
+        if path.name not in ("transcript.settings.json", "signals.json")
+    )
 
 
 @pytest.fixture
-def ctx_of(kit, tmp_path):
-    """ctx_of(client) -> the context of a hook of this client."""
+def facts_of(kit, tmp_path):
+    """facts_of(client, "compaction") -> the session after a look at recorded rows."""
 
-    def make(client):
-        ctx = kit.Ctx(str(tmp_path), str(tmp_path / ".context"), {}, [])
-        ctx.agent = client
-        return ctx
+    def look(client, *more, head=""):
+        folder = tmp_path / client
+        folder.mkdir(exist_ok=True)
+        path = folder / "transcript.jsonl"
+        for name in more if more[:1] == ("codemode",) else ("transcript",) + more:
+            with open(str(path), "ab") as target:
+                target.write((DATA / client / (name + ".jsonl")).read_bytes())
+        for beside in ("transcript.settings.json", "signals.json"):
+            if (DATA / client / beside).is_file():
+                shutil.copy(str(DATA / client / beside), str(folder / beside))
+        session = kit.Session({"agent": client, "transcript": str(path)})
+        session.delivery.head = head
+        kit.look(session)
+        return session
 
-    return make
-
-
-@pytest.fixture
-def transcript_of(tmp_path):
-    """transcript_of(client, "compaction") -> the path of a recorded transcript with what was recorded after it."""
-
-    def make(client, *more):
-        path = tmp_path / "transcript.jsonl"
-        for name in ("transcript",) + more:
-            with open(os.path.join(AGENTS, client, name + ".jsonl"), "rb") as source, open(str(path), "ab") as target:
-                target.write(source.read())
-        if client == "droid":
-            shutil.copy(os.path.join(AGENTS, client, "transcript.settings.json"), str(tmp_path / "transcript.settings.json"))
-        return str(path)
-
-    return make
+    return look
 
 
 # --- events: client, recorded event, mode -> what we make of it
 
-CODEX_TURN = "01a1e2a6-d5bd-7c43-9d96-3757a3dfca17"
+RUN = {"name": "PostToolUse", "is_subagent": False}
 RECORDED = [
-    ("codex", "SessionStart", "inject", {"name": "SessionStart", "source": "startup", "model": "gpt-5.5"}),
-    ("codex", "UserPromptSubmit", "inject", {"name": "UserPromptSubmit", "prompt": "hello there", "prompt_id": CODEX_TURN, "by_person": True}),
-    ("codex", "PreToolUse", "gate", {"name": "PreToolUse", "tool": "Bash", "kind": "run", "tool_use_id": "call_d96a57e8f69c4e1eb90a"}),
-    ("codex", "PostToolUse", "monitor", {"name": "PostToolUse", "kind": "run", "response": "shell-ran\n", "failed": False}),
-    ("codex", "PostToolUse.patch", "monitor", {"tool": "apply_patch", "kind": "edit", "path": "new.txt"}),
-    ("codex", "Stop", "stop-enforce", {"name": "Stop", "last_message": "t4 final", "stop_active": False, "prompt_id": CODEX_TURN}),
-    ("codex", "SessionEnd", "cleanup", {"name": "SessionEnd", "reason": "other"}),
+    ("codex", "SessionStart", "inject", {"source": "startup", "model": "gpt-5.5"}),
+    (
+        "codex",
+        "UserPromptSubmit",
+        "inject",
+        {"prompt": "hello there", "is_typed": True},
+    ),
+    ("codex", "UserPromptSubmit.subagent", "inject", {"is_subagent": True}),
+    ("codex", "PreToolUse", "gate", {"name": "PreToolUse"}),
+    ("codex", "PostToolUse", "monitor", RUN),
+    ("codex", "PostToolUse.patch", "monitor", RUN),
     ("codex", "PreCompact", "monitor", {"name": "PreCompact"}),
-    ("codex", "UserPromptSubmit.subagent", "inject", {"agent_id": "01a1e2ea-845f-7f73-94a8-0968fe50b3dd"}),
-    ("gemini", "SessionStart", "inject", {"name": "SessionStart", "source": "startup"}),
-    ("gemini", "BeforeAgent", "inject", {"name": "UserPromptSubmit", "theirs": "BeforeAgent", "prompt": "hello there"}),
-    ("gemini", "BeforeTool", "gate", {"name": "PreToolUse", "kind": "run", "tool_use_id": ""}),
-    ("gemini", "AfterTool", "monitor", {"name": "PostToolUse", "theirs": "AfterTool", "kind": "run"}),
-    ("gemini", "AfterAgent", "stop-enforce", {"name": "Stop", "stop_active": False, "last_message": ""}),
-    ("gemini", "SessionEnd", "cleanup", {"name": "SessionEnd", "reason": "exit"}),
-    ("gemini", "PreCompress.manual", "monitor", {"name": "PreCompact"}),
-    ("qwen", "SessionStart", "inject", {"name": "SessionStart", "source": "startup"}),
-    ("qwen", "UserPromptSubmit", "inject", {"name": "UserPromptSubmit", "prompt": "hello there", "by_person": True}),
-    ("qwen", "UserPromptSubmit.again", "inject", {"name": "UserPromptSubmit", "prompt": "", "by_person": False}),
-    ("qwen", "PreToolUse", "gate", {"name": "PreToolUse", "tool_use_id": "call_2ef016251af740cd9908"}),
-    ("qwen", "PostToolUse", "monitor", {"name": "PostToolUse", "kind": "run", "tool_use_id": "call_2ef016251af740cd9908"}),
-    ("qwen", "PostToolUseFailure", "monitor", {"failed": True, "kind": "read", "path": "/no/such/file", "response": "File not found: /no/such/file"}),
-    ("qwen", "Stop", "stop-enforce", {"name": "Stop", "last_message": "t4 final", "subagents": False}),
-    ("qwen", "SessionEnd", "cleanup", {"reason": "clear"}),
+    ("codex", "Stop", "stop-enforce", {"last_assistant_message": "t4 final"}),
+    ("codex", "SessionEnd", "cleanup", {"reason": "other"}),
+    ("gemini", "SessionStart", "inject", {"source": "startup"}),
+    ("gemini", "BeforeAgent", "inject", {"prompt": "hello there", "is_typed": True}),
+    ("gemini", "BeforeTool", "gate", {"name": "PreToolUse"}),
+    ("gemini", "AfterTool", "monitor", dict(RUN, hook_event_name="AfterTool")),
+    ("gemini", "PreCompress", "monitor", None),
+    ("gemini", "PreCompress.manual", "monitor", None),
+    ("gemini", "AfterAgent", "stop-enforce", {"last_assistant_message": "t4 final"}),
+    ("gemini", "SessionEnd", "cleanup", {"reason": "exit"}),
+    ("qwen", "SessionStart", "inject", {"source": "startup"}),
+    ("qwen", "UserPromptSubmit", "inject", {"prompt": "hello there", "is_typed": True}),
+    ("qwen", "UserPromptSubmit.again", "inject", None),
+    ("qwen", "PreToolUse", "gate", {"name": "PreToolUse"}),
+    ("qwen", "PostToolUse", "monitor", RUN),
+    ("qwen", "PostToolUse.subagent", "monitor", {"is_subagent": True}),
+    ("qwen", "PostToolUseFailure", "monitor", {"name": "PostToolUseFailure"}),
     ("qwen", "PreCompact", "monitor", {"name": "PreCompact"}),
-    ("qwen", "PostToolUse.subagent", "monitor", {"agent_id": "general-purpose-call_f8018bc308324e3c94df"}),
-    ("copilot", "SessionStart", "inject", {"name": "SessionStart", "source": "new"}),
-    ("copilot", "UserPromptSubmit", "inject", {"name": "UserPromptSubmit", "prompt": "hello there"}),
-    ("copilot", "PreToolUse", "gate", {"name": "PreToolUse", "kind": "run"}),
-    ("copilot", "PostToolUse", "monitor", {"name": "PostToolUse", "kind": "run", "tool": "Bash"}),
-    ("copilot", "PostToolUseFailure", "monitor", {"failed": True, "kind": "read", "response": "Path does not exist"}),
-    ("copilot", "Stop", "stop-enforce", {"name": "Stop", "stop_active": False, "last_message": ""}),
-    ("copilot", "SessionEnd", "cleanup", {"name": "SessionEnd", "reason": "complete"}),
+    ("qwen", "Stop", "stop-enforce", {"last_assistant_message": "t4 final"}),
+    ("qwen", "SessionEnd", "cleanup", {"reason": "clear"}),
+    ("copilot", "SessionStart", "inject", {"source": "startup"}),
+    ("copilot", "UserPromptSubmit", "inject", {"prompt": "hello there"}),
+    ("copilot", "PreToolUse", "gate", {"name": "PreToolUse"}),
+    ("copilot", "PostToolUse", "monitor", RUN),
+    ("copilot", "PostToolUse.subagent", "monitor", {"is_subagent": True}),
+    ("copilot", "PostToolUseFailure", "monitor", {"name": "PostToolUseFailure"}),
     ("copilot", "PreCompact", "monitor", {"name": "PreCompact"}),
-    ("copilot", "PostToolUse.subagent", "monitor", {"agent_id": "36f4149f-fc6f-444a-87e4-35bc0b7b6689"}),
-    ("droid", "SessionStart", "inject", {"name": "SessionStart", "source": "startup"}),
-    ("droid", "UserPromptSubmit", "inject", {"prompt": "hello two", "prompt_id": "9ed996cf-1cf4-412b-9f9c-86799b59960d"}),
-    ("droid", "PreToolUse", "gate", {"name": "PreToolUse", "tool": "Execute", "kind": "run"}),
-    ("droid", "PostToolUse", "monitor", {"name": "PostToolUse", "kind": "run"}),
-    ("droid", "Stop", "stop-enforce", {"name": "Stop", "last_message": ""}),
-    ("droid", "SessionEnd", "cleanup", {"reason": "other"}),
+    ("copilot", "Stop", "stop-enforce", {"last_assistant_message": ""}),
+    ("copilot", "SessionEnd", "cleanup", {"reason": "complete"}),
+    ("droid", "SessionStart", "inject", {"source": "startup"}),
+    ("droid", "UserPromptSubmit", "inject", {"prompt": "hello two"}),
+    ("droid", "PreToolUse", "gate", {"name": "PreToolUse"}),
+    ("droid", "PostToolUse", "monitor", RUN),
     ("droid", "PreCompact", "monitor", {"name": "PreCompact"}),
+    ("droid", "Stop", "stop-enforce", {"last_assistant_message": ""}),
+    ("droid", "SessionEnd", "cleanup", {"reason": "other"}),
+    ("grok", "SessionStart", "inject", {"source": "startup"}),
+    ("grok", "UserPromptSubmit", "inject", {"prompt": "hello there", "is_typed": True}),
+    ("grok", "PreToolUse", "gate", {"name": "PreToolUse"}),
+    ("grok", "PostToolUse", "monitor", RUN),
+    ("grok", "PreCompact", "monitor", {"name": "PreCompact"}),
+    ("grok", "Stop", "stop-enforce", {"last_assistant_message": "final"}),
+    ("grok", "Stop.shutdown", "stop-enforce", None),
+    ("grok", "SessionEnd", "cleanup", {"reason": "shutdown"}),
 ]
 
 
-@pytest.mark.parametrize("client, name, mode, wanted", RECORDED, ids=lambda value: value if isinstance(value, str) else "")
-def test_a_recorded_event_means_the_same_in_every_client(kit, client, name, mode, wanted):
+@pytest.mark.parametrize("client, name, mode, wanted", RECORDED)
+def test_a_recorded_event_means_the_same_in_every_client(
+    kit, client, name, mode, wanted
+):
     event = kit.parse_event(recorded(client, name), mode, client, ENV)
+    if wanted is None:
+        assert event is None
+        return
     assert {key: getattr(event, key) for key in wanted} == wanted
-    assert event.session_id and event.session and event.cwd == "/home/user/project"
-    if event.tool_input:
-        assert event.tool_input == recorded(client, name).get("tool_input", event.tool_input)
+    assert event.agent == client and event.is_known
+    assert event.session_id and event.cwd == "/home/user/project"
 
 
 def test_every_recorded_event_is_in_the_table():
-    names = {(client, name) for client, name, _, _ in RECORDED} | {("gemini", "PreCompress")}
-    found = {(client, file[:-5]) for client in OTHERS for file in os.listdir(os.path.join(AGENTS, client))
-             if file.endswith(".json") and not file.startswith("transcript")}
+    names = {(client, name) for client, name, _, _ in RECORDED}
+    found = {(client, name) for client in OTHERS for name in recorded_names(client)}
     assert found == names
 
 
-def test_gemini_tells_nothing_before_an_automatic_compression_because_it_does_so_before_every_request(kit):
-    assert kit.parse_event(recorded("gemini", "PreCompress"), "monitor", "gemini", ENV) is None
-
-
-def test_the_start_text_in_front_of_geminis_first_prompt_is_not_the_persons(kit):
-    data = dict(recorded("gemini", "BeforeAgent"), prompt="<hook_context>ctx cancel</hook_context>\n\nhello there")
+def test_the_start_text_before_geminis_first_prompt_is_not_the_persons(kit):
+    words = "<hook_context>ctx cancel</hook_context>\n\nhello there"
+    data = dict(recorded("gemini", "BeforeAgent"), prompt=words)
     assert kit.parse_event(data, "inject", "gemini", ENV).prompt == "hello there"
 
 
+def test_of_geminis_whole_turn_only_the_last_line_counts(kit):
+    """What earlier holds brought is in it; an old completion block must not count."""
+    turn = "---\nSIGNAL: EXECUTION_COMPLETE\n---\nI stop here."
+    data = dict(recorded("gemini", "AfterAgent"), prompt_response=turn)
+    event = kit.parse_event(data, "stop-enforce", "gemini", ENV)
+    assert event.last_assistant_message == "I stop here."
+
+
+def test_of_groks_two_spellings_each_counts_where_it_is_alone(kit):
+    data = dict(recorded("grok", "Stop"), sessionId="another")
+    event = kit.parse_event(data, "stop-enforce", "grok", ENV)
+    assert event.session_id == data["session_id"]
+    assert event.last_assistant_message == "final"
+
+
+def test_a_child_session_of_groks_is_a_subagent(kit):
+    data = dict(recorded("grok", "SessionEnd"), subagentType="explore")
+    assert kit.parse_event(data, "cleanup", "grok", ENV).is_subagent
+
+
+@pytest.mark.posix("paths of POSIX")
 def test_copilots_transcript_is_found_where_the_event_does_not_name_it(kit):
-    session = recorded("copilot", "PostToolUse")["session_id"]
-    for env, home in ((ENV, "/home/user/.copilot"), (dict(ENV, COPILOT_HOME="/elsewhere"), "/elsewhere")):
-        event = kit.parse_event(recorded("copilot", "PostToolUse"), "monitor", "copilot", env)
-        assert event.transcript == home + "/session-state/%s/events.jsonl" % session
+    data = recorded("copilot", "PostToolUse")
+    place = "/session-state/%s/events.jsonl" % data["session_id"]
+    event = kit.parse_event(data, "monitor", "copilot", ENV)
+    assert event.transcript_path == "/home/user/.copilot" + place
+    env = dict(ENV, COPILOT_HOME="/elsewhere")
+    event = kit.parse_event(data, "monitor", "copilot", env)
+    assert event.transcript_path == "/elsewhere" + place
     named = kit.parse_event(recorded("copilot", "Stop"), "stop-enforce", "copilot", ENV)
-    assert named.transcript == recorded("copilot", "Stop")["transcript_path"]
-
-
-def test_copilots_transcript_on_windows_lies_below_the_profile(kit, monkeypatch):
-    monkeypatch.setattr(kit, "IS_POSIX", False)
-    event = kit.parse_event(recorded("copilot", "PostToolUse"), "monitor", "copilot", {"USERPROFILE": "C:\\Users\\me"})
-    assert event.transcript.startswith("C:/Users/me/.copilot/session-state/")
+    assert named.transcript_path == recorded("copilot", "Stop")["transcript_path"]
 
 
 def test_a_session_id_that_is_a_path_names_no_transcript_of_copilots(kit):
     data = dict(recorded("copilot", "PostToolUse"), session_id="../../other")
-    assert kit.parse_event(data, "monitor", "copilot", ENV).transcript == ""
-
-
-@pytest.mark.parametrize("client", OTHERS)
-def test_wrong_types_in_an_event_count_as_missing(kit, client):
-    for file in os.listdir(os.path.join(AGENTS, client)):
-        if not file.endswith(".json") or file.startswith("transcript"):
-            continue
-        for wrong in (None, 7, [], {}, True, "x" * 10):
-            data = recorded(client, file[:-5])
-            broken = {key: wrong if key not in ("hook_event_name", "trigger") else value for key, value in data.items()}
-            event = kit.parse_event(broken, "monitor", client, ENV)
-            assert event is None or isinstance(event.prompt + event.session_id + event.last_message + event.path, str)
+    assert kit.parse_event(data, "monitor", "copilot", ENV).transcript_path == ""
 
 
 # --- whose event it is
 
 
-@pytest.mark.parametrize("name", ["SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure", "Stop",
-                                  "SessionEnd", "PreCompact"])
-def test_copilot_is_known_by_its_events_under_claudes_registration(kit, name):
-    assert kit.detect_agent("claude", recorded("copilot", name)) == "copilot"
-
-
-def test_an_editor_that_runs_claudes_settings_is_answered_in_both_forms(kit, ctx_of):
-    """What is not known for certain gets the form that every client of this family reads."""
-    data = {"timestamp": "2026-11-16T05:00:00.000Z", "cwd": "/home/user/project", "sessionId": "an-editors-session",
-            "hookEventName": "PostToolUse", "transcript_path": "/home/user/editor/transcript.jsonl", "tool_name": "run_in_terminal",
-            "tool_input": {"command": "make"}, "tool_response": "ok", "tool_use_id": "call-1"}
-    agent = kit.detect_agent("claude", data)
-    event = kit.parse_event(data, "monitor", agent, ENV)
-    assert (event.name, event.kind, event.session_id) == ("PostToolUse", "run", "an-editors-session")
-    reply = kit.render_reply(ctx_of(agent), event, kit.Reply("a text"))
-    assert reply["additionalContext"] == reply["hookSpecificOutput"]["additionalContext"] == "a text"
-
-
-def test_claudes_own_events_stay_claudes(kit):
-    for file in os.listdir(EVENTS):
-        with open(os.path.join(EVENTS, file), encoding="utf-8") as source:
-            assert kit.detect_agent("claude", json.load(source)) == "claude", file
+@pytest.mark.parametrize("client", ["copilot", "grok"])
+def test_a_client_that_runs_claudes_line_is_known_by_its_events(kit, client):
+    for name in recorded_names(client):
+        assert kit.detect_agent("", recorded(client, name)) == client, name
 
 
 @pytest.mark.parametrize("client", OTHERS)
@@ -189,242 +208,462 @@ def test_the_registered_word_counts_whatever_the_event_looks_like(kit, client):
     assert kit.detect_agent("no-such-agent", {}) == "claude"
 
 
-@pytest.mark.parametrize("client, other, name", [
-    ("claude", "gemini", "BeforeTool"), ("claude", "gemini", "AfterAgent"), ("codex", "gemini", "BeforeAgent"),
-    ("gemini", "codex", "PostToolUse"), ("gemini", "qwen", "Stop"), ("droid", "gemini", "AfterTool"),
-])
-def test_an_event_that_the_registered_client_does_not_have_is_no_event(kit, client, other, name):
+@pytest.mark.parametrize(
+    "client, other, name",
+    [
+        ("claude", "gemini", "AfterTool"),
+        ("codex", "gemini", "AfterTool"),
+        ("gemini", "codex", "PostToolUse"),
+        ("gemini", "qwen", "PostToolUse"),
+        ("droid", "gemini", "AfterTool"),
+    ],
+)
+def test_an_event_that_the_registered_client_does_not_have_is_no_event(
+    kit, client, other, name
+):
     assert kit.parse_event(recorded(other, name), "monitor", client, ENV) is None
 
 
-def test_the_outer_agents_variables_do_not_decide_how_a_stop_is_held(kit, ctx_of):
-    """An AI_AGENT that was inherited from Claude Code made Codex throw the hold away."""
+@pytest.mark.parametrize("client", OTHERS)
+def test_an_event_under_another_clients_registration_never_fails(kit, client):
+    for other in EVERYBODY:
+        for name in recorded_names(client):
+            for mode in kit.HANDLERS:
+                kit.parse_event(recorded(client, name), mode, other, OUTER)
+
+
+def test_an_unknown_client_under_claudes_line_is_not_known(kit):
+    data = {"hook_event_name": "PostToolUse", "session_id": "s", "cwd": "/x"}
+    assert not kit.parse_event(data, "monitor", "", {}).is_known
+    assert kit.parse_event(data, "monitor", "", {"CLAUDECODE": "1"}).is_known
+
+
+@pytest.mark.parametrize("client", OTHERS)
+def test_the_outer_agents_variables_name_no_folder(kit, client):
+    name = "AfterTool" if client == "gemini" else "PostToolUse"
+    event = kit.parse_event(recorded(client, name), "monitor", client, OUTER)
+    assert kit.start_folder(event, OUTER) == "/home/user/project"
+
+
+def test_wrong_types_in_an_event_count_as_missing(kit):
+    chance = random.Random(31)
+    wrongs = (None, 7, 1.5, [], {}, True, "x" * 10, [7], {"text": 7})
+    kept = ("hook_event_name",)
     for client in OTHERS:
-        event, ctx = kit.parse_event(recorded(client, STOPS[client]), "stop-enforce", client, ENV), ctx_of(client)
-        ctx.env = {"AI_AGENT": "claude-code_2-1-325_agent", "CLAUDE_CODE_SESSION_ID": event.session_id}
-        assert kit.render_reply(ctx, event, kit.Reply("go on", hold=True)) == {"decision": "block", "reason": "go on"}
+        for name in recorded_names(client):
+            for mode in kit.HANDLERS:
+                data = recorded(client, name)
+                for key in [key for key in data if key not in kept]:
+                    if chance.random() < 0.7:
+                        data[key] = chance.choice(wrongs)
+                event = kit.parse_event(data, mode, client, ENV)
+                if event:
+                    texts = (event.prompt, event.session_id, event.transcript_path)
+                    assert all(isinstance(text, str) for text in texts)
 
 
 # --- replies
 
-STOPS = {"codex": "Stop", "gemini": "AfterAgent", "qwen": "Stop", "copilot": "Stop", "droid": "Stop"}
-AFTER_TOOL = {"codex": "PostToolUse", "gemini": "AfterTool", "qwen": "PostToolUse", "copilot": "PostToolUse", "droid": "PostToolUse"}
-BEFORE_TOOL = {"codex": True, "gemini": False, "qwen": False, "copilot": True, "droid": False}
+AFTER_TOOL = dict.fromkeys(OTHERS, "PostToolUse")
+AFTER_TOOL["gemini"] = "AfterTool"
+STOPS = dict.fromkeys(OTHERS, "Stop")
+STOPS["gemini"] = "AfterAgent"
 
 
 @pytest.mark.parametrize("client", OTHERS)
-def test_context_is_said_in_the_clients_own_shape(kit, ctx_of, client):
-    event = kit.parse_event(recorded(client, AFTER_TOOL[client]), "monitor", client, ENV)
-    wanted = {"hookSpecificOutput": {"hookEventName": AFTER_TOOL[client], "additionalContext": "a text"}}
+def test_context_is_said_in_the_clients_own_shape(kit, client):
+    name = AFTER_TOOL[client]
+    event = kit.parse_event(recorded(client, name), "monitor", client, ENV)
+    reply = kit.Reply(event)
+    assert kit.render_reply(event, reply, ENV) == ""
+    reply.add("a text")
+    reply.tell("a line")
+    reply.bell = "\a"
+    wanted = {
+        "systemMessage": "a line",
+        "hookSpecificOutput": {"hookEventName": name, "additionalContext": "a text"},
+    }
     if client == "copilot":
-        wanted["additionalContext"] = "a text"
-    else:
-        wanted["systemMessage"] = "a line"
-    assert kit.render_reply(ctx_of(client), event, kit.Reply("a text", "a line")) == wanted
-
-
-def test_codex_gets_no_key_that_it_does_not_know(kit, ctx_of):
-    event, reply = kit.parse_event(recorded("codex", "PostToolUse"), "monitor", "codex", ENV), kit.Reply("text", "line")
-    reply.terminal = "\a"
-    assert set(kit.render_reply(ctx_of("codex"), event, reply)) == {"systemMessage", "hookSpecificOutput"}
-    assert kit.render_reply(ctx_of("codex"), event, kit.Reply()) == {}
+        wanted = {"additionalContext": "a text"}
+    assert json.loads(kit.render_reply(event, reply, ENV)) == wanted
 
 
 @pytest.mark.parametrize("client", OTHERS)
-def test_nothing_speaks_at_an_event_whose_text_does_not_arrive(kit, ctx_of, client):
-    ctx = ctx_of(client)
-    assert kit.can_speak(ctx, "PreToolUse") is BEFORE_TOOL[client]
-    assert all(kit.can_speak(ctx, name) for name in ("SessionStart", "UserPromptSubmit", "PostToolUse"))
-    assert not any(kit.can_speak(ctx, name) for name in ("SessionEnd", "PreCompact"))
+def test_a_stop_is_held_by_a_block_whatever_the_outer_agent_is(kit, client):
+    """An AI_AGENT inherited from Claude Code made Codex throw the hold away."""
+    data = recorded(client, STOPS[client])
+    event = kit.parse_event(data, "stop-enforce", client, ENV)
+    env = dict(OUTER, CLAUDE_CODE_SESSION_ID=event.session_id)
+    reply = kit.Reply(event)
+    reply.add("go on")
+    reply.is_hold = True
+    wanted = {"decision": "block", "reason": "go on"}
+    assert json.loads(kit.render_reply(event, reply, env)) == wanted
+
+
+SPEAKS_BEFORE_A_TOOL = ("claude", "codex", "copilot", "grok")
+
+
+@pytest.mark.parametrize("client", EVERYBODY)
+def test_nothing_speaks_at_an_event_whose_text_does_not_arrive(kit, client):
+    def speaks(name):
+        return kit.can_speak(kit.Event({"agent": client, "name": name}))
+
+    assert speaks("PreToolUse") is (client in SPEAKS_BEFORE_A_TOOL)
+    assert speaks("SessionStart") is speaks("UserPromptSubmit") is (client != "grok")
+    assert speaks("PostToolUse") and speaks("Stop")
+    assert not speaks("SessionEnd") and not speaks("PreCompact")
 
 
 def test_codex_counts_bytes_and_the_others_utf_16_units(kit):
-    lengths = {client: kit.DIALECTS[client].length("€😀") for client in OTHERS}
-    assert lengths == {"codex": 7, "gemini": 3, "qwen": 3, "copilot": 3, "droid": 3}
-    assert kit.REPLY_LIMIT < 10_000
+    lengths = {}
+    for client in EVERYBODY:
+        lengths[client] = kit.Reply(kit.Event({"agent": client})).length("€😀")
+    assert lengths.pop("codex") == 7
+    assert set(lengths.values()) == {3}
 
 
 # --- transcripts
 
-USAGE = {  # tokens and window at the end, tokens after a compaction
-    "codex": (1030, 258_400, 6795), "gemini": (1030, 0, None), "qwen": (1030, 1_000_000, 9000),
-    "copilot": (1030, 922_000, 11265), "droid": (1030, 0, 1030),
+NUMBERS = {  # tokens and window at the end, and tokens after a compaction
+    "codex": (1030, 258_400, 6795),
+    "gemini": (1030, 0, 0),
+    "qwen": (1030, 1_000_000, 9000),
+    "copilot": (1030, 922_000, 11265),
+    "droid": (1030, 0, 6),
+    "grok": (133_031, 200_000, 9000),
 }
 
 
 @pytest.mark.parametrize("client", OTHERS)
-def test_the_fullness_is_read_from_the_clients_own_numbers(kit, ctx_of, transcript_of, client):
-    usage = kit.read_usage(ctx_of(client), transcript_of(client))
-    assert (usage.tokens, usage.window) == USAGE[client][:2]
+def test_the_fullness_is_read_from_the_clients_own_numbers(facts_of, client):
+    facts = facts_of(client).facts
+    assert (facts.tokens, facts.window) == NUMBERS[client][:2]
+    assert facts.answered_at.startswith("2026-11-1")
 
 
 @pytest.mark.parametrize("client", OTHERS)
-def test_numbers_from_before_a_compaction_do_not_count(kit, ctx_of, transcript_of, client):
-    usage = kit.read_usage(ctx_of(client), transcript_of(client, "compaction"))
-    assert (usage.tokens if usage else None) == USAGE[client][2]
-
-
-def test_codex_tells_the_window_in_another_row_than_the_newest_numbers(kit, ctx_of, transcript_of):
-    path = transcript_of("codex")
-    with open(path, "rb") as source:
-        whole = source.read()
-    with open(path, "wb") as target:
-        target.write(whole[:whole.index(b"\n", whole.rindex(b'"token_usage_record"')) + 1])
-    usage = kit.read_usage(ctx_of("codex"), path)
-    assert (usage.tokens, usage.window) == USAGE["codex"][:2]
-
-
-def test_absurd_numbers_beside_droids_transcript_count_for_nothing(kit, ctx_of, tmp_path):
-    (tmp_path / "t.settings.json").write_text('{"lastCallTokenUsage": {"inputTokens": 999999999999}}')
-    (tmp_path / "t.jsonl").write_text("")
-    assert kit.read_usage(ctx_of("droid"), str(tmp_path / "t.jsonl")) is None
-
-
-def test_a_variable_of_claude_codes_tells_nothing_about_another_clients_person(kit):
-    env = dict(ENV, CLAUDE_CODE_SESSION_ATTENDED="0")
-    assert kit.parse_event(recorded("codex", "PreToolUse"), "gate", "codex", env).attended is True
-
-
-def test_gemini_has_one_window_for_all_its_models(kit):
-    assert kit.DIALECTS["gemini"].window == 1_048_576
-
-
-SAID = {"codex": "answer four", "gemini": "answer four", "copilot": "answer four", "droid": "answer four",
-        "qwen": "answer one\nanswer two\nanswer three\nanswer four"}  # its transcript has no row for a hold
+def test_numbers_from_before_a_compaction_do_not_count(facts_of, client):
+    facts = facts_of(client, "compaction").facts
+    assert (facts.tokens, facts.compactions) == (NUMBERS[client][2], 1)
 
 
 @pytest.mark.parametrize("client", OTHERS)
-def test_the_turn_is_what_the_agent_said_since_the_last_prompt_or_hold(kit, ctx_of, transcript_of, client):
-    assert kit.read_turn(ctx_of(client), transcript_of(client)) == SAID[client]
+def test_each_answer_is_measured_once(facts_of, client):
+    measured = facts_of(client).facts.measured
+    wanted = 1 if client == "droid" else 3 if client == "grok" else 4
+    assert len(measured) == wanted
+    assert [row[1] for row in measured] == sorted(row[1] for row in measured)
+
+
+FAILED = {"qwen": "", "copilot": "", "droid": ""}  # a read failed, not a command
+
+
+@pytest.mark.parametrize("client", OTHERS)
+def test_calls_and_their_outcomes_are_seen(facts_of, client):
+    facts = facts_of(client).facts
+    assert facts.tool_calls == 2
+    assert [call["outcome"] for call in facts.calls] == ["ok", "failed"]
+    assert facts.commands[0][1] == "echo first"
+    wanted = FAILED.get(client, "cat /no/such; exit 3")
+    assert facts.failed.get("command", "") == wanted
+    error = "cat: /no/such: No such file or directory"
+    assert error in facts.failed.get("error", error)
+    if client == "codex":  # the head that it puts before an output is gone
+        assert facts.failed["error"] == error
+
+
+@pytest.mark.parametrize("client", OTHERS)
+def test_the_persons_words_are_the_only_request(facts_of, client, kit):
+    requests = [words for _, words in facts_of(client).facts.requests]
+    held = "word-Stop. second line"  # ours would begin with ## Auto Mode
+    assert [words for words in requests if words != held] == ["please look around"]
+
+
+@pytest.mark.parametrize("client", OTHERS)
+def test_the_agents_last_words_are_seen_once(facts_of, client):
+    said = facts_of(client).facts.said
+    assert said.endswith("answer four")
+    assert said.count("answer four") == 1
+    assert "word-" not in said
+
+
+RECEIPTS = {
+    "codex": "SessionStart UserPromptSubmit PostToolUse",
+    "gemini": "SessionStart UserPromptSubmit PostToolUse",
+    "qwen": "UserPromptSubmit PostToolUse PostToolUseFailure",
+    "copilot": "SessionStart UserPromptSubmit PostToolUse PostToolUseFailure",
+    "droid": "SessionStart PostToolUse",
+    "grok": "",
+}
+
+
+@pytest.mark.parametrize("client", OTHERS)
+def test_the_transcript_is_a_receipt_where_the_table_says_so(kit, facts_of, client):
+    for event in RECEIPTS[client].split():
+        head = "word-%s. second line" % event
+        assert facts_of(client, head=head).facts.received == head
+    has_receipts = "SessionStart" in RECEIPTS[client]
+    assert kit.DIALECTS[client].has_receipts is has_receipts
+
+
+def test_a_script_of_codexs_code_mode_counts_as_the_commands_it_ran(facts_of):
+    facts = facts_of("codex", "codemode").facts
+    assert [command for _, command in facts.commands] == [
+        "echo shell-ran | tee ran.txt",
+        "cat /no/such/file; exit 3",
+        "cat a.txt",
+    ]
+    assert [call["outcome"] for call in facts.calls] == ["ok", "failed", "ok", "ok"]
+    assert facts.breakdown == {"exec_command": 3, "apply_patch": 1}
+    edited = [os.path.basename(path) for path, _ in facts.edited]
+    assert edited == ["x.txt", "y.txt"] and facts.work >= 2
+    assert facts.failed["command"] == "cat /no/such/file; exit 3"
+
+
+def test_parallel_calls_of_codex_belong_to_one_answer_without_words(kit):
+    """An answer that only calls has no message; the usage row tells where it ends."""
+    rows = [
+        {"type": "response_item", "payload": {"type": "function_call", "name": "a", "call_id": "1"}},
+        {"type": "response_item", "payload": {"type": "function_call", "name": "b", "call_id": "2"}},
+        {"type": "token_usage_record", "payload": {"response_id": "resp_1"}},
+    ]
+    session = kit.Session({"agent": "codex"})
+    for row in rows:
+        kit.fold_row(session, kit.DIALECTS["codex"].read_row(row))
+    assert session.facts.answer == "resp_1" and session.facts.tool_calls == 2
+
+
+def test_a_patch_that_codex_was_given_as_a_text_names_its_file(kit):
+    patch = "*** Begin Patch\n*** Update File: src/a.py\n"
+    payload = {"type": "custom_tool_call", "call_id": "c1", "name": "apply_patch", "input": patch}
+    row = kit.DIALECTS["codex"].read_row({"type": "response_item", "payload": payload})
+    ((call_id, tool, given),) = row.calls
+    assert (call_id, tool) == ("c1", "apply_patch")
+    assert kit.touched_paths(given) == ["src/a.py"]
 
 
 THOUGHT = [{"text": "ACK: context received", "thought": True}, {"text": "hello"}]
 
 
-@pytest.mark.parametrize("client, row", [("gemini", {"type": "gemini", "content": THOUGHT}),
-                                         ("qwen", {"type": "assistant", "message": {"parts": THOUGHT}})])
-def test_what_the_agent_only_thought_was_not_said(kit, ctx_of, client, row):
-    assert kit.parse_line(ctx_of(client), json.dumps(row).encode()).text == "hello"
+@pytest.mark.parametrize(
+    "client, row",
+    [
+        ("gemini", {"type": "gemini", "content": THOUGHT}),
+        ("qwen", {"type": "assistant", "message": {"parts": THOUGHT}}),
+    ],
+)
+def test_what_the_agent_only_thought_was_not_said(kit, client, row):
+    assert kit.DIALECTS[client].read_row(row).text == "hello"
 
 
-def test_a_patch_that_codex_was_given_as_a_text_names_its_file(kit, ctx_of):
-    row = {"type": "response_item", "payload": {"type": "custom_tool_call", "call_id": "c1", "name": "apply_patch",
-                                                "input": "*** Begin Patch\n*** Update File: src/a.py\n"}}
-    (call_id, name, asked), = kit.parse_line(ctx_of("codex"), json.dumps(row).encode()).calls
-    assert (call_id, name, kit.touched_path(asked)) == ("c1", "apply_patch", "src/a.py")
+def test_absurd_numbers_count_for_nothing(kit, tmp_path):
+    usage = {"lastCallTokenUsage": {"inputTokens": 999_999_999_999}}
+    (tmp_path / "t.settings.json").write_text(json.dumps(usage))
+    assert kit.DIALECTS["droid"].read_beside(str(tmp_path / "t.jsonl")).tokens == 0
 
 
-RECEIPTS = {"codex": "SessionStart UserPromptSubmit PreToolUse PostToolUse", "gemini": "SessionStart PostToolUse",
-            "qwen": "UserPromptSubmit PostToolUse PostToolUseFailure",
-            "copilot": "SessionStart UserPromptSubmit PostToolUse PostToolUseFailure", "droid": "SessionStart PostToolUse"}
+@pytest.mark.parametrize("client", EVERYBODY)
+def test_a_transcript_that_is_missing_or_a_folder_tells_nothing(kit, tmp_path, client):
+    for path in ("", str(tmp_path), str(tmp_path / "missing.jsonl"), "\0"):
+        session = kit.Session({"agent": client, "transcript": path})
+        kit.look(session)
+        assert session.facts.tokens == 0 and not session.facts.answered_at
 
 
-@pytest.mark.parametrize("client", OTHERS)
-def test_the_transcript_is_a_receipt_for_what_hooks_said(kit, ctx_of, transcript_of, client):
-    news = kit.read_news(ctx_of(client), transcript_of(client), 0, 0.0)
-    for event in RECEIPTS[client].split():
-        assert "word-%s." % event in news.receipts
-    assert "answer one" in news.text and "word-" not in news.text
-
-
-@pytest.mark.parametrize("client", OTHERS)
-def test_calls_and_results_of_a_transcript_are_seen(kit, ctx_of, transcript_of, client):
-    rows = list(kit.rows_backward(ctx_of(client), transcript_of(client)))
-    calls = [call for row in rows for call in row.calls]
-    results = [result for row in rows for result in row.results]
-    assert any("echo first" in json.dumps(call[2]) for call in calls) and all(call[0] and call[1] for call in calls)
-    assert {call[0] for call in calls} == {result[0] for result in results}
-    assert {result[1] for result in results} == {True, False} and all(len(result) == 3 for result in results)
-    assert [row.text for row in rows if row.kind == "prompt"][-1] == "please look around"
-
-
-@pytest.mark.parametrize("client", OTHERS)
-def test_two_calls_of_one_answer_are_one_batch(kit, ctx_of, transcript_of, client):
-    path, ctx = transcript_of(client), ctx_of(client)
-    known = [call[0] for row in kit.rows_backward(ctx, path) for call in row.calls]
-    found = kit.find_message(ctx, path, known[0] if client == "qwen" else "")
-    assert found and found == kit.find_message(ctx, path, known[0] if client == "qwen" else "exec-unknown")
+def spoil(value, chance):
+    """The same shape with something wrong in it."""
+    if chance.random() < 0.15:
+        return chance.choice([None, 7, -1.5, True, "text", [], {}, [7], [[]], {"a": 1}])
+    if isinstance(value, dict):
+        return {key: spoil(inner, chance) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [spoil(inner, chance) for inner in value]
+    return value
 
 
 @pytest.mark.parametrize("client", OTHERS)
-def test_a_transcript_that_is_missing_a_folder_or_broken_tells_nothing(kit, ctx_of, tmp_path, client):
-    broken = tmp_path / "broken.jsonl"
-    needles = [needle.decode() for needle in kit.DIALECTS[client].needles] or ["lastCallTokenUsage"]
-    kinds = ["assistant", "user", "message", "gemini", "response_item", "event_msg", "token_usage_record", "hook.end",
-             "tool.execution_complete", "session.usage_record", "assistant.message", "compacted", "system", "tool_result"]
-    fields = ("payload", "message", "data", "content", "usage", "toolCalls", "$set", "systemPayload", "timestamp", "id")
-    wrongs = (None, 7, "text", [7], {"usage": 7, "content": [7, {"type": 7}], "parts": [7, {"functionResponse": {"response": 7}}],
-                                     "info": 7, "toolRequests": 7, "hookResults": [7], "output": 7, "role": "user"})
-    lines = [json.dumps({"type": kind, "subtype": "chat_compression", **dict.fromkeys(fields, wrong), "x": needles})
-             for kind in kinds for wrong in wrongs]
-    broken.write_text("\n".join(lines + ["{", "[]", '"' + needles[0], "\x00"]) + "\n")
-    ctx = ctx_of(client)
-    for path in (str(tmp_path / "missing.jsonl"), str(tmp_path), str(broken), ""):
-        usage = kit.read_usage(ctx, path)
-        assert usage is None or usage.tokens > 0
-        assert isinstance(kit.read_turn(ctx, path), str)
-        assert isinstance(kit.read_news(ctx, path, 0, 0.0).receipts, str)
-        assert isinstance(kit.find_message(ctx, path, "x"), str)
+def test_spoilt_rows_never_break_a_look(kit, client):
+    chance = random.Random(31)
+    rows = []
+    for path in sorted((DATA / client).glob("*.jsonl")):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        rows += [json.loads(line) for line in lines]
+    for _ in range(40):
+        session = kit.Session({"agent": client})
+        session.delivery.head = "x"
+        for row in rows:
+            spoilt = spoil(row, chance)
+            found = isinstance(spoilt, dict) and kit.DIALECTS[client].read_row(spoilt)
+            if found:
+                kit.fold_row(session, found)
+        json.dumps(session.as_dict())
+        assert 0 <= session.facts.tokens < 20_000_000
 
 
-def test_a_late_transcript_is_waited_for_until_it_has_caught_up(kit, ctx_of, transcript_of, tmp_path):
-    """Copilot writes its rows late; the row about the event itself is the sign that all before it are there."""
-    with open(transcript_of("copilot"), "rb") as source:
-        whole = source.read().splitlines(True)
-    path, ctx = tmp_path / "late.jsonl", ctx_of("copilot")
-    last = max(i for i, line in enumerate(whole) if b'"assistant.message"' in line)
-    path.write_bytes(b"".join(whole[:last]))
-    ctx.mode, ctx.now = "stop-enforce", time.time()
+@pytest.mark.parametrize("client", OTHERS)
+def test_rows_of_another_client_never_break_a_look(kit, client):
+    for other in OTHERS:
+        session = kit.Session({"agent": client})
+        session.transcript = str(DATA / other / "transcript.jsonl")
+        kit.look(session)
+        assert session.facts.tokens in (0, NUMBERS[other][0])
+
+
+# --- a transcript that is written late
+
+
+def late_session(kit, tmp_path, tokens):
+    path = tmp_path / "events.jsonl"
+    usage = {"inputTokens": tokens, "maxPromptTokens": 1000}
+    row = {"type": "session.usage_record", "data": {"usage": usage}}
+    row["timestamp"] = "2026-11-16T21:32:00.000Z"
+    path.write_text(json.dumps(row) + "\n")
+    return kit.Session({"agent": "copilot", "transcript": str(path)})
+
+
+def late_event(name):
+    return {"agent": "copilot", "name": name, "timestamp": "2026-11-16T21:32:01.168Z"}
+
+
+def test_a_late_transcript_is_waited_for_until_it_has_caught_up(kit, tmp_path):
+    """Copilot's row about the event itself says that all before it is there."""
+    session = late_session(kit, tmp_path, 700)
+    rows = [
+        {"type": "assistant.message", "data": {"content": "answer", "messageId": "m"}},
+        {"type": "hook.start", "data": {"hookType": "agentStop"}},
+    ]
+    lines = ""
+    for row in rows:
+        lines += json.dumps(dict(row, timestamp="2026-11-16T21:32:01.168Z")) + "\n"
 
     def catch_up():
-        sign = {"type": "hook.start", "data": {"hookType": "agentStop"}, "timestamp": kit.format_iso(ctx.now, True)}
-        with open(str(path), "ab") as target:
-            target.write(whole[last] + json.dumps(sign).encode() + b"\n")
+        with open(session.transcript, "a") as target:
+            target.write(lines)
 
-    timer = threading.Timer(0.05, catch_up)
+    timer = threading.Timer(0.06, catch_up)
     timer.start()
-    said = kit.read_turn(ctx, str(path))
+    kit.look_at(session, kit.Event(late_event("Stop")))
     timer.join()
-    assert said == "answer four"
+    assert session.facts.said == "answer"
 
 
-@pytest.mark.parametrize("tokens, waits", [(0, True), (400, False), (500, True)])
-def test_a_late_transcript_is_waited_for_when_its_numbers_begin_to_matter(kit, ctx_of, tmp_path, monkeypatch, tokens, waits):
-    path, waited = tmp_path / "t.jsonl", []
-    row = {"type": "session.usage_record", "data": {"usage": {"inputTokens": tokens, "maxPromptTokens": 1000}}}
-    path.write_text(json.dumps(row) + "\n")
-    monkeypatch.setattr(kit, "wait_for_rows", lambda ctx, path: waited.append(path))
-    kit.read_usage(ctx_of("copilot"), str(path))
-    assert bool(waited) is waits
-
-
-def test_a_transcript_that_has_caught_up_is_not_waited_for(kit, ctx_of, tmp_path, monkeypatch):
-    """The newest row is looked at, not the nothing after its line end."""
-    path, ctx = tmp_path / "t.jsonl", ctx_of("copilot")
-    ctx.mode, ctx.now = "stop-enforce", time.time()
-    rows = ({"type": "assistant.message", "data": {"content": "answer", "messageId": "m1"}},
-            {"type": "hook.start", "data": {"hookType": "agentStop"}, "timestamp": kit.format_iso(ctx.now, True)})
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    monkeypatch.setattr(kit, "TRANSCRIPT_LATE_S", 5)
-    assert kit.read_turn(ctx, str(path)) == "answer" and time.time() - ctx.now < 3
+@pytest.mark.parametrize(
+    "name, tokens, waits",
+    [
+        ("PostToolUse", 700, True),
+        ("PostToolUse", 400, False),
+        ("Stop", 400, True),
+        ("UserPromptSubmit", 700, False),
+    ],
+)
+def test_a_late_transcript_is_waited_for_only_when_it_matters(
+    kit, tmp_path, monkeypatch, name, tokens, waits
+):
+    session, naps = late_session(kit, tmp_path, tokens), []
+    monkeypatch.setattr(kit, "LATE_S", 0.05)
+    monkeypatch.setattr(kit.time, "sleep", naps.append)
+    kit.look_at(session, kit.Event(late_event(name)))
+    assert bool(naps) is waits
 
 
 # --- the table itself
 
 
-@pytest.mark.parametrize("client", ("claude",) + OTHERS)
+@pytest.mark.parametrize("client", EVERYBODY)
 def test_a_row_of_the_table_is_complete(kit, client):
     row = kit.DIALECTS[client]
-    assert row.label and row.settings and row.user_settings and row.instruction_file in kit.INSTRUCTION_FILES
-    assert set(row.events.values()) >= {"SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop", "SessionEnd"}
-    assert {"PreCompact", "SessionEnd"} <= set(row.mute) < set(kit.DIALECTS["claude"].events.values())
-    assert row.project_variable in kit.ENV_NAMES or client == "codex"
+    assert row.label
+    assert row.settings and row.user_settings and row.instruction_file.endswith(".md")
+    assert ("PreToolUse" in row.registered) is (client == "claude")
+    needed = {"SessionStart", "UserPromptSubmit", "PostToolUse", "Stop", "SessionEnd"}
+    assert needed <= set(row.registered) <= set(kit.EVENTS)
+    assert {"PreCompact", "SessionEnd"} <= set(row.unheard) < set(kit.EVENTS)
+    assert bool(row.project_variable) is (client != "codex")
+    assert set(row.kinds.values()) <= set(kit.Row.__doc__.split())
+    assert set(row.places) <= {name for name, _ in kit.Row.fields()}
 
 
-def test_the_dialects_stay_small():
-    """Together under 260 lines, so that another client stays under 40."""
-    with open(os.path.join(os.path.dirname(TESTS), "ctx_hooks.py"), encoding="utf-8") as source:
-        text = source.read()
-    own = text[text.index("# --- rows."):text.index("# --- replies\n")]
-    table = text[text.index("# --- the table\n"):text.index("# Signals\n")]
-    assert own.count("\n") + table.count("\n") < 260
+def test_an_event_that_would_only_cost_is_not_registered(kit):
+    registered = {name: row.registered for name, row in kit.DIALECTS.items()}
+    with_failures = [
+        name for name in registered if "PostToolUseFailure" in registered[name]
+    ]
+    assert with_failures == ["claude", "qwen", "copilot", "grok"]
+    assert [name for name in registered if "PreCompact" not in registered[name]] == [
+        "gemini"
+    ]
+
+
+# --- a whole session, as the client's hooks would run
+
+PLAYED = {
+    "SessionStart": "inject",
+    "UserPromptSubmit": "inject",
+    "PostToolUse": "monitor",
+    "PreCompact": "monitor",
+    "Stop": "stop-enforce",
+    "SessionEnd": "cleanup",
+}
+
+
+class Stage:
+    """A project in which recorded events are played to the kit."""
+
+    def __init__(self, kit, client, root):
+        self.dialect, self.client, self.root = kit.DIALECTS[client], client, root
+        self.project, self.home = root / "project", root / "home"
+        (self.project / ".context").mkdir(parents=True)
+        (self.project / ".context/TASKS.md").write_text("# Tasks\n\n- mend it\n")
+        self.transcript = root / "session-state" / "s" / "events.jsonl"
+        self.transcript.parent.mkdir(parents=True)
+        shutil.copy(str(DATA / client / "transcript.jsonl"), str(self.transcript))
+
+    def play(self, name, mode):
+        """The reply to one event."""
+        data = recorded(self.client, self.dialect.renamed.get(name, name))
+        data.update(session_id="s", cwd=str(self.project))
+        if self.client != "copilot":  # it only tells at a Stop, and is found
+            data["transcript_path"] = str(self.transcript)
+        env = {"HOME": str(self.home), "TMPDIR": str(self.root), "PATH": os.defpath}
+        env["COPILOT_HOME"] = str(self.root)
+        if os.name == "nt":
+            env.update(USERPROFILE=env["HOME"], TEMP=env["TMPDIR"], SYSTEMROOT=os.environ["SYSTEMROOT"])
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-I",
+                str(TESTS.parent / "ctx_hooks.py"),
+                mode,
+                self.client,
+            ],
+            input=json.dumps(data).encode(),
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=20,
+        )
+        assert (done.returncode, done.stderr) == (0, b"")
+        return json.loads(done.stdout or b"{}")
+
+
+@pytest.mark.parametrize("client", OTHERS)
+def test_a_session_of_recorded_events_is_answered_without_an_error(
+    kit, client, tmp_path
+):
+    """A start told twice, an end told twice, a Stop after it."""
+    stage = Stage(kit, client, tmp_path)
+    stage.home.mkdir()
+    events = [name for name in PLAYED if name in stage.dialect.registered]
+    said = {}
+    for name in ["SessionStart"] + events + ["SessionEnd", "Stop", "SessionEnd"]:
+        reply = stage.play(name, PLAYED[name])
+        said[name] = said.get(name, "") + json.dumps(reply)
+    assert "Read your context files" in said["PostToolUse"]
+    assert said["SessionEnd"] == "{}" * 3
+    states = list(stage.home.glob(".local/state/ctx_hooks/*/*"))
+    assert "session-s.json" in [path.name for path in states]
+    assert "errors.log" not in [path.name for path in states]
+    (state,) = [path for path in states if path.name == "session-s.json"]
+    facts = json.loads(state.read_text())["facts"]
+    assert facts["tool_calls"] == 2

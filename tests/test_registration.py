@@ -1,115 +1,139 @@
-"""Registration: the commands in the clients' settings, as the kit makes and recognises them."""
+"""Registration: the lines in the clients' settings, as they are made and recognised."""
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import random
+import re
 
 import pytest
 
-from helper import REPO, load_kit
+TESTS = os.path.dirname(os.path.abspath(__file__))
+REPO = os.path.dirname(TESTS)
+
+
+def load_kit():
+    path = os.path.join(REPO, "ctx_hooks.py")
+    spec = importlib.util.spec_from_file_location("ctx_hooks", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def read_json(*names):
+    with open(os.path.join(REPO, *names), encoding="utf-8") as file:
+        return json.load(file)
+
 
 kit = load_kit()
-OLD = 'python3 -I -S -c "import gc, sys; gc.disable(); sys.path.append(sys.argv.pop()); import ctx_hooks; ctx_hooks.main()"'
+HOOKS = read_json("hooks.json")["hooks"]
+OLD = read_json("tests", "data", "release-0.2.0.json")
+MODES = {"SessionStart": "inject", "UserPromptSubmit": "inject", "PreToolUse": "gate", "PostToolUse": "monitor",
+         "PostToolUseFailure": "monitor now", "PreCompact": "monitor now", "Stop": "stop-enforce",
+         "SessionEnd": "cleanup"}
 OURS = {
-    OLD + ' gate "$CLAUDE_PROJECT_DIR/.claude/hooks" || exit 0': "gate",
-    OLD + " stop-enforce '/home/x/a b'\"'\"'c/.claude/hooks' || exit 0": "stop-enforce",
-    "'/opt/py thon/bin/anything'" + OLD[7:] + ' inject "$X"': "inject",
-    "py -3" + OLD[7:] + ' inject "$X" || exit 0': "inject",
-    "python3 .claude/hooks/ctx_hooks.py gate": "gate",
-    'python3 "$CLAUDE_PROJECT_DIR"/.claude/hooks/ctx_hooks.py monitor 2>/dev/null || true': "monitor",
-    "/usr/bin/python3.12 -X utf8 -I ~/.claude/hooks/ctx_hooks.py cleanup": "cleanup",
-    '"C:/Program Files/Python/python.exe" -I -S "C:/x y/ctx_hooks.py" inject': "inject",
+    'sh "$CLAUDE_PROJECT_DIR/.claude/hooks/ctx_hooks.py" monitor now || exit 0': ("monitor", "claude"),
+    'sh "${CLAUDE_PLUGIN_ROOT}/ctx_hooks.py" gate || exit 0': ("gate", "claude"),
+    "sh '/home/x/a b'\"'\"'c\n/ctx_hooks.py' stop-enforce codex || exit 0": ("stop-enforce", "codex"),
+    'py -3 -I "C:\\x y\\ctx_hooks.py" monitor qwen now; exit 0': ("monitor", "qwen"),
+    "python3 .claude/hooks/ctx_hooks.py gate": ("gate", "claude"),
+    'python3 "$CLAUDE_PROJECT_DIR"/.claude/hooks/ctx_hooks.py monitor 2>/dev/null || true': ("monitor", "claude"),
+    "/usr/bin/python3.12 -X utf8 -I ~/.claude/hooks/ctx_hooks.py cleanup": ("cleanup", "claude"),
+    '"C:/Program Files/Python/python.exe" -I -S "C:/x y/ctx_hooks.py" inject': ("inject", "claude"),
+    ".claude/hooks/ctx_hooks.py gate": ("gate", "claude"),
+    "sh ~/.claude/hooks/ctx_hooks.py statusline": ("statusline", "claude"),
+    OLD["windows"]: ("gate", "claude"),
+    OLD["plugin"]: ("gate", "claude"),
 }
 NOT_OURS = [
-    "", "   ", "python3", "python3 -c", "ctx_hooks.py", "python3 ctx_hooks.py", "python3 ctx_hooks.py doctor",
+    "", "   ", None, 5, ["sh"], "python3", "ctx_hooks.py", "python3 ctx_hooks.py", "python3 ctx_hooks.py doctor",
     "python3 my_ctx_hooks.py gate", "python3 ctx_hooks.pyc gate", "python3 ctx_hooks.py.bak gate",
     "python3 ctx_hooks.py/other.py gate", "python3 gate ctx_hooks.py", "echo ctx_hooks.py gate",
-    "echo " + OLD + " gate x", "cat ctx_hooks.py gate", "python3 other.py ctx_hooks.py gate",
-    "echo before; python3 ctx_hooks.py gate", "python3 ctx_hooks.py gate && ./mine.sh",
-    "python3 ctx_hooks.py gate | tee log", "python3 ctx_hooks.py gate || ./mine.sh", "(python3 ctx_hooks.py gate)",
-    "python3 ctx_hooks.py gate\nrm -rf x", "python3 ctx_hooks.py gate x\nrm -rf x", 'python3 ctx_hooks.py gate \\" ; rm x \\"',
-    'python3 -c "import my_ctx_hooks; my_ctx_hooks.main()" gate x',
-    'python3 -c "import ctx_hooks" gate x', 'python3 -c "print(\'import ctx_hooks\')" gate',
-    "FOO=1 python3 ctx_hooks.py gate", "python3 -m ctx_hooks gate", ".claude/hooks/ctx_hooks.py gate",
-    "python3 'open quote ctx_hooks.py gate", "timeout 5 ./wrapper.sh ctx_hooks.py gate",
+    "cat ctx_hooks.py gate", "python3 other.py ctx_hooks.py gate", "echo before; python3 ctx_hooks.py gate",
+    "python3 ctx_hooks.py gate && ./mine.sh", "python3 ctx_hooks.py gate | tee log",
+    "python3 ctx_hooks.py gate || ./mine.sh", "(python3 ctx_hooks.py gate)", "python3 ctx_hooks.py gate\nrm -rf x",
+    "python3 ctx_hooks.py gate x\nrm -rf x", 'python3 ctx_hooks.py gate \\" ; rm x \\"', "sh x/ctx_hooks.py gate nobody",
+    "sh -c x/ctx_hooks.py gate", "python3 -m ctx_hooks gate", "python3 'open quote/ctx_hooks.py gate",
+    "timeout 5 ./wrapper.sh ctx_hooks.py gate", "$(evil) x/ctx_hooks.py gate", ": ctx_hooks gate; rm -rf x",
+    ": ctx_hooks gate; x || exit 0 && ./mine.sh",
 ]
 
 
-@pytest.mark.parametrize("command", OURS)
-def test_what_runs_the_kit_and_nothing_else_is_ours_but_not_to_the_letter(command):
-    found = kit.parse_command(command)
-    assert (found.mode, found.agent, found.exact) == (OURS[command], "claude", False)
+@pytest.mark.parametrize("command", OURS, ids=[command[:60] for command in OURS])
+def test_a_line_that_runs_the_kit_alone_is_ours(command):
+    line = kit.parse_line(command)
+    assert (line.mode, line.agent) == OURS[command]
 
 
-@pytest.mark.parametrize("command", NOT_OURS)
-def test_what_only_resembles_or_mentions_the_kit_is_not_ours(command):
-    assert kit.parse_command(command) is None
+@pytest.mark.parametrize("command", NOT_OURS, ids=[str(command)[:60] for command in NOT_OURS])
+def test_what_only_resembles_or_mentions_the_kit_or_does_more_is_not_ours(command):
+    assert kit.parse_line(command) is None
 
 
-def test_recognition_survives_any_text():
-    pieces = ["python3", "ctx_hooks.py", "gate", "||", "exit", "0", "-c", "-X", "env", ": ctx_hooks gate; ", *"'\"\\|ü\0\n "]
-    for seed in range(1200):
+def test_recognition_survives_any_text_in_no_time():
+    pieces = ["python3", "ctx_hooks.py", "gate", "||", "exit", "0", "-c", "-X", ": ctx_hooks gate; ", *"'\"\\|ü\0\n/ "]
+    for seed in range(2000):
         rng = random.Random(seed)
-        command = "".join(rng.choice(pieces) + rng.choice(["", " "]) for _ in range(rng.randrange(12)))
-        found = kit.parse_command(command)
-        assert found is None or found.mode in kit.MODES, seed
+        command = "".join(rng.choice(pieces) + rng.choice(["", " "]) for _ in range(rng.randrange(14)))
+        line = kit.parse_line(command)
+        assert line is None or " " + line.mode in command or "=" + line.mode in command, seed
+    for piece in ("a/", "'a' ", "-X ctx_hooks=", '"', ": ctx_hooks ", "sh "):
+        assert kit.parse_line(piece * 20_000) is None
 
 
 @pytest.mark.parametrize("agent", kit.DIALECTS)
-@pytest.mark.parametrize("python", ["python3", "py -3", "'/a b/python3'"])
-def test_every_command_that_is_made_is_known_to_the_letter(agent, python):
-    for path in ("'/x y/it'\"'\"'s/ctx_hooks.py'", kit.kit_path(agent) or "/x/ctx_hooks.py"):
-        for event, groups in kit.plan_hooks(agent, python, path).items():
-            found = kit.parse_command(groups[0]["hooks"][0]["command"])
-            assert (found.agent, found.python, found.exact) == (agent, python.strip("'"), True), event
-            assert found.path == path.replace("'\"'\"'", "\0").strip("'\"").replace("\0", "'")
+def test_every_line_that_is_made_is_short_and_recognised(agent):
+    dialect = kit.DIALECTS[agent]
+    for path, form in ((kit.kit_word(agent) or "/x/ctx_hooks.py", kit.SHELL_LINE),
+                       ("'/x y/it'\"'\"'s/ctx_hooks.py'", kit.SHELL_LINE),
+                       ('"C:\\x\\ctx_hooks.py"', kit.POWERSHELL_LINE)):
+        for event, group in kit.adapt_hooks(HOOKS, agent, path, form).items():
+            command = group["hooks"][0]["command"]
+            line = kit.parse_line(command)
+            assert line.agent == agent and line.path.endswith("ctx_hooks.py")
+            assert len(command) <= 100 and "-c" not in command.split()
+            ours = {dialect.renamed.get(name, name): name for name in MODES}[event]
+            assert " ".join(word for word in line.words if word != agent) == MODES[ours]
 
 
-@pytest.mark.parametrize("agent", kit.DIALECTS)
-def test_the_form_for_windows_is_known_to_the_letter(agent):
-    path = (kit.DIALECTS[agent].project_variable or "C:") + "/.claude/hooks/ctx_hooks.py"
-    for event, groups in kit.plan_hooks(agent, "py -3", path, kit.WINDOWS_START).items():
-        command = groups[0]["hooks"][0]["command"]
-        found = kit.parse_command(command)
-        assert (found.agent, found.python, found.path, found.exact) == (agent, "py -3", path, True), event
-        assert not set(command) & set("$`&|") and command.count('"') == 2  # nothing that sh and PowerShell read differently
+def test_hooks_json_is_what_claude_code_gets_and_the_plugin_has_the_same():
+    assert {event: group for event, (group,) in HOOKS.items()} == kit.adapt_hooks(HOOKS, "claude", kit.kit_word("claude"))
+    assert {event: " ".join(kit.parse_line(group["hooks"][0]["command"]).words) for event, (group,) in HOOKS.items()} == MODES
+    assert HOOKS["PreCompact"][0]["matcher"] == "auto"
+    plugin = json.dumps(read_json(".claude-plugin", "hooks.json"))
+    assert plugin.replace("${CLAUDE_PLUGIN_ROOT}", "$CLAUDE_PROJECT_DIR/.claude/hooks") == json.dumps({"hooks": HOOKS})
 
 
-@pytest.mark.parametrize("change", [
-    lambda c: c.replace(" || exit 0", "; rm -rf x || exit 0"), lambda c: c.replace("python3", "python3 -i"),
-    lambda c: c.replace("python3", "$(evil)"), lambda c: c.replace("gc.disable()", "gc.enable()"),
-    lambda c: c.replace("python3", "'a'$(evil)'b'"), lambda c: c.replace("gate;", "gate$(evil);"), lambda c: c + " #", lambda c: " " + c,
-    lambda c: c.replace("$CLAUDE_PROJECT_DIR", "$(evil)"), lambda c: c.replace("$CLAUDE_PROJECT_DIR", "$EVIL")])
-def test_a_command_that_was_touched_is_not_ours_to_the_letter(change):
-    command = change(kit.format_command("gate", "claude", "python3", kit.kit_path("claude")))
-    found = kit.parse_command(command)
-    assert found is None or not found.exact
-
-
-def test_registrations_are_found_whatever_else_the_settings_hold():
-    command = kit.format_command("gate", "claude", "python3", kit.kit_path("claude"))
-    for broken in ({}, {"hooks": []}, {"hooks": {"a": 5}}, {"hooks": {"a": [5, {}, {"hooks": 5}, {"hooks": [5, {}]}]}},
-                   {"hooks": {"a": [{"hooks": [{"command": ["ctx_hooks"]}, {"command": "echo ctx_hooks.py gate"}]}]}}):
-        assert kit.find_registrations(broken) == []
-    settings = {"hooks": {"a": [5, {"hooks": [5, {"command": command}]}], "b": None}}
-    assert [(event, text, ours.mode) for event, text, ours in kit.find_registrations(settings)] == [("a", command, "gate")]
-
-
-def test_hooks_json_is_what_the_kit_makes_for_claude_code():
-    with open(os.path.join(REPO, "hooks.json"), encoding="utf-8") as source:
-        text = source.read()
-    hooks = {"hooks": kit.plan_hooks("claude", "python3", kit.PLUGIN_PATH, kit.PLUGIN_START)}
-    assert text == json.dumps(hooks, indent=2, ensure_ascii=False) + "\n"
-    modes = {event: kit.parse_command(groups[0]["hooks"][0]["command"]).mode for event, groups in hooks["hooks"].items()}
-    assert modes == {"SessionStart": "inject", "UserPromptSubmit": "inject", "PreToolUse": "gate", "PostToolUse": "monitor",
-                     "PostToolUseFailure": "monitor", "PreCompact": "monitor", "Stop": "stop-enforce", "SessionEnd": "cleanup"}
+def test_the_manifests_of_the_plugin_agree_with_the_kit():
+    plugin, market = (read_json(".claude-plugin", name) for name in ("plugin.json", "marketplace.json"))
+    assert plugin["version"] == kit.VERSION
+    assert os.path.exists(os.path.join(REPO, plugin["hooks"]))
+    assert [(entry["name"], entry["source"]) for entry in market["plugins"]] == [(plugin["name"], "./")]
 
 
 def test_each_client_gets_its_own_events_units_and_limits():
-    for agent, row in kit.DIALECTS.items():
-        hooks = kit.plan_hooks(agent, "python3", "x")
-        assert set(hooks) == set(row.events), agent
-        for event, groups in hooks.items():
-            seconds = groups[0]["hooks"][0]["timeout"] / row.time_unit
-            assert 0 < seconds <= (row.end_limit_s if row.events[event] == "SessionEnd" else 150), (agent, event)
+    for agent, dialect in kit.DIALECTS.items():
+        hooks = kit.adapt_hooks(HOOKS, agent, "x/ctx_hooks.py")
+        assert len(hooks) == len(dialect.registered)
+        assert ("PreToolUse" in hooks) == (agent in ("claude", "grok")) or agent == "grok"
+        for event, group in hooks.items():
+            seconds = group["hooks"][0]["timeout"] / dialect.time_unit
+            limits = {"Stop": 150, "AfterAgent": 150, "SessionEnd": 3 if agent == "codex" else 5}
+            assert seconds == limits.get(event, 10), (agent, event)
+    assert "PreCompress" not in kit.adapt_hooks(HOOKS, "gemini", "x/ctx_hooks.py")
+    assert "AfterTool" in kit.adapt_hooks(HOOKS, "gemini", "x/ctx_hooks.py")
+
+
+def test_lines_are_found_whatever_else_the_settings_hold():
+    command = HOOKS["PreToolUse"][0]["hooks"][0]["command"]
+    for broken in ({}, [], None, {"hooks": []}, {"hooks": {"a": 5}}, {"other": {"a": [{"hooks": [{"command": command}]}]}},
+                   {"hooks": {"a": [5, {}, {"hooks": 5}, {"hooks": [5, {}, {"command": ["sh"]}]}]}}):
+        assert kit.find_lines(broken) == []
+    settings = {"hooks": {"a": [5, {"matcher": [1, 2], "hooks": [5, {"command": command}]}], "b": None}}
+    assert [(line.place, line.mode) for line in kit.find_lines(settings)] == [(["hooks", "a", 1, "hooks", 1], "gate")]
+
+
+def test_all_lines_of_0_2_0_are_found_in_its_settings():
+    assert sorted(line.place[1] for line in kit.find_lines(json.loads(OLD["settings.json"]))) == sorted(MODES)
+    assert re.fullmatch(r"[a-z-]+", kit.find_lines(json.loads(OLD["codex.json"]))[0].mode)

@@ -1,83 +1,112 @@
-"""Whole sessions in random order: whatever comes after whatever, the promises of every reply hold."""
+"""Session: what is kept of a session, in the user's home."""
 from __future__ import annotations
 
+import json
 import os
 import random
 
-from helper import NOW, assistant_row
+import pytest
 
-EVENTS = (  # mode, recorded event
-    ("inject", "SessionStart.startup"), ("inject", "SessionStart.compact"), ("inject", "SessionStart.clear"),
-    ("inject", "SessionStart.resume"), ("inject", "SessionStart.fork"), ("inject", "UserPromptSubmit"),
-    ("inject", "UserPromptSubmit.task-notification"), ("gate", "PreToolUse.Bash"), ("gate", "PreToolUse.Read"),
-    ("monitor", "PostToolUse.Bash"), ("monitor", "PostToolUse.Read"), ("monitor", "PostToolUseFailure"),
-    ("monitor", "PreCompact.auto"),
-    ("stop-enforce", "Stop"), ("stop-enforce", "Stop.background-tasks"), ("cleanup", "SessionEnd.other"),
+from helper import kit, read, write
+
+
+def test_two_sessions_stay_apart(world):
+    one, two = world.session("s1"), world.session("s2")
+    one.run("ls")
+    two.run("ls")
+    two.run("ls src")
+    assert one.state()["facts"]["tool_calls"] == 1
+    assert two.state()["facts"]["tool_calls"] == 2
+
+
+@pytest.mark.parametrize("ids", [("a/b", "a%2Fb"), ("a b", "a_b"), (".x", "%2Ex"), ("x" * 300, "x" * 301), ("ä", "a")])
+def test_distinct_ids_have_distinct_files(world, ids):
+    for name in ids:
+        session = world.session(name)
+        session.leaves_receipts = False
+        session.transcript = os.path.join(world.temp, "none")
+        session.gate()
+    files = [name for name in os.listdir(world.state()) if name.startswith("session-")]
+    assert len(files) == 2
+    assert all(os.sep not in name and len(name) < 200 for name in files)
+
+
+def test_nothing_of_it_lies_in_the_project(world):
+    world.worked("s1")
+    known = ("handoffs", "monitor-state.json", ".gitignore", "CONSTITUTION.md", "TASKS.md")
+    assert set(os.listdir(world.context())) <= set(known)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"\0" * 50, b"[]", b"null", b'{"version": 2, "id": "s1"}', b'{"version": 3, "id": "other"}']
 )
-WORDS = ("hm", "BEGIN HANDOFF\nGoal: the parser.\nEND HANDOFF", "ctx cancel", "", "ACK: context received", "x" * 5000, "---\n", "AUTO_COMPLETE", 7,
-         "---\nSIGNAL: PLANNING_COMPLETE\nPHASE: planning\nSTATUS: complete\nTIMESTAMP: 2026-02-03T10:45:00Z\nNEXT: qa\n---")
-SETTINGS = ("", "gate:\n  mode: content\n", "startup:\n  budget_chars: 9000\n  retry_backoffs_s: [0]\n",
-            "monitor:\n  notify: desktop\n  inject_min_severity: info\n", "handoff:\n  threshold: 1\n", "nonsense")
-FILES = (".context/state/s1.json", ".context/monitor-state.json", ".context/metrics.json", ".caw/auto-state.json",
-         ".context/state/handoffs.json", ".context/signals/sessions/s1/x.md", ".context/signals/global/y.md")
+def test_a_state_that_cannot_be_used_is_begun_anew(world, session, content):
+    write(world.state("session-s1.json"), content)
+    session.run("ls")
+    assert session.state()["facts"]["tool_calls"] == 1
 
 
-def disturb(project, choice, now):
-    """What people, other programs and crashes do between two events."""
-    path = choice.choice(FILES)
-    what = choice.random()
-    if what < 0.3:
-        project.write(".context/signals/%s.md" % choice.choice(["sessions/s1/a", "global/b", "sessions/s2/c"]),
-                      "---\nseverity: %s\n---\n%s\n" % (choice.choice(["critical", "info"]), "word 😀 " * choice.choice([1, 3000])),
-                      mtime=now - choice.choice([0, 10, 400, -500]))
-    elif what < 0.4 and project.exists(path):
-        with open(project.path(path), "rb") as source:
-            data = source.read()
-        project.write(path, data[:choice.randrange(len(data) + 1)])
-    elif what < 0.5:
-        project.write(path, choice.choice(["", "{}", "[]", "null", '{"startup": {"outcome": "pending"}}', "---\nx", b"\xff"]))
-    elif what < 0.6:
-        project.write(choice.choice([".claude/ll-continue-prompt.md", ".context/handoffs/s1.md", ".context/handoffs/s9.md"]), "# Goal\n" + "word " * choice.choice([1, 5000]), mtime=now)
-    elif what < 0.7:
-        project.write(".caw/auto-state.json", '{"active": true, "phase": "planning", "task_description": "t", "session_id": "%s"}'
-                      % choice.choice(["s1", "s2", ""]))
-    elif what < 0.8:
-        project.write(".contextrc", choice.choice(SETTINGS))
-    elif what < 0.9 and project.exists("CLAUDE.md"):
-        with open(project.path("CLAUDE.md"), "a") as out:
-            out.write("mine\n")
+def test_values_of_another_type_count_as_absent(world, session):
+    session.run("ls")
+    state = dict(session.state(), heard=3, offset="x", delivery=[], seen_at=None, briefed="yes", facts=7)
+    write(world.state("session-s1.json"), json.dumps(state))
+    session.run("ls src")
+    assert session.state()["heard"] == {} and session.state()["briefed"] is False
 
 
-def check(reply, event):
-    if reply is None:
-        return
-    assert set(reply) <= {"systemMessage", "terminalSequence", "hookSpecificOutput", "decision", "reason"}
-    specific = reply.get("hookSpecificOutput", {})
-    assert set(specific) <= {"hookEventName", "additionalContext"}, "never a permission decision"
-    assert not specific or (specific["hookEventName"] == event["hook_event_name"] and specific["additionalContext"])
-    assert "decision" not in reply or event["hook_event_name"] == "Stop"
-    text = specific.get("additionalContext", "") + reply.get("reason", "")
-    assert len(text.encode("utf-16-le")) // 2 < 10000
+def test_a_resumed_session_has_its_state(world):
+    world.signal("Deploy is red.", ttl=99_999)
+    session = world.session("s1")
+    session.start()
+    assert "Deploy" in session.prompt("hello").text
+    session.edit("src/a.py")
+    session.end()
+    session.start("resume")
+    assert session.prompt("more").text == ""
+    assert session.state()["facts"]["tool_calls"] == 1
 
 
-def test_no_order_of_events_breaks_a_promise(project, rounds):
-    project.write("CLAUDE.md", "mine\n")
-    kept = {name: project.read(name) for name in (".context/CONSTITUTION.md", ".context/TASKS.md")}
-    choice = random.Random(7)
-    now = NOW
-    for _ in range(rounds(800)):
-        now += choice.choice([0, 0.01, 1, 40, 1000, 9000, 200000, -30])
-        mode, name = choice.choice(EVENTS)
-        event = project.event(name, session_id=choice.choice(["s1", "s1", "s1", "s2"]))
-        event.update({key: choice.choice(WORDS) for key in ("last_assistant_message", "prompt") if key in event})
-        event["tool_use_id"] = ""  # else every call near the limit waits for a transcript that lags
-        if choice.random() < 0.3:
-            project.write_transcript([assistant_row(choice.choice([10, 150_000, 199_000, 900_000]), message={
-                "content": [{"type": "text", "text": str(choice.choice(WORDS))}]})], event["session_id"])
-        check(project.step(mode, event, now, AI_AGENT=choice.choice(["claude-code_2-1-325_x", None])).reply, event)
-        disturb(project, choice, now)
-    for session in ("s1", "s2"):
-        project.step("cleanup", project.event("SessionEnd.other", session_id=session), now)
-    assert {name: project.read(name) for name in kept} == kept
-    assert project.read("CLAUDE.md").startswith("mine\n")
-    assert os.listdir(project.tmp) == [] and not project.exists(".context/state/errors.log")
+@pytest.mark.parametrize("record", [kit.Session, kit.Facts, kit.Delivery])
+def test_every_field_reads_back_as_it_was_written(record):
+    fresh = record()
+    again = record(json.loads(json.dumps(fresh.as_dict())))
+    assert again.as_dict() == fresh.as_dict()
+    for name, default in record.fields():
+        assert name in record.__annotations__ and type(getattr(fresh, name)) is type(default)
+
+
+def test_two_records_share_no_list():
+    one, two = kit.Facts(), kit.Facts()
+    one.calls.append("x")
+    one.breakdown["x"] = 1
+    assert two.calls == [] and two.breakdown == {} and kit.Facts().calls == []
+
+
+def test_no_order_of_events_breaks_a_promise(tmp_path, rounds):
+    """A thousand odd days: no error, one JSON object, exit 0, everything readable."""
+    from helper import World
+
+    chance = random.Random(11)
+    world = World(tmp_path)
+    steps = [
+        lambda s: s.start(chance.choice(["startup", "clear", "compact", "resume", "fork"])),
+        lambda s: s.prompt(chance.choice(["Do it.", "<task-notification>x</task-notification>", "ctx cancel"])),
+        lambda s: s.run(chance.choice(["ls", "make", "git switch x"]), failed=chance.random() < 0.3),
+        lambda s: s.edit("src/%d.py" % chance.randrange(3), tokens=chance.randrange(4, 199_000)),
+        lambda s: s.write_handoff("Goal %d." % chance.randrange(3)),
+        lambda s: s.say("Hm.", tokens=chance.randrange(4, 199_000)),
+        lambda s: s.stop(),
+        lambda s: s.compact(),
+        lambda s: s.gate(),
+        lambda s: s.end(chance.choice(["other", "clear", "resume"])),
+        lambda s: world.signal("Issue %d." % chance.randrange(5), chance.choice(["global", "s1"]), severity="critical"),
+    ]
+    for _ in range(rounds(300)):
+        session = world.session(chance.choice(["s1", "s2", "s3"]))
+        session.leaves_receipts = chance.random() < 0.7
+        chance.choice(steps)(session)
+        world.now += chance.choice([0, 1, 30, 700, 90_000, -500])
+    for name in os.listdir(world.state()):
+        if name.endswith(".json"):
+            assert json.loads(read(world.state(name)))
+    assert not os.path.exists(world.state("errors.log"))

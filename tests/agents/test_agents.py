@@ -1,4 +1,4 @@
-"""Two sessions of each client with everything the kit does in them, and a handoff that changes clients."""
+"""Two sessions of each client with all that the kit does, and handoffs that cross."""
 
 from __future__ import annotations
 
@@ -10,195 +10,348 @@ import time
 import pytest
 
 from clients import CLIENTS, WANTED, Claude, Codex
-from lab import Lab
-from stub_models import Turn
+from lab import Lab, Terminal
+from stub_models import OUTPUT_TOKENS, Turn
 
 PERCENT = 61  # above the threshold set here, below every client's own compaction
 SETTINGS = "handoff:\n  threshold: 50\nauto:\n  phases: [execution]\n"
-WINDOW_UNKNOWN = 200_000
+WINDOW_SETTING = "monitor:\n  context_window: 200000\n"
 SIGNAL = "The build on the main branch is red."
 GATE = "STOP. Read your context files before proceeding"
 HOLD = "## Auto Mode Continuation"
 GOAL = "finish the parser for quotes"
-BLOCK = "---\nSIGNAL: EXECUTION_COMPLETE\nPHASE: execution\nSTATUS: complete\nTIMESTAMP: %s\nNEXT: none\n---"
-BOOKED = {  # the recorder's word -> how the text begins that it stands for
-    "gate:emitted": GATE, "handoff:reminded": "Context is", "signals:delivered": "[ctx monitor]",
-    "injection:attempted": "[CONTEXT INJECTION", "stop:held": HOLD,
+BLOCK = """All done.
+
+---
+SIGNAL: EXECUTION_COMPLETE
+PHASE: execution
+STATUS: complete
+TIMESTAMP: %s
+NEXT: none
+---"""
+BOOKED = {  # the recorder's word -> what the text holds that it stands for
+    "gate:said": re.escape(GATE),
+    "handoff:asked": "Context is",
+    "signal:delivered": re.escape(SIGNAL),
+    "injection:attempted": "Handoff of the session before|Context for this session",
+    "auto:held": HOLD,
 }
 OUTER = {  # what an agent finds that was started from inside another one
-    "AI_AGENT": "claude-code_2-1-325_agent", "CLAUDECODE": "1", "CLAUDE_CODE_SESSION_ID": "the-outer-session",
-    "CLAUDE_PROJECT_DIR": "/the/outer/project", "CLAUDE_CODE_SESSION_ATTENDED": "0",
+    "AI_AGENT": "claude-code_2-1-326_agent",
+    "CLAUDECODE": "1",
+    "CLAUDE_CODE_SESSION_ID": "the-outer-session",
+    "CLAUDE_PROJECT_DIR": "/the/outer/project",
+    "GROK_SESSION_ID": "the-outer-session-of-grok",
 }
-WANTED_CLIENTS = [client for client in CLIENTS if not WANTED or client.name in WANTED]
+WANTED_CLIENTS = [one for one in CLIENTS if not WANTED or one.name in WANTED]
+
+
+def usable_of(client):
+    return int((client.window or 200_000) * client.compacts_at) // 100
 
 
 def tokens_of(client):
-    return (client.exact_window or WINDOW_UNKNOWN) * PERCENT // 100 + 1
+    return usable_of(client) * PERCENT // 100 + 1
 
 
 def write_handoff(client, goal):
-    """A turn that writes the handoff where the reminder in the request says, and does not know it otherwise."""
+    """A turn that writes the handoff where the reminder in the request says."""
 
     def tools(request):
         path = re.search(r"handoff for the next session to (\S+) now", request.text)
         text = "# Handoff\n\n## Goal\n%s\n\n## Next\n- run the tests\n" % goal
-        command = "printf %%s %s > %s" % (shlex.quote(text), shlex.quote(path.group(1))) if path else "echo no path"
-        return [client.shell(command)]
+        words = (shlex.quote(text), shlex.quote(path.group(1)) if path else "no-path")
+        return [client.shell("printf %%s %s > %s" % words)]
 
     return Turn("I write the handoff.", tools, tokens_of(client) + 10)
 
 
 def completion_block(_):
-    return "All done.\n\n" + BLOCK % time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-
-
-class Day:
-    """Two sessions of one client in one project: the first writes a handoff, the second starts from it."""
-
-    def __init__(self, lab, client):
-        self.lab, self.client = lab, client
-        lab.write(".contextrc", SETTINGS + ("" if client.exact_window else "monitor:\n  context_window: 200000\n"))
-        lab.install(client.agent)
-        lab.ctx("signal", SIGNAL, "--global", "--ttl", "3600")
-        lab.ctx("auto", "start", "Build the parser", "--any")
-        tokens = tokens_of(client)
-        self.first = self.session(
-            "Please build it.",
-            Turn("I look around.", [client.shell("echo one")], tokens),
-            write_handoff(client, GOAL),
-            Turn("I stop here.", tokens=tokens + 20),
-            Turn(completion_block, tokens=tokens + 30),
-        )
-        self.left_after_first = self.leftovers()
-        self.state = json.loads((lab.project / ".caw/auto-state.json").read_text())
-        self.second = self.session("And now?", "ACK: context received.")
-
-    def session(self, prompt, *turns):
-        self.lab.stub.script(*turns)
-        printed = self.lab.run(self.client, prompt, **OUTER)
-        return Session(self.lab, printed)
-
-    def leftovers(self):
-        found = self.lab.files(".context/state/*.json") + self.lab.files(".context/signals/sessions/*/*")
-        found += [path.name for path in self.lab.temp.glob("ctx-*")]
-        return [name for name in found if not name.endswith("handoffs.json")]
+    return BLOCK % time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 class Session:
-    """What stayed of one session: the requests of its main loop, and what the hooks said."""
+    """What stayed of one session: its requests, and what the hooks said."""
 
-    def __init__(self, lab, printed):
-        self.requests, self.said, self.printed = lab.stub.main(), lab.said(), printed
+    def __init__(self, lab, client, prompt, *turns, **env):
+        lab.stub.script(*turns)
+        self.printed = lab.run(client, prompt, **env)
+        self.requests = lab.stub.main()
+        self.monitors = lab.started("monitor")
+        self.said = lab.said()
         self.ran_out = lab.stub.ran_out
 
     def at(self, text):
         """The numbers of the requests in which the text stood."""
-        return [number for number, request in enumerate(self.requests) if request.holds(text)]
+        numbers = range(len(self.requests))
+        return [number for number in numbers if self.requests[number].holds(text)]
 
     def lost(self):
         """What hooks said for the agent and no request held."""
         return [(mode, text[:200]) for mode, text in self.said if not self.at(text)]
 
 
-@pytest.fixture(scope="module", params=WANTED_CLIENTS, ids=lambda client: client.name)
-def day(request, installed, tmp_path_factory):
-    client = request.param
-    if installed[client.name]:
-        pytest.skip(installed[client.name])
-    lab = Lab(tmp_path_factory.mktemp(client.name) / "lab")
-    yield Day(lab, client)
-    lab.close()
-    assert not lab.left, "processes left running: %s" % lab.left
+class Day:
+    """Two sessions of one client: the first writes a handoff, the second gets it."""
+
+    def __init__(self, lab, client):
+        self.lab, self.client = lab, client
+        self.label = client.label
+        lab.write(".contextrc", SETTINGS + ("" if client.window else WINDOW_SETTING))
+        lab.install(client.agent)
+        lab.ctx("signal", SIGNAL, "--ttl", "3600")
+        lab.ctx("auto", "start", "Build the parser", "--any")
+        tokens = tokens_of(client)
+        self.first = Session(
+            lab,
+            client,
+            "Please build it.",
+            Turn("I look around.", [client.shell("echo one")], tokens),
+            write_handoff(client, GOAL),
+            Turn("I stop here.", tokens=tokens + 20),
+            Turn(completion_block, tokens=tokens + 30),
+            **OUTER,
+        )
+        self.left_after_first = self.leftovers()
+        self.state = json.loads((lab.project / ".caw/auto-state.json").read_text())
+        look = Turn("I look.", [client.shell("echo two")])
+        self.second = Session(lab, client, "And now?", look, "I see.", **OUTER)
+
+    def leftovers(self):
+        found = self.lab.files(".context/signals/sessions/*/*")
+        found += [path.name for path in self.lab.temp.glob("ctx-*")]
+        calm = self.lab.home / ".cache/ctx_hooks/calm"
+        return found + [path.name for path in calm.glob("*")]
+
+
+@pytest.fixture(scope="module")
+def days(installed, tmp_path_factory):
+    """days(client) -> its Day; each is lived once."""
+    known = {}
+
+    def day(client):
+        if installed[client.name]:
+            pytest.skip(installed[client.name])
+        if client.name not in known:
+            lab = Lab(tmp_path_factory.mktemp(client.name) / "lab")
+            known[client.name] = Day(lab, client)
+        return known[client.name]
+
+    yield day
+    for one in known.values():
+        one.lab.close()
+        assert not one.lab.left, "processes left running: %s" % one.lab.left
+
+
+for_each_client = pytest.mark.parametrize(
+    "client", WANTED_CLIENTS, ids=lambda client: client.name
+)
 
 
 @pytest.mark.mode("gate")
-def test_the_list_of_context_files_stands_in_the_request_after_the_first_tool(day, record_property):
-    record_property("cell", "before a tool" if day.client.speaks_before_a_tool else "after a tool")
+@for_each_client
+def test_the_context_files_stand_in_the_request_after_the_first_tool(days, client):
+    day = days(client)
     assert day.first.at(GATE)[:1] == [1], day.first.printed[-2000:]
-    assert [mode for mode, text in day.first.said if GATE in text] == ["gate" if day.client.speaks_before_a_tool else "monitor"]
+    assert sum(GATE in text for _, text in day.first.said) == 1
 
 
-@pytest.mark.mode("prompt")
-def test_a_signal_stands_in_the_first_request_that_can_carry_it(day, record_property):
-    record_property("cell", "with the prompt" if day.client.has_prompt_event else "after a tool")
-    assert day.first.at(SIGNAL)[:1] == [0 if day.client.has_prompt_event else 1], day.first.printed[-2000:]
-    assert not day.second.at(SIGNAL) or day.second.requests[0].text.count(SIGNAL) == 1
+@pytest.mark.mode("signal")
+@for_each_client
+def test_a_signal_stands_in_the_first_request_that_can_carry_it(
+    days, client, record_property
+):
+    day = days(client)
+    with_prompt = client.has_prompt_event
+    record_property("cell", "with the prompt" if with_prompt else "after a tool")
+    first = 0 if with_prompt else 1
+    assert day.first.at(SIGNAL)[:1] == [first], day.first.printed[-2000:]
+    assert sum(SIGNAL in text for _, text in day.first.said) == 1
 
 
 @pytest.mark.mode("reminder")
-def test_the_reminder_names_the_exact_share_of_the_window_until_there_is_a_handoff(day, record_property):
-    record_property("cell", "exact" if day.client.exact_window else "exact, window by a setting")
-    window = day.client.exact_window or WINDOW_UNKNOWN
-    wanted = "Context is %d%% full (%s/%s tokens)" % (PERCENT, format(tokens_of(day.client), ","), format(window, ","))
-    assert day.first.at(wanted)[:1] == [1], [text for mode, text in day.first.said if mode == "monitor"]
+@for_each_client
+def test_the_reminder_names_the_share_until_there_is_a_handoff(
+    days, client, record_property
+):
+    day = days(client)
+    told = "exact" if client.window else "exact, window by a setting"
+    record_property("cell", told)
+    tokens = tokens_of(client) + client.counts_output * OUTPUT_TOKENS
+    numbers = (PERCENT, format(tokens, ","), format(usable_of(client), ","))
+    wanted = "Context is %d%% full (%s of %s usable tokens)" % numbers
+    spoken = [text for mode, text in day.first.said if mode == "monitor"]
+    assert day.first.at(wanted)[:1] == [1], spoken
     assert sum("Context is" in text for _, text in day.first.said) == 1
-    (written,) = day.lab.files(".context/handoffs/*.md")
-    assert GOAL in (day.lab.project / written).read_text()
 
 
 @pytest.mark.mode("stop")
-def test_the_agent_is_held_and_its_completion_block_releases_it(day):
+@for_each_client
+def test_the_agent_is_held_and_its_completion_block_releases_it(days, client):
+    day = days(client)
     assert day.first.at(HOLD)[:1] == [3], day.first.printed[-2000:]
     assert len(day.first.requests) == 4 and not day.first.ran_out
-    assert (day.state["phase"], day.state["active"]) == ("complete", False)
+    assert day.state["phase"] == "complete", day.state
 
 
 @pytest.mark.mode("start")
-def test_the_next_session_starts_from_the_handoff(day):
-    assert day.second.at(GOAL)[:1] == [0], day.second.printed[-2000:]
+@for_each_client
+def test_the_next_session_starts_from_the_handoff(days, client, record_property):
+    day = days(client)
+    record_property("cell", "✓" if client.starts_with_text else "after a tool")
+    first = 0 if client.starts_with_text else 1
+    assert day.second.at(GOAL)[:1] == [first], day.second.printed[-2000:]
     assert sum(GOAL in text for _, text in day.second.said) == 1
 
 
-@pytest.mark.mode("booked")
-def test_everything_that_a_hook_said_stood_in_a_request(day):
+@for_each_client
+def test_everything_that_a_hook_said_stood_in_a_request(days, client):
+    day = days(client)
     assert day.first.said and day.second.said
     assert day.first.lost() == [] and day.second.lost() == []
 
 
-@pytest.mark.mode("booked")
-def test_nothing_is_booked_that_did_not_arrive(day):
-    """What the recorder calls said was in a request, as often as it was said; and under the client's own name."""
-    said = [row for row in day.lab.recorded() if row["event"] in BOOKED]
-    assert {row["agent"] for row in said} == {day.client.bin}
-    sessions = list(dict.fromkeys(row["session"] for row in said))
-    for session, seen in zip(sessions, (day.first, day.second)):
-        for event, mark in BOOKED.items():
-            booked = [row for row in said if row["event"] == event and row["session"] == session]
-            assert len(booked) == sum(mark in text for _, text in seen.said if seen.at(text)), (event, booked)
+@for_each_client
+def test_nothing_is_booked_that_did_not_arrive(days, client):
+    day = days(client)
+    booked = [row["event"] for row in day.lab.recorded()]
+    for event, mark in BOOKED.items():
+        texts = []
+        for session in (day.first, day.second):
+            texts += [text for _, text in session.said if session.at(text)]
+        said = [text for text in texts if re.search(mark, text)]
+        assert booked.count(event) == len(said), event
+
+
+@for_each_client
+def test_the_kit_knows_whose_session_it_was(days, client):
+    day = days(client)
+    rows = [json.loads(path.read_text()) for path in day.lab.state_files("session-*")]
+    assert {row["agent"] for row in rows} == {client.dialect or client.agent}
+    assert not day.lab.state_files("errors.log")
 
 
 @pytest.mark.mode("cleanup")
-def test_the_end_of_a_session_leaves_nothing_of_it(day):
-    if not day.client.has_end_event:
-        pytest.skip("%s tells no end of a session with one prompt; its files go by age" % day.client.label)
+@for_each_client
+def test_the_end_of_a_session_leaves_nothing_of_it(days, client):
+    day = days(client)
+    if not client.has_end_event:
+        pytest.skip("%s tells no end of a session with one prompt" % client.label)
     assert day.left_after_first == [] and day.leftovers() == []
 
 
-@pytest.mark.mode("brake")
-def test_an_agent_that_never_finishes_is_released_by_the_kit(day):
-    """After the other tests of this client: several of them let a held agent go on for ever."""
+@for_each_client
+def test_an_agent_that_never_finishes_is_released_by_the_kit(days, client):
+    """After the other tests of this client: several let an agent be held for ever."""
+    day = days(client)
     day.lab.ctx("auto", "start", "Never done", "--any")
-    endless = day.session("Go on.", Turn("I look.", [day.client.shell("echo one")]))
+    look = Turn("I look.", [client.shell("echo one")])
+    endless = Session(day.lab, client, "Go on.", look)
     assert 2 <= len(endless.at(HOLD)) and len(endless.requests) <= 8
     day.lab.ctx("auto", "stop")
 
 
-def test_a_handoff_written_in_claude_code_is_read_in_codex_and_back(installed, tmp_path):
-    claude, codex = Claude(), Codex()
-    for client in (claude, codex):
-        if installed[client.name]:
-            pytest.skip("%s: %s" % (client.label, installed[client.name]))
-    lab = Lab(tmp_path / "lab")
-    lab.write(".contextrc", SETTINGS)
-    lab.install("claude", "codex")
-    there, back, last = "handed from Claude Code", "handed back from Codex", "nothing more"
+CALLS, FAILING = 12, "cat /no/such; exit 3"
+
+
+@pytest.mark.mode("calls")
+@for_each_client
+def test_most_calls_of_a_calm_session_start_no_python(days, client, record_property):
+    """The first call speaks of the context files; then there is nothing to say."""
+    day = days(client)
+    calls = []
+    for number in range(CALLS):
+        is_last = number == CALLS - 1
+        command = client.shell(FAILING if is_last else "echo call %d" % number)
+        calls.append(Turn("Step.", [command], 20_000 + 500 * number))
+    seen = Session(day.lab, client, "Step by step.", *calls, "Done.")
+    record_property("cell", "%d of %d start Python" % (seen.monitors, CALLS))
+    assert len(seen.requests) == CALLS + 1, seen.printed[-2000:]
+    assert seen.monitors <= CALLS // 2 if client.has_calm else seen.monitors == CALLS
+    facts = day.lab.newest_session()["facts"]
+    assert (facts["tool_calls"], facts["failed"].get("command")) == (CALLS, FAILING)
+
+
+# --- handoffs that cross
+
+CROSSING = [one for one in WANTED_CLIENTS if one.agent == one.name]
+
+
+@pytest.fixture(scope="module")
+def crossings(installed, tmp_path_factory):
+    """crossings(client): Claude Code, the client, Claude Code again, in one project."""
+    known = {}
+
+    def cross(client):
+        claude = Claude()
+        for one in (claude, client):
+            if installed[one.name]:
+                pytest.skip("%s: %s" % (one.label, installed[one.name]))
+        if client.name not in known:
+            lab = Lab(tmp_path_factory.mktemp("cross-" + client.name) / "lab")
+            known[client.name] = lab
+            lab.write(".contextrc", SETTINGS + WINDOW_SETTING * (not client.window))
+            lab.install("claude", client.agent)
+        return known[client.name]
+
+    yield cross
+    for lab in known.values():
+        lab.close()
+
+
+@pytest.mark.mode("handed on")
+@pytest.mark.parametrize("client", CROSSING, ids=lambda client: client.name)
+def test_a_handoff_crosses_from_claude_code_and_back(crossings, client):
+    lab = crossings(client)
+    goals = ("handed from Claude Code", "handed back", "nothing more")
     seen = []
-    for client, goal in ((claude, there), (codex, back), (claude, last)):
-        lab.stub.script(Turn("I look.", [client.shell("echo one")], tokens_of(client)), write_handoff(client, goal), "Done.")
-        printed = lab.run(client, "Go on.")
-        seen.append(Session(lab, printed))
-    assert seen[0].at(there) == [2] and not seen[0].at(back)
-    assert seen[1].at(there)[:1] == [0] and [s.lost() for s in seen] == [[], [], []]
+    for one, goal in zip((Claude(), client, Claude()), goals):
+        look = Turn("I look.", [one.shell("echo one")], tokens_of(one))
+        turns = (look, write_handoff(one, goal), "Done.")
+        seen.append(Session(lab, one, "Go on.", *turns))
+    there, back, _ = goals
+    first = 0 if client.starts_with_text else 1
+    assert seen[0].at(there)[:1] == [2], seen[0].printed[-2000:]
+    assert seen[1].at(there)[:1] == [first], seen[1].printed[-2000:]
     assert seen[2].at(back)[:1] == [0] and not seen[2].at(there)
-    lab.close()
-    assert not lab.left
+    assert [session.lost() for session in seen] == [[], [], []]
+
+
+# --- Codex's terminal
+
+
+@pytest.mark.skipif(WANTED and "codex" not in WANTED, reason="not asked for")
+def test_a_session_quit_in_codexs_terminal_gets_its_handoff_at_the_next_start(
+    installed, tmp_path
+):
+    """/quit tells no SessionEnd there; and only hooks that a person trusted run."""
+    codex = Codex()
+    if installed["codex"]:
+        pytest.skip(installed["codex"])
+    lab = Lab(tmp_path / "lab")
+    lab.install("codex")
+    commands = ("printf 'fixed\\n' > parser.txt", "touch b; make-it-fail")
+    last = [
+        "The parser is half done."
+    ] * 4  # the terminal asks for more, such as a title
+    calls = [codex.shell(command) for command in commands]
+    lab.stub.script(Turn("I edit.", calls), *last)
+    terminal = Terminal(lab, codex)
+    try:
+        terminal.wait("Use existing model", 40)  # it praises its newest one first
+        terminal.type("2")
+        terminal.wait("Ask Codex to do anything", 40)
+        terminal.type("please mend the parser")
+        terminal.wait("The parser is half done.", 40)
+        time.sleep(1)
+        terminal.type("/quit")
+        terminal.wait_for_end()
+        said_in_terminal = lab.said()
+        assert not lab.files(".context/handoffs/*.md"), "a session end came after all"
+        seen = Session(lab, codex, "And now?", "I see.")
+    finally:
+        terminal.close()
+        lab.close()
+    assert any(GATE in text for _, text in said_in_terminal)
+    assert seen.at("please mend the parser")[:1] == [0], seen.printed[-2000:]
+    assert seen.at("make-it-fail")[:1] == [0]

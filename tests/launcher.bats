@@ -1,0 +1,482 @@
+# The launcher: the literal registered lines in every shell that may be `sh`.
+# shellcheck shell=bash disable=SC2015,SC2016,SC2119,SC2120 # a case is a chain of &&; client lines hold variables
+bats_require_minimum_version 1.5.0
+
+SHELLS="dash bash busybox zsh" # those that are here are tried as `sh`
+SESSION=0f3a2b7c-5d1e-4c1b-9a75-3f0f7c1d2e4b
+
+setup_file() {
+  export LINES="$BATS_FILE_TMPDIR/lines" REAL_PYTHON
+  REAL_PYTHON=${TEST_PYTHON:-$(python3 -c 'import os, sys; print(os.path.realpath(sys.executable))')}
+  "$REAL_PYTHON" -I -c 'import json, sys
+for event, groups in json.load(open(sys.argv[1]))["hooks"].items():
+    print(event, groups[0]["hooks"][0]["command"], sep="\t")' "$BATS_TEST_DIRNAME/../hooks.json" >"$LINES"
+}
+
+setup() {
+  REPO=$(cd "$BATS_TEST_DIRNAME/.." && pwd -P)
+}
+
+# A project whose path a careless line would break, a home, and `sh` = the shell at hand.
+make_world() {
+  BASE=$(mktemp -d "$BATS_TEST_TMPDIR/base.XXXXXX")
+  PROJECT="$BASE/it's \"über\" \$HOME \$(touch pwned)"
+  CACHE="$BASE/home/.cache/ctx_hooks" CALM="$BASE/home/.cache/ctx_hooks/calm/claude-$SESSION"
+  mkdir -p "$PROJECT/.context/signals/global" "$PROJECT/.claude/hooks" "$PROJECT/.git" "$BASE/home" "$BASE/tmp" "$BASE/bin"
+  printf 'ref: refs/heads/main\n' >"$PROJECT/.git/HEAD"
+  printf '# Tasks\n\n- finish the parser\n' >"$PROJECT/.context/TASKS.md"
+  cp "$REPO/ctx_hooks.py" "$PROJECT/.claude/hooks/"
+  age "$PROJECT/.context/signals/global" "$PROJECT/.git/HEAD"
+  ln -s "$(command -v "$1")" "$BASE/bin/sh"
+  mkdir -p "$CACHE" # as after the first run; but this interpreter notes each start
+  counting_python "$BASE/bin/python3" && cp "$BASE/bin/python3" "$CACHE/python3"
+  cd "$PROJECT" || return 1
+}
+
+# in_every_shell CASE: run it in a world of its own for each shell
+in_every_shell() {
+  local shell
+  for shell in $SHELLS; do
+    command -v "$shell" >/dev/null || { echo "# $shell is not here" >&3 && continue; }
+    make_world "$shell"
+    "$1" || { echo "failed with $shell as sh" && return 1; }
+  done
+}
+
+age() { touch -d '2001-09-09 01:46:40' "$@"; }
+
+# counting_python FILE: an interpreter that notes each start
+counting_python() {
+  printf '#!/bin/sh\necho start >>"%s/started"\nexec "%s" "$@"\n' "$BASE" "$REAL_PYTHON" >"$1"
+  chmod +x "$1"
+}
+
+# started: how often Python was started since the last question
+started() {
+  local count=0
+  [ ! -f "$BASE/started" ] || count=$(wc -l <"$BASE/started")
+  rm -f "$BASE/started"
+  echo $((count))
+}
+
+line_of() { awk -F '\t' -v event="$1" '$1 == event { print $2 }' "$LINES"; }
+
+# client EVENT [NAME=VALUE…]: as the client runs the registered line of this event
+client() {
+  local event=$1
+  shift
+  printf '{"session_id": "%s", "hook_event_name": "%s", "transcript_path": "%s/transcript.jsonl", "cwd": "/",
+    "tool_name": "Bash", "tool_input": {"command": "make"}, "permission_mode": "default"}' \
+    "${ID:-$SESSION}" "$event" "$BASE" >"$BASE/event"
+  run_line "$(line_of "$event")" "$@" <"$BASE/event"
+}
+
+# run_line COMMAND [NAME=VALUE…]: it exits with 0; what it says is in $said and $complained
+run_line() {
+  local command=$1
+  shift
+  env -i HOME="$BASE/home" TMPDIR="$BASE/tmp" PATH="$BASE/bin:/usr/bin:/bin" LC_ALL=C CLAUDECODE=1 \
+    CLAUDE_PROJECT_DIR="$PROJECT" CLAUDE_CODE_SESSION_ID="${ID:-$SESSION}" "$@" \
+    "$BASE/bin/sh" -c "$command" >"$BASE/stdout" 2>"$BASE/stderr" || { echo "exit $?: $command" && return 1; }
+  said=$(cat "$BASE/stdout") complained=$(cat "$BASE/stderr")
+}
+
+# quiet COMMAND…: it succeeds, and neither stdout nor stderr has a word
+quiet() {
+  "$@" || return 1
+  [ -z "$said$complained" ] || { echo "said: $said; complained: $complained" && return 1; }
+}
+
+# answer TOKENS: the agent's next answer with a call, as the client writes it
+answer() {
+  number=$((${number:-0} + 1))
+  printf '{"type": "assistant", "timestamp": "2026-02-03T10:45:%02d.000Z", "message": {"id": "m%d", "model": "claude-opus-4-6",
+ "content": [{"type": "tool_use", "id": "t%d", "name": "Bash", "input": {"command": "make part%d"}}], "usage": {"input_tokens": %d}}}\n' \
+    $((number % 60)) "$number" "$number" "$number" "$1" | tr -d '\n' >>"$BASE/transcript.jsonl"
+  echo >>"$BASE/transcript.jsonl"
+}
+
+# become_calm [NAME=VALUE…]: the first call of a session that has much room
+become_calm() {
+  rm -f "$CALM" "$CALM.tally"
+  answer 30000
+  quiet client PostToolUse "$@" || return 1
+  [ "$(started)" = 1 ]
+}
+
+# ---------------------------------------------------------------------------
+# the lines
+# ---------------------------------------------------------------------------
+
+every_line() {
+  local event command
+  while IFS=$'\t' read -r event command; do
+    client "$event" || return 1
+    [ -z "$complained" ] || { echo "$event: $complained" && return 1; }
+    case $said in '' | '{'*'}') ;; *) echo "$event: $said" && return 1 ;; esac
+  done <"$LINES"
+  [ ! -e pwned ] && [ "$(wc -l <"$LINES")" -eq 8 ]
+}
+
+@test "every registered line exits with 0 and says nothing or one JSON object, in every shell" {
+  in_every_shell every_line
+}
+
+@test "a registered line is short, plain and the same for the plugin" {
+  make_world dash
+  while IFS=$'\t' read -r _ command; do
+    [ ${#command} -le 100 ]
+    case $command in *"python"*"-c"* | *$'\n'*) return 1 ;; esac
+  done <"$LINES"
+  # shellcheck disable=SC2016 # the variables are the client's
+  diff <(sed 's,\$CLAUDE_PROJECT_DIR/.claude/hooks/,KIT/,' "$REPO/hooks.json") \
+    <(sed 's,\${CLAUDE_PLUGIN_ROOT}/,KIT/,' "$REPO/.claude-plugin/hooks.json")
+}
+
+with_newline() {
+  mv "$PROJECT" "$BASE/two
+lines"
+  PROJECT="$BASE/two
+lines"
+  cd "$PROJECT" && client PreToolUse && [[ $said == *STOP*TASKS.md* ]] && answer 30000 && quiet client PostToolUse
+}
+
+@test "a project with a line break in its path is served" {
+  in_every_shell with_newline
+}
+
+from_below() {
+  mkdir -p "$PROJECT/src/deep"
+  printf '{"session_id": "s", "hook_event_name": "PreToolUse"}' >"$BASE/event"
+  run_line "sh '$REPO/ctx_hooks.py' gate || exit 0" CLAUDE_PROJECT_DIR="$PROJECT/src/deep/" <"$BASE/event"
+  [[ $said == *STOP* ]]
+}
+
+@test "a project is found from a folder below it" {
+  in_every_shell from_below
+}
+
+@test "people can run the file by sh, by python3 and by its name" {
+  make_world dash
+  for start in sh python3 ''; do
+    run -0 env HOME="$BASE/home" $start ./.claude/hooks/ctx_hooks.py --version
+    [[ $output == *"$(sed -n 's/^VERSION = "\(.*\)"/\1/p' .claude/hooks/ctx_hooks.py)"* ]]
+  done
+  run -1 --separate-stderr env HOME="$BASE/home" sh ./.claude/hooks/ctx_hooks.py no-such-mode </dev/null
+  [ -z "$output" ]
+}
+
+# ---------------------------------------------------------------------------
+# what the shell answers alone
+# ---------------------------------------------------------------------------
+
+gate_once() {
+  client PreToolUse && [[ $said == *STOP*TASKS.md* ]] && [ "$(started)" = 1 ] || return 1
+  quiet client PreToolUse && [ "$(started)" = 0 ] || return 1
+  ID=another client PreToolUse && [[ $said == *STOP* ]]
+}
+
+@test "the gate speaks once a session; then the shell sees its marker" {
+  in_every_shell gate_once
+}
+
+calm_calls() {
+  become_calm || return 1
+  for _ in 1 2 3 4 5 6 7 8; do
+    answer 30100
+    quiet client PostToolUse && [ "$(started)" = 0 ] || return 1
+  done
+  quiet client PostToolUse && [ "$(started)" = 1 ]
+}
+
+@test "a calm session is answered by the shell for eight calls, then Python looks again" {
+  in_every_shell calm_calls
+}
+
+little_room() {
+  answer 80000 && answer 90000 && quiet client PostToolUse && [ "$(started)" = 1 ] # 70 % is 116,900
+  answer 100000 && quiet client PostToolUse && [ "$(started)" = 0 ] || return 1
+  answer 110000 && quiet client PostToolUse && [ "$(started)" = 0 ] || return 1
+  answer 120000 && client PostToolUse && [[ $said == *"Context: 71% full"* ]]
+}
+
+@test "a session that grows by ten thousand tokens a call hears of 70 % in time" {
+  in_every_shell little_room
+}
+
+calm_ends() {
+  local end
+  for end in .context/signals/global/ci.md ".context/signals/sessions/$SESSION/ci.md"; do
+    become_calm || return 1
+    quiet client PostToolUse && [ "$(started)" = 0 ] || return 1
+    mkdir -p "${end%/*}" && echo "The build is red." >"$end"
+    client PostToolUse && [[ $said == *"The build is red."* ]] || { echo "$end: $said" && return 1; }
+    started >/dev/null && rm -f "$end" && age .context/signals/global ".context/signals/sessions/$SESSION" 2>/dev/null
+  done
+  become_calm || return 1
+  echo 'ref: refs/heads/feature' >.git/HEAD
+  client PostToolUse && [[ $said == *"is on feature now"* ]]
+}
+
+@test "a signal and a switched branch end the calm at once" {
+  in_every_shell calm_ends
+}
+
+not_calm() {
+  become_calm || return 1
+  quiet client PostToolUseFailure && [ "$(started)" = 1 ] || return 1 # the word now
+  become_calm || return 1
+  quiet client PostToolUse GROK_SESSION_ID=x && [ "$(started)" = 1 ] || return 1
+  become_calm || return 1
+  quiet client PostToolUse COPILOT_CLI=1 && [ "$(started)" = 1 ] || return 1
+  become_calm || return 1
+  quiet client PostToolUse CLAUDE_CODE_SESSION_ID= && [ "$(started)" = 1 ]
+}
+
+@test "a failing call, another client under this line and no session in the environment start Python" {
+  in_every_shell not_calm
+}
+
+two_sessions() {
+  become_calm || return 1
+  ID=after-clear quiet client PostToolUse && [ "$(started)" = 1 ] || return 1 # it knows nothing of the other
+  ID=after-clear quiet client PostToolUse && [ "$(started)" = 0 ] || return 1
+  quiet client PostToolUse && [ "$(started)" = 0 ] && [ "$(cat "$CALM.tally")" = . ]
+}
+
+@test "two sessions of one process, as after /clear, have a calm of their own" {
+  in_every_shell two_sessions
+}
+
+odd_id() {
+  local id
+  for id in ../../escape a/b .. 'a b' "a'b" 'a$(touch pwned)b' a.b ü '*'; do
+    ID=$id quiet client PostToolUse && [ "$(started)" = 1 ] || { echo "$id" && return 1; }
+  done
+  [ ! -e pwned ] && [ ! -e "$CACHE/calm" ] && [ ! -e "$BASE/home/.cache/escape" ]
+}
+
+@test "a session id with slashes or other letters becomes no path; Python always looks" {
+  in_every_shell odd_id
+}
+
+agents_words() {
+  local word variable line
+  while read -r word variable; do
+    # shellcheck disable=SC2016 # the variable is the client's
+    line='sh "$CLAUDE_PROJECT_DIR/.claude/hooks/ctx_hooks.py" monitor '"$word"' || exit 0'
+    mkdir -p "$CACHE/calm" && rm -f "$CACHE"/calm/*
+    printf '8\n\n\n\n' >"$CACHE/calm/$word-$SESSION" && : >"$CACHE/calm/$word-$SESSION.tally"
+    quiet run_line "$line" "$variable=$SESSION" CLAUDE_CODE_SESSION_ID= </dev/null && [ "$(started)" = 0 ] || return 1
+    quiet run_line "$line" "$variable=" </dev/null && [ "$(started)" = 1 ] || return 1 # never Claude's variable
+    quiet run_line "${line/ || / now || }" "$variable=$SESSION" </dev/null && [ "$(started)" = 1 ] || return 1
+  done <<'TABLE'
+gemini GEMINI_SESSION_ID
+qwen QWEN_CODE_SESSION_ID
+droid session_id
+grok GROK_SESSION_ID
+TABLE
+  for word in codex copilot other; do
+    printf '8\n\n\n\n' >"$CACHE/calm/$word-" && cp "$CACHE/calm/$word-" "$CACHE/calm/$word-$SESSION"
+    : >"$CACHE/calm/$word-.tally" && : >"$CACHE/calm/$word-$SESSION.tally"
+    quiet run_line "${line/grok/$word}" </dev/null && [ "$(started)" = 1 ] || { echo "$word" && return 1; }
+  done
+}
+
+@test "the agent's word chooses the session's variable; codex and copilot always start Python" {
+  in_every_shell agents_words
+}
+
+codex_elsewhere() { # started in a shell of Claude's: its folder is not Claude's project
+  mkdir -p "$BASE/other/.context" && cd "$BASE/other" || return 1
+  # shellcheck disable=SC2016 # the variable is the client's
+  quiet run_line "sh '$REPO/ctx_hooks.py' monitor codex || exit 0" CLAUDE_PROJECT_DIR=/nowhere </dev/null
+  [ "$(started)" = 1 ]
+}
+
+@test "codex, which sets no variable, is judged by its own folder" {
+  in_every_shell codex_elsewhere
+}
+
+nothing_here() {
+  rm -r .context
+  quiet every_line || return 1
+  [ "$(started)" = 0 ] && [ "$(cd "$BASE" && find home tmp -type f)" = home/.cache/ctx_hooks/python3 ] || return 1
+  touch .contextrc && quiet client PostToolUse && [ "$(started)" = 1 ] || return 1 # it may name another folder
+  rm .contextrc && mkdir -p "$BASE/home/.config/ctx_hooks" && touch "$BASE/home/.config/ctx_hooks/contextrc"
+  quiet client PostToolUse && [ "$(started)" = 1 ]
+}
+
+@test "without a context folder nothing starts and nothing is created" {
+  in_every_shell nothing_here
+}
+
+# ---------------------------------------------------------------------------
+# what may be broken
+# ---------------------------------------------------------------------------
+
+# broken LINES: exit 0 and nothing on stdout; the shell itself may say so many lines
+broken() {
+  client PostToolUse || return 1
+  [ -z "$said" ] && [ "$(printf '%s' "$complained" | grep -c '')" -le "$1" ] || { echo "$said $complained" && return 1; }
+}
+
+broken_file() {
+  local kit=.claude/hooks/ctx_hooks.py
+  rm $kit && broken 1 || return 1
+  mkdir $kit && broken 1 || return 1
+  rmdir $kit && : >$kit && broken 0 || return 1
+  sed 's/$/\r/' "$REPO/ctx_hooks.py" >$kit && broken 3 || return 1
+  { printf '\357\273\277' && cat "$REPO/ctx_hooks.py"; } >$kit && broken 1
+}
+
+@test "a missing file, a folder in its place, CRLF and a BOM: exit 0 and nothing on stdout" {
+  in_every_shell broken_file
+}
+
+broken_python() {
+  rm "$CACHE/python3" && PATH_ONLY=$BASE/only && mkdir "$PATH_ONLY"
+  ln -s "$BASE/bin/sh" "$PATH_ONLY/sh"
+  quiet client PostToolUse PATH="$PATH_ONLY" || return 1
+  printf '#!/bin/sh\nexit 3\n' >"$PATH_ONLY/python3" && chmod +x "$PATH_ONLY/python3"
+  quiet client PostToolUse PATH="$PATH_ONLY" || return 1
+  printf '#!/bin/sh\nkill -9 $$\n' >"$PATH_ONLY/python3"
+  client PostToolUse PATH="$PATH_ONLY" && [ -z "$said" ] || return 1 # the outer shell may say "Killed"
+  rm "$PATH_ONLY/python3" && mkdir "$PATH_ONLY/python3"
+  client PostToolUse PATH="$PATH_ONLY" && [ -z "$said" ]
+}
+
+@test "no python3, one that fails and one that is killed: exit 0 and nothing on stdout" {
+  in_every_shell broken_python
+}
+
+hanging_python() {
+  printf '#!/bin/sh\necho $$ >"%s/pid"\nexec sleep 60\n' "$BASE" >"$CACHE/python3"
+  local status=0
+  printf '{}' | env -i HOME="$BASE/home" PATH="$BASE/bin:/usr/bin:/bin" CLAUDE_PROJECT_DIR="$PROJECT" \
+    timeout 1 "$BASE/bin/sh" -c "$(line_of PostToolUse)" || status=$?
+  sleep 0.2
+  case $(ps -o stat= -p "$(cat "$BASE/pid")") in '' | Z*) [ "$status" = 124 ] ;; *) return 1 ;; esac
+}
+
+@test "a python3 that hangs ends with the client's time limit and leaves no process" {
+  command -v timeout >/dev/null || skip "timeout is not here"
+  SHELLS="dash busybox" in_every_shell hanging_python
+}
+
+odd_homes() {
+  local place
+  answer 30000
+  quiet run_line "unset HOME; $(line_of PostToolUse)" <"$BASE/transcript.jsonl" || return 1
+  for place in HOME= HOME=home HOME=/nonexistent XDG_CACHE_HOME= XDG_CACHE_HOME=relative \
+    "XDG_CACHE_HOME=$BASE/event" XDG_CACHE_HOME=/proc/self XDG_CACHE_HOME=/dev/null XDG_CONFIG_HOME=relative; do
+    quiet client PostToolUse "$place" && quiet client PostToolUse "$place" || { echo "$place" && return 1; }
+  done
+  [ ! -e home ] && [ ! -e relative ] && [ ! -e /python3 ]
+}
+
+@test "an unset, relative or unusable HOME or cache: silence, and nothing is made in the project" {
+  in_every_shell odd_homes
+}
+
+read_only_cache() {
+  become_calm || return 1
+  chmod 400 "$CALM" "$CALM.tally" && chmod 500 "$CACHE/calm" "$CACHE"
+  quiet client PostToolUse && quiet client PostToolUse
+  local status=$?
+  chmod 700 "$CACHE" "$CACHE/calm" && return $status
+}
+
+@test "a cache that cannot be written: silence" {
+  in_every_shell read_only_cache
+}
+
+hostile_calm() {
+  become_calm || return 1
+  local text
+  for text in '$(touch pwned)' '`touch pwned`' '8; touch pwned' '9999999999999999999' -1 08 0x9 '9 9' '' '*' '!' '(' -f; do
+    printf '%s\n%s\n%s\n%s\n' "$text" "$text" "$text" "$text" >"$CALM"
+    : >"$CALM.tally"
+    quiet client PostToolUse || { echo "$text" && return 1; }
+    printf '8\n%s\n%s\n%s\n' "$text" "$text" "$text" >"$CALM"
+    printf '%s' "$text" >"$CALM.tally"
+    quiet client PostToolUse || { echo "$text" && return 1; }
+  done
+  started >/dev/null
+  head -c 1000000 /dev/zero | tr '\0' 9 >"$CALM" && quiet client PostToolUse && [ "$(started)" = 1 ] || return 1
+  head -c 1000000 /dev/zero | tr '\0' . >"$CALM.tally" && quiet client PostToolUse && [ "$(started)" = 1 ] || return 1
+  head -c 300000 /dev/urandom >"$CALM" && : >"$CALM.tally" && quiet client PostToolUse || return 1
+  [ ! -e pwned ]
+}
+
+@test "a hostile calm file is read and compared, never run" {
+  in_every_shell hostile_calm
+}
+
+calm_is_no_file() {
+  become_calm || return 1
+  rm "$CALM" "$CALM.tally" && mkfifo "$CALM" "$CALM.tally" && quiet client PostToolUse && [ "$(started)" = 1 ] || return 1
+  [ -f "$CALM" ] || return 1 # Python has made it anew
+  rm "$CALM" && ln -s /nonexistent "$CALM" && quiet client PostToolUse && [ "$(started)" = 1 ] || return 1
+  rm "$CALM" && printf '8\n\n\n\n' >"$BASE/aim" && ln -s "$BASE/aim" "$CALM" && quiet client PostToolUse || return 1
+  started >/dev/null && rm -f "$CALM" && mkdir "$CALM" && quiet client PostToolUse && [ "$(started)" = 1 ]
+}
+
+@test "a FIFO, a link and a folder in the calm file's place do no harm" {
+  in_every_shell calm_is_no_file
+}
+
+odd_streams() {
+  answer 30000
+  local line
+  line=$(line_of PreToolUse)
+  quiet run_line "{ $line; } >&-" <"$BASE/transcript.jsonl" || return 1
+  printf '{"session_id": "s", "hook_event_name": "PreToolUse"}' >"$BASE/event"
+  run_line "{ $line; } >&-" <"$BASE/event" && [ -z "$said" ] || return 1
+  quiet run_line "{ $line; } <&-" || return 1
+  run_line "{ $line; } 2>&-" <"$BASE/event" || return 1
+  quiet run_line "$line" </dev/null && quiet run_line "$line" <<<'no json' && quiet run_line "$line" <<<'[1]'
+}
+
+@test "closed and odd stdin, stdout and stderr: exit 0" {
+  in_every_shell odd_streams
+}
+
+@test "an open, silent stdin ends with the deadline" {
+  make_world dash
+  mkfifo "$BASE/pipe"
+  exec 9<>"$BASE/pipe"
+  local began=$SECONDS
+  quiet run_line "$(line_of PostToolUse)" <&9
+  exec 9>&-
+  [ $((SECONDS - began)) -le 7 ]
+}
+
+# ---------------------------------------------------------------------------
+# the interpreter behind the shim
+# ---------------------------------------------------------------------------
+
+behind_a_shim() {
+  local link=$CACHE/python3
+  rm "$link" # `python3` is the shim now
+  quiet client PostToolUse && [ "$(started)" = 1 ] && [ "$(readlink "$link")" = "$REAL_PYTHON" ] || return 1
+  quiet client Stop && [ "$(started)" = 0 ] || return 1 # the shim was passed by
+  ln -sf /nonexistent/python3 "$link" && quiet client Stop && [ "$(started)" = 1 ] || return 1
+  [ "$(readlink "$link")" = "$REAL_PYTHON" ] || return 1 # made anew
+  rm "$link" && mkdir "$link" && quiet client Stop && [ "$(started)" = 1 ]
+}
+
+@test "the first run links the interpreter behind a shim; a link that points nowhere is made anew" {
+  in_every_shell behind_a_shim
+}
+
+# ---------------------------------------------------------------------------
+# the text
+# ---------------------------------------------------------------------------
+
+@test "the launcher has no three quotes, no odd escape, and is short" {
+  "$REAL_PYTHON" -I -W error -c 'import sys; compile(open(sys.argv[1], "rb").read(), "kit", "exec")' "$REPO/ctx_hooks.py"
+  launcher=$(sed -n "/^''':'\$/,/^'''\$/p" "$REPO/ctx_hooks.py")
+  [ "$(grep -c "'''" <<<"$launcher")" = 2 ]
+  [ "$(grep -vcE '^ *(#|$)' <<<"$launcher")" -le 60 ]
+}

@@ -1,0 +1,175 @@
+"""Calm: how many calls the launcher may answer alone, without starting Python."""
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+
+from helper import read, write
+
+
+@pytest.fixture
+def session(world):
+    world.now -= 3600
+    world.git()
+    session = world.session("s1")
+    session.start()
+    session.prompt("Go.")
+    return session
+
+
+def room(world, name="claude-s1"):
+    """The number of calls that was left for the launcher."""
+    path = world.cache("calm", name)
+    return int(read(path).split("\n")[0]) if os.path.exists(path) else 0
+
+
+@pytest.mark.parametrize(
+    "steps, calls",
+    [
+        ([20_000], 8),
+        ([20_000, 21_000, 22_000], 8),
+        ([80_000, 90_000, 100_000], 1),  # 16,900 to 70 %, 10,000 a call
+        ([20_000, 100_000, 105_000], 1),  # the largest growth of the last calls, at most 10,000
+        ([110_000, 111_000], 1),  # at least 3,000 a call
+        ([114_000, 115_500], 0),
+    ],
+)
+def test_the_room_follows_from_growth_and_the_next_level(world, session, steps, calls):
+    for tokens in steps:
+        session.look(tokens=tokens)
+    assert room(world) == calls
+
+
+def test_the_file_names_what_ends_the_calm_and_is_a_second_old(world, session):
+    session.look()
+    path = world.cache("calm", "claude-s1")
+    assert read(path).split("\n")[1:] == [
+        world.context("signals", "global"),
+        world.context("signals", "sessions", "s1"),
+        world.path(".git", "HEAD"),
+        "",
+    ]
+    assert os.stat(path).st_mtime == world.now - 2  # the result's row is a second later
+    assert read(path + ".tally") == ""
+
+
+def test_no_calm_while_fullness_is_unknown(world, session):
+    session.send("PostToolUse", tool_name="Bash", tool_input={}, tool_use_id="t")
+    assert room(world) == 0
+
+
+def test_no_calm_while_a_handoff_is_owed_and_calm_again_once_it_is_there(world, session):
+    session.look(tokens=20_000)
+    assert room(world) == 8
+    session.look(tokens=150_000)
+    session.look()
+    assert room(world) == 0
+    session.write_handoff()
+    for _ in range(9):  # until the jump is forgotten
+        session.look()
+    assert room(world) > 0
+
+
+def test_no_calm_while_a_delivery_has_no_evidence(world):
+    world.handoff("old", "Goal: discounts.")
+    session = world.session("s1")
+    session.leaves_receipts = False
+    session.start()
+    session.look()
+    assert room(world) == 0
+    session.say("ACK: context received")
+    session.look()
+    assert room(world) == 8
+
+
+def test_no_calm_in_the_call_that_says_something(world, session):
+    world.signal("Deploy is red.")
+    session.look()
+    assert room(world) == 0
+    session.look()
+    assert room(world) == 8
+
+
+def test_no_calm_while_calls_repeat(world, session):
+    for _ in range(3):
+        session.run("make", failed=True, text="boom")
+    session.run("make")
+    assert room(world) == 0
+
+
+def test_no_calm_while_a_workflow_runs(world, session):
+    state = '{"active": true, "phase": "qa", "phases": ["qa"], "session_id": "s1"}'
+    world.write(".caw/auto-state.json", state)
+    session.look()
+    assert room(world) == 0
+
+
+def test_a_prompt_ends_the_calm(world, session):
+    session.look()
+    session.prompt("And now?")
+    assert room(world) == 0
+
+
+def test_the_end_of_a_session_takes_its_files_along(world, session):
+    session.look()
+    session.end()
+    assert os.listdir(world.cache("calm")) == []
+
+
+def test_an_odd_session_id_gets_no_calm(world):
+    session = world.session("s 1;x")
+    session.look()
+    assert not os.path.exists(world.cache("calm"))
+
+
+def test_where_nothing_can_be_cached_nothing_is_left(world, session):
+    write(world.cache("calm"), "a file in the folder's place")
+    session.look()
+    assert read(world.cache("calm")) == "a file in the folder's place"
+
+
+# --- the launcher counts
+
+
+def launched(world, **more):
+    """Whether this call started Python: it notes when it saw the session last."""
+    session = world.session("s1")
+    before = session.state()["seen_at"]
+    event = session.event("PostToolUse", tool_name="Read", tool_input={}, tool_use_id="t")
+    reply = world.launch("monitor", event, *more.get("words", ()), CLAUDE_CODE_SESSION_ID="s1")
+    assert (reply.code, reply.err) == (0, "")
+    return session.state()["seen_at"] != before
+
+
+@pytest.mark.posix("about the launcher")
+def test_the_launcher_answers_as_many_calls_as_there_is_room(world, session):
+    session.look(tokens=20_000)
+    assert [launched(world) for _ in range(10)] == [False] * 8 + [True, False]
+
+
+@pytest.mark.parametrize("what", ["global signal", "own signal", "branch", "now"])
+@pytest.mark.posix("about the launcher")
+def test_calm_ends_at_once_with(world, session, what):
+    session.look(tokens=20_000)
+    assert not launched(world)
+    world.now = time.time()
+    if what == "branch":
+        world.git("other")
+    elif what != "now":
+        world.signal("Deploy is red.", "global" if what.startswith("global") else "s1")
+    assert launched(world, words=("now",) if what == "now" else ())
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"x\n", b"99\n", b"-1\n", b"$(touch pwned)\n", b"8", b"\0" * 100, b"9" * 3_000_000]
+)
+def test_a_hostile_calm_file_is_compared_and_never_run(world, session, content):
+    session.look(tokens=20_000)
+    write(world.cache("calm", "claude-s1"), content)
+    write(world.cache("calm", "claude-s1.tally"), b"$(touch pwned)" * 3)
+    event = session.event("PostToolUse", tool_name="Read", tool_input={}, tool_use_id="t")
+    reply = world.launch("monitor", event, CLAUDE_CODE_SESSION_ID="s1")
+    assert (reply.code, reply.out) == (0, "")
+    assert not os.path.exists(world.path("pwned"))

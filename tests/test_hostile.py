@@ -1,0 +1,366 @@
+"""Many hooks at once, a kill at every write, a full disk, a hung mount, clocks that jump."""
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import traceback
+import warnings
+
+import pytest
+
+from helper import KIT, MODES, Reply, World, files_below, kit, read, write
+
+resource = pytest.importorskip("resource", reason="about processes of POSIX")
+BODY = "Goal: discounts in cents."
+CROWD = 50
+NOT_REACHED = 7
+WRITES = ("replace", "unlink", "open", "makedirs", "rmdir", "utime", "symlink")
+
+
+# --- many at once
+
+
+def crowd(world, calls):
+    """Start all these hooks at once: [(mode, event)] -> [Reply]."""
+    world.launch("gate", {})  # so that there is bytecode
+    processes = []
+    for number, (mode, event) in enumerate(calls):
+        path = write(os.path.join(world.temp, "event-%d" % number), json.dumps(event))
+        with open(path, "rb") as stdin:
+            processes.append(
+                subprocess.Popen(
+                    ["sh", KIT, mode],
+                    stdin=stdin,
+                    cwd=world.root,
+                    env=world.env,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                )
+            )
+    replies = []
+    for process in processes:
+        out, err = process.communicate(timeout=60)
+        replies.append(Reply(out.decode(), err.decode(), process.returncode))
+    assert [(reply.code, reply.err) for reply in replies] == [(0, "")] * len(calls)
+    return replies
+
+
+def assert_all_is_readable(world):
+    """No half file, no draft that somebody left, no corrupt state."""
+    for folder in (world.state(), world.context()):
+        for name in files_below(folder):
+            assert ".tmp-" not in name and not name.endswith(".corrupt"), name
+            if name.endswith(".json"):
+                json.loads(read(os.path.join(folder, name)))
+    assert not os.path.exists(world.state("errors.log"))
+
+
+def test_fifty_first_calls_are_gated_once(world):
+    session = world.session("s1")
+    replies = crowd(world, [("gate", session.event("PreToolUse"))] * CROWD)
+    assert sum(bool(reply.text) for reply in replies) == 1
+
+
+def test_fifty_hooks_say_each_signal_once_and_count_every_call(world, session):
+    session.look()
+    for number in range(5):
+        world.signal("Issue %d." % number, "s1", "%d.md" % number, ttl=9999)
+    calls = []
+    for number in range(CROWD):
+        if number % 2:
+            calls.append(("inject", session.event("UserPromptSubmit", prompt="x")))
+        else:
+            block = {"type": "tool_use", "id": "c%d" % number, "name": "Read", "input": {"file_path": "%d" % number}}
+            session.write_answer(block)
+            calls.append(("monitor", session.event("PostToolUse", tool_name="Read", tool_use_id="c%d" % number)))
+    text = "".join(reply.text for reply in crowd(world, calls))
+    assert [text.count("Issue %d." % number) for number in range(5)] == [1] * 5
+    session.stop()
+    assert session.state()["facts"]["tool_calls"] == 1 + CROWD // 2
+    assert_all_is_readable(world)
+
+
+def test_of_many_sessions_that_start_at_once_one_gets_the_handoff(world):
+    world.session("first").start()
+    world.handoff("old", BODY)
+    calls = [("inject", world.session("n%d" % number).event("SessionStart", source="startup")) for number in range(12)]
+    replies = crowd(world, calls)
+    assert sum(BODY in reply.text for reply in replies) == 1
+    assert_all_is_readable(world)
+
+
+def test_all_modes_of_many_sessions_at_once_disturb_nobody(world):
+    chance, calls = random.Random(6), []
+    for number in range(CROWD // 2):
+        session = world.session("s%d" % (number % 4))
+        session.write_answer({"type": "text", "text": "Hm."}, tokens=150_000)
+        name = chance.choice(sorted(MODES))
+        calls.append((MODES[name], session.event(name, prompt="x", source="startup", reason="other")))
+    crowd(world, calls)
+    assert_all_is_readable(world)
+
+
+# --- a kill, or an error, at every operation
+
+
+def forked(world, event, change):
+    """Run a hook in a copy of this process, in which `change` was done first: (status, Reply)."""
+    out, stdin = os.path.join(world.temp, "out"), os.path.join(world.temp, "in")
+    write(stdin, json.dumps(event))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # 3.12: this process may have threads
+        child = os.fork()
+    if not child:
+        sys.stdin, sys.stdout = open(stdin, "rb"), open(out, "w")
+        was_reached = change()
+        try:
+            kit.run_hook(MODES[event["hook_event_name"]], [], dict(world.env), world.now)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(3)
+        os._exit(0 if was_reached else NOT_REACHED)
+    status = os.waitpid(child, 0)[1] >> 8
+    return status, Reply(read(out))
+
+
+def change_at(number, act):
+    """Before the operation with this number, `act` is done."""
+
+    def change():
+        counter, was_reached = iter(range(10_000)), []
+
+        def changed(function):
+            def operation(*args, **more):
+                flags = args[1] if len(args) > 1 and isinstance(args[1], int) else 0
+                is_read = function.__name__ == "open" and not flags & os.O_CREAT
+                if not is_read and next(counter) == number:
+                    was_reached.append(True)
+                    act()
+                return function(*args, **more)
+
+            return operation
+
+        for name in WRITES:
+            setattr(os, name, changed(getattr(os, name)))
+        return was_reached
+
+    return change
+
+
+def no_space():
+    raise OSError(28, "No space left on device")
+
+
+def scene(tmp_path, number, name):
+    """A session with everything at stake: a signal, a handoff, the limit near."""
+    world = World(tmp_path / str(number))
+    session = world.session("s1")
+    if name != "SessionStart":
+        session.start()
+        session.prompt("Add discounts.")
+        session.edit("src/cart.py")
+    world.handoff("old", BODY)
+    world.signal("Deploy is red.", "s1", ttl=99_999)
+    session.write_answer({"type": "text", "text": "Hm."}, tokens=150_000)
+    event = session.event(name, prompt="x", source="startup", reason="other", trigger="auto")
+    event.update(tool_name="Bash", tool_input={"command": "ls"}, tool_use_id="t")
+    return world, session, event
+
+
+@pytest.mark.parametrize("name", ["SessionStart", "UserPromptSubmit", "PostToolUse", "PreCompact", "SessionEnd"])
+@pytest.mark.parametrize("act", [lambda: os._exit(9), no_space], ids=["kill", "full disk"])
+def test_at_every_write_nothing_is_lost_and_the_next_run_works(tmp_path, name, act):
+    for number in range(60):
+        world, session, event = scene(tmp_path, number, name)
+        status, reply = forked(world, event, change_at(number, act))
+        if status == NOT_REACHED:
+            assert number > 3
+            return
+        assert status in (0, 9), "an error left the run at operation %d" % number
+        heard = reply.text + session.send(name, **event).text
+        if name in ("UserPromptSubmit", "PostToolUse"):
+            assert 1 <= heard.count("Deploy is red.") <= 2
+        if name == "SessionStart":
+            assert 1 <= heard.count(BODY) <= 2
+            assert "old.md" in "".join(files_below(world.context("handoffs")))
+        if name in ("PreCompact", "SessionEnd"):
+            assert "> Add discounts." in world.read_handoff("s1")
+        session.state()
+        json.loads(read(world.context("monitor-state.json")) if name == "PostToolUse" else "{}")
+    raise AssertionError("it never came to its end")
+
+
+def test_a_kill_between_the_print_and_the_save_says_it_twice_and_loses_nothing(world, session):
+    world.signal("Deploy is red.", "s1")
+
+    def change():
+        kit.save_session = lambda *args: os._exit(9)
+        kit.remove_file = lambda path: os._exit(9)
+
+    status, reply = forked(world, session.event("UserPromptSubmit", prompt="x"), change)
+    assert status == 9 and "Deploy is red." in reply.text
+    assert "Deploy is red." in session.prompt("x").text
+
+
+def test_a_really_full_disk_costs_the_writes_and_never_the_hook(world, session):
+    """No file may grow: every write fails as on a full disk."""
+
+    def full():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
+    world.signal("Deploy is red.", "s1", ttl=9999)
+    world.launch("gate", session.event("PreToolUse"))  # so that there is bytecode
+    session.write_answer({"type": "text", "text": "Hm."}, tokens=150_000)
+    for name in ("UserPromptSubmit", "PostToolUse", "Stop", "SessionEnd", "SessionStart"):
+        done = subprocess.run(
+            ["sh", KIT, MODES[name]],
+            input=json.dumps(session.event(name, prompt="x", source="startup", reason="other")).encode(),
+            env=world.env,
+            cwd=world.root,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            preexec_fn=full,
+        )
+        assert (done.returncode, done.stderr) == (0, b""), name
+        if name == "PostToolUse":
+            assert "Write a handoff" in Reply(done.stdout.decode()).text
+    assert session.state()["facts"]["tool_calls"] == 0
+    session.edit("src/cart.py")
+    session.end()
+    assert kit.KIT_HEAD in world.read_handoff("s1")
+
+
+# --- what hangs
+
+
+@pytest.mark.parametrize("function", ["size_of", "read_bytes", "list_files", "write_atomically", "try_lock"])
+def test_a_hung_file_system_ends_with_the_deadline_in_silence(world, session, function):
+    code = "kit.DEADLINE_S = 0.3; kit.%s = lambda *args, **more: kit.time.sleep(60)" % function
+    reply = world.launch_changed("monitor", session.event("PostToolUse", tool_name="Bash"), code)
+    assert (reply.code, reply.out, reply.err) == (0, "", "")
+
+
+def test_the_deadlines_are_those_of_the_contract():
+    assert (kit.DEADLINE_S, kit.DEADLINE_CLEANUP_S, kit.DEADLINE_BESIDE_CHECK_S) == (4.0, 1.2, 5.0)
+    assert (kit.LOCK_WAIT_S, kit.LOCK_WAIT_STOP_S) == (1.0, 3.0)
+
+
+def test_what_a_neighbour_planted_is_not_waited_for(world, session):
+    """Pipes and folders in every place that a hook reads."""
+    for name in (".contextrc", "CLAUDE.md", ".claude/settings.json", ".claude/ll-continue-prompt.md"):
+        os.makedirs(os.path.dirname(world.path(name)), exist_ok=True)
+        os.mkfifo(world.path(name))
+    for name in ("monitor-state.json", "handoffs/s1.md", "handoffs/x.md", "signals/global/p.md", "DECISIONS.md"):
+        os.makedirs(os.path.dirname(world.context(name)), exist_ok=True)
+        os.mkfifo(world.context(name))
+    os.makedirs(world.path(".caw"))
+    os.mkfifo(world.path(".caw", "auto-state.json"))
+    other = world.session("s2")
+    assert other.start().code == 0
+    other.prompt("x")
+    assert other.gate().text
+    other.edit("src/cart.py", tokens=150_000)
+    other.stop()
+    other.compact()
+    other.end()
+
+
+# --- clocks that jump
+
+
+@pytest.mark.parametrize("jump", [-400 * 86_400, -7_200, 7_200, 400 * 86_400])
+def test_a_clock_that_jumps_loses_no_signal_and_no_reminder(world, jump):
+    session = world.session("s1")
+    session.start()
+    session.look(tokens=150_000)
+    world.now += jump
+    path = world.signal("Deploy is red.", "s1")
+    os.utime(path, (world.now, world.now))
+    reply = session.look()
+    assert "Deploy is red." in reply.text and "Write a handoff" in reply.text
+    session.write_handoff("Goal: x")
+    assert "Write a handoff" not in session.look().text
+    session.end()
+    assert world.read_handoff("s1").startswith("Goal: x")
+
+
+def test_a_signal_from_the_future_is_said_once_and_ends(world, session):
+    path = world.signal("From tomorrow.", ttl=60)
+    os.utime(path, (world.now + 3600, world.now + 3600))
+    assert "From tomorrow." in session.prompt("x").text
+    assert session.prompt("y").text == ""
+    world.now += 4000
+    session.prompt("z")
+    assert not os.path.exists(path)
+
+
+# --- strangers
+
+
+HOSTILE = ["../../../../tmp/x", "/etc/passwd", "a\0b", "$(touch pwned)", "x" * 5000, "..", "global", "é\n\ud800"]
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
+def test_no_session_id_leads_out_of_our_places(tmp_path, name):
+    world = World(tmp_path / "w")
+    before = files_below(str(tmp_path))
+    session = world.session("plain")
+    session.id, session.leaves_receipts = name, False
+    session.start()
+    session.gate()
+    session.edit("src/cart.py", tokens=150_000)
+    session.stop()
+    session.end()
+    new = set(files_below(str(tmp_path))) - set(before)
+    root = os.path.relpath(world.root, str(tmp_path))
+    allowed = (root + "/.context/", "w/home/.local/state/ctx_hooks/", "w/home/.cache/ctx_hooks/", "w/home/.claude/")
+    assert [path for path in new if not path.startswith(allowed)] == []
+    assert len([path for path in new if "/handoffs/" in path]) == 1
+
+
+def test_everything_that_a_day_leaves_lies_where_the_contract_says(world):
+    world.git()
+    world.worked("one")
+    world.session("two").start()
+    world.session("two").gate()
+    world.session("two").look(tokens=150_000)
+    names = files_below(os.path.dirname(world.root))
+    ours = [name for name in names if not name.startswith("home/.claude") and "/.git/" not in name]
+    root = os.path.basename(world.root) + "/.context/"
+    state = "home/.local/state/ctx_hooks/" + os.path.basename(world.state()) + "/"
+    assert set(ours) == {
+        root + ".gitignore",
+        root + "CONSTITUTION.md",
+        root + "TASKS.md",
+        root + "handoffs/delivered/one.md",
+        root + "monitor-state.json",
+        state + "events.jsonl",
+        state + "lock",
+        state + "metrics.json",
+        state + "root",
+        state + "session-one.json",
+        state + "session-two.json",
+        state + "swept",
+        "home/.cache/ctx_hooks/python3",
+        "tmp/ctx-loaded-two",
+    }
+
+
+def test_a_clone_cannot_bring_state_that_counts(world):
+    """Files that a stranger put into the repository: they may speak as CLAUDE.md can, no more."""
+    world.write(".context/monitor-state.json", '{"lastEmitted": {"s1:CTX_HEALTH_70": "2999-01-01T00:00:00Z"}}')
+    world.write(".context/state/paused", "0")
+    world.write(".caw/auto-state.json", '{"active": true, "phase": "qa", "session_id": "", "token": "x"}')
+    world.settings("auto:\n  done_when:\n    qa: touch pwned\n")
+    session = world.session("s1")
+    session.start()
+    session.prompt("hello")
+    assert "Context: 71% full." in session.look(tokens=120_000).text
+    session.say("Done.")
+    assert session.stop().out == ""
+    assert not os.path.exists(world.path("pwned"))

@@ -1,0 +1,232 @@
+"""`status` and `why`: what people see on one screen."""
+from __future__ import annotations
+
+import json
+import os
+import re
+
+import helper
+import pytest
+from people import COLOUR, ask, in_terminal, tell
+
+SEED_NAMES = {
+    "session_start",
+    "estimated_tokens",
+    "tool_calls",
+    "threshold_crossed_at",
+    "handoff_complete",
+    "breakdown",
+}
+
+
+def fill(session, *levels):
+    """Calls that fill the context up to these tokens."""
+    for number, tokens in enumerate(levels):
+        session.run("make step%d" % number, tokens=tokens)
+
+
+# --- sessions
+
+
+@pytest.fixture
+def session(world):
+    """A session whose client is alive."""
+    world.env["CLAUDE_PID"] = str(os.getpid())
+    session = world.session("s1")
+    session.start()
+    return session
+
+
+def test_a_session_is_shown_with_client_fullness_and_sparkline(world, session):
+    fill(session, 20_000, 60_000, 100_000, 125_000)
+    page = tell(world, "status")
+    (line,) = [row for row in page.split("\n") if row.startswith("  s1 ")]
+    assert "Claude Code" in line and "working" in line
+    assert line.endswith("▁▃▅▇ ███████░░░ 74% of 167k")
+    assert "calls: 4" in page
+
+
+def test_percent_is_the_one_that_the_reminder_names(world, session):
+    reply = session.run("make", tokens=150_000)
+    assert "89% full (150,000 of 167,000" in reply.text
+    assert "89% of 167k" in tell(world, "status")
+
+
+def test_calls_that_the_launcher_answered_alone_are_counted(world, session):
+    fill(session, 20_000)
+    session.write_answer({"type": "tool_use", "id": "t9", "name": "Read", "input": {}}, tokens=90_000)
+    assert "calls: 2" in tell(world, "status") and "53% of 167k" in tell(world, "status")
+    assert session.state()["facts"]["tool_calls"] == 1  # looking changes nothing
+
+
+def test_a_session_that_wants_a_handoff_says_so(world, session):
+    fill(session, 150_000)
+    assert "handoff asked for" in tell(world, "status")
+    session.write_handoff()
+    assert "handoff written" in tell(world, "status")
+
+
+def test_a_session_before_its_first_answer_is_not_measured(world, session):
+    assert "not measured yet" in tell(world, "status")
+
+
+@pytest.mark.posix("a process that has ended is not asked for on Windows")
+def test_a_session_that_ended_or_was_killed_says_so(world):
+    world.worked("s1")
+    world.env["CLAUDE_PID"] = "99999999"
+    world.session("s2").start()
+    page = tell(world, "status")
+    assert "s1       Claude Code ended " in page and "s2       Claude Code killed " in page
+
+
+# --- handoffs
+
+
+def test_handoffs_wait_or_tell_to_whom_they_went(world):
+    world.worked("s1")
+    assert re.search(r"waiting  .* s1\.md\n", tell(world, "status"))
+    taker = world.session("s2")
+    taker.start()
+    assert re.search(r"used     .* s1\.md → s2\n", tell(world, "status"))
+
+
+# --- signals
+
+
+def test_signals_say_for_whom_they_wait_and_until_when(world, session):
+    world.signal("CI is red\n→ look", severity="critical", ttl=86400)
+    world.signal("mind the gap", folder="s1", name="own.md", ttl=86400)
+    page = tell(world, "status")
+    assert "critical CI is red → look\n           for every session, until 20" in page
+    assert "warning  mind the gap\n           for session s1, until 20" in page
+
+
+def test_a_signal_that_expired_unheard_is_named_for_a_day(world, session):
+    world.signal("too late", ttl=1)
+    world.now += 60
+    session.prompt("go on")
+    assert "unheard  too late\n           expired at" in tell(world, "status")
+
+
+def test_a_signal_that_was_heard_is_not_called_unheard(world, session):
+    world.signal("in time", ttl=30)
+    session.prompt("go on")
+    world.now += 60
+    session.prompt("and on")
+    assert "in time" not in tell(world, "status")
+
+
+# --- problems and the rest of the page
+
+
+def test_problems_come_with_what_to_do(world):
+    world.settings("gate:\n  mode: sometimes\n")
+    page = tell(world, "status")
+    assert re.search("line 2, column 3: .*must be one of: directive, off", page)
+
+
+def test_without_a_session_it_names_the_doctor(world):
+    assert "no session" in tell(world, "status") and "ctx_hooks.py doctor" in tell(world, "status")
+
+
+def test_the_workflow_is_on_the_page(world):
+    tell(world, "auto", "start", "Add discounts", "--until", "true")
+    page = tell(world, "status")
+    assert "workflow\n" in page and "Add discounts" in page
+
+
+def test_a_usual_page_fits_into_80_columns_and_one_screen(world):
+    world.worked("0a1b2c3d-4e5f-6789")
+    for name in ("1111aaaa-0000", "2222bbbb-0000"):
+        session = world.session(name)
+        session.start()
+        fill(session, 30_000, 150_000)
+    world.signal("x" * 50, ttl=86400)
+    lines = tell(world, "status").split("\n")
+    assert [line for line in lines[1:] if len(line) > 80] == [] and len(lines) <= 24
+
+
+def test_colours_are_for_terminals_alone(world, session):
+    fill(session, 150_000)
+    screen = in_terminal(world, "status")
+    assert COLOUR.search(screen)
+    assert not COLOUR.search(tell(world, "status"))
+    assert not COLOUR.search(in_terminal(world, "status", NO_COLOR="1"))
+
+
+@pytest.mark.posix("names that Windows does not allow")
+def test_nothing_from_outside_can_paint_or_move_the_cursor(world):
+    session = world.session("s1\x1b[2J")
+    session.model = "evil\x1b]0;title\x07"
+    session.start()
+    session.run("make", tokens=30_000)
+    world.signal("red \x1b[31malert\x07\x9b2J", ttl=86400)
+    world.handoff("x\x1b[2J", "Goal.\n")
+    for words in (["status"], ["why"], ["handoff", "list"], ["handoff"], ["status", "--json"]):
+        out = tell(world, *words)
+        assert not set(out) & {"\x1b", "\x07", "\x9b", "\r"}, words
+
+
+# --- for scripts
+
+
+def test_json_keeps_the_names_that_scripts_know(world, session):
+    fill(session, 20_000)
+    (row,) = json.loads(tell(world, "status", "--json"))["sessions"]
+    assert SEED_NAMES <= set(row)
+    assert row["estimated_tokens"] == 20_000 and row["breakdown"] == {"Bash": 1}
+    assert row["threshold_crossed_at"] is None and row["handoff_complete"] is False
+    fill(session, 150_000)
+    (row,) = json.loads(tell(world, "status", "--json"))["sessions"]
+    assert row["threshold_crossed_at"].startswith("20")
+
+
+# --- all projects
+
+
+def test_all_shows_every_project_of_this_user_from_anywhere(world, session, tmp_path):
+    fill(session, 20_000)
+    other = helper.World(tmp_path / "other")
+    other.home = world.home
+    other.env.update(HOME=world.home, LOCALAPPDATA=world.env.get("LOCALAPPDATA", ""))
+    other.env["CLAUDE_PID"] = world.env["CLAUDE_PID"]
+    other.session("o1").start()
+    page = tell(world, "status", "--all", cwd=str(tmp_path))
+    assert world.root in page and other.root in page
+    assert "  s1 " in page and "  o1 " in page
+    found = json.loads(tell(world, "status", "--all", "--json", cwd=str(tmp_path)))
+    assert [row["project"] for row in found] == sorted([world.root, other.root])
+
+
+def test_all_leaves_out_a_project_that_is_gone(world, session):
+    os.rename(world.root, world.root + " was here")
+    assert tell(world, "status", "--all", cwd=world.home) == ""
+
+
+# --- why
+
+
+def test_why_explains_what_was_said_and_decided(world, session):
+    session.gate()
+    fill(session, 150_000)
+    page = tell(world, "why")
+    assert "asked the agent to read CONSTITUTION.md, TASKS.md" in page
+    assert "asked for a handoff at 89%: there was none yet" in page
+    assert len(tell(world, "why", "1").strip().split("\n")) == 1
+
+
+def test_every_event_of_the_recorder_has_a_sentence(kit):
+    source = helper.read(helper.KIT)
+    events = set(re.findall(r'record\(\s*[\w.]+(?:\([^()]*\))?,\s*"([a-z]+:[a-z-]+)"', source))
+    assert events and events <= set(kit.DECISIONS)
+
+
+def test_a_row_of_another_version_is_shown_as_it_stands(world, session):
+    helper.write(world.state("events.jsonl"), '{"at": "2026-02-03T10:45:00Z", "event": "old:thing"}\n')
+    assert "old:thing" in ask(world, "why").out
+
+
+def test_the_context_files_that_were_really_read_are_named(world, session):
+    assert "read:" not in tell(world, "status")
+    session.call("Read", {"file_path": world.context("TASKS.md")})
+    assert "· read: TASKS.md" in tell(world, "status")
