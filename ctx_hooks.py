@@ -4164,7 +4164,8 @@ def read_settings(root: str, env: dict) -> Settings:
 def project_state_folder(root: str, env: dict) -> str:
     """Where our own files about a project lie; "" without a home."""
     home = state_home(env)
-    name = safe_name(os.path.abspath(root), PROJECT_NAME_LIMIT)
+    path = os.path.normcase(os.path.abspath(root))  # C: and c: are one
+    name = safe_name(path, PROJECT_NAME_LIMIT)
     return os.path.join(home, "ctx_hooks", name) if home else ""
 
 

@@ -254,12 +254,12 @@ class World:
             os.symlink(os.path.realpath(shared), link)
         return env
 
-    def session(self, name: str = "s1", **more: object) -> "Session":
+    def session(self, name: str = "s1", **more: object) -> Session:
         if name not in self.sessions:
             self.sessions[name] = Session(self, name, **more)
         return self.sessions[name]
 
-    def worked(self, name: str, *prompts: str, end: str = "other") -> "Session":
+    def worked(self, name: str, *prompts: str, end: str = "other") -> Session:
         """A whole session that worked and ended."""
         session = self.session(name)
         session.start()

@@ -20,6 +20,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "e2e"))
 
 import pyte  # noqa: E402
+
 import real_client  # noqa: E402
 from stub_model import Turn  # noqa: E402
 

@@ -11,8 +11,9 @@ import sys
 import threading
 from pathlib import Path
 
-import helper
 import pytest
+
+import helper
 
 TESTS = Path(__file__).resolve().parent
 DATA = TESTS / "data" / "agents"

@@ -7,8 +7,9 @@ import shlex
 import subprocess
 import time
 
-import helper
 import pytest
+
+import helper
 from people import ask, in_terminal, install, person_env, tell
 
 COMMANDS = "status why handoff signal auto pause resume doctor statusline wrap".split()

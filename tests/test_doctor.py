@@ -7,8 +7,9 @@ import os
 import re
 import sys
 
-import helper
 import pytest
+
+import helper
 from people import ask, install
 
 

@@ -6,8 +6,9 @@ import re
 import shutil
 import subprocess
 
-import helper
 import pytest
+
+import helper
 from people import person_env
 
 TEXT = helper.read(os.path.join(helper.REPO, "README.md"))

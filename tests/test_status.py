@@ -5,8 +5,9 @@ import json
 import os
 import re
 
-import helper
 import pytest
+
+import helper
 from people import COLOUR, ask, in_terminal, tell
 
 SEED_NAMES = {
@@ -195,7 +196,7 @@ def test_all_shows_every_project_of_this_user_from_anywhere(world, session, tmp_
     assert world.root in page and other.root in page
     assert "  s1 " in page and "  o1 " in page
     found = json.loads(tell(world, "status", "--all", "--json", cwd=str(tmp_path)))
-    assert [row["project"] for row in found] == sorted([world.root, other.root])
+    assert sorted(row["project"] for row in found) == sorted([world.root, other.root])
 
 
 def test_all_leaves_out_a_project_that_is_gone(world, session):
