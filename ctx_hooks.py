@@ -946,6 +946,7 @@ def remove_old_state(project: Project) -> None:
 #     <cache>/calm/<agent>-<session>.tally   ...
 
 CALM_CALLS = 8
+CRITICAL_PERCENT = 95
 CALL_TOKENS_LEAST, CALL_TOKENS_MOST = 3_000, 10_000
 PLAIN_ID = "[A-Za-z0-9_-]{1,100}"  # the launcher takes no other as a file name
 
@@ -1009,9 +1010,9 @@ def is_something_pending(run: Run) -> bool:
 
 
 def next_level(run: Run, full: Fullness) -> int:
-    """The number of tokens at which something will have to be said."""
-    percents = [level[0] for level in HEALTH_LEVELS.values()]
-    levels = [full.usable * percent // 100 for percent in percents]
+    """The number of tokens at which something urgent has to be said: the handoff point
+    and the critical level. A mere warning may come a few calls late."""
+    levels = [full.usable * CRITICAL_PERCENT // 100]
     levels.append(full.tokens + CALM_CALLS * CALL_TOKENS_MOST)  # far enough
     if not run.session.handoff_complete:
         levels.append(handoff_point(run.settings, full))
@@ -5116,7 +5117,7 @@ def try_line(here: Here, line: RegisteredLine) -> tuple:
     if problem:
         return FAIL, problem, installer_call(here, "")
     if os.name == "nt":
-        what = "the registered line was not tried: on Windows the client picks the shell"
+        what = "the registered line was not tried: on Windows the shell is the client's"
         return HINT, what, "start a session; then it is in `%s`" % kit_call("status")
     return run_in_scratch(here, line)
 

@@ -30,10 +30,11 @@ def room(world, name="claude-s1"):
     [
         ([20_000], 8),
         ([20_000, 21_000, 22_000], 8),
-        ([80_000, 90_000, 100_000], 1),  # 16,900 to 70 %, 10,000 a call
-        ([20_000, 100_000, 105_000], 1),  # the largest growth of the last calls, at most 10,000
-        ([110_000, 111_000], 1),  # at least 3,000 a call
-        ([114_000, 115_500], 0),
+        ([107_000, 117_000, 127_000], 1),  # 14,950 to the handoff point, 10,000 a call
+        ([20_000, 125_000, 130_000], 1),  # the largest growth of the last calls, at most 10,000
+        ([137_000, 138_000], 1),  # at least 3,000 a call
+        ([139_000, 140_500], 0),
+        ([110_000, 111_000], 8),  # the warning at 70 % may come a few calls late
     ],
 )
 def test_the_room_follows_from_growth_and_the_next_level(world, session, steps, calls):
