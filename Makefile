@@ -52,7 +52,7 @@ soak: ## the seeded loops and the hostile suite, for long
 	@SOAK=1 $(TOOLS)/check $(PYTHON) $(if $(ARGS),$(ARGS),tests)
 
 pictures: ## the README's pictures, from runs of the real client
-	@$(PYTHON) -I tests/pictures.py .github
+	@python=$$($(PYTHON) -I $(TOOLS)/bootstrap pyte) && "$$python" -I tests/pictures.py .github
 
 dist: $(SHIPPED) ## the shipped files and their SHA256SUMS in dist/
 	@rm -rf dist && mkdir dist && cp $(SHIPPED) dist/

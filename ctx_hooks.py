@@ -45,11 +45,13 @@ case $mode:$id in
   monitor:*)
     if [ -f "$calm" ] && [ -r "$calm" ] && [ -f "$calm.tally" ] && [ -w "$calm.tally" ]
     then
-      { IFS= read -r room; IFS= read -r one; IFS= read -r two; IFS= read -r three; } <"$calm"
+      { IFS= read -r room && IFS= read -r one && IFS= read -r two &&
+        IFS= read -r three; } <"$calm" || room=0
       IFS= read -r tally <"$calm.tally"
       case $room in [1-9]) ;; *) room=0 ;; esac
-      [ ${#tally} -lt "$room" ] && ! [ "$one" -nt "$calm" ] && ! [ "$two" -nt "$calm" ] &&
-        ! [ "$three" -nt "$calm" ] && printf . 2>/dev/null >>"$calm.tally" && exit 0
+      [ ${#tally} -lt "$room" ] && ! [ "$one" -nt "$calm" ] &&
+        ! [ "$two" -nt "$calm" ] && ! [ "$three" -nt "$calm" ] &&
+        printf . 2>/dev/null >>"$calm.tally" && exit 0
     fi ;;
 esac
 
@@ -436,7 +438,7 @@ KEPT_S = 7 * 86400
 SWEEP_EVERY_S = 3600
 LEFTOVER = r"\.(?:json|md)\.(?:tmp-\d+|corrupt)$"  # of a write that was killed
 OLD_STATE = r"(\.json|\.lock|\.claims|\.statusline|\.log|collected)$"  # of 0.2.0
-OLD_LOGS = r"\b(metrics\.json|events\.jsonl(\.1)?)$"
+OLD_LOGS = r"[/\\](metrics\.json|events\.jsonl(\.1)?)$"
 MOST_ATTEMPTS = 5
 LEAST_SENT = 1_000  # characters; a startup text cut below this says too little
 NEW_HEAD = "Handoff of the session before this one (%s), left by %s %s ago."
@@ -651,8 +653,8 @@ def startup_files(run: Run) -> str:
     for name in run.settings["startup.files"]:
         path = os.path.join(run.project.root, name)
         if is_worth_reading(run.project, path):
-            text = clean_text(read_text(path)).strip()
-            texts.append("## %s\n\n%s" % (name, text))
+            text = "## %s\n\n%s" % (name, read_text(path).strip())
+            texts.append(clean_text(text))
     return "\n\n".join(texts)
 
 
@@ -757,7 +759,7 @@ def move_handoff(source: str, target: str) -> None:
     try:
         os.makedirs(os.path.dirname(target), exist_ok=True)
         replace_file(source, target)
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a null byte in a ledger of 0.2.0
         pass  # read-only: it stays, and the next session is offered it, too
 
 
@@ -861,8 +863,10 @@ def render_section(body: str) -> bytes:
 
 
 def without_section(content: bytes) -> bytes:
-    """A file's content without our section; a merge may have left two."""
-    section = "\n?%s.*?%s\n?" % (SECTION_BEGIN, SECTION_END)
+    """A file's content without our section; a merge may have left two. A mark without
+    its other half is the person's."""
+    body = "(?:(?!%s).)*?" % SECTION_BEGIN
+    section = "\n?%s%s%s\n?" % (SECTION_BEGIN, body, SECTION_END)
     return re.sub(section.encode(), b"", content, flags=re.DOTALL)
 
 
@@ -1234,12 +1238,14 @@ def forget_alerts(project: Project, session_id: str) -> None:
 # Every session that did work leaves a handoff, .context/handoffs/<session>.md, and
 # it is never older than the work. Near the limit we ask the agent until it has
 # written one. If it wrote none, the kit makes one from the facts. What happened
-# after the agent wrote its own stands below SINCE_HEAD, and is replaced each time.
+# after the agent wrote its own stands between SINCE_HEAD and SINCE_END, and is
+# replaced each time; what somebody writes below that is part of the handoff.
 
 HANDOFF_PERCENT, HANDOFF_TOKENS = 85, 400_000
 HANDOFF_LIMIT_BYTES = 512_000
 KIT_HEAD = "# Handoff, made by ctx_hooks from the transcript"
 SINCE_HEAD = "## Since this handoff (added by ctx_hooks)"
+SINCE_END = "<!-- end of what ctx_hooks added -->"
 SAID_LAST_LIMIT = 3_000
 DONE = ("completed", "done")  # what clients call a todo that is
 REMINDER = """\
@@ -1275,9 +1281,12 @@ def read_body(path: str) -> str:
 
 def split_handoff(text: str) -> tuple:
     """(the handoff itself, what the kit added)"""
-    body, found, since = text.partition("\n" + SINCE_HEAD)
-    added = SINCE_HEAD + since if found else ""
-    return body.rstrip(), added.strip()
+    before, _, rest = text.partition("\n" + SINCE_HEAD)
+    since, is_ended, after = rest.partition(SINCE_END)
+    if not is_ended:
+        return text.rstrip(), ""
+    body = before.rstrip() + "\n" + after
+    return body.rstrip(), SINCE_HEAD + since.rstrip()
 
 
 def did_work(facts: Facts) -> bool:
@@ -1308,7 +1317,8 @@ def has_own_handoff(project: Project, session: Session) -> bool:
 
 def read_old_prompt(project: Project) -> str:
     """The handoff where earlier tools put it."""
-    return read_handoff(os.path.join(project.root, OLD_HANDOFF))
+    path = os.path.join(project.root, OLD_HANDOFF)
+    return read_handoff(path) if is_inside(path, project.root) else ""
 
 
 def save_printed(run: Run) -> None:
@@ -1450,7 +1460,8 @@ def was_delivered(project: Project, session: Session, path: str) -> bool:
     if os.path.lexists(path) or session.end_reason == "clear":
         return False  # after /clear the next session is to go on from it
     delivered = project.path("handoffs", "delivered", os.path.basename(path))
-    return parse_iso(session.facts.worked_at) <= modified_at(delivered)
+    delivered_at = modified_at(delivered)
+    return 0 < delivered_at and parse_iso(session.facts.worked_at) <= delivered_at
 
 
 def render_handoff(project: Project, session: Session, now: float) -> str:
@@ -1479,7 +1490,10 @@ def render_since(project: Project, session: Session) -> str:
     if max(facts.worked_at, last_request_at) <= since:
         return ""
     work = render_sections("###", list_work(project, session, since))
-    return hide_secrets("\n%s\n\n%s" % (SINCE_HEAD, work)) if work else ""
+    if not work:
+        return ""
+    work = hide_secrets(work).replace(SINCE_END, "")
+    return "\n%s\n\n%s\n%s\n" % (SINCE_HEAD, work, SINCE_END)
 
 
 def list_work(project: Project, session: Session, since: str) -> list:
@@ -3300,7 +3314,7 @@ class Reply:
         """Add a text if it fits; False if it has to wait."""
         if self.length(text) > self.room():
             return False
-        self.texts.append(text)
+        self.texts.append(clean_text(text))  # names of files may hold markup, too
         return True
 
     def tell(self, note: str) -> None:
@@ -3950,6 +3964,7 @@ def all_sessions(project: Project, limit: int = 200) -> list:
 
 GIT_LIMIT_S = 0.6
 CHANGED_LIMIT = 30
+COMMIT = r"[0-9a-f]{40,64}"
 GIT_STATUS = (
     "git --no-optional-locks -c core.fsmonitor=false status --porcelain"  # read-only
 ).split()
@@ -3978,11 +3993,10 @@ def read_branch(root: str) -> str:
 
 
 def read_head(root: str) -> tuple:
-    """(branch, short commit); a detached head's branch is "commit …"; ("", "") without
-    git."""
+    """(branch, short commit); ("", "") without git. A detached head is "commit …"."""
     path = head_file(root)
     head = read_text(path).strip()
-    if re.fullmatch(r"[0-9a-f]{40,64}", head):
+    if re.fullmatch(COMMIT, head):
         return "commit " + head[:10], head[:10]
     name = head.partition("ref: ")[2]
     if not name:
@@ -3995,10 +4009,10 @@ def read_ref(folder: str, name: str) -> str:
     """The commit of a branch; a worktree shares its branches with the main folder."""
     shared = os.path.join(folder, read_text(os.path.join(folder, "commondir")).strip())
     commit = read_text(os.path.join(shared, name)).strip()
-    if commit:
+    if re.fullmatch(COMMIT, commit):
         return commit
     packed = read_text(os.path.join(shared, "packed-refs"), STATE_LIMIT_BYTES)
-    match = re.search(r"(?m)^([0-9a-f]{40,64}) %s$" % re.escape(name), packed)
+    match = re.search(r"(?m)^(%s) %s$" % (COMMIT, re.escape(name)), packed)
     return match.group(1) if match else ""
 
 
@@ -4098,8 +4112,9 @@ def is_our_folder(path: str) -> bool:
 
 def is_safe_to_use(project: Project) -> bool:
     """A link as runtime folder would lead our writes to somewhere else."""
-    place = parts_inside(project.context, project.root)[:1]
-    if place in ([], ["."], [".git"], [".claude"]):
+    parts = parts_inside(project.context, project.root)
+    is_private = any(part.lower() in (".git", ".claude") for part in parts)
+    if parts in ([], ["."]) or is_private:
         return False
     return not any(os.path.islink(project.path(name)) for name in RUNTIME_FOLDERS)
 
@@ -4158,7 +4173,8 @@ def read_settings(root: str, env: dict) -> Settings:
     home = config_home(env)
     if home:
         settings.read(read_text(os.path.join(home, "ctx_hooks", "contextrc")))
-    settings.read(read_text(os.path.join(root, ".contextrc")))
+    path = os.path.join(root, ".contextrc")
+    settings.read(read_text(path, SETTINGS_LIMIT_BYTES))
     return settings
 
 
@@ -4283,6 +4299,7 @@ BOOLEANS = {
     "off": False,
 }
 LINE_LIMIT, LIST_LIMIT = 8_000, 200
+SETTINGS_LIMIT_BYTES = 64_000  # a longer file would slow down every hook
 
 
 def as_path(text: str) -> str:
@@ -4524,8 +4541,8 @@ def move_average(metrics: Metrics, name: str, value: float, count: int) -> None:
 # hides what looks like a secret.
 
 CONTROL = (  # also invisible letters, changes of direction, halves of a pair
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069"
-    "\ufeff\ud800-\udfff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    "\ufeff\ud800-\udfff\U000e0000-\U000e0fff]"
 )
 MARKUP = (
     r"(?i)</?\s*(?:(?:system|user)[-_]\w+|function_\w+|tool_\w+|hook_\w+|command-\w+"
@@ -4556,7 +4573,7 @@ def clean_text(text: str) -> str:
     if not text.replace("\n", "").isprintable():
         text = re.sub(CONTROL, "", text)
     if "<" in text:
-        text = re.sub(MARKUP, " ", text)  # with "" its neighbours could form a new tag
+        text = re.sub(MARKUP, "·", text)  # with "" or " " its neighbours could form a tag
     return re.sub(POSED_TURN, r"\1> ", text) if ":" in text else text
 
 
@@ -4646,7 +4663,9 @@ def read_bytes(path: str, limit_bytes: int = TEXT_LIMIT_BYTES, start: int = 0) -
 
 def read_text(path: str, limit_bytes: int = TEXT_LIMIT_BYTES) -> str:
     """The file's text without BOM and CR; "" if it cannot be read."""
-    text = read_bytes(path, limit_bytes).decode("utf-8", "replace")
+    data = read_bytes(path, limit_bytes)
+    is_wide = data[:2] in (b"\xff\xfe", b"\xfe\xff")  # as PowerShell's `>` writes
+    text = data.decode("utf-16" if is_wide else "utf-8", "replace")
     return text.lstrip("\ufeff").replace("\r\n", "\n")
 
 
@@ -4731,9 +4750,12 @@ def set_time(path: str, at: float) -> None:
 
 
 def list_files(folder: str, ending: str) -> list:
-    """[(path, mtime)] of the folder's regular files with this ending, newest first."""
-    found = []
+    """[(path, mtime)] of the folder's regular files with this ending, newest first. A
+    folder that is a link counts as empty: it may lead out of the project."""
+    found: list = []
     try:
+        if os.path.islink(folder):
+            return found
         with os.scandir(folder) as entries:
             for entry in entries:
                 if entry.name.endswith(ending) and entry.is_file(follow_symlinks=False):
@@ -5957,8 +5979,9 @@ def write_some(descriptor: int, data: bytes) -> bytes:
 # UserError: two lines on stderr, and exit 1.
 
 NO_PROJECT = "no .context folder here or above: the hooks stay silent"
-DURATION = r"([1-9]\d{0,6})([smhd])"
+DURATION = r"([1-9]\d{0,6})([smhd]?)"
 UNITS_S = {
+    "": 1,
     "s": 1,
     "m": 60,
     "h": 3600,
@@ -6052,7 +6075,7 @@ def must_write(path: str, content: str) -> None:
 
 
 def duration(text: str) -> int:
-    """The seconds of 90s, 30m, 2h or 1d."""
+    """The seconds of 90, 90s, 30m, 2h or 1d."""
     match = re.fullmatch(DURATION, text)
     if not match:
         raise ValueError(text)

@@ -194,13 +194,14 @@ calm_calls() {
 }
 
 little_room() {
-  answer 80000 && answer 90000 && quiet client PostToolUse && [ "$(started)" = 1 ] # 70 % is 116,900
-  answer 100000 && quiet client PostToolUse && [ "$(started)" = 0 ] || return 1
-  answer 110000 && quiet client PostToolUse && [ "$(started)" = 0 ] || return 1
-  answer 120000 && client PostToolUse && [[ $said == *"Context: 71% full"* ]]
+  answer 100000 && answer 110000 && quiet client PostToolUse && [ "$(started)" = 1 ] # 85 % is 141,950
+  answer 115000 && quiet client PostToolUse && [ "$(started)" = 0 ] || return 1
+  answer 120000 && quiet client PostToolUse && [ "$(started)" = 0 ] || return 1
+  answer 130000 && quiet client PostToolUse && [ "$(started)" = 0 ] || return 1
+  answer 142000 && client PostToolUse && [[ $said == *"Context is 85% full"* ]]
 }
 
-@test "a session that grows by ten thousand tokens a call hears of 70 % in time" {
+@test "a session that grows by ten thousand tokens a call is asked for a handoff in time" {
   in_every_shell little_room
 }
 
