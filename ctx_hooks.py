@@ -560,14 +560,14 @@ def is_busy(session: Session, now: float) -> bool:
 
 def is_gone(pid: str) -> bool:
     """Whether the client's process has ended; if we cannot tell, it has not."""
-    if not pid.isdigit() or os.name == "nt":
+    if not pid.isdecimal() or os.name == "nt":
         return False
     try:
         os.kill(int(pid), 0)
     except ProcessLookupError:
         return True
-    except PermissionError:
-        pass  # another user's
+    except (PermissionError, OverflowError):
+        pass  # another user's, or no number of a process
     return False
 
 
@@ -1499,9 +1499,10 @@ def render_since(project: Project, session: Session) -> str:
 def list_work(project: Project, session: Session, since: str) -> list:
     """What was asked, done and said after `since`, an ISO time: [(title, text)]."""
     facts = session.facts
-    requests = [words for at, words in facts.requests if at > since]
-    edited = [project.relative(path) for path, at in facts.edited if at > since]
-    commands = [command for at, command in facts.commands if at > since]
+    requests = [words for at, words in facts.requests if came_after(at, since)]
+    edited = [path for path, at in facts.edited if came_after(at, since)]
+    edited = [project.relative(path) for path in edited]
+    commands = [words for at, words in facts.commands if came_after(at, since)]
     changed = changed_files(project.root)
     sections = [
         ("The person's requests, word for word", render_requests(requests)),
@@ -1510,15 +1511,20 @@ def list_work(project: Project, session: Session, since: str) -> list:
         ("Uncommitted changes (git status)", render_lines("    ", changed)),
         ("The last commands", render_lines("    ", commands)),
     ]
-    if facts.failed.get("at", "") > since:
+    if facts.failed and came_after(facts.failed["at"], since):
         sections.append(("The last command that failed", render_failure(facts)))
-    if facts.passed.get("at", "") > since:
+    if facts.passed and came_after(facts.passed["at"], since):
         passed = "`%s` passed at %s" % (facts.passed["command"], facts.passed["at"])
         sections.append(("Last verified", passed))
-    if facts.said_at > since:
+    if came_after(facts.said_at, since):
         said = cut_middle(facts.said, SAID_LAST_LIMIT)
         sections.append(("What the agent said last", said))
     return sections
+
+
+def came_after(at: str, since: str) -> bool:
+    """Whether an ISO time is after another; without the other, everything is."""
+    return not since or at > since
 
 
 def render_sections(level: str, sections: list) -> str:
@@ -3967,6 +3973,7 @@ CHANGED_LIMIT = 30
 COMMIT = r"[0-9a-f]{40,64}"
 GIT_STATUS = (
     "git --no-optional-locks -c core.fsmonitor=false status --porcelain"  # read-only
+    " --ignore-submodules=dirty"  # their settings are not asked
 ).split()
 
 
@@ -4573,7 +4580,7 @@ def clean_text(text: str) -> str:
     if not text.replace("\n", "").isprintable():
         text = re.sub(CONTROL, "", text)
     if "<" in text:
-        text = re.sub(MARKUP, "·", text)  # with "" or " " its neighbours could form a tag
+        text = re.sub(MARKUP, "·", text)  # with " " its neighbours could form a tag
     return re.sub(POSED_TURN, r"\1> ", text) if ":" in text else text
 
 
