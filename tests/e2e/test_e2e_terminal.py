@@ -123,11 +123,15 @@ def test_an_interrupted_call_is_no_end_and_the_words_typed_meanwhile_count(kit):
 def test_the_statusline_shows_the_fullness_and_hands_the_window_to_the_monitor(kit):
     kit.install("--statusline")
     kit.stub.model = "claude-opus-5-5"
-    kit.stub.script(bash("echo a", tokens=420_000), Turn("the answer", tokens=420_000))
+    kit.stub.script(
+        bash("echo a", tokens=420_000), Turn("the answer", tokens=420_000), Turn("one more", tokens=420_000)
+    )
     with kit.terminal() as terminal:
         terminal.wait_shown(READY)
         terminal.type("work now")
         terminal.wait_shown("the answer")
+        terminal.type("go on")  # the client may cancel a status line that is under way
+        terminal.wait_shown("one more")
         terminal.wait_shown("42%", "43%")
         session = kit.newest_id()
         status = json.loads(kit.ctx("status", "--json").stdout)
