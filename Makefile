@@ -15,7 +15,7 @@ help: ## list the targets
 	@echo 'usage: make TARGET [PYTHON=python3.12] [ARGS="..."]'
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
-test: ## pytest and bats (ARGS: for pytest alone, e.g. ARGS="tests/test_clock.py -k zone"; JOBS: how many at a time)
+test: ## pytest and bats (ARGS: for pytest alone, e.g. ARGS="tests/test_gate.py -k once"; JOBS: how many at a time)
 	@$(TOOLS)/check $(PYTHON) $(ARGS)
 
 test-floor: ## the same on the oldest Python >= 3.8 of this machine
@@ -31,7 +31,7 @@ test-windows-core: ## its bounded part: locks, replace, hooks, install, doctor; 
 lint: ## ruff, shellcheck, and the oldest syntax each file promises
 	@$(TOOLS)/lint $(PYTHON)
 
-bench: ## what each hook costs, as multiples of a bare interpreter (ARGS=--json, --markdown, --profile, --client)
+bench: ## what each hook costs, as multiples of a bare interpreter (ARGS=--json, --markdown, --client)
 	@$(PYTHON) -I tests/bench.py $(ARGS)
 
 e2e: ## the hooks inside the real client, against a stub model on loopback, and the programs of wrap

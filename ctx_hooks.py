@@ -92,10 +92,11 @@ __doc__ = """ctx_hooks: hooks that keep a coding agent on track. MIT licence.
                                   its signals and launcher files go
 
 What a hook promises: it exits with 0, always. It prints nothing, or one JSON
-object. It never blocks a tool or a prompt. It uses no network. It starts no
-process except `git status`, when it makes a handoff, and a check command that
-the person agreed to. It creates nothing where there is no context folder, and
-it ends after 4 seconds. When in doubt it says nothing.
+object (plain text before a compaction: the client asks for that). It never
+blocks a tool or a prompt. It uses no network. It starts no process except
+`git status`, when it makes a handoff, and a check command that the person
+agreed to. It creates nothing where there is no context folder, and it ends
+after 4 seconds. When in doubt it says nothing.
 
 The file reads from the top down: first what happens at each event, then the
 mechanisms, then what they stand on. A section uses only the sections below it
@@ -950,7 +951,6 @@ def remove_old_state(project: Project) -> None:
 #     <cache>/calm/<agent>-<session>.tally   ...
 
 CALM_CALLS = 8
-CRITICAL_PERCENT = 95
 CALL_TOKENS_LEAST, CALL_TOKENS_MOST = 3_000, 10_000
 PLAIN_ID = "[A-Za-z0-9_-]{1,100}"  # the launcher takes no other as a file name
 
@@ -1016,7 +1016,8 @@ def is_something_pending(run: Run) -> bool:
 def next_level(run: Run, full: Fullness) -> int:
     """The number of tokens at which something urgent has to be said: the handoff point
     and the critical level. A mere warning may come a few calls late."""
-    levels = [full.usable * CRITICAL_PERCENT // 100]
+    critical_percent = HEALTH_LEVELS["CTX_HEALTH_95"][0]
+    levels = [full.usable * critical_percent // 100]
     levels.append(full.tokens + CALM_CALLS * CALL_TOKENS_MOST)  # far enough
     if not run.session.handoff_complete:
         levels.append(handoff_point(run.settings, full))
