@@ -1,14 +1,13 @@
 """The coding agents of these tests, and how each runs without its cloud.
 
-    python3 tests/agents/clients.py [NAME...]
-
-installs them into .dev/agents and says which do start. VERSIONS is the only place that
-names versions; with AGENTS_LATEST=1 the newest ones are taken, and it is said where they
-are others. What the kit must know about a client stands in the kit.
+A subclass is one client in one way of registering hooks; it is only data where it can be.
+In its files and variables @URL@ stands for the stub model, @PROJECT@ for the project. They
+are installed into .dev/agents; `packages` is the only place that names their versions.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -16,27 +15,15 @@ import platform
 import re
 import shutil
 import subprocess
-import sys
-from pathlib import Path
 
-VERSIONS = {
-    "@anthropic-ai/claude-code": "2.1.326",
-    "@openai/codex": "0.169.0",
-    "@google/gemini-cli": "0.61.0",
-    "@qwen-code/qwen-code": "0.24.4",
-    "@github/copilot": "1.0.102",
-    "@factory/cli": "0.225.1",
-    "@factory/cli-linux-x64": "0.225.2",
-    "@xai-official/grok": "1.0.41",
-}
-NODE_VERSION = "24"  # installed where the machine's own is too old
+import real_client
+from real_client import REPO, Unavailable
 
-REPO = Path(__file__).resolve().parents[2]
-DEV = Path(os.environ.get("CTX_E2E_DEV") or REPO / ".dev") / "agents"
-INSTALL_S, START_S = 300, 60
+NODE_OLDEST, NODE = 22, "24"  # the second is installed where the machine's own is too old
+DEV = REPO / ".dev/agents"
+LIMIT_S = 300
 KEY = "dummy-key-for-a-stub-model"
 WANTED = os.environ.get("AGENTS", "").split()  # only these, by name; all if it is empty
-LATEST = bool(os.environ.get("AGENTS_LATEST"))
 QUIET = {
     "privacy": {"usageStatisticsEnabled": False},
     "telemetry": {"enabled": False},
@@ -44,20 +31,16 @@ QUIET = {
 }
 
 
-class Unavailable(Exception):
-    """The client cannot be had; the message is the one line to show."""
-
-
 class Client:
-    """What they share. A subclass is one client in one way of registering hooks."""
-
     name = ""
     label = ""
     agent = ""  # the word of install.py --agent
     dialect = ""  # the kit's name of the client, where that is another word
     packages = ()
     program = ""  # in node_modules/.bin
-    node_oldest = 22
+    words = ()  # of its command line, before the prompt
+    variables = {}
+    files = {}  # what it wants to find in its home folder
     shell_tool = "run_shell_command"
     window = 0  # tokens; 0: the client does not tell it
     compacts_at = 100  # percent of the window that the kit calls 100 %
@@ -69,61 +52,29 @@ class Client:
 
     @property
     def folder(self):
-        return DEV / ("latest" if LATEST else ".") / self.program
-
-    def version(self):
-        """What is installed, and where that is another one than we name."""
-        package = self.folder / "node_modules" / self.packages[0] / "package.json"
-        found = json.loads(package.read_text())["version"]
-        known = VERSIONS[self.packages[0]]
-        return found if found == known else "%s, not %s" % (found, known)
-
-    def install(self):
-        """Install the program unless it is there; Unavailable if it cannot be had."""
-        versions = dict.fromkeys(VERSIONS, "latest") if LATEST else VERSIONS
-        wanted = ["%s@%s" % (name, versions[name]) for name in self.packages]
-        stamp = self.folder / "ready"
-        if not stamp.is_file() or stamp.read_text() != " ".join(wanted):
-            npm_install(self.folder, wanted, search_path(self.node_oldest))
-            self.unpack()
-            if not self.starts():
-                raise Unavailable("agents: %s does not start here" % wanted[0])
-            stamp.write_text(" ".join(wanted))
-        return self.path()
+        return DEV / self.program
 
     def path(self):
         return self.folder / "node_modules/.bin" / self.program
 
+    def install(self):
+        """Install the program unless it is there; Unavailable if it cannot be had."""
+        stamp, wanted = self.folder / "ready", " ".join(self.packages)
+        search_path()
+        if stamp.is_file() and stamp.read_text() == wanted:
+            return
+        npm_install(self.folder, *self.packages)
+        self.unpack()
+        env = dict(os.environ, PATH=search_path(), HOME=str(self.folder))
+        run([self.path(), "--version"], "%s does not start here" % wanted, env=env)
+        stamp.write_text(wanted)
+
     def unpack(self):
         """What the package's own script would do after npm."""
 
-    def starts(self):
-        words = [str(self.path()), "--version"]
-        env = dict(
-            os.environ, PATH=search_path(self.node_oldest), HOME=str(self.folder)
-        )
-        try:
-            done = subprocess.run(
-                words,
-                env=env,
-                timeout=START_S,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-            )
-        except (OSError, subprocess.SubprocessError):
-            return False
-        return done.returncode == 0 and bool(re.search(r"\d+\.\d+", done.stdout))
-
     def prepare(self, lab):
-        """Write what the client wants to find in its home folder."""
-
-    def environment(self, lab):
-        return {}
-
-    def command(self, prompt):
-        raise NotImplementedError
+        for name, content in self.files.items():
+            lab.write_home(name, content)
 
     def shell(self, command):
         """(tool, input) of a call that runs a command in the client's shell."""
@@ -131,54 +82,44 @@ class Client:
 
 
 class Claude(Client):
+    """The one of the other end-to-end tests."""
+
     name = agent = "claude"
     label = "Claude Code"
     packages = ("@anthropic-ai/claude-code",)
-    program = "claude"
-    node_oldest = 0  # native
+    words = ("-p", "--dangerously-skip-permissions")
     window = 200_000
     compacts_at = 83.5
     shell_tool = "Bash"
+    files = {".claude.json": {"hasCompletedOnboarding": True}}
+    variables = {
+        "ANTHROPIC_API_KEY": KEY,
+        "ANTHROPIC_BASE_URL": "@URL@",
+        "ANTHROPIC_MODEL": "claude-opus-4-6",  # with the small window
+        "DISABLE_TELEMETRY": "1",
+        "DISABLE_ERROR_REPORTING": "1",
+        "DISABLE_AUTOUPDATER": "1",
+        "IS_SANDBOX": "1",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    }
+
+    def install(self):
+        real_client.install()
+        search_path()
 
     def path(self):
-        """The package's own script would link this to node_modules/.bin."""
-        found = sorted(
-            self.folder.glob("node_modules/@anthropic-ai/claude-code-*/claude")
-        )
-        return found[0] if found else self.folder / "claude"
-
-    def prepare(self, lab):
-        lab.write_home(".claude.json", {"hasCompletedOnboarding": True})
-
-    def environment(self, lab):
-        switches = (
-            "DISABLE_TELEMETRY",
-            "DISABLE_ERROR_REPORTING",
-            "DISABLE_AUTOUPDATER",
-            "IS_SANDBOX",
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
-        )
-        return {
-            "ANTHROPIC_API_KEY": KEY,
-            "ANTHROPIC_BASE_URL": lab.stub.url,
-            "ANTHROPIC_MODEL": "claude-opus-4-6",  # with the small window
-            "CLAUDE_CODE_TMPDIR": str(lab.temp),
-            **dict.fromkeys(switches, "1"),
-        }
-
-    def command(self, prompt):
-        return [self.path(), "-p", "--dangerously-skip-permissions", prompt]
+        return real_client.locate()
 
 
 class Codex(Client):
-    name = agent = "codex"
+    name = agent = program = "codex"
     label = "Codex"
-    packages = ("@openai/codex",)
-    program = "codex"
-    node_oldest = 18  # it only starts the program, which is native
+    packages = ("@openai/codex@0.169.0",)
+    words = ("exec",)
     has_calm = False
     window = 258_400
     compacts_at = 94
+    variables = {"STUB_KEY": KEY}
     model = "gpt-5.5"
     config = """model = "{model}"
 model_provider = "stub"
@@ -187,27 +128,18 @@ sandbox_mode = "danger-full-access"
 check_for_update_on_startup = false
 [model_providers.stub]
 name = "stub"
-base_url = "{url}/v1"
+base_url = "@URL@/v1"
 env_key = "STUB_KEY"
 wire_api = "responses"
 supports_websockets = false
-[projects."{project}"]
+[projects."@PROJECT@"]
 trust_level = "trusted"
 """
 
     def prepare(self, lab):
         """The folder is trusted, and so is each hook, as a person does it in /hooks."""
-        text = self.config.format(
-            model=self.model, url=lab.stub.url, project=lab.project
-        )
-        hooks = lab.project / ".codex/hooks.json"
-        lab.write_home(".codex/config.toml", text + trusted_hooks(hooks))
-
-    def environment(self, lab):
-        return {"STUB_KEY": KEY}
-
-    def command(self, prompt):
-        return [self.path(), "exec", prompt]
+        trusted = trusted_hooks(lab.project / ".codex/hooks.json")
+        lab.write_home(".codex/config.toml", self.config.format(model=self.model) + trusted)
 
     def shell(self, command):
         return "exec_command", {"cmd": command}
@@ -226,86 +158,57 @@ class CodexCodeMode(Codex):
 
 
 class Gemini(Client):
-    name = agent = "gemini"
+    name = agent = program = "gemini"
     label = "Gemini CLI"
-    packages = ("@google/gemini-cli",)
-    program = "gemini"
+    packages = ("@google/gemini-cli@0.61.0",)
+    words = ("--yolo", "-m", "gemini-2.5-pro", "-p")  # without -m a router is asked first
     window = 1_048_576
-
-    def prepare(self, lab):
-        auth = {"auth": {"selectedType": "gemini-api-key"}}
-        lab.write_home(".gemini/settings.json", dict(QUIET, security=auth))
-        trusted = {str(lab.project): "TRUST_FOLDER"}
-        lab.write_home(".gemini/trustedFolders.json", trusted)
-
-    def environment(self, lab):
-        return {
-            "GEMINI_API_KEY": KEY,
-            "GOOGLE_GEMINI_BASE_URL": lab.stub.url,
-            "GEMINI_CLI_NO_RELAUNCH": "true",
-        }
-
-    def command(self, prompt):  # without -m a router is asked first
-        return [self.path(), "--yolo", "-m", "gemini-2.5-pro", "-p", prompt]
+    variables = {"GEMINI_API_KEY": KEY, "GOOGLE_GEMINI_BASE_URL": "@URL@", "GEMINI_CLI_NO_RELAUNCH": "true"}
+    files = {
+        ".gemini/settings.json": dict(QUIET, security={"auth": {"selectedType": "gemini-api-key"}}),
+        ".gemini/trustedFolders.json": {"@PROJECT@": "TRUST_FOLDER"},
+    }
 
 
 class Qwen(Client):
-    name = agent = "qwen"
+    name = agent = program = "qwen"
     label = "Qwen Code"
-    packages = ("@qwen-code/qwen-code",)
-    program = "qwen"
+    packages = ("@qwen-code/qwen-code@0.24.4",)
+    words = ("--yolo", "-p")
     window = 1_000_000
     compacts_at = 85
     has_end_event = False  # not for one prompt from the command line
-
-    def prepare(self, lab):
-        memory = {"enableManagedAutoMemory": False}  # an agent after each session
-        auth = {"auth": {"selectedType": "openai"}}
-        lab.write_home(".qwen/settings.json", dict(QUIET, memory=memory, security=auth))
-
-    def environment(self, lab):
-        return {
-            "OPENAI_API_KEY": KEY,
-            "OPENAI_BASE_URL": lab.stub.url + "/v1",
-            "OPENAI_MODEL": "qwen3-coder-plus",
-        }
-
-    def command(self, prompt):
-        return [self.path(), "--yolo", "-p", prompt]
+    variables = {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": "@URL@/v1", "OPENAI_MODEL": "qwen3-coder-plus"}
+    memory = {"enableManagedAutoMemory": False}  # an agent after each session
+    files = {".qwen/settings.json": dict(QUIET, memory=memory, security={"auth": {"selectedType": "openai"}})}
 
 
 class Copilot(Client):
     """With hooks of its own, in .github/hooks."""
 
-    name = agent = "copilot"
+    name = agent = program = "copilot"
     label = "Copilot CLI"
-    packages = ("@github/copilot",)
-    program = "copilot"
+    packages = ("@github/copilot@1.0.102",)
+    words = ("--allow-all", "--no-color", "-p")
     has_calm = False
     shell_tool = "bash"
     window = 922_000
     compacts_at = 80
+    files = {".copilot/config.json": {"trustedFolders": ["@PROJECT@"], "banner": "never"}}
+    variables = {
+        "COPILOT_OFFLINE": "true",
+        "COPILOT_AUTO_UPDATE": "false",
+        "COPILOT_MODEL": "gpt-5.4",
+        "COPILOT_PROVIDER_BASE_URL": "@URL@/v1",
+        "COPILOT_PROVIDER_API_KEY": KEY,
+    }
 
     def prepare(self, lab):
-        config = {"trustedFolders": [str(lab.project)], "banner": "never"}
-        lab.write_home(".copilot/config.json", config)
+        super().prepare(lab)
         cache = self.folder / "cache"  # it unpacks itself there, 180 MB for each home
         cache.mkdir(exist_ok=True)
-        (lab.home / ".cache").mkdir(exist_ok=True)
         if not (lab.home / ".cache/copilot").is_symlink():
             (lab.home / ".cache/copilot").symlink_to(cache)
-
-    def environment(self, lab):
-        return {
-            "COPILOT_OFFLINE": "true",
-            "COPILOT_AUTO_UPDATE": "false",
-            "COPILOT_MODEL": "gpt-5.4",
-            "COPILOT_PROVIDER_BASE_URL": lab.stub.url + "/v1",
-            "COPILOT_PROVIDER_API_KEY": KEY,
-        }
-
-    def command(self, prompt):
-        return [self.path(), "--allow-all", "--no-color", "-p", prompt]
 
 
 class CopilotOnClaude(Copilot):
@@ -318,37 +221,28 @@ class CopilotOnClaude(Copilot):
 
 
 class Droid(Client):
-    name = agent = "droid"
+    name = agent = program = "droid"
     label = "droid"
-    packages = ("@factory/cli", "@factory/cli-linux-x64")
-    program = "droid"
+    packages = ("@factory/cli@0.225.1", "@factory/cli-linux-x64@0.225.2")
+    words = ("exec", "--skip-permissions-unsafe", "-m", "custom:stub-0")
     has_prompt_event = False  # in its terminal only
-
-    def prepare(self, lab):
-        model = {
-            "model": "stub-model",
-            "id": "custom:stub-0",
-            "index": 0,
-            "displayName": "stub",
-            "apiKey": KEY,
-            "baseUrl": lab.stub.url + "/v1",
-            "provider": "generic-chat-completion-api",
-            "maxOutputTokens": 8000,
-        }
-        settings = {"customModels": [model], "model": "custom:stub-0"}
-        lab.write_home(".factory/settings.json", settings)
-
-    def environment(self, lab):
-        return {
-            "FACTORY_API_BASE_URL": lab.stub.url,
-            "FACTORY_API_URL": lab.stub.url,
-            "FACTORY_API_KEY": "fk-" + KEY,
-            "FACTORY_DISABLE_AUTO_UPDATE": "1",
-        }
-
-    def command(self, prompt):
-        skip = "--skip-permissions-unsafe"
-        return [self.path(), "exec", skip, "-m", "custom:stub-0", prompt]
+    model = {
+        "model": "stub-model",
+        "id": "custom:stub-0",
+        "index": 0,
+        "displayName": "stub",
+        "apiKey": KEY,
+        "baseUrl": "@URL@/v1",
+        "provider": "generic-chat-completion-api",
+        "maxOutputTokens": 8000,
+    }
+    files = {".factory/settings.json": {"customModels": [model], "model": "custom:stub-0"}}
+    variables = {
+        "FACTORY_API_BASE_URL": "@URL@",
+        "FACTORY_API_URL": "@URL@",
+        "FACTORY_API_KEY": "fk-" + KEY,
+        "FACTORY_DISABLE_AUTO_UPDATE": "1",
+    }
 
     def shell(self, command):
         given = {"command": command, "riskLevel": "low", "timeout": 30}
@@ -358,27 +252,34 @@ class Droid(Client):
 class Grok(Client):
     """With hooks of its own, in .grok/hooks."""
 
-    name = agent = "grok"
+    name = agent = program = "grok"
     label = "Grok Build"
-    packages = ("@xai-official/grok",)
-    program = "grok"
-    node_oldest = 0  # native
+    packages = ("@xai-official/grok@1.0.41",)
+    words = ("--trust", "--always-approve", "-p")
     compacts_at = 85
     shell_tool = "run_terminal_command"
     counts_output = True
     starts_with_text = has_prompt_event = False
+    variables = {
+        "STUB_KEY": KEY,
+        "XAI_API_KEY": KEY,
+        "GROK_DISABLE_AUTOUPDATER": "1",
+        "GROK_TELEMETRY_ENABLED": "0",
+        "GROK_FEEDBACK_ENABLED": "0",
+    }
     config = """[cli]
 auto_update = false
 [models]
 default = "stub"
 [model.stub]
 model = "stub-model"
-base_url = "{url}/v1"
+base_url = "@URL@/v1"
 name = "stub"
 env_key = "STUB_KEY"
 api_backend = "chat_completions"
 context_window = 200000
 """
+    files = {".grok/config.toml": config}
 
     def path(self):
         return self.folder / "grok"
@@ -391,24 +292,9 @@ context_window = 200000
             "fs.writeFileSync(to, zlib.brotliDecompressSync(fs.readFileSync(from)));"
         )
         (packed,) = self.folder.glob("node_modules/@xai-official/grok-*/bin/grok.br")
-        node = shutil.which("node", path=search_path(18))
-        subprocess.run([node, "-e", script, packed, self.path()], check=True)
+        node = shutil.which("node", path=search_path())
+        run([node, "-e", script, packed, self.path()], "Grok's program cannot be unpacked")
         self.path().chmod(0o755)
-
-    def prepare(self, lab):
-        lab.write_home(".grok/config.toml", self.config.format(url=lab.stub.url))
-
-    def environment(self, lab):
-        return {
-            "STUB_KEY": KEY,
-            "XAI_API_KEY": KEY,
-            "GROK_DISABLE_AUTOUPDATER": "1",
-            "GROK_TELEMETRY_ENABLED": "0",
-            "GROK_FEEDBACK_ENABLED": "0",
-        }
-
-    def command(self, prompt):
-        return [self.path(), "--trust", "--always-approve", "-p", prompt]
 
 
 class GrokOnClaude(Grok):
@@ -421,7 +307,8 @@ class GrokOnClaude(Grok):
     dialect = "grok"
 
 
-CLIENTS = (
+CLAUDE = Claude()
+CLIENTS = [
     Codex(),
     CodexCodeMode(),
     Gemini(),
@@ -431,7 +318,7 @@ CLIENTS = (
     Droid(),
     Grok(),
     GrokOnClaude(),
-)
+]
 
 
 def trusted_hooks(path):
@@ -442,8 +329,7 @@ def trusted_hooks(path):
         name = re.sub(r"(?<!^)(?=[A-Z])", "_", event).lower()
         for place, group in enumerate(groups):
             for number, hook in enumerate(group["hooks"]):
-                key = "%s:%s:%d:%d" % (path, name, place, number)
-                lines.append('[hooks.state."%s"]' % key)
+                lines.append('[hooks.state."%s:%s:%d:%d"]' % (path, name, place, number))
                 lines.append('trusted_hash = "sha256:%s"' % hash_of_hook(name, hook))
     return "\n".join(lines) + "\n"
 
@@ -458,24 +344,19 @@ def hash_of_hook(event_name, hook):
 # --- packages
 
 
-def search_path(node_oldest=0):
+@functools.lru_cache(maxsize=None)
+def search_path():
     """PATH with a Node that is new enough in front, installed if there is none."""
-    folders = ["/usr/local/bin", "/usr/bin", "/bin"]
-    if not node_oldest:
-        return os.pathsep.join(folders)
     own = shutil.which("node")
-    if own and node_major(own) >= node_oldest:
-        return os.pathsep.join([os.path.dirname(own)] + folders)
-    machine = platform.machine().lower()
-    processor = "arm64" if machine in ("arm64", "aarch64") else "x64"
-    package = "node-%s-%s" % (platform.system().lower(), processor)
-    program = DEV / "node/node_modules" / package / "bin/node"
-    if not program.is_file():
-        wanted = "%s@%s" % (package, NODE_VERSION)
-        npm_install(DEV / "node", [wanted], os.environ.get("PATH", ""))
-    if not program.is_file():
-        raise Unavailable("agents: there is no Node %d or newer" % node_oldest)
-    return os.pathsep.join([str(program.parent)] + folders)
+    if own and node_major(own) >= NODE_OLDEST:
+        folder = os.path.dirname(own)
+    else:
+        processor = {"arm64": "arm64", "aarch64": "arm64"}.get(platform.machine(), "x64")
+        package = "node-%s-%s" % (platform.system().lower(), processor)
+        folder = DEV / "node/node_modules" / package / "bin"
+        if not folder.is_dir():
+            npm_install(DEV / "node", "%s@%s" % (package, NODE))
+    return "%s:/usr/local/bin:/usr/bin:/bin" % folder
 
 
 def node_major(program):
@@ -483,40 +364,16 @@ def node_major(program):
     return int((re.findall(r"\d+", done.stdout) or ["0"])[0])
 
 
-def npm_install(folder, wanted, path):
+def npm_install(folder, *packages):
     """Package scripts are not run: the programs come inside the platform packages."""
-    if not shutil.which("npm"):
-        raise Unavailable("agents: %s cannot be had, there is no npm" % wanted[0])
     folder.mkdir(parents=True, exist_ok=True)
     options = ["--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
-    words = ["npm", "install", "--prefix", str(folder)] + options + wanted
-    env = dict(os.environ, PATH=path + os.pathsep + os.environ.get("PATH", ""))
+    words = ["npm", "install", "--prefix", folder, *options, *packages]
+    run(words, "npm could not install %s" % packages[0])
+
+
+def run(words, failure, env=None):
     try:
-        done = subprocess.run(
-            words,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=INSTALL_S,
-        )
+        subprocess.run(words, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=LIMIT_S, check=True)
     except (OSError, subprocess.SubprocessError):
-        raise Unavailable("agents: npm could not install %s" % wanted[0]) from None
-    if done.returncode:
-        raise Unavailable("agents: npm could not install %s" % wanted[0])
-
-
-def main(names):
-    for client in (Claude(),) + CLIENTS:
-        if names and client.name not in names:
-            continue
-        try:
-            client.install()
-            print("%-16s %s" % (client.name, client.version()))
-        except Unavailable as reason:
-            print(reason)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+        raise Unavailable("agents: " + failure) from None

@@ -13,21 +13,14 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
+sys.path[:0] = [str(HERE), str(HERE.parent / "e2e")]
 
 import clients  # noqa: E402
-import lab  # noqa: E402
+from real_client import isolate  # noqa: E402
 
 MODES = ("start", "signal", "gate", "reminder", "stop", "cleanup", "calls", "handed on")
 NOTES = []
 TABLE = {}  # client's label -> mode -> what stands in the cell
-
-
-def pytest_ignore_collect(collection_path, config):
-    folder = Path(str(config.invocation_params.dir))
-    named = [Path(folder, word.split("::")[0]).resolve() for word in config.args]
-    is_named = any(path == HERE or HERE in path.parents for path in named)
-    return None if is_named else True
 
 
 def pytest_configure(config):
@@ -37,14 +30,13 @@ def pytest_configure(config):
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
     report = (yield).get_result()
-    column, callspec = item.get_closest_marker("mode"), getattr(item, "callspec", None)
+    column = item.get_closest_marker("mode")
     is_over = report.when == "call" or report.outcome != "passed"
-    if column and callspec and is_over:
+    if column and is_over:
         told = dict(item.user_properties).get("cell", "✓")
         cell = {"passed": told, "failed": "NO"}.get(report.outcome, "–")
-        (client,) = callspec.params.values()
-        row = TABLE.setdefault(client.label, {})
-        row[column.args[0]] = "NO" if row.get(column.args[0]) == "NO" else cell
+        (client,) = item.callspec.params.values()
+        TABLE.setdefault(client.label, {})[column.args[0]] = cell
 
 
 def pytest_terminal_summary(terminalreporter):
@@ -59,25 +51,23 @@ def pytest_terminal_summary(terminalreporter):
 
 
 @pytest.fixture(scope="session")
-def installed():
-    """name -> why a client cannot be had, "" if it is there.
+def need():
+    """need(client) skips the test if it cannot be had. Nobody sees a network but loopback."""
+    reasons = {}
+    for client in [clients.CLAUDE] + clients.CLIENTS:
+        if clients.WANTED and client.name not in clients.WANTED:
+            reasons[client.name] = "%s was not asked for" % client.label
+            continue
+        try:
+            client.install()
+            NOTES.append("agents: " + client.packages[0])
+        except clients.Unavailable as reason:
+            reasons[client.name] = str(reason)
+            NOTES.append(str(reason))
+    NOTES.append("agents: no network but loopback" if isolate() else "agents: the network could not be closed off")
 
-    After this nobody sees a network but loopback.
-    """
-    found = {}
-    for client in (clients.Claude(),) + clients.CLIENTS:
-        found[client.name] = "not asked for"
-        if not clients.WANTED or client.name in clients.WANTED:
-            try:
-                client.install()
-                found[client.name] = ""
-                NOTES.append("agents: %s %s" % (client.name, client.version()))
-            except clients.Unavailable as reason:
-                found[client.name] = str(reason)
-                NOTES.append(str(reason))
-    closed = lab.isolate()
-    told = (
-        "no network but loopback" if closed else "the network could not be closed off"
-    )
-    NOTES.insert(0, "agents: " + told)
-    return found
+    def need(client):
+        if client.name in reasons:
+            pytest.skip(reasons[client.name])
+
+    return need

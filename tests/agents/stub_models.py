@@ -9,27 +9,22 @@ of them did not reach the model.
     POST …/chat/completions                          OpenAI Chat Completions
     POST …:generateContent, :streamGenerateContent   Gemini
 
-Requests that offer no tools (a title, a router) do not use up the script.
+Answers are streams of events, as all these clients ask for them. Requests that offer no
+tools (a title, a router) do not use up the script.
 """
 
 from __future__ import annotations
 
-import gzip
 import html
 import json
 import threading
 import time
 import uuid
-import zlib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-OUT_OF_TURNS = "stub: out of turns"
 RECAP = "Summarize earlier turns or the whole session"  # Grok asks for one at its end
-SIDE_ANSWER = '{"title": "stub title"}'
-FRESH_TOKENS, OUTPUT_TOKENS = (
-    300,
-    20,
-)  # the rest of a turn's tokens counts as read from the cache
+FRESH_TOKENS = 300  # the rest of a turn's tokens counts as read from the cache
+OUTPUT_TOKENS = 20
 
 
 class Turn:
@@ -41,21 +36,18 @@ class Turn:
     def play(self, request):
         text = self.text(request) if callable(self.text) else self.text
         tools = self.tools(request) if callable(self.tools) else self.tools
-        return text, [(_fresh("call"), name, value) for name, value in tools]
+        return text, [(fresh("call"), name, value) for name, value in tools]
 
 
 class Request:
     """One recorded request of the client."""
 
-    def __init__(self, number, path, body):
-        self.number, self.path, self.body = number, path, body
-        self.wire = _wire(path)
-        self.text = _plain("\n".join(_strings(body)))
-        is_recap = RECAP in self.text
-        self.is_main = bool(self.wire) and _offers_tools(body) and not is_recap
+    def __init__(self, body):
+        self.text = plain("\n".join(strings(body)))
+        self.is_main = offers_tools(body) and RECAP not in self.text
 
     def holds(self, text):
-        return _plain(text) in self.text
+        return plain(text) in self.text
 
 
 class StubModel:
@@ -64,11 +56,8 @@ class StubModel:
     def __init__(self):
         self.requests, self.turns, self.ran_out = [], [], 0
         self.lock = threading.Lock()
-        self.extra = {}  # path -> JSON, for clients that ask their service something at the start
-        self.server = _Server(("127.0.0.1", 0), _handler(self))
-        self.thread = threading.Thread(
-            target=self.server.serve_forever, args=(0.05,), daemon=True
-        )
+        self.server = Server(("127.0.0.1", 0), handler(self))
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True)
         self.thread.start()
 
     @property
@@ -85,154 +74,77 @@ class StubModel:
         self.requests, self.ran_out = [], 0
 
     def main(self):
-        return [request for request in list(self.requests) if request.is_main]
+        return [request for request in self.requests if request.is_main]
 
-    def holding(self, text):
-        """The requests of the main loop in which the text stood."""
-        return [request for request in self.main() if request.holds(text)]
-
-    def answer(self, path, body):
+    def take_turn(self, request):
         with self.lock:
-            request = Request(len(self.requests), path, body)
             self.requests.append(request)
             if not request.is_main:
-                turn = Turn(SIDE_ANSWER)
-            elif self.turns:
-                turn = self.turns.pop(0)
-            else:
-                self.ran_out += 1
-                turn = Turn(OUT_OF_TURNS)
-        return request, turn
+                return Turn('{"title": "stub title"}')
+            if self.turns:
+                return self.turns.pop(0)
+            self.ran_out += 1
+            return Turn("stub: out of turns")
 
 
-def _plain(text):
+def plain(text):
     """Text as it was said: clients escape markup and fold white space in what hooks say."""
     return " ".join(html.unescape(text).split())
 
 
-def _strings(value):
+def strings(value):
     if isinstance(value, str):
         return [value]
-    inner = (
-        value.values()
-        if isinstance(value, dict)
-        else value
-        if isinstance(value, list)
-        else ()
-    )
-    return [text for item in inner for text in _strings(item)]
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return [text for item in value for text in strings(item)]
+    return []
 
 
-def _wire(path):
-    if path.endswith("/messages"):
-        return "messages"
-    if path.endswith("/responses"):
-        return "responses"
-    if path.endswith("/chat/completions"):
-        return "chat"
-    return (
-        "gemini"
-        if path.rpartition(":")[2] in ("generateContent", "streamGenerateContent")
-        else ""
-    )
-
-
-def _offers_tools(body):
+def offers_tools(body):
     """Codex declares the tools of its newest models inside `input`."""
     items = body.get("input")
-    inside = isinstance(items, list) and any(
-        i.get("type") == "additional_tools" for i in items if isinstance(i, dict)
-    )
+    inside = isinstance(items, list) and any(item.get("type") == "additional_tools" for item in items)
     return bool(inside or body.get("tools"))
 
 
-def _fresh(prefix):
+def fresh(prefix):
     return "%s_%s" % (prefix, uuid.uuid4().hex[:20])
 
 
-# ---------------------------------------------------------------------------
-# the server
-# ---------------------------------------------------------------------------
+# --- the server
 
 
-class _Server(ThreadingHTTPServer):
+class Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request, client_address):
         """A client that was ended in the middle of an answer is no event."""
 
 
-def _handler(stub):
+def handler(stub):
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self):
-            path = self.path.split("?")[0]
-            if path.endswith("/models"):
-                return self.reply(
-                    200,
-                    {
-                        "object": "list",
-                        "data": [{"id": "stub-model", "object": "model"}],
-                        "models": [],
-                    },
-                )
-            known = stub.extra.get(path)
-            return self.reply(
-                404 if known is None else 200,
-                known if known is not None else {"error": {"code": 404}},
-            )
+            self.reply(404, "application/json", "{}")
 
         def do_POST(self):
-            body, path = self.read_body(), self.path.split("?")[0].rstrip("/")
-            if path.endswith(("count_tokens", ":countTokens")):
-                return self.reply(200, {"input_tokens": 1000, "totalTokens": 1000})
-            if not _wire(path):
-                return self.reply(
-                    404, {"error": {"message": "stub: not found", "code": 404}}
-                )
-            request, turn = stub.answer(path, body)
+            body = json.loads(self.rfile.read(int(self.headers.get("content-length") or 0)) or "{}")
+            path = self.path.split("?")[0]
+            wire = next((wire for end, wire in WIRES.items() if path.endswith(end)), None)
+            if not wire:
+                return self.do_GET()
+            request = Request(body)
+            turn = stub.take_turn(request)
             text, calls = turn.play(request)
-            stream = bool(body.get("stream")) or path.endswith(":streamGenerateContent")
-            whole, events = WIRES[request.wire](
-                text, calls, turn.tokens, str(body.get("model") or "stub-model")
-            )
-            return (
-                self.send(200, events, "text/event-stream")
-                if stream
-                else self.reply(200, whole)
-            )
+            events = wire(text, calls, turn.tokens, body.get("model") or "stub-model")
+            if path.endswith(":generateContent"):
+                return self.reply(200, "application/json", json.dumps(events[0]))
+            return self.reply(200, "text/event-stream", stream(events))
 
-        do_PUT = do_POST
-
-        def read_body(self):
-            raw = (
-                self.rfile.read(int(self.headers.get("content-length") or 0))
-                or self.read_chunks()
-            )
-            unpack = {"gzip": gzip.decompress, "deflate": zlib.decompress}.get(
-                self.headers.get("content-encoding")
-            )
-            try:
-                body = json.loads(unpack(raw) if unpack else raw)
-            except (ValueError, OSError, zlib.error):
-                body = {}
-            return body if isinstance(body, dict) else {}
-
-        def read_chunks(self):
-            data = b""
-            while "chunked" in (self.headers.get("transfer-encoding") or ""):
-                size = int(self.rfile.readline().split(b";")[0], 16)
-                data += self.rfile.read(size)
-                self.rfile.readline()
-                if not size:
-                    break
-            return data
-
-        def reply(self, status, value):
-            self.send(status, json.dumps(value), "application/json")
-
-        def send(self, status, text, kind):
+        def reply(self, status, kind, text):
             data = text.encode("utf-8")
             self.send_response(status)
             self.send_header("content-type", kind)
@@ -246,220 +158,105 @@ def _handler(stub):
     return Handler
 
 
-# ---------------------------------------------------------------------------
-# the wires: (text, calls, tokens, model) -> (the answer as one object, as server-sent events)
-# ---------------------------------------------------------------------------
+def stream(events):
+    lines = []
+    for event in events:
+        if "type" in event:
+            lines.append("event: " + event["type"])
+        lines += ["data: " + json.dumps(event), "", ""]
+    return "\n".join(lines)
 
 
-def _named_events(events):
-    return "".join(
-        "event: %s\ndata: %s\n\n" % (event["type"], json.dumps(event))
-        for event in events
-    )
+# --- the wires: (text, calls, tokens, model) -> the events of an answer
 
 
-def _messages(text, calls, tokens, model):
+def messages_wire(text, calls, tokens, model):
     usage = {
         "input_tokens": FRESH_TOKENS,
         "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": tokens - FRESH_TOKENS,
         "output_tokens": OUTPUT_TOKENS,
     }
-    usage["cache_read_input_tokens"] = tokens - FRESH_TOKENS
-    blocks = [{"type": "text", "text": text}] if text or not calls else []
-    blocks += [
-        {"type": "tool_use", "id": key, "name": name, "input": value}
-        for key, name, value in calls
-    ]
-    stop = "tool_use" if calls else "end_turn"
-    whole = {
-        "id": _fresh("msg"),
-        "type": "message",
-        "role": "assistant",
-        "model": model,
-        "content": blocks,
-    }
-    whole.update(stop_reason=stop, stop_sequence=None, usage=usage)
-    events = [
-        {"type": "message_start", "message": dict(whole, content=[], stop_reason=None)}
-    ]
-    for index, block in enumerate(blocks):
-        empty, delta = (
-            {"type": "text", "text": ""},
-            {"type": "text_delta", "text": text},
-        )
-        if block["type"] == "tool_use":
-            empty, delta = (
-                dict(block, input={}),
-                {
-                    "type": "input_json_delta",
-                    "partial_json": json.dumps(block["input"]),
-                },
-            )
-        events.append(
-            {"type": "content_block_start", "index": index, "content_block": empty}
-        )
+    message = {"id": fresh("msg"), "type": "message", "role": "assistant", "model": model, "content": []}
+    message.update(stop_reason=None, stop_sequence=None, usage=usage)
+    blocks = [({"type": "text", "text": ""}, {"type": "text_delta", "text": text})]
+    for key, name, value in calls:
+        block = {"type": "tool_use", "id": key, "name": name, "input": {}}
+        blocks.append((block, {"type": "input_json_delta", "partial_json": json.dumps(value)}))
+    events = [{"type": "message_start", "message": message}]
+    for index, (block, delta) in enumerate(blocks):
+        events.append({"type": "content_block_start", "index": index, "content_block": block})
         events.append({"type": "content_block_delta", "index": index, "delta": delta})
         events.append({"type": "content_block_stop", "index": index})
-    events.append(
-        {
-            "type": "message_delta",
-            "delta": {"stop_reason": stop, "stop_sequence": None},
-            "usage": usage,
-        }
-    )
-    return whole, _named_events(events + [{"type": "message_stop"}])
+    stop = {"stop_reason": "tool_use" if calls else "end_turn", "stop_sequence": None}
+    events.append({"type": "message_delta", "delta": stop, "usage": usage})
+    return events + [{"type": "message_stop"}]
 
 
-def _responses(text, calls, tokens, model):
-    items = []
-    if text or not calls:
-        part = {"type": "output_text", "text": text, "annotations": []}
-        items.append(
-            {
-                "type": "message",
-                "id": _fresh("msg"),
-                "role": "assistant",
-                "content": [part],
-            }
-        )
+def responses_wire(text, calls, tokens, model):
+    part = {"type": "output_text", "text": text, "annotations": []}
+    items = [{"type": "message", "id": fresh("msg"), "role": "assistant", "content": [part]}]
     for key, name, value in calls:
+        item = {"id": fresh("fc"), "call_id": key, "name": name}
         if isinstance(value, str):  # a tool whose input is not JSON
-            items.append(
-                {
-                    "type": "custom_tool_call",
-                    "id": _fresh("ctc"),
-                    "call_id": key,
-                    "name": name,
-                    "input": value,
-                }
-            )
-            items[-1]["namespace"] = "functions"
+            item.update(type="custom_tool_call", namespace="functions", input=value)
         else:
-            items.append(
-                {
-                    "type": "function_call",
-                    "id": _fresh("fc"),
-                    "call_id": key,
-                    "name": name,
-                }
-            )
-            items[-1]["arguments"] = json.dumps(value)
+            item.update(type="function_call", arguments=json.dumps(value))
+        items.append(item)
     usage = {
         "input_tokens": tokens,
         "input_tokens_details": {"cached_tokens": tokens - FRESH_TOKENS},
+        "output_tokens": OUTPUT_TOKENS,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": tokens + OUTPUT_TOKENS,
     }
-    usage.update(
-        output_tokens=OUTPUT_TOKENS, output_tokens_details={"reasoning_tokens": 0}
-    )
-    usage["total_tokens"] = tokens + OUTPUT_TOKENS
-    whole = {
-        "id": _fresh("resp"),
-        "object": "response",
-        "created_at": int(time.time()),
-        "model": model,
-    }
-    whole.update(
-        status="completed",
-        output=[dict(item, status="completed") for item in items],
-        usage=usage,
-    )
-    events = [
-        {
-            "type": "response.created",
-            "response": dict(whole, status="in_progress", output=[], usage=None),
-        }
-    ]
-    for index, item in enumerate(whole["output"]):
-        events.append(
-            {"type": "response.output_item.added", "output_index": index, "item": item}
-        )
-        if item["type"] == "message":
-            delta = {
-                "item_id": item["id"],
-                "output_index": index,
-                "content_index": 0,
-                "delta": text,
-            }
-            events.append(dict(delta, type="response.output_text.delta"))
-        events.append(
-            {"type": "response.output_item.done", "output_index": index, "item": item}
-        )
-    return whole, _named_events(
-        events + [{"type": "response.completed", "response": whole}]
-    )
+    head = {"id": fresh("resp"), "object": "response", "created_at": int(time.time()), "model": model}
+    events = [{"type": "response.created", "response": dict(head, status="in_progress", output=[])}]
+    for index, item in enumerate(items):
+        item["status"] = "completed"
+        place = {"output_index": index, "item": item}
+        events.append(dict(place, type="response.output_item.added"))
+        events.append(dict(place, type="response.output_item.done"))
+    whole = dict(head, status="completed", output=items, usage=usage)
+    return events + [{"type": "response.completed", "response": whole}]
 
 
-def _chat(text, calls, tokens, model):
+def chat_wire(text, calls, tokens, model):
     usage = {
         "prompt_tokens": tokens,
+        "prompt_tokens_details": {"cached_tokens": tokens - FRESH_TOKENS},
         "completion_tokens": OUTPUT_TOKENS,
         "total_tokens": tokens + OUTPUT_TOKENS,
     }
-    usage["prompt_tokens_details"] = {"cached_tokens": tokens - FRESH_TOKENS}
-    asked = [
-        {
-            "index": i,
-            "id": key,
-            "type": "function",
-            "function": {"name": name, "arguments": json.dumps(value)},
-        }
-        for i, (key, name, value) in enumerate(calls)
-    ]
-    message = {"role": "assistant", "content": text}
-    if asked:
-        message["tool_calls"] = asked
-    end = "tool_calls" if asked else "stop"
-    head = {"id": _fresh("chatcmpl"), "created": int(time.time()), "model": model}
-    whole = dict(
-        head,
-        object="chat.completion",
-        usage=usage,
-        choices=[{"index": 0, "message": message, "finish_reason": end}],
-    )
-    deltas = (
-        [({"role": "assistant", "content": text}, None)]
-        + [({"tool_calls": [one]}, None) for one in asked]
-        + [({}, end)]
-    )
-    chunks = [
-        dict(
-            head,
-            object="chat.completion.chunk",
-            choices=[{"index": 0, "delta": delta, "finish_reason": reason}],
-        )
-        for delta, reason in deltas
-    ]
-    chunks.append(dict(head, object="chat.completion.chunk", choices=[], usage=usage))
-    return whole, "".join(
-        "data: %s\n\n" % json.dumps(chunk) for chunk in chunks
-    ) + "data: [DONE]\n\n"
+    head = {"id": fresh("chatcmpl"), "object": "chat.completion.chunk", "created": int(time.time()), "model": model}
+    choices = [{"index": 0, "delta": {"role": "assistant", "content": text}, "finish_reason": None}]
+    for index, (key, name, value) in enumerate(calls):
+        function = {"name": name, "arguments": json.dumps(value)}
+        call = {"index": index, "id": key, "type": "function", "function": function}
+        choices.append({"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": None})
+    choices.append({"index": 0, "delta": {}, "finish_reason": "tool_calls" if calls else "stop"})
+    return [dict(head, choices=[choice]) for choice in choices] + [dict(head, choices=[], usage=usage)]
 
 
-def _gemini(text, calls, tokens, model):
-    parts = [{"text": text}] if text or not calls else []
-    parts += [
-        {"functionCall": {"name": name, "args": value}, "thoughtSignature": "c3R1Yg=="}
-        for _, name, value in calls
-    ]
+def gemini_wire(text, calls, tokens, model):
+    parts = [{"text": text}]
+    for _, name, value in calls:
+        parts.append({"functionCall": {"name": name, "args": value}, "thoughtSignature": "c3R1Yg=="})
     usage = {
         "promptTokenCount": tokens,
         "cachedContentTokenCount": tokens - FRESH_TOKENS,
+        "candidatesTokenCount": OUTPUT_TOKENS,
+        "totalTokenCount": tokens + OUTPUT_TOKENS,
     }
-    usage.update(
-        candidatesTokenCount=OUTPUT_TOKENS, totalTokenCount=tokens + OUTPUT_TOKENS
-    )
-    content = {"role": "model", "parts": parts}
-    whole = {
-        "candidates": [{"content": content, "finishReason": "STOP", "index": 0}],
-        "usageMetadata": usage,
-    }
-    whole.update(modelVersion=model, responseId=_fresh("r"))
-    return whole, "data: %s\r\n\r\n" % json.dumps(whole)
+    candidate = {"content": {"role": "model", "parts": parts}, "finishReason": "STOP", "index": 0}
+    whole = {"candidates": [candidate], "usageMetadata": usage, "modelVersion": model, "responseId": fresh("r")}
+    return [whole]
 
 
 WIRES = {
-    "messages": _messages,
-    "responses": _responses,
-    "chat": _chat,
-    "gemini": _gemini,
+    "/messages": messages_wire,
+    "/responses": responses_wire,
+    "/chat/completions": chat_wire,
+    ":generateContent": gemini_wire,
+    ":streamGenerateContent": gemini_wire,
 }
