@@ -4,7 +4,7 @@
 PYTHON ?= python3
 ARGS ?=
 AGENTS ?=
-export JOBS
+export JOBS AGENTS
 TOOLS := tests/tools
 SHIPPED := ctx_hooks.py install.py hooks.json
 
@@ -19,16 +19,15 @@ test: ## pytest and bats (ARGS: for pytest alone, e.g. ARGS="tests/test_gate.py 
 	@$(TOOLS)/check $(PYTHON) $(ARGS)
 
 test-floor: ## the same on the oldest Python >= 3.8 of this machine
-	@floor=$$($(PYTHON) -I $(TOOLS)/bootstrap oldest 3.8) && echo "floor: $$floor is the oldest Python >= 3.8 here" && \
-	  $(TOOLS)/check "$$floor" $(ARGS)
+	@floor=$$($(PYTHON) -I $(TOOLS)/bootstrap oldest 3.8) && $(TOOLS)/check "$$floor" $(ARGS)
 
-test-windows: ## pytest on Windows Pythons under Wine, oldest and newest (ARGS as for test)
+test-windows: ## pytest on Windows Pythons under Wine, newest and oldest (ARGS as for test)
 	@$(PYTHON) -I $(TOOLS)/windows $(ARGS)
 
 test-windows-core: ## its bounded part: locks, replace, hooks, install, doctor; passes where Wine cannot be had
 	@$(PYTHON) -I $(TOOLS)/windows --core
 
-lint: ## ruff, shellcheck, and the oldest syntax each file promises
+lint: ## ruff, shellcheck, the oldest syntax each file promises, and two scanners of hook settings
 	@$(TOOLS)/lint $(PYTHON)
 
 bench: ## what each hook costs, as multiples of a bare interpreter (ARGS=--json, --markdown, --client)
@@ -43,16 +42,16 @@ e2e-client: ## its shorter part, without what is marked long and without wrap
 	@$(TOOLS)/e2e $(PYTHON) tests/e2e -m 'not long' --ignore tests/e2e/test_e2e_wrap.py $(ARGS)
 
 e2e-agents: ## the hooks inside the other real clients (AGENTS="codex qwen": only these)
-	@CTX_E2E_AGENTS="$(AGENTS)" $(TOOLS)/e2e $(PYTHON) $(if $(ARGS),$(ARGS),tests/agents)
+	@$(TOOLS)/e2e $(PYTHON) $(if $(ARGS),$(ARGS),tests/agents)
 
 e2e-codex: ## the cheapest of them
 	@$(MAKE) --no-print-directory e2e-agents AGENTS=codex
 
-soak: ## the seeded loops and the hostile suite, for long
-	@SOAK=1 $(TOOLS)/check $(PYTHON) $(if $(ARGS),$(ARGS),tests)
+soak: ## all tests, the seeded loops for long
+	@SOAK=1 $(TOOLS)/check $(PYTHON) $(ARGS)
 
 pictures: ## the README's pictures, from runs of the real client
-	@python=$$($(PYTHON) -I $(TOOLS)/bootstrap pyte) && "$$python" -I tests/pictures.py .github
+	@python=$$($(PYTHON) -I $(TOOLS)/bootstrap pyte) && "$$python" -I tests/pictures.py
 
 dist: $(SHIPPED) ## the shipped files and their SHA256SUMS in dist/
 	@rm -rf dist && mkdir dist && cp $(SHIPPED) dist/
@@ -60,7 +59,7 @@ dist: $(SHIPPED) ## the shipped files and their SHA256SUMS in dist/
 	@cat dist/SHA256SUMS
 
 clean: ## remove what was built, keep the tools
-	@rm -rf dist .pytest_cache .ruff_cache .hypothesis
+	@rm -rf dist .pytest_cache .ruff_cache
 	@find . -path ./.dev -prune -o -type d -name __pycache__ -exec rm -rf {} +
 
 distclean: clean ## remove the tools in .dev/ too
