@@ -2,14 +2,17 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 
 import pytest
 
-from helper import data, kit, read, write
+from helper import kit
 
 OWN = "# Handoff\n\nGoal: discounts in cents.\n"
+PRINTED = "BEGIN HANDOFF\nGoal: discounts.\nEND HANDOFF"
+TODOS = [
+    {"content": "write Cart.discount", "status": "completed"},
+    {"content": "write the tests", "status": "pending"},
+]
 FULL = 150_000  # of a model with 200,000, of which 167,000 can be used
 
 
@@ -20,25 +23,6 @@ def asks(reply):
 # --- the reminder
 
 
-def test_the_reminder_says_how_full_where_to_and_what(world, session):
-    text = session.look(tokens=FULL).text
-    assert text.startswith("Context is 89% full (150,000 of 167,000 usable tokens)")
-    assert world.context("handoffs", "s1.md") in text
-    for part in (
-        "goal",
-        "the person's own rules and corrections, word for word",
-        "state",
-        "decisions and why",
-        "what was tried and failed",
-        "how to verify",
-        "next steps",
-        "open files",
-        "BEGIN HANDOFF",
-        "plan mode",
-    ):
-        assert part in text
-
-
 @pytest.mark.parametrize(
     "threshold, model, tokens, is_asked",
     [
@@ -46,13 +30,11 @@ def test_the_reminder_says_how_full_where_to_and_what(world, session):
         ("auto", "claude-opus-4-6", 142_000, True),
         ("auto", "claude-opus-5", 399_000, False),
         ("auto", "claude-opus-5", 401_000, True),
-        ("50", "claude-opus-4-6", 83_000, False),
         ("50%", "claude-opus-4-6", 84_000, True),
         ("95", "claude-opus-5", 800_000, False),
         ("100k", "claude-opus-4-6", 99_000, False),
         ("100k", "claude-opus-4-6", 101_000, True),
         ("300k", "claude-opus-4-6", 142_000, True),  # or auto, where that is earlier
-        ("300k", "claude-opus-5", 301_000, True),
     ],
 )
 def test_the_threshold(world, threshold, model, tokens, is_asked):
@@ -64,8 +46,14 @@ def test_the_threshold(world, threshold, model, tokens, is_asked):
 
 def test_every_call_carries_it_until_there_is_a_handoff(world, session):
     assert not asks(session.look(tokens=100_000))
+    session.say("Much.", tokens=FULL)
+    crossed = kit.format_iso(world.now)
     first = session.look(tokens=FULL)
-    assert asks(first) and first.person == "ctx: context 89% full, asked the agent for a handoff"
+    assert session.state()["threshold_crossed_at"][:19] == crossed[:19]
+    assert first.text.startswith("Context is 89% full (150,000 of 167,000 usable tokens)")
+    assert world.context("handoffs", "s1.md") in first.text
+    assert "the person's own rules and corrections, word for word" in first.text
+    assert first.person == "ctx: context 89% full, asked the agent for a handoff"
     second = session.look()
     assert asks(second) and second.person == ""
     written = session.write_handoff(OWN)
@@ -80,24 +68,26 @@ def test_parallel_calls_of_one_answer_carry_one(world, session):
     assert asks(session.look(answer="msg_2"))
 
 
-def test_an_estimate_says_that_it_is_one(world, session):
+def test_an_estimate_says_that_it_is_one_and_proves_no_larger_window(world, session):
     session.write_answer = lambda *blocks, **more: session.row(
         type="assistant", message={"id": "m", "model": "claude-opus-4-6", "content": list(blocks)}
     )
-    session.write_prompt("x" * 620_000)
+    session.write_prompt("x" * 2_000_000)
     text = session.look().text
-    assert text.startswith("Context is ~") and "usable tokens, estimated" in text
+    assert text.startswith("Context is ~100%") and "of 167,000 usable tokens, estimated" in text
 
 
-def test_a_handoff_written_unasked_counts(world, session):
+def test_a_handoff_counts_unasked_or_by_the_shell_whatever_clock_the_disk_has(world, session):
     session.write_handoff(OWN)
     assert not asks(session.look(tokens=FULL))
-
-
-def test_a_handoff_through_the_shell_counts(world, session):
-    world.handoff("s1", OWN)
+    session.compact()
+    session.start("compact")
+    assert not asks(session.look(tokens=50_000))
+    assert asks(session.look(tokens=FULL))
+    path = world.handoff("s1", "# Handoff\n\nGoal: taxes now.\n")
+    os.utime(path, (1000, 1000))
     session.run("cat > .context/handoffs/s1.md <<'END'\n…\nEND")
-    assert not asks(session.look(tokens=FULL))
+    assert not asks(session.look())
 
 
 @pytest.mark.parametrize("text", ["", "# Handoff\n\n## Goal\n\nTODO\n", "<!-- later -->", "\0\0"])
@@ -111,31 +101,6 @@ def test_one_that_the_kit_made_never_ends_the_reminder(world, session):
     session.edit("src/cart.py")
     session.send("PreCompact", trigger="auto")  # it did not happen after all
     assert kit.KIT_HEAD in world.read_handoff("s1")
-    assert asks(session.look(tokens=FULL))
-
-
-def test_the_clock_of_the_disk_does_not_matter(world, session):
-    session.look(tokens=FULL)
-    path = world.handoff("s1", OWN)
-    os.utime(path, (1000, 1000))
-    assert not asks(session.look())
-
-
-def test_after_a_compaction_it_is_wanted_anew(world, session):
-    session.look(tokens=FULL)
-    session.write_handoff(OWN)
-    session.compact()
-    session.start("compact")
-    assert not asks(session.look(tokens=50_000))
-    assert asks(session.look(tokens=FULL))
-    session.write_handoff("# Handoff\n\nGoal: taxes now.\n")
-    assert not asks(session.look())
-
-
-def test_a_compaction_that_only_the_transcript_shows_counts_too(world, session):
-    session.look(tokens=FULL)
-    session.write_handoff(OWN)
-    session.write_boundary()
     assert asks(session.look(tokens=FULL))
 
 
@@ -162,29 +127,15 @@ def test_each_compaction_counts_once_whenever_its_row_and_its_event_come(world, 
     assert asks(session.look(tokens=FULL))
 
 
-def test_the_crossing_has_the_time_of_the_row_that_crossed(world, session):
-    session.look(tokens=100_000)
-    session.say("Much.", tokens=FULL)
-    crossed = kit.format_iso(world.now)
-    session.say("More.")
-    session.look()
-    assert session.state()["threshold_crossed_at"][:19] == crossed[:19]
-
-
 def test_the_path_of_earlier_tools_counts_if_it_is_new(world):
     world.write(".claude/ll-continue-prompt.md", "Of last week.")
     session = world.session("s1")
     session.start()
     assert asks(session.look(tokens=FULL))
+    assert asks(world.session("s2").look(tokens=FULL))  # its start was not seen
     world.write(".claude/ll-continue-prompt.md", "Goal: discounts.")
     assert not asks(session.look())
     assert world.read_handoff("s1") == "Goal: discounts."
-
-
-def test_an_old_file_of_earlier_tools_is_not_adopted_where_the_start_was_not_seen(world):
-    world.write(".claude/ll-continue-prompt.md", "Of last week.")
-    assert asks(world.session("s1").look(tokens=FULL))
-    assert world.read_handoff("s1") == ""
 
 
 def test_switched_off_there_is_no_reminder_no_handoff_and_no_pins(world):
@@ -194,56 +145,41 @@ def test_switched_off_there_is_no_reminder_no_handoff_and_no_pins(world):
     session.prompt("Never use floats.")
     session.edit("src/cart.py")
     assert not asks(session.look(tokens=FULL))
-    session.say("BEGIN HANDOFF\nGoal\nEND HANDOFF")
+    session.say(PRINTED)
     session.stop()
     assert session.send("PreCompact", trigger="auto").out == ""
     session.end()
     assert world.waiting() == []
 
 
-def test_where_nothing_can_be_written_the_reminder_still_comes(world, session, monkeypatch):
-    monkeypatch.setattr(kit, "write_atomically", lambda *args, **more: False)
-    assert asks(session.look(tokens=FULL))
-
-
 # --- printed
 
 
 @pytest.mark.parametrize(
-    "said",
+    "said, is_saved",
     [
-        "BEGIN HANDOFF\nGoal: discounts.\nEND HANDOFF",
-        "Here it is.\n\n**BEGIN HANDOFF**\n\nGoal: discounts.\n\n**END HANDOFF**\nBye.",
-        "BEGIN HANDOFF\nGoal: taxes.\nEND HANDOFF\nNo:\nBEGIN HANDOFF\nGoal: discounts.\nEND HANDOFF",
+        (PRINTED, True),
+        ("Here it is.\n\n**BEGIN HANDOFF**\n\nGoal: discounts.\n\n**END HANDOFF**\nBye.", True),
+        ("BEGIN HANDOFF\nGoal: taxes.\nEND HANDOFF\nNo:\n" + PRINTED, True),
+        ("I print BEGIN HANDOFF x END HANDOFF here.", False),
+        ("BEGIN HANDOFF\nGoal", False),
+        ("BEGIN HANDOFF\n\nEND HANDOFF", False),
     ],
 )
-def test_a_printed_handoff_is_saved_at_stop(world, session, said):
+def test_a_printed_handoff_is_saved_at_stop(world, session, said, is_saved):
     session.look(tokens=FULL)
     session.say(said)
-    assert session.stop().person.startswith("ctx: handoff written")
-    assert world.read_handoff("s1") == "Goal: discounts.\n"
-    assert not asks(session.look())
+    assert session.stop().person.startswith("ctx: handoff written") == is_saved
+    assert world.read_handoff("s1") == ("Goal: discounts.\n" if is_saved else "")
+    assert asks(session.look()) != is_saved
 
 
-@pytest.mark.parametrize(
-    "said", ["I print BEGIN HANDOFF x END HANDOFF here.", "BEGIN HANDOFF\nGoal", "BEGIN HANDOFF\n\nEND HANDOFF"]
-)
-def test_nothing_else_is_saved(world, session, said):
-    session.look(tokens=FULL)
-    session.say(said)
-    session.stop()
-    assert world.read_handoff("s1") == ""
-
-
-def test_a_persons_words_are_not_saved_as_a_handoff(world, session):
-    session.prompt("BEGIN HANDOFF\nGoal: discounts.\nEND HANDOFF")
+def test_a_printed_handoff_counts_once_and_a_persons_words_are_none(world, session):
+    session.prompt(PRINTED)
     session.say("Thank you.")
     session.stop()
     assert world.read_handoff("s1") == ""
-
-
-def test_a_printed_handoff_counts_once(world, session):
-    session.say("BEGIN HANDOFF\nGoal: discounts.\nEND HANDOFF")
+    session.say(PRINTED)
     session.stop()
     session.write_handoff("Goal: taxes, written later.\n")
     session.say("Written.")
@@ -254,10 +190,15 @@ def test_a_printed_handoff_counts_once(world, session):
 # --- made by the kit
 
 
-@pytest.mark.parametrize("reason", ["other", "clear", "prompt_input_exit", "logout"])
-def test_every_session_that_did_work_leaves_one(world, reason):
+@pytest.mark.parametrize("reason", ["other", "clear", "prompt_input_exit", "logout", "resume"])
+def test_every_session_that_did_work_leaves_one_unless_it_goes_on_elsewhere(world, reason):
     world.worked("s1", end=reason)
-    assert world.read_handoff("s1").startswith(kit.KIT_HEAD)
+    text = world.read_handoff("s1")
+    assert text.startswith(kit.KIT_HEAD) == (reason != "resume")
+    lines = [line for line in text.splitlines() if line]
+    for line, following in zip(lines, lines[1:] + ["#"]):
+        is_bare = line.startswith("##") and following.startswith("#")
+        assert not is_bare, "a heading with nothing under it"
 
 
 @pytest.mark.parametrize(
@@ -283,23 +224,15 @@ def test_work_is_an_edit_or_two_calls_that_do_more_than_look(world, session, cal
     assert bool(world.read_handoff("s1")) == leaves_one
 
 
-def test_a_session_that_goes_on_elsewhere_is_not_over(world, session):
-    session.edit("src/cart.py")
-    session.end("resume")
-    assert world.read_handoff("s1") == ""
-
-
 def test_it_tells_what_somebody_needs_who_was_not_there(world):
     world.git("feature/cart", "c" * 40)
     session = world.session("s1")
     session.start()
     session.prompt("Add discounts to the cart.")
-    todos = [
-        {"content": "write Cart.discount", "status": "completed"},
-        {"content": "write the tests", "status": "pending"},
-    ]
-    session.call("TodoWrite", {"todos": todos})
+    session.call("TodoWrite", {"todos": TODOS})
     session.edit("src/cart.py")
+    session.run("make", failed=True, text="boom")
+    session.run("make")  # a failure that was mended is none
     session.run("pytest tests/test_cart.py", text="1 passed")
     session.run("mypy src", failed=True, text="Exit code 1\nsrc/cart.py:3: error: int expected")
     session.run("pip list")
@@ -323,35 +256,7 @@ def test_it_tells_what_somebody_needs_who_was_not_there(world):
         "Then integers in cents.",
     ):
         assert part in text, part
-
-
-def test_no_heading_stands_without_something_under_it(world):
-    world.worked("s1")
-    lines = [line for line in world.read_handoff("s1").splitlines() if line]
-    for line, following in zip(lines, lines[1:] + ["#"]):
-        assert not (line.startswith("##") and following.startswith("#")), line
-
-
-def test_a_failure_that_was_mended_is_no_failure(world, session):
-    session.run("make", failed=True, text="boom")
-    session.edit("src/cart.py")
-    session.run("make")
-    session.end()
-    assert "failed" not in world.read_handoff("s1")
-    assert "`make` passed at" in world.read_handoff("s1")
-
-
-def test_what_git_calls_changed_is_in_it(world, session):
-    git = shutil.which("git")
-    if not git:
-        pytest.skip("no git here")
-    subprocess.run([git, "init", "-q"], cwd=world.root, check=True, env=world.env)
-    world.write("src/new file.py", "x")
-    session.run("python3 - <<'END'\nopen('src/new file.py', 'w')\nEND")
-    session.run("python3 build.py")
-    session.end()
-    assert "## Uncommitted changes (git status)\n\n" in world.read_handoff("s1")
-    assert "?? src/" in world.read_handoff("s1")
+    assert "boom" not in text
 
 
 def test_secrets_are_hidden_in_what_the_kit_writes(world, session):
@@ -365,79 +270,46 @@ def test_secrets_are_hidden_in_what_the_kit_writes(world, session):
     assert "Use the key [hidden] for the cart." in text
 
 
-def test_secrets_in_the_agents_own_text_stay(world, session):
-    own = "# Handoff\n\nThe test key is %s.\n" % "-".join(("sk", "test", "a" * 24))
-    session.write_handoff(own)
-    session.end()
-    assert world.read_handoff("s1") == own
-
-
 def test_rules_are_cut_after_chatter_and_first_and_latest_stay(world, session):
-    session.prompt("The first request. " + "a" * 3000)
-    for number in range(6):
-        session.prompt("Chatter %d. %s" % (number, "b" * 2500))
-    session.prompt("You must never use floats.")
-    for number in range(6, 10):
-        session.prompt("Chatter %d. %s" % (number, "b" * 2500))
-    session.prompt("The latest request.")
+    chatter = ["Chatter %d. %s" % (number, "b" * 2500) for number in range(10)]
+    rule = "You must never use floats."
+    for words in ["The first request. " + "a" * 3000, *chatter[:6], rule, *chatter[6:], "The latest request."]:
+        session.prompt(words)
     session.edit("src/cart.py")
     session.end()
     text = world.read_handoff("s1")
     assert "The first request." in text and "The latest request." in text
-    assert "You must never use floats." in text
+    assert rule in text
     assert text.count("Chatter") < 5
 
 
-def test_what_the_client_put_into_prompts_is_no_request(world, session):
+def test_requests_are_the_persons_words_and_not_what_the_client_put_into_prompts(world, session):
     session.prompt("Add discounts.")
     session.write_prompt("<command-name>/compact</command-name>")
     session.write_prompt("<local-command-stdout>Compacted</local-command-stdout>")
     session.write_prompt("This session is being continued", isCompactSummary=True)
     session.write_prompt("[Request interrupted by user]")
     session.write_prompt("<task-notification>done</task-notification>")
-    session.edit("src/cart.py")
-    session.end()
-    requests = [line for line in world.read_handoff("s1").splitlines() if line.startswith("> ")]
-    assert requests == ["> Add discounts."]
-
-
-def test_the_words_behind_a_slash_command_are_a_request(world, session):
     session.write_prompt(
         "<command-message>fix is running…</command-message>\n<command-name>/fix</command-name>\n"
         "<command-args>issue 12, never with floats</command-args>"
     )
     session.edit("src/cart.py")
     session.end()
-    assert "> /fix issue 12, never with floats" in world.read_handoff("s1")
+    requests = [line for line in world.read_handoff("s1").splitlines() if line.startswith("> ")]
+    assert requests == ["> Add discounts.", "> /fix issue 12, never with floats"]
 
 
 def test_what_the_agent_said_last_survives_the_clients_own_rows_and_stands_there_once(world, session):
     session.prompt("Add discounts.")
     session.edit("src/cart.py")
     session.stop(last_assistant_message="Single quotes are next.")  # the transcript lags
+    assert session.state()["facts"]["said"] == "Single quotes are next."
     session.say("Single quotes are next.")
     session.write_prompt("<command-name>/exit</command-name>\n<command-args></command-args>")
     session.write_prompt("<local-command-stdout>Goodbye!</local-command-stdout>")
     session.end()
     assert world.read_handoff("s1").count("Single quotes are next.") == 1
-
-
-@pytest.mark.parametrize("name", ["main", "work", "hook-receipts"])
-def test_a_recorded_transcript_makes_a_readable_one(world, name):
-    session = world.session("s1")
-    shutil.copy(data("transcripts", name + ".jsonl"), session.transcript)
-    session.end()
-    text = world.read_handoff("s1")
-    if name == "work":
-        assert "Write your own, no shlex please" in text and "parser.py" in text
-    assert "<command-name>" not in text and "system-reminder" not in text
-
-
-@pytest.mark.posix("modes of files")
-def test_it_is_private_to_its_owner(world):
-    world.worked("s1")
-    path = world.context("handoffs", "s1.md")
-    assert os.stat(path).st_mode & 0o077 == 0
 
 
 # --- since this handoff
@@ -454,70 +326,46 @@ def test_work_after_the_agents_handoff_is_added(world, session):
     session.end()
     own, since = world.read_handoff("s1").split(kit.SINCE_HEAD)
     assert own.strip() == OWN.strip()
-    for part in (
-        "> Now the taxes, always rounded up.",
-        "- src/tax.py",
-        "    pytest tests",
-        "1 failed",
-        "The rounding is wrong.",
-    ):
+    assert "> Now the taxes, always rounded up." in since
+    for part in ("- src/tax.py", "    pytest tests", "1 failed", "The rounding is wrong."):
         assert part in since
     assert "before.py" not in since and "Add discounts." not in since
 
 
-def test_it_is_replaced_and_not_repeated(world, session):
-    session.write_handoff(OWN)
-    for name in ("one.py", "two.py"):
-        session.edit("src/" + name)
-        session.compact()
-        session.start("compact")
-    session.end()
-    text = world.read_handoff("s1")
-    assert text.count(kit.SINCE_HEAD) == 1 and text.count("- src/one.py") == 1
-    assert text.startswith(OWN.strip()) and "- src/two.py" in text
-
-
-def test_one_that_the_kit_made_is_made_anew_and_not_added_to(world, session):
+@pytest.mark.parametrize("own", [OWN, ""])
+def test_it_is_replaced_and_not_repeated(world, session, own):
+    if own:
+        session.write_handoff(own)
     for name in ("one.py", "two.py"):
         session.edit("src/" + name)
         session.compact()
         session.start("compact")
     text = world.read_handoff("s1")
-    assert text.startswith(kit.KIT_HEAD) and kit.SINCE_HEAD not in text
+    assert text.startswith(own.strip() or kit.KIT_HEAD)
+    assert text.count(kit.SINCE_HEAD) == (1 if own else 0)
     assert text.count("- src/one.py") == text.count("- src/two.py") == 1
 
 
-def test_nothing_is_added_when_nothing_happened(world, session):
+def test_nothing_is_added_when_nothing_happened_and_a_key_that_the_agent_wrote_stays(world, session):
+    own = "# Handoff\n\nThe test key is %s.\n" % "-".join(("sk", "test", "a" * 24))
     session.edit("src/cart.py")
-    session.write_handoff(OWN)
+    session.write_handoff(own)
     session.say("Bye.")
     session.end()
-    assert world.read_handoff("s1") == OWN
+    assert world.read_handoff("s1") == own
 
 
-def test_a_handoff_that_the_agent_brought_up_to_date_itself_needs_no_addition(world, session):
+def test_an_agent_brings_its_handoff_up_to_date_by_writing_it_and_not_by_reading_it(world, session):
     session.write_handoff(OWN)
     session.edit("src/tax.py")
     session.write_handoff("# Handoff\n\nGoal: taxes are done too.\n")
     session.end()
     assert kit.SINCE_HEAD not in world.read_handoff("s1")
-
-
-def test_reading_ones_handoff_does_not_count_as_writing_it(world, session):
-    session.write_handoff(OWN)
-    session.edit("src/tax.py")
+    session.edit("src/tip.py")
     session.call("Read", {"file_path": world.context("handoffs", "s1.md")})
     session.run("cat .context/handoffs/s1.md")
     session.end()
-    assert "- src/tax.py" in world.read_handoff("s1")
-
-
-def test_a_killed_sessions_own_handoff_is_brought_up_to_date_too(world, session):
-    session.write_handoff(OWN)
-    session.edit("src/tax.py")
-    world.now += 3600
-    text = world.session("s2").start().text
-    assert "Goal: discounts in cents." in text and "- src/tax.py" in text
+    assert "- src/tip.py" in world.read_handoff("s1")
 
 
 def test_a_handoff_of_5_mb_is_not_cut_on_the_disk(world, session):
@@ -528,34 +376,21 @@ def test_a_handoff_of_5_mb_is_not_cut_on_the_disk(world, session):
     assert world.read_handoff("s1").startswith(own)
 
 
-def test_a_link_in_its_place_is_replaced_not_followed(world, session, tmp_path):
-    target = write(str(tmp_path / "target.md"), "untouched")
-    os.makedirs(world.context("handoffs"))
-    os.symlink(target, world.context("handoffs", "s1.md"))
-    session.edit("src/tax.py")
-    session.end()
-    assert read(target) == "untouched"
-    assert kit.KIT_HEAD in world.read_handoff("s1")
-
-
 # --- before a compaction
 
 
 def test_precompact_pins_the_persons_words_the_todos_and_the_failure(world, session):
+    assert session.send("PreCompact", trigger="auto").out == ""
     session.prompt("Never use floats for money.")
-    session.call("TodoWrite", {"todos": [
-        {"content": "done thing", "status": "completed"}, {"content": "open thing", "status": "pending"}
-    ]})
+    session.call("TodoWrite", {"todos": TODOS})
     session.edit("src/cart.py")
     session.run("make", failed=True, text="boom")
     session.say("Hm.")
     out = session.compact().out
-    assert not out.startswith("{")
     assert out.startswith("Keep these words of the person verbatim")
     assert "> Never use floats for money." in out
-    assert "open thing" in out and "done thing" not in out
+    assert "- [ ] write the tests" in out and "Cart.discount" not in out
     assert "`make`" in out and "boom" in out
-    assert len(out) < 10_000
 
 
 def test_the_pins_fit_and_stay_text(world, session):
@@ -564,7 +399,3 @@ def test_the_pins_fit_and_stay_text(world, session):
     out = session.compact().out
     assert len(out) < 10_000 and "\x1b" not in out and "<system-reminder>" not in out
     out.encode("utf-8")
-
-
-def test_precompact_says_nothing_where_there_is_nothing_to_keep(world, session):
-    assert session.compact().out == ""
