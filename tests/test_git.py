@@ -10,10 +10,10 @@ import pytest
 from helper import kit, write
 
 ONE, TWO = "a" * 40, "b" * 40
-needs_git = pytest.mark.skipif(not shutil.which("git"), reason="no git here")
 
 
 def test_branch_and_short_commit(world):
+    assert kit.read_head(world.root) == ("", "") and kit.head_file(world.root) == ""
     world.git("feature/x", ONE)
     assert kit.read_head(world.root) == ("feature/x", "a" * 10)
     assert kit.read_head(world.path("deep", "inside")) == ("feature/x", "a" * 10)
@@ -47,41 +47,25 @@ def test_odd_heads_are_no_error(world, head):
     assert "\x1b" not in branch and "\n" not in branch and len(branch) <= 100
 
 
-def test_without_git_nothing_is_said(world):
-    assert kit.read_head(world.root) == ("", "")
-    assert kit.changed_files(world.root) == [] and kit.head_file(world.root) == ""
-
-
-def repository(world):
-    env = dict(world.env, GIT_CONFIG_GLOBAL="/dev/null")
-    subprocess.run(["git", "init", "-q"], cwd=world.root, check=True, env=env)
-
-
-@needs_git
-def test_changed_files_are_gits_own_lines(world):
-    repository(world)
+@pytest.mark.skipif(not shutil.which("git"), reason="no git here")
+def test_a_handoff_has_gits_own_lines_and_asking_for_them_runs_nothing_of_the_project(world):
+    assert kit.changed_files(world.root) == []
+    hook = world.write("evil.sh", "#!/bin/sh\ntouch pwned\n")
+    os.chmod(hook, 0o755)
+    for command in (["init", "-q"], ["config", "core.fsmonitor", hook]):
+        subprocess.run(["git", *command], cwd=world.root, check=True, env=world.env)
     for number in range(40):
         world.write("f%02d.py" % number, "x")
     lines = kit.changed_files(world.root)
     assert "?? f00.py" in lines and len(lines) == kit.CHANGED_LIMIT
-
-
-@needs_git
-def test_asking_git_changes_nothing_and_runs_nothing_of_the_project(world):
-    repository(world)
-    world.write("a.py", "x")
-    hook = world.write("evil.sh", "#!/bin/sh\ntouch pwned\n")
-    os.chmod(hook, 0o755)
-    subprocess.run(["git", "config", "core.fsmonitor", hook], cwd=world.root, check=True, env=world.env)
-    index = world.path(".git", "index")
-    assert kit.changed_files(world.root)
-    assert not os.path.exists(world.path("pwned")) and not os.path.exists(index)
+    world.worked("s1")
+    assert "## Uncommitted changes (git status)\n\n    ?? " in world.read_handoff("s1")
+    assert not os.path.exists(world.path("pwned")) and not os.path.exists(world.path(".git", "index"))
 
 
 def test_a_git_that_hangs_or_is_missing_costs_its_own_lines_only(world, monkeypatch):
     world.git()
     monkeypatch.setattr(kit, "GIT_LIMIT_S", 0.1)
-    monkeypatch.setattr(kit, "GIT_STATUS", ("sleep", "60"))
-    assert kit.changed_files(world.root) == []
-    monkeypatch.setattr(kit, "GIT_STATUS", ("no-such-program",))
-    assert kit.changed_files(world.root) == []
+    for command in (("sleep", "60"), ("no-such-program",)):
+        monkeypatch.setattr(kit, "GIT_STATUS", command)
+        assert kit.changed_files(world.root) == []

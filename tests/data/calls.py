@@ -56,14 +56,11 @@ STUCK = {
     "the same failing test, its time differs": turns(8, lambda n: fail("pytest -q", FAILED % n)),
     "another description each time": turns(8, lambda n: fail("make test", description="Run the tests, try %d" % n)),
     "another comment each time": turns(8, lambda n: fail("# attempt %d: maybe now\nmake test" % n)),
-    "a comment behind the command": turns(8, lambda n: fail("make test  # with luck %s" % ("!" * n))),
     "other ways to look at the same output": [
         fail("make test"), fail("make test 2>&1"), fail("make test 2>&1 | tail -20"), fail("cd /p && make test"),
         fail("make   test"), fail("VERBOSE=1 make test"), fail("make test | head -n 50"), fail("make test || true")],
     "two failing commands in turn": turns(4, lambda n: fail("npm test"), lambda n: fail("npm run build", "missing script")),
-    "three failing commands in turn": turns(3, lambda n: fail("a"), lambda n: fail("b", "e2"), lambda n: fail("c", "e3"))[:8],
     "growing retries with sleep": turns(8, lambda n: fail("sleep %d; curl -s localhost:3000" % 2 ** n, REFUSED % n, 7)),
-    "growing time-outs": turns(8, lambda n: fail("timeout %d make all" % (10 * (n + 1)), "Terminated", 124)),
     "one port after the other": turns(8, lambda n: fail("curl localhost:%d" % (3000 + n), REFUSED % n, 7)),
     "make clean, make, make clean, make": turns(4, lambda n: run("make clean", "rm -f *.o"), lambda n: fail("make")),
     "install anew, fail again": turns(4, lambda n: run("rm -rf node_modules"), lambda n: fail("npm ci", "ECONNREFUSED %d" % n)),
@@ -72,7 +69,6 @@ STUCK = {
     "the same command, the same result": turns(8, lambda n: run("git status", "nothing to commit")),
     "two looks in turn, nothing changes": turns(4, lambda n: run("git status", "clean"), lambda n: run("git diff", "")),
     "the same file again and again": turns(8, lambda n: read("/p/a.py")),
-    "two files in turn, nothing changes": turns(4, lambda n: read("/p/a.py", "a"), lambda n: read("/p/b.py", "b")),
     "the same edit that does not apply": turns(8, lambda n: bad_edit("/p/a.py", "foo")),
     "edits that do not apply, always another guess": turns(8, lambda n: bad_edit("/p/a.py", "foo" + " " * n)),
     "read and an edit that does not apply": turns(4, lambda n: read("/p/a.py"), lambda n: bad_edit("/p/a.py", "foo")),
@@ -81,7 +77,6 @@ STUCK = {
     "the same text written over itself": turns(4, lambda n: write("/p/a.py", "x"), lambda n: fail("pytest", FAILED % n)),
     "a tool of a server that fails": turns(8, lambda n: other("mcp__db__query", "Error: no such table: t", True, sql="select 1 from t")),
     "a search without result": turns(8, lambda n: other("Grep", {"mode": "content", "numFiles": 0, "content": ""}, pattern="foo")),
-    "the same page again": turns(8, lambda n: other("WebFetch", {"result": "404"}, url="http://x/y", prompt="find it")),
     "the same task for a subagent": turns(8, lambda n: other("Agent", "no access", True, prompt="deploy it", description="try %d" % n)),
     "a build whose ids differ": turns(8, lambda n: fail("docker build .", "failed to solve: process 4f%dab: exit code 1" % n)),
     "a traceback whose addresses differ": turns(8, lambda n: fail("python3 app.py", "TypeError: <A object at 0x7f%d3a0>" % n)),
@@ -96,24 +91,18 @@ WORK = {
     "test, edit, test": turns(8, lambda n: fail("pytest", FAILED % n), lambda n: edit("/p/a.py", "v%d" % n, "v%d" % (n + 1))),
     "test, edit by sed, test": turns(
         8, lambda n: fail("pytest", FAILED % n), lambda n: run("sed -i 's/%s/%s/' a.py" % ("abcdefgh"[n], "bcdefghi"[n]))),
-    "test, edit by a script, test": turns(
-        8, lambda n: fail("pytest", FAILED % n), lambda n: run("python3 fix_%s.py" % "abcdefgh"[n], "done")),
     "test, file by heredoc, test": turns(
         8, lambda n: fail("node t.js", "TypeError"), lambda n: run("cat > t.js <<'EOF'\nlet %s\nEOF" % "abcdefgh"[n])),
     "test, edit by a server's tool, test": turns(
         8, lambda n: fail("go test ./...", "FAIL"), lambda n: other("mcp__fs__edit_file", "edited %s" % "abcdefgh"[n], path="a.go", n=n)),
     "edit, passing tests": turns(8, lambda n: edit("/p/a.py", "v%d" % n, "v%d" % (n + 1)), lambda n: run("pytest -q", "5 passed in 0.%ds" % n)),
-    "edit, git status": turns(8, lambda n: edit("/p/a.py", "v%d" % n, "w%d" % n), lambda n: run("git status --short", " M a.py")),
-    "edit, lint, test": turns(5, lambda n: edit("/p/a.py", "v%d" % n, "w%d" % n), lambda n: run("ruff check", "ok"), lambda n: run("pytest", "ok")),
     "a file read again after each edit": turns(8, lambda n: read("/p/a.py", "v%d" % n), lambda n: edit("/p/a.py", "v%d" % n, "v%d" % (n + 1))),
     "paging with Read": turns(12, lambda n: read("/p/a.py", "page %d" % n, offset=1 + 200 * n, limit=200)),
     "paging with sed": turns(12, lambda n: run("sed -n '%d,%dp' a.py" % (200 * n + 1, 200 * n + 200), "page %d" % n)),
-    "paging with head and tail": turns(8, lambda n: run("head -%d a.py | tail -100" % (100 * n + 100), "page %d" % n)),
     "a build polled by its tool": turns(16, lambda n: other("BashOutput", {"stdout": "", "status": "running"}, bash_id="b1")),
     "a build polled with sleep": turns(16, lambda n: run("sleep 30 && gh run view 5 --json status", '{"status":"in_progress"}')),
     "a build polled without sleep": turns(12, lambda n: run("tail -1 build.log", "[%d/90] Compiling" % (7 * n))),
     "the output file of a background task": turns(12, lambda n: read("/tmp/c/tasks/b1.output", "")),
-    "waiting": turns(12, lambda n: run("sleep 60")),
     "a server's tool that waits": turns(12, lambda n: other("mcp__ci__wait_until_done", "still running", run="5")),
     "todo list between steps": turns(8, todo, lambda n: run("mkdir d%d" % n)),
     "browser: click, wait, snapshot": turns(
@@ -127,7 +116,6 @@ WORK = {
     "another error each time, at the end of a long log": turns(
         8, lambda n: fail("make", "gcc -c a.c\n" * 900 + "undefined reference to %s" % "abcdefgh"[n])),
     "another command each time, the same error": turns(8, lambda n: fail("./run_%s" % "abcdefgh"[n], "Permission denied")),
-    "different searches without result": turns(10, lambda n: other("Grep", {"numFiles": 0, "content": ""}, pattern="abcdefghij"[n])),
     "a server that comes up": turns(3, lambda n: fail("curl -s localhost:3000", REFUSED % n, 7)) + [run("curl -s localhost:3000", "ok")],
     "an install that works at the third try": turns(2, lambda n: fail("npm ci", "ETIMEDOUT")) + turns(
         4, lambda n: run("npm %s" % ["ci", "test", "run build", "run lint"][n], "ok")),
@@ -139,13 +127,8 @@ WORK = {
     "commits, one after the other": turns(5, lambda n: edit("/p/%d" % n, "a", "b"), lambda n: run("git add -A"), lambda n: run("git commit -qm 'Step %d'" % n)),
     "a look around": [run("ls", "a b"), run("git status", "clean"), read("/p/a"), read("/p/b"), run("ls src", "c"), run("git status", "clean"),
                       read("/p/c"), run("git log --oneline -5", "x"), run("ls", "a b"), read("/p/a"), read("/p/b"), read("/p/c")],
-    "migrations run one by one": turns(8, lambda n: run("./manage.py migrate app 00%02d" % n, "Applying app.00%02d... OK" % n)),
     "searches in the shell without result": turns(10, lambda n: fail("grep -rn '%s' src" % "abcdefghij"[n], "")),
-    "the same test in each of the packages": turns(8, lambda n: fail("cd /p/%s && npm test" % "abcdefgh"[n], "1 failed")),
     "one test file after the other, each fails": turns(8, lambda n: fail("pytest tests/test_%s.py" % "abcdefgh"[n], FAILED % n)),
-    "check, write, check": turns(8, lambda n: fail("cargo check", "E0308"), lambda n: write("/p/a.rs", "v%d" % n)),
     "the same look after each of several changes": turns(8, lambda n: run("mv %s x" % "abcdefgh"[n]), lambda n: run("ls", "x")),
-    "queries": turns(8, lambda n: other("mcp__db__query", [{"n": n}], sql="select count(*) from %s" % "abcdefgh"[n])),
     "different tasks for subagents": turns(8, lambda n: other("Agent", {"content": [{"type": "text", "text": "done"}]}, prompt="look at part %s" % "abcdefgh"[n])),
-    "cells of a notebook": turns(8, lambda n: other("NotebookEdit", {"cell_id": str(n)}, notebook_path="/p/n.ipynb", new_source="x = %d" % n)),
 }
