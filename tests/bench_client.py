@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import statistics
 import sys
@@ -16,29 +15,30 @@ import tempfile
 import time
 
 import real_client
-from bench_worlds import HANDOFF
+from bench_worlds import HANDOFF, HANDOFF_PATH, lines_of
 from stub_model import Turn
 
-CALLS = 48
+CALLS, ROUNDS = 48, 3
 FIRST_TOKENS, LAST_TOKENS = 30_000, 163_000
 NO_HOOKS = "no hooks"
 
 
-def measure(python: str, kits: dict, rounds: int, progress: object) -> list:
+def measure(kits: dict, progress: object) -> list:
     """[{variant, ms, added_ms}], [] without the client. `kits` is {name: folder}."""
     program = real_client.locate()
     if not program:
         print("client: skipped, it is not installed (python3 tests/e2e/real_client.py gets it)", file=sys.stderr)
         return []
-    bare = "python3 -I -S -c pass"
-    variants = {NO_HOOKS: {}, "`true` twice": both("true"), "two bare interpreters": both(bare)}
+    variants = {NO_HOOKS: {}}
+    for name, command in (("`true` twice", "true"), ("two bare interpreters", "python3 -I -S -c pass")):
+        variants[name] = {"PreToolUse": command, "PostToolUse": command}
     for name, kit in kits.items():
         variants[name] = lines_of(kit)
     times: dict = {name: [] for name in variants}
-    for number in range(rounds):
+    for number in range(ROUNDS):
         for name, lines in variants.items():
-            progress("client, round %d of %d: %s" % (number + 1, rounds, name))
-            times[name] += run_session(program, python, lines, kits.get(name, ""))
+            progress("client, round %d of %d: %s" % (number + 1, ROUNDS, name))
+            times[name] += run_session(program, lines, kits.get(name, ""))
     usual_ms = statistics.mean(trimmed(times[NO_HOOKS]))
     figures = {name: statistics.mean(trimmed(found)) for name, found in times.items()}
     return [{"variant": name, "ms": ms, "added_ms": ms - usual_ms} for name, ms in figures.items()]
@@ -49,23 +49,13 @@ def trimmed(times: list) -> list:
     return sorted(times)[: max(1, len(times) * 19 // 20)]
 
 
-def both(command: str) -> dict:
-    return {"PreToolUse": command, "PostToolUse": command}
-
-
-def lines_of(kit: str) -> dict:
-    with open(os.path.join(kit, "hooks.json"), encoding="utf-8") as file:
-        hooks = json.load(file)["hooks"]
-    return {event: groups[0]["hooks"][0]["command"] for event, groups in hooks.items()}
-
-
-def run_session(program: object, python: str, lines: dict, kit: str) -> list:
+def run_session(program: object, lines: dict, kit: str) -> list:
     """Milliseconds of each call, the first one aside: the gate speaks there."""
     stamps: list = []
     with tempfile.TemporaryDirectory(prefix="ctx-hooks-client-") as base:
         world = real_client.World(os.path.join(base, "world"), program)
         try:
-            prepare(world, python, lines, kit)
+            prepare(world, lines, kit)
             world.stub.script(*[turn_of(number, stamps) for number in range(CALLS + 1)], "done")
             with world.session() as session:
                 session.prompt("Work through all parts.")
@@ -80,7 +70,7 @@ def turn_of(number: int, stamps: list) -> object:
     def answer(request: object) -> Turn:
         stamps.append(time.perf_counter())
         tokens = FIRST_TOKENS + (LAST_TOKENS - FIRST_TOKENS) * number // CALLS
-        asked = re.search(r"(/\S+/\.context/handoffs/\S+?\.md)", request.news())
+        asked = HANDOFF_PATH.search(request.news())
         if asked:
             os.makedirs(os.path.dirname(asked.group(1)), exist_ok=True)
             given = {"file_path": asked.group(1), "content": HANDOFF % number}
@@ -90,11 +80,11 @@ def turn_of(number: int, stamps: list) -> object:
     return answer
 
 
-def prepare(world: object, python: str, lines: dict, kit: str) -> None:
+def prepare(world: object, lines: dict, kit: str) -> None:
     """The kit where its lines look for it, and the real interpreter as `python3`."""
     program = world.bin / "python3"
     program.unlink()
-    program.symlink_to(python)
+    program.symlink_to(os.path.realpath(sys.executable))
     entries = {}
     for event, command in lines.items():
         entries[event] = [{"hooks": [{"type": "command", "command": command, "timeout": 10}]}]

@@ -1,15 +1,12 @@
 """The README's pictures, from the real client in a terminal: `make pictures`.
 
-    python3 tests/pictures.py [FOLDER]     default: .github
-
 Claude Code runs in a pseudo-terminal against a stub model on loopback, with the kit installed by install.py.
 What stands on its screen then is drawn as SVG: a start with a handoff, the reminder, and `status`. Needs the
 package pyte, a terminal emulator, and the client that `make e2e` installs.
 """
 from __future__ import annotations
 
-import os
-import shutil
+import copy
 import sys
 import tempfile
 import time
@@ -17,6 +14,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 HERE = Path(__file__).resolve().parent
+TARGET = HERE.parent / ".github"
 sys.path.insert(0, str(HERE / "e2e"))
 
 import pyte  # noqa: E402
@@ -41,20 +39,14 @@ Next: validate the postcode, then payment.
 """
 
 
-class Screen:
-    """What stands on a terminal after these bytes."""
-
-    def __init__(self, raw: bytes) -> None:
-        self.screen = pyte.Screen(COLUMNS, ROWS)
-        stream = pyte.ByteStream(self.screen)
-        stream.feed(raw)
-
-    def lines(self) -> list:
-        """The lines that are not empty at the end, as lists of cells."""
-        rows = [[self.screen.buffer[row][column] for column in range(COLUMNS)] for row in range(self.screen.lines)]
-        while rows and not "".join(cell.data for cell in rows[-1]).strip():
-            rows.pop()
-        return rows
+def screen_lines(raw: bytes) -> list:
+    """What stands on a terminal after these bytes: lists of cells, without the empty lines at the end."""
+    screen = pyte.Screen(COLUMNS, ROWS)
+    pyte.ByteStream(screen).feed(raw)
+    rows = [[screen.buffer[row][column] for column in range(COLUMNS)] for row in range(ROWS)]
+    while rows and not "".join(cell.data for cell in rows[-1]).strip():
+        rows.pop()
+    return rows
 
 
 def colour_of(cell: object) -> str:
@@ -74,7 +66,8 @@ def render_line(row: list, number: int) -> str:
         if text:
             place = 'x="%.1f" y="%d"' % (16 + start * WIDTH, 30 + number * HEIGHT)
             length = 'textLength="%.1f"' % (len(text) * WIDTH)
-            pieces.append('<text %s %s fill="%s" xml:space="preserve">%s</text>' % (place, length, colour, escape(text)))
+            words = (place, length, colour, escape(text))
+            pieces.append('<text %s %s fill="%s" xml:space="preserve">%s</text>' % words)
     return "\n".join(pieces)
 
 
@@ -86,29 +79,14 @@ def render_svg(rows: list) -> str:
     return '<svg xmlns="http://www.w3.org/2000/svg" %s %s>\n%s\n%s\n</svg>\n' % (size, font, card, body)
 
 
-class Studio:
-    """A scratch project with the kit, in which the pictures are taken."""
-
-    def __init__(self, folder: str, program: Path, target: Path) -> None:
-        self.target = target
-        self.world = real_client.World(folder, program)
-        self.world.install("--init")
-        self.world.write(".context/TASKS.md", "# Tasks\n\n- Checkout page: address form, then payment\n")
-        self.world.leave_handoff(HANDOFF)
-
-    def save(self, name: str, raw: bytes, *shown: str) -> None:
-        """Draw what stands there now; it has to show what the picture is for."""
-        lines = Screen(raw).lines()
-        text = "\n".join("".join(cell.data for cell in row) for row in lines)
-        for words in shown:
-            assert words in text, "%s.svg does not show %r:\n%s" % (name, words, text)
-        path = self.target / (name + ".svg")
-        path.write_text(render_svg(lines), encoding="utf-8")
-        print("%s: %d lines" % (path.name, len(lines)))
-
-    def terminal(self) -> object:
-        terminal = real_client.Terminal(self.world, real_client.permissions("bypassPermissions"), {}, ROWS, COLUMNS)
-        return self.world._track(terminal)
+def save(name: str, raw: bytes, *shown: str) -> None:
+    """Draw what stands there now; it has to show what the picture is for."""
+    lines = screen_lines(raw)
+    text = "\n".join("".join(cell.data for cell in row) for row in lines)
+    for words in shown:
+        assert words in text, "%s.svg does not show %r:\n%s" % (name, words, text)
+    (TARGET / (name + ".svg")).write_text(render_svg(lines), encoding="utf-8")
+    print("%s.svg: %d lines" % (name, len(lines)))
 
 
 def settle(terminal: object) -> None:
@@ -119,15 +97,15 @@ def settle(terminal: object) -> None:
         time.sleep(1.0)
 
 
-def play(studio: Studio) -> None:
-    world = studio.world
-    with studio.terminal() as terminal:
+def play(world: real_client.World) -> None:
+    words = real_client.permissions("bypassPermissions")
+    with real_client.Terminal(world, words, {}, ROWS, COLUMNS) as terminal:
         terminal.wait_shown(real_client.READY)
         world.stub.script(Turn("The address form is half done. Next I validate the postcode.", tokens=24_000))
         terminal.type("Where were we?")
         terminal.wait_shown("validate the postcode")
         settle(terminal)
-        studio.save("start", bytes(terminal.raw), "ctx: handoff of", "delivered, 6 lines")
+        save("start", bytes(terminal.raw), "ctx: handoff of", "delivered, 6 lines")
         path = str(world.project / ".context/handoffs" / (world.newest_id() + ".md"))
         world.stub.script(
             Turn(tools=[("Bash", {"command": "echo all 14 tests pass"})], tokens=144_000),
@@ -137,47 +115,33 @@ def play(studio: Studio) -> None:
         terminal.type("Validate the postcode")
         terminal.wait_shown("handoff is written")
         settle(terminal)
-        studio.save("reminder", bytes(terminal.raw), "asked the agent for a handoff", "ctx: handoff written")
-        world.command(world.bin / "python3", ".claude/hooks/ctx_hooks.py", "signal", "CI: 3 tests fail on main → look at the log")
-        studio.save("status", run_in_terminal(world, "status"), "Claude Code", "handoff written", "CI: 3 tests fail")
+        save("reminder", bytes(terminal.raw), "asked the agent for a handoff", "ctx: handoff written")
+        world.ctx("signal", "CI: 3 tests fail on main → look at the log")
+        save("status", run_in_terminal(world, "status"), "Claude Code", "handoff written", "CI: 3 tests fail")
 
 
 def run_in_terminal(world: real_client.World, *words: str) -> bytes:
     """What a command prints on a terminal, the command line above it."""
-    import pty
-
-    pid, master = pty.fork()
-    if pid == 0:
-        os.chdir(str(world.project))
-        program = str(world.bin / "python3")
-        os.execve(program, [program, ".claude/hooks/ctx_hooks.py", *words], world.environment())
-    raw = b"$ .claude/hooks/ctx_hooks.py " + " ".join(words).encode() + b"\r\n"
-    while True:
-        try:
-            piece = os.read(master, 65536)
-        except OSError:
-            break
-        if not piece:
-            break
-        raw += piece
-    os.waitpid(pid, 0)
-    return raw
+    shell = copy.copy(world)
+    shell.program = world.bin / "python3"
+    terminal = real_client.Terminal(shell, [".claude/hooks/ctx_hooks.py", *words], {}, ROWS, COLUMNS)
+    terminal.process.wait(30)
+    terminal.kill()
+    return b"$ .claude/hooks/ctx_hooks.py %s\r\n" % " ".join(words).encode() + bytes(terminal.raw)
 
 
 def main() -> None:
-    target = Path(sys.argv[1] if len(sys.argv) > 1 else HERE.parent / ".github")
-    target.mkdir(parents=True, exist_ok=True)
-    base = tempfile.mkdtemp(prefix="ctx-", dir="/tmp")  # short: it stands in the pictures
-    studio = None
-    try:
-        program = real_client.install()
-        real_client.isolate()  # after the installation: from here on there is no network
-        studio = Studio(os.path.join(base, "shop"), program, target)
-        play(studio)
-    finally:
-        if studio:
-            studio.world.close()
-        shutil.rmtree(base, ignore_errors=True)
+    program = real_client.install()
+    real_client.isolate()  # after the installation: from here on there is no network
+    with tempfile.TemporaryDirectory(prefix="ctx-", dir="/tmp") as base:  # short: it stands in the pictures
+        world = real_client.World(Path(base, "shop"), program)
+        try:
+            world.install("--init")
+            world.write(".context/TASKS.md", "# Tasks\n\n- Checkout page: address form, then payment\n")
+            world.leave_handoff(HANDOFF)
+            play(world)
+        finally:
+            world.close()
 
 
 if __name__ == "__main__":
