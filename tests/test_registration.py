@@ -1,34 +1,21 @@
 """Registration: the lines in the clients' settings, as they are made and recognised."""
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import random
-import re
 
 import pytest
 
-TESTS = os.path.dirname(os.path.abspath(__file__))
-REPO = os.path.dirname(TESTS)
-
-
-def load_kit():
-    path = os.path.join(REPO, "ctx_hooks.py")
-    spec = importlib.util.spec_from_file_location("ctx_hooks", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from helper import REPO, data, kit, read
 
 
 def read_json(*names):
-    with open(os.path.join(REPO, *names), encoding="utf-8") as file:
-        return json.load(file)
+    return json.loads(read(os.path.join(REPO, *names)))
 
 
-kit = load_kit()
 HOOKS = read_json("hooks.json")["hooks"]
-OLD = read_json("tests", "data", "release-0.2.0.json")
+OLD = read_json(data("release-0.2.0.json"))
 MODES = {"SessionStart": "inject", "UserPromptSubmit": "inject", "PreToolUse": "gate", "PostToolUse": "monitor",
          "PostToolUseFailure": "monitor now", "PreCompact": "monitor now", "Stop": "stop-enforce",
          "SessionEnd": "cleanup"}
@@ -53,8 +40,8 @@ NOT_OURS = [
     "cat ctx_hooks.py gate", "python3 other.py ctx_hooks.py gate", "echo before; python3 ctx_hooks.py gate",
     "python3 ctx_hooks.py gate && ./mine.sh", "python3 ctx_hooks.py gate | tee log",
     "python3 ctx_hooks.py gate || ./mine.sh", "(python3 ctx_hooks.py gate)", "python3 ctx_hooks.py gate\nrm -rf x",
-    "python3 ctx_hooks.py gate x\nrm -rf x", 'python3 ctx_hooks.py gate \\" ; rm x \\"', "sh x/ctx_hooks.py gate nobody",
-    "sh -c x/ctx_hooks.py gate", "python3 -m ctx_hooks gate", "python3 'open quote/ctx_hooks.py gate",
+    "python3 ctx_hooks.py gate x\nrm -rf x", 'python3 ctx_hooks.py gate \\" ; rm x \\"',
+    "sh x/ctx_hooks.py gate nobody", "sh -c x/ctx_hooks.py gate", "python3 -m ctx_hooks gate", "python3 'open quote/ctx_hooks.py gate",
     "timeout 5 ./wrapper.sh ctx_hooks.py gate", "$(evil) x/ctx_hooks.py gate", ": ctx_hooks gate; rm -rf x",
     ": ctx_hooks gate; x || exit 0 && ./mine.sh",
 ]
@@ -83,51 +70,37 @@ def test_recognition_survives_any_text_in_no_time():
 
 
 @pytest.mark.parametrize("agent", kit.DIALECTS)
-def test_every_line_that_is_made_is_short_and_recognised(agent):
+def test_each_client_gets_short_lines_for_its_own_events_in_its_own_units(agent):
     dialect = kit.DIALECTS[agent]
+    modes = {dialect.renamed.get(name, name): mode for name, mode in MODES.items() if name in dialect.registered}
+    limits = {"Stop": 150, "AfterAgent": 150, "SessionEnd": 3 if agent == "codex" else 5}
     for path, form in ((kit.kit_word(agent) or "/x/ctx_hooks.py", kit.SHELL_LINE),
                        ("'/x y/it'\"'\"'s/ctx_hooks.py'", kit.SHELL_LINE),
                        ('"C:\\x\\ctx_hooks.py"', kit.POWERSHELL_LINE)):
-        for event, group in kit.adapt_hooks(HOOKS, agent, path, form).items():
-            command = group["hooks"][0]["command"]
-            line = kit.parse_line(command)
-            assert line.agent == agent and line.path.endswith("ctx_hooks.py")
-            assert len(command) <= 100 and "-c" not in command.split()
-            ours = {dialect.renamed.get(name, name): name for name in MODES}[event]
-            assert " ".join(word for word in line.words if word != agent) == MODES[ours]
-
-
-def test_hooks_json_is_what_claude_code_gets_and_the_plugin_has_the_same():
-    assert {event: group for event, (group,) in HOOKS.items()} == kit.adapt_hooks(HOOKS, "claude", kit.kit_word("claude"))
-    assert {event: " ".join(kit.parse_line(group["hooks"][0]["command"]).words) for event, (group,) in HOOKS.items()} == MODES
-    assert HOOKS["PreCompact"][0]["matcher"] == "auto"
-    plugin = json.dumps(read_json(".claude-plugin", "hooks.json"))
-    assert plugin.replace("${CLAUDE_PLUGIN_ROOT}", "$CLAUDE_PROJECT_DIR/.claude/hooks") == json.dumps({"hooks": HOOKS})
-
-
-def test_the_manifests_of_the_plugin_agree_with_the_kit():
-    plugin, market = (read_json(".claude-plugin", name) for name in ("plugin.json", "marketplace.json"))
-    assert plugin["version"] == kit.VERSION
-    assert os.path.exists(os.path.join(REPO, plugin["hooks"]))
-    assert [(entry["name"], entry["source"]) for entry in market["plugins"]] == [(plugin["name"], "./")]
-
-
-def test_each_client_gets_its_own_events_units_and_limits():
-    for agent, dialect in kit.DIALECTS.items():
-        hooks = kit.adapt_hooks(HOOKS, agent, "x/ctx_hooks.py")
-        assert len(hooks) == len(dialect.registered)
-        assert ("PreToolUse" in hooks) == (agent in ("claude", "grok")) or agent == "grok"
+        hooks = kit.adapt_hooks(HOOKS, agent, path, form)
+        assert set(hooks) == set(modes)
+        assert "PreCompress" not in hooks  # Gemini's comes before every request
         for event, group in hooks.items():
-            seconds = group["hooks"][0]["timeout"] / dialect.time_unit
-            limits = {"Stop": 150, "AfterAgent": 150, "SessionEnd": 3 if agent == "codex" else 5}
-            assert seconds == limits.get(event, 10), (agent, event)
-    assert "PreCompress" not in kit.adapt_hooks(HOOKS, "gemini", "x/ctx_hooks.py")
-    assert "AfterTool" in kit.adapt_hooks(HOOKS, "gemini", "x/ctx_hooks.py")
+            entry = group["hooks"][0]
+            line = kit.parse_line(entry["command"])
+            assert line.agent == agent and line.path.endswith("ctx_hooks.py") and len(entry["command"]) <= 100
+            assert " ".join(word for word in line.words if word != agent) == modes[event]
+            assert entry["timeout"] / dialect.time_unit == limits.get(event, 10)
+
+
+def test_claude_code_gets_hooks_json_and_the_manifests_of_the_plugin_fit():
+    own = {event: group for event, (group,) in HOOKS.items()}
+    assert own == kit.adapt_hooks(HOOKS, "claude", kit.kit_word("claude"))
+    assert HOOKS["PreCompact"][0]["matcher"] == "auto"
+    plugin, market = (read_json(".claude-plugin", name) for name in ("plugin.json", "marketplace.json"))
+    assert plugin["version"] == kit.VERSION and os.path.exists(os.path.join(REPO, plugin["hooks"]))
+    assert [(entry["name"], entry["source"]) for entry in market["plugins"]] == [(plugin["name"], "./")]
 
 
 def test_lines_are_found_whatever_else_the_settings_hold():
     command = HOOKS["PreToolUse"][0]["hooks"][0]["command"]
-    for broken in ({}, [], None, {"hooks": []}, {"hooks": {"a": 5}}, {"other": {"a": [{"hooks": [{"command": command}]}]}},
+    for broken in ({}, [], None, {"hooks": []}, {"hooks": {"a": 5}},
+                   {"other": {"a": [{"hooks": [{"command": command}]}]}},
                    {"hooks": {"a": [5, {}, {"hooks": 5}, {"hooks": [5, {}, {"command": ["sh"]}]}]}}):
         assert kit.find_lines(broken) == []
     settings = {"hooks": {"a": [5, {"matcher": [1, 2], "hooks": [5, {"command": command}]}], "b": None}}
@@ -136,4 +109,4 @@ def test_lines_are_found_whatever_else_the_settings_hold():
 
 def test_all_lines_of_0_2_0_are_found_in_its_settings():
     assert sorted(line.place[1] for line in kit.find_lines(json.loads(OLD["settings.json"]))) == sorted(MODES)
-    assert re.fullmatch(r"[a-z-]+", kit.find_lines(json.loads(OLD["codex.json"]))[0].mode)
+    assert kit.find_lines(json.loads(OLD["codex.json"]))
