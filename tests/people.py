@@ -1,12 +1,14 @@
 """A person at a terminal beside the agent: runs the kit's commands as real processes."""
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import select
 import struct
 import subprocess
 import sys
+from collections import namedtuple
 
 import pytest
 
@@ -14,16 +16,7 @@ import helper
 
 AGENT_VARIABLES = ("CLAUDECODE", "AI_AGENT", "CLAUDE_PID", "CLAUDE_PROJECT_DIR")
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-
-
-class Answer:
-    def __init__(self, done: subprocess.CompletedProcess) -> None:
-        self.code = done.returncode
-        self.out = done.stdout.decode().replace(os.linesep, "\n")
-        self.err = done.stderr.decode().replace(os.linesep, "\n")
-
-    def __repr__(self) -> str:
-        return "Answer(%d, %r, %r)" % (self.code, self.out, self.err)
+Answer = namedtuple("Answer", "code out err")
 
 
 def person_env(world: helper.World, **more: str) -> dict:
@@ -37,14 +30,15 @@ def ask(world: helper.World, *words: str, kit: str = helper.KIT, **more: object)
     start = [sys.executable, "-I"] if helper.IS_WINDOWS else ["sh"]
     done = subprocess.run(
         [*start, kit, *words],
-        input=str(more.pop("stdin", "")).encode(),
+        input=more.pop("stdin", "").encode(),
         cwd=more.pop("cwd", world.root),
         env=env,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         timeout=60,
     )
-    return Answer(done)
+    out, err = (said.decode().replace(os.linesep, "\n") for said in (done.stdout, done.stderr))
+    return Answer(done.returncode, out, err)
 
 
 def tell(world: helper.World, *words: str, **more: object) -> str:
@@ -54,7 +48,7 @@ def tell(world: helper.World, *words: str, **more: object) -> str:
     return answer.out
 
 
-def in_terminal(world: helper.World, *words: str, typed: bytes = b"", **env: str) -> str:
+def in_terminal(world: helper.World, *words: str, typed: bytes = b"", code: int = 0, **env: str) -> str:
     """The same in a terminal; what stands on the screen."""
     pty = pytest.importorskip("pty", reason="a terminal of POSIX")
     pid, master = pty.fork()
@@ -63,16 +57,11 @@ def in_terminal(world: helper.World, *words: str, typed: bytes = b"", **env: str
         os.execve(sys.executable, [sys.executable, helper.KIT, *words], person_env(world, **env))
     os.write(master, typed)
     screen = b""
-    while True:
-        try:
-            piece = os.read(master, 65536)
-        except OSError:
-            piece = b""
-        if not piece:
-            break
-        screen += piece
+    with contextlib.suppress(OSError):  # so Linux says that the program has ended
+        while piece := os.read(master, 65536):
+            screen += piece
     os.close(master)
-    assert os.waitpid(pid, 0)[1] == 0, screen
+    assert os.waitpid(pid, 0)[1] == code << 8, screen
     return screen.decode()
 
 

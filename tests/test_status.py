@@ -8,16 +8,7 @@ import re
 import pytest
 
 import helper
-from people import COLOUR, ask, in_terminal, tell
-
-SEED_NAMES = {
-    "session_start",
-    "estimated_tokens",
-    "tool_calls",
-    "threshold_crossed_at",
-    "handoff_complete",
-    "breakdown",
-}
+from people import COLOUR, in_terminal, tell
 
 
 def fill(session, *levels):
@@ -26,49 +17,33 @@ def fill(session, *levels):
         session.run("make step%d" % number, tokens=tokens)
 
 
-# --- sessions
-
-
-@pytest.fixture
-def session(world):
-    """A session whose client is alive."""
-    world.env["CLAUDE_PID"] = str(os.getpid())
-    session = world.session("s1")
-    session.start()
-    return session
-
-
-def test_a_session_is_shown_with_client_fullness_and_sparkline(world, session):
-    fill(session, 20_000, 60_000, 100_000, 125_000)
+def test_a_session_is_shown_with_client_fullness_sparkline_and_what_it_read(world, session):
+    page = tell(world, "status")
+    assert "not measured yet" in page and "read:" not in page
+    fill(session, 20_000, 60_000, 100_000)
+    session.call("Read", {"file_path": world.context("TASKS.md")}, tokens=125_000)
     page = tell(world, "status")
     (line,) = [row for row in page.split("\n") if row.startswith("  s1 ")]
     assert "Claude Code" in line and "working" in line
     assert line.endswith("▁▃▅▇ ███████░░░ 74% of 167k")
-    assert "calls: 4" in page
+    assert "calls: 4 · read: TASKS.md" in page
 
 
-def test_percent_is_the_one_that_the_reminder_names(world, session):
+def test_percent_is_the_one_that_the_reminder_names_and_the_handoffs_state_is_told(world, session):
     reply = session.run("make", tokens=150_000)
     assert "89% full (150,000 of 167,000" in reply.text
-    assert "89% of 167k" in tell(world, "status")
+    page = tell(world, "status")
+    assert "89% of 167k" in page and "handoff asked for" in page
+    session.write_handoff()
+    assert "handoff written" in tell(world, "status")
 
 
 def test_calls_that_the_launcher_answered_alone_are_counted(world, session):
     fill(session, 20_000)
     session.write_answer({"type": "tool_use", "id": "t9", "name": "Read", "input": {}}, tokens=90_000)
-    assert "calls: 2" in tell(world, "status") and "53% of 167k" in tell(world, "status")
+    page = tell(world, "status")
+    assert "calls: 2" in page and "53% of 167k" in page
     assert session.state()["facts"]["tool_calls"] == 1  # looking changes nothing
-
-
-def test_a_session_that_wants_a_handoff_says_so(world, session):
-    fill(session, 150_000)
-    assert "handoff asked for" in tell(world, "status")
-    session.write_handoff()
-    assert "handoff written" in tell(world, "status")
-
-
-def test_a_session_before_its_first_answer_is_not_measured(world, session):
-    assert "not measured yet" in tell(world, "status")
 
 
 @pytest.mark.posix("a process that has ended is not asked for on Windows")
@@ -80,18 +55,14 @@ def test_a_session_that_ended_or_was_killed_says_so(world):
     assert "s1       Claude Code ended " in page and "s2       Claude Code killed " in page
 
 
-# --- handoffs
+# --- handoffs and signals
 
 
 def test_handoffs_wait_or_tell_to_whom_they_went(world):
     world.worked("s1")
     assert re.search(r"waiting  .* s1\.md\n", tell(world, "status"))
-    taker = world.session("s2")
-    taker.start()
+    world.session("s2").start()
     assert re.search(r"used     .* s1\.md → s2\n", tell(world, "status"))
-
-
-# --- signals
 
 
 def test_signals_say_for_whom_they_wait_and_until_when(world, session):
@@ -102,38 +73,26 @@ def test_signals_say_for_whom_they_wait_and_until_when(world, session):
     assert "warning  mind the gap\n           for session s1, until 20" in page
 
 
-def test_a_signal_that_expired_unheard_is_named_for_a_day(world, session):
-    world.signal("too late", ttl=1)
-    world.now += 60
-    session.prompt("go on")
-    assert "unheard  too late\n           expired at" in tell(world, "status")
-
-
-def test_a_signal_that_was_heard_is_not_called_unheard(world, session):
+def test_a_signal_that_expired_is_named_for_a_day_if_nobody_heard_it(world, session):
     world.signal("in time", ttl=30)
     session.prompt("go on")
+    world.signal("too late", name="t.md", ttl=1)
     world.now += 60
     session.prompt("and on")
-    assert "in time" not in tell(world, "status")
+    page = tell(world, "status")
+    assert "unheard  too late\n           expired at" in page and "in time" not in page
 
 
 # --- problems and the rest of the page
 
 
-def test_problems_come_with_what_to_do(world):
+def test_problems_and_the_workflow_are_on_the_page_and_without_a_session_the_doctor(world):
     world.settings("gate:\n  mode: sometimes\n")
-    page = tell(world, "status")
-    assert re.search("line 2, column 3: .*must be one of: directive, off", page)
-
-
-def test_without_a_session_it_names_the_doctor(world):
-    assert "no session" in tell(world, "status") and "ctx_hooks.py doctor" in tell(world, "status")
-
-
-def test_the_workflow_is_on_the_page(world):
     tell(world, "auto", "start", "Add discounts", "--until", "true")
     page = tell(world, "status")
+    assert re.search("line 2, column 3: .*must be one of: directive, off", page)
     assert "workflow\n" in page and "Add discounts" in page
+    assert "no session" in page and "ctx_hooks.py doctor" in page
 
 
 def test_a_usual_page_fits_into_80_columns_and_one_screen(world):
@@ -174,7 +133,7 @@ def test_nothing_from_outside_can_paint_or_move_the_cursor(world):
 def test_json_keeps_the_names_that_scripts_know(world, session):
     fill(session, 20_000)
     (row,) = json.loads(tell(world, "status", "--json"))["sessions"]
-    assert SEED_NAMES <= set(row)
+    assert row["session_start"].startswith("20") and row["tool_calls"] == 1
     assert row["estimated_tokens"] == 20_000 and row["breakdown"] == {"Bash": 1}
     assert row["threshold_crossed_at"] is None and row["handoff_complete"] is False
     fill(session, 150_000)
@@ -182,26 +141,20 @@ def test_json_keeps_the_names_that_scripts_know(world, session):
     assert row["threshold_crossed_at"].startswith("20")
 
 
-# --- all projects
-
-
-def test_all_shows_every_project_of_this_user_from_anywhere(world, session, tmp_path):
+def test_all_shows_every_project_of_this_user_that_is_still_there(world, session, tmp_path):
     fill(session, 20_000)
     other = helper.World(tmp_path / "other")
     other.home = world.home
     other.env.update(HOME=world.home, LOCALAPPDATA=world.env.get("LOCALAPPDATA", ""))
-    other.env["CLAUDE_PID"] = world.env["CLAUDE_PID"]
     other.session("o1").start()
     page = tell(world, "status", "--all", cwd=str(tmp_path))
     assert world.root in page and other.root in page
     assert "  s1 " in page and "  o1 " in page
     found = json.loads(tell(world, "status", "--all", "--json", cwd=str(tmp_path)))
     assert sorted(row["project"] for row in found) == sorted([world.root, other.root])
-
-
-def test_all_leaves_out_a_project_that_is_gone(world, session):
-    os.rename(world.root, world.root + " was here")
-    assert tell(world, "status", "--all", cwd=world.home) == ""
+    os.rename(other.root, other.root + " was here")
+    page = tell(world, "status", "--all", cwd=str(tmp_path))
+    assert world.root in page and other.root not in page
 
 
 # --- why
@@ -214,20 +167,11 @@ def test_why_explains_what_was_said_and_decided(world, session):
     assert "asked the agent to read CONSTITUTION.md, TASKS.md" in page
     assert "asked for a handoff at 89%: there was none yet" in page
     assert len(tell(world, "why", "1").strip().split("\n")) == 1
+    helper.write(world.state("events.jsonl"), '{"at": "2026-02-03T10:45:00Z", "event": "old:thing"}\n')
+    assert "old:thing" in tell(world, "why")  # of another version
 
 
 def test_every_event_of_the_recorder_has_a_sentence(kit):
     source = helper.read(helper.KIT)
     events = set(re.findall(r'record\(\s*[\w.]+(?:\([^()]*\))?,\s*"([a-z]+:[a-z-]+)"', source))
     assert events and events <= set(kit.DECISIONS)
-
-
-def test_a_row_of_another_version_is_shown_as_it_stands(world, session):
-    helper.write(world.state("events.jsonl"), '{"at": "2026-02-03T10:45:00Z", "event": "old:thing"}\n')
-    assert "old:thing" in ask(world, "why").out
-
-
-def test_the_context_files_that_were_really_read_are_named(world, session):
-    assert "read:" not in tell(world, "status")
-    session.call("Read", {"file_path": world.context("TASKS.md")})
-    assert "· read: TASKS.md" in tell(world, "status")
