@@ -374,12 +374,14 @@ def test_a_late_transcript_is_waited_for_when_it_matters(tmp_path, monkeypatch, 
 @pytest.mark.parametrize("client", OTHERS)
 def test_a_session_of_recorded_events_is_answered_without_an_error(world, client):
     """A start told twice, an end told twice, a Stop after it."""
+    dialect = kit.DIALECTS[client]
+    assert dialect.settings and dialect.user_settings  # where its hooks are registered
     transcript = os.path.join(world.home, ".copilot", "session-state", "s", "events.jsonl")
     write(transcript, (DATA / client / "transcript.jsonl").read_bytes())
     played = ["SessionStart", "SessionStart", "UserPromptSubmit", "PostToolUse", "PreCompact", "Stop"]
     said = {}
     for name in played + ["SessionEnd", "SessionEnd", "Stop", "SessionEnd"]:
-        if name in kit.DIALECTS[client].registered:
+        if name in dialect.registered:
             event = dict(recorded(client, theirs(client, name)), session_id="s", cwd=world.root)
             if client != "copilot":  # it only tells at a Stop, and is found
                 event["transcript_path"] = transcript

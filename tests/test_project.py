@@ -108,9 +108,6 @@ def test_a_gitignore_names_our_files_and_no_context_file_and_a_persons_own_is_le
     assert read(world.context(".gitignore")) == "mine\n"
 
 
-# --- what may be delivered
-
-
 def test_what_may_reach_the_agent(world):
     project = kit.find_project(world.root, world.env)
     for name in ("docs/a.md", ".context/TASKS.md", "environment.md", ".claude/ll-continue-prompt.md"):
