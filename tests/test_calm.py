@@ -1,4 +1,4 @@
-"""Calm: how many calls the launcher may answer alone, without starting Python."""
+"""Calm: how many calls the launcher may answer alone. How it counts them is in launcher.bats."""
 from __future__ import annotations
 
 import os
@@ -19,9 +19,9 @@ def session(world):
     return session
 
 
-def room(world, name="claude-s1"):
+def room(world):
     """The number of calls that was left for the launcher."""
-    path = world.cache("calm", name)
+    path = world.cache("calm", "claude-s1")
     return int(read(path).split("\n")[0]) if os.path.exists(path) else 0
 
 
@@ -54,10 +54,23 @@ def test_the_file_names_what_ends_the_calm_and_is_a_second_old(world, session):
     ]
     assert os.stat(path).st_mtime == world.now - 2  # the result's row is a second later
     assert read(path + ".tally") == ""
+    session.end()
+    assert os.listdir(world.cache("calm")) == []
 
 
-def test_no_calm_while_fullness_is_unknown(world, session):
+def test_no_calm_while_fullness_is_unknown_something_is_said_or_calls_repeat(world, session):
     session.send("PostToolUse", tool_name="Bash", tool_input={}, tool_use_id="t")
+    assert room(world) == 0
+    world.signal("Deploy is red.")
+    session.look()
+    assert room(world) == 0
+    session.look()
+    assert room(world) == 8
+    session.prompt("And now?")
+    assert room(world) == 0
+    for _ in range(3):
+        session.run("make", failed=True, text="boom")
+    session.run("make")
     assert room(world) == 0
 
 
@@ -85,21 +98,6 @@ def test_no_calm_while_a_delivery_has_no_evidence(world):
     assert room(world) == 8
 
 
-def test_no_calm_in_the_call_that_says_something(world, session):
-    world.signal("Deploy is red.")
-    session.look()
-    assert room(world) == 0
-    session.look()
-    assert room(world) == 8
-
-
-def test_no_calm_while_calls_repeat(world, session):
-    for _ in range(3):
-        session.run("make", failed=True, text="boom")
-    session.run("make")
-    assert room(world) == 0
-
-
 def test_no_calm_while_a_workflow_runs(world, session):
     state = '{"active": true, "phase": "qa", "phases": ["qa"], "session_id": "s1"}'
     world.write(".caw/auto-state.json", state)
@@ -107,50 +105,25 @@ def test_no_calm_while_a_workflow_runs(world, session):
     assert room(world) == 0
 
 
-def test_a_prompt_ends_the_calm(world, session):
-    session.look()
-    session.prompt("And now?")
-    assert room(world) == 0
-
-
-def test_the_end_of_a_session_takes_its_files_along(world, session):
-    session.look()
-    session.end()
-    assert os.listdir(world.cache("calm")) == []
-
-
-def test_an_odd_session_id_gets_no_calm(world):
-    session = world.session("s 1;x")
-    session.look()
+def test_an_odd_session_id_gets_no_calm_and_neither_does_a_cache_that_cannot_be_written(world, session):
+    world.session("s 1;x").look()
     assert not os.path.exists(world.cache("calm"))
-
-
-def test_where_nothing_can_be_cached_nothing_is_left(world, session):
     write(world.cache("calm"), "a file in the folder's place")
     session.look()
     assert read(world.cache("calm")) == "a file in the folder's place"
 
 
-# --- the launcher counts
-
-
-def launched(world, **more):
+def launched(world, *words):
     """Whether this call started Python: it notes when it saw the session last."""
     session = world.session("s1")
     before = session.state()["seen_at"]
     event = session.event("PostToolUse", tool_name="Read", tool_input={}, tool_use_id="t")
-    reply = world.launch("monitor", event, *more.get("words", ()), CLAUDE_CODE_SESSION_ID="s1")
+    reply = world.launch("monitor", event, *words, CLAUDE_CODE_SESSION_ID="s1")
     assert (reply.code, reply.err) == (0, "")
     return session.state()["seen_at"] != before
 
 
-@pytest.mark.posix("about the launcher")
-def test_the_launcher_answers_as_many_calls_as_there_is_room(world, session):
-    session.look(tokens=20_000)
-    assert [launched(world) for _ in range(10)] == [False] * 8 + [True, False]
-
-
-@pytest.mark.parametrize("what", ["global signal", "own signal", "branch", "now"])
+@pytest.mark.parametrize("what", ["global", "s1", "branch", "now"])
 @pytest.mark.posix("about the launcher")
 def test_calm_ends_at_once_with(world, session, what):
     session.look(tokens=20_000)
@@ -159,18 +132,5 @@ def test_calm_ends_at_once_with(world, session, what):
     if what == "branch":
         world.git("other")
     elif what != "now":
-        world.signal("Deploy is red.", "global" if what.startswith("global") else "s1")
-    assert launched(world, words=("now",) if what == "now" else ())
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b"x\n", b"99\n", b"-1\n", b"$(touch pwned)\n", b"8", b"\0" * 100, b"9" * 3_000_000]
-)
-def test_a_hostile_calm_file_is_compared_and_never_run(world, session, content):
-    session.look(tokens=20_000)
-    write(world.cache("calm", "claude-s1"), content)
-    write(world.cache("calm", "claude-s1.tally"), b"$(touch pwned)" * 3)
-    event = session.event("PostToolUse", tool_name="Read", tool_input={}, tool_use_id="t")
-    reply = world.launch("monitor", event, CLAUDE_CODE_SESSION_ID="s1")
-    assert (reply.code, reply.out) == (0, "")
-    assert not os.path.exists(world.path("pwned"))
+        world.signal("Deploy is red.", what)
+    assert launched(world, *["now"] * (what == "now"))

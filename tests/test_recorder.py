@@ -1,7 +1,6 @@
 """Recorder: what was said and why, errors, metrics; all bounded."""
 from __future__ import annotations
 
-import json
 import os
 
 import pytest
@@ -9,18 +8,24 @@ import pytest
 from helper import kit, read, write
 
 
+@pytest.fixture
+def project(world, session):
+    return kit.find_project(world.root, world.env)
+
+
 def test_one_row_says_when_who_what_and_why(world, session):
-    world.signal("Deploy is red.", "s1", "ci.md", severity="critical")
+    world.signal("two\nlines \u2028 é", "s1", "ci.md", severity="critical")
     session.prompt("hello")
-    row = world.events()[-1]
+    (row,) = world.events()
     assert row["event"] == "signal:delivered" and row["session"] == "s1"
     assert kit.parse_iso(row["at"]) == world.now - 2  # the prompt's row and the receipt are later
-    assert (row["file"], row["severity"], row["body"]) == ("ci.md", "critical", "Deploy is red.")
+    assert (row["file"], row["severity"], row["body"]) == ("ci.md", "critical", "two\nlines  é")
 
 
-def test_each_thing_that_is_said_leaves_a_row(world):
+def test_each_thing_that_is_said_leaves_a_row_and_a_silent_run_none(world):
     world.handoff("old", "Goal: x")
     session = world.session("s1")
+    session.env["ANTHROPIC_API_KEY"] = "very-secret-value"
     session.start()
     session.gate()
     session.look(tokens=150_000)
@@ -28,11 +33,10 @@ def test_each_thing_that_is_said_leaves_a_row(world):
     events = [row["event"] for row in world.events()]
     for event in ("injection:attempted", "gate:said", "handoff:crossed", "handoff:asked", "handoff:written"):
         assert event in events
-
-
-def test_a_silent_run_records_nothing(world, session):
     session.look()
-    assert world.events() == []
+    assert [row["event"] for row in world.events()] == events
+    for name in os.listdir(world.state()):
+        assert "very-secret-value" not in read(world.state(name))
 
 
 def test_the_log_is_bounded_and_keeps_the_newer_rows(tmp_path):
@@ -44,39 +48,21 @@ def test_the_log_is_bounded_and_keeps_the_newer_rows(tmp_path):
     assert lines[-1].startswith("row 499 ") and all(line.startswith("row ") for line in lines)
 
 
-def test_broken_rows_are_passed_over(world, session):
+def test_broken_rows_are_passed_over(world, project):
     write(world.state("events.jsonl"), b'{"event": "a"}\n{"eve\n\xff\n[]\n{"event": "b"}\n')
-    project = kit.find_project(world.root, world.env)
     assert [row["event"] for row in kit.read_events(project)] == ["a", "b"]
 
 
-@pytest.mark.parametrize("content", ['{"attempted": "x"}', "{", "[]", '{"averageTimeToSuccess": null, "failed": -1.5}'])
-def test_broken_metrics_are_mended(world, session, content):
+@pytest.mark.parametrize("content", ['{"attempted": "x"}', "{", '{"averageTimeToSuccess": null, "failed": -1.5}'])
+def test_broken_metrics_are_mended(world, project, content):
     write(world.state("metrics.json"), content)
-    project = kit.find_project(world.root, world.env)
     kit.count_metric(project, "attempted")
     assert world.metrics()["attempted"] == 1
 
 
-def test_averages_are_over_what_succeeded_and_no_time_is_negative(world, session):
-    project = kit.find_project(world.root, world.env)
+def test_averages_are_over_what_succeeded_and_no_time_is_negative(world, project):
     kit.count_metric(project, "succeededOnFirstTry", 1, 2.0)
     kit.count_metric(project, "failed")
     kit.count_metric(project, "succeededAfterRetry", 4, -99.0)
     metrics = world.metrics()
     assert (metrics["averageAttemptsToSuccess"], metrics["averageTimeToSuccess"]) == (2.5, 1.0)
-
-
-def test_nothing_that_looks_like_the_environment_is_recorded(world, session):
-    session.env["ANTHROPIC_API_KEY"] = "very-secret-value"
-    world.signal("Deploy is red.")
-    session.look(tokens=150_000)
-    for name in os.listdir(world.state()):
-        assert "very-secret-value" not in read(world.state(name))
-
-
-def test_rows_are_json_in_one_line_each(world, session):
-    world.signal("two\nlines \u2028 é", "s1")
-    session.prompt("hello")
-    lines = read(world.state("events.jsonl")).split("\n")
-    assert lines[-1] == "" and all(json.loads(line) for line in lines[:-1])
