@@ -37,8 +37,6 @@ MODES = {
     "Stop": "stop-enforce",
     "SessionEnd": "cleanup",
 }
-RULES = "Amounts are integers, in cents.\n"
-WORKED = (("Edit", {"file_path": "src/cart.py"}),)
 
 
 def load_kit():
@@ -84,6 +82,16 @@ def files_below(folder: str) -> list:
     return sorted(found)
 
 
+def as_bytes(event: object) -> bytes:
+    return event if isinstance(event, bytes) else json.dumps(event).encode()
+
+
+def finish(process: subprocess.Popen, event: object = b"") -> Reply:
+    """Give a process its input, and wait for its end."""
+    out, err = process.communicate(as_bytes(event), timeout=60)
+    return Reply(out.decode(), err.decode(), process.returncode)
+
+
 class Reply:
     """What a hook printed: `text` to the agent, `person` to the person."""
 
@@ -123,21 +131,17 @@ class World:
             "CLAUDE_PID": str(os.getpid()),  # of the client, which runs
         }
         if IS_WINDOWS:
-            self.env.update(self.windows_env())
+            system = os.environ["SYSTEMROOT"]
+            self.env.update(
+                USERPROFILE=self.home,
+                LOCALAPPDATA=os.path.join(self.home, "AppData", "Local"),
+                TEMP=self.temp,
+                SYSTEMROOT=system,
+                PATH=os.path.dirname(sys.executable) + ";" + os.path.join(system, "system32"),
+            )
         if context:
-            self.write(".context/CONSTITUTION.md", RULES)
+            self.write(".context/CONSTITUTION.md", "Amounts are integers, in cents.\n")
             self.write(".context/TASKS.md", "- discounts\n")
-
-    def windows_env(self) -> dict:
-        """What stands for the home, the temp folder and the programs on Windows."""
-        system = os.environ["SYSTEMROOT"]
-        return {
-            "USERPROFILE": self.home,
-            "LOCALAPPDATA": os.path.join(self.home, "AppData", "Local"),
-            "TEMP": self.temp,
-            "SYSTEMROOT": system,
-            "PATH": os.path.dirname(sys.executable) + ";" + os.path.join(system, "system32"),
-        }
 
     # --- files
 
@@ -199,10 +203,7 @@ class World:
 
     def hook(self, mode: str, event: object, *words: str, **env: str) -> Reply:
         """Run a hook in this process, at `self.now`. `event` is an object, or bytes."""
-        raw = event if isinstance(event, bytes) else json.dumps(event).encode()
-        stdin = os.path.join(self.temp, "stdin")
-        with open(stdin, "wb") as file:
-            file.write(raw)
+        stdin = write(os.path.join(self.temp, "stdin"), as_bytes(event))
         before = sys.stdin
         kit.Run.error_log = ""
         with open(stdin, "rb") as sys.stdin, contextlib.redirect_stdout(io.StringIO()) as out:
@@ -213,20 +214,17 @@ class World:
         os.unlink(stdin)
         return Reply(out.getvalue())
 
-    def launch(self, mode: str, event: object, *words: str, **env: str) -> Reply:
-        """Run a hook as the client does: in a shell, on Windows by Python itself."""
-        raw = event if isinstance(event, bytes) else json.dumps(event).encode()
+    def start_hook(self, mode: str, *words: str, **more: object) -> subprocess.Popen:
+        """Start a hook as the client does: in a shell, on Windows by Python itself."""
+        env = self.with_bytecode(dict(self.env, **more.pop("env", {})))
         start = [sys.executable, "-I"] if IS_WINDOWS else ["sh"]
-        done = subprocess.run(
-            [*start, KIT, mode, *words],
-            input=raw,
-            cwd=self.root,
-            env=self.with_bytecode(dict(self.env, **env)),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            timeout=60,
-        )
-        return Reply(done.stdout.decode(), done.stderr.decode(), done.returncode)
+        command = more.pop("command", [*start, KIT, mode, *words])
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        return subprocess.Popen(command, cwd=self.root, env=env, **dict(pipes, **more))
+
+    def launch(self, mode: str, event: object, *words: str, **env: str) -> Reply:
+        """Run a hook as the client does."""
+        return finish(self.start_hook(mode, *words, env=env), event)
 
     def launch_changed(self, mode: str, event: object, code: str) -> Reply:
         """Run a hook of a kit in which `code` was run first; `kit` is its module."""
@@ -234,16 +232,20 @@ class World:
             "import sys; from importlib.machinery import SourceFileLoader as L;"
             "kit = L('kit', sys.argv[1]).load_module()\n%s\nkit.main(sys.argv[2:])" % code
         )
-        done = subprocess.run(
-            [sys.executable, "-W", "ignore", "-B", "-c", program, KIT, mode],
-            input=json.dumps(event).encode(),
-            cwd=self.root,
-            env=self.env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            timeout=60,
-        )
-        return Reply(done.stdout.decode(), done.stderr.decode(), done.returncode)
+        command = [sys.executable, "-W", "ignore", "-B", "-c", program, KIT, mode]
+        return finish(self.start_hook(mode, command=command), event)
+
+    def launch_at_once(self, calls: list) -> list:
+        """What all these hooks say that run at the same time: [(mode, event)]; none complains."""
+        self.launch("gate", {})  # so that there is bytecode
+        processes = []
+        for number, (mode, event) in enumerate(calls):
+            path = write(os.path.join(self.temp, "event-%d" % number), as_bytes(event))
+            with open(path, "rb") as stdin:
+                processes.append(self.start_hook(mode, stdin=stdin))
+        replies = [finish(process) for process in processes]
+        assert {(reply.code, reply.err) for reply in replies} == {(0, "")}
+        return [reply.text for reply in replies]
 
     def with_bytecode(self, env: dict) -> dict:
         """All tests share the kit's bytecode: compiling is most of a first run."""
@@ -318,9 +320,6 @@ class Session:
         block = {"type": "tool_result", "tool_use_id": call, "content": text, "is_error": failed}
         self.row(type="user", message={"role": "user", "content": [block]})
 
-    def write_receipt(self, text: str) -> None:
-        self.row(type="attachment", attachment={"type": "hook_additional_context", "content": [text]})
-
     def write_boundary(self, tokens: int = 5_000) -> None:
         self.tokens = tokens
         meta = {"trigger": "auto", "preTokens": 160_000, "postTokens": tokens}
@@ -338,7 +337,7 @@ class Session:
         env = dict({"CLAUDE_CODE_SESSION_ID": self.id}, **self.env)
         reply = self.world.hook(MODES[name], event, **env)
         if reply.text and self.leaves_receipts and name != "PreCompact":
-            self.write_receipt(reply.text)
+            self.row(type="attachment", attachment={"type": "hook_additional_context", "content": [reply.text]})
         return reply
 
     def start(self, source: str = "startup", **more: object) -> Reply:

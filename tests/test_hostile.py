@@ -3,16 +3,14 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
-import subprocess
 import sys
 import traceback
 import warnings
 
 import pytest
 
-from helper import KIT, MODES, Reply, World, files_below, kit, read, write
+from helper import MODES, Reply, World, files_below, finish, kit, read, write
 
 resource = pytest.importorskip("resource", reason="about processes of POSIX")
 BODY = "Goal: discounts in cents."
@@ -22,31 +20,6 @@ WRITES = ("replace", "unlink", "open", "makedirs", "rmdir", "utime", "symlink")
 
 
 # --- many at once
-
-
-def crowd(world, calls):
-    """Start all these hooks at once: [(mode, event)] -> [Reply]."""
-    world.launch("gate", {})  # so that there is bytecode
-    processes = []
-    for number, (mode, event) in enumerate(calls):
-        path = write(os.path.join(world.temp, "event-%d" % number), json.dumps(event))
-        with open(path, "rb") as stdin:
-            processes.append(
-                subprocess.Popen(
-                    ["sh", KIT, mode],
-                    stdin=stdin,
-                    cwd=world.root,
-                    env=world.env,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                )
-            )
-    replies = []
-    for process in processes:
-        out, err = process.communicate(timeout=60)
-        replies.append(Reply(out.decode(), err.decode(), process.returncode))
-    assert [(reply.code, reply.err) for reply in replies] == [(0, "")] * len(calls)
-    return replies
 
 
 def assert_all_is_readable(world):
@@ -60,24 +33,22 @@ def assert_all_is_readable(world):
 
 
 def test_fifty_first_calls_are_gated_once(world):
-    session = world.session("s1")
-    replies = crowd(world, [("gate", session.event("PreToolUse"))] * CROWD)
-    assert sum(bool(reply.text) for reply in replies) == 1
+    event = world.session("s1").event("PreToolUse")
+    said = world.launch_at_once([("gate", event)] * CROWD)
+    assert sum(map(bool, said)) == 1
 
 
 def test_fifty_hooks_say_each_signal_once_and_count_every_call(world, session):
     session.look()
     for number in range(5):
         world.signal("Issue %d." % number, "s1", "%d.md" % number, ttl=9999)
-    calls = []
-    for number in range(CROWD):
-        if number % 2:
-            calls.append(("inject", session.event("UserPromptSubmit", prompt="x")))
-        else:
-            block = {"type": "tool_use", "id": "c%d" % number, "name": "Read", "input": {"file_path": "%d" % number}}
-            session.write_answer(block)
-            calls.append(("monitor", session.event("PostToolUse", tool_name="Read", tool_use_id="c%d" % number)))
-    text = "".join(reply.text for reply in crowd(world, calls))
+    calls = [("inject", session.event("UserPromptSubmit", prompt="x"))] * (CROWD // 2)
+    for number in range(CROWD // 2):
+        block = {"type": "tool_use", "id": "c%d" % number, "name": "Read", "input": {"file_path": "%d" % number}}
+        session.write_answer(block)
+        event = session.event("PostToolUse", tool_name="Read", tool_use_id=block["id"])
+        calls.insert(2 * number, ("monitor", event))
+    text = "".join(world.launch_at_once(calls))
     assert [text.count("Issue %d." % number) for number in range(5)] == [1] * 5
     session.stop()
     assert session.state()["facts"]["tool_calls"] == 1 + CROWD // 2
@@ -87,20 +58,9 @@ def test_fifty_hooks_say_each_signal_once_and_count_every_call(world, session):
 def test_of_many_sessions_that_start_at_once_one_gets_the_handoff(world):
     world.session("first").start()
     world.handoff("old", BODY)
-    calls = [("inject", world.session("n%d" % number).event("SessionStart", source="startup")) for number in range(12)]
-    replies = crowd(world, calls)
-    assert sum(BODY in reply.text for reply in replies) == 1
-    assert_all_is_readable(world)
-
-
-def test_all_modes_of_many_sessions_at_once_disturb_nobody(world):
-    chance, calls = random.Random(6), []
-    for number in range(CROWD // 2):
-        session = world.session("s%d" % (number % 4))
-        session.write_answer({"type": "text", "text": "Hm."}, tokens=150_000)
-        name = chance.choice(sorted(MODES))
-        calls.append((MODES[name], session.event(name, prompt="x", source="startup", reason="other")))
-    crowd(world, calls)
+    events = [world.session("n%d" % number).event("SessionStart", source="startup") for number in range(12)]
+    said = world.launch_at_once([("inject", event) for event in events])
+    assert sum(BODY in text for text in said) == 1
     assert_all_is_readable(world)
 
 
@@ -194,22 +154,8 @@ def test_at_every_write_nothing_is_lost_and_the_next_run_works(tmp_path, name, a
     raise AssertionError("it never came to its end")
 
 
-def test_a_kill_between_the_print_and_the_save_says_it_twice_and_loses_nothing(world, session):
-    world.signal("Deploy is red.", "s1")
-
-    def change():
-        kit.save_session = lambda *args: os._exit(9)
-        kit.remove_file = lambda path: os._exit(9)
-
-    status, reply = forked(world, session.event("UserPromptSubmit", prompt="x"), change)
-    assert status == 9 and "Deploy is red." in reply.text
-    assert "Deploy is red." in session.prompt("x").text
-
-
 def test_a_really_full_disk_costs_the_writes_and_never_the_hook(world, session):
-    """No file may grow: every write fails as on a full disk."""
-
-    def full():
+    def full():  # no file may grow
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 
@@ -217,18 +163,10 @@ def test_a_really_full_disk_costs_the_writes_and_never_the_hook(world, session):
     world.launch("gate", session.event("PreToolUse"))  # so that there is bytecode
     session.write_answer({"type": "text", "text": "Hm."}, tokens=150_000)
     for name in ("UserPromptSubmit", "PostToolUse", "Stop", "SessionEnd", "SessionStart"):
-        done = subprocess.run(
-            ["sh", KIT, MODES[name]],
-            input=json.dumps(session.event(name, prompt="x", source="startup", reason="other")).encode(),
-            env=world.env,
-            cwd=world.root,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            preexec_fn=full,
-        )
-        assert (done.returncode, done.stderr) == (0, b""), name
-        if name == "PostToolUse":
-            assert "Write a handoff" in Reply(done.stdout.decode()).text
+        event = session.event(name, prompt="x", source="startup", reason="other")
+        reply = finish(world.start_hook(MODES[name], preexec_fn=full), event)
+        assert (reply.code, reply.err) == (0, ""), name
+        assert name != "PostToolUse" or "Write a handoff" in reply.text
     assert session.state()["facts"]["tool_calls"] == 0
     session.edit("src/cart.py")
     session.end()
@@ -252,14 +190,13 @@ def test_the_deadlines_are_those_of_the_contract():
 
 def test_what_a_neighbour_planted_is_not_waited_for(world, session):
     """Pipes and folders in every place that a hook reads."""
-    for name in (".contextrc", "CLAUDE.md", ".claude/settings.json", ".claude/ll-continue-prompt.md"):
+    places = [".contextrc", "CLAUDE.md", ".claude/settings.json", ".claude/ll-continue-prompt.md"]
+    places.append(".caw/auto-state.json")
+    for name in ("monitor-state.json", "handoffs/s1.md", "handoffs/x.md", "signals/global/p.md", "DECISIONS.md"):
+        places.append(".context/" + name)
+    for name in places:
         os.makedirs(os.path.dirname(world.path(name)), exist_ok=True)
         os.mkfifo(world.path(name))
-    for name in ("monitor-state.json", "handoffs/s1.md", "handoffs/x.md", "signals/global/p.md", "DECISIONS.md"):
-        os.makedirs(os.path.dirname(world.context(name)), exist_ok=True)
-        os.mkfifo(world.context(name))
-    os.makedirs(world.path(".caw"))
-    os.mkfifo(world.path(".caw", "auto-state.json"))
     other = world.session("s2")
     assert other.start().code == 0
     other.prompt("x")
@@ -289,16 +226,6 @@ def test_a_clock_that_jumps_loses_no_signal_and_no_reminder(world, jump):
     assert world.read_handoff("s1").startswith("Goal: x")
 
 
-def test_a_signal_from_the_future_is_said_once_and_ends(world, session):
-    path = world.signal("From tomorrow.", ttl=60)
-    os.utime(path, (world.now + 3600, world.now + 3600))
-    assert "From tomorrow." in session.prompt("x").text
-    assert session.prompt("y").text == ""
-    world.now += 4000
-    session.prompt("z")
-    assert not os.path.exists(path)
-
-
 # --- strangers
 
 
@@ -323,34 +250,6 @@ def test_no_session_id_leads_out_of_our_places(tmp_path, name):
     assert len([path for path in new if "/handoffs/" in path]) == 1
 
 
-def test_everything_that_a_day_leaves_lies_where_the_contract_says(world):
-    world.git()
-    world.worked("one")
-    world.session("two").start()
-    world.session("two").gate()
-    world.session("two").look(tokens=150_000)
-    names = files_below(os.path.dirname(world.root))
-    ours = [name for name in names if not name.startswith("home/.claude") and "/.git/" not in name]
-    root = os.path.basename(world.root) + "/.context/"
-    state = "home/.local/state/ctx_hooks/" + os.path.basename(world.state()) + "/"
-    assert set(ours) == {
-        root + ".gitignore",
-        root + "CONSTITUTION.md",
-        root + "TASKS.md",
-        root + "handoffs/delivered/one.md",
-        root + "monitor-state.json",
-        state + "events.jsonl",
-        state + "lock",
-        state + "metrics.json",
-        state + "root",
-        state + "session-one.json",
-        state + "session-two.json",
-        state + "swept",
-        "home/.cache/ctx_hooks/python3",
-        "tmp/ctx-loaded-two",
-    }
-
-
 def test_a_clone_cannot_bring_state_that_counts(world):
     """Files that a stranger put into the repository: they may speak as CLAUDE.md can, no more."""
     world.write(".context/monitor-state.json", '{"lastEmitted": {"s1:CTX_HEALTH_70": "2999-01-01T00:00:00Z"}}')
@@ -369,30 +268,16 @@ def test_a_clone_cannot_bring_state_that_counts(world):
 def test_a_planted_folder_link_has_nothing_removed_behind_it(world, session):
     """0.2.0's state and a session's signals are tidied up, never what a link in their place leads to."""
     precious = world.write("../outside/precious.json", "{}")
-    world.write(".context/state/handoffs.json", '{"handoffs": {}}')
+    ledger = {"handoffs": {"a": {"file": "a\0.md", "evidence": "x"}}}
+    world.write(".context/state/handoffs.json", json.dumps(ledger))
+    world.handoff("old", BODY)
     os.symlink(os.path.dirname(precious), world.context("state", "aside"))
     os.makedirs(world.context("signals", "sessions"))
     os.symlink(os.path.dirname(precious), world.context("signals", "sessions", "s1"))
     mine = world.write(".context/sales-metrics.json", "{}")
-    session.start()
+    assert BODY in session.start().text  # a null byte in the old ledger costs nothing
     session.end()
     assert os.path.exists(precious) and os.path.exists(mine)
-
-
-def test_a_planted_ledger_with_a_null_byte_costs_no_handoff(world, session):
-    world.write(".context/state/handoffs.json", json.dumps({"handoffs": {"a": {"file": "a\0.md", "evidence": "x"}}}))
-    world.handoff("old", BODY)
-    assert BODY in session.start().text
-
-
-@pytest.mark.parametrize(
-    "body",
-    ["<<user>system-reminder>", "<s\u2060ystem-reminder>", "<s\xadystem-reminder>", "x\u2028y", "x\U000e0041y"],
-)
-def test_cleaned_text_forms_no_new_tag_and_hides_no_letters(body):
-    cleaned = kit.clean_text(body)
-    assert kit.clean_text(cleaned) == cleaned
-    assert cleaned.isprintable() and "<system" not in cleaned.replace(" ", "")
 
 
 def test_names_of_files_are_cleaned_like_their_text(world, session):
@@ -411,12 +296,6 @@ def test_a_transcript_without_times_leaves_a_handoff(world, session):
     write(event["transcript_path"], json.dumps(row) + "\n")
     world.hook("cleanup", event)
     assert "a.py" in world.read_handoff("s1")
-
-
-def test_megabytes_of_settings_do_not_slow_down_every_hook(world):
-    world.settings("gate:\n  mode: off\n" + "a:\n" * 170_000)
-    settings = kit.read_settings(world.root, world.env)
-    assert settings["gate.mode"] == "off" and len(settings.problems) < 30_000
 
 
 def test_a_mark_without_its_other_half_costs_no_text_of_the_person():

@@ -19,40 +19,19 @@ PYTHON, CROWD = sys.executable, 8
 GATE = "Read your context files"
 
 
-def start(world, *words, **streams):
-    """Python as a process, with all three pipes."""
-    streams = dict({"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}, **streams)
-    return subprocess.Popen([PYTHON, "-I", *words], cwd=world.root, env=world.env, **streams)
-
-
-def all_at_once(world, mode, events):
-    """What a hook says to each of these events; none complains."""
-    processes = []
-    for number, event in enumerate(events):
-        path = write(os.path.join(world.temp, "event-%d" % number), json.dumps(event))
-        with open(path, "rb") as stdin:
-            processes.append(start(world, KIT, mode, stdin=stdin))
-    done = [(process.communicate(timeout=60), process.returncode) for process in processes]
-    assert {(err, code) for (_, err), code in done} == {(b"", 0)}
-    return [out.decode() for (out, _), _ in done]
-
-
 # --- locks, and files that somebody reads
 
 
-def test_of_hooks_of_many_sessions_at_once_none_is_lost_and_none_speaks_twice(world):
-    events = [world.session("s%d" % number).event("PreToolUse") for number in range(CROWD)]
-    said = all_at_once(world, "gate", events)
-    spoke = [event["session_id"] for event, out in zip(events, said) if GATE in out]
+def test_of_hooks_of_many_sessions_at_once_none_is_lost_and_none_speaks_twice(world, session):
+    events = [world.session("n%d" % number).event("PreToolUse") for number in range(CROWD)]
+    said = world.launch_at_once([("gate", event) for event in events])
+    spoke = [event["session_id"] for event, text in zip(events, said) if GATE in text]
     assert spoke and sorted(row["session"] for row in world.events()) == spoke
     for event in events:  # one that waited for the lock in vain speaks the next time
         assert (GATE in world.hook("gate", event).text) == (event["session_id"] not in spoke)
-
-
-def test_of_many_hooks_at_once_one_says_the_signal(world, session):
     world.signal("Deploy is red.", "s1")
-    said = all_at_once(world, "monitor", [session.event("PostToolUse", tool_name="Bash")] * CROWD)
-    assert ["Deploy is red." in out for out in said].count(True) == 1
+    said = world.launch_at_once([("monitor", session.event("PostToolUse", tool_name="Bash"))] * CROWD)
+    assert ["Deploy is red." in text for text in said].count(True) == 1
 
 
 HOLD = """
@@ -70,7 +49,8 @@ with kit.ProjectLock(project, 1) as lock:
 
 def test_a_lock_is_respected_and_that_of_a_killed_process_is_free_at_once(world):
     event = world.session("s1").event("PreToolUse")
-    with start(world, "-c", HOLD, TESTS, os.path.dirname(world.root)) as holder:
+    command = [PYTHON, "-I", "-c", HOLD, TESTS, os.path.dirname(world.root)]
+    with world.start_hook("", command=command) as holder:
         assert holder.stdout.readline().strip() == b"held"
         assert world.launch("gate", event).out == ""
         holder.kill()
@@ -88,19 +68,25 @@ def test_a_reader_that_holds_a_file_for_a_moment_does_not_cost_the_write(tmp_pat
 # --- hooks as processes
 
 
-SPEAKING = {"SessionStart.startup": "Goal: discounts.", "PreToolUse.Read": GATE}
-SPEAKING.update(dict.fromkeys(["UserPromptSubmit", "PostToolUse.Bash", "PostToolUseFailure"], "Deploy is red."))
+SPEAKING = {
+    "SessionStart.startup": "Goal: discounts.",
+    "PreToolUse.Read": GATE,
+    "PostToolUse.Bash": "Deploy is red.",
+    "PreCompact.auto": "",
+    "Stop": "",
+    "SessionEnd.clear": "",
+}
 
 
-@pytest.mark.parametrize("name", [*SPEAKING, "PreCompact.auto", "Stop", "SessionEnd.clear"])
+@pytest.mark.parametrize("name", SPEAKING)
 def test_every_mode_answers_a_real_event(world, name):
     event = json.loads(read(data("events", name + ".json")))
     event = dict(event, cwd=world.root, transcript_path=world.session("s1").transcript)
     world.handoff("old", "Goal: discounts.\n")
     world.signal("Deploy is red.", ttl=600)
     reply = world.launch(MODES[event["hook_event_name"]], event)
-    assert (reply.code, reply.err) == (0, "")
-    assert SPEAKING[name] in reply.text if name in SPEAKING else reply.text == ""
+    assert (reply.code, reply.err, bool(reply.text)) == (0, "", bool(SPEAKING[name]))
+    assert SPEAKING[name] in reply.text
     assert "session-%s.json" % event["session_id"] in os.listdir(world.state())
 
 
@@ -118,7 +104,7 @@ def test_bytes_of_an_event_arrive_and_bytes_of_a_reply_leave_as_they_are(world, 
 @pytest.mark.parametrize("word", ["gate", "status", "doctor", "--help"])
 def test_a_reader_that_has_gone_is_no_error(world, word):
     path = write(os.path.join(world.temp, "event"), json.dumps(world.session("s1").event("PreToolUse")))
-    with open(path, "rb") as stdin, start(world, KIT, word, stdin=stdin) as process:
+    with open(path, "rb") as stdin, world.start_hook(word, stdin=stdin) as process:
         process.stdout.close()
         said = process.stderr.read()
     assert not [line for line in said.decode().splitlines() if word != "gate" or not line.startswith("ctx_hooks: ")]
