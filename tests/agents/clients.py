@@ -308,17 +308,8 @@ class GrokOnClaude(Grok):
 
 
 CLAUDE = Claude()
-CLIENTS = [
-    Codex(),
-    CodexCodeMode(),
-    Gemini(),
-    Qwen(),
-    Copilot(),
-    CopilotOnClaude(),
-    Droid(),
-    Grok(),
-    GrokOnClaude(),
-]
+KINDS = (Codex, CodexCodeMode, Gemini, Qwen, Copilot, CopilotOnClaude, Droid, Grok, GrokOnClaude)
+CLIENTS = [kind() for kind in KINDS]
 
 
 def trusted_hooks(path):

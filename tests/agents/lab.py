@@ -12,22 +12,9 @@ import time
 from pathlib import Path
 
 import clients
-from real_client import leftovers
+from real_client import PYTHON_WITH_RECORD, leftovers
 from stub_models import StubModel
 
-PYTHON_WITH_RECORD = """#!/bin/sh
-# Becomes the real interpreter, so that the client stays its parent. What each hook says
-# is kept, with its mode.
-mode=
-for word; do
-  case $word in inject | gate | monitor | stop-enforce | cleanup) mode=$word ;; esac
-done
-[ -n "$mode" ] || exec %(python)s "$@"
-kept=%(said)s/$mode.$$
-mkfifo "$kept.pipe"
-tee "$kept" < "$kept.pipe" &
-exec %(python)s "$@" > "$kept.pipe"
-"""
 LIMIT_S = 90  # one client process never lives longer
 FILES = {
     "README.md": "A scratch repository.\n",
@@ -49,7 +36,7 @@ class Lab:
             folder.mkdir(parents=True)
         self.python = os.path.realpath(sys.executable)
         self.stub = StubModel()
-        self.left = []
+        self.left, self.open = [], []
         self.write_recorder()
         for name, text in FILES.items():
             self.write(name, text)
@@ -61,8 +48,9 @@ class Lab:
 
     def write_recorder(self):
         """The interpreter that the launcher finds: the real one, with a record."""
-        words = {"python": shlex.quote(self.python), "said": shlex.quote(str(self.said_dir))}
-        self.write_home(".cache/ctx_hooks/python3", PYTHON_WITH_RECORD % words)
+        names = {"python": self.python, "said": self.said_dir, "runs": self.root / "runs", "errors": self.root / "errors"}
+        quoted = {name: shlex.quote(str(value)) for name, value in names.items()}
+        self.write_home(".cache/ctx_hooks/python3", PYTHON_WITH_RECORD % quoted)
         (self.home / ".cache/ctx_hooks/python3").chmod(0o755)
 
     # --- files
@@ -111,7 +99,7 @@ class Lab:
 
     # --- programs
 
-    def environment(self, variables):
+    def environment(self, **variables):
         """Nothing of the caller's but a search path of our own."""
         values = {
             "HOME": str(self.home),
@@ -140,7 +128,7 @@ class Lab:
 
     def command(self, *words):
         subprocess.run(
-            words, cwd=self.project, env=self.environment({}), timeout=60, check=True, stdin=subprocess.DEVNULL
+            words, cwd=self.project, env=self.environment(), timeout=60, check=True, stdin=subprocess.DEVNULL
         )
 
     def run(self, client, prompt, variables):
@@ -149,7 +137,7 @@ class Lab:
         process = subprocess.Popen(
             [client.path(), *client.words, prompt],
             cwd=self.project,
-            env=self.environment(dict(client.variables, **variables)),
+            env=self.environment(**client.variables, **variables),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -175,37 +163,3 @@ class Lab:
         for pid in left:
             os.kill(pid, signal.SIGKILL)
         return left
-
-
-class Terminal:
-    """A client's terminal UI in a tmux of its own, which answers what a client asks its terminal."""
-
-    def __init__(self, lab, client):
-        client.prepare(lab)
-        self.env = lab.environment(client.variables)
-        self.socket = str(lab.root / "tmux")
-        size = ["-x", "140", "-y", "45", "-c", lab.project]
-        self.tmux("-f", "/dev/null", "new-session", "-d", "-s", "t", *size)
-        self.tmux("set-option", "-g", "remain-on-exit", "on")
-        self.tmux("respawn-pane", "-k", "-t", "t", client.path())
-
-    def tmux(self, *words):
-        done = subprocess.run(["tmux", "-S", self.socket, *words], env=self.env, stdout=subprocess.PIPE, text=True)
-        return done.stdout
-
-    def wait(self, text):
-        """Until a text is on the screen."""
-        deadline = time.monotonic() + 40
-        screen = ""
-        while text not in screen:
-            assert time.monotonic() < deadline, "no %r on\n%s" % (text, screen)
-            time.sleep(0.1)
-            screen = self.tmux("capture-pane", "-p", "-t", "t", "-S", "-200")
-
-    def type(self, text):
-        self.tmux("send-keys", "-t", "t", "-l", text)
-        time.sleep(0.5)
-        self.tmux("send-keys", "-t", "t", "Enter")
-
-    def close(self):
-        self.tmux("kill-server")

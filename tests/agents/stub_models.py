@@ -56,7 +56,7 @@ class StubModel:
     def __init__(self):
         self.requests, self.turns, self.ran_out = [], [], 0
         self.lock = threading.Lock()
-        self.server = Server(("127.0.0.1", 0), handler(self))
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), handler(self))
         self.thread = threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True)
         self.thread.start()
 
@@ -114,13 +114,6 @@ def fresh(prefix):
 
 
 # --- the server
-
-
-class Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, request, client_address):
-        """A client that was ended in the middle of an answer is no event."""
 
 
 def handler(stub):

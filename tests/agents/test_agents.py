@@ -11,7 +11,8 @@ from contextlib import closing
 import pytest
 
 from clients import CLAUDE, CLIENTS, WANTED
-from lab import Lab, Terminal
+from lab import Lab
+from real_client import Terminal
 from stub_models import OUTPUT_TOKENS, Turn
 
 PERCENT = 61  # above the threshold set here, below every client's own compaction
@@ -257,15 +258,20 @@ def test_a_session_quit_in_codexs_terminal_gets_its_handoff_at_the_next_start(ne
     with closing(Lab(tmp_path / "lab")) as lab:
         lab.install("codex")
         lab.stub.script(Turn("I edit.", calls), *last)
-        with closing(Terminal(lab, codex)) as terminal:
-            terminal.wait("Use existing model")  # it praises its newest one first
-            terminal.type("2")
-            terminal.wait("Ask Codex to do anything")
-            terminal.type("please mend the parser")
-            terminal.wait("The parser is half done.")
-            time.sleep(1)
-            terminal.type("/quit")
-            terminal.wait("Pane is dead")
+        codex.prepare(lab)
+        lab.program = codex.path()
+        terminal = Terminal(lab, (), codex.variables)
+        terminal.wait_shown("confirm")  # it praises its newest model first; 2 keeps the old one
+        terminal.press("2")
+        time.sleep(1)
+        terminal.press("\r")
+        time.sleep(2)
+        terminal.type("please mend the parser")
+        terminal.wait_shown("done.")  # the end of the answer; words are drawn one by one
+        time.sleep(1)
+        terminal.type("/quit")
+        terminal.process.wait(30)
+        terminal.kill()
         said_in_terminal = lab.said()
         assert not lab.files(".context/handoffs/*.md"), "a session end came after all"
         seen = Session(lab, codex, "And now?", "I see.")
