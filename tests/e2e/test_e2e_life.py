@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from agents import ASKED, FULL, NEAR, WAITS, Agent, bash, edit
+from agents import ASKED, FULL, NEAR, OWN, WAITS, Agent, bash, edit, first_request
 from stub_model import Turn
 
 GATE = "STOP. Read your context files before proceeding: .context/CONSTITUTION.md, .context/TASKS.md"
 SIGNAL = "⚠️ [ctx monitor] "
-OWN = "# Goal\nThe parser knows quotes.\n# Next steps\n1. escape sequences\n"
 
 
 def test_a_whole_life_from_the_waiting_handoff_to_the_next_start(kit):
@@ -15,18 +14,17 @@ def test_a_whole_life_from_the_waiting_handoff_to_the_next_start(kit):
     steps = [
         bash("echo one", tokens=NEAR),
         bash("echo two", tokens=NEAR, act=lambda _: kit.signal("CI failed on main.\n→ Look at job 17")),
-        edit(kit, "parser.py", "x = 1\n", tokens=NEAR),
+        edit(kit, "parser.py", tokens=NEAR),
         WAITS,
-        edit(kit, "escapes.py", "y = 2\n", tokens=FULL),
+        edit(kit, "escapes.py", tokens=FULL),
         Turn("The parser is built.", tokens=FULL),
         Turn("Pushed nothing.", tokens=FULL),
     ]
-    kit.stub.script(otherwise=Agent(kit, steps, OWN))
+    kit.stub.script(otherwise=Agent(steps))
     with kit.session() as session:
         session.prompt("Build the parser. Never push to main.")
         kit.signal("The build is broken.", "two", "sessions/" + session.id)
         session.prompt("What about pushing?")
-        first_id = session.id
     news = [request.news() for request in kit.stub.of("main")]
     assert "A parser for quotes, begun yesterday." in news[0] and "STOP." not in news[0]
     assert [GATE in text for text in news].index(True) == 1 and "".join(news).count("STOP.") == 1
@@ -35,12 +33,12 @@ def test_a_whole_life_from_the_waiting_handoff_to_the_next_start(kit):
     assert "".join(news).count(ASKED) == 1
     assert "Context is 89% full (150,000 of 167,000 usable tokens)" in "".join(news)
     assert kit.left_behind() == [] and kit.delivered() == ["earlier.md"]
-    text = kit.handoffs()[first_id + ".md"]
+    assert [row["evidence"] for row in kit.recorded("injection:succeeded")] == ["receipt"]
+    assert kit.git("status", "--porcelain", "-uall").split() == ["??", "escapes.py", "??", "parser.py"]
+    text = kit.handoffs()[session.id + ".md"]
     assert text.startswith(OWN) and "## Since this handoff (added by ctx_hooks)" in text
     assert "escapes.py" in text and "What about pushing?" in text
     assert [line[:20] for line in session.notices()] == ["ctx: context 89% ful", "ctx: handoff written"]
-    kit.stub.script(otherwise=Turn("Let us go on."))
-    kit.run("go on")
-    start = kit.stub.of("main")[-1].news()
+    start = first_request(kit).news()
     assert "The parser knows quotes." in start and "escapes.py" in start and "What about pushing?" in start
     assert "began with the handoff earlier.md" in start and "ACK" not in start

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 
 import pytest
 
-from agents import WAITS, Agent, bash, edit, write
-from real_client import READY, leftovers, wait_until
+from agents import WAITS, Agent, bash, edit, first_request, write
+from real_client import ANSWER_S, READY, leftovers, wait_until
 from stub_model import Turn
 
 RULE = "Never use the network in a test."
@@ -32,66 +31,57 @@ DEEDS = ("wrote one and went on", "printed one and went on", "did nothing")
 
 def steps_of(world, deed, tokens):
     """What the agent does for the two requests."""
-    first = [bash("sh check.sh", tokens=tokens), edit(world, "parser.py", "x = 1\n", tokens)]
+    first = [bash("sh check.sh", tokens=tokens), edit(world, "parser.py", tokens)]
     if deed == DEEDS[0] and tokens < TOKENS[90]:
         first.append(lambda _: write(world.path(".context/handoffs/%s.md" % world.newest_id()), OWN, tokens))
     elif deed == DEEDS[0]:
         first.append(WAITS)
     first.append(Turn(PRINTED if deed == DEEDS[1] else "The parser is built.", tokens=tokens))
-    last = [edit(world, "escapes.py", "y = 2\n", tokens), bash("sh check.sh", tokens=tokens)]
+    last = [edit(world, "escapes.py", tokens), bash("sh check.sh", tokens=tokens)]
     return first + last + [Turn("The escapes are built.", tokens=tokens)]
 
 
-def in_print_mode(world, how):
-    """The two requests in print mode, ended in a way that the test chooses; the first request after that."""
-
-    def play():
-        session = world.session()
-        session.prompt(FIRST)
-        session.prompt(LATEST)
-        return how(world, session)
-
-    return play
+def in_print_mode(world):
+    """The two requests in print mode."""
+    session = world.session()
+    session.prompt(FIRST)
+    session.prompt(LATEST)
+    return session
 
 
-def in_the_terminal(world, how):
-    def play():
-        terminal = world.terminal()
-        terminal.wait_shown(READY)
-        for prompt, answer in ((FIRST, "I stop here.|The parser is built."), (LATEST, "The escapes are built.")):
-            terminal.type(prompt)
-            terminal.wait_shown(*answer.split("|"))
-        return how(world, terminal)
+def in_the_terminal(world):
+    """The same in the terminal UI."""
+    terminal = world.terminal()
+    terminal.wait_shown(READY)
+    terminal.type(FIRST)
+    terminal.wait_shown("I stop here.", "The parser is built.")
+    terminal.type(LATEST)
+    terminal.wait_shown("The escapes are built.")
+    return terminal
 
-    return play
 
-
-def next_session(world):
-    world.stub.script(otherwise=Turn("Let us go on."))
-    before = len(world.stub.of("main"))
-    world.run("go on")
-    return world.stub.of("main")[before]
+# Ways to end it; each gives the first request after that.
 
 
 def leave(world, process):
     process.end()
-    return next_session(world)
+    return first_request(world)
 
 
 def clear(world, session):
-    session.prompt("/clear")
-    return after_prompt(world, session)
+    return go_on(world, session, "/clear")
 
 
 def compact(world, session):
-    session.prompt("/compact")
-    return after_prompt(world, session)
+    return go_on(world, session, "/compact")
 
 
-def after_prompt(world, session):
+def go_on(world, session, *commands):
+    """In the same process: neither command is a request of this kind."""
     before = len(world.stub.of("main"))
     world.stub.script(otherwise=Turn("Let us go on."))
-    session.prompt("go on")
+    for prompt in (*commands, "go on"):
+        session.prompt(prompt)
     session.end()
     return world.stub.of("main")[before]
 
@@ -100,35 +90,31 @@ def compact_by_itself(world, session):
     """One more answer brings the context over the edge; before the next request the client compacts."""
     world.stub.script(Turn("That was much.", tokens=OVER))
     session.prompt(LATEST)
-    request = after_prompt(world, session)
+    request = go_on(world, session)
     assert world.stub.of("compact"), "the client did not compact"
     return request
 
 
 def kill(world, process):
     process.kill()
-    return next_session(world)
+    return first_request(world)
 
 
 def kill_at_work(world, session):
-    started = world.path("started")
     world.stub.script(bash("touch started; sleep 60"))
     session.send(LATEST)
-    wait_until(started.exists, "the call that is under way")
+    wait_until(world.path("started").exists, "the call that is under way")
     session.kill()
     for pid in leftovers(world.home):  # the call itself outlives the client
         os.kill(pid, signal.SIGKILL)
-    return next_session(world)
+    return first_request(world)
 
 
 def close_window(world, terminal):
     """The terminal goes away under the client."""
     os.killpg(terminal.process.pid, signal.SIGHUP)
-    try:
-        terminal.process.wait(20)
-    except subprocess.TimeoutExpired:
-        raise AssertionError("the client outlived its terminal") from None
-    return next_session(world)
+    terminal.process.wait(ANSWER_S)
+    return first_request(world)
 
 
 ENDS = {
@@ -156,19 +142,17 @@ def cells():
 def test_the_next_session_starts_from_what_is_true(kit, cell_table, end, deed, percent):
     kit.write("check.sh", "test -e escapes.py || { echo escapes are missing; exit 1; }\n")
     kit.leave_handoff("# Goal\n%s\n" % STALE)
-    kit.stub.script(otherwise=Agent(kit, steps_of(kit, deed, TOKENS[percent]), OWN, TOKENS[percent]))
-    where, how = ENDS[end]
-    start = where(kit, how)().text()
-    handoff = start[
-        start.index("andoff of the session before this one" if "ompact" not in end else "Your own handoff") :
-    ]
+    kit.stub.script(otherwise=Agent(steps_of(kit, deed, TOKENS[percent]), OWN, TOKENS[percent]))
+    play, end_it = ENDS[end]
+    start = end_it(kit, play(kit)).text()
+    handoff = start[start.index("Your own handoff" if "ompact" in end else "andoff of the session before this one") :]
     body, found, since = handoff.partition(SINCE)
     assert LATEST in handoff and RULE in handoff and "escapes.py" in handoff.replace(LATEST, ""), handoff
     assert STALE not in handoff and "escapes are missing" not in handoff, handoff
     if deed == DEEDS[2]:
         assert MADE in body and not found, handoff
+        arrived = "made from the transcript"
     else:
         assert "The escapes are not begun." in body and "escapes.py" in since and LATEST in since, handoff
-    cell_table.arrived(
-        end, deed, percent, "made from the transcript" if deed == DEEDS[2] else "its own, and what came since"
-    )
+        arrived = "its own, and what came since"
+    cell_table.arrived(end, deed, percent, arrived)

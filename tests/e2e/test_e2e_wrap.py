@@ -6,7 +6,7 @@ import pytest
 
 import real_client
 import wrapped
-from wrapped import ACK, GOAL, RAN, TYPED
+from wrapped import ACK, GOAL, RAN, SMALL_AGENT, Desk
 
 RUN_IT = "Run this:\n\n```bash\ntouch %s\n```\n" % RAN
 NO_ACK = "Fine, what next?"
@@ -20,20 +20,22 @@ def closed_network():
 
 
 @pytest.fixture
-def start(closed_network, tmp_path):
+def start(closed_network, tmp_path, request, note):
     """start(program, …) -> a Desk; a program that cannot be had skips the test with a sentence."""
-    desks = []
+    world = real_client.World(tmp_path, "sh")
+    world.git("init", "-q")
+    world.git("config", "user.name", "user")
+    world.git("config", "user.email", "user@localhost")
 
     def begin(name, **situation):
-        found = wrapped.install(name)
-        if isinstance(found, Exception):
-            pytest.skip(str(found))
-        desks.append(wrapped.Desk(tmp_path, name, **situation))
-        return desks[-1]
+        if name not in wrapped.PATHS:
+            pytest.skip("e2e: %s cannot be had here" % name)
+        return Desk(world, name, **situation)
 
     yield begin
-    for desk in desks:
-        desk.close()
+    for desk in world.open:
+        note("wrap: %s: %s" % (request.node.name, desk.outcome()))
+    world.close()
 
 
 def delivered_once(desk):
@@ -47,58 +49,53 @@ def went_into_the_file(desk):
     assert GOAL in desk.read("AGENTS.md") and ACK not in desk.read("AGENTS.md")
 
 
-@pytest.mark.parametrize("situation, options", [
-    ("at its prompt", {}), ("slow start", {"slow": "4"}), ("20 s of answer", {"think_s": 20})])
-@pytest.mark.parametrize("name", ["small agent", "aider"])
-def test_the_context_arrives_and_is_acknowledged(start, name, situation, options):
-    desk = start(name, **options)
+SITUATIONS = {"at its prompt": {}, "slow start": {"slow_s": 4}, "20 s of answer": {"think_s": 20}}
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+@pytest.mark.parametrize("name", [SMALL_AGENT, "aider"])
+def test_the_context_arrives_and_is_acknowledged(start, name, situation):
+    desk = start(name, **SITUATIONS[situation])
     delivered_once(desk)
-    assert name != "aider" or desk.stub.holds(GOAL)
+    assert name != "aider" or any(GOAL in request.text() for request in desk.world.stub.requests)
     desk.quits()
-    desk.note(situation)
 
 
-@pytest.mark.parametrize("name", ["small agent", "aider"])
+@pytest.mark.parametrize("name", [SMALL_AGENT, "aider"])
 def test_without_an_acknowledgement_it_goes_into_the_file(start, name):
     desk = start(name, answer=NO_ACK)
     went_into_the_file(desk)
-    notice = "Session context written to AGENTS.md - please review"
-    desk.shows(notice.encode())
-    desk.note("no acknowledgement")
+    desk.wait_shown("Session context written to AGENTS.md - please review")
 
 
 @pytest.mark.parametrize("asks", wrapped.ASKS)
 def test_a_question_waits_for_the_person(start, asks):
-    _, asked, answer, word = wrapped.ASKS[asks]
-    desk = start("small agent", asks=asks)
-    desk.shows(asked)
+    _, asked, word = wrapped.ASKS[asks]
+    desk = start(SMALL_AGENT, asks=asks)
+    desk.wait_shown(asked)
     desk.stays_untouched(lambda: desk.read("answer.txt"))
-    desk.press(answer)
+    desk.press(word + "\r")
     delivered_once(desk)
     assert desk.read("answer.txt") == word
-    desk.note(asks)
 
 
 def test_the_question_of_aider_at_its_start_waits_for_the_person(start):
     desk = start("aider", asks="gitignore")
-    desk.shows(b"(Y)es/(N)o")
+    desk.wait_shown("(Y)es/(N)o")
     desk.stays_untouched(lambda: desk.read(".gitignore"))
-    desk.press(b"n\r")
+    desk.press("n\r")
     delivered_once(desk)
     assert ".aider" not in desk.read(".gitignore")
-    desk.note("asks at its start")
 
 
 def test_a_command_that_aider_wants_to_run_waits_for_the_person(start):
     desk = start("aider", answer=RUN_IT)
-    desk.shows(b"(Y)es/(N)o")
+    desk.wait_shown("(Y)es/(N)o")
     desk.told("wrap:submitted")
-    desk.stays_untouched(lambda: (desk.project / RAN).exists())
-    desk.stays_untouched(lambda: (desk.project / RAN).exists())
-    desk.press(b"n\r")
+    desk.stays_untouched(lambda: desk.world.path(RAN).exists())
+    desk.press("n\r")
     went_into_the_file(desk)
-    assert not (desk.project / RAN).exists()
-    desk.note("wants to run something")
+    assert not desk.world.path(RAN).exists()
 
 
 @pytest.mark.parametrize("name", ["python3", "ipython", "cat"])
@@ -106,33 +103,29 @@ def test_a_program_without_a_model_takes_it_and_never_acknowledges(start, name):
     desk = start(name)
     desk.told("wrap:submitted")
     went_into_the_file(desk)
-    desk.note("nobody answers")
 
 
-@pytest.mark.parametrize("name", ["vim", "less", "top"])
+@pytest.mark.parametrize("name", wrapped.QUIT_KEYS)
 def test_nothing_is_typed_into_a_screen(start, name):
-    desk = start(name, timeout=4)
-    desk.until(lambda: desk.raw, "its screen")
-    went_into_the_file(desk)
+    desk = start(name, timeout_s=4)
     before = desk.read("notes.txt")
+    went_into_the_file(desk)
     desk.quits()
-    assert TYPED not in desk.raw and not desk.rows("wrap:typed")
+    assert "CONTEXT INJECTION" not in desk.shown() and not desk.rows("wrap:typed")
     assert desk.read("notes.txt") == before
-    assert b"not ready in time\r\n" in desk.raw and b"it is in AGENTS.md" in desk.raw
-    desk.note("takes keys as commands")
+    assert "not ready in time\r\n" in desk.shown() and "it is in AGENTS.md" in desk.shown()
 
 
 def test_a_stopped_program_gives_the_persons_shell_its_terminal_back(start):
-    desk = start("small agent", shell=True)
-    desk.shows(b"Welcome")
-    desk.press(b"\x1a")
-    desk.shows(b"Stopped")
-    desk.press(b"echo shell-$((1+1)); stty -a | grep -c ' icanon'\r")
-    desk.shows(b"shell-2\r\n1")
-    desk.press(b"fg\r")
+    desk = start(SMALL_AGENT, shell=True)
+    desk.wait_shown("Welcome")
+    desk.press("\x1a")
+    desk.wait_shown("Stopped")
+    desk.press("echo shell-$((1+1)); stty -a | grep -c ' icanon'\r")
+    desk.wait_shown("shell-2\r\n1")
+    desk.press("fg\r")
     delivered_once(desk)
-    desk.press(b"\x04")
-    desk.shows(b"EOFError")
-    desk.press(b"exit 0\r")
-    assert desk.process.wait(wrapped.ANSWER_S) == 0
-    desk.note("^Z and fg")
+    desk.press("\x04")
+    desk.wait_shown("EOFError")
+    desk.press("exit 0\r")
+    assert desk.process.wait(real_client.ANSWER_S) == 0
