@@ -205,10 +205,11 @@ not_calm() {
 
 odd_id() {
   local id
+  mkdir -p "$CACHE/calm" && printf '8\n\n\n\n' >"$CACHE/calm/claude-a.b" && : >"$CACHE/calm/claude-a.b.tally"
   for id in ../../escape a/b .. 'a b' "a'b" 'a$(touch pwned)b' a.b ü '*'; do
     ID=$id quiet client PostToolUse && [ "$(started)" = 1 ] || { echo "$id" && return 1; }
   done
-  [ ! -e pwned ] && [ ! -e "$CACHE/calm" ] && [ ! -e "$BASE/home/.cache/escape" ]
+  [ ! -e pwned ] && [ "$(find "$CACHE/calm" -type f | wc -l)" -eq 2 ] && [ ! -e "$BASE/home/.cache/escape" ]
 }
 
 @test "a session id with slashes or other letters becomes no path; Python always looks" {
@@ -353,7 +354,8 @@ hostile_calm() {
 
 calm_is_no_file() {
   become_calm || return 1
-  rm "$CALM" "$CALM.tally" && mkfifo "$CALM" "$CALM.tally" && quiet client PostToolUse && [ "$(started)" = 1 ] || return 1
+  rm "$CALM.tally" && mkfifo "$CALM.tally" && quiet client PostToolUse && [ "$(started)" = 1 ] || return 1
+  rm "$CALM" && mkfifo "$CALM" && quiet client PostToolUse && [ "$(started)" = 1 ] || return 1
   [ -f "$CALM" ] || return 1 # Python has made it anew
   rm "$CALM" && ln -s /nonexistent "$CALM" && quiet client PostToolUse && [ "$(started)" = 1 ] || return 1
   rm "$CALM" && printf '8\n\n\n\n' >"$BASE/aim" && ln -s "$BASE/aim" "$CALM" && quiet client PostToolUse || return 1
