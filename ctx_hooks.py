@@ -740,8 +740,9 @@ def note_sent(run: Run) -> None:
     count_metric(run.project, "attempted")
     record(run, "injection:attempted", handoff=name, attempt=delivery.attempts)
     if name and delivery.source != "compact":
-        take_handoff(run.project, name)
         session.began_with = name
+        save_session(run.project, session)  # a kill here must not orphan it
+        take_handoff(run.project, name)
 
 
 def take_handoff(project: Project, name: str) -> None:
@@ -1713,15 +1714,6 @@ def time_mark(written_at: float) -> str:
     return "%.6f-" % written_at
 
 
-def content_mark(text: str) -> str:
-    """Tells one content from another; "" for none."""
-    import zlib
-
-    if not text:
-        return ""
-    return "%08x" % zlib.crc32(text.encode("utf-8", "replace"))
-
-
 def parse_signal(text: str, written_at: float) -> Signal:
     """A signal from a file's text. Whatever is missing or broken has its default."""
     header, body = split_header(text)
@@ -1948,7 +1940,7 @@ class Workflow(Record):
     signals: Signals = Signals()
     # not on disk:
     is_ours = False  # meant on this machine
-    checks = {} # phase -> the command that the person agreed to
+    checks = {}  # phase -> the command that the person agreed to
     lead = ""  # what the agent is told first
 
     @property
@@ -2138,6 +2130,7 @@ def is_stale(flow: Workflow, session: Session, now: float) -> bool:
 # --- at a stop
 
 IDLE_LIMIT = 3
+HOLD_CAP = 8  # stops held in a row; clients without a cap of their own get ours
 FULL_PERCENT = 95
 ENDINGS = {  # why a workflow ends, and its phase then
     "all_phases_complete": "complete",
@@ -2291,6 +2284,7 @@ def hold(run: Run, flow: Workflow) -> None:
 
 # --- what the agent is told
 
+CONTINUATION_HEAD = "## Auto Mode Continuation"  # some clients show it as a prompt
 BRIEFING = "[ctx auto] A workflow runs in this session."
 TASK_ABOUT = "finish it before you stop"
 WHOLE_TEXT = """\
@@ -2570,6 +2564,8 @@ def describe_workflow(project: Project, now: float) -> list:
         lines += checks or ["No check: it ends on the agent's word."]
         lines.append("To end it: `auto stop`, or type `ctx cancel` in its session.")
     return lines
+
+
 # =============================================================================
 # Look
 # =============================================================================
@@ -3089,8 +3085,6 @@ EVENTS = {  # event, by Claude Code's name -> mode
 }
 NEVER_HEARD = ("PreCompact", "SessionEnd")
 REPLY_LIMIT = 9_900  # the client cuts at 10,000 UTF-16 units
-CONTINUATION_HEAD = "## Auto Mode Continuation"  # some clients show it as a prompt
-HOLD_CAP = 8  # stops held in a row; clients without a cap of their own get ours
 
 
 class Event(Record):
@@ -4634,6 +4628,15 @@ def says_something(text: str) -> bool:
         if not line.lstrip().startswith("#") and not is_filler and not is_template:
             return True
     return False
+
+
+def content_mark(text: str) -> str:
+    """Tells one content from another; "" for none."""
+    import zlib
+
+    if not text:
+        return ""
+    return "%08x" % zlib.crc32(text.encode("utf-8", "replace"))
 
 
 # =============================================================================
