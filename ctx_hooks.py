@@ -96,7 +96,7 @@ object (plain text before a compaction: the client asks for that). It never
 blocks a tool or a prompt. It uses no network. It starts no process except
 `git status`, when it makes a handoff, and a check command that the person
 agreed to. It creates nothing where there is no context folder, and it ends
-after 4 seconds. When in doubt it says nothing.
+after 4 seconds, a check aside. When in doubt it says nothing.
 
 The file reads from the top down: first what happens at each event, then the
 mechanisms, then what they stand on. A section uses only the sections below it
@@ -202,6 +202,7 @@ class Run:
         self.check = ""  # a command that must exit 0 before the phase is complete
         self.block: dict = {}  # the completion block that claims so
         self.is_first = False  # this project has never seen a hook before
+        self.head = read_head(project.root)  # branch and commit now
 
 
 def run_hook(mode: str, words: list, env: dict, now: float) -> None:
@@ -228,10 +229,12 @@ def run_hook(mode: str, words: list, env: dict, now: float) -> None:
         HANDLERS[mode](run)
         if not run.check:
             return speak_and_save(run)
+        save_session(project, run.session)
     failure = run_check(run)  # may take minutes, so nobody waits for our lock
     with ProjectLock(project, wait_s) as lock:
         if not lock.is_held:
             return let_go_without_lock(run)
+        run.session = load_session(project, event.session_id)
         judge_check(run, failure)
         speak_and_save(run)
 
@@ -246,6 +249,7 @@ def load_and_look(run: Run) -> None:
         note_what_stood_there(run.project, session)
     session.seen_at = run.now
     session.ended_at = 0.0
+    session.end_reason = ""
     session.stopped_at = 0.0
     if event.agent == "claude":
         session.client_pid = run.env.get("CLAUDE_PID", "")
@@ -254,6 +258,8 @@ def load_and_look(run: Run) -> None:
         session.transcript = event.transcript_path
         session.offset = 0
         session.facts = Facts()
+    if session.branch in ("", run.head[0]):  # another one is for `audit_tree` to tell
+        session.branch, session.commit = run.head
     look_at(session, event)
     notice_compaction(run)
 
@@ -473,7 +479,7 @@ def start_session(run: Run) -> None:
     if source == "compact":
         make_handoff(run.project, session, run.now)
     else:
-        session.branch, session.commit = read_head(run.project.root)
+        session.branch, session.commit = run.head
         sweep(run)
         update_others(run)
     # some clients announce a start twice
@@ -618,7 +624,7 @@ def handoff_head(run: Run, name: str, source: str) -> str:
     writer = writer_of(run.project, name)
     written_at = modified_at(run.project.path("handoffs", name))
     age = format_age(run.now - written_at)
-    moved = describe_move(writer, run.session)
+    moved = describe_move(writer, run.head)
     if source == "compact":
         return "\n".join([OWN_HEAD % (name, age), moved]).strip()
     label = DIALECTS.get(writer.agent, Dialect()).label or "an unknown writer"
@@ -631,11 +637,10 @@ def handoff_head(run: Run, name: str, source: str) -> str:
     return "\n".join(filter(None, lines))
 
 
-def describe_move(writer: Session, session: Session) -> str:
+def describe_move(writer: Session, now: tuple) -> str:
     """How branch and commit differ from then; "" if they do not."""
     then = (writer.branch, writer.commit)
-    now = (session.branch, session.commit)
-    if "" in (writer.branch, session.branch) or then == now:
+    if "" in (then[0], now[0]) or then == now:
         return ""
     return MOVED % (now + then)
 
@@ -774,7 +779,8 @@ def end_delivery(run: Run, evidence: str) -> None:
     outcome = "succeededOnFirstTry" if is_first_try else "succeededAfterRetry"
     count_metric(run.project, outcome, delivery.attempts, run.now - delivery.first_at)
     record(run, "injection:succeeded", evidence=evidence, attempts=delivery.attempts)
-    write_section(instruction_path(run.project, run.session), "")
+    if delivery.escalated:
+        write_section(instruction_path(run.project, run.session), "")
 
 
 def retry(run: Run) -> None:
@@ -1017,7 +1023,7 @@ def is_something_pending(run: Run) -> bool:
 def next_level(run: Run, full: Fullness) -> int:
     """The number of tokens at which something urgent has to be said: the handoff point
     and the critical level. A mere warning may come a few calls late."""
-    critical_percent = HEALTH_LEVELS["CTX_HEALTH_95"][0]
+    critical_percent = HEALTH_LEVELS["CTX_HEALTH_95"]["said_from"]
     levels = [full.usable * critical_percent // 100]
     levels.append(full.tokens + CALM_CALLS * CALL_TOKENS_MOST)  # far enough
     if not run.session.handoff_complete:
@@ -1028,33 +1034,35 @@ def next_level(run: Run, full: Fullness) -> int:
 # =============================================================================
 # Alerts
 # =============================================================================
-# An auditor is a function that gives back an alert or None, and a row of AUDITORS. An
-# alert is a signal without a file: it goes straight into this reply. It is said when
-# its level is crossed, and again after each cooldown while it stays active.
+# An auditor is a function that gives back an alert or None, and a row of AUDITORS. It
+# judges by the facts, which end before the present call; in a calm it may be asked up
+# to eight calls late. An alert is a signal without a file: it goes straight into this
+# reply. It is said when its level is crossed, and again after each cooldown while it
+# stays active.
 # monitor-state.json remembers; keys are "<session>:<CODE>" or "global:<CODE>":
 #
 #     {"lastEmitted": {key: ISO}, "activeAlerts": {key: true},
 #      "lastHealth": {"<session>": {"contextPercent": 87, "repetitionScore": 0.0}}}
 
-HEALTH_LEVELS = {  # percent at which it is said, below which it is over; what to do
-    "CTX_HEALTH_95": (
-        95,
-        85,
-        "critical",
-        "Suggest /clear to the person now: the next messages may not fit",
-    ),
-    "CTX_HEALTH_85": (
-        85,
-        75,
-        "warning",
-        "Finish the step you are at, then suggest /clear to the person",
-    ),
-    "CTX_HEALTH_70": (
-        70,
-        60,
-        "warning",
-        "Keep answers short, and plan a good place to stop",
-    ),
+HEALTH_LEVELS = {
+    "CTX_HEALTH_95": {
+        "said_from": 95,  # percent
+        "over_below": 85,
+        "severity": "critical",
+        "action": "Suggest /clear to the person now: the next messages may not fit",
+    },
+    "CTX_HEALTH_85": {
+        "said_from": 85,
+        "over_below": 75,
+        "severity": "warning",
+        "action": "Finish the step you are at, then suggest /clear to the person",
+    },
+    "CTX_HEALTH_70": {
+        "said_from": 70,
+        "over_below": 60,
+        "severity": "warning",
+        "action": "Keep answers short, and plan a good place to stop",
+    },
 }
 REPETITION_SAID, REPETITION_CLEARED = 4.0, 2.0
 FAILING_WEIGHT = 1.5  # a failing repeat counts more
@@ -1079,16 +1087,15 @@ def new_alert(codes: list, severity: str, summary: str, action: str) -> Signal:
 def audit_health(run: Run, full: Fullness, active: list) -> Signal | None:
     """How full the context is; a jump over two levels says the higher."""
     codes = []
-    for code, (said_at, over_below, _, _) in HEALTH_LEVELS.items():
-        level = over_below if code in active else said_at
-        if full.percent >= level:
+    for code, level in HEALTH_LEVELS.items():
+        if full.percent >= level["over_below" if code in active else "said_from"]:
             codes.append(code)
     if not codes or not full.is_known:
         return None
-    severity, action = HEALTH_LEVELS[codes[0]][2:]
+    highest = HEALTH_LEVELS[codes[0]]
     note = "" if full.is_exact else " (estimated)"
     summary = "Context: %s full%s." % (full.shown(), note)
-    return new_alert(codes, severity, summary, action)
+    return new_alert(codes, highest["severity"], summary, highest["action"])
 
 
 def audit_repetition(run: Run, full: Fullness, active: list) -> Signal | None:
@@ -1145,7 +1152,7 @@ def audit_tree(run: Run, full: Fullness, active: list) -> Signal | None:
     """The branch is another one, and no command of this session did that."""
     session, facts = run.session, run.session.facts
     branch_before, moves_before = session.branch, session.moves_seen
-    session.branch = read_branch(run.project.root)
+    session.branch, session.commit = run.head
     session.moves_seen = facts.tree_moves  # and subagents
     if not branch_before or session.branch == branch_before:
         return None
@@ -1157,12 +1164,23 @@ def audit_tree(run: Run, full: Fullness, active: list) -> Signal | None:
     return new_alert(["CTX_TREE_MOVED"], "warning", summary, TREE_ACTION)
 
 
-# An auditor: its function, its codes, is it global, its cooldown in seconds.
+class Auditor:
+    """A row of AUDITORS."""
+
+    def __init__(
+        self, audit: object, codes: list, cooldown_s: int, is_global: bool = False
+    ) -> None:
+        self.audit = audit
+        self.codes = codes  # that its alerts may have
+        self.cooldown_s = cooldown_s
+        self.is_global = is_global  # about the project, not about one session
+
+
 AUDITORS = {
-    "context-health": (audit_health, list(HEALTH_LEVELS), False, 900),
-    "repetition": (audit_repetition, ["CTX_REPETITION"], False, 600),
-    "audit-reminder": (audit_files, ["CTX_AUDIT_DUE"], True, 14_400),
-    "tree-moved": (audit_tree, ["CTX_TREE_MOVED"], False, 0),
+    "context-health": Auditor(audit_health, list(HEALTH_LEVELS), 900),
+    "repetition": Auditor(audit_repetition, ["CTX_REPETITION"], 600),
+    "audit-reminder": Auditor(audit_files, ["CTX_AUDIT_DUE"], 14_400, is_global=True),
+    "tree-moved": Auditor(audit_tree, ["CTX_TREE_MOVED"], 0),
 }
 
 
@@ -1197,10 +1215,10 @@ def add_alerts(run: Run, full: Fullness, is_reminding: bool) -> None:
 def run_auditors(run: Run, full: Fullness, state: MonitorState) -> list:
     """The alerts of all auditors; notes which codes are active."""
     alerts = []
-    for name, (audit, codes, is_global, _) in AUDITORS.items():
-        scope = "global:" if is_global else run.session.id + ":"
-        active = [code for code in codes if scope + code in state.activeAlerts]
-        alert = audit(run, full, active)
+    for name, auditor in AUDITORS.items():
+        scope = "global:" if auditor.is_global else run.session.id + ":"
+        active = [code for code in auditor.codes if scope + code in state.activeAlerts]
+        alert = auditor.audit(run, full, active)
         for code in active:
             del state.activeAlerts[scope + code]
         if alert:
@@ -1213,7 +1231,7 @@ def run_auditors(run: Run, full: Fullness, state: MonitorState) -> list:
 
 def is_cooled_down(run: Run, state: MonitorState, alert: Signal) -> bool:
     """Whether this session may hear the alert, or hear it again."""
-    cooldown_s = AUDITORS[alert.auditor][3]
+    cooldown_s = AUDITORS[alert.auditor].cooldown_s
     key = run.session.id + ":" + alert.codes[0]
     passed_s = run.now - parse_iso(state.lastEmitted.get(key, ""))
     clock_went_back = passed_s < 0
@@ -1387,7 +1405,7 @@ def handoff_point(settings: Settings, full: Fullness) -> int:
 
 
 def add_reminder(run: Run, full: Fullness) -> bool:
-    """Ask for a handoff once the point is crossed; True if this reply does."""
+    """Ask for a handoff once the point is crossed; True if this answer's calls do."""
     session, settings = run.session, run.settings
     can_be_written = os.access(run.project.context, os.W_OK)
     if not settings["handoff.enabled"] or not full.is_known or not can_be_written:
@@ -1400,9 +1418,11 @@ def add_reminder(run: Run, full: Fullness) -> bool:
         crossed_at = crossing_time(session.facts, point)
         session.threshold_crossed_at = crossed_at or format_iso(run.now)
         record(run, "handoff:crossed", percent=full.percent)
-    # parallel calls of one answer carry one reminder
-    is_same_answer = session.reminded_answer == session.facts.answer
-    if is_written or is_same_answer or not run.reply.add(render_reminder(run, full)):
+    if is_written:
+        return False
+    if session.reminded_answer == session.facts.answer:
+        return True  # another call of the same answer carries it
+    if not run.reply.add(render_reminder(run, full)):
         return False
     make_folder(run.project.path("handoffs"))  # `cat > …` does not make it
     if not session.reminded_answer:
@@ -1446,7 +1466,6 @@ def make_handoff(project: Project, session: Session, now: float) -> bool:
     if size_of(path) > HANDOFF_LIMIT_BYTES:
         return True  # too long to be read whole: it stays as the agent wrote it
     body = read_body(path)
-    session.branch, session.commit = read_head(project.root)
     if content_mark(body) in ("", session.kit_mark):
         text = render_handoff(project, session, now)
         session.kit_mark = content_mark(text.rstrip())
@@ -1910,7 +1929,7 @@ STALE_AFTER_S = 7200
 TIME_TOLERANCE_S = 300
 
 
-class Signals(Record):
+class Completions(Record):
     """The completion blocks that counted."""
 
     last_checked: str = ""  # when a hook last took care of the workflow
@@ -1937,7 +1956,7 @@ class Workflow(Record):
     outcome: str = "the workflow ended"  # what the person was told then
     last_phase: str = ""
     needs: str = ""  # the last words to the person: what to decide, an error
-    signals: Signals = Signals()
+    signals: Completions = Completions()
     # not on disk:
     is_ours = False  # meant on this machine
     checks = {}  # phase -> the command that the person agreed to
@@ -2070,7 +2089,7 @@ CANCELLED = "[ctx auto] The person cancelled the workflow; you may stop when you
 def brief(run: Run) -> None:
     """Bind the workflow if it waits for this session, and tell the agent about it."""
     flow = read_workflow(run.project)
-    if not belongs_here(run, flow):
+    if not bind(run, flow):
         return
     reason = hear_person(run, flow) if run.event.is_typed else ""
     goes_on = conclude(run, flow, reason)
@@ -2082,8 +2101,8 @@ def brief(run: Run) -> None:
         record(run, "auto:briefed", phase=flow.phase)
 
 
-def belongs_here(run: Run, flow: Workflow) -> bool:
-    """Whether the workflow runs for this session. One that waits is bound to it."""
+def bind(run: Run, flow: Workflow) -> bool:
+    """Bind a workflow that waits to this session; whether it runs for it."""
     if not flow.is_running:
         return False
     session = run.session
@@ -2163,7 +2182,7 @@ SENTENCES = {  # what the person is told when the agent may stop
 def enforce_stop(run: Run) -> None:
     """Hold the stop, complete the phase, or let go; or leave a check to run first."""
     flow = read_workflow(run.project)
-    if not belongs_here(run, flow):
+    if not bind(run, flow):
         return
     run.block = judge_words(flow, run.session.facts.said, run.now)
     signal = run.block.get("SIGNAL", "")
@@ -2178,7 +2197,7 @@ def enforce_stop(run: Run) -> None:
 def judge_check(run: Run, failure: str) -> None:
     """Go on with the stop, now that its check has run. `auto stop` may have come."""
     flow = read_workflow(run.project)
-    if not belongs_here(run, flow) or flow.phase != run.block["PHASE"]:
+    if not bind(run, flow) or flow.phase != run.block["PHASE"]:
         return let_go(run, flow, "changed")
     if failure:
         run.block = {}
@@ -2378,6 +2397,7 @@ def run_check(run: Run) -> str:
 def run_command(run: Run, limit_s: float) -> tuple:
     """The exit code and the end of the output. The command has a process group of its
     own, which ends with it."""
+    import signal
     import subprocess
     import tempfile
 
@@ -2397,6 +2417,9 @@ def run_command(run: Run, limit_s: float) -> tuple:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+        for name in ("SIGTERM", "SIGHUP", "SIGINT"):  # the client gave up, or left
+            if hasattr(signal, name):
+                signal.signal(getattr(signal, name), lambda *_: end_group(child))
         end = time.monotonic() + limit_s
         while child.poll() is None and time.monotonic() < end:
             time.sleep(CHECK_POLL_S)
@@ -2427,16 +2450,6 @@ def end_group(child: object) -> None:
 
 # --- for the command `auto`: a person's half
 
-AGENT_VARIABLES = (  # one of these stands in the environment of an agent's shell
-    "CLAUDECODE",
-    "AI_AGENT",
-    "CODEX_CI",
-    "CODEX_THREAD_ID",
-    "COPILOT_CLI",
-    "GEMINI_CLI",
-    "QWEN_CODE",
-    "GROK_SESSION_ID",
-)
 OWN_TERMINAL = "use a terminal of your own; ! in the client is the agent's shell, too"
 
 
@@ -2492,7 +2505,7 @@ def plan_checks(run: Run, flow: Workflow, options: object) -> list:
 
 def publish(run: Run, flow: Workflow, options: object) -> None:
     """Let the workflow wait for its session, with its token and checks at home."""
-    is_agent = any(run.env.get(name) for name in AGENT_VARIABLES)
+    is_agent = any(run.env.get(name) for name in agent_variables())
     if is_agent and (options.until or options.agree):
         raise UserError("an agent cannot agree to a check", OWN_TERMINAL)
     unknown = plan_checks(run, flow, options)
@@ -2664,7 +2677,7 @@ def fold_row(session: Session, row: Row) -> None:
     elif row.kind == "prompt":
         fold_prompt(facts, row)
     for call in row.calls:
-        fold_call(facts, row.at, *call)
+        fold_call(session, row.at, *call)
     for result in row.results:
         fold_result(facts, row.at, *result)
     fold_usage(facts, row)
@@ -2676,7 +2689,7 @@ def fold_boundary(facts: Facts, row: Row) -> None:
     facts.compacted_at = row.at
     facts.tokens = row.tokens
     facts.chars = row.tokens * CHARS_PER_TOKEN
-    facts.measured.append([row.at, row.tokens])
+    facts.measured.append([row.at, row.tokens, ""])
 
 
 def fold_usage(facts: Facts, row: Row) -> None:
@@ -2756,6 +2769,12 @@ CHECKERS = (
     "pytest tox nox unittest ruff mypy flake8 eslint tsc jest vitest mocha phpunit "
     "rspec shellcheck bats ctest make mvn gradle gradlew"
 ).split()
+RUNNERS = (  # what may stand before a program, with options and numbers
+    "env time nice sudo timeout npx bunx uv uvx poetry pipenv pdm hatch bundle run exec"
+).split()
+INTERPRETERS = r"(.*/)?(python[\d.]*|node|sh|bash)"
+HEREDOC = r"(?s)<<-?\s*['\"]?(\w+).*?\n\s*\1\b"
+QUOTED = r"""'[^']*'|"[^"]*\""""
 BUILD_TOOLS = "go cargo dotnet swift mix bun deno npm pnpm yarn cmake".split()
 BUILD_STEPS = ("test", "build", "lint", "check", "vet", "clippy", "--build")
 CHECK_WORDS = ("test", "check", "verify")
@@ -2765,9 +2784,10 @@ OUTPUT_FILTERS = r"(\s*2>&1|\s*\|\s*(tail|head|cat)( -n?\s*\d+)?|\s*\|\| true)+\
 
 
 def fold_call(
-    facts: Facts, at: str, call_id: str, tool: str, tool_input: dict
+    session: Session, at: str, call_id: str, tool: str, tool_input: dict
 ) -> None:
     """A tool call: counts, work, files, commands."""
+    facts, own_handoff = session.facts, safe_name(session.id) + ".md"
     if call_id and any(known["id"] == call_id for known in facts.calls):
         return  # some clients write a row twice
     kind, command = tool_kind(tool), ""
@@ -2775,7 +2795,9 @@ def fold_call(
     if kind == "run":
         command = command_of(tool_input)
         kind = "look" if is_looking(command) else "run"
-        fold_command(facts, kind, command, at)
+        fold_command(facts, command, at)
+        if kind == "run" and own_handoff in command:
+            facts.handoff_at = at
     elif kind == "read" and "".join(paths).endswith(".output"):  # of a running task
         kind = "poll"
     facts.tool_calls += 1
@@ -2786,7 +2808,14 @@ def fold_call(
     if kind in WORK:
         facts.work += WORK[kind]
         facts.worked_at = at
-    fold_paths(facts, kind, paths, at)
+    for path in paths:
+        if kind == "read":
+            facts.read.append(path)
+        elif kind == "edit" and path.endswith(own_handoff):
+            facts.handoff_at = at
+        elif kind == "edit":
+            others = [row for row in facts.edited if row[0] != path]
+            facts.edited = others + [[path, at]]
     call = {
         "id": call_id,
         "tool": tool,
@@ -2801,14 +2830,12 @@ def fold_call(
         del getattr(facts, name)[:-limit]
 
 
-def fold_command(facts: Facts, kind: str, command: str, at: str) -> None:
-    """A shell command. It may read Markdown files, and write a handoff."""
+def fold_command(facts: Facts, command: str, at: str) -> None:
+    """A shell command. It may read Markdown files, and switch the branch."""
     facts.commands.append([at, one_line(command, 300)])
     facts.tree_moves += may_move_tree(command)
     if ".md" in command:
         facts.read += re.findall(r"[^\s'\"=:]+\.md\b", command)
-    if kind == "run" and "/handoffs/" in command:
-        facts.handoff_at = at
 
 
 def may_move_tree(command: str) -> bool:
@@ -2817,54 +2844,57 @@ def may_move_tree(command: str) -> bool:
     return any(word in words for word in TREE_MOVERS)
 
 
-def fold_paths(facts: Facts, kind: str, paths: list, at: str) -> None:
-    """Which files were read or edited."""
-    for path in paths:
-        is_handoff = "/handoffs/" in path.replace("\\", "/") and path.endswith(".md")
-        if kind == "read":
-            facts.read.append(path)
-        elif kind == "edit" and is_handoff:
-            facts.handoff_at = at
-        elif kind == "edit":
-            others = [row for row in facts.edited if row[0] != path]
-            facts.edited = others + [[path, at]]
-
-
 def is_looking(command: str) -> bool:
     """Whether every part of a shell command only looks."""
     for harmless in ("2>&1", ">&2", ">/dev/null", "> /dev/null", "--no-pager "):
         command = command.replace(harmless, "")
     if any(word in command for word in (">", "sed -i", "tee ", "-delete", "-exec")):
         return False
-    for separator in ("&&", "||", "|", "\n"):
-        command = command.replace(separator, ";")
-    parts = [part.strip() for part in command.split(";")]
-    steps = [part for part in parts if part and not part.startswith(("cd ", "#"))]
-    return all(begins_with(step, LOOKING) for step in steps)
+    return all(begins_with(part, LOOKING) for part in shell_parts(command))
+
+
+def shell_parts(command: str) -> list:
+    """The simple commands of a shell command, without what is quoted."""
+    command = re.sub(HEREDOC, "", command)
+    command = re.sub(QUOTED, "''", command)
+    parts = [part.strip(" \t()") for part in re.split(r"[;&|\n]+", command)]
+    return [part for part in parts if part and not part.startswith(("cd ", "#"))]
+
+
+def program_words(part: str) -> list:
+    """A simple command from its program on: without `X=1`, `timeout 60`, `python3 -m`."""
+    words = part.split()
+    while words:
+        word = words[0]
+        is_runner = word in RUNNERS or re.fullmatch(INTERPRETERS, word)
+        is_limit = word.rstrip("smh").isdecimal()
+        is_option = "=" in word or word.startswith("-")
+        if not is_runner and not is_limit and not is_option:
+            break
+        del words[0]
+    return words
 
 
 def begins_with(command: str, known: list) -> bool:
     """Whether the first word, or the first two or three, are a known command."""
-    words = command.split()
-    if words[:1] == ["timeout"]:
-        words = words[2:]
+    words = program_words(command) or command.split()
     return any(" ".join(words[:count]) in known for count in (1, 2, 3))
 
 
 def is_check(command: str) -> bool:
-    """Whether a shell command tests, builds or lints something."""
-    tool = ""
-    for word in command.replace(" run ", " ").split():
-        word = word.strip("();&|'\"")
-        name = word.rpartition("/")[2]
-        is_step = tool in BUILD_TOOLS and word.startswith(BUILD_STEPS)
-        is_script = word.endswith(CHECK_SCRIPTS)
-        if name.endswith((".sh", ".py")):
-            is_script = any(known in word for known in CHECK_WORDS)
-        if name in CHECKERS or is_step or is_script:
-            return True
-        tool = name
-    return False
+    """Whether a part of a shell command tests, builds or lints something."""
+    return any(checks_something(part) for part in shell_parts(command))
+
+
+def checks_something(part: str) -> bool:
+    program, *others = [*program_words(part), ""]
+    name = program.rpartition("/")[2]
+    if name in BUILD_TOOLS:
+        others = [word for word in others if word not in ("run", "")]
+        return bool(others) and others[0].startswith(BUILD_STEPS)
+    if name.endswith((".sh", ".py")):
+        return any(known in program for known in CHECK_WORDS)
+    return name in CHECKERS or program.endswith(CHECK_SCRIPTS)
 
 
 def describe_call(tool: str, kind: str, tool_input: dict) -> str:
@@ -3141,6 +3171,7 @@ class Dialect:
     settings: str = ""  # the project's settings file with its hooks
     user_settings: str = ""  # the same in the home, where it has another name
     project_variable: str = ""  # names the folder that the client was started in
+    shell_variables: tuple = ()  # one stands in the environment of the agent's shell
     renamed: dict = {}  # our event name -> theirs
     registered: tuple = tuple(EVENTS)
     time_unit: int = 1  # of a timeout in the settings, per second
@@ -3278,6 +3309,12 @@ def project_settings(agent: str) -> list:
     claudes = [".claude/settings.json", ".claude/settings.local.json"]
     runs_them = agent == "claude" or "project" in dialect.runs_claudes
     return [dialect.settings] + (claudes if runs_them else [])
+
+
+def agent_variables() -> list:
+    """One of these stands in the environment of an agent's shell."""
+    tables = [dialect.shell_variables for dialect in DIALECTS.values()]
+    return [name for names in tables for name in names]
 
 
 def can_speak(event: Event) -> bool:
@@ -3511,6 +3548,7 @@ class ClaudeCode(Dialect):
     label = "Claude Code"
     settings = ".claude/settings.json"
     project_variable = "CLAUDE_PROJECT_DIR"
+    shell_variables = ("CLAUDECODE", "AI_AGENT")
     instruction_file = "CLAUDE.md"
     passed_over = "isSidechain isApiErrorMessage"
     row_type = "subtype attachment.type type"
@@ -3547,6 +3585,7 @@ class ClaudeCode(Dialect):
 class Codex(Dialect):
     label = "Codex"
     settings = ".codex/hooks.json"
+    shell_variables = ("CODEX_CI", "CODEX_THREAD_ID")
     registered = WITH_COMPACTION
     end_limit_s = 3
     counts_bytes = True
@@ -3606,6 +3645,7 @@ class GeminiCli(Dialect):
     label = "Gemini CLI"
     settings = ".gemini/settings.json"
     project_variable = "GEMINI_PROJECT_DIR"
+    shell_variables = ("GEMINI_CLI",)
     renamed = {
         "UserPromptSubmit": "BeforeAgent",
         "PreToolUse": "BeforeTool",
@@ -3654,6 +3694,7 @@ class QwenCode(Dialect):
     label = "Qwen Code"
     settings = ".qwen/settings.json"
     project_variable = "QWEN_PROJECT_DIR"
+    shell_variables = ("QWEN_CODE",)
     registered = WITH_FAILURES
     fields = {"crons": "session_crons"}
     unheard = NOT_BEFORE_TOOLS
@@ -3692,6 +3733,7 @@ class CopilotCli(Dialect):
     settings = ".github/hooks/ctx_hooks.json"
     user_settings = ".copilot/hooks/ctx_hooks.json"
     project_variable = "COPILOT_PROJECT_DIR"
+    shell_variables = ("COPILOT_CLI",)
     registered = WITH_FAILURES
     is_flat = True
     runs_claudes = ("project",)
@@ -3775,6 +3817,7 @@ class GrokBuild(Dialect):
     label = "Grok Build"
     settings = ".grok/hooks/ctx_hooks.json"
     project_variable = "GROK_WORKSPACE_ROOT"
+    shell_variables = ("GROK_SESSION_ID",)
     registered = WITH_FAILURES
     fields = {  # it has the others in both spellings
         "lastAssistantMessage": "last_assistant_message",
@@ -3847,7 +3890,7 @@ class Facts(Record):
 
     tokens: int = 0  # of the last answer since the last compaction
     chars: int = 0  # text since then, for transcripts that hold no usage
-    measured: list = []  # [ISO time, tokens] of answers; older ones are thinned out
+    measured: list = []  # [ISO time, tokens, answer]; older ones are thinned out
     window: int = 0  # as the transcript tells it
     model: str = ""
     answer: str = ""  # id of the last answer
@@ -3856,7 +3899,7 @@ class Facts(Record):
     compacted_at: str = ""
     tool_calls: int = 0
     breakdown: dict = {}  # tool -> calls
-    calls: list = []  # the last 8, as dicts of a Call
+    calls: list = []  # the last 8, as `fold_call` makes them
     changes: int = 0  # how often something new changed; tells repeats from progress
     work: int = 0  # 2 for an edit, 1 for a call that does more than look
     worked_at: str = ""  # time of the last such call
@@ -3873,7 +3916,7 @@ class Facts(Record):
     received: str = ""  # the head of our startup text, once the transcript has it
     acknowledged_at: str = ""  # when the agent said so itself
     tree_moves: int = 0  # commands and subagents that may have switched the branch
-    handoff_at: str = ""  # when the agent last wrote into the handoffs folder
+    handoff_at: str = ""  # when the agent last wrote its handoff
 
 
 class Delivery(Record):
@@ -3917,9 +3960,9 @@ class Session(Record):
     handoff_before: str = ""  # mark of what stood there at the start or compaction
     kit_mark: str = ""  # of the handoff that the kit made, to know it again
     handoff_offset: int = -1  # `offset` when the kit last made one
-    old_prompt_before: str = ""  # the same of .claude/ll-continue-prompt.md
+    old_prompt_before: str = ""  # mark of .claude/ll-continue-prompt.md then
     reminded_answer: str = ""  # the answer whose calls carried the last reminder
-    heard: dict = {}  # global signals: name -> content
+    heard: dict = {}  # global signals: name -> mark of its content
     briefed: bool = False  # about the workflow, since the start or the last compaction
     holds: int = 0  # stops in a row without a tool call
     held_calls: int = 0  # tool calls at the last hold
@@ -3967,7 +4010,7 @@ GIT_LIMIT_S = 0.6
 CHANGED_LIMIT = 30
 COMMIT = r"[0-9a-f]{40,64}"
 GIT_STATUS = (
-    "git --no-optional-locks -c core.fsmonitor=false status --porcelain"  # read-only
+    "--no-optional-locks -c core.fsmonitor=false status --porcelain"  # read-only
     " --ignore-submodules=dirty"  # their settings are not asked
 ).split()
 
@@ -3988,10 +4031,6 @@ def head_file(root: str) -> str:
     """The file that changes when the branch does; "" without git."""
     folder = git_folder(root)
     return os.path.join(folder, "HEAD") if folder else ""
-
-
-def read_branch(root: str) -> str:
-    return read_head(root)[0]
 
 
 def read_head(root: str) -> tuple:
@@ -4018,15 +4057,27 @@ def read_ref(folder: str, name: str) -> str:
     return match.group(1) if match else ""
 
 
+def find_git() -> str:
+    """Where git is; "" if there is none. Windows itself would take one that lies in the
+    project's folder."""
+    name = "git.exe" if os.name == "nt" else "git"
+    for folder in os.get_exec_path():
+        path = os.path.join(folder, name)
+        if os.path.isabs(path) and os.access(path, os.X_OK):
+            return path
+    return ""
+
+
 def changed_files(root: str) -> list:
     """The lines of `git status --porcelain`, at most CHANGED_LIMIT."""
     import subprocess
 
-    if not git_folder(root):
+    git = find_git()
+    if not git or not git_folder(root):
         return []
     try:
         done = subprocess.run(
-            GIT_STATUS,
+            [git, *GIT_STATUS],
             cwd=root,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -4240,7 +4291,7 @@ OLD_HANDOFF = ".claude/ll-continue-prompt.md"
 
 def may_be_delivered(project: Project, path: str) -> bool:
     """Whether a file may reach the agent: it is inside the project with all links
-    resolved, not below .git or .claude, and does not look like a secret."""
+    resolved, not below .git or .claude (the old handoff aside), and no secret."""
     parts = parts_inside(path, project.root)
     is_private = any(part.lower() in (".git", ".claude") for part in parts)
     is_secret = any(re.fullmatch(SECRET_NAMES, part) for part in parts)
@@ -4493,7 +4544,8 @@ class Metrics(Record):
 def record(run: Run, event: str, **details: object) -> None:
     """Note one row for `why`."""
     row = {"at": format_iso(run.now), "event": event, "session": run.session.id}
-    row.update(details)
+    for name, value in details.items():
+        row[name] = hide_secrets(value) if isinstance(value, str) else value
     append_line(run.project.state("events.jsonl"), json.dumps(row), EVENTS_LIMIT_BYTES)
 
 
@@ -4915,7 +4967,7 @@ KIT_PLACE = ".claude/hooks/ctx_hooks.py"
 SHELL_LINE = "sh %s %s || exit 0"
 POWERSHELL_LINE = "py -3 -I %s %s; exit 0"
 REGISTERED = r"""(?xs)
-    (?:["']?(?:[^"'|&;<>()$]*[/\\])?                       # maybe an interpreter:
+    (?:["']?(?:[\w.:/\\\ -]*[/\\])?                        # maybe an interpreter:
        (?:(?:ba|da|z)?sh|py|python[\d.]*)(?:\.exe)?["']?   # sh, python3, py -3 -I
        (?:\ -(?![cm])\w+(?:\ utf8)?)*\ )?
     (?P<path>(?:[^\s"'|&;<>()]|"[^"]*"|'[^']*')+)          # one word for the shell,
@@ -5129,7 +5181,7 @@ export {variable}="$PWD" CTX_HOOKS_DISABLE= LOCALAPPDATA="$PWD/home"
 export XDG_STATE_HOME="$PWD/home" XDG_CACHE_HOME="$PWD/home" XDG_CONFIG_HOME="$PWD/home"
 export PATH={cache}:"$PATH" # the interpreter of the hooks lies in the cache
 echo '{{"hook_event_name": "SessionStart", "session_id": "doctor", "cwd": "'"$PWD"'"}}' |
-  ({command}) >reply.json
+  (sh .claude/hooks/ctx_hooks.py {words} || exit 0) >reply.json
 [ -e home/ctx_hooks/*/session-doctor.json ] || echo "it did nothing"
 """
 
@@ -5164,7 +5216,7 @@ def run_in_scratch(here: Here, line: RegisteredLine) -> tuple:
         kit=shlex.quote(os.path.abspath(__file__)),
         variable=DIALECTS[line.agent].project_variable or "PWD",
         cache=shlex.quote(cache_folder(here.env)),
-        command=line.entry["command"],
+        words=" ".join(line.words),
     )
     with tempfile.TemporaryDirectory(prefix="ctx-doctor-") as folder:
         run_script(script, folder, here.env)  # compiles the file
@@ -6140,7 +6192,7 @@ def all_projects(env: dict) -> list:
 
 def show_why(here: Here, options: object) -> None:
     rows = read_events(need_project(here))
-    for row in rows[-options.count :]:
+    for row in rows[max(0, len(rows) - options.count) :]:
         print(describe_decision(here, row))
     if not rows:
         print("Nothing was said or decided here yet; silence is not recorded.")
@@ -6168,7 +6220,7 @@ def run_handoff(here: Here, options: object) -> None:
 def make_now(here: Here, prefix: str) -> None:
     """Make a handoff of the newest session, or of the one that is named."""
     project = here.project
-    known = session_ids(project)
+    known = [run.session.id for run in here.runs()]
     session_id = choose(known if prefix else known[:1], prefix)
     session = load_session(project, session_id)
     look(session)
@@ -6187,6 +6239,7 @@ def send_signal(here: Here, options: object) -> None:
         folder = project.path("signals", "sessions", safe_name(session_id))
     if not options.text.strip():
         raise UserError("the signal says nothing", "say what is wrong → what to do")
+    prepare_folders(project)  # git is to ignore the file
     path = os.path.join(folder, "signal-%x.md" % time.time_ns())
     content = SIGNAL_FILE % (
         options.severity,
@@ -6407,7 +6460,7 @@ def run_people(argv: list) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             return 1
         what, hint = str(error), kit_call("doctor")
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, EOFError):  # ^C, or ^D at a question
         return 130
     sys.stderr.write("error: %s\nhint: %s\n" % (for_terminal(what), for_terminal(hint)))
     return 1
@@ -6423,7 +6476,7 @@ def run_people(argv: list) -> int:
 def main(argv: list) -> int:
     word = argv[0] if argv else ""
     if word in HANDLERS:
-        guarded_hook(word, argv[1:])
+        guarded_hook(word, argv[1:])  # ends the process
     return run_people(argv)
 
 

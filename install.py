@@ -552,6 +552,7 @@ def load_record(job):
 
 def save_record(job):
     text = json.dumps(job.record.as_dict(), indent=1)
+    os.makedirs(job.state, mode=0o700, exist_ok=True)  # prompts are kept there
     write_bytes(job.record_path, text.encode(), 0o600)
 
 

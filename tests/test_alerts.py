@@ -36,7 +36,7 @@ def state(world):
 
 def test_the_levels_are_said_once_with_what_to_do(world, session):
     assert at(session, 69) == ""
-    assert at(session, 70) == "⚠️ [ctx monitor] Context: 70% full.\n→ " + kit.HEALTH_LEVELS["CTX_HEALTH_70"][3]
+    assert at(session, 70) == "⚠️ [ctx monitor] Context: 70% full.\n→ " + kit.HEALTH_LEVELS["CTX_HEALTH_70"]["action"]
     assert at(session, 71) == ""
     assert "Context: 86% full." in at(session, 86)
     reply = session.look(tokens=160_000)
@@ -102,9 +102,10 @@ def test_a_failing_command_again_and_again_is_told_once_with_the_true_count(worl
 
 def first_alarm(sequence):
     """The number of the call at which repetition is told; 0 for never."""
-    facts = kit.Facts()
+    session = kit.Session()
+    facts = session.facts
     for number, (tool, given, text, failed) in enumerate(sequence, 1):
-        kit.fold_call(facts, "", str(number), tool, given)
+        kit.fold_call(session, "", str(number), tool, given)
         kit.fold_result(facts, "", str(number), failed, text)
         if kit.repetition(facts)[0] >= kit.REPETITION_SAID:
             return number

@@ -387,7 +387,7 @@ def test_the_check_that_was_agreed_to_runs_and_no_later_one(auto, session, world
         auto.resume()  # what the state names now was never agreed to
 
 
-@pytest.mark.parametrize("name", kit.AGENT_VARIABLES)
+@pytest.mark.parametrize("name", kit.agent_variables())
 @pytest.mark.parametrize("given", [{"until": "true"}, {"agree": True}])
 def test_an_agent_s_shell_agrees_to_nothing(auto, world, name, given):
     with pytest.raises(kit.UserError):
