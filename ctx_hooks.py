@@ -451,6 +451,8 @@ LEAST_SENT = 1_000  # characters; a startup text cut below this says too little
 NEW_HEAD = "Handoff of the session before this one (%s), left by %s %s ago."
 OWN_HEAD = "Your own handoff from before the compaction (%s), %s old."
 MOVED = "The working tree is on %s at %s now; it was on %s at %s then."
+STILL_OPEN = "That session is still open in another window, and may go on itself."
+BEGAN_WITH = "That session began with the handoff %s, kept in %s."
 OTHERS = "Also waiting in the same folder: %s."
 FILES_HEAD = "Context for this session (ctx_hooks, %s):"
 OFFER = "It is offered, not ordered: if you are asked for something else, leave it."
@@ -549,12 +551,6 @@ def waiting_handoffs(run: Run) -> list:
     return found
 
 
-def writer_of(project: Project, name: str) -> Session:
-    """The session that a handoff belongs to; an empty one if we know none."""
-    stem = name[: -len(".md")]
-    return Session(read_object(project.state("session-%s.json" % stem)))
-
-
 def is_busy(session: Session, now: float) -> bool:
     """Whether a session is at work: its transcript grows, or a call is running."""
     is_at_rest = not session.id or session.ended_at or session.stopped_at
@@ -629,12 +625,21 @@ def handoff_head(run: Run, name: str, source: str) -> str:
         return "\n".join([OWN_HEAD % (name, age), moved]).strip()
     label = DIALECTS.get(writer.agent, Dialect()).label or "an unknown writer"
     lines = [NEW_HEAD % (name, label, age), OFFER, moved]
+    if is_open_elsewhere(writer, run.session):
+        lines.append(STILL_OPEN)
     if writer.began_with:
-        lines.append("That session" + describe_beginning(run.project, writer))
+        folder = run.project.relative(run.project.path("handoffs", "delivered"))
+        lines.append(BEGAN_WITH % (writer.began_with, folder))
     others = [other for other in waiting_handoffs(run) if other != name]
     if others:
         lines.append(OTHERS % ", ".join(others[:5]))
     return "\n".join(filter(None, lines))
+
+
+def is_open_elsewhere(writer: Session, session: Session) -> bool:
+    pid = writer.client_pid
+    is_another = pid not in ("", session.client_pid)
+    return is_another and not writer.ended_at and not is_gone(pid)
 
 
 def describe_move(writer: Session, now: tuple) -> str:
@@ -1012,7 +1017,9 @@ def is_something_pending(run: Run) -> bool:
     session = run.session
     if run.reply.texts or session.delivery.state in ("owed", "sent"):
         return True
+    is_asked = session.facts.handoff_refused_at <= session.threshold_crossed_at
     is_handoff_owed = session.threshold_crossed_at and not session.handoff_complete
+    is_handoff_owed = is_handoff_owed and is_asked
     if is_handoff_owed and run.settings["handoff.enabled"]:
         return True
     keys = call_keys(session.facts)[-3:]
@@ -1266,7 +1273,8 @@ HANDOFF_LIMIT_BYTES = 512_000
 KIT_HEAD = "# Handoff, made by ctx_hooks from the transcript"
 SINCE_HEAD = "## Since this handoff (added by ctx_hooks)"
 SINCE_END = "<!-- end of what ctx_hooks added -->"
-SAID_LAST_LIMIT = 3_000
+SAID_LAST_LIMIT, RULES_LIMIT = 3_000, 2_000
+RULES_SESSIONS = 8  # so far back
 DONE = ("completed", "done")  # what clients call a todo that is
 REMINDER = """\
 Context is {shown} full ({tokens:,} of {usable:,} usable tokens{note}). \
@@ -1420,6 +1428,8 @@ def add_reminder(run: Run, full: Fullness) -> bool:
         record(run, "handoff:crossed", percent=full.percent)
     if is_written:
         return False
+    if session.facts.handoff_refused_at > session.threshold_crossed_at:
+        return False  # the person said no, so the kit makes one at the end
     if session.reminded_answer == session.facts.answer:
         return True  # another call of the same answer carries it
     if not run.reply.add(render_reminder(run, full)):
@@ -1488,20 +1498,28 @@ def was_delivered(project: Project, session: Session, path: str) -> bool:
 def render_handoff(project: Project, session: Session, now: float) -> str:
     """A whole handoff from the facts, for somebody who was not there."""
     label = DIALECTS[session.agent].label
-    head = "The agent left none. Session %s in %s, " % (session.id, label)
+    head = "The agent wrote none. Session %s in %s, " % (session.id, label)
     head += "until " + format_iso(now)
     if session.branch:
         head += " on %s at %s" % (session.branch, session.commit)
     head += "."
-    if session.began_with:
-        head += " It" + describe_beginning(project, session)
-    work = render_sections("##", list_work(project, session, ""))
+    rules = cut_middle(render_requests(earlier_rules(project, session)), RULES_LIMIT)
+    sections = list_work(project, session, "")
+    sections.insert(1, ("Rules they gave in the sessions before", rules))
+    work = render_sections("##", sections)
     return hide_secrets("\n\n".join([KIT_HEAD, head, work]))
 
 
-def describe_beginning(project: Project, session: Session) -> str:
-    folder = project.relative(project.path("handoffs", "delivered"))
-    return " began with the handoff %s, kept in %s." % (session.began_with, folder)
+def earlier_rules(project: Project, session: Session) -> list:
+    """The person's rules in the sessions that this one goes back to, oldest first."""
+    found: list = []
+    for _ in range(RULES_SESSIONS):
+        if not session.began_with:
+            break
+        session = writer_of(project, session.began_with)
+        words = [request[1] for request in session.facts.requests]
+        found = [rule for rule in words if re.search(RULE_WORDS, rule)] + found
+    return found
 
 
 def render_since(project: Project, session: Session) -> str:
@@ -1524,19 +1542,23 @@ def list_work(project: Project, session: Session, since: str) -> list:
     edited = [path for path, at in facts.edited if came_after(at, since)]
     edited = [project.relative(path) for path in edited]
     commands = [words for at, words in facts.commands if came_after(at, since)]
+    commands = list(dict.fromkeys(commands))
+    waiting = [call["command"] for call in facts.calls if not call["outcome"]]
+    waiting = [command for command in waiting if command]
     changed = changed_files(project.root)
     sections = [
         ("The person's requests, word for word", render_requests(requests)),
+        ("The workflow of this session (auto mode)", workflow_of(project, session)),
         ("Todo list", render_todos(facts.todos)),
         ("Files edited", render_lines("- ", edited)),
         ("Uncommitted changes (git status)", render_lines("    ", changed)),
         ("The last commands", render_lines("    ", commands)),
+        ("Without a result", render_lines("    ", waiting)),
     ]
     if facts.failed and came_after(facts.failed["at"], since):
         sections.append(("The last command that failed", render_failure(facts)))
     if facts.passed and came_after(facts.passed["at"], since):
-        passed = "`%s` passed at %s" % (facts.passed["command"], facts.passed["at"])
-        sections.append(("Last verified", passed))
+        sections.append(("The last check", render_check(facts.passed)))
     if came_after(facts.said_at, since):
         said = cut_middle(facts.said, SAID_LAST_LIMIT)
         sections.append(("What the agent said last", said))
@@ -1571,6 +1593,11 @@ def render_todos(todos: list) -> str:
     return "\n".join(lines)
 
 
+def render_check(check: dict) -> str:
+    text = "`%s` %s at %s" % (check["command"], check["verdict"], check["at"])
+    return text + "; its last line: `%s`" % check["end"] if check["end"] else text
+
+
 def render_failure(facts: Facts) -> str:
     """The last failing command, and what was tried since; "" if there is none."""
     if not facts.failed:
@@ -1578,7 +1605,7 @@ def render_failure(facts: Facts) -> str:
     error = facts.failed["error"].replace("\n", "\n    ")
     text = "`%s`\n\n    %s" % (facts.failed["command"], error)
     if facts.tried:
-        text += "\n\nSince then: `%s`" % "`, `".join(facts.tried)
+        text += "\n\nSince then: `%s`" % "`, `".join(dict.fromkeys(facts.tried))
     return text
 
 
@@ -2020,6 +2047,17 @@ def plan_phases(names: list, flags: dict) -> list:
     return [name for name in phases if not flags.get(SKIPS.get(name))]
 
 
+def workflow_of(project: Project, session: Session) -> str:
+    """The session's workflow for its handoff; "" if it has none."""
+    flow = read_workflow(project)
+    if not flow.is_ours or flow.session_id != session.id:
+        return ""
+    state = "It goes on: now comes %s." % flow.stage
+    if not flow.is_running:
+        state = "It is over: %s." % flow.outcome
+    return one_line(flow.task_description, 1000) + "\n\n" + state
+
+
 # --- completion blocks
 
 FORMS = {  # signal -> what its block needs beside PHASE and TIMESTAMP; "": anything
@@ -2202,6 +2240,9 @@ def judge_check(run: Run, failure: str) -> None:
     if failure:
         run.block = {}
         flow.lead = failure
+    else:
+        run.session.facts.failed = {}
+        note_check(run.session.facts, run.check, format_iso(run.now), "")
     settle(run, flow)
 
 
@@ -2397,7 +2438,6 @@ def run_check(run: Run) -> str:
 def run_command(run: Run, limit_s: float) -> tuple:
     """The exit code and the end of the output. The command has a process group of its
     own, which ends with it."""
-    import signal
     import subprocess
     import tempfile
 
@@ -2417,9 +2457,7 @@ def run_command(run: Run, limit_s: float) -> tuple:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-        for name in ("SIGTERM", "SIGHUP", "SIGINT"):  # the client gave up, or left
-            if hasattr(signal, name):
-                signal.signal(getattr(signal, name), lambda *_: end_group(child))
+        end_with_us(child)
         end = time.monotonic() + limit_s
         while child.poll() is None and time.monotonic() < end:
             time.sleep(CHECK_POLL_S)
@@ -2430,6 +2468,15 @@ def run_command(run: Run, limit_s: float) -> tuple:
         output.seek(max(0, size - 4 * CHECK_TAIL))
         tail = output.read()
     return child.returncode, tail.decode("utf-8", "replace")
+
+
+def end_with_us(child: object) -> None:
+    """If the client gives up and ends this hook, the check ends, too."""
+    import signal
+
+    for name in ("SIGTERM", "SIGHUP", "SIGINT"):
+        if hasattr(signal, name):  # Windows knows no SIGHUP
+            signal.signal(getattr(signal, name), lambda *_: end_group(child))
 
 
 def end_group(child: object) -> None:
@@ -2780,6 +2827,7 @@ BUILD_STEPS = ("test", "build", "lint", "check", "vet", "clippy", "--build")
 CHECK_WORDS = ("test", "check", "verify")
 CHECK_SCRIPTS = ("/test", "/check", "/verify", "/ci", "ci/run")
 TREE_MOVERS = "git gh jj hub checkout switch worktree release deploy".split()
+REFUSED = r"(?i)user (doesn't want|rejected|refused|denied|declined|cancell?ed)"
 OUTPUT_FILTERS = r"(\s*2>&1|\s*\|\s*(tail|head|cat)( -n?\s*\d+)?|\s*\|\| true)+\s*$"
 
 
@@ -2787,7 +2835,7 @@ def fold_call(
     session: Session, at: str, call_id: str, tool: str, tool_input: dict
 ) -> None:
     """A tool call: counts, work, files, commands."""
-    facts, own_handoff = session.facts, safe_name(session.id) + ".md"
+    facts = session.facts
     if call_id and any(known["id"] == call_id for known in facts.calls):
         return  # some clients write a row twice
     kind, command = tool_kind(tool), ""
@@ -2795,9 +2843,7 @@ def fold_call(
     if kind == "run":
         command = command_of(tool_input)
         kind = "look" if is_looking(command) else "run"
-        fold_command(facts, command, at)
-        if kind == "run" and own_handoff in command:
-            facts.handoff_at = at
+        fold_command(session, kind, command, at)
     elif kind == "read" and "".join(paths).endswith(".output"):  # of a running task
         kind = "poll"
     facts.tool_calls += 1
@@ -2808,14 +2854,6 @@ def fold_call(
     if kind in WORK:
         facts.work += WORK[kind]
         facts.worked_at = at
-    for path in paths:
-        if kind == "read":
-            facts.read.append(path)
-        elif kind == "edit" and path.endswith(own_handoff):
-            facts.handoff_at = at
-        elif kind == "edit":
-            others = [row for row in facts.edited if row[0] != path]
-            facts.edited = others + [[path, at]]
     call = {
         "id": call_id,
         "tool": tool,
@@ -2824,23 +2862,55 @@ def fold_call(
         "does": describe_call(tool, kind, tool_input),
         "outcome": "",  # until there is a result; then ok or failed
         "key": "",  # two calls with the same key did the same, with the same outcome
+        "before": [],  # [path, when it was last edited]; "" is the handoff
     }
     facts.calls.append(call)
+    for path in paths:
+        fold_path(session, call, path, at)
     for name, limit in KEPT.items():
         del getattr(facts, name)[:-limit]
 
 
-def fold_command(facts: Facts, command: str, at: str) -> None:
-    """A shell command. It may read Markdown files, and switch the branch."""
+def fold_path(session: Session, call: dict, path: str, at: str) -> None:
+    """A file that a call reads or edits. If it fails, `undo_edits` takes that back."""
+    facts = session.facts
+    if call["kind"] == "read":
+        facts.read.append(path)
+    elif call["kind"] == "edit" and path.endswith(own_handoff(session)):
+        call["before"].append(["", facts.handoff_at])
+        facts.handoff_at = at
+    elif call["kind"] == "edit":
+        call["before"].append([path, dict(facts.edited).get(path, "")])
+        note_edit(facts, path, at)
+
+
+def note_edit(facts: Facts, path: str, at: str) -> None:
+    """The file was edited then, and is the newest; without a time, it was not."""
+    facts.edited = [row for row in facts.edited if row[0] != path]
+    if at:
+        facts.edited.append([path, at])
+
+
+def own_handoff(session: Session) -> str:
+    return safe_name(session.id) + ".md"
+
+
+def fold_command(session: Session, kind: str, command: str, at: str) -> None:
+    """A shell command. It may read Markdown files, write the handoff, move the tree."""
+    facts = session.facts
     facts.commands.append([at, one_line(command, 300)])
     facts.tree_moves += may_move_tree(command)
     if ".md" in command:
         facts.read += re.findall(r"[^\s'\"=:]+\.md\b", command)
+    if kind == "run" and own_handoff(session) in command:
+        facts.handoff_at = at
 
 
 def may_move_tree(command: str) -> bool:
     """Whether a shell command may switch the branch."""
     words = re.split(r"\W+", command)
+    if is_looking(command) and "branch" not in words:
+        return False
     return any(word in words for word in TREE_MOVERS)
 
 
@@ -2862,7 +2932,7 @@ def shell_parts(command: str) -> list:
 
 
 def program_words(part: str) -> list:
-    """A simple command from its program on: without `X=1`, `timeout 60`, `python3 -m`."""
+    """A simple command from its program on, without `X=1 timeout 60 python3 -m`."""
     words = part.split()
     while words:
         word = words[0]
@@ -2945,6 +3015,8 @@ def fold_result(
         return
     call["outcome"] = "failed" if has_failed else "ok"
     note_key(facts, call, text)
+    if has_failed:
+        undo_edits(facts, call, text, at)
     command = call["command"]
     if command and has_failed:
         facts.failed = {"command": command, "error": text.strip()[-1500:], "at": at}
@@ -2954,7 +3026,30 @@ def fold_result(
     elif command and facts.failed:
         facts.tried.append(command)
     if call["kind"] == "run" and not has_failed and is_check(command):
-        facts.passed = {"command": command, "at": at}
+        note_check(facts, command, at, text)
+
+
+def undo_edits(facts: Facts, call: dict, text: str, at: str) -> None:
+    """A call failed: what it would have edited is as it was before."""
+    for path, before in call.get("before", []):
+        if path:
+            note_edit(facts, path, before)
+        else:
+            facts.handoff_at = before
+            if re.search(REFUSED, text):
+                facts.handoff_refused_at = at
+
+
+def note_check(facts: Facts, command: str, at: str, output: str) -> None:
+    """A check exited 0. In a pipe or a list that may be another command's exit code."""
+    unquoted = re.sub(QUOTED, "", command)
+    is_alone = not re.search(r"[|;\n]", unquoted)
+    facts.passed = {
+        "command": command,
+        "at": at,
+        "verdict": "passed" if is_alone else "ran",
+        "end": one_line(output.strip().rpartition("\n")[2], 120),
+    }
 
 
 def note_key(facts: Facts, call: dict, text: str) -> None:
@@ -3912,11 +4007,12 @@ class Facts(Record):
     commands: list = []  # [ISO time, command], the last ones
     failed: dict = {}  # the last failing command: command, error, at
     tried: list = []  # commands since that failure
-    passed: dict = {}  # the last check that passed: command, at
+    passed: dict = {}  # the last check that exited 0: command, at, verdict, end
     received: str = ""  # the head of our startup text, once the transcript has it
     acknowledged_at: str = ""  # when the agent said so itself
     tree_moves: int = 0  # commands and subagents that may have switched the branch
     handoff_at: str = ""  # when the agent last wrote its handoff
+    handoff_refused_at: str = ""  # when the person last refused that
 
 
 class Delivery(Record):
@@ -3987,6 +4083,12 @@ def load_session(project: Project, session_id: str) -> Session:
 def save_session(project: Project, session: Session) -> None:
     data = json.dumps(session.as_dict(), separators=(",", ":"))
     write_atomically(session_path(project, session.id), data)
+
+
+def writer_of(project: Project, name: str) -> Session:
+    """The session that a handoff belongs to; an empty one if we know none."""
+    stem = name[: -len(".md")]
+    return Session(read_object(project.state("session-%s.json" % stem)))
 
 
 def all_sessions(project: Project, limit: int = 200) -> list:
@@ -6248,8 +6350,11 @@ def send_signal(here: Here, options: object) -> None:
         options.text,
     )
     must_write(path, content)
-    until = here.clock(here.now + options.ttl)
-    print("for %s, until %s" % (listener_of(path), until))
+    listener = listener_of(path)
+    least = project.settings["monitor.inject_min_severity"]
+    if SEVERITIES.index(options.severity) < SEVERITIES.index(least):
+        listener = "`status` alone"
+    print("for %s, until %s" % (listener, here.clock(here.now + options.ttl)))
 
 
 def pause(here: Here, options: object) -> None:
