@@ -2242,7 +2242,7 @@ def judge_check(run: Run, failure: str) -> None:
         flow.lead = failure
     else:
         run.session.facts.failed = {}
-        note_check(run.session.facts, run.check, format_iso(run.now), "")
+        note_check(run.session.facts, run.check, "passed", format_iso(run.now), "")
     settle(run, flow)
 
 
@@ -2860,6 +2860,7 @@ def fold_call(
         "kind": kind,
         "command": one_line(command, 300),
         "does": describe_call(tool, kind, tool_input),
+        "check": verdict_of(command),  # if it exits 0
         "outcome": "",  # until there is a result; then ok or failed
         "key": "",  # two calls with the same key did the same, with the same outcome
         "before": [],  # [path, when it was last edited]; "" is the handoff
@@ -2951,12 +2952,16 @@ def begins_with(command: str, known: list) -> bool:
     return any(" ".join(words[:count]) in known for count in (1, 2, 3))
 
 
-def is_check(command: str) -> bool:
-    """Whether a part of a shell command tests, builds or lints something."""
-    return any(checks_something(part) for part in shell_parts(command))
+def verdict_of(command: str) -> str:
+    """What exit code 0 says of a command that tests, builds or lints something; "" for
+    other commands. In a pipe or a list it may be the exit code of something else."""
+    if not any(map(is_check, shell_parts(command))):
+        return ""
+    is_alone = not re.search(r"[|;\n]", re.sub(QUOTED, "", command))
+    return "passed" if is_alone else "ran"
 
 
-def checks_something(part: str) -> bool:
+def is_check(part: str) -> bool:
     program, *others = [*program_words(part), ""]
     name = program.rpartition("/")[2]
     if name in BUILD_TOOLS:
@@ -3025,8 +3030,8 @@ def fold_result(
         facts.failed = {}
     elif command and facts.failed:
         facts.tried.append(command)
-    if call["kind"] == "run" and not has_failed and is_check(command):
-        note_check(facts, command, at, text)
+    if call.get("check") and not has_failed:
+        note_check(facts, command, call["check"], at, text)
 
 
 def undo_edits(facts: Facts, call: dict, text: str, at: str) -> None:
@@ -3040,16 +3045,10 @@ def undo_edits(facts: Facts, call: dict, text: str, at: str) -> None:
                 facts.handoff_refused_at = at
 
 
-def note_check(facts: Facts, command: str, at: str, output: str) -> None:
-    """A check exited 0. In a pipe or a list that may be another command's exit code."""
-    unquoted = re.sub(QUOTED, "", command)
-    is_alone = not re.search(r"[|;\n]", unquoted)
-    facts.passed = {
-        "command": command,
-        "at": at,
-        "verdict": "passed" if is_alone else "ran",
-        "end": one_line(output.strip().rpartition("\n")[2], 120),
-    }
+def note_check(facts: Facts, command: str, verdict: str, at: str, output: str) -> None:
+    """A check exited 0."""
+    end = one_line(output.strip().rpartition("\n")[2], 120)
+    facts.passed = {"command": command, "verdict": verdict, "at": at, "end": end}
 
 
 def note_key(facts: Facts, call: dict, text: str) -> None:

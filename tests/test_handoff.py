@@ -65,7 +65,20 @@ def test_every_call_carries_it_until_there_is_a_handoff(world, session):
 def test_parallel_calls_of_one_answer_carry_one(world, session):
     replies = [session.look(tokens=FULL, answer="msg_1") for _ in range(3)]
     assert [asks(reply) for reply in replies] == [True, False, False]
+    assert replies[1].text == ""  # nor how full it is
     assert asks(session.look(answer="msg_2"))
+
+
+def test_a_person_who_refuses_the_handoff_is_asked_no_more_until_the_next_compaction(world, session):
+    path = world.context("handoffs", "s1.md")
+    assert asks(session.look(tokens=FULL))
+    refused = "The user doesn't want to proceed with this tool use."
+    session.call("Write", {"file_path": path, "content": "x"}, failed=True, text=refused)
+    assert not asks(session.look()) and not asks(session.edit("src/cart.py"))
+    session.compact()
+    assert asks(session.look(tokens=FULL))
+    session.call("Write", {"file_path": path, "content": "x"}, failed=True, text="File has not been read yet.")
+    assert asks(session.look())
 
 
 def test_an_estimate_says_that_it_is_one_and_proves_no_larger_window(world, session):
@@ -233,7 +246,7 @@ def test_it_tells_what_somebody_needs_who_was_not_there(world):
     session.edit("src/cart.py")
     session.run("make", failed=True, text="boom")
     session.run("make")  # a failure that was mended is none
-    session.run("pytest tests/test_cart.py", text="1 passed")
+    session.run("pytest tests/test_cart.py", text="...\n1 passed\n")
     session.run("mypy src", failed=True, text="Exit code 1\nsrc/cart.py:3: error: int expected")
     session.run("pip list")
     session.prompt("Never use floats for money.")
@@ -253,10 +266,37 @@ def test_it_tells_what_somebody_needs_who_was_not_there(world):
         "src/cart.py:3: error: int expected",
         "Since then: `pip list`",
         "`pytest tests/test_cart.py` passed at ",
+        "its last line: `1 passed`",
         "Then integers in cents.",
     ):
         assert part in text, part
     assert "boom" not in text
+
+
+def test_it_claims_no_more_than_is_known(world, session):
+    session.prompt("Mend the cart.")
+    session.edit("src/money.py")
+    session.edit("src/cart.py", failed=True, text="String to replace not found in file.")
+    session.edit("src/money.py", failed=True, text="String to replace not found in file.")
+    session.edit("docs/handoffs/guide.md")
+    for _ in range(3):
+        session.run("python3 -m unittest | tail -2", text="Ran 2 tests\nFAILED (failures=1)")
+    session.write_answer({"type": "tool_use", "id": "cut", "name": "Bash", "input": {"command": "make deploy"}})
+    session.end()
+    text = world.read_handoff("s1")
+    assert "- src/money.py\n- docs/handoffs/guide.md\n" in text and "src/cart.py" not in text
+    assert "`python3 -m unittest | tail -2` ran at " in text and "its last line: `FAILED (failures=1)`" in text
+    assert text.count("    python3 -m unittest | tail -2") == 1
+    assert "## Without a result\n\n    make deploy" in text
+
+
+def test_a_rule_outlives_the_session_after_the_next(world):
+    world.worked("one", "Never use floats for money.", "Add discounts.")
+    world.worked("two", "go on")
+    world.worked("three", "and now the tips")
+    text = world.read_handoff("three")
+    assert "## Rules they gave in the sessions before\n\n> Never use floats for money.\n" in text
+    assert "go on" not in text
 
 
 def test_secrets_are_hidden_in_what_the_kit_writes(world, session):

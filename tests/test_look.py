@@ -57,12 +57,15 @@ def test_tasks_are_followed_one_by_one(world, session):
 def test_what_counts_as_verified(world, session):
     checks = ["pytest -q", "cd src && python3 -m pytest tests/a.py", "npm run test:unit", "cargo build --release"]
     checks += ["make", "./run_tests.sh"]
+    checks += ["X=1 timeout 60 uv run pytest", ".ci/run", "cat > a <<'EOF'\nx\nEOF\nbash scripts/check.sh"]
     others = ["npm install", "cargo add serde", "git commit -m 'add tests'", "ls tests"]
+    others += ['git commit -am "make it right, tests fail"', "pip install pytest", "rm tests/test_x.py"]
+    others += ["cat > a <<'EOF'\nmake test\nEOF"]
     for command in checks + others:
         session.run(command)
         session.stop()
         passed = session.state()["facts"]["passed"]
-        assert (passed["command"] == command) == (command in checks), command
+        assert (passed["command"] == " ".join(command.split())) == (command in checks), command
 
 
 # --- odd transcripts: silence, and the next look works

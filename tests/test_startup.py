@@ -205,8 +205,7 @@ def test_who_begins_with_the_handoff_of_an_idle_session_names_it_and_that_leaves
     idle = killed(world)
     idle.stop()
     world.worked("new", "Go on with the cart.")
-    began = "began with the handoff old.md, kept in .context/handoffs/delivered."
-    assert "It " + began in world.read_handoff("new")
+    began = "That session began with the handoff old.md, kept in .context/handoffs/delivered."
     idle.end()
     assert world.waiting() == ["new.md"]
     idle.start("resume")
@@ -215,7 +214,33 @@ def test_who_begins_with_the_handoff_of_an_idle_session_names_it_and_that_leaves
     idle.end()
     assert world.waiting() == ["new.md", "old.md"]
     new(world, "third")  # gets the newer one
-    assert "That session " + began in new(world, "fourth").text
+    assert began in new(world, "fourth").text
+
+
+def test_what_moved_after_a_kill_is_not_put_down_to_the_killed_session(world):
+    world.git("feature/x", "a" * 40)
+    killed(world)
+    world.git("main", "b" * 40)
+    world.now += 3600
+    text = new(world).text
+    assert "The working tree is on main at bbbbbbbbbb now; it was on feature/x at aaaaaaaaaa then." in text
+    assert " on feature/x at aaaaaaaaaa." in read(world.context("handoffs", "delivered", "old.md"))
+
+
+def test_a_window_that_is_still_open_is_said_to_be(world):
+    killed(world).stop()
+    world.now += 3600
+    other = {"CLAUDE_PID": str(os.getppid())}
+    text = world.hook("inject", world.session("new").event("SessionStart", source="startup"), **other).text
+    assert kit.STILL_OPEN in text
+
+
+def test_after_a_resume_the_reason_of_the_old_end_counts_no_more(world):
+    world.worked("a", end="clear")
+    world.worked("b", "Go on.")
+    world.session("a").start("resume")
+    world.session("a").end()
+    assert world.waiting() == ["b.md"]
 
 
 # --- the text and its budget
