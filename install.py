@@ -48,7 +48,7 @@ import shutil
 import stat
 import subprocess
 from collections import namedtuple
-from os.path import abspath, dirname, isdir, join, lexists, realpath, relpath
+from os.path import abspath, dirname, isdir, isfile, join, lexists, realpath, relpath
 
 # =============================================================================
 # Kit
@@ -744,7 +744,20 @@ def plan_uninstall(job):
     plan_sections(job)
     plan_old_release(job)
     plan_state(job)
-    if isdir(job.context):
+    plan_context_removal(job)
+
+
+def plan_context_removal(job):
+    """The context folder goes if it holds only what --init and the kit put there."""
+    if not isdir(job.context):
+        return
+    ours = [text.encode() for text in (*TEMPLATES.values(), kit.GITIGNORE, "*\n")]
+    paths = [join(job.context, name) for name in os.listdir(job.context)]
+    is_ours = all(isfile(path) and job.read(path) in ours for path in paths)
+    if is_ours and not job.is_user:
+        for path in paths:
+            job.change(path, None)
+    else:
         job.remarks.append("kept %s: it is yours" % job.show(job.context))
 
 
@@ -849,8 +862,9 @@ def check(job):
         say("not installed: no hook of ctx_hooks in " + job.root)
         return NOT_INSTALLED
     plan_install(job)
-    show_plan(job)
     if job.changes:
+        say("not current: install.py would change this")
+        show_plan(job)
         return NOT_CURRENT
     problems = try_kit(job)
     if problems:
@@ -898,6 +912,7 @@ def link_python(job, python):
 # =============================================================================
 
 SMALL_BYTES = 2_000
+DONE = {"write": "wrote", "change": "changed", "remove": "removed"}
 FLAGS = {
     "init": "also make .context with TASKS.md and DECISIONS.md",
     "allow-handoff": "also let the agent write handoffs unasked (one rule)",
@@ -916,16 +931,16 @@ def say(text, file=None):
     print(re.sub(kit.CONTROL, "?", text), file=file, flush=True)
 
 
-def tell(change, job):
+def tell(change, job, verb):
     """What is done to a file, as a line."""
     note = "" if change.new is None else change.note
-    return "%s %s%s" % (change.verb, job.show(change.path), note)
+    return "%s %s%s" % (verb, job.show(change.path), note)
 
 
 def show_plan(job):
     """A dry run: the settings' diff first, then the other files in a line each."""
     for change in sorted(job.changes, key=is_other):
-        say("would " + tell(change, job))
+        say(tell(change, job, "would " + change.verb))
         is_small = len(change.new or b"") < SMALL_BYTES
         if not is_other(change) or (job.options.verbose and is_small):
             say("\n".join(format_diff(change)))
@@ -1021,13 +1036,13 @@ def carry_out(job):
         save_record(job)
     for change in job.changes:
         apply_change(change, job)
-        say(tell(change, job))
+        say(tell(change, job, DONE[change.verb]))
     for path in job.leftovers:
         if isdir(path):
             shutil.rmtree(path)
         else:
             os.unlink(path)
-        say("remove " + job.show(path))
+        say("removed " + job.show(path))
     remove_empty(dirname(realpath(job.kit)), job)
     job.remarks += next_steps(job)
 

@@ -90,7 +90,7 @@ each() {
   run --separate-stderr installer --init
   [ "$status" -eq 0 ]
   [ -z "$stderr" ]
-  [[ ${lines[0]} == "write "* ]]
+  [[ ${lines[0]} == "wrote "* ]]
   [[ ${lines[-1]} == "next: "* ]]
   echo '{,}' >.claude/settings.json
   run --separate-stderr installer

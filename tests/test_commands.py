@@ -254,3 +254,21 @@ def test_slash_commands_may_run_no_more_than_they_do():
         assert word in [*COMMANDS, "init"] and "allowed-tools: Bash(%s)\n" % tools in text
         assert text.count("!`") == 1 and "!`" + command in text
         assert "disable-model-invocation: true" in text
+
+
+def test_why_0_shows_nothing(world):
+    world.session("s1").gate()
+    assert "asked the agent" in tell(world, "why") and tell(world, "why", "0") == ""
+
+
+def test_a_wrapped_program_is_no_session_to_make_a_handoff_of(world):
+    world.worked("s1")
+    state = dict(world.session_state("s1"), id="wrap-1", agent="", seen_at=world.now + 99)
+    helper.write(world.state("session-wrap-1.json"), json.dumps(state), world.now + 99)
+    assert tell(world, "handoff", "now").endswith("s1.md\n")
+
+
+def test_a_signal_before_the_first_hook_is_ignored_by_git(world):
+    assert "for every session" in tell(world, "signal", "Look at CI")
+    assert "/signals/" in helper.read(world.context(".gitignore"))
+    assert "`status` alone" in tell(world, "signal", "Just so", "--severity", "info")

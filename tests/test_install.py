@@ -383,7 +383,7 @@ def test_links_inside_the_project_or_to_it_and_to_the_home_are_followed(place, s
     os.symlink(place.project, link)
     os.symlink(place.home, link + "-home")
     place.env["HOME"] = link + "-home"
-    assert "write .claude/hooks/ctx_hooks.py" in place.run(link, "--scope", scope) or scope == "user"
+    assert "wrote .claude/hooks/ctx_hooks.py" in place.run(link, "--scope", scope) or scope == "user"
     assert os.path.islink(place.path(SETTINGS)) and (b"ctx_hooks" in place.read(SETTINGS)) == (scope == "project")
     place.run(link, "--scope", scope, "--uninstall")
     assert place.tree() == before and not [path for path in place.tree(place.home) if path.startswith(".claude")]
@@ -583,7 +583,6 @@ def test_git_sees_nothing_of_a_private_install_and_two_scopes_share_a_kit(place,
     place.kit += b"# newer\n"
     place.run(place.project, "--scope", "local", "--statusline")
     place.run(place.project, "--uninstall", "--scope", "local")
-    shutil.rmtree(place.path(".context"))
     assert place.tree(top) == before and place.read(exclude) == b"*.log"
 
 
@@ -711,6 +710,8 @@ def test_init_writes_two_files_that_say_nothing_yet_and_overwrites_none(place):
     place.run("--init", "--allow-handoff")
     assert os.path.exists(place.path("docs/ctx/TASKS.md"))
     assert place.settings()["permissions"]["allow"] == ["Edit(/docs/ctx/handoffs/**)"]
+    place.run("--uninstall")
+    assert not os.path.exists(place.path("docs"))  # nobody wrote into it
 
 
 def test_uninstalling_removes_this_projects_state_and_the_cache_with_the_last_one(place):
