@@ -637,9 +637,9 @@ def handoff_head(run: Run, name: str, source: str) -> str:
 
 
 def is_open_elsewhere(writer: Session, session: Session) -> bool:
-    pid = writer.client_pid
-    is_another = pid not in ("", session.client_pid)
-    return is_another and not writer.ended_at and not is_gone(pid)
+    pids = {writer.client_pid, session.client_pid}
+    is_another = len(pids) == 2 and "" not in pids
+    return is_another and not writer.ended_at and not is_gone(writer.client_pid)
 
 
 def describe_move(writer: Session, now: tuple) -> str:
