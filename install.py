@@ -271,9 +271,9 @@ def merge_hooks(value, wanted, before):
             entries[position] = GONE
         if is_gone(entries):
             groups[index] = GONE
-    drop_empty(value, "hooks", before)
     for event, group in missing.items():
         value.setdefault("hooks", {}).setdefault(event, []).append(group)
+    drop_empty(value, "hooks", before)
 
 
 def is_gone(children):

@@ -96,7 +96,7 @@ def test_each_hook_is_registered_once_and_foreign_ones_keep_their_order_and_spel
     for seed in range(rounds(60)):
         settings, source = random_settings(seed, agent, FOREIGN + OURS)
         source = re.sub(r'"command" ?: ?"\./lint\.sh"', lambda _: odd, source)
-        installed, stripped = merged(source, agent, {"hooks": {}}), inst.strip_settings(source, {})
+        installed, stripped = merged(source, agent, {}), inst.strip_settings(source, {})
         lines = kit.find_lines(json.loads(installed))
         assert {line.place[1]: line.entry for line in lines} == ours and len(lines) == len(ours), seed
         assert kit.find_lines(json.loads(stripped)) == []
