@@ -49,6 +49,9 @@ case $mode:$id in
         IFS= read -r three; } <"$calm" || room=0
       IFS= read -r tally <"$calm.tally"
       case $room in [1-9]) ;; *) room=0 ;; esac
+      for file in "$one"/*.md "$two"/*.md; do # perhaps written over in place
+        [ "$file" -nt "$calm" ] && room=0
+      done
       [ ${#tally} -lt "$room" ] && ! [ "$one" -nt "$calm" ] &&
         ! [ "$two" -nt "$calm" ] && ! [ "$three" -nt "$calm" ] &&
         printf . 2>/dev/null >>"$calm.tally" && exit 0
@@ -558,20 +561,29 @@ def is_busy(session: Session, now: float) -> bool:
         return False
     is_call_running = any(not call["outcome"] for call in session.facts.calls)
     quiet_s = now - max(modified_at(session.transcript), session.seen_at)
-    return quiet_s < (BUSY_CALL_S if is_call_running else BUSY_S)
+    return abs(quiet_s) < (BUSY_CALL_S if is_call_running else BUSY_S)
 
 
 def is_gone(pid: str) -> bool:
-    """Whether the client's process has ended; if we cannot tell, it has not."""
-    if not pid.isdecimal() or os.name == "nt":
+    """Whether the client's process has surely ended."""
+    return can_be_asked(pid) and not is_running(pid)
+
+
+def is_running(pid: str) -> bool:
+    """Whether the client's process surely runs."""
+    if not can_be_asked(pid):
         return False
     try:
         os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return True
-    except (PermissionError, OverflowError):
-        pass  # another user's, or no number of a process
-    return False
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass  # another user's
+    return True
+
+
+def can_be_asked(pid: str) -> bool:
+    return pid.isdecimal() and os.name != "nt"
 
 
 def update_others(run: Run) -> None:
@@ -586,7 +598,7 @@ def update_others(run: Run) -> None:
             continue
         look(other)
         is_silent = run.now - other.seen_at > BUSY_S
-        if is_silent or is_gone(other.client_pid):  # it will not go on
+        if is_silent and not is_running(other.client_pid):  # it will not go on
             settle_delivery(run.project, other)
         if not is_busy(other, run.now):
             make_handoff(run.project, other, modified_at(other.transcript))
@@ -639,7 +651,7 @@ def handoff_head(run: Run, name: str, source: str) -> str:
 def is_open_elsewhere(writer: Session, session: Session) -> bool:
     pids = {writer.client_pid, session.client_pid}
     is_another = len(pids) == 2 and "" not in pids
-    return is_another and not writer.ended_at and not is_gone(writer.client_pid)
+    return is_another and not writer.ended_at and is_running(writer.client_pid)
 
 
 def describe_move(writer: Session, now: tuple) -> str:
@@ -784,7 +796,7 @@ def end_delivery(run: Run, evidence: str) -> None:
     outcome = "succeededOnFirstTry" if is_first_try else "succeededAfterRetry"
     count_metric(run.project, outcome, delivery.attempts, run.now - delivery.first_at)
     record(run, "injection:succeeded", evidence=evidence, attempts=delivery.attempts)
-    if delivery.escalated:
+    if delivery.escalated or not run.session.agent:  # the program before in `wrap`
         write_section(instruction_path(run.project, run.session), "")
 
 
@@ -1046,7 +1058,7 @@ def next_level(run: Run, full: Fullness) -> int:
 # to eight calls late. An alert is a signal without a file: it goes straight into this
 # reply. It is said when its level is crossed, and again after each cooldown while it
 # stays active.
-# monitor-state.json remembers; keys are "<session>:<CODE>" or "global:<CODE>":
+# monitor-state.json tells it to others; keys are "<session>:<CODE>", "global:<CODE>":
 #
 #     {"lastEmitted": {key: ISO}, "activeAlerts": {key: true},
 #      "lastHealth": {"<session>": {"contextPercent": 87, "repetitionScore": 0.0}}}
@@ -1211,10 +1223,11 @@ def add_alerts(run: Run, full: Fullness, is_reminding: bool) -> None:
     alerts = run_auditors(run, full, state)
     if is_reminding:  # the reminder says how full it is
         alerts = [alert for alert in alerts if alert.auditor != "context-health"]
-    due = [alert for alert in alerts if is_cooled_down(run, state, alert)]
+    due = [alert for alert in alerts if is_cooled_down(run, alert)]
     for alert in add_signals(run, due):
         for code in alert.codes:
             state.lastEmitted[session_id + ":" + code] = format_iso(run.now)
+            run.session.alerted[code] = run.now
     if state.as_dict() != before:
         run.reply.when_said(write_object, path, state.as_dict())
 
@@ -1236,13 +1249,11 @@ def run_auditors(run: Run, full: Fullness, state: MonitorState) -> list:
     return alerts
 
 
-def is_cooled_down(run: Run, state: MonitorState, alert: Signal) -> bool:
+def is_cooled_down(run: Run, alert: Signal) -> bool:
     """Whether this session may hear the alert, or hear it again."""
-    cooldown_s = AUDITORS[alert.auditor].cooldown_s
-    key = run.session.id + ":" + alert.codes[0]
-    passed_s = run.now - parse_iso(state.lastEmitted.get(key, ""))
+    passed_s = run.now - run.session.alerted.get(alert.codes[0], 0.0)
     clock_went_back = passed_s < 0
-    return clock_went_back or passed_s >= cooldown_s
+    return clock_went_back or passed_s >= AUDITORS[alert.auditor].cooldown_s
 
 
 def forget_alerts(project: Project, session_id: str) -> None:
@@ -1294,6 +1305,20 @@ PIN_LIMIT = 9_500
 
 def handoff_path(project: Project, session_id: str) -> str:
     return project.path("handoffs", safe_name(session_id) + ".md")
+
+
+def delivered_path(project: Project, session_id: str) -> str:
+    return project.path("handoffs", "delivered", safe_name(session_id) + ".md")
+
+
+def is_plain_text(path: str) -> bool:
+    """Whether a file can be read whole, as text. One that is not there can."""
+    data = read_bytes(path, HANDOFF_LIMIT_BYTES)
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return len(data) == size_of(path) and b"\0" not in data
 
 
 def read_handoff(path: str) -> str:
@@ -1473,9 +1498,9 @@ def make_handoff(project: Project, session: Session, now: float) -> bool:
     path = handoff_path(project, session.id)
     if was_delivered(project, session, path):
         return False
-    if size_of(path) > HANDOFF_LIMIT_BYTES:
-        return True  # too long to be read whole: it stays as the agent wrote it
-    body = read_body(path)
+    if not is_plain_text(path):
+        return True  # we could not write back what stands there
+    body = read_body(path) or read_body(delivered_path(project, session.id))
     if content_mark(body) in ("", session.kit_mark):
         text = render_handoff(project, session, now)
         session.kit_mark = content_mark(text.rstrip())
@@ -1490,8 +1515,7 @@ def was_delivered(project: Project, session: Session, path: str) -> bool:
     """Whether another session got this handoff, and no work was done since."""
     if os.path.lexists(path) or session.end_reason == "clear":
         return False  # after /clear the next session is to go on from it
-    delivered = project.path("handoffs", "delivered", os.path.basename(path))
-    delivered_at = modified_at(delivered)
+    delivered_at = modified_at(delivered_path(project, session.id))
     return 0 < delivered_at and parse_iso(session.facts.worked_at) <= delivered_at
 
 
@@ -1806,7 +1830,7 @@ def read_signals(run: Run) -> list:
     for path, written_at in files[:SIGNALS_LOOKED_AT]:
         name = os.path.basename(path)
         is_global = path.startswith(shared)
-        heard = run.session.heard.get(name, "") if is_global else ""
+        heard = run.session.heard.get(name, "")
         is_same_file = heard.startswith(time_mark(written_at))
         if is_same_file and run.event.name != "UserPromptSubmit":
             continue  # heard; at prompts we look whether it changed or expired
@@ -1898,9 +1922,9 @@ def book_signal(run: Run, signal: Signal) -> None:
 
 
 def forget_signal(session: Session, signal: Signal) -> None:
-    """A session's own signal goes; a global one is remembered as heard."""
+    """Remember it as heard; a session's own goes, too, if we may."""
     if not signal.is_global:
-        return remove_file(signal.path)
+        remove_file(signal.path)
     session.heard[os.path.basename(signal.path)] = signal.mark
     for name in list(session.heard)[:-SIGNALS_LOOKED_AT]:
         del session.heard[name]
@@ -2694,7 +2718,7 @@ def lacks_last_words(facts: Facts, event: Event) -> bool:
 def new_lines(session: Session) -> list:
     """The whole lines that the transcript gained; moves the session's offset."""
     size = size_of(session.transcript)
-    if size < session.offset:  # it was rewritten
+    if 0 < size < session.offset:  # it was rewritten
         session.offset = 0
         session.facts = Facts()
     start = max(session.offset, size - LOOK_LIMIT_BYTES)
@@ -2783,21 +2807,19 @@ def fold_prompt(facts: Facts, row: Row) -> None:
     if facts.requests and facts.requests[-1][1] == words:
         return
     facts.requests.append([row.at, words])
-    while sum(len(words) for _, words in facts.requests) > REQUESTS_LIMIT:
+    while sum(len(words) + 40 for _, words in facts.requests) > REQUESTS_LIMIT:
         del facts.requests[least_needed(facts.requests)]
 
 
 def least_needed(requests: list) -> int:
-    """The index of the request to drop: in the middle, and no rule if possible."""
-    if len(requests) < 3:
+    """The index of the request to drop: near the middle, and no rule if possible."""
+    middle, last = len(requests) // 2, len(requests) - 1
+    if last < 2:
         return 0
-    middle = list(range(1, len(requests) - 1))
-    chatter = middle.copy()
-    for index in middle:
-        if re.search(RULE_WORDS, requests[index][1]):
-            chatter.remove(index)
-    candidates = chatter or middle
-    return candidates[len(candidates) // 2]
+    for index in (*range(middle, last), *range(middle - 1, 0, -1)):
+        if not re.search(RULE_WORDS, requests[index][1]):
+            return index
+    return middle
 
 
 # --- calls
@@ -2881,14 +2903,14 @@ def fold_path(session: Session, call: dict, path: str, at: str) -> None:
         call["before"].append(["", facts.handoff_at])
         facts.handoff_at = at
     elif call["kind"] == "edit":
-        call["before"].append([path, dict(facts.edited).get(path, "")])
+        call["before"].append([path, dict(facts.edited).get(path)])
         note_edit(facts, path, at)
 
 
-def note_edit(facts: Facts, path: str, at: str) -> None:
-    """The file was edited then, and is the newest; without a time, it was not."""
+def note_edit(facts: Facts, path: str, at: str | None) -> None:
+    """The file was edited then, and is the newest; None: it was not."""
     facts.edited = [row for row in facts.edited if row[0] != path]
-    if at:
+    if at is not None:
         facts.edited.append([path, at])
 
 
@@ -3024,7 +3046,8 @@ def fold_result(
         undo_edits(facts, call, text, at)
     command = call["command"]
     if command and has_failed:
-        facts.failed = {"command": command, "error": text.strip()[-1500:], "at": at}
+        error = hide_secrets(text.strip()[-8000:])[-1500:]  # none is to be cut in half
+        facts.failed = {"command": command, "error": error, "at": at}
         facts.tried = []
     elif command == facts.failed.get("command"):
         facts.failed = {}
@@ -3287,6 +3310,7 @@ class Dialect:
     places: dict = {}  # field of Row -> its place in theirs
     call: tuple = ("", "", "", "")  # places of the blocks; in a block: id, tool, input
     result: tuple = ("", "", "", "")  # the same; in a block: id, sign of failure, text
+    failure: str = ""  # a pattern, where only the result's text tells a failure
 
     def __init__(self) -> None:
         self.user_settings = self.user_settings or self.settings
@@ -3331,8 +3355,10 @@ class Dialect:
         for block in blocks_of(content):
             has_failed = bool(dig(block, failure)) or block.get("status") == "failed"
             text = joined_texts(dig(block, text_place))
+            if self.failure and re.search(self.failure, text):
+                has_failed = True
             if dig(block, id_place):
-                results.append(result_of(dig(block, id_place), has_failed, text))
+                results.append((text_of(dig(block, id_place)), has_failed, text))
         return results
 
     def read_beside(self, transcript: str) -> Row:
@@ -3544,15 +3570,11 @@ def command_of(tool_input: dict) -> str:
 # --- transcripts: what all readers need
 
 HOOK_TAGS = r"(?s)<(hook_context|qwen:user-prompt-submit-context)>.*?</\1>\s*"
-MACHINE_PROMPT = (  # how prompts begin that nobody typed
-    r"<[a-z]+[-_][\w-]*[ >]|Caveat:|\[Request interrupted|# AGENTS\.md instructions"
-    r"|## Auto Mode|Stop hook (feedback|additional context)"
-)
-CODEXS_HEAD = r"\AChunk ID: (?:.*\n){1,5}?Output:\n"
-FAILED_COMMAND = (
-    r"\AChunk ID: (?:.*\n){1,3}?Process exited with code [1-9]"
-    r"|\nExit Code: [1-9]\d*\n(?:Signal|Process Group)"  # Gemini CLI, Qwen Code
-    r"|\[Process exited with code [1-9]\d*\]\s*\Z"  # droid
+MACHINE_PROMPT = (  # how prompts look that nobody typed
+    r"(?s)<[a-z]+[-_][\w-]*[ >].*</[\w-]+>\Z"
+    r"|<(?:task-notification|system-reminder|(?:local-)?command-\w+)>"
+    r"|Caveat: The messages below|\[Request interrupted|# AGENTS\.md instructions"
+    r"|## Auto Mode|Stop hook (?:feedback|additional context)"
 )
 
 
@@ -3619,14 +3641,6 @@ def call_of(call_id: object, tool: object, given: object) -> tuple:
     if isinstance(given, str):
         given = parse_object(given) or {"command": given}
     return text_of(call_id), text_of(tool), given if isinstance(given, dict) else {}
-
-
-def result_of(call_id: object, has_failed: bool, text: str) -> tuple:
-    """An entry of Row.results. Some clients tell a failure only in the text."""
-    if "exited with code" in text or "Exit Code:" in text:
-        has_failed = has_failed or bool(re.search(FAILED_COMMAND, text))
-        text = re.sub(CODEXS_HEAD, "", text)
-    return text_of(call_id), has_failed, text
 
 
 # --- the clients, one class each: first what is special in its settings, events and
@@ -3708,9 +3722,13 @@ class Codex(Dialect):
     }
     call = ("payload", "call_id", "name", "arguments input")
     result = ("payload", "call_id", "", "output")
+    head = r"\AChunk ID: (?:.*\n){1,5}?Output:\n"
+    failure = r"\AChunk ID: (?:.*\n){1,3}?Process exited with code [1-9]"
 
     def read_row(self, row: dict) -> Row:
         found = super().read_row(row)
+        for index, (call_id, has_failed, text) in enumerate(found.results):
+            found.results[index] = (call_id, has_failed, re.sub(self.head, "", text))
         if dig(row, "payload.name") == "exec":  # what a script runs has its own rows
             found.calls = []
         item = dig(row, "payload.item")
@@ -3766,6 +3784,7 @@ class GeminiCli(Dialect):
         "functionResponse.response.error",
         "functionResponse.response.error functionResponse.response.output",
     )
+    failure = r"\nExit Code: [1-9]\d*\n(?:Signal|Process Group)"
 
     def adjust(self, event: Event, data: dict) -> Event | None:
         """Its Stop has the text of the whole turn, with what earlier holds brought. The
@@ -3815,6 +3834,7 @@ class QwenCode(Dialect):
         "functionCall.args",
     )
     result = ("message.parts", *GeminiCli.result[1:])
+    failure = GeminiCli.failure
 
     def adjust(self, event: Event, data: dict) -> Event | None:
         """Its prompt event comes before every request; a person's has this field."""
@@ -3888,6 +3908,7 @@ class Droid(Dialect):
     }
     call = ClaudeCode.call
     result = ClaudeCode.result
+    failure = r"\[Process exited with code [1-9]\d*\]\s*\Z"
 
     def read_row(self, row: dict) -> Row:
         found = super().read_row(row)
@@ -4057,7 +4078,8 @@ class Session(Record):
     handoff_offset: int = -1  # `offset` when the kit last made one
     old_prompt_before: str = ""  # mark of .claude/ll-continue-prompt.md then
     reminded_answer: str = ""  # the answer whose calls carried the last reminder
-    heard: dict = {}  # global signals: name -> mark of its content
+    heard: dict = {}  # signals: name -> mark of its content
+    alerted: dict = {}  # code of an alert -> when it was said
     briefed: bool = False  # about the workflow, since the start or the last compaction
     holds: int = 0  # stops in a row without a tool call
     held_calls: int = 0  # tool calls at the last hold
@@ -4141,7 +4163,7 @@ def read_head(root: str) -> tuple:
     if re.fullmatch(COMMIT, head):
         return "commit " + head[:10], head[:10]
     name = head.partition("ref: ")[2]
-    if not name:
+    if not name or name.endswith("/.invalid"):  # git keeps them elsewhere: reftable
         return "", ""
     branch = for_terminal(name.replace("refs/heads/", "", 1))
     return one_line(branch, 100), read_ref(os.path.dirname(path), name)[:10]
@@ -4246,7 +4268,7 @@ class Project:
 
 def find_project(start: str, env: dict) -> Project | None:
     """The project of a folder; None if there is none, or it is not ours to work in."""
-    if not os.path.isabs(start) or not home_folder(env):
+    if not os.path.isabs(start) or "\0" in start or not home_folder(env):
         return None
     start = os.path.normpath(start)
     for folder in upwards(start):
@@ -4335,7 +4357,7 @@ def read_settings(root: str, env: dict) -> Settings:
 def project_state_folder(root: str, env: dict) -> str:
     """Where our own files about a project lie; "" without a home."""
     home = state_home(env)
-    path = os.path.normcase(os.path.abspath(root))  # C: and c: are one
+    path = os.path.normcase(os.path.realpath(root))  # C: and c: are one
     name = safe_name(path, PROJECT_NAME_LIMIT)
     return os.path.join(home, "ctx_hooks", name) if home else ""
 
@@ -4418,7 +4440,8 @@ def is_switched_off(project: Project, env: dict, now: float) -> bool:
 
 def another_kit_speaks(project: Project, kit: str, settings_files: list) -> bool:
     """Whether this kit is the plugin's or the user's, and the project has its own."""
-    if is_inside(kit, project.root):
+    own = os.path.join(project.root, KIT_PLACE)
+    if is_inside(kit, project.root) or not os.path.exists(own):
         return False
     for name in settings_files:
         text = read_text(os.path.join(project.root, name))
@@ -4708,14 +4731,16 @@ POSED_TURN = r"(?im)^([ \t]*)(?=(?:human|user|assistant|system)[ \t]*:)"
 SECRETS = (
     r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*-----|\Z)",
     r"\b(?:sk|pk|rk)[-_](?:[a-z0-9]+[-_]){0,3}[A-Za-z0-9]{16,}[A-Za-z0-9_-]*",
-    r"\b(?:ghp|gho|ghu|ghs|ghr|glpat|xox[abps]|npm|hf|pypi)[-_][A-Za-z0-9_-]{16,}",
+    r"\b(?:ghp|gho|ghu|ghs|ghr|github_pat|glpat|xox[abps]|npm|hf|pypi)[-_]"
+    r"[A-Za-z0-9_-]{16,}",
     r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b",
     r"\bAIza[A-Za-z0-9_-]{30,}",
     r"\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{5,}",
     r"(?<=://)[^/\s:@]+:[^/\s@]+(?=@)",
     r"(?<=\bBearer )[A-Za-z0-9._~+/-]{16,}=*",
-    r"(?i)(?<![A-Za-z])"
-    r"((?:\w{0,40}_)?(?:password|passwd|secret|api_?key|token|credential)s?\s*[=:]\s*)"
+    r"(?<=Authorization: Basic )[A-Za-z0-9+/]{8,}=*",
+    r"(?i)((?:password|passwd|secret|api[_-]?key|token|credential)s?"
+    r"(?:[_-]access)?(?:[_-]key)?['\"]?\s*[=:]\s*)"
     r"(['\"]?)(?!\$|<|\{)[^\s'\"]{6,}\2",
 )
 HIDDEN = "[hidden]"
@@ -5649,7 +5674,7 @@ def describe_decision(here: Here, row: dict) -> str:
     except KeyError:  # of another version
         text = json.dumps(row)
     at = here.clock(parse_iso(row.get("at")))
-    text = "%s  %.8s  %s" % (at, row.get("session"), for_terminal(text))
+    text = for_terminal("%s  %.8s  %s" % (at, row.get("session"), text))
     return textwrap.fill(text, PAGE_WIDTH, subsequent_indent="    ")
 
 
@@ -6058,7 +6083,8 @@ class Terminal:
         if 0 in ready:
             self.read_keys()
         if self.master in ready and not self.read_output():
-            self.process.wait()  # it has closed its terminal
+            self.restore()  # it has closed its terminal; ^C is for us now
+            self.process.wait()
             return
         is_due = not ready or time.monotonic() >= self.typist.deadline
         if is_due and self.typist.state != "done":
@@ -6310,7 +6336,8 @@ def run_handoff(here: Here, options: object) -> None:
         elif options.action == "drop":
             name = choose(waiting_handoffs(run), options.session)
             take_handoff(project, name)
-            print("taken away; for some days it is kept in handoffs/delivered/" + name)
+            note = "taken away; for some days it is kept in handoffs/delivered/"
+            print_page([note + name])
         elif options.action == "list":
             print_page(row_lines(handoff_rows(here, here.runs())))
         else:
@@ -6426,7 +6453,7 @@ def show_statusline(here: Here, options: object) -> None:
     here = Here(folder, here.env)
     if not here.project:
         return
-    if not os.path.exists(session_path(here.project, session_id)):
+    if load_session(here.project, session_id).agent not in DIALECTS:
         return
     window = dig(data, "context_window")
     size = count_of(dig(window, "context_window_size"))

@@ -34,6 +34,11 @@ def state(world):
 # --- how full
 
 
+def test_where_nothing_can_be_written_an_alert_is_said_once_too(world, session, monkeypatch):
+    monkeypatch.setattr(kit, "write_object", lambda *_: False)
+    assert "70% full" in at(session, 70) and at(session, 71) == ""
+
+
 def test_the_levels_are_said_once_with_what_to_do(world, session):
     assert at(session, 69) == ""
     assert at(session, 70) == "⚠️ [ctx monitor] Context: 70% full.\n→ " + kit.HEALTH_LEVELS["CTX_HEALTH_70"]["action"]

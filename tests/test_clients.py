@@ -392,3 +392,10 @@ def test_a_session_of_recorded_events_is_answered_without_an_error(world, client
     assert said["SessionEnd"] == ""
     assert world.session_state("s")["facts"]["tool_calls"] == 2
     assert not os.path.exists(world.state("errors.log"))
+
+
+def test_what_tells_a_failure_in_one_client_is_only_a_quotation_in_another(world, session):
+    for quoted in ("build\n[Process exited with code 1]", "log:\nExit Code: 2\nSignal: none\n57 passed"):
+        session.run("make %d" % len(quoted), text=quoted)
+    session.stop()
+    assert session.state()["facts"]["failed"] == {}

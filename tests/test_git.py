@@ -40,7 +40,7 @@ def test_a_worktree(world, tmp_path):
     assert kit.head_file(world.root) == main + "/worktrees/w/HEAD"
 
 
-@pytest.mark.parametrize("head", [b"", b"nonsense", b"\0\xff", b"ref: ", b"ref: refs/heads/\x1b[2J\nx", b"f" * 9999])
+@pytest.mark.parametrize("head", [b"", b"ref: refs/heads/.invalid\n", b"nonsense", b"\0\xff", b"ref: ", b"ref: refs/heads/\x1b[2J\nx", b"f" * 9999])
 def test_odd_heads_are_no_error(world, head):
     world.write(".git/HEAD", head)
     branch, commit = kit.read_head(world.root)

@@ -310,6 +310,15 @@ def test_secrets_are_hidden_in_what_the_kit_writes(world, session):
     assert "Use the key [hidden] for the cart." in text
 
 
+def test_a_key_of_which_the_output_shows_only_the_end_is_hidden_too(world, session):
+    session.edit("src/cart.py")
+    lines = ["MIIE%060d" % number for number in range(25)]
+    key = "\n".join(["-----BEGIN RSA PRIVATE KEY-----", *lines, "-----END RSA PRIVATE KEY-----"])
+    session.run("cat key.pem; false", failed=True, text=key)
+    session.end()
+    assert "MIIE" not in world.read_handoff("s1")
+
+
 def test_rules_are_cut_after_chatter_and_first_and_latest_stay(world, session):
     chatter = ["Chatter %d. %s" % (number, "b" * 2500) for number in range(10)]
     rule = "You must never use floats."
@@ -330,6 +339,8 @@ def test_requests_are_the_persons_words_and_not_what_the_client_put_into_prompts
     session.write_prompt("This session is being continued", isCompactSummary=True)
     session.write_prompt("[Request interrupted by user]")
     session.write_prompt("<task-notification>done</task-notification>")
+    session.write_prompt("<app-header> must stay blue.")
+    session.write_prompt("Caveat: no floats.")
     session.write_prompt(
         "<command-message>fix is running…</command-message>\n<command-name>/fix</command-name>\n"
         "<command-args>issue 12, never with floats</command-args>"
@@ -337,7 +348,8 @@ def test_requests_are_the_persons_words_and_not_what_the_client_put_into_prompts
     session.edit("src/cart.py")
     session.end()
     requests = [line for line in world.read_handoff("s1").splitlines() if line.startswith("> ")]
-    assert requests == ["> Add discounts.", "> /fix issue 12, never with floats"]
+    typed = ["<app-header> must stay blue.", "Caveat: no floats.", "/fix issue 12, never with floats"]
+    assert requests == ["> Add discounts.", *["> " + words for words in typed]]
 
 
 def test_what_the_agent_said_last_survives_the_clients_own_rows_and_stands_there_once(world, session):
@@ -350,6 +362,37 @@ def test_what_the_agent_said_last_survives_the_clients_own_rows_and_stands_there
     session.write_prompt("<local-command-stdout>Goodbye!</local-command-stdout>")
     session.end()
     assert world.read_handoff("s1").count("Single quotes are next.") == 1
+
+
+# --- the agent's own is never lost
+
+
+@pytest.mark.parametrize("content", [b"Goal: x\0y\n", "Goal: \u00e4\u00f6\n".encode("latin-1")])
+def test_an_own_handoff_that_is_no_text_stays_as_it_is(world, session, content):
+    path = world.context("handoffs", "s1.md")
+    session.edit("src/cart.py")
+    world.write(".context/handoffs/s1.md", content)
+    session.end()
+    with open(path, "rb") as file:
+        assert file.read() == content
+
+
+def test_what_was_delivered_while_a_session_idled_is_where_its_next_handoff_begins(world):
+    idle = world.session("idle")
+    idle.start()
+    idle.prompt("Add discounts.")
+    idle.edit("src/cart.py")
+    idle.write_handoff("# Handoff\n\nDecision 42: cents.\n")
+    idle.stop()
+    world.now += 3600
+    assert "Decision 42" in world.session("other").start().text
+    idle.prompt("And the tips.")
+    idle.edit("src/tips.py")
+    idle.end()
+    text = world.read_handoff("idle")
+    assert text.startswith("# Handoff\n\nDecision 42: cents.\n")
+    since = text.partition(kit.SINCE_HEAD)[2]
+    assert "> And the tips." in since and "- src/tips.py" in since and "src/cart.py" not in since
 
 
 # --- since this handoff

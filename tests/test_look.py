@@ -108,6 +108,23 @@ def test_another_transcript_or_one_that_was_rewritten_shorter_is_read_anew(world
     assert (facts["tool_calls"], facts["tokens"]) == (0, 30_000)
 
 
+def test_a_transcript_that_is_gone_takes_no_facts_with_it(world, session):
+    session.prompt("Add discounts.")
+    session.edit("src/cart.py")
+    session.stop()
+    os.unlink(session.transcript)
+    session.end()
+    assert "> Add discounts." in world.read_handoff("s1")
+
+
+def test_ten_thousand_short_prompts_are_looked_at_in_one_go(world, session):
+    row = json.dumps({"type": "user", "timestamp": "2026-01-01T00:00:00Z", "message": {"content": "ok %d"}}) + "\n"
+    with open(session.transcript, "a", encoding="utf-8") as file:
+        file.writelines(row % number for number in range(10_000))
+    session.look()
+    assert 100 < len(session.state()["facts"]["requests"]) < 400
+
+
 def test_a_line_of_50_mb_costs_itself_only(world, session):
     session.run("ls")
     with open(session.transcript, "a") as file:

@@ -56,6 +56,14 @@ def test_a_sessions_own_signal_is_said_once_and_removed(world, session):
     assert session.prompt("again").out == ""
 
 
+@pytest.mark.posix("folders of another user")
+def test_an_own_signal_that_cannot_be_removed_is_said_once_all_the_same(world, session, monkeypatch):
+    path = world.signal("Deploy is red.", "s1")
+    monkeypatch.setattr(kit, "remove_file", lambda path: None)
+    assert "Deploy is red." in session.run("ls").text and os.path.exists(path)
+    assert session.run("ls src").out == session.prompt("And?").out == ""
+
+
 def test_several_signals_are_one_list_critical_first_then_oldest_first(world, session):
     world.signal("New.\n→ c", "s1", "c.md", generated_at=kit.format_iso(world.now - 10))
     world.signal("Old.\n→ b", "s1", "b.md", generated_at=kit.format_iso(world.now - 90))

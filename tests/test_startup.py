@@ -332,6 +332,8 @@ def test_a_session_without_evidence_gives_the_handoff_back(world):
 @pytest.mark.parametrize("way", ["ended", "killed"])
 def test_a_session_that_only_answered_a_question_gives_the_handoff_back(world, way):
     session = begun(world)
+    if way == "killed":
+        session.env["CLAUDE_PID"] = "999999999"
     session.prompt("What time is it?")
     session.run("git status")
     session.say("Late.")
@@ -340,6 +342,15 @@ def test_a_session_that_only_answered_a_question_gives_the_handoff_back(world, w
         session.end()
         assert world.waiting() == ["old.md"]
     assert GIVEN in new(world, "third").text
+
+
+def test_who_is_away_from_an_open_window_keeps_the_handoff(world):
+    session = begun(world)
+    session.prompt("What do you think?")
+    session.say("I read it.")
+    session.stop()
+    world.now += 3600
+    assert GIVEN not in new(world, "third").text
 
 
 def test_what_is_given_back_never_replaces_a_newer_one(world):
