@@ -1312,13 +1312,10 @@ def delivered_path(project: Project, session_id: str) -> str:
 
 
 def is_plain_text(path: str) -> bool:
-    """Whether a file can be read whole, as text. One that is not there can."""
-    data = read_bytes(path, HANDOFF_LIMIT_BYTES)
-    try:
-        data.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return len(data) == size_of(path) and b"\0" not in data
+    """Whether we can read a handoff whole, and write it back. A missing one we can."""
+    text, size = read_text(path, HANDOFF_LIMIT_BYTES), size_of(path)
+    is_whole = size <= HANDOFF_LIMIT_BYTES and bool(text) == bool(size)
+    return is_whole and "\0" not in text and "\ufffd" not in text
 
 
 def read_handoff(path: str) -> str:

@@ -216,3 +216,11 @@ def test_alerts_and_signals_come_in_one_block(world, session):
     text = at(session, 75)
     assert text.startswith("⚠️ [ctx monitor] 2 issues:\n  • Deploy is red.\n  • Context: 75% full. → ")
     assert [row["code"] for row in world.events() if row["event"] == "alert:said"] == ["CTX_HEALTH_70"]
+
+
+def test_a_look_at_git_does_not_hide_that_somebody_else_switched_the_branch(world, session):
+    world.git("main")
+    session.start()
+    session.run("git status")
+    world.git("feature/x")
+    assert "on feature/x now; it was on main" in session.run("git log --oneline").text

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from helper import data, kit, read
+from helper import KIT, data, kit, read
 
 PERSON = {"CLAUDECODE": "", "AI_AGENT": ""}  # a terminal of the person's own
 POSIX = pytest.mark.skipif(os.name == "nt", reason="process groups")
@@ -409,6 +409,50 @@ def test_a_stop_that_comes_while_the_check_runs_is_respected(auto, session, worl
     reply = stop(session, block(world, "execution"))
     assert not reply.text and "changed while its check ran" in reply.person
     assert auto.state()["phase"] == "cancelled"
+
+
+@pytest.mark.posix("its check is for a POSIX shell")
+def test_a_signal_that_was_heard_while_the_check_ran_is_not_said_again(auto, session, world, monkeypatch):
+    auto.go(session, until="true")
+
+    def hear(run):
+        world.signal("CI is red → look")
+        event = session.event("PostToolUse", tool_name="Read", tool_input={}, tool_use_id="t")
+        assert "CI is red" in world.launch("monitor", event).text
+        return "The check failed."
+
+    monkeypatch.setattr(kit, "run_check", hear)
+    assert is_held(stop(session, block(world, "execution")))
+    assert "CI is red" not in session.prompt("And?").text
+
+
+@pytest.mark.posix("signals of POSIX")
+def test_a_check_ends_with_its_hook(auto, session, world):
+    auto.go(session, until="echo $$ > pid; sleep 77")
+    session.say(block(world, "execution"))
+    event = json.dumps(session.event("Stop", stop_hook_active=False)).encode()
+    hook = subprocess.Popen(["sh", KIT, "stop-enforce"], stdin=subprocess.PIPE, cwd=world.root, env=world.env)
+    hook.stdin.write(event)
+    hook.stdin.close()
+    while not os.path.exists(world.path("pid")) or not read(world.path("pid")):
+        assert hook.poll() is None
+        time.sleep(0.05)
+    hook.terminate()
+    assert hook.wait(timeout=30) == 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(read(world.path("pid"))), 0)
+
+
+@pytest.mark.posix("its check is for a POSIX shell")
+def test_the_morning_after_knows_the_task_and_how_it_ended(auto, session, world):
+    auto.go(session, until="make -v")
+    session.edit("src/cart.py")
+    session.run("make -v", failed=True, text="no rule")
+    assert not is_held(stop(session, block(world, "execution")))
+    session.end()
+    text = world.read_handoff("s1")
+    assert "Add discounts.\n\nIt is over: the workflow passed: all of it is complete." in text
+    assert "`make -v` passed at" in text and "no rule" not in text
 
 
 def check(world, command, timeout_s=20, **env):

@@ -79,15 +79,6 @@ def test_a_project_that_is_reached_through_a_link_is_one(world, tmp_path):
     assert len(os.listdir(os.path.dirname(world.state()))) == 1
 
 
-def test_the_users_kit_speaks_where_the_projects_own_is_only_mentioned(world, tmp_path):
-    kit_at_home = str(tmp_path / "home" / ".claude" / "hooks" / "ctx_hooks.py")
-    project = kit.find_project(world.root, world.env)
-    world.write(".claude/settings.json", '{"command": "sh .claude/hooks/ctx_hooks.py inject || exit 0"}')
-    assert not kit.another_kit_speaks(project, kit_at_home, [".claude/settings.json"])
-    world.write(".claude/hooks/ctx_hooks.py", "# there it is\n")
-    assert kit.another_kit_speaks(project, kit_at_home, [".claude/settings.json"])
-
-
 @pytest.mark.skipif(not IS_ROOT, reason="only root can give a folder away")
 def test_a_parents_context_folder_of_another_user_is_not_trusted(world):
     os.makedirs(world.path("sub"))

@@ -219,6 +219,8 @@ def test_of_two_kits_only_that_of_the_project_speaks(world, monkeypatch, name):
     line = 'sh "$CLAUDE_PROJECT_DIR/.claude/hooks/ctx_hooks.py" gate || exit 0'
     hooks = {"PreToolUse": [{"hooks": [{"type": "command", "command": line}]}]}
     world.write(name, json.dumps({"hooks": hooks}))
+    assert world.session("s1b").gate().text  # nor is there one in the project yet
+    world.write(".claude/hooks/ctx_hooks.py", "#")
     assert world.session("s2").gate().out == ""
     monkeypatch.setattr(kit, "__file__", world.path(".claude", "hooks", "ctx_hooks.py"))
     assert world.session("s3").gate().text
