@@ -4750,8 +4750,15 @@ def clean_text(text: str) -> str:
     if not text.replace("\n", "").isprintable():
         text = re.sub(CONTROL, "", text)
     if "<" in text:
-        text = re.sub(MARKUP, "·", text)  # with " " its neighbours could form a tag
+        text = without_markup(text)
     return re.sub(POSED_TURN, r"\1> ", text) if ":" in text else text
+
+
+def without_markup(text: str) -> str:
+    """A tag may arise from what is left around another one; the third time, none can."""
+    for _ in range(2):
+        text = re.sub(MARKUP, "·", text)  # with " " its neighbours could form a tag
+    return text.replace("<", "·") if re.search(MARKUP, text) else text
 
 
 def for_terminal(text: str) -> str:

@@ -38,6 +38,7 @@ def test_tags_that_imitate_the_client_are_taken_out(tag):
 
 
 def test_no_tag_arises_from_what_is_left(rounds):
+    assert "<" not in kit.clean_text("<user " * 9 + "<user>" + ">" * 9)
     chance = random.Random(4)
     pieces = ["<", ">", "</", "system-reminder", "sys", "tem-reminder", "user", "<user>", "\x00", "\u200b", " ", "x"]
     for _ in range(rounds(2000)):
