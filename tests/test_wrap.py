@@ -282,7 +282,7 @@ def wrapped(code):
 @pytest.mark.parametrize("state, code", [
     ("reading", "input()"), ("busy", "while True: pass"), ("busy", "import time; time.sleep(99)"),
     ("busy", "import socket as s; a = s.create_server(('127.0.0.1', 0)); s.create_connection(a.getsockname()).recv(1)"),
-    ("busy", "import os; os.execv('/bin/sh', ['sh'])")])
+    ("busy", "import os; os.execv('/bin/sh', ['sh'])"), ("busy", "import select; select.select([0], [], [])")])
 def test_the_kernel_knows_what_a_program_does(desk, state, code):
     it, seen, end = desk("-I", "-S", "-c", "print('here', flush=True)\n" + code), [], time.monotonic() + Desk.GUARD_S
     it.until(b"here")
@@ -340,6 +340,13 @@ def test_without_a_terminal_it_is_plain_pass_through_with_the_file(place):
     done = ask(place, "wrap", "--", sys.executable, "-c", program, stdin="words")
     assert (done.code, done.out) == (5, "WORDS")
     assert GOAL in section(place) and "it is in AGENTS.md" in done.err and place.waiting()
+    place.now += 8 * 86_400
+    place.session("a week later").start()
+    assert not os.path.exists(place.path("AGENTS.md"))
+
+
+def test_without_a_terminal_the_program_takes_the_wrappers_place(place):
+    assert ask(place, "wrap", "--", sys.executable, "-c", "import os; print(os.getppid())").out == "%d\n" % os.getpid()
 
 
 def test_a_program_that_is_not_there_is_an_error_with_a_hint(desk):
