@@ -44,6 +44,7 @@ def test_the_levels_are_said_once_with_what_to_do(world, session):
     assert at(session, 70) == "⚠️ [ctx monitor] Context: 70% full.\n→ " + kit.HEALTH_LEVELS["CTX_HEALTH_70"]["action"]
     assert at(session, 71) == ""
     assert "Context: 86% full." in at(session, 86)
+    assert at(session, 94) == ""
     reply = session.look(tokens=160_000)
     assert "Context: 95% full." in reply.text and "Context: 95% full." in reply.person
     session.look(tokens=199_000)

@@ -97,6 +97,7 @@ WORK = {
         8, lambda n: fail("go test ./...", "FAIL"), lambda n: other("mcp__fs__edit_file", "edited %s" % "abcdefgh"[n], path="a.go", n=n)),
     "edit, passing tests": turns(8, lambda n: edit("/p/a.py", "v%d" % n, "v%d" % (n + 1)), lambda n: run("pytest -q", "5 passed in 0.%ds" % n)),
     "a file read again after each edit": turns(8, lambda n: read("/p/a.py", "v%d" % n), lambda n: edit("/p/a.py", "v%d" % n, "v%d" % (n + 1))),
+    "four files read twice": turns(8, lambda n: read("/p/%s.py" % "abcd"[n % 4])),
     "paging with Read": turns(12, lambda n: read("/p/a.py", "page %d" % n, offset=1 + 200 * n, limit=200)),
     "paging with sed": turns(12, lambda n: run("sed -n '%d,%dp' a.py" % (200 * n + 1, 200 * n + 200), "page %d" % n)),
     "a build polled by its tool": turns(16, lambda n: other("BashOutput", {"stdout": "", "status": "running"}, bash_id="b1")),
