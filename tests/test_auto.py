@@ -223,6 +223,8 @@ def test_it_binds_at_the_first_prompt_of_a_person_and_holds_nobody_else(auto, wo
     assert "[ctx auto]" in script.prompt("Nightly.").text and is_held(stop(script))
     auto.resume(any=True)
     assert is_held(stop(world.session("a client without prompts")))
+    auto.resume(session="s1")
+    assert not other.prompt("Hello.").text and "[ctx auto]" in session.prompt("Go.").text
 
 
 def test_it_goes_along_over_clear_in_the_same_client_and_over_a_compaction(auto, world, running):
@@ -469,8 +471,18 @@ def test_a_check_runs_in_the_root_without_secrets_or_input(world):
     assert world.root in told and "STAGE=s4" in told
     assert not any(name in told for name in list(secrets)[:3])
     code = "print('x' * 9000); print('password = hunter2222'); exit(5)"
+    assert check(world, "echo it broke; false").endswith(":\nit broke")
     told = check(world, '%s -c "%s"' % (sys.executable, code))
     assert "exited 5" in told and told.endswith("[hidden]") and 1900 < told.count("x") <= 2000
+
+
+@POSIX
+def test_a_check_may_take_longer_than_a_hook_may(auto, session, world):
+    world.settings(CHECKED % "sleep 2")
+    auto.go(session, agree=True)
+    session.say(block(world, "dig"))
+    world.launch_changed("stop-enforce", session.event("Stop"), "kit.DEADLINE_S = 1.0")
+    assert auto.state()["phase"] == "fill"
 
 
 def goes_away(*which):
