@@ -83,6 +83,13 @@ def test_a_reader_that_has_seen_enough_is_no_error(world):
     assert done.returncode == 0 and done.stderr == b""
 
 
+@pytest.mark.posix("closes a descriptor in a POSIX shell")
+def test_a_closed_output_is_no_error(world):
+    command = "sh %s status >&-" % shlex.quote(helper.KIT)
+    done = subprocess.run(command, shell=True, cwd=world.root, env=person_env(world), stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 # --- pause and resume
 
 
