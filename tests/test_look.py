@@ -47,6 +47,12 @@ def test_an_answer_of_several_rows_is_one_and_sidechains_errors_and_synthetic_on
     assert facts["tokens"] == 50_000 and len(facts["measured"]) == 1
 
 
+def test_a_prompt_without_words_is_no_request(world, session):
+    session.write_prompt([{"type": "image"}])
+    session.stop()
+    assert session.state()["facts"]["requests"] == []
+
+
 def test_tasks_are_followed_one_by_one(world, session):
     session.call("TaskCreate", {"subject": "write it", "description": "…"})
     session.call("TaskCreate", {"subject": "test it", "description": "…"})
