@@ -235,7 +235,7 @@ TABLE
   for word in codex copilot other; do
     printf '8\n\n\n\n' >"$CACHE/calm/$word-" && cp "$CACHE/calm/$word-" "$CACHE/calm/$word-$SESSION"
     : >"$CACHE/calm/$word-.tally" && : >"$CACHE/calm/$word-$SESSION.tally"
-    quiet run_line "${line/grok/$word}" </dev/null && [ "$(started)" = 1 ] || { echo "$word" && return 1; }
+    quiet run_line "${line/grok/$word}" id="$SESSION" </dev/null && [ "$(started)" = 1 ] || { echo "$word" && return 1; }
   done
   # codex sets no variable: in a shell of Claude's its own folder counts, not Claude's project
   quiet run_line "sh '$REPO/ctx_hooks.py' monitor codex || exit 0" CLAUDE_PROJECT_DIR=/nowhere </dev/null
