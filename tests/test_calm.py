@@ -123,14 +123,18 @@ def launched(world, *words):
     return session.state()["seen_at"] != before
 
 
-@pytest.mark.parametrize("what", ["global", "s1", "branch", "now"])
+@pytest.mark.parametrize("what", ["global", "s1", "branch", "now", "in place"])
 @pytest.mark.posix("about the launcher")
 def test_calm_ends_at_once_with(world, session, what):
+    if what == "in place":
+        path = world.signal("Deploy is green.", severity="info")
+        os.utime(os.path.dirname(path), (world.now - 60, world.now - 60))
+        os.utime(path, (world.now - 60, world.now - 60))
     session.look(tokens=20_000)
     assert not launched(world)
     world.now = time.time()
     if what == "branch":
         world.git("other")
     elif what != "now":
-        world.signal("Deploy is red.", what)
+        world.signal("Deploy is red.", what if what == "s1" else "global")
     assert launched(world, *["now"] * (what == "now"))
