@@ -2701,10 +2701,11 @@ def is_behind(facts: Facts, event: Event, newest: str) -> bool:
     the client writes late, no row is as new as the event, and the numbers matter."""
     if lacks_last_words(facts, event):
         return True
-    is_tool = event.name in ("PostToolUse", "PostToolUseFailure")
-    is_half_full = facts.tokens * 2 >= facts.window
-    matters = event.name == "Stop" or (is_tool and is_half_full)
-    return DIALECTS[event.agent].is_late and matters and newest < event.timestamp
+    if not DIALECTS[event.agent].is_late or newest >= event.timestamp:
+        return False
+    if event.name in ("PostToolUse", "PostToolUseFailure"):
+        return facts.tokens * 2 >= facts.window
+    return event.name == "Stop"
 
 
 def lacks_last_words(facts: Facts, event: Event) -> bool:
@@ -2722,8 +2723,8 @@ def new_lines(session: Session) -> list:
     data = read_bytes(session.transcript, LOOK_LIMIT_BYTES, start=start)
     lines = data.split(b"\n")
     if start > session.offset:
-        del lines[0]  # its beginning was skipped
-    unfinished = lines.pop() if lines else b""
+        lines[0] = b""  # its beginning was skipped
+    unfinished = lines.pop()
     session.offset = start + len(data) - len(unfinished)
     return lines
 
@@ -2734,9 +2735,9 @@ def new_lines(session: Session) -> list:
 def fold_row(session: Session, row: Row) -> None:
     """One row of the transcript into the facts."""
     facts, head = session.facts, session.delivery.head
-    texts = [row.text] + [text for _, _, text in row.results]
-    facts.chars += sum(map(len, texts))
-    if head and row.kind != "answer" and any(head in text for text in texts):
+    text = "".join([row.text] + [text for _, _, text in row.results])
+    facts.chars += len(text)
+    if head and row.kind != "answer" and head in text:
         facts.received = head
     if row.kind == "boundary":
         return fold_boundary(facts, row)
@@ -2767,11 +2768,9 @@ def fold_usage(facts: Facts, row: Row) -> None:
     if not row.tokens:
         return
     facts.tokens = row.tokens
-    measure = [row.at, row.tokens, row.id]
     if row.id and facts.measured and facts.measured[-1][2:] == [row.id]:
-        facts.measured[-1] = measure  # of the same answer
-    else:
-        facts.measured.append(measure)
+        del facts.measured[-1]  # of the same answer
+    facts.measured.append([row.at, row.tokens, row.id])
     if len(facts.measured) > MEASURED_LIMIT:
         del facts.measured[:-MEASURED_WHOLE:2]  # every second of the older ones
 
@@ -2779,8 +2778,9 @@ def fold_usage(facts: Facts, row: Row) -> None:
 def fold_answer(facts: Facts, row: Row) -> None:
     facts.answer = row.id or row.at
     facts.answered_at = row.at
-    if row.text:
-        facts.said_at = row.at
+    if not row.text:
+        return
+    facts.said_at = row.at
     if not facts.said.endswith(row.text):  # a Stop told it, or a client writes it twice
         add_words(facts, row.text)
     if "context received" in row.text.lower() and re.search(ACKNOWLEDGED, row.text):
@@ -2893,13 +2893,15 @@ def fold_call(
 
 def fold_path(session: Session, call: dict, path: str, at: str) -> None:
     """A file that a call reads or edits. If it fails, `undo_edits` takes that back."""
-    facts = session.facts
-    if call["kind"] == "read":
+    facts, kind = session.facts, call["kind"]
+    if kind == "read":
         facts.read.append(path)
-    elif call["kind"] == "edit" and path.endswith(own_handoff(session)):
+    if kind != "edit":
+        return
+    if path.endswith(own_handoff(session)):
         call["before"].append(["", facts.handoff_at])
         facts.handoff_at = at
-    elif call["kind"] == "edit":
+    else:
         call["before"].append([path, dict(facts.edited).get(path)])
         note_edit(facts, path, at)
 
@@ -2954,15 +2956,13 @@ def shell_parts(command: str) -> list:
 def program_words(part: str) -> list:
     """A simple command from its program on, without `X=1 timeout 60 python3 -m`."""
     words = part.split()
-    while words:
-        word = words[0]
+    for index, word in enumerate(words):
         is_runner = word in RUNNERS or re.fullmatch(INTERPRETERS, word)
         is_limit = word.rstrip("smh").isdecimal()
         is_option = "=" in word or word.startswith("-")
-        if not is_runner and not is_limit and not is_option:
-            break
-        del words[0]
-    return words
+        if not (is_runner or is_limit or is_option):
+            return words[index:]
+    return []
 
 
 def begins_with(command: str, known: list) -> bool:
@@ -2981,11 +2981,11 @@ def verdict_of(command: str) -> str:
 
 
 def is_check(part: str) -> bool:
-    program, *others = [*program_words(part), ""]
+    words = [word for word in program_words(part) if word != "run"]
+    program, step = [*words, "", ""][:2]
     name = program.rpartition("/")[2]
     if name in BUILD_TOOLS:
-        others = [word for word in others if word not in ("run", "")]
-        return bool(others) and others[0].startswith(BUILD_STEPS)
+        return step.startswith(BUILD_STEPS)
     if name.endswith((".sh", ".py")):
         return any(known in program for known in CHECK_WORDS)
     return name in CHECKERS or program.endswith(CHECK_SCRIPTS)
@@ -2996,11 +2996,12 @@ def describe_call(tool: str, kind: str, tool_input: dict) -> str:
     repeat. Comments, descriptions and ways to look at the output do not count."""
     if kind in ("poll", "note"):
         return ""
-    given = dict(tool_input, description="")
-    text = tool + " " + json.dumps(given, sort_keys=True)
     if tool_kind(tool) == "run":
         text = re.sub(r"(^|\s)#.*", "", command_of(tool_input).strip())
         text = re.sub(OUTPUT_FILTERS, "", text)
+    else:
+        given = dict(tool_input, description="")
+        text = tool + " " + json.dumps(given, sort_keys=True)
     text = " ".join(text.split())
     return "%s %d" % (text[:200], len(text))
 
@@ -3078,16 +3079,18 @@ def note_key(facts: Facts, call: dict, text: str) -> None:
     edit is no repetition. The same edit twice is one in any state.
     """
     has_failed = call["outcome"] == "failed"
+    is_edit = call["kind"] == "edit"
     is_waiting = begins_with(call["command"], WAITING) and not has_failed
     if not call["does"] or is_waiting:
         return
     did = "| %s | %s" % (call["does"], what_came(call, text))
-    if has_failed and call["kind"] == "edit":  # each another guess at the same place
+    if has_failed and is_edit:  # each another guess at the same place
         did = "| %s | %s failed" % (call["tool"], text.partition("\n")[0][:160])
     elif has_failed:
         did = re.sub(r"\d+", "#", did)  # other ports, longer waits
     is_new = not any(other["key"].endswith(did) for other in facts.calls)
-    call["key"] = ("edit" if call["kind"] == "edit" else str(facts.changes)) + did
+    state = "edit" if is_edit else str(facts.changes)
+    call["key"] = state + did
     is_look = call["kind"] in ("read", "look")
     facts.changes += is_new and not is_look and not has_failed
 
