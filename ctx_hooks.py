@@ -3311,6 +3311,7 @@ class Dialect:
     call: tuple = ("", "", "", "")  # places of the blocks; in a block: id, tool, input
     result: tuple = ("", "", "", "")  # the same; in a block: id, sign of failure, text
     failure: str = ""  # a pattern, where only the result's text tells a failure
+    result_head: str = ""  # a pattern of what the client puts before a result's text
 
     def __init__(self) -> None:
         self.user_settings = self.user_settings or self.settings
@@ -3326,9 +3327,9 @@ class Dialect:
     def read_row(self, row: dict) -> Row:
         """One row of its transcript, in our words."""
         kind = self.kinds.get(text_of(dig(row, self.row_type)), "")
-        if not kind or dig(row, self.passed_over):
-            return Row({"at": dig(row, self.places.get("at", ""))})
         found = Row({field: dig(row, place) for field, place in self.places.items()})
+        if not kind or dig(row, self.passed_over):
+            return Row({"at": found.at})
         found.kind = kind
         found.text = joined_texts(dig(row, self.places["text"]))
         found.tokens = count_of(found.tokens)
@@ -3353,12 +3354,15 @@ class Dialect:
         _, id_place, failure, text_place = self.result
         results = []
         for block in blocks_of(content):
+            call_id = dig(block, id_place)
             has_failed = bool(dig(block, failure)) or block.get("status") == "failed"
             text = joined_texts(dig(block, text_place))
             if self.failure and re.search(self.failure, text):
                 has_failed = True
-            if dig(block, id_place):
-                results.append((text_of(dig(block, id_place)), has_failed, text))
+            if self.result_head:
+                text = re.sub(self.result_head, "", text)
+            if call_id:
+                results.append((text_of(call_id), has_failed, text))
         return results
 
     def read_beside(self, transcript: str) -> Row:
@@ -3554,9 +3558,9 @@ def touched_paths(tool_input: dict) -> list:
     keys = "file_path path notebook_path absolute_path target_file"
     path = text_of(dig(tool_input, keys))
     patch = text_of(dig(tool_input, "command input patch"))
-    if path or "*** " not in patch:
-        return [path] if path else []
-    return re.findall(PATCHED_FILE, patch)
+    if path:
+        return [path]
+    return re.findall(PATCHED_FILE, patch) if "*** " in patch else []
 
 
 def command_of(tool_input: dict) -> str:
@@ -3596,7 +3600,7 @@ def text_of(value: object) -> str:
 
 def count_of(value: object, most: int = 20_000_000) -> int:
     """A plausible number of tokens; 0 for anything else."""
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    is_number = type(value) in (int, float)  # a bool is none
     return int(value) if is_number and 0 < value < most else 0
 
 
@@ -3722,13 +3726,11 @@ class Codex(Dialect):
     }
     call = ("payload", "call_id", "name", "arguments input")
     result = ("payload", "call_id", "", "output")
-    head = r"\AChunk ID: (?:.*\n){1,5}?Output:\n"
+    result_head = r"\AChunk ID: (?:.*\n){1,5}?Output:\n"
     failure = r"\AChunk ID: (?:.*\n){1,3}?Process exited with code [1-9]"
 
     def read_row(self, row: dict) -> Row:
         found = super().read_row(row)
-        for index, (call_id, has_failed, text) in enumerate(found.results):
-            found.results[index] = (call_id, has_failed, re.sub(self.head, "", text))
         if dig(row, "payload.name") == "exec":  # what a script runs has its own rows
             found.calls = []
         item = dig(row, "payload.item")
@@ -3921,8 +3923,8 @@ class Droid(Dialect):
 
     def read_beside(self, transcript: str) -> Row:
         """Its numbers are in <session>.settings.json."""
-        path, ending, _ = transcript.rpartition(".jsonl")
-        settings = read_object(path + ".settings.json") if ending else {}
+        stem, _ = os.path.splitext(transcript)
+        settings = read_object(stem + ".settings.json")
         keys = "inputTokens cacheReadTokens cacheCreationTokens"
         tokens = sum_of(settings.get("lastCallTokenUsage"), keys)
         return Row({"tokens": tokens, "model": settings.get("model")})
