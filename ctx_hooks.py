@@ -3106,11 +3106,10 @@ def what_came(call: dict, text: str) -> str:
 
 # --- views: fullness
 
-DEFAULT_WINDOW, LARGE_WINDOW = 200_000, 1_000_000
+DEFAULT_WINDOW = 200_000
 SMALL_MODELS = ("claude-3", "opus-4", "sonnet-4", "haiku-4")
 LATER_MODELS = ("-4-7", "-4-8", "-4-9", "[1m]")  # their window is the large one
-# Claude Code compacts by itself at 167,000 of 200,000 and at 977,000 of 1,000,000.
-RESERVE_TOKENS, RESERVE_LARGE_TOKENS, OUTPUT_TOKENS = 33_000, 23_000, 20_000
+
 CHARS_PER_TOKEN = 4
 
 
@@ -3133,19 +3132,15 @@ class Fullness(Record):
 
 
 def fullness(run: Run) -> Fullness:
-    """The fullness of the run's session."""
-    return measure(run.session, run.project.settings, run.env)
-
-
-def measure(session: Session, settings: Settings, env: dict) -> Fullness:
-    """The fullness by a session's facts."""
-    facts, found = session.facts, Fullness()
+    """The fullness of the run's session, by its facts."""
+    session, found = run.session, Fullness()
+    facts = session.facts
     has_begun = facts.answered_at or facts.compacted_at
     found.is_exact = facts.tokens > 0
     found.tokens = facts.tokens or facts.chars // CHARS_PER_TOKEN
     found.is_known = bool(has_begun and found.tokens)
-    found.window_from, found.window = find_window(session, settings)
-    found.usable = usable_tokens(session.agent, found.window, env)
+    found.window_from, found.window = find_window(session, run.settings)
+    found.usable = DIALECTS[session.agent].usable_tokens(found.window, run.env)
     found.percent = found.percent_of(found.tokens)
     return found
 
@@ -3183,28 +3178,6 @@ def window_of_model(session: Session) -> int:
     return DEFAULT_WINDOW if is_small and not is_later else LARGE_WINDOW
 
 
-def usable_tokens(agent: str, window: int, env: dict) -> int:
-    """Up to where the client compacts by itself; the window where that is not known."""
-    if agent != "claude":
-        return window * DIALECTS[agent].compacts_at // 100
-    if env.get("DISABLE_AUTO_COMPACT", "") not in ("", "0", "false"):
-        return window
-    told = number_in(env, "CLAUDE_CODE_AUTO_COMPACT_WINDOW")
-    if told > 50_000:
-        window = min(window, told)
-    reserve = RESERVE_TOKENS if window < LARGE_WINDOW else RESERVE_LARGE_TOKENS
-    usable = max(window - reserve, window // 2)  # half of a small one that was set
-    percent = number_in(env, "CLAUDE_AUTOCOMPACT_PCT_OVERRIDE")
-    if 1 <= percent <= 100:
-        by_percent = (window - OUTPUT_TOKENS) * percent // 100
-        usable = min(usable, max(by_percent, 1000))
-    return usable
-
-
-def number_in(env: dict, name: str) -> int:
-    value = env.get(name, "")
-    return int(value) if value.isdecimal() else 0
-
 
 def growth_of_a_call(facts: Facts) -> int:
     """The largest growth of the last eight answers, in tokens."""
@@ -3232,6 +3205,7 @@ EVENTS = {  # event, by Claude Code's name -> mode
 }
 NEVER_HEARD = ("PreCompact", "SessionEnd")
 REPLY_LIMIT = 9_900  # the client cuts at 10,000 UTF-16 units
+LARGE_WINDOW = 1_000_000  # tokens; 200,000 is the usual one
 
 
 class Event(Record):
@@ -3369,6 +3343,10 @@ class Dialect:
         """Numbers that a file beside the transcript tells."""
         return Row()
 
+    def usable_tokens(self, window: int, env: dict) -> int:
+        """Up to where the client compacts by itself; the window if it does not."""
+        return window * self.compacts_at // 100
+
 
 # --- events
 
@@ -3379,7 +3357,8 @@ def parse_event(data: object, mode: str, word: str, env: dict) -> Event | None:
         return None
     agent = detect_agent(word, data)
     dialect = DIALECTS[agent]
-    event = Event(in_our_names(data, dialect.fields))
+    named = {ours: data.get(theirs) for theirs, ours in dialect.fields.items()}
+    event = Event({**named, **data})  # in both spellings: ours counts
     names = {dialect.renamed.get(name, name): name for name in EVENTS}
     event.name = names.get(event.hook_event_name, "")
     if EVENTS.get(event.name) != mode:
@@ -3393,12 +3372,6 @@ def parse_event(data: object, mode: str, word: str, env: dict) -> Event | None:
     event.transcript_path = dialect.find_transcript(event, env)
     return dialect.adjust(event, data)
 
-
-def in_our_names(data: dict, fields: dict) -> dict:
-    """An event's fields; where it has one in both spellings, ours counts."""
-    named = {ours: data[theirs] for theirs, ours in fields.items() if theirs in data}
-    named.update(data)
-    return named
 
 
 def detect_agent(word: str, data: dict) -> str:
@@ -3640,6 +3613,11 @@ def is_typed(prompt: str) -> bool:
     return bool(prompt) and not re.match(MACHINE_PROMPT, prompt)
 
 
+def number_in(env: dict, name: str) -> int:
+    value = env.get(name, "")
+    return int(value) if value.isdecimal() else 0
+
+
 def call_of(call_id: object, tool: object, given: object) -> tuple:
     """An entry of Row.calls. The input is an object, JSON of one, or a plain text."""
     if isinstance(given, str):
@@ -3654,6 +3632,8 @@ NOT_BEFORE_TOOLS = NEVER_HEARD + ("PreToolUse",)
 COMMON = ("SessionStart", "UserPromptSubmit", "PostToolUse", "Stop", "SessionEnd")
 WITH_COMPACTION = COMMON + ("PreCompact",)
 WITH_FAILURES = WITH_COMPACTION + ("PostToolUseFailure",)
+# Claude Code compacts by itself at 167,000 of 200,000 and at 977,000 of 1,000,000.
+RESERVE_TOKENS, RESERVE_LARGE_TOKENS, OUTPUT_TOKENS = 33_000, 23_000, 20_000
 
 
 class ClaudeCode(Dialect):
@@ -3692,6 +3672,20 @@ class ClaudeCode(Dialect):
         elif dig(row, "isMeta isCompactSummary"):
             found.kind = "heard"
         return found
+
+    def usable_tokens(self, window: int, env: dict) -> int:
+        if env.get("DISABLE_AUTO_COMPACT", "") not in ("", "0", "false"):
+            return window
+        told = number_in(env, "CLAUDE_CODE_AUTO_COMPACT_WINDOW")
+        if told > 50_000:
+            window = min(window, told)
+        reserve = RESERVE_TOKENS if window < LARGE_WINDOW else RESERVE_LARGE_TOKENS
+        usable = max(window - reserve, window // 2)  # half of a small one that was set
+        percent = number_in(env, "CLAUDE_AUTOCOMPACT_PCT_OVERRIDE")
+        if 1 <= percent <= 100:
+            by_percent = (window - OUTPUT_TOKENS) * percent // 100
+            usable = min(usable, max(by_percent, 1000))
+        return usable
 
 
 class Codex(Dialect):

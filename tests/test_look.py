@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import os
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,9 +12,9 @@ from helper import kit, write
 
 def measured(world, session):
     """What the kit makes of the session now."""
-    found = kit.Session(session.state())
-    settings = kit.read_settings(world.root, world.env)
-    return kit.measure(found, settings, world.env)
+    run = SimpleNamespace(session=kit.Session(session.state()), env=world.env)
+    run.settings = kit.read_settings(world.root, world.env)
+    return kit.fullness(run)
 
 
 # --- facts
@@ -223,4 +224,4 @@ def test_fullness_is_unknown_before_an_answer_and_directly_after_a_compaction_th
     ],
 )
 def test_where_the_client_compacts_by_itself(window, env, usable):
-    assert kit.usable_tokens("claude", window, env) == usable
+    assert kit.DIALECTS["claude"].usable_tokens(window, env) == usable
