@@ -2830,6 +2830,7 @@ LOOKING = (
     "git diff, git log, git show, git branch, git remote, git blame, git rev-parse, "
     "git ls-files, git grep"
 ).split(", ")
+HARMLESS = r"2>&1|>&2|> ?/dev/null|--no-pager "
 WAITING = "sleep, wait, watch, tail, gh run watch".split(", ")
 CHECKERS = (
     "pytest tox nox unittest ruff mypy flake8 eslint tsc jest vitest mocha phpunit "
@@ -2938,8 +2939,7 @@ def may_move_tree(command: str) -> bool:
 
 def is_looking(command: str) -> bool:
     """Whether every part of a shell command only looks."""
-    for harmless in ("2>&1", ">&2", ">/dev/null", "> /dev/null", "--no-pager "):
-        command = command.replace(harmless, "")
+    command = re.sub(HARMLESS, "", command)
     if any(word in command for word in (">", "sed -i", "tee ", "-delete", "-exec")):
         return False
     return all(begins_with(part, LOOKING) for part in shell_parts(command))
@@ -3156,8 +3156,7 @@ def find_window(session: Session, settings: Settings) -> tuple:
         "model": window_of_model(session),
         "default": DEFAULT_WINDOW,
     }
-    source = [name for name in sources if sources[name] >= 1000][0]
-    window = sources[source]
+    source, window = next(pair for pair in sources.items() if pair[1] >= 1000)
     measured = [row[1] for row in facts.measured]  # an estimate proves nothing
     if source != "settings" and max(measured, default=0) > window:
         return "measured", max(LARGE_WINDOW, window)
@@ -3410,8 +3409,10 @@ def project_settings(agent: str) -> list:
 
 def agent_variables() -> list:
     """One of these stands in the environment of an agent's shell."""
-    tables = [dialect.shell_variables for dialect in DIALECTS.values()]
-    return [name for names in tables for name in names]
+    names: list = []
+    for dialect in DIALECTS.values():
+        names += dialect.shell_variables
+    return names
 
 
 def can_speak(event: Event) -> bool:
@@ -3737,12 +3738,13 @@ class Codex(Dialect):
 
     def read_item(self, found: Row, item: dict) -> None:
         """What a script did (code mode): a call and its result at once."""
-        tool, given = "exec_command", {"command": item.get("command")}
-        if isinstance(given["command"], list):
-            given["command"] = given["command"][2:]  # without bash -lc
-        if isinstance(item.get("changes"), dict):
+        command, changes = item.get("command"), item.get("changes")
+        if isinstance(command, list):
+            command = command[2:]  # without bash -lc
+        tool, given = "exec_command", {"command": command}
+        if isinstance(changes, dict):
             tool = "apply_patch"
-            given = "\n".join("*** Update File: " + path for path in item["changes"])
+            given = "\n".join("*** Update File: " + path for path in changes)
         found.calls = [call_of(item["id"], tool, given)]
         has_failed = item.get("status") == "failed"
         text = text_of(item.get("aggregated_output"))
