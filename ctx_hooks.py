@@ -4091,11 +4091,9 @@ def session_path(project: Project, session_id: str) -> str:
 
 def load_session(project: Project, session_id: str) -> Session:
     """The session's state; a new one if there is none that can be used."""
-    data = load_state(session_path(project, session_id))
-    if data.get("version") != SESSION_VERSION or data.get("id") != session_id:
-        data = {}
-    session = Session(data)
-    session.id = session_id
+    session = Session(load_state(session_path(project, session_id)))
+    if session.version != SESSION_VERSION or session.id != session_id:
+        session = Session({"id": session_id})
     return session
 
 
@@ -4279,18 +4277,20 @@ def find_project(start: str, env: dict) -> Project | None:
 
 def is_our_folder(path: str) -> bool:
     """A parent's context folder counts only if it is this user's or root's."""
-    if os.name == "nt":
-        return True
-    return os.stat(path).st_uid in (0, os.getuid())
+    return os.name == "nt" or os.stat(path).st_uid in (0, os.getuid())
 
 
 def is_safe_to_use(project: Project) -> bool:
     """A link as runtime folder would lead our writes to somewhere else."""
     parts = parts_inside(project.context, project.root)
-    is_private = any(part.lower() in (".git", ".claude") for part in parts)
-    if parts in ([], ["."]) or is_private:
+    if parts in ([], ["."]) or is_private(parts):
         return False
     return not any(os.path.islink(project.path(name)) for name in RUNTIME_FOLDERS)
+
+
+def is_private(parts: list) -> bool:
+    """Whether a path leads through the folder of git or of Claude Code."""
+    return any(part.lower() in (".git", ".claude") for part in parts)
 
 
 def prepare_folders(project: Project) -> bool:
@@ -4333,8 +4333,8 @@ def state_home(env: dict) -> str:
 def cache_folder(env: dict) -> str:
     """Bytecode and launcher files, where the launcher looks, too. "" without a home."""
     folder = user_folder(env, "XDG_CACHE_HOME", ".cache")
-    below = "ctx_hooks/cache" if os.name == "nt" else "ctx_hooks"
-    return os.path.join(folder, *below.split("/")) if folder else ""
+    below = r"ctx_hooks\cache" if os.name == "nt" else "ctx_hooks"
+    return os.path.join(folder, below) if folder else ""
 
 
 def config_home(env: dict) -> str:
@@ -4414,10 +4414,10 @@ def may_be_delivered(project: Project, path: str) -> bool:
     """Whether a file may reach the agent: it is inside the project with all links
     resolved, not below .git or .claude (the old handoff aside), and no secret."""
     parts = parts_inside(path, project.root)
-    is_private = any(part.lower() in (".git", ".claude") for part in parts)
     is_secret = any(re.fullmatch(SECRET_NAMES, part) for part in parts)
-    is_old_handoff = "/".join(parts) == OLD_HANDOFF
-    return bool(parts) and not is_secret and (not is_private or is_old_handoff)
+    if not parts or is_secret:
+        return False
+    return not is_private(parts) or "/".join(parts) == OLD_HANDOFF
 
 
 # --- whether to speak at all
@@ -4479,8 +4479,8 @@ SETTINGS_LIMIT_BYTES = 64_000  # a longer file would slow down every hook
 
 def as_path(text: str) -> str:
     parts = text.replace("\\", "/").split("/")
-    is_odd = text[:1] in ("", "[")  # no name, or a list that is not closed
-    if is_odd or text.startswith(("/", "~")) or ".." in parts or ":" in parts[0]:
+    is_odd = text[:1] in ("", "[", "/", "~")  # a "[" is a list that is not closed
+    if is_odd or ".." in parts or ":" in parts[0]:
         raise ValueError("must be a path inside the project")
     return text
 
@@ -4620,8 +4620,7 @@ def strip_comment(line: str) -> str:
     """A line without its comment; a # inside quotes or a word is none."""
     if "#" not in line:
         return line
-    match = re.match(r"""(?:[^'"#]|"[^"]*"|'[^']*'|(?<=\S)#|['"])*""", line)
-    return match.group() if match else line
+    return re.match(r"""(?:[^'"#]|"[^"]*"|'[^']*'|(?<=\S)#|['"])*""", line).group()
 
 
 def unquote(text: str) -> str:
