@@ -4685,7 +4685,7 @@ def append_line(path: str, line: str, limit_bytes: int) -> None:
 def read_events(project: Project) -> list:
     """The recorder's rows, oldest first."""
     content = read_bytes(project.state("events.jsonl"), 2 * EVENTS_LIMIT_BYTES)
-    rows = [parse_object(line) for line in content.split(b"\n") if line]
+    rows = map(parse_object, content.split(b"\n"))
     return [row for row in rows if row]
 
 
@@ -4698,14 +4698,14 @@ def count_metric(
     setattr(metrics, name, getattr(metrics, name) + 1)
     if name.startswith("succeeded"):
         count = metrics.succeededOnFirstTry + metrics.succeededAfterRetry
-        move_average(metrics, "averageAttemptsToSuccess", attempts, count)
-        move_average(metrics, "averageTimeToSuccess", max(0.0, seconds), count)
+        averages = {
+            "averageAttemptsToSuccess": attempts,
+            "averageTimeToSuccess": max(0.0, seconds),
+        }
+        for average, value in averages.items():
+            old = getattr(metrics, average)
+            setattr(metrics, average, round(old + (value - old) / count, 3))
     write_object(path, metrics.as_dict())
-
-
-def move_average(metrics: Metrics, name: str, value: float, count: int) -> None:
-    old = getattr(metrics, name)
-    setattr(metrics, name, round(old + (value - old) / count, 3))
 
 
 # =============================================================================
@@ -4807,7 +4807,8 @@ def says_something(text: str) -> bool:
         words = line.strip().strip("-*_|> ").rstrip(".…:")
         is_filler = words.lower() in ("", "todo", "tbd", "fixme", "none", "n/a", "[ ]")
         is_template = words.startswith("[") and words.endswith("]")
-        if not line.lstrip().startswith("#") and not is_filler and not is_template:
+        is_heading = line.lstrip().startswith("#")
+        if not (is_heading or is_filler or is_template):
             return True
     return False
 
@@ -4845,8 +4846,7 @@ def read_bytes(path: str, limit_bytes: int = TEXT_LIMIT_BYTES, start: int = 0) -
     try:
         descriptor = os.open(path, flags)
         with open(descriptor, "rb") as file:
-            file_type = os.fstat(descriptor).st_mode & 0o170000
-            if file_type != 0o100000:  # not a regular file
+            if not os.path.isfile(descriptor):  # a FIFO, a device
                 return b""
             file.seek(start)
             return file.read(limit_bytes)
@@ -4946,9 +4946,9 @@ def list_files(folder: str, ending: str) -> list:
     """[(path, mtime)] of the folder's regular files with this ending, newest first. A
     folder that is a link counts as empty: it may lead out of the project."""
     found: list = []
+    if os.path.islink(folder):
+        return found
     try:
-        if os.path.islink(folder):
-            return found
         with os.scandir(folder) as entries:
             for entry in entries:
                 if entry.name.endswith(ending) and entry.is_file(follow_symlinks=False):
@@ -5053,9 +5053,12 @@ def format_clock(epoch: float, now: float) -> str:
 
 def format_age(seconds: float) -> str:
     """A duration in words: 40 s, 5 min, 3 h, 2 days."""
-    for unit, length in (("days", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * length or (unit != "days" and seconds >= length):
-            return "%d %s" % (seconds // length, unit)
+    if seconds >= 2 * 86400:
+        return "%d days" % (seconds // 86400)
+    if seconds >= 3600:
+        return "%d h" % (seconds // 3600)
+    if seconds >= 60:
+        return "%d min" % (seconds // 60)
     return "%d s" % max(0, seconds)
 
 
