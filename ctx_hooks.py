@@ -4499,10 +4499,10 @@ def as_number(text: str) -> float:
 
 def as_tokens(text: str) -> int:
     """200000, 200k or 1m."""
-    match = re.fullmatch(r"(\d{1,9})(k|m)?", text.lower().replace("_", ""))
-    if not match:
+    given = text.lower().replace("_", "")
+    if not re.fullmatch(r"\d{1,9}[km]?", given):
         raise ValueError("must be a number of tokens, such as 200000 or 200k")
-    return int(match.group(1)) * {"k": 1_000, "m": 1_000_000}.get(match.group(2), 1)
+    return int(given.replace("k", "000").replace("m", "000000"))
 
 
 def as_threshold(text: str) -> str:
@@ -4624,10 +4624,8 @@ def strip_comment(line: str) -> str:
 
 
 def unquote(text: str) -> str:
-    text = text.strip()
-    if len(text) >= 2 and text[0] == text[-1] and text[0] in "\"'":
-        return text[1:-1]
-    return text
+    match = re.fullmatch(r"""\s*(['"])(.*)\1\s*""", text)
+    return match.group(2) if match else text.strip()
 
 
 def split_list(text: str) -> list:
