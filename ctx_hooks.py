@@ -2893,7 +2893,7 @@ def fold_call(
 
 
 def fold_path(session: Session, call: dict, path: str, at: str) -> None:
-    """A file that a call reads or edits. If it fails, `undo_edits` takes that back."""
+    """A file that a call reads or edits. If it fails, `fold_failure` undoes that."""
     facts, kind = session.facts, call["kind"]
     if kind == "read":
         facts.read.append(path)
@@ -3041,22 +3041,22 @@ def fold_result(
     call["outcome"] = "failed" if has_failed else "ok"
     note_key(facts, call, text)
     if has_failed:
-        undo_edits(facts, call, text, at)
+        return fold_failure(facts, call, text, at)
     command = call["command"]
-    if command and has_failed:
-        error = hide_secrets(text.strip()[-8000:])[-1500:]  # none is to be cut in half
-        facts.failed = {"command": command, "error": error, "at": at}
-        facts.tried = []
-    elif command == facts.failed.get("command"):
+    if command == facts.failed.get("command"):
         facts.failed = {}
     elif command and facts.failed:
         facts.tried.append(command)
-    if call.get("check") and not has_failed:
+    if call.get("check"):
         note_check(facts, command, call["check"], at, text)
 
 
-def undo_edits(facts: Facts, call: dict, text: str, at: str) -> None:
+def fold_failure(facts: Facts, call: dict, text: str, at: str) -> None:
     """A call failed: what it would have edited is as it was before."""
+    if call["command"]:
+        error = hide_secrets(text.strip()[-8000:])[-1500:]  # none is to be cut in half
+        facts.failed = {"command": call["command"], "error": error, "at": at}
+        facts.tried = []
     for path, before in call.get("before", []):
         if path:
             note_edit(facts, path, before)
@@ -3270,7 +3270,7 @@ class Dialect:
     unheard: tuple = NEVER_HEARD  # events whose text does not reach the model
     has_receipts: bool = True  # its transcript holds what hooks said
     is_flat: bool = False  # the text stands at the top level of a reply
-    counts_bytes: bool = False  # the limit of a reply is in UTF-8 bytes
+    reply_unit: tuple = ("utf-16-le", 2)  # of a reply's limit: encoding, bytes
     runs_claudes: tuple = ()  # scopes in which it runs Claude Code's settings, too
     instruction_file: str = "AGENTS.md"
     compacts_at: int = 100  # percent of the window
@@ -3296,6 +3296,10 @@ class Dialect:
     def adjust(self, event: Event, data: dict) -> Event | None:
         """The event, where a client means something else by it; None to ignore it."""
         return event
+
+    def holds_by_text(self, event: Event, env: dict) -> bool:
+        """Whether the agent goes on for a text at a Stop; else we block the stop."""
+        return False
 
     def read_row(self, row: dict) -> Row:
         """One row of its transcript, in our words."""
@@ -3365,7 +3369,8 @@ def parse_event(data: object, mode: str, word: str, env: dict) -> Event | None:
     event.agent = agent
     event.is_known = is_known_client(word, agent, env)
     event.is_subagent = bool(data.get("agent_id") or data.get("subagentType"))
-    event.source = "startup" if event.source == "new" else event.source
+    if event.source == "new":
+        event.source = "startup"
     event.prompt = persons_words(event.prompt)
     event.is_typed = event.name == "UserPromptSubmit" and is_typed(event.prompt)
     event.transcript_path = dialect.find_transcript(event, env)
@@ -3442,9 +3447,8 @@ class Reply:
 
     def length(self, text: str) -> int:
         """The text's length as the client counts it."""
-        if self.dialect.counts_bytes:
-            return len(text.encode("utf-8", "replace"))
-        return len(text.encode("utf-16-le", "replace")) // 2
+        encoding, unit_bytes = self.dialect.reply_unit
+        return len(text.encode(encoding, "replace")) // unit_bytes
 
     def add(self, text: str) -> bool:
         """Add a text if it fits; False if it has to wait."""
@@ -3473,7 +3477,7 @@ def render_reply(event: Event, reply: Reply, env: dict) -> str:
         answer["systemMessage"] = "\n".join(reply.notes)
     if reply.bell and event.agent == "claude":
         answer["terminalSequence"] = reply.bell
-    if reply.is_hold and not holds_by_text(event, env):
+    if reply.is_hold and not dialect.holds_by_text(event, env):
         answer["decision"] = "block"
         answer["reason"] = text
     elif text and dialect.is_flat:
@@ -3485,14 +3489,6 @@ def render_reply(event: Event, reply: Reply, env: dict) -> str:
         }
     return json.dumps(answer) if answer else ""
 
-
-def holds_by_text(event: Event, env: dict) -> bool:
-    """From 2.1.163 on Claude Code goes on for additionalContext, without showing an
-    error. An outer agent's AI_AGENT may be inherited, so the session must agree."""
-    match = re.match(r"claude-code_(\d+)-(\d+)-(\d+)", env.get("AI_AGENT", ""))
-    is_session = env.get("CLAUDE_CODE_SESSION_ID") == event.session_id
-    is_own = event.agent == "claude" and is_session
-    return bool(match) and is_own and tuple(map(int, match.groups())) >= (2, 1, 163)
 
 
 # --- tools: what a call does, by the tool's name in any client
@@ -3674,6 +3670,15 @@ class ClaudeCode(Dialect):
             found.kind = "heard"
         return found
 
+    def holds_by_text(self, event: Event, env: dict) -> bool:
+        """From 2.1.163 on it goes on for additionalContext, without showing an error.
+        An outer agent's AI_AGENT may be inherited, so the session must agree."""
+        match = re.match(r"claude-code_(\d+)-(\d+)-(\d+)", env.get("AI_AGENT", ""))
+        is_own = env.get("CLAUDE_CODE_SESSION_ID") == event.session_id
+        if not match or not is_own:
+            return False
+        return tuple(map(int, match.groups())) >= (2, 1, 163)
+
     def usable_tokens(self, window: int, env: dict) -> int:
         if env.get("DISABLE_AUTO_COMPACT", "") not in ("", "0", "false"):
             return window
@@ -3695,7 +3700,7 @@ class Codex(Dialect):
     shell_variables = ("CODEX_CI", "CODEX_THREAD_ID")
     registered = WITH_COMPACTION
     end_limit_s = 3
-    counts_bytes = True
+    reply_unit = ("utf-8", 1)
     compacts_at = 94
     row_type = "payload.role payload.type type"
     kinds = {
