@@ -2831,6 +2831,7 @@ LOOKING = (
     "git ls-files, git grep"
 ).split(", ")
 HARMLESS = r"2>&1|>&2|> ?/dev/null|--no-pager "
+WRITING = r">|sed -i|tee |-delete|-exec"
 WAITING = "sleep, wait, watch, tail, gh run watch".split(", ")
 CHECKERS = (
     "pytest tox nox unittest ruff mypy flake8 eslint tsc jest vitest mocha phpunit "
@@ -2940,7 +2941,7 @@ def may_move_tree(command: str) -> bool:
 def is_looking(command: str) -> bool:
     """Whether every part of a shell command only looks."""
     command = re.sub(HARMLESS, "", command)
-    if any(word in command for word in (">", "sed -i", "tee ", "-delete", "-exec")):
+    if re.search(WRITING, command):
         return False
     return all(begins_with(part, LOOKING) for part in shell_parts(command))
 
