@@ -3408,9 +3408,10 @@ def start_folder(event: Event, env: dict) -> str:
 def project_settings(agent: str) -> list:
     """The project's files in which a client finds hooks."""
     dialect = DIALECTS[agent]
-    claudes = [".claude/settings.json", ".claude/settings.local.json"]
-    runs_them = agent == "claude" or "project" in dialect.runs_claudes
-    return [dialect.settings] + (claudes if runs_them else [])
+    files = [dialect.settings]
+    if agent == "claude" or "project" in dialect.runs_claudes:
+        files += [".claude/settings.json", ".claude/settings.local.json"]
+    return files
 
 
 def agent_variables() -> list:
@@ -4602,6 +4603,7 @@ class Settings:
 def parse_keys(text: str) -> list:
     """[(dotted key, (line, column), values)]; a value is (line, column, text)."""
     found: list = []
+    values: list = []  # of the last key
     open_keys: list = []  # (column, key) of the keys that this line is inside of
     for line, content in enumerate(text.split("\n"), 1):
         content = strip_comment(content[:LINE_LIMIT]).rstrip()
@@ -4610,7 +4612,7 @@ def parse_keys(text: str) -> list:
         if words in ("", "---"):
             continue
         if words.startswith("- ") and found:
-            found[-1][2].append((line, column, unquote(words[2:])))
+            values.append((line, column, unquote(words[2:])))
             continue
         while open_keys and open_keys[-1][0] >= column:
             open_keys.pop()
