@@ -1269,7 +1269,6 @@ def forget_alerts(project: Project, session_id: str) -> None:
         write_object(path, after)
 
 
-
 # =============================================================================
 # Handoff
 # =============================================================================
@@ -3053,7 +3052,7 @@ def fold_result(
 
 
 def fold_failure(facts: Facts, call: dict, text: str, at: str) -> None:
-    """A call failed: what it would have edited is as it was before."""
+    """A call failed: a command is kept; what it would have edited is as before."""
     if call["command"]:
         error = hide_secrets(text.strip()[-8000:])[-1500:]  # none is to be cut in half
         facts.failed = {"command": call["command"], "error": error, "at": at}
@@ -3176,7 +3175,6 @@ def window_of_model(session: Session) -> int:
     is_small = any(known in name for known in SMALL_MODELS)
     is_later = any(known in name for known in LATER_MODELS)
     return DEFAULT_WINDOW if is_small and not is_later else LARGE_WINDOW
-
 
 
 def growth_of_a_call(facts: Facts) -> int:
@@ -3378,7 +3376,6 @@ def parse_event(data: object, mode: str, word: str, env: dict) -> Event | None:
     return dialect.adjust(event, data)
 
 
-
 def detect_agent(word: str, data: dict) -> str:
     """The agent's word in the command; but Copilot and Grok run Claude's line too."""
     if word in DIALECTS:
@@ -3490,7 +3487,6 @@ def render_reply(event: Event, reply: Reply, env: dict) -> str:
             "additionalContext": text,
         }
     return json.dumps(answer) if answer else ""
-
 
 
 # --- tools: what a call does, by the tool's name in any client
@@ -4958,7 +4954,7 @@ def list_files(folder: str, ending: str) -> list:
         with os.scandir(folder) as entries:
             for entry in entries:
                 if entry.name.endswith(ending) and entry.is_file(follow_symlinks=False):
-                    found.append((entry.path, entry.stat().st_mtime))
+                    found.append((entry.path, modified_at(entry.path)))
     except OSError:
         return []
     return sorted(found, key=lambda pair: (-pair[1], pair[0]))
@@ -5689,7 +5685,6 @@ def describe_decision(here: Here, row: dict) -> str:
     at = here.clock(parse_iso(row.get("at")))
     text = for_terminal("%s  %.8s  %s" % (at, row.get("session"), text))
     return textwrap.fill(text, PAGE_WIDTH, subsequent_indent="    ")
-
 
 
 # =============================================================================
