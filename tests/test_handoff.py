@@ -355,7 +355,8 @@ def test_requests_are_the_persons_words_and_not_what_the_client_put_into_prompts
 def test_what_the_agent_said_last_survives_the_clients_own_rows_and_stands_there_once(world, session):
     session.prompt("Add discounts.")
     session.edit("src/cart.py")
-    session.stop(last_assistant_message="Single quotes are next.")  # the transcript lags
+    for _ in range(2):
+        session.stop(last_assistant_message="Single quotes are next.")  # the transcript lags
     assert session.state()["facts"]["said"] == "Single quotes are next."
     session.say("Single quotes are next.")
     session.write_prompt("<command-name>/exit</command-name>\n<command-args></command-args>")

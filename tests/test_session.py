@@ -9,14 +9,16 @@ import pytest
 
 from helper import kit, read, write
 
+OF_ANOTHER = b'{"version": %d, "id": "%s", "briefed": true}'
+
 
 @pytest.mark.parametrize(
-    "content", [b"", b"{", b"\0" * 50, b"[]", b"null", b'{"version": 2, "id": "s1"}', b'{"version": 3, "id": "other"}']
+    "content", [b"", b"{", b"\0" * 50, b"[]", b"null", OF_ANOTHER % (2, b"s1"), OF_ANOTHER % (3, b"other")]
 )
 def test_a_state_that_cannot_be_used_is_begun_anew(world, session, content):
     write(world.state("session-s1.json"), content)
     session.run("ls")
-    assert session.state()["facts"]["tool_calls"] == 1
+    assert session.state()["facts"]["tool_calls"] == 1 and not session.state()["briefed"]
 
 
 def test_values_of_another_type_count_as_absent(world, session):

@@ -64,7 +64,7 @@ def test_the_handoff_of_another_client_says_so(world):
 def test_a_handoff_goes_to_one_session_only(world):
     world.handoff("by hand", BODY)
     first = new(world, "a")
-    assert first.person.startswith("ctx: hooks are on; ")
+    assert first.person.startswith("ctx: hooks are on; /ctx-hooks:status shows more\n")  # this kit lies as a plugin does
     assert "(by hand.md), left by an unknown writer" in first.text and GIVEN in first.text
     assert world.waiting() == []
     assert os.listdir(world.context("handoffs", "delivered")) == ["by hand.md"]
@@ -273,7 +273,8 @@ def test_more_files_follow_in_their_order(world):
     text = new(world).text
     assert text.index("Goal: discounts") < text.index("## docs/b.md") < text.index("## docs/a.md")
     assert "none.md" not in text
-    assert "## docs/b.md" in new(world, "without a handoff").text
+    alone = new(world, "without a handoff")
+    assert "## docs/b.md" in alone.text and alone.person == ""
 
 
 def test_secrets_and_private_folders_are_never_delivered(world, tmp_path):
@@ -320,13 +321,17 @@ def test_the_agents_own_words_acknowledge_in_the_same_second_and_no_older_ones(w
     assert session.state()["delivery"]["state"] == "done"
 
 
-def test_a_session_without_evidence_gives_the_handoff_back(world):
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_session_without_evidence_gives_the_handoff_back(world, is_late):
     session = begun(world, hears=False)
     session.prompt("go on")
     session.edit("src/cart.py")
+    if is_late:  # only the last look sees it
+        head = session.state()["delivery"]["head"]
+        session.row(type="attachment", attachment={"type": "hook_additional_context", "content": [head]})
     session.end()
-    assert "old.md" in world.waiting()
-    assert "It began with" not in world.read_handoff("new")
+    assert ("old.md" in world.waiting()) is not is_late
+    assert bool(session.state()["began_with"]) is is_late
 
 
 @pytest.mark.parametrize("way", ["ended", "killed"])
