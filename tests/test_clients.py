@@ -171,6 +171,16 @@ def test_a_stop_is_held_by_a_block_in_its_own_folder_whatever_the_outer_agent_is
     assert kit.start_folder(event, env) == "/home/user/project"
 
 
+@pytest.mark.parametrize("version, session, is_block", [("162", "s1", True), ("163", "s1", False), ("163", "outer", True)])
+def test_claude_code_is_held_without_an_error_where_it_can_be(version, session, is_block):
+    event = kit.Event({"name": "Stop", "session_id": "s1"})
+    reply = kit.Reply(event)
+    reply.add("go on")
+    reply.is_hold = True
+    env = {"AI_AGENT": "claude-code_2-1-%s_harness" % version, "CLAUDE_CODE_SESSION_ID": session}
+    assert ("decision" in json.loads(kit.render_reply(event, reply, env))) is is_block
+
+
 @pytest.mark.parametrize("client", EVERYBODY)
 def test_nothing_speaks_at_an_event_whose_text_does_not_arrive(client):
     def speaks(name):
@@ -290,11 +300,18 @@ def test_an_answer_of_codex_that_only_calls_is_one_and_a_patch_names_its_file():
     assert [path for path, _ in session.facts.edited] == ["src/a.py"]
 
 
-def test_what_the_agent_only_thought_was_not_said():
+def test_what_the_agent_only_thought_was_not_said_and_what_it_alone_is_shown_is_not_the_persons():
     parts = [{"text": "ACK: context received", "thought": True}, {"text": "hello"}]
     gemini = kit.DIALECTS["gemini"].read_row({"type": "gemini", "content": parts})
     qwen = kit.DIALECTS["qwen"].read_row({"type": "assistant", "message": {"parts": parts}})
     assert gemini.text == qwen.text == "hello"
+    shown = {"role": "user", "content": "Today is Monday.", "visibility": "llm_only"}
+    assert kit.DIALECTS["droid"].read_row({"type": "message", "message": shown}).kind == "heard"
+
+
+def test_an_absurd_window_counts_for_nothing():
+    row = {"type": "task_started", "payload": {"model_context_window": 999_999_999_999}}
+    assert kit.DIALECTS["codex"].read_row(row).window == 0
 
 
 @pytest.mark.parametrize("client", EVERYBODY)

@@ -185,7 +185,7 @@ def test_the_window_by_the_models_name_at_the_start_is_the_clients(model, window
 
 
 def test_a_configured_window_wins_and_is_never_raised(world, session):
-    world.settings("monitor:\n  context_window: 100k\n")
+    world.settings("monitor:\n  context_window: 100_000\n")
     session.look(tokens=150_000)
     full = measured(world, session)
     assert (full.window, full.window_from, full.percent) == (100_000, "settings", 100)
@@ -201,6 +201,7 @@ def test_a_measured_value_proves_a_larger_window_for_good(world, session):
 
 def test_fullness_is_unknown_before_an_answer_and_directly_after_a_compaction_the_boundarys(world, session):
     session.prompt("x" * 900_000)
+    session.prompt("And this.")  # its hook sees the row of the first
     assert not measured(world, session).is_known
     session.look(tokens=160_000)
     session.write_boundary(7_000)
