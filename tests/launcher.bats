@@ -375,9 +375,11 @@ behind_a_shim() {
   quiet client Stop && [ "$(started)" = 0 ] || return 1 # the shim was passed by
   ln -sf /nonexistent/python3 "$link" && quiet client Stop && [ "$(started)" = 1 ] || return 1
   [ "$(readlink "$link")" = "$REAL_PYTHON" ] || return 1 # made anew
-  rm "$link" && mkdir "$link" && quiet client Stop && [ "$(started)" = 1 ]
+  printf '#!/bin/sh\necho py\n' >"$BASE/bin/py" && chmod +x "$BASE/bin/py"
+  rm "$link" && mkdir "$link" && quiet client Stop && [ "$(started)" = 1 ] || return 1
+  client Stop LOCALAPPDATA='C:\data' && [ "$said" = py ] # where python3 may only open the Store
 }
 
-@test "the first run links the interpreter behind a shim; a link that points nowhere is made anew" {
+@test "the first run links the interpreter behind a shim; a link to nowhere is made anew; on Windows py starts" {
   in_every_shell behind_a_shim
 }

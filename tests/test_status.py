@@ -149,6 +149,8 @@ def test_all_shows_every_project_of_this_user_that_is_still_there(world, session
     other.session("o1").start()
     page = tell(world, "status", "--all", cwd=str(tmp_path))
     assert world.root in page and other.root in page
+    was_one = os.path.dirname(world.write("src/cart.py", ""))  # its parent is
+    helper.write(os.path.join(helper.kit.project_state_folder(was_one, world.env), "root"), was_one)
     assert "  s1 " in page and "  o1 " in page
     found = json.loads(tell(world, "status", "--all", "--json", cwd=str(tmp_path)))
     assert sorted(row["project"] for row in found) == sorted([world.root, other.root])
