@@ -270,10 +270,7 @@ def load_and_look(run: Run) -> None:
 def speak_and_save(run: Run) -> None:
     """Print the reply, then book what was said, then save."""
     event, session = run.event, run.session
-    text = render_reply(event, run.reply, run.env)
-    if text:
-        sys.stdout.write(text + "\n")
-        sys.stdout.flush()
+    print_reply(run)
     if event.is_known:
         for action, args in run.reply.said_actions:
             action(*args)
@@ -289,8 +286,14 @@ def let_go_without_lock(run: Run) -> None:
     Stop, the person learns that it was not judged."""
     if run.event.name == "Stop" and read_workflow(run.project).is_running:
         run.reply.tell("ctx: the project was busy; this stop was not judged")
-        text = render_reply(run.event, run.reply, run.env)
+        print_reply(run)
+
+
+def print_reply(run: Run) -> None:
+    text = render_reply(run.event, run.reply, run.env)
+    if text:
         sys.stdout.write(text + "\n")
+        sys.stdout.flush()
 
 
 def link_interpreter(project: Project) -> None:
