@@ -299,11 +299,11 @@ def print_reply(run: Run) -> None:
 def link_interpreter(project: Project) -> None:
     """Let the launcher find the real interpreter behind a version manager's shim."""
     link = os.path.join(project.cache, "python3")
-    if not project.cache or os.name == "nt" or os.access(link, os.X_OK):
+    if os.name == "nt" or os.access(link, os.X_OK):
         return
     draft = "%s.tmp-%d" % (link, os.getpid())
+    make_folder(project.cache)
     try:
-        os.makedirs(project.cache, mode=0o700, exist_ok=True)
         os.symlink(os.path.realpath(sys.executable), draft)
         os.replace(draft, link)
     except OSError:
@@ -323,8 +323,7 @@ def read_event() -> object:
         if not piece:
             return parse_object(data)
         data += piece
-        is_drained = len(piece) < PIPE_BYTES
-        if is_drained and piece.rstrip().endswith(b"}"):
+        if piece.rstrip().endswith(b"}"):
             value = parse_object(data)
             if value:
                 return value
@@ -984,7 +983,7 @@ PLAIN_ID = "[A-Za-z0-9_-]{1,100}"  # the launcher takes no other as a file name
 
 def calm_path(project: Project, session: Session) -> str:
     """The launcher's file; "" where the launcher would not look for one."""
-    if not project.cache or not re.fullmatch(PLAIN_ID, session.id):
+    if not re.fullmatch(PLAIN_ID, session.id):
         return ""
     name = "%s-%s" % (session.agent, session.id)
     return os.path.join(project.cache, "calm", name)
