@@ -524,11 +524,10 @@ def status_command(project: Project) -> str:
 
 def choose_handoff(run: Run, source: str) -> str:
     """The name of the handoff for this session; "" if none waits."""
-    own = handoff_path(run.project, run.session.id)
-    own_name = os.path.basename(own)
+    own = own_handoff(run.session)
     if source == "compact":
-        return own_name if read_handoff(own) else ""
-    waiting = [name for name in waiting_handoffs(run) if name != own_name]
+        return own if read_handoff(run.project.path("handoffs", own)) else ""
+    waiting = [name for name in waiting_handoffs(run) if name != own]
     if source == "clear":
         cleared = [name for name in waiting if was_cleared_here(run, name)]
         waiting = cleared or waiting
@@ -770,23 +769,17 @@ def note_sent(run: Run) -> None:
 
 
 def take_handoff(project: Project, name: str) -> None:
-    delivered = project.path("handoffs", "delivered", name)
-    move_handoff(project.path("handoffs", name), delivered)
+    """If it cannot be moved, it stays, and the next session is offered it, too."""
+    delivered = project.path("handoffs", "delivered")
+    attempt(os.makedirs, delivered)
+    attempt(replace_file, project.path("handoffs", name), os.path.join(delivered, name))
 
 
 def give_back(project: Project, name: str) -> None:
     """Let it wait again, unless a newer one of the same session does."""
     waiting = project.path("handoffs", name)
     if not os.path.lexists(waiting):
-        move_handoff(project.path("handoffs", "delivered", name), waiting)
-
-
-def move_handoff(source: str, target: str) -> None:
-    try:
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        replace_file(source, target)
-    except (OSError, ValueError):  # ValueError: a null byte in a ledger of 0.2.0
-        pass  # read-only: it stays, and the next session is offered it, too
+        attempt(replace_file, project.path("handoffs", "delivered", name), waiting)
 
 
 def end_delivery(run: Run, evidence: str) -> None:
