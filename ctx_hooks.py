@@ -725,9 +725,7 @@ def is_retry_due(run: Run) -> bool:
     """Whether the agent answered without a trace of our text, and the wait is over."""
     if not run.event.is_typed or not has_answered(run.session):
         return False
-    passed_s = run.now - run.session.delivery.sent_at
-    clock_went_back = passed_s < 0
-    return clock_went_back or passed_s >= retry_wait_s(run)
+    return has_waited(run.session.delivery.sent_at, retry_wait_s(run), run.now)
 
 
 def retry_wait_s(run: Run) -> float:
@@ -908,7 +906,7 @@ def sweep(run: Run) -> None:
     """Remove what is older than 7 days; at most once an hour."""
     project, oldest = run.project, run.now - KEPT_S
     stamp = project.state("swept")
-    if 0 <= run.now - modified_at(stamp) < SWEEP_EVERY_S:
+    if not has_waited(modified_at(stamp), SWEEP_EVERY_S, run.now):
         return
     write_atomically(stamp, "")
     remove_old_state(project)
@@ -1218,8 +1216,7 @@ def add_alerts(run: Run, full: Fullness, is_reminding: bool) -> None:
     alerts = run_auditors(run, full, state)
     if is_reminding:  # the reminder says how full it is
         alerts = [alert for alert in alerts if alert.auditor != "context-health"]
-    due = [alert for alert in alerts if is_cooled_down(run, alert)]
-    for alert in add_signals(run, due):
+    for alert in add_signals(run, alerts):
         for code in alert.codes:
             state.lastEmitted[session_id + ":" + code] = format_iso(run.now)
             run.session.alerted[code] = run.now
@@ -1228,27 +1225,29 @@ def add_alerts(run: Run, full: Fullness, is_reminding: bool) -> None:
 
 
 def run_auditors(run: Run, full: Fullness, state: MonitorState) -> list:
-    """The alerts of all auditors; notes which codes are active."""
-    alerts = []
+    """The alerts that this session may hear now; notes which codes are active."""
+    due = []
     for name, auditor in AUDITORS.items():
         scope = "global:" if auditor.is_global else run.session.id + ":"
         active = [code for code in auditor.codes if scope + code in state.activeAlerts]
         alert = auditor.audit(run, full, active)
         for code in active:
             del state.activeAlerts[scope + code]
-        if alert:
+        if not alert:
+            continue
+        for code in alert.codes:
+            state.activeAlerts[scope + code] = True
+        said_at = run.session.alerted.get(alert.codes[0], 0.0)
+        if has_waited(said_at, auditor.cooldown_s, run.now):
             alert.auditor = name
-            alerts.append(alert)
-            found = {scope + code: True for code in alert.codes}
-            state.activeAlerts.update(found)
-    return alerts
+            due.append(alert)
+    return due
 
 
-def is_cooled_down(run: Run, alert: Signal) -> bool:
-    """Whether this session may hear the alert, or hear it again."""
-    passed_s = run.now - run.session.alerted.get(alert.codes[0], 0.0)
-    clock_went_back = passed_s < 0
-    return clock_went_back or passed_s >= AUDITORS[alert.auditor].cooldown_s
+def has_waited(since: float, wait_s: float, now: float) -> bool:
+    """Whether a wait is over; after the clock went back, every wait is."""
+    passed_s = now - since
+    return passed_s < 0 or passed_s >= wait_s
 
 
 def forget_alerts(project: Project, session_id: str) -> None:
