@@ -1089,11 +1089,9 @@ TREE_ACTION = "Look at what is there before you go on"
 AUDIT_ACTION = "Check that they still match the code, and update or confirm them"
 
 
-def new_alert(codes: list, severity: str, summary: str, action: str) -> Signal:
-    """All its codes become active; the first one is said."""
-    alert = Signal({"severity": severity, "codes": codes})
-    alert.body = "%s\n→ %s" % (summary, action)
-    return alert
+def new_alert(summary: str, action: str) -> Signal:
+    """A warning with the codes of its auditor."""
+    return Signal({"body": "%s\n→ %s" % (summary, action)})
 
 
 def audit_health(run: Run, full: Fullness, active: list) -> Signal | None:
@@ -1107,7 +1105,10 @@ def audit_health(run: Run, full: Fullness, active: list) -> Signal | None:
     highest = HEALTH_LEVELS[codes[0]]
     note = "" if full.is_exact else " (estimated)"
     summary = "Context: %s full%s." % (full.shown(), note)
-    return new_alert(codes, highest["severity"], summary, highest["action"])
+    alert = new_alert(summary, highest["action"])
+    alert.severity = highest["severity"]
+    alert.codes = codes
+    return alert
 
 
 def audit_repetition(run: Run, full: Fullness, active: list) -> Signal | None:
@@ -1118,7 +1119,7 @@ def audit_repetition(run: Run, full: Fullness, active: list) -> Signal | None:
     total = len(call_keys(run.session.facts))
     summary = "Repetition: %d of the last %d tool calls did the same" % (count, total)
     summary += " and failed the same way." if all_failed else "."
-    return new_alert(["CTX_REPETITION"], "warning", summary, REPETITION_ACTION)
+    return new_alert(summary, REPETITION_ACTION)
 
 
 def repetition(facts: Facts) -> tuple:
@@ -1157,7 +1158,7 @@ def audit_files(run: Run, full: Fullness, active: list) -> Signal | None:
         return None
     names = ", ".join(map(os.path.basename, files))
     summary = "Context files untouched for %d days: %s." % (days, names)
-    return new_alert(["CTX_AUDIT_DUE"], "warning", summary, AUDIT_ACTION)
+    return new_alert(summary, AUDIT_ACTION)
 
 
 def audit_tree(run: Run, full: Fullness, active: list) -> Signal | None:
@@ -1173,7 +1174,7 @@ def audit_tree(run: Run, full: Fullness, active: list) -> Signal | None:
     if is_moving or session.moves_seen != moves_before:
         return None
     summary = TREE_MOVED % (session.branch, branch_before)
-    return new_alert(["CTX_TREE_MOVED"], "warning", summary, TREE_ACTION)
+    return new_alert(summary, TREE_ACTION)
 
 
 class Auditor:
@@ -1235,11 +1236,12 @@ def run_auditors(run: Run, full: Fullness, state: MonitorState) -> list:
             del state.activeAlerts[scope + code]
         if not alert:
             continue
+        alert.auditor = name
+        alert.codes = alert.codes or auditor.codes
         for code in alert.codes:
             state.activeAlerts[scope + code] = True
         said_at = run.session.alerted.get(alert.codes[0], 0.0)
         if has_waited(said_at, auditor.cooldown_s, run.now):
-            alert.auditor = name
             due.append(alert)
     return due
 
@@ -1753,7 +1755,7 @@ class Signal(Record):
     code: str = ""
     body: str = ""
     mark: str = ""  # tells this version of a global signal from others
-    codes: list = []  # of an alert: the first one is said
+    codes: list = []  # of an alert: all become active, the first one is said
 
     def rank(self) -> int:
         return SEVERITIES.index(self.severity)
