@@ -1277,6 +1277,7 @@ def forget_alerts(project: Project, session_id: str) -> None:
 HANDOFF_PERCENT, HANDOFF_TOKENS = 85, 400_000
 HANDOFF_LIMIT_BYTES = 512_000
 KIT_HEAD = "# Handoff, made by ctx_hooks from the transcript"
+KIT_NOTE = "The agent wrote none. Session %s in %s, until %s"
 SINCE_HEAD = "## Since this handoff (added by ctx_hooks)"
 SINCE_END = "<!-- end of what ctx_hooks added -->"
 SAID_LAST_LIMIT, RULES_LIMIT = 3_000, 2_000
@@ -1514,16 +1515,14 @@ def was_delivered(project: Project, session: Session, path: str) -> bool:
 def render_handoff(project: Project, session: Session, now: float) -> str:
     """A whole handoff from the facts, for somebody who was not there."""
     label = DIALECTS[session.agent].label
-    head = "The agent wrote none. Session %s in %s, " % (session.id, label)
-    head += "until " + format_iso(now)
+    head = KIT_NOTE % (session.id, label, format_iso(now))
     if session.branch:
         head += " on %s at %s" % (session.branch, session.commit)
-    head += "."
     rules = cut_middle(render_requests(earlier_rules(project, session)), RULES_LIMIT)
     sections = list_work(project, session, "")
     sections.insert(1, ("Rules they gave in the sessions before", rules))
     work = render_sections("##", sections)
-    return hide_secrets("\n\n".join([KIT_HEAD, head, work]))
+    return hide_secrets("\n\n".join([KIT_HEAD, head + ".", work]))
 
 
 def earlier_rules(project: Project, session: Session) -> list:
@@ -1533,8 +1532,9 @@ def earlier_rules(project: Project, session: Session) -> list:
         if not session.began_with:
             break
         session = writer_of(project, session.began_with)
-        words = [request[1] for request in session.facts.requests]
-        found = [rule for rule in words if re.search(RULE_WORDS, rule)] + found
+        requests = session.facts.requests
+        rules = [words for _, words in requests if re.search(RULE_WORDS, words)]
+        found = rules + found
     return found
 
 
@@ -1556,20 +1556,17 @@ def list_work(project: Project, session: Session, since: str) -> list:
     facts = session.facts
     requests = [words for at, words in facts.requests if came_after(at, since)]
     edited = [path for path, at in facts.edited if came_after(at, since)]
-    edited = [project.relative(path) for path in edited]
     commands = [words for at, words in facts.commands if came_after(at, since)]
-    commands = list(dict.fromkeys(commands))
     waiting = [call["command"] for call in facts.calls if not call["outcome"]]
-    waiting = [command for command in waiting if command]
     changed = changed_files(project.root)
     sections = [
         ("The person's requests, word for word", render_requests(requests)),
         ("The workflow of this session (auto mode)", workflow_of(project, session)),
         ("Todo list", render_todos(facts.todos)),
-        ("Files edited", render_lines("- ", edited)),
+        ("Files edited", render_lines("- ", map(project.relative, edited))),
         ("Uncommitted changes (git status)", render_lines("    ", changed)),
-        ("The last commands", render_lines("    ", commands)),
-        ("Without a result", render_lines("    ", waiting)),
+        ("The last commands", render_lines("    ", dict.fromkeys(commands))),
+        ("Without a result", render_lines("    ", filter(None, waiting))),
     ]
     if facts.failed and came_after(facts.failed["at"], since):
         sections.append(("The last command that failed", render_failure(facts)))
@@ -1592,7 +1589,7 @@ def render_sections(level: str, sections: list) -> str:
     return "\n".join(texts)
 
 
-def render_lines(mark: str, lines: list) -> str:
+def render_lines(mark: str, lines: object) -> str:
     return "\n".join(mark + line for line in lines)
 
 
