@@ -1022,10 +1022,7 @@ def is_something_pending(run: Run) -> bool:
     session = run.session
     if run.reply.texts or session.delivery.state in ("owed", "sent"):
         return True
-    is_asked = session.facts.handoff_refused_at <= session.threshold_crossed_at
-    is_handoff_owed = session.threshold_crossed_at and not session.handoff_complete
-    is_handoff_owed = is_handoff_owed and is_asked
-    if is_handoff_owed and run.settings["handoff.enabled"]:
+    if run.settings["handoff.enabled"] and is_handoff_owed(session):
         return True
     keys = call_keys(session.facts)[-3:]
     is_repeating = len(set(keys)) < len(keys)
@@ -1381,20 +1378,17 @@ def save_printed(run: Run) -> None:
         facts.handoff_at = facts.said_at
 
 
-def notice_handoff(run: Run) -> bool:
-    """Whether the agent has written its handoff; the person is told once."""
+def notice_handoff(run: Run) -> None:
+    """Note whether the agent has written its handoff; the person is told once."""
     session, facts = run.session, run.session.facts
-    if session.handoff_complete:
-        return True
-    if not has_own_handoff(run.project, session):
-        return False
+    if session.handoff_complete or not has_own_handoff(run.project, session):
+        return
     session.handoff_complete = True
     facts.handoff_at = facts.handoff_at or facts.answered_at
     if session.threshold_crossed_at:
         run.reply.tell(WRITTEN)
     path = handoff_path(run.project, session.id)
     record(run, "handoff:written", path=run.project.relative(path))
-    return True
 
 
 def notice_compaction(run: Run) -> None:
@@ -1436,7 +1430,7 @@ def add_reminder(run: Run, full: Fullness) -> bool:
     can_be_written = os.access(run.project.context, os.W_OK)
     if not settings["handoff.enabled"] or not full.is_known or not can_be_written:
         return False
-    is_written = notice_handoff(run)
+    notice_handoff(run)
     point = handoff_point(settings, full)
     if full.tokens < point:
         return False
@@ -1444,10 +1438,8 @@ def add_reminder(run: Run, full: Fullness) -> bool:
         crossed_at = crossing_time(session.facts, point)
         session.threshold_crossed_at = crossed_at or format_iso(run.now)
         record(run, "handoff:crossed", percent=full.percent)
-    if is_written:
+    if not is_handoff_owed(session):
         return False
-    if session.facts.handoff_refused_at > session.threshold_crossed_at:
-        return False  # the person said no, so the kit makes one at the end
     if session.reminded_answer == session.facts.answer:
         return True  # another call of the same answer carries it
     if not run.reply.add(render_reminder(run, full)):
@@ -1459,6 +1451,14 @@ def add_reminder(run: Run, full: Fullness) -> bool:
     session.reminded_answer = session.facts.answer
     record(run, "handoff:asked", percent=full.percent)
     return True
+
+
+def is_handoff_owed(session: Session) -> bool:
+    """Whether the point is crossed, and the agent has written none. If the person said
+    no to that, the kit makes one at the end."""
+    crossed_at = session.threshold_crossed_at
+    is_refused = session.facts.handoff_refused_at > crossed_at
+    return crossed_at != "" and not session.handoff_complete and not is_refused
 
 
 def crossing_time(facts: Facts, point: int) -> str:
