@@ -1013,8 +1013,11 @@ def calm_calls(run: Run) -> int:
         return 0
     growth = growth_of_a_call(run.session.facts)
     tokens_a_call = min(max(growth, CALL_TOKENS_LEAST), CALL_TOKENS_MOST)
-    room = next_level(run, full) - full.tokens
-    return min(CALM_CALLS, room // tokens_a_call)
+    calls = CALM_CALLS
+    for level in urgent_levels(run, full):
+        if level > full.tokens:
+            calls = min(calls, (level - full.tokens) // tokens_a_call)
+    return calls
 
 
 def is_something_pending(run: Run) -> bool:
@@ -1029,15 +1032,14 @@ def is_something_pending(run: Run) -> bool:
     return is_repeating or read_workflow(run.project).is_running
 
 
-def next_level(run: Run, full: Fullness) -> int:
-    """The number of tokens at which something urgent has to be said: the handoff point
-    and the critical level. A mere warning may come a few calls late."""
+def urgent_levels(run: Run, full: Fullness) -> list:
+    """The numbers of tokens at which something urgent has to be said: the critical
+    level and the handoff point. A mere warning may come a few calls late."""
     critical_percent = HEALTH_LEVELS["CTX_HEALTH_95"]["said_from"]
     levels = [full.usable * critical_percent // 100]
-    levels.append(full.tokens + CALM_CALLS * CALL_TOKENS_MOST)  # far enough
     if not run.session.handoff_complete:
         levels.append(handoff_point(run.settings, full))
-    return min(tokens for tokens in levels if tokens > full.tokens)
+    return levels
 
 
 # =============================================================================
