@@ -500,11 +500,15 @@ def prepare_delivery(run: Run) -> None:
     session, source = run.session, run.event.source
     name = choose_handoff(run, source)
     text = startup_text(run, name, source)
-    delivery = Delivery({"source": source, "handoff": name, "text": text})
-    if text:
-        delivery.state = "owed"
-        delivery.head = text.split("\n")[0]
-    session.delivery = delivery
+    session.delivery = Delivery(
+        {
+            "state": "owed" if text else "",
+            "source": source,
+            "handoff": name,
+            "head": text.split("\n")[0],
+            "text": text,
+        }
+    )
     session.facts.received = ""  # older evidence proves nothing
     session.facts.acknowledged_at = ""
 
@@ -650,8 +654,7 @@ def handoff_head(run: Run, name: str, source: str) -> str:
 
 
 def is_open_elsewhere(writer: Session, session: Session) -> bool:
-    pids = {writer.client_pid, session.client_pid}
-    is_another = len(pids) == 2 and "" not in pids
+    is_another = session.client_pid not in ("", writer.client_pid)
     return is_another and not writer.ended_at and is_running(writer.client_pid)
 
 
@@ -949,12 +952,10 @@ def remove_old_state(project: Project) -> None:
         name = os.path.basename(text_of(dig(row, "file")))
         if name and dig(row, "evidence"):
             take_handoff(project, name)
-    aside = os.path.join(folder, "aside")
-    remove_older(aside, float("inf"), OLD_STATE)
-    remove_older(folder, float("inf"), OLD_STATE)
+    for old_folder in (os.path.join(folder, "aside"), folder):
+        remove_older(old_folder, float("inf"), OLD_STATE)
+        remove_folder(old_folder)
     remove_older(project.context, float("inf"), OLD_LOGS)
-    remove_folder(aside)
-    remove_folder(folder)
 
 
 # =============================================================================
