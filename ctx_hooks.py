@@ -1656,20 +1656,22 @@ GATE_CHECKPOINT = (
 
 def add_gate(run: Run) -> None:
     """Say which files to read, unless that was said or there is nothing to read."""
-    project, settings = run.project, run.project.settings
-    if not claim_marker(run) or settings["gate.mode"] == "off":
+    project = run.project
+    if not claim_marker(run) or run.settings["gate.mode"] == "off":
         return
     paths = context_files(project)
-    files = [path for path in paths if is_worth_reading(project, path)]
-    read = files_read(run, files)
-    unread = [path for path in files if path not in read]
+    read = files_read(run, paths)
+    unread = []
+    for path in paths:
+        if path not in read and is_worth_reading(project, path):
+            unread.append(path)
     if not unread:
         return
     names = unread
     if run.event.cwd in ("", project.root):  # elsewhere the agent needs whole paths
-        names = [project.relative(path) for path in unread]
+        names = map(project.relative, unread)
     text = GATE_TEXT % ", ".join(names)
-    if settings["gate.checkpoint"]:
+    if run.settings["gate.checkpoint"]:
         text += "\n" + GATE_CHECKPOINT
     run.reply.add(text)
     short_names = map(os.path.basename, unread)
@@ -1821,13 +1823,12 @@ def read_signals(run: Run) -> list:
     waiting = []
     for path, written_at in files[:SIGNALS_LOOKED_AT]:
         name = os.path.basename(path)
-        is_global = path.startswith(shared)
         heard = run.session.heard.get(name, "")
         is_same_file = heard.startswith(time_mark(written_at))
         if is_same_file and run.event.name != "UserPromptSubmit":
             continue  # heard; at prompts we look whether it changed or expired
         signal = read_signal(path, written_at)
-        signal.is_global = is_global
+        signal.is_global = path.startswith(shared)
         if run.now > signal.generated_at + signal.ttl_s:
             record(run, "signal:expired", file=name, body=signal.body[:200])
             remove_file(path)
