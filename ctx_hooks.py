@@ -269,14 +269,13 @@ def load_and_look(run: Run) -> None:
 
 def speak_and_save(run: Run) -> None:
     """Print the reply, then book what was said, then save."""
-    event, session = run.event, run.session
     print_reply(run)
-    if event.is_known:
+    if run.event.is_known:
         for action, args in run.reply.said_actions:
             action(*args)
-    if event.name == "Stop" and not run.reply.is_hold:
-        session.stopped_at = run.now
-    save_session(run.project, session)
+    if run.event.name == "Stop" and not run.reply.is_hold:
+        run.session.stopped_at = run.now
+    save_session(run.project, run.session)
     write_calm(run)
     link_interpreter(run.project)
 
@@ -354,9 +353,9 @@ def report_error(error: Exception, now: float) -> None:
     trace = error.__traceback__
     while trace.tb_next:
         trace = trace.tb_next
-    function = trace.tb_frame.f_code.co_name
-    what = (type(error).__name__, function, trace.tb_lineno, error)
-    line = for_terminal("%s in %s:%d: %s" % what)[:500]
+    place = "%s:%d" % (trace.tb_frame.f_code.co_name, trace.tb_lineno)
+    what = "%s in %s: %s" % (type(error).__name__, place, error)
+    line = for_terminal(what)[:500]
     if Run.error_log:
         append_line(Run.error_log, format_iso(now) + " " + line, ERRORS_LIMIT_BYTES)
     if sys.stderr is not None:  # if it is closed, another file may have its number
@@ -615,8 +614,7 @@ def update_others(run: Run) -> None:
 
 def startup_text(run: Run, name: str, source: str) -> str:
     """All that this session gets at its start, within its budget; "" if nothing."""
-    settings = run.settings
-    budget = int(settings["startup.budget_chars"])
+    budget = int(run.settings["startup.budget_chars"])
     files = cut_end(startup_files(run), budget // 2)
     if name:
         head = clean_text(handoff_head(run, name, source))
@@ -628,7 +626,7 @@ def startup_text(run: Run, name: str, source: str) -> str:
     else:
         return ""
     text = "\n\n".join(filter(None, texts))
-    wants_ack = BOOLEANS.get(settings["startup.require_ack"])
+    wants_ack = BOOLEANS.get(run.settings["startup.require_ack"])
     return ACK_FRAME % text if wants_ack else text
 
 
@@ -690,11 +688,11 @@ def startup_files(run: Run) -> str:
 
 def follow_delivery(run: Run) -> None:
     """Send what is owed; then look for evidence, and send again if there is none."""
-    session, delivery = run.session, run.session.delivery
+    delivery = run.session.delivery
     if delivery.state == "owed" and may_send(run.event):
         send(run, delivery.text)
     elif delivery.state == "sent":
-        evidence = find_evidence(session)
+        evidence = find_evidence(run.session)
         if evidence:
             end_delivery(run, evidence)
         elif is_retry_due(run):
@@ -1163,10 +1161,10 @@ def audit_files(run: Run, full: Fullness, active: list) -> Signal | None:
 
 def audit_tree(run: Run, full: Fullness, active: list) -> Signal | None:
     """The branch is another one, and no command of this session did that."""
-    session, facts = run.session, run.session.facts
+    session = run.session
     branch_before, moves_before = session.branch, session.moves_seen
     session.branch, session.commit = run.head
-    session.moves_seen = facts.tree_moves  # and subagents
+    session.moves_seen = session.facts.tree_moves  # and subagents
     if not branch_before or session.branch == branch_before:
         return None
     # the transcript may not hold the present call yet
@@ -1211,9 +1209,10 @@ def add_alerts(run: Run, full: Fullness, is_reminding: bool) -> None:
     path, session_id = run.project.path("monitor-state.json"), run.session.id
     before = load_state(path)
     state = MonitorState(before)
-    score = repetition(run.session.facts)[0]
-    health = {"contextPercent": full.percent, "repetitionScore": score}
-    state.lastHealth[session_id] = health
+    state.lastHealth[session_id] = {
+        "contextPercent": full.percent,
+        "repetitionScore": repetition(run.session.facts)[0],
+    }
     alerts = run_auditors(run, full, state)
     if is_reminding:  # the reminder says how full it is
         alerts = [alert for alert in alerts if alert.auditor != "context-health"]
@@ -1303,8 +1302,8 @@ def handoff_path(project: Project, session_id: str) -> str:
     return project.path("handoffs", safe_name(session_id) + ".md")
 
 
-def delivered_path(project: Project, session_id: str) -> str:
-    return project.path("handoffs", "delivered", safe_name(session_id) + ".md")
+def delivered_path(project: Project, session: Session) -> str:
+    return project.path("handoffs", "delivered", own_handoff(session))
 
 
 def is_plain_text(path: str) -> bool:
@@ -1401,8 +1400,7 @@ def notice_compaction(run: Run) -> None:
     """
     session = run.session
     compacted_at = session.facts.compacted_at
-    is_told = run.event.source == "compact"
-    if not is_told and compacted_at <= session.compaction_seen:
+    if run.event.source != "compact" and compacted_at <= session.compaction_seen:
         return
     session.compaction_seen = max(compacted_at, format_iso(run.now))
     note_what_stood_there(run.project, session)
@@ -1429,12 +1427,12 @@ def handoff_point(settings: Settings, full: Fullness) -> int:
 
 def add_reminder(run: Run, full: Fullness) -> bool:
     """Ask for a handoff once the point is crossed; True if this answer's calls do."""
-    session, settings = run.session, run.settings
+    session = run.session
     can_be_written = os.access(run.project.context, os.W_OK)
-    if not settings["handoff.enabled"] or not full.is_known or not can_be_written:
+    if not run.settings["handoff.enabled"] or not full.is_known or not can_be_written:
         return False
     notice_handoff(run)
-    point = handoff_point(settings, full)
+    point = handoff_point(run.settings, full)
     if full.tokens < point:
         return False
     if not session.threshold_crossed_at:
@@ -1496,7 +1494,7 @@ def make_handoff(project: Project, session: Session, now: float) -> bool:
         return False
     if not is_plain_text(path):
         return True  # we could not write back what stands there
-    body = read_body(path) or read_body(delivered_path(project, session.id))
+    body = read_body(path) or read_body(delivered_path(project, session))
     if content_mark(body) in ("", session.kit_mark):
         text = render_handoff(project, session, now)
         session.kit_mark = content_mark(text.rstrip())
@@ -1511,7 +1509,7 @@ def was_delivered(project: Project, session: Session, path: str) -> bool:
     """Whether another session got this handoff, and no work was done since."""
     if os.path.lexists(path) or session.end_reason == "clear":
         return False  # after /clear the next session is to go on from it
-    delivered_at = modified_at(delivered_path(project, session.id))
+    delivered_at = modified_at(delivered_path(project, session))
     return 0 < delivered_at and parse_iso(session.facts.worked_at) <= delivered_at
 
 
