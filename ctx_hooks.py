@@ -895,11 +895,10 @@ def without_section(content: bytes) -> bytes:
 def remove_runtime_files(project: Project, session: Session, env: dict) -> None:
     """A session's signals, marker, launcher files and alerts."""
     folder = project.path("signals", "sessions", safe_name(session.id))
-    for path, _ in list_files(folder, ""):
-        remove_file(path)
+    remove_files(folder)
     remove_folder(folder)
     remove_file(marker_path(session.id, env))
-    remove_calm(project, session)
+    remove_calm(calm_path(project, session))
     forget_alerts(project, session.id)
 
 
@@ -911,16 +910,16 @@ def sweep(run: Run) -> None:
         return
     write_atomically(stamp, "")
     remove_old_state(project)
-    remove_older(os.path.join(project.cache, "calm"), oldest, "")
+    remove_files(os.path.join(project.cache, "calm"), oldest=oldest)
     for folder in (project.home, project.context, project.path("handoffs")):
-        remove_older(folder, oldest, LEFTOVER)
+        remove_files(folder, LEFTOVER, oldest)
     sweep_handoffs(project, oldest)
     for session in all_sessions(project, limit=5000):
         if session.seen_at < oldest:
             remove_runtime_files(project, session, run.env)
             write_section(instruction_path(project, session), "")
             remove_file(session_path(project, session.id))
-    remove_older(project.home, oldest, SESSION_FILE)  # of other versions
+    remove_files(project.home, SESSION_FILE, oldest)  # of other versions
 
 
 def sweep_handoffs(project: Project, oldest: float) -> None:
@@ -934,7 +933,8 @@ def sweep_handoffs(project: Project, oldest: float) -> None:
             take_handoff(project, os.path.basename(path))
 
 
-def remove_older(folder: str, oldest: float, pattern: str) -> None:
+def remove_files(folder: str, pattern: str = "", oldest: float = float("inf")) -> None:
+    """Remove the folder's files whose names match, if they are older than that."""
     for path, written_at in list_files(folder, ""):
         if written_at < oldest and re.search(pattern, path):
             remove_file(path)
@@ -951,9 +951,9 @@ def remove_old_state(project: Project) -> None:
         if name and dig(row, "evidence"):
             take_handoff(project, name)
     for old_folder in (os.path.join(folder, "aside"), folder):
-        remove_older(old_folder, float("inf"), OLD_STATE)
+        remove_files(old_folder, OLD_STATE)
         remove_folder(old_folder)
-    remove_older(project.context, float("inf"), OLD_LOGS)
+    remove_files(project.context, OLD_LOGS)
 
 
 # =============================================================================
@@ -985,7 +985,7 @@ def write_calm(run: Run) -> None:
     path = calm_path(project, session)
     calls = calm_calls(run) if path and run.event.name == "PostToolUse" else 0
     if calls < 1:
-        return remove_calm(project, session)
+        return remove_calm(path)
     lines = [
         str(calls),
         project.path("signals", "global"),
@@ -998,8 +998,7 @@ def write_calm(run: Run) -> None:
         set_time(path, run.now - 1)  # old shells compare whole seconds
 
 
-def remove_calm(project: Project, session: Session) -> None:
-    path = calm_path(project, session)
+def remove_calm(path: str) -> None:
     if path:
         remove_file(path)
         remove_file(path + ".tally")
