@@ -337,11 +337,10 @@ def guarded_hook(mode: str, words: list) -> None:
     if sys.stdout is None:
         os._exit(0)  # closed: nobody would hear us
     sys.stdout.reconfigure(encoding="utf-8", errors="replace", newline="\n")
-    now, env = time.time(), dict(os.environ)
+    now = time.time()
     start_deadline(DEADLINE_CLEANUP_S if mode == "cleanup" else DEADLINE_S)
     try:
-        run_hook(mode, words, env, now)
-        sys.stdout.flush()
+        run_hook(mode, words, dict(os.environ), now)
     except Exception as error:  # noqa: BLE001, whatever it is
         report_error(error, now)
     finally:
@@ -1880,8 +1879,9 @@ def fit_block(run: Run, items: list) -> list:
     lines = ["  • " + signal_line(item.body) for item in items]
     for count in range(len(items), 0, -1):
         block = [MANY_SIGNALS % len(items)] + lines[:count]
-        if count < len(items):
-            block.append(MORE_SIGNALS % (len(items) - count))
+        waiting = len(items) - count
+        if waiting:
+            block.append(MORE_SIGNALS % waiting)
         if run.reply.add("\n".join(block)):
             return items[:count]
     return []
