@@ -1281,7 +1281,7 @@ SAID_LAST_LIMIT, RULES_LIMIT = 3_000, 2_000
 RULES_SESSIONS = 8  # so far back
 DONE = ("completed", "done")  # what clients call a todo that is
 REMINDER = """\
-Context is {shown} full ({tokens:,} of {usable:,} usable tokens{note}). \
+Context is {shown} full ({full.tokens:,} of {full.usable:,} usable tokens{note}). \
 Write a handoff for the next session to {path} now, before anything else; \
 where you may not write (plan mode), end your answer with it between a line \
 BEGIN HANDOFF and a line END HANDOFF. Put there: goal · the person's own rules \
@@ -1470,9 +1470,8 @@ def crossing_time(facts: Facts, point: int) -> str:
 
 def render_reminder(run: Run, full: Fullness) -> str:
     return REMINDER.format(
+        full=full,
         shown=full.shown(),
-        tokens=full.tokens,
-        usable=full.usable,
         note="" if full.is_exact else ", estimated",
         path=handoff_path(run.project, run.session.id),
     )
