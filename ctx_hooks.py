@@ -322,7 +322,8 @@ def read_event() -> object:
         if not piece:
             return parse_object(data)
         data += piece
-        if piece.rstrip().endswith(b"}"):
+        is_drained = len(piece) < PIPE_BYTES  # else each piece could be tried in vain
+        if is_drained and piece.rstrip().endswith(b"}"):
             value = parse_object(data)
             if value:
                 return value
