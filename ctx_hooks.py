@@ -5141,11 +5141,12 @@ def parse_line(command: object) -> RegisteredLine | None:
 def find_lines(value: object, place: tuple = ()) -> list:
     """The RegisteredLines in a client's settings, in their order."""
     if len(place) == 5:
-        line = parse_line(value.get("command")) if isinstance(value, dict) else None
-        if line:
-            line.place = list(place)
-            line.entry = value
-        return [line] if line else []
+        line = parse_line(dig(value, "command"))
+        if not line:
+            return []
+        line.place = list(place)
+        line.entry = value
+        return [line]
     children = enumerate(value) if isinstance(value, list) else ()
     if isinstance(value, dict):
         children = value.items()
@@ -5164,23 +5165,19 @@ def adapt_hooks(hooks: dict, agent: str, path: str, form: str = SHELL_LINE) -> d
     dialect = DIALECTS[agent]
     adapted = {}
     for event, (group,) in hooks.items():
-        if event in dialect.registered:
-            entry = adapt_entry(group["hooks"][0], agent, path, form)
-            if event == "SessionEnd":
-                entry["timeout"] = dialect.end_limit_s * dialect.time_unit
-            own_name = dialect.renamed.get(event, event)
-            adapted[own_name] = dict(group, hooks=[entry])
-            if agent != "claude":
-                adapted[own_name].pop("matcher", None)  # only Claude Code needs it
+        if event not in dialect.registered:
+            continue
+        entry = dict(group["hooks"][0])
+        words = parse_line(entry["command"]).words
+        if agent != "claude":
+            words.insert(1, agent)
+            group = {}  # only Claude Code needs the matcher
+        if event == "SessionEnd":
+            entry["timeout"] = dialect.end_limit_s
+        entry["timeout"] *= dialect.time_unit
+        entry["command"] = form % (path, " ".join(words))
+        adapted[dialect.renamed.get(event, event)] = dict(group, hooks=[entry])
     return adapted
-
-
-def adapt_entry(entry: dict, agent: str, path: str, form: str) -> dict:
-    words = parse_line(entry["command"]).words
-    if agent != "claude":
-        words.insert(1, agent)
-    timeout = entry["timeout"] * DIALECTS[agent].time_unit
-    return dict(entry, command=form % (path, " ".join(words)), timeout=timeout)
 
 
 def kit_word(agent: str) -> str:
