@@ -6346,16 +6346,14 @@ def run_handoff(here: Here, options: object) -> None:
 
 def make_now(here: Here, prefix: str) -> None:
     """Make a handoff of the newest session, or of the one that is named."""
-    project = here.project
-    known = [run.session.id for run in here.runs()]
-    session_id = choose(known if prefix else known[:1], prefix)
-    session = load_session(project, session_id)
-    look(session)
-    if not make_handoff(project, session, here.now):
-        what = "session %s did no work yet" % session_id
+    sessions = {run.session.id: run.session for run in here.runs()}
+    known = list(sessions)
+    session = sessions[choose(known if prefix else known[:1], prefix)]
+    if not make_handoff(here.project, session, here.now):
+        what = "session %s did no work yet" % session.id
         raise UserError(what, "a handoff is made of edits and commands")
-    save_session(project, session)
-    print(handoff_path(project, session_id))
+    save_session(here.project, session)
+    print(handoff_path(here.project, session.id))
 
 
 def send_signal(here: Here, options: object) -> None:
@@ -6447,20 +6445,18 @@ def run_wrap(here: Here, options: object) -> int:
 def show_statusline(here: Here, options: object) -> None:
     """One line from the client's JSON on stdin; nothing for what the hooks ignore."""
     data = parse_object(sys.stdin.buffer.read(STDIN_LIMIT_BYTES))
-    folder = text_of(dig(data, "workspace.project_dir"))
-    session_id = text_of(data.get("session_id"))
-    here = Here(folder, here.env)
+    here = Here(text_of(dig(data, "workspace.project_dir")), here.env)
     if not here.project:
         return
-    if load_session(here.project, session_id).agent not in DIALECTS:
+    session = load_session(here.project, text_of(data.get("session_id")))
+    if session.agent not in DIALECTS:
         return
-    window = dig(data, "context_window")
-    size = count_of(dig(window, "context_window_size"))
-    session = note_window(here.project, session_id, size)
-    used = claude_tokens(dig(window, "current_usage"))
+    size = count_of(dig(data, "context_window.context_window_size"))
+    if size not in (0, session.window_told):
+        session = note_window(here.project, session.id, size)
+    used = claude_tokens(dig(data, "context_window.current_usage"))
     session.facts.tokens = used or session.facts.tokens
-    full = fullness(here.run(session))
-    line = "ctx " + full.shown()
+    line = "ctx " + fullness(here.run(session)).shown()
     if session.threshold_crossed_at:
         line += " · handoff " + handoff_state(session)
     print_page([line])
@@ -6468,9 +6464,6 @@ def show_statusline(here: Here, options: object) -> None:
 
 def note_window(project: Project, session_id: str, size: int) -> Session:
     """The session with its window's size, which the client tells nowhere else."""
-    session = load_session(project, session_id)
-    if size in (0, session.window_told):
-        return session
     with HeldLock(project):
         session = load_session(project, session_id)
         session.window_told = size
@@ -6560,11 +6553,9 @@ def make_parser() -> object:
 
 def run_words(argv: list) -> int:
     """Run one command; its exit code. What follows -- is the command of `wrap`."""
-    argv = [*argv, "--"]
-    cut = argv.index("--")
-    words = argv[:cut] or ["--help"]
-    options = make_parser().parse_args(words)
-    options.command = argv[cut + 1 : -1]
+    cut = argv.index("--") if "--" in argv else len(argv)
+    options = make_parser().parse_args(argv[:cut] or ["--help"])
+    options.command = argv[cut + 1 :]
     here = Here(os.getcwd(), dict(os.environ))
     return options.run(here, options) or 0
 
