@@ -68,18 +68,15 @@ class Refused(Exception):
     """A reason to stop: what is wrong, and what to do about it."""
 
 
-def read_beside(name):
-    with open(join(HERE, name), "rb") as file:
-        return file.read().replace(b"\r\n", b"\n")
-
-
 sys.dont_write_bytecode = True
 sys.path.insert(0, HERE)
 try:
     import ctx_hooks as kit
 
-    SOURCE = read_beside(KIT)
-    HOOKS = json.loads(read_beside("hooks.json").decode())["hooks"]
+    with open(join(HERE, KIT), "rb") as file:
+        SOURCE = file.read().replace(b"\r\n", b"\n")
+    with open(join(HERE, "hooks.json"), "rb") as file:
+        HOOKS = json.load(file)["hooks"]
 except (ImportError, OSError, SyntaxError, ValueError) as problem:
     sys.exit(
         "error: the files beside install.py cannot be used: %s\n"
@@ -171,8 +168,9 @@ def change_items(source, at, old, new):
 def blanks_inside(source, at, items):
     """What stands before the first and after the last item."""
     if items:
-        _, end = DECODER.raw_decode(source, at)
-        return source[at + 1 : items[0].start], source[items[-1].end : end - 1]
+        last = items[-1].end
+        end = skip_blanks(source, last)
+        return source[at + 1 : items[0].start], source[last:end]
     line_end, unit = style_of(source)
     after = line_end + indent_at(source, at)
     return after + unit, after
@@ -221,17 +219,22 @@ def parse_settings(data, events):
     source = (data or b"").decode()
     if not source.strip("\ufeff \t\r\n"):
         source = "{}\n"
+    check_shape(decode(source), events)
+    return source
+
+
+def decode(source):
+    """The object in a JSON text; ValueError if there is none."""
     try:
         value = DECODER.decode(source.lstrip("\ufeff"))
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    check_shape(value, events)
-    return source
+    insist("the whole", value, dict)
+    return value
 
 
 def check_shape(value, events):
     """ValueError if our entries could not be put in, or not be taken out exactly."""
-    insist("the whole", value, dict)
     for name in ("hooks", "statusLine", "permissions"):
         insist(name, value.get(name, {}), dict)
     insist("permissions.allow", rules_of(value), list)
@@ -248,10 +251,9 @@ def insist(name, value, kind):
 def value_of(source):
     """The value of a text that may be broken; {} if it is."""
     try:
-        value = DECODER.decode(source.lstrip("\ufeff"))
-    except (ValueError, RecursionError):
+        return decode(source)
+    except ValueError:
         return {}
-    return value if isinstance(value, dict) else {}
 
 
 def rules_of(value):
@@ -1068,13 +1070,11 @@ def find_job(options, env):
 
 def find_project(start, own_base):
     """The nearest folder with .git or .claude, but not the user's own; else start."""
-    folder = start
-    while folder != dirname(folder):
+    for folder in kit.upwards(start):
         claude = join(folder, ".claude")
         is_own = realpath(claude) == realpath(own_base)
         if lexists(join(folder, ".git")) or (isdir(claude) and not is_own):
             return folder
-        folder = dirname(folder)
     return start
 
 
