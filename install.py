@@ -765,8 +765,7 @@ def plan_context_removal(job):
 
 def plan_sections(job):
     """The startup context that the kit put into an instruction file."""
-    names = {dialect.instruction_file for dialect in kit.DIALECTS.values()}
-    for name in sorted(names):
+    for name in kit.INSTRUCTION_FILES:
         path = join(job.project, name)
         data = read_bytes(path)
         if data and not job.is_user:
