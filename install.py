@@ -829,12 +829,12 @@ def private_files(job, registered):
 
 def plan_exclude(job, registered):
     """Bring our lines at the top of git's exclude list up to date."""
-    place = ask_git(job, "rev-parse", "--git-path", "info/exclude")
+    told = ask_git(job, "rev-parse", "--show-prefix", "--git-path", "info/exclude")
+    folder, _, place = told.rpartition("\n")
     if not place or job.is_user:
         return
     path = realpath(join(job.project, place))
-    prefix = ask_git(job, "rev-parse", "--show-prefix")
-    prefix = "/" + re.sub(r"[\s*?\[\\]", "?", prefix)  # a pattern; ? is any letter
+    prefix = "/" + re.sub(r"[\s*?\[\\]", "?", folder)  # a pattern; ? is any letter
     head = "# private files of ctx_hooks in %s\n" % prefix
     end = "# end of ctx_hooks\n"
     old = os.fsdecode(read_bytes(path) or b"")
