@@ -92,7 +92,8 @@ except (ImportError, OSError, SyntaxError, ValueError) as problem:
 
 BLANKS = re.compile("[ \t\n\r\ufeff]*")
 GONE = object()
-Item = namedtuple("Item", "key start at end")  # where key and value begin and end
+# the text before it; where it begins, where its value begins and ends
+Item = namedtuple("Item", "key gap start at end")
 
 
 def refuse_constant(name):
@@ -110,16 +111,18 @@ def skip_blanks(source, at):
 def list_items(source, at):
     """The items of the object or array that begins at source[at]."""
     items = []
-    position = skip_blanks(source, at + 1)
+    end = at + 1
+    position = skip_blanks(source, end)
     while source[position] not in "}]":
         key = len(items)
         start = position
+        gap = source[end:start]
         if source[at] == "{":
             key, position = DECODER.raw_decode(source, position)
             colon = skip_blanks(source, position)
             position = skip_blanks(source, colon + 1)
         _, end = DECODER.raw_decode(source, position)
-        items.append(Item(key, start, position, end))
+        items.append(Item(key, gap, start, position, end))
         position = skip_blanks(source, end)
         if source[position] == ",":
             position = skip_blanks(source, position + 1)
@@ -139,48 +142,41 @@ def change_text(source, at, new):
     if new == old:
         return source[at:end]
     if isinstance(new, (dict, list)) and type(new) is type(old):
-        return source[at] + change_items(source, at, old, new) + source[end - 1]
+        return source[at] + change_items(source, at, new) + source[end - 1]
     return render(source, new, indent_at(source, at))
 
 
-def change_items(source, at, old, new):
+def change_items(source, at, new):
     """What stands between the braces of a changed object or array."""
     items = list_items(source, at)
     last = {item.key: item for item in items}
     before, after = blanks_inside(source, at, items)
-    gap = before
     text = ""
-    for index, item in enumerate(items):
-        if text:
-            gap = source[items[index - 1].end : item.start]
+    for item in items:
+        gap = item.gap if text else before
         if last[item.key] is not item:  # of a repeated key the last one counts
             text += gap + source[item.start : item.end]
         elif new[item.key] is not GONE:
             text += gap + source[item.start : item.at]
             text += change_text(source, item.at, new[item.key])
     _, _, indent = before.rpartition("\n")
-    for name, value in new_items(old, new):
-        text += "," + (before or " ") if text else before
-        text += name + render(source, value, indent)
+    is_array = isinstance(new, list)
+    for key, value in enumerate(new) if is_array else new.items():
+        if key not in last:
+            text += "," + (before or " ") if text else before
+            text += "" if is_array else json.dumps(key) + ": "
+            text += render(source, value, indent)
     return text + after if text else ""
 
 
 def blanks_inside(source, at, items):
     """What stands before the first and after the last item."""
     if items:
-        last = items[-1].end
-        end = skip_blanks(source, last)
-        return source[at + 1 : items[0].start], source[last:end]
+        end = items[-1].end
+        return items[0].gap, source[end : skip_blanks(source, end)]
     line_end, unit = style_of(source)
     after = line_end + indent_at(source, at)
     return after + unit, after
-
-
-def new_items(old, new):
-    """[(its name in the text, value)] of what is in `new` only."""
-    if isinstance(new, list):
-        return [("", value) for value in new[len(old) :]]
-    return [(json.dumps(key) + ": ", new[key]) for key in new if key not in old]
 
 
 def render(source, value, indent):
