@@ -5300,8 +5300,9 @@ def trust_mark(line: RegisteredLine) -> str:
 
 # --- does a registered line run?
 
-TRIAL_LIMIT_S = 20
+PROGRAM_LIMIT_S = 20
 TRIAL = """\
+exec 2>&1
 mkdir -p .context .claude/hooks && cp -p {kit} .claude/hooks/
 export {variable}="$PWD" CTX_HOOKS_DISABLE= LOCALAPPDATA="$PWD/home"
 export XDG_STATE_HOME="$PWD/home" XDG_CACHE_HOME="$PWD/home" XDG_CONFIG_HOME="$PWD/home"
@@ -5345,9 +5346,10 @@ def run_in_scratch(here: Here, line: RegisteredLine) -> tuple:
         words=" ".join(line.words),
     )
     with tempfile.TemporaryDirectory(prefix="ctx-doctor-") as folder:
-        run_script(script, folder, here.env)  # compiles the file
+        place = {"cwd": folder, "env": here.env}
+        run_program(["sh", "-c", script], **place)  # compiles the file
         start = time.perf_counter()
-        problem = run_script(script, folder, here.env)
+        _, problem = run_program(["sh", "-c", script], **place)
         took_ms = (time.perf_counter() - start) * 1000
         python = os.path.realpath(folder + "/home/ctx_hooks/python3")
     if problem:
@@ -5357,22 +5359,23 @@ def run_in_scratch(here: Here, line: RegisteredLine) -> tuple:
     return OK, what, ""
 
 
-def run_script(script: str, folder: str, env: dict) -> str:
-    """What a shell script prints, or why it cannot be run."""
+def run_program(words: list, **place: object) -> tuple:
+    """(exit code, what it printed on stdout); 127 and why, if it cannot be run."""
     import subprocess
 
+    quiet = subprocess.DEVNULL
     try:
         done = subprocess.run(
-            ["sh", "-c", script],
-            cwd=folder,
-            env=env,
-            timeout=TRIAL_LIMIT_S,
+            words,
+            stdin=quiet,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=quiet,
+            timeout=PROGRAM_LIMIT_S,
+            **place,
         )
     except (OSError, subprocess.SubprocessError) as error:
-        return str(error)
-    return done.stdout.decode("utf-8", "replace")
+        return 127, str(error)
+    return done.returncode, os.fsdecode(done.stdout)
 
 
 # --- the project

@@ -46,7 +46,6 @@ import re
 import shlex
 import shutil
 import stat
-import subprocess
 from collections import namedtuple
 from os.path import abspath, dirname, isdir, isfile, join, lexists, realpath, relpath
 
@@ -810,7 +809,7 @@ KIT_FILES = {
 
 def ask_git(job, *words):
     """What git prints; "" if it fails, or there is none."""
-    code, out = run_program(["git", "-C", job.project, *words])
+    code, out = kit.run_program(["git", "-C", job.project, *words])
     return "" if code else out.rstrip("\n")
 
 
@@ -874,27 +873,15 @@ def check(job):
 def try_kit(job):
     """Run the installed kit, which is this release: [] or [what is wrong]."""
     words = ["py", "-3", "-I"] if IS_WINDOWS else ["sh"]
-    _, out = run_program([*words, job.kit, "--version"])
+    _, out = kit.run_program([*words, job.kit, "--version"])
     if kit.VERSION in out:
         return []
     return ["the hooks do not run: they need Python 3.8; name one with --python PATH"]
 
 
-def run_program(words):
-    """(exit code, what it printed)"""
-    quiet = subprocess.DEVNULL
-    try:
-        done = subprocess.run(
-            words, stdin=quiet, stdout=subprocess.PIPE, stderr=quiet, timeout=20
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return 127, ""
-    return done.returncode, os.fsdecode(done.stdout)
-
-
 def link_python(job, python):
     """Let the launcher start this interpreter: a link in the user's cache."""
-    code, out = run_program([python, "-I", "-S", "-c", PROBE])
+    code, out = kit.run_program([python, "-I", "-S", "-c", PROBE])
     if code != 0:
         raise Refused(python + " is no Python of 3.8 or newer", "name one that is")
     link = join(job.cache, "python3")
