@@ -423,7 +423,7 @@ class Job:
 
 
 AGENTS = list(kit.DIALECTS)
-LOCAL = ".claude/settings.local.json"
+LOCAL = kit.PRIVATE_SETTINGS
 CODEX = kit.DIALECTS["codex"].settings
 
 
