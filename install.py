@@ -461,6 +461,7 @@ class Change:
         self.verb = "write" if self.old is None else "change"
         if new is None:
             self.verb = "remove"
+            self.note = ""
 
 
 def read_bytes(path):
@@ -917,8 +918,7 @@ def say(text, file=None):
 
 def tell(change, job, verb):
     """What is done to a file, as a line."""
-    note = "" if change.new is None else change.note
-    return "%s %s%s" % (verb, job.show(change.path), note)
+    return "%s %s%s" % (verb, job.show(change.path), change.note)
 
 
 def show_plan(job):
