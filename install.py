@@ -329,14 +329,12 @@ class Job:
     """One run: where it works, what was asked for, and what it will change."""
 
     def __init__(self, project, options, env):
-        home = kit.home_folder(env)
-        self.own_base = abspath(env.get("CLAUDE_CONFIG_DIR") or join(home, ".claude"))
         self.options = options
         self.is_user = options.scope == "user"
         self.is_local = options.scope == "local"
         self.project = project
-        self.root = home if self.is_user else project
-        self.base = self.own_base if self.is_user else join(project, ".claude")
+        self.root = kit.home_folder(env) if self.is_user else project
+        self.base = own_folder(env) if self.is_user else join(project, ".claude")
         hooks = join(self.base, "hooks")
         self.kit = join(hooks, KIT)
         self.kept_kit = self.kit + ".kept"
@@ -348,7 +346,7 @@ class Job:
         self.cache = kit.cache_folder(env)
         name = "install-user.json" if self.is_user else "install-project.json"
         self.record_path = join(self.state, name)
-        self.record = Record()
+        self.record = load_record(self)
         self.agents = []
         self.changes = []
         self.leftovers = []  # files and folders of ours that go as they are
@@ -434,6 +432,12 @@ class Record(kit.Record):
     settings: dict = {}  # name -> {"original": text before us or null, "after": sha256}
     kits: list = []  # sha256 of the kits that we wrote
     source: str = HERE  # where install.py lies, for the advice of `doctor`
+
+
+def own_folder(env):
+    """The user's own .claude."""
+    default = join(kit.home_folder(env), ".claude")
+    return abspath(env.get("CLAUDE_CONFIG_DIR") or default)
 
 
 def has_lines(path):
@@ -993,7 +997,6 @@ def main(argv=None):
 
 def run(options):
     job = find_job(options, dict(os.environ))
-    job.record = load_record(job)
     job.agents = choose_agents(job)
     if options.check:
         return check(job)
@@ -1035,27 +1038,26 @@ def find_job(options, env):
     """The place of this run; Refused if it is not one to install into."""
     if not kit.home_folder(env):
         raise Refused("there is no home folder, so the hooks stay silent", "set HOME")
-    here = os.getcwd()
-    own_base = Job(here, options, env).own_base
-    project = options.project or find_project(here, own_base)
+    own = realpath(own_folder(env))
+    project = options.project or find_project(os.getcwd(), own)
     job = Job(realpath(project), options, env)
     if not isdir(job.project):
         raise Refused(job.project + " is not a folder", "name the project's folder")
     if job.is_user:
         return job
-    if realpath(job.base) == realpath(job.own_base):
+    if realpath(job.base) == own:
         raise Refused(job.base + " is your own", "use --scope user, or name a project")
-    if realpath(job.project) == HERE and not options.project:
+    if job.project == HERE and not options.project:
         raise Refused("this is the kit's own folder", "name the project's folder")
     return job
 
 
-def find_project(start, own_base):
+def find_project(start, own):
     """The nearest folder with .git or .claude, but not the user's own; else start."""
     for folder in kit.upwards(start):
         claude = join(folder, ".claude")
-        is_own = realpath(claude) == realpath(own_base)
-        if lexists(join(folder, ".git")) or (isdir(claude) and not is_own):
+        has_settings = isdir(claude) and realpath(claude) != own
+        if has_settings or lexists(join(folder, ".git")):
             return folder
     return start
 
