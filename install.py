@@ -260,12 +260,12 @@ def merge_hooks(value, wanted, before):
     missing = dict(wanted)
     for line in reversed(kit.find_lines(value)):
         _, event, index, _, position = line.place
+        if event in missing:  # in its place; keys that a person added stay
+            line.entry.update(missing.pop(event)["hooks"][0])
+            continue
         groups = value["hooks"][event]
         entries = groups[index]["hooks"]
-        if event in missing:  # in its place; keys that a person added stay
-            entries[position].update(missing.pop(event)["hooks"][0])
-        else:
-            entries[position] = GONE
+        entries[position] = GONE
         if is_gone(entries):
             groups[index] = GONE
     for event, group in missing.items():
@@ -524,8 +524,8 @@ def write_bytes(path, data, mode=None):
 
 
 def keep_mode_and_owner(path, draft):
+    shutil.copymode(path, draft)
     info = os.stat(path)
-    os.chmod(draft, stat.S_IMODE(info.st_mode))
     try:
         os.chown(draft, info.st_uid, info.st_gid)
     except (OSError, AttributeError):
@@ -538,8 +538,9 @@ def keep_mode_and_owner(path, draft):
 # What the person had is kept in the record. An uninstall gives it back byte for
 # byte; if somebody changed the settings since, it takes out exactly our entries.
 
-# text is None if there is no file; source is what is edited then
-Settings = namedtuple("Settings", "path name text source kept before")
+# source is the text that is edited, before the value before us, original the text to
+# go back to, or None for no file
+Settings = namedtuple("Settings", "path name source before original")
 
 
 def load_record(job):
@@ -574,26 +575,15 @@ def read_settings(job, agent):
         ) from None
     kept = job.record.settings.get(name)
     kept = kept if isinstance(kept, dict) else {}
-    before = value_of(str(kept.get("original")))
-    text = None if data is None else data.decode()
-    return Settings(path, name, text, source, kept, before)
-
-
-def original_of(settings):
-    """The text to go back to; None: no file.
-
-    The recorded one, if nobody else changed the settings since. Otherwise what is
-    there now, without us.
-    """
-    bare = strip_settings(settings.source, settings.before)
-    if bare == settings.source:
-        return settings.text
-    original = settings.kept.get("original")
-    is_untouched = settings.kept.get("after") == digest_of(settings.text.encode())
-    is_same = value_of(bare) == settings.before
-    if is_same and (is_untouched or original is None):
-        return original
-    return bare
+    original = kept.get("original")
+    before = value_of(str(original))
+    bare = strip_settings(source, before)
+    is_untouched = original is None or kept.get("after") == digest_of(data)
+    if bare == source:  # nothing of ours is in it
+        original = None if data is None else data.decode()
+    elif value_of(bare) != before or not is_untouched:
+        original = bare  # somebody else changed them since
+    return Settings(path, name, source, before, original)
 
 
 def plan_settings(job, agent):
@@ -607,7 +597,7 @@ def plan_settings(job, agent):
         add_rule(job, value)
     new = with_value(settings.source, value)
     job.record.settings[settings.name] = {
-        "original": original_of(settings),
+        "original": settings.original,
         "after": digest_of(new.encode()),
     }
     label = kit.DIALECTS[agent].label
@@ -617,7 +607,7 @@ def plan_settings(job, agent):
 def plan_removal(job, agent):
     """Give an agent's settings their old bytes back."""
     settings = read_settings(job, agent)
-    job.change(settings.path, original_of(settings), " (our hooks are out)")
+    job.change(settings.path, settings.original, " (our hooks are out)")
 
 
 def add_status(job, value, hook):
