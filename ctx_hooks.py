@@ -6283,9 +6283,9 @@ def choose(names: list, prefix: str) -> str:
     return found[0]
 
 
-def session_ids(project: Project) -> list:
-    """The sessions that we know, the newest first."""
-    return [session.id for session in all_sessions(project)]
+def choose_session(project: Project, prefix: str) -> str:
+    known = [session.id for session in all_sessions(project)]
+    return choose(known, prefix)
 
 
 # --- the commands
@@ -6363,7 +6363,7 @@ def send_signal(here: Here, options: object) -> None:
     project = need_project(here)
     folder = project.path("signals", "global")
     if options.session:
-        session_id = choose(session_ids(project), options.session)
+        session_id = choose_session(project, options.session)
         folder = project.path("signals", "sessions", safe_name(session_id))
     if not options.text.strip():
         raise UserError("the signal says nothing", "say what is wrong → what to do")
@@ -6406,7 +6406,7 @@ def run_auto(here: Here, options: object) -> None:
     """start, status, resume, stop"""
     project = need_project(here)
     if options.session:
-        options.session = choose(session_ids(project), options.session)
+        options.session = choose_session(project, options.session)
     run = here.run(Session())
     flow = None
     if options.action == "start":
