@@ -2281,15 +2281,14 @@ def follow_block(flow: Workflow, block: dict, at: str) -> str:
         return ""
     signal = block["SIGNAL"]
     to = flow.leads[signal]
-    words = block.get("REASON", "")
-    words = block.get("NEEDS", block.get("ERROR", words))
-    row = {"signal": signal, "detected_at": at, "reason": one_line(words, 500)}
+    words = one_line(text_of(dig(block, "NEEDS ERROR REASON")), 500)
+    row = {"signal": signal, "detected_at": at, "reason": words}
     flow.signals.detected_signals.append(row)
     if signal == "PHASE_ERROR" and block["RECOVERABLE"] == "true":
-        flow.lead = "You reported an error: %s. Recover and go on." % row["reason"]
+        flow.lead = "You reported an error: %s. Recover and go on." % words
         return ""
     if to not in flow.phases:
-        flow.needs = row["reason"]
+        flow.needs = words
         return to
     flow.lead = "Phase %s is complete. Now comes %s." % (flow.phase, to)
     flow.phase = to
