@@ -5302,12 +5302,14 @@ def trust_mark(line: RegisteredLine) -> str:
 PROGRAM_LIMIT_S = 20
 TRIAL = """\
 exec 2>&1
-mkdir -p .context .claude/hooks && cp -p {kit} .claude/hooks/
-export {variable}="$PWD" CTX_HOOKS_DISABLE= LOCALAPPDATA="$PWD/home"
+kit=$1 variable=$2 cache=$3
+shift 3 # what is left are the words of the line
+mkdir -p .context .claude/hooks && cp -p "$kit" .claude/hooks/
+export "$variable=$PWD" CTX_HOOKS_DISABLE= LOCALAPPDATA="$PWD/home"
 export XDG_STATE_HOME="$PWD/home" XDG_CACHE_HOME="$PWD/home" XDG_CONFIG_HOME="$PWD/home"
-export PATH={cache}:"$PATH" # the interpreter of the hooks lies in the cache
-echo '{{"hook_event_name": "SessionStart", "session_id": "doctor", "cwd": "'"$PWD"'"}}' |
-  (sh .claude/hooks/ctx_hooks.py {words} || exit 0) >reply.json
+export PATH="$cache:$PATH" # the interpreter of the hooks lies in the cache
+echo '{"hook_event_name": "SessionStart", "session_id": "doctor", "cwd": "'"$PWD"'"}' |
+  (sh .claude/hooks/ctx_hooks.py "$@" || exit 0) >reply.json
 [ -e home/ctx_hooks/*/session-doctor.json ] || echo "it did nothing"
 """
 
@@ -5335,20 +5337,16 @@ def try_line(here: Here, line: RegisteredLine) -> tuple:
 
 def run_in_scratch(here: Here, line: RegisteredLine) -> tuple:
     """How a session starts in a scratch project, as a row."""
-    import shlex
     import tempfile
 
-    script = TRIAL.format(
-        kit=shlex.quote(os.path.abspath(__file__)),
-        variable=DIALECTS[line.agent].project_variable or "PWD",
-        cache=shlex.quote(cache_folder(here.env)),
-        words=" ".join(line.words),
-    )
+    kit = os.path.abspath(__file__)
+    variable = DIALECTS[line.agent].project_variable or "PWD"
+    trial = ["sh", "-c", TRIAL, "sh", kit, variable, cache_folder(here.env)]
+    trial += line.words
     with tempfile.TemporaryDirectory(prefix="ctx-doctor-") as folder:
-        place = {"cwd": folder, "env": here.env}
-        run_program(["sh", "-c", script], **place)  # compiles the file
+        run_program(trial, cwd=folder, env=here.env)  # compiles the file
         start = time.perf_counter()
-        _, problem = run_program(["sh", "-c", script], **place)
+        _, problem = run_program(trial, cwd=folder, env=here.env)
         took_ms = (time.perf_counter() - start) * 1000
         python = os.path.realpath(folder + "/home/ctx_hooks/python3")
     if problem:
