@@ -5387,7 +5387,11 @@ def project_problems(here: Here) -> list:
         rows.append((WARN, what, kit_call("resume")))
     own = os.path.join(config_home(here.env), "ctx_hooks", "contextrc")
     for path in (own, os.path.join(project.root, ".contextrc")):
-        rows += settings_problems(path)
+        settings = Settings()
+        settings.read(read_text(path))
+        for line, column, what in settings.problems:
+            where = "settings, line %d, column %d: " % (line, column)
+            rows.append((WARN, where + what, "this line is ignored; see " + path))
     paths = context_files(project)
     has_text = any(is_worth_reading(project, path) for path in paths)
     if not has_text and project.settings["gate.mode"] != "off":
@@ -5397,17 +5401,6 @@ def project_problems(here: Here) -> list:
     if size_of(errors):
         what = "internal errors were noted; please report them"
         rows.append((WARN, what, "cat " + errors))
-    return rows
-
-
-def settings_problems(path: str) -> list:
-    settings = Settings()
-    settings.read(read_text(path))
-    hint = "this line is ignored; see " + path
-    rows = []
-    for line, column, what in settings.problems:
-        where = "settings, line %d, column %d: " % (line, column)
-        rows.append((WARN, where + what, hint))
     return rows
 
 
