@@ -6588,9 +6588,8 @@ def run_people(argv: list) -> int:
 
 
 def main(argv: list) -> int:
-    word = argv[0] if argv else ""
-    if word in HANDLERS:
-        guarded_hook(word, argv[1:])  # ends the process
+    if argv and argv[0] in HANDLERS:
+        guarded_hook(argv[0], argv[1:])  # ends the process
     return run_people(argv)
 
 
