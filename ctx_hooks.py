@@ -2404,7 +2404,7 @@ def render(run: Run, flow: Workflow) -> str:
     """The lead, then the whole text, or the short one for an agent that knows it."""
     text = SHORT_TEXT if run.session.briefed else WHOLE_TEXT
     check = flow.checks.get(flow.phase)
-    about = run.project.settings.of_phase("auto.about", flow.phase)
+    about = run.settings.of_phase("auto.about", flow.phase)
     usual = PHASES.get(flow.phase, TASK_ABOUT)
     if flow.is_single_task:
         usual = TASK_ABOUT
@@ -2438,7 +2438,7 @@ SECRET_NAME = (
 
 def run_check(run: Run) -> str:
     """Run the check of this stop; "" if it exited 0, else what the agent is told."""
-    limit_s = min(run.project.settings["auto.check_timeout_s"], CHECK_LIMIT_S)
+    limit_s = min(run.settings["auto.check_timeout_s"], CHECK_LIMIT_S)
     start_deadline(limit_s + DEADLINE_BESIDE_CHECK_S)
     try:
         code, output = run_command(run, limit_s)
@@ -2555,7 +2555,7 @@ def plan_checks(run: Run, flow: Workflow, options: object) -> list:
     known = [options.until, *read_workflow(run.project).checks.values()]
     flow.checks = {}
     for phase in flow.phases:
-        command = run.project.settings.of_phase("auto.done_when", phase)
+        command = run.settings.of_phase("auto.done_when", phase)
         if command:
             flow.checks[phase] = command
     if flow.until:
@@ -5902,7 +5902,7 @@ class Typist:
         self.deadline = time.monotonic() + timeout_s  # for this state
         self.prompt = ""  # the line at which we typed last
         self.typed = ""
-        wants_ack = BOOLEANS.get(run.project.settings["startup.require_ack"], True)
+        wants_ack = BOOLEANS.get(run.settings["startup.require_ack"], True)
         self.evidence = TOLD_ACK if wants_ack else ""  # else the echo is enough
 
     def step(self, screen: Screen, now: float) -> bytes:
@@ -5924,7 +5924,7 @@ class Typist:
         wait_s = WRAP_SETTLE_S
         if self.state == "submitted":
             wait_s = max(WRAP_ANSWER_S, retry_wait_s(self.run))
-        patterns = self.run.project.settings["wrap.ready_patterns"]
+        patterns = self.run.settings["wrap.ready_patterns"]
         is_sure = readiness(screen, patterns) > READY_ABOVE
         is_quiet = screen.is_free and screen.silent_s >= wait_s
         is_back = self.prompt in ("", same_prompt(screen))
