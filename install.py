@@ -757,9 +757,9 @@ def plan_sections(job):
     """The startup context that the kit put into an instruction file."""
     for name in kit.INSTRUCTION_FILES:
         path = join(job.project, name)
-        data = read_bytes(path)
-        if data and not job.is_user:
-            bare = kit.without_section(data)
+        data = read_bytes(path) or b""
+        bare = kit.without_section(data)
+        if bare != data and not job.is_user:
             job.change(path, bare or None, " (our section is out)")
 
 
