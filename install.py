@@ -708,7 +708,7 @@ def plan_old_release(job):
     if job.is_user:
         return
     ignore = join(job.base, ".gitignore")  # it hid a private install
-    if (job.read(ignore) or b"").startswith(b"# written by ctx_hooks\n"):
+    if kit.read_text(ignore).startswith("# written by ctx_hooks\n"):
         job.change(ignore, None)
     for name in OLD_FILES:
         job.remove(join(job.context, name))
