@@ -828,9 +828,7 @@ def plan_exclude(job, registered):
     head = "# private files of ctx_hooks in %s\n" % prefix
     end = "# end of ctx_hooks\n"
     old = os.fsdecode(read_bytes(path) or b"")
-    new, mark, rest = old.partition(head)
-    if mark:
-        new += rest.partition(end)[2]
+    new = re.sub("(?s)%s.*?%s" % (re.escape(head), end), "", old)
     lines = [prefix + name + "\n" for name in private_files(job, registered)]
     if lines:
         new = head + "".join(lines) + end + new
