@@ -280,11 +280,11 @@ def is_gone(children):
 def drop_empty(value, name, before):
     """Drop value[name], and lists in it, that hold nothing but what is gone."""
     outer = value.get(name, {})
-    had = before.get(name)
+    had = before.get(name, {})
     for key, inner in outer.items():
-        if isinstance(inner, list) and is_gone(inner) and key not in (had or {}):
+        if isinstance(inner, list) and is_gone(inner) and key not in had:
             outer[key] = GONE
-    if is_gone(outer.values()) and had is None:
+    if is_gone(outer.values()) and name not in before:
         value[name] = GONE
 
 
