@@ -5694,13 +5694,17 @@ SCREENS = (  # editors, pagers, monitors: every key is a command
 ).split()
 
 
-def wrap_program(project: Project, options: object, env: dict) -> int:
+def run_wrap(here: Here, options: object) -> int:
     """Run `options.command` with the startup context; its exit code."""
     import subprocess
 
+    if options.words:
+        hint = kit_call("wrap -- " + " ".join(options.words))
+        raise UserError("put -- before the program", hint)
+    project = need_project(here)
     command = options.command
     refuse_program(command)
-    run = start_wrap(project, options.context, env)
+    run = start_wrap(project, options.context, here.env)
     if run.session.delivery.state == "owed":
         typist = Typist(run, options.timeout or WRAP_TIMEOUT_S)
         if os.name == "posix" and os.isatty(0) and os.isatty(1):
@@ -6426,13 +6430,6 @@ def run_doctor(here: Here, options: object) -> int:
     rows = diagnose(here)
     print_page(row_lines(rows))
     return int(any(FAIL in row for row in rows))
-
-
-def run_wrap(here: Here, options: object) -> int:
-    if options.words:
-        hint = kit_call("wrap -- " + " ".join(options.words))
-        raise UserError("put -- before the program", hint)
-    return wrap_program(need_project(here), options, here.env)
 
 
 def show_statusline(here: Here, options: object) -> None:
