@@ -6442,23 +6442,17 @@ def show_statusline(here: Here, options: object) -> None:
     if session.agent not in DIALECTS:
         return
     size = count_of(dig(data, "context_window.context_window_size"))
-    if size not in (0, session.window_told):
-        session = note_window(here.project, session.id, size)
+    if size not in (0, session.window_told):  # the client tells it nowhere else
+        with HeldLock(here.project):
+            session = load_session(here.project, session.id)
+            session.window_told = size
+            save_session(here.project, session)
     used = claude_tokens(dig(data, "context_window.current_usage"))
     session.facts.tokens = used or session.facts.tokens
     line = "ctx " + fullness(here.run(session)).shown()
     if session.threshold_crossed_at:
         line += " · handoff " + handoff_state(session)
     print_page([line])
-
-
-def note_window(project: Project, session_id: str, size: int) -> Session:
-    """The session with its window's size, which the client tells nowhere else."""
-    with HeldLock(project):
-        session = load_session(project, session_id)
-        session.window_told = size
-        save_session(project, session)
-    return session
 
 
 def show_version(here: Here, options: object) -> None:
