@@ -2517,7 +2517,13 @@ def new_workflow(run: Run, options: object) -> Workflow:
     """What `auto start` was asked for; a UserError if that cannot be meant."""
     if read_workflow(run.project).is_running:
         raise UserError("a workflow runs already", "`auto stop` ends it")
-    phases = choose_phases(run.project, options)
+    names = plan_phases(run.settings["auto.phases"], {})
+    phases = [name for name in names if name not in options.skip]
+    leaves_some = set(options.skip) < set(names)
+    if not leaves_some or options.phase not in ("", *phases):
+        raise UserError("no such phase to begin with or to skip", ", ".join(names))
+    if options.until and phases == list(PHASES) and not options.phase:
+        phases = ["execution"]  # with --until alone there is only the task
     return Workflow(
         {
             "phases": phases,
@@ -2527,18 +2533,6 @@ def new_workflow(run: Run, options: object) -> Workflow:
             "until": options.until,
         }
     )
-
-
-def choose_phases(project: Project, options: object) -> list:
-    """The phases of a new workflow. With --until alone there is only the task."""
-    names = plan_phases(project.settings["auto.phases"], {})
-    left = [name for name in names if name not in options.skip]
-    leaves_some = set(options.skip) < set(names)
-    if not leaves_some or options.phase not in ("", *left):
-        raise UserError("no such phase to begin with or to skip", ", ".join(names))
-    if options.until and left == list(PHASES) and not options.phase:
-        return ["execution"]
-    return left
 
 
 def old_workflow(project: Project) -> Workflow:
