@@ -2281,7 +2281,8 @@ def follow_block(flow: Workflow, block: dict, at: str) -> str:
         return ""
     signal = block["SIGNAL"]
     to = flow.leads[signal]
-    words = one_line(text_of(dig(block, "NEEDS ERROR REASON")), 500)
+    told = text_of(dig(block, "NEEDS ERROR REASON"))
+    words = one_line(told, 500)
     row = {"signal": signal, "detected_at": at, "reason": words}
     flow.signals.detected_signals.append(row)
     if signal == "PHASE_ERROR" and block["RECOVERABLE"] == "true":
@@ -6429,10 +6430,12 @@ def run_doctor(here: Here, options: object) -> int:
 def show_statusline(here: Here, options: object) -> None:
     """One line from the client's JSON on stdin; nothing for what the hooks ignore."""
     data = parse_object(sys.stdin.buffer.read(STDIN_LIMIT_BYTES))
-    here = Here(text_of(dig(data, "workspace.project_dir")), here.env)
+    folder = text_of(dig(data, "workspace.project_dir"))
+    session_id = text_of(data.get("session_id"))
+    here = Here(folder, here.env)
     if not here.project:
         return
-    session = load_session(here.project, text_of(data.get("session_id")))
+    session = load_session(here.project, session_id)
     if session.agent not in DIALECTS:
         return
     size = count_of(dig(data, "context_window.context_window_size"))
@@ -6443,7 +6446,8 @@ def show_statusline(here: Here, options: object) -> None:
             save_session(here.project, session)
     used = claude_tokens(dig(data, "context_window.current_usage"))
     session.facts.tokens = used or session.facts.tokens
-    line = "ctx " + fullness(here.run(session)).shown()
+    full = fullness(here.run(session))
+    line = "ctx " + full.shown()
     if session.threshold_crossed_at:
         line += " · handoff " + handoff_state(session)
     print_page([line])
@@ -6532,7 +6536,8 @@ def make_parser() -> object:
 def run_words(argv: list) -> int:
     """Run one command; its exit code. What follows -- is the command of `wrap`."""
     cut = argv.index("--") if "--" in argv else len(argv)
-    options = make_parser().parse_args(argv[:cut] or ["--help"])
+    words = argv[:cut] or ["--help"]
+    options = make_parser().parse_args(words)
     options.command = argv[cut + 1 :]
     here = Here(os.getcwd(), dict(os.environ))
     return options.run(here, options) or 0
