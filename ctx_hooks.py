@@ -532,16 +532,10 @@ def choose_handoff(run: Run, source: str) -> str:
         return own if read_handoff(run.project.path("handoffs", own)) else ""
     waiting = [name for name in waiting_handoffs(run) if name != own]
     if source == "clear":
-        cleared = [name for name in waiting if was_cleared_here(run, name)]
+        writers = {name: writer_of(run.project, name) for name in waiting}
+        cleared = [name for name in waiting if was_cleared(writers[name], run.session)]
         waiting = cleared or waiting
     return waiting[0] if waiting else ""
-
-
-def was_cleared_here(run: Run, name: str) -> bool:
-    """Whether the person left this handoff's session by /clear in the same client."""
-    writer = writer_of(run.project, name)
-    pid = run.session.client_pid
-    return writer.end_reason == "clear" and pid != "" and writer.client_pid == pid
 
 
 def waiting_handoffs(run: Run) -> list:
@@ -2160,21 +2154,13 @@ def bind(run: Run, flow: Workflow) -> bool:
     session = run.session
     is_script = run.env.get("CLAUDE_CODE_SESSION_ATTENDED") == "0"
     may_bind = flow.any_prompt or run.event.is_typed and not is_script
-    if flow.session_id:
-        may_bind = is_after_clear(run, flow)
+    if flow.session_id:  # after /clear it goes along to the next session
+        may_bind = was_cleared(load_session(run.project, flow.session_id), session)
     if may_bind:
         flow.session_id = session.id
     if not flow.signals.last_checked:
         session.briefed = False  # that was about an earlier workflow
     return flow.session_id == session.id
-
-
-def is_after_clear(run: Run, flow: Workflow) -> bool:
-    """Whether this client cleared the workflow's session: it goes along to the next."""
-    cleared = load_session(run.project, flow.session_id)
-    pid = run.session.client_pid
-    is_same_client = pid != "" and cleared.client_pid == pid
-    return is_same_client and cleared.end_reason == "clear"
 
 
 def hear_person(run: Run, flow: Workflow) -> str:
@@ -4091,6 +4077,12 @@ def load_session(project: Project, session_id: str) -> Session:
 def save_session(project: Project, session: Session) -> None:
     data = json.dumps(session.as_dict(), separators=(",", ":"))
     write_atomically(session_path(project, session.id), data)
+
+
+def was_cleared(before: Session, session: Session) -> bool:
+    """Whether the person left a session by /clear, in the client of this one."""
+    is_same_client = before.client_pid == session.client_pid != ""
+    return is_same_client and before.end_reason == "clear"
 
 
 def writer_of(project: Project, name: str) -> Session:

@@ -439,6 +439,7 @@ def test_a_check_ends_with_its_hook(auto, session, world):
     while not os.path.exists(world.path("pid")) or not read(world.path("pid")):
         assert hook.poll() is None
         time.sleep(0.05)
+    time.sleep(0.5)  # until the hook has set its trap
     hook.terminate()
     assert hook.wait(timeout=30) == 0
     with pytest.raises(ProcessLookupError):

@@ -834,3 +834,15 @@ def test_the_installer_parses_on_python_3_6_and_says_what_it_needs():
     if old and subprocess.run([old, "-c", ""], stderr=subprocess.DEVNULL).returncode == 0:
         done = subprocess.run([old, INSTALLER], stderr=subprocess.PIPE)
         assert done.returncode == 1 and done.stderr.startswith(b"error: ctx_hooks needs Python 3.8")
+
+
+def test_uninstall_leaves_alone_what_is_not_ours_around_our_lines(place):
+    place.git("init", "-q")
+    outside = place.write(os.path.join(place.base, "rules.md"), b"# Rules")
+    os.symlink(outside, place.path("CLAUDE.md"))
+    exclude = place.write(os.path.join(place.path(".git"), "info", "exclude"), b"*.log\n")
+    place.run("--scope", "local")
+    listed = place.read(exclude).replace(b"# end of ctx_hooks\n", b"")  # somebody took our last line out
+    place.write(exclude, listed)
+    place.run("--scope", "local", "--uninstall")
+    assert b"*.log\n" in place.read(exclude) and place.read(outside) == b"# Rules"
