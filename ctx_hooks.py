@@ -1108,7 +1108,7 @@ def audit_repetition(run: Run, full: Fullness, active: list) -> Signal | None:
     if score < (REPETITION_CLEARED if active else REPETITION_SAID):
         return None
     total = len(call_keys(run.session.facts))
-    summary = "Repetition: %d of the last %d tool calls did the same" % (count, total)
+    summary = "Repetition: %d of the last %d tool calls were repeats" % (count, total)
     summary += " and failed the same way." if all_failed else "."
     return new_alert(summary, REPETITION_ACTION)
 
@@ -1273,7 +1273,7 @@ KIT_NOTE = "The agent wrote none. Session %s in %s, until %s"
 SINCE_HEAD = "## Since this handoff (added by ctx_hooks)"
 SINCE_END = "<!-- end of what ctx_hooks added -->"
 SAID_LAST_LIMIT, RULES_LIMIT = 3_000, 2_000
-RULES_SESSIONS = 8  # so far back
+RULES_SESSIONS = 40  # so far back
 DONE = ("completed", "done")  # what clients call a todo that is
 REMINDER = """\
 Context is {shown} full ({full.tokens:,} of {full.usable:,} usable tokens{note}). \
@@ -1558,7 +1558,7 @@ def list_work(project: Project, session: Session, since: str) -> list:
         ("Todo list", render_todos(facts.todos)),
         ("Files edited", render_lines("- ", map(project.relative, edited))),
         ("Uncommitted changes (git status)", render_lines("    ", changed)),
-        ("The last commands", render_lines("    ", dict.fromkeys(commands))),
+        ("The last commands", render_lines("    ", commands)),
         ("Without a result", render_lines("    ", filter(None, waiting))),
     ]
     if facts.failed and came_after(facts.failed["at"], since):
@@ -1890,7 +1890,8 @@ def book_signal(run: Run, signal: Signal) -> None:
     """What a signal in the reply brings with it."""
     body = signal.body
     if signal.severity == "critical":
-        run.reply.tell("ctx: " + one_line(body, 200))
+        summary = body.partition("\n")[0]  # what to do is for the agent
+        run.reply.tell("ctx: " + one_line(summary, 200))
         run.reply.bell = notification(run.settings["monitor.notify"], body)
     if signal.codes:
         record(run, "alert:said", code=signal.codes[0], text=body)
@@ -2895,7 +2896,9 @@ def own_handoff(session: Session) -> str:
 def fold_command(session: Session, kind: str, command: str, at: str) -> None:
     """A shell command. It may read Markdown files, write the handoff, move the tree."""
     facts = session.facts
-    facts.commands.append([at, one_line(command, 300)])
+    words = one_line(command, 300)
+    facts.commands = [row for row in facts.commands if row[1] != words]
+    facts.commands.append([at, words])
     facts.tree_moves += may_move_tree(command)
     if ".md" in command:
         facts.read += re.findall(r"[^\s'\"=:]+\.md\b", command)
@@ -5488,7 +5491,9 @@ def session_lines(run: Run) -> list:
 
 
 def handoff_state(session: Session) -> str:
-    return "written" if session.handoff_complete else "asked for"
+    if session.handoff_complete:
+        return "written"
+    return "asked for" if is_handoff_owed(session) else "refused"
 
 
 def meter(run: Run) -> str:

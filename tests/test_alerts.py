@@ -46,7 +46,7 @@ def test_the_levels_are_said_once_with_what_to_do(world, session):
     assert "Context: 86% full." in at(session, 86)
     assert at(session, 94) == ""
     reply = session.look(tokens=160_000)
-    assert "Context: 95% full." in reply.text and "Context: 95% full." in reply.person
+    assert "Context: 95% full." in reply.text and reply.person.endswith("ctx: Context: 95% full.")
     session.look(tokens=199_000)
     assert state(world)["lastHealth"]["s1"]["contextPercent"] == 100  # at most
 
@@ -102,7 +102,7 @@ def test_a_failing_command_again_and_again_is_told_once_with_the_true_count(worl
     session.run("git log")
     replies = [session.run("make test", failed=True, text="Exit code 1\nboom") for _ in range(6)]
     (said,) = [reply.text for reply in replies if "Repetition" in reply.text]
-    assert "4 of the last 6 tool calls did the same and failed the same way." in said
+    assert "4 of the last 6 tool calls were repeats and failed the same way." in said
     assert "different approach" in said
 
 

@@ -75,6 +75,7 @@ def test_a_person_who_refuses_the_handoff_is_asked_no_more_until_the_next_compac
     refused = "The user doesn't want to proceed with this tool use."
     session.call("Write", {"file_path": path, "content": "x"}, failed=True, text=refused)
     assert not asks(session.look()) and not asks(session.edit("src/cart.py"))
+    assert kit.handoff_state(kit.Session(session.state())) == "refused"
     session.compact()
     assert asks(session.look(tokens=FULL))
     session.call("Write", {"file_path": path, "content": "x"}, failed=True, text="File has not been read yet.")
@@ -279,20 +280,21 @@ def test_it_claims_no_more_than_is_known(world, session):
     session.edit("src/cart.py", failed=True, text="String to replace not found in file.")
     session.edit("src/money.py", failed=True, text="String to replace not found in file.")
     session.edit("docs/handoffs/guide.md")
-    for _ in range(3):
-        session.run("python3 -m unittest | tail -2", text="Ran 2 tests\nFAILED (failures=1)")
+    for command in ("python3 -m unittest | tail -2", "pip list", "python3 -m unittest | tail -2"):
+        session.run(command, text="Ran 2 tests\nFAILED (failures=1)")
     session.write_answer({"type": "tool_use", "id": "cut", "name": "Bash", "input": {"command": "make deploy"}})
     session.end()
     text = world.read_handoff("s1")
     assert "- src/money.py\n- docs/handoffs/guide.md\n" in text and "src/cart.py" not in text
     assert "`python3 -m unittest | tail -2` ran at " in text and "its last line: `FAILED (failures=1)`" in text
-    assert text.count("    python3 -m unittest | tail -2") == 1
+    assert "    pip list\n    python3 -m unittest | tail -2\n    make deploy\n" in text  # each once, the last one last
     assert "## Without a result\n\n    make deploy" in text
 
 
 def test_a_rule_outlives_the_session_after_the_next(world):
     world.worked("one", "Never use floats for money.", "Add discounts.")
-    world.worked("two", "go on")
+    for number in range(10):
+        world.worked("two%d" % number, "go on")
     world.worked("three", "and now the tips")
     text = world.read_handoff("three")
     assert "## Rules they gave in the sessions before\n\n> Never use floats for money.\n" in text
