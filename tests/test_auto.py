@@ -510,7 +510,7 @@ def test_a_check_that_does_not_end_is_ended_with_its_children(world, command):
 
 @POSIX
 def test_a_check_that_floods_or_leaves_a_child_behind_is_ended(world):
-    assert "print 50 MB" in check(world, "yes")
+    assert "print 50 MB" in check(world, "yes | head -c 60000000; sleep 9")
     assert "null byte" in check(world, "echo \0")
     assert check(world, "sleep 60 & echo $! >child") == ""
     assert goes_away("-p", read(world.path("child")).strip())

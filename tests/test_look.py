@@ -67,7 +67,7 @@ def test_what_counts_as_verified(world, session):
     checks += ["X=1 timeout 60 uv run pytest", ".ci/run", "cat > a <<'EOF'\nx\nEOF\nbash scripts/check.sh"]
     others = ["npm install", "cargo add serde", "git commit -m 'add tests'", "ls tests"]
     others += ['git commit -am "make it right, tests fail"', "pip install pytest", "rm tests/test_x.py"]
-    others += ["cat > a <<'EOF'\nmake test\nEOF"]
+    others += ["cat > a <<'EOF'\nmake test\nEOF", "./deploy.sh"]
     for command in checks + others:
         session.run(command)
         session.stop()
