@@ -405,12 +405,15 @@ def test_no_other_signal_goes_around_a_check(auto, session, world, signal, phase
     assert auto.state()["phase"] == "dig"
 
 
-def test_a_stop_that_comes_while_the_check_runs_is_respected(auto, session, world, monkeypatch):
-    auto.go(session, until="true")
-    monkeypatch.setattr(kit, "run_check", lambda run: auto.cancel() or "")
-    reply = stop(session, block(world, "execution"))
+@pytest.mark.parametrize("phase", ["cancelled", "fill"])
+def test_a_change_that_comes_while_the_check_runs_is_respected(auto, session, world, monkeypatch, phase):
+    world.settings(CHECKED % "true")
+    auto.go(session, agree=True)
+    change = auto.cancel if phase == "cancelled" else lambda: auto.change(phase=phase)
+    monkeypatch.setattr(kit, "run_check", lambda run: change() or "")
+    reply = stop(session, block(world, "dig"))
     assert not reply.text and "changed while its check ran" in reply.person
-    assert auto.state()["phase"] == "cancelled"
+    assert auto.state()["phase"] == phase
 
 
 @pytest.mark.posix("its check is for a POSIX shell")
