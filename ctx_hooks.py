@@ -1890,8 +1890,8 @@ def book_signal(run: Run, signal: Signal) -> None:
     """What a signal in the reply brings with it."""
     body = signal.body
     if signal.severity == "critical":
-        summary = body.partition("\n")[0]  # what to do is for the agent
-        run.reply.tell("ctx: " + one_line(summary, 200))
+        told = body.partition("\n")[0] if signal.codes else body
+        run.reply.tell("ctx: " + one_line(told, 200))  # an alert's advice is the agent's
         run.reply.bell = notification(run.settings["monitor.notify"], body)
     if signal.codes:
         record(run, "alert:said", code=signal.codes[0], text=body)
