@@ -1890,8 +1890,9 @@ def book_signal(run: Run, signal: Signal) -> None:
     """What a signal in the reply brings with it."""
     body = signal.body
     if signal.severity == "critical":
-        told = body.partition("\n")[0] if signal.codes else body
-        run.reply.tell("ctx: " + one_line(told, 200))  # an alert's advice is the agent's
+        is_alert = bool(signal.codes)  # its advice is for the agent
+        told = body.partition("\n")[0] if is_alert else body
+        run.reply.tell("ctx: " + one_line(told, 200))
         run.reply.bell = notification(run.settings["monitor.notify"], body)
     if signal.codes:
         record(run, "alert:said", code=signal.codes[0], text=body)
@@ -4740,7 +4741,7 @@ def clean_text(text: str) -> str:
 
 
 def without_markup(text: str) -> str:
-    """A tag may arise from what is left around another one; the third time, none can."""
+    """A tag may arise from what is left around another one; at last, none can."""
     for _ in range(2):
         text = re.sub(MARKUP, "·", text)  # with " " its neighbours could form a tag
     return text.replace("<", "·") if re.search(MARKUP, text) else text
