@@ -228,6 +228,7 @@ def test_what_moved_after_a_kill_is_not_put_down_to_the_killed_session(world):
     assert " on feature/x at aaaaaaaaaa." in read(world.context("handoffs", "delivered", "old.md"))
 
 
+@pytest.mark.posix("a process is not asked for on Windows")
 def test_a_window_that_is_still_open_is_said_to_be(world):
     killed(world).stop()
     world.now += 3600
@@ -350,6 +351,7 @@ def test_a_session_that_only_answered_a_question_gives_the_handoff_back(world, w
     assert GIVEN in new(world, "third").text
 
 
+@pytest.mark.posix("a process is not asked for on Windows")
 def test_who_is_away_from_an_open_window_keeps_the_handoff(world):
     session = begun(world)
     session.prompt("What do you think?")
