@@ -592,11 +592,13 @@ def update_others(run: Run) -> None:
             break
         is_other = other.id != run.session.id and other.agent in DIALECTS
         has_grown = size_of(other.transcript) > other.handoff_offset
-        if not is_other or not has_grown:
+        is_settled = not other.delivery.handoff
+        if not is_other or (is_settled and not has_grown):
             continue
         look(other)
+        pid = other.client_pid
         is_silent = run.now - other.seen_at > BUSY_S
-        if is_silent and not is_running(other.client_pid):  # it will not go on
+        if is_gone(pid) or (is_silent and not is_running(pid)):  # it will not go on
             settle_delivery(run.project, other)
         if not is_busy(other, run.now):
             make_handoff(run.project, other, modified_at(other.transcript))
@@ -1338,7 +1340,9 @@ def did_work(facts: Facts) -> bool:
 def note_what_stood_there(project: Project, session: Session) -> None:
     """A session begins, or goes on after a compaction: what stands in the files now is
     not the handoff that we will ask for."""
-    session.handoff_before = content_mark(read_body(handoff_path(project, session.id)))
+    body = read_body(handoff_path(project, session.id))
+    body = body or read_body(delivered_path(project, session))  # it may come back
+    session.handoff_before = content_mark(body)
     session.old_prompt_before = content_mark(read_old_prompt(project))
 
 
@@ -1528,7 +1532,7 @@ def earlier_rules(project: Project, session: Session) -> list:
         requests = session.facts.requests
         rules = [words for _, words in requests if re.search(RULE_WORDS, words)]
         found = rules + found
-    return found
+    return list(dict.fromkeys(found))
 
 
 def render_since(project: Project, session: Session) -> str:
@@ -1600,8 +1604,9 @@ def render_todos(todos: list) -> str:
 
 
 def render_check(check: dict) -> str:
-    text = "`%s` %s at %s" % (check["command"], check["verdict"], check["at"])
-    return text + "; its last line: `%s`" % check["end"] if check["end"] else text
+    verdict, end = check.get("verdict", "passed"), check.get("end")  # older state
+    text = "`%s` %s at %s" % (check["command"], verdict, check["at"])
+    return text + "; its last line: `%s`" % end if end else text
 
 
 def render_failure(facts: Facts) -> str:
@@ -1813,12 +1818,13 @@ def read_signals(run: Run) -> list:
     waiting = []
     for path, written_at in files[:SIGNALS_LOOKED_AT]:
         name = os.path.basename(path)
-        heard = run.session.heard.get(name, "")
+        is_own = not path.startswith(shared)
+        heard = run.session.heard.get(path if is_own else name, "")
         is_same_file = heard.startswith(time_mark(written_at))
         if is_same_file and run.event.name != "UserPromptSubmit":
             continue  # heard; at prompts we look whether it changed or expired
         signal = read_signal(path, written_at)
-        signal.is_global = path.startswith(shared)
+        signal.is_global = not is_own
         if run.now > signal.generated_at + signal.ttl_s:
             record(run, "signal:expired", file=name, body=signal.body[:200])
             remove_file(path)
@@ -1909,9 +1915,11 @@ def book_signal(run: Run, signal: Signal) -> None:
 
 def forget_signal(session: Session, signal: Signal) -> None:
     """Remember it as heard; a session's own goes, too, if we may."""
+    key = os.path.basename(signal.path)
     if not signal.is_global:
         remove_file(signal.path)
-    session.heard[os.path.basename(signal.path)] = signal.mark
+        key = signal.path
+    session.heard[key] = signal.mark
     for name in list(session.heard)[:-SIGNALS_LOOKED_AT]:
         del session.heard[name]
 
@@ -3035,13 +3043,23 @@ def fold_failure(facts: Facts, call: dict, text: str, at: str) -> None:
         error = hide_secrets(text.strip()[-8000:])[-1500:]  # none is to be cut in half
         facts.failed = {"command": call["command"], "error": error, "at": at}
         facts.tried = []
-    for path, before in call.get("before", []):
-        if path:
+    for path, before in reversed(call.get("before", [])):
+        later = later_edit(facts, call, path)
+        if later:
+            later[1] = before  # that one stands or falls by itself
+        elif path:
             note_edit(facts, path, before)
         else:
             facts.handoff_at = before
-            if re.search(REFUSED, text):
-                facts.handoff_refused_at = at
+        if not path and re.search(REFUSED, text):
+            facts.handoff_refused_at = at
+
+
+def later_edit(facts: Facts, call: dict, path: str) -> list:
+    """The row in `before` of the next call that edits this file; [] if none does."""
+    later = facts.calls[facts.calls.index(call) + 1 :]
+    rows = [row for other in later for row in other.get("before", [])]
+    return next((row for row in rows if row[0] == path), [])
 
 
 def note_check(facts: Facts, command: str, verdict: str, at: str, output: str) -> None:
@@ -5086,7 +5104,7 @@ KIT_PLACE = ".claude/hooks/ctx_hooks.py"
 SHELL_LINE = "sh %s %s || exit 0"
 POWERSHELL_LINE = "py -3 -I %s %s; exit 0"
 REGISTERED = r"""(?xs)
-    (?:["']?(?:[\w.:/\\\ -]*[/\\])?                        # maybe an interpreter:
+    (?:["']?(?:[\w.:/\\\ @~+-]*[/\\])?                     # maybe an interpreter:
        (?:(?:ba|da|z)?sh|py|python[\d.]*)(?:\.exe)?["']?   # sh, python3, py -3 -I
        (?:\ -(?![cm])\w+(?:\ utf8)?)*\ )?
     (?P<path>(?:[^\s"'|&;<>()]|"[^"]*"|'[^']*')+)          # one word for the shell,

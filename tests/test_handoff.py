@@ -1,6 +1,7 @@
 """Handoff: the reminder, the handoff that the kit makes, and what happened since."""
 from __future__ import annotations
 
+import json
 import os
 
 import pytest
@@ -291,6 +292,31 @@ def test_it_claims_no_more_than_is_known(world, session):
     assert "## Without a result\n\n    make deploy" in text
 
 
+@pytest.mark.parametrize("outcomes, is_edited", [((True, False), True), ((True, True), False), ((False, True), True)])
+def test_of_parallel_edits_of_one_file_each_counts_for_itself(world, session, outcomes, is_edited):
+    calls = [session.new_id("toolu") for _ in outcomes]
+    for call in calls:
+        block = {"type": "tool_use", "id": call, "name": "Edit", "input": {"file_path": "a.py", "new_string": call}}
+        session.write_answer(block, answer="msg_1")
+    for call, failed in zip(calls, outcomes):
+        session.write_result(call, failed=failed)
+    session.stop()
+    assert [path for path, _ in session.state()["facts"]["edited"]] == ["a.py"] * is_edited
+
+
+def test_a_state_of_before_an_upgrade_makes_a_handoff_too(world, session):
+    session.edit("src/cart.py")
+    session.run("pytest")
+    session.stop()
+    state = session.state()
+    state["facts"]["passed"] = {"command": "pytest", "at": "2026-01-01T00:00:00Z"}
+    for call in state["facts"]["calls"]:
+        del call["before"], call["check"]
+    world.write(world.state("session-s1.json"), json.dumps(state))
+    session.end()
+    assert "`pytest` passed at 2026-01-01T00:00:00Z" in world.read_handoff("s1")
+
+
 def test_a_rule_outlives_the_session_after_the_next(world):
     world.worked("one", "Never use floats for money.", "Add discounts.")
     for number in range(10):
@@ -395,6 +421,10 @@ def test_what_was_delivered_while_a_session_idled_is_where_its_next_handoff_begi
     text = world.read_handoff("idle")
     assert text.startswith("# Handoff\n\nDecision 42: cents.\n")
     since = text.partition(kit.SINCE_HEAD)[2]
+    idle.start("resume")
+    idle.write_boundary()
+    idle.start("compact")
+    assert asks(idle.look(tokens=FULL))  # what comes back is not the one that is asked for now
     assert "> And the tips." in since and "- src/tips.py" in since and "src/cart.py" not in since
 
 

@@ -25,6 +25,7 @@ OURS = {
     "sh '/home/x/a b'\"'\"'c\n/ctx_hooks.py' stop-enforce codex || exit 0": ("stop-enforce", "codex"),
     'py -3 -I "C:\\x y\\ctx_hooks.py" monitor qwen now; exit 0': ("monitor", "qwen"),
     "python3 .claude/hooks/ctx_hooks.py gate": ("gate", "claude"),
+    "/opt/brew/python@3.12/bin/python3 .claude/hooks/ctx_hooks.py gate": ("gate", "claude"),
     'python3 "$CLAUDE_PROJECT_DIR"/.claude/hooks/ctx_hooks.py monitor 2>/dev/null || true': ("monitor", "claude"),
     "/usr/bin/python3.12 -X utf8 -I ~/.claude/hooks/ctx_hooks.py cleanup": ("cleanup", "claude"),
     '"C:/Program Files/Python/python.exe" -I -S "C:/x y/ctx_hooks.py" inject': ("inject", "claude"),

@@ -64,6 +64,14 @@ def test_an_own_signal_that_cannot_be_removed_is_said_once_all_the_same(world, s
     assert session.run("ls src").out == session.prompt("And?").out == ""
 
 
+def test_signals_of_one_name_in_two_folders_are_two(world, session):
+    world.signal("For all.")
+    assert "For all." in session.prompt("one").text
+    world.signal("For you.", "s1")
+    assert session.prompt("two").text == HEAD + "For you."
+    assert session.prompt("three").out == ""
+
+
 def test_several_signals_are_one_list_critical_first_then_oldest_first(world, session):
     world.signal("New.\n→ c", "s1", "c.md", generated_at=kit.format_iso(world.now - 10))
     world.signal("Old.\n→ b", "s1", "b.md", generated_at=kit.format_iso(world.now - 90))

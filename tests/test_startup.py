@@ -336,15 +336,15 @@ def test_a_session_without_evidence_gives_the_handoff_back(world, is_late):
     assert bool(session.state()["began_with"]) is is_late
 
 
-@pytest.mark.parametrize("way", ["ended", "killed"])
-def test_a_session_that_only_answered_a_question_gives_the_handoff_back(world, way):
+@pytest.mark.parametrize("way, after_s", [("ended", 3600), ("killed", 3600), ("killed", 30)])
+def test_a_session_that_only_answered_a_question_gives_the_handoff_back(world, way, after_s):
     session = begun(world)
     if way == "killed":
         session.env["CLAUDE_PID"] = "999999999"
     session.prompt("What time is it?")
     session.run("git status")
     session.say("Late.")
-    world.now += 3600
+    world.now += after_s
     if way == "ended":
         session.end()
         assert world.waiting() == ["old.md"]
@@ -354,11 +354,16 @@ def test_a_session_that_only_answered_a_question_gives_the_handoff_back(world, w
 @pytest.mark.posix("a process is not asked for on Windows")
 def test_who_is_away_from_an_open_window_keeps_the_handoff(world):
     session = begun(world)
+    client = subprocess.Popen(["sleep", "600"])
+    session.env["CLAUDE_PID"] = str(client.pid)
     session.prompt("What do you think?")
     session.say("I read it.")
     session.stop()
     world.now += 3600
     assert GIVEN not in new(world, "third").text
+    client.kill()
+    client.wait()
+    assert GIVEN in new(world, "fourth").text
 
 
 def test_what_is_given_back_never_replaces_a_newer_one(world):
