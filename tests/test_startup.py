@@ -336,7 +336,12 @@ def test_a_session_without_evidence_gives_the_handoff_back(world, is_late):
     assert bool(session.state()["began_with"]) is is_late
 
 
-@pytest.mark.parametrize("way, after_s", [("ended", 3600), ("killed", 3600), ("killed", 30)])
+ASKS_A_PROCESS = pytest.mark.posix("a process is not asked for on Windows")
+
+
+@pytest.mark.parametrize(
+    "way, after_s", [("ended", 3600), ("killed", 3600), pytest.param("killed", 30, marks=ASKS_A_PROCESS)]
+)
 def test_a_session_that_only_answered_a_question_gives_the_handoff_back(world, way, after_s):
     session = begun(world)
     if way == "killed":
@@ -351,7 +356,7 @@ def test_a_session_that_only_answered_a_question_gives_the_handoff_back(world, w
     assert GIVEN in new(world, "third").text
 
 
-@pytest.mark.posix("a process is not asked for on Windows")
+@ASKS_A_PROCESS
 def test_who_is_away_from_an_open_window_keeps_the_handoff(world):
     session = begun(world)
     client = subprocess.Popen(["sleep", "600"])
