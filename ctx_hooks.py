@@ -581,6 +581,7 @@ def is_running(pid: str) -> bool:
 
 
 def can_be_asked(pid: str) -> bool:
+    """Not on Windows: there os.kill would end the process."""
     return pid.isdecimal() and os.name != "nt"
 
 
@@ -786,7 +787,7 @@ def end_delivery(run: Run, evidence: str) -> None:
     outcome = "succeededOnFirstTry" if is_first_try else "succeededAfterRetry"
     count_metric(run.project, outcome, delivery.attempts, run.now - delivery.first_at)
     record(run, "injection:succeeded", evidence=evidence, attempts=delivery.attempts)
-    if delivery.escalated or not run.session.agent:  # the program before in `wrap`
+    if delivery.escalated or not run.session.agent:  # wrap: it may be of a run before
         write_section(instruction_path(run.project, run.session), "")
 
 
@@ -2251,7 +2252,6 @@ def judge_check(run: Run, failure: str) -> None:
         run.block = {}
         flow.lead = failure
     else:
-        run.session.facts.failed = {}
         note_check(run.session.facts, run.check, "passed", format_iso(run.now), "")
     settle(run, flow)
 
@@ -2962,7 +2962,7 @@ def verdict_of(command: str) -> str:
     other commands. In a pipe or a list it may be the exit code of something else."""
     if not any(map(is_check, shell_parts(command))):
         return ""
-    is_alone = not re.search(r"[|;\n]", re.sub(QUOTED, "", command))
+    is_alone = not re.search(r"[|;\n]|&\s*\Z", re.sub(QUOTED, "", command))
     return "passed" if is_alone else "ran"
 
 
@@ -3063,7 +3063,9 @@ def later_edit(facts: Facts, call: dict, path: str) -> list:
 
 
 def note_check(facts: Facts, command: str, verdict: str, at: str, output: str) -> None:
-    """A check exited 0."""
+    """A check exited 0; if it had failed before, that is over."""
+    if facts.failed.get("command") == command:
+        facts.failed = {}
     end = one_line(output.strip().rpartition("\n")[2], 120)
     facts.passed = {"command": command, "verdict": verdict, "at": at, "end": end}
 
@@ -4075,7 +4077,7 @@ class Session(Record):
     handoff_offset: int = -1  # `offset` when the kit last made one
     old_prompt_before: str = ""  # mark of .claude/ll-continue-prompt.md then
     reminded_answer: str = ""  # the answer whose calls carried the last reminder
-    heard: dict = {}  # signals: name -> mark of its content
+    heard: dict = {}  # signals: name, or an own one's path -> mark of its content
     alerted: dict = {}  # code of an alert -> when it was said
     briefed: bool = False  # about the workflow, since the start or the last compaction
     holds: int = 0  # stops in a row without a tool call

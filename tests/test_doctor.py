@@ -142,11 +142,11 @@ def test_codex_wants_the_folder_and_each_hook_trusted(world):
 
 
 @pytest.mark.posix("the line is for a POSIX shell")
-@pytest.mark.parametrize("before", ["touch ran\n/bin/", "`touch ran`/bin/", "touch ran /bin/"])
+@pytest.mark.parametrize("before", ["touch %s\n/bin/", "`touch %s`/bin/", "touch %s /bin/"])
 def test_nothing_is_run_that_a_clone_put_before_the_line(installed, before):
-    settings = json.loads(helper.read(installed.path(".claude", "settings.json")))
-    text = json.dumps(settings).replace('"sh ', json.dumps(before)[:-1] + "sh ")
+    ran = os.path.join(installed.home, "ran")
+    text = helper.read(installed.path(".claude", "settings.json"))
+    text = text.replace('"sh ', json.dumps(before % ran)[:-1] + "sh ")
     change_settings(installed, **json.loads(text))
     ask(installed, "doctor", kit=kit_of(installed))
-    assert not os.path.exists(installed.path("ran"))
-    assert not [name for name in helper.files_below(installed.home) if name.endswith("ran")]
+    assert not os.path.exists(ran)
