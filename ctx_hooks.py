@@ -1,8 +1,19 @@
 #!/usr/bin/env python3
-''':'
-# The launcher. `sh` runs the lines down to the next three quotes; Python skips
-# them as a string. usage: sh ctx_hooks.py MODE [AGENT] [now]
-# Calls in which nothing can happen are answered here, without starting Python.
+# ctx_hooks: hooks that keep a coding agent on track. Formatters, leave it as it is:
+# fmt: off
+# isort: skip_file
+# ruff: noqa
+# ruff: noqa: PGH004
+# flake8: noqa
+# pylint: skip-file
+# type: ignore
+""":"; exec 3<&0 </dev/null # The launcher, for a shell. To Python it is a text.
+# It answers the calls that need no word of ours, and starts Python for the others.
+# usage: sh ctx_hooks.py MODE [AGENT] [now]
+#
+# Other tools may rewrite this file, and no quote or line that is lost may turn into
+# code what an event says. So the event waits as number 3, and only Python gets it,
+# and no command is substituted here. If all quotes are turned around: ';exit 0;'
 mode=$1 agent=$2
 case ${HOME:-} in /*) cache=$HOME/.cache ;; *) cache=/dev/null ;; esac
 case ${XDG_CACHE_HOME:-} in /*) cache=$XDG_CACHE_HOME ;; esac
@@ -16,8 +27,8 @@ case $mode in inject | gate | monitor | stop-enforce | cleanup)
   while [ -n "$dir" ] && [ ! -d "$dir/.context" ] && [ ! -e "$dir/.contextrc" ]; do
     case $dir in
       /*/* | [!/]*/*) dir=${dir%/*} ;;
-      *\\*) dir= ;; # a Windows path: let Python look
-      *) exit 0 ;;
+      /*) exit 0 ;;
+      *) dir= ;; # a Windows path: let Python look
     esac
   done ;;
 esac
@@ -59,23 +70,25 @@ case $mode:$id in
 esac
 
 # 4. Start Python: exactly this file, its bytecode in the user's own cache folder.
-# The link there leads to the interpreter behind a version manager's slow `python3`.
-python=$cache/python3
-if [ -f "$python" ] && [ -x "$python" ]; then start() { exec "$python" "$@"; }
+# The link there leads to the interpreter that a slow python3 of a version manager runs.
+python=$cache/python3 option=
+if [ -f "$python" ] && [ -x "$python" ]; then :
 elif [ -n "${LOCALAPPDATA:-}" ] && command -v py >/dev/null; then
-  start() { exec py -3 "$@"; } # there `python3` may only open the Store
-elif command -v python3 >/dev/null; then start() { exec python3 "$@"; }
-elif command -v py >/dev/null; then start() { exec py -3 "$@"; }
+  python=py option=-3 # there python3 may only open the Store
+elif command -v python3 >/dev/null; then python=python3
+elif command -v py >/dev/null; then python=py option=-3
 else exit 127; fi
-start -I -S -X utf8 -c '
+exec "$python" ${option:+"$option"} -I -S -X utf8 -c '
 import gc, sys
 from _frozen_importlib_external import SourceFileLoader
 gc.disable()  # a run is over before there is anything to collect
 file, sys.pycache_prefix = sys.argv.pop(1), sys.argv.pop(1)
 code = SourceFileLoader("ctx_hooks", file).get_code("ctx_hooks")
 sys.pycache_prefix = None
-exec(code, {"__name__": "__main__", "__file__": file})' "$0" "$cache/bytecode" "$@"
-'''
+exec(code, {"__name__": "__main__", "__file__": file})
+' "$0" "$cache/bytecode" "$@" <&3 3<&-
+exit 127
+":"""
 from __future__ import annotations
 
 __doc__ = """ctx_hooks: hooks that keep a coding agent on track. MIT licence.
@@ -97,7 +110,7 @@ __doc__ = """ctx_hooks: hooks that keep a coding agent on track. MIT licence.
 What a hook promises: it exits with 0, always. It prints nothing, or one JSON
 object (plain text before a compaction: the client asks for that). It never
 blocks a tool or a prompt. It uses no network. It starts no process except
-`git status`, when it makes a handoff, and a check command that the person
+git status, when it makes a handoff, and a check command that the person
 agreed to. It creates nothing where there is no context folder, and it ends
 after 4 seconds, a check aside. When in doubt it says nothing.
 

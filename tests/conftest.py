@@ -8,7 +8,7 @@ import pytest
 import helper
 
 FOREIGN = ("CLAUDE", "CTX_", "PYTHONPATH", "XDG_", "AI_AGENT")
-KEPT = ("CTX_SOAK", "CTX_E2E", "CTX_GIT_BASH")  # switches of the tests themselves
+KEPT = ("CTX_SOAK", "CTX_E2E", "CTX_GIT_BASH", "CTX_FORMATTERS", "CTX_BATS")  # switches of the tests themselves
 
 
 def skip_without_links(*paths: str, **_: object) -> None:

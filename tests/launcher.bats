@@ -2,7 +2,7 @@
 # shellcheck shell=bash disable=SC2015,SC2016,SC2119,SC2120 # a case is a chain of &&; client lines hold variables
 bats_require_minimum_version 1.5.0
 
-SHELLS="dash bash busybox zsh" # those that are here are tried as `sh`
+SHELLS=${SHELLS:-dash bash busybox zsh} # those that are here are tried as `sh`
 SESSION=0f3a2b7c-5d1e-4c1b-9a75-3f0f7c1d2e4b
 
 setup_file() {
@@ -15,6 +15,7 @@ for event, groups in json.load(open(sys.argv[1]))["hooks"].items():
 
 setup() {
   REPO=$(cd "$BATS_TEST_DIRNAME/.." && pwd -P)
+  KIT=${KIT:-$REPO/ctx_hooks.py} # or one that a formatter has changed
 }
 
 # A project whose path a careless line would break, a home, and `sh` = the shell at hand.
@@ -25,7 +26,7 @@ make_world() {
   mkdir -p "$PROJECT/.context/signals/global" "$PROJECT/.claude/hooks" "$PROJECT/.git" "$BASE/home" "$BASE/tmp" "$BASE/bin"
   printf 'ref: refs/heads/main\n' >"$PROJECT/.git/HEAD"
   printf '# Tasks\n\n- finish the parser\n' >"$PROJECT/.context/TASKS.md"
-  cp "$REPO/ctx_hooks.py" "$PROJECT/.claude/hooks/"
+  cp "$KIT" "$PROJECT/.claude/hooks/"
   age "$PROJECT/.context/signals/global" "$PROJECT/.git/HEAD"
   ln -s "$(command -v "$1")" "$BASE/bin/sh"
   mkdir -p "$CACHE" # as after the first run; but this interpreter notes each start
@@ -123,7 +124,7 @@ every_line() {
 odd_places() {
   mkdir -p "$PROJECT/src/deep"
   printf '{"session_id": "s", "hook_event_name": "PreToolUse"}' >"$BASE/event"
-  run_line "sh '$REPO/ctx_hooks.py' gate || exit 0" CLAUDE_PROJECT_DIR="$PROJECT/src/deep/" <"$BASE/event"
+  run_line "sh '$KIT' gate || exit 0" CLAUDE_PROJECT_DIR="$PROJECT/src/deep/" <"$BASE/event"
   [[ $said == *STOP* ]] || return 1
   mv "$PROJECT" "$BASE/two
 lines"
@@ -238,7 +239,7 @@ TABLE
     quiet run_line "${line/grok/$word}" id="$SESSION" </dev/null && [ "$(started)" = 1 ] || { echo "$word" && return 1; }
   done
   # codex sets no variable: in a shell of Claude's its own folder counts, not Claude's project
-  quiet run_line "sh '$REPO/ctx_hooks.py' monitor codex || exit 0" CLAUDE_PROJECT_DIR=/nowhere </dev/null
+  quiet run_line "sh '$KIT' monitor codex || exit 0" CLAUDE_PROJECT_DIR=/nowhere </dev/null
   [ "$(started)" = 1 ]
 }
 
@@ -274,8 +275,8 @@ broken_file() {
   rm $kit && broken 1 || return 1
   mkdir $kit && broken 1 || return 1
   rmdir $kit && : >$kit && broken 0 || return 1
-  sed 's/$/\r/' "$REPO/ctx_hooks.py" >$kit && broken 3 || return 1
-  { printf '\357\273\277' && cat "$REPO/ctx_hooks.py"; } >$kit && broken 1
+  sed 's/$/\r/' "$KIT" >$kit && broken 3 || return 1
+  { printf '\357\273\277' && cat "$KIT"; } >$kit && broken 1
 }
 
 @test "a missing file, a folder in its place, CRLF and a BOM: exit 0 and nothing on stdout" {

@@ -191,11 +191,20 @@ def test_the_version_is_the_changelogs_and_the_plugins():
 
 
 def test_the_file_is_a_shell_script_to_sh_and_a_program_to_python():
-    lines = TEXT[: TEXT.index("\n'''\n") + 5].split("\n")
-    assert lines[:2] == ["#!/usr/bin/env python3", "''':'"]
+    head, launcher = re.match(r'(?s)(#!/usr/bin/env python3\n(?:# .*?\n)+)(""":";.*?\nexit 127\n":"""\n)', TEXT).groups()
+    lines = launcher.split("\n")
     assert len(lines) < 90 and sum(line.lstrip().startswith("#") for line in lines) >= 8
     assert not [line for line in lines if line.lstrip().startswith("path=")]  # zsh ties it to PATH
+    for mark in ("fmt: off", "ruff: noqa", "flake8: noqa", "pylint: skip-file", "isort: skip_file"):
+        assert "\n# %s\n" % mark in head
     assert os.access(KIT, os.X_OK)
+
+
+def test_the_launcher_keeps_the_event_away_from_everything_but_python():
+    launcher = TEXT.partition('\n":"""\n')[0].partition('\n"""')[2]
+    assert launcher.startswith(':"; exec 3<&0 </dev/null # ')  # all in the first line, nothing before it
+    assert launcher.count("<&3") == 1 and "`" not in launcher and "$(" not in launcher
+    assert "\\" not in launcher  # ruff would make it a raw string
 
 
 def test_every_test_that_keeps_a_promise_exists():

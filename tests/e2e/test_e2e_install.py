@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+import subprocess
 
 import pytest
 
@@ -127,6 +129,23 @@ def test_a_broken_kit_disturbs_nobody(kit, how):
     assert "tool-result" in news[1] and "wrong" in news[2] and "second prompt" in news[3]
     assert session.process.returncode == 0 and kit.emitted() == [] and complaints(kit) == []
     (kit.root / "errors").unlink(missing_ok=True)  # Python's own complaint about a broken file
+
+
+def test_a_formatted_kit_runs_nothing_that_a_tool_printed(kit):
+    """Without the lines that keep formatters away."""
+    tools = sorted((REPO / ".dev").glob("formatters-*/bin"))
+    if not tools:
+        pytest.skip("no formatter is here; `make test` fetches them")
+    head, _, rest = kit.read(KIT).partition('\n"""')
+    kit.write(KIT, re.sub("\n# .*", "\n#", head) + '\n"""' + rest)
+    for words in (["black", "-q"], ["ruff", "format", "-q"], ["ruff", "check", "-q", "--fix", "--exit-zero"]):
+        subprocess.run([tools[-1] / words[0], *words[1:], kit.path(KIT)], check=True)
+    pwned = kit.root / "pwned"
+    kit.write("notes.txt", "x $(touch '%s') `touch '%s'`; touch '%s'\n" % (pwned, pwned, pwned))
+    kit.stub.script(bash("cat notes.txt"), bash("cat notes.txt; false"), "done")
+    kit.run("work $(touch '%s')" % pwned)
+    assert not pwned.exists()
+    assert sum(said(kit, GATE)) == 1 and complaints(kit) == []
 
 
 def test_files_where_folders_belong_disturb_nobody(kit):

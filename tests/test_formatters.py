@@ -1,0 +1,254 @@
+"""The kit after other people's tools: formatters, fixers, a merge. It goes on working, or it is silent; and nothing
+that an event says is ever run."""
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import helper
+
+if helper.IS_WINDOWS:
+    pytest.skip("runs the launcher in POSIX shells", allow_module_level=True)
+
+BIN = os.path.join(os.environ.get("CTX_FORMATTERS") or "/nonexistent", "bin")
+BATS = os.environ.get("CTX_BATS") or shutil.which("bats")
+IS_SOAK = os.environ.get("CTX_SOAK") == "1"
+TEXT = helper.read(helper.KIT)
+HEAD, LAUNCHER, PROGRAM = re.fullmatch(r'(?s)(#!.*?\n)(""":".*?\n":"""\n)(.*)', TEXT).groups()
+SHELLS = [words for words in (["dash"], ["bash"], ["busybox", "sh"], ["zsh"]) if shutil.which(words[0])]
+SINGLE = ["--config", 'lint.flake8-quotes = {inline-quotes="single", multiline-quotes="single", docstring-quotes="single"}']
+
+FORMATTERS = {  # the file's name is added
+    "black": ["black", "-q"],
+    "ruff format": ["ruff", "format", "-q", "--isolated"],
+    "autopep8": ["autopep8", "-i", "-aaa", "--experimental"],
+    "isort": ["isort", "-q", "--float-to-top", "--profile", "black"],
+    "ruff check --fix": ["ruff", "check", "-q", "--isolated", "--fix"],
+    "ruff format, single": ["ruff", "format", "-q", "--isolated", "--config", 'format.quote-style = "single"'],
+    "ruff, all unsafe fixes": ["ruff", "check", "-q", "--isolated", "--fix", "--unsafe-fixes", "--select", "ALL"],
+    "ruff, summary below": ["ruff", "check", "-q", "--isolated", "--fix", "--unsafe-fixes", "--select", "D213"],
+    "ruff, single quotes": ["ruff", "check", "-q", "--isolated", "--fix", "--unsafe-fixes", "--select", "Q", *SINGLE],
+    "docformatter": ["docformatter", "-i", "--black"],
+    "docformatter, multi-line": ["docformatter", "-i", "--pre-summary-newline", "--make-summary-multi-line"],
+    "pyupgrade": ["pyupgrade", "--py38-plus"],
+    "yapf": ["yapf", "-i"],
+    "flynt": ["flynt", "-q"],
+    "single quotes": ["double-quote-string-fixer"],
+}
+TOGETHER = ["black", "ruff format", "autopep8", "isort", "ruff check --fix"]  # as a team runs them, one after the other
+CHECKERS = {
+    "black": ["black", "--check", "."],
+    "ruff format": ["ruff", "format", "--check", "."],
+    "ruff check": ["ruff", "check", "."],
+    "ruff check, all rules": ["ruff", "check", "--select", "ALL", "."],
+    "flake8": ["flake8", ".claude"],
+    "isort": ["isort", "--check", ".", ".claude/hooks/ctx_hooks.py"],
+    "mypy": ["mypy", "--strict", ".claude/hooks/ctx_hooks.py"],
+    "pylint": ["pylint", ".claude/hooks/ctx_hooks.py"],
+    "autopep8": ["autopep8", "--diff", "--exit-code", ".claude/hooks/ctx_hooks.py"],
+    "codespell": ["codespell", ".claude", ".context"],
+}
+
+
+def run_tool(words, cwd):
+    """What a tool prints; the test is skipped, with a word, where it cannot be had."""
+    program = os.path.join(BIN, words[0])
+    if not os.path.exists(program):
+        pytest.skip(words[0] + " could not be had; `make test` fetches it")
+    env = {"PATH": BIN + ":/usr/bin:/bin", "HOME": str(cwd), "LC_ALL": "C.UTF-8"}
+    done = subprocess.run([program, *words[1:]], cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, timeout=120)
+    return done.returncode, done.stdout.decode()
+
+
+@pytest.fixture
+def formatted(request, tmp_path):
+    """The kit after a formatter. Without the lines that keep it away, so that it really works on the file."""
+    path = helper.write(str(tmp_path / "formatted" / "ctx_hooks.py"), re.sub("(?m)^# .*", "#", HEAD) + LAUNCHER + PROGRAM)
+    os.chmod(path, 0o755)
+    for tool in [request.param] if request.param in FORMATTERS else TOGETHER:
+        code, printed = run_tool([*FORMATTERS[tool], "ctx_hooks.py"], os.path.dirname(path))
+        assert code in (0, 1, 3), printed  # 3: docformatter changed it
+    assert helper.read(path) != TEXT
+    return path
+
+
+def hostile(pwned):
+    """Words that try to be run, by a shell or by Python, whatever quote is open."""
+    touch = "touch '%s'" % pwned
+    return "x $(%s) `%s`; %s\n%s\n'; %s #\n\"; %s #\nimport os; os.system(%r)\n" % (*[touch] * 6, touch)
+
+
+def play(base, kit, text):
+    """A session with that text in every place; what the kit says in each mode, paths and numbers aside, and complains."""
+    world = helper.World(base)
+    kit = world.write(".claude/hooks/ctx_hooks.py", helper.read(kit))
+    world.hook = lambda mode, event, *words, **env: launch(world, kit, [mode, *words], event, env)
+    world.handoff("before", "# Handoff\n\nGoal: discounts.\n", age_s=60)
+    world.signal("CI is red: " + text.split("\n", 1)[0])
+    session = world.session("s1")
+    replies = [session.start(), session.prompt(text), session.gate()]
+    replies.append(session.run(text, text=text))
+    replies.append(session.run("make", tokens=150_000, tool_response={"stdout": text}))
+    replies += [session.run(text, text=text, failed=True, error=text), session.compact(), session.stop(), session.end()]
+    assert {reply.code for reply in replies} == {0}, replies
+    said = [re.sub(r"\d+", "0", reply.out.replace(world.root, "ROOT")) for reply in replies]
+    return said, "".join(reply.err for reply in replies)
+
+
+def launch(world, kit, words, event, env):
+    line = 'sh "$0" "$@" || exit 0'
+    return helper.finish(world.start_hook("", command=["sh", "-c", line, kit, *words], env=env), event)
+
+
+@pytest.mark.parametrize("formatted", [*FORMATTERS, "together"], indirect=True)
+def test_a_formatted_kit_works_as_the_untouched_one_and_runs_nothing_of_an_event(formatted, tmp_path, request):
+    pwned = str(tmp_path / "pwned")
+    untouched, _ = play(tmp_path / "one", helper.KIT, hostile(pwned))
+    assert "STOP" in untouched[2] and "CI is red" in untouched[1] and "handoff" in untouched[4]
+    said, complaints = play(tmp_path / "two", formatted, hostile(pwned))
+    assert said == untouched and not os.path.exists(pwned)
+    is_split = "summary below" in request.node.name  # of its first line the shell knows one word no more
+    assert set(re.findall(": ([a-z ]+)\n", complaints)) == ({"not found"} if is_split else set()), complaints
+    if "all unsafe fixes" not in request.node.name:  # they take out every print
+        people_can_use(formatted, tmp_path)
+    if IS_SOAK or "together" in request.node.name:
+        passes_the_launchers_suite(formatted, tmp_path)
+
+
+def people_can_use(formatted, tmp_path):
+    env = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    for start in ("sh", sys.executable):
+        printed = subprocess.check_output([start, formatted, "--version"], env=env)
+        assert printed.startswith(b"ctx_hooks " + helper.kit.VERSION.encode())
+
+
+def passes_the_launchers_suite(formatted, tmp_path):
+    if not BATS:
+        pytest.skip("bats could not be had; `make test` fetches it")
+    env = dict(os.environ, KIT=formatted, SHELLS="dash bash busybox zsh" if IS_SOAK else "sh", TMPDIR=str(tmp_path))
+    suite = os.path.join(helper.TESTS, "launcher.bats")
+    done = subprocess.run([BATS, "--tap", suite], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300)
+    assert done.returncode == 0, done.stdout.decode()
+
+
+# --- a team's own checks
+
+
+@pytest.mark.parametrize("tool", CHECKERS)
+def test_a_team_s_checks_find_nothing_in_an_installed_project(tool, tmp_path):
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home")}
+    project = tmp_path / "project"
+    project.mkdir()
+    (tmp_path / "home").mkdir()
+    subprocess.run([sys.executable, os.path.join(helper.REPO, "install.py"), project, "--init"], env=env, check=True,
+                   stdout=subprocess.DEVNULL)
+    code, printed = run_tool(CHECKERS[tool], project)
+    assert (code, "ctx_hooks" in printed) == (0, False) or "no issues found" in printed, printed
+
+
+# --- damage: an edit that nobody thought of
+
+
+def damaged_files():
+    """The file after each small accident in the shell part: (what happened, text)."""
+    whole = HEAD + LAUNCHER
+    for at, letter in enumerate(whole):
+        if letter in "\"'":
+            yield "quote %d lost" % at, whole[:at] + whole[at + 1 :] + PROGRAM
+            yield "quote %d turned" % at, whole[:at] + ("'" if letter == '"' else '"') + whole[at + 1 :] + PROGRAM
+    lines = whole.splitlines(keepends=True)
+    for number, line in enumerate(lines):
+        before, after = "".join(lines[:number]), "".join(lines[number + 1 :]) + PROGRAM
+        yield "line %d lost" % number, before + after
+        yield "line %d joined" % number, before + line.rstrip("\n") + " " + after
+        for blank in re.finditer(" ", line if number else ""):  # nobody wraps the line with the interpreter
+            at = blank.start()
+            yield "line %d wrapped at %d" % (number, at), before + line[:at] + "\n" + line[at + 1 :] + after
+        yield "line %d uncommented" % number, before + line.replace("#", " ") + after
+        yield "cut before line %d" % number, before
+        yield "cut in line %d" % number, before + line[: len(line) // 2]
+        conflict = "<<<<<<< HEAD\n%s=======\n%s>>>>>>> theirs\n" % (line, line)
+        yield "conflict at line %d" % number, before + conflict + after
+    yield "all quotes turned", TEXT.replace('"""', "'''")
+    yield "all quotes single", TEXT.replace('"', "'")
+    yield "CRLF", TEXT.replace("\n", "\r\n")
+    yield "BOM", "\ufeff" + TEXT
+    yield "no new line at its end", TEXT.rstrip("\n")
+    yield "tabs", TEXT.replace("  ", "\t")
+    yield "a licence before it", "# Copyright\n\n" + TEXT
+    yield "in one line", HEAD + re.sub(r"\s+", " ", LAUNCHER) + PROGRAM
+    for width in (40, 60, 72, 79, 88, 120):
+        yield "wrapped at %d" % width, HEAD + textwrap.fill(LAUNCHER, width) + "\n" + PROGRAM
+
+
+def accidents(rounds):
+    """The file after a few random ones at once."""
+    for seed in range(rounds):
+        rng = random.Random(seed)
+        text = HEAD + LAUNCHER
+        for _ in range(rng.randrange(1, 6)):
+            at = rng.randrange(len(HEAD), len(text))
+            text = text[:at] + rng.choice(["", "", "\n", " ", '"', "'", "#", "\\"]) + text[at + rng.randrange(3) :]
+        yield "seed %d" % seed, text + PROGRAM
+
+
+# As an interpreter: with options alone it takes its input for the program.
+SPY = """#!/bin/sh
+while [ "$#" -gt 0 ]; do
+  case $1 in -c) exit ;; -X) shift ;; -*) ;; *) exit ;; esac
+  shift
+done
+[ -z "$(cat)" ] || echo "ran the event" >'%s'
+"""
+
+
+@pytest.fixture
+def yard(tmp_path):
+    """A project with a kit that can be damaged, and a `python3` that notes when it gets the event without a program."""
+    world = helper.World(tmp_path)
+    pwned = tmp_path / "pwned"
+    python = Path(helper.write(str(tmp_path / "bin" / "python3"), SPY % pwned))
+    python.chmod(python.stat().st_mode | stat.S_IXUSR)
+    world.env["PATH"] = str(tmp_path / "bin") + ":/usr/bin:/bin"
+    return world, str(pwned)
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
+def test_whatever_is_lost_in_the_launcher_nothing_of_the_event_is_run(shell, yard, rounds):
+    world, pwned = yard
+    event = helper.write(os.path.join(world.temp, "event"), '{"tool_response": "%s"}' % hostile(pwned))
+    for number, (what, text) in enumerate([*damaged_files(), *accidents(rounds(200))]):
+        kit = helper.write(world.path("ctx_hooks.py"), text)
+        mode = ("inject", "gate", "monitor", "stop-enforce", "cleanup")[number % 5]
+        with open(event, "rb") as stdin:
+            done = subprocess.run([*shell, kit, mode], cwd=world.temp, env=world.env, stdin=stdin,
+                                  stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=30)
+        assert b"touch" not in done.stdout and not os.path.exists(pwned), (what, done.stdout, shell)
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
+@pytest.mark.parametrize("text", [
+    TEXT.replace('\n":"""\n', "\n", 1),
+    TEXT[: len(TEXT) // 2],
+    TEXT.replace("\ndef main(", "\n<<<<<<< HEAD\ndef main(", 1),
+    HEAD + LAUNCHER,
+], ids=["last line of the header lost", "cut in half", "a conflict below", "only the launcher"])
+def test_a_damaged_program_is_silence_and_exit_0_in_every_mode(shell, text, world, tmp_path):
+    pwned = str(tmp_path / "pwned")
+    kit = helper.write(world.path("ctx_hooks.py"), text)
+    event = '{"session_id": "s1", "tool_response": "%s"}' % hostile(pwned)
+    for mode in helper.kit.HANDLERS:
+        line = '"$@" || exit 0'
+        process = world.start_hook("", command=["sh", "-c", line, "sh", *shell, kit, mode])
+        reply = helper.finish(process, event.encode())
+        assert (reply.out, reply.code) == ("", 0) and not os.path.exists(pwned)
