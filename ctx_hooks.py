@@ -152,7 +152,7 @@ import re
 import sys
 import time
 
-VERSION = "0.3.0"
+VERSION = "0.4.0"
 
 
 class Record:
@@ -5020,6 +5020,13 @@ def digest(text: str) -> str:
     return hashlib.sha256(data).hexdigest()[:32]
 
 
+def digest_of(content: bytes) -> str:
+    """The sha256 of a file; CRLF counts as LF, for git may change that."""
+    import hashlib
+
+    return hashlib.sha256(content.replace(b"\r\n", b"\n")).hexdigest()
+
+
 def is_inside(path: str, folder: str) -> bool:
     """Whether a path, with all links resolved, is the folder or lies below it."""
     return bool(parts_inside(path, folder))
@@ -5290,8 +5297,7 @@ def check_lines(here: Here, path: str, lines: list) -> list:
     rows = [(OK, what, "")]
     if lines[0].agent == "codex":
         rows.append(check_trust(here, lines))
-    rows.append(try_line(here, starts[0]))
-    return rows
+    return rows + try_line(here, starts[0])
 
 
 def check_trust(here: Here, lines: list) -> tuple:
@@ -5323,6 +5329,9 @@ def trust_mark(line: RegisteredLine) -> str:
 
 # --- does a registered line run?
 
+KIT_MARK = b"ctx_hooks: hooks that keep a coding agent on track"  # survives formatters
+CHANGED = "changed since it was installed, by a formatter? "
+CUT = "cut short"
 PROGRAM_LIMIT_S = 20
 TRIAL = """\
 exec 2>&1
@@ -5338,31 +5347,51 @@ echo '{"hook_event_name": "SessionStart", "session_id": "doctor", "cwd": "'"$PWD
 """
 
 
-def try_line(here: Here, line: RegisteredLine) -> tuple:
-    """What comes of a registered line. A file that is not this one is not run."""
+def try_line(here: Here, line: RegisteredLine) -> list:
+    """What comes of a registered line, as rows. Only this very file is run."""
     values = {
         DIALECTS[line.agent].project_variable: here.root,
         "HOME": home_folder(here.env),
     }
     path = re.sub(r"\$\{?(\w+)\}?", lambda name: values.get(name[1], ""), line.path)
     content = read_bytes(path, STATE_LIMIT_BYTES)
-    problem = ""
+    is_this_file = content == read_bytes(__file__, STATE_LIMIT_BYTES)
+    remedy = "`%s` puts it back" % installer_call(here, "").strip()
     if b"\r\n" in content[:200]:
-        problem = path + " has CRLF line ends, which a shell cannot run"
-    elif content != read_bytes(__file__, STATE_LIMIT_BYTES):
-        problem = "not tried, it is missing or another version: " + path
-    if problem:
-        return FAIL, problem, installer_call(here, "")
-    if os.name == "nt":
-        what = "the registered line was not tried: on Windows the shell is the client's"
-        return HINT, what, "start a session; then it is in `%s`" % kit_call("status")
-    return run_in_scratch(here, line)
+        what = path + " has CRLF line ends, which a shell cannot run"
+        return [(FAIL, what, remedy)]
+    rows = []
+    if is_changed_kit(content, install_record(here)):
+        rows.append((WARN if is_this_file else FAIL, CHANGED + path, remedy))
+    elif not is_this_file:
+        what = "not tried, it is missing or another version: " + path
+        rows.append((FAIL, what, installer_call(here, "")))
+    return rows + [run_in_scratch(here, line)] if is_this_file else rows
+
+
+def is_changed_kit(content: bytes, record: dict) -> bool:
+    """Whether this is the release that was installed here, with other bytes. Another
+    release may have come by git."""
+    if kit_version(content) not in (record.get("version"), CUT):
+        return False
+    return digest_of(content) not in (record.get("kits") or [])
+
+
+def kit_version(content: bytes) -> str:
+    """Which release a file is, changed or not; "" if it is another's."""
+    if KIT_MARK not in content:
+        return ""
+    version = re.search(rb"^VERSION = .([\w.]+)", content, re.MULTILINE)
+    return version[1].decode() if version else CUT
 
 
 def run_in_scratch(here: Here, line: RegisteredLine) -> tuple:
     """How a session starts in a scratch project, as a row."""
     import tempfile
 
+    if os.name == "nt":
+        what = "the registered line was not tried: on Windows the shell is the client's"
+        return HINT, what, "start a session; then it is in `%s`" % kit_call("status")
     kit = os.path.abspath(__file__)
     variable = DIALECTS[line.agent].project_variable or "PWD"
     trial = ["sh", "-c", TRIAL, "sh", kit, variable, cache_folder(here.env)]
@@ -6237,14 +6266,20 @@ def program_call(path: str, words: str) -> str:
 
 def installer_call(here: Here, words: str) -> str:
     """install.py lies where the kit came from, or beside it."""
-    state = project_state_folder(here.root, here.env)
-    record = read_object(os.path.join(state, "install-project.json"))
     folder = os.path.dirname(os.path.abspath(__file__))
-    folder = text_of(record.get("source")) or folder
+    folder = text_of(install_record(here).get("source")) or folder
     path = os.path.join(folder, "install.py")
     if os.path.isfile(path):
         return program_call(path, words)
     return "in your copy of ctx_hooks: python3 install.py " + words
+
+
+def install_record(here: Here) -> dict:
+    """What install.py noted, for this project or for all; {} if it never ran."""
+    state = project_state_folder(here.root, here.env)
+    own = project_state_folder(home_folder(here.env), here.env)
+    record = read_object(os.path.join(state, "install-project.json"))
+    return record or read_object(os.path.join(own, "install-user.json"))
 
 
 def init_call(here: Here) -> str:

@@ -39,7 +39,6 @@ if sys.version_info < (3, 8):
 
 import argparse
 import difflib
-import hashlib
 import json
 import os
 import re
@@ -431,6 +430,7 @@ class Record(kit.Record):
 
     settings: dict = {}  # name -> {"original": text before us or null, "after": sha256}
     kits: list = []  # sha256 of the kits that we wrote
+    version: str = ""  # of the last one
     source: str = HERE  # where install.py lies, for the advice of `doctor`
 
 
@@ -480,10 +480,8 @@ def read_bytes(path):
 
 
 def digest_of(data):
-    """The sha256 of a text; CRLF counts as LF. "" if there is no file."""
-    if data is None:
-        return ""
-    return hashlib.sha256(data.replace(b"\r\n", b"\n")).hexdigest()
+    """The sha256 of a file's bytes; "" if there is no file."""
+    return "" if data is None else kit.digest_of(data)
 
 
 def apply_change(change, job):
@@ -634,7 +632,7 @@ def add_rule(job, value):
 # Install
 # =============================================================================
 
-ATTRIBUTES = "ctx_hooks.py text eol=lf\n"
+ATTRIBUTES = "ctx_hooks.py text eol=lf linguist-vendored\n"
 OLD_FILES = ("state", "metrics.json", "events.jsonl", "events.jsonl.1")
 TEMPLATES = {
     "TASKS.md": "# Tasks\n\n<!-- What is being worked on, the most important first. "
@@ -646,7 +644,8 @@ TEMPLATES = {
 
 def plan_install(job):
     plan_kit(job)
-    if not lexists(job.attributes):
+    lines = attribute_lines(job)
+    if ATTRIBUTES.split() not in lines and not has_others(lines):
         job.change(job.attributes, ATTRIBUTES)
     wanted = [job.settings(agent) for agent in job.agents]
     plan_exclude(job, job.registered().union(wanted))
@@ -661,19 +660,41 @@ def plan_install(job):
 
 
 def plan_kit(job):
+    """Write the kit, unless it is there. Another's file is only replaced by force."""
     old = job.read(job.kit)
-    version = release_of(old, job)
-    if old is not None and not version:
+    if old is not None and not is_ours(old, job):
         if job.read(job.kept_kit) not in (None, old) or not job.options.force:
             raise Refused(
-                job.show(job.kit) + " is edited, or another's file",
+                job.show(job.kit) + " is another's file",
                 "--force keeps it as ctx_hooks.py.kept; --uninstall puts it back",
             )
         job.change(job.kept_kit, old)
-    if version != kit.VERSION:
-        was = ", was " + version if version else ""
-        job.change(job.kit, SOURCE, " (%s%s)" % (kit.VERSION, was))
+    elif old is not None and not release_of(old, job):  # perhaps changed by hand
+        job.change(join(job.state, KIT + ".changed"), old, " (as it was here)")
+    if old != SOURCE:
+        job.change(job.kit, SOURCE, " (%s%s)" % (kit.VERSION, history_of(old, job)))
+    if digest_of(SOURCE) not in job.record.kits:
         job.record.kits.append(digest_of(SOURCE))
+    job.record.version = kit.VERSION
+
+
+def is_ours(data, job):
+    """Whether this is a kit of ours, of any version, perhaps changed since."""
+    return bool(kit.kit_version(data) or release_of(data, job))
+
+
+def is_changed(data, job):
+    """Whether this is a kit of this release, but with other bytes."""
+    is_this_release = kit.kit_version(data or b"") in (kit.VERSION, kit.CUT)
+    return is_this_release and not release_of(data, job)
+
+
+def history_of(data, job):
+    """What was there before, as words behind the new version."""
+    if is_changed(data, job):
+        return "; it was " + kit.CHANGED.rstrip()
+    was = kit.kit_version(data or b"") or release_of(data, job)
+    return ", was " + was if was not in ("", kit.VERSION) else ""
 
 
 def release_of(data, job):
@@ -683,6 +704,17 @@ def release_of(data, job):
         return kit.VERSION
     older = "an older release" if digest in job.record.kits else ""
     return RELEASES.get(digest, older)
+
+
+def attribute_lines(job):
+    """The lines of .gitattributes beside the kit, each as its words: other tools may
+    have changed blanks and line ends."""
+    text = (job.read(job.attributes) or b"").decode("utf-8", "replace")
+    return [line.split() for line in text.splitlines() if line.strip()]
+
+
+def has_others(lines):
+    return any(words[0] != KIT for words in lines)
 
 
 def plan_context(job):
@@ -731,7 +763,7 @@ def plan_uninstall(job):
         job.remarks.append("kept %s: %s uses it" % (job.show(job.kit), shown))
         return
     plan_kit_removal(job)
-    if job.read(job.attributes) == ATTRIBUTES.encode():
+    if not has_others(attribute_lines(job)):
         job.change(job.attributes, None)
     plan_sections(job)
     plan_old_release(job)
@@ -743,10 +775,11 @@ def plan_context_removal(job):
     """The context folder goes if it holds only what --init and the kit put there."""
     if not isdir(job.context):
         return
-    ours = [text.encode() for text in (*TEMPLATES.values(), kit.GITIGNORE, "*\n")]
+    ours = [text.encode().split() for text in (*TEMPLATES.values(), kit.GITIGNORE, "*")]
     paths = [join(job.context, name) for name in os.listdir(job.context)]
-    is_ours = all(isfile(path) and job.read(path) in ours for path in paths)
-    if is_ours and not job.is_user:
+    # split: a formatter may have changed blanks and line ends
+    is_untouched = all(isfile(path) and job.read(path).split() in ours for path in paths)
+    if is_untouched and not job.is_user:
         for path in paths:
             job.change(path, None)
     else:
@@ -768,8 +801,8 @@ def plan_kit_removal(job):
     kept = job.read(job.kept_kit)
     if realpath(job.kit) == join(HERE, KIT):
         job.remarks.append("kept %s: it is beside install.py" % job.kit)
-    elif data not in (None, kept) and not release_of(data, job):
-        job.remarks.append("kept %s: edited, or another's file" % job.kit)
+    elif data not in (None, kept) and not is_ours(data, job):
+        job.remarks.append("kept %s: it is another's file" % job.kit)
     else:
         job.change(job.kit, kept)
         job.change(job.kept_kit, None)
@@ -850,7 +883,13 @@ def check(job):
     if not job.registered():
         say("not installed: no hook of ctx_hooks in " + job.root)
         return NOT_INSTALLED
+    is_formatted = is_changed(job.read(job.kit), job)
     plan_install(job)
+    if is_formatted:
+        again = kit.program_call(join(HERE, "install.py"), "").strip()
+        say(kit.CHANGED + job.show(job.kit))
+        say("hint: `%s` puts it back" % again)
+        return NOT_CURRENT
     if job.changes:
         say("not current: install.py would change this")
         show_plan(job)
@@ -899,7 +938,7 @@ FLAGS = {
     "check": "exit 0: installed and current, 3: not installed, 4: not current",
     "uninstall": "take out what was installed; your .context stays",
     "keep-state": "with --uninstall: leave this project's state in your home",
-    "force": "replace an edited or foreign ctx_hooks.py; --uninstall undoes it",
+    "force": "replace another's ctx_hooks.py; --uninstall undoes it",
 }
 
 

@@ -93,6 +93,23 @@ def test_a_file_that_is_not_this_one_is_named_and_never_run(installed, content, 
     assert not os.path.exists(os.path.join(installed.home, "was-run"))
 
 
+@pytest.mark.posix("the line is for a POSIX shell")
+@pytest.mark.parametrize("asks", ["the changed kit itself", "another one"])
+def test_a_kit_that_a_formatter_changed_is_named_with_what_puts_it_back(installed, asks):
+    helper.write(kit_of(installed), helper.read(helper.KIT).replace("'", '"', 1))
+    is_itself = asks != "another one"
+    page = examine(installed, code=0 if is_itself else 1, kit=kit_of(installed) if is_itself else helper.KIT)
+    found = r"(\S+) +changed since it was installed, by a formatter\? .*ctx_hooks\.py\n +`.*install\.py` puts it back"
+    assert re.search(found, page)[1] == ("warn" if is_itself else "FAIL")
+    assert ("the registered line runs" in page) == is_itself
+
+
+def test_another_release_that_came_by_git_is_no_changed_kit(installed):
+    text = helper.read(helper.KIT).replace('VERSION = "', 'VERSION = "9.', 1)
+    helper.write(kit_of(installed), text)
+    assert "by a formatter" not in examine(installed)
+
+
 def test_an_interpreter_that_cannot_run_is_named(installed):
     fake = helper.write(os.path.join(installed.home, "python3"), "#!/bin/sh\necho broken >&2; exit 1\n")
     os.chmod(fake, 0o755)

@@ -135,7 +135,12 @@ def test_editing_examples(source, value, expected):
 
 # --- whole runs
 
-STAND_IN = b"#!/bin/sh\necho %s ran \"$@\"\nexit 0\n" % kit.VERSION.encode()
+STAND_IN = b"""#!/bin/sh
+# ctx_hooks: hooks that keep a coding agent on track
+echo %s ran "$@"
+exit 0
+VERSION = "%s"
+""" % ((kit.VERSION.encode(),) * 2)
 OLD_KIT = STAND_IN.replace(kit.VERSION.encode(), b"0.0.9")
 SETTINGS = ".claude/settings.json"
 KIT = ".claude/hooks/ctx_hooks.py"
@@ -428,34 +433,85 @@ def test_pipes_and_read_only_files_are_refused(place):
 # --- other kits, older ones, and clones
 
 
-def test_a_foreign_or_edited_kit_is_refused_then_kept_by_force_and_put_back(place):
+def test_another_s_file_is_refused_then_kept_by_force_and_put_back(place):
     place.write(KIT, b"print('mine')\n", 0o755)
     before = place.tree()
     assert "--force" in place.run(code=1) and place.tree() == before
     place.run("--force")
     assert place.read(KIT) == STAND_IN and place.read(KIT + ".kept") == b"print('mine')\n"
-    place.write(KIT, STAND_IN + b"# edited\n")
-    assert "edited" in place.run("--force", code=1)  # the kept one is not lost
-    assert "edited" in place.run("--uninstall")
-    assert place.read(KIT) == STAND_IN + b"# edited\n" and place.read(KIT + ".kept") == b"print('mine')\n"
+    place.write(KIT, b"print('another')\n")
+    assert "another's file" in place.run("--force", code=1)  # the kept one is not lost
+    assert "another's file" in place.run("--uninstall")
+    assert place.read(KIT) == b"print('another')\n" and place.read(KIT + ".kept") == b"print('mine')\n"
     place.write(KIT, STAND_IN)
     place.run("--uninstall")
     assert place.tree() == before
 
 
-def test_an_untouched_older_release_is_upgraded_also_from_a_checkout_with_crlf(place, monkeypatch):
+def test_a_kit_that_a_formatter_changed_is_put_back_and_not_lost(place):
+    place.run()
+    changed = STAND_IN + b"# edited\n"
+    place.write(KIT, changed)
+    printed = place.run("--check", code=4)
+    assert printed.startswith("changed since it was installed, by a formatter? " + KIT)
+    assert re.search(r"hint: `.*install\.py` puts it back", printed) and place.read(KIT) == changed
+    assert "changed since it was installed, by a formatter?" in place.run()
+    assert place.read(KIT) == STAND_IN and "current" in place.run("--check")
+    kept = [name for name in helper.files_below(place.home) if name.endswith("ctx_hooks.py.changed")]
+    assert place.read(os.path.join(place.home, *kept)) == changed
+
+
+@pytest.mark.parametrize("damage", [
+    lambda text: text + b"# edited\n",
+    lambda text: text[:80],  # cut short by a merge
+    lambda text: text.replace(b"\n", b"\r\n"),
+    lambda text: b"\xef\xbb\xbf" + text,
+], ids=["edited", "cut", "CRLF", "BOM"])
+def test_a_changed_kit_of_ours_is_put_back_and_taken_out(place, damage):
+    place.run()
+    place.write(KIT, damage(STAND_IN))
+    assert "changed " + KIT in place.run() and place.read(KIT) == STAND_IN
+    place.write(KIT, damage(STAND_IN))
+    place.run("--uninstall")
+    assert place.tree() == {}
+
+
+REWRITES = {  # what other tools do to JSON, and to every text
+    "sorted keys": (lambda text: json.dumps(json.loads(text), sort_keys=True, indent=4), lambda text: text),
+    "one line": (lambda text: json.dumps(json.loads(text), separators=(",", ":")), lambda text: text.rstrip()),
+    "CRLF": (lambda text: text.replace("\n", "\r\n"), lambda text: text.replace("\n", "\r\n")),
+    "ends of lines and of the file": (lambda text: text.strip() + "\n\n", lambda text: text.replace("\n", "  \n") + "\n"),
+}
+
+
+@pytest.mark.parametrize("tool", REWRITES)
+@pytest.mark.parametrize("before", [None, '{"model": "opus", "hooks": {"Stop": [{"hooks": [%s]}]}}' % json.dumps(MINE)])
+def test_whatever_other_tools_do_to_our_files_they_can_be_checked_and_taken_out(place, tool, before):
+    if before:
+        place.write(SETTINGS, before)
+    place.run("--init", "--agent", "claude", "--agent", "gemini")
+    for name in helper.files_below(place.project):
+        rewrite = REWRITES[tool][0 if name.endswith(".json") else 1]
+        if name != KIT:
+            place.write(name, rewrite(place.read(name).decode()))
+    assert place.run("--check").startswith("ok: ")
+    assert place.run().startswith("nothing to change")
+    place.run("--uninstall")
+    assert helper.files_below(place.project) == ([SETTINGS] if before else [])
+    assert not before or place.settings() == json.loads(before)
+
+
+def test_an_untouched_older_release_is_upgraded_also_from_a_checkout_with_crlf(place):
     place.kit = OLD_KIT
     place.run()
     place.write(KIT, OLD_KIT.replace(b"\n", b"\r\n"))
-    assert "nothing to change" in place.run()
     place.kit = STAND_IN
-    assert "an older release" in place.run("--check", code=4)
-    assert f"({kit.VERSION}, was an older release)" in place.run()
+    assert "was 0.0.9" in place.run("--check", code=4)
+    printed = place.run()
+    assert f"({kit.VERSION}, was 0.0.9)" in printed and ".changed" not in printed
     place.run("--uninstall")
     assert place.tree() == {}
     place.write(KIT, OLD_KIT)  # in a clone without a record
-    assert "edited, or another's" in place.run(code=1)
-    monkeypatch.setitem(inst.RELEASES, inst.digest_of(OLD_KIT), "0.0.9")
     assert f"({kit.VERSION}, was 0.0.9)" in place.run()
 
 
@@ -481,7 +537,7 @@ def test_a_project_of_0_2_0_is_upgraded_in_place_and_undone_to_what_was_before_i
     place.write(".context/handoffs/a.md", "# a handoff\n")
     order = list(place.settings()["hooks"])
     if is_upgraded:
-        assert "was an older release" in place.run()
+        assert "was 0.0.9" in place.run()
         assert list(place.settings()["hooks"]) == order
         assert place.settings()["statusLine"]["command"] == 'echo "it\'s mine"'  # no longer around it
         assert all(len(command) <= 100 for command in place.commands())
@@ -677,8 +733,8 @@ def test_check_tells_not_installed_from_not_current_by_its_exit_code(place):
     del settings["hooks"]["SessionEnd"]
     place.write(SETTINGS, json.dumps(settings))
     assert f"would change {SETTINGS}" in place.run("--check", code=4)
-    place.write(KIT, STAND_IN + b"#")
-    assert "is edited" in place.run("--check", code=1)
+    place.write(KIT, b"exit 0\n")
+    assert "is another's file" in place.run("--check", code=1)
     place.kit = b"exit 1\n"
     place.run("--force")
     assert "the hooks do not run" in place.run("--check", code=4)
