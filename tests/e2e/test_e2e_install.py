@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from agents import ASKED, FULL, GATE, NEAR, OWN, bash, edit, said
+from agents import ASKED, FULL, GATE, NEAR, OWN, bash, edit, read, said
 from real_client import REPO
 from stub_model import Turn
 
@@ -142,8 +142,8 @@ def test_a_formatted_kit_runs_nothing_that_a_tool_printed(kit):
         subprocess.run([tools[-1] / words[0], *words[1:], kit.path(KIT)], check=True)
     pwned = kit.root / "pwned"
     kit.write("notes.txt", "x $(touch '%s') `touch '%s'`; touch '%s'\n" % (pwned, pwned, pwned))
-    kit.stub.script(bash("cat notes.txt"), bash("cat notes.txt; false"), "done")
-    kit.run("work $(touch '%s')" % pwned)
+    kit.stub.script(read(kit.path("notes.txt")), bash("cat notes.txt"), "done")
+    kit.run("work $(touch '%s')" % pwned, mode="default")
     assert not pwned.exists()
     assert sum(said(kit, GATE)) == 1 and complaints(kit) == []
 
