@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctx_hooks: hooks that keep a coding agent on track. Formatters, leave it as it is:
+# ctx_hooks: hooks that keep a coding agent on track. Tools, leave this file as it is:
 # fmt: off
 # isort: skip_file
 # ruff: noqa
@@ -7,13 +7,13 @@
 # flake8: noqa
 # pylint: skip-file
 # type: ignore
-""":"; exec 3<&0 </dev/null # The launcher, for a shell. To Python it is a text.
+""":"; exec 3<&0 </dev/null # The launcher, for a shell. To Python it is a string.
 # It answers the calls that need no word of ours, and starts Python for the others.
 # usage: sh ctx_hooks.py MODE [AGENT] [now]
 #
-# Other tools may rewrite this file, and no quote or line that is lost may turn into
-# code what an event says. So the event waits as number 3, and only Python gets it,
-# and no command is substituted here. If all quotes are turned around: ';exit 0;'
+# Other tools may rewrite this file, but whatever quote or line is lost, what an event
+# says must not be run. So the event waits on descriptor 3 for Python alone, and no
+# command is substituted here. If all quotes are inverted, this ends it: ';exit 0;'
 mode=$1 agent=$2
 case ${HOME:-} in /*) cache=$HOME/.cache ;; *) cache=/dev/null ;; esac
 case ${XDG_CACHE_HOME:-} in /*) cache=$XDG_CACHE_HOME ;; esac
@@ -73,11 +73,10 @@ esac
 # The link there leads to the interpreter that a slow python3 of a version manager runs.
 python=$cache/python3 option=
 if [ -f "$python" ] && [ -x "$python" ]; then :
-elif [ -n "${LOCALAPPDATA:-}" ] && command -v py >/dev/null; then
-  python=py option=-3 # there python3 may only open the Store
-elif command -v python3 >/dev/null; then python=python3
-elif command -v py >/dev/null; then python=py option=-3
-else exit 127; fi
+elif [ -n "${LOCALAPPDATA:-}" ] && command -v py; then python=py option=-3
+elif command -v python3; then python=python3 # on Windows it may only open the Store
+elif command -v py; then python=py option=-3
+else exit 127; fi >/dev/null
 exec "$python" ${option:+"$option"} -I -S -X utf8 -c '
 import gc, sys
 from _frozen_importlib_external import SourceFileLoader
@@ -90,6 +89,8 @@ exec(code, {"__name__": "__main__", "__file__": file})
 exit 127
 ":"""
 from __future__ import annotations
+
+"exit"  # a shell gets here only if a tool has taken the launcher away
 
 __doc__ = """ctx_hooks: hooks that keep a coding agent on track. MIT licence.
 
@@ -319,7 +320,7 @@ def link_interpreter(project: Project) -> None:
         os.symlink(os.path.realpath(sys.executable), draft)
         os.replace(draft, link)
     except OSError:
-        remove_file(draft)  # read-only: the launcher goes on looking up `python3`
+        remove_file(draft)  # read-only: the launcher goes on looking up python3
 
 
 def read_event() -> object:
@@ -1456,7 +1457,7 @@ def add_reminder(run: Run, full: Fullness) -> bool:
         return True  # another call of the same answer carries it
     if not run.reply.add(render_reminder(run, full)):
         return False
-    make_folder(run.project.path("handoffs"))  # `cat > …` does not make it
+    make_folder(run.project.path("handoffs"))  # a redirection does not make it
     if not session.reminded_answer:
         shown = full.shown()
         run.reply.tell("ctx: context %s full, asked the agent for a handoff" % shown)
@@ -5297,7 +5298,14 @@ def check_lines(here: Here, path: str, lines: list) -> list:
     rows = [(OK, what, "")]
     if lines[0].agent == "codex":
         rows.append(check_trust(here, lines))
-    return rows + try_line(here, starts[0])
+    return rows + try_line(here, starts[0], scope_option(here, path))
+
+
+def scope_option(here: Here, path: str) -> str:
+    """The option with which install.py writes these settings; "" for shared ones."""
+    if path == os.path.join(here.root, PRIVATE_SETTINGS):
+        return "--scope local"
+    return "" if path.startswith(os.path.join(here.root, "")) else "--scope user"
 
 
 def check_trust(here: Here, lines: list) -> tuple:
@@ -5329,8 +5337,9 @@ def trust_mark(line: RegisteredLine) -> str:
 
 # --- does a registered line run?
 
-KIT_MARK = b"ctx_hooks: hooks that keep a coding agent on track"  # survives formatters
-CHANGED = "changed since it was installed, by a formatter? "
+# The line by which a kit is known, whatever formatters did to it.
+KIT_MARK = rb"(?m)^(# |__doc__ = ...)ctx_hooks: hooks that keep a coding agent on track"
+CHANGED = "%s was changed since it was installed, by a formatter?"
 CUT = "cut short"
 PROGRAM_LIMIT_S = 20
 TRIAL = """\
@@ -5347,7 +5356,7 @@ echo '{"hook_event_name": "SessionStart", "session_id": "doctor", "cwd": "'"$PWD
 """
 
 
-def try_line(here: Here, line: RegisteredLine) -> list:
+def try_line(here: Here, line: RegisteredLine, scope: str) -> list:
     """What comes of a registered line, as rows. Only this very file is run."""
     values = {
         DIALECTS[line.agent].project_variable: here.root,
@@ -5356,17 +5365,19 @@ def try_line(here: Here, line: RegisteredLine) -> list:
     path = re.sub(r"\$\{?(\w+)\}?", lambda name: values.get(name[1], ""), line.path)
     content = read_bytes(path, STATE_LIMIT_BYTES)
     is_this_file = content == read_bytes(__file__, STATE_LIMIT_BYTES)
-    remedy = "`%s` puts it back" % installer_call(here, "").strip()
+    put_back = "`%s` puts it back" % installer_call(here, scope).strip()
     if b"\r\n" in content[:200]:
         what = path + " has CRLF line ends, which a shell cannot run"
-        return [(FAIL, what, remedy)]
+        return [(FAIL, what, put_back)]
     rows = []
     if is_changed_kit(content, install_record(here)):
-        rows.append((WARN if is_this_file else FAIL, CHANGED + path, remedy))
+        rows.append((WARN if is_this_file else FAIL, CHANGED % path, put_back))
     elif not is_this_file:
         what = "not tried, it is missing or another version: " + path
-        rows.append((FAIL, what, installer_call(here, "")))
-    return rows + [run_in_scratch(here, line)] if is_this_file else rows
+        rows.append((FAIL, what, installer_call(here, scope)))
+    if is_this_file:
+        rows.append(run_in_scratch(here, line))
+    return rows
 
 
 def is_changed_kit(content: bytes, record: dict) -> bool:
@@ -5379,9 +5390,9 @@ def is_changed_kit(content: bytes, record: dict) -> bool:
 
 def kit_version(content: bytes) -> str:
     """Which release a file is, changed or not; "" if it is another's."""
-    if KIT_MARK not in content:
+    if not re.search(KIT_MARK, content):
         return ""
-    version = re.search(rb"^VERSION = .([\w.]+)", content, re.MULTILINE)
+    version = re.search(rb"(?m)^VERSION *= *.([\w.]+)", content)
     return version[1].decode() if version else CUT
 
 

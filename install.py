@@ -38,6 +38,7 @@ if sys.version_info < (3, 8):
     )
 
 import argparse
+import ast
 import difflib
 import json
 import os
@@ -59,6 +60,7 @@ KIT = "ctx_hooks.py"
 IS_WINDOWS = os.name == "nt"
 RELEASES = {  # sha256 of older releases
     "9159bd4a88abd33627c7241853ebb886cddea6d92802f6a8c6eae8f6d07185db": "0.2.0",
+    "61ad5b721e880824daadda93830f787243498e66f4915c446e72ce9a0ebf42e6": "0.3.0",
 }
 
 
@@ -545,7 +547,7 @@ def load_record(job):
     """The record, with what that of 0.2.0 knows, which lies in the project."""
     record = Record(kit.read_object(job.record_path))
     old = kit.read_object(job.old_record)
-    record.kits += [old.get("kit"), old.get("older")]
+    record.kits += filter(None, [old.get("kit"), old.get("older")])
     for name, row in Record(old).settings.items():
         record.settings.setdefault(job.name(join(job.base, name)), row)
     return record
@@ -633,6 +635,7 @@ def add_rule(job, value):
 # =============================================================================
 
 ATTRIBUTES = "ctx_hooks.py text eol=lf linguist-vendored\n"
+OLD_ATTRIBUTES = "ctx_hooks.py text eol=lf\n"  # of 0.3.0
 OLD_FILES = ("state", "metrics.json", "events.jsonl", "events.jsonl.1")
 TEMPLATES = {
     "TASKS.md": "# Tasks\n\n<!-- What is being worked on, the most important first. "
@@ -644,8 +647,7 @@ TEMPLATES = {
 
 def plan_install(job):
     plan_kit(job)
-    lines = attribute_lines(job)
-    if ATTRIBUTES.split() not in lines and not has_others(lines):
+    if not lexists(job.attributes) or is_our_attributes(job, OLD_ATTRIBUTES):
         job.change(job.attributes, ATTRIBUTES)
     wanted = [job.settings(agent) for agent in job.agents]
     plan_exclude(job, job.registered().union(wanted))
@@ -662,59 +664,82 @@ def plan_install(job):
 def plan_kit(job):
     """Write the kit, unless it is there. Another's file is only replaced by force."""
     old = job.read(job.kit)
-    if old is not None and not is_ours(old, job):
+    state, version = judge_kit(old, job)
+    if state == FOREIGN:
         if job.read(job.kept_kit) not in (None, old) or not job.options.force:
             raise Refused(
                 job.show(job.kit) + " is another's file",
                 "--force keeps it as ctx_hooks.py.kept; --uninstall puts it back",
             )
         job.change(job.kept_kit, old)
-    elif old is not None and not release_of(old, job):  # perhaps changed by hand
-        job.change(join(job.state, KIT + ".changed"), old, " (as it was here)")
-    if old != SOURCE:
-        job.change(job.kit, SOURCE, " (%s%s)" % (kit.VERSION, history_of(old, job)))
+    if is_newer(version) and not job.options.force:
+        raise Refused(
+            "%s is %s, and this is %s" % (job.show(job.kit), version, kit.VERSION),
+            "fetch ctx_hooks anew; or use --force to go back",
+        )
+    if state == EDITED:
+        name = "%s.%s" % (KIT, digest_of(old)[:8])
+        job.change(join(job.state, name), old, " (a copy of the edited kit)")
+    if state != CURRENT:
+        history = describe_kit(state, version)
+        job.change(job.kit, SOURCE, " (%s%s)" % (kit.VERSION, history))
     if digest_of(SOURCE) not in job.record.kits:
         job.record.kits.append(digest_of(SOURCE))
     job.record.version = kit.VERSION
+    job.record.source = HERE
 
 
-def is_ours(data, job):
-    """Whether this is a kit of ours, of any version, perhaps changed since."""
-    return bool(kit.kit_version(data) or release_of(data, job))
+# What may be in the kit's place. RELEASED is the kit of a release as it was written,
+# FORMATTED says what this one says in another layout, or is a part of it.
+MISSING, CURRENT, RELEASED, FORMATTED, EDITED, FOREIGN = range(6)
 
 
-def is_changed(data, job):
-    """Whether this is a kit of this release, but with other bytes."""
-    is_this_release = kit.kit_version(data or b"") in (kit.VERSION, kit.CUT)
-    return is_this_release and not release_of(data, job)
-
-
-def history_of(data, job):
-    """What was there before, as words behind the new version."""
-    if is_changed(data, job):
-        return "; it was " + kit.CHANGED.rstrip()
-    was = kit.kit_version(data or b"") or release_of(data, job)
-    return ", was " + was if was not in ("", kit.VERSION) else ""
-
-
-def release_of(data, job):
-    """The version of an untouched kit of ours; "" for anything else."""
+def judge_kit(data, job):
+    """What is in the kit's place, and its version if it is a kit of ours."""
+    if data is None:
+        return MISSING, ""
+    version = kit.kit_version(data)
     digest = digest_of(data)
-    if digest == digest_of(SOURCE):
-        return kit.VERSION
-    older = "an older release" if digest in job.record.kits else ""
-    return RELEASES.get(digest, older)
+    if data == SOURCE:
+        return CURRENT, version
+    if digest in (digest_of(SOURCE), *RELEASES, *job.record.kits):
+        return RELEASED, version or "an older release"
+    if SOURCE.startswith(data.rstrip()) or is_same_program(data, SOURCE):
+        return FORMATTED, version or kit.CUT
+    return (EDITED, version) if version else (FOREIGN, "")
 
 
-def attribute_lines(job):
-    """The lines of .gitattributes beside the kit, each as its words: other tools may
-    have changed blanks and line ends."""
-    text = (job.read(job.attributes) or b"").decode("utf-8", "replace")
-    return [line.split() for line in text.splitlines() if line.strip()]
+def is_same_program(one, other):
+    """Whether two sources differ only in their layout."""
+    try:
+        trees = [ast.dump(ast.parse(source)) for source in (one, other)]
+    except (SyntaxError, ValueError):
+        return False
+    bare = [re.sub(r"\\n|\s", "", tree) for tree in trees]  # docstrings move, too
+    return bare[0] == bare[1]
 
 
-def has_others(lines):
-    return any(words[0] != KIT for words in lines)
+def is_changed(state, version):
+    """Whether this is a kit of this release, but not as it was written."""
+    return state in (FORMATTED, EDITED) and version in (kit.VERSION, kit.CUT)
+
+
+def is_newer(version):
+    numbers = re.findall(r"\d+", version)
+    return list(map(int, numbers)) > list(map(int, kit.VERSION.split(".")))
+
+
+def describe_kit(state, version):
+    """What was there before, as words behind the new version."""
+    if is_changed(state, version):
+        return "; " + kit.CHANGED % "it"
+    return ", was " + version if version not in ("", kit.VERSION) else ""
+
+
+def is_our_attributes(job, *texts):
+    """Whether .gitattributes beside the kit has one of these texts, in any layout."""
+    words = kit.read_text(job.attributes).split()
+    return words in [text.split() for text in texts]
 
 
 def plan_context(job):
@@ -763,7 +788,7 @@ def plan_uninstall(job):
         job.remarks.append("kept %s: %s uses it" % (job.show(job.kit), shown))
         return
     plan_kit_removal(job)
-    if not has_others(attribute_lines(job)):
+    if is_our_attributes(job, ATTRIBUTES, OLD_ATTRIBUTES):
         job.change(job.attributes, None)
     plan_sections(job)
     plan_old_release(job)
@@ -777,9 +802,9 @@ def plan_context_removal(job):
         return
     ours = [text.encode().split() for text in (*TEMPLATES.values(), kit.GITIGNORE, "*")]
     paths = [join(job.context, name) for name in os.listdir(job.context)]
-    # split: a formatter may have changed blanks and line ends
-    is_untouched = all(isfile(path) and job.read(path).split() in ours for path in paths)
-    if is_untouched and not job.is_user:
+    # without blanks: a formatter may have changed them
+    is_ours = all(isfile(path) and job.read(path).split() in ours for path in paths)
+    if is_ours and not job.is_user:
         for path in paths:
             job.change(path, None)
     else:
@@ -799,10 +824,12 @@ def plan_sections(job):
 def plan_kit_removal(job):
     data = job.read(job.kit)
     kept = job.read(job.kept_kit)
+    state, _ = judge_kit(data, job)
     if realpath(job.kit) == join(HERE, KIT):
         job.remarks.append("kept %s: it is beside install.py" % job.kit)
-    elif data not in (None, kept) and not is_ours(data, job):
-        job.remarks.append("kept %s: it is another's file" % job.kit)
+    elif data != kept and state in (EDITED, FOREIGN):
+        what = "it was edited" if state == EDITED else "it is another's file"
+        job.remarks.append("kept %s: %s" % (job.kit, what))
     else:
         job.change(job.kit, kept)
         job.change(job.kept_kit, None)
@@ -883,13 +910,11 @@ def check(job):
     if not job.registered():
         say("not installed: no hook of ctx_hooks in " + job.root)
         return NOT_INSTALLED
-    is_formatted = is_changed(job.read(job.kit), job)
-    plan_install(job)
-    if is_formatted:
-        again = kit.program_call(join(HERE, "install.py"), "").strip()
-        say(kit.CHANGED + job.show(job.kit))
-        say("hint: `%s` puts it back" % again)
+    if is_changed(*judge_kit(job.read(job.kit), job)):
+        say(kit.CHANGED % job.show(job.kit))
+        say("hint: `%s` puts it back" % own_call(job))
         return NOT_CURRENT
+    plan_install(job)
     if job.changes:
         say("not current: install.py would change this")
         show_plan(job)
@@ -900,6 +925,16 @@ def check(job):
         return NOT_CURRENT
     say("ok: ctx_hooks %s is installed, current, and runs" % kit.VERSION)
     return 0
+
+
+def own_call(job):
+    """The command that installs what this job is about."""
+    words = []
+    if job.project != os.getcwd():
+        words.append(shlex.quote(job.project))
+    if job.options.scope != "project":
+        words += ["--scope", job.options.scope]
+    return kit.program_call(join(HERE, "install.py"), " ".join(words)).strip()
 
 
 def try_kit(job):

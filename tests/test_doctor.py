@@ -99,7 +99,7 @@ def test_a_kit_that_a_formatter_changed_is_named_with_what_puts_it_back(installe
     helper.write(kit_of(installed), helper.read(helper.KIT).replace("'", '"', 1))
     is_itself = asks != "another one"
     page = examine(installed, code=0 if is_itself else 1, kit=kit_of(installed) if is_itself else helper.KIT)
-    found = r"(\S+) +changed since it was installed, by a formatter\? .*ctx_hooks\.py\n +`.*install\.py` puts it back"
+    found = r"(\S+) +.*ctx_hooks\.py was changed since it was installed, by a formatter\?\n +`.*install\.py` puts it back"
     assert re.search(found, page)[1] == ("warn" if is_itself else "FAIL")
     assert ("the registered line runs" in page) == is_itself
 

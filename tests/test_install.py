@@ -137,8 +137,10 @@ def test_editing_examples(source, value, expected):
 
 STAND_IN = b"""#!/bin/sh
 # ctx_hooks: hooks that keep a coding agent on track
+''':'
 echo %s ran "$@"
 exit 0
+'''
 VERSION = "%s"
 """ % ((kit.VERSION.encode(),) * 2)
 OLD_KIT = STAND_IN.replace(kit.VERSION.encode(), b"0.0.9")
@@ -448,25 +450,40 @@ def test_another_s_file_is_refused_then_kept_by_force_and_put_back(place):
     assert place.tree() == before
 
 
-def test_a_kit_that_a_formatter_changed_is_put_back_and_not_lost(place):
+CHANGED = "was changed since it was installed, by a formatter?"
+
+
+def test_a_kit_that_a_formatter_changed_is_named_and_put_back(place):
     place.run()
-    changed = STAND_IN + b"# edited\n"
+    changed = STAND_IN.replace(b"VERSION =", b"VERSION =   ")
     place.write(KIT, changed)
     printed = place.run("--check", code=4)
-    assert printed.startswith("changed since it was installed, by a formatter? " + KIT)
+    assert printed.startswith("%s %s\n" % (KIT, CHANGED))
     assert re.search(r"hint: `.*install\.py` puts it back", printed) and place.read(KIT) == changed
-    assert "changed since it was installed, by a formatter?" in place.run()
+    printed = place.run()
+    assert CHANGED in printed and ".local" not in printed
     assert place.read(KIT) == STAND_IN and "current" in place.run("--check")
-    kept = [name for name in helper.files_below(place.home) if name.endswith("ctx_hooks.py.changed")]
-    assert place.read(os.path.join(place.home, *kept)) == changed
+
+
+def test_a_kit_that_somebody_edited_is_put_back_and_not_lost(place):
+    edits = [STAND_IN + b"x = %d\n" % number for number in range(2)]
+    for changed in edits:
+        place.run()
+        place.write(KIT, changed)
+        assert CHANGED in place.run() and place.read(KIT) == STAND_IN
+    kept = [place.read(os.path.join(place.home, name)) for name in helper.files_below(place.home)]
+    assert set(edits) < set(kept)
+    place.write(KIT, edits[0])
+    assert "it was edited" in place.run("--uninstall") and place.read(KIT) == edits[0]
 
 
 @pytest.mark.parametrize("damage", [
-    lambda text: text + b"# edited\n",
+    lambda text: text + b"# a comment\n",
     lambda text: text[:80],  # cut short by a merge
+    lambda text: b"",
     lambda text: text.replace(b"\n", b"\r\n"),
     lambda text: b"\xef\xbb\xbf" + text,
-], ids=["edited", "cut", "CRLF", "BOM"])
+], ids=["comment", "cut", "empty", "CRLF", "BOM"])
 def test_a_changed_kit_of_ours_is_put_back_and_taken_out(place, damage):
     place.run()
     place.write(KIT, damage(STAND_IN))
@@ -474,6 +491,37 @@ def test_a_changed_kit_of_ours_is_put_back_and_taken_out(place, damage):
     place.write(KIT, damage(STAND_IN))
     place.run("--uninstall")
     assert place.tree() == {}
+
+
+@pytest.mark.parametrize("words", [[], ["--scope", "local"], ["--scope", "user"]])
+def test_the_command_that_puts_a_kit_back_is_for_the_same_place(place, words):
+    place.run(*words)
+    base = os.path.join(place.home, ".claude") if "user" in words else place.path(".claude")
+    path = os.path.join(base, "hooks", "ctx_hooks.py")
+    helper.write(path, STAND_IN + b"\n")
+    elsewhere = place.run(place.project, *words, "--check", cwd=place.base, code=4)
+    command = re.search("hint: `(.*)` puts it back", elsewhere)[1]
+    assert shlex.split(command)[2:] == [place.project, *words]
+
+
+def test_a_newer_kit_is_not_replaced_by_an_older_one(place):
+    newer = STAND_IN.replace(kit.VERSION.encode(), b"99.0.0")
+    place.write(KIT, newer)
+    assert "99.0.0" in place.run(code=1) and place.read(KIT) == newer
+    place.run("--force")
+    assert place.read(KIT) == STAND_IN
+
+
+def test_a_file_that_only_speaks_of_the_kit_is_another_s(place):
+    place.write(KIT, b"#!/bin/sh\n# a wrapper of ctx_hooks: hooks that keep a coding agent on track\n")
+    assert "another's file" in place.run(code=1)
+
+
+def test_an_attributes_file_of_the_person_stays(place):
+    place.write(ATTRIBUTES, "ctx_hooks.py -diff\n")
+    place.run()
+    place.run("--uninstall")
+    assert place.read(ATTRIBUTES) == b"ctx_hooks.py -diff\n"
 
 
 REWRITES = {  # what other tools do to JSON, and to every text
