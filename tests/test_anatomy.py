@@ -205,6 +205,7 @@ def test_the_launcher_keeps_the_event_away_from_everything_but_python():
     assert launcher.startswith(':"; exec 3<&0 </dev/null # ')  # all in the first line, nothing before it
     assert launcher.count("<&3") == 1 and "`" not in launcher and "$(" not in launcher
     assert "\\" not in launcher  # ruff would make it a raw string
+    assert not re.search(r"`(?:sh|bash|python3?|py|cat)\b[^`\n]*`", TEXT)  # nor below, where a lost quote may reach
 
 
 def test_every_test_that_keeps_a_promise_exists():
