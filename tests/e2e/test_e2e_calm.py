@@ -6,7 +6,7 @@ import time
 
 from agents import ASKED, GATE, Agent, bash, edit, read, said
 
-CALLS = 60
+CALLS = 64
 SIGNAL_AT, FAILING_AT, SWITCH_AT = 14, 24, 34  # in the middle of calm stretches
 STEP = 2_100
 POINT = 141_950  # 85 % of 167,000
@@ -18,7 +18,7 @@ def first(kit, text):
 
 
 def calls_of(kit):
-    """Sixty calls that grow from 20,000 tokens past the point where a handoff is asked for."""
+    """Calls that grow from 20,000 tokens past the point where a handoff is asked for."""
     calls = {}
     for number in range(1, CALLS + 1):
         tokens = 20_000 + number * STEP
