@@ -45,7 +45,7 @@ def test_over_sixty_calls_few_start_python_and_what_happens_outside_is_told_with
     assert first(kit, "CI failed on main.") == SIGNAL_AT
     assert first(kit, "The working tree is on feature now") == SWITCH_AT
     crossing = (POINT - 20_000) // STEP + 1
-    assert first(kit, ASKED) in (crossing, crossing + 1)  # the transcript may lag a moment behind a call
+    assert first(kit, ASKED) in range(crossing, crossing + 3)  # the transcript may lag a moment behind a call
     facts = kit.state(session.id)["facts"]
     assert facts["tool_calls"] == CALLS and facts["failed"]["command"] == "echo wrong >&2; exit 3"
     owed = CALLS - crossing + 1  # a handoff is owed: every call looks
