@@ -8,12 +8,12 @@
 # pylint: skip-file
 # type: ignore
 """:"; exec 3<&0 </dev/null # The launcher, for a shell. To Python it is a string.
-# It answers the calls that need no word of ours, and starts Python for the others.
+# It answers calls that need no reply by itself, and starts Python for the others.
 # usage: sh ctx_hooks.py MODE [AGENT] [now]
 #
 # Other tools may rewrite this file, but whatever quote or line is lost, what an event
-# says must not be run. So the event waits on descriptor 3 for Python alone, and no
-# command is substituted here. If all quotes are inverted, this ends it: ';exit 0;'
+# says must not be run. So the event waits on descriptor 3 for Python alone, and there
+# is no command substitution. If all quotes are inverted, this ends it: ';exit 0;'
 mode=$1 agent=$2
 case ${HOME:-} in /*) cache=$HOME/.cache ;; *) cache=/dev/null ;; esac
 case ${XDG_CACHE_HOME:-} in /*) cache=$XDG_CACHE_HOME ;; esac
@@ -71,10 +71,11 @@ esac
 
 # 4. Start Python: exactly this file, its bytecode in the user's own cache folder.
 # The link there leads to the interpreter that a slow python3 of a version manager runs.
+# On Windows py comes first: python3 may only open the Store.
 python=$cache/python3 option=
 if [ -f "$python" ] && [ -x "$python" ]; then :
 elif [ -n "${LOCALAPPDATA:-}" ] && command -v py; then python=py option=-3
-elif command -v python3; then python=python3 # on Windows it may only open the Store
+elif command -v python3; then python=python3
 elif command -v py; then python=py option=-3
 else exit 127; fi >/dev/null
 exec "$python" ${option:+"$option"} -I -S -X utf8 -c '
@@ -2845,7 +2846,7 @@ BUILD_STEPS = ("test", "build", "lint", "check", "vet", "clippy", "--build")
 CHECK_WORDS = ("test", "check", "verify")
 CHECK_SCRIPTS = ("/test", "/check", "/verify", "/ci", "ci/run")
 TREE_MOVERS = "git gh jj hub checkout switch worktree release deploy".split()
-REFUSED = r"(?i)user (doesn't want|rejected|refused|denied|declined|cancell?ed)"
+REFUSED = r"(?i)user (doesn't want|rejected|refused|denied|declined|cancel+ed)"
 OUTPUT_FILTERS = r"(\s*2>&1|\s*\|\s*(tail|head|cat)( -n?\s*\d+)?|\s*\|\| true)+\s*$"
 
 
@@ -5021,7 +5022,7 @@ def digest(text: str) -> str:
     return hashlib.sha256(data).hexdigest()[:32]
 
 
-def digest_of(content: bytes) -> str:
+def sha256_of(content: bytes) -> str:
     """The sha256 of a file; CRLF counts as LF, for git may change that."""
     import hashlib
 
@@ -5385,7 +5386,7 @@ def is_changed_kit(content: bytes, record: dict) -> bool:
     release may have come by git."""
     if kit_version(content) not in (record.get("version"), CUT):
         return False
-    return digest_of(content) not in (record.get("kits") or [])
+    return sha256_of(content) not in (record.get("kits") or [])
 
 
 def kit_version(content: bytes) -> str:

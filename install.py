@@ -38,7 +38,6 @@ if sys.version_info < (3, 8):
     )
 
 import argparse
-import ast
 import difflib
 import json
 import os
@@ -483,7 +482,7 @@ def read_bytes(path):
 
 def digest_of(data):
     """The sha256 of a file's bytes; "" if there is no file."""
-    return "" if data is None else kit.digest_of(data)
+    return "" if data is None else kit.sha256_of(data)
 
 
 def apply_change(change, job):
@@ -661,6 +660,11 @@ def plan_install(job):
     plan_old_release(job)
 
 
+# What may be in the kit's place. RELEASED is a kit as some release was written,
+# FORMATTED this one in another layout, or a part of it, CHANGED any other kit of ours.
+MISSING, CURRENT, RELEASED, FORMATTED, CHANGED, FOREIGN = range(6)
+
+
 def plan_kit(job):
     """Write the kit, unless it is there. Another's file is only replaced by force."""
     old = job.read(job.kit)
@@ -677,9 +681,9 @@ def plan_kit(job):
             "%s is %s, and this is %s" % (job.show(job.kit), version, kit.VERSION),
             "fetch ctx_hooks anew; or use --force to go back",
         )
-    if state == EDITED:
+    if state == CHANGED:
         name = "%s.%s" % (KIT, digest_of(old)[:8])
-        job.change(join(job.state, name), old, " (a copy of the edited kit)")
+        job.change(join(job.state, name), old, " (a copy of the kit that was here)")
     if state != CURRENT:
         history = describe_kit(state, version)
         job.change(job.kit, SOURCE, " (%s%s)" % (kit.VERSION, history))
@@ -687,11 +691,6 @@ def plan_kit(job):
         job.record.kits.append(digest_of(SOURCE))
     job.record.version = kit.VERSION
     job.record.source = HERE
-
-
-# What may be in the kit's place. RELEASED is the kit of a release as it was written,
-# FORMATTED says what this one says in another layout, or is a part of it.
-MISSING, CURRENT, RELEASED, FORMATTED, EDITED, FOREIGN = range(6)
 
 
 def judge_kit(data, job):
@@ -704,24 +703,20 @@ def judge_kit(data, job):
         return CURRENT, version
     if digest in (digest_of(SOURCE), *RELEASES, *job.record.kits):
         return RELEASED, version or "an older release"
-    if SOURCE.startswith(data.rstrip()) or is_same_program(data, SOURCE):
+    is_part = SOURCE.startswith(data.rstrip())
+    if is_part or without_layout(data) == without_layout(SOURCE):
         return FORMATTED, version or kit.CUT
-    return (EDITED, version) if version else (FOREIGN, "")
+    return (CHANGED, version) if version else (FOREIGN, "")
 
 
-def is_same_program(one, other):
-    """Whether two sources differ only in their layout."""
-    try:
-        trees = [ast.dump(ast.parse(source)) for source in (one, other)]
-    except (SyntaxError, ValueError):
-        return False
-    bare = [re.sub(r"\\n|\s", "", tree) for tree in trees]  # docstrings move, too
-    return bare[0] == bare[1]
+def without_layout(data):
+    """What formatters leave of a text: no blanks, quotes, commas, brackets or BOM."""
+    return re.sub(rb"[\s'\"(),\\]|\xef\xbb\xbf", b"", data)
 
 
 def is_changed(state, version):
     """Whether this is a kit of this release, but not as it was written."""
-    return state in (FORMATTED, EDITED) and version in (kit.VERSION, kit.CUT)
+    return state in (FORMATTED, CHANGED) and version in (kit.VERSION, kit.CUT)
 
 
 def is_newer(version):
@@ -827,8 +822,8 @@ def plan_kit_removal(job):
     state, _ = judge_kit(data, job)
     if realpath(job.kit) == join(HERE, KIT):
         job.remarks.append("kept %s: it is beside install.py" % job.kit)
-    elif data != kept and state in (EDITED, FOREIGN):
-        what = "it was edited" if state == EDITED else "it is another's file"
+    elif data != kept and state in (CHANGED, FOREIGN):
+        what = "it is another's file" if state == FOREIGN else "somebody changed it"
         job.remarks.append("kept %s: %s" % (job.kit, what))
     else:
         job.change(job.kit, kept)

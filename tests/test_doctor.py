@@ -104,6 +104,14 @@ def test_a_kit_that_a_formatter_changed_is_named_with_what_puts_it_back(installe
     assert ("the registered line runs" in page) == is_itself
 
 
+@pytest.mark.parametrize("scope", ["local", "user"])
+def test_the_command_that_puts_it_back_has_the_scope_of_its_settings(world, scope):
+    install(world, "--scope", scope)
+    kit = kit_of(world) if scope == "local" else os.path.join(world.home, ".claude", "hooks", "ctx_hooks.py")
+    helper.write(kit, helper.read(helper.KIT) + "\n")
+    assert re.search(r"`.*install\.py --scope %s` puts it back" % scope, examine(world, kit=kit))
+
+
 def test_another_release_that_came_by_git_is_no_changed_kit(installed):
     text = helper.read(helper.KIT).replace('VERSION = "', 'VERSION = "9.', 1)
     helper.write(kit_of(installed), text)

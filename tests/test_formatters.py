@@ -1,16 +1,14 @@
-"""The kit after other people's tools: formatters, fixers, a merge. It goes on working, or it is silent; and nothing
-that an event says is ever run."""
+"""The kit after other people's tools: formatters, fixers, a merge. It still works, or it is silent; and it never runs
+what an event says."""
 from __future__ import annotations
 
 import os
 import random
 import re
 import shutil
-import stat
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
 
 import pytest
 
@@ -24,6 +22,8 @@ BATS = os.environ.get("CTX_BATS") or shutil.which("bats")
 IS_SOAK = os.environ.get("CTX_SOAK") == "1"
 TEXT = helper.read(helper.KIT)
 HEAD, LAUNCHER, PROGRAM = re.fullmatch(r'(?s)(#!.*?\n)(""":".*?\n":"""\n)(.*)', TEXT).groups()
+UNMARKED = re.sub("(?m)^# .*", "#", HEAD) + LAUNCHER + PROGRAM  # without the lines that keep tools away
+UNTIDY = "UNTIDY = { 'a':1 }\n"  # so that a tidy kit, too, is something to work on
 SHELLS = [words for words in (["dash"], ["bash"], ["busybox", "sh"], ["zsh"]) if shutil.which(words[0])]
 SINGLE = ["--config", 'lint.flake8-quotes = {inline-quotes="single", multiline-quotes="single", docstring-quotes="single"}']
 
@@ -51,11 +51,11 @@ CHECKERS = {
     "ruff check": ["ruff", "check", "."],
     "ruff check, all rules": ["ruff", "check", "--select", "ALL", "."],
     "flake8": ["flake8", ".claude"],
-    "isort": ["isort", "--check", ".", ".claude/hooks/ctx_hooks.py"],
+    "isort": ["isort", "--check", "--float-to-top", ".claude/hooks/ctx_hooks.py"],
     "mypy": ["mypy", "--strict", ".claude/hooks/ctx_hooks.py"],
     "pylint": ["pylint", ".claude/hooks/ctx_hooks.py"],
     "autopep8": ["autopep8", "--diff", "--exit-code", ".claude/hooks/ctx_hooks.py"],
-    "codespell": ["codespell", ".claude", ".context"],
+    "codespell": ["codespell", ".claude/hooks/ctx_hooks.py"],
 }
 
 
@@ -72,13 +72,13 @@ def run_tool(words, cwd):
 
 @pytest.fixture
 def formatted(request, tmp_path):
-    """The kit after a formatter. Without the lines that keep it away, so that it really works on the file."""
-    path = helper.write(str(tmp_path / "formatted" / "ctx_hooks.py"), re.sub("(?m)^# .*", "#", HEAD) + LAUNCHER + PROGRAM)
+    """The kit after a formatter that really worked on it."""
+    path = helper.write(str(tmp_path / "formatted" / "ctx_hooks.py"), UNMARKED + UNTIDY)
     os.chmod(path, 0o755)
     for tool in [request.param] if request.param in FORMATTERS else TOGETHER:
         code, printed = run_tool([*FORMATTERS[tool], "ctx_hooks.py"], os.path.dirname(path))
         assert code in (0, 1, 3), printed  # 3: docformatter changed it
-    assert helper.read(path) != TEXT
+    assert helper.read(path) != UNMARKED + UNTIDY
     return path
 
 
@@ -89,7 +89,8 @@ def hostile(pwned):
 
 
 def play(base, kit, text):
-    """A session with that text in every place; what the kit says in each mode, paths and numbers aside, and complains."""
+    """Play a session with that text in every field. What the kit says in each mode, without paths and numbers, and
+    what stands on stderr."""
     world = helper.World(base)
     kit = world.write(".claude/hooks/ctx_hooks.py", helper.read(kit))
     world.hook = lambda mode, event, *words, **env: launch(world, kit, [mode, *words], event, env)
@@ -121,8 +122,9 @@ def test_a_formatted_kit_works_as_the_untouched_one_and_runs_nothing_of_an_event
         assert said == untouched or not any(said)
         return
     assert said == untouched
-    is_split = "summary below" in request.node.name  # of its first line the shell knows one word no more
-    assert set(re.findall(": ([a-z ]+)\n", complaints)) == ({"not found"} if is_split else set()), complaints
+    if "summary below" in request.node.name:  # the header's first word is no longer one that the shell knows
+        complaints = re.sub("(?m)^.*\n:: not found\n", "", complaints)
+    assert complaints == ""
     people_can_use(formatted, tmp_path)
     if IS_SOAK or "together" in request.node.name:
         passes_the_launchers_suite(formatted, tmp_path)
@@ -142,6 +144,25 @@ def passes_the_launchers_suite(formatted, tmp_path):
     suite = os.path.join(helper.TESTS, "launcher.bats")
     done = subprocess.run([BATS, "--tap", suite], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300)
     assert done.returncode == 0, done.stdout.decode()
+
+
+SMALL_EDITS = {
+    "a licence on line 2": TEXT.replace("\n", "\n# Copyright\n#\n", 1),
+    "a licence above it": "# Copyright\n\n" + TEXT,
+    "a coding line": TEXT.replace("\n", "\n# -*- coding: utf-8 -*-\n", 1),
+    "blanks at the ends of lines": HEAD + LAUNCHER.replace("\n", "  \n") + PROGRAM,
+    "tabs": HEAD + LAUNCHER.replace("  ", "\t") + PROGRAM,
+    "no new line at its end": TEXT.rstrip("\n"),
+}
+
+
+@pytest.mark.parametrize("edit", SMALL_EDITS)
+def test_small_edits_of_other_tools_change_nothing(edit, tmp_path):
+    text = hostile(str(tmp_path / "pwned"))
+    edited = helper.write(str(tmp_path / "ctx_hooks.py"), SMALL_EDITS[edit])
+    assert play(tmp_path / "two", edited, text) == play(tmp_path / "one", helper.KIT, text)
+    people_can_use(edited, tmp_path)
+    assert not os.path.exists(tmp_path / "pwned")
 
 
 # --- a team's own checks
@@ -186,10 +207,6 @@ def damaged_files():
     yield "all quotes single", TEXT.replace('"', "'")
     yield "CRLF", TEXT.replace("\n", "\r\n")
     yield "BOM", "\ufeff" + TEXT
-    yield "no new line at its end", TEXT.rstrip("\n")
-    yield "tabs", TEXT.replace("  ", "\t")
-    yield "a licence before it", "# Copyright\n\n" + TEXT
-    yield "the launcher taken away", HEAD + PROGRAM
     yield "in one line", HEAD + re.sub(r"\s+", " ", LAUNCHER) + PROGRAM
     for width in (40, 60, 72, 79, 88, 120):
         yield "wrapped at %d" % width, HEAD + textwrap.fill(LAUNCHER, width) + "\n" + PROGRAM
@@ -221,8 +238,7 @@ def yard(tmp_path):
     """A project with a kit that can be damaged, and a `python3` that notes when it gets the event without a program."""
     world = helper.World(tmp_path)
     pwned = tmp_path / "pwned"
-    python = Path(helper.write(str(tmp_path / "bin" / "python3"), SPY % pwned))
-    python.chmod(python.stat().st_mode | stat.S_IXUSR)
+    os.chmod(helper.write(str(tmp_path / "bin" / "python3"), SPY % pwned), 0o755)
     world.env["PATH"] = str(tmp_path / "bin") + ":/usr/bin:/bin"
     return world, str(pwned)
 
@@ -238,6 +254,17 @@ def test_whatever_is_lost_in_the_launcher_nothing_of_the_event_is_run(shell, yar
             done = subprocess.run([*shell, kit, mode], cwd=world.temp, env=world.env, stdin=stdin,
                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=30)
         assert b"touch" not in done.stdout and not os.path.exists(pwned), (what, done.stdout, shell)
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
+def test_a_shell_does_not_take_the_program_for_its_own_when_the_launcher_was_taken_away(shell, yard):
+    world, pwned = yard
+    spy = "#!/bin/sh\necho imported >'%s'\n" % pwned  # with ImageMagick, `import json` would take a picture of the screen
+    os.chmod(helper.write(os.path.join(os.path.dirname(pwned), "bin", "import"), spy), 0o755)
+    kit = helper.write(world.path("ctx_hooks.py"), HEAD + PROGRAM)
+    done = subprocess.run([*shell, kit, "monitor"], cwd=world.temp, env=world.env, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=30)
+    assert done.stdout == b"" and not os.path.exists(pwned)
 
 
 @pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
