@@ -463,8 +463,6 @@ BUSY_S, BUSY_CALL_S = 600, 7200
 KEPT_S = 7 * 86400
 SWEEP_EVERY_S = 3600
 LEFTOVER = r"\.(?:json|md)\.(?:tmp-\d+|corrupt)$"  # of a write that was killed
-OLD_STATE = r"(\.json|\.lock|\.claims|\.statusline|\.log|collected)$"  # of 0.2.0
-OLD_LOGS = r"[/\\](metrics\.json|events\.jsonl(\.1)?)$"
 MOST_ATTEMPTS = 5
 LEAST_SENT = 1_000  # characters; a startup text cut below this says too little
 NEW_HEAD = "Handoff of the session before this one (%s), left by %s %s ago."
@@ -921,7 +919,6 @@ def sweep(run: Run) -> None:
     if not has_waited(modified_at(stamp), SWEEP_EVERY_S, run.now):
         return
     write_atomically(stamp, "")
-    remove_old_state(project)
     remove_files(os.path.join(project.cache, "calm"), oldest=oldest)
     for folder in (project.home, project.context, project.path("handoffs")):
         remove_files(folder, LEFTOVER, oldest)
@@ -950,22 +947,6 @@ def remove_files(folder: str, pattern: str = "", oldest: float = float("inf")) -
     for path, written_at in list_files(folder, ""):
         if written_at < oldest and re.search(pattern, path):
             remove_file(path)
-
-
-def remove_old_state(project: Project) -> None:
-    """Version 0.2.0 kept its state inside the context folder: once, that goes."""
-    folder = project.path("state")
-    ledger = read_object(os.path.join(folder, "handoffs.json")).get("handoffs")
-    if os.path.islink(folder) or not isinstance(ledger, dict):
-        return
-    for row in ledger.values():
-        name = os.path.basename(text_of(dig(row, "file")))
-        if name and dig(row, "evidence"):
-            take_handoff(project, name)
-    for old_folder in (os.path.join(folder, "aside"), folder):
-        remove_files(old_folder, OLD_STATE)
-        remove_folder(old_folder)
-    remove_files(project.context, OLD_LOGS)
 
 
 # =============================================================================
@@ -4444,8 +4425,7 @@ def may_be_delivered(project: Project, path: str) -> bool:
 
 # --- whether to speak at all
 
-# A registered line; 0.2.0's begin with `: ctx_hooks inject;`.
-OWN_LINE = r"ctx_hooks(?:\.py)?\W{1,12}(?:inject|gate|monitor|stop-enforce|cleanup)\b"
+OWN_LINE = r"ctx_hooks\.py\W{1,12}(?:inject|gate|monitor|stop-enforce|cleanup)\b"
 
 
 def is_switched_off(project: Project, env: dict, now: float) -> bool:
@@ -5135,10 +5115,6 @@ REGISTERED = r"""(?xs)
     (?:(?<=[\s/\\"']ctx_hooks\.py)|(?<=[\s/\\"']ctx_hooks\.py["']))  # our file
     \ (?P<words>(?:inject|gate|monitor|stop-enforce|cleanup|statusline)(?:\ [a-z]+)*)
     (?:\ 2>/dev/null)?(?:\ \|\|\ (?:exit\ 0|true)|;\ exit\ 0)?
-    |                                                      # 0.2.0: some 700 characters
-    (?::\ ctx_hooks\ |[^|&;<>()]*\ -X\ ctx_hooks=)
-    (?P<old>inject|gate|monitor|stop-enforce|cleanup|statusline)\b
-    .*(?:;|\|\|)\ exit\ 0
 """
 
 
@@ -5148,7 +5124,7 @@ class RegisteredLine(Record):
     mode: str = ""
     agent: str = "claude"
     words: list = []  # mode, agent, "now"
-    path: str = ""  # of the kit, variables as they stand; "" in a line of 0.2.0
+    path: str = ""  # of the kit, variables as they stand
     entry: dict = {}  # as it stands in the settings
     place: list = []  # keys and indexes that lead to the entry: "hooks", event, …
 
@@ -5159,14 +5135,14 @@ def parse_line(command: object) -> RegisteredLine | None:
     if not match:
         return None
     line = RegisteredLine()
-    line.words = (match["words"] or match["old"]).split()
+    line.words = match["words"].split()
     line.mode, *others = line.words
     for word in others:
         if word in DIALECTS:
             line.agent = word
         elif word != "now":
             return None
-    line.path = re.sub(r"""("|')(.*?)\1""", r"\2", match["path"] or "", flags=re.DOTALL)
+    line.path = re.sub(r"""("|')(.*?)\1""", r"\2", match["path"], flags=re.DOTALL)
     return line
 
 

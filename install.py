@@ -58,7 +58,6 @@ HERE = dirname(realpath(__file__))
 KIT = "ctx_hooks.py"
 IS_WINDOWS = os.name == "nt"
 RELEASES = {  # sha256 of older releases
-    "9159bd4a88abd33627c7241853ebb886cddea6d92802f6a8c6eae8f6d07185db": "0.2.0",
     "61ad5b721e880824daadda93830f787243498e66f4915c446e72ce9a0ebf42e6": "0.3.0",
 }
 
@@ -294,7 +293,8 @@ def strip_settings(source, before):
     if not kit.find_lines(value) and not has_our_status(value):
         return source  # a rule in it is the person's
     merge_hooks(value, {}, before)
-    remove_status(value)
+    if has_our_status(value):
+        value["statusLine"] = GONE
     rules = rules_of(value)
     had = rules_of(before)
     for index, rule in enumerate(rules):
@@ -307,17 +307,6 @@ def strip_settings(source, before):
 def has_our_status(value):
     line = kit.parse_line(value.get("statusLine", {}).get("command"))
     return bool(line) and line.mode == "statusline"
-
-
-def remove_status(value):
-    """Ours goes. That of 0.2.0 could hold the person's own: that one stays."""
-    if has_our_status(value):
-        status = value["statusLine"]
-        _, _, own = status["command"].partition(" statusline -- sh -c ")
-        if own:
-            status["command"] = shlex.split(own)[0]
-        else:
-            value["statusLine"] = GONE
 
 
 # =============================================================================
@@ -339,14 +328,13 @@ class Job:
         self.kit = join(hooks, KIT)
         self.kept_kit = self.kit + ".kept"
         self.attributes = join(hooks, ".gitattributes")
-        self.old_record = join(hooks, ".ctx_hooks", "record.json")
         self.context_dir = kit.read_settings(project, env)["context_dir"]
         self.context = join(project, self.context_dir)
         self.state = kit.project_state_folder(self.root, env)
         self.cache = kit.cache_folder(env)
         name = "install-user.json" if self.is_user else "install-project.json"
         self.record_path = join(self.state, name)
-        self.record = load_record(self)
+        self.record = Record(kit.read_object(self.record_path))
         self.agents = []
         self.changes = []
         self.leftovers = []  # files and folders of ours that go as they are
@@ -542,16 +530,6 @@ def keep_mode_and_owner(path, draft):
 Settings = namedtuple("Settings", "path name source before original")
 
 
-def load_record(job):
-    """The record, with what that of 0.2.0 knows, which lies in the project."""
-    record = Record(kit.read_object(job.record_path))
-    old = kit.read_object(job.old_record)
-    record.kits += filter(None, [old.get("kit"), old.get("older")])
-    for name, row in Record(old).settings.items():
-        record.settings.setdefault(job.name(join(job.base, name)), row)
-    return record
-
-
 def save_record(job):
     text = json.dumps(job.record.as_dict(), indent=1)
     os.makedirs(job.state, mode=0o700, exist_ok=True)  # prompts are kept there
@@ -614,9 +592,8 @@ def add_status(job, value, hook):
     command = " statusline".join(hook["command"].rsplit(" inject", 1))
     # nobody promises that a status line gets the variable; it starts in the project
     command = command.replace("$CLAUDE_PROJECT_DIR", "${CLAUDE_PROJECT_DIR:-.}")
-    is_wanted = job.options.statusline or has_our_status(value)
-    remove_status(value)
-    if is_wanted and value.get("statusLine", GONE) is GONE:
+    is_wanted = job.options.statusline and "statusLine" not in value
+    if is_wanted or has_our_status(value):
         value["statusLine"] = {"type": "command", "command": command}
 
 
@@ -635,7 +612,6 @@ def add_rule(job, value):
 
 ATTRIBUTES = "ctx_hooks.py text eol=lf linguist-vendored\n"
 OLD_ATTRIBUTES = "ctx_hooks.py text eol=lf\n"  # of 0.3.0
-OLD_FILES = ("state", "metrics.json", "events.jsonl", "events.jsonl.1")
 TEMPLATES = {
     "TASKS.md": "# Tasks\n\n<!-- What is being worked on, the most important first. "
     "Delete what is done. -->\n",
@@ -657,7 +633,6 @@ def plan_install(job):
             plan_removal(job, agent)
     if job.options.init:
         plan_context(job)
-    plan_old_release(job)
 
 
 # What may be in the kit's place. RELEASED is a kit as some release was written,
@@ -748,24 +723,6 @@ def plan_context(job):
             job.change(path, text)
 
 
-def plan_old_release(job):
-    """What 0.2.0 left and this version does not use."""
-    if not lexists(job.old_record):
-        return
-    hidden = dirname(job.old_record)
-    names = os.listdir(hidden)
-    has_kept_kit = any(name.startswith(KIT + ".kept-") for name in names)
-    # A foreign kit that `--force` of 0.2.0 set aside is somebody's file: it stays.
-    job.remove(job.old_record if has_kept_kit else hidden)
-    if job.is_user:
-        return
-    ignore = join(job.base, ".gitignore")  # it hid a private install
-    if kit.read_text(ignore).startswith("# written by ctx_hooks\n"):
-        job.change(ignore, None)
-    for name in OLD_FILES:
-        job.remove(join(job.context, name))
-
-
 # =============================================================================
 # Uninstall
 # =============================================================================
@@ -786,7 +743,6 @@ def plan_uninstall(job):
     if is_our_attributes(job, ATTRIBUTES, OLD_ATTRIBUTES):
         job.change(job.attributes, None)
     plan_sections(job)
-    plan_old_release(job)
     plan_state(job)
     plan_context_removal(job)
 

@@ -396,11 +396,9 @@ def test_links_inside_the_project_or_to_it_and_to_the_home_are_followed(place, s
     assert place.tree() == before and not [path for path in place.tree(place.home) if path.startswith(".claude")]
 
 
-@pytest.mark.parametrize("name", [".claude", ".claude/hooks", KIT, SETTINGS, ".codex", ".context", ".context/state"])
+@pytest.mark.parametrize("name", [".claude", ".claude/hooks", KIT, SETTINGS, ".codex", ".context"])
 def test_links_that_lead_out_are_refused_with_the_path(place, name):
     outside = os.path.join(place.base, "outside")
-    if name == ".context/state":  # the old release's, which would be removed
-        upgrade_from_0_2_0(place)
     if name.endswith((".json", ".py")):
         place.write(outside, b"")
     else:
@@ -563,91 +561,27 @@ def test_an_untouched_older_release_is_upgraded_also_from_a_checkout_with_crlf(p
     assert f"({kit.VERSION}, was 0.0.9)" in place.run()
 
 
-def upgrade_from_0_2_0(place, is_recorded=True):
-    """A project as 0.2.0 left it; returns what stood in its settings before."""
-    left = json.loads(helper.read(helper.data("release-0.2.0.json")))
-    record = json.loads(left["record.json"])
-    record["kit"] = inst.digest_of(OLD_KIT)
-    place.write(SETTINGS, left["settings.json"])
-    place.write(".codex/hooks.json", left["codex.json"])
-    place.write(KIT, OLD_KIT)
-    if is_recorded:
-        place.write(".claude/hooks/.ctx_hooks/.gitignore", "*\n")
-        place.write(".claude/hooks/.ctx_hooks/record.json", json.dumps(record))
-    return left["before"].encode()
-
-
-@pytest.mark.parametrize("is_upgraded", [True, False])
-def test_a_project_of_0_2_0_is_upgraded_in_place_and_undone_to_what_was_before_it(place, is_upgraded):
-    before = upgrade_from_0_2_0(place)
-    place.write(".context/TASKS.md", "- a task\n")
-    place.write(".context/state/x.json", "{}")
-    place.write(".context/handoffs/a.md", "# a handoff\n")
-    order = list(place.settings()["hooks"])
-    if is_upgraded:
-        assert "was 0.0.9" in place.run()
-        assert list(place.settings()["hooks"]) == order
-        assert place.settings()["statusLine"]["command"] == 'echo "it\'s mine"'  # no longer around it
-        assert all(len(command) <= 100 for command in place.commands())
-        assert sorted(os.listdir(place.path(".claude", "hooks"))) == [".gitattributes", "ctx_hooks.py"]
-        assert sorted(os.listdir(place.path(".context"))) == ["TASKS.md", "handoffs"]
-        place.run("--check")
-        assert "nothing to change" in place.run()
-    place.run("--uninstall")
-    tree = {name: data for name, (_, data) in place.tree().items() if data is not None}
-    assert tree == {SETTINGS: before, ".context/TASKS.md": b"- a task\n", ".context/handoffs/a.md": b"# a handoff\n"}
-
-
-def test_a_private_install_of_0_2_0_hands_its_ignore_list_over_and_a_kit_set_aside_stays(place):
-    place.git("init", "-q")
-    upgrade_from_0_2_0(place)
-    shutil.rmtree(place.path(".codex"))
-    os.rename(place.path(SETTINGS), place.path(".claude", "settings.local.json"))
-    ignore = "# written by ctx_hooks\n/.gitignore\n/settings.local.json\n/hooks/ctx_hooks.py\n"
-    place.write(".claude/.gitignore", ignore)
-    aside = place.write(".claude/hooks/.ctx_hooks/ctx_hooks.py.kept-1", "somebody's\n")
-    place.run("--scope", "local")
-    assert place.staged() == [] and ".claude/.gitignore" not in place.tree()
-    assert os.path.exists(aside)
-
-
-@pytest.mark.parametrize("is_old", [False, True])
-def test_a_clone_without_a_record_loses_our_entries_and_nothing_else(place, is_old):
+def test_a_clone_without_a_record_loses_our_entries_and_nothing_else(place):
     before = b'{\n  "model": "x"\n}\n'
-    if is_old:
-        before = upgrade_from_0_2_0(place, is_recorded=False)
-    else:
-        place.write(SETTINGS, before)
+    place.write(SETTINGS, before)
     place.run("--force", "--agent", "claude", "--agent", "gemini")
     shutil.rmtree(place.home)
     os.mkdir(place.home)
     place.run("--uninstall")
-    assert place.settings() == json.loads(before) and (is_old or place.read(SETTINGS) == before)
+    assert place.read(SETTINGS) == before
     assert [path for path in place.tree() if path.endswith(".json")] == [SETTINGS]
-
-
-def test_a_record_that_came_with_a_clone_cannot_smuggle_other_settings_in(place):
-    upgrade_from_0_2_0(place)
-    path = ".claude/hooks/.ctx_hooks/record.json"
-    record = json.loads(place.read(path))
-    evil = {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "evil"}]}]}}
-    record["settings"]["settings.json"]["original"] = json.dumps(evil)
-    place.write(path, json.dumps(record))
-    place.run("--uninstall")
-    assert b"evil" not in place.read(SETTINGS)
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{", b"\xff", b'{"settings": []}', b"[" * 100_000, b'{"kits": 5}',
                                   b'{"settings": {"../x": {}, ".claude/settings.json": {"original": 5}}}',
                                   b'{"settings": {".claude/settings.json": {"original": "[]", "after": 1}}}'])
 def test_a_damaged_record_is_harmless(place, data):
-    for path in (place.state("install-project.json"), ".claude/hooks/.ctx_hooks/record.json"):
-        place.run()
-        place.write(path, data)
-        precious = place.write(".claude/precious", b"x")
-        place.run("--uninstall")
-        assert os.path.exists(precious) and not os.path.exists(place.path(KIT))
-        assert SETTINGS not in place.tree() or not kit.find_lines(place.settings())
+    place.run()
+    place.write(place.state("install-project.json"), data)
+    precious = place.write(".claude/precious", b"x")
+    place.run("--uninstall")
+    assert os.path.exists(precious) and not os.path.exists(place.path(KIT))
+    assert SETTINGS not in place.tree() or not kit.find_lines(place.settings())
 
 
 # --- git

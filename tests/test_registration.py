@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from helper import REPO, data, kit, read
+from helper import REPO, kit, read
 
 
 def read_json(*names):
@@ -15,7 +15,6 @@ def read_json(*names):
 
 
 HOOKS = read_json("hooks.json")["hooks"]
-OLD = read_json(data("release-0.2.0.json"))
 MODES = {"SessionStart": "inject", "UserPromptSubmit": "inject", "PreToolUse": "gate", "PostToolUse": "monitor",
          "PostToolUseFailure": "monitor now", "PreCompact": "monitor now", "Stop": "stop-enforce",
          "SessionEnd": "cleanup"}
@@ -31,8 +30,6 @@ OURS = {
     '"C:/Program Files/Python/python.exe" -I -S "C:/x y/ctx_hooks.py" inject': ("inject", "claude"),
     ".claude/hooks/ctx_hooks.py gate": ("gate", "claude"),
     "sh ~/.claude/hooks/ctx_hooks.py statusline": ("statusline", "claude"),
-    OLD["windows"]: ("gate", "claude"),
-    OLD["plugin"]: ("gate", "claude"),
 }
 NOT_OURS = [
     "", "   ", None, 5, ["sh"], "python3", "ctx_hooks.py", "python3 ctx_hooks.py", "python3 ctx_hooks.py doctor",
@@ -65,7 +62,7 @@ def test_recognition_survives_any_text_in_no_time():
         rng = random.Random(seed)
         command = "".join(rng.choice(pieces) + rng.choice(["", " "]) for _ in range(rng.randrange(14)))
         line = kit.parse_line(command)
-        assert line is None or " " + line.mode in command or "=" + line.mode in command, seed
+        assert line is None or " " + line.mode in command, seed
     for piece in ("a/", "'a' ", "-X ctx_hooks=", '"', ": ctx_hooks ", "sh "):
         assert kit.parse_line(piece * 20_000) is None
 
@@ -107,8 +104,3 @@ def test_lines_are_found_whatever_else_the_settings_hold():
         assert kit.find_lines(broken) == []
     settings = {"hooks": {"a": [5, {"matcher": [1, 2], "hooks": [5, {"command": command}]}], "b": None}}
     assert [(line.place, line.mode) for line in kit.find_lines(settings)] == [(["hooks", "a", 1, "hooks", 1], "gate")]
-
-
-def test_all_lines_of_0_2_0_are_found_in_its_settings():
-    assert sorted(line.place[1] for line in kit.find_lines(json.loads(OLD["settings.json"]))) == sorted(MODES)
-    assert kit.find_lines(json.loads(OLD["codex.json"]))

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from helper import files_below, kit, read, write
+from helper import kit, read, write
 
 BODY = "# Handoff\n\nGoal: discounts in cents.\nNext: Cart.discount.\n"
 GIVEN = BODY.strip()
@@ -557,21 +557,6 @@ def test_delivered_handoffs_stay_seven_days_and_those_that_nobody_took_go_there(
     world.now += 8 * 86400
     new(world, "c")
     assert os.listdir(world.context("handoffs", "delivered")) == []
-
-
-def test_state_of_the_version_before_is_removed_once_and_waiting_handoffs_are_kept(world):
-    world.handoff("waits", BODY, age_s=50)
-    world.handoff("used", "Goal: done long ago.")
-    row = {"file": ".context/handoffs/used.md", "evidence": "receipt"}
-    waits = {"file": ".context/handoffs/waits.md", "evidence": ""}
-    ledger = {"handoffs": {"used": row, "waits": waits}}
-    world.write(".context/state/handoffs.json", json.dumps(ledger))
-    world.write(".context/state/session-x.json", "{}")
-    world.write(".context/metrics.json", "{}")
-    world.write(".context/events.jsonl", "{}\n")
-    assert GIVEN in new(world).text
-    left = files_below(world.context())
-    assert not [name for name in left if name.startswith(("state", "metrics", "events"))]
 
 
 def test_an_unknown_client_takes_nothing_and_is_not_flooded(world):
