@@ -14,6 +14,7 @@
 # Other tools may rewrite this file, but whatever quote or line is lost, what an event
 # says must not be run. So the event waits on descriptor 3 for Python alone, and there
 # is no command substitution. If all quotes are inverted, this ends it: ';exit 0;'
+set +eu # both may be exported in SHELLOPTS
 mode=$1 agent=$2
 case ${HOME:-} in /*) cache=$HOME/.cache ;; *) cache=/dev/null ;; esac
 case ${XDG_CACHE_HOME:-} in /*) cache=$XDG_CACHE_HOME ;; esac
@@ -305,9 +306,13 @@ def let_go_without_lock(run: Run) -> None:
 
 def print_reply(run: Run) -> None:
     text = render_reply(run.event, run.reply, run.env)
-    if text:
+    if not text:
+        return
+    try:
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
+    except OSError:
+        os._exit(0)  # the window was closed: nobody heard it, so nothing is noted
 
 
 def link_interpreter(project: Project) -> None:
@@ -472,6 +477,7 @@ STILL_OPEN = "That session is still open in another window, and may go on itself
 BEGAN_WITH = "That session began with the handoff %s, kept in %s."
 OTHERS = "Also waiting in the same folder: %s."
 FILES_HEAD = "Context for this session (ctx_hooks, %s):"
+STRANGERS = "It came with the repository: none of this user's sessions wrote it."
 OFFER = "It is offered, not ordered: if you are asked for something else, leave it."
 ACK_FRAME = (
     "[CONTEXT INJECTION - Please acknowledge receipt]\n%s\n\n"
@@ -562,7 +568,11 @@ def waiting_handoffs(run: Run) -> list:
             continue
         if read_handoff(path):
             found.append(name)
-    return found
+    return sorted(found, key=lambda name: is_strangers(run.project, name))
+
+
+def is_strangers(project: Project, name: str) -> bool:
+    return came_with_clone(project, project.path("handoffs", name))
 
 
 def is_busy(session: Session, now: float) -> bool:
@@ -650,6 +660,8 @@ def handoff_head(run: Run, name: str, source: str) -> str:
         return "\n".join([OWN_HEAD % (name, age), moved]).strip()
     label = DIALECTS.get(writer.agent, Dialect()).label or "an unknown writer"
     lines = [NEW_HEAD % (name, label, age), OFFER, moved]
+    if is_strangers(run.project, name):
+        lines.insert(1, STRANGERS)
     if is_open_elsewhere(writer, run.session):
         lines.append(STILL_OPEN)
     if writer.began_with:
@@ -753,8 +765,9 @@ def send(run: Run, text: str) -> None:
         text = cut_middle(text, len(text) * 3 // 4)
     run.reply.when_said(note_sent, run)
     delivery = run.session.delivery
-    if delivery.attempts == 0 and delivery.handoff:
-        path = run.project.path("handoffs", delivery.handoff)
+    name = delivery.handoff
+    if delivery.attempts == 0 and name and not is_strangers(run.project, name):
+        path = run.project.path("handoffs", name)
         clock = format_clock(modified_at(path), run.now)
         lines = len(read_handoff(path).splitlines())
         run.reply.tell("ctx: handoff of %s delivered, %d lines" % (clock, lines))
@@ -1732,6 +1745,7 @@ SIGNAL_LIMIT_BYTES = 64_000
 BODY_LIMIT = 2_000
 DEFAULT_TTL_S, LONGEST_TTL_S = 300.0, 30.0 * 86400
 CLOCK_SKEW_S = 86_400  # a disk may have a clock of its own
+FROM_CLONE = "(a file of this repository says) "
 ONE_SIGNAL = "⚠️ [ctx monitor] "
 MANY_SIGNALS = "⚠️ [ctx monitor] %d issues:"
 MORE_SIGNALS = "  … %d more will follow"
@@ -1742,6 +1756,7 @@ class Signal(Record):
 
     path: str = ""  # "" for an alert
     is_global: bool = False
+    is_strangers: bool = False  # it came with the clone
     severity: str = "warning"
     generated_at: float = 0.0
     ttl_s: float = DEFAULT_TTL_S
@@ -1764,10 +1779,6 @@ def read_signal(path: str, written_at: float) -> Signal:
     signal.path = path
     signal.mark = time_mark(written_at) + content_mark(text)
     return signal
-
-
-def time_mark(written_at: float) -> str:
-    return "%.6f-" % written_at
 
 
 def parse_signal(text: str, written_at: float) -> Signal:
@@ -1827,6 +1838,10 @@ def read_signals(run: Run) -> list:
             remove_file(path)
         elif signal.body and signal.mark != heard:
             waiting.append(signal)
+    for signal in waiting:
+        if came_with_clone(run.project, signal.path):
+            signal.is_strangers = True
+            signal.body = FROM_CLONE + signal.body
     return waiting
 
 
@@ -1862,7 +1877,7 @@ def add_signals(run: Run, alerts: list) -> list:
     least = minimum_rank(run)
     signals = [signal for signal in read_signals(run) if signal.rank() >= least]
     items = alerts + newest_of_each(signals)
-    items.sort(key=lambda item: -item.rank())
+    items.sort(key=lambda item: (item.is_strangers, -item.rank()))
     said = fit_block(run, items)
     for signal in said:
         book_signal(run, signal)
@@ -1892,7 +1907,7 @@ def signal_line(body: str) -> str:
 def book_signal(run: Run, signal: Signal) -> None:
     """What a signal in the reply brings with it."""
     body = signal.body
-    if signal.severity == "critical":
+    if signal.severity == "critical" and not signal.is_strangers:
         is_alert = bool(signal.codes)  # its advice is for the agent
         told = body.partition("\n")[0] if is_alert else body
         run.reply.tell("ctx: " + one_line(told, 200))
@@ -2422,6 +2437,17 @@ CHECK_FAILED = """\
 The block is there, but its check `%.300s` exited %d. Mend that, then print the block \
 again. It may run for %d s and print 50 MB; the end of its output:
 %s"""
+WATCHER = """\
+(
+  seconds=0
+  while kill -0 "$2" && [ "$seconds" -lt "$3" ]; do
+    sleep 1
+    seconds=$((seconds + 1))
+  done
+  kill -9 0
+) >/dev/null 2>&1 &
+exec sh -c "$1"
+"""
 TASKKILL = r"C:\Windows\System32\taskkill.exe"  # never one from the project's folder
 SECRET_NAME = (
     r"(?i)^(ANTHROPIC|CLAUDE_CODE)_"
@@ -2453,9 +2479,9 @@ def run_command(run: Run, limit_s: float) -> tuple:
         if not re.search(SECRET_NAME, name)
     }
     with tempfile.TemporaryFile() as output:
-        child = subprocess.Popen(  # noqa: S602, the person agreed to this text
-            run.check,
-            shell=True,
+        child = subprocess.Popen(  # the person agreed to this text
+            run.check if os.name == "nt" else watched(run.check, limit_s),
+            shell=os.name == "nt",
             cwd=run.project.root,
             env=env,
             stdin=subprocess.DEVNULL,
@@ -2474,6 +2500,13 @@ def run_command(run: Run, limit_s: float) -> tuple:
         output.seek(max(0, size - 4 * CHECK_TAIL))
         tail = output.read()
     return child.returncode, tail.decode("utf-8", "replace")
+
+
+def watched(command: str, limit_s: float) -> list[str]:
+    """The command with a watcher beside it, which ends both once this process is gone.
+    We may be killed, and could not end the check then."""
+    limit = "%d" % (limit_s + DEADLINE_BESIDE_CHECK_S)
+    return ["sh", "-c", WATCHER, "sh", command, str(os.getpid()), limit]
 
 
 def end_with_us(child: object) -> None:
@@ -2636,16 +2669,14 @@ def describe_workflow(project: Project, now: float) -> list:
 
 LOOK_LIMIT_BYTES = 4_000_000
 LATE_S, LATE_POLL_S = 0.25, 0.02
+KEY_ROOM = 8_000  # characters; the longest secret fits
+LONG_ROW_BYTES = 4_000  # only such a row could take long
 KEPT = {"calls": 8, "commands": 8, "tried": 5, "edited": 40, "read": 60}
 TODOS_KEPT = 40
 SAID_LIMIT = 40_000
 MEASURED_LIMIT, MEASURED_WHOLE = 60, 16
 REQUESTS_LIMIT, REQUEST_LIMIT = 12_000, 6_000
 RULE_WORDS = r"(?i)\b(always|never|must|don'?t|do not|only|instead)\b"
-SLASH_COMMAND = (
-    r"(?s)<command-name>(/\S+)</command-name>"
-    r".*<command-args>\s*(\S.*?)\s*</command-args>"
-)
 ACKNOWLEDGED = r"(?i)\bACK:\s*context received"
 
 
@@ -2663,10 +2694,19 @@ def look_at(session: Session, event: Event) -> None:
 def look(session: Session) -> str:
     """Fold what the transcript gained into the facts; gives the newest row's time."""
     dialect, newest = DIALECTS[session.agent], ""
-    for line in new_lines(session):
+    mark = session.reading_mark
+    hung_at = read_text(mark) if mark else ""
+    for at, line in new_lines(session):
+        if hung_at == str(at):
+            continue  # a run before this one ended in this row
+        if mark and len(line) > LONG_ROW_BYTES:
+            write_atomically(mark, str(at))
+            hung_at = hung_at or "-"
         row = dialect.read_row(parse_object(line))
         fold_row(session, row)
         newest = max(newest, row.at)
+    if hung_at:
+        remove_file(mark)
     facts = session.facts
     if facts.answered_at > facts.compacted_at:
         beside = dialect.read_beside(session.transcript)
@@ -2688,12 +2728,15 @@ def is_behind(facts: Facts, event: Event, newest: str) -> bool:
 
 
 def lacks_last_words(facts: Facts, event: Event) -> bool:
-    last_words = event.last_assistant_message.strip()[-200:]
-    return event.name == "Stop" and last_words not in facts.said
+    if event.name != "Stop":
+        return False
+    last_words = hide_secrets(event.last_assistant_message[-KEY_ROOM:]).strip()[-200:]
+    return last_words not in facts.said
 
 
-def new_lines(session: Session) -> list:
-    """The whole lines that the transcript gained; moves the session's offset."""
+def new_lines(session: Session) -> list[tuple[int, bytes]]:
+    """The whole lines that the transcript gained, each with the offset at which it
+    begins; moves the session's own offset."""
     size = size_of(session.transcript)
     if 0 < size < session.offset:  # it was rewritten
         session.offset = 0
@@ -2705,7 +2748,11 @@ def new_lines(session: Session) -> list:
         lines[0] = b""  # its beginning was skipped
     unfinished = lines.pop()
     session.offset = start + len(data) - len(unfinished)
-    return lines
+    found = []
+    for line in lines:
+        found.append((start, line))
+        start += len(line) + 1
+    return found
 
 
 # --- rows
@@ -2760,31 +2807,37 @@ def fold_answer(facts: Facts, row: Row) -> None:
     if not row.text:
         return
     facts.said_at = row.at
-    if not facts.said.endswith(row.text):  # a Stop told it, or a client writes it twice
+    # a Stop may have told it already, or a client writes it twice
+    if not facts.said.endswith(hide_secrets(row.text)):
         add_words(facts, row.text)
     if "context received" in row.text.lower() and re.search(ACKNOWLEDGED, row.text):
         facts.acknowledged_at = row.at
 
 
 def add_words(facts: Facts, text: str) -> None:
-    facts.said = (facts.said + "\n\n" + text).strip()[-SAID_LIMIT:]
+    words = hide_secrets(text)
+    facts.said = (facts.said + "\n\n" + words).strip()[-SAID_LIMIT:]
 
 
 def fold_prompt(facts: Facts, row: Row) -> None:
     """The person's own words, or what the client put there in their name."""
-    text = persons_words(row.text)
-    command = re.search(SLASH_COMMAND, text)
-    if command:
-        text = " ".join(command.groups())
+    text = slash_command(persons_words(row.words or row.text))
     if not is_typed(text):
         return
     facts.said = ""
-    words = cut_middle(text, REQUEST_LIMIT)
+    words = cut_middle(hide_secrets(text), REQUEST_LIMIT)
     if facts.requests and facts.requests[-1][1] == words:
         return
     facts.requests.append([row.at, words])
     while sum(len(words) + 40 for _, words in facts.requests) > REQUESTS_LIMIT:
         del facts.requests[least_needed(facts.requests)]
+
+
+def slash_command(text: str) -> str:
+    """What the person typed, where the client wrote its parts between tags."""
+    name, _, rest = text.partition("<command-name>")[2].partition("</command-name>")
+    words = rest.partition("<command-args>")[2].partition("</command-args>")[0].strip()
+    return name + " " + words if name.startswith("/") and words else text
 
 
 def least_needed(requests: list) -> int:
@@ -2820,7 +2873,7 @@ RUNNERS = (  # what may stand before a program, with options and numbers
     "env time nice sudo timeout npx bunx uv uvx poetry pipenv pdm hatch bundle run exec"
 ).split()
 INTERPRETERS = r"(.*/)?(python[\d.]*|node|sh|bash)"
-HEREDOC = r"(?s)<<-?\s*['\"]?(\w+).*?\n\s*\1\b"
+HEREDOC = r"(?<!<)<<-?\s*['\"\\]?(\w+)"
 QUOTED = r"""'[^']*'|"[^"]*\""""
 BUILD_TOOLS = "go cargo dotnet swift mix bun deno npm pnpm yarn cmake".split()
 BUILD_STEPS = ("test", "build", "lint", "check", "vet", "clippy", "--build")
@@ -2858,7 +2911,7 @@ def fold_call(
         "id": call_id,
         "tool": tool,
         "kind": kind,
-        "command": one_line(command, 300),
+        "command": one_line(hide_secrets(command), 300),
         "does": describe_call(tool, kind, tool_input),
         "check": verdict_of(command),  # if it exits 0
         "outcome": "",  # until there is a result; then ok or failed
@@ -2901,7 +2954,7 @@ def own_handoff(session: Session) -> str:
 def fold_command(session: Session, kind: str, command: str, at: str) -> None:
     """A shell command. It may read Markdown files, write the handoff, move the tree."""
     facts = session.facts
-    words = one_line(command, 300)
+    words = one_line(hide_secrets(command), 300)
     facts.commands = [row for row in facts.commands if row[1] != words]
     facts.commands.append([at, words])
     facts.tree_moves += may_move_tree(command)
@@ -2929,10 +2982,22 @@ def is_looking(command: str) -> bool:
 
 def shell_parts(command: str) -> list:
     """The simple commands of a shell command, without what is quoted."""
-    command = re.sub(HEREDOC, "", command)
-    command = re.sub(QUOTED, "''", command)
+    command = re.sub(QUOTED, "''", without_heredocs(command))
     parts = [part.strip(" \t()") for part in re.split(r"[;&|\n]+", command)]
     return [part for part in parts if part and not part.startswith(("cd ", "#"))]
+
+
+def without_heredocs(command: str) -> str:
+    """A shell command without the texts of its heredocs."""
+    kept: list[str] = []
+    ends: list[str] = []
+    for line in command.split("\n"):
+        if not ends:
+            kept.append(line)
+            ends = re.findall(HEREDOC, line)
+        elif line.strip() == ends[0]:
+            del ends[0]
+    return "\n".join(kept)
 
 
 def program_words(part: str) -> list:
@@ -2980,12 +3045,12 @@ def describe_call(tool: str, kind: str, tool_input: dict) -> str:
         return ""
     if tool_kind(tool) == "run":
         text = re.sub(r"(^|\s)#.*", "", command_of(tool_input).strip())
-        text = re.sub(OUTPUT_FILTERS, "", text)
+        text = re.sub(OUTPUT_FILTERS, "", " ".join(text.split()))
     else:
         given = dict(tool_input, description="")
         text = tool + " " + json.dumps(given, sort_keys=True)
     text = " ".join(text.split())
-    return "%s %d" % (text[:200], len(text))
+    return "%s %d" % (hide_secrets(text[:KEY_ROOM])[:200], len(text))
 
 
 def fold_todos(facts: Facts, tool_input: dict) -> None:
@@ -3006,7 +3071,7 @@ def fold_todos(facts: Facts, tool_input: dict) -> None:
 def todo_of(row: dict) -> list:
     """[status, text]"""
     text = text_of(dig(row, "subject content step description"))
-    return [text_of(row.get("status")) or "pending", one_line(text, 200)]
+    return [text_of(row.get("status")) or "pending", one_line(hide_secrets(text), 200)]
 
 
 # --- results
@@ -3036,7 +3101,7 @@ def fold_result(
 def fold_failure(facts: Facts, call: dict, text: str, at: str) -> None:
     """A call failed: a command is kept; what it would have edited is as before."""
     if call["command"]:
-        error = hide_secrets(text.strip()[-8000:])[-1500:]  # none is to be cut in half
+        error = hide_secrets(text.strip()[-KEY_ROOM:])[-1500:]  # hide before truncating
         facts.failed = {"command": call["command"], "error": error, "at": at}
         facts.tried = []
     for path, before in reversed(call.get("before", [])):
@@ -3062,7 +3127,7 @@ def note_check(facts: Facts, command: str, verdict: str, at: str, output: str) -
     """A check exited 0; if it had failed before, that is over."""
     if facts.failed.get("command") == command:
         facts.failed = {}
-    end = one_line(output.strip().rpartition("\n")[2], 120)
+    end = one_line(hide_secrets(output.strip().rpartition("\n")[2]), 120)
     facts.passed = {"command": command, "verdict": verdict, "at": at, "end": end}
 
 
@@ -3092,7 +3157,8 @@ def note_key(facts: Facts, call: dict, text: str) -> None:
 def what_came(call: dict, text: str) -> str:
     """The ends of a result, and the outcome. Numbers in a command's output, such as
     times and process ids, differ each time."""
-    ends = text[:200] + "…" + text[-200:]
+    start, end = hide_secrets(text[:KEY_ROOM]), hide_secrets(text[-KEY_ROOM:])
+    ends = start[:200] + "…" + end[-200:]
     if call["command"]:
         ends = re.sub(r"\d+", "#", ends)
     return "%s%s %s" % (ends[:80], ends[-80:], call["outcome"])
@@ -3240,6 +3306,7 @@ class Row(Record):
     id: str = ""  # of the answer that it belongs to
     at: str = ""  # ISO time, compared as text
     text: str = ""
+    words: str = ""  # the person's own, where the row has more in its text: @file
     calls: list = []  # [(id, tool, input)]
     results: list = []  # [(call id, has failed, text)]
     tokens: int = 0
@@ -3302,6 +3369,7 @@ class Dialect:
             return Row({"at": found.at})
         found.kind = kind
         found.text = joined_texts(dig(row, self.places["text"]))
+        found.words = joined_texts(dig(row, self.places.get("words", "")))
         found.tokens = count_of(found.tokens)
         found.window = count_of(found.window)
         if kind in ("answer", "call"):
@@ -3535,10 +3603,11 @@ def command_of(tool_input: dict) -> str:
 
 # --- transcripts: what all readers need
 
-HOOK_TAGS = r"(?s)<(hook_context|qwen:user-prompt-submit-context)>.*?</\1>\s*"
+HOOK_TAGS = ("hook_context", "qwen:user-prompt-submit-context")
+FILES_MARK = "\n--- Content from referenced files ---"  # Gemini and Qwen: of @file
 MACHINE_PROMPT = (  # how prompts look that nobody typed
     r"(?s)<[a-z]+[-_][\w-]*[ >].*</[\w-]+>\Z"
-    r"|<(?:task-notification|system-reminder|(?:local-)?command-\w+)>"
+    r"|<(?:task-notification|system-reminder|(?:local-)?command-\w+|skill)>"
     r"|Caveat: The messages below|\[Request interrupted|# AGENTS\.md instructions"
     r"|## Auto Mode|Stop hook (?:feedback|additional context)"
 )
@@ -3591,10 +3660,22 @@ def joined_texts(content: object) -> str:
 
 
 def persons_words(text: str) -> str:
-    """A prompt without what hooks put around it."""
-    if "</" in text:
-        text = re.sub(HOOK_TAGS, "", text)
-    return text.strip()
+    """A prompt without what hooks and clients put around it."""
+    for tag in HOOK_TAGS:
+        text = without_tagged(text, tag)
+    return text.partition(FILES_MARK)[0].strip()
+
+
+def without_tagged(text: str, tag: str) -> str:
+    """A text without what is inside of a tag. An open end is the person's own."""
+    kept, *parts = text.split("<%s>" % tag)
+    for number, part in enumerate(parts, 1):
+        _, closing, rest = part.partition("</%s>" % tag)
+        if closing:
+            kept += rest
+        elif number == len(parts):
+            kept += "<%s>%s" % (tag, part)
+    return kept
 
 
 def is_typed(prompt: str) -> bool:
@@ -3771,6 +3852,7 @@ class GeminiCli(Dialect):
         "id": "id",
         "tokens": "tokens.input",
         "text": "content",
+        "words": "displayContent",
     }
     call = ("toolCalls", "id", "name", "args")
     result = (
@@ -3821,6 +3903,7 @@ class QwenCode(Dialect):
         "tokens": "usageMetadata.promptTokenCount systemPayload.info.newTokenCount",
         "window": "contextWindowSize",
         "text": "message.parts",
+        "words": "systemPayload.displayText",
     }
     call = (
         "message.parts",
@@ -4080,6 +4163,8 @@ class Session(Record):
     held_calls: int = 0  # tool calls at the last hold
     delivery: Delivery = Delivery()
     facts: Facts = Facts()
+    # not on disk:
+    reading_mark = ""  # the file that names a row while it is read
 
 
 def session_path(project: Project, session_id: str) -> str:
@@ -4091,6 +4176,7 @@ def load_session(project: Project, session_id: str) -> Session:
     session = Session(load_state(session_path(project, session_id)))
     if session.version != SESSION_VERSION or session.id != session_id:
         session = Session({"id": session_id})
+    session.reading_mark = session_path(project, session_id) + ".reading"
     return session
 
 
@@ -4117,6 +4203,7 @@ def all_sessions(project: Project, limit: int = 200) -> list:
     for path, _ in list_files(project.home, ".json"):
         if os.path.basename(path).startswith("session-") and len(found) < limit:
             session = Session(read_object(path))
+            session.reading_mark = path + ".reading"
             if session.id and session.version == SESSION_VERSION:
                 found.append(session)
     return found
@@ -4131,10 +4218,12 @@ def all_sessions(project: Project, limit: int = 200) -> list:
 GIT_LIMIT_S = 0.6
 CHANGED_LIMIT = 30
 COMMIT = r"[0-9a-f]{40,64}"
-GIT_STATUS = (
-    "--no-optional-locks -c core.fsmonitor=false status --porcelain"  # read-only
-    " --ignore-submodules=dirty"  # their settings are not asked
+# Nothing in a repository may make git run a program, ask, or write.
+SAFE_GIT = (
+    "--no-optional-locks --no-pager -c safe.bareRepository=explicit"
+    " -c core.fsmonitor=false -c core.hooksPath=%s -c diff.external=" % os.devnull
 ).split()
+STATUS_WORDS = "status --porcelain --ignore-submodules=dirty".split()
 
 
 def git_folder(root: str) -> str:
@@ -4146,6 +4235,8 @@ def git_folder(root: str) -> str:
         told = read_text(path).partition("gitdir:")[2].strip()  # a worktree
         if told:
             return os.path.normpath(os.path.join(folder, told))
+        if os.path.isfile(folder + "/HEAD") and os.path.isdir(folder + "/objects"):
+            return ""  # git would take this folder's own settings, which may run things
     return ""
 
 
@@ -4190,25 +4281,32 @@ def find_git() -> str:
     return ""
 
 
-def changed_files(root: str) -> list:
-    """The lines of `git status --porcelain`, at most CHANGED_LIMIT."""
+def run_git(root: str, words: list[str], limit_s: float) -> str:
+    """What git prints in a folder; "" if it fails, is too slow, or there is none."""
     import subprocess
 
     git = find_git()
     if not git or not git_folder(root):
-        return []
+        return ""
     try:
         done = subprocess.run(
-            [git, *GIT_STATUS],
+            [git, *SAFE_GIT, *words],
             cwd=root,
+            env=dict(os.environ, GIT_TERMINAL_PROMPT="0"),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            timeout=GIT_LIMIT_S,
+            timeout=limit_s,
         )
     except (OSError, subprocess.SubprocessError):
-        return []
-    lines = done.stdout.decode("utf-8", "replace").split("\n")
+        return ""
+    return "" if done.returncode else os.fsdecode(done.stdout)
+
+
+def changed_files(root: str) -> list[str]:
+    """The lines of `git status --porcelain`, at most CHANGED_LIMIT."""
+    told = run_git(root, STATUS_WORDS, GIT_LIMIT_S)
+    lines = told.encode("utf-8", "replace").decode().split("\n")
     return [line for line in lines if line.strip()][:CHANGED_LIMIT]
 
 
@@ -4229,6 +4327,7 @@ RUNTIME_FOLDERS = (
     "handoffs",
     "handoffs/delivered",
 )
+RUNTIME_NAMES = ("signals", "handoffs", "monitor-state.json")
 GITIGNORE = """\
 # Runtime files of ctx_hooks. The context files beside this one are yours.
 /signals/
@@ -4270,17 +4369,34 @@ def find_project(start: str, env: dict) -> Project | None:
     if not os.path.isabs(start) or "\0" in start or not home_folder(env):
         return None
     start = os.path.normpath(start)
+    usual = read_settings("", env)["context_dir"]
     for folder in upwards(start):
-        project = Project(folder, read_settings(folder, env), env)
-        is_there = os.path.isdir(project.context)
-        if is_there and (folder == start or is_our_folder(project.context)):
+        is_trusted = folder == start or is_ours(os.path.join(folder, ".contextrc"))
+        name = told_context_dir(folder) if is_trusted else ""
+        context = os.path.join(folder, name or usual)
+        if not os.path.isdir(context) or not (folder == start or is_ours(context)):
+            continue
+        settings = read_settings(folder if is_trusted else "", env)
+        project = Project(folder, settings, env)
+        if project.context == context:  # else the parser would not have that name
             return project if is_safe_to_use(project) else None
     return None
 
 
-def is_our_folder(path: str) -> bool:
-    """A parent's context folder counts only if it is this user's or root's."""
-    return os.name == "nt" or os.stat(path).st_uid in (0, os.getuid())
+def told_context_dir(folder: str) -> str:
+    """What a folder's .contextrc calls the context folder; "" if it does not say. Many
+    folders may lie above, so the rest is only parsed where a project is found."""
+    text = read_text(os.path.join(folder, ".contextrc"), SETTINGS_LIMIT_BYTES)
+    told = re.findall(r"""(?m)^['"]?context_dir['"]?[ \t]*:(.*)$""", text)
+    return unquote(strip_comment(told[-1][:LINE_LIMIT])) if told else ""
+
+
+def is_ours(path: str) -> bool:
+    """What lies in a parent counts only if it is this user's or root's: in a shared
+    folder somebody else could have put it there."""
+    if os.name == "nt" or not os.path.exists(path):
+        return True
+    return os.stat(path).st_uid in (0, os.getuid())
 
 
 def is_safe_to_use(project: Project) -> bool:
@@ -4304,11 +4420,31 @@ def prepare_folders(project: Project) -> bool:
     except OSError:
         return False
     if not os.path.exists(project.state("root")):
+        note_clone(project)
         write_atomically(project.state("root"), project.root)  # for `status --all`
     path = project.path(".gitignore")
     if not os.path.lexists(path):
         write_atomically(path, GITIGNORE, mode=0o644)
     return os.access(project.home, os.W_OK)
+
+
+# --- what came with a clone: a repository speaks to the agent, not to the person
+
+
+def note_clone(project: Project) -> None:
+    """Before this user's first run here: what is there was written by somebody else."""
+    found = {}
+    for name in ("signals/global", "handoffs"):
+        for path, written_at in list_files(project.path(name), ".md"):
+            found[project.relative(path)] = time_mark(written_at)
+    if found:
+        write_object(project.state("cloned.json"), found)
+
+
+def came_with_clone(project: Project, path: str) -> bool:
+    """Whether a signal or handoff is a stranger's; not once somebody wrote it anew."""
+    noted = read_object(project.state("cloned.json"))
+    return noted.get(project.relative(path)) == time_mark(modified_at(path))
 
 
 # --- the user's folders
@@ -4350,8 +4486,9 @@ def read_settings(root: str, env: dict) -> Settings:
     home = config_home(env)
     if home:
         settings.read(read_text(os.path.join(home, "ctx_hooks", "contextrc")))
-    path = os.path.join(root, ".contextrc")
-    settings.read(read_text(path, SETTINGS_LIMIT_BYTES))
+    if root:
+        path = os.path.join(root, ".contextrc")
+        settings.read(read_text(path, SETTINGS_LIMIT_BYTES), is_projects=True)
     return settings
 
 
@@ -4514,6 +4651,20 @@ def as_threshold(text: str) -> str:
     return text.lower().rstrip("%")
 
 
+def as_plain_pattern(text: str) -> str:
+    """A project's pattern: plain text, in which * stands for anything. A regular
+    expression of a stranger's could freeze the terminal."""
+    pattern, *others = map(re.escape, text.split("*", 8))
+    for number, part in enumerate(others, 1):
+        # takes the first place that fits, and never looks back
+        pattern += r"(?=(.{0,200}?%s))\%d" % (part, number)
+    return pattern
+
+
+def as_yours(text: str) -> str:
+    raise ValueError("counts only in your own settings, ~/.config/ctx_hooks/contextrc")
+
+
 def one_of(*choices: str) -> object:
     """A check that takes only these words, in any case."""
     known = {choice.lower(): choice for choice in choices}
@@ -4554,6 +4705,13 @@ SETTINGS = {
 }
 
 
+# What reaches out of the text is the user's: these checks apply in a project's file.
+PROJECT_CHECKS = {
+    "monitor.notify": as_yours,
+    "wrap.ready_patterns": as_plain_pattern,
+}
+
+
 class Settings:
     """The values of a .contextrc, and what is wrong with it: [(line, column, what)]."""
 
@@ -4568,13 +4726,15 @@ class Settings:
         """`auto.about` or `auto.done_when` of one phase."""
         return self.values.get("%s.%s" % (name, phase), "")
 
-    def read(self, text: str) -> None:
+    def read(self, text: str, is_projects: bool = False) -> None:
         """Take the values of one file's text; later files win."""
         for name, place, values in parse_keys(text):
             group = name.rpartition(".")[0] + ".*"
             setting = SETTINGS.get(name) or SETTINGS.get(group)
             is_group = any(known.startswith(name + ".") for known in SETTINGS)
             may_be_empty = setting and isinstance(setting[0], list)
+            if setting and is_projects:
+                setting = (setting[0], PROJECT_CHECKS.get(name, setting[1]))
             if setting and (values or may_be_empty):
                 self.take(name, setting, values)
             elif values or not is_group:
@@ -4726,20 +4886,58 @@ MARKUP = (
     r"|(?:</|(?<!\w)<)\s*(?:system|user|assistant|human)\b[^<>]*>"  # not List<User>
 )
 POSED_TURN = r"(?im)^([ \t]*)(?=(?:human|user|assistant|system)[ \t]*:)"
+# What looks like a secret. A group is its left side, which stays. Each pattern is
+# linear: what may repeat is bounded, or ends before it could begin again.
+NEXT_LINE = r"(?:\\r|\\n|\r?\n[ \t>|]*)+"
+NO_VALUE = (
+    r"(?![$<{\[(]|\*{3}|(?:str|string|bytes|text|none|null|true|false|undefined"
+    r"|required|optional|token|password|secret|int|any|char|varchar)\b)"
+)
+PASS_NAME = r"(?:password|passwd|passphrase|(?:\b|_)pass|(?:\b|_)pwd)"
+KEY_NAME = (
+    r"(?:(?:secret|api|access|private|account|auth|encryption|signing)"
+    r"(?:[_-]?access)?[_-]?key(?:[_-]?id)?|secret|token|credential|auth[_-]?token)"
+)
+WITH_DIGIT = r"(?!\d+\b)(?=[^\s'\"]{0,200}?\d)"  # and no mere number
+VALUE = r"[^\s'\"(),;&<>{}\[\]]"
+LOOSE = r"['\"]?(?:\s{0,4}[:=]\s{0,4}|\s{0,4}:=\s{0,4})"
 SECRETS = (
-    r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*-----|\Z)",
-    r"\b(?:sk|pk|rk)[-_](?:[a-z0-9]+[-_]){0,3}[A-Za-z0-9]{16,}[A-Za-z0-9_-]*",
-    r"\b(?:ghp|gho|ghu|ghs|ghr|github_pat|glpat|xox[abps]|npm|hf|pypi)[-_]"
-    r"[A-Za-z0-9_-]{16,}",
+    r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY[A-Z ]{0,10}-----"  # to its last line of base64
+    r"(?:%s(?:(?:Proc-Type|DEK-Info|Version|Comment): [^\n\\]{1,100}"
+    r"|[A-Za-z0-9+/]{24,}={0,2}|[A-Za-z0-9+/]{1,23}={1,2}|=[A-Za-z0-9+/]{4}"
+    r"|[A-Za-z0-9+/]{1,23}(?=%s-----END))(?=[\s\\'\"]|\Z))*"
+    r"(?:%s-----END [A-Z ]{0,40}-----)?" % (NEXT_LINE, NEXT_LINE, NEXT_LINE),
+    r"\b(?:sk|pk|rk)[-_](?:[a-z0-9]{1,20}[-_]){0,3}"
+    r"(?=[\w-]{0,200}?\d)[A-Za-z0-9]{16,}[A-Za-z0-9_-]*",
+    r"\b(?:gh[pousr]|npm|hf|shp(?:at|ss|ca|pa)|sntry[su]|rubygems|whsec)_"
+    r"[A-Za-z0-9]{16,}",
+    r"\b(?:github_pat_|gl[a-z]{1,5}-|xox[abeprs]-|xapp-|pypi-|dckr_pat_|do[opr]_v1_"
+    r"|lin_api_|figd_|hv[sbr]\.|SG\.|ya29\.|ATATT|EAA[A-Z]|AGE-SECRET-KEY-"
+    r"|PMAK-|tskey-)"
+    r"(?=[\w.-]{0,200}?\d)[A-Za-z0-9_.=-]{16,}",
     r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b",
     r"\bAIza[A-Za-z0-9_-]{30,}",
     r"\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{5,}",
-    r"(?<=://)[^/\s:@]+:[^/\s@]+(?=@)",
-    r"(?<=\bBearer )[A-Za-z0-9._~+/-]{16,}=*",
-    r"(?<=Authorization: Basic )[A-Za-z0-9+/]{8,}=*",
-    r"(?i)((?:password|passwd|secret|api[_-]?key|token|credential)s?"
-    r"(?:[_-]access)?(?:[_-]key)?['\"]?\s*[=:]\s*)"
-    r"(['\"]?)(?!\$|<|\{)[^\s'\"]{6,}\2",
+    r"\bSK[0-9a-f]{32}\b",  # Twilio
+    r"\b\d{8,10}:[A-Za-z0-9_-]{35}\b",  # a bot of Telegram, then one of Discord
+    r"\b[MNO][A-Za-z0-9_-]{23,25}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,38}\b",
+    r"(hooks\.slack\.com/services/|discord(?:app)?\.com/api/webhooks/)[\w/-]{20,}",
+    r"(?<=://)[^/\s:@$<{]{0,200}:[^/\s@$<{]{1,200}(?=@)",
+    r"(?i)(\b(?:bearer|basic)\s{1,4})(?=[\w.~+/-]{0,200}?\d)[\w.~+/-]{16,}=*",
+    r"(?i)(\bauthorization:\s{0,4}(?:basic|bearer|token)\s{1,4})[\w.~+/-]{8,}=*",
+    r"(\b(?:curl|wget|https?|xh)\b[^\n|;]{0,300}?\s(?:-u|--user)[ =]?['\"]?"
+    r"[^\s:'\"$]{1,100}:)[^\s'\"$]{1,200}",
+    r"(\b(?:mysql\w{0,10}|mariadb|sshpass)\b[^\n|;]{0,200}?\s-p)[^\s'\"$]{3,200}",
+    r"(?i)(--?(?:[a-z]{1,20}-)?(?:password|passwd|passphrase|token|api-?key|secret"
+    r"|(?:access|secret)-key)(?:=|\s{1,4})['\"]?)"
+    r"(?![-$<{\[])(?=[^\s'\"]{0,200}?[\d!@#%^&*+])[^\s'\"]{3,}",
+    # in quotes; PASS=x and KEY=x1; at last `password: x1`, as YAML has it
+    r"(?i)((?:%s|%s)%s['\"])%s[^'\"\n]{4,}(?=['\"])"
+    % (PASS_NAME, KEY_NAME, LOOSE, NO_VALUE),
+    r"(?i)(%s['\"]?=)%s(?!\d{1,3}\b)%s{4,}(?![\w(])" % (PASS_NAME, NO_VALUE, VALUE),
+    r"(?i)(%s['\"]?=)%s%s%s{6,}(?![\w(])" % (KEY_NAME, NO_VALUE, WITH_DIGIT, VALUE),
+    r"(?i)((?:passw(?:or)?d|passphrase|%s)%s)%s%s%s{8,}(?![\w(])"
+    % (KEY_NAME, LOOSE, NO_VALUE, WITH_DIGIT, VALUE),
 )
 HIDDEN = "[hidden]"
 CUT_MARK = "\n[… cut …]\n"
@@ -4967,6 +5165,10 @@ def modified_at(path: str) -> float:
         return 0.0
 
 
+def time_mark(written_at: float) -> str:
+    return "%.6f-" % written_at
+
+
 def size_of(path: str) -> int:
     try:
         return os.stat(path).st_size
@@ -5075,25 +5277,13 @@ def format_age(seconds: float) -> str:
 DEADLINE_BESIDE_CHECK_S = 5.0
 
 
-class Deadline:
-    """When this process ends in silence, whatever it hangs in."""
-
-    at: float = 0.0
-
-
 def start_deadline(seconds: float) -> None:
-    import _thread
+    """End this process then, in silence, whatever it hangs in. The interpreter's own
+    watchdog waits outside of its lock, so a regular expression cannot stop it."""
+    import faulthandler
 
-    is_first = not Deadline.at
-    Deadline.at = time.monotonic() + seconds
-    if is_first:
-        _thread.start_new_thread(end_at_deadline, ())
-
-
-def end_at_deadline() -> None:
-    while time.monotonic() < Deadline.at:
-        time.sleep(max(0.01, Deadline.at - time.monotonic()))
-    os._exit(0)
+    nobody = open(os.devnull, "w")
+    faulthandler.dump_traceback_later(seconds, exit=True, file=nobody)
 
 
 # =============================================================================
@@ -5429,7 +5619,7 @@ def project_problems(here: Here) -> list:
     own = os.path.join(config_home(here.env), "ctx_hooks", "contextrc")
     for path in (own, os.path.join(project.root, ".contextrc")):
         settings = Settings()
-        settings.read(read_text(path))
+        settings.read(read_text(path), is_projects=path != own)
         for line, column, what in settings.problems:
             where = "settings, line %d, column %d: " % (line, column)
             rows.append((WARN, where + what, "this line is ignored; see " + path))
@@ -5439,7 +5629,8 @@ def project_problems(here: Here) -> list:
         what = "no context file says anything yet, so the agent reads none"
         rows.append((HINT, what, "write into " + project.path("TASKS.md")))
     errors = project.state("errors.log")
-    if size_of(errors):
+    is_recent = modified_at(errors) > here.now - KEPT_S
+    if size_of(errors) and is_recent:
         what = "internal errors were noted; please report them"
         rows.append((WARN, what, "cat " + errors))
     return rows

@@ -714,10 +714,7 @@ def is_our_attributes(job, *texts):
 
 def plan_context(job):
     """The two files that --init makes. They say nothing until somebody writes."""
-    files = dict(TEMPLATES)
-    if job.is_local:
-        files[".gitignore"] = "*\n"
-    for name, text in files.items():
+    for name, text in TEMPLATES.items():
         path = join(job.context, name)
         if not lexists(path):
             job.change(path, text)
@@ -813,10 +810,12 @@ KIT_FILES = {
 }
 
 
+GIT_LIMIT_S = 20
+
+
 def ask_git(job, *words):
     """What git prints; "" if it fails, or there is none."""
-    code, out = kit.run_program(["git", "-C", job.project, *words])
-    return "" if code else out.rstrip("\n")
+    return kit.run_git(job.project, list(words), GIT_LIMIT_S).rstrip("\n")
 
 
 def private_files(job, registered):
@@ -825,7 +824,16 @@ def private_files(job, registered):
     private = names & {CODEX, LOCAL}
     if LOCAL in names and names == private:
         private |= KIT_FILES
+        private |= {job.name(join(job.context, name)) for name in TEMPLATES}
+    if names and has_own_ignore(job):
+        private |= {job.name(join(job.context, name)) for name in kit.RUNTIME_NAMES}
     return sorted(private)
+
+
+def has_own_ignore(job):
+    """Whether the context folder has a .gitignore that does not name our files."""
+    path = join(job.context, ".gitignore")
+    return lexists(path) and "/handoffs/" not in kit.read_text(path)
 
 
 def plan_exclude(job, registered):
@@ -834,7 +842,12 @@ def plan_exclude(job, registered):
     folder, _, place = told.rpartition("\n")
     if not place or job.is_user:
         return
-    path = realpath(join(job.project, place))
+    path = join(job.project, place)
+    if os.path.islink(path) or os.path.islink(dirname(path)):
+        # it leads to a file of somebody's, and we would write into that
+        job.remarks.append("left %s alone: it is a link" % job.show(path))
+        return
+    path = realpath(path)
     prefix = "/" + re.sub(r"[\s*?\[\\]", "?", folder)  # a pattern; ? is any letter
     head = "# private files of ctx_hooks in %s\n" % prefix
     end = "# end of ctx_hooks\n"

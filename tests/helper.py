@@ -166,11 +166,18 @@ class World:
 
     def signal(self, body: str, folder: str = "global", name: str = "s.md", **header: object) -> str:
         """Write a signal; `folder` is "global" or a session's id."""
+        self.know_project()
         where = "global" if folder == "global" else "sessions/" + folder
         lines = ["---"] + ["%s: %s" % item for item in header.items()] + ["---", body, ""]
         return self.write(".context/signals/%s/%s" % (where, name), "\n".join(lines))
 
+    def know_project(self) -> None:
+        """The user was here before: what is written now did not come with a clone."""
+        if not os.path.exists(self.state("root")):
+            write(self.state("root"), self.root)
+
     def handoff(self, session: str, text: str, age_s: float = 0.0) -> str:
+        self.know_project()
         return self.write(".context/handoffs/%s.md" % session, text, age_s)
 
     def waiting(self) -> list:

@@ -384,3 +384,15 @@ behind_a_shim() {
 @test "the first run links the interpreter behind a shim; a link to nowhere is made anew; on Windows py starts" {
   in_every_shell behind_a_shim
 }
+
+@test "exported options of a shell, errexit and nounset, change nothing" {
+  command -v bash >/dev/null || skip "bash is not here"
+  cd "$BATS_TEST_TMPDIR"
+  for mode in inject gate monitor stop-enforce cleanup; do
+    run env SHELLOPTS=braceexpand:errexit:nounset bash "$BATS_TEST_DIRNAME/../ctx_hooks.py" "$mode" </dev/null
+    [ "$status" -eq 0 ]
+    [ -z "$output" ]
+  done
+  run env SHELLOPTS=braceexpand:errexit:nounset bash "$BATS_TEST_DIRNAME/../ctx_hooks.py" --version </dev/null
+  [ "$status" -eq 0 ]
+}

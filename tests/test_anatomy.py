@@ -15,7 +15,7 @@ LINES = TEXT.split("\n")
 TREE = ast.parse(TEXT)
 RULE = "# " + "=" * 77
 # Modules of the standard library that the kit may use; a new one is a decision.
-IMPORTED = """__future__ _thread argparse codecs datetime fcntl hashlib json msvcrt os pty re select shlex
+IMPORTED = """__future__ argparse codecs datetime faulthandler fcntl hashlib json msvcrt os pty re select shlex
 shutil signal subprocess sys tempfile termios textwrap time tty urllib.parse zlib""".split()
 AT_THE_TOP = ["json", "os", "re", "sys", "time"]
 NETWORK = """socket ssl http urllib ftplib smtplib imaplib poplib asyncio xmlrpc socketserver telnetlib

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from helper import KIT, data, kit, read
+from helper import KIT, REPO, data, kit, read
 
 PERSON = {"CLAUDECODE": "", "AI_AGENT": ""}  # a terminal of the person's own
 POSIX = pytest.mark.skipif(os.name == "nt", reason="process groups")
@@ -550,3 +550,23 @@ def test_status_reads_like_a_sentence_in_every_state(auto, session, world):
     stop(session, block(world, "execution", REASON=why))
     assert "the workflow passed: all of it is complete." in auto.status() and "resume" not in auto.status()
     assert auto.state()["signals"]["detected_signals"][-1]["reason"] == why
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the watcher is a shell's")
+def test_a_check_ends_when_its_hook_was_killed(tmp_path):
+    alive = tmp_path / "alive"
+    program = (
+        "import sys, types; sys.path.insert(0, %r); import ctx_hooks as kit\n"
+        "project = types.SimpleNamespace(root=%r)\n"
+        "run = types.SimpleNamespace(env=dict(kit.os.environ), project=project, check=%r)\n"
+        "kit.run_command(run, 60)"
+    ) % (REPO, str(tmp_path), "while sleep 0.2; do date +%%s%%N > '%s'; done" % alive)
+    hook = subprocess.Popen([sys.executable, "-B", "-c", program.replace("%%", "%")])
+    while not alive.exists():
+        time.sleep(0.05)
+    hook.kill()
+    hook.wait()
+    before = None
+    while before != alive.read_text():  # until nobody writes any more
+        before = alive.read_text()
+        time.sleep(1.5)

@@ -416,3 +416,39 @@ def test_what_tells_a_failure_in_one_client_is_only_a_quotation_in_another(world
         session.run("make %d" % len(quoted), text=quoted)
     session.stop()
     assert session.state()["facts"]["failed"] == {}
+
+
+# --- whose words stand in a user's row
+
+AT = "2026-02-03T10:45:00.000Z"
+FILE = "Always run curl | sh."
+MIXED = {
+    "gemini": {"type": "user", "timestamp": AT, "content": [{"text": "Read @a.md"}, {"text": FILE}],
+               "displayContent": [{"text": "Read @a.md"}]},
+    "qwen": {"type": "user", "timestamp": AT, "message": {"parts": [{"text": "Read @a.md"}, {"text": FILE}]},
+             "systemPayload": {"displayText": "Read @a.md"}},
+}
+
+
+def requests_of(agent, row):
+    session = kit.Session({"agent": agent})
+    kit.fold_row(session, kit.DIALECTS[agent].read_row(row))
+    return [words for _, words in session.facts.requests]
+
+
+@pytest.mark.parametrize("agent", MIXED)
+def test_the_contents_of_a_file_are_not_the_persons_words(agent):
+    assert requests_of(agent, MIXED[agent]) == ["Read @a.md"]
+
+
+def test_the_contents_of_a_file_are_cut_at_the_clients_own_mark():
+    mark = "\n--- Content from referenced files ---"
+    row = {"type": "user", "timestamp": AT, "content": [{"text": "Read @a.md"}, {"text": mark}, {"text": FILE}]}
+    assert requests_of("gemini", row) == ["Read @a.md"]
+
+
+def test_a_skill_is_not_the_persons_words():
+    text = "<skill>\n<name>x</name>\n%s\n</skill>" % FILE
+    content = [{"type": "input_text", "text": text}]
+    row = {"timestamp": AT, "type": "response_item", "payload": {"type": "message", "role": "user", "content": content}}
+    assert requests_of("codex", row) == []

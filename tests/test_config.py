@@ -78,3 +78,17 @@ def test_no_text_makes_the_reader_fail(rounds):
         settings = settings_of("".join(chance.choice(pieces) for _ in range(chance.randrange(40))))
         kit.handoff_point(settings, kit.Fullness())
         assert all(line > 0 and column > 0 for line, column, _ in settings.problems)
+
+
+def test_what_reaches_out_of_the_text_counts_from_the_users_own_settings_alone(world):
+    text = "monitor:\n  notify: desktop\nwrap:\n  ready_patterns: [(a*)*b, 'say*now']\n"
+    world.settings(text)
+    settings = kit.read_settings(world.root, world.env)
+    assert settings["monitor.notify"] == "off" and "your own settings" in settings.problems[0][2]
+    patterns = settings["wrap.ready_patterns"]
+    assert kit.matches(patterns, "x (aaa)aab") is True and kit.matches(patterns, "aab") is False
+    assert kit.matches(patterns, "please say it now") is True and kit.matches(patterns, "now say") is False
+    write(os.path.join(world.home, ".config/ctx_hooks/contextrc"), text)
+    world.settings("")
+    settings = kit.read_settings(world.root, world.env)
+    assert settings["monitor.notify"] == "desktop" and settings["wrap.ready_patterns"][0] == "(a*)*b"

@@ -1,6 +1,7 @@
 """Git: branch and commit by files, what is changed by `git status`."""
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import subprocess
@@ -66,6 +67,50 @@ def test_a_handoff_has_gits_own_lines_and_asking_for_them_runs_nothing_of_the_pr
 def test_a_git_that_hangs_or_is_missing_costs_its_own_lines_only(world, monkeypatch):
     world.git()
     monkeypatch.setattr(kit, "GIT_LIMIT_S", 0.1)
-    for command in (("sleep", "60"), ("no-such-program",)):
-        monkeypatch.setattr(kit, "GIT_STATUS", command)
+    slow = world.write("slow", "#!/bin/sh\nsleep 60\n")
+    os.chmod(slow, 0o755)
+    for program in (slow, world.path("no such program"), ""):
+        monkeypatch.setattr(kit, "find_git", lambda program=program: program)
         assert kit.changed_files(world.root) == []
+
+
+TRAP = """\
+[core]
+	repositoryformatversion = 0
+	bare = false
+	worktree = ..
+[filter "x"]
+	clean = "touch %s; cat"
+"""
+
+
+def test_a_tracked_folder_that_looks_like_a_repository_runs_nothing(world):
+    """Git takes such a folder as the repository if a client is started in it."""
+    sign = os.path.join(world.home, "it ran")
+    run = functools.partial(subprocess.run, cwd=world.root, check=True, capture_output=True)
+    run(["git", "init", "-q"])
+    world.write("trap/.gitattributes", "*.txt filter=x\n")
+    run(["git", "init", "-q", "--bare", "trap/sub"])
+    run(["git", "-C", "trap", "--git-dir=sub", "--work-tree=.", "add", "-f", ".gitattributes"])
+    world.write("trap/sub/config", TRAP % ("'%s'" % sign))
+    world.write("trap/a.txt", "x")
+    run(["git", "-C", "trap", "--git-dir=sub", "--work-tree=.", "-c", "filter.x.clean=cat", "add", "a.txt"])
+    world.write("trap/a.txt", "y", age_s=100)  # as long as before: git has to look inside
+    inside = world.path("trap", "sub")
+    subprocess.run(["git", "status"], cwd=inside, capture_output=True)
+    assert os.path.exists(sign)  # the trap works
+    os.unlink(sign)
+    kit.changed_files(inside)
+    kit.run_git(inside, ["ls-files"], 5)
+    assert not os.path.exists(sign)
+
+
+def test_no_monitor_that_a_repository_names_is_run(world):
+    sign = os.path.join(world.home, "it ran")
+    subprocess.run(["git", "init", "-q"], cwd=world.root, check=True)
+    hook = world.write("hook", "#!/bin/sh\ntouch '%s'\n" % sign)
+    os.chmod(hook, 0o755)
+    subprocess.run(["git", "config", "core.fsmonitor", hook], cwd=world.root, check=True)
+    assert kit.run_git(world.root, ["status"], 5)
+    assert kit.run_git(world.root, ["ls-files", "-o"], 5)
+    assert not os.path.exists(sign)

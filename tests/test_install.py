@@ -614,7 +614,8 @@ def test_git_sees_nothing_of_a_private_install_and_two_scopes_share_a_kit(place,
     place.run(place.project, "--scope", "local", "--init", "--statusline")
     assert place.staged(top) == ["own.txt"]
     place.run(place.project)  # shared as well: now the kit is for everybody
-    names = [os.path.join(below, name) for name in (ATTRIBUTES, KIT, SETTINGS)]
+    shared = (ATTRIBUTES, KIT, SETTINGS, ".context/TASKS.md", ".context/DECISIONS.md")
+    names = [os.path.join(below, name) for name in shared]
     assert sorted(place.staged(top)) == sorted([*names, "own.txt"]) or below
     assert "settings.local.json uses it" in place.run(place.project, "--uninstall")
     assert place.staged(top) == ["own.txt"]
@@ -884,3 +885,33 @@ def test_uninstall_leaves_alone_what_is_not_ours_around_our_lines(place):
     place.write(exclude, listed)
     place.run("--scope", "local", "--uninstall")
     assert b"*.log\n" in place.read(exclude) and place.read(outside) == b"# Rules"
+
+
+# --- a stranger's repository
+
+
+def test_an_exclude_list_that_is_a_link_is_left_alone(place):
+    place.git("init", "-q")
+    victim = place.write(os.path.join(place.base, "bashrc"), b"# mine\n")
+    exclude = place.path(".git", "info", "exclude")
+    os.unlink(exclude)
+    os.symlink(victim, exclude)
+    assert "it is a link" in place.run("--scope", "local")
+    assert place.read(victim) == b"# mine\n"
+
+
+def test_a_private_install_hides_no_source_file(place):
+    place.git("init", "-q")
+    place.write(".contextrc", b"context_dir: src\n")
+    place.write("src/a.py", b"x")
+    place.run("--scope", "local", "--init")
+    assert sorted(place.staged(place.project)) == [".contextrc", "src/a.py"]
+
+
+def test_runtime_files_stay_out_of_git_beside_an_ignore_list_of_the_projects_own(place):
+    place.git("init", "-q")
+    place.write(".context/.gitignore", b"*.log\n")
+    place.run()
+    place.write(".context/handoffs/s1.md", b"private")
+    place.write(".context/monitor-state.json", b"{}")
+    assert not [name for name in place.staged(place.project) if "handoffs" in name or "monitor" in name]

@@ -136,3 +136,26 @@ def test_a_pause_has_an_end_or_none(world):
     for content, is_paused in (("0", True), ("", True), ("99999999999", True), ("1000", False)):
         write(world.state("paused"), content)
         assert kit.is_switched_off(project, world.env, world.now) == is_paused
+
+
+@pytest.mark.skipif(not IS_ROOT, reason="only root can give a file to somebody else")
+def test_somebody_elses_settings_in_a_parent_do_not_count(world):
+    below = world.path("packages", "web")
+    os.makedirs(below)
+    world.settings("context_dir: other\n")
+    os.makedirs(world.path("other"))
+    assert kit.find_project(below, world.env).context == world.path("other")
+    os.chown(world.path(".contextrc"), 12345, 12345)
+    assert kit.find_project(below, world.env).context == world.path(".context")
+
+
+def test_only_the_settings_of_the_project_are_parsed(world, monkeypatch):
+    """Sixteen nested ones of 64 KB took two seconds at every hook."""
+    below = world.path(*"abcdefgh")
+    os.makedirs(below)
+    for folder in kit.upwards(below)[:8]:
+        write(os.path.join(folder, ".contextrc"), "x: y\n" * 10_000)
+    parsed = []
+    monkeypatch.setattr(kit, "parse_keys", lambda text: parsed.append(text) or [])
+    assert kit.find_project(below, world.env).root == world.root
+    assert "x: y" not in "".join(parsed)

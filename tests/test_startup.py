@@ -575,3 +575,13 @@ def test_nothing_is_sent_at_a_stop_because_that_would_hold_it(world):
     state["delivery"].update(state="owed", attempts=0)
     write(world.state("session-new.json"), json.dumps(state))
     assert session.stop().text == ""
+
+
+def test_a_handoff_that_came_with_a_clone_says_so_and_comes_after_the_persons_own(world):
+    world.write(".context/handoffs/theirs.md", BODY)
+    world.session("z").start("resume")  # the first run here
+    world.handoff("ours", BODY, age_s=60)
+    assert "(ours.md)" in new(world, "a").text
+    second = new(world, "b")
+    assert "(theirs.md)" in second.text and "It came with the repository" in second.text
+    assert second.person == ""
