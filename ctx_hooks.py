@@ -294,6 +294,8 @@ def speak_and_save(run: Run) -> None:
     save_session(run.project, run.session)
     write_calm(run)
     link_interpreter(run.project)
+    if run.event.name == "SessionStart":
+        sweep(run)  # when the handoff is out: there may be much to remove
 
 
 def let_go_without_lock(run: Run) -> None:
@@ -466,7 +468,7 @@ HANDLERS = {
 UPDATE_LIMIT_S = 1.0
 BUSY_S, BUSY_CALL_S = 600, 7200
 KEPT_S = 7 * 86400
-SWEEP_EVERY_S = 3600
+SWEEP_EVERY_S, SWEEP_LIMIT_S = 3600, 0.5
 LEFTOVER = r"\.(?:json|md)\.(?:tmp-\d+|corrupt)$"  # of a write that was killed
 MOST_ATTEMPTS = 5
 LEAST_SENT = 1_000  # characters; a startup text cut below this says too little
@@ -505,7 +507,6 @@ def start_session(run: Run) -> None:
         make_handoff(run.project, session, run.now)
     else:
         session.branch, session.commit = run.head
-        sweep(run)
         update_others(run)
     # some clients announce a start twice
     was_sent = session.delivery.state == "sent" and session.delivery.source == source
@@ -926,40 +927,51 @@ def remove_runtime_files(project: Project, session: Session, env: dict) -> None:
 
 
 def sweep(run: Run) -> None:
-    """Remove what is older than 7 days; at most once an hour."""
-    project, oldest = run.project, run.now - KEPT_S
-    stamp = project.state("swept")
+    """Remove what is older than 7 days; at most once an hour, and not for long, because
+    the client waits for us. The next start goes on where this one ended."""
+    stamp = run.project.state("swept")
     if not has_waited(modified_at(stamp), SWEEP_EVERY_S, run.now):
         return
+    deadline = time.monotonic() + SWEEP_LIMIT_S
+    for path in leftovers(run.project, run.now - KEPT_S):
+        remove_leftover(run, path)
+        if time.monotonic() > deadline:
+            return
     write_atomically(stamp, "")
-    remove_files(os.path.join(project.cache, "calm"), oldest=oldest)
-    for folder in (project.home, project.context, project.path("handoffs")):
-        remove_files(folder, LEFTOVER, oldest)
-    sweep_handoffs(project, oldest)
-    for session in all_sessions(project, limit=5000):
-        if session.seen_at < oldest:
-            remove_runtime_files(project, session, run.env)
-            write_section(instruction_path(project, session), "")
-            remove_file(session_path(project, session.id))
-    remove_files(project.home, SESSION_FILE, oldest)  # of other versions
 
 
-def sweep_handoffs(project: Project, oldest: float) -> None:
-    """Old delivered ones go; those that nobody took count as delivered."""
-    for path, _ in list_files(project.path("handoffs", "delivered"), ""):
-        moved_there_at = os.stat(path).st_ctime
-        if moved_there_at < oldest:
-            remove_file(path)
-    for path, written_at in list_files(project.path("handoffs"), ".md"):
-        if written_at < oldest:
-            take_handoff(project, os.path.basename(path))
+def leftovers(project: Project, oldest: float) -> list[str]:
+    """The files that are to go: older than that, and ours."""
+    places = {
+        os.path.join(project.cache, "calm"): "",
+        project.home: SESSION_FILE + "|" + LEFTOVER,
+        project.context: LEFTOVER,
+        project.path("handoffs"): r"\.md$|" + LEFTOVER,
+    }
+    found = []
+    for folder, pattern in places.items():
+        files = [path for path, at in list_files(folder, "") if at < oldest]
+        found += [path for path in files if re.search(pattern, path)]
+    delivered = list_files(project.path("handoffs", "delivered"), "")
+    # a handoff is as old as the work in it; its ctime tells when it was moved there
+    return found + [path for path, _ in delivered if os.stat(path).st_ctime < oldest]
 
 
-def remove_files(folder: str, pattern: str = "", oldest: float = float("inf")) -> None:
-    """Remove the folder's files whose names match, if they are older than that."""
-    for path, written_at in list_files(folder, ""):
-        if written_at < oldest and re.search(pattern, path):
-            remove_file(path)
+def remove_leftover(run: Run, path: str) -> None:
+    """With a session goes what it left; a handoff that nobody took is kept a while."""
+    folder, name = os.path.split(path)
+    if folder == run.project.path("handoffs") and name.endswith(".md"):
+        return take_handoff(run.project, name)
+    session = Session(read_object(path)) if folder == run.project.home else Session()
+    if session.id and session.version == SESSION_VERSION:
+        remove_runtime_files(run.project, session, run.env)
+        write_section(instruction_path(run.project, session), "")
+    remove_file(path)
+
+
+def remove_files(folder: str) -> None:
+    for path, _ in list_files(folder, ""):
+        remove_file(path)
 
 
 # =============================================================================

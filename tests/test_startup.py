@@ -548,6 +548,27 @@ def test_what_killed_sessions_left_goes_after_seven_days_and_what_is_the_persons
     assert all(os.path.exists(path) for path in persons)
 
 
+def test_a_thousand_old_sessions_keep_no_handoff_from_arriving_and_go_over_several_starts(world):
+    world.worked("old", "Add discounts.")
+    os.unlink(world.state("swept"))
+    state, long_ago = world.session_state("old"), world.now - 9 * 86400
+    state["facts"]["said"] = "x" * 40_000
+    for number in range(1000):
+        name = "dead-%d" % number
+        lost = dict(state, id=name, seen_at=long_ago, handoff_offset=10**9)
+        write(world.state("session-%s.json" % name), json.dumps(lost), long_ago)
+        world.signal("For it.", name)
+    slow_disk = "real = kit.remove_file; kit.remove_file = lambda path: (kit.time.sleep(0.01), real(path))"
+    event = world.session("new").event("SessionStart", source="startup")
+    left = [1000]
+    while left[-1]:
+        reply = world.launch_changed("inject", event, slow_disk if len(left) < 3 else "")
+        assert len(left) > 1 or "> Add discounts." in reply.text
+        left.append(len([name for name in os.listdir(world.state()) if name.startswith("session-dead")]))
+        assert left[-1] < left[-2]
+    assert len(left) > 3 and os.listdir(world.context("signals", "sessions")) == []
+
+
 def test_delivered_handoffs_stay_seven_days_and_those_that_nobody_took_go_there(world):
     begun(world).end()  # gives it back
     world.now += 8 * 86400
