@@ -1576,7 +1576,7 @@ def list_work(project: Project, session: Session, since: str) -> list:
     requests = [words for at, words in facts.requests if came_after(at, since)]
     edited = [path for path, at in facts.edited if came_after(at, since)]
     commands = [words for at, words in facts.commands if came_after(at, since)]
-    waiting = [call["command"] for call in facts.calls if not call["outcome"]]
+    waiting = [what_waits(call) for call in facts.calls if not call["outcome"]]
     changed = changed_files(project.root)
     sections = [
         ("The person's requests, word for word", render_requests(requests)),
@@ -1595,6 +1595,11 @@ def list_work(project: Project, session: Session, since: str) -> list:
         said = cut_middle(facts.said, SAID_LAST_LIMIT)
         sections.append(("What the agent said last", said))
     return sections
+
+
+def what_waits(call: dict) -> str:
+    """A call that has no result: its command, or the files that it edits."""
+    return call["command"] or ", ".join(call.get("writes", []))
 
 
 def came_after(at: str, since: str) -> bool:
@@ -2683,7 +2688,8 @@ LOOK_LIMIT_BYTES = 4_000_000
 LATE_S, LATE_POLL_S = 0.25, 0.02
 KEY_ROOM = 8_000  # characters; the longest secret fits
 LONG_ROW_BYTES = 4_000  # only such a row could take long
-KEPT = {"calls": 8, "commands": 8, "tried": 5, "edited": 40, "read": 60}
+KEPT = {"commands": 8, "tried": 5, "edited": 40, "read": 60}
+CALLS_KEPT, WAITING_CALLS_KEPT = 8, 40
 TODOS_KEPT = 40
 SAID_LIMIT = 40_000
 MEASURED_LIMIT, MEASURED_WHOLE = 60, 16
@@ -2786,7 +2792,7 @@ def fold_row(session: Session, row: Row) -> None:
     for call in row.calls:
         fold_call(session, row.at, *call)
     for result in row.results:
-        fold_result(facts, row.at, *result)
+        fold_result(session, row.at, *result)
     fold_usage(facts, row)
 
 
@@ -2908,7 +2914,7 @@ def fold_call(
     if kind == "run":
         command = command_of(tool_input)
         kind = "look" if is_looking(command) else "run"
-        fold_command(session, kind, command, at)
+        fold_command(facts, command, at)
     elif kind == "read" and "".join(paths).endswith(".output"):  # of a running task
         kind = "poll"
     facts.tool_calls += 1
@@ -2919,6 +2925,7 @@ def fold_call(
     if kind in WORK:
         facts.work += WORK[kind]
         facts.worked_at = at
+    writes = paths if kind == "edit" else written_files(command)
     call = {
         "id": call_id,
         "tool": tool,
@@ -2928,52 +2935,41 @@ def fold_call(
         "check": verdict_of(command),  # if it exits 0
         "outcome": "",  # until there is a result; then ok or failed
         "key": "",  # two calls with the same key did the same, with the same outcome
-        "before": [],  # [path, when it was last edited]; "" is the handoff
+        "at": at,
+        "writes": writes[: KEPT["edited"]],  # if it succeeds
     }
     facts.calls.append(call)
-    for path in paths:
-        fold_path(session, call, path, at)
+    facts.read += paths if kind == "read" else []
+    trim_facts(facts)
+
+
+def trim_facts(facts: Facts) -> None:
+    """Keep the newest. A call that waits for its result stays longer: an answer may
+    hold a dozen edits, and each counts only when its result is there."""
+    last = facts.calls[-CALLS_KEPT:]
+    kept = facts.calls[-WAITING_CALLS_KEPT:]
+    facts.calls = [call for call in kept if not call["outcome"] or call in last]
     for name, limit in KEPT.items():
         del getattr(facts, name)[:-limit]
-
-
-def fold_path(session: Session, call: dict, path: str, at: str) -> None:
-    """A file that a call reads or edits. If it fails, `fold_failure` undoes that."""
-    facts, kind = session.facts, call["kind"]
-    if kind == "read":
-        facts.read.append(path)
-    if kind != "edit":
-        return
-    if path.endswith(own_handoff(session)):
-        call["before"].append(["", facts.handoff_at])
-        facts.handoff_at = at
-    else:
-        call["before"].append([path, dict(facts.edited).get(path)])
-        note_edit(facts, path, at)
-
-
-def note_edit(facts: Facts, path: str, at: str | None) -> None:
-    """The file was edited then, and is the newest; None: it was not."""
-    facts.edited = [row for row in facts.edited if row[0] != path]
-    if at is not None:
-        facts.edited.append([path, at])
 
 
 def own_handoff(session: Session) -> str:
     return safe_name(session.id) + ".md"
 
 
-def fold_command(session: Session, kind: str, command: str, at: str) -> None:
-    """A shell command. It may read Markdown files, write the handoff, move the tree."""
-    facts = session.facts
+def is_own_handoff(session: Session, path: str) -> bool:
+    """By its name alone: a command may have changed the folder first."""
+    return re.split(r"[/\\]", path)[-1] == own_handoff(session)
+
+
+def fold_command(facts: Facts, command: str, at: str) -> None:
+    """A shell command. It may read Markdown files and move the tree."""
     words = one_line(hide_secrets(command), 300)
     facts.commands = [row for row in facts.commands if row[1] != words]
     facts.commands.append([at, words])
     facts.tree_moves += may_move_tree(command)
     if ".md" in command:
         facts.read += re.findall(r"[^\s'\"=:]+\.md\b", command)
-    if kind == "run" and own_handoff(session) in command:
-        facts.handoff_at = at
 
 
 def may_move_tree(command: str) -> bool:
@@ -3086,13 +3082,60 @@ def todo_of(row: dict) -> list:
     return [text_of(row.get("status")) or "pending", one_line(hide_secrets(text), 200)]
 
 
+# --- the files that a shell command writes
+
+SHELL_TOKEN = r"""(?xs)
+    (?<!\S)\#[^\n]* | \d?>&\d  # a comment, 2>&1: no file
+    | (?P<redirect> \d?&?>[>|]? | \d?<[<&-]* )
+    | (?P<end> [;&|()\n] )
+    | (?P<word> (?: [^\s;&|<>()'"\\] | '[^']*'? | "(?:[^"\\]|\\.)*"? | \\.? )+ )
+"""
+SHELL_QUOTES = r"""(?s)'([^']*)'?|"((?:[^"\\]|\\.)*)"?|\\(.)"""
+SED_IN_PLACE = r" -[a-zA-Z]*i| --in-place"
+NO_NAME = r"[$`*?{\n]|^/dev/|^$"  # what only the shell knows, and what is no file
+
+
+def written_files(command: str) -> list[str]:
+    """The files that a shell command writes if it succeeds, as far as it names them."""
+    files: list[str] = []
+    words: list[str] = []  # of the simple command that we are in
+    redirect = ""
+    for token in re.finditer(SHELL_TOKEN, without_heredocs(command) + "\n"):
+        text = re.sub(SHELL_QUOTES, r"\1\2\3", token.group())
+        if token.lastgroup == "end":
+            files += written_by(words)
+            words = []
+        elif token.lastgroup == "word" and redirect:
+            files += [text] if ">" in redirect else []
+        elif token.lastgroup == "word":
+            words.append(text)
+        redirect = text if token.lastgroup == "redirect" else ""
+    return [name for name in files if not re.search(NO_NAME, name)]
+
+
+def written_by(words: list[str]) -> list[str]:
+    """The files that a simple command writes because its arguments say so."""
+    names = [word for word in words if word and not word.startswith("-")]
+    if names[:1] == ["git"]:
+        del names[0]  # git mv
+    program = "".join(names[:1])
+    if program == "tee":
+        return names[1:]
+    if program in ("cp", "mv"):
+        return names[2:][-1:]
+    if program == "sed" and re.search(SED_IN_PLACE, " ".join(words)):
+        return names[1 + max(1, words.count("-e")) :]  # behind its scripts
+    return []
+
+
 # --- results
 
 
 def fold_result(
-    facts: Facts, at: str, call_id: str, has_failed: bool, text: str
+    session: Session, at: str, call_id: str, has_failed: bool, text: str
 ) -> None:
     """What came of a call."""
+    facts = session.facts
     waiting = {call["id"]: call for call in facts.calls if not call["outcome"]}
     call = waiting.get(call_id)
     if not call:
@@ -3100,7 +3143,9 @@ def fold_result(
     call["outcome"] = "failed" if has_failed else "ok"
     note_key(facts, call, text)
     if has_failed:
-        return fold_failure(facts, call, text, at)
+        return fold_failure(session, call, text, at)
+    for path in call.get("writes", []):
+        fold_edit(session, path, call["at"])
     command = call["command"]
     if command == facts.failed.get("command"):
         facts.failed = {}
@@ -3110,29 +3155,26 @@ def fold_result(
         note_check(facts, command, call["check"], at, text)
 
 
-def fold_failure(facts: Facts, call: dict, text: str, at: str) -> None:
-    """A call failed: a command is kept; what it would have edited is as before."""
+def fold_edit(session: Session, path: str, at: str) -> None:
+    """A call has written this file; `at` is when it was called."""
+    facts = session.facts
+    if is_own_handoff(session, path):
+        facts.handoff_at = max(facts.handoff_at, at)
+        return
+    facts.edited = [row for row in facts.edited if row[0] != path]
+    facts.edited.append([path, at])
+
+
+def fold_failure(session: Session, call: dict, text: str, at: str) -> None:
+    """A call failed: a command is kept, and whether the person refused the handoff."""
+    facts = session.facts
     if call["command"]:
         error = hide_secrets(text.strip()[-KEY_ROOM:])[-1500:]  # hide before truncating
         facts.failed = {"command": call["command"], "error": error, "at": at}
         facts.tried = []
-    for path, before in reversed(call.get("before", [])):
-        later = later_edit(facts, call, path)
-        if later:
-            later[1] = before  # that one stands or falls by itself
-        elif path:
-            note_edit(facts, path, before)
-        else:
-            facts.handoff_at = before
-        if not path and re.search(REFUSED, text):
-            facts.handoff_refused_at = at
-
-
-def later_edit(facts: Facts, call: dict, path: str) -> list:
-    """The row in `before` of the next call that edits this file; [] if none does."""
-    later = facts.calls[facts.calls.index(call) + 1 :]
-    rows = [row for other in later for row in other.get("before", [])]
-    return next((row for row in rows if row[0] == path), [])
+    is_handoff = any(is_own_handoff(session, path) for path in call.get("writes", []))
+    if is_handoff and re.search(REFUSED, text):
+        facts.handoff_refused_at = at
 
 
 def note_check(facts: Facts, command: str, verdict: str, at: str, output: str) -> None:

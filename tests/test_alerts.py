@@ -112,7 +112,7 @@ def first_alarm(sequence):
     facts = session.facts
     for number, (tool, given, text, failed) in enumerate(sequence, 1):
         kit.fold_call(session, "", str(number), tool, given)
-        kit.fold_result(facts, "", str(number), failed, text)
+        kit.fold_result(session, "", str(number), failed, text)
         if kit.repetition(facts)[0] >= kit.REPETITION_SAID:
             return number
     return 0

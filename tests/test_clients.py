@@ -279,7 +279,7 @@ def test_a_script_of_codexs_code_mode_counts_as_the_commands_it_ran():
     assert [call["outcome"] for call in facts.calls] == ["ok", "failed", "ok", "ok"]
     assert facts.breakdown == {"exec_command": 3, "apply_patch": 1}
     edited = [os.path.basename(path) for path, _ in facts.edited]
-    assert edited == ["x.txt", "y.txt"] and facts.work >= 2
+    assert edited == ["ran.txt", "x.txt", "y.txt"] and facts.work >= 2
     assert facts.failed["command"] == "cat /no/such/file; exit 3"
 
 
@@ -288,9 +288,11 @@ def test_an_answer_of_codex_that_only_calls_is_one_and_a_patch_names_its_file():
     call = {"type": "function_call", "name": "a", "call_id": "1"}
     patch = {"type": "custom_tool_call", "name": "apply_patch", "call_id": "2"}
     patch["input"] = "*** Begin Patch\n*** Update File: src/a.py\n"
+    done = {"type": "custom_tool_call_output", "call_id": "2", "output": "Done!"}
     rows = [
         {"type": "response_item", "payload": call},
         {"type": "response_item", "payload": patch},
+        {"type": "response_item", "payload": done},
         {"type": "token_usage_record", "payload": {"response_id": "resp_1"}},
     ]
     session = kit.Session({"agent": "codex"})

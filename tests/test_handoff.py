@@ -304,6 +304,25 @@ def test_of_parallel_edits_of_one_file_each_counts_for_itself(world, session, ou
     assert [path for path, _ in session.state()["facts"]["edited"]] == ["a.py"] * is_edited
 
 
+def test_a_dozen_edits_at_once_are_all_told(world, session):
+    calls = [session.new_id("toolu") for _ in range(12)]
+    for number, call in enumerate(calls):
+        block = {"type": "tool_use", "id": call, "name": "Edit", "input": {"file_path": "a%d.py" % number}}
+        session.write_answer(block, answer="msg_1")
+    for call in calls:
+        session.write_result(call)
+    session.end()
+    assert world.read_handoff("s1").count("\n- a") == 12
+
+
+def test_edits_through_the_shell_are_told_if_they_succeeded(world, session):
+    session.run("cat > src/one.py <<'END'\nprint(1 > 2)\nEND")
+    session.run("sed -i s/1/2/ src/two.py", failed=True, text="sed: can't read src/two.py")
+    session.run("make > build.log 2>&1; sed -i.bak s/1/2/ src/three.py")
+    session.end()
+    assert "## Files edited\n\n- src/one.py\n- build.log\n- src/three.py\n\n" in world.read_handoff("s1")
+
+
 def test_a_state_of_before_an_upgrade_makes_a_handoff_too(world, session):
     session.edit("src/cart.py")
     session.run("pytest")
@@ -311,7 +330,7 @@ def test_a_state_of_before_an_upgrade_makes_a_handoff_too(world, session):
     state = session.state()
     state["facts"]["passed"] = {"command": "pytest", "at": "2026-01-01T00:00:00Z"}
     for call in state["facts"]["calls"]:
-        del call["before"], call["check"]
+        del call["writes"], call["at"], call["check"]
     world.write(world.state("session-s1.json"), json.dumps(state))
     session.end()
     assert "`pytest` passed at 2026-01-01T00:00:00Z" in world.read_handoff("s1")
@@ -482,6 +501,26 @@ def test_an_agent_brings_its_handoff_up_to_date_by_writing_it_and_not_by_reading
     session.run("cat .context/handoffs/s1.md")
     session.end()
     assert "- src/tip.py" in world.read_handoff("s1")
+
+
+@pytest.mark.parametrize(
+    "command, failed, is_written",
+    [
+        ("test -s %s && git add %s", False, False),
+        ("git add %s > /dev/null", False, False),
+        ("grep -c '> %s' log.txt", False, False),
+        ("cat >> %s <<END\nx\nEND", True, False),
+        ("cat >> '%s' <<END\nx\nEND", False, True),
+        ("cat <<END | tee -a %s\nx\nEND", False, True),
+        ("cp /tmp/draft.md %s", False, True),
+    ],
+)
+def test_only_a_write_that_succeeded_brings_the_handoff_up_to_date(world, session, command, failed, is_written):
+    session.write_handoff(OWN)
+    session.edit("src/tax.py")
+    session.run(command.replace("%s", ".context/handoffs/s1.md"), failed=failed, text="denied")
+    session.end()
+    assert ("- src/tax.py" in world.read_handoff("s1")) != is_written
 
 
 def test_a_handoff_of_5_mb_is_not_cut_on_the_disk(world, session):

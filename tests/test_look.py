@@ -61,6 +61,23 @@ def test_tasks_are_followed_one_by_one(world, session):
     assert session.state()["facts"]["todos"] == [["completed", "write it"], ["pending", "test it"]]
 
 
+@pytest.mark.parametrize(
+    "command, files",
+    [
+        ("echo a > one.md; echo b >>'two words.md' 2>&1", ["one.md", "two words.md"]),
+        ("cat <<'END' > one.md && rm x\n> no\nEND\necho x >| two.md", ["one.md", "two.md"]),
+        ("make 2> err.log &> all.log | tee -a out.log", ["err.log", "all.log", "out.log"]),
+        ("sed -i '' -e s/a/b/ -e s/c/d/ one.py two.py", ["one.py", "two.py"]),
+        ("cp -r a b 2>/dev/null; git mv c d && mv \"it's e\" 'f g'", ["b", "d", "f g"]),
+        ("tee out < in; (cd x && echo > y)", ["out", "y"]),
+        ("# echo > a\ngrep '>' b; awk '$1 > 2' c; echo \"> d\" >&2", []),
+        ("test -s a; git add b; cat c > $OUT; sed -n 1p d; cp e; python3 - <<E\nopen('f', 'w') > 1\nE", []),
+    ],
+)
+def test_the_files_that_a_shell_command_writes(command, files):
+    assert kit.written_files(command) == files
+
+
 def test_what_counts_as_verified(world, session):
     checks = ["pytest -q", "cd src && python3 -m pytest tests/a.py", "npm run test:unit", "cargo build --release"]
     checks += ["make", "./run_tests.sh"]
