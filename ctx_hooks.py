@@ -638,7 +638,7 @@ def startup_text(run: Run, name: str, source: str) -> str:
     budget = int(run.settings["startup.budget_chars"])
     files = cut_end(startup_files(run), budget // 2)
     if name:
-        head = clean_text(handoff_head(run, name, source))
+        head = clean_text(render_lines("", handoff_head(run, name, source)))
         room = budget - len(head) - len(files) - 4  # for the blank lines between
         handoff = clean_text(read_handoff(run.project.path("handoffs", name)))
         texts = [head, fit_handoff(handoff, room), files]
@@ -651,14 +651,14 @@ def startup_text(run: Run, name: str, source: str) -> str:
     return ACK_FRAME % text if wants_ack else text
 
 
-def handoff_head(run: Run, name: str, source: str) -> str:
+def handoff_head(run: Run, name: str, source: str) -> list[str]:
     """Where the handoff comes from, how old it is, and what is different now."""
     writer = writer_of(run.project, name)
     written_at = modified_at(run.project.path("handoffs", name))
     age = format_age(run.now - written_at)
     moved = describe_move(writer, run.head)
     if source == "compact":
-        return "\n".join([OWN_HEAD % (name, age), moved]).strip()
+        return [OWN_HEAD % (name, age), moved]
     label = DIALECTS.get(writer.agent, Dialect()).label or "an unknown writer"
     lines = [NEW_HEAD % (name, label, age), OFFER, moved]
     if is_strangers(run.project, name):
@@ -671,7 +671,7 @@ def handoff_head(run: Run, name: str, source: str) -> str:
     others = [other for other in waiting_handoffs(run) if other != name]
     if others:
         lines.append(OTHERS % ", ".join(others[:5]))
-    return "\n".join(filter(None, lines))
+    return lines
 
 
 def is_open_elsewhere(writer: Session, session: Session) -> bool:
@@ -701,7 +701,7 @@ def startup_files(run: Run) -> str:
     for name in run.settings["startup.files"]:
         path = os.path.join(run.project.root, name)
         if is_worth_reading(run.project, path):
-            text = "## %s\n\n%s" % (name, read_text(path).strip())
+            text = "## %s\n\n%s" % (one_line(name, 300), read_text(path).strip())
             texts.append(clean_text(text))
     return "\n\n".join(texts)
 
@@ -1296,7 +1296,7 @@ KIT_HEAD = "# Handoff, made by ctx_hooks from the transcript"
 KIT_NOTE = "The agent wrote none. Session %s in %s, until %s"
 SINCE_HEAD = "## Since this handoff (added by ctx_hooks)"
 SINCE_END = "<!-- end of what ctx_hooks added -->"
-SAID_LAST_LIMIT, RULES_LIMIT = 3_000, 2_000
+SAID_LAST_LIMIT, RULES_LIMIT, LINE_LIMIT = 3_000, 2_000, 500
 RULES_SESSIONS = 40  # so far back
 DONE = ("completed", "done")  # what clients call a todo that is
 REMINDER = """\
@@ -1534,7 +1534,7 @@ def was_delivered(project: Project, session: Session, path: str) -> bool:
 def render_handoff(project: Project, session: Session, now: float) -> str:
     """A whole handoff from the facts, for somebody who was not there."""
     label = DIALECTS[session.agent].label
-    head = KIT_NOTE % (session.id, label, format_iso(now))
+    head = KIT_NOTE % (for_terminal(session.id), label, format_iso(now))
     if session.branch:
         head += " on %s at %s" % (session.branch, session.commit)
     rules = cut_middle(render_requests(earlier_rules(project, session)), RULES_LIMIT)
@@ -1575,17 +1575,19 @@ def list_work(project: Project, session: Session, since: str) -> list:
     facts = session.facts
     requests = [words for at, words in facts.requests if came_after(at, since)]
     edited = [path for path, at in facts.edited if came_after(at, since)]
+    edited = [project.relative(path) for path in edited]
     commands = [words for at, words in facts.commands if came_after(at, since)]
     waiting = [what_waits(call) for call in facts.calls if not call["outcome"]]
     changed = changed_files(project.root)
+    workflow = workflow_of(project, session)
     sections = [
         ("The person's requests, word for word", render_requests(requests)),
-        ("The workflow of this session (auto mode)", workflow_of(project, session)),
+        ("The workflow of this session (auto mode)", quote(workflow)),
         ("Todo list", render_todos(facts.todos)),
-        ("Files edited", render_lines("- ", map(project.relative, edited))),
-        ("Uncommitted changes (git status)", render_lines("    ", changed)),
+        ("Files edited", render_lines("- ", edited)),
+        ("Uncommitted changes (git status)", quote("\n".join(changed), "    ")),
         ("The last commands", render_lines("    ", commands)),
-        ("Without a result", render_lines("    ", filter(None, waiting))),
+        ("Without a result", render_lines("    ", waiting)),
     ]
     if facts.failed and came_after(facts.failed["at"], since):
         sections.append(("The last command that failed", render_failure(facts)))
@@ -1593,7 +1595,7 @@ def list_work(project: Project, session: Session, since: str) -> list:
         sections.append(("The last check", render_check(facts.passed)))
     if came_after(facts.said_at, since):
         said = cut_middle(facts.said, SAID_LAST_LIMIT)
-        sections.append(("What the agent said last", said))
+        sections.append(("What the agent said last", quote(said)))
     return sections
 
 
@@ -1610,15 +1612,17 @@ def came_after(at: str, since: str) -> bool:
 def render_sections(level: str, sections: list) -> str:
     """Headings with text; none without something under it."""
     texts = ["%s %s\n\n%s\n" % (level, title, text) for title, text in sections if text]
-    return "\n".join(texts)
+    text = re.sub(CONTROL, "", "\n".join(texts))
+    return text.replace("\ufffd", "?")  # with one of those it would count as no text
 
 
-def render_lines(mark: str, lines: object) -> str:
-    return "\n".join(mark + line for line in lines)
+def render_lines(mark: str, texts: list[str]) -> str:
+    """A line for each text: a name may hold newlines."""
+    return "\n".join(mark + one_line(text, LINE_LIMIT) for text in texts if text)
 
 
 def render_requests(requests: list) -> str:
-    return "\n\n".join("> " + words.replace("\n", "\n> ") for words in requests)
+    return "\n\n".join(map(quote, requests))
 
 
 def render_todos(todos: list) -> str:
@@ -1640,8 +1644,8 @@ def render_failure(facts: Facts) -> str:
     """The last failing command, and what was tried since; "" if there is none."""
     if not facts.failed:
         return ""
-    error = facts.failed["error"].replace("\n", "\n    ")
-    text = "`%s`\n\n    %s" % (facts.failed["command"], error)
+    error = quote(facts.failed["error"], "    ")
+    text = "`%s`\n\n%s" % (facts.failed["command"], error)
     if facts.tried:
         text += "\n\nSince then: `%s`" % "`, `".join(dict.fromkeys(facts.tried))
     return text
@@ -5038,12 +5042,19 @@ def one_line(text: str, limit: int) -> str:
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
+def quote(text: str, mark: str = "> ") -> str:
+    """What others said, each line behind a mark: none can pass as a heading of ours."""
+    return "\n".join(mark + line for line in text.splitlines())
+
+
 def cut_middle(text: str, limit: int) -> str:
-    """At most `limit` characters: the beginning and the end stay."""
+    """At most `limit` characters: the beginning and the end stay. The end may be the
+    rest of a quoted line; behind an ellipsis it looks like no heading either."""
     if len(text) <= limit:
         return text
-    half = max(0, limit - len(CUT_MARK)) // 2
-    return text[:half] + CUT_MARK + text[len(text) - half :]
+    mark = CUT_MARK + "…"
+    half = max(0, limit - len(mark)) // 2
+    return text[:half] + mark + text[len(text) - half :]
 
 
 def cut_end(text: str, limit: int) -> str:

@@ -457,7 +457,7 @@ def test_the_morning_after_knows_the_task_and_how_it_ended(auto, session, world)
     assert not is_held(stop(session, block(world, "execution")))
     session.end()
     text = world.read_handoff("s1")
-    assert "Add discounts.\n\nIt is over: the workflow passed: all of it is complete." in text
+    assert "> Add discounts.\n> \n> It is over: the workflow passed: all of it is complete." in text
     assert "`make -v` passed at" in text and "no rule" not in text
 
 
