@@ -422,7 +422,7 @@ def before_compaction(run: Run) -> None:
     """The client is about to summarise: leave a handoff, pin the person's words."""
     if not run.settings["handoff.enabled"]:
         return
-    make_handoff(run.project, run.session, run.now)
+    make_handoff(run, run.session, run.now)
     if run.event.agent == "claude":
         run.reply.plain = clean_text(render_pins(run.session.facts))
 
@@ -430,7 +430,7 @@ def before_compaction(run: Run) -> None:
 def stop_enforce(run: Run) -> None:
     """Stop: save a printed handoff; in auto mode, go on until the phase is complete."""
     follow_delivery(run)
-    save_printed(run)
+    save_printed(run.project, run.session)
     notice_handoff(run)
     enforce_stop(run)
 
@@ -444,7 +444,7 @@ def cleanup(run: Run) -> None:
     session.end_reason = run.event.reason
     notice_handoff(run)
     settle_delivery(run.project, session)
-    make_handoff(run.project, session, run.now)
+    make_handoff(run, session, run.now)
     remove_runtime_files(run.project, session, run.env)
 
 
@@ -504,7 +504,7 @@ def start_session(run: Run) -> None:
             claim_marker(run)  # the gate has spoken in this conversation
         return
     if source == "compact":
-        make_handoff(run.project, session, run.now)
+        make_handoff(run, session, run.now)
     else:
         session.branch, session.commit = run.head
         update_others(run)
@@ -626,7 +626,7 @@ def update_others(run: Run) -> None:
         if is_gone(pid) or (is_silent and not is_running(pid)):  # it will not go on
             settle_delivery(run.project, other)
         if not is_busy(other, run.now):
-            make_handoff(run.project, other, modified_at(other.transcript))
+            make_handoff(run, other, modified_at(other.transcript))
         save_session(run.project, other)
 
 
@@ -689,10 +689,12 @@ def describe_move(writer: Session, now: tuple) -> str:
 
 def fit_handoff(text: str, room: int) -> str:
     """The handoff, cut to its room: its body is cut before what happened since."""
-    body, since = split_handoff(text)
+    body, _, since = text.rpartition("\n" + SINCE_HEAD)
+    if not body:
+        return cut_middle(text.rstrip(), room)
+    since = (SINCE_HEAD + since).replace("\n" + SINCE_END, "").rstrip()
     since = cut_end(since, room * 2 // 3)
-    body = cut_middle(body, room - len(since) - 2)
-    return body + "\n\n" + since if since else body
+    return cut_middle(body.rstrip(), room - len(since) - 2) + "\n\n" + since
 
 
 def startup_files(run: Run) -> str:
@@ -1288,7 +1290,7 @@ def forget_alerts(project: Project, session_id: str) -> None:
 # it is never older than the work. Near the limit we ask the agent until it has
 # written one. If it wrote none, the kit makes one from the facts. What happened
 # after the agent wrote its own stands between SINCE_HEAD and SINCE_END, and is
-# replaced each time; what somebody writes below that is part of the handoff.
+# replaced each time. What is not ours is quoted, or one line behind a mark.
 
 HANDOFF_PERCENT, HANDOFF_TOKENS = 85, 400_000
 HANDOFF_LIMIT_BYTES = 512_000
@@ -1296,6 +1298,7 @@ KIT_HEAD = "# Handoff, made by ctx_hooks from the transcript"
 KIT_NOTE = "The agent wrote none. Session %s in %s, until %s"
 SINCE_HEAD = "## Since this handoff (added by ctx_hooks)"
 SINCE_END = "<!-- end of what ctx_hooks added -->"
+SINCE = "\n" + SINCE_HEAD + "%s\n" + SINCE_END + "\n"
 SAID_LAST_LIMIT, RULES_LIMIT, LINE_LIMIT = 3_000, 2_000, 500
 RULES_SESSIONS = 40  # so far back
 DONE = ("completed", "done")  # what clients call a todo that is
@@ -1307,7 +1310,6 @@ BEGIN HANDOFF and a line END HANDOFF. Put there: goal · the person's own rules 
 and corrections, word for word · state · decisions and why · what was tried and \
 failed · how to verify · next steps · open files. This note comes with every \
 tool result until there is a handoff."""
-PRINTED = r"(?ms)^[ \t*_#]*BEGIN HANDOFF[ \t*_]*$\n(.*?)^[ \t*_#]*END HANDOFF[ \t*_]*$"
 WRITTEN = "ctx: handoff written; /clear when you like, the next session starts from it"
 PIN_HEAD = (
     "Keep these words of the person verbatim in the summary, and the rules they gave:"
@@ -1336,19 +1338,16 @@ def read_handoff(path: str) -> str:
     return text if "\0" not in text and says_something(text) else ""
 
 
-def read_body(path: str) -> str:
-    """A handoff's text without what the kit added."""
-    return split_handoff(read_handoff(path))[0]
-
-
-def split_handoff(text: str) -> tuple:
-    """(the handoff itself, what the kit added)"""
-    before, _, rest = text.partition("\n" + SINCE_HEAD)
-    since, is_ended, after = rest.partition(SINCE_END)
-    if not is_ended:
-        return text.rstrip(), ""
-    body = before.rstrip() + "\n" + after
-    return body.rstrip(), SINCE_HEAD + since.rstrip()
+def read_body(path: str, session: Session) -> str:
+    """A handoff's text without what the kit added for this session. What somebody wrote
+    below that stays, and so does such a part that the agent copied from elsewhere."""
+    head, *parts = read_handoff(path).split("\n" + SINCE_HEAD)
+    body = [head]
+    for part in parts:
+        since, _, after = part.partition("\n" + SINCE_END)
+        is_ours = content_mark(since.rstrip()) == session.kit_mark != ""
+        body.append(after if is_ours else "\n" + SINCE_HEAD + part)
+    return "".join(body).rstrip()
 
 
 def did_work(facts: Facts) -> bool:
@@ -1362,8 +1361,8 @@ def did_work(facts: Facts) -> bool:
 def note_what_stood_there(project: Project, session: Session) -> None:
     """A session begins, or goes on after a compaction: what stands in the files now is
     not the handoff that we will ask for."""
-    body = read_body(handoff_path(project, session.id))
-    body = body or read_body(delivered_path(project, session))  # it may come back
+    body = read_body(handoff_path(project, session.id), session)
+    body = body or read_body(delivered_path(project, session), session)  # may come back
     session.handoff_before = content_mark(body)
     session.old_prompt_before = content_mark(read_old_prompt(project))
 
@@ -1372,11 +1371,12 @@ def has_own_handoff(project: Project, session: Session) -> bool:
     """Whether the agent wrote one since the start or the last compaction."""
     path = handoff_path(project, session.id)
     old_prompt = read_old_prompt(project)
-    if content_mark(old_prompt) not in ("", session.old_prompt_before):
-        session.old_prompt_before = content_mark(old_prompt)
-        write_atomically(path, old_prompt)
+    mark = content_mark(old_prompt)
+    is_new = mark not in ("", session.old_prompt_before)
+    if is_new and write_atomically(path, old_prompt):
+        session.old_prompt_before = mark
     known = ("", session.handoff_before, session.kit_mark)
-    return content_mark(read_body(path)) not in known
+    return content_mark(read_body(path, session)) not in known
 
 
 def read_old_prompt(project: Project) -> str:
@@ -1385,18 +1385,19 @@ def read_old_prompt(project: Project) -> str:
     return read_handoff(path) if is_inside(path, project.root) else ""
 
 
-def save_printed(run: Run) -> None:
-    """Save a handoff that the agent printed between its two lines."""
-    facts = run.session.facts
-    found = re.findall(PRINTED, facts.said)
-    if not found or not run.settings["handoff.enabled"]:
-        return
-    text = found[-1].strip()
-    facts.said = re.sub(PRINTED, "", facts.said)  # it counts once
-    path = handoff_path(run.project, run.session.id)
-    is_new = text != read_body(path)
-    if is_new and says_something(text) and write_atomically(path, text + "\n"):
-        facts.handoff_at = facts.said_at
+def save_printed(project: Project, session: Session) -> bool:
+    """Save the handoff that the agent printed last, once; False if that fails."""
+    facts, text = session.facts, session.facts.printed
+    is_new = content_mark(text) != session.printed_mark and says_something(text)
+    if not is_new or not project.settings["handoff.enabled"]:
+        return True
+    path = handoff_path(project, session.id)
+    if text != read_body(path, session) and not write_atomically(path, text + "\n"):
+        return False
+    session.printed_mark = content_mark(text)
+    facts.said = facts.said.replace(text, "")
+    facts.handoff_at = max(facts.handoff_at, facts.printed_at)
+    return True
 
 
 def notice_handoff(run: Run) -> None:
@@ -1501,26 +1502,39 @@ def render_reminder(run: Run, full: Fullness) -> str:
 # --- the handoff that the kit makes
 
 
-def make_handoff(project: Project, session: Session, now: float) -> bool:
+def make_handoff(run: Run, session: Session, now: float) -> bool:
     """Make the session's handoff, or bring the agent's own up to date. False if there
     is none to make: no work was done, or it cannot be written."""
+    project, path = run.project, handoff_path(run.project, session.id)
+    is_saved = save_printed(project, session)
+    is_wanted = project.settings["handoff.enabled"] and did_work(session.facts)
+    if is_wanted and was_delivered(project, session, path):
+        is_wanted = False
+    if is_wanted and is_plain_text(path):  # else we could not write it back
+        is_saved = write_handoff(project, session, now) and is_saved
+    if not is_saved:  # a full disk: it does not count as made, so the next start tries
+        name = project.relative(path)
+        record(run, "handoff:failed", session=session.id, path=name)
+        return False
     session.handoff_offset = session.offset
-    if not project.settings["handoff.enabled"] or not did_work(session.facts):
-        return False
+    return is_wanted
+
+
+def write_handoff(project: Project, session: Session, now: float) -> bool:
+    """Write the whole file; the mark of our part counts only once that is done."""
     path = handoff_path(project, session.id)
-    if was_delivered(project, session, path):
-        return False
-    if not is_plain_text(path):
-        return True  # we could not write back what stands there
-    body = read_body(path) or read_body(delivered_path(project, session))
+    body = read_body(path, session)
+    body = body or read_body(delivered_path(project, session), session)
     if content_mark(body) in ("", session.kit_mark):
-        text = render_handoff(project, session, now)
-        session.kit_mark = content_mark(text.rstrip())
+        text = ours = render_handoff(project, session, now)
     else:
-        text = body + "\n" + render_since(project, session)
-    is_written = write_atomically(path, text)
+        ours = render_since(project, session)
+        text = body + "\n" + (SINCE % ours if ours else "")
+    if not write_atomically(path, text):
+        return False
+    session.kit_mark = content_mark(ours.rstrip())
     set_time(path, now)  # as old as the work, whatever clock the disk has
-    return is_written
+    return True
 
 
 def was_delivered(project: Project, session: Session, path: str) -> bool:
@@ -1564,10 +1578,7 @@ def render_since(project: Project, session: Session) -> str:
     if max(facts.worked_at, last_request_at) <= since:
         return ""
     work = render_sections("###", list_work(project, session, since))
-    if not work:
-        return ""
-    work = hide_secrets(work).replace(SINCE_END, "")
-    return "\n%s\n\n%s\n%s\n" % (SINCE_HEAD, work, SINCE_END)
+    return "\n\n" + hide_secrets(work) if work else ""
 
 
 def list_work(project: Project, session: Session, since: str) -> list:
@@ -2695,7 +2706,9 @@ LONG_ROW_BYTES = 4_000  # only such a row could take long
 KEPT = {"commands": 8, "tried": 5, "edited": 40, "read": 60}
 CALLS_KEPT, WAITING_CALLS_KEPT = 8, 40
 TODOS_KEPT = 40
-SAID_LIMIT = 40_000
+SAID_LIMIT, PRINTED_LIMIT = 40_000, 200_000
+PRINTED_BEGIN = r"(?m)^[ \t*_#]*BEGIN HANDOFF[ \t*_]*$"
+PRINTED_END = r"(?m)^[ \t*_#]*END HANDOFF[ \t*_]*$"
 MEASURED_LIMIT, MEASURED_WHOLE = 60, 16
 REQUESTS_LIMIT, REQUEST_LIMIT = 12_000, 6_000
 RULE_WORDS = r"(?i)\b(always|never|must|don'?t|do not|only|instead)\b"
@@ -2837,8 +2850,22 @@ def fold_answer(facts: Facts, row: Row) -> None:
 
 
 def add_words(facts: Facts, text: str) -> None:
-    words = hide_secrets(text)
-    facts.said = (facts.said + "\n\n" + words).strip()[-SAID_LIMIT:]
+    """More words of the agent; a handoff that they print is kept whole."""
+    facts.said = (facts.said + "\n\n" + hide_secrets(text)).strip()
+    printed = last_printed(facts.said) if re.search(PRINTED_END, text) else ""
+    if printed:
+        facts.printed = cut_middle(printed, PRINTED_LIMIT)
+        facts.printed_at = facts.said_at
+    facts.said = facts.said[-SAID_LIMIT:]
+
+
+def last_printed(said: str) -> str:
+    """The last handoff that the agent printed between its two lines; "" if none."""
+    for text in reversed(re.split(PRINTED_END, said)[:-1]):
+        parts = re.split(PRINTED_BEGIN, text, maxsplit=1)
+        if len(parts) > 1:
+            return parts[1].strip()
+    return ""
 
 
 def fold_prompt(facts: Facts, row: Row) -> None:
@@ -3164,6 +3191,7 @@ def fold_edit(session: Session, path: str, at: str) -> None:
     facts = session.facts
     if is_own_handoff(session, path):
         facts.handoff_at = max(facts.handoff_at, at)
+        facts.printed = ""  # the file is newer
         return
     facts.edited = [row for row in facts.edited if row[0] != path]
     facts.edited.append([path, at])
@@ -4159,6 +4187,8 @@ class Facts(Record):
     requests: list = []  # [ISO time, the person's words]
     said: str = ""  # the agent's words since the last prompt
     said_at: str = ""
+    printed: str = ""  # the last handoff that the agent printed
+    printed_at: str = ""
     todos: list = []  # [status, text]
     commands: list = []  # [ISO time, command], the last ones
     failed: dict = {}  # the last failing command: command, error, at
@@ -4210,7 +4240,8 @@ class Session(Record):
     threshold_crossed_at: str = ""
     handoff_complete: bool = False  # the agent wrote one since the last compaction
     handoff_before: str = ""  # mark of what stood there at the start or compaction
-    kit_mark: str = ""  # of the handoff that the kit made, to know it again
+    kit_mark: str = ""  # of the handoff that the kit made, or of what it added
+    printed_mark: str = ""  # of the printed one that was saved last
     handoff_offset: int = -1  # `offset` when the kit last made one
     old_prompt_before: str = ""  # mark of .claude/ll-continue-prompt.md then
     reminded_answer: str = ""  # the answer whose calls carried the last reminder
@@ -5944,6 +5975,7 @@ DECISIONS = {
     "gate:said": "asked the agent to read {files}, before its first tool call",
     "handoff:crossed": "saw the context {percent}% full: from here a handoff is wanted",
     "handoff:asked": "asked for a handoff at {percent}%: there was none yet",
+    "handoff:failed": "could not write {path}; the next start tries again",
     "handoff:written": "stopped asking for a handoff: the agent wrote {path}",
     "injection:attempted": "sent the startup text {handoff}, attempt {attempt}",
     "injection:succeeded": "saw that the startup text arrived: {evidence}",
@@ -6648,10 +6680,11 @@ def run_handoff(here: Here, options: object) -> None:
 
 def make_now(here: Here, prefix: str) -> None:
     """Make a handoff of the newest session, or of the one that is named."""
-    sessions = {run.session.id: run.session for run in here.runs()}
-    known = list(sessions)
-    session = sessions[choose(known if prefix else known[:1], prefix)]
-    if not make_handoff(here.project, session, here.now):
+    runs = {run.session.id: run for run in here.runs()}
+    known = list(runs)
+    run = runs[choose(known if prefix else known[:1], prefix)]
+    session = run.session
+    if not make_handoff(run, session, here.now):
         what = "session %s did no work yet" % session.id
         raise UserError(what, "a handoff is made of edits and commands")
     save_session(here.project, session)

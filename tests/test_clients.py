@@ -345,7 +345,7 @@ def test_spoilt_rows_break_neither_a_look_nor_the_handoff(world, client, rounds)
     folder = Path(data("transcripts")) if client == "claude" else DATA / client
     for path in sorted(folder.glob("*.jsonl")):
         rows += [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    project = kit.find_project(world.root, world.env)
+    run = kit.Run(kit.Event(), kit.find_project(world.root, world.env), world.env, world.now)
     for _ in range(rounds(20)):
         session = kit.Session({"agent": client, "id": "s1"})
         session.delivery.head = "x"
@@ -356,7 +356,7 @@ def test_spoilt_rows_break_neither_a_look_nor_the_handoff(world, client, rounds)
         json.dumps(session.as_dict())
         assert 0 <= session.facts.tokens < 20_000_000
         session.facts.work = 2
-        assert kit.make_handoff(project, session, world.now)
+        assert kit.make_handoff(run, session, world.now)
 
 
 LATE = "2026-11-16T21:32:01.168Z"

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from helper import kit
+from helper import kit, write
 
 OWN = "# Handoff\n\nGoal: discounts in cents.\n"
 PRINTED = "BEGIN HANDOFF\nGoal: discounts.\nEND HANDOFF"
@@ -202,6 +202,34 @@ def test_a_printed_handoff_counts_once_and_a_persons_words_are_none(world, sessi
     session.say("Written.")
     session.stop()
     assert world.read_handoff("s1") == "Goal: taxes, written later.\n"
+
+
+@pytest.mark.parametrize("filler", ["", "\n".join("Step %d is done." % number for number in range(4_000))])
+@pytest.mark.parametrize("event", ["SessionEnd", "PreCompact", ""])
+def test_a_printed_handoff_is_kept_whole_though_no_stop_came(world, session, event, filler):
+    session.prompt("Add discounts.")
+    session.edit("src/cart.py")
+    body = "Goal: discounts.\n%s\nNext: taxes." % filler
+    session.say("Here:\nBEGIN HANDOFF\n%s\nEND HANDOFF\n" % body)
+    if event:
+        session.send(event, reason="other", trigger="auto")
+    else:  # killed
+        world.now += 3 * 3600
+        session.env["CLAUDE_PID"] = ""
+        world.session("s2").start()
+    path = world.context("handoffs", *(["s1.md"] if event else ["delivered", "s1.md"]))
+    with open(path, encoding="utf-8") as file:
+        assert file.read() == body + "\n"
+
+
+def test_a_printed_handoff_never_replaces_a_file_that_was_written_later(world, session):
+    session.say(PRINTED)  # and the person pressed Esc
+    session.prompt("Write it to the file.")
+    session.write_handoff(OWN)
+    session.say("Written.")
+    session.stop()
+    session.end()
+    assert world.read_handoff("s1") == OWN
 
 
 # --- made by the kit
@@ -480,6 +508,20 @@ def test_what_was_delivered_while_a_session_idled_is_where_its_next_handoff_begi
     assert "> And the tips." in since and "- src/tips.py" in since and "src/cart.py" not in since
 
 
+@pytest.mark.parametrize("said", ["Done.", PRINTED])
+def test_a_handoff_that_could_not_be_written_comes_with_the_next_start(world, session, said):
+    in_the_way = write(world.context("handoffs"), "a file where the folder should be")
+    session.prompt("Add discounts.")
+    session.edit("src/cart.py")
+    session.say(said)
+    session.stop()
+    session.end()
+    assert "handoff:failed" in [row["event"] for row in world.events()]
+    os.unlink(in_the_way)
+    text = world.session("s2").start().text
+    assert ("Goal: discounts." if said == PRINTED else "> Add discounts.") in text
+
+
 # --- since this handoff
 
 
@@ -554,6 +596,23 @@ def test_only_a_write_that_succeeded_brings_the_handoff_up_to_date(world, sessio
     session.run(command.replace("%s", ".context/handoffs/s1.md"), failed=failed, text="denied")
     session.end()
     assert ("- src/tax.py" in world.read_handoff("s1")) != is_written
+
+
+@pytest.mark.parametrize("copied", ["%s\n\nOld: a.\n%s\n\n", "%s\n\n", "%s\n%s\n"])
+def test_a_copy_of_our_heading_in_the_agents_handoff_costs_none_of_its_text(world, session, copied):
+    marks = (kit.SINCE_HEAD, kit.SINCE_END)[: copied.count("%s")]
+    own = OWN + "\n" + copied % marks + "Decision 42: cents.\n"
+    session.write_handoff(own)
+    for name in ("one.py", "two.py", "three.py"):
+        session.edit("src/" + name)
+        session.end()
+        text = world.read_handoff("s1")
+        assert text.startswith(own.rstrip()) and text.count("- src/" + name) == 1
+    world.handoff("s1", text + "\nBelow: ask Finance. See\n\n" + copied % marks)
+    session.edit("src/four.py")
+    session.end()
+    text = world.read_handoff("s1")
+    assert "Below: ask Finance." in text and text.count(kit.SINCE_HEAD) == 3 and text.count("- src/one.py") == 1
 
 
 def test_a_handoff_of_5_mb_is_not_cut_on_the_disk(world, session):
