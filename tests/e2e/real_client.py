@@ -290,7 +290,11 @@ class World:
         return [Path(n).name for n in self.files(".context/handoffs/delivered/*.md")]
 
     def leave_handoff(self, text):
-        """A handoff that waits, written by hand."""
+        """A handoff that waits, written by hand, by a user who was here before: it did not come with a clone."""
+        name = os.path.realpath(self.project).replace("/", "%2F")
+        known = self.home / ".local/state/ctx_hooks" / name
+        known.mkdir(parents=True, exist_ok=True)
+        (known / "root").write_text(str(self.project))
         self.write(".context/handoffs/earlier.md", text)
 
     def signal(self, body, name="one", where="global", **header):
