@@ -112,7 +112,8 @@ def test_a_command_with_its_words_and_words_typed_while_the_agent_works_are_requ
         session.wait_result()
     (text,) = kit.handoffs().values()
     words = ["> /implement the lexer, never touch the tests", "> Now the parser.", "> Only tabs, please."]
-    assert [line for line in text.split("\n") if line.startswith("> ")] == words
+    requests, _, _ = text.partition("## What the agent said last")  # that is quoted, too
+    assert [line for line in requests.split("\n") if line.startswith("> ")] == words
 
 
 def test_a_huge_handoff_in_many_alphabets_arrives_cut_and_not_as_the_clients_preview(kit):
