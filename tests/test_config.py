@@ -88,7 +88,7 @@ def test_what_reaches_out_of_the_text_counts_from_the_users_own_settings_alone(w
     patterns = settings["wrap.ready_patterns"]
     assert kit.matches(patterns, "x (aaa)aab") is True and kit.matches(patterns, "aab") is False
     assert kit.matches(patterns, "please say it now") is True and kit.matches(patterns, "now say") is False
-    write(os.path.join(world.home, ".config/ctx_hooks/contextrc"), text)
+    write(os.path.join(kit.config_home(world.env), "ctx_hooks", "contextrc"), text)
     world.settings("")
     settings = kit.read_settings(world.root, world.env)
     assert settings["monitor.notify"] == "desktop" and settings["wrap.ready_patterns"][0] == "(a*)*b"

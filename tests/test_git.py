@@ -8,9 +8,10 @@ import subprocess
 
 import pytest
 
-from helper import kit, write
+from helper import IS_WINDOWS, kit, write
 
 ONE, TWO = "a" * 40, "b" * 40
+of_posix = pytest.mark.skipif(IS_WINDOWS, reason="its programs are scripts of a shell")
 
 
 def test_branch_and_short_commit(world):
@@ -64,6 +65,7 @@ def test_a_handoff_has_gits_own_lines_and_asking_for_them_runs_nothing_of_the_pr
     assert not os.path.exists(world.path("pwned")) and not os.path.exists(world.path(".git", "index"))
 
 
+@of_posix
 def test_a_git_that_hangs_or_is_missing_costs_its_own_lines_only(world, monkeypatch):
     world.git()
     monkeypatch.setattr(kit, "GIT_LIMIT_S", 0.1)
@@ -84,6 +86,7 @@ TRAP = """\
 """
 
 
+@of_posix
 def test_a_tracked_folder_that_looks_like_a_repository_runs_nothing(world):
     """Git takes such a folder as the repository if a client is started in it."""
     sign = os.path.join(world.home, "it ran")
@@ -105,6 +108,7 @@ def test_a_tracked_folder_that_looks_like_a_repository_runs_nothing(world):
     assert not os.path.exists(sign)
 
 
+@of_posix
 def test_no_monitor_that_a_repository_names_is_run(world):
     sign = os.path.join(world.home, "it ran")
     subprocess.run(["git", "init", "-q"], cwd=world.root, check=True)
