@@ -559,6 +559,7 @@ def test_what_killed_sessions_left_goes_after_seven_days_and_what_is_the_persons
     assert all(os.path.exists(path) for path in persons)
 
 
+@pytest.mark.posix("under Wine a thousand files take minutes")
 def test_a_thousand_old_sessions_keep_no_handoff_from_arriving_and_go_over_several_starts(world):
     world.worked("old", "Add discounts.")
     os.unlink(world.state("swept"))
