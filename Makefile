@@ -7,12 +7,17 @@ AGENTS ?=
 export JOBS AGENTS
 TOOLS := tests/tools
 SHIPPED := ctx_hooks.py install.py hooks.json
+FIRST := test lint e2e-client bench pictures
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-floor test-windows test-windows-core lint bench e2e e2e-client e2e-agents e2e-codex soak pictures dist clean distclean
+.PHONY: help help-all test test-floor test-windows test-windows-core lint bench e2e e2e-client e2e-agents e2e-codex soak pictures dist clean distclean
 
-help: ## list the targets
+help: ## the targets that a contributor needs first (make help-all: all of them)
 	@echo 'usage: make TARGET [PYTHON=python3.12] [ARGS="..."]'
+	@for target in $(FIRST); do $(MAKE) --no-print-directory -s help-all | grep "^  $$target "; done
+	@echo 'make help-all lists the others'
+
+help-all:
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 test: ## pytest and bats (ARGS: for pytest alone, e.g. ARGS="tests/test_gate.py -k once"; JOBS: how many at a time)
@@ -30,7 +35,7 @@ test-windows-core: ## its bounded part: locks, replace, hooks, install, doctor; 
 lint: ## ruff, shellcheck, the oldest syntax each file promises, and two scanners of hook settings
 	@$(TOOLS)/lint $(PYTHON)
 
-bench: ## what each hook costs, as multiples of a bare interpreter (ARGS=--json, --markdown, --client)
+bench: ## what each hook costs, as multiples of a bare interpreter (ARGS=--json, --markdown, --client, --words)
 	@$(PYTHON) -I tests/bench.py $(ARGS)
 
 e2e: ## the hooks inside the real client, against a stub model on loopback, and the programs of wrap
@@ -52,6 +57,7 @@ soak: ## all tests, the seeded loops for long
 
 pictures: ## the README's pictures, from runs of the real client
 	@python=$$($(PYTHON) -I $(TOOLS)/bootstrap pyte) && "$$python" -I tests/pictures.py
+	@$(PYTHON) -I tests/icon.py
 
 dist: $(SHIPPED) ## the shipped files and their SHA256SUMS in dist/
 	@rm -rf dist && mkdir dist && cp $(SHIPPED) dist/
