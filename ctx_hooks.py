@@ -15,7 +15,7 @@
 # says must not be run. So the event waits on descriptor 3 for Python alone, and there
 # is no command substitution. If all quotes are inverted, this ends it: ';exit 0;'
 set +eu # both may be exported in SHELLOPTS
-mode=$1 agent=$2
+mode=$1 agent=$2 need=
 case ${HOME:-} in /*) cache=$HOME/.cache ;; *) cache=/dev/null ;; esac
 case ${XDG_CACHE_HOME:-} in /*) cache=$XDG_CACHE_HOME ;; esac
 cache=$cache/ctx_hooks
@@ -32,6 +32,7 @@ case $mode in inject | gate | monitor | stop-enforce | cleanup)
       *) dir= ;; # a Windows path: let Python look
     esac
   done ;;
+  *) need="ctx_hooks needs Python 3.8 or newer" ;; # a person reads it
 esac
 
 # 2. Which session is this? The variable is chosen by the agent's word. Grok and
@@ -48,25 +49,30 @@ esac
 case $id in *[!A-Za-z0-9_-]*) id= ;; esac
 [ "$3" = now ] && id=
 
-# 3. The gate has spoken (its marker is there), or the session is calm: the file
-# holds how many calls may pass, and paths that end the calm when they change.
-calm=$cache/calm/$agent-$id
+# 3. The gate has spoken (its marker is there), or the session is calm. The calm file
+# says how many calls may pass, between which sizes the transcript may grow meanwhile,
+# and where it is. Each further line is a path that ends the calm when it changes.
+calm=$cache/calm/$agent-$id tally=$cache/calm/$agent-$id.tally
 case $mode:$id in
   *:) ;; # not known: let Python look
   gate:*) [ -f "${TMPDIR:-/tmp}/ctx-loaded-$id" ] && exit 0 ;;
   monitor:*)
-    if [ -f "$calm" ] && [ -r "$calm" ] && [ -f "$calm.tally" ] && [ -w "$calm.tally" ]
-    then
-      { IFS= read -r room && IFS= read -r one && IFS= read -r two &&
-        IFS= read -r three; } <"$calm" || room=0
-      IFS= read -r tally <"$calm.tally"
+    if [ -f "$calm" ] && [ -r "$calm" ] && [ -f "$tally" ] && [ -w "$tally" ]; then
+      {
+        read -r room && read -r least most && IFS= read -r transcript || room=0
+        while IFS= read -r watched; do
+          for file in "$watched" "$watched"/*.md; do # perhaps written over in place
+            [ "$file" -nt "$calm" ] && room=0
+          done
+        done
+      } <"$calm"
+      IFS= read -r dots <"$tally"
       case $room in [1-9]) ;; *) room=0 ;; esac
-      for file in "$one"/*.md "$two"/*.md; do # perhaps written over in place
-        [ "$file" -nt "$calm" ] && room=0
-      done
-      [ ${#tally} -lt "$room" ] && ! [ "$one" -nt "$calm" ] &&
-        ! [ "$two" -nt "$calm" ] && ! [ "$three" -nt "$calm" ] &&
-        printf . 2>/dev/null >>"$calm.tally" && exit 0
+      case $least$most in *[!0-9]*) room=0 ;; esac # zsh would evaluate it
+      [ ${#dots} -lt "$room" ] && [ -f "$transcript" ] &&
+        wc -c 2>/dev/null <"$transcript" | {
+          read -r size && [ "$size" -ge "$least" ] && [ "$size" -le "$most" ]
+        } 2>/dev/null && printf . 2>/dev/null >>"$tally" && exit 0
     fi ;;
 esac
 
@@ -78,9 +84,10 @@ if [ -f "$python" ] && [ -x "$python" ]; then :
 elif [ -n "${LOCALAPPDATA:-}" ] && command -v py; then python=py option=-3
 elif command -v python3; then python=python3
 elif command -v py; then python=py option=-3
-else exit 127; fi >/dev/null
+else [ -n "$need" ] && echo "$need" >&2; exit 127; fi >/dev/null
 exec "$python" ${option:+"$option"} -I -S -X utf8 -c '
 import gc, sys
+if sys.version_info < (3, 8): sys.exit("ctx_hooks needs Python 3.8 or newer")
 from _frozen_importlib_external import SourceFileLoader
 gc.disable()  # a run is over before there is anything to collect
 file, sys.pycache_prefix = sys.argv.pop(1), sys.argv.pop(1)
@@ -105,22 +112,24 @@ __doc__ = """ctx_hooks: hooks that keep a coding agent on track. MIT licence.
     next prompt  -> inject        pending signals reach the agent as one block
     PreCompact   -> monitor       the person's own words are pinned, and a
                                   handoff is made if there is none
-    Stop         -> stop-enforce  in auto mode the agent goes on until its phase
-                                  is complete, and proven so
+    Stop         -> stop-enforce  in a workflow the agent goes on until it is
+                                  done, and proven so
     SessionEnd   -> cleanup       the session's handoff is brought up to date;
                                   its signals and launcher files go
 
 What a hook promises: it exits with 0, always. It prints nothing, or one JSON
 object (plain text before a compaction: the client asks for that). It never
 blocks a tool or a prompt. It uses no network. It starts no process except
-git status, when it makes a handoff, and a check command that the person
-agreed to. It creates nothing where there is no context folder, and it ends
-after 4 seconds, a check aside. When in doubt it says nothing.
+git, which is asked what changed, what it tracks and what it ignores, and a
+check command that the person agreed to. It creates nothing where there is no
+context folder, and it ends after 4 seconds, a check aside. When in doubt it says
+nothing.
 
-The file reads from the top down: first what happens at each event, then the
-mechanisms, then what they stand on. A section uses only the sections below it
-in this list. The people's commands come last and may use everything.
+Read it from the top down: the records, what happens at each event, the
+mechanisms, then the foundation. A section uses only Records and the sections
+below it in this list. The people's commands come last and may use everything.
 
+    Records       the nouns: every record with its fields
     Run           the line of a run: event, project, lock, session, look,
                   handler, print, save
     Modes         what happens at each event
@@ -130,7 +139,7 @@ in this list. The people's commands come last and may use everything.
     Handoff       the reminder, the handoff that the kit makes, what came since
     Gate          the context files to read first
     Signals       files for the agent, written by anybody
-    Auto          the workflow that goes on until a phase is complete
+    Auto          workflows: go on until the check passes, or phase by phase
     Look          one pass over the transcript, folded into facts
     Clients       the one place that knows the clients' JSON
     Session       what is kept of a session, in the user's home
@@ -138,6 +147,7 @@ in this list. The people's commands come last and may use everything.
     Project       where the project is, its lock, pause, which kit speaks
     Config        .contextrc
     Recorder      what was said and why, errors, metrics
+    Words         which of the person's words are kept, where room is short
     Text          cleaning and cutting what reaches the agent or a person
     Files         reading, atomic writing, names, times
 
@@ -156,13 +166,74 @@ import sys
 import time
 
 VERSION = "0.4.0"
+TYPE_CHECKING = False  # a type checker takes it for true; a run never does
+if TYPE_CHECKING:
+    import argparse
+    import subprocess
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import IO, NoReturn, TypedDict
+
+    Env = dict[str, str]  # the environment
+    Json = dict[str, object]  # an object that came as JSON: anything may be in it
+    Action = Callable[..., object]
+    Check = Callable[[str], str]  # a setting's value as it counts, or ValueError
+    Value = tuple[int, int, str]  # line, column, text of a setting
+    Audit = Callable[["Run", list[str]], "Signal | None"]
+    Places = tuple[str, str, str, str]  # see Dialect
+    Finding = tuple[str, str, str]  # level or state, what, what to do
+    SignalFile = tuple[str, float]  # path and time
+    Measure = tuple[str, int, str]  # ISO time, tokens, answer
+    Scale = dict[str, list[tuple[str, int]]]  # how entries begin -> entry, weight
+    Weighed = list[tuple[str, int]]  # sentence, weight
+    Sentence = tuple[int, str, int]  # number of the text, sentence, weight
+    Rank = tuple[int, int, int]  # see rank_sentences
+    Said = tuple[float, str]  # when, and the mark of a signal's content
+
+    class Kind(TypedDict, total=False):
+        """What argparse is told of an option."""
+
+        action: str
+        choices: tuple[str, ...]
+        const: object
+        default: object
+        dest: str
+        metavar: str
+        nargs: str
+        type: Callable[[str], object]
+
+    class Call(TypedDict):
+        """A tool call, as the facts keep it."""
+
+        id: str
+        tool: str
+        kind: str  # a key of WORK, or read, look, note, poll, agent
+        command: str
+        does: str  # the call in a few words
+        check: str  # what it proves if it exits 0
+        outcome: str  # "" until there is a result; then ok or failed
+        key: str  # two calls with the same key did the same, with the same outcome
+        at: str  # ISO time
+        writes: list[str]  # the files that it writes if it succeeds
+
+
+# =============================================================================
+# Records
+# =============================================================================
+# The nouns of this file. Each record lists its fields with a type, a default and a
+# few words. A record does no I/O and knows no client: the section that its docstring
+# names reads and writes it.
+
+DEFAULT_WINDOW = 200_000  # tokens
+DEFAULT_TTL_S = 300.0
+MAX_ITERATIONS = 20
+SESSION_VERSION = 3
 
 
 class Record:
-    """A small record. Its fields stand in the class, each with type and default.
+    """A record: its fields are the class's annotated names, with their defaults.
 
-    A value of another type than the default counts as absent, so a record can be
-    made from any JSON object.
+    A value of another type than the default counts as absent, so that any JSON
+    object makes a record.
     """
 
     def __init__(self, data: object = None) -> None:
@@ -180,17 +251,387 @@ class Record:
             setattr(self, name, value)
 
     @classmethod
-    def fields(cls) -> list:
+    def fields(cls) -> list[tuple[str, object]]:
         """The fields with their defaults: [(name, default)]."""
         return [(name, getattr(cls, name)) for name in cls.__annotations__]
 
-    def as_dict(self) -> dict:
+    def as_dict(self) -> Json:
         """The fields as JSON values."""
         values = {}
         for name, _ in self.fields():
             value = getattr(self, name)
             values[name] = value.as_dict() if isinstance(value, Record) else value
         return values
+
+
+class Event(Record):
+    """What the client told us, with Claude Code's names for fields and events."""
+
+    agent: str = "claude"  # a key of DIALECTS
+    name: str = ""  # a key of EVENTS
+    is_subagent: bool = False
+    is_typed: bool = False  # a prompt that a person typed
+    is_trusted_client: bool = True  # we know which client this is
+    hook_event_name: str = ""  # as the client calls it
+    session_id: str = ""
+    transcript_path: str = ""
+    cwd: str = ""
+    timestamp: str = ""  # ISO, as the client writes it
+    prompt: str = ""
+    source: str = ""
+    reason: str = ""
+    tool_name: str = ""
+    tool_input: Json = {}
+    agent_id: str = ""  # of a subagent
+    agent_type: str = ""
+    last_assistant_message: str = ""
+    permission_mode: str = ""
+    background_tasks: list[object] = []
+    session_crons: list[object] = []
+    model: str = ""
+
+
+class Row(Record):
+    """One line of a transcript, in our words. Its kind is
+
+    prompt    the person's words
+    answer    the agent's words, maybe with calls; or the end of an answer
+    call      calls alone
+    result    results of calls
+    heard     what hooks or the client said to the agent
+    numbers   tokens or the window
+    boundary  a compaction
+    """
+
+    kind: str = ""  # "" if it says nothing to us
+    id: str = ""  # of the answer that it belongs to
+    at: str = ""  # as format_iso writes it
+    cwd: str = ""
+    text: str = ""
+    words: str = ""  # the person's own, where the row has more in its text: @file
+    calls: list[tuple[str, str, Json]] = []  # id, tool, input
+    results: list[tuple[str, bool, str]] = []  # call id, has failed, text
+    tokens: int = 0
+    window: int = 0
+    limit: int = 0  # tokens at which the client compacted by itself
+    model: str = ""
+
+
+class Command(Record):
+    """One simple command of a shell command: `cd src && make > log` has two."""
+
+    folder: str = ""  # where a `cd` before it led
+    words: list[str] = []  # without quotes
+    files: list[str] = []  # into which its output is redirected
+    end: str = ""  # what divides it from the next one: && || | ; & ) or a line's end
+
+
+class Reply:
+    """What a run has to say, in the order in which it was added. Actions given to
+    `when_said` run after printing, so that only what was printed counts as said."""
+
+    def __init__(self, event: Event) -> None:
+        self.dialect = DIALECTS[event.agent]
+        self.texts: list[str] = []  # to the agent
+        self.notes: list[str] = []  # lines to the person
+        self.plain = ""  # at PreCompact: the instructions of the summary
+        self.is_hold = False  # a stop that is held
+        self.bell = ""  # terminal sequence
+        self.said_actions: list[tuple[Action, tuple[object, ...]]] = []
+
+    def room(self) -> int:
+        """How many characters still fit."""
+        used = sum(self.length(text) + 2 for text in self.texts)
+        return max(0, REPLY_LIMIT - used)
+
+    def length(self, text: str) -> int:
+        """The text's length as the client counts it."""
+        encoding, unit_bytes = self.dialect.reply_unit
+        return len(text.encode(encoding, "replace")) // unit_bytes
+
+    def add(self, text: str) -> bool:
+        """Add a text if it fits; False if it has to wait."""
+        if self.length(text) > self.room():
+            return False
+        self.texts.append(clean_text(text))  # names of files may hold markup, too
+        return True
+
+    def tell(self, note: str) -> None:
+        """A line to the person."""
+        self.notes.append(for_terminal(note))
+
+    def when_said(self, action: Action, *args: object) -> None:
+        """Do this once the reply is printed."""
+        self.said_actions.append((action, args))
+
+
+class Fullness(Record):
+    """How full the context is. Percent is of `usable`: where the client compacts."""
+
+    tokens: int = 0
+    window: int = DEFAULT_WINDOW
+    window_from: str = ""
+    usable: int = DEFAULT_WINDOW
+    percent: int = 0
+    is_exact: bool = False
+    is_measured: bool = False
+
+    def percent_of(self, tokens: int) -> int:
+        return min(100, tokens * 100 // self.usable)
+
+    def shown(self) -> str:
+        return "%s%d%%" % ("" if self.is_exact else "~", self.percent)
+
+
+class Facts(Record):
+    """What the transcript says, folded row by row (section Look)."""
+
+    tokens: int = 0  # of the last answer since the last compaction
+    chars: int = 0  # text since then, for transcripts that hold no usage
+    measured: list[Measure] = []  # older ones are thinned out
+    window: int = 0  # as the transcript tells it
+    model: str = ""
+    answer: str = ""  # id of the last answer
+    answered_at: str = ""  # its time
+    compactions: int = 0
+    compacted_at: str = ""
+    limit: int = 0  # the fewest tokens at which the client compacted by itself
+    tool_calls: int = 0
+    breakdown: dict[str, int] = {}  # tool -> calls
+    calls: list[Call] = []  # the last 8, and those that wait for a result
+    changes: int = 0  # how often something new changed; tells repeats from progress
+    work: int = 0  # 2 for an edit, 1 for a call that does more than look
+    worked_at: str = ""  # time of the last such call
+    edited: list[list[str]] = []  # [path, ISO time], newest last
+    read: list[str] = []  # paths of files read, newest last
+    requests: list[list[str]] = []  # [ISO time, the person's words]
+    said: str = ""  # the agent's words since the last prompt
+    said_last: str = ""  # the last of its words, also of those before the last prompt
+    progress: str = ""  # its last sentence that tells how far the work got
+    said_at: str = ""
+    printed: str = ""  # the last handoff that the agent printed
+    printed_at: str = ""
+    todos: list[list[str]] = []  # [status, text]
+    commands: list[list[str]] = []  # [ISO time, command], the last ones
+    output: list[str] = []  # the last command that ended, and the end of its output
+    failed: dict[str, str] = {}  # the last failing command: command, error, at
+    tried: list[str] = []  # commands since that failure
+    passed: dict[
+        str, str
+    ] = {}  # the last check that exited 0: command, at, verdict, end
+    received: str = ""  # the head of our startup text, once the transcript has it
+    acknowledged_at: str = ""  # when the agent said so itself
+    tree_moves: int = 0  # commands and subagents that may have moved the tree
+
+
+class Delivery(Record):
+    """The startup text on its way to the agent (section Startup)."""
+
+    state: str = ""  # "", owed, sent, done, failed
+    source: str = ""  # the start's source: startup, clear, compact, …
+    handoff: str = ""  # the file's name in .context/handoffs
+    note: str = ""  # the line to the person, with the first attempt
+    head: str = ""  # its first line, by which a receipt is known
+    text: str = ""  # kept until there is evidence, to send it again
+    attempts: int = 0
+    first_at: float = 0.0
+    sent_at: float = 0.0
+    answer: str = ""  # the agent's last answer when it was sent
+    file: str = ""  # the instruction file that holds the text, too
+
+
+class Handoff(Record):
+    """A session's handoff (section Handoff). Its states, until the next compaction:
+
+        none ──the context is nearly full──► wanted ──the agent writes it──► written
+        written ──work goes on──► (at the session's end) added to
+
+    The text is in .context/handoffs/<session>.md, or in delivered/ once it was used.
+    """
+
+    began_with: str = ""  # the handoff that this session got at its start
+    crossed_at: str = ""  # ISO time since which it is wanted
+    is_complete: bool = False  # the agent has written it since then
+    written_at: str = ""  # ISO time at which the agent last wrote it
+    refused_at: str = ""  # ISO time at which the person last refused that
+    mark_before: str = ""  # of the text that was there when the point was crossed
+    printed_mark: str = ""  # of the text that the agent printed and we saved
+    kit_mark: str = ""  # of the text that the kit made, or of what it added
+    kit_offset: int = -1  # the session's `offset` when the kit last made or updated it
+    reminded_answer: str = ""  # the answer whose calls carried the last reminder
+
+
+class Session(Record):
+    """A session's state."""
+
+    version: int = SESSION_VERSION
+    id: str = ""
+    agent: str = ""
+    transcript: str = ""
+    offset: int = 0  # how far the transcript has been read
+    session_start: str = ""
+    seen_at: float = 0.0  # the last event
+    stopped_at: float = 0.0  # the last Stop, 0.0 while the agent works
+    ended_at: float = 0.0
+    end_reason: str = ""
+    client_pid: str = ""
+    model: str = ""  # as the start names it, with [1m]
+    window_told: int = 0  # as the status line tells it
+    limit: int = 0  # see learn_limit
+    branch: str = ""  # at the last look
+    commit: str = ""
+    moves_seen: int = 0  # tree_moves at the last look
+    tree_seen_at: float = 0.0  # the last look at branch and commit
+    edit_noted: str = ""  # the file of which others know that it was edited last
+    edits_seen: float = 0.0  # time of the file `edits` at the last look
+    edited_elsewhere: list[str] = []  # files that other open sessions edited lately
+    compaction_seen: str = ""  # ISO time at which we noticed the last one
+    said: dict[str, Said] = {}  # of signals, alerts, subagents: see mark_said
+    briefed: bool = False  # about the workflow, since the start or the last compaction
+    holds: int = 0  # stops in a row without a tool call
+    held_calls: int = 0  # tool calls at the last hold
+    delivery: Delivery = Delivery()
+    handoff: Handoff = Handoff()
+    facts: Facts = Facts()
+    # not on disk:
+    reading_mark = ""  # the file that names a row while it is read
+
+
+class Signal(Record):
+    """A signal, or an alert on its way into the same block."""
+
+    path: str = ""  # "" for an alert
+    is_strangers: bool = False  # it came with the clone
+    severity: str = "warning"
+    generated_at: float = 0.0
+    ttl_s: float = DEFAULT_TTL_S
+    auditor: str = ""
+    code: str = ""
+    body: str = ""
+    mark: str = ""  # tells this version of a global signal from others
+    codes: list[str] = []  # of an alert: every crossed code, highest first
+
+    @property
+    def expires_at(self) -> float:
+        return self.generated_at + self.ttl_s
+
+    def rank(self) -> int:
+        return SEVERITIES.index(self.severity)
+
+
+class Completions(Record):
+    """The completion blocks that counted."""
+
+    last_checked: str = ""  # when a hook last took care of the workflow
+    detected_signals: list[dict[str, str]] = []  # {signal, detected_at, reason}
+
+
+class Workflow(Record):
+    """What `auto` runs. agreed.json at home counts; .caw/auto-state.json shows the same
+    to others. Times are ISO 8601."""
+
+    schema_version: str = "2.0"
+    active: bool = False
+    phase: str = ""  # one of `phases`; at the end complete, failed or cancelled
+    phases: list[str] = []
+    iteration: int = 0  # stops in this phase after which the agent was sent on
+    max_iterations: int = MAX_ITERATIONS
+    rounds: int = 0  # stops that were judged since the start
+    task_description: str = "see the conversation"
+    until: str = ""  # the check; then there is one phase, the task
+    checks: dict[str, str] = {}  # phase -> the command that the person agreed to
+    config: dict[str, bool] = {}  # skip_qa and its like
+    session_id: str = ""  # "": it waits for a session
+    any_prompt: bool = False  # a script's prompt binds it, too
+    token: str = ""  # of our own workflows
+    started_at: str = ""
+    phase_started_at: str = ""
+    exit_reason: str = ""  # a key of OUTCOMES
+    outcome: str = "the workflow ended"  # what the person was told then
+    last_phase: str = ""
+    needs: str = ""  # the last words to the person: what to decide, an error
+    signals: Completions = Completions()
+    # not on disk:
+    is_foreign = False  # not meant here, or what was agreed cannot be read any more
+    is_altered = False  # somebody changed or removed .caw/auto-state.json
+
+    @property
+    def is_running(self) -> bool:
+        return self.active and not self.is_foreign and self.phase in self.phases
+
+    @property
+    def stage(self) -> str:
+        """What is being done, in words."""
+        return "the task" if self.until else "phase " + self.phase
+
+    @property
+    def proof(self) -> str:
+        """What shows that it is done, in words."""
+        commands = ["`%.200s`" % command for command in self.checks.values()]
+        verb = " passes" if len(commands) == 1 else " pass"
+        passed = " and ".join(commands) + verb if commands else "on the agent's word"
+        return passed if self.until else "all phases are complete, " + passed
+
+    @property
+    def signal(self) -> str:
+        """The signal that completes the phase."""
+        return self.phase.upper() + "_COMPLETE"
+
+    @property
+    def next_by_signal(self) -> dict[str, str]:
+        """The signals that lead on from here -> the next phase, or END. None leads
+        past a phase that has a check."""
+        later = [*self.phases[self.phases.index(self.phase) + 1 :], END]
+        found = {self.signal: later[0]}
+        for signal, to in TRANSITIONS.items():
+            if to in later:
+                passed = later[: later.index(to)]
+                found[signal] = next(filter(self.checks.get, passed), to)
+        return found
+
+
+class MonitorState(Record):
+    """monitor-state.json"""
+
+    lastEmitted: dict[str, str] = {}
+    activeAlerts: dict[str, bool] = {}
+    lastHealth: dict[str, Json] = {}
+
+
+class Metrics(Record):
+    """metrics.json: what came of the deliveries at a session's start."""
+
+    attempted: int = 0
+    succeededOnFirstTry: int = 0
+    succeededAfterRetry: int = 0
+    escalatedToFile: int = 0
+    failed: int = 0
+    averageAttemptsToSuccess: float = 0.0
+    averageTimeToSuccess: float = 0.0  # seconds
+
+
+class Installation(Record):
+    """What install.py has to know for --uninstall and cannot see. It lies in the user's
+    home, where no clone can forge it; a clone without one still loses our entries."""
+
+    settings: Json = {}  # name -> {"original": text before us or null, "after": sha256}
+    kits: list[str] = []  # sha256 of the kits that it wrote
+    version: str = ""  # of the last one
+    source: str = ""  # the folder of install.py, for the advice of `doctor`
+
+
+class RegisteredLine(Record):
+    """A line in a client's settings that runs this kit and does nothing else."""
+
+    mode: str = ""
+    agent: str = "claude"
+    words: list[str] = []  # mode, agent, "now"
+    path: str = ""  # of the kit, variables as they stand
+    event: str = ""  # the client's name of the event that runs it
+    index: int = 0  # of its group in the event's list
+    position: int = 0  # of its entry in the group's hooks
+    group: Json = {}
+    entry: Json = {}
 
 
 # =============================================================================
@@ -210,25 +651,30 @@ class Run:
 
     error_log: str = ""  # where an internal error is noted, once the project is known
 
-    def __init__(self, event: Event, project: Project, env: dict, now: float) -> None:
+    def __init__(self, event: Event, project: Project, env: Env, now: float) -> None:
         self.event = event
         self.project = project
         self.settings = project.settings
         self.env = env
         self.now = now
         self.session = Session()
+        self.full = Fullness()  # at the last look
         self.reply = Reply(event)
-        self.check = ""  # a command that must exit 0 before the phase is complete
-        self.block: dict = {}  # the completion block that claims so
-        self.is_first = False  # this project has never seen a hook before
+        self.check = ""  # the command that must prove that a phase is complete
+        self.phase_began = ""  # ISO: the phase that it belongs to
+        self.verdict = ""  # how it failed
+        self.output = ""  # the end of what it printed
+        self.opening = ""  # what the agent is told first about its workflow
         self.head = read_head(project.root)  # branch and commit now
 
 
-def run_hook(mode: str, words: list, env: dict, now: float) -> None:
+def run_hook(mode: str, words: list[str], env: Env, now: float) -> None:
     """One run, from the event on stdin to the reply on stdout."""
     agent = words[0] if words and words[0] in DIALECTS else ""
     event = parse_event(read_event(), mode, agent, env)
-    if event is None or event.is_subagent or not event.session_id:
+    if event is None or not event.session_id:
+        return
+    if event.is_subagent and event.name != "SubagentStart":
         return
     project = find_project(start_folder(event, env), env)
     if project is None or is_switched_off(project, env, now):
@@ -239,22 +685,23 @@ def run_hook(mode: str, words: list, env: dict, now: float) -> None:
         return
     Run.error_log = project.state("errors.log")
     run = Run(event, project, env, now)
-    run.is_first = not os.path.exists(project.state("lock"))
     wait_s = LOCK_WAIT_STOP_S if event.name == "Stop" else LOCK_WAIT_S
     with ProjectLock(project, wait_s) as lock:
         if not lock.is_held:
             return let_go_without_lock(run)
         load_and_look(run)
+        greet(run)
         HANDLERS[mode](run)
         if not run.check:
             return speak_and_save(run)
         save_session(project, run.session)
-    failure = run_check(run)  # may take minutes, so nobody waits for our lock
+    run_check(run)  # may take minutes, so not while we hold the lock
     with ProjectLock(project, wait_s) as lock:
         if not lock.is_held:
             return let_go_without_lock(run)
         run.session = load_session(project, event.session_id)
-        judge_check(run, failure)
+        enforce_stop(run)
+        hold_for_signals(run)
         speak_and_save(run)
 
 
@@ -263,9 +710,10 @@ def load_and_look(run: Run) -> None:
     event = run.event
     session = run.session = load_session(run.project, event.session_id)
     session.agent = event.agent
+    if event.is_subagent:
+        return  # its transcript is another one
     if not session.session_start:
         session.session_start = format_iso(run.now)
-        note_what_stood_there(run.project, session)
     session.seen_at = run.now
     session.ended_at = 0.0
     session.end_reason = ""
@@ -277,30 +725,35 @@ def load_and_look(run: Run) -> None:
         session.transcript = event.transcript_path
         session.offset = 0
         session.facts = Facts()
-    if session.branch in ("", run.head[0]):  # another one is for `audit_tree` to tell
+    if not session.branch:  # leave a moved tree for audit_tree to report
         session.branch, session.commit = run.head
     look_at(session, event)
+    fold_present_edit(session, event)
+    note_edits(run)
     notice_compaction(run)
+    session.limit = learn_limit(run)
+    run.full = fullness(run)
 
 
 def speak_and_save(run: Run) -> None:
-    """Print the reply, then book what was said, then save."""
+    """Print the reply, then note what was said, then save."""
     print_reply(run)
-    if run.event.is_known:
+    if run.event.is_trusted_client:
         for action, args in run.reply.said_actions:
             action(*args)
     if run.event.name == "Stop" and not run.reply.is_hold:
         run.session.stopped_at = run.now
+        run.session.holds = 0
     save_session(run.project, run.session)
     write_calm(run)
     link_interpreter(run.project)
     if run.event.name == "SessionStart":
-        sweep(run)  # when the handoff is out: there may be much to remove
+        sweep(run)  # after the handoff is delivered: there may be much to remove
 
 
 def let_go_without_lock(run: Run) -> None:
-    """Another hook holds the lock: say nothing. Only if a workflow runs and this is a
-    Stop, the person learns that it was not judged."""
+    """Another hook holds the lock: say nothing. At a Stop of a running workflow, tell
+    the person that it was not judged."""
     if run.event.name == "Stop" and read_workflow(run.project).is_running:
         run.reply.tell("ctx: the project was busy; this stop was not judged")
         print_reply(run)
@@ -314,7 +767,7 @@ def print_reply(run: Run) -> None:
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
     except OSError:
-        os._exit(0)  # the window was closed: nobody heard it, so nothing is noted
+        os._exit(0)  # the window was closed: nothing was heard, so note nothing
 
 
 def link_interpreter(project: Project) -> None:
@@ -322,19 +775,15 @@ def link_interpreter(project: Project) -> None:
     link = os.path.join(project.cache, "python3")
     if os.name == "nt" or os.access(link, os.X_OK):
         return
-    draft = "%s.tmp-%d" % (link, os.getpid())
     make_folder(project.cache)
-    try:
-        os.symlink(os.path.realpath(sys.executable), draft)
-        os.replace(draft, link)
-    except OSError:
-        remove_file(draft)  # read-only: the launcher goes on looking up python3
+    remove_file(link)  # it may lead to an interpreter that is gone
+    attempt(os.symlink, os.path.realpath(sys.executable), link)
 
 
 def read_event() -> object:
     """The JSON object on stdin, as soon as it is complete; None if there is none.
 
-    Some clients never close the pipe, so we try to parse whenever it may be whole.
+    Some clients never close the pipe, so parse whenever the object may be complete.
     """
     if sys.stdin is None or sys.stdin.isatty():
         return None
@@ -344,7 +793,7 @@ def read_event() -> object:
         if not piece:
             return parse_object(data)
         data += piece
-        is_drained = len(piece) < PIPE_BYTES  # else each piece could be tried in vain
+        is_drained = len(piece) < PIPE_BYTES  # a full buffer: do not parse yet
         if is_drained and piece.rstrip().endswith(b"}"):
             value = parse_object(data)
             if value:
@@ -355,11 +804,11 @@ def read_event() -> object:
 # --- the fail-open boundary
 
 
-def guarded_hook(mode: str, words: list) -> None:
+def guarded_hook(mode: str, words: list[str]) -> None:
     """Run a hook so that whatever goes wrong ends in silence and exit 0."""
     if sys.stdout is None:
-        os._exit(0)  # closed: nobody would hear us
-    sys.stdout.reconfigure(encoding="utf-8", errors="replace", newline="\n")
+        os._exit(0)  # it was closed before we started
+    speak_utf8(newline="\n")
     now = time.time()
     start_deadline(DEADLINE_CLEANUP_S if mode == "cleanup" else DEADLINE_S)
     try:
@@ -372,10 +821,10 @@ def guarded_hook(mode: str, words: list) -> None:
 
 def report_error(error: Exception, now: float) -> None:
     """One line on stderr and in errors.log: what went wrong, and where."""
-    trace = error.__traceback__
-    while trace.tb_next:
+    place, trace = "", error.__traceback__
+    while trace:  # the innermost one counts
+        place = "%s:%d" % (trace.tb_frame.f_code.co_name, trace.tb_lineno)
         trace = trace.tb_next
-    place = "%s:%d" % (trace.tb_frame.f_code.co_name, trace.tb_lineno)
     what = "%s in %s: %s" % (type(error).__name__, place, error)
     line = for_terminal(what)[:500]
     if Run.error_log:
@@ -388,7 +837,9 @@ def report_error(error: Exception, now: float) -> None:
 # Modes
 # =============================================================================
 # What happens at each event. A handler gets the run, adds to its reply and returns.
-# It never prints, locks, reads the clock or the environment.
+# It does not print, take the lock or read the environment.
+
+GREETING_EVENTS = ("SessionStart", "UserPromptSubmit", "Stop")
 
 
 def inject(run: Run) -> None:
@@ -397,13 +848,19 @@ def inject(run: Run) -> None:
         start_session(run)
     follow_delivery(run)
     brief(run)
+    if run.event.name == "SessionStart":
+        add_open_sessions(run)
     if run.event.name == "UserPromptSubmit":
         add_signals(run, [])
 
 
 def gate(run: Run) -> None:
-    """PreToolUse: once a session, the context files to read."""
-    add_gate(run)
+    """PreToolUse: once a session, the context files to read. SubagentStart: some of
+    them, once a subagent."""
+    if run.event.is_subagent:
+        add_subagent_gate(run)
+    else:
+        add_gate(run)
 
 
 def monitor(run: Run) -> None:
@@ -413,14 +870,13 @@ def monitor(run: Run) -> None:
     follow_delivery(run)
     if "PreToolUse" not in DIALECTS[run.event.agent].registered:
         add_gate(run)
-    full = fullness(run)
-    is_reminding = add_reminder(run, full)
-    add_alerts(run, full, is_reminding)
+    is_reminding = add_reminder(run)
+    add_alerts(run, is_reminding)
 
 
 def before_compaction(run: Run) -> None:
     """The client is about to summarise: leave a handoff, pin the person's words."""
-    if not run.settings["handoff.enabled"]:
+    if not run.settings.is_on("handoff.enabled"):
         return
     make_handoff(run, run.session, run.now)
     if run.event.agent == "claude":
@@ -428,11 +884,14 @@ def before_compaction(run: Run) -> None:
 
 
 def stop_enforce(run: Run) -> None:
-    """Stop: save a printed handoff; in auto mode, go on until the phase is complete."""
+    """Stop: save the agent's handoff; in a workflow, go on until it is done; else say a
+    critical signal before the agent stops."""
     follow_delivery(run)
-    save_printed(run.project, run.session)
+    save_handoff(run.project, run.session)
     notice_handoff(run)
     enforce_stop(run)
+    if not run.check:
+        hold_for_signals(run)
 
 
 def cleanup(run: Run) -> None:
@@ -446,6 +905,17 @@ def cleanup(run: Run) -> None:
     settle_delivery(run.project, session)
     make_handoff(run, session, run.now)
     remove_runtime_files(run.project, session, run.env)
+
+
+def greet(run: Run) -> None:
+    """Tell the person, once in a project, that the hooks are on; also if the context
+    folder was made in the middle of a session."""
+    path = run.project.state("greeted")
+    if run.event.name not in GREETING_EVENTS or os.path.exists(path):
+        return
+    more = Kit(run.project.root, run.env).call("status")
+    run.reply.tell("ctx: hooks are on; %s shows more" % more)
+    run.reply.when_said(write_atomically, path, "")
 
 
 HANDLERS = {
@@ -471,9 +941,28 @@ KEPT_S = 7 * 86400
 SWEEP_EVERY_S, SWEEP_LIMIT_S = 3600, 0.5
 LEFTOVER = r"\.(?:json|md)\.(?:tmp-\d+|corrupt)$"  # of a write that was killed
 MOST_ATTEMPTS = 5
+HANDOFFS_READ = 12
 LEAST_SENT = 1_000  # characters; a startup text cut below this says too little
 NEW_HEAD = "Handoff of the session before this one (%s), left by %s %s ago."
 OWN_HEAD = "Your own handoff from before the compaction (%s), %s old."
+BEGUN_HEAD = "The handoff that this session began with (%s), %s old, once more."
+WHOLE_DELIVERED = "ctx: handoff of %s delivered, %d lines"
+PARTLY_DELIVERED = "ctx: handoff of %s delivered: %d lines, %d left out, all in %s"
+LEFT_OUT = "(%d lines of it are left out here for room. All of it: %s)"
+# In a startup text that is too long, the sections that give way, with their limits.
+LIST_LIMITS = {
+    "Files edited": 400,
+    "Uncommitted changes (git status)": 300,
+    "The last commands": 500,
+    "Without a result": 300,
+}
+TEXT_LIMITS = {
+    "The workflow of this session": 300,
+    "Todo list": 600,
+    "The last command that failed": 700,
+    "What the agent said last": 900,
+}
+SECTION_TITLE = r"(?m)^##+ (.*)\n+"
 MOVED = "The working tree is on %s at %s now; it was on %s at %s then."
 STILL_OPEN = "That session is still open in another window, and may go on itself."
 BEGAN_WITH = "That session began with the handoff %s, kept in %s."
@@ -487,18 +976,12 @@ ACK_FRAME = (
 )
 FILE_NOTICE = "[System] Session context written to %s - please review"
 LAST_NOTICE = "[System] The context of the last session is in %s, if you need it"
-NOT_HEARD = "ctx: the agent seems not to get the handoff; it is in %s now"
-SECTION_BEGIN = "<!-- STARTUP_CONTEXT_INJECTION -->"
-SECTION_END = "<!-- END_STARTUP_CONTEXT -->"
-SECTION = "\n%s\n## Session Context (Auto-Injected)\n\n%s\n\n%s\n"
+NO_SIGN = "ctx: no sign that the agent received the handoff; wrote it to %s"
 
 
 def start_session(run: Run) -> None:
     """A session starts, is resumed, or was compacted: prepare what it gets."""
     session, source = run.session, run.event.source
-    if run.is_first:
-        more = status_command(run.project)
-        run.reply.tell("ctx: hooks are on; %s shows more" % more)
     if source in ("resume", "fork"):
         if session.facts.tool_calls:
             claim_marker(run)  # the gate has spoken in this conversation
@@ -510,103 +993,108 @@ def start_session(run: Run) -> None:
         update_others(run)
     # some clients announce a start twice
     was_sent = session.delivery.state == "sent" and session.delivery.source == source
-    if run.settings["startup.enabled"] and not was_sent:
+    if run.settings.is_on("startup.enabled") and not was_sent:
         prepare_delivery(run)
 
 
 def prepare_delivery(run: Run) -> None:
     """Choose the handoff and write the text; `follow_delivery` sends it."""
     session, source = run.session, run.event.source
-    name = choose_handoff(run, source)
-    text = startup_text(run, name, source)
+    handoffs = choose_handoffs(run, source)
+    budget = int(run.settings.number("startup.budget_chars"))
+    text = startup_text(run, handoffs, budget)
+    length, room = run.reply.length(text), run.reply.room()
+    if length > room:  # clients count wide letters double or more
+        text = startup_text(run, handoffs, budget * room // length)
     session.delivery = Delivery(
         {
             "state": "owed" if text else "",
             "source": source,
-            "handoff": name,
+            "handoff": "".join(handoff.name for handoff in handoffs[:1]),
+            "note": describe_delivery(run, handoffs),
             "head": text.split("\n")[0],
             "text": text,
         }
     )
-    session.facts.received = ""  # older evidence proves nothing
+    session.facts.received = ""  # evidence of an earlier delivery must not count
     session.facts.acknowledged_at = ""
 
 
-def status_command(project: Project) -> str:
-    """The command that shows more, ready to be pasted in the project's folder."""
-    import shlex
-
-    kit = os.path.abspath(__file__)
-    if os.path.isdir(os.path.join(os.path.dirname(kit), ".claude-plugin")):
-        return "/ctx-hooks:status"
-    return shlex.quote(project.relative(kit)) + " status"
+def describe_delivery(run: Run, handoffs: list[LeftHandoff]) -> str:
+    """The line to the person; "" if there is no handoff, or it is a stranger's."""
+    if not handoffs or handoffs[0].is_strangers:
+        return ""
+    handoff = handoffs[0]
+    clock = format_clock(handoff.written_at, run.now)
+    lines = len(handoff.text.splitlines()) - handoff.left_out
+    if not handoff.left_out:
+        return WHOLE_DELIVERED % (clock, lines)
+    return PARTLY_DELIVERED % (clock, lines, handoff.left_out, handoff.kept)
 
 
 # --- which handoff
 
 
-def choose_handoff(run: Run, source: str) -> str:
-    """The name of the handoff for this session; "" if none waits."""
-    own = own_handoff(run.session)
+class LeftHandoff:
+    """A handoff that some session left: its file, read once."""
+
+    def __init__(self, project: Project, path: str, is_taken: bool = False) -> None:
+        self.path = path
+        self.name = os.path.basename(path)
+        self.text = ""
+        self.written_at = modified_at(path)
+        self.writer = writer_of(project, self.name)
+        self.is_strangers = is_strangers(project, self.name)
+        self.is_taken = is_taken  # it stays where it is, and goes to its own session
+        kept_path = project.path("handoffs", "delivered", self.name)
+        self.kept = project.relative(path if is_taken else kept_path)
+        self.left_out = 0  # lines for which a startup text has no room
+
+    def read(self) -> str:
+        self.text = clean_text(read_handoff(self.path))
+        return self.text
+
+
+def choose_handoffs(run: Run, source: str) -> list[LeftHandoff]:
+    """The handoffs that may be delivered, first the one for this session. After a
+    compaction that is its own, else the one that it began with."""
+    own, begun = own_handoff(run.session), run.session.handoff.began_with
     if source == "compact":
-        return own if read_handoff(run.project.path("handoffs", own)) else ""
-    waiting = [name for name in waiting_handoffs(run) if name != own]
+        names = [(own,), ("delivered", begun)]
+        paths = [run.project.path("handoffs", *parts) for parts in names]
+        found = [LeftHandoff(run.project, path, is_taken=True) for path in paths]
+        return [handoff for handoff in found if handoff.read()][:1]
+    waiting = [handoff for handoff in waiting_handoffs(run) if handoff.name != own]
     if source == "clear":
-        writers = {name: writer_of(run.project, name) for name in waiting}
-        cleared = [name for name in waiting if was_cleared(writers[name], run.session)]
-        waiting = cleared or waiting
-    return waiting[0] if waiting else ""
+        waiting.sort(key=lambda handoff: not was_cleared(handoff.writer, run.session))
+    return waiting
 
 
-def waiting_handoffs(run: Run) -> list:
-    """The names of the handoffs that may be delivered, the newest first."""
-    max_age_s = run.settings["startup.max_age_hours"] * 3600
-    found = []
-    for path, written_at in list_files(run.project.path("handoffs"), ".md"):
-        name = os.path.basename(path)
-        is_too_old = run.now - written_at > max_age_s
-        if is_too_old or is_busy(writer_of(run.project, name), run.now):
-            continue
-        if read_handoff(path):
-            found.append(name)
-    return sorted(found, key=lambda name: is_strangers(run.project, name))
+def waiting_handoffs(run: Run) -> list[LeftHandoff]:
+    """The handoffs that may be delivered: the user's own come first, then the newest. A
+    clone may bring thousands of long ones, so not all are read."""
+    max_age_s = run.settings.number("startup.max_age_hours") * 3600
+    files = list_files(run.project.path("handoffs"), MARKDOWN)
+    paths = [path for path, written_at in files if run.now - written_at <= max_age_s]
+    found = [LeftHandoff(run.project, path) for path in paths]
+    found = [handoff for handoff in found if not is_busy(handoff.writer, run.now)]
+    found.sort(key=lambda handoff: handoff.is_strangers)
+    return [handoff for handoff in found[:HANDOFFS_READ] if handoff.read()]
 
 
 def is_strangers(project: Project, name: str) -> bool:
-    return came_with_clone(project, project.path("handoffs", name))
+    path = project.path("handoffs", name)
+    return not writer_of(project, name).id and is_from_repository(project, path)
 
 
 def is_busy(session: Session, now: float) -> bool:
     """Whether a session is at work: its transcript grows, or a call is running."""
     is_at_rest = not session.id or session.ended_at or session.stopped_at
-    if is_at_rest or is_gone(session.client_pid):
+    if is_at_rest or is_running(session.client_pid) is False:
         return False
     is_call_running = any(not call["outcome"] for call in session.facts.calls)
     quiet_s = now - max(modified_at(session.transcript), session.seen_at)
     return abs(quiet_s) < (BUSY_CALL_S if is_call_running else BUSY_S)
-
-
-def is_gone(pid: str) -> bool:
-    """Whether the client's process has surely ended."""
-    return can_be_asked(pid) and not is_running(pid)
-
-
-def is_running(pid: str) -> bool:
-    """Whether the client's process surely runs."""
-    if not can_be_asked(pid):
-        return False
-    try:
-        os.kill(int(pid), 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        pass  # another user's
-    return True
-
-
-def can_be_asked(pid: str) -> bool:
-    """Not on Windows: there os.kill would end the process."""
-    return pid.isdecimal() and os.name != "nt"
 
 
 def update_others(run: Run) -> None:
@@ -616,14 +1104,14 @@ def update_others(run: Run) -> None:
         if time.monotonic() > deadline:
             break
         is_other = other.id != run.session.id and other.agent in DIALECTS
-        has_grown = size_of(other.transcript) > other.handoff_offset
+        has_grown = size_of(other.transcript) > other.handoff.kit_offset
         is_settled = not other.delivery.handoff
         if not is_other or (is_settled and not has_grown):
             continue
         look(other)
-        pid = other.client_pid
+        runs = is_running(other.client_pid)
         is_silent = run.now - other.seen_at > BUSY_S
-        if is_gone(pid) or (is_silent and not is_running(pid)):  # it will not go on
+        if runs is False or (is_silent and not runs):  # it will not go on
             settle_delivery(run.project, other)
         if not is_busy(other, run.now):
             make_handoff(run, other, modified_at(other.transcript))
@@ -633,53 +1121,50 @@ def update_others(run: Run) -> None:
 # --- the text
 
 
-def startup_text(run: Run, name: str, source: str) -> str:
-    """All that this session gets at its start, within its budget; "" if nothing."""
-    budget = int(run.settings["startup.budget_chars"])
+def startup_text(run: Run, handoffs: list[LeftHandoff], budget: int) -> str:
+    """All that this session gets at its start, within the budget; "" if nothing."""
     files = cut_end(startup_files(run), budget // 2)
-    if name:
-        head = clean_text(render_lines("", handoff_head(run, name, source)))
-        room = budget - len(head) - len(files) - 4  # for the blank lines between
-        handoff = clean_text(read_handoff(run.project.path("handoffs", name)))
-        texts = [head, fit_handoff(handoff, room), files]
-    elif files:
-        texts = [FILES_HEAD % format_iso(run.now), files]
-    else:
-        return ""
-    text = "\n\n".join(filter(None, texts))
-    wants_ack = BOOLEANS.get(run.settings["startup.require_ack"])
-    return ACK_FRAME % text if wants_ack else text
+    if not handoffs:
+        return FILES_HEAD % format_iso(run.now) + "\n\n" + files if files else ""
+    handoff = handoffs[0]
+    head = clean_text(render_lines("", handoff_head(run, handoffs)))
+    room = budget - len(head) - len(files) - 6  # for the blank lines between
+    text = handoff.text.replace("\n" + SINCE_END, "").rstrip()
+    if len(text) > room:
+        lines = [line for line in text.splitlines() if line.strip("> ")]
+        text = fit_handoff(text, room - len(LEFT_OUT + handoff.kept))
+        held = text.splitlines()
+        handoff.left_out = len([line for line in lines if line not in held])
+        text += "\n\n" + LEFT_OUT % (handoff.left_out, handoff.kept)
+    return "\n\n".join(filter(None, [head, text, files]))
 
 
-def handoff_head(run: Run, name: str, source: str) -> list[str]:
+def handoff_head(run: Run, handoffs: list[LeftHandoff]) -> list[str]:
     """Where the handoff comes from, how old it is, and what is different now."""
-    writer = writer_of(run.project, name)
-    written_at = modified_at(run.project.path("handoffs", name))
-    age = format_age(run.now - written_at)
+    handoff = handoffs[0]
+    name, writer = handoff.name, handoff.writer
+    age = format_age(run.now - handoff.written_at)
     moved = describe_move(writer, run.head)
-    if source == "compact":
-        return [OWN_HEAD % (name, age), moved]
+    if handoff.is_taken:
+        is_own = name == own_handoff(run.session)
+        return [(OWN_HEAD if is_own else BEGUN_HEAD) % (name, age), moved]
     label = DIALECTS.get(writer.agent, Dialect()).label or "an unknown writer"
     lines = [NEW_HEAD % (name, label, age), OFFER, moved]
-    if is_strangers(run.project, name):
+    if handoff.is_strangers:
         lines.insert(1, STRANGERS)
-    if is_open_elsewhere(writer, run.session):
+    is_asked = run.session.client_pid and is_running(writer.client_pid)
+    if is_asked and is_open(writer, run.session, run.now):
         lines.append(STILL_OPEN)
-    if writer.began_with:
+    if writer.handoff.began_with:
         folder = run.project.relative(run.project.path("handoffs", "delivered"))
-        lines.append(BEGAN_WITH % (writer.began_with, folder))
-    others = [other for other in waiting_handoffs(run) if other != name]
+        lines.append(BEGAN_WITH % (writer.handoff.began_with, folder))
+    others = [other.name for other in handoffs[1:6]]
     if others:
-        lines.append(OTHERS % ", ".join(others[:5]))
+        lines.append(OTHERS % ", ".join(others))
     return lines
 
 
-def is_open_elsewhere(writer: Session, session: Session) -> bool:
-    is_another = session.client_pid not in ("", writer.client_pid)
-    return is_another and not writer.ended_at and is_running(writer.client_pid)
-
-
-def describe_move(writer: Session, now: tuple) -> str:
+def describe_move(writer: Session, now: tuple[str, str]) -> str:
     """How branch and commit differ from then; "" if they do not."""
     then = (writer.branch, writer.commit)
     if "" in (then[0], now[0]) or then == now:
@@ -688,19 +1173,58 @@ def describe_move(writer: Session, now: tuple) -> str:
 
 
 def fit_handoff(text: str, room: int) -> str:
-    """The handoff, cut to its room: its body is cut before what happened since."""
-    body, _, since = text.rpartition("\n" + SINCE_HEAD)
-    if not body:
-        return cut_middle(text.rstrip(), room)
-    since = (SINCE_HEAD + since).replace("\n" + SINCE_END, "").rstrip()
-    since = cut_end(since, room * 2 // 3)
-    return cut_middle(body.rstrip(), room - len(since) - 2) + "\n\n" + since
+    """The handoff, cut to its room. First our lists give way, then the person's words
+    that do not bind, at last the agent's text; in each what binds stays longest."""
+    body, mark, since = text.rpartition("\n" + SINCE_HEAD)
+    if not mark and not text.startswith(KIT_HEAD):
+        return fit_text(text, room)
+    head, *parts = re.split(SECTION_TITLE, since if mark else text)
+    head, level = (SINCE_HEAD, "###") if mark else (head.rstrip(), "##")
+    sections = dict(zip(parts[::2], parts[1::2]))
+    words = {
+        title: [re.sub(r"(?m)^> ?", "", block) for block in text.split("\n\n")]
+        for title, text in sections.items()
+        if title in WORDS_TITLES
+    }
+    sections.update(dict.fromkeys(words, "(only the heading takes room)"))
+    binding = len(render_requests(choose_words(sum(words.values(), []), room, BINDING)))
+    for limits in ({} if mark else LIST_LIMITS, LIST_LIMITS, TEXT_LIMITS):
+        for title, section in sections.items():
+            sections[title] = cut_middle(section.rstrip(), limits.get(title, room))
+        spare = room - len(head + render_sections(level, list(sections.items()))) - 4
+        if spare >= binding + min(len(body), room // 4):
+            break
+    sections.update(
+        fit_words(words, max(spare - len(body), min(binding, spare * 2 // 3)))
+    )
+    ours = head + "\n\n" + render_sections(level, list(sections.items())).rstrip()
+    body = fit_text(body.rstrip(), room - len(ours) - 2)
+    return cut_middle((body + "\n\n" + ours).strip(), room)
+
+
+def fit_words(words: dict[str, list[str]], room: int) -> dict[str, str]:
+    """The person's words in each section; a longer one gets what a short one leaves."""
+    kept: dict[str, str] = {}
+    for title in sorted(words, key=lambda title: sum(map(len, words[title]))):
+        share = room // (len(words) - len(kept))
+        kept[title] = render_requests(choose_words(words[title], share))
+        room -= len(kept[title])
+    return kept
+
+
+def fit_text(text: str, room: int) -> str:
+    """A text of the agent's, cut to its room: of all that follows its beginning, what
+    binds stays longest, then what is near its end."""
+    head = text[: room // WHOLE_SHARE].rpartition("\n")[0]
+    rest = text[len(head) :].strip("\n")
+    kept = choose_words([head, *rest.split("\n\n")], room)
+    return "\n\n".join(filter(None, kept))
 
 
 def startup_files(run: Run) -> str:
     """The texts of `startup.files`."""
     texts = []
-    for name in run.settings["startup.files"]:
+    for name in run.settings.words("startup.files"):
         path = os.path.join(run.project.root, name)
         if is_worth_reading(run.project, path):
             text = "## %s\n\n%s" % (one_line(name, 300), read_text(path).strip())
@@ -714,20 +1238,19 @@ def startup_files(run: Run) -> str:
 def follow_delivery(run: Run) -> None:
     """Send what is owed; then look for evidence, and send again if there is none."""
     delivery = run.session.delivery
+    evidence = find_evidence(run.session)
     if delivery.state == "owed" and may_send(run.event):
         send(run, delivery.text)
-    elif delivery.state == "sent":
-        evidence = find_evidence(run.session)
-        if evidence:
-            end_delivery(run, evidence)
-        elif is_retry_due(run):
-            retry(run)
+    elif delivery.state in ("sent", "failed") and evidence:
+        end_delivery(run, evidence)
+    elif delivery.state == "sent" and is_retry_due(run):
+        retry(run)
 
 
 def may_send(event: Event) -> bool:
     """Not at a Stop: the text would hold it. In an unknown client only at the start:
     nothing is booked there, so the text would come with every event."""
-    is_bookable = event.is_known or event.name == "SessionStart"
+    is_bookable = event.is_trusted_client or event.name == "SessionStart"
     return can_speak(event) and event.name != "Stop" and is_bookable
 
 
@@ -756,24 +1279,35 @@ def is_retry_due(run: Run) -> bool:
 
 def retry_wait_s(run: Run) -> float:
     """How long to wait for evidence of the last attempt."""
-    backoffs = run.settings["startup.retry_backoffs_s"] or [1.0]
-    return backoffs[min(run.session.delivery.attempts, len(backoffs)) - 1]
+    backoffs = ["1", *run.settings.words("startup.retry_backoffs_s")]
+    return float(backoffs[: run.session.delivery.attempts + 1][-1])
 
 
 def send(run: Run, text: str) -> None:
     """One attempt. The first one tells the person, too."""
-    while not run.reply.add(text):  # clients count wide letters double or more
+    while not run.reply.add(frame(run, text)):  # clients count wide letters double
         if len(text) < LEAST_SENT:
             return
         text = cut_middle(text, len(text) * 3 // 4)
     run.reply.when_said(note_sent, run)
     delivery = run.session.delivery
-    name = delivery.handoff
-    if delivery.attempts == 0 and name and not is_strangers(run.project, name):
-        path = run.project.path("handoffs", name)
-        clock = format_clock(modified_at(path), run.now)
-        lines = len(read_handoff(path).splitlines())
-        run.reply.tell("ctx: handoff of %s delivered, %d lines" % (clock, lines))
+    if delivery.attempts == 0 and delivery.note:
+        run.reply.tell(delivery.note)
+
+
+def wants_ack(run: Run) -> bool:
+    """`auto` asks only under wrap, which has no other evidence."""
+    is_auto = run.settings.text("startup.require_ack") == "auto"
+    is_wrap = not run.session.agent
+    return is_wrap if is_auto else run.settings.is_on("startup.require_ack")
+
+
+def frame(run: Run, text: str) -> str:
+    """The text, with the request for an acknowledgement where one is wanted."""
+    if not wants_ack(run):
+        return text
+    # An acknowledgement that the text quotes must not look like the agent's.
+    return ACK_FRAME % re.sub(r"(?i)ack([\W_]*context)", r"\1", text)
 
 
 def note_sent(run: Run) -> None:
@@ -788,7 +1322,7 @@ def note_sent(run: Run) -> None:
     count_metric(run.project, "attempted")
     record(run, "injection:attempted", handoff=name, attempt=delivery.attempts)
     if name and delivery.source != "compact":
-        session.began_with = name
+        session.handoff.began_with = name
         save_session(run.project, session)  # a kill here must not orphan it
         take_handoff(run.project, name)
 
@@ -810,47 +1344,45 @@ def give_back(project: Project, name: str) -> None:
 def end_delivery(run: Run, evidence: str) -> None:
     """There is evidence: count it, and tidy up what was kept for another attempt."""
     delivery = run.session.delivery
+    count_success(run.project, delivery, run.now)
+    record(run, "injection:succeeded", evidence=evidence, attempts=delivery.attempts)
     delivery.state = "done"
     delivery.text = ""
-    is_first_try = delivery.attempts == 1
-    outcome = "succeededOnFirstTry" if is_first_try else "succeededAfterRetry"
-    count_metric(run.project, outcome, delivery.attempts, run.now - delivery.first_at)
-    record(run, "injection:succeeded", evidence=evidence, attempts=delivery.attempts)
-    if delivery.escalated or not run.session.agent:  # wrap: it may be of a run before
-        write_section(instruction_path(run.project, run.session), "")
+    remove_sections(run.project)
 
 
 def retry(run: Run) -> None:
     """The next rung: send again, then the instruction file, at last give up."""
     delivery = run.session.delivery
-    file_after = run.settings["startup.file_fallback_after_attempts"]
     if delivery.attempts >= MOST_ATTEMPTS:
         return give_up(run)
-    name = write_fallback(run) if delivery.attempts >= file_after else ""
-    send(run, FILE_NOTICE % name if name else delivery.text)
+    text = delivery.text
+    file_after = run.settings.number("startup.file_fallback_after_attempts")
+    if delivery.attempts >= file_after and write_fallback(run):
+        text = FILE_NOTICE % delivery.file
+    send(run, text)
 
 
-def write_fallback(run: Run) -> str:
-    """Put the text into the instruction file; gives its name if that was done now."""
+def write_fallback(run: Run) -> bool:
+    """Put the text into the instruction file, once, and tell the person."""
     delivery = run.session.delivery
-    path = instruction_path(run.project, run.session)
-    if delivery.escalated or not write_section(path, delivery.text):
-        return ""
-    delivery.escalated = True
-    name = run.project.relative(path)
-    run.reply.tell(NOT_HEARD % name)
+    name = instruction_file(run)
+    path = os.path.join(run.project.root, name)
+    body = SECTION_BODY % (delivery.handoff, format_iso(run.now), delivery.text)
+    if delivery.file or not write_section(path, body):
+        return False
+    delivery.file = name
+    run.reply.tell(NO_SIGN % name)
     count_metric(run.project, "escalatedToFile")
     record(run, "injection:escalated", file=name)
-    return name
+    return True
 
 
 def give_up(run: Run) -> None:
-    """One last line says where the text is."""
+    """One last line says where the text is. Later evidence still counts."""
     delivery = run.session.delivery
     path = run.project.path("handoffs", "delivered", delivery.handoff)
-    if delivery.escalated:
-        path = instruction_path(run.project, run.session)
-    run.reply.add(LAST_NOTICE % run.project.relative(path))
+    run.reply.add(LAST_NOTICE % (delivery.file or run.project.relative(path)))
     delivery.state = "failed"
     count_metric(run.project, "failed")
     record(run, "injection:failed", attempts=delivery.attempts)
@@ -859,24 +1391,42 @@ def give_up(run: Run) -> None:
 def settle_delivery(project: Project, session: Session) -> None:
     """A session ends: without evidence or without work it gives the handoff back."""
     delivery = session.delivery
-    has_evidence = delivery.state == "sent" and find_evidence(session)
-    arrived = delivery.state == "done" or has_evidence
+    arrived = delivery.state == "done" or find_evidence(session)
     was_taken = delivery.handoff and delivery.source != "compact"
     if was_taken and not (arrived and did_work(session.facts)):
         give_back(project, delivery.handoff)
-        session.began_with = ""
-    if delivery.escalated:
-        write_section(instruction_path(project, session), "")
+        session.handoff.began_with = ""
+    if delivery.file:
+        remove_sections(project)
     session.delivery = Delivery()  # a resumed session is sent nothing again
 
 
 # --- the instruction file
 
+SECTION_BEGIN = "<!-- STARTUP_CONTEXT_INJECTION -->"
+SECTION_END = "<!-- END_STARTUP_CONTEXT -->"
+SECTION = "\n%s\n## Session Context (Auto-Injected)\n\n%s\n\n%s\n"
+SECTION_BODY = "Context of earlier sessions (%s), written by ctx_hooks at %s\n\n%s"
 
-def instruction_path(project: Project, session: Session) -> str:
-    told = project.settings["startup.fallback_file"]
-    dialect = DIALECTS.get(session.agent, Dialect())
-    return os.path.join(project.root, told or dialect.instruction_file)
+
+def instruction_file(run: Run) -> str:
+    """The name of the file for our section: one that is there, because a new one
+    could hide it from the client."""
+    told = run.settings.words("startup.fallback_file")
+    dialect = DIALECTS.get(run.session.agent, Dialect())
+    names = told or [*dialect.instruction_files]
+    there = [name for name in names if is_regular(os.path.join(run.project.root, name))]
+    return [*there, *names][0]
+
+
+def is_regular(path: str) -> bool:
+    return os.path.isfile(path) and not os.path.islink(path)
+
+
+def remove_sections(project: Project) -> None:
+    """A handoff has arrived: take our section out of every instruction file."""
+    for name in INSTRUCTION_FILES:
+        write_section(os.path.join(project.root, name), "")
 
 
 def write_section(path: str, body: str) -> bool:
@@ -884,8 +1434,8 @@ def write_section(path: str, body: str) -> bool:
 
     Text outside of it stays byte for byte. A file that held nothing else goes.
     """
-    is_odd = os.path.lexists(path) and not os.path.isfile(path)
-    if os.path.islink(path) or is_odd or size_of(path) > STATE_LIMIT_BYTES:
+    is_odd = os.path.lexists(path) and not is_regular(path)
+    if is_odd or size_of(path) > STATE_LIMIT_BYTES:
         return False
     before = read_bytes(path, STATE_LIMIT_BYTES)
     after = without_section(before)
@@ -902,26 +1452,32 @@ def write_section(path: str, body: str) -> bool:
 
 def render_section(body: str) -> bytes:
     for mark in (SECTION_BEGIN, SECTION_END):
-        body = body.replace(mark, "")
+        body = body.replace(mark, "·")  # with "" its neighbours could form a mark
     section = SECTION % (SECTION_BEGIN, body, SECTION_END)
     return section.encode("utf-8", "replace")
 
 
 def without_section(content: bytes) -> bytes:
     """A file's content without our section; a merge may have left two. A mark without
-    its other half is the person's."""
-    body = "(?:(?!%s).)*?" % SECTION_BEGIN
-    section = "\n?%s%s%s\n?" % (SECTION_BEGIN, body, SECTION_END)
-    return re.sub(section.encode(), b"", content, flags=re.DOTALL)
+    its other half is the person's, and so are the lines around a section."""
+    body = "(?:(?!%s|%s).)*" % (SECTION_BEGIN, SECTION_END)
+    begin = SECTION_BEGIN + r"\s+## Session Context"  # no mark that a person quotes
+    section = "\n?%s%s%s\n?" % (begin, body, SECTION_END)
+    kept = b""
+    for part in re.split(section.encode(), content, flags=re.DOTALL):
+        is_joined = kept and part and not kept.endswith(b"\n")
+        kept += b"\n" + part if is_joined else part
+    return kept
 
 
 # --- what sessions leave behind
 
 
-def remove_runtime_files(project: Project, session: Session, env: dict) -> None:
+def remove_runtime_files(project: Project, session: Session, env: Env) -> None:
     """A session's signals, marker, launcher files and alerts."""
     folder = project.path("signals", "sessions", safe_name(session.id))
-    remove_files(folder)
+    for path, _ in list_files(folder):
+        remove_file(path)
     remove_folder(folder)
     remove_file(marker_path(session.id, env))
     remove_calm(calm_path(project, session))
@@ -935,26 +1491,31 @@ def sweep(run: Run) -> None:
     if not has_waited(modified_at(stamp), SWEEP_EVERY_S, run.now):
         return
     deadline = time.monotonic() + SWEEP_LIMIT_S
-    for path in leftovers(run.project, run.now - KEPT_S):
+    for path in leftovers(run.project, run.env, run.now - KEPT_S):
         remove_leftover(run, path)
         if time.monotonic() > deadline:
             return
     write_atomically(stamp, "")
 
 
-def leftovers(project: Project, oldest: float) -> list[str]:
+def leftovers(project: Project, env: Env, oldest: float) -> list[str]:
     """The files that are to go: older than that, and ours."""
+    temp, marker = os.path.split(marker_path("", env))
     places = {
         os.path.join(project.cache, "calm"): "",
         project.home: SESSION_FILE + "|" + LEFTOVER,
         project.context: LEFTOVER,
-        project.path("handoffs"): r"\.md$|" + LEFTOVER,
+        project.path("handoffs"): MARKDOWN + "|" + LEFTOVER,
+        temp: "^" + marker,
     }
+    signals = project.path("signals", "sessions")
+    for name in list_names(signals):
+        if not os.path.exists(project.state("session-%s.json" % name)):
+            places[os.path.join(signals, name)] = MARKDOWN
     found = []
     for folder, pattern in places.items():
-        files = [path for path, at in list_files(folder, "") if at < oldest]
-        found += [path for path in files if re.search(pattern, path)]
-    delivered = list_files(project.path("handoffs", "delivered"), "")
+        found += [path for path, at in list_files(folder, pattern) if at < oldest]
+    delivered = list_files(project.path("handoffs", "delivered"))
     # a handoff is as old as the work in it; its ctime tells when it was moved there
     return found + [path for path, _ in delivered if os.stat(path).st_ctime < oldest]
 
@@ -967,97 +1528,95 @@ def remove_leftover(run: Run, path: str) -> None:
     session = Session(read_object(path)) if folder == run.project.home else Session()
     if session.id and session.version == SESSION_VERSION:
         remove_runtime_files(run.project, session, run.env)
-        write_section(instruction_path(run.project, session), "")
+        if session.delivery.file:
+            remove_sections(run.project)
     remove_file(path)
-
-
-def remove_files(folder: str) -> None:
-    for path, _ in list_files(folder, ""):
-        remove_file(path)
+    remove_folder(folder)  # of signals: it goes once it is empty
 
 
 # =============================================================================
 # Calm
 # =============================================================================
-# After each tool call we know for how many more calls nothing can happen. We leave
-# that number for the launcher, with the paths whose change ends the calm. The
-# launcher answers that many calls without Python and notes one dot for each:
+# After each tool call we know how far it is to the next level at which something
+# urgent has to be said. A token takes up a least number of bytes in the transcript, so
+# the launcher needs only its size to know that the level is not reached. It answers a
+# few calls without Python and notes one dot for each:
 #
-#     <cache>/calm/<agent>-<session>         8, then three paths, a line each
+#     <cache>/calm/<agent>-<session>         8
+#                                            120340 456340 (bytes of the transcript)
+#                                            the transcript's path
+#                                            paths that end the calm when they change
 #     <cache>/calm/<agent>-<session>.tally   ...
 
-CALM_CALLS = 8
-CALL_TOKENS_LEAST, CALL_TOKENS_MOST = 3_000, 10_000
-PLAIN_ID = "[A-Za-z0-9_-]{1,100}"  # the launcher takes no other as a file name
+CALM_CALLS = 8  # a loop of calls that succeed is noticed within that
 
 
 def calm_path(project: Project, session: Session) -> str:
-    """The launcher's file; "" where the launcher would not look for one."""
-    if not re.fullmatch(PLAIN_ID, session.id):
-        return ""
-    name = "%s-%s" % (session.agent, session.id)
+    """The launcher's file. An id that is no plain word gets a name that the launcher
+    does not look for."""
+    name = "%s-%s" % (session.agent, safe_name(session.id))
     return os.path.join(project.cache, "calm", name)
 
 
 def write_calm(run: Run) -> None:
-    """Leave the number of calm calls, or take it away."""
-    project, session = run.project, run.session
-    path = calm_path(project, session)
-    calls = calm_calls(run) if path and run.event.name == "PostToolUse" else 0
-    if calls < 1:
+    """Tell the launcher what it may answer alone, or that it may answer nothing."""
+    session = run.session
+    path = calm_path(run.project, session)
+    if not is_calm(run):
         return remove_calm(path)
-    lines = [
-        str(calls),
-        project.path("signals", "global"),
-        project.path("signals", "sessions", safe_name(session.id)),
-        head_file(project.root),
-        "",
-    ]
+    sizes = "%d %d" % (session.offset, session.offset + calm_bytes(run))
+    lines = [str(CALM_CALLS), sizes, session.transcript, *watched_paths(run), ""]
     if write_atomically(path + ".tally", ""):
         write_atomically(path, "\n".join(lines))
         set_time(path, run.now - 1)  # old shells compare whole seconds
 
 
 def remove_calm(path: str) -> None:
-    if path:
-        remove_file(path)
-        remove_file(path + ".tally")
+    remove_file(path)
+    remove_file(path + ".tally")
 
 
-def calm_calls(run: Run) -> int:
-    """For how many calls nothing can happen; 0 while something is pending."""
-    full = fullness(run)
-    if not full.is_known or not run.event.is_known or is_something_pending(run):
-        return 0
-    growth = growth_of_a_call(run.session.facts)
-    tokens_a_call = min(max(growth, CALL_TOKENS_LEAST), CALL_TOKENS_MOST)
-    calls = CALM_CALLS
-    for level in urgent_levels(run, full):
-        if level > full.tokens:
-            calls = min(calls, (level - full.tokens) // tokens_a_call)
-    return calls
+def watched_paths(run: Run) -> list[str]:
+    """The files and folders whose change ends the calm."""
+    project = run.project
+    git = git_folder(project.root)
+    heads = ["HEAD", "logs/HEAD"] if git else []  # each commit adds a line to the log
+    return [
+        project.path("signals", "global"),
+        project.path("signals", "sessions", safe_name(run.session.id)),
+        *[os.path.join(git, name) for name in heads],
+        *paths_to_watch(run),
+    ]
 
 
-def is_something_pending(run: Run) -> bool:
-    """Whether the very next call may need an answer."""
-    session = run.session
-    if run.reply.texts or session.delivery.state in ("owed", "sent"):
-        return True
-    if run.settings["handoff.enabled"] and is_handoff_owed(session):
-        return True
-    keys = call_keys(session.facts)[-3:]
-    is_repeating = len(set(keys)) < len(keys)
-    return is_repeating or read_workflow(run.project).is_running
-
-
-def urgent_levels(run: Run, full: Fullness) -> list:
-    """The numbers of tokens at which something urgent has to be said: the critical
-    level and the handoff point. A mere warning may come a few calls late."""
-    critical_percent = HEALTH_LEVELS["CTX_HEALTH_95"]["said_from"]
-    levels = [full.usable * critical_percent // 100]
-    if not run.session.handoff_complete:
+def calm_bytes(run: Run) -> int:
+    """How much the transcript may grow before an urgent level can be reached. The
+    warning at 70 % is not urgent: it may come a few calls late."""
+    full = run.full
+    urgent_at, *_ = HEALTH_LEVELS["CTX_HEALTH_95"]
+    levels = [full.usable * urgent_at // 100]
+    if run.settings.is_on("handoff.enabled") and not run.session.handoff.is_complete:
         levels.append(handoff_point(run.settings, full))
-    return levels
+    distances = [level - full.tokens for level in levels if level > full.tokens]
+    tokens = min(distances, default=full.usable)
+    return int(tokens * run.reply.dialect.bytes_per_token)
+
+
+def is_calm(run: Run) -> bool:
+    """Whether the next call needs an answer only if something new happens."""
+    session, event = run.session, run.event
+    if event.name != "PostToolUse" or not event.is_trusted_client:
+        return False
+    keys = call_keys(session.facts)[-3:]
+    pending = (
+        not run.full.is_measured,
+        run.reply.texts,
+        session.delivery.state in ("owed", "sent"),
+        run.settings.is_on("handoff.enabled") and is_handoff_owed(session),
+        len(set(keys)) < len(keys),
+        read_workflow(run.project).is_running,
+    )
+    return not any(pending)
 
 
 # =============================================================================
@@ -1072,26 +1631,29 @@ def urgent_levels(run: Run, full: Fullness) -> list:
 #
 #     {"lastEmitted": {key: ISO}, "activeAlerts": {key: true},
 #      "lastHealth": {"<session>": {"contextPercent": 87, "repetitionScore": 0.0}}}
+# What others edited is in their session files. The empty file `edits` in the project's
+# state folder gets another time with each new edit; so does a file's calm end.
 
+# code: percent at which it is said and below which it is over, severity, what to do
 HEALTH_LEVELS = {
-    "CTX_HEALTH_95": {
-        "said_from": 95,  # percent
-        "over_below": 85,
-        "severity": "critical",
-        "action": "Suggest /clear to the person now: the next messages may not fit",
-    },
-    "CTX_HEALTH_85": {
-        "said_from": 85,
-        "over_below": 75,
-        "severity": "warning",
-        "action": "Finish the step you are at, then suggest /clear to the person",
-    },
-    "CTX_HEALTH_70": {
-        "said_from": 70,
-        "over_below": 60,
-        "severity": "warning",
-        "action": "Keep answers short, and plan a good place to stop",
-    },
+    "CTX_HEALTH_95": (
+        95,
+        85,
+        "critical",
+        "Suggest /clear to the person now: the next messages may not fit",
+    ),
+    "CTX_HEALTH_85": (
+        85,
+        75,
+        "warning",
+        "Finish the step you are at, then suggest /clear to the person",
+    ),
+    "CTX_HEALTH_70": (
+        70,
+        60,
+        "warning",
+        "Keep answers short, and plan a good place to stop",
+    ),
 }
 REPETITION_SAID, REPETITION_CLEARED = 4.0, 2.0
 FAILING_WEIGHT = 1.5  # a failing repeat counts more
@@ -1102,33 +1664,47 @@ TREE_MOVED = (
     "The working tree is on %s now; it was on %s, "
     "and no command of this session changed it."
 )
+TREE_COMMITS = "%s has %d new commit%s (%s → %s) that no command of this session made."
+TREE_RESET = "%s is at %s now; it was at %s, and no command of this session changed it."
 TREE_ACTION = "Look at what is there before you go on"
+SUBAGENT_LAG_S = 60
+SHARED_S = 3600
+FILES_NAMED, FILES_WATCHED = 5, 8
+EDITS_LIMIT = 1_000  # characters
+SHARED = "%s was also edited %s ago by %s, which is open."
+SHARED_ACTION = (
+    "Look at the file as it is now before you change it, and tell the person"
+)
+SHARED_NOTE = "ctx: this session and %s both edited %s"
+OPEN_HERE = "Also open in this project: %s."
+GENERATED = r"[-.]lock\w*(?:\.\w+)?$|(?:^|/)(?:go\.sum|npm-shrinkwrap\.json)$"
 AUDIT_ACTION = "Check that they still match the code, and update or confirm them"
 
 
 def new_alert(summary: str, action: str) -> Signal:
-    """A warning with the codes of its auditor."""
+    """An alert; run_auditors fills in auditor and codes."""
     return Signal({"body": "%s\n→ %s" % (summary, action)})
 
 
-def audit_health(run: Run, full: Fullness, active: list) -> Signal | None:
+def audit_health(run: Run, active: list[str]) -> Signal | None:
     """How full the context is; a jump over two levels says the higher."""
-    codes = []
-    for code, level in HEALTH_LEVELS.items():
-        if full.percent >= level["over_below" if code in active else "said_from"]:
+    full, codes = run.full, []
+    for code, (alert_at, clear_below, *_) in HEALTH_LEVELS.items():
+        least = clear_below if code in active else alert_at
+        if full.percent >= least:
             codes.append(code)
-    if not codes or not full.is_known:
+    if not codes or not full.is_measured:
         return None
-    highest = HEALTH_LEVELS[codes[0]]
+    *_, severity, action = HEALTH_LEVELS[codes[0]]
     note = "" if full.is_exact else " (estimated)"
     summary = "Context: %s full%s." % (full.shown(), note)
-    alert = new_alert(summary, highest["action"])
-    alert.severity = highest["severity"]
+    alert = new_alert(summary, action)
+    alert.severity = severity
     alert.codes = codes
     return alert
 
 
-def audit_repetition(run: Run, full: Fullness, active: list) -> Signal | None:
+def audit_repetition(run: Run, active: list[str]) -> Signal | None:
     """The same call with the same outcome, again and again."""
     score, count, all_failed = repetition(run.session.facts)
     if score < (REPETITION_CLEARED if active else REPETITION_SAID):
@@ -1139,7 +1715,7 @@ def audit_repetition(run: Run, full: Fullness, active: list) -> Signal | None:
     return new_alert(summary, REPETITION_ACTION)
 
 
-def repetition(facts: Facts) -> tuple:
+def repetition(facts: Facts) -> tuple[float, int, bool]:
     """(score, how many calls repeat, whether all of those failed) of the last calls.
 
     The same failure or the same edit counts from the second time on, any other result
@@ -1158,14 +1734,14 @@ def repetition(facts: Facts) -> tuple:
     return score, repeating, all_failed
 
 
-def call_keys(facts: Facts) -> list:
+def call_keys(facts: Facts) -> list[str]:
     """What the last calls did and what came of it; waiting and notes are left out."""
     return [call["key"] for call in facts.calls if call["key"]]
 
 
-def audit_files(run: Run, full: Fullness, active: list) -> Signal | None:
+def audit_files(run: Run, active: list[str]) -> Signal | None:
     """Context files that nobody has touched or read for long."""
-    stale_days = run.settings["audit.stale_days"]
+    stale_days = run.settings.number("audit.stale_days")
     files = [path for path in context_files(run.project) if os.path.isfile(path)]
     if not files or not stale_days or files_read(run, files):
         return None
@@ -1178,88 +1754,187 @@ def audit_files(run: Run, full: Fullness, active: list) -> Signal | None:
     return new_alert(summary, AUDIT_ACTION)
 
 
-def audit_tree(run: Run, full: Fullness, active: list) -> Signal | None:
-    """The branch is another one, and no command of this session did that."""
-    session = run.session
-    branch_before, moves_before = session.branch, session.moves_seen
+def audit_tree(run: Run, active: list[str]) -> Signal | None:
+    """Branch or commit is another one, and no command of this session did that."""
+    session, moves = run.session, run.session.facts.tree_moves
+    if not run.head[1]:
+        return None  # no commit yet, or git is just writing
+    before, seen_at = (session.branch, session.commit), session.tree_seen_at
+    has_moved = moves != session.moves_seen
     session.branch, session.commit = run.head
-    session.moves_seen = session.facts.tree_moves  # and subagents
-    if not branch_before or session.branch == branch_before:
+    session.moves_seen, session.tree_seen_at = moves, run.now
+    is_same = not before[0] or before == run.head
+    if is_same or has_moved or may_be_moving(run, seen_at):
         return None
-    # the transcript may not hold the present call yet
-    is_moving = may_move_tree(command_of(run.event.tool_input))
-    if is_moving or session.moves_seen != moves_before:
+    return new_alert(describe_tree(run, *before), TREE_ACTION)
+
+
+def may_be_moving(run: Run, seen_at: float) -> bool:
+    """Whether the session itself may have moved the tree since then: by the present
+    call, or by a subagent at work."""
+    folder = os.path.splitext(run.session.transcript)[0] + "/subagents"  # Claude Code's
+    files = list_files(folder, r"\.jsonl$")
+    return (
+        may_move_tree(command_of(run.event.tool_input))
+        or may_move_tree(run.event.tool_name)
+        or any(written_at > seen_at - SUBAGENT_LAG_S for _, written_at in files)
+    )
+
+
+def describe_tree(run: Run, old_branch: str, old_commit: str) -> str:
+    """How the working tree differs from then."""
+    branch, commit = run.head
+    if branch != old_branch:
+        return TREE_MOVED % (branch, old_branch)
+    old = old_commit[:7] or "nothing"
+    count = count_commits(run.project.root, old_commit)
+    if count:
+        return TREE_COMMITS % (branch, count, "s" * (count > 1), old, commit[:7])
+    return TREE_RESET % (branch, commit[:7], old)
+
+
+# --- the edits of other sessions
+
+
+def edits_path(project: Project) -> str:
+    return project.state("edits")
+
+
+def note_edits(run: Run) -> None:
+    """Let other sessions know that this one edited something. The file is as old as a
+    calm that begins in this run, so that it ends only the calm of others."""
+    newest = "".join(path for path, _ in run.session.facts.edited[-1:])
+    if newest != run.session.edit_noted:
+        run.session.edit_noted = newest
+        write_atomically(edits_path(run.project), "")
+        set_time(edits_path(run.project), run.now - 1)
+
+
+def edits_of(run: Run, session: Session) -> dict[str, str]:
+    """What a session edited in the last hour: {path in the project: ISO time}. A fork
+    has the edits of another session in its transcript."""
+    root, found = run.project.root, {}
+    oldest = max(format_iso(run.now - SHARED_S), session.session_start)
+    for path, at in session.facts.edited:
+        if at >= oldest:
+            found["/".join(parts_inside(os.path.join(root, path), root))] = at
+    found.pop("", None)  # outside of the project
+    return found
+
+
+def open_sessions(run: Run) -> list[Session]:
+    """The other open sessions of which we heard in the last hour."""
+    others = all_sessions(run.project, since=run.now - SHARED_S)
+    return [other for other in others if is_open(other, run.session, run.now)]
+
+
+def audit_shared(run: Run, active: list[str]) -> Signal | None:
+    """Another open session edited what this one edited."""
+    session, seen_at = run.session, modified_at(edits_path(run.project))
+    if seen_at == session.edits_seen:
         return None
-    summary = TREE_MOVED % (session.branch, branch_before)
-    return new_alert(summary, TREE_ACTION)
+    session.edits_seen, session.edited_elsewhere = seen_at, []
+    own, sentences = edits_of(run, session), []
+    for other in open_sessions(run):
+        edits = edits_of(run, other)
+        session.edited_elsewhere += edits
+        shared = {path: at for path, at in edits.items() if path in own}
+        sentences += tell_shared(run, other, shared)
+    if not sentences:
+        return None
+    return new_alert(cut_end(" ".join(sentences), EDITS_LIMIT), SHARED_ACTION)
 
 
-class Auditor:
-    """A row of AUDITORS."""
+def tell_shared(run: Run, other: Session, edits: dict[str, str]) -> list[str]:
+    """A sentence for each file, once; the person hears it from the session that comes
+    first."""
+    session, root, sentences = run.session, run.project.root, []
+    for path, at in edits.items():
+        key, name = other.id + " " + path, one_line(path, 200)
+        if key in session.said or re.search(GENERATED, path) or is_ignored(root, path):
+            continue
+        mark_said(session, key, run.now)
+        age, who = format_age(run.now - parse_iso(at)), name_session(other)
+        sentences.append(SHARED % (name, age, who))
+        if session.id + " " + path not in other.said:
+            run.reply.tell(SHARED_NOTE % (who, name))
+    return sentences
 
-    def __init__(
-        self, audit: object, codes: list, cooldown_s: int, is_global: bool = False
-    ) -> None:
-        self.audit = audit
-        self.codes = codes  # that its alerts may have
-        self.cooldown_s = cooldown_s
-        self.is_global = is_global  # about the project, not about one session
+
+def name_session(session: Session) -> str:
+    return "the %s session %.8s" % (DIALECTS[session.agent].label, session.id)
 
 
-AUDITORS = {
-    "context-health": Auditor(audit_health, list(HEALTH_LEVELS), 900),
-    "repetition": Auditor(audit_repetition, ["CTX_REPETITION"], 600),
-    "audit-reminder": Auditor(audit_files, ["CTX_AUDIT_DUE"], 14_400, is_global=True),
-    "tree-moved": Auditor(audit_tree, ["CTX_TREE_MOVED"], 0),
+def paths_to_watch(run: Run) -> list[str]:
+    """The files whose change ends a calm: other sessions edited something, or this one
+    edits what they did."""
+    root, files = run.project.root, run.session.edited_elsewhere[-FILES_WATCHED:]
+    return [edits_path(run.project), *[os.path.join(root, path) for path in files]]
+
+
+def add_open_sessions(run: Run) -> None:
+    """At a start: the open sessions that edited something in the last hour."""
+    texts = []
+    for other in open_sessions(run):
+        names = [one_line(path, 200) for path in edits_of(run, other)]
+        if names:
+            files = ", ".join(names[-FILES_NAMED:])
+            texts.append("%s, which edited %s" % (name_session(other), files))
+    if texts:
+        run.reply.add(OPEN_HERE % cut_end("; ".join(texts), EDITS_LIMIT))
+
+
+# auditor: function, the codes of its alerts, cooldown in seconds, and whether it is
+# about the project and not about one session
+AUDITORS: dict[str, tuple[Audit, list[str], int, bool]] = {
+    "context-health": (audit_health, list(HEALTH_LEVELS), 900, False),
+    "repetition": (audit_repetition, ["CTX_REPETITION"], 600, False),
+    "audit-reminder": (audit_files, ["CTX_AUDIT_DUE"], 14_400, True),
+    "tree-moved": (audit_tree, ["CTX_TREE_MOVED"], 0, False),
+    "other-session": (audit_shared, ["CTX_FILE_SHARED"], 0, False),
 }
 
 
-class MonitorState(Record):
-    """monitor-state.json"""
-
-    lastEmitted: dict = {}
-    activeAlerts: dict = {}
-    lastHealth: dict = {}
-
-
-def add_alerts(run: Run, full: Fullness, is_reminding: bool) -> None:
+def add_alerts(run: Run, is_reminding: bool) -> None:
     """Add the alerts that are due, in one block with the signals. The state is saved
     once the reply is printed."""
     path, session_id = run.project.path("monitor-state.json"), run.session.id
     before = load_state(path)
     state = MonitorState(before)
     state.lastHealth[session_id] = {
-        "contextPercent": full.percent,
+        "contextPercent": run.full.percent,
         "repetitionScore": repetition(run.session.facts)[0],
     }
-    alerts = run_auditors(run, full, state)
-    if is_reminding:  # the reminder says how full it is
-        alerts = [alert for alert in alerts if alert.auditor != "context-health"]
-    for alert in add_signals(run, alerts):
+    alerts = run_auditors(run, state)
+    silent = []  # what the reminder says: only the person hears it
+    if is_reminding:
+        silent = [alert for alert in alerts if alert.auditor == "context-health"]
+        alerts = [alert for alert in alerts if alert not in silent]
+    told = [alert for alert in silent if is_for_person(alert)]
+    for alert in told:
+        note_said(run, alert)
+    for alert in told + add_signals(run, alerts):
         for code in alert.codes:
             state.lastEmitted[session_id + ":" + code] = format_iso(run.now)
-            run.session.alerted[code] = run.now
+            mark_said(run.session, code, run.now)
     if state.as_dict() != before:
         run.reply.when_said(write_object, path, state.as_dict())
 
 
-def run_auditors(run: Run, full: Fullness, state: MonitorState) -> list:
+def run_auditors(run: Run, state: MonitorState) -> list[Signal]:
     """The alerts that this session may hear now; notes which codes are active."""
     due = []
-    for name, auditor in AUDITORS.items():
-        scope = "global:" if auditor.is_global else run.session.id + ":"
-        active = [code for code in auditor.codes if scope + code in state.activeAlerts]
-        alert = auditor.audit(run, full, active)
-        for code in active:
-            del state.activeAlerts[scope + code]
+    for name, (audit, codes, cooldown_s, is_global) in AUDITORS.items():
+        scope = "global:" if is_global else run.session.id + ":"
+        active = [code for code in codes if state.activeAlerts.pop(scope + code, None)]
+        alert = audit(run, active)
         if not alert:
             continue
         alert.auditor = name
-        alert.codes = alert.codes or auditor.codes
-        for code in alert.codes:
-            state.activeAlerts[scope + code] = True
-        said_at = run.session.alerted.get(alert.codes[0], 0.0)
-        if has_waited(said_at, auditor.cooldown_s, run.now):
+        alert.codes = alert.codes or codes
+        state.activeAlerts.update({scope + code: True for code in alert.codes})
+        said_at, _ = run.session.said.get(alert.codes[0], NEVER_SAID)
+        if has_waited(said_at, cooldown_s, run.now):
             due.append(alert)
     return due
 
@@ -1273,14 +1948,16 @@ def has_waited(since: float, wait_s: float, now: float) -> bool:
 def forget_alerts(project: Project, session_id: str) -> None:
     """A session is over: its keys go."""
     path = project.path("monitor-state.json")
-    before = read_object(path)
-    after = MonitorState(before).as_dict()
-    for table in after.values():
+    state, has_changed = read_object(path), False
+    for table in state.values():
+        if not isinstance(table, dict):
+            continue
         for key in list(table):
             if (key + ":").startswith(session_id + ":"):
                 del table[key]
-    if before and after != before:
-        write_object(path, after)
+                has_changed = True
+    if has_changed:
+        write_object(path, state)
 
 
 # =============================================================================
@@ -1294,22 +1971,34 @@ def forget_alerts(project: Project, session_id: str) -> None:
 
 HANDOFF_PERCENT, HANDOFF_TOKENS = 85, 400_000
 HANDOFF_LIMIT_BYTES = 512_000
+# Where other people's skills let the agent write one: HANDOFF.md, docs/handover.md
+HANDOFF_NAME = r"(?i)(?:hand[-_]?(?:off|over)|continue-prompt)[^/\\]*\.md$"
+ADOPTED = "<!-- copied by ctx_hooks from %s -->\n"
 KIT_HEAD = "# Handoff, made by ctx_hooks from the transcript"
 KIT_NOTE = "The agent wrote none. Session %s in %s, until %s"
 SINCE_HEAD = "## Since this handoff (added by ctx_hooks)"
 SINCE_END = "<!-- end of what ctx_hooks added -->"
 SINCE = "\n" + SINCE_HEAD + "%s\n" + SINCE_END + "\n"
-SAID_LAST_LIMIT, RULES_LIMIT, LINE_LIMIT = 3_000, 2_000, 500
+RULES_LIMIT, LINE_LIMIT = 3_000, 500
+REQUESTS_TITLE = "The person's requests, word for word"
+RULES_TITLE = "Rules they gave in the sessions before"
+UNQUOTED_TITLE = "The person's words that it does not quote"
+WORDS_TITLES = (REQUESTS_TITLE, RULES_TITLE, UNQUOTED_TITLE)
 RULES_SESSIONS = 40  # so far back
 DONE = ("completed", "done")  # what clients call a todo that is
 REMINDER = """\
 Context is {shown} full ({full.tokens:,} of {full.usable:,} usable tokens{note}). \
-Write a handoff for the next session to {path} now, before anything else; \
+{order} {path} now, before anything else; \
 where you may not write (plan mode), end your answer with it between a line \
 BEGIN HANDOFF and a line END HANDOFF. Put there: goal · the person's own rules \
 and corrections, word for word · state · decisions and why · what was tried and \
 failed · how to verify · next steps · open files. This note comes with every \
-tool result until there is a handoff."""
+tool result until that is done."""
+WRITE = "Write a handoff for the next session to"
+UPDATE = (
+    "You wrote a handoff earlier, which lacks what was decided since. "
+    "Bring it up to date:"
+)
 WRITTEN = "ctx: handoff written; /clear when you like, the next session starts from it"
 PIN_HEAD = (
     "Keep these words of the person verbatim in the summary, and the rules they gave:"
@@ -1345,7 +2034,7 @@ def read_body(path: str, session: Session) -> str:
     body = [head]
     for part in parts:
         since, _, after = part.partition("\n" + SINCE_END)
-        is_ours = content_mark(since.rstrip()) == session.kit_mark != ""
+        is_ours = content_mark(since.rstrip()) == session.handoff.kit_mark != ""
         body.append(after if is_ours else "\n" + SINCE_HEAD + part)
     return "".join(body).rstrip()
 
@@ -1358,59 +2047,74 @@ def did_work(facts: Facts) -> bool:
 # --- the agent's own handoff
 
 
-def note_what_stood_there(project: Project, session: Session) -> None:
-    """A session begins, or goes on after a compaction: what stands in the files now is
-    not the handoff that we will ask for."""
+def own_body(project: Project, session: Session) -> str:
+    """The session's handoff without our part; also one that may come back to it."""
     body = read_body(handoff_path(project, session.id), session)
-    body = body or read_body(delivered_path(project, session), session)  # may come back
-    session.handoff_before = content_mark(body)
-    session.old_prompt_before = content_mark(read_old_prompt(project))
+    return body or read_body(delivered_path(project, session), session)
 
 
-def has_own_handoff(project: Project, session: Session) -> bool:
-    """Whether the agent wrote one since the start or the last compaction."""
-    path = handoff_path(project, session.id)
-    old_prompt = read_old_prompt(project)
-    mark = content_mark(old_prompt)
-    is_new = mark not in ("", session.old_prompt_before)
-    if is_new and write_atomically(path, old_prompt):
-        session.old_prompt_before = mark
-    known = ("", session.handoff_before, session.kit_mark)
-    return content_mark(read_body(path, session)) not in known
+def adopt_handoff(project: Project, session: Session, written: list[list[str]]) -> None:
+    """Copy a handoff that the agent wrote elsewhere in the project to where ours is.
+    `written` holds files that it wrote: [path, ISO time]."""
+    handoff = session.handoff
+    for name, at in written:
+        if at <= handoff.written_at or not re.search(HANDOFF_NAME, name):
+            continue
+        path = os.path.join(project.root, name)
+        text = read_handoff(path) if may_be_delivered(project, path) else ""
+        text = ADOPTED % project.relative(path) + text if text else ""
+        if text and write_atomically(handoff_path(project, session.id), text):
+            handoff.written_at = at
+            session.facts.printed = ""  # the file is newer
 
 
-def read_old_prompt(project: Project) -> str:
-    """The handoff where earlier tools put it."""
-    path = os.path.join(project.root, OLD_HANDOFF)
-    return read_handoff(path) if is_inside(path, project.root) else ""
+def files_being_written(run: Run) -> list[list[str]]:
+    """[path, ISO time] of what the present call wrote: the transcript has no result."""
+    if run.event.name != "PostToolUse":
+        return []
+    calls = [call for call in run.session.facts.calls if not call["outcome"]]
+    return [[path, call["at"]] for call in calls for path in call.get("writes", [])]
 
 
-def save_printed(project: Project, session: Session) -> bool:
-    """Save the handoff that the agent printed last, once; False if that fails."""
-    facts, text = session.facts, session.facts.printed
-    is_new = content_mark(text) != session.printed_mark and says_something(text)
-    if not is_new or not project.settings["handoff.enabled"]:
+def save_handoff(project: Project, session: Session) -> bool:
+    """Save the handoff that the agent wrote elsewhere, or the one that it printed last,
+    once; False if that fails."""
+    if not project.settings.is_on("handoff.enabled"):
+        return True
+    facts = session.facts
+    adopt_handoff(project, session, facts.edited)
+    text = facts.printed
+    is_new = content_mark(text) != session.handoff.printed_mark and says_something(text)
+    if not is_new:
         return True
     path = handoff_path(project, session.id)
     if text != read_body(path, session) and not write_atomically(path, text + "\n"):
         return False
-    session.printed_mark = content_mark(text)
+    handoff = session.handoff
+    handoff.printed_mark = content_mark(text)
+    handoff.written_at = max(handoff.written_at, facts.printed_at)
     facts.said = facts.said.replace(text, "")
-    facts.handoff_at = max(facts.handoff_at, facts.printed_at)
+    facts.said_last = facts.said[-SAID_LAST_LIMIT:]
     return True
 
 
 def notice_handoff(run: Run) -> None:
-    """Note whether the agent has written its handoff; the person is told once."""
-    session, facts = run.session, run.session.facts
-    if session.handoff_complete or not has_own_handoff(run.project, session):
-        return
-    session.handoff_complete = True
-    facts.handoff_at = facts.handoff_at or facts.answered_at
-    if session.threshold_crossed_at:
-        run.reply.tell(WRITTEN)
+    """Note whether the agent has written its handoff; the person is told once. One from
+    before the crossing does not count: it lacks what was decided since."""
+    session, handoff = run.session, run.session.handoff
     path = handoff_path(run.project, session.id)
+    mark = content_mark(read_body(path, session))
+    if handoff.is_complete or mark in ("", handoff.kit_mark):
+        return
+    handoff.written_at = handoff.written_at or session.facts.answered_at
+    if not handoff.crossed_at or mark == handoff.mark_before:
+        return
+    handoff.is_complete = True
+    run.reply.tell(WRITTEN)
     record(run, "handoff:written", path=run.project.relative(path))
+
+
+COMPACTION_ROW_S = 5  # the row of a compaction follows its event within this
 
 
 def notice_compaction(run: Run) -> None:
@@ -1422,11 +2126,11 @@ def notice_compaction(run: Run) -> None:
     compacted_at = session.facts.compacted_at
     if run.event.source != "compact" and compacted_at <= session.compaction_seen:
         return
-    session.compaction_seen = max(compacted_at, format_iso(run.now))
-    note_what_stood_there(run.project, session)
-    session.threshold_crossed_at = ""
-    session.handoff_complete = False
-    session.reminded_answer = ""
+    row_by = run.now + COMPACTION_ROW_S
+    session.compaction_seen = max(compacted_at, format_iso(row_by))
+    session.handoff.crossed_at = ""
+    session.handoff.is_complete = False
+    session.handoff.reminded_answer = ""
     session.briefed = False
     remove_file(marker_path(session.id, run.env))
 
@@ -1437,49 +2141,63 @@ def notice_compaction(run: Run) -> None:
 def handoff_point(settings: Settings, full: Fullness) -> int:
     """The number of tokens from which on a handoff is wanted."""
     automatic = min(full.usable * HANDOFF_PERCENT // 100, HANDOFF_TOKENS)
-    told = settings["handoff.threshold"]
+    told = settings.text("handoff.threshold")
     if told == "auto":
         return automatic
     if told[-1] in "km":
-        return min(automatic, as_tokens(told))
+        return min(automatic, int(as_tokens(told)))
     return full.usable * int(told) // 100
 
 
-def add_reminder(run: Run, full: Fullness) -> bool:
+def add_reminder(run: Run) -> bool:
     """Ask for a handoff once the point is crossed; True if this answer's calls do."""
-    session = run.session
+    handoff, full = run.session.handoff, run.full
     can_be_written = os.access(run.project.context, os.W_OK)
-    if not run.settings["handoff.enabled"] or not full.is_known or not can_be_written:
+    is_on = run.settings.is_on("handoff.enabled")
+    if not is_on or not full.is_measured or not can_be_written:
         return False
-    notice_handoff(run)
+    written = run.session.facts.edited + files_being_written(run)
+    adopt_handoff(run.project, run.session, written)
     point = handoff_point(run.settings, full)
-    if full.tokens < point:
+    if full.tokens >= point and not handoff.crossed_at:
+        note_crossing(run, point)
+    notice_handoff(run)
+    if full.tokens < point or not is_handoff_owed(run.session):
         return False
-    if not session.threshold_crossed_at:
-        crossed_at = crossing_time(session.facts, point)
-        session.threshold_crossed_at = crossed_at or format_iso(run.now)
-        record(run, "handoff:crossed", percent=full.percent)
-    if not is_handoff_owed(session):
-        return False
-    if session.reminded_answer == session.facts.answer:
+    if handoff.reminded_answer == run.session.facts.answer:
         return True  # another call of the same answer carries it
-    if not run.reply.add(render_reminder(run, full)):
+    if not run.reply.add(render_reminder(run)):
         return False
     make_folder(run.project.path("handoffs"))  # a redirection does not make it
-    if not session.reminded_answer:
+    if not handoff.reminded_answer:
         shown = full.shown()
         run.reply.tell("ctx: context %s full, asked the agent for a handoff" % shown)
-    session.reminded_answer = session.facts.answer
+    handoff.reminded_answer = run.session.facts.answer
     record(run, "handoff:asked", percent=full.percent)
     return True
+
+
+def note_crossing(run: Run, point: int) -> None:
+    """The point is crossed: what is in the file now is not what we ask for, unless the
+    call that crossed it wrote that."""
+    session, handoff = run.session, run.session.handoff
+    crossed_at = crossing_time(session.facts, point)
+    handoff.crossed_at = crossed_at or format_iso(run.now)
+    names = [name for name, _ in files_being_written(run)]
+    is_just_written = any(
+        is_own_handoff(session, name) or re.search(HANDOFF_NAME, name) for name in names
+    )
+    body = own_body(run.project, session)
+    handoff.mark_before = "" if is_just_written else content_mark(body)
+    record(run, "handoff:crossed", percent=run.full.percent)
 
 
 def is_handoff_owed(session: Session) -> bool:
     """Whether the point is crossed, and the agent has written none. If the person said
     no to that, the kit makes one at the end."""
-    crossed_at = session.threshold_crossed_at
-    is_refused = session.facts.handoff_refused_at > crossed_at
-    return crossed_at != "" and not session.handoff_complete and not is_refused
+    handoff = session.handoff
+    is_refused = handoff.refused_at > handoff.crossed_at
+    return handoff.crossed_at != "" and not handoff.is_complete and not is_refused
 
 
 def crossing_time(facts: Facts, point: int) -> str:
@@ -1490,11 +2208,14 @@ def crossing_time(facts: Facts, point: int) -> str:
     return ""
 
 
-def render_reminder(run: Run, full: Fullness) -> str:
+def render_reminder(run: Run) -> str:
+    full, handoff = run.full, run.session.handoff
+    has_earlier = handoff.mark_before not in ("", handoff.kit_mark)
     return REMINDER.format(
         full=full,
         shown=full.shown(),
         note="" if full.is_exact else ", estimated",
+        order=UPDATE if has_earlier else WRITE,
         path=handoff_path(run.project, run.session.id),
     )
 
@@ -1506,8 +2227,8 @@ def make_handoff(run: Run, session: Session, now: float) -> bool:
     """Make the session's handoff, or bring the agent's own up to date. False if there
     is none to make: no work was done, or it cannot be written."""
     project, path = run.project, handoff_path(run.project, session.id)
-    is_saved = save_printed(project, session)
-    is_wanted = project.settings["handoff.enabled"] and did_work(session.facts)
+    is_saved = save_handoff(project, session)
+    is_wanted = project.settings.is_on("handoff.enabled") and did_work(session.facts)
     if is_wanted and was_delivered(project, session, path):
         is_wanted = False
     if is_wanted and is_plain_text(path):  # else we could not write it back
@@ -1516,23 +2237,22 @@ def make_handoff(run: Run, session: Session, now: float) -> bool:
         name = project.relative(path)
         record(run, "handoff:failed", session=session.id, path=name)
         return False
-    session.handoff_offset = session.offset
+    session.handoff.kit_offset = session.offset
     return is_wanted
 
 
 def write_handoff(project: Project, session: Session, now: float) -> bool:
     """Write the whole file; the mark of our part counts only once that is done."""
     path = handoff_path(project, session.id)
-    body = read_body(path, session)
-    body = body or read_body(delivered_path(project, session), session)
-    if content_mark(body) in ("", session.kit_mark):
+    body = own_body(project, session)
+    if content_mark(body) in ("", session.handoff.kit_mark):
         text = ours = render_handoff(project, session, now)
     else:
-        ours = render_since(project, session)
+        ours = render_since(project, session, body)
         text = body + "\n" + (SINCE % ours if ours else "")
     if not write_atomically(path, text):
         return False
-    session.kit_mark = content_mark(ours.rstrip())
+    session.handoff.kit_mark = content_mark(ours.rstrip())
     set_time(path, now)  # as old as the work, whatever clock the disk has
     return True
 
@@ -1551,37 +2271,40 @@ def render_handoff(project: Project, session: Session, now: float) -> str:
     head = KIT_NOTE % (for_terminal(session.id), label, format_iso(now))
     if session.branch:
         head += " on %s at %s" % (session.branch, session.commit)
-    rules = cut_middle(render_requests(earlier_rules(project, session)), RULES_LIMIT)
+    rules = choose_words(earlier_words(project, session), RULES_LIMIT, least=1)
     sections = list_work(project, session, "")
-    sections.insert(1, ("Rules they gave in the sessions before", rules))
+    sections.insert(1, (RULES_TITLE, render_requests(rules)))
     work = render_sections("##", sections)
     return hide_secrets("\n\n".join([KIT_HEAD, head + ".", work]))
 
 
-def earlier_rules(project: Project, session: Session) -> list:
-    """The person's rules in the sessions that this one goes back to, oldest first."""
-    found: list = []
+def earlier_words(project: Project, session: Session) -> list[str]:
+    """What the person said in the sessions that this one goes back to, oldest first."""
+    found: list[str] = []
     for _ in range(RULES_SESSIONS):
-        if not session.began_with:
+        if not session.handoff.began_with:
             break
-        session = writer_of(project, session.began_with)
-        requests = session.facts.requests
-        rules = [words for _, words in requests if re.search(RULE_WORDS, words)]
-        found = rules + found
-    return list(dict.fromkeys(found))
+        session = writer_of(project, session.handoff.began_with)
+        found = [words for _, words in session.facts.requests] + found
+    return found
 
 
-def render_since(project: Project, session: Session) -> str:
-    """What happened after the agent wrote its handoff; "" if nothing did."""
-    facts, since = session.facts, session.facts.handoff_at
+def render_since(project: Project, session: Session, body: str) -> str:
+    """What the agent's handoff does not say: the person's words that it left out, and
+    what happened after it was written. "" if there is nothing."""
+    facts, since = session.facts, session.handoff.written_at
+    before = [words for at, words in facts.requests if not came_after(at, since)]
+    words = [*earlier_words(project, session), *before]
+    unquoted = choose_words(words, RULES_LIMIT, least=1, quoted=body)
     last_request_at = facts.requests[-1][0] if facts.requests else ""
-    if max(facts.worked_at, last_request_at) <= since:
-        return ""
-    work = render_sections("###", list_work(project, session, since))
+    sections = [(UNQUOTED_TITLE, render_requests(unquoted))]
+    if max(facts.worked_at, last_request_at) > since:
+        sections += list_work(project, session, since)
+    work = render_sections("###", sections)
     return "\n\n" + hide_secrets(work) if work else ""
 
 
-def list_work(project: Project, session: Session, since: str) -> list:
+def list_work(project: Project, session: Session, since: str) -> list[tuple[str, str]]:
     """What was asked, done and said after `since`, an ISO time: [(title, text)]."""
     facts = session.facts
     requests = [words for at, words in facts.requests if came_after(at, since)]
@@ -1592,12 +2315,12 @@ def list_work(project: Project, session: Session, since: str) -> list:
     changed = changed_files(project.root)
     workflow = workflow_of(project, session)
     sections = [
-        ("The person's requests, word for word", render_requests(requests)),
-        ("The workflow of this session (auto mode)", quote(workflow)),
+        (REQUESTS_TITLE, render_requests(requests)),
+        ("The workflow of this session", quote(workflow)),
         ("Todo list", render_todos(facts.todos)),
         ("Files edited", render_lines("- ", edited)),
         ("Uncommitted changes (git status)", quote("\n".join(changed), "    ")),
-        ("The last commands", render_lines("    ", commands)),
+        ("The last commands", render_commands(commands, facts)),
         ("Without a result", render_lines("    ", waiting)),
     ]
     if facts.failed and came_after(facts.failed["at"], since):
@@ -1605,12 +2328,13 @@ def list_work(project: Project, session: Session, since: str) -> list:
     if facts.passed and came_after(facts.passed["at"], since):
         sections.append(("The last check", render_check(facts.passed)))
     if came_after(facts.said_at, since):
-        said = cut_middle(facts.said, SAID_LAST_LIMIT)
-        sections.append(("What the agent said last", quote(said)))
+        if not facts.todos and facts.progress not in facts.said_last:
+            sections.append(("How far the work got", quote(facts.progress)))
+        sections.append(("What the agent said last", quote(facts.said_last)))
     return sections
 
 
-def what_waits(call: dict) -> str:
+def what_waits(call: Call) -> str:
     """A call that has no result: its command, or the files that it edits."""
     return call["command"] or ", ".join(call.get("writes", []))
 
@@ -1620,7 +2344,7 @@ def came_after(at: str, since: str) -> bool:
     return not since or at > since
 
 
-def render_sections(level: str, sections: list) -> str:
+def render_sections(level: str, sections: list[tuple[str, str]]) -> str:
     """Headings with text; none without something under it."""
     texts = ["%s %s\n\n%s\n" % (level, title, text) for title, text in sections if text]
     text = re.sub(CONTROL, "", "\n".join(texts))
@@ -1632,11 +2356,20 @@ def render_lines(mark: str, texts: list[str]) -> str:
     return "\n".join(mark + one_line(text, LINE_LIMIT) for text in texts if text)
 
 
-def render_requests(requests: list) -> str:
-    return "\n\n".join(map(quote, requests))
+def render_requests(requests: list[str]) -> str:
+    return "\n\n".join(quote(words) for words in requests if words)
 
 
-def render_todos(todos: list) -> str:
+def render_commands(commands: list[str], facts: Facts) -> str:
+    """A line for each; the last one with the end of its output."""
+    text = render_lines("    ", commands)
+    last = commands[-1:]
+    if last and last == facts.output[:1] and last[0] != facts.failed.get("command"):
+        text += "\n" + quote(facts.output[1], "      ")
+    return text.rstrip()
+
+
+def render_todos(todos: list[list[str]]) -> str:
     lines = []
     for status, text in todos:
         box = "- [x] " if status in DONE else "- [ ] "
@@ -1645,7 +2378,7 @@ def render_todos(todos: list) -> str:
     return "\n".join(lines)
 
 
-def render_check(check: dict) -> str:
+def render_check(check: dict[str, str]) -> str:
     verdict, end = check.get("verdict", "passed"), check.get("end")  # older state
     text = "`%s` %s at %s" % (check["command"], verdict, check["at"])
     return text + "; its last line: `%s`" % end if end else text
@@ -1670,12 +2403,10 @@ def render_pins(facts: Facts) -> str:
         ("The last command that failed", render_failure(facts)),
     ]
     rest = hide_secrets(render_sections("##", sections))
-    words = [request[1] for request in facts.requests]
-    requests = hide_secrets(render_requests(words))
-    if not requests and not rest:
-        return ""
     room = PIN_LIMIT - len(PIN_HEAD) - len(rest)
-    return "\n\n".join([PIN_HEAD, cut_middle(requests, room), rest])
+    kept = choose_words([words for _, words in facts.requests], room)
+    requests = cut_middle(render_requests(kept), room)  # marks of many short lines
+    return "\n\n".join([PIN_HEAD, requests, rest]) if requests or rest else ""
 
 
 # =============================================================================
@@ -1689,35 +2420,48 @@ GATE_TEXT = "STOP. Read your context files before proceeding: %s"
 GATE_CHECKPOINT = (
     "When you have read them, say so in one line: Context Loaded — Read: … Skipped: …"
 )
+READING_AGENTS = (  # types of subagents that only read: Explore, Plan and their like
+    r"(?i)(?:^|[-_: ])(?:explor|plan|search|research|review|read|guide|audit|scout)"
+)
 
 
 def add_gate(run: Run) -> None:
     """Say which files to read, unless that was said or there is nothing to read."""
-    project = run.project
-    if not claim_marker(run) or run.settings["gate.mode"] == "off":
+    if not claim_marker(run):
         return
-    paths = context_files(project)
+    paths = context_files(run.project)
     read = files_read(run, paths)
-    unread = []
-    for path in paths:
-        if path not in read and is_worth_reading(project, path):
-            unread.append(path)
-    if not unread:
+    add_names(run, [path for path in paths if path not in read])
+
+
+def add_subagent_gate(run: Run) -> None:
+    """A subagent has seen none of it: one that may edit learns which files bind."""
+    key = "gate " + run.event.agent_id
+    is_reader = re.search(READING_AGENTS, run.event.agent_type)
+    if not is_reader and key not in run.session.said:
+        add_names(run, context_files(run.project, "gate.subagent_files"))
+        mark_said(run.session, key, run.now)
+
+
+def add_names(run: Run, paths: list[str]) -> None:
+    """Name those of these files that say something."""
+    worth = [path for path in paths if is_worth_reading(run.project, path)]
+    if not worth or run.settings.text("gate.mode") == "off":
         return
-    names = unread
-    if run.event.cwd in ("", project.root):  # elsewhere the agent needs whole paths
-        names = map(project.relative, unread)
+    names = worth
+    if run.event.cwd in ("", run.project.root):  # elsewhere an agent needs whole paths
+        names = [run.project.relative(path) for path in worth]
     text = GATE_TEXT % ", ".join(names)
-    if run.settings["gate.checkpoint"]:
+    if run.settings.is_on("gate.checkpoint"):
         text += "\n" + GATE_CHECKPOINT
     run.reply.add(text)
-    short_names = map(os.path.basename, unread)
+    short_names = map(os.path.basename, worth)
     record(run, "gate:said", files=", ".join(short_names))
 
 
-def context_files(project: Project) -> list:
-    """The paths of `gate.files`."""
-    return [project.path(name) for name in project.settings["gate.files"]]
+def context_files(project: Project, setting: str = "gate.files") -> list[str]:
+    """The paths that a setting names."""
+    return [project.path(name) for name in project.settings.words(setting)]
 
 
 def is_worth_reading(project: Project, path: str) -> bool:
@@ -1725,18 +2469,14 @@ def is_worth_reading(project: Project, path: str) -> bool:
     return may_be_delivered(project, path) and says_something(read_text(path))
 
 
-def files_read(run: Run, files: list) -> list:
+def files_read(run: Run, files: list[str]) -> list[str]:
     """Which of these files the agent has read in this session."""
-    seen = ["/" + path.replace("\\", "/") for path in run.session.facts.read]
-    found = []
-    for path in files:
-        ending = "/" + run.project.relative(path)
-        if any(other.endswith(ending) for other in seen):
-            found.append(path)
-    return found
+    read = "".join("/%s\n" % path for path in run.session.facts.read)
+    read = read.replace("\\", "/")
+    return [path for path in files if "/%s\n" % run.project.relative(path) in read]
 
 
-def marker_path(session_id: str, env: dict) -> str:
+def marker_path(session_id: str, env: Env) -> str:
     folder = env.get("TEMP" if os.name == "nt" else "TMPDIR") or "/tmp"
     return os.path.join(folder, "ctx-loaded-" + safe_name(session_id))
 
@@ -1770,108 +2510,95 @@ def claim_marker(run: Run) -> bool:
 #     Context: 87% full, repetition in last 8 turns.
 #     → Summarize the current state in 5 bullets
 #
-# Each session hears each signal once. Everything in the header has a default.
+# Each session hears each signal once, and again after a compaction. Everything in
+# the header has a default.
 
+SIGNAL_RULE = r"[ \t]*---[ \t]*(?:\n|\Z)"
+SIGNAL_PARTS = r"(?s)%s(?:(.*?\n)??%s)?(.*)" % (SIGNAL_RULE, SIGNAL_RULE)
 SIGNALS_LOOKED_AT = 200
 SIGNAL_LIMIT_BYTES = 64_000
 BODY_LIMIT = 2_000
-DEFAULT_TTL_S, LONGEST_TTL_S = 300.0, 30.0 * 86400
-CLOCK_SKEW_S = 86_400  # a disk may have a clock of its own
+LONGEST_TTL_S = 30.0 * 86400
+MOST_HOLDS = 3  # stops in a row that signals hold, however many come
+EVERYBODY = "every session"
+EXPIRED = "signal:expired"  # a row of the recorder
 FROM_CLONE = "(a file of this repository says) "
 ONE_SIGNAL = "⚠️ [ctx monitor] "
 MANY_SIGNALS = "⚠️ [ctx monitor] %d issues:"
 MORE_SIGNALS = "  … %d more will follow"
-
-
-class Signal(Record):
-    """A signal, or an alert on its way into the same block."""
-
-    path: str = ""  # "" for an alert
-    is_global: bool = False
-    is_strangers: bool = False  # it came with the clone
-    severity: str = "warning"
-    generated_at: float = 0.0
-    ttl_s: float = DEFAULT_TTL_S
-    auditor: str = ""
-    code: str = ""
-    body: str = ""
-    mark: str = ""  # tells this version of a global signal from others
-    codes: list = []  # of an alert: all become active, the first one is said
-
-    def rank(self) -> int:
-        return SEVERITIES.index(self.severity)
+SEQUENCES = {  # monitor.notify: what a terminal is sent to draw the person's attention
+    "off": "",
+    "bell": "\x07",
+    "desktop": "\x1b]9;{}\x07",
+}
 
 
 # --- the file
 
 
-def read_signal(path: str, written_at: float) -> Signal:
+def read_signal(path: str, now: float) -> Signal:
+    """A signal from its file. What is missing or broken has its default; a time in the
+    future counts for nothing."""
+    cut_time(path, now)
+    written_at = modified_at(path)
     text = read_text(path, SIGNAL_LIMIT_BYTES)
-    signal = parse_signal(text, written_at)
+    header, body = split_header(text)
+    signal = Signal(header)  # auditor, code, severity
     signal.path = path
     signal.mark = time_mark(written_at) + content_mark(text)
-    return signal
-
-
-def parse_signal(text: str, written_at: float) -> Signal:
-    """A signal from a file's text. Whatever is missing or broken has its default."""
-    header, body = split_header(text)
-    signal = Signal()
-    severity = header.get("severity", "").lower()
-    if severity in SEVERITIES:
-        signal.severity = severity
+    signal.severity = signal.severity.lower()
+    if signal.severity not in SEVERITIES:
+        signal.severity = Signal.severity
     ttl = header.get("ttl", "")
     if re.fullmatch(r"\d{1,20}(\.\d+)?", ttl):
         signal.ttl_s = min(float(ttl), LONGEST_TTL_S)
-    told_at = parse_iso(header.get("generated_at", ""))
-    is_plausible = 0 < told_at <= written_at + CLOCK_SKEW_S
-    signal.generated_at = told_at if is_plausible else written_at
-    signal.auditor = header.get("auditor", "")
-    signal.code = header.get("code", "")
+    stated_at = parse_iso(header.get("generated_at"))
+    signal.generated_at = stated_at if 0 < stated_at <= now else written_at
     signal.body = clean_text(cut_end(body.strip() or signal.code, BODY_LIMIT))
     return signal
 
 
-def split_header(text: str) -> tuple:
+def split_header(text: str) -> tuple[dict[str, str], str]:
     """({key: value}, body); without a header the whole text is the body."""
-    lines = text.split("\n")
-    if lines[0].strip() != "---":
-        return {}, text
-    header: dict = {}
-    for number, line in enumerate(lines[1:], 1):
-        if line.strip() == "---":
-            return header, "\n".join(lines[number + 1 :])
-        key, _, value = strip_comment(line).partition(":")
-        header[key.strip().lower()] = unquote(value)
-    return {}, "\n".join(lines[1:])  # never closed: say what is there
+    match = re.fullmatch(SIGNAL_PARTS, text)
+    header, body = match.groups("") if match else ("", text)
+    rows = [strip_comment(line).partition(":") for line in header.splitlines()]
+    return {key.strip().lower(): unquote(value) for key, _, value in rows}, body
+
+
+def listener_of(path: str) -> str:
+    """For whom a signal is, in words."""
+    name = os.path.basename(os.path.dirname(path))
+    return EVERYBODY if name == "global" else "session " + name[:8]
 
 
 # --- which signals wait
 
 
-def read_signals(run: Run) -> list:
-    """The signals that wait for this session; expired ones are removed."""
-    own = run.project.path("signals", "sessions", safe_name(run.session.id))
-    shared = run.project.path("signals", "global")
-    files = list_files(own, ".md") + list_files(shared, ".md")
-    files.sort(key=lambda file: -file[1])
+def signal_files(project: Project, session_id: str) -> list[SignalFile]:
+    """The files for this session, its own and those for all, the newest first."""
+    own = project.path("signals", "sessions", safe_name(session_id))
+    shared = project.path("signals", "global")
+    files = list_files(own, MARKDOWN) + list_files(shared, MARKDOWN)
+    return sorted(files, key=lambda file: -file[1])
+
+
+def read_signals(run: Run, files: Iterable[SignalFile]) -> list[Signal]:
+    """Those that this session has not heard; expired ones are removed."""
     waiting = []
-    for path, written_at in files[:SIGNALS_LOOKED_AT]:
-        name = os.path.basename(path)
-        is_own = not path.startswith(shared)
-        heard = run.session.heard.get(path if is_own else name, "")
+    for path, written_at in files:
+        heard = heard_mark(run.session, path)
         is_same_file = heard.startswith(time_mark(written_at))
         if is_same_file and run.event.name != "UserPromptSubmit":
             continue  # heard; at prompts we look whether it changed or expired
-        signal = read_signal(path, written_at)
-        signal.is_global = not is_own
-        if run.now > signal.generated_at + signal.ttl_s:
-            record(run, "signal:expired", file=name, body=signal.body[:200])
+        signal = read_signal(path, run.now)
+        if run.now > signal.expires_at:
+            record(run, EXPIRED, path=path, body=signal.body[:200])
             remove_file(path)
         elif signal.body and signal.mark != heard:
             waiting.append(signal)
     for signal in waiting:
-        if came_with_clone(run.project, signal.path):
+        if is_from_repository(run.project, signal.path):
             signal.is_strangers = True
             signal.body = FROM_CLONE + signal.body
     return waiting
@@ -1881,19 +2608,19 @@ def minimum_rank(run: Run) -> int:
     """Which severity reaches the agent; the environment wins over the settings."""
     word = run.env.get("CTX_INJECT_MIN_SEVERITY", "").lower()
     if word not in SEVERITIES:
-        word = run.settings["monitor.inject_min_severity"]
+        word = run.settings.text("monitor.inject_min_severity")
     return SEVERITIES.index(word)
 
 
-def newest_of_each(signals: list) -> list:
+def newest_of_each(signals: list[Signal]) -> list[Signal]:
     """One signal of each source and code; a newer one replaces those before it."""
-    newest: dict = {}
-    for signal in sorted(signals, key=lambda signal: signal.generated_at):
-        key = signal.path
+    newest: dict[str, Signal] = {}
+    for signal in sorted(signals, key=lambda one: (one.generated_at, one.mark)):
+        key = signal.path or signal.auditor
         if signal.auditor and signal.code:
-            key = (signal.is_global, signal.auditor, signal.code)
+            key = "\n".join((os.path.dirname(key), signal.auditor, signal.code))
         if key in newest:
-            remove_file(newest.pop(key).path)
+            remove_file(newest[key].path)
         newest[key] = signal
     return list(newest.values())
 
@@ -1901,87 +2628,100 @@ def newest_of_each(signals: list) -> list:
 # --- what is said
 
 
-def add_signals(run: Run, alerts: list) -> list:
-    """Add the alerts and the waiting signals to the reply, as one block; gives back
-    those that fit."""
+def add_signals(run: Run, alerts: list[Signal]) -> list[Signal]:
+    """Add alerts and waiting signals to the reply; gives back those that fit."""
+    return say_items(run, waiting_items(run, alerts))
+
+
+def hold_for_signals(run: Run) -> None:
+    """At a Stop: a critical signal that this session has not heard holds it, once."""
+    event, session = run.event, run.session
+    may_hold = event.is_trusted_client and session.holds < MOST_HOLDS
+    if run.reply.is_hold or event.permission_mode == "plan" or not may_hold:
+        return
+    items = waiting_items(run, [])
+    # what could not be saved would hold the next stop, too
+    if any(map(is_for_person, items)) and save_session(run.project, session):
+        run.reply.is_hold = bool(say_items(run, items))
+        session.holds += 1
+
+
+def waiting_items(run: Run, alerts: list[Signal]) -> list[Signal]:
+    """The alerts and the signals that are to be said now."""
     if not can_speak(run.event):
         return []
+    files = signal_files(run.project, run.session.id)
+    return choose_items(run, alerts, files[:SIGNALS_LOOKED_AT])
+
+
+def choose_items(
+    run: Run, alerts: list[Signal], files: Iterable[SignalFile]
+) -> list[Signal]:
+    """What is severe enough: critical first, then the oldest, strangers' last."""
     least = minimum_rank(run)
-    signals = [signal for signal in read_signals(run) if signal.rank() >= least]
-    items = alerts + newest_of_each(signals)
-    items.sort(key=lambda item: (item.is_strangers, -item.rank()))
+    items = alerts + read_signals(run, files)
+    items = newest_of_each([item for item in items if item.rank() >= least])
+    return sorted(items, key=lambda item: (item.is_strangers, -item.rank()))
+
+
+def say_items(run: Run, items: list[Signal]) -> list[Signal]:
+    """Add as many as fit, as one block; gives back those that are in it."""
     said = fit_block(run, items)
+    shown = shown_marks(run.project) if any(map(is_for_person, said)) else set()
     for signal in said:
-        book_signal(run, signal)
+        note_said(run, signal, signal.mark in shown)
     return said
 
 
-def fit_block(run: Run, items: list) -> list:
+def fit_block(run: Run, items: list[Signal]) -> list[Signal]:
     """Add one block with as many items as fit; gives back those that are in it."""
-    if len(items) == 1 and run.reply.add(ONE_SIGNAL + items[0].body):
-        return items
-    lines = ["  • " + signal_line(item.body) for item in items]
+    lines = ["  • " + one_line(item.body, BODY_LIMIT) for item in items]
     for count in range(len(items), 0, -1):
-        block = [MANY_SIGNALS % len(items)] + lines[:count]
-        waiting = len(items) - count
-        if waiting:
-            block.append(MORE_SIGNALS % waiting)
+        block = [MANY_SIGNALS % len(items), *lines[:count]]
+        if len(items) == 1:
+            block = [ONE_SIGNAL + items[0].body]
+        elif count < len(items):
+            block.append(MORE_SIGNALS % (len(items) - count))
         if run.reply.add("\n".join(block)):
             return items[:count]
     return []
 
 
-def signal_line(body: str) -> str:
-    """Summary → Action, in one line."""
-    return " ".join(body.split())
+def is_for_person(signal: Signal) -> bool:
+    return signal.severity == "critical" and not signal.is_strangers
 
 
-def book_signal(run: Run, signal: Signal) -> None:
-    """What a signal in the reply brings with it."""
-    body = signal.body
-    if signal.severity == "critical" and not signal.is_strangers:
+def shown_marks(project: Project) -> set[str]:
+    """What sessions of the project heard, and the person saw with it."""
+    tables = [session.said for session in all_sessions(project)]
+    return {mark for said in tables for _, mark in said.values()} - {""}
+
+
+def note_said(run: Run, signal: Signal, is_shown: bool = False) -> None:
+    """Tell the person of a critical one, and remember what the agent hears."""
+    body, path = signal.body, signal.path
+    if is_for_person(signal) and not is_shown:
         is_alert = bool(signal.codes)  # its advice is for the agent
         told = body.partition("\n")[0] if is_alert else body
         run.reply.tell("ctx: " + one_line(told, 200))
-        run.reply.bell = notification(run.settings["monitor.notify"], body)
+        sequence = SEQUENCES[run.settings.text("monitor.notify")]
+        run.reply.bell = sequence.format(one_line(for_terminal(body), 120))
     if signal.codes:
-        record(run, "alert:said", code=signal.codes[0], text=body)
-        return
-    record(
-        run,
-        "signal:delivered",
-        file=os.path.basename(signal.path),
-        severity=signal.severity,
-        body=body[:200],
-    )
-    run.reply.when_said(forget_signal, run.session, signal)
-
-
-def forget_signal(session: Session, signal: Signal) -> None:
-    """Remember it as heard; a session's own goes, too, if we may."""
-    key = os.path.basename(signal.path)
-    if not signal.is_global:
-        remove_file(signal.path)
-        key = signal.path
-    session.heard[key] = signal.mark
-    for name in list(session.heard)[:-SIGNALS_LOOKED_AT]:
-        del session.heard[name]
-
-
-def notification(how: str, text: str) -> str:
-    """The terminal sequence that draws the person's attention."""
-    if how == "desktop":
-        return "\x1b]9;%s\x07" % one_line(for_terminal(text), 120)
-    return "\x07" if how == "bell" else ""
+        return record(run, "alert:said", code=signal.codes[0], text=body)
+    name, severity = os.path.basename(path), signal.severity
+    record(run, "signal:delivered", file=name, severity=severity, body=body[:200])
+    run.reply.when_said(mark_said, run.session, path, run.now, signal.mark)
+    if listener_of(path) != EVERYBODY:
+        run.reply.when_said(remove_file, path)
 
 
 # =============================================================================
 # Auto
 # =============================================================================
-# .caw/auto-state.json says which phase the agent is in. It counts only when it was
-# meant on this machine: it names a session of ours, or `auto start` left its token in
-# agreed.json, with the checks that the person agreed to. A phase ends with a block in
-# the agent's own words, once its check exits 0. Any doubt lets the agent stop, aloud.
+# A workflow holds the agent at Stop until its check exits 0, or phase by phase until
+# each has its completion block and its check. agreed.json at home says what the person
+# agreed to and how far it is; .caw/auto-state.json repeats that. Nothing is called
+# passed before every agreed check has. When in doubt, let it stop and tell the person.
 
 PHASES = {
     "expansion": "write down what is asked, what is not, and how it will be judged",
@@ -1994,139 +2734,78 @@ PHASES = {
     "check": "compare the result with the requirements and the project's rules",
     "reflect": "write down what was learned, in the context files where it belongs",
 }
-SKIPS = {  # the key of `config` that leaves a phase out
-    "expansion": "skip_expansion",
-    "qa": "skip_qa",
-    "review": "skip_review",
-    "fix": "skip_review",
-    "check": "skip_review",
-    "reflect": "skip_reflect",
-}
+SKIPPED_WITH = {"fix": "review", "check": "review"}  # by skip_review in `config`
+END = "none"  # what comes after the last phase
 TRANSITIONS = {
     "TRANSITION_TO_QA": "qa",
     "TRANSITION_TO_VALIDATION": "review",
     "TRANSITION_TO_FIX": "fix",
-}
-OUTCOMES = {  # signals of every phase, and what they come to
-    "PHASE_BLOCKED": "phase_blocked",
-    "PHASE_ERROR": "critical_error",
-    "AUTO_COMPLETE": "auto_complete_signal",
+    "AUTO_COMPLETE": END,
 }
 PHASE_NAME = r"[a-z][a-z0-9_-]{0,39}"
-MAX_ITERATIONS = 20
+TASK = "task"  # the one phase of --until
 STALE_AFTER_S = 7200
 TIME_TOLERANCE_S = 300
 
 
-class Completions(Record):
-    """The completion blocks that counted."""
-
-    last_checked: str = ""  # when a hook last took care of the workflow
-    detected_signals: list = []  # {signal, detected_at, reason}
-
-
-class Workflow(Record):
-    """.caw/auto-state.json. Times are ISO 8601."""
-
-    schema_version: str = "2.0"
-    active: bool = False
-    phase: str = ""  # one of `phases`; at the end complete, failed or cancelled
-    phases: list = []
-    iteration: int = 0  # stops that were held in this phase
-    max_iterations: int = MAX_ITERATIONS
-    task_description: str = "see the conversation"
-    until: str = ""  # the command that proves the last phase
-    config: dict = {}  # skip_qa and its like
-    session_id: str = ""  # "": it waits for a session
-    any_prompt: bool = False  # a script's prompt binds it, too
-    token: str = ""
-    phase_started_at: str = ""
-    exit_reason: str = ""  # a key of ENDINGS
-    outcome: str = "the workflow ended"  # what the person was told then
-    last_phase: str = ""
-    needs: str = ""  # the last words to the person: what to decide, an error
-    signals: Completions = Completions()
-    # not on disk:
-    is_ours = False  # meant on this machine
-    checks = {}  # phase -> the command that the person agreed to
-    lead = ""  # what the agent is told first
-
-    @property
-    def is_running(self) -> bool:
-        return self.is_ours and self.active and self.phase in self.phases
-
-    @property
-    def is_single_task(self) -> bool:
-        """Whether it was `--until` alone: no phases to speak of, only the task."""
-        return bool(self.until) and self.phases == ["execution"]
-
-    @property
-    def stage(self) -> str:
-        """What is being done, in words."""
-        return "the task" if self.is_single_task else "phase " + self.phase
-
-    @property
-    def signal(self) -> str:
-        """The signal that completes the phase."""
-        return self.phase.upper() + "_COMPLETE"
-
-    @property
-    def leads(self) -> dict:
-        """The signals that count now -> the next phase, or a key of SENTENCES."""
-        later = self.phases[self.phases.index(self.phase) + 1 :]
-        leads = {signal: to for signal, to in TRANSITIONS.items() if to in later}
-        leads.update(OUTCOMES)
-        leads[self.signal] = [*later, "all_phases_complete"][0]
-        return leads
-
-
-# --- the file, and whether it counts
+# --- the state, and whether it counts
 
 
 def workflow_path(project: Project) -> str:
-    """Where the state is; "" if a link leads out of the project."""
+    """Where others see the state; "" if a link leads out of the project."""
     path = os.path.join(project.root, ".caw", "auto-state.json")
     return path if is_inside(path, project.root) else ""
 
 
 def read_workflow(project: Project) -> Workflow:
-    """The workflow. It is not running if its file is missing, unusable or foreign."""
-    flow = Workflow(read_object(workflow_path(project)))
-    agreed = read_object(project.state("agreed.json"))
-    session = session_path(project, flow.session_id)
-    has_token = flow.token == agreed.get("token")
-    flow.is_ours = has_token or os.path.exists(session)
-    if has_token:
-        flow.checks = agreed["checks"]
+    """Our workflow; without a running one also another tool's, which has no checks."""
+    flow = Workflow(load_state(project.state("agreed.json")))
+    shown = read_object(workflow_path(project))
+    other = Workflow(shown)
+    if flow.active:
+        flow.is_altered = shown != flow.as_dict()
+    elif other.active and not (flow.token and other.token):
+        flow = other
+        is_known = os.path.exists(session_path(project, flow.session_id))
+        flow.is_foreign = bool(flow.token) or not is_known
+        flow.checks, flow.until, flow.token = {}, "", ""
     flow.phases = plan_phases(flow.phases, flow.config)
     return flow
 
 
-def plan_phases(names: list, flags: dict) -> list:
+def save_workflow(project: Project, flow: Workflow) -> bool:
+    """Write both files; False if that fails."""
+    state = flow.as_dict()
+    if flow.token and not write_object(project.state("agreed.json"), state):
+        return False
+    return write_object(workflow_path(project), state)
+
+
+def plan_phases(names: list[str], flags: dict[str, bool]) -> list[str]:
     """The phases to go through: the given ones, else ours; none twice, none skipped."""
-    known = [name for name in map(str, names) if re.fullmatch(PHASE_NAME, name)]
-    phases = dict.fromkeys(known or PHASES)
-    return [name for name in phases if not flags.get(SKIPS.get(name))]
+    known = filter(re.compile(PHASE_NAME).fullmatch, map(str, names))
+    phases = dict.fromkeys(known) or PHASES
+    return [
+        name for name in phases if not flags.get("skip_" + SKIPPED_WITH.get(name, name))
+    ]
 
 
 def workflow_of(project: Project, session: Session) -> str:
     """The session's workflow for its handoff; "" if it has none."""
     flow = read_workflow(project)
-    if not flow.is_ours or flow.session_id != session.id:
+    if flow.session_id != session.id:
         return ""
-    state = "It goes on: now comes %s." % flow.stage
-    if not flow.is_running:
-        state = "It is over: %s." % flow.outcome
-    return one_line(flow.task_description, 1000) + "\n\n" + state
+    return "\n".join(describe_workflow(project, 0.0)[:3])
 
 
 # --- completion blocks
 
-FORMS = {  # signal -> what its block needs beside PHASE and TIMESTAMP; "": anything
-    "PHASE_ERROR": {"STATUS": "error", "ERROR": "", "RECOVERABLE": "true or false"},
-    "PHASE_BLOCKED": {"STATUS": "blocked", "NEEDS": ""},
+ANY_TEXT = ".+"
+FORMS = {  # signal -> what its block needs beside PHASE and TIMESTAMP
+    "PHASE_ERROR": {"STATUS": "error", "ERROR": ANY_TEXT, "RECOVERABLE": "true|false"},
+    "PHASE_BLOCKED": {"STATUS": "blocked", "NEEDS": ANY_TEXT},
 }
-COMPLETION = {"STATUS": "complete", "NEXT": ""}
+COMPLETION = {"STATUS": "complete", "NEXT": ANY_TEXT}
 # Lines `key: value` between two lines `---`; one `---` may close a block and open one.
 # A block may be indented, but not by one blank: that is how a diff quotes.
 BLOCK = (
@@ -2135,55 +2814,59 @@ BLOCK = (
     r"(?=[ \t]*---[ \t\r]*$)"
 )
 FIELD = r"(\w+)[ \t]*:(.*)"
+ONE_BLOCK = " Only one of your blocks counted; print the next one when it is due."
 
 
-def parse_blocks(text: str) -> list:
+def parse_blocks(text: str) -> list[dict[str, str]]:
     """The blocks in a text, bare or fenced, as {key: value}."""
     blocks = []
     for lines in re.findall(BLOCK, text):
-        fields = re.findall(FIELD, lines)
-        block = {key.upper(): value.strip() for key, value in fields}
+        block = {key.upper(): value.strip() for key, value in re.findall(FIELD, lines)}
         if "SIGNAL" in block:
+            block["SIGNAL"] = block["SIGNAL"].upper()
             blocks.append(block)
     return blocks
 
 
-def problem_of_block(block: dict, flow: Workflow, now: float) -> str:
+def problem_of_block(block: dict[str, str], flow: Workflow, now: float) -> str:
     """What is wrong with a block in this phase; "" if it counts."""
     signal = block["SIGNAL"]
-    if signal not in flow.leads:
+    if signal not in FORMS and signal not in flow.next_by_signal:
         return "SIGNAL must be " + flow.signal
     needed = dict(FORMS.get(signal, COMPLETION), PHASE=flow.phase)
     for key, wanted in needed.items():
-        value = block.get(key)
-        if not value:
-            return key + " is missing"
-        if wanted and value not in wanted.split(" or "):
-            return "%s must be %s" % (key, wanted)
+        if not re.fullmatch(wanted, block.get(key, ""), re.IGNORECASE):
+            return "%s must be %s" % (key, wanted.replace(ANY_TEXT, "filled in"))
     at = parse_iso(block.get("TIMESTAMP"))
     since = min(now, parse_iso(flow.phase_started_at)) - TIME_TOLERANCE_S
-    if not at or at < since or at > now + TIME_TOLERANCE_S:
+    if not at or not since <= at <= now + TIME_TOLERANCE_S:
         return "TIMESTAMP must be " + format_iso(now)
     return ""
 
 
-def judge_words(flow: Workflow, said: str, now: float) -> dict:
-    """The last block that counts, or {}."""
-    flow.lead = "The completion block of %s is missing." % flow.stage
-    found = {}
-    for block in parse_blocks(said):
+def judge_words(flow: Workflow, said: str, now: float) -> tuple[dict[str, str], str]:
+    """The last block that counts, or {}; and what to tell the agent about the rest.
+    A line BLOCKED counts, too. With --until each stop claims that the task is done."""
+    needs = re.search(BLOCKED_LINE, said)
+    if needs:
+        return {"SIGNAL": "PHASE_BLOCKED", "NEEDS": needs[1]}, ""
+    if flow.until:
+        return {"SIGNAL": flow.signal}, ""
+    blocks = parse_blocks(said)
+    remark = "The completion block of %s is missing." % flow.stage
+    for block in reversed(blocks):
         problem = problem_of_block(block, flow, now)
-        if problem:
-            flow.lead = "Your block does not count: %s." % problem
-        else:
-            found = block
-    return found
+        if not problem:
+            return block, ONE_BLOCK if len(blocks) > 1 else ""
+        remark = "Your block does not count: %s." % problem
+    return {}, remark
 
 
 # --- at a prompt, after /clear, after a compaction
 
 CANCEL_WORDS = "ctx cancel"
-CANCELLED = "[ctx auto] The person cancelled the workflow; you may stop when you like."
+CANCELLED = "[ctx workflow] The person cancelled it; you may stop when you like."
+ALTERED = ".caw/auto-state.json was changed or removed; what was agreed counts."
 
 
 def brief(run: Run) -> None:
@@ -2192,22 +2875,22 @@ def brief(run: Run) -> None:
     if not bind(run, flow):
         return
     reason = hear_person(run, flow) if run.event.is_typed else ""
-    goes_on = conclude(run, flow, reason)
-    if not goes_on or run.session.briefed or not can_speak(run.event):
-        return
-    flow.lead = BRIEFING
-    if run.reply.add(render(run, flow)):
+    run.opening = BRIEFING
+    may_brief = conclude(run, flow, reason) and can_speak(run.event)
+    if may_brief and not run.session.briefed and run.reply.add(render(run, flow)):
         run.session.briefed = True
-        record(run, "auto:briefed", phase=flow.phase)
+        record(run, "auto:briefed", stage=flow.stage)
 
 
 def bind(run: Run, flow: Workflow) -> bool:
     """Bind a workflow that waits to this session; whether it runs for it."""
+    session = run.session
+    if flow.is_foreign and flow.session_id == session.id:
+        conclude(run, flow, "unreadable")
     if not flow.is_running:
         return False
-    session = run.session
-    is_script = run.env.get("CLAUDE_CODE_SESSION_ATTENDED") == "0"
-    may_bind = flow.any_prompt or run.event.is_typed and not is_script
+    is_attended = run.env.get("CLAUDE_CODE_SESSION_ATTENDED") != "0"
+    may_bind = flow.any_prompt or run.event.is_typed and is_attended
     if flow.session_id:  # after /clear it goes along to the next session
         may_bind = was_cleared(load_session(run.project, flow.session_id), session)
     if may_bind:
@@ -2233,8 +2916,11 @@ def hear_person(run: Run, flow: Workflow) -> str:
 
 def is_stale(flow: Workflow, session: Session, now: float) -> bool:
     """Whether nothing happened for hours."""
-    worked_at = session.facts.worked_at
-    last = max(flow.signals.last_checked, flow.phase_started_at, worked_at)
+    last = max(
+        flow.signals.last_checked,
+        flow.phase_started_at,
+        session.facts.worked_at,
+    )
     return 0 < parse_iso(last) < now - STALE_AFTER_S
 
 
@@ -2243,94 +2929,113 @@ def is_stale(flow: Workflow, session: Session, now: float) -> bool:
 IDLE_LIMIT = 3
 HOLD_CAP = 8  # stops held in a row; clients without a cap of their own get ours
 FULL_PERCENT = 95
-ENDINGS = {  # why a workflow ends, and its phase then
+BLOCKED_LINE = r"(?im)^[ \t*_]*BLOCKED[ \t*_]*:[ \t*_]*(\S.*)\s*\Z"
+AFTER = "; done after {flow.rounds} round{plural}, {age}"
+ENDED_BY = {  # signal -> a key of OUTCOMES
+    "AUTO_COMPLETE": "auto_complete_signal",
+    "PHASE_ERROR": "critical_error",
+    "PHASE_BLOCKED": "phase_blocked",
+}
+OUTCOMES = {  # why the agent may stop -> what the person is told
+    "all_phases_complete": "{flow.proof}" + AFTER,
+    "auto_complete_signal": "the agent declared in {flow.stage} that {flow.proof}"
+    + AFTER,
+    "max_iterations_reached": "the workflow failed: {flow.stage} was not complete after"
+    " {flow.max_iterations} rounds",
+    "stale_state": "the workflow ended: no activity for 2 hours",
+    "critical_error": "the workflow failed: an error ended {flow.stage}: {flow.needs}",
+    "unreadable": "the workflow ended: what was agreed cannot be read",
+    "user_cancelled": "the workflow was cancelled during {flow.stage}",
+    "phase_blocked": "{flow.stage} waits for you: {flow.needs}; a prompt goes on",
+    "changed": "the workflow was changed while its check ran; the agent may stop",
+    "subagents": "subagents are at work; {flow.stage} goes on when they are done",
+    "wake_up": "a wake-up is scheduled; {flow.stage} goes on with it",
+    "plan_mode": "in plan mode the agent may stop; {flow.stage} stays",
+    "context_full": "the context is full: the agent may stop; {flow.stage} stays",
+    "no_progress": "3 stops without a tool call: one may pass; {flow.stage} stays",
+    "hold_cap": "the client holds no longer: one may pass; {flow.stage} stays",
+    "unwritable": ".caw/auto-state.json cannot be written; the agent may stop",
+}
+ENDED = {  # those that end the workflow -> its phase then
     "all_phases_complete": "complete",
     "auto_complete_signal": "complete",
     "max_iterations_reached": "failed",
     "stale_state": "failed",
     "critical_error": "failed",
+    "unreadable": "failed",
     "user_cancelled": "cancelled",
-}
-SENTENCES = {  # what the person is told when the agent may stop
-    "all_phases_complete": "the workflow passed: all of it is complete",
-    "auto_complete_signal": "the workflow passed: the agent declared it complete",
-    "max_iterations_reached": "the workflow failed: {flow.stage} was not complete"
-    " after {flow.max_iterations} iterations",
-    "stale_state": "the workflow was ended: {flow.stage} saw 2 hours without activity",
-    "critical_error": "the workflow failed: an error ended {flow.stage}: {flow.needs}",
-    "user_cancelled": "the workflow was cancelled during {flow.stage}",
-    "phase_blocked": "{flow.stage} waits for you: {flow.needs}; a prompt goes on",
-    "changed": "the workflow was changed while its check ran; this stop was let go",
-    "subagents": "subagents are at work; {flow.stage} goes on when they are done",
-    "wake_up": "a wake-up is scheduled; {flow.stage} goes on with it",
-    "plan_mode": "in plan mode the agent may stop; {flow.stage} stays",
-    "context_full": "the context is full, so the agent may stop; {flow.stage} stays",
-    "no_progress": "3 stops without a tool call, so one may pass; {flow.stage} stays",
-    "hold_cap": "the client holds no longer, so the agent may stop; {flow.stage} stays",
-    "unwritable": ".caw/auto-state.json cannot be written, so the agent may stop",
 }
 
 
 def enforce_stop(run: Run) -> None:
-    """Hold the stop, complete the phase, or let go; or leave a check to run first."""
+    """Hold the stop, complete the phase, or let go. A check that is due runs first;
+    then we are here again, and a person may have changed the workflow meanwhile."""
     flow = read_workflow(run.project)
     if not bind(run, flow):
         return
-    run.block = judge_words(flow, run.session.facts.said, run.now)
-    signal = run.block.get("SIGNAL", "")
-    if signal == "AUTO_COMPLETE":
-        run.check = ["", *flow.checks.values()][-1]
-    elif signal and signal not in FORMS:
+    pause = find_pause(run, flow)
+    if pause:
+        conclude(run, flow, pause)
+        return
+    block, run.opening = judge_words(flow, run.session.facts.said, run.now)
+    if block.get("SIGNAL") in flow.next_by_signal and not run.check:
         run.check = flow.checks.get(flow.phase, "")
-    if not run.check:
-        settle(run, flow)
+        run.phase_began = flow.phase_started_at
+        if run.check:
+            return
+    settle(run, flow, block)
 
 
-def judge_check(run: Run, failure: str) -> None:
-    """Go on with the stop, now that its check has run. `auto stop` may have come."""
-    flow = read_workflow(run.project)
-    if not bind(run, flow) or flow.phase != run.block["PHASE"]:
-        return let_go(run, flow, "changed")
-    if failure:
-        run.block = {}
-        flow.lead = failure
-    else:
-        note_check(run.session.facts, run.check, "passed", format_iso(run.now), "")
-    settle(run, flow)
+def find_pause(run: Run, flow: Workflow) -> str:
+    """Why this stop is not judged; "" if it is."""
+    event = run.event
+    kinds = {str(dig(task, "type")) for task in event.background_tasks}
+    return first_true(
+        changed=run.check and run.phase_began != flow.phase_started_at,
+        subagents=kinds - {"shell"},  # a server may run for ever
+        wake_up=event.session_crons,
+        plan_mode=event.permission_mode == "plan",
+    )
 
 
-def settle(run: Run, flow: Workflow) -> None:
+def settle(run: Run, flow: Workflow, block: dict[str, str]) -> None:
     """Follow the block; then the first brake lets go, or the stop is held."""
     session = run.session
-    session.holds += 1
-    if session.held_calls != session.facts.tool_calls:
-        session.held_calls = session.facts.tool_calls
-        session.holds = 0
-    reason = follow_block(flow, run.block, format_iso(run.now))
-    reason = reason or find_brake(run, flow)
-    if not reason:
-        flow.iteration += 1
+    is_idle = session.held_calls == session.facts.tool_calls
+    session.held_calls = session.facts.tool_calls
+    session.holds = session.holds + 1 if is_idle else 0
+    flow.rounds += 1
+    flow.iteration += 1
+    if run.verdict:
+        told = ROUND.format(run=run, flow=flow)
+        run.reply.tell("ctx: " + told)
+        run.opening = CHECK_FAILED % told
+        block = {}
+    elif run.check:
+        note_check(session.facts, run.check, "passed", format_iso(run.now), run.output)
+    reason = follow_block(run, flow, block) or find_brake(run, flow)
     if conclude(run, flow, reason):
         hold(run, flow)
 
 
-def follow_block(flow: Workflow, block: dict, at: str) -> str:
+def follow_block(run: Run, flow: Workflow, block: dict[str, str]) -> str:
     """Note the signal and follow it; why the agent may stop, or ""."""
     if not block:
         return ""
     signal = block["SIGNAL"]
-    to = flow.leads[signal]
-    told = text_of(dig(block, "NEEDS ERROR REASON"))
-    words = one_line(told, 500)
-    row = {"signal": signal, "detected_at": at, "reason": words}
-    flow.signals.detected_signals.append(row)
-    if signal == "PHASE_ERROR" and block["RECOVERABLE"] == "true":
-        flow.lead = "You reported an error: %s. Recover and go on." % words
+    at = format_iso(run.now)
+    words = one_line(text_of(dig(block, "NEEDS ERROR REASON")), 500)
+    flow.signals.detected_signals.append(
+        {"signal": signal, "detected_at": at, "reason": words}
+    )
+    to = flow.next_by_signal.get(signal)
+    if block.get("RECOVERABLE", "").lower() == "true":
+        run.opening = "You reported an error: %s. Recover and go on." % words
         return ""
     if to not in flow.phases:
         flow.needs = words
-        return to
-    flow.lead = "Phase %s is complete. Now comes %s." % (flow.phase, to)
+        return ENDED_BY.get(signal, "all_phases_complete")
+    run.opening = "Phase %s is complete. Now comes %s." % (flow.phase, to) + run.opening
     flow.phase = to
     flow.phase_started_at = at
     flow.iteration = 0
@@ -2339,32 +3044,28 @@ def follow_block(flow: Workflow, block: dict, at: str) -> str:
 
 def find_brake(run: Run, flow: Workflow) -> str:
     """The first brake that applies; "" if the stop is to be held."""
-    event = run.event
-    kinds = [dig(task, "type") for task in event.background_tasks]
-    brakes = {
-        "phase_blocked": flow.needs,
-        "subagents": kinds.count("shell") < len(kinds),  # a server may run for ever
-        "wake_up": event.session_crons,
-        "plan_mode": event.permission_mode == "plan",
-        "context_full": fullness(run).percent >= FULL_PERCENT,
-        "no_progress": run.session.holds >= IDLE_LIMIT and flow.iteration,
-        "hold_cap": run.session.holds >= HOLD_CAP,
-        "max_iterations_reached": flow.iteration >= flow.max_iterations,
-    }
-    return first_true(brakes)
+    return first_true(
+        phase_blocked=flow.needs,
+        context_full=run.full.percent >= FULL_PERCENT,
+        no_progress=run.session.holds >= IDLE_LIMIT and flow.iteration,
+        hold_cap=run.session.holds >= HOLD_CAP,
+        max_iterations_reached=flow.iteration >= flow.max_iterations,
+    )
 
 
-def first_true(rows: dict) -> str:
-    """The first key whose value is true; "" if there is none."""
-    return next((key for key, value in rows.items() if value), "")
+def first_true(**values: object) -> str:
+    """The name of the first value that is true; "" if there is none."""
+    return next((name for name, value in values.items() if value), "")
 
 
 def conclude(run: Run, flow: Workflow, reason: str) -> bool:
     """Save the state. Gives whether the agent goes on: without a reason to let go."""
+    if flow.is_altered:
+        run.reply.tell("ctx: " + ALTERED)
     if reason:
         let_go(run, flow, reason)
     flow.signals.last_checked = format_iso(run.now)
-    if write_object(workflow_path(run.project), flow.as_dict()):
+    if save_workflow(run.project, flow):
         return not reason
     let_go(run, flow, "unwritable")
     return False
@@ -2372,23 +3073,32 @@ def conclude(run: Run, flow: Workflow, reason: str) -> bool:
 
 def let_go(run: Run, flow: Workflow, reason: str) -> None:
     """The agent may stop: one line to the person, one row to the recorder."""
-    text = SENTENCES[reason].format(flow=flow)
-    run.reply.tell("ctx auto: %s." % text)
+    text = OUTCOMES[reason].format(
+        flow=flow,
+        plural="" if flow.rounds == 1 else "s",
+        age=format_age(run.now - parse_iso(flow.started_at)),
+    )
+    run.reply.tell("ctx: " + text)
     record(run, "auto:released", reason=reason, said=text)
-    run.session.holds = 0
-    if reason in ENDINGS:
+    if reason in ENDED:
         flow.active = False
         flow.last_phase = flow.phase
-        flow.phase = ENDINGS[reason]
+        flow.phase = ENDED[reason]
         flow.exit_reason = reason
         flow.outcome = text
 
 
 def hold(run: Run, flow: Workflow) -> None:
     """The agent goes on: with three lines, or with the whole text if it knows none."""
-    said = one_line(flow.lead, 300)
-    record(run, "auto:held", phase=flow.phase, iteration=flow.iteration, said=said)
-    flow.lead = CONTINUATION_HEAD + "\n" + flow.lead
+    record(
+        run,
+        "auto:held",
+        stage=flow.stage,
+        iteration=flow.iteration,
+        said=one_line(run.opening, 300),
+    )
+    if not flow.until:
+        run.opening = CONTINUATION_HEAD + "\n" + run.opening
     run.reply.texts.append(render(run, flow))  # all of its parts are bounded
     run.reply.is_hold = True
     run.session.briefed = True
@@ -2398,8 +3108,13 @@ def hold(run: Run, flow: Workflow) -> None:
 # --- what the agent is told
 
 CONTINUATION_HEAD = "## Auto Mode Continuation"  # some clients show it as a prompt
-BRIEFING = "[ctx auto] A workflow runs in this session."
-TASK_ABOUT = "finish it before you stop"
+BRIEFING = "[ctx workflow] A workflow runs in this session."
+ROUND = "{run.verdict}, round {flow.iteration} of {flow.max_iterations}"
+CHECK_FAILED = "[ctx workflow] %s; its output is below."
+UNTIL_TEXT = """\
+- Task: {task}
+- Go on until `{proof}` exits 0, or end with a line \
+BLOCKED: <what the person must decide>"""
 WHOLE_TEXT = """\
 - Now: {flow.stage} (iteration {flow.iteration}/{flow.max_iterations}): {about}
 - Task: {task}
@@ -2434,29 +3149,29 @@ NEEDS: <what they must decide>
 ---"""
 SHORT_TEXT = (
     "When {flow.stage} is done (iteration {flow.iteration}/{flow.max_iterations}),"
-    " print the block with SIGNAL: {flow.signal} and the time, now {now}; with the line"
-    " REASON: nothing was left to do, because … if that is so; PHASE_BLOCKED if the"
-    " person must decide, PHASE_ERROR if it went wrong. What to do now: {about}"
+    " print the block with SIGNAL: {flow.signal}, NEXT: {next} and the time, now {now};"
+    " with REASON: nothing was left to do, because … if that is so; PHASE_BLOCKED if"
+    " the person must decide, PHASE_ERROR if it went wrong. What to do now: {about}"
 )
 
 
 def render(run: Run, flow: Workflow) -> str:
-    """The lead, then the whole text, or the short one for an agent that knows it."""
+    """The opening, then the whole text, or the short one for an agent that knows it;
+    then what a failed check printed."""
     text = SHORT_TEXT if run.session.briefed else WHOLE_TEXT
-    check = flow.checks.get(flow.phase)
+    if flow.until:
+        text = UNTIL_TEXT
     about = run.settings.of_phase("auto.about", flow.phase)
-    usual = PHASES.get(flow.phase, TASK_ABOUT)
-    if flow.is_single_task:
-        usual = TASK_ABOUT
     text = text.format(
         flow=flow,
-        about=one_line(about or usual, 300),
+        about=one_line(about or PHASES.get(flow.phase, "finish it"), 300),
         task=one_line(flow.task_description, 1000),
-        proof="`%.300s`, which must exit 0" % check if check else "your word",
-        next=flow.leads[flow.signal],
+        proof=one_line(flow.checks.get(flow.phase, "your word"), 300),
+        next=flow.next_by_signal[flow.signal],
         now=format_iso(run.now),
     )
-    return clean_text(flow.lead + "\n" + text)
+    output = run.output if run.verdict else ""
+    return clean_text("\n".join([run.opening, text, output]).strip())
 
 
 # --- the check: the one process that a person's agreement lets us start
@@ -2465,20 +3180,18 @@ CHECK_LIMIT_S = 140  # the client waits 150 s
 CHECK_TAIL = 2_000
 CHECK_OUTPUT_LIMIT = 50_000_000
 CHECK_POLL_S = 0.05
-CHECK_FAILED = """\
-The block is there, but its check `%.300s` exited %d. Mend that, then print the block \
-again. It may run for %d s and print 50 MB; the end of its output:
-%s"""
+# A watcher beside the command ends both once this process is gone: we may be killed,
+# and could not end the check then. The command's parent is not this process
+# but a shell, which it may kill.
 WATCHER = """\
 (
-  seconds=0
-  while kill -0 "$2" && [ "$seconds" -lt "$3" ]; do
+  while kill -0 "$PPID"; do
     sleep 1
-    seconds=$((seconds + 1))
   done
   kill -9 0
 ) >/dev/null 2>&1 &
-exec sh -c "$1"
+sh -c "$1"
+exit $?
 """
 TASKKILL = r"C:\Windows\System32\taskkill.exe"  # never one from the project's folder
 SECRET_NAME = (
@@ -2487,21 +3200,23 @@ SECRET_NAME = (
 )
 
 
-def run_check(run: Run) -> str:
-    """Run the check of this stop; "" if it exited 0, else what the agent is told."""
-    limit_s = min(run.settings["auto.check_timeout_s"], CHECK_LIMIT_S)
+def run_check(run: Run) -> None:
+    """Run the check; its verdict is "" if it passes."""
+    limit_s = min(run.settings.number("auto.check_timeout_s"), CHECK_LIMIT_S)
     start_deadline(limit_s + DEADLINE_BESIDE_CHECK_S)
+    began = time.monotonic()
     try:
-        code, output = run_command(run, limit_s)
+        problem = run_command(run, limit_s)
     except (OSError, ValueError) as error:  # too many processes, a null byte
-        code, output = -1, str(error)
-    output = hide_secrets(output)[-CHECK_TAIL:].strip()
-    return CHECK_FAILED % (run.check, code, limit_s, output) if code else ""
+        problem = "cannot be run: %s" % error
+    if problem:
+        run.verdict = "`%s` %s" % (one_line(run.check, 300), problem)
+    run.now += time.monotonic() - began  # it may take minutes
 
 
-def run_command(run: Run, limit_s: float) -> tuple:
-    """The exit code and the end of the output. The command has a process group of its
-    own, which ends with it."""
+def run_command(run: Run, limit_s: float) -> str:
+    """Why the command failed, "" if it did not. It has a process group of its own,
+    which ends with it. The run gets the end of what it printed."""
     import subprocess
     import tempfile
 
@@ -2510,10 +3225,11 @@ def run_command(run: Run, limit_s: float) -> tuple:
         for name, value in run.env.items()
         if not re.search(SECRET_NAME, name)
     }
+    is_windows = os.name == "nt"
     with tempfile.TemporaryFile() as output:
         child = subprocess.Popen(  # the person agreed to this text
-            run.check if os.name == "nt" else watched(run.check, limit_s),
-            shell=os.name == "nt",
+            run.check if is_windows else ["sh", "-c", WATCHER, "sh", run.check],
+            shell=is_windows,
             cwd=run.project.root,
             env=env,
             stdin=subprocess.DEVNULL,
@@ -2521,43 +3237,38 @@ def run_command(run: Run, limit_s: float) -> tuple:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-        end_with_us(child)
-        end = time.monotonic() + limit_s
-        while child.poll() is None and time.monotonic() < end:
-            time.sleep(CHECK_POLL_S)
-            if output.seek(0, os.SEEK_END) > CHECK_OUTPUT_LIMIT:
-                break
-        end_group(child)
+        try:
+            problem = wait_for(child, output, limit_s)
+        finally:
+            end_group(child)
         size = output.seek(0, os.SEEK_END)
         output.seek(max(0, size - 4 * CHECK_TAIL))
-        tail = output.read()
-    return child.returncode, tail.decode("utf-8", "replace")
+        printed = output.read().decode("utf-8", "replace")
+        run.output = hide_secrets(printed)[-CHECK_TAIL:].strip()
+    return problem
 
 
-def watched(command: str, limit_s: float) -> list[str]:
-    """The command with a watcher beside it, which ends both once this process is gone.
-    We may be killed, and could not end the check then."""
-    limit = "%d" % (limit_s + DEADLINE_BESIDE_CHECK_S)
-    return ["sh", "-c", WATCHER, "sh", command, str(os.getpid()), limit]
+def wait_for(child: subprocess.Popen[bytes], output: IO[bytes], limit_s: float) -> str:
+    """Wait until the command exits; why it failed, or had to be ended before."""
+    began = time.monotonic()
+    while child.poll() is None:
+        took_s = time.monotonic() - began
+        if took_s > limit_s:
+            return "did not end within %d s" % limit_s
+        if output.seek(0, os.SEEK_END) > CHECK_OUTPUT_LIMIT:
+            return "printed more than 50 MB"
+        if sys.stdout.isatty():  # a person waits for `auto start`
+            print("%d s" % took_s, end="\r", flush=True)
+        time.sleep(CHECK_POLL_S)
+    return "exits %d" % child.returncode if child.returncode else ""
 
 
-def end_with_us(child: object) -> None:
-    """If the client gives up and ends this hook, the check ends, too."""
-    import signal
-
-    for name in ("SIGTERM", "SIGHUP", "SIGINT"):
-        if hasattr(signal, name):  # Windows knows no SIGHUP
-            signal.signal(getattr(signal, name), lambda *_: end_group(child))
-
-
-def end_group(child: object) -> None:
+def end_group(child: subprocess.Popen[bytes]) -> None:
     """End the command and all that it started."""
     import signal
-    import subprocess
 
     if os.name == "nt":
-        kill = [TASKKILL, "/F", "/T", "/PID", str(child.pid)]
-        subprocess.run(kill, capture_output=True)
+        run_program([TASKKILL, "/F", "/T", "/PID", str(child.pid)])
     else:
         try:
             os.killpg(child.pid, signal.SIGKILL)
@@ -2568,27 +3279,39 @@ def end_group(child: object) -> None:
 
 # --- for the command `auto`: a person's half
 
-OWN_TERMINAL = "use a terminal of your own; ! in the client is the agent's shell, too"
+A_START = 'auto start "Add a login page" --until "make test"'
 
 
-def new_workflow(run: Run, options: object) -> Workflow:
+def new_workflow(run: Run, options: argparse.Namespace) -> Workflow:
     """What `auto start` was asked for; a UserError if that cannot be meant."""
+    until = options.until
+    names = plan_phases([TASK] if until else run.settings.words("auto.phases"), {})
+    kept = [name for name in names if name not in options.skip]
+    first = options.phase or "".join(kept[:1])
     if read_workflow(run.project).is_running:
         raise UserError("a workflow runs already", "`auto stop` ends it")
-    names = plan_phases(run.settings["auto.phases"], {})
-    phases = [name for name in names if name not in options.skip]
-    leaves_some = set(options.skip) < set(names)
-    if not leaves_some or options.phase not in ("", *phases):
-        raise UserError("no such phase to begin with or to skip", ", ".join(names))
-    if options.until and phases == list(PHASES) and not options.phase:
-        phases = ["execution"]  # with --until alone there is only the task
+    if not options.task.strip():
+        raise UserError("the task is empty", A_START)
+    if until is not None and not until.strip():
+        raise UserError("the command of --until is empty", A_START)
+    if first not in kept or not set(options.skip) <= set(names):
+        raise UserError(
+            "unknown phase in --phase or --skip", "the phases: " + ", ".join(names)
+        )
+    phases = kept[kept.index(first) :]
+    checks = [
+        (phase, until or run.settings.of_phase("auto.done_when", phase))
+        for phase in phases
+    ]
     return Workflow(
         {
             "phases": phases,
-            "phase": options.phase or phases[0],
+            "phase": first,
+            "checks": {phase: command for phase, command in checks if command},
+            "until": until,
             "max_iterations": options.max_iterations,
-            "task_description": options.task,
-            "until": options.until,
+            "task_description": hide_secrets(options.task),
+            "started_at": format_iso(run.now),
         }
     )
 
@@ -2602,33 +3325,12 @@ def old_workflow(project: Project) -> Workflow:
     return flow
 
 
-def plan_checks(run: Run, flow: Workflow, options: object) -> list:
-    """Give the phases their checks; those neither typed nor agreed to before."""
-    known = [options.until, *read_workflow(run.project).checks.values()]
-    flow.checks = {}
-    for phase in flow.phases:
-        command = run.settings.of_phase("auto.done_when", phase)
-        if command:
-            flow.checks[phase] = command
-    if flow.until:
-        flow.checks[flow.phases[-1]] = flow.until
-    return [command for command in flow.checks.values() if command not in known]
-
-
-def publish(run: Run, flow: Workflow, options: object) -> None:
-    """Let the workflow wait for its session, with its token and checks at home."""
-    is_agent = any(run.env.get(name) for name in agent_variables())
-    if is_agent and (options.until or options.agree):
-        raise UserError("an agent cannot agree to a check", OWN_TERMINAL)
-    unknown = plan_checks(run, flow, options)
-    if unknown and not options.agree:
-        what = "you did not agree to its checks: " + ", ".join(unknown)
-        raise UserError(what, "--agree lets the workflow run them")
-    agreed = {"token": os.urandom(16).hex(), "checks": flow.checks}
-    state = flow.as_dict()
-    state.update(
+def publish(run: Run, flow: Workflow, options: argparse.Namespace) -> None:
+    """Let the workflow wait for its session, with what was agreed at home."""
+    state = dict(
+        flow.as_dict(),
         active=True,
-        token=agreed["token"],
+        token=os.urandom(16).hex(),
         session_id=options.session or run.env.get("CLAUDE_CODE_SESSION_ID", ""),
         any_prompt=options.any,
         iteration=0,
@@ -2637,13 +3339,12 @@ def publish(run: Run, flow: Workflow, options: object) -> None:
         phase_started_at=format_iso(run.now),
         signals={},  # no hook has met it yet
     )
-    is_noted = write_object(run.project.state("agreed.json"), agreed)
-    if not is_noted or not write_object(workflow_path(run.project), state):
+    if not save_workflow(run.project, Workflow(state)):
         raise UserError("cannot write .caw/auto-state.json", "check its folder's owner")
     ignored = os.path.join(run.project.root, ".caw", ".gitignore")
     if not os.path.lexists(ignored):
         write_atomically(ignored, "/auto-state.json\n/.gitignore\n")
-    record(run, "auto:started", phase=flow.phase)
+    record(run, "auto:started", stage=flow.stage)
 
 
 def cancel_workflow(run: Run) -> None:
@@ -2654,40 +3355,46 @@ def cancel_workflow(run: Run) -> None:
 
 RESUME = " `auto resume` takes it up again."
 STATES = {  # what `auto status` says first
-    "none": "There is no workflow in .caw/auto-state.json, so it holds nobody."
-    " `auto start TASK` begins one.",
+    "none": "There is no workflow here, so nobody is held."
+    ' `auto start "TASK" --until "COMMAND"` begins one.',
     "foreign": "This workflow came with the project and holds nobody." + RESUME,
     "complete": "It is over: {flow.outcome:.500}.",
     "ended": "It is over: {flow.outcome:.500}." + RESUME,
-    "blocked": "Your answer is needed, for {flow.stage}: {flow.needs:.500}",
-    "stale": "It saw 2 hours without activity; a prompt ends it." + RESUME,
-    "waiting": "The workflow waits for the next prompt; then {flow.stage} begins.",
+    "blocked": "Your answer is needed, as a prompt in session {flow.session_id:.8},"
+    " for {flow.stage}: {flow.needs:.500}",
+    "stale": "No activity for 2 hours; a prompt ends it." + RESUME,
+    "waiting": "The workflow waits for your next prompt to the agent; then {flow.stage}"
+    " begins.",
     "running": "The agent works on {flow.stage} in session {flow.session_id:.8},"
-    " iteration {flow.iteration} of {flow.max_iterations}.",
+    " {flow.iteration} of {flow.max_iterations} rounds done.",
 }
-AGREED_CHECK = "Check of %s: `%.200s`; you agreed to it."
+WAYS_OUT = [
+    "It ends when {flow.proof}; before that with `auto stop`, or with `ctx cancel` as a"
+    " prompt in its session.",
+    "`auto resume` hands it to the next session.",
+]
 
 
-def describe_workflow(project: Project, now: float) -> list:
+def describe_workflow(project: Project, now: float) -> list[str]:
     """The workflow in sentences, and what a person can do next."""
     flow = read_workflow(project)
-    states = {
-        "none": not flow.phase,
-        "foreign": not flow.is_ours,
-        "complete": flow.phase == "complete",
-        "ended": not flow.is_running,
-        "blocked": flow.needs,
-        "stale": is_stale(flow, load_session(project, flow.session_id), now),
-        "waiting": not flow.session_id,
-        "running": True,
-    }
-    lines = [STATES[first_true(states)].format(flow=flow)]
+    state = first_true(
+        none=not flow.phase,
+        foreign=flow.is_foreign,
+        complete=flow.phase == "complete",
+        ended=not flow.is_running,
+        blocked=flow.needs,
+        stale=is_stale(flow, load_session(project, flow.session_id), now),
+        waiting=not flow.session_id,
+        running=True,
+    )
+    lines = [STATES[state].format(flow=flow)]
+    if flow.is_altered:
+        lines.append(ALTERED)
     if flow.phase:
         lines.append("Task: %.300s" % flow.task_description)
     if flow.is_running:
-        checks = [AGREED_CHECK % row for row in flow.checks.items()]
-        lines += checks or ["No check: it ends on the agent's word."]
-        lines.append("To end it: `auto stop`, or type `ctx cancel` in its session.")
+        lines += [text.format(flow=flow) for text in WAYS_OUT]
     return lines
 
 
@@ -2701,7 +3408,7 @@ def describe_workflow(project: Project, now: float) -> list:
 
 LOOK_LIMIT_BYTES = 4_000_000
 LATE_S, LATE_POLL_S = 0.25, 0.02
-KEY_ROOM = 8_000  # characters; the longest secret fits
+KEY_ROOM = 8_000  # characters; the longest secret fits, and what we keep of a text
 LONG_ROW_BYTES = 4_000  # only such a row could take long
 KEPT = {"commands": 8, "tried": 5, "edited": 40, "read": 60}
 CALLS_KEPT, WAITING_CALLS_KEPT = 8, 40
@@ -2710,8 +3417,16 @@ SAID_LIMIT, PRINTED_LIMIT = 40_000, 200_000
 PRINTED_BEGIN = r"(?m)^[ \t*_#]*BEGIN HANDOFF[ \t*_]*$"
 PRINTED_END = r"(?m)^[ \t*_#]*END HANDOFF[ \t*_]*$"
 MEASURED_LIMIT, MEASURED_WHOLE = 60, 16
-REQUESTS_LIMIT, REQUEST_LIMIT = 12_000, 6_000
-RULE_WORDS = r"(?i)\b(always|never|must|don'?t|do not|only|instead)\b"
+REQUESTS_LIMIT = 24_000
+SAID_LAST_LIMIT, OUTPUT_LINES, OUTPUT_LIMIT = 3_000, 5, 600
+PROGRESS = (  # how far the work got
+    r"(?i)\b(?:done|finished|completed?|implemented|added|fixed|works|pass(?:es|ed)?"
+    r"|next|remains?|remaining|left|still|so far|fertig|erledigt|nächste\w*|noch"
+    r"|terminé|fini|listo|hecho|falta|siguiente|pronto|feito|fatto|finito|manca"
+    r"|prossim\w+|klaar|volgende|gotowe|zrobion\w+|następn\w+|готово|сделан\w*"
+    r"|дальше|осталось)\b"
+    r"|完成|接下来|下一步|完了|次に|残り|완료|다음|남은"
+)
 ACKNOWLEDGED = r"(?i)\bACK:\s*context received"
 
 
@@ -2731,18 +3446,21 @@ def look(session: Session) -> str:
     dialect, newest = DIALECTS[session.agent], ""
     mark = session.reading_mark
     hung_at = read_text(mark) if mark else ""
-    for at, line in new_lines(session):
-        if hung_at == str(at):
+    for line in new_lines(session):
+        at = str(session.offset)
+        session.offset += len(line) + 1
+        if hung_at == at:
             continue  # a run before this one ended in this row
         if mark and len(line) > LONG_ROW_BYTES:
-            write_atomically(mark, str(at))
+            write_atomically(mark, at)
             hung_at = hung_at or "-"
         row = dialect.read_row(parse_object(line))
         fold_row(session, row)
         newest = max(newest, row.at)
+    facts = session.facts
+    fit_requests(facts)  # a long prompt may take its time here, too
     if hung_at:
         remove_file(mark)
-    facts = session.facts
     if facts.answered_at > facts.compacted_at:
         beside = dialect.read_beside(session.transcript)
         beside.id, beside.at = facts.answer, facts.answered_at
@@ -2769,25 +3487,20 @@ def lacks_last_words(facts: Facts, event: Event) -> bool:
     return last_words not in facts.said
 
 
-def new_lines(session: Session) -> list[tuple[int, bytes]]:
-    """The whole lines that the transcript gained, each with the offset at which it
-    begins; moves the session's own offset."""
+def new_lines(session: Session) -> list[bytes]:
+    """The whole lines that the transcript gained; the session's offset is then that of
+    the first one."""
     size = size_of(session.transcript)
     if 0 < size < session.offset:  # it was rewritten
         session.offset = 0
         session.facts = Facts()
     start = max(session.offset, size - LOOK_LIMIT_BYTES)
     data = read_bytes(session.transcript, LOOK_LIMIT_BYTES, start=start)
-    lines = data.split(b"\n")
-    if start > session.offset:
-        lines[0] = b""  # its beginning was skipped
-    unfinished = lines.pop()
-    session.offset = start + len(data) - len(unfinished)
-    found = []
-    for line in lines:
-        found.append((start, line))
-        start += len(line) + 1
-    return found
+    *lines, _ = data.split(b"\n")
+    if start > session.offset and lines:
+        start += len(lines.pop(0)) + 1  # its beginning was skipped
+    session.offset = start
+    return lines
 
 
 # --- rows
@@ -2805,11 +3518,12 @@ def fold_row(session: Session, row: Row) -> None:
     if row.kind == "answer":
         fold_answer(facts, row)
     elif row.kind == "prompt":
+        facts.tree_moves += may_move_tree(row.text[:COMMAND_LIMIT])  # by `! git pull`
         fold_prompt(facts, row)
-    for call in row.calls:
-        fold_call(session, row.at, *call)
+    for given in row.calls:
+        fold_call(session, row, given)
     for result in row.results:
-        fold_result(session, row.at, *result)
+        fold_result(session, row.at, result)
     fold_usage(facts, row)
 
 
@@ -2817,9 +3531,10 @@ def fold_boundary(facts: Facts, row: Row) -> None:
     """A compaction: nothing of the old fullness holds."""
     facts.compactions += 1
     facts.compacted_at = row.at
+    facts.limit = least_of(row.limit, facts.limit)
     facts.tokens = row.tokens
     facts.chars = row.tokens * CHARS_PER_TOKEN
-    facts.measured.append([row.at, row.tokens, ""])
+    facts.measured.append((row.at, row.tokens, ""))
 
 
 def fold_usage(facts: Facts, row: Row) -> None:
@@ -2829,9 +3544,9 @@ def fold_usage(facts: Facts, row: Row) -> None:
     if not row.tokens:
         return
     facts.tokens = row.tokens
-    if row.id and facts.measured and facts.measured[-1][2:] == [row.id]:
+    if row.id and facts.measured and facts.measured[-1][2] == row.id:
         del facts.measured[-1]  # of the same answer
-    facts.measured.append([row.at, row.tokens, row.id])
+    facts.measured.append((row.at, row.tokens, row.id))
     if len(facts.measured) > MEASURED_LIMIT:
         del facts.measured[:-MEASURED_WHOLE:2]  # every second of the older ones
 
@@ -2851,12 +3566,18 @@ def fold_answer(facts: Facts, row: Row) -> None:
 
 def add_words(facts: Facts, text: str) -> None:
     """More words of the agent; a handoff that they print is kept whole."""
-    facts.said = (facts.said + "\n\n" + hide_secrets(text)).strip()
+    text = hide_secrets(text)
+    facts.said = (facts.said + "\n\n" + text).strip()
     printed = last_printed(facts.said) if re.search(PRINTED_END, text) else ""
     if printed:
         facts.printed = cut_middle(printed, PRINTED_LIMIT)
         facts.printed_at = facts.said_at
     facts.said = facts.said[-SAID_LIMIT:]
+    facts.said_last = facts.said[-SAID_LAST_LIMIT:]
+    sentences = split_sentences(text[-SAID_LAST_LIMIT:])
+    telling = [words for words in sentences if re.search(PROGRESS, words)]
+    if telling:
+        facts.progress = one_line(telling[-1], 300)
 
 
 def last_printed(said: str) -> str:
@@ -2874,12 +3595,16 @@ def fold_prompt(facts: Facts, row: Row) -> None:
     if not is_typed(text):
         return
     facts.said = ""
-    words = cut_middle(hide_secrets(text), REQUEST_LIMIT)
-    if facts.requests and facts.requests[-1][1] == words:
-        return
-    facts.requests.append([row.at, words])
-    while sum(len(words) + 40 for _, words in facts.requests) > REQUESTS_LIMIT:
-        del facts.requests[least_needed(facts.requests)]
+    words = hide_secrets(text)
+    if not facts.requests or facts.requests[-1][1] != words:
+        facts.requests.append([row.at, words])
+
+
+def fit_requests(facts: Facts) -> None:
+    """Keep of the person's words what there is room for."""
+    kept = choose_words([words for _, words in facts.requests], REQUESTS_LIMIT)
+    pairs = zip(facts.requests, kept)
+    facts.requests = [[at, words] for (at, _), words in pairs if words]
 
 
 def slash_command(text: str) -> str:
@@ -2889,88 +3614,86 @@ def slash_command(text: str) -> str:
     return name + " " + words if name.startswith("/") and words else text
 
 
-def least_needed(requests: list) -> int:
-    """The index of the request to drop: near the middle, and no rule if possible."""
-    middle, last = len(requests) // 2, len(requests) - 1
-    if last < 2:
-        return 0
-    for index in (*range(middle, last), *range(middle - 1, 0, -1)):
-        if not re.search(RULE_WORDS, requests[index][1]):
-            return index
-    return middle
-
-
 # --- calls
 
 # How much a call adds to the work, by its kind. Two are worth a handoff.
 WORK = {"edit": 2, "run": 1, "agent": 1, "other": 1}
-LOOKING = (
-    "ls, cat, head, tail, grep, rg, find, fd, sed -n, awk, wc, echo, pwd, which, type, "
-    "stat, tree, ps, jq, diff, file, du, df, env, date, whoami, less, more, "
-    "command -v, python --version, python3 --version, node --version, git status, "
-    "git diff, git log, git show, git branch, git remote, git blame, git rev-parse, "
-    "git ls-files, git grep"
-).split(", ")
-HARMLESS = r"2>&1|>&2|> ?/dev/null|--no-pager "
-WRITING = r">|sed -i|tee |-delete|-exec"
-WAITING = "sleep, wait, watch, tail, gh run watch".split(", ")
-CHECKERS = (
-    "pytest tox nox unittest ruff mypy flake8 eslint tsc jest vitest mocha phpunit "
-    "rspec shellcheck bats ctest make mvn gradle gradlew"
-).split()
-RUNNERS = (  # what may stand before a program, with options and numbers
-    "env time nice sudo timeout npx bunx uv uvx poetry pipenv pdm hatch bundle run exec"
-).split()
-INTERPRETERS = r"(.*/)?(python[\d.]*|node|sh|bash)"
-HEREDOC = r"(?<!<)<<-?\s*['\"\\]?(\w+)"
-QUOTED = r"""'[^']*'|"[^"]*\""""
-BUILD_TOOLS = "go cargo dotnet swift mix bun deno npm pnpm yarn cmake".split()
-BUILD_STEPS = ("test", "build", "lint", "check", "vet", "clippy", "--build")
-CHECK_WORDS = ("test", "check", "verify")
-CHECK_SCRIPTS = ("/test", "/check", "/verify", "/ci", "ci/run")
-TREE_MOVERS = "git gh jj hub checkout switch worktree release deploy".split()
+LOOKING = (  # how commands begin that only look
+    r"(?:cd|ls|cat|head|tail|grep|rg|fd|sed -n|awk|wc|echo|pwd|which|type|stat|tree|ps"
+    r"|jq|diff|file|du|df|env|date|whoami|less|more|command -v|\S+ --version"
+    r"|find(?!.* -(?:delete|exec))|git (?:--no-pager )?(?:status|diff|log|show|remote"
+    r"|blame|rev-parse|ls-files|grep|branch(?! [^-]| -[dfmDM])))(?: |$)"
+)
+WAITING = r"(?:sleep|wait|watch|tail|gh run watch)\b"
+CHECK = (  # how commands begin that test, build or lint something
+    r"(?:\S*/)?(?:pytest|tox|nox|unittest|ruff|mypy|flake8|eslint|tsc|jest|vitest|mocha"
+    r"|phpunit|rspec|shellcheck|bats|ctest|make|mvn|gradlew?)(?: |$)"
+    r"|(?:\S*/)?(?:go|cargo|dotnet|swift|mix|bun|deno|npm|pnpm|yarn|cmake) (?:run )?"
+    r"(?:test|build|lint|check|vet|clippy|--build)"
+    r"|(?=\S*\.(?:sh|py)(?: |$))\S*(?:test|check|verify)"
+    r"|\S*(?:/test|/check|/verify|/ci|ci/run)(?: |$)"
+)
+BEFORE_PROGRAM = (  # words that may come before it, such as X=1 timeout 60 python3 -m
+    r"(?s)-(?!l?c$).*|[^=]*=.*|\d+[smh]?|(?:.*/)?(?:python[\d.]*|node|sh|bash)|env"
+    r"|time|nice|sudo|timeout|npx|bunx|uvx?|poetry|pipenv|pdm|hatch|bundle|run|exec"
+)
+TREE_MOVERS = set(  # words of commands that may switch the branch, or commit
+    "git gh jj hub checkout switch worktree commit merge rebase pull release deploy "
+    "publish version bump".split()
+)
 REFUSED = r"(?i)user (doesn't want|rejected|refused|denied|declined|cancel+ed)"
+NUMBER = r"\d+"
+COMMENT = r"(^|\s)#.*"
 OUTPUT_FILTERS = r"(\s*2>&1|\s*\|\s*(tail|head|cat)( -n?\s*\d+)?|\s*\|\| true)+\s*$"
 
 
-def fold_call(
-    session: Session, at: str, call_id: str, tool: str, tool_input: dict
-) -> None:
+def fold_call(session: Session, row: Row, given: tuple[str, str, Json]) -> None:
     """A tool call: counts, work, files, commands."""
-    facts = session.facts
+    facts, (call_id, tool, tool_input) = session.facts, given
     if call_id and any(known["id"] == call_id for known in facts.calls):
         return  # some clients write a row twice
-    kind, command = tool_kind(tool), ""
-    paths = touched_paths(tool_input)
+    kind, paths = tool_kind(tool), touched_paths(tool_input)
+    command = command_of(tool_input) if kind == "run" else ""
+    parts, told = parse_command(command), tell_command(command)
     if kind == "run":
-        command = command_of(tool_input)
-        kind = "look" if is_looking(command) else "run"
-        fold_command(facts, command, at)
-    elif kind == "read" and "".join(paths).endswith(".output"):  # of a running task
-        kind = "poll"
-    facts.tool_calls += 1
-    facts.breakdown[tool] = facts.breakdown.get(tool, 0) + 1
-    facts.tree_moves += kind == "agent"  # its commands are in another transcript
-    if kind == "note":
+        kind = "look" if is_looking(parts) else "run"
+        facts.commands = [known for known in facts.commands if known[1] != told]
+        facts.commands.append([row.at, told])
+        for part in parts:
+            facts.read += [word for word in part.words if word.endswith(".md")]
+    elif kind == "read":
+        facts.read += paths
+        if "".join(paths).endswith(".output"):  # of a running task
+            kind = "poll"
+    elif kind == "note":
         fold_todos(facts, tool_input)
-    if kind in WORK:
-        facts.work += WORK[kind]
-        facts.worked_at = at
-    writes = paths if kind == "edit" else written_files(command)
-    call = {
+    # the commands of an agent are in another transcript; git may be a tool: git_commit
+    facts.tree_moves += kind == "agent" or may_move_tree(command or tool)
+    writes = paths if kind == "edit" else written_files(parts)
+    folder = text_of(tool_input.get("workdir")) or row.cwd
+    call: Call = {
         "id": call_id,
         "tool": tool,
         "kind": kind,
-        "command": one_line(hide_secrets(command), 300),
-        "does": describe_call(tool, kind, tool_input),
-        "check": verdict_of(command),  # if it exits 0
-        "outcome": "",  # until there is a result; then ok or failed
-        "key": "",  # two calls with the same key did the same, with the same outcome
-        "at": at,
-        "writes": writes[: KEPT["edited"]],  # if it succeeds
+        "command": told,
+        "does": describe_call(tool, command, tool_input),
+        "check": verdict_of(parts),
+        "outcome": "",
+        "key": "",
+        "at": row.at,
+        "writes": [os.path.join(folder, path) for path in writes[: KEPT["edited"]]],
     }
+    count_call(facts, call)
+
+
+def count_call(facts: Facts, call: Call) -> None:
+    """One more call, and its share of the work."""
     facts.calls.append(call)
-    facts.read += paths if kind == "read" else []
+    facts.tool_calls += 1
+    facts.breakdown[call["tool"]] = facts.breakdown.get(call["tool"], 0) + 1
+    if call["kind"] in WORK:
+        facts.work += WORK[call["kind"]]
+        facts.worked_at = call["at"]
     trim_facts(facts)
 
 
@@ -2993,106 +3716,18 @@ def is_own_handoff(session: Session, path: str) -> bool:
     return re.split(r"[/\\]", path)[-1] == own_handoff(session)
 
 
-def fold_command(facts: Facts, command: str, at: str) -> None:
-    """A shell command. It may read Markdown files and move the tree."""
-    words = one_line(hide_secrets(command), 300)
-    facts.commands = [row for row in facts.commands if row[1] != words]
-    facts.commands.append([at, words])
-    facts.tree_moves += may_move_tree(command)
-    if ".md" in command:
-        facts.read += re.findall(r"[^\s'\"=:]+\.md\b", command)
-
-
-def may_move_tree(command: str) -> bool:
-    """Whether a shell command may switch the branch."""
-    words = re.split(r"\W+", command)
-    if is_looking(command) and "branch" not in words:
-        return False
-    return any(word in words for word in TREE_MOVERS)
-
-
-def is_looking(command: str) -> bool:
-    """Whether every part of a shell command only looks."""
-    command = re.sub(HARMLESS, "", command)
-    if re.search(WRITING, command):
-        return False
-    return all(begins_with(part, LOOKING) for part in shell_parts(command))
-
-
-def shell_parts(command: str) -> list:
-    """The simple commands of a shell command, without what is quoted."""
-    command = re.sub(QUOTED, "''", without_heredocs(command))
-    parts = [part.strip(" \t()") for part in re.split(r"[;&|\n]+", command)]
-    return [part for part in parts if part and not part.startswith(("cd ", "#"))]
-
-
-def without_heredocs(command: str) -> str:
-    """A shell command without the texts of its heredocs."""
-    kept: list[str] = []
-    ends: list[str] = []
-    for line in command.split("\n"):
-        if not ends:
-            kept.append(line)
-            ends = re.findall(HEREDOC, line)
-        elif line.strip() == ends[0]:
-            del ends[0]
-    return "\n".join(kept)
-
-
-def program_words(part: str) -> list:
-    """A simple command from its program on, without `X=1 timeout 60 python3 -m`."""
-    words = part.split()
-    for index, word in enumerate(words):
-        is_runner = word in RUNNERS or re.fullmatch(INTERPRETERS, word)
-        is_limit = word.rstrip("smh").isdecimal()
-        is_option = "=" in word or word.startswith("-")
-        if not (is_runner or is_limit or is_option):
-            return words[index:]
-    return []
-
-
-def begins_with(command: str, known: list) -> bool:
-    """Whether the first word, or the first two or three, are a known command."""
-    words = program_words(command) or command.split()
-    return any(" ".join(words[:count]) in known for count in (1, 2, 3))
-
-
-def verdict_of(command: str) -> str:
-    """What exit code 0 says of a command that tests, builds or lints something; "" for
-    other commands. In a pipe or a list it may be the exit code of something else."""
-    if not any(map(is_check, shell_parts(command))):
-        return ""
-    is_alone = not re.search(r"[|;\n]|&\s*\Z", re.sub(QUOTED, "", command))
-    return "passed" if is_alone else "ran"
-
-
-def is_check(part: str) -> bool:
-    words = [word for word in program_words(part) if word != "run"]
-    program, step = [*words, "", ""][:2]
-    name = program.rpartition("/")[2]
-    if name in BUILD_TOOLS:
-        return step.startswith(BUILD_STEPS)
-    if name.endswith((".sh", ".py")):
-        return any(known in program for known in CHECK_WORDS)
-    return name in CHECKERS or program.endswith(CHECK_SCRIPTS)
-
-
-def describe_call(tool: str, kind: str, tool_input: dict) -> str:
-    """What a call does, to find repeated ones; "" for waiting and notes, which may
-    repeat. Comments, descriptions and ways to look at the output do not count."""
-    if kind in ("poll", "note"):
-        return ""
-    if tool_kind(tool) == "run":
-        text = re.sub(r"(^|\s)#.*", "", command_of(tool_input).strip())
-        text = re.sub(OUTPUT_FILTERS, "", " ".join(text.split()))
-    else:
+def describe_call(tool: str, command: str, tool_input: Json) -> str:
+    """What a call does, to find repeated ones. Comments, descriptions and ways to look
+    at the output do not count."""
+    text = " ".join(re.sub(COMMENT, "", command).split())
+    text = re.sub(OUTPUT_FILTERS, "", text)
+    if not command:
         given = dict(tool_input, description="")
         text = tool + " " + json.dumps(given, sort_keys=True)
-    text = " ".join(text.split())
     return "%s %d" % (hide_secrets(text[:KEY_ROOM])[:200], len(text))
 
 
-def fold_todos(facts: Facts, tool_input: dict) -> None:
+def fold_todos(facts: Facts, tool_input: Json) -> None:
     """The todo list as the client's tool leaves it: a whole list, or one task."""
     rows = dig(tool_input, "todos plan")
     number = text_of(tool_input.get("taskId"))
@@ -3107,40 +3742,103 @@ def fold_todos(facts: Facts, tool_input: dict) -> None:
     del facts.todos[TODOS_KEPT:]
 
 
-def todo_of(row: dict) -> list:
+def todo_of(row: Json) -> list[str]:
     """[status, text]"""
     text = text_of(dig(row, "subject content step description"))
     return [text_of(row.get("status")) or "pending", one_line(hide_secrets(text), 200)]
 
 
-# --- the files that a shell command writes
+# --- shell commands: parsed once, then asked
 
 SHELL_TOKEN = r"""(?xs)
-    (?<!\S)\#[^\n]* | \d?>&\d  # a comment, 2>&1: no file
+    (?<!\S)\#[^\n]* | \d?>&\d | \d?&?>>?\s?/dev/null\b  # no words, and no file
     | (?P<redirect> \d?&?>[>|]? | \d?<[<&-]* )
-    | (?P<end> [;&|()\n] )
+    | (?P<end> && | \|\| | [;&|()\n] )
     | (?P<word> (?: [^\s;&|<>()'"\\] | '[^']*'? | "(?:[^"\\]|\\.)*"? | \\.? )+ )
 """
 SHELL_QUOTES = r"""(?s)'([^']*)'?|"((?:[^"\\]|\\.)*)"?|\\(.)"""
+HEREDOC = r"(?<!<)<<-?\s*['\"\\]?(\w+)"
 SED_IN_PLACE = r" -[a-zA-Z]*i| --in-place"
-NO_NAME = r"[$`*?{\n]|^/dev/|^$"  # what only the shell knows, and what is no file
+NO_NAME = r"[$`*?{\n…]|(?:^|/)~|^/dev/|^$"  # only the shell knows it; or it is no file
 
 
-def written_files(command: str) -> list[str]:
-    """The files that a shell command writes if it succeeds, as far as it names them."""
-    files: list[str] = []
-    words: list[str] = []  # of the simple command that we are in
-    redirect = ""
-    for token in re.finditer(SHELL_TOKEN, without_heredocs(command) + "\n"):
+def parse_command(command: str) -> list[Command]:
+    """The simple commands of a shell command."""
+    parts = [Command()]
+    folder = redirect = ""
+    for token in re.finditer(SHELL_TOKEN, without_heredocs(command)):
+        part, kind = parts[-1], token.lastgroup
         text = re.sub(SHELL_QUOTES, r"\1\2\3", token.group())
-        if token.lastgroup == "end":
-            files += written_by(words)
-            words = []
-        elif token.lastgroup == "word" and redirect:
-            files += [text] if ">" in redirect else []
-        elif token.lastgroup == "word":
-            words.append(text)
-        redirect = text if token.lastgroup == "redirect" else ""
+        if kind == "end":
+            part.end = text
+            if part.words[:1] == ["cd"]:
+                folder = os.path.join(folder, *(part.words[1:2] or "~"))
+            parts.append(Command({"folder": folder}))
+        elif kind == "word" and ">" in redirect:
+            part.files.append(text)
+        elif kind == "word" and not redirect:
+            part.words.append(text)
+        redirect = text if kind == "redirect" else ""
+    return [part for part in parts if part.words or part.files]
+
+
+def without_heredocs(command: str) -> str:
+    """A shell command with … for the texts of its heredocs."""
+    kept: list[str] = []
+    ends: list[str] = []
+    for line in command.split("\n"):
+        if not ends:
+            ends = re.findall(HEREDOC, line)
+            kept.append(line + " …" if ends else line)
+        elif line.strip() == ends[0]:
+            del ends[0]
+    return "\n".join(kept)
+
+
+def tell_command(command: str) -> str:
+    """A shell command as a person would tell it: one line, no text of a heredoc."""
+    return one_line(hide_secrets(without_heredocs(command)), 300)
+
+
+def program_words(part: Command) -> list[str]:
+    """The words from the program on."""
+    words = part.words
+    while words and re.fullmatch(BEFORE_PROGRAM, words[0]):
+        words = words[1:]
+    return words or part.words
+
+
+def begins_with(part: Command, pattern: str) -> bool:
+    return bool(re.match(pattern, " ".join(program_words(part))))
+
+
+def is_looking(parts: list[Command]) -> bool:
+    """Whether every part of a shell command only looks."""
+    return all(begins_with(part, LOOKING) and not part.files for part in parts)
+
+
+def may_move_tree(command: str) -> bool:
+    """Whether a shell command may switch the branch, or commit."""
+    words = re.split(r"[\W_]+", command)
+    has_mover = not TREE_MOVERS.isdisjoint(words)
+    return has_mover and not is_looking(parse_command(command))
+
+
+def verdict_of(parts: list[Command]) -> str:
+    """What exit code 0 says of a command that tests, builds or lints something; "" for
+    other commands. In a pipe or a list it may be the exit code of something else."""
+    if not any(begins_with(part, CHECK) for part in parts):
+        return ""
+    is_alone = all(part.end in ("", "&&", ")") for part in parts)
+    return "passed" if is_alone else "ran"
+
+
+def written_files(parts: list[Command]) -> list[str]:
+    """The files that a shell command writes if it succeeds, as far as it names them."""
+    files = []
+    for part in parts:
+        names = part.files + written_by(part.words)
+        files += [os.path.join(part.folder, name) for name in names]
     return [name for name in files if not re.search(NO_NAME, name)]
 
 
@@ -3162,19 +3860,24 @@ def written_by(words: list[str]) -> list[str]:
 # --- results
 
 
-def fold_result(
-    session: Session, at: str, call_id: str, has_failed: bool, text: str
-) -> None:
+def fold_result(session: Session, at: str, result: tuple[str, bool, str]) -> None:
     """What came of a call."""
+    call_id, has_failed, text = result
     facts = session.facts
     waiting = {call["id"]: call for call in facts.calls if not call["outcome"]}
     call = waiting.get(call_id)
     if not call:
         return
     call["outcome"] = "failed" if has_failed else "ok"
+    end = ""
+    if call["command"] or has_failed:
+        end = hide_secrets(text.strip()[-KEY_ROOM:])  # hide before truncating
+    if call["command"]:
+        last_lines = "\n".join(end.split("\n")[-OUTPUT_LINES:])
+        facts.output = [call["command"], last_lines[-OUTPUT_LIMIT:]]
     note_key(facts, call, text)
     if has_failed:
-        return fold_failure(session, call, text, at)
+        return fold_failure(session, call, end, at)
     for path in call.get("writes", []):
         fold_edit(session, path, call["at"])
     command = call["command"]
@@ -3183,41 +3886,50 @@ def fold_result(
     elif command and facts.failed:
         facts.tried.append(command)
     if call.get("check"):
-        note_check(facts, command, call["check"], at, text)
+        note_check(facts, command, call["check"], at, end)
 
 
 def fold_edit(session: Session, path: str, at: str) -> None:
     """A call has written this file; `at` is when it was called."""
-    facts = session.facts
+    facts, handoff = session.facts, session.handoff
     if is_own_handoff(session, path):
-        facts.handoff_at = max(facts.handoff_at, at)
+        handoff.written_at = max(handoff.written_at, at)
         facts.printed = ""  # the file is newer
         return
     facts.edited = [row for row in facts.edited if row[0] != path]
     facts.edited.append([path, at])
 
 
-def fold_failure(session: Session, call: dict, text: str, at: str) -> None:
+def fold_present_edit(session: Session, event: Event) -> None:
+    """The result of the present call is written after this hook; where a failed call
+    has an event of its own, this one succeeded."""
+    is_over = "PostToolUseFailure" in DIALECTS[event.agent].registered
+    is_edit = event.name == "PostToolUse" and tool_kind(event.tool_name) == "edit"
+    for path in touched_paths(event.tool_input) if is_over and is_edit else []:
+        if not is_own_handoff(session, path):
+            fold_edit(session, path, session.facts.answered_at)
+
+
+def fold_failure(session: Session, call: Call, text: str, at: str) -> None:
     """A call failed: a command is kept, and whether the person refused the handoff."""
     facts = session.facts
     if call["command"]:
-        error = hide_secrets(text.strip()[-KEY_ROOM:])[-1500:]  # hide before truncating
-        facts.failed = {"command": call["command"], "error": error, "at": at}
+        facts.failed = {"command": call["command"], "error": text[-1500:], "at": at}
         facts.tried = []
     is_handoff = any(is_own_handoff(session, path) for path in call.get("writes", []))
     if is_handoff and re.search(REFUSED, text):
-        facts.handoff_refused_at = at
+        session.handoff.refused_at = at
 
 
 def note_check(facts: Facts, command: str, verdict: str, at: str, output: str) -> None:
     """A check exited 0; if it had failed before, that is over."""
     if facts.failed.get("command") == command:
         facts.failed = {}
-    end = one_line(hide_secrets(output.strip().rpartition("\n")[2]), 120)
+    end = one_line(output.rpartition("\n")[2], 120)
     facts.passed = {"command": command, "verdict": verdict, "at": at, "end": end}
 
 
-def note_key(facts: Facts, call: dict, text: str) -> None:
+def note_key(facts: Facts, call: Call, text: str) -> None:
     """The call's key: in which state of things it ran, what it did, what came of it.
 
     Each success that is new changes the state of things: the same test after another
@@ -3225,14 +3937,17 @@ def note_key(facts: Facts, call: dict, text: str) -> None:
     """
     has_failed = call["outcome"] == "failed"
     is_edit = call["kind"] == "edit"
-    is_waiting = begins_with(call["command"], WAITING) and not has_failed
-    if not call["does"] or is_waiting:
+    is_waiting = re.match(WAITING, call["command"]) and not has_failed
+    if call["kind"] in ("poll", "note") or is_waiting:
         return
-    did = "| %s | %s" % (call["does"], what_came(call, text))
+    does, came = call["does"], text[:80] + text[-80:]
     if has_failed and is_edit:  # each another guess at the same place
-        did = "| %s | %s failed" % (call["tool"], text.partition("\n")[0][:160])
-    elif has_failed:
-        did = re.sub(r"\d+", "#", did)  # other ports, longer waits
+        does, came = call["tool"], text.partition("\n")[0]
+    if has_failed:
+        does = re.sub(NUMBER, "#", does)  # other ports, longer waits
+    if has_failed or call["command"]:
+        came = re.sub(NUMBER, "#", came)  # times, process ids
+    did = "| %s | %s %s" % (does, content_mark(came), call["outcome"])
     is_new = not any(other["key"].endswith(did) for other in facts.calls)
     state = "edit" if is_edit else str(facts.changes)
     call["key"] = state + did
@@ -3240,41 +3955,10 @@ def note_key(facts: Facts, call: dict, text: str) -> None:
     facts.changes += is_new and not is_look and not has_failed
 
 
-def what_came(call: dict, text: str) -> str:
-    """The ends of a result, and the outcome. Numbers in a command's output, such as
-    times and process ids, differ each time."""
-    start, end = hide_secrets(text[:KEY_ROOM]), hide_secrets(text[-KEY_ROOM:])
-    ends = start[:200] + "…" + end[-200:]
-    if call["command"]:
-        ends = re.sub(r"\d+", "#", ends)
-    return "%s%s %s" % (ends[:80], ends[-80:], call["outcome"])
-
-
 # --- views: fullness
 
-DEFAULT_WINDOW = 200_000
-SMALL_MODELS = ("claude-3", "opus-4", "sonnet-4", "haiku-4")
-LATER_MODELS = ("-4-7", "-4-8", "-4-9", "[1m]")  # their window is the large one
-
+SMALL_MODELS = r"(?i)claude-3|(?:opus|sonnet|haiku)-4(?![-.][789])"
 CHARS_PER_TOKEN = 4
-
-
-class Fullness(Record):
-    """How full the context is. Percent is of `usable`: where the client compacts."""
-
-    tokens: int = 0
-    window: int = DEFAULT_WINDOW
-    window_from: str = ""
-    usable: int = DEFAULT_WINDOW
-    percent: int = 0
-    is_exact: bool = False
-    is_known: bool = False
-
-    def percent_of(self, tokens: int) -> int:
-        return min(100, tokens * 100 // self.usable)
-
-    def shown(self) -> str:
-        return "%s%d%%" % ("" if self.is_exact else "~", self.percent)
 
 
 def fullness(run: Run) -> Fullness:
@@ -3284,18 +3968,43 @@ def fullness(run: Run) -> Fullness:
     has_begun = facts.answered_at or facts.compacted_at
     found.is_exact = facts.tokens > 0
     found.tokens = facts.tokens or facts.chars // CHARS_PER_TOKEN
-    found.is_known = bool(has_begun and found.tokens)
+    found.is_measured = bool(has_begun and found.tokens)
     found.window_from, found.window = find_window(session, run.settings)
-    found.usable = DIALECTS[session.agent].usable_tokens(found.window, run.env)
+    dialect = DIALECTS[session.agent]
+    root = run.env.get(dialect.project_variable) or run.project.root
+    limit = dialect.find_limit(found.window, model_of(session), root, run.env)
+    found.usable = min(limit, session.limit or limit) or found.window
     found.percent = found.percent_of(found.tokens)
     return found
 
 
-def find_window(session: Session, settings: Settings) -> tuple:
+def learn_limit(run: Run) -> int:
+    """The tokens at which the client compacted by itself, here or in earlier sessions
+    with the same model; 0 if we saw none, or that limit no longer holds."""
+    session, facts = run.session, run.session.facts
+    path = run.project.state("limits.json")
+    limits = read_object(path)
+    name = "%s %s" % (session.agent, model_of(session))
+    limit = least_of(facts.limit, count_of(limits.get(name)))
+    since = [row[1] for row in facts.measured if row[0] > facts.compacted_at]
+    if sum(tokens > limit for tokens in since) > 1:  # the client answers above it
+        limit = facts.limit = 0
+    if limit != limits.get(name, 0):
+        write_object(path, {**limits, name: limit})
+    return limit
+
+
+def least_of(*limits: int) -> int:
+    """The smallest that is known. A large call may go beyond the client's limit before
+    it compacts, so the smallest is the nearest to it."""
+    return min(filter(None, limits), default=0)
+
+
+def find_window(session: Session, settings: Settings) -> tuple[str, int]:
     """(where it comes from, tokens): the first source that tells the window."""
     facts = session.facts
     sources = {
-        "settings": settings["monitor.context_window"],
+        "settings": int(settings.text("monitor.context_window")),
         "transcript": facts.window,
         "status line": session.window_told,
         "client": DIALECTS[session.agent].window,
@@ -3309,25 +4018,20 @@ def find_window(session: Session, settings: Settings) -> tuple:
     return source, window
 
 
+def model_of(session: Session) -> str:
+    """The model's name; the start of a session tells [1m], an answer may not."""
+    if "[1m]" in session.model:
+        return session.model
+    return session.facts.model or session.model
+
+
 def window_of_model(session: Session) -> int:
     """As Claude Code decides it by the model's name; 0 for other models."""
-    name = session.facts.model or session.model
-    if "[1m]" in session.model:
-        name = session.model
-    is_claude = session.agent == "claude" or "claude" in name
-    if not name or not is_claude:
+    name = model_of(session)
+    if not name or session.agent != "claude" and "claude" not in name:
         return 0
-    name = name.lower().replace(".", "-")
-    is_small = any(known in name for known in SMALL_MODELS)
-    is_later = any(known in name for known in LATER_MODELS)
-    return DEFAULT_WINDOW if is_small and not is_later else LARGE_WINDOW
-
-
-def growth_of_a_call(facts: Facts) -> int:
-    """The largest growth of the last eight answers, in tokens."""
-    counts = [row[1] for row in facts.measured[-9:]]
-    growths = [after - before for before, after in zip(counts, counts[1:])]
-    return max(growths, default=0)
+    is_small = re.search(SMALL_MODELS, name) and "[1m]" not in name
+    return DEFAULT_WINDOW if is_small else LARGE_WINDOW
 
 
 # =============================================================================
@@ -3341,6 +4045,7 @@ EVENTS = {  # event, by Claude Code's name -> mode
     "SessionStart": "inject",
     "UserPromptSubmit": "inject",
     "PreToolUse": "gate",
+    "SubagentStart": "gate",
     "PostToolUse": "monitor",
     "PostToolUseFailure": "monitor",
     "PreCompact": "monitor",
@@ -3350,54 +4055,7 @@ EVENTS = {  # event, by Claude Code's name -> mode
 NEVER_HEARD = ("PreCompact", "SessionEnd")
 REPLY_LIMIT = 9_900  # the client cuts at 10,000 UTF-16 units
 LARGE_WINDOW = 1_000_000  # tokens; 200,000 is the usual one
-
-
-class Event(Record):
-    """What the client told us, with Claude Code's names for fields and events."""
-
-    agent: str = "claude"  # a key of DIALECTS
-    name: str = ""  # a key of EVENTS
-    is_subagent: bool = False
-    is_typed: bool = False  # a prompt that a person typed
-    is_known: bool = True  # we know which client this is
-    hook_event_name: str = ""  # the client's own name of the event
-    session_id: str = ""
-    transcript_path: str = ""
-    cwd: str = ""
-    timestamp: str = ""  # ISO, as the client writes it
-    prompt: str = ""
-    source: str = ""
-    reason: str = ""
-    tool_input: dict = {}
-    last_assistant_message: str = ""
-    permission_mode: str = ""
-    background_tasks: list = []
-    session_crons: list = []
-    model: str = ""
-
-
-class Row(Record):
-    """One line of a transcript, in our words. Its kind is
-
-        prompt    the person's words
-        answer    the agent's words, maybe with calls; or the end of an answer
-        call      calls alone
-        result    results of calls
-        heard     what hooks or the client said to the agent
-        numbers   tokens or the window
-        boundary  a compaction
-    """
-
-    kind: str = ""  # "" if it says nothing to us
-    id: str = ""  # of the answer that it belongs to
-    at: str = ""  # ISO time, compared as text
-    text: str = ""
-    words: str = ""  # the person's own, where the row has more in its text: @file
-    calls: list = []  # [(id, tool, input)]
-    results: list = []  # [(call id, has failed, text)]
-    tokens: int = 0
-    window: int = 0
-    model: str = ""
+NOWHERE = ("", "", "", "")
 
 
 class Dialect:
@@ -3407,50 +4065,57 @@ class Dialect:
     settings: str = ""  # the project's settings file with its hooks
     user_settings: str = ""  # the same in the home, where it has another name
     project_variable: str = ""  # names the folder that the client was started in
-    shell_variables: tuple = ()  # one stands in the environment of the agent's shell
-    renamed: dict = {}  # our event name -> theirs
-    registered: tuple = tuple(EVENTS)
+    shell_variables: tuple[str, ...] = ()  # one of them is set in its agent's shell
+    takes_comments: bool = False  # its settings may have them, and trailing commas
+    renamed: dict[str, str] = {}  # our event name -> theirs
+    registered: tuple[str, ...] = tuple(EVENTS)
     time_unit: int = 1  # of a timeout in the settings, per second
     end_limit_s: int = 5
-    fields: dict = {}  # their field of an event -> ours
-    unheard: tuple = NEVER_HEARD  # events whose text does not reach the model
+    fields: dict[str, str] = {}  # their field of an event -> ours
+    unheard: tuple[str, ...] = NEVER_HEARD  # events whose text the model never gets
     has_receipts: bool = True  # its transcript holds what hooks said
     is_flat: bool = False  # the text stands at the top level of a reply
-    reply_unit: tuple = ("utf-16-le", 2)  # of a reply's limit: encoding, bytes
-    runs_claudes: tuple = ()  # scopes in which it runs Claude Code's settings, too
-    instruction_file: str = "AGENTS.md"
+    reply_unit: tuple[str, int] = ("utf-16-le", 2)  # its limit counts these: bytes
+    runs_claudes: tuple[str, ...] = ()  # scopes in which it runs Claude's settings, too
+    instruction_files: tuple[str, ...] = ("AGENTS.md",)  # it reads the first it finds
+    home_variable: str = ""  # names its folder in the home, if that is another
+    limit_file: str = "settings.json"  # beside its settings: it may tell the limit
     compacts_at: int = 100  # percent of the window
+    told_limit: str = ""  # a pattern of another limit there: tokens, or 0.5 of all
+    reserve_tokens: int = 0  # what it keeps free for a summary
+    bytes_per_token: float = 1.5  # a token adds at least so much to its transcript
     window: int = 0  # where every model has the same
     is_late: bool = False  # its transcript is written a moment after the event
     # Its transcript. A place is a path of keys, such as `message.id`; see dig().
     passed_over: str = "isSidechain"  # marks rows that are not of the main agent
     row_type: str = "type"
-    kinds: dict = {}  # type of a row -> our kind; rows of other types say nothing
-    places: dict = {}  # field of Row -> its place in theirs
-    call: tuple = ("", "", "", "")  # places of the blocks; in a block: id, tool, input
-    result: tuple = ("", "", "", "")  # the same; in a block: id, sign of failure, text
+    kinds: dict[str, str] = {}  # type of a row -> our kind; other rows say nothing
+    places: dict[str, str] = {}  # field of Row -> its place in theirs
+    call: Places = NOWHERE  # places of the blocks; in a block: id, tool, input
+    result: Places = NOWHERE  # the same; in a block: id, sign of failure, text
     failure: str = ""  # a pattern, where only the result's text tells a failure
     result_head: str = ""  # a pattern of what the client puts before a result's text
 
     def __init__(self) -> None:
         self.user_settings = self.user_settings or self.settings
 
-    def find_transcript(self, event: Event, env: dict) -> str:
+    def find_transcript(self, event: Event, env: Env) -> str:
         """Where the transcript is; some clients do not say."""
         return event.transcript_path
 
-    def adjust(self, event: Event, data: dict) -> Event | None:
+    def adjust(self, event: Event, data: Json) -> Event | None:
         """The event, where a client means something else by it; None to ignore it."""
         return event
 
-    def holds_by_text(self, event: Event, env: dict) -> bool:
+    def holds_by_text(self, event: Event, env: Env) -> bool:
         """Whether the agent goes on for a text at a Stop; else we block the stop."""
         return False
 
-    def read_row(self, row: dict) -> Row:
+    def read_row(self, row: Json) -> Row:
         """One row of its transcript, in our words."""
         kind = self.kinds.get(text_of(dig(row, self.row_type)), "")
         found = Row({field: dig(row, place) for field, place in self.places.items()})
+        found.at = exact_iso(found.at)
         if not kind or dig(row, self.passed_over):
             return Row({"at": found.at})
         found.kind = kind
@@ -3465,7 +4130,7 @@ class Dialect:
             found.kind = "result" if found.results else kind
         return found
 
-    def read_calls(self, row: dict) -> list:
+    def read_calls(self, row: Json) -> list[tuple[str, str, Json]]:
         blocks, *places = self.call
         calls = []
         for block in blocks_of(dig(row, blocks)):
@@ -3474,7 +4139,7 @@ class Dialect:
                 calls.append(call)
         return calls
 
-    def read_results(self, content: object) -> list:
+    def read_results(self, content: object) -> list[tuple[str, bool, str]]:
         _, id_place, failure, text_place = self.result
         results = []
         for block in blocks_of(content):
@@ -3493,15 +4158,34 @@ class Dialect:
         """Numbers that a file beside the transcript tells."""
         return Row()
 
-    def usable_tokens(self, window: int, env: dict) -> int:
-        """Up to where the client compacts by itself; the window if it does not."""
-        return window * self.compacts_at // 100
+    def own_folder(self, env: Env) -> str:
+        """Its folder in the user's home."""
+        name = self.user_settings.partition("/")[0]
+        return env.get(self.home_variable) or os.path.join(home_folder(env), name)
+
+    def settings_paths(self, root: str, env: Env) -> list[str]:
+        """Its settings of all scopes, the strongest last."""
+        own = os.path.join(self.own_folder(env), self.user_settings.partition("/")[2])
+        return [own, os.path.join(root, self.settings)]
+
+    def find_limit(self, window: int, model: str, root: str, env: Env) -> int:
+        """At how many tokens it compacts by itself; 0 if it never does."""
+        own = limit = window * self.compacts_at // 100
+        for path in self.settings_paths(root, env) if self.told_limit else []:
+            text = read_text(os.path.join(os.path.dirname(path), self.limit_file))
+            match = re.search(self.told_limit, text)
+            told = float(match[1]) if match else 0.0
+            if told > 1:  # tokens can only lower its own limit
+                limit = min(own, int(told))
+            elif told:
+                limit = int(window * told)
+        return min(limit, max(window - self.reserve_tokens, window // 2))
 
 
 # --- events
 
 
-def parse_event(data: object, mode: str, word: str, env: dict) -> Event | None:
+def parse_event(data: object, mode: str, word: str, env: Env) -> Event | None:
     """The event in our words; None if it is none that this mode is for."""
     if not isinstance(data, dict):
         return None
@@ -3513,8 +4197,10 @@ def parse_event(data: object, mode: str, word: str, env: dict) -> Event | None:
     event.name = names.get(event.hook_event_name, "")
     if EVENTS.get(event.name) != mode:
         return None
+    if event.name == "SubagentStart" and event.name not in dialect.registered:
+        return None
     event.agent = agent
-    event.is_known = is_known_client(word, agent, env)
+    event.is_trusted_client = is_trusted_client(word, agent, env)
     event.is_subagent = bool(data.get("agent_id") or data.get("subagentType"))
     if event.source == "new":
         event.source = "startup"
@@ -3524,7 +4210,7 @@ def parse_event(data: object, mode: str, word: str, env: dict) -> Event | None:
     return dialect.adjust(event, data)
 
 
-def detect_agent(word: str, data: dict) -> str:
+def detect_agent(word: str, data: Json) -> str:
     """The agent's word in the command; but Copilot and Grok run Claude's line too."""
     if word in DIALECTS:
         return word
@@ -3537,31 +4223,39 @@ def detect_agent(word: str, data: dict) -> str:
     return "claude"
 
 
-def is_known_client(word: str, agent: str, env: dict) -> bool:
+def is_trusted_client(word: str, agent: str, env: Env) -> bool:
     """Cursor and others run Claude's line too; only Claude Code sets these."""
     if word or agent != "claude":
         return True
     return bool(env.get("CLAUDECODE") or env.get("AI_AGENT"))
 
 
-def start_folder(event: Event, env: dict) -> str:
+def start_folder(event: Event, env: Env) -> str:
     """The folder that the client was started in, else where it is now."""
     variable = DIALECTS[event.agent].project_variable
     return env.get(variable, "") or event.cwd
 
 
-def project_settings(agent: str) -> list:
+def project_settings(agent: str) -> list[str]:
     """The project's files in which a client finds hooks."""
     dialect = DIALECTS[agent]
     files = [dialect.settings]
     if agent == "claude" or "project" in dialect.runs_claudes:
-        files += [".claude/settings.json", ".claude/settings.local.json"]
+        files += CLAUDE_SETTINGS
     return files
 
 
-def agent_variables() -> list:
+def read_client_settings(path: str) -> Json:
+    """A client's settings; some take comments and trailing commas in theirs."""
+    text = read_text(path, STATE_LIMIT_BYTES)
+    dialects = DIALECTS.values()
+    lenient = tuple(found.settings for found in dialects if found.takes_comments)
+    return parse_object(plain_json(text) if path.endswith(lenient) else text)
+
+
+def agent_variables() -> list[str]:
     """One of these stands in the environment of an agent's shell."""
-    names: list = []
+    names: list[str] = []
     for dialect in DIALECTS.values():
         names += dialect.shell_variables
     return names
@@ -3574,52 +4268,13 @@ def can_speak(event: Event) -> bool:
 # --- replies
 
 
-class Reply:
-    """What a run has to say. Parts are added in their order; `when_said` is done once
-    they are printed, so that nothing is booked that was not said."""
-
-    def __init__(self, event: Event) -> None:
-        self.dialect = DIALECTS[event.agent]
-        self.texts: list = []  # to the agent
-        self.notes: list = []  # lines to the person
-        self.plain = ""  # at PreCompact: the instructions of the summary
-        self.is_hold = False  # a stop that is held
-        self.bell = ""  # terminal sequence
-        self.said_actions: list = []
-
-    def room(self) -> int:
-        """How many characters still fit."""
-        used = sum(self.length(text) + 2 for text in self.texts)
-        return max(0, REPLY_LIMIT - used)
-
-    def length(self, text: str) -> int:
-        """The text's length as the client counts it."""
-        encoding, unit_bytes = self.dialect.reply_unit
-        return len(text.encode(encoding, "replace")) // unit_bytes
-
-    def add(self, text: str) -> bool:
-        """Add a text if it fits; False if it has to wait."""
-        if self.length(text) > self.room():
-            return False
-        self.texts.append(clean_text(text))  # names of files may hold markup, too
-        return True
-
-    def tell(self, note: str) -> None:
-        """A line to the person."""
-        self.notes.append(for_terminal(note))
-
-    def when_said(self, action: object, *args: object) -> None:
-        """Do this once the reply is printed."""
-        self.said_actions.append((action, args))
-
-
-def render_reply(event: Event, reply: Reply, env: dict) -> str:
+def render_reply(event: Event, reply: Reply, env: Env) -> str:
     """What goes to stdout; "" if there is nothing to say."""
     if reply.plain:
         return reply.plain
     dialect = reply.dialect
     text = "\n\n".join(reply.texts)
-    answer: dict = {}
+    answer: Json = {}
     if reply.notes and not dialect.is_flat:
         answer["systemMessage"] = "\n".join(reply.notes)
     if reply.bell and event.agent == "claude":
@@ -3655,8 +4310,10 @@ TOOL_KINDS = {
     "enter_plan_mode get_command_or_subagent_output kill_command_or_subagent",
     "note": "todowrite taskcreate taskupdate tasklist taskget write_todos todo_write "
     "update_plan todoread",
-    "agent": "agent task sendmessage spawn_agent spawn_subagent",
+    "agent": "agent task sendmessage spawn_agent spawn_subagent send_input wait_agent "
+    "resume_agent close_agent",
 }
+COMMAND_LIMIT = 8_000
 PATCHED_FILE = r"(?m)^\*\*\* (?:Update|Add|Delete) File: (.+)$"
 
 
@@ -3669,7 +4326,7 @@ def tool_kind(tool: str) -> str:
     return "poll" if "wait" in name else "other"
 
 
-def touched_paths(tool_input: dict) -> list:
+def touched_paths(tool_input: Json) -> list[str]:
     """The files that a call reads or edits, as it names them."""
     keys = "file_path path notebook_path absolute_path target_file"
     path = text_of(dig(tool_input, keys))
@@ -3679,12 +4336,12 @@ def touched_paths(tool_input: dict) -> list:
     return re.findall(PATCHED_FILE, patch) if "*** " in patch else []
 
 
-def command_of(tool_input: dict) -> str:
+def command_of(tool_input: Json) -> str:
     """The shell command of a call; "" if it has none."""
     command = dig(tool_input, "command cmd")
     if isinstance(command, list):
         command = " ".join(map(str, command))
-    return text_of(command)[:8000]
+    return text_of(command)[:COMMAND_LIMIT]
 
 
 # --- transcripts: what all readers need
@@ -3695,7 +4352,8 @@ MACHINE_PROMPT = (  # how prompts look that nobody typed
     r"(?s)<[a-z]+[-_][\w-]*[ >].*</[\w-]+>\Z"
     r"|<(?:task-notification|system-reminder|(?:local-)?command-\w+|skill)>"
     r"|Caveat: The messages below|\[Request interrupted|# AGENTS\.md instructions"
-    r"|## Auto Mode|Stop hook (?:feedback|additional context)"
+    r"|## Auto Mode|⚠️ \[ctx monitor\]|\[ctx workflow\]"
+    r"|Stop hook (?:feedback|additional context)"
 )
 
 
@@ -3717,8 +4375,9 @@ def text_of(value: object) -> str:
 
 def count_of(value: object, most: int = 20_000_000) -> int:
     """A plausible number of tokens; 0 for anything else."""
-    is_number = type(value) in (int, float)  # a bool is none
-    return int(value) if is_number and 0 < value < most else 0
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return 0
+    return int(value) if 0 < value < most else 0
 
 
 def sum_of(usage: object, keys: str) -> int:
@@ -3730,7 +4389,7 @@ def claude_tokens(usage: object) -> int:
     return sum_of(usage, keys)
 
 
-def blocks_of(content: object) -> list:
+def blocks_of(content: object) -> list[Json]:
     """The objects in a list; an object alone counts as a list of one."""
     blocks = content if isinstance(content, list) else [content]
     return [block for block in blocks if isinstance(block, dict)]
@@ -3769,12 +4428,13 @@ def is_typed(prompt: str) -> bool:
     return bool(prompt) and not re.match(MACHINE_PROMPT, prompt)
 
 
-def number_in(env: dict, name: str) -> int:
-    value = env.get(name, "")
-    return int(value) if value.isdecimal() else 0
+def number_in(env: Env, name: str) -> int:
+    """A number in the environment, such as 200000 or 200k; 0 if there is none."""
+    match = re.fullmatch(r"(?i)([0-9]{1,9})(k?)", env.get(name, ""))
+    return int(match[1]) * (1000 if match[2] else 1) if match else 0
 
 
-def call_of(call_id: object, tool: object, given: object) -> tuple:
+def call_of(call_id: object, tool: object, given: object) -> tuple[str, str, Json]:
     """An entry of Row.calls. The input is an object, JSON of one, or a plain text."""
     if isinstance(given, str):
         given = parse_object(given) or {"command": given}
@@ -3790,6 +4450,14 @@ WITH_COMPACTION = COMMON + ("PreCompact",)
 WITH_FAILURES = WITH_COMPACTION + ("PostToolUseFailure",)
 # Claude Code compacts by itself at 167,000 of 200,000 and at 977,000 of 1,000,000.
 RESERVE_TOKENS, RESERVE_LARGE_TOKENS, OUTPUT_TOKENS = 33_000, 23_000, 20_000
+OFF_SWITCHES = ("DISABLE_AUTO_COMPACT", "DISABLE_COMPACT")
+LEAST_TOLD_TOKENS = 100_000  # it takes no smaller window from its settings
+MANAGED = (
+    "/etc/claude-code/managed-settings.json",
+    "/Library/Application Support/ClaudeCode/managed-settings.json",
+    r"C:\Program Files\ClaudeCode\managed-settings.json",
+)
+MODEL_FORM = r"^.*?(?=claude-)|-\d{8}.*|-v\d.*|[@:\[].*"  # provider, date, [1m]
 
 
 class ClaudeCode(Dialect):
@@ -3797,7 +4465,9 @@ class ClaudeCode(Dialect):
     settings = ".claude/settings.json"
     project_variable = "CLAUDE_PROJECT_DIR"
     shell_variables = ("CLAUDECODE", "AI_AGENT")
-    instruction_file = "CLAUDE.md"
+    instruction_files = ("CLAUDE.md", "CLAUDE.local.md", "AGENTS.md")
+    home_variable = "CLAUDE_CONFIG_DIR"
+    bytes_per_token = 3.0  # it writes each result twice
     passed_over = "isSidechain isApiErrorMessage"
     row_type = "subtype attachment.type type"
     kinds = {
@@ -3809,6 +4479,7 @@ class ClaudeCode(Dialect):
     }
     places = {
         "at": "timestamp",
+        "cwd": "cwd",
         "id": "message.id",
         "model": "message.model",
         "tokens": "compactMetadata.postTokens",
@@ -3817,7 +4488,7 @@ class ClaudeCode(Dialect):
     call = ("message.content", "id", "name", "input")
     result = ("message.content", "tool_use_id", "is_error", "content")
 
-    def read_row(self, row: dict) -> Row:
+    def read_row(self, row: Json) -> Row:
         found = super().read_row(row)
         if found.model == "<synthetic>":
             return Row()
@@ -3827,9 +4498,13 @@ class ClaudeCode(Dialect):
             found.model = asked if "[1m]" in asked else found.model
         elif dig(row, "isMeta isCompactSummary"):
             found.kind = "heard"
+        meta = dig(row, "compactMetadata")
+        # one that was prepared while the person was away says nothing of the limit
+        if dig(meta, "trigger") == "auto" and not dig(meta, "precomputed"):
+            found.limit = count_of(dig(meta, "preTokens"))
         return found
 
-    def holds_by_text(self, event: Event, env: dict) -> bool:
+    def holds_by_text(self, event: Event, env: Env) -> bool:
         """From 2.1.163 on it goes on for additionalContext, without showing an error.
         An outer agent's AI_AGENT may be inherited, so the session must agree."""
         match = re.match(r"claude-code_(\d+)-(\d+)-(\d+)", env.get("AI_AGENT", ""))
@@ -3838,13 +4513,35 @@ class ClaudeCode(Dialect):
             return False
         return tuple(map(int, match.groups())) >= (2, 1, 163)
 
-    def usable_tokens(self, window: int, env: dict) -> int:
-        if env.get("DISABLE_AUTO_COMPACT", "") not in ("", "0", "false"):
-            return window
-        told = number_in(env, "CLAUDE_CODE_AUTO_COMPACT_WINDOW")
-        if told > 50_000:
-            window = min(window, told)
-        reserve = RESERVE_TOKENS if window < LARGE_WINDOW else RESERVE_LARGE_TOKENS
+    def settings_paths(self, root: str, env: Env) -> list[str]:
+        private = os.path.join(root, ".claude/settings.local.json")
+        return [*super().settings_paths(root, env), private, *MANAGED]
+
+    def read_settings(self, model: str, root: str, env: Env) -> Json:
+        """Its settings of all scopes in one, with what they say of this model."""
+        merged: Json = {}
+        for path in self.settings_paths(root, env):
+            found = parse_object(read_text(path))
+            merged.update(found)
+            models = found.get("modelSettings")
+            for name, values in models.items() if isinstance(models, dict) else []:
+                if re.sub(MODEL_FORM, "", name) == model and isinstance(values, dict):
+                    merged.update(values)
+        return merged
+
+    def find_limit(self, window: int, model: str, root: str, env: Env) -> int:
+        settings = self.read_settings(re.sub(MODEL_FORM, "", model), root, env)
+        switches = [env.get(name, "") for name in OFF_SWITCHES]
+        is_off = any(switch not in ("", "0", "false") for switch in switches)
+        if is_off or settings.get("autoCompactEnabled") is False:
+            return 0
+        told = count_of(settings.get("autoCompactWindow"))  # not "auto"
+        told = told if told >= LEAST_TOLD_TOKENS else 0
+        by_env = number_in(env, "CLAUDE_CODE_AUTO_COMPACT_WINDOW")
+        told = max(by_env, LEAST_TOLD_TOKENS) if by_env else told
+        is_large = window >= LARGE_WINDOW and not told
+        reserve = RESERVE_LARGE_TOKENS if is_large else RESERVE_TOKENS
+        window = min(window, told or window)
         usable = max(window - reserve, window // 2)  # half of a small one that was set
         percent = number_in(env, "CLAUDE_AUTOCOMPACT_PCT_OVERRIDE")
         if 1 <= percent <= 100:
@@ -3857,10 +4554,13 @@ class Codex(Dialect):
     label = "Codex"
     settings = ".codex/hooks.json"
     shell_variables = ("CODEX_CI", "CODEX_THREAD_ID")
-    registered = WITH_COMPACTION
+    registered = WITH_COMPACTION + ("SubagentStart",)
     end_limit_s = 3
     reply_unit = ("utf-8", 1)
     compacts_at = 94
+    home_variable = "CODEX_HOME"
+    limit_file = "config.toml"
+    told_limit = r"\A(?:(?!\[).*\n)*?model_auto_compact_token_limit *= *([1-9][0-9_]*)"
     row_type = "payload.role payload.type type"
     kinds = {
         "assistant": "answer",
@@ -3885,39 +4585,40 @@ class Codex(Dialect):
     }
     call = ("payload", "call_id", "name", "arguments input")
     result = ("payload", "call_id", "", "output")
-    result_head = r"\AChunk ID: (?:.*\n){1,5}?Output:\n"
+    result_head = r"\AChunk ID: (?:(?!Process running).*\n){1,5}?Output:\n"
     failure = r"\AChunk ID: (?:.*\n){1,3}?Process exited with code [1-9]"
 
-    def read_row(self, row: dict) -> Row:
+    def read_row(self, row: Json) -> Row:
         found = super().read_row(row)
         if dig(row, "payload.name") == "exec":  # what a script runs has its own rows
             found.calls = []
         item = dig(row, "payload.item")
-        if text_of(dig(item, "id")).startswith("exec-"):
+        if isinstance(item, dict) and text_of(item.get("id")).startswith("exec-"):
             self.read_item(found, item)
         last = dig(row, "payload.info.last_token_usage")
         if not dig(last, "input_tokens"):  # after a compaction
             found.tokens = found.tokens or count_of(dig(last, "total_tokens"))
         return found
 
-    def read_item(self, found: Row, item: dict) -> None:
+    def read_item(self, found: Row, item: Json) -> None:
         """What a script did (code mode): a call and its result at once."""
         command, changes = item.get("command"), item.get("changes")
         if isinstance(command, list):
             command = command[2:]  # without bash -lc
-        tool, given = "exec_command", {"command": command}
+        call_id, given = text_of(item["id"]), {"command": command}
+        found.calls = [call_of(call_id, "exec_command", given)]
         if isinstance(changes, dict):
-            tool = "apply_patch"
-            given = "\n".join("*** Update File: " + path for path in changes)
-        found.calls = [call_of(item["id"], tool, given)]
+            patch = "\n".join("*** Update File: " + path for path in changes)
+            found.calls = [call_of(call_id, "apply_patch", patch)]
         has_failed = item.get("status") == "failed"
         text = text_of(item.get("aggregated_output"))
-        found.results = [(item["id"], has_failed, text)]
+        found.results = [(call_id, has_failed, text)]
 
 
 class GeminiCli(Dialect):
     label = "Gemini CLI"
     settings = ".gemini/settings.json"
+    takes_comments = True
     project_variable = "GEMINI_PROJECT_DIR"
     shell_variables = ("GEMINI_CLI",)
     renamed = {
@@ -3930,8 +4631,10 @@ class GeminiCli(Dialect):
     time_unit = 1000
     fields = {"prompt_response": "last_assistant_message"}
     unheard = NOT_BEFORE_TOOLS
-    instruction_file = "GEMINI.md"
+    instruction_files = ("GEMINI.md",)
     window = 1_048_576
+    compacts_at = 50
+    told_limit = r'"compressionThreshold"\s*:\s*(0\.\d{1,9}|1)\b'
     kinds = {"gemini": "answer", "user": "prompt"}
     places = {
         "at": "timestamp $set.lastUpdated",
@@ -3949,14 +4652,14 @@ class GeminiCli(Dialect):
     )
     failure = r"\nExit Code: [1-9]\d*\n(?:Signal|Process Group)"
 
-    def adjust(self, event: Event, data: dict) -> Event | None:
+    def adjust(self, event: Event, data: Json) -> Event | None:
         """Its Stop has the text of the whole turn, with what earlier holds brought. The
         last line is enough to tell whether the transcript has caught up."""
         said = event.last_assistant_message.strip()
         event.last_assistant_message = said.rpartition("\n")[2]
         return event
 
-    def read_row(self, row: dict) -> Row:
+    def read_row(self, row: Json) -> Row:
         """An answer is written again when its calls are done, with their results."""
         found = super().read_row(row)
         for call in blocks_of(row.get("toolCalls")):
@@ -3969,6 +4672,7 @@ class GeminiCli(Dialect):
 class QwenCode(Dialect):
     label = "Qwen Code"
     settings = ".qwen/settings.json"
+    takes_comments = True
     project_variable = "QWEN_PROJECT_DIR"
     shell_variables = ("QWEN_CODE",)
     registered = WITH_FAILURES
@@ -3976,6 +4680,8 @@ class QwenCode(Dialect):
     unheard = NOT_BEFORE_TOOLS
     has_receipts = False  # the start's text goes into the system message
     compacts_at = 85
+    told_limit = r'"autoCompactThreshold"\s*:\s*(0\.\d{1,9}|1)\b'
+    reserve_tokens = 33_000
     row_type = "subtype type"
     kinds = {
         "assistant": "answer",
@@ -4000,7 +4706,7 @@ class QwenCode(Dialect):
     result = ("message.parts", *GeminiCli.result[1:])
     failure = GeminiCli.failure
 
-    def adjust(self, event: Event, data: dict) -> Event | None:
+    def adjust(self, event: Event, data: Json) -> Event | None:
         """Its prompt event comes before every request; a person's has this field."""
         is_prompt = event.name == "UserPromptSubmit"
         return None if is_prompt and "submitted_prompt" not in data else event
@@ -4015,6 +4721,7 @@ class CopilotCli(Dialect):
     registered = WITH_FAILURES
     is_flat = True
     runs_claudes = ("project",)
+    home_variable = "COPILOT_HOME"
     compacts_at = 80
     is_late = True
     passed_over = "agentId"
@@ -4041,15 +4748,13 @@ class CopilotCli(Dialect):
         "result.content error.message",
     )
 
-    def find_transcript(self, event: Event, env: dict) -> str:
+    def find_transcript(self, event: Event, env: Env) -> str:
         """Only its Stop names the transcript; it lies where the session's id says."""
-        is_plain = safe_name(event.session_id) == event.session_id
-        if event.transcript_path or not is_plain:
-            return event.transcript_path
-        home = env.get("COPILOT_HOME") or os.path.join(home_folder(env), ".copilot")
-        return os.path.join(home, "session-state", event.session_id, "events.jsonl")
+        name = safe_name(event.session_id)
+        path = os.path.join(self.own_folder(env), "session-state", name, "events.jsonl")
+        return event.transcript_path or path
 
-    def read_row(self, row: dict) -> Row:
+    def read_row(self, row: Json) -> Row:
         found = super().read_row(row)
         has_failed = found.kind == "boundary" and not dig(row, "data.success")
         return Row() if has_failed else found
@@ -4058,7 +4763,9 @@ class CopilotCli(Dialect):
 class Droid(Dialect):
     label = "droid"
     settings = ".factory/settings.json"
+    takes_comments = True
     project_variable = "DROID_PROJECT_DIR"
+    shell_variables = ("FACTORY_DISABLE_SETTINGS_PERSISTENCE", "BUN_PTY_LIB")
     registered = WITH_COMPACTION
     unheard = NOT_BEFORE_TOOLS
     row_type = "message.role type"
@@ -4074,7 +4781,7 @@ class Droid(Dialect):
     result = ClaudeCode.result
     failure = r"\[Process exited with code [1-9]\d*\]\s*\Z"
 
-    def read_row(self, row: dict) -> Row:
+    def read_row(self, row: Json) -> Row:
         found = super().read_row(row)
         printed = blocks_of(dig(row, "message.hookResults"))
         if printed:
@@ -4122,12 +4829,12 @@ class GrokBuild(Dialect):
     call = ("params.update", "toolCallId", "title", "rawInput")
     result = ("params.update", "toolCallId", "rawOutput.exit_code", "content")
 
-    def adjust(self, event: Event, data: dict) -> Event | None:
+    def adjust(self, event: Event, data: Json) -> Event | None:
         """At its end comes another Stop, which can hold nothing."""
         is_end = event.reason in ("shutdown", "channel_closed")
         return None if event.name == "Stop" and is_end else event
 
-    def read_row(self, row: dict) -> Row:
+    def read_row(self, row: Json) -> Row:
         found = super().read_row(row)
         meta = dig(row, "params._meta")
         sent_ms = count_of(dig(meta, "agentTimestampMs"), most=10**13)
@@ -4156,104 +4863,14 @@ DIALECTS = {  # by the word in the registered command
 # =============================================================================
 # Session
 # =============================================================================
-# What is kept of a session: session-<id>.json in the project's state folder. It is
-# loaded once and saved once in a run. `facts` is what the transcript says; all
-# else is what we did about it.
+# What we keep of a session: session-<id>.json in the project's state folder. `facts`
+# is what the transcript says; everything else is what we did about it.
 
-SESSION_VERSION = 3
-SESSION_FILE = r"session-[^/\\]*\.json$"
-
-
-class Facts(Record):
-    """What the transcript says, folded row by row (section Look)."""
-
-    tokens: int = 0  # of the last answer since the last compaction
-    chars: int = 0  # text since then, for transcripts that hold no usage
-    measured: list = []  # [ISO time, tokens, answer]; older ones are thinned out
-    window: int = 0  # as the transcript tells it
-    model: str = ""
-    answer: str = ""  # id of the last answer
-    answered_at: str = ""  # its time
-    compactions: int = 0
-    compacted_at: str = ""
-    tool_calls: int = 0
-    breakdown: dict = {}  # tool -> calls
-    calls: list = []  # the last 8, as `fold_call` makes them
-    changes: int = 0  # how often something new changed; tells repeats from progress
-    work: int = 0  # 2 for an edit, 1 for a call that does more than look
-    worked_at: str = ""  # time of the last such call
-    edited: list = []  # [path, ISO time], newest last
-    read: list = []  # paths of files read, newest last
-    requests: list = []  # [ISO time, the person's words]
-    said: str = ""  # the agent's words since the last prompt
-    said_at: str = ""
-    printed: str = ""  # the last handoff that the agent printed
-    printed_at: str = ""
-    todos: list = []  # [status, text]
-    commands: list = []  # [ISO time, command], the last ones
-    failed: dict = {}  # the last failing command: command, error, at
-    tried: list = []  # commands since that failure
-    passed: dict = {}  # the last check that exited 0: command, at, verdict, end
-    received: str = ""  # the head of our startup text, once the transcript has it
-    acknowledged_at: str = ""  # when the agent said so itself
-    tree_moves: int = 0  # commands and subagents that may have switched the branch
-    handoff_at: str = ""  # when the agent last wrote its handoff
-    handoff_refused_at: str = ""  # when the person last refused that
-
-
-class Delivery(Record):
-    """The startup text on its way to the agent (section Startup)."""
-
-    state: str = ""  # "", owed, sent, done, failed
-    source: str = ""  # the start's source: startup, clear, compact, …
-    handoff: str = ""  # the file's name in .context/handoffs
-    head: str = ""  # its first line, by which a receipt is known
-    text: str = ""  # kept until there is evidence, to send it again
-    attempts: int = 0
-    first_at: float = 0.0
-    sent_at: float = 0.0
-    answer: str = ""  # the agent's last answer when it was sent
-    escalated: bool = False
-
-
-class Session(Record):
-    """A session's state."""
-
-    version: int = SESSION_VERSION
-    id: str = ""
-    agent: str = ""
-    transcript: str = ""
-    offset: int = 0  # how far the transcript has been read
-    session_start: str = ""
-    seen_at: float = 0.0  # the last event
-    stopped_at: float = 0.0  # the last Stop, 0.0 while the agent works
-    ended_at: float = 0.0
-    end_reason: str = ""
-    client_pid: str = ""
-    model: str = ""  # as the start names it, with [1m]
-    window_told: int = 0  # as the status line tells it
-    branch: str = ""  # at the last look
-    commit: str = ""
-    moves_seen: int = 0  # tree_moves at the last look
-    began_with: str = ""  # the handoff this session got
-    compaction_seen: str = ""  # ISO time at which we noticed the last one
-    threshold_crossed_at: str = ""
-    handoff_complete: bool = False  # the agent wrote one since the last compaction
-    handoff_before: str = ""  # mark of what stood there at the start or compaction
-    kit_mark: str = ""  # of the handoff that the kit made, or of what it added
-    printed_mark: str = ""  # of the printed one that was saved last
-    handoff_offset: int = -1  # `offset` when the kit last made one
-    old_prompt_before: str = ""  # mark of .claude/ll-continue-prompt.md then
-    reminded_answer: str = ""  # the answer whose calls carried the last reminder
-    heard: dict = {}  # signals: name, or an own one's path -> mark of its content
-    alerted: dict = {}  # code of an alert -> when it was said
-    briefed: bool = False  # about the workflow, since the start or the last compaction
-    holds: int = 0  # stops in a row without a tool call
-    held_calls: int = 0  # tool calls at the last hold
-    delivery: Delivery = Delivery()
-    facts: Facts = Facts()
-    # not on disk:
-    reading_mark = ""  # the file that names a row while it is read
+SESSION_FILE = r"^session-.*\.json$"
+SAID_KEPT = 250  # more than the signals that are looked at
+NEVER_SAID = (0.0, "")
+SIGN_OF_LIFE_S = 600
+SESSIONS_LOOKED_AT = 200
 
 
 def session_path(project: Project, session_id: str) -> str:
@@ -4269,9 +4886,49 @@ def load_session(project: Project, session_id: str) -> Session:
     return session
 
 
-def save_session(project: Project, session: Session) -> None:
+def save_session(project: Project, session: Session) -> bool:
     data = json.dumps(session.as_dict(), separators=(",", ":"))
-    write_atomically(session_path(project, session.id), data)
+    return write_atomically(session_path(project, session.id), data)
+
+
+def mark_said(session: Session, key: str, now: float, mark: str = "") -> None:
+    """Remember that a signal (by its path) or an alert (by its code) was said."""
+    session.said.pop(key, None)  # the newest comes last
+    session.said[key] = (now, mark)
+    for old in list(session.said)[:-SAID_KEPT]:
+        del session.said[old]
+
+
+def heard_mark(session: Session, path: str) -> str:
+    """The mark of a signal that the agent heard; "" if it did not, or if a compaction
+    came since, whose summary may have lost it."""
+    at, mark = session.said.get(path, NEVER_SAID)
+    return mark if format_iso(at) > session.facts.compacted_at else ""
+
+
+def is_running(pid: str) -> bool | None:
+    """Whether the client's process runs; None if that cannot be asked: on Windows
+    os.kill would end it."""
+    if not pid.isdecimal() or os.name == "nt":
+        return None
+    try:
+        os.kill(int(pid), 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass  # another user's
+    return True
+
+
+def is_open(other: Session, session: Session, now: float) -> bool:
+    """Whether another session is open in another window. Where the client does not
+    tell its process, a session counts as open for ten minutes after its last sign."""
+    is_same_window = other.client_pid == session.client_pid != ""
+    if not other.id or other.id == session.id or other.ended_at or is_same_window:
+        return False
+    runs = is_running(other.client_pid)
+    seen_at = max(other.seen_at, modified_at(other.transcript))
+    return abs(now - seen_at) < SIGN_OF_LIFE_S if runs is None else runs
 
 
 def was_cleared(before: Session, session: Session) -> bool:
@@ -4286,11 +4943,11 @@ def writer_of(project: Project, name: str) -> Session:
     return Session(read_object(project.state("session-%s.json" % stem)))
 
 
-def all_sessions(project: Project, limit: int = 200) -> list:
+def all_sessions(project: Project, since: float = 0.0) -> list[Session]:
     """The sessions of the project that are kept, the newest first."""
-    found = []
-    for path, _ in list_files(project.home, ".json"):
-        if os.path.basename(path).startswith("session-") and len(found) < limit:
+    found: list[Session] = []
+    for path, at in list_files(project.home, SESSION_FILE):
+        if at >= since and len(found) < SESSIONS_LOOKED_AT:
             session = Session(read_object(path))
             session.reading_mark = path + ".reading"
             if session.id and session.version == SESSION_VERSION:
@@ -4301,18 +4958,34 @@ def all_sessions(project: Project, limit: int = 200) -> list:
 # =============================================================================
 # Git
 # =============================================================================
-# Branch and commit are read from files. What is changed is asked of `git status`,
-# only when a handoff is made; without git, or not in time, nothing is said of it.
+# Branch and commit are read from files, and so is how they moved: git notes each move
+# of HEAD in logs/HEAD. git is asked what changed when a handoff is made, what it
+# tracks when a handoff or a signal waits, and what it ignores when two sessions edit a
+# file. Nothing that a repository holds makes it run a program. Without git, or too
+# late, nothing is known of that.
 
 GIT_LIMIT_S = 0.6
+LOG_LIMIT_BYTES = 64_000
 CHANGED_LIMIT = 30
 COMMIT = r"[0-9a-f]{40,64}"
+ONE_COMMIT = r"(?:commit|cherry-pick|revert)(?! \(amend)"  # in git's own words
 # Nothing in a repository may make git run a program, ask, or write.
 SAFE_GIT = (
     "--no-optional-locks --no-pager -c safe.bareRepository=explicit"
     " -c core.fsmonitor=false -c core.hooksPath=%s -c diff.external=" % os.devnull
 ).split()
-STATUS_WORDS = "status --porcelain --ignore-submodules=dirty".split()
+# A clone without all objects would fetch them, with programs that its settings name.
+SAFE_GIT_ENV = {"GIT_ALLOW_PROTOCOL": "none", "NOTHING": ""}
+OURS = (  # in a line of `git status`; a new folder stands there without its files
+    r"^.. (?:.*/)?(?:\.caw/|\.context/(?:$|handoffs|signals|monitor-state|\.gitignore)"
+    r"|\.claude/(?:$|hooks/(?:$|ctx_hooks\.py|\.gitattributes)))"
+)
+STATUS_WORDS = "status --porcelain --no-renames --ignore-submodules=dirty".split()
+FILTER_WORDS = r"config --show-scope --name-only --get-regexp ^filter\.".split()
+IGNORED_WORDS = (
+    "--literal-pathspecs ls-files --others --ignored --exclude-standard --".split()
+)
+TRACKED_WORDS = "--icase-pathspecs ls-files -z --recurse-submodules --".split()
 
 
 def git_folder(root: str) -> str:
@@ -4324,28 +4997,37 @@ def git_folder(root: str) -> str:
         told = read_text(path).partition("gitdir:")[2].strip()  # a worktree
         if told:
             return os.path.normpath(os.path.join(folder, told))
-        if os.path.isfile(folder + "/HEAD") and os.path.isdir(folder + "/objects"):
-            return ""  # git would take this folder's own settings, which may run things
+        if os.path.lexists(os.path.join(folder, "HEAD")):
+            return ""  # git may take this folder's own settings, which may run things
     return ""
 
 
-def head_file(root: str) -> str:
-    """The file that changes when the branch does; "" without git."""
-    folder = git_folder(root)
-    return os.path.join(folder, "HEAD") if folder else ""
-
-
-def read_head(root: str) -> tuple:
+def read_head(root: str) -> tuple[str, str]:
     """(branch, short commit); ("", "") without git. A detached head is "commit …"."""
-    path = head_file(root)
-    head = read_text(path).strip()
+    folder = git_folder(root)
+    head = read_text(os.path.join(folder, "HEAD")).strip() if folder else ""
     if re.fullmatch(COMMIT, head):
         return "commit " + head[:10], head[:10]
     name = head.partition("ref: ")[2]
     if not name or name.endswith("/.invalid"):  # git keeps them elsewhere: reftable
         return "", ""
     branch = for_terminal(name.replace("refs/heads/", "", 1))
-    return one_line(branch, 100), read_ref(os.path.dirname(path), name)[:10]
+    return branch[:100], read_ref(folder, name)[:10]
+
+
+def count_commits(root: str, commit: str) -> int:
+    """How many commits moved HEAD since it was at this one; 0 if something else did,
+    such as a reset, or git did not note it."""
+    path = os.path.join(git_folder(root), "logs", "HEAD")
+    start = max(0, size_of(path) - LOG_LIMIT_BYTES)
+    log = read_bytes(path, LOG_LIMIT_BYTES, start).decode("utf-8", "replace")
+    for count, line in enumerate(reversed(log.strip().split("\n")), 1):
+        before, _, words = line.partition("\t")
+        if not re.match(ONE_COMMIT, words):
+            return 0
+        if before.startswith(commit or "0000000"):
+            return count
+    return 0
 
 
 def read_ref(folder: str, name: str) -> str:
@@ -4370,41 +5052,86 @@ def find_git() -> str:
     return ""
 
 
-def run_git(root: str, words: list[str], limit_s: float) -> str:
+def run_git(root: str, words: list[str], limit_s: float = GIT_LIMIT_S) -> str:
     """What git prints in a folder; "" if it fails, is too slow, or there is none."""
-    import subprocess
-
     git = find_git()
     if not git or not git_folder(root):
         return ""
+    # git's own variables may name another repository: it sets them for its hooks
+    env = {name: os.environ[name] for name in os.environ if name[:4] != "GIT_"}
+    env.update(SAFE_GIT_ENV)
+    code, told = run_program([git, *SAFE_GIT, *words], root, env, limit_s)
+    return "" if code else told
+
+
+def run_program(
+    words: list[str],
+    folder: str | None = None,
+    env: Env | None = None,
+    limit_s: float = 20.0,
+) -> tuple[int, str]:
+    """Exit code and stdout; 127 and why, if it cannot be run or takes too long."""
+    import subprocess
+
+    quiet = subprocess.DEVNULL
     try:
         done = subprocess.run(
-            [git, *SAFE_GIT, *words],
-            cwd=root,
-            env=dict(os.environ, GIT_TERMINAL_PROMPT="0"),
-            stdin=subprocess.DEVNULL,
+            words,
+            cwd=folder,
+            env=env,
+            stdin=quiet,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=quiet,
             timeout=limit_s,
         )
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return "" if done.returncode else os.fsdecode(done.stdout)
+    except (OSError, subprocess.SubprocessError) as error:
+        return 127, str(error)
+    return done.returncode, os.fsdecode(done.stdout)
+
+
+def is_ignored(root: str, path: str) -> bool:
+    """Whether git ignores a file of the project."""
+    return run_git(root, [*IGNORED_WORDS, path]) != ""
 
 
 def changed_files(root: str) -> list[str]:
-    """The lines of `git status --porcelain`, at most CHANGED_LIMIT."""
-    told = run_git(root, STATUS_WORDS, GIT_LIMIT_S)
+    """The lines of `git status --porcelain` but our own, at most CHANGED_LIMIT."""
+    told = run_git(root, without_filters(root) + STATUS_WORDS)
     lines = told.encode("utf-8", "replace").decode().split("\n")
-    return [line for line in lines if line.strip()][:CHANGED_LIMIT]
+    lines = [line for line in lines if line.strip() and not re.search(OURS, line)]
+    return lines[:CHANGED_LIMIT]
+
+
+def without_filters(root: str) -> list[str]:
+    """Words that switch off the filters that the repository's own settings name: git
+    would run them on changed files."""
+    told = run_git(root, FILTER_WORDS)
+    names = re.findall(r"(?m)^(?:local|worktree)\t(.*)", told)
+    return ["--config-env=%s=NOTHING" % name for name in names]
+
+
+# --- what came with the repository: it speaks to the agent, not to the person
+
+NOTED_LIMIT_BYTES = 64_000_000  # a clone may hold many files
+
+
+def is_from_repository(project: Project, path: str) -> bool:
+    """Whether a signal or handoff is a stranger's: git tracks a file of this name, or
+    one was there before this user's first run."""
+    if not project.strangers:
+        folder = project.relative(project.context)
+        tracked = run_git(project.root, [*TRACKED_WORDS, folder])
+        noted = read_text(project.state("cloned"), NOTED_LIMIT_BYTES)
+        project.strangers = set((tracked + noted).lower().split("\0"))
+    return project.relative(path).lower() in project.strangers
 
 
 # =============================================================================
 # Project
 # =============================================================================
-# A project is the folder that the client was started in, or its nearest parent,
-# with a context folder. Our own state about it lies in the user's home, so no
-# clone can forge it. One lock for each project is held for a whole run.
+# A project is the folder in which the client was started, or its nearest parent,
+# if it has a context folder. Our state about it is in the user's home, so no clone
+# can forge it. A run holds the project's one lock from its beginning to its end.
 
 PROJECT_NAME_LIMIT = 100 if os.name == "nt" else 200  # of 260 for a path there
 LOCK_WAIT_S, LOCK_WAIT_STOP_S = 1.0, 3.0
@@ -4417,6 +5144,16 @@ RUNTIME_FOLDERS = (
     "handoffs/delivered",
 )
 RUNTIME_NAMES = ("signals", "handoffs", "monitor-state.json")
+# Names of our files in a project's state folder, in .context and in .caw.
+STATE_FILES = (
+    r"(session-.*|(agreed|metrics|install-\w+)\.json|events\.jsonl|errors\.log|cloned"
+    r"|lock|root|paused|swept|greeted|ctx_hooks\.py\.\w+)(\.corrupt|\.tmp-\d+)?"
+)
+RUNTIME_FILES = (
+    r"monitor-state\.json(\.corrupt|\.tmp-\d+)?"
+    r"|signals/(global|sessions/[^/]+)/[^/]+\.md"
+)
+WORKFLOW_FILES = r"auto-state\.json(\.corrupt|\.tmp-\d+)?"
 GITIGNORE = """\
 # Runtime files of ctx_hooks. The context files beside this one are yours.
 /signals/
@@ -4429,12 +5166,13 @@ GITIGNORE = """\
 class Project:
     """A project's folders and settings."""
 
-    def __init__(self, root: str, settings: Settings, env: dict) -> None:
+    def __init__(self, root: str, settings: Settings, env: Env) -> None:
         self.root = root
         self.settings = settings
-        self.context = os.path.join(root, settings["context_dir"])
+        self.context = os.path.join(root, settings.text("context_dir"))
         self.home = project_state_folder(root, env)
         self.cache = cache_folder(env)
+        self.strangers: set[str] = set()  # what came with the repository, once asked
 
     def state(self, name: str) -> str:
         """The path of one of our own files about this project."""
@@ -4453,50 +5191,38 @@ class Project:
         return path if inside.startswith("..") else inside.replace(os.sep, "/")
 
 
-def find_project(start: str, env: dict) -> Project | None:
+def find_project(start: str, env: Env) -> Project | None:
     """The project of a folder; None if there is none, or it is not ours to work in."""
     if not os.path.isabs(start) or "\0" in start or not home_folder(env):
         return None
     start = os.path.normpath(start)
-    usual = read_settings("", env)["context_dir"]
     for folder in upwards(start):
         is_trusted = folder == start or is_ours(os.path.join(folder, ".contextrc"))
-        name = told_context_dir(folder) if is_trusted else ""
-        context = os.path.join(folder, name or usual)
-        if not os.path.isdir(context) or not (folder == start or is_ours(context)):
-            continue
         settings = read_settings(folder if is_trusted else "", env)
-        project = Project(folder, settings, env)
-        if project.context == context:  # else the parser would not have that name
+        context = os.path.join(folder, settings.text("context_dir"))
+        if os.path.isdir(context) and (folder == start or is_ours(context)):
+            project = Project(folder, settings, env)
             return project if is_safe_to_use(project) else None
     return None
 
 
-def told_context_dir(folder: str) -> str:
-    """What a folder's .contextrc calls the context folder; "" if it does not say. Many
-    folders may lie above, so the rest is only parsed where a project is found."""
-    text = read_text(os.path.join(folder, ".contextrc"), SETTINGS_LIMIT_BYTES)
-    told = re.findall(r"""(?m)^['"]?context_dir['"]?[ \t]*:(.*)$""", text)
-    return unquote(strip_comment(told[-1][:LINE_LIMIT])) if told else ""
-
-
 def is_ours(path: str) -> bool:
-    """What lies in a parent counts only if it is this user's or root's: in a shared
-    folder somebody else could have put it there."""
+    """A parent's file counts only if it is this user's or root's: in a shared folder
+    somebody else could have put it there."""
     if os.name == "nt" or not os.path.exists(path):
         return True
     return os.stat(path).st_uid in (0, os.getuid())
 
 
 def is_safe_to_use(project: Project) -> bool:
-    """A link as runtime folder would lead our writes to somewhere else."""
+    """Whether none of our folders is a link: it could lead our writes elsewhere."""
     parts = parts_inside(project.context, project.root)
     if parts in ([], ["."]) or is_private(parts):
         return False
     return not any(os.path.islink(project.path(name)) for name in RUNTIME_FOLDERS)
 
 
-def is_private(parts: list) -> bool:
+def is_private(parts: list[str]) -> bool:
     """Whether a path leads through the folder of git or of Claude Code."""
     return any(part.lower() in (".git", ".claude") for part in parts)
 
@@ -4517,35 +5243,28 @@ def prepare_folders(project: Project) -> bool:
     return os.access(project.home, os.W_OK)
 
 
-# --- what came with a clone: a repository speaks to the agent, not to the person
+STRANGERS_PLACES = ("signals/global", "handoffs")
 
 
 def note_clone(project: Project) -> None:
     """Before this user's first run here: what is there was written by somebody else."""
-    found = {}
-    for name in ("signals/global", "handoffs"):
-        for path, written_at in list_files(project.path(name), ".md"):
-            found[project.relative(path)] = time_mark(written_at)
-    if found:
-        write_object(project.state("cloned.json"), found)
-
-
-def came_with_clone(project: Project, path: str) -> bool:
-    """Whether a signal or handoff is a stranger's; not once somebody wrote it anew."""
-    noted = read_object(project.state("cloned.json"))
-    return noted.get(project.relative(path)) == time_mark(modified_at(path))
+    names = ""
+    for place in STRANGERS_PLACES:
+        for path, _ in list_files(project.path(place), MARKDOWN):
+            names += project.relative(path) + "\0"
+    write_atomically(project.state("cloned"), names)
 
 
 # --- the user's folders
 
 
-def home_folder(env: dict) -> str:
+def home_folder(env: Env) -> str:
     """The user's home; "" if there is none. Never guessed: that could be root's."""
     home = env.get("USERPROFILE" if os.name == "nt" else "HOME", "")
     return home if os.path.isabs(home) else ""
 
 
-def user_folder(env: dict, variable: str, below_home: str) -> str:
+def user_folder(env: Env, variable: str, below_home: str) -> str:
     """An XDG folder, or its default below the home; on Windows %LOCALAPPDATA%."""
     given = env.get("LOCALAPPDATA" if os.name == "nt" else variable, "")
     if os.path.isabs(given):
@@ -4554,22 +5273,28 @@ def user_folder(env: dict, variable: str, below_home: str) -> str:
     return os.path.join(home, below_home) if home else ""
 
 
-def state_home(env: dict) -> str:
+def state_home(env: Env) -> str:
     return user_folder(env, "XDG_STATE_HOME", ".local/state")
 
 
-def cache_folder(env: dict) -> str:
+def cache_folder(env: Env) -> str:
     """Bytecode and launcher files, where the launcher looks, too. "" without a home."""
     folder = user_folder(env, "XDG_CACHE_HOME", ".cache")
     below = r"ctx_hooks\cache" if os.name == "nt" else "ctx_hooks"
     return os.path.join(folder, below) if folder else ""
 
 
-def config_home(env: dict) -> str:
+def config_home(env: Env) -> str:
     return user_folder(env, "XDG_CONFIG_HOME", ".config")
 
 
-def read_settings(root: str, env: dict) -> Settings:
+def claude_folder(env: Env) -> str:
+    """The user's own folder of Claude Code."""
+    default = os.path.join(home_folder(env), ".claude")
+    return os.path.abspath(env.get("CLAUDE_CONFIG_DIR") or default)
+
+
+def read_settings(root: str, env: Env) -> Settings:
     """The user's settings for all projects, then the project's own."""
     settings = Settings()
     home = config_home(env)
@@ -4581,7 +5306,7 @@ def read_settings(root: str, env: dict) -> Settings:
     return settings
 
 
-def project_state_folder(root: str, env: dict) -> str:
+def project_state_folder(root: str, env: Env) -> str:
     """Where our own files about a project lie; "" without a home."""
     home = state_home(env)
     path = os.path.normcase(os.path.realpath(root))  # C: and c: are one
@@ -4589,11 +5314,107 @@ def project_state_folder(root: str, env: dict) -> str:
     return os.path.join(home, "ctx_hooks", name) if home else ""
 
 
+# --- how this kit came here, and its commands as they can be pasted there
+
+PLUGIN = "ctx-hooks"
+# `auto` is one, too, but what ends or proves a workflow is for a person's terminal.
+SLASH_COMMANDS = "status why handoff signal pause resume doctor init wake".split()
+CLAUDE_SETTINGS = (".claude/settings.json", ".claude/settings.local.json")
+
+
+class Kit:
+    """A kit file. `origin` says how it came here: as "plugin", also one that is read in
+    place; by install.py for the "project" or the "user"; or as a "copy", by hand."""
+
+    def __init__(
+        self, root: str, env: Env, path: str = __file__, start: str = ""
+    ) -> None:
+        self.root = root
+        self.env = env
+        self.start = start or root  # where a command would be pasted
+        self.path = os.path.abspath(path)
+        self.folder = os.path.dirname(self.path)
+        self.record = self.read_record()
+        self.origin = self.find_origin()
+
+    def find_origin(self) -> str:
+        has_manifest = os.path.isdir(os.path.join(self.folder, ".claude-plugin"))
+        is_run_as_one = self.env.get("CLAUDE_PLUGIN_ROOT") == self.folder
+        if has_manifest and (is_run_as_one or self.is_enabled()):
+            return "plugin"
+        if self.folder == os.path.join(claude_folder(self.env), "hooks"):
+            return "user"
+        return "project" if self.record.version else "copy"
+
+    def is_enabled(self) -> bool:
+        """Whether Claude Code's settings switch the plugin on."""
+        shared, private = CLAUDE_SETTINGS
+        own = os.path.join(claude_folder(self.env), "settings.json")
+        for path in (own, os.path.join(self.root, shared), self.root + "/" + private):
+            enabled = read_object(path).get("enabledPlugins")
+            switches = enabled.items() if isinstance(enabled, dict) else ()
+            if any(is_on and name.startswith(PLUGIN + "@") for name, is_on in switches):
+                return True
+        return False
+
+    def read_record(self) -> Installation:
+        """What install.py noted, for this project or for all."""
+        home = home_folder(self.env)
+        for root, name in ((self.root, "project"), (home, "user")):
+            folder = project_state_folder(root, self.env)
+            record = read_object(os.path.join(folder, "install-%s.json" % name))
+            if record:
+                return Installation(record)
+        return Installation()
+
+    def call(self, words: str) -> str:
+        """A command that people run, as it can be pasted in the project's folder."""
+        if self.origin == "plugin" and words.split(" ")[0] in SLASH_COMMANDS:
+            return "/%s:%s" % (PLUGIN, words)
+        return program_call(self.path, words, self.start)
+
+    def install_call(self, words: str = "") -> str:
+        """The call of install.py: it lies where the kit came from, or beside it."""
+        if self.origin == "plugin":
+            return "claude plugin update %s@%s" % (PLUGIN, PLUGIN)
+        path = self.installer()
+        if path:
+            return program_call(path, words, self.start)
+        return ("in your copy of ctx_hooks: python3 install.py " + words).strip()
+
+    def installer(self) -> str:
+        """install.py lies where the kit came from, or beside it; "" if it is gone."""
+        path = os.path.join(self.record.source or self.folder, "install.py")
+        return path if os.path.isfile(path) else ""
+
+    def init_call(self) -> str:
+        """What makes this folder a project."""
+        if self.origin == "plugin":
+            return self.call("init")
+        needs_more = self.origin != "user" and self.installer()
+        return self.install_call() if needs_more else "mkdir .context"
+
+
+def program_call(path: str, words: str, folder: str) -> str:
+    """A Python program with its words, its path relative where it lies below."""
+    import shlex
+    import subprocess
+
+    inside = os.path.join(folder, "")
+    if path.startswith(inside):
+        path = path[len(inside) :]
+        path = path if os.sep in path else os.path.join(".", path)
+    start = "" if os.access(os.path.join(folder, path), os.X_OK) else "python3 "
+    if os.name == "nt":
+        return ("py -3 %s %s" % (subprocess.list2cmdline([path]), words)).strip()
+    return ("%s%s %s" % (start, shlex.quote(path), words)).strip()
+
+
 # --- the lock
 
 
 class ProjectLock:
-    """One lock for each project. `with` holds it; `is_held` says whether it was had."""
+    """The project's lock, held inside `with`; `is_held` is False after a time-out."""
 
     def __init__(self, project: Project, wait_s: float) -> None:
         self.path = project.state("lock")
@@ -4614,9 +5435,9 @@ class ProjectLock:
         self.file.close()  # closing releases the lock
 
 
-def try_lock(file: object) -> bool:
+def try_lock(file: IO[bytes]) -> bool:
     try:
-        if os.name == "nt":
+        if sys.platform == "win32":
             import msvcrt
 
             file.seek(0)
@@ -4654,7 +5475,7 @@ def may_be_delivered(project: Project, path: str) -> bool:
 OWN_LINE = r"ctx_hooks\.py\W{1,12}(?:inject|gate|monitor|stop-enforce|cleanup)\b"
 
 
-def is_switched_off(project: Project, env: dict, now: float) -> bool:
+def is_switched_off(project: Project, env: Env, now: float) -> bool:
     """By CTX_HOOKS_DISABLE, or by `pause`: its file holds an epoch, or 0 for no end."""
     if env.get("CTX_HOOKS_DISABLE", "") not in ("", "0"):
         return True
@@ -4664,14 +5485,14 @@ def is_switched_off(project: Project, env: dict, now: float) -> bool:
     return os.path.exists(path) and not is_over
 
 
-def another_kit_speaks(project: Project, kit: str, settings_files: list) -> bool:
+def another_kit_speaks(project: Project, kit: str, settings_files: list[str]) -> bool:
     """Whether this kit is the plugin's or the user's, and the project has its own."""
     own = os.path.join(project.root, KIT_PLACE)
     if is_inside(kit, project.root) or not os.path.exists(own):
         return False
     for name in settings_files:
         text = read_text(os.path.join(project.root, name))
-        if re.search(OWN_LINE, text):
+        if re.search(OWN_LINE, plain_json(text)):
             return True
     return False
 
@@ -4679,9 +5500,9 @@ def another_kit_speaks(project: Project, kit: str, settings_files: list) -> bool
 # =============================================================================
 # Config
 # =============================================================================
-# .contextrc is a small YAML subset: nested keys by indentation, scalars, lists
-# as [a, b] or as "- a" lines, comments, quotes. A bad line or entry is reported
-# with line and column, and skipped; the rest counts.
+# .contextrc is a small subset of YAML: nested keys by indentation, scalars, lists
+# as [a, b] or as "- a" lines, comments, quotes. A bad line or list entry is skipped
+# and reported with line and column.
 
 CONTEXT_FILES = [
     "CONSTITUTION.md",
@@ -4693,16 +5514,8 @@ CONTEXT_FILES = [
 ]
 INSTRUCTION_FILES = "CLAUDE.md CLAUDE.local.md AGENTS.md GEMINI.md QWEN.md".split()
 SEVERITIES = ("info", "warning", "critical")
-BOOLEANS = {
-    "true": True,
-    "yes": True,
-    "on": True,
-    "false": False,
-    "no": False,
-    "off": False,
-}
-LINE_LIMIT, LIST_LIMIT = 8_000, 200
-SETTINGS_LIMIT_BYTES = 64_000  # a longer file would slow down every hook
+SWITCHES = ("true", "false", "yes", "no", "on", "off")
+SETTINGS_LIMIT_BYTES = 16_000  # a longer file would slow down every hook
 
 
 def as_path(text: str) -> str:
@@ -4713,24 +5526,18 @@ def as_path(text: str) -> str:
     return text
 
 
-def as_bool(text: str) -> bool:
-    if text.lower() not in BOOLEANS:
-        raise ValueError("must be true or false")
-    return BOOLEANS[text.lower()]
-
-
-def as_number(text: str) -> float:
+def as_number(text: str) -> str:
     if not re.fullmatch(r"\d{1,9}(\.\d{1,6})?", text):
         raise ValueError("must be a number")
-    return float(text)
+    return text
 
 
-def as_tokens(text: str) -> int:
-    """200000, 200k or 1m."""
+def as_tokens(text: str) -> str:
+    """200000, 200k or 1m, as a plain number."""
     given = text.lower().replace("_", "")
     if not re.fullmatch(r"\d{1,9}[km]?", given):
         raise ValueError("must be a number of tokens, such as 200000 or 200k")
-    return int(given.replace("k", "000").replace("m", "000000"))
+    return given.replace("k", "000").replace("m", "000000")
 
 
 def as_threshold(text: str) -> str:
@@ -4740,9 +5547,19 @@ def as_threshold(text: str) -> str:
     return text.lower().rstrip("%")
 
 
+def as_pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(error) from None
+    return text
+
+
 def as_plain_pattern(text: str) -> str:
     """A project's pattern: plain text, in which * stands for anything. A regular
     expression of a stranger's could freeze the terminal."""
+    if not re.search(r"\w", text):
+        raise ValueError("name a word of the prompt")
     pattern, *others = map(re.escape, text.split("*", 8))
     for number, part in enumerate(others, 1):
         # takes the first place that fits, and never looks back
@@ -4754,7 +5571,7 @@ def as_yours(text: str) -> str:
     raise ValueError("counts only in your own settings, ~/.config/ctx_hooks/contextrc")
 
 
-def one_of(*choices: str) -> object:
+def one_of(*choices: str) -> Check:
     """A check that takes only these words, in any case."""
     known = {choice.lower(): choice for choice in choices}
 
@@ -4766,54 +5583,68 @@ def one_of(*choices: str) -> object:
     return as_choice
 
 
-# A setting: its default, and the check of one value. A list has a list as default.
-SETTINGS = {
+as_switch = one_of(*SWITCHES)
+
+# A setting's default (a list, if it takes several values), and the check of one value,
+# which may normalise it.
+SETTINGS: dict[str, tuple[str | list[str], Check]] = {
     "context_dir": (".context", as_path),
     "gate.mode": ("directive", one_of("directive", "off")),
     "gate.files": (CONTEXT_FILES, as_path),
-    "gate.checkpoint": (False, as_bool),
+    "gate.subagent_files": (["CONSTITUTION.md", "CONVENTIONS.md"], as_path),
+    "gate.checkpoint": ("false", as_switch),
     "monitor.inject_min_severity": ("warning", one_of(*SEVERITIES)),
     "monitor.notify": ("off", one_of("off", "bell", "desktop")),
-    "monitor.context_window": (0, as_tokens),
-    "handoff.enabled": (True, as_bool),
+    "monitor.context_window": ("0", as_tokens),
+    "handoff.enabled": ("true", as_switch),
     "handoff.threshold": ("auto", as_threshold),
-    "audit.stale_days": (14.0, as_number),
-    "startup.enabled": (True, as_bool),
+    "audit.stale_days": ("14", as_number),
+    "startup.enabled": ("true", as_switch),
     "startup.files": ([], as_path),
-    "startup.max_age_hours": (72.0, as_number),
-    "startup.budget_chars": (8000.0, as_number),
-    "startup.require_ack": ("auto", one_of("auto", *BOOLEANS)),
-    "startup.retry_backoffs_s": ([1.0, 2.0, 5.0, 10.0], as_number),
-    "startup.file_fallback_after_attempts": (3.0, as_number),
-    "startup.fallback_file": ("", one_of(*INSTRUCTION_FILES)),
+    "startup.max_age_hours": ("72", as_number),
+    "startup.budget_chars": ("8000", as_number),
+    "startup.require_ack": ("auto", one_of("auto", *SWITCHES)),
+    "startup.retry_backoffs_s": (["1", "2", "5", "10"], as_number),
+    "startup.file_fallback_after_attempts": ("3", as_number),
+    "startup.fallback_file": ([], one_of(*INSTRUCTION_FILES)),
     "auto.phases": ([], str),
     "auto.about.*": ("", str),
     "auto.done_when.*": ("", str),
-    "auto.check_timeout_s": (120.0, as_number),
-    "wrap.ready_patterns": ([], str),
+    "auto.check_timeout_s": ("120", as_number),
+    "wrap.ready_patterns": ([], as_pattern),
 }
-
-
-# What reaches out of the text is the user's: these checks apply in a project's file.
-PROJECT_CHECKS = {
+# These settings reach outside the conversation, so a project's file has other checks.
+PROJECT_CHECKS: dict[str, Check] = {
     "monitor.notify": as_yours,
     "wrap.ready_patterns": as_plain_pattern,
 }
 
 
 class Settings:
-    """The values of a .contextrc, and what is wrong with it: [(line, column, what)]."""
+    """The values of a .contextrc as checked texts, and what is wrong with it."""
 
     def __init__(self) -> None:
-        self.values = {name: default for name, (default, _) in SETTINGS.items()}
-        self.problems: list = []
+        self.values: dict[str, list[str]] = {}
+        self.problems: list[tuple[int, int, str]] = []  # line, column, what
 
-    def __getitem__(self, name: str) -> object:
-        return self.values[name]
+    def words(self, name: str) -> list[str]:
+        """The entries of a list."""
+        default = SETTINGS[name][0]
+        usual = default if isinstance(default, list) else [default]
+        return self.values.get(name, usual)
+
+    def text(self, name: str) -> str:
+        return self.words(name)[-1]
+
+    def number(self, name: str) -> float:
+        return float(self.text(name))
+
+    def is_on(self, name: str) -> bool:
+        return self.text(name) in ("true", "yes", "on")
 
     def of_phase(self, name: str, phase: str) -> str:
         """`auto.about` or `auto.done_when` of one phase."""
-        return self.values.get("%s.%s" % (name, phase), "")
+        return self.values.get("%s.%s" % (name, phase), [""])[-1]
 
     def read(self, text: str, is_projects: bool = False) -> None:
         """Take the values of one file's text; later files win."""
@@ -4821,50 +5652,42 @@ class Settings:
             group = name.rpartition(".")[0] + ".*"
             setting = SETTINGS.get(name) or SETTINGS.get(group)
             is_group = any(known.startswith(name + ".") for known in SETTINGS)
-            may_be_empty = setting and isinstance(setting[0], list)
-            if setting and is_projects:
-                setting = (setting[0], PROJECT_CHECKS.get(name, setting[1]))
-            if setting and (values or may_be_empty):
-                self.take(name, setting, values)
+            if setting and (values or isinstance(setting[0], list)):
+                check = PROJECT_CHECKS.get(name) if is_projects else None
+                self.take(name, check or setting[1], values)
             elif values or not is_group:
                 self.problems.append((*place, "unknown setting, or no value: " + name))
 
-    def take(self, name: str, setting: tuple, values: list) -> None:
+    def take(self, name: str, check: Check, values: list[Value]) -> None:
         """The values of one setting. A bad one is reported, and drops only itself."""
-        default, check = setting
         good = []
-        for line, column, text in values[:LIST_LIMIT]:
+        for line, column, text in values:
             try:
                 good.append(check(text))
             except ValueError as error:
                 self.problems.append((line, column, "%s: %s" % (name, error)))
-        if isinstance(default, list) and (good or not values):
+        if good or not values:
             self.values[name] = good
-        elif good:
-            self.values[name] = good[-1]
 
 
-def parse_keys(text: str) -> list:
-    """[(dotted key, (line, column), values)]; a value is (line, column, text)."""
-    found: list = []
-    values: list = []  # of the last key
-    open_keys: list = []  # (column, key) of the keys that this line is inside of
+def parse_keys(text: str) -> list[tuple[str, tuple[int, int], list[Value]]]:
+    """The keys of a .contextrc: dotted key, (line, column), values."""
+    found: list[tuple[str, tuple[int, int], list[Value]]] = []
+    parents: dict[int, str] = {}  # column -> key that this line is inside of
     for line, content in enumerate(text.split("\n"), 1):
-        content = strip_comment(content[:LINE_LIMIT]).rstrip()
+        content = strip_comment(content).rstrip()
         words = content.strip()
         column = len(content) - len(words) + 1
         if words in ("", "---"):
             continue
         if words.startswith("- ") and found:
-            values.append((line, column, unquote(words[2:])))
+            found[-1][2].append((line, column, unquote(words[2:])))
             continue
-        while open_keys and open_keys[-1][0] >= column:
-            open_keys.pop()
         key, _, value = words.partition(":")
-        open_keys.append((column, unquote(key)))
-        name = ".".join(part for _, part in open_keys)
+        parents = {at: parent for at, parent in parents.items() if at < column}
+        parents[column] = unquote(key)
         values = [(line, column, unquote(item)) for item in split_list(value.strip())]
-        found.append((name, (line, column), values))
+        found.append((".".join(parents.values()), (line, column), values))
     return found
 
 
@@ -4872,7 +5695,8 @@ def strip_comment(line: str) -> str:
     """A line without its comment; a # inside quotes or a word is none."""
     if "#" not in line:
         return line
-    return re.match(r"""(?:[^'"#]|"[^"]*"|'[^']*'|(?<=\S)#|['"])*""", line).group()
+    whole = re.match(r"""(?:[^'"#]|"[^"]*"|'[^']*'|(?<=\S)#|['"])*""", line)
+    return whole.group() if whole else line
 
 
 def unquote(text: str) -> str:
@@ -4880,7 +5704,7 @@ def unquote(text: str) -> str:
     return match.group(2) if match else text.strip()
 
 
-def split_list(text: str) -> list:
+def split_list(text: str) -> list[str]:
     """The entries of [a, b]; one value is a list of one. Quotes may hold a comma."""
     if not (text.startswith("[") and text.endswith("]")):
         return [text] if text else []
@@ -4891,8 +5715,8 @@ def split_list(text: str) -> list:
 # =============================================================================
 # Recorder
 # =============================================================================
-# events.jsonl: one row for each thing that was said or decided, with the reason;
-# `why` reads it. It is cut to its newer half when it is full.
+# events.jsonl has one row for each thing said or decided, with the reason; `why` shows
+# them. When it is full, the older half is dropped.
 #
 #     {"at": "2026-02-03T10:45:00Z", "event": "signal:delivered", "session": "…", …}
 
@@ -4900,21 +5724,10 @@ EVENTS_LIMIT_BYTES = 400_000
 ERRORS_LIMIT_BYTES = 40_000
 
 
-class Metrics(Record):
-    """metrics.json: what came of the deliveries at a session's start."""
-
-    attempted: int = 0
-    succeededOnFirstTry: int = 0
-    succeededAfterRetry: int = 0
-    escalatedToFile: int = 0
-    failed: int = 0
-    averageAttemptsToSuccess: float = 0.0
-    averageTimeToSuccess: float = 0.0  # seconds
-
-
 def record(run: Run, event: str, **details: object) -> None:
     """Note one row for `why`."""
-    row = {"at": format_iso(run.now), "event": event, "session": run.session.id}
+    row: Json = {"at": format_iso(run.now), "event": event}
+    row["session"] = run.session.id
     for name, value in details.items():
         row[name] = hide_secrets(value) if isinstance(value, str) else value
     append_line(run.project.state("events.jsonl"), json.dumps(row), EVENTS_LIMIT_BYTES)
@@ -4932,40 +5745,820 @@ def append_line(path: str, line: str, limit_bytes: int) -> None:
         pass  # a full disk: the work goes on without a log
 
 
-def read_events(project: Project) -> list:
+def read_events(project: Project) -> list[Json]:
     """The recorder's rows, oldest first."""
     content = read_bytes(project.state("events.jsonl"), 2 * EVENTS_LIMIT_BYTES)
     rows = map(parse_object, content.split(b"\n"))
     return [row for row in rows if row]
 
 
-def count_metric(
-    project: Project, name: str, attempts: int = 0, seconds: float = 0.0
-) -> None:
-    """Count one outcome of a delivery; a success also moves the averages."""
-    path = project.state("metrics.json")
-    metrics = Metrics(load_state(path))
+def read_metrics(project: Project) -> Metrics:
+    return Metrics(load_state(project.state("metrics.json")))
+
+
+def count_metric(project: Project, name: str) -> None:
+    """Count one outcome of a delivery."""
+    metrics = read_metrics(project)
     setattr(metrics, name, getattr(metrics, name) + 1)
-    if name.startswith("succeeded"):
-        count = metrics.succeededOnFirstTry + metrics.succeededAfterRetry
-        averages = {
-            "averageAttemptsToSuccess": attempts,
-            "averageTimeToSuccess": max(0.0, seconds),
-        }
-        for average, value in averages.items():
-            old = getattr(metrics, average)
-            setattr(metrics, average, round(old + (value - old) / count, 3))
-    write_object(path, metrics.as_dict())
+    write_object(project.state("metrics.json"), metrics.as_dict())
+
+
+def count_success(project: Project, delivery: Delivery, now: float) -> None:
+    """Count a delivery that arrived, even after it was given up; move the averages."""
+    metrics = read_metrics(project)
+    is_first_try = delivery.attempts == 1
+    metrics.failed -= delivery.state == "failed"
+    metrics.succeededOnFirstTry += is_first_try
+    metrics.succeededAfterRetry += not is_first_try
+    count = metrics.succeededOnFirstTry + metrics.succeededAfterRetry
+    averages = {
+        "averageAttemptsToSuccess": delivery.attempts,
+        "averageTimeToSuccess": max(0.0, now - delivery.first_at),
+    }
+    for average, value in averages.items():
+        old = getattr(metrics, average)
+        setattr(metrics, average, round(old + (value - old) / count, 3))
+    write_object(project.state("metrics.json"), metrics.as_dict())
+
+
+# =============================================================================
+# Words
+# =============================================================================
+# What the person said, where there is no room for all of it. Each sentence has a
+# weight, and choose_words keeps the heaviest, of those the newest. What is kept is
+# kept to the letter, and a gap shows as […].
+
+GAP = "[…] "
+TEXT_COST = 4  # characters that the quoting of a text takes
+SENTENCE_LIMIT = 800  # characters; a longer one is taken in pieces
+SHORT_LEAD = 22  # characters of "Wait." and its like: the next sentence says what
+FIRST_FEW = 30  # of one text and weight; what is more comes after other texts
+LAST_WHOLE, WHOLE_SHARE = 3, 5  # the first and the last three, up to a fifth each
+WHOLE = 9  # their rank
+
+# A sentence ends with its line, or at a full stop: not that of `2.` or an initial,
+# and before a small letter only behind a longer word (`etc. and`).
+SENTENCE_END = (
+    r"[\n.!?…。！？](?:(?<=\n)\s*|(?<=[。！？])[。！？」』”）]*\s*"
+    r"|(?<=\S[!?…])[.!?…]*[\"')\]»”*]*\s+"
+    r"|(?<=\S\.)(?<!\b\w\.)(?<!\b\d\d\.)[\"')\]»”*]*\s+"
+    r"(?:(?=[^\sa-zà-ÿа-яё])|(?<=\w\w\w\w\.\s)))"
+)
+PIECE = r"(?s).{1,%d}(?:\s+|\Z)|.{%d}" % (SENTENCE_LIMIT, SENTENCE_LIMIT)
+FENCED = r"(?ms)^([ \t]*```.*?^[ \t]*```[^\n]*\n?)"
+LIST_ITEM = r"\s*(?:[-*•·+–]|\(?\w{1,2}[.):])\s"
+LOG_LINE = (  # pasted, not said
+    r"\s*(?:\[?\d{4}-\d\d-\d\d[T ]\d|\[?\d\d:\d\d:\d\d|at [\w.$<>]+\(|File \"|Traceback"
+    r"|\[?(?:INFO|DEBUG|WARN(?:ING)?|ERROR|FATAL|TRACE)\b|npm ERR|[+-]{3} |@@ |[$#%] "
+    r"|[\w.]+(?:Error|Exception):)"
+)
+WORD = r"(?:[cdjlmnst]|qu)'(?=\w)|\w+(?:'\w+)*|\^"
+CLAUSE_BORDER = r"[,;:(—–]\s*"
+WORD_START = r"(?<!\S)\S|[\u3040-\u9fff\uac00-\ud7af]"  # some write without spaces
+VALUE_SET = r"\d|`|\w[/_]\w|\w\.\w"  # a number, code, a path, a name
+
+# The tables: what a sentence says if it holds one of these. `*` is any ending, `^`
+# the beginning of a clause; the longest entry counts (`don't know` is no `don't`).
+# A line that begins with # names the language.
+CORRECTS = """
+# English
+no longer, instead, disregard, nevermind, never mind, i meant, i misspoke, i mistyped,
+i misread, correction, corrected, overrul*, overrid*, scratch that, strike that,
+undo that, undo what, revert that, revert to, cancel that, drop that, change that,
+change my, changed my, changing my, changed our, made up my, second thoughts,
+on reflection, come to think, take that back, take it back, taking back, taking that,
+took back, let me revise, let me rephrase, let me correct, let me restate,
+let me clarify, let me rethink, let me change, let me redo, let me fix, let me be clear,
+let me start over, let me reconsider, my mistake, my error, i was wrong, i was mistaken,
+i'm wrong, i stand corrected, i got that wrong, ^ wait, oh wait, hmm wait, no wait,
+but wait, well wait, ^ hold on, ^ hang on, let's not, let us not, let's go with,
+let's go for, let's stick, let's settle, let's drop, let's skip, let's avoid, finalized,
+finalised, verdict, stick to, sticking to, from now, from this point, from this moment,
+henceforth, hereafter, forthwith, going forward, moving forward, as of now, as of today,
+as of this, effective immediately, starting now, starting tomorrow, new rule, new rules,
+new policy, new requirement, new requirements, new constraint, new decision,
+updated rule, updated plan, updated requirement, update to the rule, obsolete, outdated,
+out of date, roll back, rolled back, just this once, what i asked, not the other,
+not what i, sorry i, ^ no, ^ nope, ^ nah, on the contrary, replaces, replaced by,
+in favor of, in favour of, never again, one correction, small correction, contrary to,
+that's off, is off the table, off the table, switching to, switch to, switch back,
+it's settled, locked in, set in stone, last word, has been decided, stays as
+# Deutsch
+nicht mehr, keine mehr, kein mehr, stattdessen, anstelle, vergiss, vergesst,
+vergessen wir, ignorier*, doch nicht, doch lieber, doch besser, ich meine, ich meinte,
+gemeint, korrektur*, korrigier*, planänderung, anders überlegt, meinung geändert,
+^ nein, ^ nee, ^ nö, ^ doch, ach nein, oh nein, ^ warte, lassen wir, lass uns, lass das,
+lasst das, lass es, endgültig*, entschied*, beschlossen, beschluss, dabei bleib*,
+bleiben dabei, bleibt es bei, bleiben bei, bleiben wir, ab jetzt, ab sofort, ab heute,
+ab nun, ab morgen, von nun an, von jetzt an, von heute an, künftig*, zukünftig*,
+in zukunft, neue regel, neuer plan, neue vorgabe, neuer name, nehme zurück,
+nehme das zurück, zurück zu, zurück auf, verwirf, verworfen, streich*, gilt nicht,
+gilt nun, gilt jetzt, gilt ab, mein fehler, geirrt, verschrieben, vertan, umentschieden,
+umgestellt, wechseln zu, jetzt doch, hinfällig
+# Français
+à la place, au lieu, plutôt que, oublie, oubliez, oublions, ignorez, laisse tomber,
+laissez tomber, je voulais dire, je me suis trompé, je me suis trompée, trompé,
+mon erreur, je corrige, rectific*, ^ non, ah non, oh non, ^ attends, ^ attendez,
+changé d' avis, change d' avis, changement de plan, changement de programme, définitif,
+définitive, décidé, décidée, décision, tranché, on garde, on part sur, désormais,
+dorénavant, à partir de maintenant, à partir d' aujourd'hui, à partir d',
+à partir de demain, dès maintenant, dès à présent, dès aujourd'hui, nouvelle règle,
+nouvelle consigne, tout compte fait, réflexion faite, à la réflexion, mais plutôt,
+revenons, annule, annulez, annulé, n' est plus, plus jamais, n' utilise plus,
+c' est plus, abandonn*, obsolète, j' ai changé, contrairement à
+# Español
+ya no, en vez de, en lugar de, en su lugar, mejor no, mejor dicho, mejor con, olvida,
+olvide, olvidad, olviden, olvídate, olvidemos, ignoren, quise decir, quería decir,
+me equivoqué, me he equivocado, mi error, error mío, corrección, corrijo, ah no,
+^ espera, ^ espere, cambié de, cambio de planes, cambio de plan, cambiado de,
+cambiamos de, definitiv*, decidido, decidimos, decidí, decisión, nos quedamos con,
+quedamos en, a partir de ahora, a partir de hoy, de ahora en adelante, en adelante,
+desde ahora, desde hoy, desde ya, nueva regla, nueva norma, pensándolo bien, volvemos a,
+vuelve a, cancela, cancelado, descarta, descartado, retiro lo, queda anulado, anulad*
+# Português
+já não, em vez do, em vez da, ao invés, no lugar de, esqueça, esquece, esqueçam,
+ignorem, deixa pra lá, deixa para lá, quis dizer, queria dizer, me enganei, enganei me,
+correção, corrigindo, retifico, ^ não, ah não, ^ calma, mudei de, mudança de planos,
+mudança de plano, mudamos de, decidi, decisão, vamos com, vamos ficar com, ficamos com,
+a partir de agora, a partir de hoje, daqui em diante, daqui para a frente,
+daqui pra frente, de agora em diante, doravante, nova regra, pensando bem,
+pensando melhor, voltamos, volta para, descarte, não mais, mas sim
+# Italiano
+al posto, piuttosto che, dimentica, dimenticate, dimentichiamo, ignorate,
+lascia perdere, lascia stare, lasciamo perdere, volevo dire, intendevo,
+mi sono sbagliato, mi sono sbagliata, ho sbagliato, mio errore, correggo, correzione,
+rettific*, ^ aspetta, ^ aspettate, cambiato idea, cambio idea, cambio di programma,
+cambio di piano, ripensandoci, pensandoci bene, d' ora in poi, d' ora in avanti,
+da ora in poi, da adesso, da oggi, da domani, a partire da, nuova regola, deciso,
+decisione, decidiamo, bensì, non più, non voglio più, annulla, annullat*, scart*
+# Nederlands
+niet meer, niet langer, geen meer, in plaats van, in plaats daarvan, vergeet, negeer,
+laat maar, ik bedoel*, correctie, vergiste, vergist, mijn fout, foutje, oh nee, ^ wacht,
+bij nader inzien, van gedachten, toch niet, toch maar, toch liever, definitie*,
+besloten, beslissing, besluit, vanaf nu, vanaf vandaag, vanaf heden, vanaf morgen,
+voortaan, in het vervolg, nieuwe regel, we houden, we gaan voor, we gaan met,
+terug naar, vervalt, geannuleerd, geschrapt, schrap, annuleer, planwijziging
+# Polski
+już nie, zamiast, zapomnij*, zignoruj*, ignoruj*, miałem na myśli, miałam na myśli,
+chodziło mi, pomyliłem, pomyliłam, mój błąd, poprawka, korekta, poprawiam, ^ nie,
+ach nie, o nie, ^ czekaj, ^ zaczekaj, zmieniłem zdanie, zmieniłam zdanie, zmiana planu,
+zmiana planów, ostatecz*, finaln*, zdecydowa*, decyzja, decyzję, postanowi*, od teraz,
+od dziś, od dzisiaj, od jutra, od tej pory, od tego momentu, na przyszłość, odtąd,
+nowa zasada, nowa reguła, zostajemy przy, po namyśle, cofam, wycofuję, anuluj*,
+odwołuj*, wracamy do, nieaktualn*
+# Русский
+больше не, забудь*, забудем, игнорир*, не обращай внимания, не обращайте внимания,
+я имел в виду, я имела в виду, имел в виду, имела в виду, ошибся, ошиблась, моя ошибка,
+поправка, поправлюсь, исправлен*, ^ нет, ой нет, а нет, ^ подожди*, ^ погоди*, ^ стоп,
+^ стой*, передумал*, план изменился, планы изменились, изменение плана, смена плана,
+окончательн*, финальн*, решен*, решён*, с этого момента, с сегодняшнего дня,
+с этого дня, отныне, впредь, начиная с, в дальнейшем, новое правило, оставляем, оставим,
+останемся, остановимся на, лучше не, отмен*, возвращаемся, беру назад, давай не,
+давайте не, неактуальн*
+# in several languages
+change of plan, change of plans, change of heart, bierzemy, беру, берём, on prend,
+wir nehmen, nos quedamos, ficamos, teniamo, strike the last, settled on,
+made up my mind, i've made up, oops, ups, hoppla, oups, ^ actually, ^ no ^ ,
+^ en realidad, ^ na verdade, ^ in realtà, ^ en fait, ^ eigentlich, ^ eigenlijk,
+^ właściwie, ^ на самом деле, ^ finalement, ^ al final, ^ alla fine, ^ uiteindelijk,
+^ jednak, ^ в итоге, anzi, ^ anzi no, ^ instead, ^ back to, final answer,
+final decision, final version, final word, is final, decision is, decision stands,
+^ final, ^ forget, ^ ignore, forget about, forget what, forget that, forget the,
+forget my, forget everything, forget all, forget it, ignore what, ignore my,
+ignore that, ignore the, ignore all, ^ go with, ^ stick with, ^ settle on, ^ drop the,
+^ rather than, we decided, we've decided, i've decided, i decided, it's decided,
+is decided, ^ decided, ^ no ^ i meant, ^ no ^ i mean, ^ no ^ i want, ^ no ^ i said,
+^ no ^ it's not, ^ no ^ that's not, ^ no ^ we use, superseded, supersedes, supersede,
+^ ignor*, un momen*
+# 中文
+不再, 改成, 改为, 改用, 换成, 换为, 而是, 而不是, 取代, 忘掉,
+忘记之前, 忘了之前, 忽略, 不用管, 等一下, 等下, 我的意思, 我是说, 更正,
+纠正, 修正一下, 说错, 弄错, 搞错, 写错, 改主意, 改变主意, 重新考虑,
+最终, 最后决定, 定了, 确定用, 从现在, 从今, 往后, 即日起, 从明天,
+新规则, 新规定, 新要求, 取消, 作废, 还是用, 还是选, 这次不, 这次别,
+这次先, 先别, 先不, 撤回, 收回, 就用, 就选, 就这么定, 計劃, 其實,
+計画改
+# 日本語
+もう使わ, もう必要な, もうや, ではなく, じゃなく, でなく, 代わりに,
+かわりに, 忘れてくだ, 忘れてほし, 忘れて, 無視, やっぱり, やはり, 訂正,
+間違え, 間違い, 言い間違, ちょっと待, お待ち, 取り消, 取り下げ,
+変更します, に変更, 最終, 結論, 確定, 今後, 以降, 今日から, 明日から,
+新しいルール, つもりだった, つもりでした, なかったこと, いいえ, 違います,
+違いま, 考え直, 気が変わ, に戻, をやめ, は中止
+# 한국어
+더 이상, 더는, 말고, 아니라, 아니야, 아니요, 아뇨, 잊어, 잊으, 무시,
+기다려, 정정, 수정할, 수정하겠, 취소, 번복, 잘못 말, 잘못 적,
+마음이 바뀌, 마음을 바꾸, 생각이 바뀌, 생각해 보니, 생각해보니, 바꾸기로,
+최종, 확정, 앞으로, 이제부터, 지금부터, 오늘부터, 내일부터, 이후로,
+새 규칙, 새로운 규칙, 하기로, 제 말은, 내 말은, 다시 생각,
+계획이 바뀌, 철회, 되돌
+# in several languages
+说错了, 错了, 間違えました, 틀렸어, 잘못했
+"""
+BINDS = """
+# English
+never, always, must, mustn't, shan't, has to, needs to be, shouldn't, needn't, ought*,
+should not, should never, should always, should only, may not, may only, may never,
+may be only, isn't allowed, aren't allowed, isn't acceptable, isn't an option,
+isn't negotiable, isn't optional, exclusively, exclusive, strictly, strict, verbatim,
+word for word, exempt, no circumstances, under any circumstances, no account, no means,
+no condition, at all costs, at any cost, at all times, at no time, irrespective,
+not touch, not allowed, not permitted, not acceptable, not okay, not an option,
+not negotiable, not optional, not welcome, not supposed, not a single, at most,
+at the most, at the latest, at maximum, at minimum, at a minimum, no later, no earlier,
+no less, no fewer, no longer than, no more than, refrain, abstain, steer clear,
+stay clear, stay off, stay within, stay under, stay below, keep away, keep out,
+keep off, keep clear, leave everything, off limits, out of scope, out of bounds,
+out of the question, untouched, read only, forbid*, prohibit*, ban, banned, disallow*,
+veto*, taboo, no go, nogo, unacceptable, inadmissible, non negotiable, negotiable,
+mandatory, obligatory, compulsory, imperative, constraint*, invariant*, hard limit,
+hard stop, hard line, hard requirement, red line, red lines, deal breaker, dealbreaker,
+non starter, insist*, provided that, provided you, on condition, without fail,
+full stop, end of story, stop using, stop adding, stop doing, stop writing, stop making,
+stop putting, stop changing, stop calling, stop asking, stop committing, stop touching,
+ask me, ask first, ask before, asking me, asking first, tell me before, tell me first,
+show me first, show me before, confirm with, my approval, my permission, my consent,
+my ok, my okay, my go ahead, my sign off, my blessing, my say so, my explicit,
+our approval, written approval, explicit approval, i approve, i confirm, i say so,
+i sign off, never forget, always forget, not forget, don't forget, remember to,
+keep in mind, bear in mind, note that, ^ note, nb, mind you, beware, ^ no, contains no,
+contain no, sacred, confidential, non breaking, zero tolerance, adher*, comply,
+complies, compliant, conform*, abide, before merging, before committing, before pushing,
+before deploying, before touching, before changing, limit is, capped, ceiling,
+upper bound, hard cap, whatever you do, whatever happens, whatever it takes, is law,
+allergic, allergy, allergies, vegan, vegetarian, kosher, halal, doesn't belong,
+doesn't go, does not belong, does not go, default is, with every, entire, entirety,
+nowhere, top priority, you are to, you can only, i want no, i want you to,
+i need you to, i don't want, i do not want, we do not, we never, we always, we insist,
+we require, violat*, breach, first and foremost, more than anything, no exceptions,
+see to it, confine*, bound by, obligation, unchanged, one and only, nothing but,
+anything other, save for, if and only, follow the, stick to the, maximum of, minimum of,
+the minimum, the maximum, no hands, each and every, on each, in each, every single,
+hold to, law of, rien ne, tous les, hold off until, max of, limit of, capped at,
+one exception, one rule, even in, even for, even as
+# Deutsch
+niemals, nimmer, stets, jederzeit, musst, müsst, darfst, dürft, ausschließlich,
+ausschliesslich, lediglich, verboten, verbot, untersag*, verbiet*, unzulässig, tabu,
+finger weg, finger von, hände weg, unbedingt, zwingend, verbindlich, pflicht*,
+keinerlei, nirgendwo, hör auf, hört auf, keinen fall, keinesfalls, keineswegs,
+keinen umständen, in jedem fall, auf jeden fall, ausnahme, ausnahmen, ausnahmslos,
+es sei denn, höchstens, maximal, mindestens, spätestens, frühestens, strikt, vorgabe*,
+bedingung*, vorschrift*, vermeid*, unterlass*, in ruhe, unverändert, unangetastet,
+erst wenn, erst nach, erst fragen, frag mich, frage mich, fragt mich, frag erst,
+frag vorher, vorher fragen, denk daran, denkt daran, achte*, merk dir, merke dir,
+wohlgemerkt, sämtliche*, grundsätzlich, prinzipiell, soll nicht, sollen nicht, soll nie,
+soll immer, soll nur, hat zu, haben zu, sind zu, allergi*, entscheidend, notwendig,
+erforderlich, gestattet, zulässig, genehmig*, freigabe, zustimmung, rücksprache, rühr*,
+halte dich, haltet euch, haltet, gehört nicht, gehört in, gehören in, einzig*,
+obergrenze, vegan*, vertraulich, geheim, solltest nicht, sollte nicht
+# Français
+jamais, systématiquement, doivent, devez, devons, devra, devront, devrait, uniquement,
+exclusivement, strictement, interdit*, interdiction, défense de, défendu, proscri*,
+prohib*, impérati*, obligat*, indispensable, essentiel*, primordial, nulle part, hormis,
+excepté, à moins, en aucun cas, sous aucun prétexte, hors de question, à tout prix,
+quoi qu' il arrive, quoi qu', évite*, éviter, consigne*, contrainte*, exigence*,
+avant tout, avant toute, avant chaque, demande moi, demandez moi, mon accord,
+mon feu vert, mon aval, ma permission, n' oublie, rappel, veille*, gare, intouchable,
+arrête*, arrêtez, ne touche, allerg*, strict*, autorisé*, accepté*, plafond, tolér*,
+végétar*, confidentiel*
+# Español
+nunca, jamás, deben, debemos, deberá*, debería*, tiene que, tienen que, tienes que,
+tenemos que, ha de, han de, solamente, únicamente, exclusivamente, exactamente,
+estrictamente, vetado, obligatori*, imprescindible, imperativo, esencial, crític*,
+salvo, excepto, excepción, excepciones, a menos, bajo ningún, en ningún, de ninguna,
+de ningún, a toda costa, evita*, evite*, como máximo, como mínimo, como mucho,
+requisito*, condición, condiciones, restricci*, pregúntame, pregunta*, mi permiso,
+mi aprobación, mi visto bueno, mi autorización, recuerde*, ten en cuenta,
+tengan en cuenta, deja de, dejen de, en paz, intocable*, alérgic*, estrict*, permitid*,
+mantén*, mantener, respeta*, cumple*, vegetarian*
+# Português
+devem, deves, devemos, deverá*, deveria*, tem que, tem de, têm que, têm de, tens de,
+temos que, temos de, é preciso, somente, unicamente, exatamente, estritamente, proibi*,
+vedado, obrigat*, imprescind*, exceto, exceção, exceções, de jeito nenhum,
+de forma alguma, de modo algum, hipótese alguma, hipótese nenhuma, sob nenhuma,
+custe o que custar, no máximo, no mínimo, condiç*, restriç*, até que, pergunt*,
+minha permissão, minha aprovação, minha autorização, pare de, em paz, intocáve*,
+estrit*, mantenha*, mantém, respeit*
+# Italiano
+mai, devono, dovete, dobbiamo, dovr*, occorre, va fatto, va fatta, va usato, va usata,
+vanno, soltanto, esclusivamente, esattamente, rigorosamente, strettamente, vietat*,
+vieta, obbligatori*, essenzial*, indispensab*, tassativ*, cruciale, critic*, tranne,
+eccetto, eccezion*, a meno che, a tutti i costi, a ogni costo, costi quel che costi,
+al massimo, al minimo, norme, condizion*, vincol*, chiedimi, chiedi*, chiedere,
+il mio permesso, mio consenso, mio ok, mio benestare, la mia approvazione,
+tieni presente, tieni conto, attento, attenta, smett*, intoccab*, allergic*, consentit*,
+permess*, mantieni, mantenere, rispett*, riservat*
+# Nederlands
+nooit, hoeft, dient, dienen, uitsluitend, slechts, exact, verboden, verbied*, taboe,
+verplicht*, noodzakelijk, essentieel, cruciaal, beslist, absoluut, nergens, noch,
+tenzij, behalve, uitgezonderd, uitzondering*, in geen geval, onder geen, hoe dan ook,
+koste wat kost, vermijd*, hooguit, maximaal, minimaal, minstens, uiterlijk, hoogstens,
+voorwaarde*, eis, eisen, beperking*, voor je, telkens, vraag me, vraag mij, vraag eerst,
+vraag het, mijn toestemming, mijn akkoord, mijn goedkeuring, onthoud*, denk aan,
+denk eraan, let op, pas op, stop met, met rust, ongemoeid, toegestaan, limiet, respect*,
+vegetar*, vertrouwelijk, kritiek
+# Polski
+nigdy, przenigdy, muszą, musicie, należy, powin*, wolno, wyłącznie, jedynie, ściśle,
+zabroni*, zabrania*, zakaz*, obowiązk*, konieczn*, niezbędn*, bezwzględ*, kluczow*,
+żaden, żadna, żadne, żadnych, żadnego, żadnej, nikomu, nigdzie, oprócz, chyba że,
+wyjątk*, pod żadnym, w żadnym, za wszelką cenę, unikaj*, maksym*, minim*, najwyżej,
+co najmniej, najpóźniej, reguła, reguły, regułę, regułą, warun*, wymag*, ogranicz*,
+dopóki, dopiero, za każdym, zapytaj*, pytaj*, pytać, zgod*, akceptac*, pamiętaj*,
+uważaj*, przestań*, zostaw*, ruszaj*, uczulon*, alergi*, dozwol*, koniecznie, wegan*,
+wegetar*, poufn*, obowiązuj*
+# Русский
+никогда, обязан*, обязатель*, необходим*, следует, исключит*, единствен*, ровно, строго,
+запрещ*, запрет*, нельзя, недопуст*, категорич*, критич*, никому, нигде, если только,
+за исключением, ни в коем, ни при каких, ни за что, любой ценой, во что бы то, избега*,
+максимум, минимум, не более, не менее, не позже, правил*, услови*, требован*, требует*,
+огранич*, прежде чем, до тех пор, спроси*, спрашива*, согласова*, разрешен*, разреши*,
+запомни*, учти*, учитыва*, имей в виду, осторожн*, перестань*, прекрати*, оставь*,
+оставить, трогай*, трогать, аллерги*, допуст*, лимит*, обяза*, соблюда*, абсолют*,
+веган*, вегетар*
+# in several languages
+^ only, ^ without, ^ unless, ^ except, ^ nobody, ^ none, ^ keep, ^ leave, ^ stop,
+^ stay, ^ rules, ^ rule, ^ important, ^ careful, ^ remember, ^ make sure, ^ ensure,
+^ be sure, ^ do not, ^ use only, ^ stick to, no exception, only use, use only,
+only ever, only when, only if, only after, only be, only the, only on, only with,
+only for, only in, only via, only through, cannot be, can't be, not be, must be,
+must not, you cannot, you can't, should not be, is not to, are not to, is off limits,
+rule is, rules are, rule of, the rule, the rules, my rule, our rule, hard rule,
+policy is, our policy, the limit, requirement is, is required, are required,
+is essential, is critical, is crucial, is vital, is mandatory, with care,
+before you delete, without asking, without my, without our, without review,
+without tests, without a, without exception, nobody but, nobody may, no one may,
+none of, keep the public, keep the api, leave it alone, leave that alone,
+leave them alone, leave this alone, leave it as, leave the api, at least one,
+at least two, at least three, as is, we don't use, we do not use, we don't do,
+we don't want, i never want, i always want, always use, never use, never commit,
+never push, never call, never change, never touch, never delete, always run, always ask,
+always write, always keep, bis auf weiteres, auf jeden, muss immer, darf nicht,
+darf nie, darf kein, darf nur, dürfen nur, dürfen nicht, nicht ändern, nicht anfassen,
+bleibt unverändert, bleiben unverändert, nur noch, nur mit, nur nach, muss bis, ^ kein,
+^ keine, ^ nicht, ^ nur, ^ immer, bitte nicht, bitte nie, bitte kein, bitte keine,
+bitte immer, bitte nur, ^ ne, ^ n', ^ pas, ^ aucun, ^ aucune, ^ seul, ^ seuls, ^ seule,
+^ toujours, doit être, doivent être, doit rester, il faut, ^ solo, ^ sólo, ^ siempre,
+^ ningún, ^ ninguna, ^ nadie, ^ todo, ^ todos, ^ todas, debe estar, deben estar,
+hay que usar, por favor no, ^ não, ^ sempre, ^ só, ^ nenhum, ^ nenhuma, ^ ninguém,
+deve estar, por favor não, ^ non, ^ ogni, ^ tutti, ^ tutte, ^ nessun, ^ nessuno,
+^ nessuna, deve essere, devono essere, per favore non, bisogna usare, ^ geen, ^ alleen,
+^ altijd, ^ elke, moet worden, moeten worden, mag niet, mag nooit, mogen niet,
+mag alleen, graag niet, ^ nie, ^ tylko, ^ zawsze, ^ żadnych, ^ żaden, ^ żadne, ^ każdy,
+^ każda, ^ każde, ^ wszystkie, musi być, muszą być, nie wolno, proszę nie, ^ не,
+^ только, ^ всегда, ^ все, ^ никаких, ^ каждый, ^ каждая, ^ каждое, должен быть,
+должна быть, должно быть, должны быть, пожалуйста не, не надо, не нужно, не используй*,
+не трогай*, не меняй*, не удаляй*, не пиши*, не добавляй*, не делай*, you must,
+^ exactly one, ^ nothing leaves, ^ nothing goes, ^ nothing gets, ^ don't, ^ dont,
+please don't, please do not, and don't, and do not, but don't, but do not, so don't,
+so do not, also don't, then don't, just don't, just do not, we don't, you don't touch,
+^ you don't, don't ever, don't touch, don't use, don't change, don't add, don't commit,
+don't push, don't delete, don't remove, don't write, don't rename, don't merge,
+don't deploy, don't assume, don't guess, don't skip, don't mock, don't log, do not ever,
+do not touch, do not use, do not change, do not add, do not commit, do not push,
+do not delete, ^ hands off, ^ not, in nessun caso, ^ niet, ^ pas de, ^ sin, ^ sem,
+^ senza, ^ zonder, ^ bez, ^ без, ^ ohne, ^ sans, ^ jamais, ^ mai, ^ ni, ^ nada de,
+^ hay que, ^ il faut, ^ bisogna, ^ trzeba, ^ нужно, ^ надо, ^ moet, ^ muss, ^ debe,
+^ deve, debe usar*, jede änderung, jeder commit, tous les messages, todos los mensajes,
+toutes les, permission, approval, consent, authorization, authorisation, sign off,
+in doubt, when unsure, if unsure, im zweifel, bei zweifel, bei unsicherheit,
+en cas de doute, en caso de duda, si tienes dudas, em caso de dúvida, in caso di dubbio,
+bij twijfel, w razie wątpliwości, в случае сомнений, если сомневаешься, erlaubnis,
+genehmigung, rückfrage, mit rücksprache, accord préalable, permiso, aprobación,
+autorización, permissão, aprovação, autorização, permesso, approvazione, consenso,
+autorizzazione, toestemming, goedkeuring, akkoord van, соглас*, одобрен*, gets merged,
+gets deployed, gets committed, to be done, nowhere near, has to stay, has to remain,
+stays as, as it is, word by word, słowo po słowie, not a cent, ^ avoid, please avoid,
+and avoid, must avoid, requisito, requisitos, requisiti, confidenc*, autoris*, essenci*,
+deve usar*
+# 中文
+绝不, 决不, 永远, 从不, 必须, 必需, 務必, 务必, 不要, 不能, 不得,
+不准, 不许, 不可, 不该, 不应, 不允许, 不使用, 不支持, 不接受, 禁止,
+严禁, 切勿, 切记, 请勿, 杜绝, 避免, 别再, 别动, 别改, 别用, 别提交,
+别把, 别在, 别给, 别让, 别碰, 别写, 别加, 别删, 别忘, 请别, 千万,
+只能, 只用, 只要, 只允许, 只许, 只可, 只支持, 唯一, 除非, 否则,
+严格, 最多, 最少, 不超过, 不少于, 不低于, 上限, 下限, 至多, 规则,
+规定, 原则, 限制, 约束, 之前先, 之前必, 先问, 问我, 批准, 许可,
+记住, 牢记, 一律, 统统, 不碰, 不改, 不动, 过敏, 绝对, 底线, 没有我,
+未经, 不希望
+# 日本語
+絶対, 決して, ないでくだ, ないでね, ないこと, ないでほし, ないように,
+常に, 必ず, 厳禁, だめ, ダメ, 駄目, てはいけ, ではいけ, ちゃいけ,
+てはなら, べからず, しないこと, すること, なければなら, ないといけ, なきゃ,
+ねばなら, のみ, 限定, を除, 一切, 必須, 義務, 厳守, 守って, ルール,
+規則, 原則, 制約, 制限, 要件, 気をつけ, 避け, やめて, 止めて, 触らな,
+触れな, 変えな, 変更しな, 使わな, 使用しな, 勝手に, 許可, 承認,
+確認してから, 聞いてから, 忘れないで, 忘れずに, アレルギー, 許され, 許さ,
+厳密, 正確に
+# 한국어
+절대, 결코, 반드시, 무조건, 지 마, 지마, 지 말, 지말, 금지, 안 됩,
+안됩, 안 돼, 안돼, 안 되, 하면 안, 면 안, 돼야, 되어야, 야 합,
+야 한, 만 사용, 만 써, 만 쓰, 만 허용, 만 해, 에만, 에서만,
+으로만, 제외, 예외, 아니면, 경우에만, 의무, 엄격, 정확히, 규칙, 원칙,
+제약, 제한, 주의, 조심, 피하, 멈춰, 건드리, 바꾸지, 쓰지, 허락,
+승인, 동의, 확인받, 저에게 물어, 나에게 물어, 나한테 물어, 먼저 물어,
+저한테 물어, 하기 전, 기억해, 잊지, 명심, 알레르기, 말 것
+# in several languages
+没有我的许可, 严格按照, やめましょう, やめよう, 遵守, 従って, 従う,
+指示された, 지 맙시다, 맙시다, 말자
+"""
+MAY_BIND = """
+# English
+actually, anymore, any more, rather than, forget, ignore, i mean, scratch the,
+strike the, undo the, revert the, cancel the, cancel my, drop the, drop it, drop my,
+change it, change of, second thought, better idea, turns out, take back, takes back,
+reconsider*, my bad, was wrong, were wrong, was a mistake, is wrong, let's stay,
+let's keep, let's use, let's do, let's leave, let's make, final, decision, settled,
+settle on, settling on, conclusion, concluded, go with, going with, went with, go for,
+going for, go back, going back, stick with, sticking with, stay with, staying with,
+back to, from here, from today, from tomorrow, from then, starting today, new plan,
+new limit, revise, revised, revision, this time, what i said, what i told, what i wrote,
+earlier i, i said earlier, but not, and not, i changed, we changed, ^ sorry, make that,
+i'd rather not, to correct, to be precise, opposite, abandon*, back on, the other way,
+switched, we switch, moved to, moving to, we moved, hold off, not yet, agreed, it stays,
+my answer, the answer is, we choose, choice is, shall, have to, had to be, having to,
+needs to, need to be, need to stay, got to, gotta, require*, don't, do not, dont, can't,
+cannot, won't be, will not, should be, should stay, should remain, might not, isn't to,
+aren't to, is to, are to, only, solely, exactly, precisely, literally, unless, except,
+exception, exceptions, excluding, excluded, regardless, not more, not less, not later,
+not before, not until, not without, not even, not under, not in, not on, not to,
+not for, not be, not use, not ok, not any, not one, at least, without, stay away,
+stay out, stay on, stay in, keep it, keep them, keep that, keep this, keep your,
+keep the, keep all, keep every, keep to, keep both, kept, leave it, leave that,
+leave the, leave my, leave them, leave this, leave all, intact, allowed, permitted,
+acceptable, essential*, critical, crucial, vital, important, importantly, rule, rules,
+policy, policies, condition, conditions, guideline*, principle*, demand, demands,
+guarantee, guaranteed, as long as, so long as, whenever, every time, each time,
+any time, anytime, everywhere, all cases, any case, by all means, stop when, ask us,
+check with, show me the, my word, i've approved, by me, past me, remember that,
+remember, mind the, careful, carefully, watch out, watch for, reminder, none, nobody,
+nothing, neither, nor, agreement, refuse*, reject, rejected, compliance, obey, respect,
+until i, until we, until you, until the, before you, before any, before every,
+before each, before we, before i, before anything, before editing, before writing,
+before opening, before doing, limit, limited, limits, up to, for good, permanently,
+permanent, forever, gluten, belongs in, belongs to, by default, rely on, count on,
+otherwise, or else, warn me, priority, prioriti*, i expect, expected to, supposed to,
+your job, you may, we don't, we expect, refer to, treat, fixed at, hard code*,
+hardcode*, pinned, freeze, frozen, locked, reserve*, off the, caution, warning, danger,
+dangerous, comes first, above all, be sure, make sure, make certain, ensure, ensures,
+verify, double check, see that, preserve, retain, maintain, restrict*, bound to, budget,
+deadline, stays, remain, remains, just one, nothing else, nothing more, anything but,
+anything else, other than, apart from, aside from, besides, but only
+# Deutsch
+eigentlich, anstatt, statt, ^ moment, ^ halt, letztlich, entscheid*, bleibt dabei,
+es bleibt, sondern, finale, war falsch, falsch war, diesmal, dieses mal, nur diesmal,
+nun doch, überholt, ersetzt, abgesagt, verzichten, nie, immer, jedes mal, jedesmal,
+muss, müssen, müsste*, darf, dürfen, dürfte*, nur, nicht, kein, keine, keinen, keinem,
+keiner, keines, ohne, weder, niemand*, nirgends, nichts, außer, ausser, genau, exakt,
+streng, wichtig*, regel, regeln, bevor, solange, sobald, bis ich, beachte*, jede, jeder,
+jedes, jedem, jeden, alles, überall, kritisch, erlaubt, bleibt, bleiben, nötig,
+vorsicht, achtung, bloß, grenze
+# Français
+en fait, ^ minute, finalement, définitivement, restons, retour à, ne plus, cette fois,
+remplac*, toujours, dois, doit, faut, faudra, seulement, exactement, pas, ne, n', ni,
+aucun, aucune, personne, sans, sauf, au plus, au moins, important*, règle, règles,
+avant de, avant que, tant que, chaque, tous les, toutes les, attention, permis,
+respecte*, laisse*, seul, seule, seuls, nécessaire*, sinon
+# Español
+en realidad, finalmente, a partir de, sino, al final, esta vez, dejemos, sustitu*,
+reemplaz*, siempre, debe, debes, hay que, solo, sólo, no, ningún, ninguna, ninguno,
+nadie, nada, sin, al menos, máximo, mínimo, importante, regla, reglas, norma, normas,
+antes de, hasta que, mientras, cada, todo, toda, todos, todas, recuerda*, cuidado, ojo,
+límite*, limit*, necesari*, cualquier
+# Português
+na verdade, em vez de, afinal, no final, desta vez, dessa vez, substitu*, sempre, deve,
+só, apenas, não, nem, nenhum, nenhuma, ninguém, sem, pelo menos, regra, regras,
+antes do, enquanto, tudo, lembr*, atenção, necessári*, qualquer
+# Italiano
+in realtà, a dire il vero, invece, un attimo, alla fine, restiamo, teniamo, torniamo,
+questa volta, stavolta, sostitu*, devi, bisogna, non, né, nessun*, niente, nulla, senza,
+assolutamente, almeno, massimo, minimo, regola, regole, prima di, finché, ogni, tutto,
+tutti, tutte, tutta, ricord*, attenzione, com'è, limiti, necessari*, qualsiasi
+# Nederlands
+eigenlijk, uiteindelijk*, we blijven, het blijft, deze keer, dit keer, maar niet,
+vervang*, altijd, steeds, moet, moeten, moest*, mag, alleen, enkel, precies, niet, geen,
+zonder, niemand, niets, belangrijk*, regels, voordat, zolang, totdat, elke, iedere,
+blijf*, grens, nodig, houd, hou, bewaar*
+# Polski
+właściwie, ^ chwila, jednak, w przyszłości, zostaje, tym razem, a nie, lecz, zawsze,
+musi, musisz, musimy, trzeba, tylko, dokładnie, ani, nikt, nic, bez, poza, ważn*,
+zasad*, zanim, przed, każd*, wszystk*, wszędzie, uwaga, potrzebn*
+# Русский
+на самом деле, уже не, вместо, решил*, итог*, а не, всё таки, все таки, на этот раз,
+в этот раз, а лучше, точнее, всегда, постоянно, должен, должна, должно, должны, нужно,
+надо, только, лишь, точно, важно, важн*, не, ни, никак*, никто, ничего, без, кроме,
+прежде, перед, пока, каждый, каждая, каждое, каждого, каждой, каждом, все, всё, всех,
+везде, помни*, хватит, секрет*, любой, любые, любом
+# in several languages
+confirmation, would be wrong, in english, auf englisch, auf deutsch, en français,
+en anglais, en español, en inglés, em português, em inglês, in italiano, in inglese,
+in het nederlands, in het engels, po polsku, po angielsku, на русском, на английском,
+in german, in french, in spanish, standardmäßig, par défaut, por defecto, por padrão,
+predefinit*, standaard, domyślnie, по умолчанию, eerst, vragen, nachfragen, first ask,
+confirmación, confirmação, conferma, potwierdz*, подтвержд*, this one only, wins,
+smallest, minimal, immediately, right away, sofort, immédiatement, inmediatamente,
+imediatamente, subito, onmiddellijk, natychmiast, немедленно, need, needed, decided,
+very important, is important, avoid*, they must, he must, she must, i must, is always,
+are always, ^ no ^ it, ^ no ^ it's, ^ no ^ i'm, ^ no ^ i, ^ no ^ he, ^ no ^ she,
+^ no ^ they, ^ no ^ there, ^ no ^ that's, ^ no ^ we, ^ no ^ not, ^ no ^ sir, ^ wait a,
+^ wait for, absolu*, ignor*
+# 中文
+其实, 代替, 算了, 不对, 等等, 稍等, 决定, 今后, 以后, 从来, 总是,
+始终, 一直, 每次, 一定, 应该, 应当, 不用, 不需要, 不想, 只有, 只在,
+只是, 除了, 无论, 不管, 任何, 至少, 重要, 要求, 条件, 之前, 同意,
+确认, 注意, 停止, 保持, 保留, 所有, 每个, 每一, 每当, 全部, 都要,
+都得, 直到
+# 日本語
+実は, 実際は, 待って, 変更に, 方針, 決定, 決め, これから, 今回は,
+違う, 中止, いつも, 毎回, ないで, べき, だけ, 限り, 以外, 場合は,
+すべて, 全て, 必要, 守る, 守り, しない, 前に, まで, 以内, 以下,
+以上, 最大, 最小, 最低, 覚えて, そのまま, なく, ません, ずに, には
+# 한국어
+사실은, 사실, 대신, 잠깐, 잠시만, 착각, 변경, 결정, 정했, 이번에는,
+이번엔, 그냥, 항상, 언제나, 매번, 해야, 어야, 아야, 야 해, 로만,
+오직, 유일, 경우, 모든, 모두, 전부, 필수, 조건, 요구, 중요, 피해,
+그만, 지 않, 없이, 물어보, 물어봐, 묻고, 기 전, 전에, 까지, 이내,
+이하, 이상, 최대, 최소, 기억하, 그대로, 말아, 아무도, 아무것도, 때마다
+# in several languages
+使用中文, 用中文, 用英文, 用英语, 默认, 我让你, 简洁, 必要的, 日本語で,
+英語で, デフォルト, 通りに, ましょう, 指示, 한국어로, 영어로, 기본적,
+기본값, 먼저, 합시다, 갑시다, 틀렸, 할 것, 명확
+"""
+WISHES = """
+# English
+prefer*, rather, would like, would love, would prefer, would be nice, would be better,
+i'd like, i'd love, i'd prefer, we'd like, i want, we want, i wish, i need, we need,
+i hope, i hate, i dislike, should, please, pls, kindly, using, call, called, calls,
+name, named, names, because, since, in order to, the reason, reason, by monday,
+by tuesday, by wednesday, by thursday, by friday, by saturday, by sunday, by tomorrow,
+by noon, by midnight, by tonight, by eod, by end, by the end, try to, consider, favor,
+favour, ideal*, need, needs, goal, purpose, stands for, short for, aka, style,
+convention*, keep, store, stored, stores, format*, unit, units, default*, version, not,
+isn't, aren't, wasn't, doesn't, didn't, won't, wouldn't, couldn't, is in, are in, is on,
+are on, is our, is my, goes in, lives in, lives on, runs on, comes first, is called,
+are called, is named, known as, we say, we use, we call, we write, we name, we keep,
+we store, we ship, we deploy, we support, we pay, we charge, we count, we measure,
+i use, spell, spelled, name it, rename, twelve, second one, third, option, plan,
+variant, answer, each, every, follow, max, min, maximum, minimum, private, secret,
+car il
+# Deutsch
+möchte*, würde*, bitte, lieber, bevorzug*, soll, sollen, sollte*, wünsch*, wollen,
+brauche*, nimm, nehmen, nutz*, benutz*, verwend*, heißt, heißen, heisst, nenn*, weil,
+denn, damit, sonst, termin, stell sicher, sicherstell*, sind in, ziel, grund, zuerst
+# Français
+voudrais, aimerais, préfèr*, préfér*, souhait*, s' il vous plaît, merci de, appel*,
+nomm*, parce que, afin, pour que, délai, échéance, veux, voulons, besoin, assure*,
+est en, sont en, on dit, on utilise, on écrit, objectif
+# Español
+quiero, queremos, quisiera, gustaría, prefier*, preferi*, por favor, usa, usar, usen,
+llama*, nombr*, porque, ya que, para que, plazo, fecha, necesit*, conviene, asegúra*,
+están en, está en, decimos, usamos, objetivo
+# Português
+quero, queria, gostaria, prefir*, usem, chama*, pois, prazo, precis*, convém, certifi*,
+estão em, está em, dizemos
+# Italiano
+vorrei, vogliamo, voglio, per favore, per piacere, usare, usate, uso, utilizz*, chiam*,
+nomin*, perché, poiché, affinché, scadenza, serve, servono, bisogno, assicur*, sono in,
+è in, diciamo, usiamo, obiettivo
+# Nederlands
+willen, graag, liever, voorkeur, alsjeblieft, alstublieft, gebruik*, noem*, heet, heten,
+omdat, zodat, anders, termijn, zou, zouden, zorg*, staan in, zijn in, we zeggen,
+we gebruiken, we noemen, doel
+# Polski
+chcę, chce, chcemy, chciał*, wolę, wolał*, proszę, prosz*, używa*, użyj*, nazyw*, nazw*,
+ponieważ, żeby, aby, inaczej, termin*, potrzeb*, upewnij, są w, jest w, mówimy, stosuj*,
+cel
+# Русский
+хочу, хотим, хотел*, предпоч*, лучше, пожалуйста, использ*, называ*, назов*, назван*,
+потому что, чтобы, иначе, срок*, дедлайн*, нужн*, стоит, убедись, убедитесь, говорим,
+пишем, цель, цены
+# in several languages
+cents, cent, euro, euros, dollar, dollars, utc, metres, meters, seconds, milliseconds,
+bytes, centimes, céntimos, centavos, centesimi, centen, groszach, копейк*, van en,
+são em, vão em, prices, preise, prix, precios, preços, prezzi, prijzen, ceny, amounts,
+beträge, montants, importes, valores, importi, bedragen, kwoty, суммы, utilisez,
+utiliser, utilizar, utilice, utilizza, utilizzare, utilizzate, utilize, garantir,
+garantire, garanta
+希望, 想要, 最好, 宁愿, 更喜欢, 偏好, 建议, 称为, 名为, 名字, 因为,
+所以, 为了, 截止, 期限, 需要, 确保, 单位, 默认, 目标, 版本, 预算,
+ほしい, 欲しい, したい, お願い, ください, 下さい, 好み, 方がいい,
+ほうがいい, 使って, 使う, 使い, 呼ぶ, 呼び, 呼ん, 名前, なぜなら,
+ので, ため, 締め切り, 締切, 単位, 目標, 予算, 원해, 원합, 좋겠,
+부탁, 주세요, 선호, 사용, 쓰세요, 써 주, 써줘, 부르, 이름, 왜냐,
+때문, 위해, 마감, 기한, 단위, 기본, 목표, 예산, 하세요, 해줘,
+해 줘, 分为单位, 以分, 价格, 金额, セント, 価格, 金額, 센트, 가격,
+금액
+"""
+NOTHING = """
+don't know, don't think, don't mind, don't worry, don't care, don't remember,
+don't get it, don't see why, don't believe, don't recall, don't have time, don't feel,
+don't you, dont know, dont worry, do not know, can't wait, can't believe,
+can't remember, can't sleep, can't complain, can't help but, cannot wait,
+cannot believe, never thought, never knew, never heard, never seen, never imagined,
+never gets old, always been, always loved, always wanted, always knew, always nice,
+always fun, always a pleasure, no worries, no problem, no problems, no rush, no hurry,
+no idea, no doubt, no thanks, no kidding, no wonder, no surprise, no clue, no pressure,
+no offense, no big deal, no matter how i, nothing special, nothing much, nothing new,
+at least it's, at least the weather, every weekend, every morning, every day,
+every now and then, first time, last night, last week, last weekend, i remember,
+if only, only yesterday, ever since, have you ever, more than ever, hold my, weiß nicht,
+glaube nicht, denke nicht, kein problem, keine ahnung, keine sorge, kein stress,
+keine eile, keine lust, nicht schlecht, nicht schlimm, nicht wahr, nicht sicher,
+nicht so, nicht viel los, immer schön, crois pas, pense pas, marche pas, pas de souci,
+pas de problème, pas mal, pas grave, no sé, no creo, no pasa nada, no hay problema,
+no hay prisa, no importa, no funciona, no me acuerdo, no recuerdo, de nada, nada más,
+não sei, não acho, não faz mal, não há problema, não tem problema, não importa,
+não funciona, não me lembro, non so, non credo, non importa, non funziona,
+non c' è problema, non ricordo, niente di che, weet niet, niet zo, niet slecht,
+niet erg, geen idee, geen zorgen, geen haast, nie wiem, nie sądzę, nie myślę,
+nie szkodzi, nie ma sprawy, nie ma za co, nie działa, nie pamiętam, nie martw,
+nic takiego, не знаю, не думаю, не работает, не помню, не уверен, не переживай,
+не волнуйся, не за что, ничего страшного, i don't, they don't, people don't, i do not,
+i can't, she can't, he can't, i cannot, i never, i've never, have never, has never,
+had never, i always, i've always, have always, has always, had always, he always,
+she always, they always, it always, never been, he never, she never, was never,
+were never, must have been, must be nice, must be fun, must be tired, must be hard,
+must be great, i must say, i must admit, i have to say, i have to admit, i had to,
+i have to go, we had to, to have to, you don't have to, not bad, not sure, not really,
+not too bad, not at all, not so bad, not long ago, the only thing, the whole way,
+it's not that, i'm not, final game, in the end, at last, no need to thank, no thank you,
+can't tell you, we decided to go, best decision, i was wrong about the weather,
+never a dull, you never know, better late than never, never say never, as always,
+like always, always a, always so, always such, always happy, was always, always makes,
+always tells, always says, must be, ich muss los, ich muss sagen, muss ich sagen,
+ich muss gestehen, je dois dire, il faut dire, tengo que decir, hay que decir,
+devo dire, devo dizer, tenho que dizer, moet zeggen, muszę powiedzieć, должен сказать,
+должна сказать, muss man sagen, wie immer, noch nie, comme toujours, como siempre,
+como sempre, come sempre, zoals altijd, jak zawsze, как всегда, may i, may be,
+it may be, don't pay, you should have seen, you should see, you should have,
+that must be, must have, as you must, ^ no problem, not yet, not much, not too,
+not only that, not that i, not today, not long, not so, we don't think, we don't have,
+we don't know, you don't look, you don't know, you don't think, you don't have,
+just don't think, not only, if you ask me, i must be, must be a, must be an, must be so,
+must be very, must be the, don't need to, don't have to, ^ no ^ thanks,
+^ no ^ thank you, i decided to go, we don't need, ne sai*, geen problee*
+"""
+SMALL_TALK = """
+thanks, thank you, thx, cheers, haha, hahaha, lol, hi, hello, hey, good morning,
+good evening, good night, good job, how are you, nice, great, awesome, cool, wow,
+lovely, weekend, weather, coffee, lunch, breakfast, dinner, weird, funny, sunny, rain,
+rainy, holiday, vacation, movie, cat, dog, kids, tired, birthday, danke, hallo, moin,
+guten morgen, guten tag, super, toll, schön, wetter, wochenende, kaffee, merci, bonjour,
+salut, génial, parfait, café, gracias, hola, buenos días, genial, tiempo, obrigado,
+obrigada, olá, bom dia, legal, grazie, ciao, buongiorno, bello, caffè, bedankt, dank je,
+hoi, leuk, mooi, weer, dzięki, dziękuję, cześć, świetnie, pogoda, kawa, спасибо, привет,
+отлично, здорово, погода, погоду, кофе, круто
+谢谢, 你好, 哈哈, 天气, 周末, 咖啡, 早上好, ありがとう, こんにちは,
+おはよう, 天気, 週末, すごい, コーヒー, 감사, 안녕, 날씨, 주말, 커피,
+ㅋㅋ, ㅎㅎ
+"""
+WEIGHTS = {4: CORRECTS, 3: BINDS, 2: MAY_BIND, 1: WISHES, 0: NOTHING, -1: SMALL_TALK}
+BINDING = 3  # the least weight of what binds
+KEY_LENGTH = 4
+
+
+def read_scale() -> Scale:
+    """The tables' entries with their weights, by their first letters, the longest
+    first."""
+    scale: Scale = {}
+    for weight, table in WEIGHTS.items():
+        lines = [line for line in table.split("\n") if line[:1] != "#"]
+        for entry in filter(None, re.split(r",\s*", ",".join(lines))):
+            if entry[-1] < "\u3000":  # where words have borders
+                entry = entry[:-1] if entry[-1] == "*" else entry + " "
+            for form in (entry, "^ " + entry) if weight == 0 else (entry,):
+                scale.setdefault(form[:KEY_LENGTH], []).append((form, weight))
+    for entries in scale.values():
+        entries.sort(key=lambda pair: -len(pair[0]))
+    return scale
+
+
+def weigh(scale: Scale, sentence: str) -> int:
+    """4 corrects or decides, 3 binds, 2 may bind, 1 is a wish, a name, a reason or a
+    number, 0 is the rest, -1 small talk."""
+    text = re.sub(CLAUSE_BORDER, " ^ ", sentence.lower().replace("’", "'"))
+    found = {"": int(re.search(VALUE_SET, text) is not None)}
+    is_question = text.rstrip()[-1:] in ("?", "？")
+    text = "^ %s " % " ".join(re.findall(WORD, text))
+    end = 0
+    for match in re.finditer(WORD_START, text):
+        start = match.start()
+        if start >= end:
+            entry, weight = find_entry(scale, text, start)
+            found[entry] = found.get(entry) or weight
+            end = start + (0 if weight else len(entry))
+    weights = sorted(found.values(), key=lambda weight: weight or -2)
+    heaviest = BINDING if weights[-2:] == [2, 2] else weights[-1]
+    is_bare = text.isascii() and text.count(" ") < 3  # a mere "No."
+    return min(heaviest, 2) if is_question or is_bare else heaviest
+
+
+def find_entry(scale: Scale, text: str, start: int) -> tuple[str, int]:
+    """The longest entry that the text has there, and its weight; ("", 0) for none."""
+    for length in range(KEY_LENGTH, 1, -1):
+        for entry, weight in scale.get(text[start : start + length], ()):
+            if text.startswith(entry, start):
+                return entry, weight
+    return "", 0
+
+
+def weigh_sentences(scale: Scale, text: str) -> Weighed:
+    """The sentences of a text, to the letter. What a line such as `Rules:` or `Wait.`
+    announces, a sentence or a list, weighs as much as that line."""
+    found: Weighed = []
+    announced = 0
+    for number, part in enumerate(re.split(FENCED, text)):
+        for sentence in split_sentences(part):
+            is_pasted = number % 2 or re.match(LOG_LINE, sentence)
+            weight = 0 if is_pasted else weigh(scale, sentence)
+            found.append((sentence, max(weight, announced)))
+            if announces(sentence, weight):
+                announced = weight
+            elif not re.match(LIST_ITEM, sentence):
+                announced = 0
+    return found
+
+
+def announces(sentence: str, weight: int) -> bool:
+    """Whether the next sentence says what this one is about."""
+    words = sentence.rstrip("*_ \n")
+    is_short = len(words.encode("utf-8", "replace")) < SHORT_LEAD
+    return words.endswith((":", "：")) or (weight == 4 and is_short)
+
+
+def split_sentences(text: str) -> list[str]:
+    """The sentences of a text, with the space behind them; a long one in pieces."""
+    ends = [match.end() for match in re.finditer(SENTENCE_END, text)]
+    found: list[str] = []
+    for start, end in zip([0, *ends], [*ends, len(text)]):
+        is_long = end - start > SENTENCE_LIMIT
+        found += re.findall(PIECE, text[start:end]) if is_long else [text[start:end]]
+    return list(filter(None, found))
+
+
+def plain_words(text: str) -> str:
+    """A text without case and signs, to find out whether one quotes another."""
+    return " %s " % " ".join(re.findall(r"\w+", text.lower()))
+
+
+def choose_words(
+    texts: list[str], room: int, least: int = -1, quoted: str = ""
+) -> list[str]:
+    """What is kept of each text, so that all of it fits into the room; "" for none.
+    `least` is the least weight, and what `quoted` says already is left out."""
+    if least < 0 and sum(len(text) + TEXT_COST for text in texts) <= room:
+        return texts
+    scale = read_scale()
+    rows: list[Sentence] = []  # the sentences of all texts, each with its text's number
+    for number, text in enumerate(texts):
+        rows += [(number, *pair) for pair in weigh_sentences(scale, text)]
+    known = plain_words(quoted) if quoted else ""
+    seen: set[str] = set()
+    kept: set[int] = set()
+    for rank, _, place in rank_sentences(texts, rows, 0 if least > 0 else room):
+        _, sentence, weight = rows[place]
+        cost = len(sentence) + len(GAP) + TEXT_COST
+        words = plain_words(sentence) if cost <= room and weight >= least else ""
+        is_known = words in known or (0 < rank < WHOLE and words in seen)
+        if words and not is_known:
+            room -= cost
+            seen.add(words)
+            kept.add(place)
+    return show_kept(rows, kept, len(texts))
+
+
+def rank_sentences(texts: list[str], rows: list[Sentence], room: int) -> list[Rank]:
+    """The sentences in the order in which they get room, as (rank, turn, place): by
+    weight, the newest first. The first text and the last ones are to stay whole."""
+    ranks: list[Rank] = []
+    tally: dict[tuple[int, int], int] = {}
+    for place, (number, sentence, weight) in enumerate(rows):
+        is_at_end = number == 0 or number >= len(texts) - LAST_WHOLE
+        is_whole = is_at_end and len(texts[number]) <= room // WHOLE_SHARE
+        tally[number, weight] = tally.get((number, weight), 0) + 1
+        turn = -(tally[number, weight] // FIRST_FEW)
+        if sentence.strip() not in ("", GAP.strip()):
+            ranks.append((WHOLE if is_whole else weight, turn, place))
+    return sorted(ranks, reverse=True)
+
+
+def show_kept(rows: list[Sentence], kept: set[int], count: int) -> list[str]:
+    """The texts, with a mark wherever something was left out before a sentence."""
+    texts = [""] * count
+    is_gap = False
+    for place, (number, sentence, _) in enumerate(rows):
+        if place in kept:
+            texts[number] += GAP + sentence if is_gap else sentence
+        is_gap = place not in kept and (is_gap or sentence.strip() != "")
+    return [text.rstrip() for text in texts]
 
 
 # =============================================================================
 # Text
 # =============================================================================
-# What reaches the agent has no control characters, no tags that imitate a
-# client's markup, and no lines that pose as a turn. What the kit writes down
-# hides what looks like a secret.
+# Text for the agent loses control characters, tags that imitate a client's markup,
+# and lines that pose as a turn. Text that the kit writes down loses its secrets.
 
-CONTROL = (  # also invisible letters, changes of direction, halves of a pair
+CONTROL = (  # also invisible characters, bidi controls, surrogates
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u200b-\u200f\u2028-\u202e\u2060-\u206f"
     "\ufeff\ud800-\udfff\U000e0000-\U000e0fff]"
 )
@@ -4975,61 +6568,156 @@ MARKUP = (
     r"|(?:</|(?<!\w)<)\s*(?:system|user|assistant|human)\b[^<>]*>"  # not List<User>
 )
 POSED_TURN = r"(?im)^([ \t]*)(?=(?:human|user|assistant|system)[ \t]*:)"
-# What looks like a secret. A group is its left side, which stays. Each pattern is
-# linear: what may repeat is bounded, or ends before it could begin again.
+# What looks like a secret, as (signs, pattern). A text without any of the signs, in
+# lower case, cannot match: most runs compile none of these patterns, which would take
+# longer than all else. A group is the left side, which stays. Each pattern is linear:
+# what may repeat is bounded, or ends before it could begin again.
+PASS_SIGNS = "pass pwd "
+KEY_SIGNS = "key secret token credential auth "
 NEXT_LINE = r"(?:\\r|\\n|\r?\n[ \t>|]*)+"
 NO_VALUE = (
     r"(?![$<{\[(]|\*{3}|(?:str|string|bytes|text|none|null|true|false|undefined"
-    r"|required|optional|token|password|secret|int|any|char|varchar)\b)"
+    r"|required|optional|(?:token|password|secret)\d?|int|any|char|varchar)\b"
+    r"|(?:os|self|this|cls|config|cfg|settings|process|req|request|env|args|options"
+    r"|params|secrets|var|local|data|app|ctx|props)\.)"
 )
 PASS_NAME = r"(?:password|passwd|passphrase|(?:\b|_)pass|(?:\b|_)pwd)"
 KEY_NAME = (
     r"(?:(?:secret|api|access|private|account|auth|encryption|signing)"
-    r"(?:[_-]?access)?[_-]?key(?:[_-]?id)?|secret|token|credential|auth[_-]?token)"
+    r"(?:[_-]?access)?[_-]?key(?:[_-]?(?:id|base))?|secret|token|credential"
+    r"|auth[_-]?token|\b_auth)"
 )
-WITH_DIGIT = r"(?!\d+\b)(?=[^\s'\"]{0,200}?\d)"  # and no mere number
+WITH_DIGIT = r"(?!\d+(?![\w-]))(?=[^\s'\"]{0,200}?\d)"  # and no mere number
 VALUE = r"[^\s'\"(),;&<>{}\[\]]"
-LOOSE = r"['\"]?(?:\s{0,4}[:=]\s{0,4}|\s{0,4}:=\s{0,4})"
+LOOSE = r"['\"]?\s{0,4}(?:[:=]|:=|=>)\s{0,4}"
 SECRETS = (
-    r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY[A-Z ]{0,10}-----"  # to its last line of base64
-    r"(?:%s(?:(?:Proc-Type|DEK-Info|Version|Comment): [^\n\\]{1,100}"
-    r"|[A-Za-z0-9+/]{24,}={0,2}|[A-Za-z0-9+/]{1,23}={1,2}|=[A-Za-z0-9+/]{4}"
-    r"|[A-Za-z0-9+/]{1,23}(?=%s-----END))(?=[\s\\'\"]|\Z))*"
-    r"(?:%s-----END [A-Z ]{0,40}-----)?" % (NEXT_LINE, NEXT_LINE, NEXT_LINE),
-    r"\b(?:sk|pk|rk)[-_](?:[a-z0-9]{1,20}[-_]){0,3}"
-    r"(?=[\w-]{0,200}?\d)[A-Za-z0-9]{16,}[A-Za-z0-9_-]*",
-    r"\b(?:gh[pousr]|npm|hf|shp(?:at|ss|ca|pa)|sntry[su]|rubygems|whsec)_"
-    r"[A-Za-z0-9]{16,}",
-    r"\b(?:github_pat_|gl[a-z]{1,5}-|xox[abeprs]-|xapp-|pypi-|dckr_pat_|do[opr]_v1_"
-    r"|lin_api_|figd_|hv[sbr]\.|SG\.|ya29\.|ATATT|EAA[A-Z]|AGE-SECRET-KEY-"
-    r"|PMAK-|tskey-)"
-    r"(?=[\w.-]{0,200}?\d)[A-Za-z0-9_.=-]{16,}",
-    r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b",
-    r"\bAIza[A-Za-z0-9_-]{30,}",
-    r"\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{5,}",
-    r"\bSK[0-9a-f]{32}\b",  # Twilio
-    r"\b\d{8,10}:[A-Za-z0-9_-]{35}\b",  # a bot of Telegram, then one of Discord
-    r"\b[MNO][A-Za-z0-9_-]{23,25}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,38}\b",
-    r"(hooks\.slack\.com/services/|discord(?:app)?\.com/api/webhooks/)[\w/-]{20,}",
-    r"(?<=://)[^/\s:@$<{]{0,200}:[^/\s@$<{]{1,200}(?=@)",
-    r"(?i)(\b(?:bearer|basic)\s{1,4})(?=[\w.~+/-]{0,200}?\d)[\w.~+/-]{16,}=*",
-    r"(?i)(\bauthorization:\s{0,4}(?:basic|bearer|token)\s{1,4})[\w.~+/-]{8,}=*",
-    r"(\b(?:curl|wget|https?|xh)\b[^\n|;]{0,300}?\s(?:-u|--user)[ =]?['\"]?"
-    r"[^\s:'\"$]{1,100}:)[^\s'\"$]{1,200}",
-    r"(\b(?:mysql\w{0,10}|mariadb|sshpass)\b[^\n|;]{0,200}?\s-p)[^\s'\"$]{3,200}",
-    r"(?i)(--?(?:[a-z]{1,20}-)?(?:password|passwd|passphrase|token|api-?key|secret"
-    r"|(?:access|secret)-key)(?:=|\s{1,4})['\"]?)"
-    r"(?![-$<{\[])(?=[^\s'\"]{0,200}?[\d!@#%^&*+])[^\s'\"]{3,}",
+    (
+        "private key",
+        # to its last line of base64
+        r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY[A-Z ]{0,10}-----"
+        r"(?:%s(?:(?:Proc-Type|DEK-Info|Version|Comment): [^\n\\]{1,100}"
+        r"|[A-Za-z0-9+/]{24,}={0,2}|[A-Za-z0-9+/]{1,23}={1,2}|=[A-Za-z0-9+/]{4}"
+        r"|[A-Za-z0-9+/]{1,23}(?=%s-----END))(?=[\s\\'\"]|\Z))*"
+        r"(?:%s-----END [A-Z ]{0,40}-----)?" % (NEXT_LINE, NEXT_LINE, NEXT_LINE),
+    ),
+    (
+        "sk- sk_ pk- pk_ rk- rk_",
+        r"\b(?:sk|pk|rk)[-_](?:[a-z0-9]{1,20}[-_]){0,3}"
+        r"(?=[\w-]{0,200}?\d)[A-Za-z0-9]{16,}[A-Za-z0-9_-]*",
+    ),
+    (
+        "ghp_ gho_ ghu_ ghs_ ghr_ npm_ hf_ shp sntry rubygems_ whsec_",
+        r"\b(?:gh[pousr]|npm|hf|shp(?:at|ss|ca|pa)|sntry[su]|rubygems|whsec)_"
+        r"[A-Za-z0-9]{16,}",
+    ),
+    (
+        "github_pat_ gl xox xapp- pypi- dckr_pat_ _v1_ lin_api_ figd_ hvs. hvb. hvr."
+        " sg. ya29. atatt eaa age-secret-key- pmak- tskey-",
+        r"\b(?:github_pat_|gl[a-z]{1,5}-|xox[abeprs]-|xapp-|pypi-|dckr_pat_|do[opr]_v1_"
+        r"|lin_api_|figd_|hv[sbr]\.|SG\.|ya29\.|ATATT|EAA[A-Z]|AGE-SECRET-KEY-"
+        r"|PMAK-|tskey-)"
+        r"(?=[\w.-]{0,200}?\d)[A-Za-z0-9_.=-]{16,}",
+    ),
+    ("akia asia", r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"),
+    ("aiza", r"\bAIza[A-Za-z0-9_-]{30,}"),
+    ("eyj", r"\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{5,}"),
+    # Twilio
+    ("sk", r"\bSK[0-9a-f]{32}\b"),
+    # a bot of Telegram, then one of Discord
+    (":", r"\b\d{8,10}:[A-Za-z0-9_-]{35}\b"),
+    (".", r"\b[MNO][A-Za-z0-9_-]{23,25}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,38}\b"),
+    (
+        "hooks.slack.com discord",
+        r"(hooks\.slack\.com/services/|discord(?:app)?\.com/api/webhooks/)[\w/-]{20,}",
+    ),
+    ("://", r"(?<=://)[^/\s:@$<{]{0,200}:[^/\s@$<{]{1,200}(?=@)"),
+    ("://", r"(?<=://)(?=[\w-]{0,200}?\d)[A-Za-z0-9_-]{16,}(?=@)"),
+    (
+        "?sig &sig x-amz- x-goog-",
+        r"(?i)([?&](?:sig|signature|x-(?:amz|goog)-(?:signature|security-token))=)"
+        r"[\w%.~+/-]{16,}",
+    ),
+    ("cookie:", r"(?i)(\bcookie:\s{0,4}[\w.-]{1,60}=)[^\s'\"][^\n'\"]{7,}"),
+    (
+        "</",
+        r"(?i)(<(?:\w{1,20}[_-]?)?(?:password|token|secret|api-?key)>)"
+        r"[^<>\s]{4,200}(?=</)",
+    ),
+    (
+        "bearer basic",
+        r"(?i)(\b(?:bearer|basic)\s{1,4})(?=[\w.~+/-]{0,200}?\d)[\w.~+/-]{16,}=*",
+    ),
+    (
+        "authorization:",
+        r"(?i)(\bauthorization:\s{0,4}(?:basic|bearer|token)\s{1,4})[\w.~+/-]{8,}=*",
+    ),
+    (
+        "curl wget http xh",
+        r"(\b(?:curl|wget|https?|xh)\b[^\n|;]{0,300}?\s(?:-u|--user)[ =]?['\"]?"
+        r"[^\s:'\"$]{1,100}:)[^\s'\"$]{1,200}",
+    ),
+    (
+        "mysql mariadb",
+        r"(\b(?:mysql\w{0,10}|mariadb)\b[^\n|;]{0,200}?\s-p)[^\s'\"$]{3,200}",
+    ),
+    (
+        "sshpass login redis-cli",
+        r"(\b(?:(?:sshpass|(?:docker|podman|az|oc)(?:\s\w{1,20})?\slogin)\b"
+        r"[^\n|;]{0,200}?\s-p|redis-cli\b[^\n|;]{0,200}?\s-a)\s{0,2}['\"]?)"
+        r"[^\s'\"$-][^\s'\"]{2,200}",
+    ),
+    (
+        "machine",
+        r"(\bmachine\s{1,4}\S{1,100}\s{1,4}login\s{1,4}\S{1,100}\s{1,4}password\s{1,4})"
+        r"\S{3,}",
+    ),
+    (
+        "password passphrase",
+        r"(?i)(\b(?:password|passphrase)\sis\s['\"]?)(?!base|sha|md5|utf)"
+        r"(?=[^\s'\"]{0,100}?\d)[^\s'\"]{6,}",
+    ),
+    (
+        "_key=",
+        r"(\b[A-Z0-9_]{1,40}_KEY=['\"]?)(?=[^\s'\"]{0,100}?\d)(?=[^\s'\"]{0,100}?[a-z])"
+        r"(?=[^\s'\"]{0,100}?[A-Z])[\w+/=-]{12,}",
+    ),
+    (
+        PASS_SIGNS + KEY_SIGNS,
+        r"(?i)(--?(?:[a-z]{1,20}-)?(?:password|passwd|passphrase|token|api-?key|secret"
+        r"|(?:access|secret)-key)(?:=|\s{1,4})['\"]?)"
+        r"(?![-$<{\[])(?=[^\s'\"]{0,200}?[\d!@#%^&*+])[^\s'\"]{3,}",
+    ),
     # in quotes; PASS=x and KEY=x1; at last `password: x1`, as YAML has it
-    r"(?i)((?:%s|%s)%s['\"])%s[^'\"\n]{4,}(?=['\"])"
-    % (PASS_NAME, KEY_NAME, LOOSE, NO_VALUE),
-    r"(?i)(%s['\"]?=)%s(?!\d{1,3}\b)%s{4,}(?![\w(])" % (PASS_NAME, NO_VALUE, VALUE),
-    r"(?i)(%s['\"]?=)%s%s%s{6,}(?![\w(])" % (KEY_NAME, NO_VALUE, WITH_DIGIT, VALUE),
-    r"(?i)((?:passw(?:or)?d|passphrase|%s)%s)%s%s%s{8,}(?![\w(])"
-    % (KEY_NAME, LOOSE, NO_VALUE, WITH_DIGIT, VALUE),
+    (
+        PASS_SIGNS + KEY_SIGNS,
+        r"(?i)((?:%s|%s)%s['\"])%s[^'\"\n]{4,}(?=['\"])"
+        % (PASS_NAME, KEY_NAME, LOOSE, NO_VALUE),
+    ),
+    (
+        PASS_SIGNS,
+        r"(?i)(%s['\"]?=)%s(?!/|\d{1,3}\b)%s{4,}(?![\w(])"
+        % (PASS_NAME, NO_VALUE, VALUE),
+    ),
+    (
+        KEY_SIGNS,
+        r"(?i)(%s['\"]?=)%s%s%s{8,}(?![\w(])" % (KEY_NAME, NO_VALUE, WITH_DIGIT, VALUE),
+    ),
+    (
+        PASS_SIGNS,
+        r"(?i)((?:passw(?:or)?d|passphrase|_pass|_pwd)%s)(?!/)%s%s%s{6,}(?![\w(])"
+        % (LOOSE, NO_VALUE, WITH_DIGIT, VALUE),
+    ),
+    (
+        KEY_SIGNS,
+        r"(?i)(%s%s)%s%s%s{8,}(?![\w(])"
+        % (KEY_NAME, LOOSE, NO_VALUE, WITH_DIGIT, VALUE),
+    ),
 )
 HIDDEN = "[hidden]"
 CUT_MARK = "\n[… cut …]\n"
+FILLER = (
+    r"(?i)#.*|(?:\[.*\]|todo|tbd|fixme|none|n/a)?[.…:]*"  # a line that says nothing
+)
 
 
 def clean_text(text: str) -> str:
@@ -5056,12 +6744,14 @@ def for_terminal(text: str) -> str:
 
 
 def hide_secrets(text: str) -> str:
-    for pattern in SECRETS:
-        text = re.sub(pattern, keep_name, text)
+    lower = text.lower()
+    for signs, pattern in SECRETS:
+        if any(sign in lower for sign in signs.split()):
+            text = re.sub(pattern, keep_name, text)
     return text
 
 
-def keep_name(match: re.Match) -> str:
+def keep_name(match: re.Match[str]) -> str:
     """What stands for a secret; `password = …` keeps its left side."""
     left = match.group(1) if match.re.groups else ""
     return left + HIDDEN
@@ -5096,16 +6786,9 @@ def cut_end(text: str, limit: int) -> str:
 
 def says_something(text: str) -> bool:
     """Whether a Markdown file holds more than headings, comments and fillers."""
-    if "<!--" in text:
-        text = re.sub(r"(?s)<!--.*?(-->|\Z)", "", text)
-    for line in text.split("\n"):
-        words = line.strip().strip("-*_|> ").rstrip(".…:")
-        is_filler = words.lower() in ("", "todo", "tbd", "fixme", "none", "n/a", "[ ]")
-        is_template = words.startswith("[") and words.endswith("]")
-        is_heading = line.lstrip().startswith("#")
-        if not (is_heading or is_filler or is_template):
-            return True
-    return False
+    text = re.sub(r"(?s)<!--.*?(-->|\Z)", "", text)
+    lines = [line.strip("-*_|> \t\r") for line in text.split("\n")]
+    return not all(re.fullmatch(FILLER, line) for line in lines)
 
 
 def content_mark(text: str) -> str:
@@ -5121,18 +6804,19 @@ def content_mark(text: str) -> str:
 # Files
 # =============================================================================
 # Reading is bounded and never waits for a FIFO or a device. Every write is
-# atomic: a reader sees the old file or the new one. Inside, time is epoch
-# seconds; on disk, where people read it, ISO 8601 with Z.
+# atomic: a reader sees the old file or the new one. A moment is epoch seconds, or
+# ISO 8601 in UTC with milliseconds where people read it and rows are compared.
 
-STATE_LIMIT_BYTES = 4_000_000
+STATE_LIMIT_BYTES = 16_000_000
 TEXT_LIMIT_BYTES = 512_000
 NAME_LIMIT = 120
+MARKDOWN = r"\.md$"
 ISO_TIME = (
     r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d)?)(?:[.,]\d+)?"
     r"\s*(?:Z|([+-]\d\d):?(\d\d))?"
 )
+JSON_STRING = r'(?s)"(?:\\.?|[^"\\])*(?:"|\Z)'
 PLAIN_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
-DEVICES = ("con", "prn", "aux", "nul", "com", "lpt")  # on Windows: also COM1, con.txt
 
 
 def read_bytes(path: str, limit_bytes: int = TEXT_LIMIT_BYTES, start: int = 0) -> bytes:
@@ -5157,7 +6841,7 @@ def read_text(path: str, limit_bytes: int = TEXT_LIMIT_BYTES) -> str:
     return text.lstrip("\ufeff").replace("\r\n", "\n")
 
 
-def parse_object(text: str | bytes) -> dict:
+def parse_object(text: str | bytes | bytearray) -> Json:
     """The JSON object in a text; {} for anything else."""
     try:
         value = json.loads(text)
@@ -5166,12 +6850,24 @@ def parse_object(text: str | bytes) -> dict:
     return value if isinstance(value, dict) else {}
 
 
-def read_object(path: str) -> dict:
+def plain_json(text: str) -> str:
+    """The text as strict JSON: comments and trailing commas are blanks in it, so that
+    every other letter keeps its place."""
+    text = re.sub(JSON_STRING + r"|//[^\n]*|/\*.*?(?:\*/|\Z)", blank_out, text)
+    return re.sub(JSON_STRING + r"|,(?=\s*[}\]])", blank_out, text)
+
+
+def blank_out(match: re.Match[str]) -> str:
+    found = match[0]
+    return found if found.startswith('"') else re.sub(r"[^\r\n]", " ", found)
+
+
+def read_object(path: str) -> Json:
     """The JSON object in a file; {} if there is none."""
     return parse_object(read_bytes(path, STATE_LIMIT_BYTES))
 
 
-def load_state(path: str) -> dict:
+def load_state(path: str) -> Json:
     """The JSON object in one of our own files. One that cannot be used is set aside."""
     content = read_bytes(path, STATE_LIMIT_BYTES)
     value = parse_object(content)
@@ -5208,12 +6904,12 @@ def replace_file(source: str, target: str) -> None:
     os.replace(source, target)
 
 
-def write_object(path: str, value: dict) -> bool:
+def write_object(path: str, value: Mapping[str, object]) -> bool:
     return write_atomically(path, json.dumps(value, indent=1) + "\n")
 
 
-def attempt(action: object, *args: object) -> None:
-    """Change a file if that can be done: it may be gone, or on a read-only disk."""
+def attempt(action: Action, *args: object) -> None:
+    """Change a file if possible: it may be gone, or on a read-only disk."""
     try:
         action(*args)
     except (OSError, ValueError):
@@ -5237,20 +6933,36 @@ def set_time(path: str, at: float) -> None:
     attempt(os.utime, path, (at, at))
 
 
-def list_files(folder: str, ending: str) -> list:
-    """[(path, mtime)] of the folder's regular files with this ending, newest first. A
+def list_files(folder: str, pattern: str = "") -> list[tuple[str, float]]:
+    """Path and time of the folder's regular files of such a name, newest first. A
     folder that is a link counts as empty: it may lead out of the project."""
-    found: list = []
+    found: list[tuple[str, float]] = []
     if os.path.islink(folder):
         return found
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
-                if entry.name.endswith(ending) and entry.is_file(follow_symlinks=False):
+                is_wanted = re.search(pattern, entry.name)
+                if is_wanted and entry.is_file(follow_symlinks=False):
                     found.append((entry.path, modified_at(entry.path)))
-    except OSError:
+    except (OSError, ValueError):  # ValueError: half a letter in the path
         return []
     return sorted(found, key=lambda pair: (-pair[1], pair[0]))
+
+
+def list_names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def speak_utf8(newline: str | None = None) -> None:
+    """Write UTF-8 to stdout, whatever the locale says."""
+    import io
+
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors="replace", newline=newline)
 
 
 def modified_at(path: str) -> float:
@@ -5259,6 +6971,12 @@ def modified_at(path: str) -> float:
         return os.stat(path).st_mtime
     except (OSError, ValueError):
         return 0.0
+
+
+def cut_time(path: str, now: float) -> None:
+    """Give a file from the future the time of now, so that it does not stay new."""
+    if modified_at(path) > now:
+        set_time(path, now)
 
 
 def time_mark(written_at: float) -> str:
@@ -5275,13 +6993,8 @@ def size_of(path: str) -> int:
 def safe_name(text: str, limit: int = NAME_LIMIT) -> str:
     """A file name for an outside string; distinct strings stay distinct."""
     name = "".join(map(plain_letter, text))
-    stem = name.partition(".")[0].lower()
-    if name.startswith(".") or stem.rstrip("0123456789") in DEVICES:
-        name = "%%%02X" % ord(name[0]) + name[1:]
-    if name.endswith("."):  # Windows drops it
-        name = name[:-1] + "%2E"
-    if len(name) > limit:
-        name = name[: limit - 33] + "-" + digest(text)
+    if name.startswith(".") or len(name) > limit:
+        return "%%%s-%s" % (name[: limit - 34], sha256_of(name.encode())[:32])
     return name
 
 
@@ -5292,16 +7005,8 @@ def plain_letter(letter: str) -> str:
     return "".join("%%%02X" % byte for byte in data)
 
 
-def digest(text: str) -> str:
-    """32 hex digits that stand for a text."""
-    import hashlib
-
-    data = text.encode("utf-8", "surrogatepass")
-    return hashlib.sha256(data).hexdigest()[:32]
-
-
 def sha256_of(content: bytes) -> str:
-    """The sha256 of a file; CRLF counts as LF, for git may change that."""
+    """The sha256 of a text; CRLF counts as LF, for git may change that in a file."""
     import hashlib
 
     return hashlib.sha256(content.replace(b"\r\n", b"\n")).hexdigest()
@@ -5312,7 +7017,7 @@ def is_inside(path: str, folder: str) -> bool:
     return bool(parts_inside(path, folder))
 
 
-def parts_inside(path: str, folder: str) -> list:
+def parts_inside(path: str, folder: str) -> list[str]:
     """The names from a folder down to a path, links resolved; [] if it leads out."""
     try:
         inside = os.path.relpath(os.path.realpath(path), os.path.realpath(folder))
@@ -5322,7 +7027,7 @@ def parts_inside(path: str, folder: str) -> list:
     return [] if parts[0] == ".." else parts
 
 
-def upwards(folder: str) -> list:
+def upwards(folder: str) -> list[str]:
     """The folder and its parents, the root aside."""
     found = []
     while folder != os.path.dirname(folder):
@@ -5332,7 +7037,15 @@ def upwards(folder: str) -> list:
 
 
 def format_iso(epoch: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(epoch))
+    """UTC with milliseconds: such texts can be compared."""
+    seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(epoch))
+    return "%s.%03dZ" % (seconds, epoch % 1 * 1000)
+
+
+def exact_iso(text: str) -> str:
+    """A client's UTC time in the form of format_iso; "" if it is none."""
+    match = re.match(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.?(\d{0,3})", text)
+    return "%s.%sZ" % (match[1], match[2].ljust(3, "0")) if match else ""
 
 
 def parse_iso(text: object) -> float:
@@ -5374,8 +7087,8 @@ DEADLINE_BESIDE_CHECK_S = 5.0
 
 
 def start_deadline(seconds: float) -> None:
-    """End this process then, in silence, whatever it hangs in. The interpreter's own
-    watchdog waits outside of its lock, so a regular expression cannot stop it."""
+    """End this process in silence after so long, whatever it is doing. The watchdog
+    thread needs no interpreter lock, so even a regular expression cannot stop it."""
     import faulthandler
 
     nobody = open(os.devnull, "w")
@@ -5404,17 +7117,6 @@ REGISTERED = r"""(?xs)
 """
 
 
-class RegisteredLine(Record):
-    """A line in a client's settings that runs this kit and does nothing else."""
-
-    mode: str = ""
-    agent: str = "claude"
-    words: list = []  # mode, agent, "now"
-    path: str = ""  # of the kit, variables as they stand
-    entry: dict = {}  # as it stands in the settings
-    place: list = []  # keys and indexes that lead to the entry: "hooks", event, …
-
-
 def parse_line(command: object) -> RegisteredLine | None:
     """What a command runs, if it runs this kit alone; None for every other one."""
     match = re.fullmatch(REGISTERED, command) if isinstance(command, str) else None
@@ -5432,45 +7134,51 @@ def parse_line(command: object) -> RegisteredLine | None:
     return line
 
 
-def find_lines(value: object, place: tuple = ()) -> list:
+def find_lines(settings: object) -> list[RegisteredLine]:
     """The RegisteredLines in a client's settings, in their order."""
-    if len(place) == 5:
-        line = parse_line(dig(value, "command"))
-        if not line:
-            return []
-        line.place = list(place)
-        line.entry = value
-        return [line]
-    children = enumerate(value) if isinstance(value, list) else ()
-    if isinstance(value, dict):
-        children = value.items()
     found = []
-    for key, child in children:
-        if key == "hooks" or len(place) not in (0, 3):
-            found += find_lines(child, place + (key,))
+    events = dig(settings, "hooks")
+    for event, groups in events.items() if isinstance(events, dict) else ():
+        for index, group in numbered_objects(groups):
+            for position, entry in numbered_objects(group.get("hooks")):
+                line = parse_line(entry.get("command"))
+                if line:
+                    line.event, line.index, line.position = event, index, position
+                    line.group, line.entry = group, entry
+                    found.append(line)
     return found
 
 
-def adapt_hooks(hooks: dict, agent: str, path: str, form: str = SHELL_LINE) -> dict:
+def numbered_objects(value: object) -> list[tuple[int, Json]]:
+    """The objects in a list, with their indexes."""
+    rows = enumerate(value) if isinstance(value, list) else ()
+    return [(index, row) for index, row in rows if isinstance(row, dict)]
+
+
+def adapt_hooks(
+    hooks: object, agent: str, path: str, form: str = SHELL_LINE
+) -> dict[str, Json]:
     """{event: group} of hooks.json in the words and units of one client.
 
     `path` is the kit as a word for the shell.
     """
     dialect = DIALECTS[agent]
     adapted = {}
-    for event, (group,) in hooks.items():
-        if event not in dialect.registered:
+    for line in find_lines({"hooks": hooks}):
+        if line.event not in dialect.registered:
             continue
-        entry = dict(group["hooks"][0])
-        words = parse_line(entry["command"]).words
+        entry = dict(line.entry)
+        limit_s = count_of(entry["timeout"])
+        if line.event == "SessionEnd":
+            limit_s = dialect.end_limit_s
+        entry["timeout"] = limit_s * dialect.time_unit
+        words = list(line.words)
         if agent != "claude":
             words.insert(1, agent)
-            group = {}  # only Claude Code needs the matcher
-        if event == "SessionEnd":
-            entry["timeout"] = dialect.end_limit_s
-        entry["timeout"] *= dialect.time_unit
         entry["command"] = form % (path, " ".join(words))
-        adapted[dialect.renamed.get(event, event)] = dict(group, hooks=[entry])
+        group = line.group if agent == "claude" else {}  # others need no matcher
+        event = dialect.renamed.get(line.event, line.event)
+        adapted[event] = dict(group, hooks=[entry])
     return adapted
 
 
@@ -5478,6 +7186,8 @@ def kit_word(agent: str) -> str:
     """A project's kit as a word for the shell; "" if the client sets no variable."""
     variable = DIALECTS[agent].project_variable
     return '"$%s/%s"' % (variable, KIT_PLACE) if variable else ""
+
+
 # =============================================================================
 # Doctor
 # =============================================================================
@@ -5489,113 +7199,107 @@ OK = "ok"
 HINT = "hint"
 WARN = "warn"
 FAIL = "FAIL"
-PRIVATE_SETTINGS = ".claude/settings.local.json"
-MANAGED = (
-    "/etc/claude-code/managed-settings.json",
-    "/Library/Application Support/ClaudeCode/managed-settings.json",
-    r"C:\Program Files\ClaudeCode\managed-settings.json",
-)
 SILENCERS = (
     "disableAllHooks",
     "allowManagedHooksOnly",
     "strictPluginOnlyCustomization",
 )
+NO_HOME = "there is no home folder, so the hooks stay silent"
+NO_PROJECT = "no .context folder here or above: the hooks stay silent"
 
 
-def diagnose(here: Here) -> list:
+def diagnose(here: Here) -> list[Finding]:
     """All findings, in the order in which a person would look."""
     rows = [(OK, "ctx_hooks " + VERSION, "")]
+    if not home_folder(here.env):
+        return [*rows, (FAIL, NO_HOME, "set HOME to the full path of your home")]
     files = {}
-    for path in dict.fromkeys([*settings_files(here), *MANAGED]):
-        settings = read_object(path)
+    for path in settings_files(here):
+        settings = read_client_settings(path)
         files[path] = find_lines(settings)
         for key in SILENCERS:
             if settings.get(key) is True:
                 rows.append((FAIL, "no hook of yours runs: " + key, "see " + path))
     rows += check_registration(here, files)
-    if here.project:
-        return rows + project_problems(here)
-    return rows + [(WARN, NO_PROJECT, init_call(here))]
+    if here.found:
+        return rows + project_problems(here) + project_hints(here)
+    decides_later = here.kit.origin in ("plugin", "user")  # in each project anew
+    rows.append((HINT if decides_later else FAIL, NO_PROJECT, here.kit.init_call()))
+    return rows
 
 
 # --- the settings of the clients
 
 
-def settings_files(here: Here) -> list:
+def settings_files(here: Here) -> list[str]:
     """The settings in which a client may find this kit."""
-    home = home_folder(here.env)
-    own = here.env.get("CLAUDE_CONFIG_DIR") or os.path.join(home, ".claude")
-    paths = [own + "/settings.json"]
-    names = [PRIVATE_SETTINGS]
+    paths: list[str] = []
     for dialect in DIALECTS.values():
-        names.append(dialect.settings)
-        paths.append(os.path.join(home, dialect.user_settings))
-    return paths + [os.path.join(here.root, name) for name in names]
+        paths += dialect.settings_paths(here.root, here.env)
+    if here.kit.origin == "plugin":
+        paths.append(os.path.join(here.kit.folder, ".claude-plugin", "hooks.json"))
+    return paths
 
 
-def check_registration(here: Here, files: dict) -> list:
+def check_registration(
+    here: Here, files: dict[str, list[RegisteredLine]]
+) -> list[Finding]:
     """Where the kit is registered, if anywhere, and that it is not twice."""
     rows = []
     for path, lines in files.items():
         if lines:
             rows += check_lines(here, path, lines)
-    if not rows and not is_plugin():
-        return [(FAIL, "no client runs this kit here", installer_call(here, ""))]
-    shared = os.path.join(here.root, DIALECTS["claude"].settings)
-    private = os.path.join(here.root, PRIVATE_SETTINGS)
+    if not rows:
+        return [(FAIL, "no client runs this kit here", here.kit.install_call())]
+    shared, private = [os.path.join(here.root, name) for name in CLAUDE_SETTINGS]
     if files[shared] and files[private]:
-        hint = installer_call(here, "--scope local --uninstall")
+        hint = here.kit.install_call("--scope local --uninstall")
         rows.append((WARN, "registered twice: shared, and privately", hint))
+    if files[shared] or files[private]:
+        rows += check_start_folder(here)
     return rows
 
 
-def check_lines(here: Here, path: str, lines: list) -> list:
-    """Are our lines in one settings file complete and trusted, and do they run?"""
+def check_start_folder(here: Here) -> list[Finding]:
+    """Claude Code reads only the settings of the folder in which it is started."""
+    paths = DIALECTS["claude"].settings_paths(here.folder, here.env)
+    if here.kit.origin == "plugin" or any(map(find_lines, map(read_object, paths))):
+        return []
+    what = "Claude Code runs no hook if you start it here, in " + here.folder
+    also = here.kit.install_call(".")
+    return [(WARN, what, "start it in %s, or: %s" % (here.root, also))]
+
+
+def check_lines(here: Here, path: str, lines: list[RegisteredLine]) -> list[Finding]:
+    """Are our lines in one settings file complete, and do they run?"""
     dialect = DIALECTS[lines[0].agent]
     starts = [line for line in lines if line.mode == "inject"]
-    is_whole = len(lines) >= len(dialect.registered)
-    if not starts or not is_whole:
-        hint = installer_call(here, "")
-        return [(FAIL, path + " lacks hooks of ours", hint)]
-    what = "%s is registered in %s" % (dialect.label, path)
-    rows = [(OK, what, "")]
+    option = scope_option(here, path)
+    if not starts or len(lines) < len(dialect.registered):
+        return [(FAIL, path + " lacks hooks of ours", here.kit.install_call(option))]
+    rows = [(OK, "%s is registered in %s" % (dialect.label, path), "")]
     if lines[0].agent == "codex":
-        rows.append(check_trust(here, lines))
-    return rows + try_line(here, starts[0], scope_option(here, path))
+        rows.append(check_trust(here))
+    return rows + try_line(here, starts[0], here.kit.install_call(option))
 
 
 def scope_option(here: Here, path: str) -> str:
     """The option with which install.py writes these settings; "" for shared ones."""
-    if path == os.path.join(here.root, PRIVATE_SETTINGS):
+    if path == os.path.join(here.root, CLAUDE_SETTINGS[1]):
         return "--scope local"
     return "" if path.startswith(os.path.join(here.root, "")) else "--scope user"
 
 
-def check_trust(here: Here, lines: list) -> tuple:
-    """Codex runs no hook that is not trusted, and none in a folder that is not."""
+def check_trust(here: Here) -> Finding:
+    """Codex runs no hook in a folder that is not trusted."""
     home = home_folder(here.env)
     told = read_text(os.path.join(home, ".codex", "config.toml"))
     _, _, folder = told.partition('[projects."%s"]' % here.root)
     own, _, _ = folder.partition("\n[")
-    untrusted = [line for line in lines if trust_mark(line) not in told]
-    if '"trusted"' in own and not untrusted:
-        return OK, "Codex trusts the folder and the hooks", ""
-    what = "Codex does not trust this folder and all its hooks yet"
-    return WARN, what, "start codex here, type /hooks and trust them"
-
-
-def trust_mark(line: RegisteredLine) -> str:
-    """The hash by which Codex notes that the person trusts a hook."""
-    import hashlib
-
-    event = re.sub(r"\B([A-Z])", r"_\1", line.place[1]).lower()
-    hook = dict(line.entry)
-    hook["async"] = False
-    content = {"event_name": event, "hooks": [hook]}
-    text = json.dumps(
-        content, sort_keys=True, separators=(",", ":"), ensure_ascii=False
-    )
-    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+    if '"trusted"' in own:
+        return OK, "Codex trusts this folder; it asks you once about new hooks", ""
+    what = "Codex runs no hook before you trust this folder and the hooks"
+    return HINT, what, "start codex here; it asks you"
 
 
 # --- does a registered line run?
@@ -5604,7 +7308,6 @@ def trust_mark(line: RegisteredLine) -> str:
 KIT_MARK = rb"(?m)^(# |__doc__ = ...)ctx_hooks: hooks that keep a coding agent on track"
 CHANGED = "%s was changed since it was installed, by a formatter?"
 CUT = "cut short"
-PROGRAM_LIMIT_S = 20
 TRIAL = """\
 exec 2>&1
 kit=$1 variable=$2 cache=$3
@@ -5619,36 +7322,40 @@ echo '{"hook_event_name": "SessionStart", "session_id": "doctor", "cwd": "'"$PWD
 """
 
 
-def try_line(here: Here, line: RegisteredLine, scope: str) -> list:
-    """What comes of a registered line, as rows. Only this very file is run."""
+def try_line(here: Here, line: RegisteredLine, install: str) -> list[Finding]:
+    """What comes of a registered line. Only this very file is run. `install` is the
+    command that writes line and kit anew."""
     values = {
         DIALECTS[line.agent].project_variable: here.root,
+        "CLAUDE_PLUGIN_ROOT": here.kit.folder,
         "HOME": home_folder(here.env),
     }
-    path = re.sub(r"\$\{?(\w+)\}?", lambda name: values.get(name[1], ""), line.path)
+    path = re.sub(
+        r"\$\{?(\w+)\}?", lambda name: values.get(name[1], name[0]), line.path
+    )
     content = read_bytes(path, STATE_LIMIT_BYTES)
-    is_this_file = content == read_bytes(__file__, STATE_LIMIT_BYTES)
-    put_back = "`%s` puts it back" % installer_call(here, scope).strip()
+    is_this_file = content == read_bytes(here.kit.path, STATE_LIMIT_BYTES)
+    put_back = "`%s` puts it back" % install
     if b"\r\n" in content[:200]:
         what = path + " has CRLF line ends, which a shell cannot run"
         return [(FAIL, what, put_back)]
     rows = []
-    if is_changed_kit(content, install_record(here)):
+    if is_changed_kit(content, here.kit.record):
         rows.append((WARN if is_this_file else FAIL, CHANGED % path, put_back))
     elif not is_this_file:
         what = "not tried, it is missing or another version: " + path
-        rows.append((FAIL, what, installer_call(here, scope)))
+        rows.append((FAIL, what, install))
     if is_this_file:
         rows.append(run_in_scratch(here, line))
     return rows
 
 
-def is_changed_kit(content: bytes, record: dict) -> bool:
+def is_changed_kit(content: bytes, record: Installation) -> bool:
     """Whether this is the release that was installed here, with other bytes. Another
     release may have come by git."""
-    if kit_version(content) not in (record.get("version"), CUT):
+    if kit_version(content) not in (record.version, CUT):
         return False
-    return sha256_of(content) not in (record.get("kits") or [])
+    return sha256_of(content) not in record.kits
 
 
 def kit_version(content: bytes) -> str:
@@ -5659,59 +7366,46 @@ def kit_version(content: bytes) -> str:
     return version[1].decode() if version else CUT
 
 
-def run_in_scratch(here: Here, line: RegisteredLine) -> tuple:
-    """How a session starts in a scratch project, as a row."""
+def run_in_scratch(here: Here, line: RegisteredLine) -> Finding:
+    """How a session starts in a scratch project."""
     import tempfile
 
     if os.name == "nt":
         what = "the registered line was not tried: on Windows the shell is the client's"
-        return HINT, what, "start a session; then it is in `%s`" % kit_call("status")
-    kit = os.path.abspath(__file__)
+        return (
+            HINT,
+            what,
+            "start a session; then it is in `%s`" % here.kit.call("status"),
+        )
     variable = DIALECTS[line.agent].project_variable or "PWD"
-    trial = ["sh", "-c", TRIAL, "sh", kit, variable, cache_folder(here.env)]
-    trial += line.words
+    trial = ["sh", "-c", TRIAL, "sh", here.kit.path, variable]
+    trial += [cache_folder(here.env), *line.words]
     with tempfile.TemporaryDirectory(prefix="ctx-doctor-") as folder:
-        run_program(trial, cwd=folder, env=here.env)  # compiles the file
+        run_program(trial, folder, here.env)  # compiles the file
         start = time.perf_counter()
-        _, problem = run_program(trial, cwd=folder, env=here.env)
+        _, problem = run_program(trial, folder, here.env)
         took_ms = (time.perf_counter() - start) * 1000
         python = os.path.realpath(folder + "/home/ctx_hooks/python3")
     if problem:
-        hint = installer_call(here, "--python PATH")
-        return FAIL, "the registered line fails: " + problem, hint
+        what = "the registered line fails: " + problem
+        return FAIL, what, here.kit.install_call("--python PATH")
     what = "the registered line runs, in %d ms, with %s" % (took_ms, python)
     return OK, what, ""
-
-
-def run_program(words: list, **place: object) -> tuple:
-    """(exit code, what it printed on stdout); 127 and why, if it cannot be run."""
-    import subprocess
-
-    quiet = subprocess.DEVNULL
-    try:
-        done = subprocess.run(
-            words,
-            stdin=quiet,
-            stdout=subprocess.PIPE,
-            stderr=quiet,
-            timeout=PROGRAM_LIMIT_S,
-            **place,
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        return 127, str(error)
-    return done.returncode, os.fsdecode(done.stdout)
 
 
 # --- the project
 
 
-def project_problems(here: Here) -> list:
+def project_problems(here: Here) -> list[Finding]:
     """What is wrong in the project itself; `status` shows this, too."""
     project = here.project
     rows = []
     if is_switched_off(project, here.env, here.now):
-        what = "all hooks are off, by `pause` or by CTX_HOOKS_DISABLE"
-        rows.append((WARN, what, kit_call("resume")))
+        what = "all hooks are silent here, " + off_since(here)
+        rows.append((FAIL, what, here.kit.call("resume")))
+    if not can_be_written(project.home):
+        what = "nothing can be kept in %s, so the hooks stay silent" % project.home
+        rows.append((FAIL, what, "check its owner and permissions"))
     own = os.path.join(config_home(here.env), "ctx_hooks", "contextrc")
     for path in (own, os.path.join(project.root, ".contextrc")):
         settings = Settings()
@@ -5719,17 +7413,42 @@ def project_problems(here: Here) -> list:
         for line, column, what in settings.problems:
             where = "settings, line %d, column %d: " % (line, column)
             rows.append((WARN, where + what, "this line is ignored; see " + path))
-    paths = context_files(project)
-    has_text = any(is_worth_reading(project, path) for path in paths)
-    if not has_text and project.settings["gate.mode"] != "off":
-        what = "no context file says anything yet, so the agent reads none"
-        rows.append((HINT, what, "write into " + project.path("TASKS.md")))
     errors = project.state("errors.log")
     is_recent = modified_at(errors) > here.now - KEPT_S
     if size_of(errors) and is_recent:
         what = "internal errors were noted; please report them"
         rows.append((WARN, what, "cat " + errors))
     return rows
+
+
+def off_since(here: Here) -> str:
+    """Since when and until when the hooks are silent, and by what."""
+    path = here.project.state("paused")
+    if not os.path.exists(path):
+        return "by CTX_HOOKS_DISABLE in the environment"
+    until = read_text(path).strip()
+    text = "since %s, by `pause`" % here.clock(modified_at(path))
+    if until.isdecimal() and int(until):
+        text += ", until " + here.clock(int(until))
+    return text
+
+
+def can_be_written(folder: str) -> bool:
+    """Whether this folder, or the one in which it would be made, can be written."""
+    while not os.path.lexists(folder):
+        folder = os.path.dirname(folder)
+    return os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)
+
+
+def project_hints(here: Here) -> list[Finding]:
+    """What is not wrong, but may surprise; only `doctor` says it."""
+    project = here.project
+    paths = context_files(project)
+    has_text = any(is_worth_reading(project, path) for path in paths)
+    if has_text or project.settings.text("gate.mode") == "off":
+        return []
+    what = "no context file says anything yet, so the agent reads none"
+    return [(HINT, what, "write into " + project.path("TASKS.md"))]
 
 
 # =============================================================================
@@ -5746,8 +7465,10 @@ PAGE_WIDTH = 80
 ROW_LIMIT = 500  # a row with a long path is whole all the same
 HEAD_LINE = "  %-8.8s %-11s %-7s %-7s "
 METER_LINE = "%12s %s %s of %dk"
+DELIVERIES = "deliveries  %d: %d%% at the first try, %d%% in all, %d%% given up"
 INDENT = " " * 11  # the width of "  warning  "
-SPARKS = "▁▂▃▄▅▆▇█"
+OVER = ("ended", "killed")
+SPARKS = "▁▂▃▄▅▆▇██"  # from 96 % on it stays the last
 SPARK_COLUMNS = 12
 BOLD = r"\S.*|  (FAIL|warn|critical) .*"
 
@@ -5755,11 +7476,20 @@ BOLD = r"\S.*|  (FAIL|warn|critical) .*"
 class Here:
     """A project, or a folder without one, as a person looks at it now."""
 
-    def __init__(self, folder: str, env: dict) -> None:
+    def __init__(self, folder: str, env: Env, kit_path: str = __file__) -> None:
+        self.folder = folder
         self.env = env
         self.now = time.time()
-        self.project = find_project(folder, env)
-        self.root = self.project.root if self.project else folder
+        self.found = find_project(folder, env)
+        self.root = self.found.root if self.found else folder
+        self.kit = Kit(self.root, env, kit_path, folder)
+
+    @property
+    def project(self) -> Project:
+        """The project; a UserError if there is none."""
+        if self.found is None:
+            raise UserError(NO_PROJECT, self.kit.init_call())
+        return self.found
 
     def run(self, session: Session) -> Run:
         """A run without an event: what hooks can tell of a session."""
@@ -5768,14 +7498,14 @@ class Here:
         run.session = session
         return run
 
-    def runs(self) -> list:
-        """One for each session, as its transcript is now; nothing is saved."""
-        found = []
-        for session in all_sessions(self.project):
-            if session.agent in DIALECTS:
-                look(session)
-                found.append(self.run(session))
-        return found
+    def runs(self) -> list[Run]:
+        """One for each session, as its transcript is now, open ones first; nothing is
+        saved."""
+        runs = map(self.run, all_sessions(self.project))
+        known = [run for run in runs if run.session.agent in DIALECTS]
+        for run in known:
+            look(run.session)
+        return sorted(known, key=lambda run: session_state(run) in OVER)
 
     def clock(self, epoch: float) -> str:
         return format_clock(epoch, self.now)
@@ -5784,7 +7514,7 @@ class Here:
 # --- sessions
 
 
-def session_data(run: Run) -> dict:
+def session_data(run: Run) -> Json:
     """A session for scripts, which know the names of its measures."""
     session, facts = run.session, run.session.facts
     full = fullness(run)
@@ -5797,8 +7527,9 @@ def session_data(run: Run) -> dict:
         "context": full.as_dict(),
         "tool_calls": facts.tool_calls,
         "breakdown": facts.breakdown,
-        "threshold_crossed_at": session.threshold_crossed_at or None,
-        "handoff_complete": session.handoff_complete,
+        "edited": edits_beside(run),
+        "threshold_crossed_at": session.handoff.crossed_at or None,
+        "handoff_complete": session.handoff.is_complete,
     }
 
 
@@ -5806,12 +7537,21 @@ def session_state(run: Run) -> str:
     session = run.session
     if session.ended_at:
         return "ended"
-    if is_gone(session.client_pid):
+    if is_running(session.client_pid) is False:
         return "killed"
-    return "working" if is_busy(session, run.now) else "waiting"
+    was_asked = session.facts.requests or session.facts.calls
+    return "working" if was_asked and is_busy(session, run.now) else "waiting"
 
 
-def session_lines(run: Run) -> list:
+TOLD = {  # codes of alerts that only the agent hears
+    "CTX_REPETITION": "that it repeats itself",
+    "CTX_TREE_MOVED": "that the tree moved",
+    "CTX_FILE_SHARED": "that another session edits its file",
+    "CTX_AUDIT_DUE": "that nobody touches the context files",
+}
+
+
+def session_lines(run: Run) -> list[str]:
     """Who does what, and how full the context is; below that some details."""
     session = run.session
     label = DIALECTS[session.agent].label
@@ -5820,16 +7560,50 @@ def session_lines(run: Run) -> list:
     head = HEAD_LINE % (session.id, label, session_state(run), age)
     started_at = format_clock(parse_iso(session.session_start), run.now)
     note = "since %s · calls: %d" % (started_at, session.facts.tool_calls)
-    if session.threshold_crossed_at:
+    if session.handoff.crossed_at:
         note += " · handoff " + handoff_state(session)
     read = files_read(run, context_files(run.project))
     if read:
         note += " · read: " + ", ".join(map(os.path.basename, read))
-    return [head + meter(run), INDENT + note]
+    return [head + meter(run), INDENT + note, *edit_lines(run), *told_lines(run)]
+
+
+def edits_beside(run: Run) -> dict[str, list[str]]:
+    """What an open session edited in the last hour -> other open ones that did so."""
+    if not is_open(run.session, Session(), run.now):
+        return {}
+    others = {other.id: edits_of(run, other) for other in open_sessions(run)}
+    own = edits_of(run, run.session)
+    return {path: [one for one in others if path in others[one]] for path in own}
+
+
+def edit_lines(run: Run) -> list[str]:
+    """The files that it edited; first, with a mark, those that others edited too."""
+    names: list[str] = []
+    for path, others in edits_beside(run).items():
+        name = one_line(path, ROW_LIMIT)
+        if others:
+            also = ", ".join("%.8s" % other for other in others)
+            names.insert(0, "⚠ %s (also %s)" % (name, also))
+        else:
+            names.append(name)
+    shown = ", ".join(names[:FILES_NAMED])
+    return [INDENT + "edited: " + shown] if names else []
+
+
+def told_lines(run: Run) -> list[str]:
+    """What the agent was told and the person was not, with how often."""
+    events, own = read_events(run.project), run.session.id
+    codes = [row.get("code") for row in events if row.get("session") == own]
+    told = []
+    for code in TOLD:
+        if code in codes:
+            told.append("%d × %s" % (codes.count(code), TOLD[code]))
+    return [INDENT + "told the agent " + ", ".join(told)] if told else []
 
 
 def handoff_state(session: Session) -> str:
-    if session.handoff_complete:
+    if session.handoff.is_complete:
         return "written"
     return "asked for" if is_handoff_owed(session) else "refused"
 
@@ -5837,7 +7611,7 @@ def handoff_state(session: Session) -> str:
 def meter(run: Run) -> str:
     """How full the context is, over time and now."""
     full = fullness(run)
-    if not full.is_known:
+    if not full.is_measured:
         return " not measured yet"
     spark = sparkline(run.session.facts.measured, full)
     bar = "█" * (full.percent // 10)
@@ -5845,107 +7619,129 @@ def meter(run: Run) -> str:
     return METER_LINE % (spark, bar.ljust(10, "░"), full.shown(), usable_k)
 
 
-def sparkline(measured: list, full: Fullness) -> str:
+def sparkline(measured: list[Measure], full: Fullness) -> str:
     """Fullness over time, at most SPARK_COLUMNS wide; the newest is there."""
     step = len(measured) // SPARK_COLUMNS + 1
     text = ""
     for row in measured[::-1][::step]:
-        level = full.percent_of(row[1]) // 12
-        text = SPARKS[min(7, level)] + text
+        text = SPARKS[full.percent_of(row[1]) // 12] + text
     return text
 
 
 # --- handoffs and signals, as rows
 
 
-def handoff_rows(here: Here, runs: list) -> list:
+def handoff_rows(here: Here, runs: list[Run]) -> list[Finding]:
     """The handoffs that wait, then those that a session got."""
-    takers = {run.session.began_with: "→ %.8s" % run.session.id for run in runs}
+    takers = {run.session.handoff.began_with: "→ %.8s" % run.session.id for run in runs}
     places = {"waiting": "handoffs", "used": "handoffs/delivered"}
     rows = []
     for state, folder in places.items():
-        for path, written_at in list_files(here.project.path(folder), ".md"):
+        for path, written_at in list_files(here.project.path(folder), MARKDOWN):
             name = os.path.basename(path)
             text = " ".join((here.clock(written_at), name, takers.get(name, "")))
             rows.append((state, text, ""))
     return rows
 
 
-def signal_rows(here: Here, runs: list) -> list:
-    """The signals that wait, for whom and until when; then those that nobody heard."""
-    files = []
-    for folder, _, _ in os.walk(here.project.path("signals")):
-        files += list_files(folder, ".md")[:SIGNALS_LOOKED_AT]
+def signal_rows(here: Here, runs: list[Run]) -> list[Finding]:
+    """The signals that wait and who heard them; then those that a hook removed in the
+    last day before anybody had heard them."""
+    heard: dict[str, list[str]] = {}
+    for run in runs:
+        for path in run.session.said:
+            heard.setdefault(path, []).append("%.8s" % run.session.id)
     rows = []
-    for path, written_at in files:
-        signal = read_signal(path, written_at)
-        until = signal.generated_at + signal.ttl_s
-        if until >= here.now:
-            hint = "for %s, until %s" % (listener_of(path), here.clock(until))
-            rows.append((signal.severity, signal_line(signal.body), hint))
-    return rows + unheard_rows(here, runs)
-
-
-def listener_of(path: str) -> str:
-    name = os.path.basename(os.path.dirname(path))
-    return "every session" if name == "global" else "session " + name[:8]
-
-
-def unheard_rows(here: Here, runs: list) -> list:
-    """Signals that a hook removed in the last day before anybody had heard them."""
-    heard = {name for run in runs for name in run.session.heard}
-    rows = []
+    for signal in live_signals(here):
+        hint = waits_for(here, signal)
+        if signal.path in heard:
+            hint += "; heard by " + ", ".join(heard[signal.path])
+        rows.append((signal.severity, one_line(signal.body, BODY_LIMIT), hint))
     for event in read_events(here.project):
-        at = parse_iso(event.get("at"))
-        is_expired = event.get("event") == "signal:expired"
+        at, is_expired = parse_iso(event.get("at")), event.get("event") == EXPIRED
         is_recent = here.now - at < UNHEARD_SHOWN_S
-        if is_expired and is_recent and event["file"] not in heard:
-            hint = "expired at " + here.clock(at)
-            rows.append(("unheard", signal_line(event["body"]), hint))
+        if is_expired and is_recent and event.get("path") not in heard:
+            body = text_of(event.get("body"))
+            rows.append(("unheard", body, "expired at " + here.clock(at)))
     return rows
+
+
+def live_signals(here: Here) -> list[Signal]:
+    """Every session's signals and those for all, without what has expired."""
+    found = []
+    for folder, _, _ in os.walk(here.project.path("signals")):
+        for path, _ in list_files(folder, MARKDOWN)[:SIGNALS_LOOKED_AT]:
+            found.append(read_signal(path, here.now))
+    return [signal for signal in found if signal.expires_at >= here.now]
+
+
+def waits_for(here: Here, signal: Signal) -> str:
+    """Who will hear a signal, until when, and the name by which it is withdrawn."""
+    is_heard = signal.rank() >= minimum_rank(here.run(Session()))
+    listener = listener_of(signal.path) if is_heard else "`status` alone"
+    name = os.path.basename(signal.path)
+    return "for %s, until %s (%s)" % (listener, here.clock(signal.expires_at), name)
 
 
 # --- the page
 
 
-def status_data(here: Here) -> dict:
-    """All that `status` tells."""
-    runs = here.runs()
+def status_rows(here: Here, runs: list[Run]) -> dict[str, list[Finding]]:
     return {
-        "version": VERSION,
-        "project": here.project.root,
-        "sessions": runs,  # session_data makes JSON of them
-        "workflow": read_workflow(here.project).as_dict(),
         "handoffs": handoff_rows(here, runs),
         "signals": signal_rows(here, runs),
         "problems": project_problems(here),
     }
 
 
-def status_page(here: Here) -> list:
+def status_data(here: Here) -> Json:
+    """All that `status` tells, for scripts."""
+    runs = here.runs()
+    return {
+        "version": VERSION,
+        "project": here.root,
+        "sessions": list(map(session_data, runs)),
+        "workflow": read_workflow(here.project).as_dict(),
+        "deliveries": read_metrics(here.project).as_dict(),
+        **status_rows(here, runs),
+    }
+
+
+def status_page(here: Here) -> list[str]:
     """The page of one project."""
-    data = status_data(here)
-    page = ["ctx_hooks %s · %s" % (VERSION, here.project.root)]
-    for run in data["sessions"][:SESSIONS_SHOWN]:
+    runs = here.runs()
+    page = ["ctx_hooks %s · %s" % (VERSION, here.root)]
+    for run in runs[:SESSIONS_SHOWN]:
         page += session_lines(run)
-    if not data["sessions"]:
-        page.append("  no session yet; is all in place? " + kit_call("doctor"))
-    if data["workflow"]["phase"]:
+    if not runs:
+        page.append("  no session yet; is all in place? " + here.kit.call("doctor"))
+    if read_workflow(here.project).phase:
         page += ["", "workflow", *workflow_lines(here)]
-    for title in ("handoffs", "signals", "problems"):
-        if data[title]:
-            page += ["", title, *row_lines(data[title][:ROWS_SHOWN])]
-    return [*page, ""]
+    for title, rows in status_rows(here, runs).items():
+        if rows:
+            page += ["", title, *row_lines(rows[:ROWS_SHOWN])]
+    return [*page, *delivery_lines(read_metrics(here.project)), ""]
 
 
-def workflow_lines(here: Here) -> list:
+def delivery_lines(metrics: Metrics) -> list[str]:
+    """How the deliveries at a session's start went."""
+    arrived = metrics.succeededOnFirstTry + metrics.succeededAfterRetry
+    ended = arrived + metrics.failed
+    if not ended:
+        return []
+    counts = (metrics.succeededOnFirstTry, arrived, metrics.failed)
+    rates = [count * 100 // ended for count in counts]
+    return ["", DELIVERIES % (ended, *rates)]
+
+
+def workflow_lines(here: Here) -> list[str]:
     """The workflow in sentences; the commands in them can be pasted."""
-    call = "`" + kit_call("auto ")
+    call = "`%s " % here.kit.call("auto")
     sentences = describe_workflow(here.project, here.now)
     return ["  " + text.replace("`auto ", call) for text in sentences]
 
 
-def row_lines(rows: list) -> list:
+def row_lines(rows: list[Finding]) -> list[str]:
     """Rows as lines; a hint stands below, whole, so that it can be pasted."""
     lines = []
     for state, text, hint in rows:
@@ -5955,7 +7751,7 @@ def row_lines(rows: list) -> list:
     return lines
 
 
-def print_page(lines: list) -> None:
+def print_page(lines: list[str]) -> None:
     is_terminal = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     for line in lines:
         text = re.sub(CONTROL, "", line).replace("\n", " ")
@@ -5968,9 +7764,9 @@ def print_page(lines: list) -> None:
 
 DECISIONS = {
     "alert:said": "told the agent ({code}): {text}",
-    "auto:briefed": "told the agent about the workflow: phase {phase}",
-    "auto:started": "began a workflow: phase {phase}",
-    "auto:held": "sent the agent on, phase {phase}, iteration {iteration}: {said}",
+    "auto:briefed": "told the agent about the workflow: {stage}",
+    "auto:started": "began a workflow: {stage}",
+    "auto:held": "sent the agent on, {stage}, iteration {iteration}: {said}",
     "auto:released": "let the agent stop: {said}",
     "gate:said": "asked the agent to read {files}, before its first tool call",
     "handoff:crossed": "saw the context {percent}% full: from here a handoff is wanted",
@@ -5982,19 +7778,19 @@ DECISIONS = {
     "injection:escalated": "wrote the startup text into {file}: no trace of it so far",
     "injection:failed": "gave up on the startup text after {attempts} attempts",
     "signal:delivered": "told the agent a signal ({severity}): {body}",
-    "signal:expired": "removed a signal whose time was over: {body}",
+    EXPIRED: "removed a signal whose time was over: {body}",
     "wrap:typed": "typed the startup text into the program",
     "wrap:submitted": "pressed Enter: the program showed our text",
     "wrap:gave-up": "typed nothing more: {reason}",
 }
 
 
-def describe_decision(here: Here, row: dict) -> str:
+def describe_decision(here: Here, row: Json) -> str:
     """One row of the recorder: when, in which session, what, and why."""
     import textwrap
 
     try:
-        text = DECISIONS[row["event"]].format_map(row)
+        text = DECISIONS[text_of(row.get("event"))].format_map(row)
     except KeyError:  # of another version
         text = json.dumps(row)
     at = here.clock(parse_iso(row.get("at")))
@@ -6005,10 +7801,10 @@ def describe_decision(here: Here, row: dict) -> str:
 # =============================================================================
 # Wrap
 # =============================================================================
-# `wrap -- aider` runs a program without hooks in a pseudo-terminal, passes
-# everything through, and types the startup context when the program waits for a
-# line. It never answers for the person: Enter is pressed only behind our own
-# text, seen in its output. Screen knows, Typist decides, Terminal moves the bytes.
+# `wrap -- aider` runs a program without hooks in a pseudo-terminal, passes everything
+# through, and types the startup context when the program waits for a line. It never
+# answers for the person: it presses Enter only after our text has appeared in the
+# program's output. Screen knows, Typist decides, Terminal moves the bytes.
 
 WRAP_POLL_S, WRAP_SETTLE_S, WRAP_TIMEOUT_S = 0.2, 0.5, 30.0
 WRAP_ECHO_S = 8.0  # our text appears within this; the person's keys wait so long
@@ -6016,8 +7812,8 @@ WRAP_ANSWER_S = 5.0  # a program at its prompt again for so long has not acknowl
 WRAP_OUTPUT_BYTES = 10_000  # at least 5,000 characters
 WRAP_READ_BYTES = 16_384
 WRAP_LINE_BYTES = 4_000  # a terminal loses what is longer than 4,095
-NOT_SUBMITTED = "ctx: the context was not submitted: "
-NOT_ACKNOWLEDGED = "ctx: the context was not acknowledged; the next session gets it"
+DELIVERED = "ctx: the context was delivered"
+NOT_DELIVERED = "ctx: no sign that the context arrived: %s"
 SHELLS = "sh bash dash zsh fish ksh mksh ash csh tcsh nu pwsh xonsh elvish".split()
 SCREENS = (  # editors, pagers, monitors: every key is a command
     "vi vim nvim view ex ed nano pico emacs micro hx helix kak joe "
@@ -6025,19 +7821,19 @@ SCREENS = (  # editors, pagers, monitors: every key is a command
 ).split()
 
 
-def run_wrap(here: Here, options: object) -> int:
-    """Run `options.command` with the startup context; its exit code."""
+def run_wrap(here: Here, options: argparse.Namespace) -> int:
+    """Run a command with the startup context; its exit code."""
+    import shutil
     import subprocess
 
-    if options.words:
-        hint = kit_call("wrap -- " + " ".join(options.words))
-        raise UserError("put -- before the program", hint)
-    project = need_project(here)
-    command = options.command
+    project = here.project
+    command = options.words
     refuse_program(command)
+    if not shutil.which(command[0]):
+        raise UserError("cannot start " + command[0], "is it installed?")
     run = start_wrap(project, options.context, here.env)
     if run.session.delivery.state == "owed":
-        typist = Typist(run, options.timeout or WRAP_TIMEOUT_S)
+        typist = Typist(run, options.timeout)
         if os.name == "posix" and os.isatty(0) and os.isatty(1):
             return Terminal(typist).run(command)
         typist.give_up("there is no terminal")
@@ -6047,7 +7843,7 @@ def run_wrap(here: Here, options: object) -> int:
     return subprocess.call(command)  # Windows can only wait for it
 
 
-def refuse_program(command: list) -> None:
+def refuse_program(command: list[str]) -> None:
     """A UserError for what has hooks, and for what nobody wants text typed into."""
     hint = "name the agent: wrap -- aider, wrap -- sh -c '...'"
     if not command:
@@ -6061,7 +7857,7 @@ def refuse_program(command: list) -> None:
         raise UserError("%s would take the context as commands" % name, hint)
 
 
-def start_wrap(project: Project, context_file: str, env: dict) -> Run:
+def start_wrap(project: Project, context_file: str, env: Env) -> Run:
     """A run whose session has a delivery for the program, like a client's start."""
     event = Event({"name": "SessionStart", "source": "startup"})
     run = Run(event, project, env, time.time())
@@ -6098,10 +7894,10 @@ class Screen:
 
     def __init__(self) -> None:
         self.kept = b""  # since we, or the person, last typed a line
-        self.modes: dict = {}  # number -> h or l
+        self.modes: dict[bytes, bytes] = {}  # number -> h or l
         self.heard_at = time.monotonic()
         self.silent_s = 0.0
-        self.process = "unknown"  # or reading, busy
+        self.process = "unknown"  # or reading, polling, busy
         self.is_raw = False
         self.is_free = True  # input is not hidden, no alternate screen, no half line
 
@@ -6126,11 +7922,11 @@ def last_lines(text: str, count: int = 1) -> str:
 # --- does it ask the person something?
 
 PROMPT = (  # nothing is typed behind it yet
-    r"(?i)^[│┃|]?[\w ./:~()\[\]-]{0,40}(>{1,3}|[❯›»]|\]:)[\s│┃|]*$"
+    r"^[│┃|]?[\w ./:~()\[\]-]{0,40}(>{1,3}|[❯›»]|\]:)[\s│┃|]*$"
     r"|^(you|user|me|human|prompt|input|ask|chat|message|query)\s?:$"
+    r"|\bready[.!]?$|\bhow (can|may) (i|we) (help|assist)\b.{0,40}\?$"  # a greeting
 )
-QUESTION = (
-    r"""(?imx)
+QUESTION = r"""(?imx)
     [\[(]\s*\[?y(es)?\]?\s*[/|,]\s*n(o)?\b | \(y\)es\b   # [Y/n], ([y]/n), (Y)es/(N)o
     | \b(trust|allow|approve|permission|proceed|authori[sz]e|grant|overwrite|confirm
         |continue|are\ you\ sure|do\ you\ want|would\ you\ like)\b[^.\n]{0,120}\?
@@ -6141,15 +7937,19 @@ QUESTION = (
     | [:?$#%]\Z | \(END\)\Z | --\s?More                   # also a shell's and a pager's
     | ^\W*[❯›▶►➤→●◉>*]\s*(yes|no|allow|deny|trust|accept|cancel)\b
     | (^\W*(\d{1,2}[.)]|\[.?\]|\(.?\)|[○◯●◉])\s.*(\n|\Z)){2}     # a choice"""
-)
 ANSWERED = r"(?im)^.*(/no?[\])]\??:?|\]:) \w+$"  # Remove it? [Y/n] y
 
 
-def has_question(text: str) -> bool:
+def is_prompt(line: str, patterns: list[str]) -> bool:
+    return any(re.search(pattern, line, re.I) for pattern in patterns)
+
+
+def has_question(text: str, patterns: list[str]) -> bool:
     """Whether the last lines ask the person something."""
     asked = last_lines(text, 12)
-    if re.search(PROMPT, last_lines(text)):
-        # A line further above, or with its answer behind it, is no question any more.
+    if is_prompt(last_lines(text), patterns):
+        # The prompt itself may end as a question does. A question further up, or one
+        # that has its answer, no longer counts.
         asked = re.sub(ANSWERED, "", last_lines(text, 3)) + "\n"
     return bool(re.search(QUESTION, asked))
 
@@ -6160,12 +7960,13 @@ READY_ABOVE = 0.7
 MID_THOUGHT = r"([\w,;:(\[{–—-]|\.\.|…)$"
 
 
-def readiness(screen: Screen, patterns: list) -> float:
+def readiness(screen: Screen, patterns: list[str]) -> float:
     """How sure we are that the program waits for a line: 0 is no, 1 is yes."""
     last = last_lines(screen.text())
-    has_prompt = matches([PROMPT, *patterns], last)
-    takes_keys = screen.is_raw and not has_prompt  # and every key may be a command
-    if takes_keys or screen.process == "busy":
+    has_prompt = is_prompt(last, patterns)
+    # In raw mode a key may be a command; a poll in line mode may be for the network.
+    is_unclear = screen.is_raw or screen.process == "polling"
+    if screen.process == "busy" or (is_unclear and not has_prompt):
         return 0.0
     evidence = (
         (0.95, screen.process == "reading"),
@@ -6178,13 +7979,6 @@ def readiness(screen: Screen, patterns: list) -> float:
     return max(scores, default=0.0) + agree
 
 
-def matches(patterns: list, line: str) -> bool:
-    try:
-        return any(re.search(pattern, line, re.I) for pattern in patterns)
-    except re.error:
-        return False
-
-
 BUSY = r"\((?:%s)\) |\) [RD] " % "|".join(SHELLS + SCREENS)  # name and state in stat
 READ_WAITS = ("wait_woken", "n_tty_read")
 POLL_WAITS = (
@@ -6193,26 +7987,30 @@ POLL_WAITS = (
 
 
 def process_state(pid: int, is_raw: bool) -> str:
-    """Whether a program is reading or busy; unknown if the kernel does not tell."""
+    """What a program does: reading, polling or busy; unknown without Linux's /proc."""
     folder = "/proc/%d/" % pid
     if re.search(BUSY, read_text(folder + "stat")):
         return "busy"
     wait = read_text(folder + "wchan").partition(".")[0]
     if wait in ("", "0"):
         return "unknown"
-    # A read may be of a socket, so it has to be of descriptor 0. A poll is for keys in
-    # raw mode; in line mode it may be for the network.
+    if wait in POLL_WAITS:
+        return "reading" if is_raw else "polling"
+    # A read may be of a socket, so it has to be of descriptor 0.
     reads_input = re.match(r"\d+ 0x0 ", read_text(folder + "syscall"))
-    is_reading = wait in READ_WAITS and reads_input
-    is_polling = wait in POLL_WAITS and is_raw
-    return "reading" if is_reading or is_polling else "busy"
+    return "reading" if wait in READ_WAITS and reads_input else "busy"
 
 
 # --- the text, and what comes back
 
 ECHO_LETTERS = 24  # more than an acknowledgement has, less than our request around it
-# the acknowledgement, but not our request for it
-TOLD_ACK = r'(?i)(?<!Reply ")\bACK:\s*context\s+received(?!\W{0,9}to\W{0,9}confirm)'
+# In letters alone, however it is wrapped: the acknowledgement, not our request for it.
+TOLD_ACK = "(?<!reply)ackcontextreceived(?!toconfirm)"
+
+
+def letters_of(text: str) -> str:
+    """A text without what wraps and frames it."""
+    return re.sub(r"[\W_]", "", text).lower()
 
 
 def plan_keys(text: str, takes_paste: bool) -> bytes:
@@ -6234,11 +8032,13 @@ class Typist:
     def __init__(self, run: Run, timeout_s: float) -> None:
         self.run = run
         self.state = "waiting"
-        self.deadline = time.monotonic() + timeout_s  # for this state
+        self.deadline = time.monotonic() + timeout_s  # when this state ends
         self.prompt = ""  # the line at which we typed last
         self.typed = ""
-        wants_ack = BOOLEANS.get(run.settings["startup.require_ack"], True)
-        self.evidence = TOLD_ACK if wants_ack else ""  # else the echo is enough
+        self.trouble = "the program ended first"
+        self.success = run.session.delivery.note or DELIVERED
+        self.patterns = [PROMPT, *run.settings.words("wrap.ready_patterns")]
+        self.evidence = TOLD_ACK if wants_ack(run) else ""  # else the echo is enough
 
     def step(self, screen: Screen, now: float) -> bytes:
         """The keys to type now; b"" for none."""
@@ -6247,33 +8047,33 @@ class Typist:
             self.give_up("the program was not ready in time")
         elif self.state == "typed":
             return self.press_enter(screen)
-        elif self.state == "submitted" and re.search(self.evidence, screen.text()):
+        elif self.state == "submitted" and self.has_arrived(screen):
             self.state = "done"
             end_delivery(self.run, "output")
-        elif self.is_ready(screen):
+        elif self.run.session.delivery.state != "failed" and self.is_ready(screen):
             return self.type_next(screen, now)
         return b""
+
+    def has_arrived(self, screen: Screen) -> bool:
+        return bool(re.search(self.evidence, letters_of(screen.text())))
 
     def is_ready(self, screen: Screen) -> bool:
         """Whether it waits for a line, has settled, and is back at its prompt."""
         wait_s = WRAP_SETTLE_S
         if self.state == "submitted":
             wait_s = max(WRAP_ANSWER_S, retry_wait_s(self.run))
-        patterns = self.run.settings["wrap.ready_patterns"]
-        is_sure = readiness(screen, patterns) > READY_ABOVE
+        is_sure = readiness(screen, self.patterns) > READY_ABOVE
         is_quiet = screen.is_free and screen.silent_s >= wait_s
         is_back = self.prompt in ("", same_prompt(screen))
-        return is_sure and is_quiet and is_back and not has_question(screen.text())
+        is_asking = has_question(screen.text(), self.patterns)
+        return is_sure and is_quiet and is_back and not is_asking
 
     def type_next(self, screen: Screen, now: float) -> bytes:
-        """The next rung of the ladder: the text, or what became of it."""
+        """The next rung of the ladder: the text, or where it is."""
         run = self.run
         run.reply.texts = []
         retry(run)
         self.typed = "\n\n".join(run.reply.texts)
-        if self.evidence and not self.typed.startswith("[CONTEXT "):
-            # What the text itself quotes must not look like an answer.
-            self.typed = ACK_FRAME % self.typed.replace("ACK:", "ACK")
         record(run, "wrap:typed")
         self.state = "typed"
         self.deadline = now + WRAP_ECHO_S
@@ -6281,38 +8081,41 @@ class Typist:
         return plan_keys(self.typed, screen.modes.get(b"2004") == b"h")
 
     def press_enter(self, screen: Screen) -> bytes:
-        """Enter, once our text stands there and nothing is asked behind it."""
+        """Press Enter once our text is on the screen and no question follows it."""
         run = self.run
-        letters = re.sub(r"[\W_]", "", self.typed)[-ECHO_LETTERS:]
-        behind = re.split(r"[\W_]*".join(letters), screen.text())[1:]  # however wrapped
-        if not behind or not screen.is_free or has_question(behind[-1]):
+        end = letters_of(self.typed)[-ECHO_LETTERS:]
+        pattern = "(?i)" + r"[\W_]*".join(end)  # however it is wrapped
+        behind = re.split(pattern, screen.text())[1:]
+        is_asking = has_question("".join(behind[-1:]), self.patterns)
+        if not behind or is_asking or not screen.is_free:
             return b""
         record(run, "wrap:submitted")
         self.deadline = float("inf")
         self.state = "submitted"
-        if run.session.delivery.state == "failed":
-            self.state = "done"  # that was the last line
-        else:
+        self.trouble = "the program did not acknowledge it"
+        if run.session.delivery.state != "failed":
             note_sent(run)
         return b"\r"
 
-    def give_up(self, reason: str) -> None:
+    def give_up(self, trouble: str) -> None:
         """Nothing is typed any more. The instruction file needs nobody to be ready."""
-        run = self.run
         self.state = "done"
-        record(run, "wrap:gave-up", reason=reason)
-        run.reply.notes = []
-        run.reply.tell(NOT_SUBMITTED + reason)
-        write_fallback(run)
+        self.trouble = trouble
+        record(self.run, "wrap:gave-up", reason=trouble)
+        write_fallback(self.run)
 
     def close(self) -> None:
-        """The program has ended. Without evidence the handoff waits again."""
+        """The program has ended. Without evidence the handoff waits again. The person
+        reads one line about what became of it."""
         run, delivery = self.run, self.run.session.delivery
-        if delivery.state in ("sent", "failed"):
-            run.reply.tell(NOT_ACKNOWLEDGED)
+        line = self.success
+        if delivery.state != "done":
+            line = NOT_DELIVERED % self.trouble
+            line += "; it is in " + delivery.file if delivery.file else ""
+            line += "; the next session gets it" if delivery.handoff else ""
             give_back(run.project, delivery.handoff)
         save_session(run.project, run.session)
-        write_some(2, "\n".join([*run.reply.notes, ""]).encode())
+        write_some(2, (line + "\n").encode())
 
 
 def same_prompt(screen: Screen) -> str:
@@ -6334,9 +8137,10 @@ class Terminal:
         self.typist = typist
         self.screen = Screen()
         self.queue = b""  # keys on their way to the program
-        self.line = ""  # of the person's: half, or ended and not answered yet
+        self.looked_at = 0.0
+        self.line = ""  # what the person typed: "half" a line, or one that has "ended"
 
-    def run(self, command: list) -> int:
+    def run(self, command: list[str]) -> int:
         """Pass everything through until the program ends; its exit code."""
         try:
             self.start(command)
@@ -6350,7 +8154,7 @@ class Terminal:
         code = self.process.returncode
         return code if code >= 0 else 128 - code
 
-    def start(self, command: list) -> None:
+    def start(self, command: list[str]) -> None:
         import fcntl
         import signal
         import subprocess
@@ -6413,35 +8217,21 @@ class Terminal:
             self.restore()  # it has closed its terminal; ^C is for us now
             self.process.wait()
             return
-        is_due = not ready or time.monotonic() >= self.typist.deadline
+        is_due = time.monotonic() - self.looked_at >= WRAP_POLL_S
         if is_due and self.typist.state != "done":
             self.look()
 
     def read_keys(self) -> None:
         import signal
-        import termios
 
         keys = read_some(0)
         if not keys:
             raise SystemExit(128 + signal.SIGHUP)  # the window was closed
-        if keys == b"\x1a" and termios.tcgetattr(self.master)[3] & termios.ISIG:
-            return self.suspend()
         self.queue += keys
         if keys.endswith(LINE_ENDS):
             self.line = "ended"
         elif re.sub(REPORTS, b"", keys):
             self.line = "half"
-
-    def suspend(self) -> None:
-        """^Z: stop the program and ourselves; the person's shell comes back."""
-        import signal
-
-        self.forward(signal.SIGSTOP)  # without a shell SIGTSTP stops nothing
-        self.restore()
-        os.kill(os.getpid(), signal.SIGTSTP)
-        self.fit()
-        self.forward(signal.SIGCONT)
-        self.forward(signal.SIGWINCH)  # draw again
 
     def read_output(self) -> bytes:
         """Pass on what the program writes; b"" if there is nothing."""
@@ -6460,6 +8250,7 @@ class Terminal:
         import termios
 
         screen, now = self.screen, time.monotonic()
+        self.looked_at = now
         flags = termios.tcgetattr(self.master)[3]
         screen.is_raw = not flags & termios.ICANON
         is_hidden = not screen.is_raw and not flags & termios.ECHO
@@ -6489,13 +8280,14 @@ def write_some(descriptor: int, data: bytes) -> bytes:
         return data  # full for now
     except OSError:
         return b""
+
+
 # =============================================================================
 # Commands
 # =============================================================================
 # What people run: a function and a line of the parser each. What fails is a
 # UserError: two lines on stderr, and exit 1.
 
-NO_PROJECT = "no .context folder here or above: the hooks stay silent"
 DURATION = r"([1-9]\d{0,6})([smhd]?)"
 UNITS_S = {
     "": 1,
@@ -6506,6 +8298,7 @@ UNITS_S = {
 }
 SIGNAL_FILE = """\
 ---
+generated_at: %s
 severity: %s
 ttl: %d
 auditor: signal-command
@@ -6519,63 +8312,7 @@ class UserError(Exception):
     """What is wrong, as a sentence for the person, and what to do about it."""
 
 
-# --- commands that can be pasted from where one is
-
-
-def kit_call(words: str) -> str:
-    return program_call(os.path.abspath(__file__), words)
-
-
-def program_call(path: str, words: str) -> str:
-    """A Python program with its words; its path from here if it lies below."""
-    import shlex
-    import subprocess
-
-    here = os.path.join(os.getcwd(), "")
-    if path.startswith(here):
-        path = "./" + path[len(here) :]
-    start = "" if os.access(path, os.X_OK) else "python3 "
-    if os.name == "nt":
-        return "py -3 %s %s" % (subprocess.list2cmdline([path]), words)
-    return "%s%s %s" % (start, shlex.quote(path), words)
-
-
-def installer_call(here: Here, words: str) -> str:
-    """install.py lies where the kit came from, or beside it."""
-    folder = os.path.dirname(os.path.abspath(__file__))
-    folder = text_of(install_record(here).get("source")) or folder
-    path = os.path.join(folder, "install.py")
-    if os.path.isfile(path):
-        return program_call(path, words)
-    return "in your copy of ctx_hooks: python3 install.py " + words
-
-
-def install_record(here: Here) -> dict:
-    """What install.py noted, for this project or for all; {} if it never ran."""
-    state = project_state_folder(here.root, here.env)
-    own = project_state_folder(home_folder(here.env), here.env)
-    record = read_object(os.path.join(state, "install-project.json"))
-    return record or read_object(os.path.join(own, "install-user.json"))
-
-
-def init_call(here: Here) -> str:
-    """What makes this folder a project; the plugin needs no more than the folder."""
-    return "mkdir .context" if is_plugin() else installer_call(here, "--init")
-
-
-def is_plugin() -> bool:
-    """Whether this file lies where Claude Code keeps its plugins."""
-    path = os.path.abspath(__file__).replace(os.sep, "/")
-    return "/plugins/cache/" in path
-
-
 # --- what several commands need
-
-
-def need_project(here: Here) -> Project:
-    if here.project is None:
-        raise UserError(NO_PROJECT, init_call(here))
-    return here.project
 
 
 class HeldLock(ProjectLock):
@@ -6605,7 +8342,7 @@ def duration(text: str) -> int:
     return int(match[1]) * UNITS_S[match[2]]
 
 
-def choose(names: list, prefix: str) -> str:
+def choose(names: list[str], prefix: str) -> str:
     """The one name that begins so."""
     found = [name for name in names if name.startswith(prefix)]
     if len(found) != 1:
@@ -6622,103 +8359,181 @@ def choose_session(project: Project, prefix: str) -> str:
 # --- the commands
 
 
-def show_status(here: Here, options: object) -> None:
-    if options.all:
-        places = all_projects(here.env)
-    else:
-        need_project(here)
-        places = [here]
+def show_status(here: Here, options: argparse.Namespace) -> None:
+    places = all_projects(here.env) if options.all else [here]
     if options.json:
         data = [status_data(place) for place in places]
-        told = data if options.all else data[0]
-        print(json.dumps(told, indent=1, default=session_data))
+        print(json.dumps(data if options.all else data[0], indent=1))
         return
     for place in places:
         print_page(status_page(place))
 
 
-def all_projects(env: dict) -> list:
+def all_projects(env: Env) -> list[Here]:
     """The user's projects, those with a context folder still there."""
     home = os.path.join(state_home(env), "ctx_hooks")
-    names = os.listdir(home) if os.path.isdir(home) else []
-    found = []
-    for name in sorted(names):
-        root = read_text(os.path.join(home, name, "root"))
-        here = Here(root, env)
-        if here.project and here.project.root == root:
-            found.append(here)
-    return found
+    roots = [os.path.join(home, name, "root") for name in sorted(list_names(home))]
+    places = [Here(read_text(path), env) for path in roots]
+    return [here for here in places if here.found and here.root == here.folder]
 
 
-def show_why(here: Here, options: object) -> None:
-    rows = read_events(need_project(here))
+def show_why(here: Here, options: argparse.Namespace) -> None:
+    rows = read_events(here.project)
     for row in rows[max(0, len(rows) - options.count) :]:
         print(describe_decision(here, row))
     if not rows:
         print("Nothing was said or decided here yet; silence is not recorded.")
 
 
-def run_handoff(here: Here, options: object) -> None:
+def run_handoff(here: Here, options: argparse.Namespace) -> None:
     """show, now, list, drop"""
-    project = need_project(here)
+    project = here.project
     run = here.run(Session())
     with HeldLock(project):
         update_others(run)  # as the next start would
         if options.action == "now":
             make_now(here, options.session)
         elif options.action == "drop":
-            name = choose(waiting_handoffs(run), options.session)
+            names = [handoff.name for handoff in waiting_handoffs(run)]
+            name = choose(names, options.session)
             take_handoff(project, name)
             note = "taken away; for some days it is kept in handoffs/delivered/"
             print_page([note + name])
         elif options.action == "list":
             print_page(row_lines(handoff_rows(here, here.runs())))
         else:
-            text = startup_text(run, choose_handoff(run, "startup"), "startup")
-            print(re.sub(CONTROL, "", text) or "No handoff waits for the next session.")
+            prepare_delivery(run)
+            text = re.sub(CONTROL, "", run.session.delivery.text)
+            print(text or "No handoff waits for the next session.")
 
 
 def make_now(here: Here, prefix: str) -> None:
     """Make a handoff of the newest session, or of the one that is named."""
-    runs = {run.session.id: run for run in here.runs()}
-    known = list(runs)
-    run = runs[choose(known if prefix else known[:1], prefix)]
-    session = run.session
-    if not make_handoff(run, session, here.now):
-        what = "session %s did no work yet" % session.id
+    runs = [run for run in here.runs() if run.session.id.startswith(prefix)]
+    if not runs or not make_handoff(runs[0], runs[0].session, here.now):
+        what = "there is no such session, or it did no work yet"
         raise UserError(what, "a handoff is made of edits and commands")
+    session = runs[0].session
     save_session(here.project, session)
     print(handoff_path(here.project, session.id))
 
 
-def send_signal(here: Here, options: object) -> None:
-    project = need_project(here)
-    folder = project.path("signals", "global")
+def send_signal(here: Here, options: argparse.Namespace) -> None:
+    """Send a text, or --list, or --withdraw NAME."""
+    project = here.project
+    if options.list:
+        rows = row_lines(signal_rows(here, here.runs()))
+        return print_page(rows or ["No signal waits."])
+    if options.withdraw:
+        return withdraw_signal(here, options.withdraw)
+    place = "global"
     if options.session:
-        session_id = choose_session(project, options.session)
-        folder = project.path("signals", "sessions", safe_name(session_id))
-    if not options.text.strip():
+        place = "sessions/" + safe_name(choose_session(project, options.session))
+    text = " ".join(options.text)
+    if text == "-":
+        text = sys.stdin.buffer.read(SIGNAL_LIMIT_BYTES).decode("utf-8", "replace")
+    if not text.strip():
         raise UserError("the signal says nothing", "say what is wrong → what to do")
     prepare_folders(project)  # git is to ignore the file
-    path = os.path.join(folder, "signal-%x.md" % time.time_ns())
+    name = "signal-%x" % time.time_ns()
+    path = project.path("signals", place, name + ".md")
     content = SIGNAL_FILE % (
+        format_iso(here.now),
         options.severity,
         options.ttl,
-        options.code,
-        options.text,
+        one_line(options.code, 200) or name,
+        hide_secrets(text),
     )
     must_write(path, content)
-    listener = listener_of(path)
-    least = project.settings["monitor.inject_min_severity"]
-    if SEVERITIES.index(options.severity) < SEVERITIES.index(least):
-        listener = "`status` alone"
-    print("for %s, until %s" % (listener, here.clock(here.now + options.ttl)))
+    print_page([waits_for(here, read_signal(path, here.now))])
 
 
-def pause(here: Here, options: object) -> None:
-    project = need_project(here)
+def withdraw_signal(here: Here, prefix: str) -> None:
+    """Take a signal away; who has heard it still knows it."""
+    paths = {os.path.basename(one.path): one.path for one in live_signals(here)}
+    name = choose(list(paths), prefix)
+    os.unlink(paths[name])
+    print_page(["withdrawn: " + name])
+
+
+WATCH_EVERY_S = 1.0
+SETTLED_S = 0.2  # a file that changed just now may be half written
+WAITS = "a signal waits; it comes with this message"
+
+
+def watch(here: Here, options: argparse.Namespace) -> None:
+    """Print signals as they come, a line each, until nobody can read them. --wake is
+    for a client's monitor: it only says that one waits, once the agent is idle."""
+    if options.severity:
+        here.env["CTX_INJECT_MIN_SEVERITY"] = options.severity
+    run = run_around(here)
+    seen = set(signal_files(run.project, run.session.id))
+    parent = os.getppid()
+    while os.getppid() == parent and not is_unread(WATCH_EVERY_S):
+        new = settled_files(run) - seen
+        if new:
+            run = run_around(here)
+        if new and (not options.wake or can_be_woken(run)):
+            seen |= new
+            print_signals(choose_items(run, [], new), options.wake)
+
+
+def run_around(here: Here) -> Run:
+    """A run of the session that we are called from; after /clear it is another one of
+    the same client. Settings and what git tracks are read anew."""
+    place = Here(here.folder, here.env)
+    pid = here.env.get("CLAUDE_PID", "-")
+    session_id = here.env.get("CLAUDE_CODE_SESSION_ID", "-")
+    for session in all_sessions(place.project):
+        if session.client_pid == pid or session.id == session_id:
+            return place.run(session)
+    return place.run(Session())
+
+
+def settled_files(run: Run) -> set[SignalFile]:
+    """The signals that nobody is writing; one from the future comes a look later."""
+    now, found = time.time(), set()
+    for path, written_at in signal_files(run.project, run.session.id):
+        if written_at < now - SETTLED_S:
+            found.add((path, written_at))
+        else:
+            cut_time(path, now)
+    return found
+
+
+def is_unread(wait_s: float) -> bool:
+    """Wait; True as soon as nobody can read what we print."""
+    import select
+
+    if not hasattr(select, "poll"):  # Windows
+        time.sleep(wait_s)
+        return False
+    poller = select.poll()
+    poller.register(1, 0)  # that a pipe or terminal was closed is always told
+    return bool(poller.poll(wait_s * 1000))
+
+
+def can_be_woken(run: Run) -> bool:
+    """Whether the agent is idle; while it works, it hears of signals by itself."""
+    is_off = is_switched_off(run.project, run.env, run.now)
+    return not is_off and not is_busy(run.session, run.now)
+
+
+def print_signals(signals: list[Signal], is_for_monitor: bool) -> None:
+    """A line each; or one for all, where the next hook says them."""
+    lines = [
+        "%s: %s" % (one.severity, one.body) for one in signals if not one.is_strangers
+    ]
+    if lines and is_for_monitor:
+        lines = [WAITS]
+    for line in lines:
+        print(for_terminal(line), flush=True)
+
+
+def pause(here: Here, options: argparse.Namespace) -> None:
+    project = here.project
     until = 0.0
-    when = "you run " + kit_call("resume")
+    when = "you run " + here.kit.call("resume")
     if options.time:
         until = here.now + options.time
         when = here.clock(until)
@@ -6726,27 +8541,34 @@ def pause(here: Here, options: object) -> None:
     print("all hooks in %s are silent until %s" % (project.root, when))
 
 
-def resume(here: Here, options: object) -> None:
-    path = need_project(here).state("paused")
-    was_paused = os.path.exists(path)
-    remove_file(path)
-    note = " again" if was_paused else "; there was no pause"
-    print("the hooks are on" + note)
+def resume(here: Here, options: argparse.Namespace) -> None:
+    remove_file(here.project.state("paused"))
+    print("the hooks are on")
 
 
-def run_auto(here: Here, options: object) -> None:
+FOR_PERSONS = "only a person agrees to a check, or ends a workflow"
+OWN_TERMINAL = (
+    "use a terminal of your own; ! in the client is the agent's shell, too."
+    " `ctx cancel` as a prompt ends it"
+)
+NOT_FOUND = " exits 127"
+FAILS_NOW = "%s now (%s). The agent goes on until it exits 0."
+
+
+def run_auto(here: Here, options: argparse.Namespace) -> None:
     """start, status, resume, stop"""
-    project = need_project(here)
+    project = here.project
     if options.session:
         options.session = choose_session(project, options.session)
     run = here.run(Session())
+    refuse_agent(run, options)
     flow = None
     if options.action == "start":
         flow = new_workflow(run, options)
+        run_first(run, flow)
+        ask_person(run, flow, options)
     elif options.action == "resume":
         flow = old_workflow(project)
-    if flow and not options.agree:
-        options.agree = person_agrees(plan_checks(run, flow, options))
     with HeldLock(project):
         if flow:
             publish(run, flow, options)
@@ -6755,30 +8577,61 @@ def run_auto(here: Here, options: object) -> None:
     print_page(workflow_lines(here))
 
 
-def person_agrees(commands: list) -> bool:
-    """Ask a person in a terminal for checks that they did not type."""
-    if not commands or not sys.stdin.isatty():
-        return False
-    print_page(["  " + command for command in commands])
-    answer = input("May these commands run as checks? [y/N] ")
-    return answer.strip().lower() in ("y", "yes")
+def refuse_agent(run: Run, options: argparse.Namespace) -> None:
+    """An agent's shell agrees to nothing, and ends nothing."""
+    decides = options.until or options.agree or options.action == "stop"
+    if decides and any(map(run.env.get, agent_variables())):
+        raise UserError(FOR_PERSONS, OWN_TERMINAL)
 
 
-def run_doctor(here: Here, options: object) -> int:
+def run_first(run: Run, flow: Workflow) -> None:
+    """Run the check of --until once, and show for how long. A UserError if it passes,
+    or cannot be run at all."""
+    if not flow.until:
+        return
+    print_page(["`%s` runs once, to see that it fails …" % flow.until])
+    began = run.now
+    run.check = flow.until
+    run_check(run)
+    if not run.verdict:
+        hint = "choose a check that fails until the task is done"
+        raise UserError("`%s` passes already" % flow.until, hint)
+    if run.verdict.endswith(NOT_FOUND):
+        raise UserError("`%s`: not found" % flow.until, run.output)
+    print_page([FAILS_NOW % (run.verdict, format_age(run.now - began))])
+    if run.output:
+        print_page(["Its output ends: " + run.output.rpartition("\n")[2]])
+
+
+def ask_person(run: Run, flow: Workflow, options: argparse.Namespace) -> None:
+    """The person agrees, in a terminal, to each check that they neither typed nor
+    agreed to before; a UserError if they do not."""
+    known = [flow.until, *read_workflow(run.project).checks.values()]
+    unknown = [command for command in flow.checks.values() if command not in known]
+    if not unknown or options.agree:
+        return
+    if sys.stdin.isatty():
+        print_page(["  " + command for command in unknown])
+        answer = input("May these commands run as checks? [y/N] ")
+        if answer.strip().lower() in ("y", "yes"):
+            return
+    what = "you did not agree to its checks: " + ", ".join(unknown)
+    raise UserError(what, "--agree lets the workflow run them")
+
+
+def run_doctor(here: Here, options: argparse.Namespace) -> int:
     rows = diagnose(here)
     print_page(row_lines(rows))
     return int(any(FAIL in row for row in rows))
 
 
-def show_statusline(here: Here, options: object) -> None:
+def show_statusline(here: Here, options: argparse.Namespace) -> None:
     """One line from the client's JSON on stdin; nothing for what the hooks ignore."""
     data = parse_object(sys.stdin.buffer.read(STDIN_LIMIT_BYTES))
-    folder = text_of(dig(data, "workspace.project_dir"))
-    session_id = text_of(data.get("session_id"))
-    here = Here(folder, here.env)
-    if not here.project:
+    here = Here(text_of(dig(data, "workspace.project_dir")), here.env)
+    if not here.found:
         return
-    session = load_session(here.project, session_id)
+    session = load_session(here.project, text_of(data.get("session_id")))
     if session.agent not in DIALECTS:
         return
     size = count_of(dig(data, "context_window.context_window_size"))
@@ -6791,16 +8644,13 @@ def show_statusline(here: Here, options: object) -> None:
     session.facts.tokens = used or session.facts.tokens
     full = fullness(here.run(session))
     line = "ctx " + full.shown()
-    if session.threshold_crossed_at:
+    if session.handoff.crossed_at:
         line += " · handoff " + handoff_state(session)
     print_page([line])
 
 
-def show_version(here: Here, options: object) -> None:
-    import hashlib
-
-    content = read_bytes(__file__, STATE_LIMIT_BYTES)
-    sha256 = hashlib.sha256(content).hexdigest()
+def show_version(here: Here, options: argparse.Namespace) -> None:
+    sha256 = sha256_of(read_bytes(__file__, STATE_LIMIT_BYTES))
     print("ctx_hooks %s\nsha256 %s" % (VERSION, sha256))
 
 
@@ -6811,38 +8661,46 @@ COMMANDS = {  # its function, and what it is for
     "why": (show_why, "what was said and decided last, and why"),
     "handoff": (run_handoff, "what the next session gets; make or drop one"),
     "signal": (send_signal, "tell the agents something while they work"),
-    "auto": (run_auto, "keep the agent at work until a task is done"),
+    "watch": (watch, "print signals as they come"),
+    "auto": (run_auto, "workflows: keep the agent at work until a check passes"),
     "pause": (pause, "switch the hooks off in this project"),
     "resume": (resume, "end a pause"),
     "doctor": (run_doctor, "what can keep the hooks from working, and what to do"),
     "statusline": (show_statusline, "a line for the status line of Claude Code"),
     "wrap": (run_wrap, "run an agent that has no hooks: wrap -- aider"),
 }
-FLAG = {"action": "store_true"}
-TEXT = {"default": ""}
-OPTIONAL = {"default": "", "nargs": "?"}
-HANDOFF_ACTION = {
+FLAG: Kind = {"action": "store_true"}
+TEXT: Kind = {"default": ""}
+WORDS: Kind = {"nargs": "*"}
+OPTIONAL: Kind = {"default": "", "nargs": "?"}
+HANDOFF_ACTION: Kind = {
     "choices": ("show", "now", "list", "drop"),
     "default": "show",
     "nargs": "?",
 }
-VERSION_FLAG = {"action": "store_const", "dest": "run", "const": show_version}
-OPTIONS = (  # of which command, its name, what it is for, its kind
+VERSION_FLAG: Kind = {"action": "store_const", "dest": "run", "const": show_version}
+OPTIONS: tuple[
+    tuple[str, str, str, Kind], ...
+] = (  # of which command, its name, what it is for, its kind
     ("", "--version", "and the file's sha256", VERSION_FLAG),
     ("status", "--json", "for scripts", FLAG),
     ("status", "--all", "all your projects", FLAG),
     ("why", "count", "10 unless told", {"type": int, "default": 10, "nargs": "?"}),
     ("handoff", "action", "", HANDOFF_ACTION),
     ("handoff", "session", "or how its id begins", OPTIONAL),
-    ("signal", "text", '"what is wrong → what to do"', {}),
+    ("signal", "text", '"what is wrong → what to do"; - reads it from stdin', WORDS),
+    ("signal", "--list", "what waits, who heard it, what nobody heard", FLAG),
+    ("signal", "--withdraw", "NAME, as --list shows it", TEXT),
     ("signal", "--session", "only this one", TEXT),
     ("signal", "--severity", "", {"choices": SEVERITIES, "default": "warning"}),
     ("signal", "--ttl", "90s, 30m, 2h, 1d", {"type": duration, "default": "1d"}),
     ("signal", "--code", "a newer one of this code replaces it", TEXT),
+    ("watch", "--severity", "this and above", {"choices": SEVERITIES, "default": ""}),
+    ("watch", "--wake", "only say that one waits, to an idle session", FLAG),
     ("auto", "action", "", {"choices": ("start", "status", "resume", "stop")}),
     ("auto", "task", "start: what is to be done", OPTIONAL),
-    ("auto", "--until", "done when this command exits 0", TEXT),
-    ("auto", "--phase", "begin with this one", TEXT),
+    ("auto", "--until", "done when this command exits 0", {"default": None}),
+    ("auto", "--phase", "begin with this phase", TEXT),
     ("auto", "--skip", "leave this phase out", {"action": "append", "default": []}),
     ("auto", "--session", "only this one", TEXT),
     ("auto", "--any", "a script's prompt counts, too", FLAG),
@@ -6850,20 +8708,25 @@ OPTIONS = (  # of which command, its name, what it is for, its kind
     ("auto", "--agree", "to the checks of .contextrc", FLAG),
     ("pause", "--for", "30m, 2h", {"type": duration, "default": 0, "dest": "time"}),
     ("wrap", "--context", "a file to type instead of the handoff", TEXT),
-    ("wrap", "--timeout", "seconds; default: 30", {"type": float, "default": 0.0}),
-    ("wrap", "words", "", {"nargs": "*", "metavar": "-- CMD"}),
+    (
+        "wrap",
+        "--timeout",
+        "seconds; default: 30",
+        {"type": float, "default": WRAP_TIMEOUT_S},
+    ),
+    ("wrap", "words", "", {"nargs": "...", "metavar": "-- CMD"}),
 )
 
 
-def make_parser() -> object:
+def make_parser() -> argparse.ArgumentParser:
     import argparse
 
     class Parser(argparse.ArgumentParser):
-        def error(self, message: str) -> None:
+        def error(self, message: str) -> NoReturn:
             raise UserError(message, self.prog + " --help")
 
     parser = Parser(
-        prog=kit_call("").strip(),
+        prog=program_call(os.path.abspath(__file__), "", os.getcwd()),
         description="Hooks that keep a coding agent on track.",
     )
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND")
@@ -6876,12 +8739,12 @@ def make_parser() -> object:
     return parser
 
 
-def run_words(argv: list) -> int:
-    """Run one command; its exit code. What follows -- is the command of `wrap`."""
-    cut = argv.index("--") if "--" in argv else len(argv)
-    words = argv[:cut] or ["--help"]
+def run_words(argv: list[str]) -> int:
+    """Run one command; its exit code."""
+    words = argv or ["--help"]
+    if "--" in words:  # before the command of `wrap`, which takes all that follows
+        words.remove("--")
     options = make_parser().parse_args(words)
-    options.command = argv[cut + 1 :]
     here = Here(os.getcwd(), dict(os.environ))
     return options.run(here, options) or 0
 
@@ -6889,12 +8752,12 @@ def run_words(argv: list) -> int:
 READER_HAS_GONE = (32, 22)  # EPIPE; Windows says EINVAL
 
 
-def run_people(argv: list) -> int:
+def run_people(argv: list[str]) -> int:
     """Run a person's command. It never exits with 2, which would mean "deny" to a
     client that runs it as a hook."""
     if sys.stdout is None:  # it was closed before the start
         sys.stdout = open(os.devnull, "w")
-    sys.stdout.reconfigure(encoding="utf-8", errors="replace")
+    speak_utf8()
     try:
         try:
             return run_words(argv)
@@ -6904,9 +8767,8 @@ def run_people(argv: list) -> int:
         what, hint = error.args
     except OSError as error:
         if error.errno in READER_HAS_GONE:  # it has seen enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-            return 1
-        what, hint = str(error), kit_call("doctor")
+            os._exit(1)  # nothing more can be flushed
+        what, hint = str(error), make_parser().prog + " doctor"
     except (KeyboardInterrupt, EOFError):  # ^C, or ^D at a question
         return 130
     sys.stderr.write("error: %s\nhint: %s\n" % (for_terminal(what), for_terminal(hint)))
@@ -6920,7 +8782,7 @@ def run_people(argv: list) -> int:
 # of a hook exits with 1: 2 would mean "deny" to the client.
 
 
-def main(argv: list) -> int:
+def main(argv: list[str]) -> int:
     if argv and argv[0] in HANDLERS:
         guarded_hook(argv[0], argv[1:])  # ends the process
     return run_people(argv)

@@ -3,7 +3,7 @@
 
     python3 install.py                install into the project around this folder
     python3 install.py --dry-run      show what would change; write nothing
-    python3 install.py --check        is it installed, current, and does it run?
+    python3 install.py --check        is it installed, current, and does it speak?
     python3 install.py --uninstall    take it out; settings get their old bytes back
 
 What it writes (BASE is PROJECT/.claude, or ~/.claude with --scope user):
@@ -11,9 +11,9 @@ What it writes (BASE is PROJECT/.claude, or ~/.claude with --scope user):
     BASE/hooks/ctx_hooks.py           the kit, a copy of the file beside this one
     BASE/hooks/.gitattributes         so that git never gives the kit CRLF
     BASE/settings.json                our hooks (settings.local.json: --scope local)
-    .codex/hooks.json, .gemini/ …     the same for other agents, see --agent
+    .codex/hooks.json, .gemini/ ...   the same for other agents, see --agent
+    .context/TASKS.md, DECISIONS.md   if there is no .context; not with --no-context
     .git/info/exclude                 names of files that are private to this machine
-    .context/TASKS.md, DECISIONS.md   with --init, if they are not there
     ~/.local/state/ctx_hooks/         what --uninstall has to know
     ~/.cache/ctx_hooks/python3        with --python: a link to the interpreter
 
@@ -21,11 +21,11 @@ It follows no link out of the project, uses no network and asks nothing.
 Everything is read and checked before the first write. A run that is cut short
 can be repeated or undone.
 
-Exit codes: 0 done, or --check: installed and current. 1 error. 2 usage.
---check only: 3 not installed, 4 installed but not current or not running.
+Exit codes: 0 done, or --check: the hooks speak. 1 error. 2 usage.
+--check only: 3 not installed, 4 not current, or the hooks would be silent.
 
 Contents: kit; JSON text; our entries; job; files; settings; install; uninstall;
-git; checks; command line.
+git; what is said; command line.
 """
 
 import sys
@@ -37,33 +37,38 @@ if sys.version_info < (3, 8):
         % tuple(sys.version_info[:2])
     )
 
+# An old Python has to parse this file before it can say so. That is why the types
+# stand in comments; mypy reads them there.
+
 import argparse
 import difflib
+import io
 import json
 import os
 import re
 import shlex
 import shutil
 import stat
-from collections import namedtuple
-from os.path import abspath, dirname, isdir, isfile, join, lexists, realpath, relpath
+from os.path import dirname, isdir, islink, join, lexists, realpath, relpath
+from typing import NamedTuple
 
 # =============================================================================
 # Kit
 # =============================================================================
-# The file that is installed is also imported: it knows the agents, and it makes
-# and recognises the lines in their settings.
+# The file that is installed is also imported: it knows the agents, it makes and
+# recognises the lines in their settings, and it finds what keeps them from working.
 
 HERE = dirname(realpath(__file__))
 KIT = "ctx_hooks.py"
 IS_WINDOWS = os.name == "nt"
-RELEASES = {  # sha256 of older releases
-    "61ad5b721e880824daadda93830f787243498e66f4915c446e72ce9a0ebf42e6": "0.3.0",
-}
 
 
 class Refused(Exception):
     """A reason to stop: what is wrong, and what to do about it."""
+
+
+class Unusable(Refused):
+    """Settings that cannot be edited: a reason to leave out their agent."""
 
 
 sys.dont_write_bytecode = True
@@ -74,7 +79,7 @@ try:
     with open(join(HERE, KIT), "rb") as file:
         SOURCE = file.read().replace(b"\r\n", b"\n")
     with open(join(HERE, "hooks.json"), "rb") as file:
-        HOOKS = json.load(file)["hooks"]
+        HOOKS = json.load(file)["hooks"]  # type: kit.Json
 except (ImportError, OSError, SyntaxError, ValueError) as problem:
     sys.exit(
         "error: the files beside install.py cannot be used: %s\n"
@@ -85,16 +90,27 @@ except (ImportError, OSError, SyntaxError, ValueError) as problem:
 # JSON text
 # =============================================================================
 # Changes the value of a JSON text and leaves every other byte as it is. What is
-# put in follows the text's own line ends and indent. An item that shall go gets
-# the value GONE; so all others keep their places.
+# put in follows the text's own line ends and indent. An item that is to be removed
+# gets the value GONE, so that all others keep their places. Comments stay.
 
-BLANKS = re.compile("[ \t\n\r\ufeff]*")
+BLANKS = " \t\n\r\ufeff"
+NO_BLANK = re.compile("[^%s,:]" % BLANKS)
+GAP_COMMA = r"(?s)\A((?:\s|//[^\n]*\n|/\*.*?\*/)*),"
 GONE = object()
-# the text before it; where it begins, where its value begins and ends
-Item = namedtuple("Item", "key gap start at end")
+Item = NamedTuple(
+    "Item",
+    [
+        ("key", "int | str"),
+        ("gap", str),  # what is before it: blanks, a comma, comments
+        ("start", int),
+        ("at", int),  # where its value begins
+        ("end", int),
+    ],
+)
 
 
 def refuse_constant(name):
+    # type: (str) -> None
     raise ValueError(name + " is not JSON")
 
 
@@ -102,100 +118,149 @@ def refuse_constant(name):
 DECODER = json.JSONDecoder(parse_int=float, parse_constant=refuse_constant)
 
 
-def skip_blanks(source, at):
-    return BLANKS.match(source, at).end()
+class JsonText:
+    """A text and its twin: strict JSON in which each value is at the same offset."""
+
+    def __init__(self, source):
+        # type: (str) -> None
+        self.source = source
+        self.plain = kit.plain_json(source)
+        indent = re.search("\n([ \t]+)[^ \t\r\n]", self.plain)
+        self.unit = indent.group(1) if indent else "  "
+        self.line_end = "\r\n" if "\r\n" in source else "\n"
+
+    def skip_blanks(self, at):
+        # type: (int) -> int
+        """Where the next key, value or closing bracket is."""
+        found = NO_BLANK.search(self.plain, at)
+        return found.start() if found else at
+
+    def with_value(self, value):
+        # type: (object) -> str
+        """The text, changed so that it holds this value."""
+        start = self.skip_blanks(0)
+        _, end = DECODER.raw_decode(self.plain, start)
+        changed = self.change(start, value)
+        return self.source[:start] + changed + self.source[end:]
+
+    def items(self, at):
+        # type: (int) -> list[Item]
+        """The items of the object or array that begins here."""
+        found = []  # type: list[Item]
+        end = at + 1
+        start = self.skip_blanks(end)
+        while self.plain[start] not in "}]":
+            key = len(found)  # type: int | str
+            begin = start
+            if self.plain[at] == "{":
+                key, begin = DECODER.raw_decode(self.plain, start)
+                begin = self.skip_blanks(begin)
+            gap = self.source[end:start]
+            _, end = DECODER.raw_decode(self.plain, begin)
+            found.append(Item(key, gap, start, begin, end))
+            start = self.skip_blanks(end)
+        return found
+
+    def change(self, at, new):
+        # type: (int, object) -> str
+        """The text of the value that begins here, changed to a new one."""
+        old, end = DECODER.raw_decode(self.plain, at)
+        if new == old:
+            return self.source[at:end]
+        if type(new) is not type(old) or not isinstance(new, (dict, list)):
+            return self.render(new, "\n" + self.indent_at(at))
+        values = {}  # type: dict[int | str, object]
+        values.update(new if isinstance(new, dict) else enumerate(new))
+        items = self.items(at)
+        text, gone = self.change_items(items, values)
+        tail_start = items[-1].end if items else at + 1
+        tail = self.source[tail_start : end - 1]
+        if gone and without_comma(gone).strip(BLANKS):  # comments
+            has_comma = without_comma(tail) != tail
+            tail = close_gap(gone if has_comma else without_comma(gone), tail)
+        for item in items:
+            values.pop(item.key, None)
+        if values:
+            before = self.gap_before(at, items, tail)
+            text = self.add(text, values, before, tail)
+        elif text or tail.strip(BLANKS):
+            text += tail
+        return self.source[at] + text + self.source[end - 1]
+
+    def change_items(self, items, values):
+        # type: (list[Item], dict[int | str, object]) -> tuple[str, str | None]
+        """The text of the items, and the gap before those at the end that are gone."""
+        last = {item.key: item for item in items}
+        text, gone = "", None  # type: tuple[str, str | None]
+        for item in items:
+            gap = item.gap if gone is None else close_gap(gone, item.gap)
+            gone = None
+            if last[item.key] is not item:  # of a repeated key the last one counts
+                text += gap + self.source[item.start : item.end]
+            elif values[item.key] is GONE:
+                gone = gap
+            else:
+                text += gap + self.source[item.start : item.at]
+                text += self.change(item.at, values[item.key])
+        return text, gone
+
+    def gap_before(self, at, items, tail):
+        # type: (int, list[Item], str) -> str
+        """The blanks before what is added behind these items."""
+        gap = items[0].gap if items else "-"
+        is_fit = "\n" in gap or not tail.strip(BLANKS)
+        if is_fit and not gap.strip(BLANKS):
+            return gap
+        if at > self.skip_blanks(0) and "\n" not in self.source.strip():
+            return ""  # all is in one line
+        return self.line_end + self.indent_at(at) + self.unit
+
+    def add(self, text, values, before, tail):
+        # type: (str, dict[int | str, object], str, str) -> str
+        """The text, then new values, then what is behind the last one."""
+        comments = tail.rstrip(BLANKS)  # and maybe a comma
+        after = tail[len(comments) :]
+        comma = "," if without_comma(comments) != comments else ""
+        if not text and not comments:
+            after = before[: -len(self.unit)]
+        if text and not comma:
+            text += ","
+        gap = before or " "
+        text += comments + (gap if text else before)
+        rows = []
+        for key, value in values.items():
+            name = json.dumps(key) + ": " if isinstance(key, str) else ""
+            rows.append(name + self.render(value, before))
+        return text + ("," + gap).join(rows) + comma + after
+
+    def render(self, value, before):
+        # type: (object, str) -> str
+        """A value as this text has it: in the one line of its neighbours, or in
+        lines with the indent that these blanks before it have."""
+        if "\n" not in before:
+            return json.dumps(value)
+        text = json.dumps(value, indent=self.unit)
+        return text.replace("\n", self.line_end + before.rpartition("\n")[2])
+
+    def indent_at(self, position):
+        # type: (int) -> str
+        """The blanks at the beginning of the line that holds this position."""
+        line = self.source[:position].rpartition("\n")[2]
+        return re.sub(r"(?s)[^ \t].*", "", line)
 
 
-def list_items(source, at):
-    """The items of the object or array that begins at source[at]."""
-    items = []
-    end = at + 1
-    position = skip_blanks(source, end)
-    while source[position] not in "}]":
-        key = len(items)
-        start = position
-        gap = source[end:start]
-        if source[at] == "{":
-            key, position = DECODER.raw_decode(source, position)
-            colon = skip_blanks(source, position)
-            position = skip_blanks(source, colon + 1)
-        _, end = DECODER.raw_decode(source, position)
-        items.append(Item(key, gap, start, position, end))
-        position = skip_blanks(source, end)
-        if source[position] == ",":
-            position = skip_blanks(source, position + 1)
-    return items
+def without_comma(gap):
+    # type: (str) -> str
+    return re.sub(GAP_COMMA, r"\1", gap)
 
 
-def with_value(source, value):
-    """The text, changed so that it holds this value."""
-    start = skip_blanks(source, 0)
-    _, end = DECODER.raw_decode(source, start)
-    return source[:start] + change_text(source, start, value) + source[end:]
-
-
-def change_text(source, at, new):
-    """The text of the value that begins at source[at], changed to a new one."""
-    old, end = DECODER.raw_decode(source, at)
-    if new == old:
-        return source[at:end]
-    if isinstance(new, (dict, list)) and type(new) is type(old):
-        return source[at] + change_items(source, at, new) + source[end - 1]
-    return render(source, new, indent_at(source, at))
-
-
-def change_items(source, at, new):
-    """What stands between the braces of a changed object or array."""
-    items = list_items(source, at)
-    last = {item.key: item for item in items}
-    before, after = blanks_inside(source, at, items)
-    text = ""
-    for item in items:
-        gap = item.gap if text else before
-        if last[item.key] is not item:  # of a repeated key the last one counts
-            text += gap + source[item.start : item.end]
-        elif new[item.key] is not GONE:
-            text += gap + source[item.start : item.at]
-            text += change_text(source, item.at, new[item.key])
-    _, _, indent = before.rpartition("\n")
-    is_array = isinstance(new, list)
-    for key, value in enumerate(new) if is_array else new.items():
-        if key not in last:
-            text += "," + (before or " ") if text else before
-            text += "" if is_array else json.dumps(key) + ": "
-            text += render(source, value, indent)
-    return text + after if text else ""
-
-
-def blanks_inside(source, at, items):
-    """What stands before the first and after the last item."""
-    if items:
-        end = items[-1].end
-        return items[0].gap, source[end : skip_blanks(source, end)]
-    line_end, unit = style_of(source)
-    after = line_end + indent_at(source, at)
-    return after + unit, after
-
-
-def render(source, value, indent):
-    """A value as it stands in this text, in a line with this indent."""
-    line_end, unit = style_of(source)
-    text = json.dumps(value, indent=unit)
-    return text.replace("\n", line_end + indent)
-
-
-def style_of(source):
-    """(line end, one step of indent) of a text."""
-    line_end = "\r\n" if "\r\n" in source else "\n"
-    indent = re.search("\n([ \t]+)", source)
-    unit = indent.group(1) if indent else "  "
-    return line_end, unit
-
-
-def indent_at(source, position):
-    """The blanks at the beginning of the line that holds this position."""
-    _, _, line = source[:position].rpartition("\n")
-    return re.match("[ \t]*", line).group()
+def close_gap(gone, gap):
+    # type: (str, str) -> str
+    """One gap for the two around what is gone; their comments stay."""
+    rest = without_comma(gap)
+    if re.match("[ \t]*\r?\n", rest):
+        return gone.rstrip(BLANKS) + rest
+    return gone + rest.lstrip(BLANKS)
 
 
 # =============================================================================
@@ -208,86 +273,114 @@ def indent_at(source, position):
 OUR_RULE = re.compile(r"Edit\(.*/handoffs/\*\*\)")
 
 
-def parse_settings(data, events):
-    """The text of some settings; ValueError if they cannot be edited safely."""
-    source = (data or b"").decode()
-    if not source.strip("\ufeff \t\r\n"):
-        source = "{}\n"
-    check_shape(decode(source), events)
-    return source
-
-
-def decode(source):
-    """The object in a JSON text; ValueError if there is none."""
+def parse_settings(data, agent):
+    # type: (bytes | None, str) -> tuple[str, str]
+    """The text of some settings, and why they cannot be edited safely, if so."""
+    dialect = kit.DIALECTS[agent]
     try:
-        value = DECODER.decode(source.lstrip("\ufeff"))
+        source = (data or b"").decode()
+        if not source.strip(BLANKS):
+            source = "{}\n"
+        value = decode(source, dialect.takes_comments)
+    except ValueError as error:
+        return "", str(error)
     except RecursionError:
-        raise ValueError("nested too deeply") from None
-    insist("the whole", value, dict)
+        return "", "nested too deeply"
+    events = list(HOOKS) + list(dialect.renamed.values())
+    return source, find_wrong_shape(value, events)
+
+
+def decode(source, takes_comments=True):
+    # type: (str, bool) -> kit.Json
+    """The object in a JSON text; ValueError if there is none."""
+    plain = kit.plain_json(source) if takes_comments else source
+    value = DECODER.decode(plain.lstrip("\ufeff"))
+    if not isinstance(value, dict):
+        raise ValueError("the whole must be an object")
     return value
 
 
-def check_shape(value, events):
-    """ValueError if our entries could not be put in, or not be taken out exactly."""
+def find_wrong_shape(value, events):
+    # type: (kit.Json, list[str]) -> str
+    """Where our entries could not be put in, or not be taken out exactly."""
     for name in ("hooks", "statusLine", "permissions"):
-        insist(name, value.get(name, {}), dict)
-    insist("permissions.allow", rules_of(value), list)
-    for event in events:
-        insist(event, value.get("hooks", {}).get(event, []), list)
-
-
-def insist(name, value, kind):
-    if not isinstance(value, kind):
-        wanted = "an object" if kind is dict else "an array"
-        raise ValueError("%s must be %s" % (name, wanted))
+        if not isinstance(value.get(name, {}), dict):
+            return name + " must be an object"
+    rules = inner(value, "permissions").get("allow", [])
+    lists = dict(inner(value, "hooks"), allow=rules)
+    for name in ["allow"] + events:
+        if not isinstance(lists.get(name, []), list):
+            return name + " must be an array"
+    return ""
 
 
 def value_of(source):
+    # type: (str) -> kit.Json
     """The value of a text that may be broken; {} if it is."""
     try:
         return decode(source)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
 
 
+def inner(value, name):
+    # type: (kit.Json, str) -> kit.Json
+    """The object in value[name]; an empty one if there is none."""
+    found = value.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def inner_list(value, name):
+    # type: (kit.Json, str) -> list[object]
+    """The same for a list."""
+    found = value.get(name)
+    return found if isinstance(found, list) else []
+
+
 def rules_of(value):
-    return value.get("permissions", {}).get("allow", [])
+    # type: (kit.Json) -> list[object]
+    return inner_list(inner(value, "permissions"), "allow")
 
 
 def merge_hooks(value, wanted, before):
+    # type: (kit.Json, dict[str, kit.Json], kit.Json) -> None
     """Make our hooks exactly those of `wanted`, {event: group}; {}: none."""
     missing = dict(wanted)
+    hooks = inner(value, "hooks")
     for line in reversed(kit.find_lines(value)):
-        _, event, index, _, position = line.place
-        if event in missing:  # in its place; keys that a person added stay
-            line.entry.update(missing.pop(event)["hooks"][0])
+        if line.event in missing:  # in its place; keys that a person added stay
+            group = missing.pop(line.event)
+            line.entry.update(kit.blocks_of(group["hooks"])[0])
             continue
-        groups = value["hooks"][event]
-        entries = groups[index]["hooks"]
-        entries[position] = GONE
+        entries = inner_list(line.group, "hooks")
+        entries[line.position] = GONE
         if is_gone(entries):
-            groups[index] = GONE
+            inner_list(hooks, line.event)[line.index] = GONE
     for event, group in missing.items():
-        value.setdefault("hooks", {}).setdefault(event, []).append(group)
+        hooks[event] = inner_list(hooks, event) + [group]
+        value["hooks"] = hooks
     drop_empty(value, "hooks", before)
 
 
 def is_gone(children):
+    # type: (list[object]) -> bool
     return bool(children) and all(child is GONE for child in children)
 
 
 def drop_empty(value, name, before):
+    # type: (kit.Json, str, kit.Json) -> None
     """Drop value[name], and lists in it, that hold nothing but what is gone."""
-    outer = value.get(name, {})
-    had = before.get(name, {})
-    for key, inner in outer.items():
-        if isinstance(inner, list) and is_gone(inner) and key not in had:
+    outer = inner(value, name)
+    had = inner(before, name)
+    for key in outer:
+        if is_gone(inner_list(outer, key)) and key not in had:
             outer[key] = GONE
-    if is_gone(outer.values()) and name not in before:
+    if is_gone(list(outer.values())) and name not in before:
         value[name] = GONE
 
 
 def strip_settings(source, before):
+    # type: (str, kit.Json) -> str
     """The text without all that is ours: hooks, status line, rule."""
     value = value_of(source)
     if not kit.find_lines(value) and not has_our_status(value):
@@ -298,66 +391,74 @@ def strip_settings(source, before):
     rules = rules_of(value)
     had = rules_of(before)
     for index, rule in enumerate(rules):
-        if OUR_RULE.fullmatch(str(rule)) and rule not in had:
+        if OUR_RULE.match(str(rule)) and rule not in had:
             rules[index] = GONE
     drop_empty(value, "permissions", before)
-    return with_value(source, value)
+    return JsonText(source).with_value(value)
 
 
 def has_our_status(value):
-    line = kit.parse_line(value.get("statusLine", {}).get("command"))
-    return bool(line) and line.mode == "statusline"
+    # type: (kit.Json) -> bool
+    line = kit.parse_line(inner(value, "statusLine").get("command"))
+    return line is not None and line.mode == "statusline"
 
 
 # =============================================================================
 # Job
 # =============================================================================
 
+AGENTS = list(kit.DIALECTS)
+SHARED, LOCAL = kit.CLAUDE_SETTINGS
+CODEX = kit.DIALECTS["codex"].settings
+
 
 class Job:
     """One run: where it works, what was asked for, and what it will change."""
 
     def __init__(self, project, options, env):
+        # type: (str, argparse.Namespace, kit.Env) -> None
         self.options = options
+        self.env = env
         self.is_user = options.scope == "user"
         self.is_local = options.scope == "local"
         self.project = project
         self.root = kit.home_folder(env) if self.is_user else project
-        self.base = own_folder(env) if self.is_user else join(project, ".claude")
-        hooks = join(self.base, "hooks")
-        self.kit = join(hooks, KIT)
-        self.kept_kit = self.kit + ".kept"
-        self.attributes = join(hooks, ".gitattributes")
-        self.context_dir = kit.read_settings(project, env)["context_dir"]
-        self.context = join(project, self.context_dir)
-        self.state = kit.project_state_folder(self.root, env)
-        self.cache = kit.cache_folder(env)
+        self.base = join(project, ".claude")
+        if self.is_user:
+            self.base = kit.claude_folder(env)
+        self.kit = join(self.base, "hooks", KIT)
+        self.attributes = join(self.base, "hooks", ".gitattributes")
+        self.place = kit.Project(self.root, kit.read_settings(self.root, env), env)
         name = "install-user.json" if self.is_user else "install-project.json"
-        self.record_path = join(self.state, name)
-        self.record = Record(kit.read_object(self.record_path))
-        self.agents = []
-        self.changes = []
-        self.leftovers = []  # files and folders of ours that go as they are
-        self.remarks = []
+        self.record_path = self.place.state(name)
+        self.record = kit.Installation(kit.read_object(self.record_path))
+        self.agents = []  # type: list[str]
+        self.left_out = []  # type: list[str] # settings that cannot be edited
+        self.changes = []  # type: list[Change]
+        self.leftovers = []  # type: list[tuple[str, str]] # below this folder, a file
+        self.remarks = []  # type: list[str]
 
     def settings(self, agent):
+        # type: (str) -> str
         """The settings file of an agent in this scope."""
         if agent == "claude":
-            name = "settings.local.json" if self.is_local else "settings.json"
-            return join(self.base, name)
+            name = os.path.basename(LOCAL if self.is_local else SHARED)
+            return os.path.normpath(join(self.base, name))
         dialect = kit.DIALECTS[agent]
         name = dialect.user_settings if self.is_user else dialect.settings
-        return join(self.root, name)
+        return os.path.normpath(join(self.root, name))
 
     def registered(self):
+        # type: () -> set[str]
         """The settings files that run the kit of this place."""
         paths = {self.settings(agent) for agent in AGENTS}
         if not self.is_user:
-            names = ("settings.json", "settings.local.json")
-            paths.update(join(self.base, name) for name in names)
-        return set(filter(has_lines, paths))
+            for name in (SHARED, LOCAL):  # Windows knows a path by two spellings
+                paths.add(os.path.normpath(join(self.project, name)))
+        return {path for path in paths if has_lines(path)}
 
     def hooks_for(self, agent):
+        # type: (str) -> dict[str, kit.Json]
         """{event: group} for an agent's settings; shared ones hold no path of ours."""
         word = kit.kit_word(agent)
         form = kit.SHELL_LINE
@@ -372,14 +473,17 @@ class Job:
         return kit.adapt_hooks(HOOKS, agent, word, form)
 
     def name(self, path):
+        # type: (str) -> str
         """A path for the record."""
         return relpath(path, self.root).replace(os.sep, "/")
 
     def show(self, path):
+        # type: (str) -> str
         """A path for people."""
         return relpath(path, self.project) if is_below(path, self.project) else path
 
     def guard(self, path):
+        # type: (str) -> str
         """The path, links resolved; Refused if they lead out of the project."""
         real = realpath(path)
         is_ours = is_below(path, self.project) and not self.is_user
@@ -391,9 +495,11 @@ class Job:
         return real
 
     def read(self, path):
+        # type: (str) -> bytes | None
         return read_bytes(self.guard(path))
 
     def change(self, path, new, note=""):
+        # type: (str, str | bytes | None, str) -> None
         """Plan that a file gets this text, or these bytes; None: no file."""
         change = Change(self.guard(path), new, note)
         if change.new == change.old:
@@ -402,38 +508,23 @@ class Job:
             raise Refused(self.show(path) + " is read-only", "make it writable first")
         self.changes.append(change)
 
-    def remove(self, path):
-        """Plan that a file or folder of ours goes, with all that is in it."""
-        if lexists(path):
-            self.leftovers.append(self.guard(path))
-
-
-AGENTS = list(kit.DIALECTS)
-LOCAL = kit.PRIVATE_SETTINGS
-CODEX = kit.DIALECTS["codex"].settings
-
-
-class Record(kit.Record):
-    """What --uninstall has to know and cannot see. It lies in the user's home, where
-    no clone can forge it; a clone without one still loses exactly our entries."""
-
-    settings: dict = {}  # name -> {"original": text before us or null, "after": sha256}
-    kits: list = []  # sha256 of the kits that we wrote
-    version: str = ""  # of the last one
-    source: str = HERE  # where install.py lies, for the advice of `doctor`
-
-
-def own_folder(env):
-    """The user's own .claude."""
-    default = join(kit.home_folder(env), ".claude")
-    return abspath(env.get("CLAUDE_CONFIG_DIR") or default)
+    def discard(self, folder, path):
+        # type: (str, str) -> None
+        """Plan that a file of ours below a folder goes, unless a link leads to it."""
+        place = dirname(path)
+        straight = join(realpath(folder), relpath(place, folder))
+        is_there = lexists(path) and not isdir(path)
+        if is_there and realpath(place) == os.path.normpath(straight):
+            self.leftovers.append((folder, path))
 
 
 def has_lines(path):
-    return bool(kit.find_lines(value_of(kit.read_text(path))))
+    # type: (str) -> bool
+    return bool(kit.find_lines(kit.read_client_settings(path)))
 
 
 def is_below(path, folder):
+    # type: (str, str) -> bool
     return path.startswith(join(folder, ""))
 
 
@@ -447,6 +538,7 @@ class Change:
     """One file: its bytes now and then. None: no file."""
 
     def __init__(self, path, new, note):
+        # type: (str, str | bytes | None, str) -> None
         self.path = path
         self.old = read_bytes(path)
         self.new = new.encode() if isinstance(new, str) else new
@@ -458,6 +550,7 @@ class Change:
 
 
 def read_bytes(path):
+    # type: (str) -> bytes | None
     """The whole file; None if there is none. A pipe or a device would never end."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
@@ -468,35 +561,33 @@ def read_bytes(path):
         return None
 
 
-def digest_of(data):
-    """The sha256 of a file's bytes; "" if there is no file."""
-    return "" if data is None else kit.sha256_of(data)
-
-
 def apply_change(change, job):
+    # type: (Change, Job) -> None
     if read_bytes(change.path) != change.old:
         # a client, an editor or another installer wrote it; that must not be lost
         shown = job.show(change.path)
         raise Refused(shown + " changed in this very moment", "run this again")
     if change.new is None:
         os.unlink(change.path)
-        remove_empty(dirname(change.path), job)
+        remove_empty(dirname(change.path), realpath(job.root))
     else:
         is_kit = change.new == SOURCE
         write_bytes(change.path, change.new, 0o755 if is_kit else None)
 
 
-def remove_empty(folder, job):
-    """Remove a folder and its parents, as far as they are empty."""
-    while is_below(folder, realpath(job.root)):
+def remove_empty(folder, top):
+    # type: (str, str) -> None
+    """Remove a folder and its parents below `top`, as far as they are empty."""
+    while is_below(folder, top):
         kit.remove_folder(folder)
         folder = dirname(folder)
 
 
 def write_bytes(path, data, mode=None):
+    # type: (str, bytes, int | None) -> None
     """Replace a file as a whole. Without a mode it keeps its own, and its owner."""
     os.makedirs(dirname(path), exist_ok=True)
-    draft = "%s.new-%d" % (path, os.getpid())
+    draft = "%s.tmp-%d" % (path, os.getpid())
     try:
         with open(draft, "xb") as file:
             if mode:
@@ -511,6 +602,7 @@ def write_bytes(path, data, mode=None):
 
 
 def keep_mode_and_owner(path, draft):
+    # type: (str, str) -> None
     shutil.copymode(path, draft)
     info = os.stat(path)
     try:
@@ -525,71 +617,93 @@ def keep_mode_and_owner(path, draft):
 # What the person had is kept in the record. An uninstall gives it back byte for
 # byte; if somebody changed the settings since, it takes out exactly our entries.
 
-# source is the text that is edited, before the value before us, original the text to
-# go back to, or None for no file
-Settings = namedtuple("Settings", "path name source before original")
+TRACKED = "git tracks %s, and our line there would hold a path of this machine" % CODEX
+NOT_STRICT = (
+    "the client ignores settings that are not strict JSON of the right shape; "
+    "correct them, then run this again"
+)
+Settings = NamedTuple(
+    "Settings",
+    [
+        ("source", str),  # the text that is edited
+        ("before", "kit.Json"),  # the value before us
+        ("original", "str | None"),  # the text to go back to; None: no file
+    ],
+)
 
 
 def save_record(job):
+    # type: (Job) -> None
     text = json.dumps(job.record.as_dict(), indent=1)
-    os.makedirs(job.state, mode=0o700, exist_ok=True)  # prompts are kept there
+    os.makedirs(job.place.home, mode=0o700, exist_ok=True)  # prompts are kept there
     write_bytes(job.record_path, text.encode(), 0o600)
 
 
 def read_settings(job, agent):
+    # type: (Job, str) -> Settings
     """An agent's settings, checked, with what the record knows of them."""
     path = job.settings(agent)
     name = job.name(path)
     data = job.read(path)
-    events = [*HOOKS, *kit.DIALECTS[agent].renamed.values()]
-    try:
-        source = parse_settings(data, events)
-    except ValueError as problem:
-        raise Refused(
-            "%s: %s" % (job.show(path), problem),
-            "the client ignores settings that are not strict JSON of the right "
-            "shape; correct them, then run this again",
-        ) from None
-    kept = job.record.settings.get(name)
-    kept = kept if isinstance(kept, dict) else {}
-    original = kept.get("original")
+    is_exempt = job.is_user or job.options.uninstall
+    if name == CODEX and not is_exempt and ask_git(job, "ls-files", CODEX):
+        raise Unusable(TRACKED, "use --scope user --agent codex")
+    source, problem = parse_settings(data, agent)
+    if problem:
+        hint = NOT_STRICT if agent == "claude" else "correct that, then run this again"
+        raise Unusable("%s: %s" % (job.show(path), problem), hint)
+    kept = inner(job.record.settings, name)
+    known = kept.get("original")
+    original = known if isinstance(known, str) else None
     before = value_of(str(original))
     bare = strip_settings(source, before)
-    is_untouched = original is None or kept.get("after") == digest_of(data)
+    is_untouched = original is None or kept.get("after") == kit.sha256_of(data or b"")
     if bare == source:  # nothing of ours is in it
         original = None if data is None else data.decode()
     elif value_of(bare) != before or not is_untouched:
         original = bare  # somebody else changed them since
-    return Settings(path, name, source, before, original)
+    return Settings(source, before, original)
 
 
 def plan_settings(job, agent):
+    # type: (Job, str) -> None
     """Bring our entries in an agent's settings up to date."""
     settings = read_settings(job, agent)
     hooks = job.hooks_for(agent)
     value = value_of(settings.source)
     merge_hooks(value, hooks, settings.before)
     if agent == "claude":
-        add_status(job, value, hooks["SessionStart"]["hooks"][0])
+        start = kit.blocks_of(hooks["SessionStart"]["hooks"])[0]
+        add_status(job, value, str(start["command"]))
         add_rule(job, value)
-    new = with_value(settings.source, value)
-    job.record.settings[settings.name] = {
+    new = JsonText(settings.source).with_value(value)
+    path = job.settings(agent)
+    job.record.settings[job.name(path)] = {
         "original": settings.original,
-        "after": digest_of(new.encode()),
+        "after": kit.sha256_of(new.encode()),
     }
     label = kit.DIALECTS[agent].label
-    job.change(settings.path, new, " (hooks of %s)" % label)
+    job.change(path, new, " (hooks of %s)" % label)
 
 
 def plan_removal(job, agent):
+    # type: (Job, str) -> None
     """Give an agent's settings their old bytes back."""
-    settings = read_settings(job, agent)
-    job.change(settings.path, settings.original, " (our hooks are out)")
+    if names_us(job, agent):
+        original = read_settings(job, agent).original
+        job.change(job.settings(agent), original, " (our hooks are out)")
 
 
-def add_status(job, value, hook):
+def names_us(job, agent):
+    # type: (Job, str) -> bool
+    """Whether anything in an agent's settings can be ours."""
+    return b"ctx_hooks" in (job.read(job.settings(agent)) or b"")
+
+
+def add_status(job, value, command):
+    # type: (Job, kit.Json, str) -> None
     """Our status line, if it is wanted and there is no other."""
-    command = " statusline".join(hook["command"].rsplit(" inject", 1))
+    command = " statusline".join(command.rsplit(" inject", 1))
     # nobody promises that a status line gets the variable; it starts in the project
     command = command.replace("$CLAUDE_PROJECT_DIR", "${CLAUDE_PROJECT_DIR:-.}")
     is_wanted = job.options.statusline and "statusLine" not in value
@@ -598,12 +712,16 @@ def add_status(job, value, hook):
 
 
 def add_rule(job, value):
+    # type: (Job, kit.Json) -> None
     """The rule that lets the agent write handoffs, if it is wanted."""
     # `/` is the folder of these settings; the user's own are for all folders
     start = "**" if job.is_user else ""
-    rule = "Edit(%s/%s/handoffs/**)" % (start, job.context_dir)
+    name = job.place.settings.text("context_dir")
+    rule = "Edit(%s/%s/handoffs/**)" % (start, name)
     if job.options.allow_handoff and rule not in rules_of(value):
-        value.setdefault("permissions", {}).setdefault("allow", []).append(rule)
+        permissions = inner(value, "permissions")
+        permissions["allow"] = rules_of(value) + [rule]
+        value["permissions"] = permissions
 
 
 # =============================================================================
@@ -611,7 +729,7 @@ def add_rule(job, value):
 # =============================================================================
 
 ATTRIBUTES = "ctx_hooks.py text eol=lf linguist-vendored\n"
-OLD_ATTRIBUTES = "ctx_hooks.py text eol=lf\n"  # of 0.3.0
+OUR_ATTRIBUTES = r"\s*ctx_hooks\.py text eol=lf( linguist-vendored)?\s*"
 TEMPLATES = {
     "TASKS.md": "# Tasks\n\n<!-- What is being worked on, the most important first. "
     "Delete what is done. -->\n",
@@ -621,8 +739,9 @@ TEMPLATES = {
 
 
 def plan_install(job):
+    # type: (Job) -> None
     plan_kit(job)
-    if not lexists(job.attributes) or is_our_attributes(job, OLD_ATTRIBUTES):
+    if not lexists(job.attributes):
         job.change(job.attributes, ATTRIBUTES)
     wanted = [job.settings(agent) for agent in job.agents]
     plan_exclude(job, job.registered().union(wanted))
@@ -631,170 +750,186 @@ def plan_install(job):
     if "claude" in job.agents:
         for agent in riders(job):
             plan_removal(job, agent)
-    if job.options.init:
+    if not job.options.no_context and not job.is_user:
         plan_context(job)
 
 
-# What may be in the kit's place. RELEASED is a kit as some release was written,
-# FORMATTED this one in another layout, or a part of it, CHANGED any other kit of ours.
-MISSING, CURRENT, RELEASED, FORMATTED, CHANGED, FOREIGN = range(6)
+# Why a file in the kit's place is kept, unless we wrote it, maybe in another layout.
+CHANGED = "somebody changed it"
+FOREIGN = "it is another's file"
 
 
 def plan_kit(job):
-    """Write the kit, unless it is there. Another's file is only replaced by force."""
+    # type: (Job) -> None
+    """Write the kit, unless it is there."""
     old = job.read(job.kit)
-    state, version = judge_kit(old, job)
-    if state == FOREIGN:
-        if job.read(job.kept_kit) not in (None, old) or not job.options.force:
-            raise Refused(
-                job.show(job.kit) + " is another's file",
-                "--force keeps it as ctx_hooks.py.kept; --uninstall puts it back",
-            )
-        job.change(job.kept_kit, old)
+    problem, version = judge_kit(old, job)
+    if problem == FOREIGN:
+        raise Refused(job.show(job.kit) + " is another's file", "move it away first")
     if is_newer(version) and not job.options.force:
         raise Refused(
             "%s is %s, and this is %s" % (job.show(job.kit), version, kit.VERSION),
             "fetch ctx_hooks anew; or use --force to go back",
         )
-    if state == CHANGED:
-        name = "%s.%s" % (KIT, digest_of(old)[:8])
-        job.change(join(job.state, name), old, " (a copy of the kit that was here)")
-    if state != CURRENT:
-        history = describe_kit(state, version)
-        job.change(job.kit, SOURCE, " (%s%s)" % (kit.VERSION, history))
-    if digest_of(SOURCE) not in job.record.kits:
-        job.record.kits.append(digest_of(SOURCE))
+    if problem:
+        name = "%s.%s" % (KIT, kit.sha256_of(old or b"")[:8])
+        job.change(job.place.state(name), old, " (a copy of the kit that was here)")
+    job.change(job.kit, SOURCE, " (%s%s)" % (kit.VERSION, describe_kit(version)))
+    digest = kit.sha256_of(SOURCE)
+    if digest not in job.record.kits:
+        job.record.kits.append(digest)
     job.record.version = kit.VERSION
     job.record.source = HERE
 
 
 def judge_kit(data, job):
-    """What is in the kit's place, and its version if it is a kit of ours."""
+    # type: (bytes | None, Job) -> tuple[str, str]
+    """Why the file in the kit's place is kept, and its version if it is a kit."""
     if data is None:
-        return MISSING, ""
+        return "", ""
     version = kit.kit_version(data)
-    digest = digest_of(data)
-    if data == SOURCE:
-        return CURRENT, version
-    if digest in (digest_of(SOURCE), *RELEASES, *job.record.kits):
-        return RELEASED, version or "an older release"
-    is_part = SOURCE.startswith(data.rstrip())
-    if is_part or without_layout(data) == without_layout(SOURCE):
-        return FORMATTED, version or kit.CUT
-    return (CHANGED, version) if version else (FOREIGN, "")
+    is_cut = SOURCE.startswith(data.rstrip())
+    if is_cut or without_layout(data) == without_layout(SOURCE):
+        return "", version or kit.CUT
+    if kit.sha256_of(data) in job.record.kits:
+        return "", version
+    return CHANGED if version else FOREIGN, version
 
 
 def without_layout(data):
+    # type: (bytes) -> bytes
     """What formatters leave of a text: no blanks, quotes, commas, brackets or BOM."""
-    return re.sub(rb"[\s'\"(),\\]|\xef\xbb\xbf", b"", data)
-
-
-def is_changed(state, version):
-    """Whether this is a kit of this release, but not as it was written."""
-    return state in (FORMATTED, CHANGED) and version in (kit.VERSION, kit.CUT)
+    return re.sub(b"[\\s'\"(),\\\\]|\xef\xbb\xbf", b"", data)
 
 
 def is_newer(version):
-    numbers = re.findall(r"\d+", version)
-    return list(map(int, numbers)) > list(map(int, kit.VERSION.split(".")))
+    # type: (str) -> bool
+    return numbers_of(version) > numbers_of(kit.VERSION)
 
 
-def describe_kit(state, version):
-    """What was there before, as words behind the new version."""
-    if is_changed(state, version):
+def numbers_of(version):
+    # type: (str) -> list[int]
+    return [int(digits) for digits in re.findall(r"\d+", version)]
+
+
+def describe_kit(version):
+    # type: (str) -> str
+    """What was in the kit's place, as words behind the new version."""
+    if version in (kit.VERSION, kit.CUT):
         return "; " + kit.CHANGED % "it"
-    return ", was " + version if version not in ("", kit.VERSION) else ""
+    return ", was " + version if version else ""
 
 
-def is_our_attributes(job, *texts):
-    """Whether .gitattributes beside the kit has one of these texts, in any layout."""
-    words = kit.read_text(job.attributes).split()
-    return words in [text.split() for text in texts]
+def has_our_attributes(job):
+    # type: (Job) -> bool
+    """Whether .gitattributes beside the kit is ours, in any layout."""
+    return bool(re.fullmatch(OUR_ATTRIBUTES, kit.read_text(job.attributes)))
 
 
 def plan_context(job):
-    """The two files that --init makes. They say nothing until somebody writes."""
-    for name, text in TEMPLATES.items():
-        path = join(job.context, name)
-        if not lexists(path):
-            job.change(path, text)
+    # type: (Job) -> None
+    """A context folder, unless there is one, here or above. Its files say nothing
+    until somebody writes into them."""
+    if kit.find_project(job.project, job.env) is None:
+        for name, text in TEMPLATES.items():
+            job.change(job.place.path(name), text)
 
 
 # =============================================================================
 # Uninstall
 # =============================================================================
-# Settings first: while they name the kit, it is there.
+# Settings first: while they name the kit, it is there. Only files that we write
+# are removed, each by its name; a folder only when it is empty then.
+
+CACHE_FILES = r"python3|bytecode/.*ctx_hooks\.[^/]*\.pyc[^/]*|calm/[a-z]+-[^/]*"
+CAW_IGNORE = "/auto-state.json\n/.gitignore\n"
 
 
 def plan_uninstall(job):
+    # type: (Job) -> None
     for agent in job.agents:
         plan_removal(job, agent)
     gone = {job.settings(agent) for agent in job.agents}
-    others = job.registered() - gone
+    others = job.registered().union(job.left_out) - gone
     plan_exclude(job, others)
     if others:
         shown = ", ".join(sorted(map(job.show, others)))
         job.remarks.append("kept %s: %s uses it" % (job.show(job.kit), shown))
         return
     plan_kit_removal(job)
-    if is_our_attributes(job, ATTRIBUTES, OLD_ATTRIBUTES):
+    if has_our_attributes(job):
         job.change(job.attributes, None)
-    plan_sections(job)
+    for path in gone | {job.kit, job.attributes}:
+        draft = re.escape(os.path.basename(path)) + r"\.tmp-\d+"  # of a killed run
+        discard_all(job, dirname(path), dirname(path), draft)
+    if not job.is_user:
+        plan_sections(job)
+        plan_runtime(job)
     plan_state(job)
-    plan_context_removal(job)
 
 
-def plan_context_removal(job):
-    """The context folder goes if it holds only what --init and the kit put there."""
-    if not isdir(job.context):
-        return
-    ours = [text.encode().split() for text in (*TEMPLATES.values(), kit.GITIGNORE, "*")]
-    paths = [join(job.context, name) for name in os.listdir(job.context)]
-    # without blanks: a formatter may have changed them
-    is_ours = all(isfile(path) and job.read(path).split() in ours for path in paths)
-    if is_ours and not job.is_user:
-        for path in paths:
-            job.change(path, None)
-    else:
-        job.remarks.append("kept %s: it is yours" % job.show(job.context))
+def discard_all(job, top, folder, pattern):
+    # type: (Job, str, str, str) -> None
+    """Plan that the files below a folder go whose relative path is such a one."""
+    for place, _, names in os.walk(folder):
+        for path in [join(place, name) for name in names]:
+            if re.fullmatch(pattern, relpath(path, folder).replace(os.sep, "/")):
+                job.discard(top, path)
 
 
 def plan_sections(job):
+    # type: (Job) -> None
     """The startup context that the kit put into an instruction file."""
     for name in kit.INSTRUCTION_FILES:
         path = join(job.project, name)
         data = read_bytes(path) or b""
         bare = kit.without_section(data)
-        if bare != data and not job.is_user:
+        if bare != data:
             job.change(path, bare or None, " (our section is out)")
 
 
 def plan_kit_removal(job):
-    data = job.read(job.kit)
-    kept = job.read(job.kept_kit)
-    state, _ = judge_kit(data, job)
+    # type: (Job) -> None
+    problem, _ = judge_kit(job.read(job.kit), job)
     if realpath(job.kit) == join(HERE, KIT):
         job.remarks.append("kept %s: it is beside install.py" % job.kit)
-    elif data != kept and state in (CHANGED, FOREIGN):
-        what = "it is another's file" if state == FOREIGN else "somebody changed it"
-        job.remarks.append("kept %s: %s" % (job.kit, what))
+    elif problem:
+        job.remarks.append("kept %s: %s" % (job.kit, problem))
     else:
-        job.change(job.kit, kept)
-        job.change(job.kept_kit, None)
+        job.change(job.kit, None)
+
+
+def plan_runtime(job):
+    # type: (Job) -> None
+    """What hooks wrote into the project, and context files that say nothing yet."""
+    place, top = job.place, job.project
+    for session in kit.all_sessions(place):
+        marker = kit.marker_path(session.id, job.env)
+        job.discard(dirname(marker), marker)
+    caw = join(top, ".caw")
+    discard_all(job, top, caw, kit.WORKFLOW_FILES)
+    discard_all(job, top, place.context, kit.RUNTIME_FILES)
+    texts = {place.path(name): text for name, text in TEMPLATES.items()}
+    texts[join(caw, ".gitignore")] = CAW_IGNORE
+    if not isdir(place.path("handoffs")):
+        texts[place.path(".gitignore")] = kit.GITIGNORE
+    for path, text in texts.items():
+        # without blanks: a formatter may have changed them
+        if kit.read_text(path).split() == text.split():
+            job.discard(top, path)
 
 
 def plan_state(job):
+    # type: (Job) -> None
     """Our files in the home: this project's; with the last project also the cache."""
+    home, cache = job.place.home, job.place.cache
     if job.is_user or job.options.keep_state:
-        job.remove(job.record_path)
+        job.discard(kit.state_home(job.env), job.record_path)
         return
-    folder, name = os.path.split(job.state)
-    names = os.listdir(folder) if isdir(folder) else []
-    if set(names) - {name, "cache"}:
-        job.remove(job.state)
-    else:
-        job.remove(folder)
-        job.remove(job.cache)
+    discard_all(job, kit.state_home(job.env), home, kit.STATE_FILES)
+    others = set(kit.list_names(dirname(home)))
+    if not others - {os.path.basename(home), "cache"}:
+        discard_all(job, dirname(cache), cache, CACHE_FILES)
 
 
 # =============================================================================
@@ -805,7 +940,6 @@ def plan_state(job):
 
 KIT_FILES = {
     ".claude/hooks/ctx_hooks.py",
-    ".claude/hooks/ctx_hooks.py.kept",
     ".claude/hooks/.gitattributes",
 }
 
@@ -814,36 +948,42 @@ GIT_LIMIT_S = 20
 
 
 def ask_git(job, *words):
+    # type: (Job, str) -> str
     """What git prints; "" if it fails, or there is none."""
     return kit.run_git(job.project, list(words), GIT_LIMIT_S).rstrip("\n")
 
 
 def private_files(job, registered):
+    # type: (Job, set[str]) -> list[str]
     """The files that are for this machine only, if these settings run the kit."""
     names = {job.name(path) for path in registered}
     private = names & {CODEX, LOCAL}
+    ours = []  # type: list[str] # in the context folder
     if LOCAL in names and names == private:
         private |= KIT_FILES
-        private |= {job.name(join(job.context, name)) for name in TEMPLATES}
+        ours += TEMPLATES
     if names and has_own_ignore(job):
-        private |= {job.name(join(job.context, name)) for name in kit.RUNTIME_NAMES}
+        ours += kit.RUNTIME_NAMES
+    private.update(job.name(job.place.path(name)) for name in ours)
     return sorted(private)
 
 
 def has_own_ignore(job):
+    # type: (Job) -> bool
     """Whether the context folder has a .gitignore that does not name our files."""
-    path = join(job.context, ".gitignore")
+    path = job.place.path(".gitignore")
     return lexists(path) and "/handoffs/" not in kit.read_text(path)
 
 
 def plan_exclude(job, registered):
+    # type: (Job, set[str]) -> None
     """Bring our lines at the top of git's exclude list up to date."""
     told = ask_git(job, "rev-parse", "--show-prefix", "--git-path", "info/exclude")
     folder, _, place = told.rpartition("\n")
     if not place or job.is_user:
         return
     path = join(job.project, place)
-    if os.path.islink(path) or os.path.islink(dirname(path)):
+    if islink(path) or islink(dirname(path)):
         # it leads to a file of somebody's, and we would write into that
         job.remarks.append("left %s alone: it is a link" % job.show(path))
         return
@@ -861,123 +1001,154 @@ def plan_exclude(job, registered):
 
 
 # =============================================================================
-# Checks
+# What is said
 # =============================================================================
+# A first install reads like a short letter: what was written, what it means, what
+# to do next, how to undo it. A later one says only what is new.
 
-NOT_INSTALLED = 3
-NOT_CURRENT = 4
-PROBE = "import sys; print(sys.executable); sys.exit(sys.version_info < (3, 8))"
-
-
-def check(job):
-    """Say whether it is installed, current, and runs."""
-    if not job.registered():
-        say("not installed: no hook of ctx_hooks in " + job.root)
-        return NOT_INSTALLED
-    if is_changed(*judge_kit(job.read(job.kit), job)):
-        say(kit.CHANGED % job.show(job.kit))
-        say("hint: `%s` puts it back" % own_call(job))
-        return NOT_CURRENT
-    plan_install(job)
-    if job.changes:
-        say("not current: install.py would change this")
-        show_plan(job)
-        return NOT_CURRENT
-    problems = try_kit(job)
-    if problems:
-        say(problems[0])
-        return NOT_CURRENT
-    say("ok: ctx_hooks %s is installed, current, and runs" % kit.VERSION)
-    return 0
-
-
-def own_call(job):
-    """The command that installs what this job is about."""
-    words = []
-    if job.project != os.getcwd():
-        words.append(shlex.quote(job.project))
-    if job.options.scope != "project":
-        words += ["--scope", job.options.scope]
-    return kit.program_call(join(HERE, "install.py"), " ".join(words)).strip()
-
-
-def try_kit(job):
-    """Run the installed kit, which is this release: [] or [what is wrong]."""
-    words = ["py", "-3", "-I"] if IS_WINDOWS else ["sh"]
-    _, out = kit.run_program([*words, job.kit, "--version"])
-    if kit.VERSION in out:
-        return []
-    return ["the hooks do not run: they need Python 3.8; name one with --python PATH"]
-
-
-def link_python(job, python):
-    """Let the launcher start this interpreter: a link in the user's cache."""
-    code, out = kit.run_program([python, "-I", "-S", "-c", PROBE])
-    if code != 0:
-        raise Refused(python + " is no Python of 3.8 or newer", "name one that is")
-    link = join(job.cache, "python3")
-    os.makedirs(job.cache, exist_ok=True)
-    kit.remove_file(link)
-    os.symlink(out.strip(), link)
-    say("linked %s to %s" % (link, out.strip()))
-
-
-# =============================================================================
-# Command line
-# =============================================================================
-
-SMALL_BYTES = 2_000
+SMALL_BYTES = 2000
 DONE = {"write": "wrote", "change": "changed", "remove": "removed"}
-FLAGS = {
-    "init": "also make .context with TASKS.md and DECISIONS.md",
-    "allow-handoff": "also let the agent write handoffs unasked (one rule)",
-    "statusline": "also show the fullness in the status line, if you have none",
-    "dry-run": "show what would change; write nothing",
-    "verbose": "with --dry-run: also the text of small files",
-    "check": "exit 0: installed and current, 3: not installed, 4: not current",
-    "uninstall": "take out what was installed; your .context stays",
-    "keep-state": "with --uninstall: leave this project's state in your home",
-    "force": "replace another's ctx_hooks.py; --uninstall undoes it",
+MEANING = {
+    "project": "It works for everybody who starts an agent in %s,\n"
+    "once git has these files: commit them, and your team gets the hooks with a pull.",
+    "local": "It works for you alone, in %s; git stages nothing of it.",
+    "user": "It works for you, in every project with a .context folder.\n"
+    "next: mkdir .context in a project of yours",
 }
+NOT_SHARED = (
+    "note: git ignores %s here, so your team gets nothing of this;\n"
+    "      to share it, take that out of .gitignore"
+)
 
 
-def say(text, file=None):
+def say(text):
+    # type: (str) -> None
+    if sys.stdout:  # there is none if it was closed
+        sys.stdout.write(clean(text))
+        sys.stdout.flush()
+
+
+def clean(text):
+    # type: (str) -> str
     """Names in a stranger's project may hold anything; a terminal gets none of it."""
-    print(re.sub(kit.CONTROL, "?", text), file=file, flush=True)
+    return re.sub(kit.CONTROL, "?", text) + "\n"
 
 
 def tell(change, job, verb):
+    # type: (Change, Job, str) -> str
     """What is done to a file, as a line."""
     return "%s %s%s" % (verb, job.show(change.path), change.note)
 
 
 def show_plan(job):
+    # type: (Job) -> None
     """A dry run: the settings' diff first, then the other files in a line each."""
     for change in sorted(job.changes, key=is_other):
         say(tell(change, job, "would " + change.verb))
         is_small = len(change.new or b"") < SMALL_BYTES
         if not is_other(change) or (job.options.verbose and is_small):
             say("\n".join(format_diff(change)))
-    for path in job.leftovers:
+    for _, path in job.leftovers:
         say("would remove " + job.show(path))
 
 
 def is_other(change):
+    # type: (Change) -> bool
     return not change.path.endswith(".json")
 
 
 def format_diff(change):
-    old = (change.old or b"").decode("utf-8", "replace")
-    new = (change.new or b"").decode("utf-8", "replace")
-    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), lineterm="")
-    return list(lines)[2:]  # without the names
+    # type: (Change) -> list[str]
+    old, new = [
+        (data or b"").decode("utf-8", "replace").splitlines()
+        for data in (change.old, change.new)
+    ]
+    return list(difflib.unified_diff(old, new, lineterm=""))[2:]  # without the names
+
+
+def explain(job):
+    # type: (Job) -> None
+    """What a first install means, what to do next, how to undo it."""
+    meaning = MEANING[job.options.scope]
+    say("\n" + (meaning if job.is_user else meaning % job.project))
+    if job.options.scope == "project":
+        ignored = ask_git(job, "check-ignore", SHARED, kit.KIT_PLACE)
+        if ignored:
+            say(NOT_SHARED % ignored.replace("\n", ", "))
+    if any(change.path.endswith("TASKS.md") for change in job.changes):
+        say("next: write into .context/TASKS.md what is being worked on")
+    labels = [kit.DIALECTS[agent].label for agent in job.agents]
+    say("next: start %s; it shows `ctx: hooks are on`" % " or ".join(labels))
+    if job.agents != ["claude"]:
+        say("      where it asks, trust the folder and the hooks")
+    say("what the hooks do: " + status_call(job))
+    say("to undo all of it: " + own_call(job, "--uninstall"))
+
+
+def status_call(job):
+    # type: (Job) -> str
+    folder = start_folder(job)
+    call = kit.Kit(folder, job.env, job.kit).call("status")
+    if folder == os.getcwd():
+        return call
+    return "cd %s && %s" % (shlex.quote(folder), call)
+
+
+def own_call(job, option=""):
+    # type: (Job, str) -> str
+    """The call of install.py that is about the same place."""
+    if job.options.scope != "project":
+        option = "--scope %s %s" % (job.options.scope, option)
+    if job.project != os.getcwd() and not job.is_user:
+        option = shlex.quote(job.project) + " " + option
+    return kit.program_call(join(HERE, "install.py"), option.strip(), os.getcwd())
+
+
+def start_folder(job):
+    # type: (Job) -> str
+    """The folder in which the person starts an agent: this one, or the project."""
+    current = os.getcwd()
+    return current if job.is_user or is_below(current, job.project) else job.project
+
+
+def report(job):
+    # type: (Job) -> bool
+    """Say what is wrong, as `doctor` does; True if it keeps the hooks silent."""
+    here = kit.Here(start_folder(job), job.env, job.kit)
+    levels = set()
+    for row in kit.diagnose(here):
+        levels.add(row[0])
+        if row[0] in (kit.WARN, kit.FAIL):
+            say("%s: %s\n      %s" % row)
+    return kit.FAIL in levels
+
+
+# =============================================================================
+# Command line
+# =============================================================================
+
+NOT_INSTALLED = 3
+NOT_CURRENT = 4
+PROBE = "import sys; print(sys.executable); sys.exit(sys.version_info < (3, 8))"
+FLAGS = {
+    "no-context": "make no .context with TASKS.md and DECISIONS.md",
+    "allow-handoff": "also let the agent write handoffs unasked (one rule)",
+    "statusline": "also show the fullness in the status line, if you have none",
+    "dry-run": "show what would change; write nothing",
+    "verbose": "with --dry-run: also the text of small files",
+    "check": "exit 0: the hooks speak, 3: not installed, 4: not current or silent",
+    "uninstall": "take out what was installed; what you wrote stays",
+    "keep-state": "with --uninstall: leave this project's state in your home",
+    "force": "replace a newer ctx_hooks.py by this one",
+}
 
 
 def parse_arguments(argv):
+    # type: (list[str] | None) -> argparse.Namespace
     parser = argparse.ArgumentParser(
         prog="install.py",
         description="Install ctx_hooks into a project, or take it out again.",
-        epilog="example: python3 install.py ~/src/app --init",
+        epilog="example: python3 install.py ~/src/app",
     )
     parser.add_argument(
         "project",
@@ -988,7 +1159,7 @@ def parse_arguments(argv):
     parser.add_argument(
         "--agent",
         action="append",
-        choices=[*kit.DIALECTS, "all"],
+        choices=AGENTS + ["all"],
         default=[],
         help="may be repeated; default: claude, and those whose folder is there",
     )
@@ -1006,7 +1177,8 @@ def parse_arguments(argv):
 
 
 def main(argv=None):
-    if sys.stdout:  # None: it was closed
+    # type: (list[str] | None) -> int
+    if isinstance(sys.stdout, io.TextIOWrapper):  # None: it was closed
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         return run(parse_arguments(argv))
@@ -1017,11 +1189,12 @@ def main(argv=None):
     except OSError as problem:
         message = "%s: %s" % (problem.filename or "cannot go on", problem.strerror)
         hint = "correct that, then run this again: it goes on where it was"
-    say("error: %s\nhint: %s" % (message, hint), sys.stderr)
+    sys.stderr.write(clean("error: %s\nhint: %s" % (message, hint)))
     return 1
 
 
 def run(options):
+    # type: (argparse.Namespace) -> int
     job = find_job(options, dict(os.environ))
     job.agents = choose_agents(job)
     if options.check:
@@ -1030,55 +1203,118 @@ def run(options):
         plan_uninstall(job)
     else:
         plan_install(job)
+    if job.project != os.getcwd() and not job.is_user:
+        say("project: " + job.project)
     if options.dry_run:
-        show_plan(job)
-    else:
+        rehearse(job)
+    elif options.uninstall:
         carry_out(job)
+        remove_empty(dirname(job.kit), job.root)
+        say_what_is_left(job)
+    else:
+        install(job)
     for remark in job.remarks:
         say(remark)
     return 0
 
 
-def carry_out(job):
-    """Make the changes. The record comes first, so that any part can be undone."""
-    if job.project != os.getcwd():
-        say("project: " + job.project)
+def check(job):
+    # type: (Job) -> int
+    """Say whether it is installed and current, and whether the hooks would speak."""
+    if not job.registered():
+        say("not installed: no hook of ctx_hooks in " + job.root)
+        return NOT_INSTALLED
+    plan_install(job)
+    for remark in job.remarks:
+        say(remark)
+    if job.changes:
+        say("not current: `%s` would change this" % own_call(job))
+        show_plan(job)
+        return NOT_CURRENT
+    if report(job):
+        return NOT_CURRENT
+    say("ok: ctx_hooks %s is installed, current, and speaks" % kit.VERSION)
+    return 0
+
+
+def rehearse(job):
+    # type: (Job) -> None
+    show_plan(job)
+    if not job.options.uninstall and not job.registered():
+        explain(job)
+    say("nothing was written; without --dry-run it is")
+
+
+def install(job):
+    # type: (Job) -> None
+    is_first = not job.registered()
     if job.options.python:
         link_python(job, job.options.python)
-    if job.changes and not job.options.uninstall:
+    if job.changes:
         save_record(job)
+    carry_out(job)
+    if not job.changes:
+        say("nothing to change: ctx_hooks %s is installed" % kit.VERSION)
+    elif report(job):
+        say("the hooks stay silent until that is mended")
+    elif is_first:
+        explain(job)
+
+
+def carry_out(job):
+    # type: (Job) -> None
     for change in job.changes:
         apply_change(change, job)
         say(tell(change, job, DONE[change.verb]))
-    for path in job.leftovers:
-        if isdir(path):
-            shutil.rmtree(path)
-        else:
-            os.unlink(path)
+    for folder, path in job.leftovers:
+        os.unlink(path)
+        remove_empty(dirname(path), folder)
         say("removed " + job.show(path))
-    remove_empty(dirname(realpath(job.kit)), job)
-    job.remarks += next_steps(job)
+
+
+def say_what_is_left(job):
+    # type: (Job) -> None
+    if not job.changes and not job.leftovers:
+        say("nothing of ours is here")
+    elif isdir(job.place.context) and not job.is_user:
+        say("kept %s: what is in it is yours" % job.show(job.place.context))
+
+
+def link_python(job, python):
+    # type: (Job, str) -> None
+    """Let the launcher start this interpreter: a link in the user's cache."""
+    code, out = kit.run_program([python, "-I", "-S", "-c", PROBE])
+    if code != 0:
+        raise Refused(python + " is no Python of 3.8 or newer", "name one that is")
+    link = join(job.place.cache, "python3")
+    os.makedirs(job.place.cache, exist_ok=True)
+    kit.remove_file(link)
+    os.symlink(out.strip(), link)
+    say("linked %s to %s" % (link, out.strip()))
 
 
 def find_job(options, env):
+    # type: (argparse.Namespace, kit.Env) -> Job
     """The place of this run; Refused if it is not one to install into."""
     if not kit.home_folder(env):
-        raise Refused("there is no home folder, so the hooks stay silent", "set HOME")
-    own = realpath(own_folder(env))
-    project = options.project or find_project(os.getcwd(), own)
-    job = Job(realpath(project), options, env)
-    if not isdir(job.project):
-        raise Refused(job.project + " is not a folder", "name the project's folder")
+        raise Refused(kit.NO_HOME, "set HOME to the full path of your home")
+    own = realpath(kit.claude_folder(env))
+    project = realpath(options.project or find_project(os.getcwd(), own))
+    if not isdir(project):
+        raise Refused(project + " is not a folder", "name the project's folder")
+    job = Job(project, options, env)
     if job.is_user:
         return job
     if realpath(job.base) == own:
         raise Refused(job.base + " is your own", "use --scope user, or name a project")
-    if job.project == HERE and not options.project:
-        raise Refused("this is the kit's own folder", "name the project's folder")
+    is_kits = project == HERE and isdir(join(HERE, ".claude-plugin"))
+    if is_kits and not options.project:
+        raise Refused("this is the kit's own folder", "name your project's folder")
     return job
 
 
 def find_project(start, own):
+    # type: (str, str) -> str
     """The nearest folder with .git or .claude, but not the user's own; else start."""
     for folder in kit.upwards(start):
         claude = join(folder, ".claude")
@@ -1089,61 +1325,54 @@ def find_project(start, own):
 
 
 def choose_agents(job):
+    # type: (Job) -> list[str]
     """Those asked for; else Claude Code, and those whose folder is there."""
     asked = job.options.agent
     names = [name for name in AGENTS if name in asked or "all" in asked]
     if job.is_local:
         if names not in ([], ["claude"]):
             raise Refused("only Claude Code has private settings", "use --scope user")
-        return ["claude"]
+        names = ["claude"]
     if job.options.uninstall:
-        return names or AGENTS
+        names = names or AGENTS
+        return leave_out(job, names, [name for name in names if names_us(job, name)])
     if not names:
         names = [name for name in AGENTS if name == "claude" or is_used(job, name)]
-    return leave_out(job, names)
+    if "claude" in names or has_lines(job.settings("claude")):
+        names = [name for name in names if name not in riders(job)]  # never twice
+    return leave_out(job, names, names)
 
 
 def is_used(job, agent):
+    # type: (Job, str) -> bool
     """Whether an agent has its folder here."""
-    folder, _, _ = job.name(job.settings(agent)).partition("/")
+    folder = job.name(job.settings(agent)).partition("/")[0]
     return isdir(join(job.root, folder))
 
 
 def riders(job):
+    # type: (Job) -> list[str]
     """The agents that run Claude Code's settings, too: Copilot and Grok."""
     scope = "user" if job.is_user else "project"
     return [name for name in AGENTS if scope in kit.DIALECTS[name].runs_claudes]
 
 
-def leave_out(job, names):
-    """Nobody is registered twice. Codex's line is not for git."""
-    if "claude" in names or has_lines(job.settings("claude")):
-        names = [name for name in names if name not in riders(job)]
-    if "codex" in names and not job.is_user and ask_git(job, "ls-files", CODEX):
-        names.remove("codex")
-        job.remarks.append(
-            "left out Codex: git tracks %s, and our line there would hold a path of "
-            "this machine; use --scope user --agent codex" % CODEX
-        )
-    return names
-
-
-def next_steps(job):
-    """The last lines: what is still to do."""
-    if job.options.uninstall:
-        return [] if job.changes else ["nothing of ours is here"]
-    if not job.changes:
-        return ["nothing to change: ctx_hooks %s is installed" % kit.VERSION]
-    steps = try_kit(job)
-    for agent in job.agents:
-        label = kit.DIALECTS[agent].label
-        if agent != "claude":
-            steps.append("next: start %s here; trust the folder and hooks" % label)
-    if not isdir(job.context):
-        steps.append("next: use --init; without .context the hooks stay silent")
-    show = "sh %s status" % shlex.quote(job.kit)
-    steps.append("next: start your agent; to see what the hooks do: " + show)
-    return steps
+def leave_out(job, names, edited):
+    # type: (Job, list[str], list[str]) -> list[str]
+    """The names without those of `edited` whose settings cannot be edited; Refused if
+    such a one was asked for, or is the only one."""
+    usable = list(names)
+    for name in edited:
+        try:
+            read_settings(job, name)
+        except Unusable as problem:
+            if edited == [name] or name in job.options.agent:
+                raise
+            label = kit.DIALECTS[name].label
+            job.remarks.append("left out %s: %s" % (label, problem.args[0]))
+            job.left_out.append(job.settings(name))
+            usable.remove(name)
+    return usable
 
 
 if __name__ == "__main__":

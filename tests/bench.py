@@ -4,10 +4,12 @@
     make bench ARGS=--client      also in the real client, against no hooks, `true` twice, two bare interpreters
     make bench ARGS="--beside F"  another kit (a folder with its ctx_hooks.py and hooks.json) in the same run
     make bench ARGS="--rounds 3"  a short run
+    make bench ARGS=--words       instead, how much of the person's words is kept and delivered
 
 Figures depend on the machine and on what else it does, so nothing here passes or fails by them. A row whose hook
 did something else than the row says is marked; that is an error.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -28,6 +30,8 @@ from bench_worlds import Replay, World, result_row  # noqa: E402
 PYTHON = os.path.realpath(sys.executable)
 THIS = "this kit"
 WINDOWS = {200_000: "200k", 1_000_000: "1M"}
+GROWTHS = (500, 3_000, 10_000, 20_000, 40_000)  # tokens a call
+STEEP_CALLS = 24
 STARTED = 0.5  # a hook that used less than half a bare interpreter did not start one
 BIG_TEXT = "word " * 1_000_000
 
@@ -132,6 +136,7 @@ def measure(base: Path, kits: dict, options: argparse.Namespace) -> dict:
     """The figures of all kits. All rows take turns, so that a busy moment of the machine meets all alike."""
     rows: dict = {}
     for number, (name, kit) in enumerate(kits.items()):
+
         def make_world(what: str, kit: str = kit, number: int = number) -> World:
             progress("make: %s" % what)
             world = World(base / str(number) / what, kit, PYTHON)
@@ -149,21 +154,28 @@ def measure(base: Path, kits: dict, options: argparse.Namespace) -> dict:
         for window in WINDOWS:
             world = World(base / str(number) / str(window), kit, PYTHON, window)
             found["kits"][name].append(measure_replay(world, options.calls))
+            for growth in GROWTHS:
+                where = base / str(number) / ("%d-%d" % (window, growth))
+                world = World(where, kit, PYTHON, window)
+                found["kits"][name].append(measure_replay(world, STEEP_CALLS, growth))
     found["bare_ms"] = better_half([world.bare() for _ in range(15)])
     return dict(found, python=platform.python_version(), system=platform.system(), cpus=os.cpu_count())
 
 
-def measure_replay(world: World, calls: int) -> dict:
+def measure_replay(world: World, calls: int, growth: int = 0) -> dict:
     """Both hooks of each call, averaged over a session."""
     progress("replay, %s window" % WINDOWS[world.window])
-    replay = Replay(world, calls)
+    replay = Replay(world, calls, growth)
     bare_ms = statistics.mean(run.cpu_ms for run in replay.bare)
     cpu_ms = 2 * statistics.mean(run.cpu_ms for run in replay.hooks)
     problems = [run.complaint[:200] for run in replay.hooks if run.complaint]
     if replay.crossed_at >= 0 and not replay.late:
         problems.append("there was no reminder")
+    if any(replay.late):
+        problems.append("the reminder came late")
+    what = "calls of {:,} tokens".format(growth) if growth else "%d calls" % calls
     return {
-        "row": "both hooks of a call, %d calls, %s window" % (calls, WINDOWS[world.window]),
+        "row": "both hooks of a call, %s, %s window" % (what, WINDOWS[world.window]),
         "multiple": cpu_ms / bare_ms,
         "cpu_ms": cpu_ms,
         "wall_ms": 2 * statistics.mean(run.wall_ms for run in replay.hooks),
@@ -209,12 +221,19 @@ def print_markdown(found: dict) -> None:
         print("\n| in the real client | ms a tool call | added |\n| --- | ---: | ---: |")
     for row in found["client"]:
         print("| %(variant)s | %(ms).0f | %(added_ms)+.1f |" % row)
-    print("\nCPU as multiples of `python3 -I -S -c pass` in the same run (%(bare_ms).1f ms). Python %(python)s, "
-          "%(system)s, %(cpus)s CPUs; `make bench`." % found)
+    print(
+        "\nCPU as multiples of `python3 -I -S -c pass` in the same run (%(bare_ms).1f ms). Python %(python)s, "
+        "%(system)s, %(cpus)s CPUs; `make bench`." % found
+    )
 
 
 def main() -> int:
     options = parse_arguments()
+    if options.words:
+        import bench_words
+
+        bench_words.report()
+        return 0
     kits = {THIS: str(TESTS.parent)}
     if options.beside:
         kits[Path(options.beside).resolve().name] = options.beside
@@ -241,6 +260,7 @@ def parse_arguments() -> argparse.Namespace:
     form.add_argument("--markdown", action="store_true", help="the README's table")
     parser.add_argument("--client", action="store_true", help="also milliseconds a call in the real client")
     parser.add_argument("--beside", metavar="FOLDER", help="another kit in the same run: its ctx_hooks.py, hooks.json")
+    parser.add_argument("--words", action="store_true", help="instead, the shares of the person's words that are kept")
     parser.add_argument("--rounds", type=int, default=21, help="runs of each row (default 21)")
     parser.add_argument("--calls", type=int, default=200, help="calls of a replay (default 200)")
     return parser.parse_args()

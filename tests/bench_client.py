@@ -4,6 +4,7 @@ A session of scripted calls, one a turn, while the context fills up from 30,000 
 stretches, the alerts, the reminder and the handoff are all in it. The time of a call is that between two requests
 that the stub model sees. The variants take turns, so that a busy moment of the machine meets all alike.
 """
+
 from __future__ import annotations
 
 import json

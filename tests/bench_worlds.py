@@ -1,4 +1,5 @@
 """What the benchmark runs hooks in: a scratch project, its client's transcript, and a clock for child processes."""
+
 from __future__ import annotations
 
 import json
@@ -16,7 +17,9 @@ COMPACTS_AT = {200_000: 167_000, 1_000_000: 977_000}  # where the client compact
 HANDOFF_AT = {200_000: 141_950, 1_000_000: 400_000}  # where the kit asks for a handoff
 START_TOKENS = 30_000
 LEAST_GROWTH, MOST_GROWTH = 500, 10_000  # tokens a call, as in real sessions
+BYTES_A_TOKEN = 8  # in the transcript, which holds each result twice
 SEED = 2026
+LINE = "src/parser.py:120: a line of a result, as a grep or a test prints it\n"
 HANDOFF = "# Handoff\n\nGoal: finish the parser. State: part %d is there. Next: the other parts.\n"
 HANDOFF_PATH = re.compile(r"(/\S+/\.context/handoffs/\S+?\.md)")  # where the agent is asked to write
 SIGNAL = "---\nseverity: warning\nttl: 86400\nauditor: ci\ncode: CI_%d\n---\nThe build %d is red.\n→ Look at it\n"
@@ -39,6 +42,7 @@ class World:
         self.root, self.home, self.temp = base / "project", base / "home", base / "tmp"
         self.transcript = self.home / "transcript.jsonl"
         self.number = 0
+        self.tokens = 0
         for folder in (self.temp, base / "bin", self.home, self.root / ".claude/hooks"):
             folder.mkdir(parents=True)
         self.write(".git/HEAD", "ref: refs/heads/main\n")
@@ -142,8 +146,10 @@ class World:
     def answer(self, tokens: int, tool: str = "Bash", **given: object) -> None:
         """The result of the last call, and an answer with the next one."""
         if self.number:
-            self.add_row(result_row(self.number, "ok %d " % self.number + "word " * 200))
+            size = max(1_000, BYTES_A_TOKEN * (tokens - self.tokens))
+            self.add_row(result_row(self.number, "ok %d\n" % self.number + LINE * (size // len(LINE))))
         self.number += 1
+        self.tokens = tokens
         given = given or {"command": "make part%d" % self.number}
         usage = {"input_tokens": 10, "cache_read_input_tokens": tokens - 10}
         call = {"type": "tool_use", "id": "toolu_%d" % self.number, "name": tool, "input": given}
@@ -200,11 +206,13 @@ def result_row(number: int, text: str) -> dict:
 
 
 class Replay:
-    """A session of so many calls: what both hooks of each call cost, and how late the reminder came."""
+    """A session of so many calls: what both hooks of each call cost, and how late the reminder came. With a growth, all
+    calls grow by so much, and the point is crossed in their middle."""
 
-    def __init__(self, world: World, count: int) -> None:
-        self.world, self.random = world, random.Random(SEED)
-        self.tokens = START_TOKENS
+    def __init__(self, world: World, count: int, growth: int = 0) -> None:
+        self.world, self.random, self.growth = world, random.Random(SEED), growth
+        start = HANDOFF_AT[world.window] - growth * count // 2 + growth // 2
+        self.tokens = max(START_TOKENS, start) if growth else START_TOKENS
         self.hooks: list = []  # a Run each
         self.bare: list = []
         self.late: list = []  # for each crossing: how many calls later the reminder came
@@ -217,7 +225,8 @@ class Replay:
     def call(self, number: int) -> None:
         """One answer of the agent with its call. Once asked, it writes the handoff."""
         world = self.world
-        self.tokens += int(LEAST_GROWTH * (MOST_GROWTH / LEAST_GROWTH) ** self.random.random())
+        usual = int(LEAST_GROWTH * (MOST_GROWTH / LEAST_GROWTH) ** self.random.random())
+        self.tokens += self.growth or usual
         if self.tokens > COMPACTS_AT[world.window]:
             self.compact()
         if self.handoff:

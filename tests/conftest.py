@@ -1,4 +1,5 @@
 """Fixtures for every test; the work is done in helper.py."""
+
 from __future__ import annotations
 
 import os

@@ -9,6 +9,7 @@
 Hooks run in this process by the run's one function (fast, time is `world.now`), or as the
 client runs them: world.launch(mode, event). A session is Claude Code's.
 """
+
 from __future__ import annotations
 
 import contextlib
@@ -31,6 +32,7 @@ MODES = {
     "SessionStart": "inject",
     "UserPromptSubmit": "inject",
     "PreToolUse": "gate",
+    "SubagentStart": "gate",
     "PostToolUse": "monitor",
     "PostToolUseFailure": "monitor",
     "PreCompact": "monitor",
@@ -299,7 +301,7 @@ class Session:
 
     def row(self, **row: object) -> None:
         self.world.now += 1
-        at = kit.format_iso(self.world.now)[:-1] + ".000Z"
+        at = kit.format_iso(self.world.now)
         row = dict({"timestamp": at, "sessionId": self.id, "isSidechain": False}, **row)
         with open(self.transcript, "a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
@@ -329,7 +331,7 @@ class Session:
 
     def write_boundary(self, tokens: int = 5_000) -> None:
         self.tokens = tokens
-        meta = {"trigger": "auto", "preTokens": 160_000, "postTokens": tokens}
+        meta = {"trigger": "auto", "preTokens": 168_000, "postTokens": tokens}
         self.row(type="system", subtype="compact_boundary", compactMetadata=meta)
 
     # --- what a person and an agent do; each gives the hook's reply

@@ -74,7 +74,7 @@ each() {
 }
 
 @test "a dry run can be read in any locale" {
-  LOCALE=C installer --dry-run --init --verbose >"$BASE/printed"
+  LOCALE=C installer --dry-run --verbose >"$BASE/printed"
   grep -q 'would write .claude/hooks/ctx_hooks.py' "$BASE/printed"
 }
 
@@ -86,12 +86,12 @@ each() {
   installer --check
 }
 
-@test "one line an action, the next step last; errors and hints on stderr" {
-  run --separate-stderr installer --init
+@test "one line an action, how to undo it last; errors and hints on stderr" {
+  run --separate-stderr installer
   [ "$status" -eq 0 ]
   [ -z "$stderr" ]
   [[ ${lines[0]} == "wrote "* ]]
-  [[ ${lines[-1]} == "next: "* ]]
+  [[ ${lines[-1]} == "to undo all of it: "*install.py*" --uninstall" ]]
   echo '{,}' >.claude/settings.json
   run --separate-stderr installer
   [ "$status" -eq 1 ]

@@ -23,8 +23,9 @@ make_world() {
   BASE=$(mktemp -d "$BATS_TEST_TMPDIR/base.XXXXXX")
   PROJECT="$BASE/it's \"über\" \$HOME \$(touch pwned)"
   CACHE="$BASE/home/.cache/ctx_hooks" CALM="$BASE/home/.cache/ctx_hooks/calm/claude-$SESSION"
-  mkdir -p "$PROJECT/.context/signals/global" "$PROJECT/.claude/hooks" "$PROJECT/.git" "$BASE/home" "$BASE/tmp" "$BASE/bin"
+  mkdir -p "$PROJECT/.context/signals/global" "$PROJECT/.claude/hooks" "$PROJECT/.git/refs/heads" "$BASE/home" "$BASE/tmp" "$BASE/bin"
   printf 'ref: refs/heads/main\n' >"$PROJECT/.git/HEAD"
+  printf 'a%.0s' {1..40} | tee "$PROJECT/.git/refs/heads/main" >"$PROJECT/.git/refs/heads/feature"
   printf '# Tasks\n\n- finish the parser\n' >"$PROJECT/.context/TASKS.md"
   cp "$KIT" "$PROJECT/.claude/hooks/"
   age "$PROJECT/.context/signals/global" "$PROJECT/.git/HEAD"
@@ -105,6 +106,11 @@ become_calm() {
   [ "$(started)" = 1 ]
 }
 
+# calm_file FILE: a calm that nothing ends but its eight calls
+calm_file() {
+  printf '8\n0 999999\n%s\n' "$BASE/bin/python3" >"$1" && : >"$1.tally"
+}
+
 # --- the lines
 
 every_line() {
@@ -114,7 +120,7 @@ every_line() {
     [ -z "$complained" ] || { echo "$event: $complained" && return 1; }
     case $said in '' | '{'*'}') ;; *) echo "$event: $said" && return 1 ;; esac
   done <"$LINES"
-  [ ! -e pwned ] && [ "$(wc -l <"$LINES")" -eq 8 ]
+  [ ! -e pwned ] && [ "$(wc -l <"$LINES")" -eq 9 ]
 }
 
 @test "every registered line exits with 0 and says nothing or one JSON object, in every shell" {
@@ -172,6 +178,47 @@ calm_calls() {
   in_every_shell calm_calls
 }
 
+growth_ends_calm() {
+  local least most size
+  become_calm && read -r least most < <(sed -n 2p "$CALM") || return 1
+  size=$(wc -c <"$BASE/transcript.jsonl")
+  [ "$least" -eq "$size" ] && [ "$most" -eq $((size + 3 * (141950 - 30000))) ] || { cat "$CALM" && return 1; }
+  truncate -s "$most" "$BASE/transcript.jsonl" && quiet client PostToolUse && [ "$(started)" = 0 ] || return 1
+  echo >>"$BASE/transcript.jsonl" && quiet client PostToolUse && [ "$(started)" = 1 ] || return 1
+  become_calm && truncate -s -1 "$BASE/transcript.jsonl" && quiet client PostToolUse && [ "$(started)" = 1 ] || return 1
+  echo >>"$BASE/transcript.jsonl" && become_calm && answer 150000 && truncate -s +400000 "$BASE/transcript.jsonl"
+  echo >>"$BASE/transcript.jsonl" && client PostToolUse && [[ $said == *"Write a handoff"* ]]
+}
+
+@test "the calm ends when the transcript has grown so much that a level may be reached, or shrinks" {
+  in_every_shell growth_ends_calm
+}
+
+odd_transcripts() {
+  local file=$BASE/transcript.jsonl wc=$BASE/bin/wc
+  become_calm && mv "$file" "$BASE/aim" && ln -s aim "$file" && quiet client PostToolUse && [ "$(started)" = 0 ] || return 1
+  rm "$file" && mkfifo "$file" && quiet client PostToolUse && [ "$(started)" = 1 ] || return 1
+  rm "$file" && cp "$BASE/aim" "$file" && become_calm && rm "$file" && quiet client PostToolUse && [ "$(started)" = 1 ] || return 1
+  mkdir "$file" && calm_file "$CALM" && sed -i "3s|.*|$file|" "$CALM" && quiet client PostToolUse && [ "$(started)" = 1 ] || return 1
+  rmdir "$file" && cp "$BASE/aim" "$file" && become_calm || return 1
+  printf '#!/bin/sh\nsleep 1; exec /usr/bin/wc "$@"\n' >"$wc" && chmod +x "$wc" # slow
+  quiet client PostToolUse && [ "$(started)" = 0 ] || return 1
+  printf '#!/bin/sh\nread -r x; echo "    30"\n' >"$wc" && quiet client PostToolUse && [ "$(started)" = 1 ] || return 1
+  rm "$wc" && become_calm && printf '#!/bin/sh\necho "  $(/usr/bin/wc -c)"\n' >"$wc" && chmod +x "$wc" # as on macOS
+  quiet client PostToolUse && [ "$(started)" = 0 ] || return 1
+  for odd in 'exit 3' 'echo' 'echo many' 'echo -5' 'echo 99999999999999999999999' "echo 'a[\$(touch pwned)]'"; do
+    rm "$wc" && become_calm && printf '#!/bin/sh\n%s\n' "$odd" >"$wc" && chmod +x "$wc"
+    quiet client PostToolUse && [ "$(started)" = 1 ] || { echo "$odd" && return 1; }
+  done
+  rm "$wc" && become_calm && mkdir "$BASE/only" && ln -s "$BASE/bin/sh" "$BASE/bin/python3" "$BASE/only/" || return 1
+  quiet client PostToolUse PATH="$BASE/only" && [ ! -e pwned ] || return 1
+  [ "$(started)" = 1 ] || case $(readlink "$BASE/bin/sh") in *busybox*) ;; *) return 1 ;; esac # it has a wc of its own
+}
+
+@test "a link is followed; a FIFO, a folder, a missing transcript and an odd, slow or missing wc do no harm" {
+  in_every_shell odd_transcripts
+}
+
 calm_ends() {
   local end
   for end in .context/signals/global/ci.md ".context/signals/sessions/$SESSION/ci.md"; do
@@ -206,11 +253,11 @@ not_calm() {
 
 odd_id() {
   local id
-  mkdir -p "$CACHE/calm" && printf '8\n\n\n\n' >"$CACHE/calm/claude-a.b" && : >"$CACHE/calm/claude-a.b.tally"
+  mkdir -p "$CACHE/calm" && calm_file "$CACHE/calm/claude-a.b"
   for id in ../../escape a/b .. 'a b' "a'b" 'a$(touch pwned)b' a.b ü '*'; do
     ID=$id quiet client PostToolUse && [ "$(started)" = 1 ] || { echo "$id" && return 1; }
   done
-  [ ! -e pwned ] && [ "$(find "$CACHE/calm" -type f | wc -l)" -eq 2 ] && [ ! -e "$BASE/home/.cache/escape" ]
+  [ ! -e pwned ] && [ -z "$(find "$CACHE/calm" -mindepth 1 ! -type f)" ] && [ -z "$(find "$BASE" -name 'escape*')" ]
 }
 
 @test "a session id with slashes or other letters becomes no path; Python always looks" {
@@ -223,7 +270,7 @@ agents_words() {
     # shellcheck disable=SC2016 # the variable is the client's
     line='sh "$CLAUDE_PROJECT_DIR/.claude/hooks/ctx_hooks.py" monitor '"$word"' || exit 0'
     mkdir -p "$CACHE/calm" && rm -f "$CACHE"/calm/*
-    printf '8\n\n\n\n' >"$CACHE/calm/$word-$SESSION" && : >"$CACHE/calm/$word-$SESSION.tally"
+    calm_file "$CACHE/calm/$word-$SESSION"
     quiet run_line "$line" "$variable=$SESSION" CLAUDE_CODE_SESSION_ID= </dev/null && [ "$(started)" = 0 ] || return 1
     quiet run_line "$line" "$variable=" </dev/null && [ "$(started)" = 1 ] || return 1 # never Claude's variable
     quiet run_line "${line/ || / now || }" "$variable=$SESSION" </dev/null && [ "$(started)" = 1 ] || return 1
@@ -234,8 +281,7 @@ droid session_id
 grok GROK_SESSION_ID
 TABLE
   for word in codex copilot other; do
-    printf '8\n\n\n\n' >"$CACHE/calm/$word-" && cp "$CACHE/calm/$word-" "$CACHE/calm/$word-$SESSION"
-    : >"$CACHE/calm/$word-.tally" && : >"$CACHE/calm/$word-$SESSION.tally"
+    calm_file "$CACHE/calm/$word-" && calm_file "$CACHE/calm/$word-$SESSION"
     quiet run_line "${line/grok/$word}" id="$SESSION" </dev/null && [ "$(started)" = 1 ] || { echo "$word" && return 1; }
   done
   # codex sets no variable: in a shell of Claude's its own folder counts, not Claude's project
@@ -294,6 +340,15 @@ broken_python() {
   rm "$only/python3" && mkdir "$only/python3" && broken 1 PATH="$only"
 }
 
+@test "without python3 a person reads what is needed, and a hook says nothing" {
+  make_world sh
+  rm -f "$CACHE/python3" "$BASE/bin/python3"
+  run -127 env -i HOME="$BASE/home" PATH="$BASE/bin" sh "$PROJECT/.claude/hooks/ctx_hooks.py" status
+  [ "$output" = "ctx_hooks needs Python 3.8 or newer" ]
+  run env -i HOME="$BASE/home" PATH="$BASE/bin" CLAUDE_PROJECT_DIR="$PROJECT" sh -c "$(line_of Stop)"
+  [ "$status" -eq 0 ] && [ -z "$output" ]
+}
+
 @test "no python3, one that fails and one that is killed: exit 0 and nothing on stdout" {
   in_every_shell broken_python
 }
@@ -334,15 +389,18 @@ odd_homes() {
 hostile_calm() {
   become_calm || return 1
   local text
-  for text in '$(touch pwned)' '`touch pwned`' '8; touch pwned' '9999999999999999999' -1 08 0x9 '9 9' '' '*' '!' '(' -f; do
-    printf '%s\n%s\n%s\n%s\n' "$text" "$text" "$text" "$text" >"$CALM"
-    : >"$CALM.tally"
-    quiet client PostToolUse || { echo "$text" && return 1; }
-    printf '8\n%s\n%s\n%s\n' "$text" "$text" "$text" >"$CALM"
-    printf '%s' "$text" >"$CALM.tally"
-    quiet client PostToolUse || { echo "$text" && return 1; }
+  for text in '$(touch pwned)' '`touch pwned`' 'a[$(touch pwned)]' '8; touch pwned' '9999999999999999999' -1 08 0x9 '9 9 9' \
+    '' '*' '!' '(' -f; do
+    for content in "$text\n$text\n$text\n$text\n" "8\n$text\n$text\n$text\n" "8\n0 $text\n$BASE/event\n$text\n" \
+      "8\n$text 9999\n$BASE/event\n$text\n" "8\n0 9999\n$text\n" "8\n0 9999\n$BASE/event\n$text\n$text"; do
+      printf "${content//%/%%}" >"$CALM"
+      printf '%s' "$text" >"$CALM.tally"
+      quiet client PostToolUse || { echo "$content" && return 1; }
+    done
   done
-  started >/dev/null
+  # that of another version
+  printf '8\n%s\n%s\n%s\n' "$PROJECT/.context/signals/global" "$BASE/event" "$BASE/event" >"$CALM" && : >"$CALM.tally"
+  started >/dev/null && quiet client PostToolUse && [ "$(started)" = 1 ] || return 1
   head -c 1000000 /dev/zero | tr '\0' 9 >"$CALM" && quiet client PostToolUse && [ "$(started)" = 1 ] || return 1
   head -c 1000000 /dev/zero | tr '\0' . >"$CALM.tally" && quiet client PostToolUse && [ "$(started)" = 1 ] || return 1
   head -c 300000 /dev/urandom >"$CALM" && : >"$CALM.tally" && quiet client PostToolUse || return 1
@@ -359,7 +417,7 @@ calm_is_no_file() {
   rm "$CALM" && mkfifo "$CALM" && quiet client PostToolUse && [ "$(started)" = 1 ] || return 1
   [ -f "$CALM" ] || return 1 # Python has made it anew
   rm "$CALM" && ln -s /nonexistent "$CALM" && quiet client PostToolUse && [ "$(started)" = 1 ] || return 1
-  rm "$CALM" && printf '8\n\n\n\n' >"$BASE/aim" && ln -s "$BASE/aim" "$CALM" && quiet client PostToolUse || return 1
+  rm "$CALM" && calm_file "$BASE/aim" && ln -s "$BASE/aim" "$CALM" && quiet client PostToolUse || return 1
   started >/dev/null && rm -f "$CALM" && mkdir "$CALM" && quiet client PostToolUse && [ "$(started)" = 1 ]
 }
 
@@ -373,7 +431,7 @@ behind_a_shim() {
   local link=$CACHE/python3
   rm "$link" # `python3` is the shim now
   quiet client PostToolUse && [ "$(started)" = 1 ] && [ "$(readlink "$link")" = "$REAL_PYTHON" ] || return 1
-  quiet client Stop && [ "$(started)" = 0 ] || return 1 # the shim was passed by
+  client Stop && [ "$(started)" = 0 ] || return 1 # the shim was passed by
   ln -sf /nonexistent/python3 "$link" && quiet client Stop && [ "$(started)" = 1 ] || return 1
   [ "$(readlink "$link")" = "$REAL_PYTHON" ] || return 1 # made anew
   printf '#!/bin/sh\necho py\n' >"$BASE/bin/py" && chmod +x "$BASE/bin/py"

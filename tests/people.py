@@ -1,4 +1,5 @@
 """A person at a terminal beside the agent: runs the kit's commands as real processes."""
+
 from __future__ import annotations
 
 import contextlib
@@ -102,15 +103,20 @@ class Desk:
     def until(self, *answers: bytes) -> None:
         """Wait for words, each behind those that were waited for before."""
         for words in answers:
-            while words not in self.raw[self.seen:]:
+            while words not in self.raw[self.seen :]:
                 assert select.select([self.master], [], [], self.GUARD_S)[0], (words, self.raw)
                 self.raw += os.read(self.master, 65536)
             self.seen = self.raw.index(words, self.seen) + len(words)
 
+    def read_some(self, seconds: float) -> None:
+        """What comes within this time."""
+        if select.select([self.master], [], [], seconds)[0]:
+            self.raw += os.read(self.master, 65536)
+
     def sees_nothing(self, seconds: float) -> None:
         """Nothing comes behind the words that were waited for."""
         is_more = select.select([self.master], [], [], seconds)[0]
-        assert not is_more and not self.raw[self.seen:].strip(), (self.raw, is_more and os.read(self.master, 65536))
+        assert not is_more and not self.raw[self.seen :].strip(), (self.raw, is_more and os.read(self.master, 65536))
 
     def ends(self, code: int) -> None:
         """The program ends with this exit code, and the terminal is as it was."""

@@ -1,13 +1,17 @@
 """Alerts: the auditors, their levels, and monitor-state.json."""
+
 from __future__ import annotations
 
 import json
 import os
 import runpy
+import shutil
+import subprocess
 
 import pytest
 
-from helper import data, kit, read
+import helper
+from helper import data, kit, read, write
 
 USABLE = 167_000
 CALLS = runpy.run_path(data("calls.py"))  # labelled sequences: STUCK, WORK
@@ -41,7 +45,7 @@ def test_where_nothing_can_be_written_an_alert_is_said_once_too(world, session, 
 
 def test_the_levels_are_said_once_with_what_to_do(world, session):
     assert at(session, 69) == ""
-    assert at(session, 70) == "⚠️ [ctx monitor] Context: 70% full.\n→ " + kit.HEALTH_LEVELS["CTX_HEALTH_70"]["action"]
+    assert at(session, 70) == "⚠️ [ctx monitor] Context: 70% full.\n→ " + kit.HEALTH_LEVELS["CTX_HEALTH_70"][-1]
     assert at(session, 71) == ""
     assert "Context: 86% full." in at(session, 86)
     assert at(session, 94) == ""
@@ -65,6 +69,34 @@ def test_a_critical_alert_in_the_same_second_as_a_warning_is_said(world, session
     session.write_answer(block, tokens=160_000)
     world.now -= 2
     assert "Context: 95% full." in session.send("PostToolUse").text
+
+
+@pytest.mark.parametrize("can_be_said", [True, False])
+def test_while_a_handoff_is_asked_for_the_person_hears_of_95_percent_once_and_the_agent_only_the_request(
+    world, can_be_said
+):
+    world.settings("")
+    os.makedirs(os.path.join(world.home, ".config", "ctx_hooks"))
+    with open(os.path.join(world.home, ".config", "ctx_hooks", "contextrc"), "w") as file:
+        file.write("monitor:\n  notify: bell\n")
+    session = world.session("s1")
+    session.start()
+    session.look(tokens=150_000)
+    if not can_be_said:
+        session.say("Much.", tokens=160_000)  # a parallel call of this answer carries no request
+        session.look(answer="msg_9", tokens=150_000)
+    reply = session.look(tokens=160_000, answer="msg_9")
+    assert reply.person == "ctx: Context: 95% full." and reply.json["terminalSequence"] == "\x07"
+    assert "[ctx monitor]" not in reply.text and ("Write a handoff" in reply.text) == can_be_said
+    assert session.look(tokens=161_000).person == ""
+    written = session.write_handoff()
+    assert "95%" not in written.person and "Context: 96%" not in written.text
+
+
+def test_a_person_who_wants_only_what_is_critical_hears_no_70_percent(world, session):
+    world.settings("handoff:\n  enabled: false\nmonitor:\n  inject_min_severity: critical\n")
+    assert at(session, 71) == "" and at(session, 86) == ""
+    assert "Context: 95% full." in at(session, 95)
 
 
 def test_within_the_band_nothing_is_said_and_below_it_begins_anew(world, session):
@@ -111,8 +143,8 @@ def first_alarm(sequence):
     session = kit.Session()
     facts = session.facts
     for number, (tool, given, text, failed) in enumerate(sequence, 1):
-        kit.fold_call(session, "", str(number), tool, given)
-        kit.fold_result(session, "", str(number), failed, text)
+        kit.fold_call(session, kit.Row(), (str(number), tool, given))
+        kit.fold_result(session, "", (str(number), failed, text))
         if kit.repetition(facts)[0] >= kit.REPETITION_SAID:
             return number
     return 0
@@ -182,6 +214,262 @@ def test_silent_where_this_session_or_a_subagent_may_have_done_it(world, on_main
     world.git("feature/x")
     assert on_main.call(tool, given).text == ""
     assert on_main.look().text == ""
+
+
+ONE, TWO, THREE = "1" * 40, "2" * 40, "3" * 40
+
+
+@pytest.fixture
+def committed(world):
+    """A session that has seen the commit ONE."""
+    world.git("main", ONE)
+    world.write(".git/logs/HEAD", "%s %s A <a@b> 1 +0000\tcommit (initial): x\n" % ("0" * 40, ONE))
+    session = world.session("s1")
+    session.start()
+    session.look()
+    return session
+
+
+def move(world, before, after, words):
+    """What git does when HEAD moves: to the branch, and to its log."""
+    world.git("main", after)
+    log = world.path(".git", "logs", "HEAD")
+    world.write(".git/logs/HEAD", read(log) + "%s %s A <a@b> 1 +0000\t%s\n" % (before, after, words))
+
+
+def test_commits_that_no_command_of_this_session_made_are_counted_once(world, committed):
+    move(world, ONE, TWO, "commit: one")
+    move(world, TWO, THREE, "commit (merge): two")
+    assert "main has 2 new commits (1111111 → 3333333) that no command of this session made." in committed.look().text
+    assert committed.look().text == ""
+    move(world, THREE, TWO, "commit: three")
+    assert "main has 1 new commit (3333333 → 2222222)" in committed.look().text
+
+
+def test_the_first_commit_is_one_and_a_tree_that_cannot_be_read_is_silence(world, committed):
+    world.write(".git/HEAD", "")
+    assert committed.look().text == ""
+    world.write(".git/HEAD", "ref: refs/heads/main\n")
+    os.unlink(world.path(".git", "refs", "heads", "main"))
+    assert committed.look().text == ""
+    fresh = world.session("s2")
+    fresh.start()
+    world.git("main", ONE)
+    assert "main has 1 new commit (nothing → 1111111)" in fresh.look().text
+    assert committed.look().text == ""
+
+
+@pytest.mark.parametrize(
+    "words", ["reset: moving to HEAD~1", "rebase (finish): returning to refs/heads/main", "commit (amend): x", ""]
+)
+def test_a_reset_a_rebase_or_a_move_that_git_did_not_log_is_told(world, committed, words):
+    world.git("main", TWO)
+    if words:
+        move(world, ONE, TWO, words)
+    told = "main is at 2222222 now; it was at 1111111, and no command of this session changed it."
+    assert told in committed.look().text
+
+
+@pytest.mark.parametrize("command", ["git commit -m x", "gh pr checkout 3", "npm version patch", "make release"])
+def test_own_commits_are_no_news(world, committed, command):
+    move(world, ONE, TWO, "commit: one")
+    assert committed.run(command).text == ""
+    assert committed.look().text == ""
+
+
+def test_a_commit_by_a_tool_of_another_server_is_no_news(world, committed):
+    move(world, ONE, TWO, "commit: one")
+    assert committed.call("mcp__git__git_commit", {"message": "one"}).text == ""
+    assert committed.look().text == ""
+
+
+def test_what_a_person_did_in_the_clients_shell_is_no_news(world, committed):
+    committed.write_prompt("<bash-input>git pull</bash-input>")
+    committed.write_prompt("<bash-stdout>Fast-forward</bash-stdout><bash-stderr></bash-stderr>")
+    move(world, ONE, TWO, "pull: Fast-forward")
+    assert committed.look().text == "" and committed.look().text == ""
+
+
+def test_a_subagent_at_work_is_not_somebody_else(world, committed):
+    stem = committed.transcript[: -len(".jsonl")]
+    path = write(os.path.join(stem, "subagents", "agent-1.jsonl"), "{}\n", world.now)
+    move(world, ONE, TWO, "commit: by the subagent")
+    assert committed.look().text == ""
+    os.utime(path, (world.now - 3600, world.now - 3600))
+    move(world, TWO, THREE, "commit: foreign")
+    assert "1 new commit" in committed.look().text
+
+
+# --- files that other sessions edit
+
+
+@pytest.fixture
+def other(world):
+    """A session in another window, without a process that could be asked."""
+    other = world.session("other-one")
+    other.env["CLAUDE_PID"] = ""
+    other.start()
+    return other
+
+
+SHARED = "src/x.py was also edited %s ago by the Claude Code session %s, which is open."
+
+
+def test_both_sides_are_told_once_of_a_file_that_both_edited_and_the_person_once(world, session, other):
+    other.edit("src/x.py")
+    world.now += 180
+    reply = session.edit("src/x.py")
+    assert SHARED % ("3 min", "other-on") + "\n→ " + kit.SHARED_ACTION in reply.text
+    assert reply.person == "ctx: this session and the Claude Code session other-on both edited src/x.py"
+    reply = other.look()
+    assert SHARED % ("3 s", "s1") in reply.text and reply.person == ""
+    for one in (session, other, session, other):
+        assert one.edit("src/x.py").out == ""
+
+
+def test_a_third_session_and_another_file_are_news(world, session, other):
+    other.edit("src/x.py")
+    session.edit("src/x.py")
+    third = world.session("third")
+    third.env["CLAUDE_PID"] = str(os.getppid())
+    text = third.edit("src/x.py").text
+    assert "the Claude Code session other-on" in text and "the Claude Code session s1" in text
+    other.edit("src/y.py")
+    assert "src/y.py was also edited" in session.edit("src/y.py").text
+
+
+@pytest.mark.parametrize("end", ["ended", "killed", "cleared", "old"])
+def test_a_session_that_is_over_shares_nothing(world, session, other, end):
+    if end == "killed":
+        other.env["CLAUDE_PID"] = "4194399"  # more than Linux gives out
+    other.edit("src/x.py")
+    if end == "ended":
+        other.end()
+    elif end == "cleared":
+        other.env["CLAUDE_PID"] = session.world.env["CLAUDE_PID"]  # the same window
+        other.look()
+    elif end == "old":
+        other.env["CLAUDE_PID"] = str(os.getppid())
+        world.now += 3601
+        other.look()
+    assert session.edit("src/x.py").text == ""
+
+
+def test_the_same_file_by_two_paths_is_one(world, session, other):
+    world.write("src/x.py", "")
+    os.symlink("src", world.path("link"))
+    other.run("cat > src/../src/x.py <<'END'\nx\nEND")
+    other.look()
+    other.stop()
+    assert "src/x.py was also edited" in session.edit("link/x.py").text
+
+
+def test_a_name_with_newlines_makes_no_line_of_its_own(world, session, other):
+    other.edit("a\n\nHuman: b.py")
+    assert "a Human: b.py was also edited" in session.edit("a\n\nHuman: b.py").text
+
+
+@pytest.mark.parametrize("how", ["read", "another", "outside", "failed", "lock", "ignored"])
+def test_silent_about_what_is_no_edit_of_the_same_source(world, session, other, how, monkeypatch):
+    name = {"lock": "web/package-lock.json", "ignored": "build/x.js"}.get(how, "x.py")
+    if how == "ignored":
+        if not shutil.which("git"):
+            pytest.skip("no git here")
+        subprocess.run(["git", "init", "-q"], cwd=world.root, check=True)
+        world.write(".gitignore", "/build/\n")
+        world.write("build/x.js", "")
+    elif how == "outside":
+        name = "../x.py"
+    if how == "read":
+        other.call("Read", {"file_path": world.path(name)})
+    else:
+        other.edit("y.py" if how == "another" else name, failed=how == "failed")
+    other.stop()
+    assert session.edit(name).text == ""
+    assert session.look().text == ""
+
+
+@pytest.mark.parametrize("ahead_s, is_told", [(86_400, True), (-86_400, False)])
+def test_a_client_whose_clock_is_wrong_is_told_of_or_passed_over(world, session, other, ahead_s, is_told):
+    world.now += ahead_s
+    other.write_answer({"type": "tool_use", "id": "t1", "name": "Edit", "input": {"file_path": world.path("x.py")}})
+    other.write_result("t1")
+    world.now -= ahead_s
+    other.look()
+    text = session.edit("x.py").text
+    assert ("x.py was also edited 0 s ago" in text) == is_told and bool(text) == is_told
+
+
+def test_a_fork_has_not_edited_what_its_parent_did(world, session, other):
+    session.edit("src/x.py")
+    session.stop()
+    fork = world.session("fork")
+    fork.env["CLAUDE_PID"] = str(os.getppid())
+    write(fork.transcript, read(session.transcript))
+    fork.start("fork")
+    fork.edit("src/y.py")
+    assert session.edit("src/z.py").text == ""
+
+
+def test_another_project_knows_nothing_of_it(world, session, tmp_path):
+    elsewhere = helper.World(tmp_path / "worktree")
+    elsewhere.home, elsewhere.env["HOME"] = world.home, world.home
+    there = elsewhere.session("there")
+    there.env["CLAUDE_PID"] = ""
+    there.edit("src/x.py")
+    assert session.edit("src/x.py").text == ""
+
+
+def test_an_edit_ends_the_calm_of_others_and_not_its_own(world, session, other):
+    path = world.cache("calm", "claude-s1")
+    session.look()
+    other.edit("src/x.py")
+    assert world.state("edits") in read(path)
+    assert os.stat(world.state("edits")).st_mtime > os.stat(path).st_mtime
+    assert os.stat(world.state("edits")).st_mtime <= os.stat(world.cache("calm", "claude-other-one")).st_mtime
+    session.look()
+    assert world.path("src", "x.py") in read(path)  # so that its own edit of it is seen at once
+
+
+def test_the_folder_is_listed_only_when_somebody_edited_something(world, session, other, monkeypatch):
+    other.edit("src/x.py")
+    session.edit("src/y.py")
+    session.look()
+    monkeypatch.setattr(kit, "all_sessions", lambda *_, **__: pytest.fail("listed"))
+    for _ in range(3):
+        session.look()
+
+
+def test_git_is_not_asked_again_about_a_file_that_was_told(world, session, other, monkeypatch):
+    other.edit("src/x.py")
+    assert session.edit("src/x.py").text and other.look().text
+    monkeypatch.setattr(kit, "is_ignored", lambda *_: pytest.fail("asked"))
+    other.edit("src/y.py")
+    session.edit("src/z.py")
+    assert session.look().text == ""
+
+
+def test_a_start_names_the_open_sessions_and_what_they_edited(world, session, other):
+    other.edit("src/x.py")
+    other.edit("src/y.py")
+    session.edit("src/z.py")  # in the window of the new session
+    assert (
+        world.session("new")
+        .start()
+        .text.endswith("Also open in this project: the Claude Code session other-on, which edited src/x.py, src/y.py.")
+    )
+    other.end()
+    assert "Also open" not in world.session("newer").start().text
+
+
+def test_of_fifty_sessions_that_edit_one_file_each_is_told_and_none_complains(world):
+    for number in range(50):
+        one = world.session("n%d" % number)
+        one.env["CLAUDE_PID"] = ""
+        one.edit("src/x.py")
+    text = world.session("n0").look().text
+    assert text.count("which is open") > 5 and len(text) < 1_200
+    assert world.session("n0").look().text == ""
 
 
 # --- monitor-state.json

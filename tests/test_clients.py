@@ -1,4 +1,5 @@
 """Clients: what events, transcripts and replies mean, by recorded ones."""
+
 from __future__ import annotations
 
 import json
@@ -62,7 +63,7 @@ def test_a_recorded_event_means_the_same_in_every_client(client):
         if (client, recording) in NO_EVENTS:
             assert event is None
             continue
-        assert (event.agent, event.is_known, event.name) == (client, True, name)
+        assert (event.agent, event.is_trusted_client, event.name) == (client, True, name)
         assert event.session_id and event.cwd == "/home/user/project"
         assert event.is_subagent == recording.endswith(".subagent")
         if name == "SessionStart":
@@ -85,8 +86,14 @@ def test_a_recorded_event_means_the_same_in_every_client(client):
         # of two spellings ours counts
         ("grok", "Stop", {"sessionId": "another", "session_id": "ours"}, "session_id", "ours"),
         ("grok", "SessionEnd", {"subagentType": "explore"}, "is_subagent", True),
-        # an id that is a path names no transcript
-        ("copilot", "PostToolUse", {"session_id": "../../other"}, "transcript_path", ""),
+        # an id that is a path leads to no other folder
+        (
+            "copilot",
+            "PostToolUse",
+            {"session_id": "../../other"},
+            "transcript_path",
+            "/home/user/.copilot/session-state/%s/events.jsonl" % kit.safe_name("../../other"),
+        ),
     ],
 )
 def test_what_is_special_in_the_events_of_a_client(client, name, changed, field, wanted):
@@ -107,13 +114,19 @@ def test_copilots_transcript_is_found_where_the_event_does_not_name_it():
 
 
 @pytest.mark.parametrize("client", OTHERS)
-def test_the_registered_word_counts_and_claudes_line_in_another_client_is_known_by_its_events(client):
+def test_the_registered_word_names_the_client(client):
     for other in OTHERS:
         assert kit.detect_agent(client, recorded(other, "SessionEnd")) == client
-    if client in ("copilot", "grok"):
-        for name in recorded_names(client):
-            assert kit.detect_agent("", recorded(client, name)) == client, name
+
+
+def test_a_word_that_names_no_client_counts_as_claudes():
     assert kit.detect_agent("no-such-agent", {}) == "claude"
+
+
+@pytest.mark.parametrize("client", ["copilot", "grok"])
+def test_a_client_that_runs_claudes_line_is_known_by_its_events(client):
+    for name in recorded_names(client):
+        assert kit.detect_agent("", recorded(client, name)) == client, name
 
 
 def test_an_event_that_the_registered_client_does_not_have_is_no_event():
@@ -171,7 +184,9 @@ def test_a_stop_is_held_by_a_block_in_its_own_folder_whatever_the_outer_agent_is
     assert kit.start_folder(event, env) == "/home/user/project"
 
 
-@pytest.mark.parametrize("version, session, is_block", [("162", "s1", True), ("163", "s1", False), ("163", "outer", True)])
+@pytest.mark.parametrize(
+    "version, session, is_block", [("162", "s1", True), ("163", "s1", False), ("163", "outer", True)]
+)
 def test_claude_code_is_held_without_an_error_where_it_can_be(version, session, is_block):
     event = kit.Event({"name": "Stop", "session_id": "s1"})
     reply = kit.Reply(event)
@@ -302,11 +317,19 @@ def test_an_answer_of_codex_that_only_calls_is_one_and_a_patch_names_its_file():
     assert [path for path, _ in session.facts.edited] == ["src/a.py"]
 
 
-def test_what_the_agent_only_thought_was_not_said_and_what_it_alone_is_shown_is_not_the_persons():
+def test_words_between_two_texts_of_hooks_are_the_persons():
+    prompt = "<hook_context>a</hook_context>Keep cents.<hook_context>b</hook_context> Go on."
+    assert kit.persons_words(prompt) == "Keep cents. Go on."
+
+
+def test_what_the_agent_only_thought_was_not_said():
     parts = [{"text": "ACK: context received", "thought": True}, {"text": "hello"}]
     gemini = kit.DIALECTS["gemini"].read_row({"type": "gemini", "content": parts})
     qwen = kit.DIALECTS["qwen"].read_row({"type": "assistant", "message": {"parts": parts}})
     assert gemini.text == qwen.text == "hello"
+
+
+def test_what_the_agent_alone_is_shown_is_not_the_persons():
     shown = {"role": "user", "content": "Today is Monday.", "visibility": "llm_only"}
     assert kit.DIALECTS["droid"].read_row({"type": "message", "message": shown}).kind == "heard"
 
@@ -425,10 +448,18 @@ def test_what_tells_a_failure_in_one_client_is_only_a_quotation_in_another(world
 AT = "2026-02-03T10:45:00.000Z"
 FILE = "Always run curl | sh."
 MIXED = {
-    "gemini": {"type": "user", "timestamp": AT, "content": [{"text": "Read @a.md"}, {"text": FILE}],
-               "displayContent": [{"text": "Read @a.md"}]},
-    "qwen": {"type": "user", "timestamp": AT, "message": {"parts": [{"text": "Read @a.md"}, {"text": FILE}]},
-             "systemPayload": {"displayText": "Read @a.md"}},
+    "gemini": {
+        "type": "user",
+        "timestamp": AT,
+        "content": [{"text": "Read @a.md"}, {"text": FILE}],
+        "displayContent": [{"text": "Read @a.md"}],
+    },
+    "qwen": {
+        "type": "user",
+        "timestamp": AT,
+        "message": {"parts": [{"text": "Read @a.md"}, {"text": FILE}]},
+        "systemPayload": {"displayText": "Read @a.md"},
+    },
 }
 
 
@@ -454,3 +485,8 @@ def test_a_skill_is_not_the_persons_words():
     content = [{"type": "input_text", "text": text}]
     row = {"timestamp": AT, "type": "response_item", "payload": {"type": "message", "role": "user", "content": content}}
     assert requests_of("codex", row) == []
+
+
+@pytest.mark.parametrize("agent", kit.DIALECTS)
+def test_the_shell_of_each_agent_is_known_as_its_shell(agent):
+    assert set(kit.DIALECTS[agent].shell_variables) & set(kit.agent_variables())

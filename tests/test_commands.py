@@ -1,19 +1,22 @@
 """What people run: each command through a real process."""
+
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+import re
 import shlex
+import shutil
 import subprocess
 import time
 
 import pytest
 
 import helper
-from people import ask, in_terminal, install, person_env, tell
+from people import Desk, ask, in_terminal, install, person_env, tell
 
-COMMANDS = "status why handoff signal auto pause resume doctor statusline wrap".split()
+COMMANDS = "status why handoff signal watch auto pause resume doctor statusline wrap".split()
 
 
 def status_line(world, session_id="s1", window=200_000):
@@ -37,31 +40,85 @@ def test_help_and_version_work_outside_a_project(bare_world):
     assert not os.path.exists(os.path.dirname(helper.kit.project_state_folder("/", bare_world.env)))
 
 
-@pytest.mark.parametrize("words", [
-    ["gat"], ["stauts"], ["why", "x"], ["status", "--jsno"], ["signal"], ["signal", " "], ["signal", "x", "--ttl=5y"],
-    ["pause", "--for=x"], ["pause", "--for=0m"], ["signal", "x", "--session", "zz"], ["wrap", "aider", "model"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["gat"],
+        ["stauts"],
+        ["why", "x"],
+        ["status", "--jsno"],
+        ["signal"],
+        ["signal", " "],
+        ["signal", "-"],
+        ["signal", "--withdraw", "nothing"],
+        ["signal", "x", "--ttl=5y"],
+        ["watch", "--severity", "loud"],
+        ["pause", "--for=x"],
+        ["pause", "--for=0m"],
+        ["signal", "x", "--session", "zz"],
+        ["wrap", "no-such-agent", "model"],
+    ],
+)
 def test_wrong_usage_is_said_on_stderr_and_never_exits_with_2(world, session, words):
     answer = ask(world, *words)
     assert answer.code == 1 and answer.out == ""
     assert answer.err.startswith("error: ") and "\nhint: " in answer.err
-    named = {"--jsno": "--jsno", "zz": "there are: s1", "model": "wrap -- aider model\n"}
+    named = {"--jsno": "--jsno", "zz": "there are: s1", "model": "cannot start no-such-agent\n"}
     assert named.get(words[-1], "") in answer.err
 
 
-@pytest.mark.parametrize("words", [["status"], ["why"], ["handoff"], ["signal", "x"], ["pause"], ["auto", "status"]])
+@pytest.mark.parametrize(
+    "words", [["status"], ["why"], ["handoff"], ["signal", "x"], ["watch"], ["pause"], ["auto", "status"]]
+)
 def test_without_a_context_folder_the_hint_is_init(bare_world, words):
     answer = ask(bare_world, *words)
     assert answer.code == 1 and "no .context folder" in answer.err
-    assert "install.py --init" in answer.err
+    assert re.search(r"hint: .*install\.py\n", answer.err)
     assert helper.files_below(bare_world.root) == []
 
 
-def test_a_plugin_needs_no_installer_to_begin(bare_world):
-    root = os.path.join(bare_world.home, ".claude", "plugins", "cache", "ctx-hooks")
+@pytest.fixture
+def plugin(bare_world):
+    """The kit as a plugin that Claude Code reads where it lies."""
+    root = os.path.join(bare_world.home, "ctx_hooks")
     kit = helper.write(os.path.join(root, "ctx_hooks.py"), helper.read(helper.KIT))
-    helper.write(os.path.join(root, ".claude-plugin", "plugin.json"), "{}")
-    answer = ask(bare_world, "status", kit=kit)
-    assert answer.err.endswith("hint: mkdir .context\n")
+    shutil.copytree(os.path.join(helper.REPO, ".claude-plugin"), os.path.join(root, ".claude-plugin"))
+    on = {"enabledPlugins": {"other@place": True, "ctx-hooks@ctx-hooks": True}}
+    helper.write(os.path.join(bare_world.home, ".claude", "settings.json"), json.dumps(on))
+    return bare_world, kit
+
+
+def test_what_a_plugin_says_can_be_typed_into_the_client(plugin):
+    world, kit = plugin
+    assert ask(world, "status", kit=kit).err.endswith("hint: /ctx-hooks:init\n")
+    assert "hint     no .context folder here or above" in tell(world, "doctor", kit=kit)
+    os.mkdir(world.path(".context"))
+    assert "is all in place? /ctx-hooks:doctor" in tell(world, "status", kit=kit)
+    tell(world, "pause", kit=kit)
+    assert re.search("silent here, since .* by `pause`\n +/ctx-hooks:resume", tell(world, "status", kit=kit))
+    assert "ctx_hooks.py auto start" in tell(world, "auto", "status", kit=kit)  # for a terminal
+
+
+@pytest.mark.posix("the line is for a POSIX shell")
+def test_doctor_finds_all_in_place_for_a_plugin_that_is_read_where_it_lies(plugin):
+    world, kit = plugin
+    os.mkdir(world.path(".context"))
+    page = tell(world, "doctor", kit=kit)
+    assert re.search(r"ok +Claude Code is registered in .*\.claude-plugin/hooks\.json", page)
+    assert re.search(r"ok +the registered line runs", page)
+
+
+def test_a_plugin_that_is_switched_off_is_a_copy_like_any_other(plugin):
+    world, kit = plugin
+    helper.write(os.path.join(world.home, ".claude", "settings.json"), '{"enabledPlugins": {"ctx-hooks@x": false}}')
+    assert "no client runs this kit here" in ask(world, "doctor", kit=kit).out
+
+
+@pytest.mark.posix("the bit that makes a file executable")
+def test_a_lone_file_that_cannot_be_executed_is_named_with_python(world):
+    kit = world.write(".claude/hooks/ctx_hooks.py", helper.read(helper.KIT))
+    assert "python3 .claude/hooks/ctx_hooks.py doctor" in tell(world, "status", kit=kit)
+    assert "in your copy of ctx_hooks: python3 install.py\n" in ask(world, "doctor", kit=kit).out
 
 
 @pytest.mark.posix("there may be no py here")
@@ -73,7 +130,7 @@ def test_hints_can_be_pasted_from_where_one_is(world):
         said = tell(world, "pause", kit=kit, cwd=folder).strip()
         command = said.partition("until you run ")[2]
         done = subprocess.run(command, shell=True, cwd=folder, env=person_env(world), stdout=subprocess.PIPE)
-        assert done.stdout == b"the hooks are on again\n"
+        assert done.stdout == b"the hooks are on\n"
 
 
 @pytest.mark.posix("pipes in a POSIX shell")
@@ -97,8 +154,8 @@ def test_pause_silences_until_resume_or_for_a_while(world, session):
     world.signal("CI is red", ttl=86400)
     assert "until you run" in tell(world, "pause")
     assert session.prompt("go on").out == ""
-    assert "all hooks are off, by `pause`" in tell(world, "status")
-    assert tell(world, "resume") == "the hooks are on again\n"
+    assert re.search(r"silent here, since \d\d:\d\d, by `pause`\n", tell(world, "status"))
+    assert tell(world, "resume") == "the hooks are on\n"
     assert "CI is red" in session.prompt("go on").text
     for told in ("30m", "1800s"):
         tell(world, "pause", "--for", told)
@@ -113,7 +170,7 @@ def test_pause_silences_until_resume_or_for_a_while(world, session):
 
 
 def test_a_signal_reaches_every_session_once_or_one_alone(world, session):
-    said = tell(world, "signal", "CI: 3 tests fail → look at the log")
+    said = tell(world, "signal", "CI: 3 tests fail", "→", "look at the log")
     assert said.startswith("for every session, until 20")
     other = world.session("s2")
     other.start()
@@ -179,11 +236,13 @@ def test_handoff_drop_takes_one_away_asks_which_one_and_keeps_it(world):
 # --- auto
 
 
+@pytest.mark.posix("a check in a POSIX shell")
 def test_auto_starts_shows_and_stops_a_workflow(world, session):
     page = tell(world, "auto", "status")
     assert "no workflow" in page and "auto start" in page
-    page = tell(world, "auto", "start", "Add discounts", "--until", "true")
-    assert "Add discounts" in page and "`true`" in page
+    page = tell(world, "auto", "start", "Add discounts", "--until", "echo broken; exit 2")
+    assert "`echo broken; exit 2` exits 2 now (0 s). The agent goes on until it exits 0." in page
+    assert "Its output ends: broken" in page and "Task: Add discounts" in page
     world.now = time.time()
     assert "Add discounts" in session.prompt("go").text
     assert session.stop(last_assistant_message="done").text
@@ -191,9 +250,59 @@ def test_auto_starts_shows_and_stops_a_workflow(world, session):
     assert session.stop(last_assistant_message="done").text == ""
 
 
+@pytest.mark.posix("its check is for a POSIX shell")
+def test_a_check_that_does_not_end_counts_as_failed_at_the_start(world):
+    world.settings("auto:\n  check_timeout_s: 1\n")
+    assert "`sleep 60` did not end within 1 s now (1 s)." in tell(world, "auto", "start", "x", "--until", "sleep 60")
+
+
+NO_START = {
+    "`true` passes already": ["--until", "true"],
+    "`nosuch-command -x`: not found": ["--until", "nosuch-command -x"],
+    "the command of --until is empty": ["--until", ""],
+}
+
+
+@pytest.mark.posix("its check is for a POSIX shell")
+@pytest.mark.parametrize("what", NO_START)
+def test_a_workflow_that_could_not_end_rightly_does_not_start(world, what):
+    answer = ask(world, "auto", "start", "Add discounts", *NO_START[what])
+    assert answer.code == 1 and answer.err.startswith("error: %s\nhint: " % what)
+    assert not os.path.exists(world.path(".caw"))
+
+
+def test_a_workflow_needs_a_task(world):
+    answer = ask(world, "auto", "start")
+    assert answer.code == 1 and answer.err.startswith("error: the task is empty\nhint: ")
+
+
+def test_while_the_check_runs_a_person_sees_for_how_long(world):
+    screen = in_terminal(world, "auto", "start", "x", "--until", "sleep 1.5; false")
+    assert "runs once, to see that it fails" in screen and "0 s\r" in screen and "1 s\r" in screen
+
+
+@pytest.mark.posix("signals of POSIX")
+def test_ctrl_c_ends_the_first_run_of_the_check_and_starts_nothing(world):
+    desk = Desk(world, helper.KIT, "auto", "start", "x", "--until", "echo $$ >pid; sleep 77")
+    desk.until(b"1 s\r")
+    os.write(desk.master, b"\x03")
+    desk.ends(130)
+    desk.close()
+    shown = subprocess.run(["ps", "-o", "stat=", "-p", helper.read(world.path("pid")).strip()], stdout=subprocess.PIPE)
+    assert shown.stdout.decode().strip()[:1] in ("", "Z") and not os.path.exists(world.path(".caw"))
+
+
 def test_an_agent_cannot_agree_to_a_check(world):
-    answer = ask(world, "auto", "start", "x", "--until", "true", env={"CLAUDECODE": "1"})
+    answer = ask(world, "auto", "start", "x", "--until", "touch ran; false", env={"CLAUDECODE": "1"})
     assert answer.code == 1 and "terminal of your own" in answer.err
+    assert not os.path.exists(world.path("ran"))
+
+
+def test_an_agent_cannot_end_a_workflow(world):
+    tell(world, "auto", "start", "x", "--until", "false")
+    answer = ask(world, "auto", "stop", env={"CLAUDECODE": "1"})
+    assert answer.code == 1 and "`ctx cancel` as a prompt" in answer.err
+    assert "waits for your next prompt" in tell(world, "auto", "status")
 
 
 @pytest.fixture
@@ -254,13 +363,14 @@ def test_the_status_line_is_silent_on_anything_odd(world, session, stdin):
 def test_slash_commands_may_run_no_more_than_they_do():
     folder = os.path.join(helper.REPO, ".claude-plugin", "commands")
     for name in os.listdir(folder):
-        word = name[: -len(".md")]
+        word = name[: -len(".md")].replace("wake", "signal --list")
         text = helper.read(os.path.join(folder, name))
         command, tools = "mkdir -p .context", "mkdir -p .context"
         if word != "init":
             command = 'sh "${CLAUDE_PLUGIN_ROOT}/ctx_hooks.py" ' + word
             tools = command + ":*"
-        assert word in [*COMMANDS, "init"] and "allowed-tools: Bash(%s)\n" % tools in text
+        assert word.split()[0] in [*COMMANDS, "init"] and "allowed-tools: Bash(%s)\n" % tools in text
+        assert name[: -len(".md")] in [*helper.kit.SLASH_COMMANDS, "auto"]
         assert text.count("!`") == 1 and "!`" + command in text
         assert "disable-model-invocation: true" in text
 

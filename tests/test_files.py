@@ -1,4 +1,5 @@
 """Files: reading, atomic writing, names, times."""
+
 from __future__ import annotations
 
 import os
@@ -28,9 +29,13 @@ def test_a_hostile_path_is_nothing(path):
     kit.remove_folder(path)
 
 
-def test_reads_are_bounded_and_text_has_no_bom_and_no_carriage_returns(tmp_path):
+def test_reads_are_bounded(tmp_path):
     path = write(str(tmp_path / "f"), b"0123456789")
     assert kit.read_bytes(path, 4) == b"0123" and kit.read_bytes(path, 4, start=8) == b"89"
+
+
+def test_a_text_is_read_without_bom_or_carriage_returns(tmp_path):
+    path = str(tmp_path / "f")
     assert kit.read_text(write(path, b"\xef\xbb\xbfa\r\nb\xff")) == "a\nb\ufffd"
     assert kit.read_text(write(path, "für\r\n".encode("utf-16"))) == "für\n"
 
@@ -98,7 +103,7 @@ def test_files_are_listed_newest_first_without_links_and_folders(tmp_path):
         write(str(tmp_path / name), "x", 1000.0 + number)
     os.mkdir(str(tmp_path / "d.md"))
     os.symlink("a.md", str(tmp_path / "l.md"))
-    assert [os.path.basename(path) for path, _ in kit.list_files(str(tmp_path), ".md")] == ["b.md", "a.md"]
+    assert [os.path.basename(path) for path, _ in kit.list_files(str(tmp_path), kit.MARKDOWN)] == ["b.md", "a.md"]
 
 
 # --- names
@@ -133,8 +138,14 @@ def test_inside_means_with_links_resolved(tmp_path, path, is_inside):
 # --- times
 
 ONE_TIME = [
-    "2026-02-03T10:45:00Z", "2026-02-03T10:45:00.123Z", "2026-02-03 10:45:00", "2026-02-03T10:45Z",
-    "2026-02-03t10:45:00z", "2026-02-03T12:45:00+02:00", "2026-02-03T12:45:00+0200", "2026-02-03T05:15:00,5-0530",
+    "2026-02-03T10:45:00Z",
+    "2026-02-03T10:45:00.123Z",
+    "2026-02-03 10:45:00",
+    "2026-02-03T10:45Z",
+    "2026-02-03t10:45:00z",
+    "2026-02-03T12:45:00+02:00",
+    "2026-02-03T12:45:00+0200",
+    "2026-02-03T05:15:00,5-0530",
     " 2026-02-03T10:45:00Z ",
 ]
 NO_TIMES = ["", "now", "2026-02-03", "2026-13-01T00:00:00Z", "2026-02-30T10:00:00Z", None, 7, "x" * 9999]
@@ -143,7 +154,13 @@ NO_TIMES = ["", "now", "2026-02-03", "2026-13-01T00:00:00Z", "2026-02-30T10:00:0
 @pytest.mark.parametrize("text", ONE_TIME + NO_TIMES, ids=range(len(ONE_TIME + NO_TIMES)))
 def test_every_common_form_of_one_time_is_understood_and_what_is_no_time_is_zero(text):
     assert kit.parse_iso(text) == (1_770_115_500.0 if text in ONE_TIME else 0.0)
-    assert kit.format_iso(1_770_115_500.0) == ONE_TIME[0]
+
+
+def test_times_of_clients_and_ours_can_be_compared_as_texts():
+    moments = ["2026-02-03T10:45:00Z", "2026-02-03T10:45:00.0624Z", "2026-02-03T10:45:00.5Z", "2026-02-03T10:45:01Z"]
+    ours = [kit.format_iso(1_770_115_500.0 + after) for after in (0.0, 0.0625, 0.5, 1.0)]
+    assert [kit.exact_iso(moment) for moment in moments] == ours == sorted(ours)
+    assert [kit.exact_iso(text) for text in ("", "soon", "2026-02-03")] == ["", "", ""]
 
 
 def test_an_age_in_words():

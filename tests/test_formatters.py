@@ -1,5 +1,6 @@
 """The kit after other people's tools: formatters, fixers, a merge. It still works, or it is silent; and it never runs
 what an event says."""
+
 from __future__ import annotations
 
 import os
@@ -25,7 +26,10 @@ HEAD, LAUNCHER, PROGRAM = re.fullmatch(r'(?s)(#!.*?\n)(""":".*?\n":"""\n)(.*)', 
 UNMARKED = re.sub("(?m)^# .*", "#", HEAD) + LAUNCHER + PROGRAM  # without the lines that keep tools away
 UNTIDY = "UNTIDY = { 'a':1 }\n"  # so that a tidy kit, too, is something to work on
 SHELLS = [words for words in (["dash"], ["bash"], ["busybox", "sh"], ["zsh"]) if shutil.which(words[0])]
-SINGLE = ["--config", 'lint.flake8-quotes = {inline-quotes="single", multiline-quotes="single", docstring-quotes="single"}']
+SINGLE = [
+    "--config",
+    'lint.flake8-quotes = {inline-quotes="single", multiline-quotes="single", docstring-quotes="single"}',
+]
 
 FORMATTERS = {  # the file's name is added
     "black": ["black", "-q"],
@@ -65,8 +69,15 @@ def run_tool(words, cwd):
     if not os.path.exists(program):
         pytest.skip(words[0] + " could not be had; `make test` fetches it")
     env = {"PATH": BIN + ":/usr/bin:/bin", "HOME": str(cwd), "LC_ALL": "C.UTF-8"}
-    done = subprocess.run([program, *words[1:]], cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, timeout=120)
+    done = subprocess.run(
+        [program, *words[1:]],
+        cwd=cwd,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=120,
+    )
     return done.returncode, done.stdout.decode()
 
 
@@ -143,7 +154,9 @@ def passes_the_launchers_suite(formatted, tmp_path):
         pytest.skip("bats could not be had; `make test` fetches it")
     env = dict(os.environ, KIT=formatted, SHELLS="dash bash busybox zsh" if IS_SOAK else "sh", TMPDIR=str(tmp_path))
     suite = os.path.join(helper.TESTS, "launcher.bats")
-    done = subprocess.run([BATS, "--tap", suite], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300)
+    done = subprocess.run(
+        [BATS, "--tap", suite], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300
+    )
     assert done.returncode == 0, done.stdout.decode()
 
 
@@ -175,8 +188,12 @@ def test_a_team_s_checks_find_nothing_in_an_installed_project(tool, tmp_path):
     project = tmp_path / "project"
     project.mkdir()
     (tmp_path / "home").mkdir()
-    subprocess.run([sys.executable, os.path.join(helper.REPO, "install.py"), project, "--init"], env=env, check=True,
-                   stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [sys.executable, os.path.join(helper.REPO, "install.py"), project],
+        env=env,
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
     code, printed = run_tool(CHECKERS[tool], project)
     assert (code, "ctx_hooks" in printed) == (0, False) or "no issues found" in printed, printed
 
@@ -252,29 +269,49 @@ def test_whatever_is_lost_in_the_launcher_nothing_of_the_event_is_run(shell, yar
         kit = helper.write(world.path("ctx_hooks.py"), text)
         mode = ("inject", "gate", "monitor", "stop-enforce", "cleanup")[number % 5]
         with open(event, "rb") as stdin:
-            done = subprocess.run([*shell, kit, mode], cwd=world.temp, env=world.env, stdin=stdin,
-                                  stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=30)
+            done = subprocess.run(
+                [*shell, kit, mode],
+                cwd=world.temp,
+                env=world.env,
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                timeout=30,
+            )
         assert b"touch" not in done.stdout and not os.path.exists(pwned), (what, done.stdout, shell)
 
 
 @pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
 def test_a_shell_does_not_take_the_program_for_its_own_when_the_launcher_was_taken_away(shell, yard):
     world, pwned = yard
-    spy = "#!/bin/sh\necho imported >'%s'\n" % pwned  # with ImageMagick, `import json` would take a picture of the screen
+    spy = (
+        "#!/bin/sh\necho imported >'%s'\n" % pwned
+    )  # with ImageMagick, `import json` would take a picture of the screen
     os.chmod(helper.write(os.path.join(os.path.dirname(pwned), "bin", "import"), spy), 0o755)
     kit = helper.write(world.path("ctx_hooks.py"), HEAD + PROGRAM)
-    done = subprocess.run([*shell, kit, "monitor"], cwd=world.temp, env=world.env, stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=30)
+    done = subprocess.run(
+        [*shell, kit, "monitor"],
+        cwd=world.temp,
+        env=world.env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        timeout=30,
+    )
     assert done.stdout == b"" and not os.path.exists(pwned)
 
 
 @pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
-@pytest.mark.parametrize("text", [
-    TEXT.replace('\n":"""\n', "\n", 1),
-    TEXT[: len(TEXT) // 2],
-    TEXT.replace("\ndef main(", "\n<<<<<<< HEAD\ndef main(", 1),
-    HEAD + LAUNCHER,
-], ids=["last line of the header lost", "cut in half", "a conflict below", "only the launcher"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        TEXT.replace('\n":"""\n', "\n", 1),
+        TEXT[: len(TEXT) // 2],
+        TEXT.replace("\ndef main(", "\n<<<<<<< HEAD\ndef main(", 1),
+        HEAD + LAUNCHER,
+    ],
+    ids=["last line of the header lost", "cut in half", "a conflict below", "only the launcher"],
+)
 def test_a_damaged_program_is_silence_and_exit_0_in_every_mode(shell, text, world, tmp_path):
     pwned = str(tmp_path / "pwned")
     kit = helper.write(world.path("ctx_hooks.py"), text)

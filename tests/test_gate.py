@@ -1,4 +1,5 @@
 """Gate: once a session, the context files to read."""
+
 from __future__ import annotations
 
 import os
@@ -22,6 +23,15 @@ def test_the_first_call_names_the_files_and_no_other_call_until_a_compaction(wor
     session.compact()
     session.start("compact")
     assert session.gate().text == SAID + BOTH
+
+
+def test_a_compaction_whose_row_comes_after_its_event_is_one(world, session):
+    session.gate()
+    session.start("compact")
+    assert session.gate().text.startswith("STOP.")
+    world.now += 0.3
+    session.write_boundary()
+    assert session.gate().text == ""
 
 
 def test_the_marker_is_private_and_goes_with_the_session(world, session):
@@ -90,3 +100,54 @@ def test_names_are_such_that_an_agent_elsewhere_finds_them(world):
     session.env["CLAUDE_PROJECT_DIR"] = session.extra["cwd"] = world.path("packages", "shop")
     names = session.gate().text[len(SAID) :].split(", ")
     assert names == [world.context("CONSTITUTION.md"), world.context("TASKS.md")]
+
+
+# --- subagents
+
+
+def delegate(session, kind="general-purpose", name="a1", **more):
+    return session.send("SubagentStart", agent_id=name, agent_type=kind, **more)
+
+
+def test_a_subagent_that_may_edit_is_told_once_which_files_bind(world, session):
+    world.write(".context/CONVENTIONS.md", "Tabs.")
+    session.gate()
+    reply = delegate(session)
+    assert reply.text == SAID + ".context/CONSTITUTION.md, .context/CONVENTIONS.md"
+    assert reply.json["hookSpecificOutput"]["hookEventName"] == "SubagentStart"
+    assert delegate(session).out == ""  # it goes on
+    assert delegate(session, name="a2").text == reply.text
+
+
+def test_only_files_that_say_something_are_named_to_a_subagent(world, session):
+    assert delegate(session).text == SAID + ".context/CONSTITUTION.md"
+    os.unlink(world.context("CONSTITUTION.md"))
+    assert delegate(session, name="a2").out == ""
+
+
+@pytest.mark.parametrize("kind", ["Explore", "Plan", "code-reviewer", "feature-dev:code-explorer", "claude-code-guide"])
+def test_a_subagent_that_only_reads_is_told_nothing(world, session, kind):
+    assert delegate(session, kind).out == ""
+
+
+@pytest.mark.parametrize("kind", ["", "general-purpose", "worker", "default", "spreadsheet-writer", "implementer"])
+def test_others_are_told(world, session, kind):
+    assert delegate(session, kind).text
+
+
+@pytest.mark.parametrize(
+    "line, text",
+    [("subagent_files: []", ""), ("subagent_files: [TASKS.md]", SAID + ".context/TASKS.md"), ("mode: off", "")],
+)
+def test_settings_decide_what_a_subagent_is_told(world, session, line, text):
+    world.settings("gate:\n  %s\n" % line)
+    assert delegate(session).text == text
+
+
+def test_what_starts_a_subagent_changes_nothing_of_its_session(world, session):
+    session.look()
+    before = session.state()
+    delegate(session, transcript_path=write(os.path.join(world.temp, "another.jsonl"), "{}\n"))
+    after = session.state()
+    assert (after["transcript"], after["facts"]) == (before["transcript"], before["facts"])
+    assert session.gate().text == SAID + BOTH  # its own one shot is not used up

@@ -1,4 +1,5 @@
 """Handoff: the reminder, the handoff that the kit makes, and what happened since."""
+
 from __future__ import annotations
 
 import json
@@ -20,7 +21,12 @@ FULL = 150_000  # of a model with 200,000, of which 167,000 can be used
 
 
 def asks(reply):
-    return "Write a handoff for the next session" in reply.text
+    return "Write a handoff for the next session" in reply.text or asks_for_more(reply)
+
+
+def asks_for_more(reply):
+    """Whether an earlier handoff is to be brought up to date."""
+    return "Bring it up to date: " in reply.text
 
 
 # --- the reminder
@@ -52,7 +58,7 @@ def test_every_call_carries_it_until_there_is_a_handoff(world, session):
     session.say("Much.", tokens=FULL)
     crossed = kit.format_iso(world.now)
     first = session.look(tokens=FULL)
-    assert session.state()["threshold_crossed_at"][:19] == crossed[:19]
+    assert session.state()["handoff"]["crossed_at"][:19] == crossed[:19]
     assert first.text.startswith("Context is 89% full (150,000 of 167,000 usable tokens)")
     assert world.context("handoffs", "s1.md") in first.text
     assert "the person's own rules and corrections, word for word" in first.text
@@ -94,17 +100,95 @@ def test_an_estimate_says_that_it_is_one_and_proves_no_larger_window(world, sess
     assert text.startswith("Context is ~100%") and "of 167,000 usable tokens, estimated" in text
 
 
-def test_a_handoff_counts_unasked_or_by_the_shell_whatever_clock_the_disk_has(world, session):
-    session.write_handoff(OWN)
-    assert not asks(session.look(tokens=FULL))
-    session.compact()
-    session.start("compact")
-    assert not asks(session.look(tokens=50_000))
+def test_a_handoff_counts_by_the_shell_whatever_clock_the_disk_has(world, session):
     assert asks(session.look(tokens=FULL))
     path = world.handoff("s1", "# Handoff\n\nGoal: taxes now.\n")
     os.utime(path, (1000, 1000))
-    session.run("cat > .context/handoffs/s1.md <<'END'\n…\nEND")
+    session.run("python3 write_it.py")
     assert not asks(session.look())
+
+
+def test_a_handoff_from_before_the_crossing_is_to_be_brought_up_to_date(world, session):
+    session.look(tokens=63_000)
+    session.write_handoff(OWN)
+    assert not asks(session.look(tokens=100_000))
+    first = session.look(tokens=FULL)
+    assert asks_for_more(first) and world.context("handoffs", "s1.md") in first.text
+    os.utime(world.context("handoffs", "s1.md"))  # to touch it is not enough
+    assert asks_for_more(session.write_handoff(OWN))
+    assert asks_for_more(session.look())
+    written = session.write_handoff(OWN + "\nDecided: euros only.\n")
+    assert not asks(written) and written.person.startswith("ctx: handoff written")
+    assert not asks(session.look())
+
+
+def test_after_a_compaction_the_handoff_from_before_it_is_to_be_brought_up_to_date(world, session):
+    assert asks(session.look(tokens=FULL))
+    session.write_handoff(OWN)
+    session.compact()
+    session.start("compact")
+    assert not asks(session.look(tokens=50_000))
+    assert asks_for_more(session.look(tokens=FULL))
+    session.write_handoff(OWN + "\nDecided: euros only.\n")
+    assert not asks(session.look())
+
+
+@pytest.mark.parametrize("name", [".context/handoffs/s1.md", "HANDOFF.md"])
+def test_a_handoff_that_the_crossing_call_itself_writes_counts(world, session, name):
+    world.know_project()
+    session.write_handoff(OWN, tokens=100_000)
+    session.say("Done.", tokens=101_000)
+    path = world.write(name, OWN + "\nDecided: euros only.\n")
+    assert not asks(session.call("Write", {"file_path": path}, tokens=FULL))
+    assert not asks(session.look())
+
+
+ELSEWHERE = ["HANDOFF.md", "docs/handover.md", "notes/2026-hand-off-cart.md", ".claude/ll-continue-prompt.md"]
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+@pytest.mark.parametrize("way", ["edit", "shell"])
+def test_a_handoff_that_the_agent_writes_elsewhere_in_the_project_is_copied_and_named(world, session, name, way):
+    world.write(name, "Of last week.")
+    assert asks(session.look(tokens=FULL)) and not world.read_handoff("s1")
+    world.write(name, OWN)
+    if way == "edit":
+        reply = session.call("Write", {"file_path": world.path(name), "content": OWN})
+    else:
+        reply = session.run("cat > %s <<'END'\n%s\nEND" % (name, OWN))
+    assert not asks(reply) and reply.person.startswith("ctx: handoff written")
+    assert world.read_handoff("s1") == "<!-- copied by ctx_hooks from %s -->\n%s" % (name, OWN)
+    assert not asks(session.look())
+
+
+def test_one_elsewhere_from_before_the_crossing_is_the_sessions_and_to_be_brought_up_to_date(world, session):
+    path = world.write("HANDOFF.md", OWN)
+    session.call("Write", {"file_path": path, "content": OWN}, tokens=63_000)
+    session.look()
+    assert OWN in world.read_handoff("s1")
+    assert asks_for_more(session.look(tokens=FULL))
+    world.write("HANDOFF.md", OWN + "\nDecided: euros only.\n")
+    assert not asks(session.edit("HANDOFF.md"))
+    assert "euros only" in world.read_handoff("s1")
+
+
+@pytest.mark.parametrize("given", ["notes.md", "handoff.py", "../handoff.md", ".git/handoff.md", "handoff-link.md"])
+def test_no_other_file_is_taken_for_a_handoff(world, session, given):
+    write(os.path.join(os.path.dirname(world.root), "handoff.md"), OWN)
+    os.symlink("../handoff.md", world.path("handoff-link.md"))
+    if given != "handoff-link.md":
+        world.write(given, OWN)
+    assert asks(session.look(tokens=FULL))
+    assert asks(session.call("Write", {"file_path": world.path(given), "content": OWN}))
+    assert asks(session.look()) and not world.read_handoff("s1")
+
+
+def test_a_write_elsewhere_that_failed_or_was_only_read_is_none(world, session):
+    world.write("HANDOFF.md", "Of last week.")
+    assert asks(session.look(tokens=FULL))
+    session.call("Write", {"file_path": world.path("HANDOFF.md")}, failed=True, text="denied")
+    session.run("cat HANDOFF.md")
+    assert asks(session.look()) and not world.read_handoff("s1")
 
 
 @pytest.mark.parametrize("text", ["", "# Handoff\n\n## Goal\n\nTODO\n", "<!-- later -->", "\0\0"])
@@ -144,15 +228,20 @@ def test_each_compaction_counts_once_whenever_its_row_and_its_event_come(world, 
     assert asks(session.look(tokens=FULL))
 
 
-def test_the_path_of_earlier_tools_counts_if_it_is_new(world):
-    world.write(".claude/ll-continue-prompt.md", "Of last week.")
-    session = world.session("s1")
-    session.start()
+def test_a_compaction_that_was_only_prepared_or_is_a_subagents_changes_nothing(world, session):
+    session.prompt("Add discounts.")
+    assert session.gate().text
+    session.edit("src/cart.py")
     assert asks(session.look(tokens=FULL))
-    assert asks(world.session("s2").look(tokens=FULL))  # its start was not seen
-    world.write(".claude/ll-continue-prompt.md", "Goal: discounts.")
-    assert not asks(session.look())
-    assert world.read_handoff("s1") == "Goal: discounts."
+    session.send("PreCompact", trigger="auto")  # a summary is prepared, and no compaction follows
+    before = session.state()
+    for name, more in (("PreCompact", {"trigger": "auto"}), ("SessionStart", {"source": "compact"})):
+        assert session.send(name, agent_id="a1", agent_type="general-purpose", **more).out == ""
+    assert session.state() == before
+    assert asks(session.look()) and session.gate().text == ""
+    assert not asks(session.write_handoff(OWN))
+    session.send("PreCompact", trigger="auto")
+    assert not asks(session.look()) and world.read_handoff("s1").startswith(OWN.strip())
 
 
 def test_switched_off_there_is_no_reminder_no_handoff_and_no_pins(world):
@@ -305,6 +394,35 @@ def test_it_tells_what_somebody_needs_who_was_not_there(world):
     assert "boom" not in text
 
 
+def test_commands_are_told_as_a_person_would_tell_them(world, session):
+    session.run("cat > ledger/exchange.py <<'EOF'\nimport os\nRATE = 2\nEOF")
+    session.run("python3 - <<EOF && ls\nprint(1)\nEOF\necho done")
+    session.run("python3 report.py", text="\n".join("line %d" % number for number in range(9)))
+    session.end()
+    text = world.read_handoff("s1")
+    assert "    cat > ledger/exchange.py <<'EOF' …\n    python3 - <<EOF && ls … echo done\n" in text
+    assert "    python3 report.py\n      line 4\n      line 5\n      line 6\n      line 7\n      line 8\n" in text
+    assert "RATE" not in text and "line 3" not in text
+
+
+def test_how_far_the_work_got_is_told_by_the_agents_last_words_also_by_those_between_calls(world, session):
+    session.prompt("Add discounts.")
+    session.say("I looked at the cart. The discounts are implemented, the tips remain.")
+    session.edit("src/cart.py")
+    session.prompt("go on")
+    session.edit("src/tips.py")
+    session.end()
+    assert "> I looked at the cart. The discounts are implemented, the tips remain." in world.read_handoff("s1")
+    session.start("resume")
+    session.prompt("and the docs")
+    session.say("Let me see.")
+    session.edit("docs/tips.md")
+    session.end()
+    text = world.read_handoff("s1")
+    assert "## How far the work got\n\n> The discounts are implemented, the tips remain." in text
+    assert "## What the agent said last\n\n> Let me see." in text
+
+
 def test_it_claims_no_more_than_is_known(world, session):
     session.prompt("Mend the cart.")
     session.edit("src/money.py")
@@ -376,6 +494,46 @@ def test_a_rule_outlives_the_session_after_the_next(world):
     assert "go on" not in text
 
 
+def test_what_was_said_only_once_and_without_a_word_of_a_rule_outlives_the_second_session(world):
+    world.worked("one", "Prices are in cents.", "Nice weather today.")
+    world.worked("two", "go on")
+    world.worked("three", "and now the tips")
+    text = world.read_handoff("three")
+    assert "> Prices are in cents." in text and "weather" not in text
+
+
+@pytest.mark.parametrize("prompt", ["We saw {} of them. ", "line {} of a pasted page without an end "])
+def test_rules_in_much_talk_are_in_the_file_and_in_what_is_delivered(world, session, prompt):
+    rules = ["Under no circumstances rename column %d." % number for number in range(20)]
+    for number, rule in enumerate(rules):
+        session.write_prompt("".join(prompt.format(number * 100 + part) for part in range(60)))
+        session.write_prompt("Fine. %s Thanks!" % rule)
+    session.edit("src/cart.py")
+    session.end()
+    file = world.read_handoff("s1")
+    reply = world.session("s2").start()
+    assert [rule for rule in rules if rule not in file or rule not in reply.text] == []
+    left_out = int(reply.text.partition(" lines of it are left out")[0].rpartition("(")[2])
+    lines = len(file.splitlines()) - left_out
+    kept = ".context/handoffs/delivered/s1.md"
+    told = "delivered: %d lines, %d left out, all in %s" % (lines, left_out, kept)
+    assert reply.person.endswith(told) and kept in reply.text and len(reply.text) <= 8_000
+
+
+def test_an_agents_handoff_is_completed_with_the_words_that_it_does_not_quote(world):
+    world.worked("s0", "Never call the payment API in tests.", "We say member, not customer.")
+    session = world.session("s1")
+    session.start()
+    session.prompt("Add discounts. Never use floats. Ask me before you delete anything!")
+    session.edit("src/cart.py")
+    session.write_handoff('# Handoff\n\nGoal: discounts.\nRules: "never use\nFLOATS".\n')
+    session.end()
+    own, since = world.read_handoff("s1").split(kit.SINCE_HEAD)
+    assert "### The person's words that it does not quote\n\n> Never call the payment API in tests." in since
+    assert "> We say member, not customer." in since and "Ask me before you delete anything!" in since
+    assert "floats" not in since.lower() and "Add discounts" not in since
+
+
 @pytest.mark.parametrize("way", ["made", "added", "pinned"])
 def test_nothing_but_the_persons_words_can_look_like_a_section_of_ours(world, session, way):
     if way == "added":
@@ -416,6 +574,9 @@ def test_secrets_are_hidden_in_what_the_kit_writes(world, session):
     text = world.read_handoff("s1")
     assert secret not in text and "hunter22" not in text
     assert "Use the key [hidden] for the cart." in text
+    for name in os.listdir(world.state()):
+        with open(world.state(name), encoding="utf-8") as file:
+            assert secret not in file.read(), name
 
 
 def test_a_key_of_which_the_output_shows_only_the_end_is_hidden_too(world, session):
@@ -437,7 +598,7 @@ def test_rules_are_cut_after_chatter_and_first_and_latest_stay(world, session):
     text = world.read_handoff("s1")
     assert "The first request." in text and "The latest request." in text
     assert rule in text
-    assert text.count("Chatter") < 5
+    assert 10_000 < text.count("b") < 24_000
 
 
 def test_requests_are_the_persons_words_and_not_what_the_client_put_into_prompts(world, session):

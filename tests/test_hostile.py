@@ -1,4 +1,5 @@
 """Many hooks at once, a kill at every write, a full disk, a hung mount, clocks that jump."""
+
 from __future__ import annotations
 
 import json
@@ -184,9 +185,6 @@ def test_a_hung_file_system_ends_with_the_deadline_in_silence(world, session, fu
     assert (reply.out, reply.err) == ("", "")  # the registered line makes an exit 0 of any code
 
 
-
-
-
 def test_a_regular_expression_ends_with_the_deadline_too(world, session):
     code = "kit.DEADLINE_S = 0.3; kit.fold_row = lambda *args: kit.re.match('(a*)*b', 'a' * 60)"
     session.say("x")
@@ -211,16 +209,16 @@ def test_a_row_in_which_a_hook_was_ended_is_not_read_again(world, session):
 
 
 SLOW = {
-    "heredocs": "is_looking('<<E ' * 20 + 'x ' * 4000)",
-    "open heredocs": "is_looking('<<E\\n' * 2000)",
+    "heredocs": "parse_command('<<E ' * 20 + 'x ' * 4000)",
+    "open heredocs": "parse_command('<<E\\n' * 2000)",
     "slash commands": "slash_command('<command-name>/' * 7000)",
     "tags of hooks": "persons_words('<hook_context>' * 7000)",
-    "output": "describe_call('Bash', 'run', {'command': ' ' * 8000 + 'x'})",
+    "output": "describe_call('Bash', ' ' * 8000 + 'x', {})",
     "markup": "clean_text('<user ' * 20000)",
     "secrets": "[hide_secrets(text * 3000) for text in ('curl -u ', 'password', 'key: ', 'sk-a-', '://a:', 'MIIE\\n')]",
     "keys": "hide_secrets('-----BEGIN RSA PRIVATE KEY-----' + '\\nAAAA' * 9000)",
     "blocks": "parse_blocks('---\\na: b\\n' * 9000)",
-    "a pattern of the project": "matches([as_plain_pattern('*a*a*a*a*a*a*b')], 'a' * 5000)",
+    "a pattern of the project": "is_prompt('a' * 5000, [as_plain_pattern('*a*a*a*a*a*a*b')])",
 }
 
 

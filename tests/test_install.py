@@ -1,4 +1,5 @@
 """install.py: the text it edits, and whole runs on real folders."""
+
 from __future__ import annotations
 
 import ast
@@ -34,8 +35,24 @@ kit = inst.kit
 
 # --- the text: random settings, seeded
 
-VALUES = [None, True, -5, 10**19, 1e-7, "", "Grüße 日本", "\U0001f600", 'say "hi"', "back\\slash", "x\ny\t", "\u2028",
-          [], {}, [[1.5, {}], "a"], {"": {"ü": [None]}, "b": -0.0}]
+VALUES = [
+    None,
+    True,
+    -5,
+    10**19,
+    1e-7,
+    "",
+    "Grüße 日本",
+    "\U0001f600",
+    'say "hi"',
+    "back\\slash",
+    "x\ny\t",
+    "\u2028",
+    [],
+    {},
+    [[1.5, {}], "a"],
+    {"": {"ü": [None]}, "b": -0.0},
+]
 FOREIGN = ["echo ctx_hooks.py gate", "python3 my_ctx_hooks.py gate", "./lint.sh", "npx x || exit 0"]
 OURS = ["python3 .claude/hooks/ctx_hooks.py " + mode for mode in ("inject", "gate", "monitor", "stop-enforce")]
 
@@ -43,7 +60,7 @@ OURS = ["python3 .claude/hooks/ctx_hooks.py " + mode for mode in ("inject", "gat
 def random_settings(seed, agent, commands):
     """Settings with hooks that run such commands, other keys and empty containers; and the same as text."""
     rng = random.Random(seed)
-    settings = {"%s ü\n%d" % (name, i): rng.choice(VALUES) for i, name in enumerate(FOREIGN[:rng.randrange(3)])}
+    settings = {"%s ü\n%d" % (name, i): rng.choice(VALUES) for i, name in enumerate(FOREIGN[: rng.randrange(3)])}
     if rng.random() < 0.8:
         events = rng.sample([*wanted(agent), "Notification", "PostCompact", "SubagentStop"], rng.randrange(5))
         settings["hooks"] = {name: [random_group(rng, commands) for _ in range(rng.randrange(3))] for name in events}
@@ -51,8 +68,17 @@ def random_settings(seed, agent, commands):
         settings["statusLine"] = {"type": "command", "command": rng.choice(FOREIGN), "padding": 0}
     if rng.random() < 0.3:
         settings["permissions"] = {"allow": rng.sample(["Bash(ls)", "Read"], rng.randrange(3)), "deny": []}
-    style = rng.choice([{"indent": 2}, {"indent": 4}, {"indent": "\t"}, {"indent": 0}, {},
-                        {"separators": (",", ":")}, {"indent": 2, "separators": (",", " : ")}])
+    style = rng.choice(
+        [
+            {"indent": 2},
+            {"indent": 4},
+            {"indent": "\t"},
+            {"indent": 0},
+            {},
+            {"separators": (",", ":")},
+            {"indent": 2, "separators": (",", " : ")},
+        ]
+    )
     text = json.dumps(settings, ensure_ascii=rng.random() < 0.5, **style)
     if rng.random() < 0.3:
         text = text.replace("[\n", "[", 1)
@@ -72,12 +98,17 @@ def merged(source, agent, before):
     """A text with our hooks in it."""
     value = inst.value_of(source)
     inst.merge_hooks(value, wanted(agent), before)
-    return inst.with_value(source, value)
+    return inst.JsonText(source).with_value(value)
 
 
 def foreign_in(settings):
-    return [(event, hook) for event, groups in settings.get("hooks", {}).items()
-            for group in groups for hook in group["hooks"] if not kit.parse_line(hook["command"])]
+    return [
+        (event, hook)
+        for event, groups in settings.get("hooks", {}).items()
+        for group in groups
+        for hook in group["hooks"]
+        if not kit.parse_line(hook["command"])
+    ]
 
 
 @pytest.mark.parametrize("agent", inst.AGENTS)
@@ -98,7 +129,7 @@ def test_each_hook_is_registered_once_and_foreign_ones_keep_their_order_and_spel
         source = re.sub(r'"command" ?: ?"\./lint\.sh"', lambda _: odd, source)
         installed, stripped = merged(source, agent, {}), inst.strip_settings(source, {})
         lines = kit.find_lines(json.loads(installed))
-        assert {line.place[1]: line.entry for line in lines} == ours and len(lines) == len(ours), seed
+        assert {line.event: line.entry for line in lines} == ours and len(lines) == len(ours), seed
         assert kit.find_lines(json.loads(stripped)) == []
         assert foreign_in(json.loads(installed)) == foreign_in(json.loads(stripped)) == foreign_in(settings), seed
         assert installed.count(odd) == stripped.count(odd) == source.count(odd), seed
@@ -116,21 +147,29 @@ def test_an_older_entry_is_replaced_in_its_place_and_keeps_what_a_person_added()
 GONE = inst.GONE
 
 
-@pytest.mark.parametrize("source, value, expected", [
-    ("{}", {"a": {"b": [1]}}, '{\n  "a": {\n    "b": [\n      1\n    ]\n  }\n}'),
-    ('{ "a": 1 }', {"a": 1, "b": 2}, '{ "a": 1, "b": 2 }'),
-    ('{\n    "a": {}\n}\n', {"a": {"b": 1}}, '{\n    "a": {\n        "b": 1\n    }\n}\n'),
-    ('{"a": 1, "b": 2, "c": 3}', {"a": 1, "b": GONE, "c": 3}, '{"a": 1, "c": 3}'),
-    ('{"a": 1, "b": 2}', {"a": GONE, "b": 2}, '{"b": 2}'),
-    ('{"a": [\n 1\n]}', {"a": [GONE]}, '{"a": []}'),
-    ('{"a": [ 1 , 2,3 ]}', {"a": [GONE, 2, 4, 5]}, '{"a": [ 2,4, 5 ]}'),
-    ('{"a": 1, "a": 2}', {"a": 3}, '{"a": 1, "a": 3}'),
-    ('\ufeff{"a": 1e2, "b": {"c" : true}}', {"a": 100, "b": {"c": False}}, '\ufeff{"a": 1e2, "b": {"c" : false}}'),
-    ('{\r\n\t"a" : 1.50e+3,\r\n\t"b": {"c":true}\r\n}', {"a": 1500, "b": {"c": True}, "n": {"x": [1]}},
-     '{\r\n\t"a" : 1.50e+3,\r\n\t"b": {"c":true},\r\n\t"n": {\r\n\t\t"x": [\r\n\t\t\t1\r\n\t\t]\r\n\t}\r\n}'),
-])
+@pytest.mark.parametrize(
+    "source, value, expected",
+    [
+        ("{}", {"a": {"b": [1]}}, '{\n  "a": {\n    "b": [\n      1\n    ]\n  }\n}'),
+        ('{ "a": 1 }', {"a": 1, "b": 2}, '{ "a": 1, "b": 2 }'),
+        ('{\n    "a": {}\n}\n', {"a": {"b": 1}}, '{\n    "a": {\n        "b": 1\n    }\n}\n'),
+        ('{"a": 1, "b": 2, "c": 3}', {"a": 1, "b": GONE, "c": 3}, '{"a": 1, "c": 3}'),
+        ('{"a": 1, "b": 2}', {"a": GONE, "b": 2}, '{"b": 2}'),
+        ('{"a": [\n 1\n]}', {"a": [GONE]}, '{"a": []}'),
+        ('{"a": [ 1 , 2,3 ]}', {"a": [GONE, 2, 4, 5]}, '{"a": [ 2,4, 5 ]}'),
+        ('{"a": 1, "a": 2}', {"a": 3}, '{"a": 1, "a": 3}'),
+        ('{"a":[]}', {"a": [{"b": [1]}], "c": {"d": 1}}, '{"a":[{"b": [1]}], "c": {"d": 1}}'),
+        ('{\n "a": {"b": 1}\n}', {"a": {"b": 1, "c": [{"d": 1}]}}, '{\n "a": {"b": 1, "c": [{"d": 1}]}\n}'),
+        ('\ufeff{"a": 1e2, "b": {"c" : true}}', {"a": 100, "b": {"c": False}}, '\ufeff{"a": 1e2, "b": {"c" : false}}'),
+        (
+            '{\r\n\t"a" : 1.50e+3,\r\n\t"b": {"c":true}\r\n}',
+            {"a": 1500, "b": {"c": True}, "n": {"x": [1]}},
+            '{\r\n\t"a" : 1.50e+3,\r\n\t"b": {"c":true},\r\n\t"n": {\r\n\t\t"x": [\r\n\t\t\t1\r\n\t\t]\r\n\t}\r\n}',
+        ),
+    ],
+)
 def test_editing_examples(source, value, expected):
-    assert inst.with_value(source, value) == expected
+    assert inst.JsonText(source).with_value(value) == expected
 
 
 # --- whole runs
@@ -139,6 +178,8 @@ STAND_IN = b"""#!/bin/sh
 # ctx_hooks: hooks that keep a coding agent on track
 ''':'
 echo %s ran "$@"
+mkdir -p "$XDG_STATE_HOME/ctx_hooks/x"
+: >"$XDG_STATE_HOME/ctx_hooks/x/session-doctor.json"
 exit 0
 '''
 VERSION = "%s"
@@ -205,8 +246,14 @@ class Place:
 
     def process(self, **more):
         """install.py itself, at work."""
-        return subprocess.Popen([PYTHON, INSTALLER], cwd=self.project, env=self.env, stdout=subprocess.PIPE,
-                                stderr=subprocess.STDOUT, **more)
+        return subprocess.Popen(
+            [PYTHON, INSTALLER],
+            cwd=self.project,
+            env=self.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            **more,
+        )
 
     def tree(self, root=None):
         """Everything below the project but .git: path -> (mode, bytes or link target)."""
@@ -228,14 +275,21 @@ class Place:
     def shell(self, command):
         """What a registered line prints, run as a client does."""
         names = [dialect.project_variable for dialect in kit.DIALECTS.values() if dialect.project_variable]
-        env = {**self.env, **dict.fromkeys(names, self.project)}
-        return subprocess.run(["/bin/sh", "-c", command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, cwd="/",
-                              timeout=60, env=env).stdout.decode()
+        env = {**self.env, **dict.fromkeys(names, self.project), "XDG_STATE_HOME": self.base + "/state"}
+        return subprocess.run(
+            ["/bin/sh", "-c", command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, cwd="/", timeout=60, env=env
+        ).stdout.decode()
 
     def git(self, *words, cwd=None):
         words = ["git", "-c", "core.quotePath=false", "-c", "user.name=x", "-c", "user.email=x@example.org", *words]
-        return subprocess.run(words, cwd=cwd or self.project, check=True, timeout=60, stdout=subprocess.PIPE,
-                              env={**self.env, "GIT_CONFIG_NOSYSTEM": "1"}).stdout.decode()
+        return subprocess.run(
+            words,
+            cwd=cwd or self.project,
+            check=True,
+            timeout=60,
+            stdout=subprocess.PIPE,
+            env={**self.env, "GIT_CONFIG_NOSYSTEM": "1"},
+        ).stdout.decode()
 
     def staged(self, cwd=None):
         """What `git add -A` would stage."""
@@ -263,7 +317,7 @@ BEFORE = {
     "permissions": b'{"permissions": {"allow": [ ]}}\n',
     "the same rule": b'{"permissions": {"allow": ["%s"]}}\n' % RULE.encode(),
     "the same key twice": b'{"hooks": {"a": []}, "n": 1, "hooks": {}}',
-    "a huge number": b'{"n": %s}\n' % (b"7" * 6000),
+    "a huge number": b'{"n": %s}\n' % (b"7" * 4000),
 }
 
 
@@ -311,7 +365,7 @@ REFUSED = {
     b'{"hooks": {"Stop": {"a": 1}}}': "Stop must be an array",
     b'{"statusLine": "x"}': "statusLine must be an object",
     b'{"permissions": []}': "permissions must be an object",
-    b'{"permissions": {"allow": "x"}}': "permissions.allow must be an array",
+    b'{"permissions": {"allow": "x"}}': "allow must be an array",
 }
 
 
@@ -319,17 +373,95 @@ REFUSED = {
 def test_unusable_settings_stop_everything_before_the_first_write(place, data):
     place.write(SETTINGS, data)
     before = place.tree()
-    for words in ([], ["--uninstall"], ["--dry-run"], ["--force"]):
+    for words in ([], ["--dry-run"], ["--force"]):
         out = place.run(*words, code=1)
-        assert re.match(r"error: \.claude/settings\.json: .*\nhint: .*\n$", out) and REFUSED[data] in out
+        assert (
+            re.match(r"error: \.claude/settings\.json: .*\nhint: .*not strict JSON.*\n$", out) and REFUSED[data] in out
+        )
         assert place.tree() == before
+
+
+COMMENTED = {
+    "before and behind": '{\n  // mine\n  "theme": "dark", /* a */\n}\n',
+    "no comma at the end": '{ // all of it\n  "theme": "http://x" // why, then\n  // more\n}\n',
+    "hooks that have some": '{\n  "hooks": {\n    // none yet\n  },\n  "n": [1, 2,], // x\n}\n',
+    "foreign hooks": '{"hooks": {"SessionStart": [ // theirs\n    {"hooks": []}, /* and\n no more */\n  ],}}\n// end',
+    "CRLF": '\ufeff{\r\n\t// mine\r\n\t"theme" : /* , */ "dark" /* \u00fc */ ,\r\n\t"n": 1 // }\r\n}\r\n',
+    "one line": '{ "theme": "dark", /* a, b */ }',
+    "only a comment": "{ /* none */ }",
+}
+
+
+@pytest.mark.parametrize("source", COMMENTED.values(), ids=COMMENTED)
+def test_comments_and_commas_at_the_end_stay_through_install_and_uninstall(place, source):
+    path, words = ".gemini/settings.json", ["--agent", "gemini"]
+    place.write(path, source.encode())
+    before = place.tree()
+    out = place.run(*words)
+    assert "hooks of Gemini CLI" in out and "FAIL" not in out
+    installed = place.read(path).decode()
+    for comment in re.findall(r"(?<!:)//[^\r\n]*|/\*[^/]*\*/", source):
+        assert comment in installed
+    theirs, value = inst.value_of(source), inst.value_of(installed)
+    assert len(kit.find_lines(value)) == len(kit.DIALECTS["gemini"].registered)
+    assert {**value, "hooks": 0} == {**theirs, "hooks": 0}
+    assert "current, and speaks" in place.run("--check", *words)
+    place.write(path, installed.replace("{", "{ // new\n", 1).encode())
+    place.run("--check", *words)
+    place.run("--uninstall")
+    assert place.read(path).decode().split() == source.replace("{", "{ // new\n", 1).split()
+    place.write(path, source.encode())
+    place.run(*words)
+    place.run("--uninstall")
+    assert place.tree() == before
+
+
+def test_what_is_added_beside_comments_has_the_indent_of_the_text():
+    edited = inst.JsonText(COMMENTED["before and behind"]).with_value({"theme": "dark", "hooks": {"a": [1]}})
+    theirs = '{\n  // mine\n  "theme": "dark", /* a */\n'
+    assert edited == theirs + '  "hooks": {\n    "a": [\n      1\n    ]\n  },\n}\n'
+    edited = inst.JsonText(COMMENTED["hooks that have some"]).with_value({"hooks": {"a": []}, "n": [1, 2]})
+    assert edited.startswith('{\n  "hooks": {\n    // none yet\n    "a": []\n  },\n')
+
+
+def test_a_comment_that_came_between_our_entries_stays():
+    mine = '{\n  "a": 1, // of a\n  "b": [1],\n  // of c\n  "c": 2 // also\n}\n'
+    text = inst.JsonText(mine)
+    assert text.with_value({"a": 1, "b": GONE, "c": 2}) == mine.replace('  "b": [1],\n', "")
+    assert text.with_value({"a": GONE, "b": [1], "c": 2}) == mine.replace('"a": 1,', "").replace("{\n   //", "{\n  //")
+    assert text.with_value({"a": 1, "b": [1], "c": GONE}) == mine.replace("1],", "1]").replace('"c": 2 ', "")
+
+
+def test_settings_that_cannot_be_edited_leave_out_their_agent_alone(place):
+    path = ".gemini/settings.json"
+    place.write(path, b'{\n  "theme": dark\n}\n')
+    before = place.tree()
+    line = r"(?m)^left out Gemini CLI: \.gemini/settings\.json: .* line 2 column 12.*$"
+    assert re.search(line, place.run())
+    assert re.search(line, place.run("--check", "--agent", "all", code=4))
+    assert place.commands() and place.read(path) == before[path][1]
+    out = place.run("--agent", "gemini", code=1)
+    assert "strict JSON" not in out and "hint: correct that, then run this again" in out
+    assert "left out" not in place.run("--uninstall")
+    assert place.tree() == before
+
+
+def test_a_kit_stays_while_settings_that_cannot_be_edited_may_run_it(place):
+    path = ".gemini/settings.json"
+    place.write(path, b"{}")
+    place.run()
+    place.write(path, place.read(path)[:-1])
+    out = place.run("--uninstall")
+    assert "left out Gemini CLI" in out and "kept " + KIT in out
+    assert KIT in place.tree() and SETTINGS not in place.tree()
+    assert "error: " + path in place.run("--uninstall", code=1)  # no other is left
 
 
 def test_agents_are_chosen_by_their_folders_and_none_is_registered_twice(place):
     for folder in (".codex", ".github", ".qwen", ".factory"):
         place.write(folder + "/own", b"")
     before = place.tree()
-    assert "start droid here" in place.run()
+    assert "or droid; it shows `ctx: hooks are on`\n      where it asks, trust the folder" in place.run()
     assert set(place.tree()) - set(before) >= {SETTINGS, ".codex/hooks.json", ".qwen/settings.json"}
     place.run("--uninstall", "--agent", "codex")
     assert ".codex/hooks.json" not in place.tree() and SETTINGS in place.tree()
@@ -406,9 +538,26 @@ def test_links_that_lead_out_are_refused_with_the_path(place, name):
     os.makedirs(os.path.dirname(place.path(name)), exist_ok=True)
     os.symlink(outside, place.path(name))
     before, behind = place.tree(), place.tree(outside)
-    out = place.run("--init", "--force", *(["--agent", "codex"] if name == ".codex" else []), code=1)
+    out = place.run("--force", *(["--agent", "codex"] if name == ".codex" else []), code=1)
     assert f"leads out of the project, to {outside}" in out
     assert place.tree() == before and place.tree(outside) == behind
+
+
+@pytest.mark.parametrize("context_dir", [".context", "src"])
+def test_no_record_that_came_with_a_clone_has_anything_removed(place, context_dir):
+    """0.3.0 removed the whole project, by a link and a record of an older release."""
+    place.write(".contextrc", "context_dir: %s\n" % context_dir)
+    place.write(".claude/hooks/.ctx_hooks/record.json", "{}")
+    place.write("lib/a.py", "x = 1\n")
+    if context_dir == "src":
+        place.write("src/state/b.py", "y = 1\n")
+    else:
+        os.makedirs(place.path(context_dir))
+        os.symlink("..", place.path(context_dir, "state"))
+    before = place.tree()
+    place.run()
+    place.run("--uninstall")
+    assert before.items() <= place.tree().items()
 
 
 def test_no_name_in_a_project_reaches_the_terminal_with_its_control_characters(place):
@@ -433,17 +582,12 @@ def test_pipes_and_read_only_files_are_refused(place):
 # --- other kits, older ones, and clones
 
 
-def test_another_s_file_is_refused_then_kept_by_force_and_put_back(place):
+def test_another_s_file_in_the_kits_place_is_refused_and_stays(place):
     place.write(KIT, b"print('mine')\n", 0o755)
     before = place.tree()
-    assert "--force" in place.run(code=1) and place.tree() == before
-    place.run("--force")
-    assert place.read(KIT) == STAND_IN and place.read(KIT + ".kept") == b"print('mine')\n"
-    place.write(KIT, b"print('another')\n")
-    assert "another's file" in place.run("--force", code=1)  # the kept one is not lost
-    assert "another's file" in place.run("--uninstall")
-    assert place.read(KIT) == b"print('another')\n" and place.read(KIT + ".kept") == b"print('mine')\n"
-    place.write(KIT, STAND_IN)
+    for words in ([], ["--force"]):
+        assert "is another's file" in place.run(*words, code=1)
+        assert place.tree() == before
     place.run("--uninstall")
     assert place.tree() == before
 
@@ -456,8 +600,8 @@ def test_a_kit_that_a_formatter_changed_is_named_and_put_back(place):
     changed = STAND_IN.replace(b"VERSION =", b"VERSION =   ")
     place.write(KIT, changed)
     printed = place.run("--check", code=4)
-    assert printed.startswith("%s %s\n" % (KIT, CHANGED))
-    assert re.search(r"hint: `.*install\.py` puts it back", printed) and place.read(KIT) == changed
+    assert re.match(r"not current: `.*install\.py` would change this\n", printed)
+    assert "%s (%s; it %s)" % (KIT, kit.VERSION, CHANGED) in printed and place.read(KIT) == changed
     printed = place.run()
     assert CHANGED in printed and "a copy" not in printed
     assert place.read(KIT) == STAND_IN and "current" in place.run("--check")
@@ -475,13 +619,17 @@ def test_a_kit_that_somebody_edited_is_put_back_and_not_lost(place):
     assert "somebody changed it" in place.run("--uninstall") and place.read(KIT) == edits[0]
 
 
-@pytest.mark.parametrize("damage", [
-    lambda text: text.replace(b'"', b"'") + b"\n",
-    lambda text: text[:80],  # cut short by a merge
-    lambda text: b"",
-    lambda text: text.replace(b"\n", b"\r\n"),
-    lambda text: b"\xef\xbb\xbf" + text,
-], ids=["quotes", "cut", "empty", "CRLF", "BOM"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text.replace(b'"', b"'") + b"\n",
+        lambda text: text[:80],  # cut short by a merge
+        lambda text: b"",
+        lambda text: text.replace(b"\n", b"\r\n"),
+        lambda text: b"\xef\xbb\xbf" + text,
+    ],
+    ids=["quotes", "cut", "empty", "CRLF", "BOM"],
+)
 def test_a_changed_kit_of_ours_is_put_back_and_taken_out(place, damage):
     place.run()
     place.write(KIT, damage(STAND_IN))
@@ -498,8 +646,8 @@ def test_the_command_that_puts_a_kit_back_is_for_the_same_place(place, words):
     path = os.path.join(base, "hooks", "ctx_hooks.py")
     helper.write(path, STAND_IN + b"\n")
     elsewhere = place.run(place.project, *words, "--check", cwd=place.base, code=4)
-    command = re.search("hint: `(.*)` puts it back", elsewhere)[1]
-    assert shlex.split(command)[2:] == [place.project, *words]
+    command = re.search("not current: `(.*)` would", elsewhere)[1]
+    assert shlex.split(command)[2:] == (words if "user" in words else [place.project, *words])
 
 
 def test_a_newer_kit_is_not_replaced_by_an_older_one(place):
@@ -526,7 +674,10 @@ REWRITES = {  # what other tools do to JSON, and to every text
     "sorted keys": (lambda text: json.dumps(json.loads(text), sort_keys=True, indent=4), lambda text: text),
     "one line": (lambda text: json.dumps(json.loads(text), separators=(",", ":")), lambda text: text.rstrip()),
     "CRLF": (lambda text: text.replace("\n", "\r\n"), lambda text: text.replace("\n", "\r\n")),
-    "ends of lines and of the file": (lambda text: text.strip() + "\n\n", lambda text: text.replace("\n", "  \n") + "\n"),
+    "ends of lines and of the file": (
+        lambda text: text.strip() + "\n\n",
+        lambda text: text.replace("\n", "  \n") + "\n",
+    ),
 }
 
 
@@ -535,7 +686,7 @@ REWRITES = {  # what other tools do to JSON, and to every text
 def test_whatever_other_tools_do_to_our_files_they_can_be_checked_and_taken_out(place, tool, before):
     if before:
         place.write(SETTINGS, before)
-    place.run("--init", "--agent", "claude", "--agent", "gemini")
+    place.run("--agent", "claude", "--agent", "gemini")
     for name in helper.files_below(place.project):
         rewrite = REWRITES[tool][0 if name.endswith(".json") else 1]
         if name != KIT:
@@ -572,9 +723,20 @@ def test_a_clone_without_a_record_loses_our_entries_and_nothing_else(place):
     assert [path for path in place.tree() if path.endswith(".json")] == [SETTINGS]
 
 
-@pytest.mark.parametrize("data", [b"", b"[]", b"{", b"\xff", b'{"settings": []}', b"[" * 100_000, b'{"kits": 5}',
-                                  b'{"settings": {"../x": {}, ".claude/settings.json": {"original": 5}}}',
-                                  b'{"settings": {".claude/settings.json": {"original": "[]", "after": 1}}}'])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"[]",
+        b"{",
+        b"\xff",
+        b'{"settings": []}',
+        b"[" * 100_000,
+        b'{"kits": 5}',
+        b'{"settings": {"../x": {}, ".claude/settings.json": {"original": 5}}}',
+        b'{"settings": {".claude/settings.json": {"original": "[]", "after": 1}}}',
+    ],
+)
 def test_a_damaged_record_is_harmless(place, data):
     place.run()
     place.write(place.state("install-project.json"), data)
@@ -591,7 +753,8 @@ def test_git_sees_the_kit_and_the_settings_and_nothing_else(place, tmp_path):
     place.git("init", "-q")
     place.write(".codex/config.toml", b"")
     place.run("--statusline")
-    assert place.staged() == [ATTRIBUTES, KIT, SETTINGS, ".codex/config.toml"]
+    ours = [ATTRIBUTES, KIT, SETTINGS, ".codex/config.toml", ".context/DECISIONS.md", ".context/TASKS.md"]
+    assert place.staged() == ours
     place.git("add", "-A")
     place.git("commit", "-qm", "x")
     place.git("clone", "-q", ".", str(tmp_path / "clone"))
@@ -611,7 +774,7 @@ def test_git_sees_nothing_of_a_private_install_and_two_scopes_share_a_kit(place,
     os.makedirs(place.project, exist_ok=True)
     exclude = place.write(os.path.join(top, ".git", "info", "exclude"), b"*.log")
     before = place.tree(top)
-    place.run(place.project, "--scope", "local", "--init", "--statusline")
+    place.run(place.project, "--scope", "local", "--statusline")
     assert place.staged(top) == ["own.txt"]
     place.run(place.project)  # shared as well: now the kit is for everybody
     shared = (ATTRIBUTES, KIT, SETTINGS, ".context/TASKS.md", ".context/DECISIONS.md")
@@ -675,7 +838,10 @@ def test_the_home_and_the_kits_own_folder_are_no_projects(place):
     place.run(cwd=folder)
     assert os.listdir(os.path.join(place.home, ".claude")) == [] and os.path.exists(os.path.join(folder, SETTINGS))
     assert "--scope user" in place.run(place.home, code=1)
+    os.mkdir(os.path.join(place.source, ".claude-plugin"))
     assert "kit's own folder" in place.run(cwd=place.source, code=1)
+    os.rmdir(os.path.join(place.source, ".claude-plugin"))  # a copy at the top of somebody's repository
+    place.run("--dry-run", cwd=place.source)
     place.run(".", cwd=place.source)
     place.source = place.path(".claude", "hooks")  # the kit is run from where it is installed
     place.write(KIT, STAND_IN)
@@ -686,8 +852,16 @@ def test_the_home_and_the_kits_own_folder_are_no_projects(place):
 # --- options
 
 
-@pytest.mark.parametrize("words", [["--dry-run"], ["--check"], ["--dry-run", "--uninstall"], ["--help"],
-                                   ["--dry-run", "--verbose", "--init", "--agent", "all"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--dry-run"],
+        ["--check"],
+        ["--dry-run", "--uninstall"],
+        ["--help"],
+        ["--dry-run", "--verbose", "--agent", "all"],
+    ],
+)
 @pytest.mark.parametrize("is_installed", [False, True])
 def test_looking_writes_nothing(place, words, is_installed):
     if is_installed:
@@ -699,11 +873,11 @@ def test_looking_writes_nothing(place, words, is_installed):
 
 def test_a_dry_run_shows_the_settings_diff_first_and_never_the_kit(place):
     place.write(SETTINGS, b'{\n  "model": "opus"\n}\n')
-    lines = place.run("--dry-run", "--init", "--allow-handoff").splitlines()
+    lines = place.run("--dry-run", "--allow-handoff").splitlines()
     assert lines[0] == f"would change {SETTINGS} (hooks of Claude Code)" and lines[1].startswith("@@")
     assert f'+      "{RULE}"' in lines
     assert f"would write {KIT} ({kit.VERSION})" in lines and "would write .context/TASKS.md" in lines
-    assert "+# Tasks" not in lines and "+# Tasks" in place.run("--dry-run", "--init", "--verbose")
+    assert "+# Tasks" not in lines and "+# Tasks" in place.run("--dry-run", "--verbose")
     place.kit = inst.SOURCE
     assert "def " not in place.run("--dry-run", "--verbose")
 
@@ -711,20 +885,21 @@ def test_a_dry_run_shows_the_settings_diff_first_and_never_the_kit(place):
 def test_check_tells_not_installed_from_not_current_by_its_exit_code(place):
     assert place.run("--check", code=3).startswith("not installed: ")
     place.run()
-    assert place.run("--check") == f"ok: ctx_hooks {kit.VERSION} is installed, current, and runs\n"
+    assert place.run("--check") == f"ok: ctx_hooks {kit.VERSION} is installed, current, and speaks\n"
     settings = place.settings()
     del settings["hooks"]["SessionEnd"]
     place.write(SETTINGS, json.dumps(settings))
     assert f"would change {SETTINGS}" in place.run("--check", code=4)
     place.write(KIT, b"exit 0\n")
     assert "is another's file" in place.run("--check", code=1)
-    place.kit = b"exit 1\n"
-    place.run("--force")
-    assert "the hooks do not run" in place.run("--check", code=4)
+    os.unlink(place.path(KIT))
+    place.kit = STAND_IN.replace(b"exit 0", b"exit 1").replace(b"echo", b"exit 1; echo")
+    assert "FAIL: the registered line fails: it did nothing" in place.run()
+    assert "FAIL: the registered line fails" in place.run("--check", code=4)
 
 
 def test_python_sets_a_link_in_the_cache_and_nothing_in_the_settings(place):
-    shim = place.write(place.base + "/shim", "#!/bin/sh\nexec %s \"$@\"\n" % shlex.quote(PYTHON), 0o755)
+    shim = place.write(place.base + "/shim", '#!/bin/sh\nexec %s "$@"\n' % shlex.quote(PYTHON), 0o755)
     place.run("--python", shim)
     link = os.path.join(place.home, ".cache", "ctx_hooks", "python3")
     assert os.path.samefile(os.readlink(link), PYTHON) and PYTHON not in place.read(SETTINGS).decode()
@@ -736,17 +911,29 @@ def test_python_sets_a_link_in_the_cache_and_nothing_in_the_settings(place):
     assert not os.path.lexists(link)
 
 
-def test_init_writes_two_files_that_say_nothing_yet_and_overwrites_none(place):
-    assert "--init" in place.run()
-    place.write(".context/TASKS.md", "mine\n")
-    place.run("--init")
+def test_a_context_folder_is_made_with_two_files_that_say_nothing_yet(place):
+    assert "write into .context/TASKS.md what is being worked on" in place.run()
     assert sorted(os.listdir(place.path(".context"))) == ["DECISIONS.md", "TASKS.md"]
-    assert place.read(".context/TASKS.md") == b"mine\n"
     assert not any(kit.says_something(text) for text in inst.TEMPLATES.values())
-    place.run("--uninstall")
-    assert sorted(place.tree()) == [".context", ".context/DECISIONS.md", ".context/TASKS.md"]  # yours
+    place.write(".context/TASKS.md", "mine\n")
+    os.unlink(place.path(".context", "DECISIONS.md"))
+    assert "nothing to change" in place.run()  # what a person threw away does not come again
+    assert "what is in it is yours" in place.run("--uninstall")
+    assert sorted(place.tree()) == [".context", ".context/TASKS.md"]
+
+
+def test_a_context_folder_that_is_there_or_unwanted_gets_no_file_of_ours(place):
+    os.mkdir(place.path(".context"))
+    place.run()
+    assert os.listdir(place.path(".context")) == []
+    os.rmdir(place.path(".context"))
+    assert "FAIL: no .context folder here or above: the hooks stay silent" in place.run("--no-context", "--statusline")
+    assert not os.path.exists(place.path(".context"))
+
+
+def test_the_context_folder_has_the_name_that_the_settings_give_it(place):
     place.write(".contextrc", "context_dir: docs/ctx\n")
-    place.run("--init", "--allow-handoff")
+    place.run("--allow-handoff")
     assert os.path.exists(place.path("docs/ctx/TASKS.md"))
     assert place.settings()["permissions"]["allow"] == ["Edit(/docs/ctx/handoffs/**)"]
     place.run("--uninstall")
@@ -759,7 +946,7 @@ def test_uninstalling_removes_this_projects_state_and_the_cache_with_the_last_on
         place.run()
         place.write(place.state("session-a.json"), "{}")
         place.write(os.path.join(other, "session-b.json"), "{}")
-        place.write(os.path.join(place.home, ".cache/ctx_hooks/calm/x"), "1")
+        place.write(os.path.join(place.home, ".cache/ctx_hooks/calm/claude-x"), "1")
         place.run("--uninstall", *(["--keep-state"] if keep else []))
         assert os.path.exists(place.state("session-a.json")) == keep
         assert os.path.exists(other) and os.path.exists(os.path.join(place.home, ".cache/ctx_hooks"))
@@ -767,6 +954,122 @@ def test_uninstalling_removes_this_projects_state_and_the_cache_with_the_last_on
     shutil.rmtree(other)
     place.run("--uninstall")
     assert place.left_in_home() == []
+
+
+RUNTIME = [
+    ".caw/auto-state.json",
+    ".caw/.gitignore",
+    ".context/signals/global/ci.md",
+    ".context/signals/sessions/s1/own.md",
+    ".context/monitor-state.json",
+    ".context/monitor-state.json.corrupt",
+]
+
+
+def use(place):
+    """What is left when hooks ran here."""
+    for name in RUNTIME:
+        place.write(name, "{}")
+    place.write(".context/.gitignore", kit.GITIGNORE)
+    place.write(".caw/.gitignore", inst.CAW_IGNORE)
+    state = {"id": "s1", "version": kit.SESSION_VERSION}
+    for name in ("root", "lock", "greeted", "events.jsonl", "metrics.json", "agreed.json", "paused"):
+        place.write(place.state(name), "{}")
+    place.write(place.state("session-s1.json"), json.dumps(state))
+    place.env["TMPDIR"] = os.path.join(place.base, "tmp")
+    return place.write(os.path.join(place.env["TMPDIR"], "ctx-loaded-s1"), "")
+
+
+def test_after_some_use_nothing_of_the_hooks_is_left(place):
+    place.run()
+    marker = use(place)
+    printed = place.run("--uninstall")
+    assert "removed .context/signals/global/ci.md" in printed
+    assert place.tree() == {} and place.left_in_home() == [] and not os.path.exists(marker)
+
+
+def test_what_a_person_or_a_session_wrote_stays(place):
+    place.run()
+    use(place)
+    mine = [".context/TASKS.md", ".context/handoffs/s1.md", ".caw/mine", ".caw/.gitignore", ".context/signals/a/x.md"]
+    mine += [".claude/settings.json.tmp-x", ".claude/deep/settings.json.tmp-1"]
+    for name in mine:
+        place.write(name, "mine")
+    place.write(".claude/settings.json.tmp-123", "of a killed run")
+    mine.append(".context/.gitignore")
+    strange = place.write(place.state("strange"), "not ours")
+    place.run("--uninstall")
+    assert helper.files_below(place.project) == sorted(mine) and os.path.exists(strange)
+
+
+@pytest.mark.parametrize(
+    "name", [".caw", ".context/signals", ".context/signals/global", ".context/signals/sessions/s1"]
+)
+def test_nothing_is_removed_through_a_link(place, name):
+    place.run()
+    use(place)
+    victim = os.path.join(place.base, "victim")
+    for file in ("auto-state.json", "ci.md", "own.md", "global/ci.md"):
+        place.write(os.path.join(victim, file), "precious")
+    shutil.rmtree(place.path(name))
+    os.symlink(victim, place.path(name))
+    place.run("--uninstall")
+    assert len(helper.files_below(victim)) == 4
+
+
+def test_the_home_s_folders_are_not_emptied_through_a_link_either(place):
+    place.run()
+    use(place)
+    victim = os.path.join(place.base, "victim")
+    folder = os.path.dirname(place.state("x"))
+    os.rename(folder, victim)
+    os.symlink(victim, folder)
+    before = helper.files_below(victim)
+    place.run("--uninstall")
+    assert helper.files_below(victim) == before and len(before) > 8
+
+
+def test_it_says_that_git_ignores_what_should_be_shared(place):
+    place.git("init", "-q")
+    place.write(".gitignore", "/.claude/\n")
+    assert "note: git ignores .claude/settings.json, .claude/hooks/ctx_hooks.py here" in place.run()
+    assert "git ignores" not in place.run("--scope", "local")
+
+
+def test_below_the_git_root_it_says_where_the_client_has_to_be_started(place):
+    place.git("init", "-q")
+    below = place.path("packages", "web")
+    os.makedirs(below)
+    printed = place.run(cwd=below)
+    assert printed.startswith("project: %s\n" % place.project)
+    assert "Claude Code runs no hook if you start it here, in %s\n" % below in printed
+    assert re.search("start it in .*, or: .*install.py \\.\n", printed)
+    place.run(".", cwd=below)
+    assert not os.path.exists(os.path.join(below, ".context"))  # the one above is this project's, too
+    assert "if you start it here" not in place.run("--check", cwd=below)
+
+
+def test_a_first_install_reads_like_a_letter_and_a_second_one_says_only_what_is_new(place):
+    letter = place.run()
+    lines = letter.splitlines()
+    assert lines[0] == "wrote %s (%s)" % (KIT, kit.VERSION)
+    assert "commit them, and your team gets the hooks" in letter and "next: start Claude Code" in letter
+    assert lines[-2] == "what the hooks do: %s status" % KIT and lines[-1].endswith("install.py --uninstall")
+    assert place.run("--statusline") == "changed %s (hooks of Claude Code)\n" % SETTINGS
+
+
+def test_a_folder_that_is_not_there_is_an_error_and_not_made(place):
+    assert "is not a folder" in place.run(place.path("tpyo"), code=1)
+    assert not os.path.exists(place.path("tpyo"))
+
+
+def test_settings_of_5_mb_are_no_problem(place):
+    place.write(SETTINGS, json.dumps({"env": {"A%d" % number: "x" * 1000 for number in range(5000)}}))
+    before = place.tree()
+    place.run()
+    assert place.run("--check").startswith("ok: ")
+    place.run("--uninstall")
+    assert place.tree() == before
 
 
 def test_usage_errors_exit_2_and_failures_exit_1(place):
@@ -803,17 +1106,14 @@ def run_and_be_killed(place, steps, *words):
     return kill.call_count > steps
 
 
-@pytest.mark.parametrize("kit_text", [None, b"mine = 1\n"])
 @pytest.mark.parametrize("is_finished", [False, True])
-def test_runs_killed_anywhere_can_be_finished_or_undone(tmp_path, kit_text, is_finished):
-    words = ["--force", "--statusline", "--allow-handoff"]
+def test_runs_killed_anywhere_can_be_finished_or_undone(tmp_path, is_finished):
+    words = ["--statusline", "--allow-handoff"]
     steps, was_killed = 0, True
     while was_killed:
         place = Place(tmp_path / str(steps))
         place.write(SETTINGS, b'{"hooks": {}}')  # only the record knows that this was there
         place.write(".codex/own", b"")
-        if kit_text:
-            place.write(KIT, kit_text, 0o755)
         before = place.tree()
         was_killed = run_and_be_killed(place, steps, *words)
         if is_finished:
@@ -867,8 +1167,23 @@ def test_a_missing_or_damaged_kit_beside_the_installer_is_one_sentence(place, te
     assert done.returncode == 1 and re.match(rb"error: the files beside .*\nhint: .*\n$", done.stderr)
 
 
-def test_the_installer_parses_on_python_3_6_and_says_what_it_needs():
-    ast.parse(helper.read(INSTALLER), feature_version=(3, 6))
+def test_the_installer_has_nothing_that_python_2_7_cannot_parse():
+    source = helper.read(INSTALLER)
+    assert source.isascii()
+    for node in ast.walk(ast.parse(source, feature_version=(3, 6))):
+        assert not isinstance(node, (ast.AnnAssign, ast.JoinedStr, ast.Nonlocal, ast.AsyncFunctionDef)), node.lineno
+        assert not getattr(node, "annotation", None) and not getattr(node, "returns", None), node.lineno
+        assert not (isinstance(node, ast.Raise) and node.cause), node.lineno
+        assert not (isinstance(node, ast.arguments) and node.kwonlyargs), node.lineno
+        if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
+            assert not any(isinstance(item, ast.Starred) for item in node.elts), node.lineno
+        if isinstance(node, ast.Call):  # *words may only be the last one
+            assert not any(isinstance(item, ast.Starred) for item in node.args[:-1]), node.lineno
+            assert not (isinstance(node.func, ast.Name) and node.func.id == "print"), node.lineno
+    assert not re.search(r"""(?<!["'])\brb["']|\d_\d|\*\w+,\s*\)""", source)
+
+
+def test_the_installer_says_to_an_old_python_what_it_needs():
     old = shutil.which("python3.6") or shutil.which("python3.7")
     if old and subprocess.run([old, "-c", ""], stderr=subprocess.DEVNULL).returncode == 0:
         done = subprocess.run([old, INSTALLER], stderr=subprocess.PIPE)
@@ -904,7 +1219,7 @@ def test_a_private_install_hides_no_source_file(place):
     place.git("init", "-q")
     place.write(".contextrc", b"context_dir: src\n")
     place.write("src/a.py", b"x")
-    place.run("--scope", "local", "--init")
+    place.run("--scope", "local")
     assert sorted(place.staged(place.project)) == [".contextrc", "src/a.py"]
 
 

@@ -1,4 +1,5 @@
 """Project: where it is, what of it we may use, its lock, and whether to speak."""
+
 from __future__ import annotations
 
 import os
@@ -100,11 +101,14 @@ def test_our_state_lies_in_the_users_home_and_is_theirs_alone(world, session):
     assert moved.startswith(os.path.join(world.temp, "ctx_hooks"))
 
 
-def test_a_gitignore_names_our_files_and_no_context_file_and_a_persons_own_is_left_alone(world, session):
+def test_a_gitignore_names_our_files_and_no_context_file(world, session):
     lines = read(world.context(".gitignore")).splitlines()
     names = [line for line in lines if not line.startswith("#")]
     assert {"/signals/", "/handoffs/", "/monitor-state.json"} <= set(names)
     assert not [line for line in names if line.endswith(".md") or line in ("*", "/")]
+
+
+def test_a_persons_own_gitignore_is_left_alone(world):
     world.write(".context/.gitignore", "mine\n")
     world.session("s2").start()
     assert read(world.context(".gitignore")) == "mine\n"
@@ -147,15 +151,3 @@ def test_somebody_elses_settings_in_a_parent_do_not_count(world):
     assert kit.find_project(below, world.env).context == world.path("other")
     os.chown(world.path(".contextrc"), 12345, 12345)
     assert kit.find_project(below, world.env).context == world.path(".context")
-
-
-def test_only_the_settings_of_the_project_are_parsed(world, monkeypatch):
-    """Sixteen nested ones of 64 KB took two seconds at every hook."""
-    below = world.path(*"abcdefgh")
-    os.makedirs(below)
-    for folder in kit.upwards(below)[:8]:
-        write(os.path.join(folder, ".contextrc"), "x: y\n" * 10_000)
-    parsed = []
-    monkeypatch.setattr(kit, "parse_keys", lambda text: parsed.append(text) or [])
-    assert kit.find_project(below, world.env).root == world.root
-    assert "x: y" not in "".join(parsed)

@@ -1,4 +1,5 @@
-"""The README: short, and every block in it does what it says."""
+"""The README: every block in it does what it says."""
+
 from __future__ import annotations
 
 import os
@@ -23,9 +24,11 @@ def section(title):
     return TEXT.partition("## " + title)[2].partition("\n## ")[0]
 
 
-def test_it_is_short_complete_and_every_block_has_a_kind_that_is_checked_here():
-    assert TEXT.count("\n") < 260 and len(TEXT.split()) < 2600
+def test_every_figure_is_there():
     assert re.findall("@[A-Z0-9]+@", TEXT) == []  # where figures of make bench, e2e and e2e-agents belong
+
+
+def test_every_block_has_a_kind_that_is_checked_here():
     assert {language for language, _ in BLOCKS} == {"sh", "", "yaml", "signal"}
 
 
@@ -47,17 +50,22 @@ def test_the_commands_run_in_their_order_in_a_fresh_project(bare_world):
             stderr=subprocess.STDOUT,
         )
         assert done.returncode == 0, (line, done.stdout.decode())
-    left = helper.files_below(bare_world.root)
-    assert ".claude/hooks/ctx_hooks.py" not in left and ".context/TASKS.md" in left
+    assert helper.files_below(bare_world.root) == []
+    left = [
+        name
+        for name in helper.files_below(bare_world.home)
+        if not name.startswith(("ctx_hooks", ".cache/ctx_hooks/bytecode"))
+    ]
+    assert left == []
 
 
-def test_the_settings_and_the_signal_are_understood(kit):
+def test_the_settings_and_the_signal_are_understood(kit, tmp_path):
     for body in blocks("yaml"):
         settings = kit.Settings()
         settings.read(body)
         assert settings.problems == []
     (body,) = blocks("signal")
-    signal = kit.parse_signal(body, kit.parse_iso("2026-02-03T10:46:00Z"))
+    signal = kit.read_signal(helper.write(str(tmp_path / "s.md"), body), kit.parse_iso("2026-02-03T10:46:00Z"))
     assert (signal.severity, signal.ttl_s, signal.code) == ("warning", 300, "CTX_HEALTH_85")
     assert signal.body.startswith("Context: 87% full")
 

@@ -1,4 +1,5 @@
 """Recorder: what was said and why, errors, metrics; all bounded."""
+
 from __future__ import annotations
 
 import os
@@ -22,7 +23,9 @@ def test_one_row_says_when_who_what_and_why(world, session):
     assert (row["file"], row["severity"], row["body"]) == ("ci.md", "critical", "two\nlines  é")
 
 
-def test_each_thing_that_is_said_leaves_a_row_and_a_silent_run_none(world):
+@pytest.fixture
+def told(world):
+    """A session to which each kind of thing was said."""
     world.handoff("old", "Goal: x")
     session = world.session("s1")
     session.env["ANTHROPIC_API_KEY"] = "very-secret-value"
@@ -30,11 +33,22 @@ def test_each_thing_that_is_said_leaves_a_row_and_a_silent_run_none(world):
     session.gate()
     session.look(tokens=150_000)
     session.write_handoff()
+    return session
+
+
+def test_each_thing_that_is_said_leaves_a_row(world, told):
     events = [row["event"] for row in world.events()]
     for event in ("injection:attempted", "gate:said", "handoff:crossed", "handoff:asked", "handoff:written"):
         assert event in events
-    session.look()
-    assert [row["event"] for row in world.events()] == events
+
+
+def test_a_silent_run_leaves_no_row(world, told):
+    rows = world.events()
+    told.look()
+    assert world.events() == rows
+
+
+def test_no_secret_of_the_environment_is_written_down(world, told):
     for name in os.listdir(world.state()):
         assert "very-secret-value" not in read(world.state(name))
 
@@ -61,8 +75,9 @@ def test_broken_metrics_are_mended(world, project, content):
 
 
 def test_averages_are_over_what_succeeded_and_no_time_is_negative(world, project):
-    kit.count_metric(project, "succeededOnFirstTry", 1, 2.0)
+    kit.count_success(project, kit.Delivery({"attempts": 1, "first_at": 10.0}), 12.0)
     kit.count_metric(project, "failed")
-    kit.count_metric(project, "succeededAfterRetry", 4, -99.0)
+    kit.count_success(project, kit.Delivery({"attempts": 4, "first_at": 99.0}), 12.0)
     metrics = world.metrics()
+    assert (metrics["succeededOnFirstTry"], metrics["succeededAfterRetry"], metrics["failed"]) == (1, 1, 1)
     assert (metrics["averageAttemptsToSuccess"], metrics["averageTimeToSuccess"]) == (2.5, 1.0)

@@ -1,4 +1,5 @@
 """Registration: the lines in the clients' settings, as they are made and recognised."""
+
 from __future__ import annotations
 
 import json
@@ -15,9 +16,17 @@ def read_json(*names):
 
 
 HOOKS = read_json("hooks.json")["hooks"]
-MODES = {"SessionStart": "inject", "UserPromptSubmit": "inject", "PreToolUse": "gate", "PostToolUse": "monitor",
-         "PostToolUseFailure": "monitor now", "PreCompact": "monitor now", "Stop": "stop-enforce",
-         "SessionEnd": "cleanup"}
+MODES = {
+    "SessionStart": "inject",
+    "UserPromptSubmit": "inject",
+    "PreToolUse": "gate",
+    "SubagentStart": "gate now",
+    "PostToolUse": "monitor",
+    "PostToolUseFailure": "monitor now",
+    "PreCompact": "monitor now",
+    "Stop": "stop-enforce",
+    "SessionEnd": "cleanup",
+}
 OURS = {
     'sh "$CLAUDE_PROJECT_DIR/.claude/hooks/ctx_hooks.py" monitor now || exit 0': ("monitor", "claude"),
     'sh "${CLAUDE_PLUGIN_ROOT}/ctx_hooks.py" gate || exit 0': ("gate", "claude"),
@@ -32,15 +41,38 @@ OURS = {
     "sh ~/.claude/hooks/ctx_hooks.py statusline": ("statusline", "claude"),
 }
 NOT_OURS = [
-    "", "   ", None, 5, ["sh"], "python3", "ctx_hooks.py", "python3 ctx_hooks.py", "python3 ctx_hooks.py doctor",
-    "python3 my_ctx_hooks.py gate", "python3 ctx_hooks.pyc gate", "python3 ctx_hooks.py.bak gate",
-    "python3 ctx_hooks.py/other.py gate", "python3 gate ctx_hooks.py", "echo ctx_hooks.py gate",
-    "cat ctx_hooks.py gate", "python3 other.py ctx_hooks.py gate", "echo before; python3 ctx_hooks.py gate",
-    "python3 ctx_hooks.py gate && ./mine.sh", "python3 ctx_hooks.py gate | tee log",
-    "python3 ctx_hooks.py gate || ./mine.sh", "(python3 ctx_hooks.py gate)", "python3 ctx_hooks.py gate\nrm -rf x",
-    "python3 ctx_hooks.py gate x\nrm -rf x", 'python3 ctx_hooks.py gate \\" ; rm x \\"',
-    "sh x/ctx_hooks.py gate nobody", "sh -c x/ctx_hooks.py gate", "python3 -m ctx_hooks gate", "python3 'open quote/ctx_hooks.py gate",
-    "timeout 5 ./wrapper.sh ctx_hooks.py gate", "$(evil) x/ctx_hooks.py gate", ": ctx_hooks gate; rm -rf x",
+    "",
+    "   ",
+    None,
+    5,
+    ["sh"],
+    "python3",
+    "ctx_hooks.py",
+    "python3 ctx_hooks.py",
+    "python3 ctx_hooks.py doctor",
+    "python3 my_ctx_hooks.py gate",
+    "python3 ctx_hooks.pyc gate",
+    "python3 ctx_hooks.py.bak gate",
+    "python3 ctx_hooks.py/other.py gate",
+    "python3 gate ctx_hooks.py",
+    "echo ctx_hooks.py gate",
+    "cat ctx_hooks.py gate",
+    "python3 other.py ctx_hooks.py gate",
+    "echo before; python3 ctx_hooks.py gate",
+    "python3 ctx_hooks.py gate && ./mine.sh",
+    "python3 ctx_hooks.py gate | tee log",
+    "python3 ctx_hooks.py gate || ./mine.sh",
+    "(python3 ctx_hooks.py gate)",
+    "python3 ctx_hooks.py gate\nrm -rf x",
+    "python3 ctx_hooks.py gate x\nrm -rf x",
+    'python3 ctx_hooks.py gate \\" ; rm x \\"',
+    "sh x/ctx_hooks.py gate nobody",
+    "sh -c x/ctx_hooks.py gate",
+    "python3 -m ctx_hooks gate",
+    "python3 'open quote/ctx_hooks.py gate",
+    "timeout 5 ./wrapper.sh ctx_hooks.py gate",
+    "$(evil) x/ctx_hooks.py gate",
+    ": ctx_hooks gate; rm -rf x",
     ": ctx_hooks gate; x || exit 0 && ./mine.sh",
 ]
 
@@ -72,9 +104,11 @@ def test_each_client_gets_short_lines_for_its_own_events_in_its_own_units(agent)
     dialect = kit.DIALECTS[agent]
     modes = {dialect.renamed.get(name, name): mode for name, mode in MODES.items() if name in dialect.registered}
     limits = {"Stop": 150, "AfterAgent": 150, "SessionEnd": 3 if agent == "codex" else 5}
-    for path, form in ((kit.kit_word(agent) or "/x/ctx_hooks.py", kit.SHELL_LINE),
-                       ("'/x y/it'\"'\"'s/ctx_hooks.py'", kit.SHELL_LINE),
-                       ('"C:\\x\\ctx_hooks.py"', kit.POWERSHELL_LINE)):
+    for path, form in (
+        (kit.kit_word(agent) or "/x/ctx_hooks.py", kit.SHELL_LINE),
+        ("'/x y/it'\"'\"'s/ctx_hooks.py'", kit.SHELL_LINE),
+        ('"C:\\x\\ctx_hooks.py"', kit.POWERSHELL_LINE),
+    ):
         hooks = kit.adapt_hooks(HOOKS, agent, path, form)
         assert set(hooks) == set(modes)
         assert "PreCompress" not in hooks  # Gemini's comes before every request
@@ -98,9 +132,16 @@ def test_claude_code_gets_hooks_json_and_the_manifests_of_the_plugin_fit():
 
 def test_lines_are_found_whatever_else_the_settings_hold():
     command = HOOKS["PreToolUse"][0]["hooks"][0]["command"]
-    for broken in ({}, [], None, {"hooks": []}, {"hooks": {"a": 5}},
-                   {"other": {"a": [{"hooks": [{"command": command}]}]}},
-                   {"hooks": {"a": [5, {}, {"hooks": 5}, {"hooks": [5, {}, {"command": ["sh"]}]}]}}):
+    for broken in (
+        {},
+        [],
+        None,
+        {"hooks": []},
+        {"hooks": {"a": 5}},
+        {"other": {"a": [{"hooks": [{"command": command}]}]}},
+        {"hooks": {"a": [5, {}, {"hooks": 5}, {"hooks": [5, {}, {"command": ["sh"]}]}]}},
+    ):
         assert kit.find_lines(broken) == []
     settings = {"hooks": {"a": [5, {"matcher": [1, 2], "hooks": [5, {"command": command}]}], "b": None}}
-    assert [(line.place, line.mode) for line in kit.find_lines(settings)] == [(["hooks", "a", 1, "hooks", 1], "gate")]
+    (line,) = kit.find_lines(settings)
+    assert (line.event, line.index, line.position, line.mode) == ("a", 1, 1, "gate")

@@ -1,4 +1,5 @@
 """Run: event in, at most one reply out, exit 0; whatever the event, the home or the pipe is like."""
+
 from __future__ import annotations
 
 import json
@@ -36,6 +37,24 @@ def assert_silent_in_every_mode(world, way=World.launch, **env):
         event = world.session("s1").event(name, prompt="x", source="startup")
         reply = way(world, mode, event, **env)
         assert (reply.out, reply.err, reply.code) == ("", "", 0)
+
+
+# --- the first line that a person sees
+
+
+def test_a_person_is_told_once_in_a_project_that_the_hooks_are_on(world):
+    greeting = "ctx: hooks are on; "
+    session = world.session("s1")
+    assert session.start().person.startswith(greeting)
+    assert greeting not in session.prompt("go on").person + world.session("s2").start().person
+
+
+def test_a_person_is_told_so_also_when_the_folder_is_made_in_mid_session(bare_world):
+    session = bare_world.session("s1")
+    assert session.start().out == session.prompt("Begin.").out == ""
+    os.mkdir(bare_world.path(".context"))
+    session.run("make")
+    assert session.stop().person.startswith("ctx: hooks are on; ")
 
 
 # --- events
@@ -97,8 +116,11 @@ def test_no_field_of_any_type_is_an_error(world, rounds):
         world.hook(mode, event)
 
 
-def test_a_large_event_full_of_braces_is_read_whole_and_one_beyond_the_limit_is_none(world, monkeypatch):
+def test_a_large_event_full_of_braces_is_read_whole(world):
     assert world.launch("gate", gate_event(world, tool_input={"x": "}" * 6_000_000})).text
+
+
+def test_an_event_beyond_the_limit_is_none(world, monkeypatch):
     monkeypatch.setattr(kit, "STDIN_LIMIT_BYTES", 50_000)
     event = world.session("s2").event("PreToolUse", tool_input={"x": "y" * 2_000_000})
     assert world.hook("gate", event).out == ""
@@ -201,13 +223,16 @@ def test_the_off_switch(world, value, is_silent):
     assert (world.hook("gate", gate_event(world), CTX_HOOKS_DISABLE=value).out == "") == is_silent
 
 
-def test_a_pause_silences_everything_and_ends(world, session):
+def test_a_pause_silences_everything_until_it_ends(world, session):
     write(world.state("paused"), "%d" % (world.now + 100))
     world.signal("Deploy is red.", "s1", ttl=9999)
     assert session.prompt("x").out == session.gate().out == ""
     world.now += 101
     assert "Deploy is red." in session.prompt("x").text
-    write(world.state("paused"), "0")  # without an end
+
+
+def test_a_pause_without_an_end_lasts(world, session):
+    write(world.state("paused"), "0")
     world.now += 86_400 * 300
     assert session.gate().out == ""
 
@@ -226,6 +251,14 @@ def test_of_two_kits_only_that_of_the_project_speaks(world, monkeypatch, name):
         assert bool(world.hook("gate", gate_event(world, session_id=client), client).out) is (client == "codex")
     monkeypatch.setattr(kit, "__file__", world.path(".claude", "hooks", "ctx_hooks.py"))
     assert world.session("s3").gate().text
+
+
+def test_a_line_that_is_commented_out_does_not_silence_the_user_s_kit(world):
+    world.write(".claude/hooks/ctx_hooks.py", "#")
+    line = '"command": "sh ctx_hooks.py gate"'
+    for name, start, end in (("s1", "//", ""), ("s2", "/*", "*/"), ("s3", "", "")):
+        world.write(".claude/settings.json", "{%s %s %s\n}" % (start, line, end))
+        assert bool(world.session(name).gate().out) is bool(start)
 
 
 # --- one reply
@@ -259,19 +292,29 @@ def test_startup_comes_first_and_signals_wait_for_room(world):
 # --- the lock
 
 
-def test_a_lock_that_cannot_be_had_is_silence_and_a_workflows_person_is_told(world, session, monkeypatch):
-    monkeypatch.setattr(kit, "LOCK_WAIT_STOP_S", 0.05)
-    state = '{"active": true, "phase": "qa", "phases": ["qa"], "session_id": "s1"}'
+def test_a_hook_without_the_lock_is_silent(world, session):
     world.signal("Deploy is red.", "s1")
     with open(world.state("lock"), "a") as holder:
         fcntl.flock(holder, fcntl.LOCK_EX)
         reply = world.launch("inject", prompt_event(world))
-        assert session.stop().out == ""
-        world.write(".caw/auto-state.json", state)
-        stopped = session.stop()
     assert (reply.out, reply.err, reply.code) == ("", "", 0)
-    assert stopped.text == "" and stopped.person.startswith("ctx: ")
     assert "Deploy is red." in session.prompt("x").text
+
+
+def test_without_the_lock_a_stop_passes(world, session, monkeypatch):
+    monkeypatch.setattr(kit, "LOCK_WAIT_STOP_S", 0.05)
+    with open(world.state("lock"), "a") as holder:
+        fcntl.flock(holder, fcntl.LOCK_EX)
+        assert session.stop().out == ""
+
+
+def test_the_person_is_told_of_a_workflows_stop_without_the_lock(world, session, monkeypatch):
+    monkeypatch.setattr(kit, "LOCK_WAIT_STOP_S", 0.05)
+    world.write(".caw/auto-state.json", '{"active": true, "phase": "qa", "phases": ["qa"], "session_id": "s1"}')
+    with open(world.state("lock"), "a") as holder:
+        fcntl.flock(holder, fcntl.LOCK_EX)
+        stopped = session.stop()
+    assert stopped.text == "" and stopped.person.startswith("ctx: ")
 
 
 # --- internal errors, unknown modes
@@ -322,7 +365,7 @@ def test_a_c_locale_prints_the_pins_as_utf8(world, session):
     assert "> Niemals Fließkomma für Geld: 10 €." in reply.out
 
 
-def test_a_project_whose_path_is_not_utf8_works_and_one_that_is_gone_is_survived(world):
+def test_a_project_whose_path_is_not_utf8_works(world):
     odd = os.fsencode(world.root) + b"/caf\xe9"
     os.makedirs(odd + b"/.context")
     with open(odd + b"/.context/TASKS.md", "w") as file:
@@ -330,5 +373,8 @@ def test_a_project_whose_path_is_not_utf8_works_and_one_that_is_gone_is_survived
     world.env["CLAUDE_PROJECT_DIR"] = os.fsdecode(odd)
     reply = world.launch("gate", gate_event(world))
     assert reply.code == 0 and reply.err == "" and "TASKS.md" in reply.text
+
+
+def test_a_project_that_is_gone_is_no_error(world):
     gone = world.env["CLAUDE_PROJECT_DIR"] = os.path.join(world.temp, "gone")
     assert world.launch("gate", gate_event(world, cwd=gone)).code == 0

@@ -1,8 +1,10 @@
 """Startup: what the last session left, and the proof that it arrived."""
+
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 
 import pytest
@@ -65,7 +67,7 @@ def test_a_handoff_goes_to_one_session_only(world):
     world.env["CLAUDE_PID"] = ""  # not every client names its process
     world.handoff("by hand", BODY)
     first = new(world, "a")
-    assert first.person.startswith("ctx: hooks are on; /ctx-hooks:status shows more\n")  # this kit lies as a plugin does
+    assert first.person.startswith("ctx: hooks are on; ")
     assert "(by hand.md), left by an unknown writer" in first.text and GIVEN in first.text
     assert world.waiting() == []
     assert os.listdir(world.context("handoffs", "delivered")) == ["by hand.md"]
@@ -161,6 +163,19 @@ def test_after_each_compaction_the_session_gets_its_own_once_and_keeps_it(world)
         assert world.waiting() == ["new.md", "other.md"]
         session.say("Going on.")
         assert session.prompt("go on").text == ""
+
+
+def test_after_a_compaction_a_session_that_only_read_gets_the_handoff_that_it_began_with(world):
+    session = begun(world)
+    for _ in range(2):
+        session.prompt("What is next?")
+        session.look()
+        session.say("The discounts.")
+        session.write_boundary()
+        reply = session.start("compact")
+        assert reply.text.startswith("The handoff that this session began with (old.md)")
+        assert GIVEN in reply.text
+    assert world.waiting() == []
 
 
 def test_a_compaction_without_our_precompact_has_a_handoff_too(world, session):
@@ -268,7 +283,7 @@ def test_the_budget_holds_and_what_happened_since_stays_whole(world, settings, b
     text = new(world).text
     assert budget // 2 < len(text) <= budget
     assert since.strip() in text
-    assert "Goal: x" in text and "The end." in text and "cut" in text
+    assert "Goal: x" in text and "The end." in text and "[…]" in text
 
 
 def test_a_handoff_of_5_mb_and_full_of_turns_still_fits_a_reply(world):
@@ -344,7 +359,7 @@ def test_a_session_without_evidence_gives_the_handoff_back(world, is_late):
         session.row(type="attachment", attachment={"type": "hook_additional_context", "content": [head]})
     session.end()
     assert ("old.md" in world.waiting()) is not is_late
-    assert bool(session.state()["began_with"]) is is_late
+    assert bool(session.state()["handoff"]["began_with"]) is is_late
 
 
 ASKS_A_PROCESS = pytest.mark.posix("a process is not asked for on Windows")
@@ -490,6 +505,90 @@ def test_a_repository_can_name_another_instruction_file_and_no_other_file(world,
     assert os.path.exists(world.path(named)) == (named == used)
 
 
+@pytest.mark.parametrize(
+    "there, used",
+    [
+        ([], "CLAUDE.md"),
+        (["AGENTS.md"], "AGENTS.md"),
+        (["AGENTS.md", "CLAUDE.md"], "CLAUDE.md"),
+        (["AGENTS.md", "CLAUDE.local.md"], "CLAUDE.local.md"),
+        (["GEMINI.md"], "CLAUDE.md"),
+    ],
+)
+def test_the_file_is_one_that_the_client_reads_and_no_new_one_hides_it(world, there, used):
+    world.settings("startup:\n  file_fallback_after_attempts: 1\n")
+    for name in there:
+        world.write(name, "Rules of the project.\n")
+    assert "written to " + used in again(begun(world, hears=False)).text
+    found = [name for name in os.listdir(world.root) if name.endswith(".md")]
+    assert sorted(found) == sorted({*there, used})
+    assert GIVEN in read(world.path(used))
+
+
+@pytest.mark.posix("links need a right on Windows")
+def test_behind_a_link_to_agents_md_the_section_is_in_agents_md(world):
+    world.settings("startup:\n  file_fallback_after_attempts: 1\n")
+    world.write("AGENTS.md", "Rules of the project.\n")
+    os.symlink("AGENTS.md", world.path("CLAUDE.md"))
+    session = begun(world, hears=False)
+    assert "written to AGENTS.md" in again(session).text
+    assert GIVEN in read(world.path("CLAUDE.md"))
+    session.end()
+    assert read(world.path("CLAUDE.md")) == "Rules of the project.\n"
+    assert os.path.islink(world.path("CLAUDE.md"))
+
+
+def test_the_file_asks_for_no_acknowledgement(world):
+    world.settings("startup:\n  require_ack: true\n  file_fallback_after_attempts: 1\n")
+    notice = again(begun(world, hears=False)).text
+    assert notice.startswith("[CONTEXT INJECTION - Please acknowledge receipt]\n[System] Session context written to")
+    content = read(world.path("CLAUDE.md"))
+    assert GIVEN in content and "ACK" not in content and "CONTEXT INJECTION" not in content
+
+
+def test_the_section_says_whose_text_it_holds_and_when_it_was_written(world):
+    world.settings("startup:\n  file_fallback_after_attempts: 1\n")
+    session = begun(world, hears=False)
+    again(session)
+    at = kit.format_iso(world.now - 1)  # the prompt's row came a second later
+    assert "\n\nContext of earlier sessions (old.md), written by ctx_hooks at %s\n\n" % at in read(
+        world.path("CLAUDE.md")
+    )
+
+
+@pytest.mark.parametrize("way", ["the agent's words", "a receipt"])
+def test_evidence_after_the_last_attempt_counts(world, way):
+    session = begun(world, hears=False)
+    for _ in range(6):
+        again(session)
+    assert world.metrics()["failed"] == 1 and os.path.exists(world.path("CLAUDE.md"))
+    if way == "a receipt":
+        session.leaves_receipts = True
+        head = session.state()["delivery"]["head"]
+        session.row(type="attachment", attachment={"type": "hook_additional_context", "content": [head]})
+    else:
+        session.say("ACK: context received")
+    session.stop()
+    metrics = world.metrics()
+    assert (metrics["failed"], metrics["succeededAfterRetry"]) == (0, 1)
+    assert session.state()["delivery"]["state"] == "done"
+    assert not os.path.exists(world.path("CLAUDE.md"))
+    session.edit("src/cart.py")
+    session.end()
+    assert "old.md" not in world.waiting()
+
+
+def test_a_handoff_that_reaches_another_session_leaves_no_section_of_it(world):
+    world.settings("startup:\n  file_fallback_after_attempts: 1\n  fallback_file: QWEN.md\n")
+    again(begun(world, hears=False))
+    assert GIVEN in read(world.path("QWEN.md"))
+    world.handoff("old", BODY)  # `wrap` lets it wait again
+    second = world.session("second")
+    assert GIVEN in second.start().text
+    second.prompt("go on")
+    assert not os.path.exists(world.path("QWEN.md"))
+
+
 # --- the section
 
 
@@ -500,14 +599,34 @@ def test_text_outside_the_section_comes_back_byte_for_byte(tmp_path, before):
     mode = os.stat(path).st_mode
     assert kit.write_section(path, "one")
     assert kit.write_section(path, "a\n%s\ntwo\n%s\nc" % (kit.SECTION_END, kit.SECTION_BEGIN))
-    with open(path, "r+b") as file:
+    with open(path, "rb") as file:
         content = file.read()
-        file.write(b"written below\n")
     assert content.count(b"<!-- STARTUP") == content.count(b"<!-- END") == 1 and b"two" in content
     kit.write_section(path, "")
     with open(path, "rb") as file:
-        assert file.read() == before + b"written below\n"
+        assert file.read() == before
     assert os.stat(path).st_mode == mode
+
+
+@pytest.mark.parametrize("before", ["above", "above\n", "above\n\n"])
+@pytest.mark.parametrize("below", ["below", "below\n", "\nbelow\n"])
+def test_lines_above_and_below_the_section_are_never_joined(tmp_path, before, below):
+    path = write(str(tmp_path / "CLAUDE.md"), before)
+    kit.write_section(path, "one")
+    write(path, read(path) + below)
+    kit.write_section(path, "")
+    after = read(path)
+    assert after.split() == ["above", "below"]
+    assert after.startswith(before) and after.endswith(below)
+
+
+def test_no_text_in_a_section_can_end_it(tmp_path):
+    path = write(str(tmp_path / "CLAUDE.md"), "mine\n")
+    half = len(kit.SECTION_END) // 2
+    nested = kit.SECTION_END[:half] + kit.SECTION_END + kit.SECTION_END[half:]
+    kit.write_section(path, "one\n%s\ntwo" % nested)
+    kit.write_section(path, "")
+    assert read(path) == "mine\n"
 
 
 def test_every_section_that_a_merge_left_goes(tmp_path):
@@ -559,6 +678,20 @@ def test_what_killed_sessions_left_goes_after_seven_days_and_what_is_the_persons
     assert all(os.path.exists(path) for path in persons)
 
 
+def test_signals_and_markers_of_sessions_that_nobody_knows_go_after_seven_days(world):
+    world.worked("known")
+    old, new_one = world.signal("Old.", "gone"), world.signal("New.", "later")
+    kept = [new_one, world.signal("For a session that goes on.", "known", ttl=30 * 86400)]
+    kept.append(world.write(".context/signals/sessions/persons/notes.txt", "mine"))
+    ours = [write(os.path.join(world.temp, "ctx-loaded-gone"), "", world.now), old, os.path.dirname(old)]
+    for path in (ours[0], old, os.path.dirname(old), kept[1], kept[2], os.path.dirname(kept[2])):
+        os.utime(path, (world.now - 8 * 86400,) * 2)
+    os.unlink(world.state("swept"))
+    new(world, "b")
+    assert [path for path in ours if os.path.exists(path)] == []
+    assert all(os.path.exists(path) for path in kept)
+
+
 @pytest.mark.posix("under Wine a thousand files take minutes")
 def test_a_thousand_old_sessions_keep_no_handoff_from_arriving_and_go_over_several_starts(world):
     world.worked("old", "Add discounts.")
@@ -567,7 +700,8 @@ def test_a_thousand_old_sessions_keep_no_handoff_from_arriving_and_go_over_sever
     state["facts"]["said"] = "x" * 40_000
     for number in range(1000):
         name = "dead-%d" % number
-        lost = dict(state, id=name, seen_at=long_ago, handoff_offset=10**9)
+        lost = dict(state, id=name, seen_at=long_ago)
+        lost["handoff"] = dict(state["handoff"], kit_offset=10**9)
         write(world.state("session-%s.json" % name), json.dumps(lost), long_ago)
         world.signal("For it.", name)
     slow_disk = "real = kit.remove_file; kit.remove_file = lambda path: (kit.time.sleep(0.01), real(path))"
@@ -589,7 +723,31 @@ def test_delivered_handoffs_stay_seven_days_and_those_that_nobody_took_go_there(
     assert os.listdir(world.context("handoffs", "delivered")) == ["old.md"]
     world.now += 8 * 86400
     new(world, "c")
-    assert os.listdir(world.context("handoffs", "delivered")) == []
+    assert not os.path.exists(world.context("handoffs", "delivered", "old.md"))
+
+
+@pytest.mark.skipif(not shutil.which("git"), reason="no git here")
+def test_a_handoff_that_came_with_a_pull_says_so_and_one_of_an_own_session_does_not(world):
+    world.worked("own", "Add discounts.")
+    subprocess.run(["git", "init", "-q"], cwd=world.root, check=True)
+    world.handoff("theirs", BODY)
+    subprocess.run(["git", "add", "-f", ".context/handoffs"], cwd=world.root, check=True)
+    first, second = new(world, "a"), new(world, "b")
+    assert "(own.md)" in first.text and "It came with the repository" not in first.text
+    assert "(theirs.md)" in second.text and "It came with the repository" in second.text
+    assert second.person == ""
+
+
+def test_of_hundreds_of_handoffs_in_a_clone_few_are_read(world, monkeypatch):
+    for number in range(300):
+        world.write(".context/handoffs/%d.md" % number, BODY)
+    world.session("z").start("resume")  # the first run here
+    world.handoff("ours", BODY, age_s=60)
+    read = []
+    real = kit.read_handoff
+    monkeypatch.setattr(kit, "read_handoff", lambda path: read.append(path) or real(path))
+    assert "(ours.md)" in new(world, "a").text
+    assert len(set(read)) < 30
 
 
 def test_an_unknown_client_takes_nothing_and_is_not_flooded(world):

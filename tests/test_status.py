@@ -1,4 +1,5 @@
 """`status` and `why`: what people see on one screen."""
+
 from __future__ import annotations
 
 import json
@@ -8,7 +9,7 @@ import re
 import pytest
 
 import helper
-from people import COLOUR, in_terminal, tell
+from people import COLOUR, ask, in_terminal, tell
 
 
 def fill(session, *levels):
@@ -38,6 +39,23 @@ def test_percent_is_the_one_that_the_reminder_names_and_the_handoffs_state_is_to
     assert "handoff written" in tell(world, "status")
 
 
+def test_what_open_sessions_edited_is_shown_and_marked_where_two_edited_it(world, session):
+    other = world.session("other-one")
+    other.env["CLAUDE_PID"] = ""
+    for one, names in ((session, "src/a.py src/b.py"), (other, "src/b.py src/c.py")):
+        for name in names.split():
+            one.edit(name)
+        one.stop()
+    page = tell(world, "status")
+    assert "edited: ⚠ src/b.py (also other-on), src/a.py" in page
+    assert "edited: ⚠ src/b.py (also s1), src/c.py" in page
+    sessions = json.loads(tell(world, "status", "--json"))["sessions"]
+    assert {"src/a.py": [], "src/b.py": ["other-one"]} in [one["edited"] for one in sessions]
+    other.end()
+    page = tell(world, "status")
+    assert "edited: src/a.py, src/b.py" in page and "src/c.py" not in page
+
+
 def test_calls_that_the_launcher_answered_alone_are_counted(world, session):
     fill(session, 20_000)
     session.write_answer({"type": "tool_use", "id": "t9", "name": "Read", "input": {}}, tokens=90_000)
@@ -53,6 +71,33 @@ def test_a_session_that_ended_or_was_killed_says_so(world):
     world.session("s2").start()
     page = tell(world, "status")
     assert "s1       Claude Code ended " in page and "s2       Claude Code killed " in page
+
+
+def test_a_session_that_nobody_asked_anything_yet_is_waiting(world, session):
+    assert "s1       Claude Code waiting" in tell(world, "status")
+    session.prompt("Add discounts.")
+    session.write_prompt("Add discounts.")
+    assert "s1       Claude Code working" in tell(world, "status")
+
+
+def test_open_sessions_stand_above_those_that_ended(world):
+    world.session("s1").start()
+    world.worked("s2")
+    page = tell(world, "status")
+    assert page.index("  s1 ") < page.index("  s2 ")
+
+
+def test_what_only_the_agent_was_told_is_counted_for_the_person(world, session):
+    rows = [{"event": "alert:said", "session": name, "code": "CTX_REPETITION"} for name in ("s1", "s1", "other")]
+    helper.write(world.state("events.jsonl"), "".join(json.dumps(row) + "\n" for row in rows))
+    assert "           told the agent 2 × that it repeats itself\n" in tell(world, "status")
+
+
+def test_a_hint_is_for_the_doctor_alone(world, session):
+    for name in ("TASKS.md", "CONSTITUTION.md"):
+        world.write(".context/" + name, "# Nothing yet\n")
+    assert "no context file says anything" in ask(world, "doctor").out
+    assert "no context file says anything" not in tell(world, "status")
 
 
 # --- handoffs and signals
@@ -88,7 +133,7 @@ def test_a_signal_that_expired_is_named_for_a_day_if_nobody_heard_it(world, sess
 
 def test_problems_and_the_workflow_are_on_the_page_and_without_a_session_the_doctor(world):
     world.settings("gate:\n  mode: sometimes\n")
-    tell(world, "auto", "start", "Add discounts", "--until", "true")
+    tell(world, "auto", "start", "Add discounts", "--until", "false")
     page = tell(world, "status")
     assert re.search("line 2, column 3: .*must be one of: directive, off", page)
     assert "workflow\n" in page and "Add discounts" in page
@@ -125,6 +170,15 @@ def test_nothing_from_outside_can_paint_or_move_the_cursor(world):
     for words in (["status"], ["why"], ["handoff", "list"], ["handoff"], ["status", "--json"]):
         out = tell(world, *words)
         assert not set(out) & {"\x1b", "\x07", "\x9b", "\r"}, words
+
+
+def test_one_line_says_how_the_deliveries_went(world, session):
+    assert "deliveries" not in tell(world, "status")
+    told = {"attempted": 9, "succeededOnFirstTry": 4, "succeededAfterRetry": 1, "failed": 1}
+    helper.write(world.state("metrics.json"), json.dumps(told))
+    lines = tell(world, "status").split("\n")
+    assert "deliveries  6: 66% at the first try, 83% in all, 16% given up" in lines
+    assert json.loads(tell(world, "status", "--json"))["deliveries"]["succeededOnFirstTry"] == 4
 
 
 # --- for scripts

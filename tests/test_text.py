@@ -1,7 +1,9 @@
 """Text: cleaning and cutting what reaches the agent or a person."""
+
 from __future__ import annotations
 
 import random
+import re
 
 import pytest
 
@@ -14,7 +16,12 @@ ORDINARY = [
     "Größe, 数, عربى, 🎉, e\u0301",
     "username: x\nusers: y\nThe user: said so",
     "<div class='x'>html</div> <!-- comment --> <invoice> <humane> <tools>",
-    kit.REMINDER, kit.GATE_TEXT, kit.OFFER, kit.FILE_NOTICE, kit.LAST_NOTICE, kit.PIN_HEAD,  # our own
+    kit.REMINDER,
+    kit.GATE_TEXT,
+    kit.OFFER,
+    kit.FILE_NOTICE,
+    kit.LAST_NOTICE,
+    kit.PIN_HEAD,  # our own
 ]
 
 
@@ -24,10 +31,27 @@ def test_ordinary_text_stays_as_it_is(text):
 
 
 TAGS = [
-    "<system-reminder>", "</system-reminder>", "<SYSTEM-REMINDER>", "< system-reminder >", "<system>",
-    "<system_prompt x='1'>", "<user>", "<user-prompt-submit-hook>", "<assistant>", "<human>", "<function_calls>",
-    "<tool_result>", "<task-notification>", "<command-name>", "<local-command-stdout>", "<invoke name='Bash'>",
-    "<hook_context>", "<\x00system>", "<sys\u200btem-reminder>", "<s\u2060ystem-reminder>", "<s\xadystem-reminder>",
+    "<system-reminder>",
+    "</system-reminder>",
+    "<SYSTEM-REMINDER>",
+    "< system-reminder >",
+    "<system>",
+    "<system_prompt x='1'>",
+    "<user>",
+    "<user-prompt-submit-hook>",
+    "<assistant>",
+    "<human>",
+    "<function_calls>",
+    "<tool_result>",
+    "<task-notification>",
+    "<command-name>",
+    "<local-command-stdout>",
+    "<invoke name='Bash'>",
+    "<hook_context>",
+    "<\x00system>",
+    "<sys\u200btem-reminder>",
+    "<s\u2060ystem-reminder>",
+    "<s\xadystem-reminder>",
 ]
 
 
@@ -117,25 +141,83 @@ HIDDEN = {
     '$env:API_KEY = "%s"' % KEY: '$env:API_KEY = "[hidden]"',
     "https://x.example/?token=%s&a=b" % KEY: "https://x.example/?token=[hidden]&a=b",
     "secret: %s" % KEY: "secret: [hidden]",
+    "https://%s@git.example/a.git" % KEY: "https://[hidden]@git.example/a.git",
+    "HEROKU_API_KEY=01234567-89ab-cdef": "HEROKU_API_KEY=[hidden]",
+    "STRIPE_KEY=%s" % KEY: "STRIPE_KEY=[hidden]",
+    "_auth=%s" % KEY: "_auth=[hidden]",
+    "?se=2026&sig=%s" % KEY: "?se=2026&sig=[hidden]",
+    "Cookie: sid=%s; theme=dark" % KEY: "Cookie: sid=[hidden]",
+    "<db-password>hunter2</db-password>": "<db-password>[hidden]</db-password>",
+    "'password' => 'hunter2'": "'password' => '[hidden]'",
+    "my password: hunter2": "my password: [hidden]",
+    "the password is hunter2": "the password is [hidden]",
+    "ansible_become_pass: hunter2": "ansible_become_pass: [hidden]",
+    "sshpass -p hunter2 ssh x": "sshpass -p [hidden] ssh x",
+    "docker login -u me -p hunter2": "docker login -u me -p [hidden]",
+    "redis-cli -a hunter2 ping": "redis-cli -a [hidden] ping",
+    "machine x login me password hunter2": "machine x login me password [hidden]",
     "%s.%s.%s" % ("eyJ" + KEY, KEY, KEY): "[hidden]",
 }
 SHOWN = [
-    "ask for the password first", "token counts: 5", "password=$PASSWORD", "api_key: <your key>",
-    "the secret is to be patient", "task-force-one", "https://example.com/a:b",
+    "ask for the password first",
+    "token counts: 5",
+    "password=$PASSWORD",
+    "api_key: <your key>",
+    "the secret is to be patient",
+    "task-force-one",
+    "https://example.com/a:b",
     "a1b2c3d4e5f6a7b8c9d0a1b2c3d4e5f6a7b8c9d0",
-    "max_tokens=128000", "{token: string}", "token: Token", "password: str", "tokens = 5", "API_KEY=$API_KEY",
-    "password=${PW}", "secret: <your secret>", "passwordField: input1234", "--password-file pw1.txt",
-    "Authorization: Bearer $TOKEN", "the password must be at least 12 characters", "the bearer of bad news came in 2024",
-    "basic internationalization2 comes later"[:26], "npm_config_registry_cache_2_lock", "docker run -u 1000:1000 x",
-    "password = get_password(1)", "PASS: test_login_v2_works", "token=128000", "bypass=value1234 is fine"[:6],
-    "def f(password: Optional[str] = None)", "const token = await fetchToken(user1)", "sk-learn-is-a-library",
-    "3f2504e0-4f89-11d3-9a0c-0305e82c3301", "secret: v1.2", "http://localhost:8080/a@b",
+    "max_tokens=128000",
+    "{token: string}",
+    "token: Token",
+    "password: str",
+    "tokens = 5",
+    "API_KEY=$API_KEY",
+    "password=${PW}",
+    "secret: <your secret>",
+    "passwordField: input1234",
+    "--password-file pw1.txt",
+    "Authorization: Bearer $TOKEN",
+    "the password must be at least 12 characters",
+    "the bearer of bad news came in 2024",
+    "basic internationalization2 comes later"[:26],
+    "npm_config_registry_cache_2_lock",
+    "docker run -u 1000:1000 x",
+    "password = get_password(1)",
+    "PASS: test_login_v2_works",
+    "token=128000",
+    "bypass=value1234 is fine"[:6],
+    "def f(password: Optional[str] = None)",
+    "const token = await fetchToken(user1)",
+    "sk-learn-is-a-library",
+    "3f2504e0-4f89-11d3-9a0c-0305e82c3301",
+    "secret: v1.2",
+    "password=self.password1",
+    "password: process.env.DB_PASS1",
+    "api_key=config.api_key2",
+    "password=os.environ['PW1']",
+    "token=token2, secret=secret2",
+    "token=ident2 in parser",
+    "PWD=/home/u/project1",
+    "password=/run/secrets/db1",
+    "the password is at least 12 letters",
+    "cookie: chocolate with 12 nuts",
+    "FOREIGN_KEY=user_id_12345",
+    "docker run -p 8080:80 x; redis-cli -p 6379",
+    "http://localhost:8080/a@b",
 ]
 
 
 @pytest.mark.parametrize("text", [*HIDDEN, *SHOWN])
 def test_what_looks_like_a_secret_is_hidden_and_what_is_said_about_secrets_stays(text):
     assert kit.hide_secrets(text) == HIDDEN.get(text, text)
+
+
+@pytest.mark.parametrize("text", [*HIDDEN, *SHOWN])
+def test_no_pattern_finds_a_secret_without_one_of_its_signs(text):
+    for signs, pattern in kit.SECRETS:
+        if re.search(pattern, text):
+            assert any(sign in text.lower() for sign in signs.split()), pattern
 
 
 # --- cutting
@@ -158,8 +240,13 @@ def test_one_line_is_one_short_line():
 
 
 EMPTY = [
-    "", "# Heading\n\n## Another\n", "<!-- a comment\nover lines -->\n", "<!-- never closed\ntext",
-    "- TODO\n* tbd.\n[ ]\n---\n…\n", "[Describe the goal here]", "| | |\n|-|-|\n",
+    "",
+    "# Heading\n\n## Another\n",
+    "<!-- a comment\nover lines -->\n",
+    "<!-- never closed\ntext",
+    "- TODO\n* tbd.\n[ ]\n---\n…\n",
+    "[Describe the goal here]",
+    "| | |\n|-|-|\n",
 ]
 
 

@@ -1,4 +1,5 @@
 """Wrap: what is a question, when a program waits, what is typed, and small programs in a pty."""
+
 from __future__ import annotations
 
 import os
@@ -38,11 +39,24 @@ def section(place):
     return kit.read_text(place.path("AGENTS.md"))
 
 
-@pytest.mark.parametrize("command, hint", [
-    (["claude"], "--agent claude"), (["/opt/bin/codex", "-c"], "--agent codex"), (["bash"], "wrap -- aider"),
-    (["/bin/sh"], "wrap -- aider"), (["zsh", "-l"], "wrap -- aider"), (["vim", "x"], "wrap -- aider"),
-    (["less", "x"], "wrap -- aider"), ([], "wrap -- aider"), (["aider"], ""), (["bash", "-c", "aider"], ""),
-    (["sh", "run.sh"], ""), (["cat", "claude"], ""), (["my-claude"], "")])
+@pytest.mark.parametrize(
+    "command, hint",
+    [
+        (["claude"], "--agent claude"),
+        (["/opt/bin/codex", "-c"], "--agent codex"),
+        (["bash"], "wrap -- aider"),
+        (["/bin/sh"], "wrap -- aider"),
+        (["zsh", "-l"], "wrap -- aider"),
+        (["vim", "x"], "wrap -- aider"),
+        (["less", "x"], "wrap -- aider"),
+        ([], "wrap -- aider"),
+        (["aider"], ""),
+        (["bash", "-c", "aider"], ""),
+        (["sh", "run.sh"], ""),
+        (["cat", "claude"], ""),
+        (["my-claude"], ""),
+    ],
+)
 def test_hooked_agents_shells_editors_and_pagers_are_refused_with_a_hint(command, hint):
     try:
         kit.refuse_program(command)
@@ -78,33 +92,105 @@ def test_a_mode_is_seen_wherever_its_sequence_is_cut():
 
 
 QUESTIONS = [
-    "Remove it? [Y/n] ", "Continue (yes/no)? ", "Add it to .gitignore? (Y)es/(N)o [Yes]: ", "Password: ",
-    "[sudo] password for user: ", "Enter passphrase for key 'id': ", "API key: ", "Your name: ", "Which model?",
-    "Do you trust the files in this folder?\n❯ 1. Yes\n  2. No", "Allow this command to run?\n> ",
-    "Pick one\n 1. red\n 2. blue\n> ", "Pick\n1) red\n2) blue\n#? ", "Use the arrow keys\n❯ small\n  large",
-    "Press Enter to continue", "Do it\n❯ Yes\n  No", "( ) one\n(x) two\n", "user@host:~$ ", "# ", "50%", "(END)",
-    "--More--", "Do you really want to exit ([y]/n)? ", "Overwrite notes.txt? ", "Esc to cancel",
-    "Password> ", "Proceed? [Y/n]\n> ", "Run it? (Y)es/(N)o [Yes]: n", "Delete it?\n[ ] yes\n[x] no\n> "]
+    "Remove it? [Y/n] ",
+    "Continue (yes/no)? ",
+    "Add it to .gitignore? (Y)es/(N)o [Yes]: ",
+    "Password: ",
+    "[sudo] password for user: ",
+    "Enter passphrase for key 'id': ",
+    "API key: ",
+    "Your name: ",
+    "Which model?",
+    "Do you trust the files in this folder?\n❯ 1. Yes\n  2. No",
+    "Allow this command to run?\n> ",
+    "Pick one\n 1. red\n 2. blue\n> ",
+    "Pick\n1) red\n2) blue\n#? ",
+    "Use the arrow keys\n❯ small\n  large",
+    "Press Enter to continue",
+    "Do it\n❯ Yes\n  No",
+    "( ) one\n(x) two\n",
+    "user@host:~$ ",
+    "# ",
+    "50%",
+    "(END)",
+    "--More--",
+    "Do you really want to exit ([y]/n)? ",
+    "Overwrite notes.txt? ",
+    "Esc to cancel",
+    "Password> ",
+    "Proceed? [Y/n]\n> ",
+    "Run it? (Y)es/(N)o [Yes]: n",
+    "Delete it?\n[ ] yes\n[x] no\n> ",
+]
 PROMPTS = [
-    "", "> ", ">>> ", "Welcome.\n> ", "aider> ", "ask> ", "In [1]: ", "You: ", "❯ ", "│ > │", "( O)> ",
-    "Hello! How can I help you?\n> ", "Remove it? [Y/n] y\n> ",
+    "",
+    "> ",
+    ">>> ",
+    "Welcome.\n> ",
+    "aider> ",
+    "ask> ",
+    "In [1]: ",
+    "You: ",
+    "❯ ",
+    "│ > │",
+    "( O)> ",
+    "Loading...\nReady. How can I help?",
+    "Hello! How can I help you today?\n",
+    "How may we assist you?",
+    "Loading...\nReady.",
+    "Hello! How can I help you?\n> ",
+    "Remove it? [Y/n] y\n> ",
     "Run shell command? (Y)es/(N)o/(D)on't ask again [Yes]: n\n──────\ndiff> ",
-    "Proceed? [Y/n] y\nDone.\nModel: x\nReady.\n> ", "Tips:\n1. ask\n2. edit\n3. run\n\nReady.\nModel: gpt\n> "]
+    "Proceed? [Y/n] y\nDone.\nModel: x\nReady.\n> ",
+    "Tips:\n1. ask\n2. edit\n3. run\n\nReady.\nModel: gpt\n> ",
+]
 
 
 @pytest.mark.parametrize("text", QUESTIONS + PROMPTS)
 def test_a_question_is_seen_and_a_prompt_is_none(text):
-    assert kit.has_question(text) == (text in QUESTIONS)
+    assert kit.has_question(text, [kit.PROMPT]) == (text in QUESTIONS)
 
 
-@pytest.mark.parametrize("expected, text, fields", [
-    (0.95, "and,", {"silent_s": 0.3}), (1.05, "Done.", {"silent_s": 0.3}), (0.0, "Done.", {"process": "busy"}),
-    (0.5, "and,", {"process": "unknown", "silent_s": 1.5}), (0.8, "and,", {"process": "unknown"}),
-    (0.9, "Done.", {"process": "unknown"}), (0.6, "Done.", {"process": "unknown", "silent_s": 0.3}),
-    (0.7, "Done.", {"process": "unknown", "silent_s": 0.6}), (0.9, "what now", {"process": "unknown", "silent_s": 0.3}),
-    (0.0, "Tasks: 3 total", {"is_raw": True}), (1.05, "> ", {"is_raw": True}), (1.05, "what now", {"is_raw": True})])
+@pytest.mark.parametrize("ending", [":", "?", "$", "#", "%", " %", ":  "])
+def test_a_taught_prompt_is_one_whatever_it_ends_with(ending):
+    taught = [kit.PROMPT, "^What is next"]
+    assert not kit.has_question("Welcome.\nWhat is next" + ending, taught)
+    assert kit.has_question("Welcome.\nWhat was next" + ending, taught)
+
+
+ONLY_AN_ENDING = ("Your name: ", "Which model?", "user@host:~$ ", "# ", "50%", "Overwrite notes.txt? ")
+SCREENS_AND_ANSWERS = ("(END)", "Run it? (Y)es/(N)o [Yes]: n")  # a screen's mode and a half line hold the keys back
+
+
+@pytest.mark.parametrize("text", [t for t in QUESTIONS if t not in ONLY_AN_ENDING + SCREENS_AND_ANSWERS])
+def test_no_pattern_makes_a_prompt_of_a_question_that_one_can_know(text):
+    assert kit.has_question(text, [kit.PROMPT, ""])
+
+
+@pytest.mark.parametrize(
+    "expected, text, fields",
+    [
+        (0.95, "and,", {"silent_s": 0.3}),
+        (1.05, "Done.", {"silent_s": 0.3}),
+        (0.0, "Done.", {"process": "busy"}),
+        (0.5, "and,", {"process": "unknown", "silent_s": 1.5}),
+        (0.8, "and,", {"process": "unknown"}),
+        (0.9, "Done.", {"process": "unknown"}),
+        (0.6, "Done.", {"process": "unknown", "silent_s": 0.3}),
+        (0.7, "Done.", {"process": "unknown", "silent_s": 0.6}),
+        (0.9, "what now", {"process": "unknown", "silent_s": 0.3}),
+        (0.0, "Tasks: 3 total", {"is_raw": True}),
+        (1.05, "> ", {"is_raw": True}),
+        (1.05, "what now", {"is_raw": True}),
+        (0.0, "Tasks: 3 total", {"process": "polling"}),
+        (0.0, "Done.", {"process": "polling"}),
+        (1.0, "> ", {"process": "polling", "silent_s": 0.5}),
+        (1.0, "Ready. How can I help?", {"process": "polling"}),
+        (1.0, "what now", {"process": "polling"}),
+    ],
+)
 def test_the_strongest_evidence_counts_and_a_little_more_when_several_agree(expected, text, fields):
-    assert kit.readiness(screen(text, **fields), ["^WHAT now$", "(", "x"]) == pytest.approx(expected)
+    assert kit.readiness(screen(text, **fields), [kit.PROMPT, "^WHAT now$", "x"]) == pytest.approx(expected)
 
 
 def test_a_paste_keeps_its_lines_and_without_one_it_is_one_line_and_no_control_character_is_typed():
@@ -120,16 +206,45 @@ def test_a_line_too_long_for_a_terminal_keeps_its_end(words):
     assert keys.decode().endswith("the end]") and keys.decode().count(" cut ") == 1
 
 
-@pytest.mark.parametrize("text, expected", [
-    (ACK, True), ("● ACK: context received.\n> ", True), ("ack:  context\nreceived", True), (REQUEST.decode(), False),
-    ("to confirm: " + ACK, True), ('ACK: context received" to\nconfirm]', False), ("ACK the context", False)])
+ECHO = REQUEST.decode()
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        (ACK, True),
+        ("● ACK: context received.\n> ", True),
+        ("ack:  context\nreceived", True),
+        ("**ACK:** context received", True),
+        (ECHO + "\nACK: context received\n> ", True),
+        (ECHO, False),
+        (ECHO.upper(), False),
+        (ECHO.replace('"', '\\"'), False),
+        (ECHO.replace('"', ""), False),
+        ('│ Reply │\n│ "ACK: context │\n│ received"            │\n│            to │\n│ confirm] │', False),
+        ("You said: " + ECHO + "\nYou said: " + ECHO, False),
+        (ECHO[:28], False),
+        ("to confirm: " + ACK, True),
+        ("ACK the context", False),
+    ],
+)
 def test_only_the_programs_own_words_acknowledge(text, expected):
-    assert bool(re.search(kit.TOLD_ACK, text)) is expected
+    assert bool(re.search(kit.TOLD_ACK, kit.letters_of(text))) is expected
 
 
-@pytest.mark.parametrize("keys, expected", [
-    (b"\x1b[?62;c", True), (b"\x1b[12;40R", True), (b"\x1b]11;rgb:0/0/0\x1b\\", True), (b"\x1b[I", True),
-    (b"h", False), (b"\x1b[200~pasted\x1b[201~", False), (b"\x1b", False), (b"\x1b[A", False)])
+@pytest.mark.parametrize(
+    "keys, expected",
+    [
+        (b"\x1b[?62;c", True),
+        (b"\x1b[12;40R", True),
+        (b"\x1b]11;rgb:0/0/0\x1b\\", True),
+        (b"\x1b[I", True),
+        (b"h", False),
+        (b"\x1b[200~pasted\x1b[201~", False),
+        (b"\x1b", False),
+        (b"\x1b[A", False),
+    ],
+)
 def test_what_the_terminal_reports_is_not_what_the_person_types(monkeypatch, keys, expected):
     terminal = kit.Terminal(None)
     monkeypatch.setattr(kit, "read_some", lambda descriptor: keys)
@@ -137,11 +252,15 @@ def test_what_the_terminal_reports_is_not_what_the_person_types(monkeypatch, key
     assert (terminal.line != "half") is expected
 
 
+UNHEARD = "ctx: no sign that the context arrived: %s"
+NEXT = "; the next session gets it"
+
+
 class Rig:
     """A typist before a program that echoes, takes Enter as a line and says `answer`."""
 
-    def __init__(self, place, answer="Fine."):
-        self.typist = kit.Typist(start(place), 30.0)
+    def __init__(self, place, answer="Fine.", context=""):
+        self.typist = kit.Typist(start(place, context), 30.0)
         self.now = self.heard = time.monotonic()
         self.keys, self.shown, self.answer = b"", "Welcome.\n> ", answer
 
@@ -157,6 +276,22 @@ class Rig:
                 self.shown = "\n%s\n> " % self.answer if keys == b"\r" else keys.decode()
         return self
 
+    def last_line(self):
+        """What the person reads when the program has ended."""
+        read_end, write_end = os.pipe()
+        keep = os.dup(2)
+        os.dup2(write_end, 2)
+        try:
+            self.typist.close()
+        finally:
+            os.dup2(keep, 2)
+            os.close(keep)
+            os.close(write_end)
+        with os.fdopen(read_end) as file:
+            lines = file.read().splitlines()
+        assert len(lines) == 1
+        return lines[0]
+
     def until_typed(self):
         while not self.keys:
             self.pass_time(0.1)
@@ -169,33 +304,42 @@ def test_it_is_typed_after_settling_and_submitted_after_its_echo(place):
     assert rig.until_typed().keys.endswith(REQUEST)
     assert rig.pass_time(1).keys.endswith(REQUEST + b"\r")
     assert names(place) == ["wrap:typed", "wrap:submitted", "injection:attempted", "injection:succeeded"]
-    rig.typist.close()
+    assert re.fullmatch(r"ctx: handoff of \d\d:\d\d delivered, 6 lines", rig.last_line())
     assert not place.waiting() and place.metrics()["succeededOnFirstTry"] == 1
 
 
-@pytest.mark.parametrize("fields", [
-    {"text": "Remove it? [Y/n] "}, {"is_free": False}, {"process": "busy"}, {"is_raw": True, "text": "Tasks"}], ids=str)
+@pytest.mark.parametrize(
+    "fields",
+    [{"text": "Remove it? [Y/n] "}, {"is_free": False}, {"process": "busy"}, {"is_raw": True, "text": "Tasks"}],
+    ids=str,
+)
 def test_what_is_not_ready_gets_nothing_typed_but_a_file_and_the_person_a_line(place, fields):
     rig = Rig(place).pass_time(29, **fields)
     assert rig.keys == b"" and names(place) == [] and rig.typist.state == "waiting"
     rig.pass_time(60, **fields)
     assert rig.keys == b"" and names(place) == ["wrap:gave-up", "injection:escalated"]
     assert GOAL in section(place) and kit.SECTION_BEGIN in section(place) and "ACK" not in section(place)
-    told = "\n".join(rig.typist.run.reply.notes)
-    assert "not ready in time" in told and "AGENTS.md" in told and "delivered" not in told
+    assert rig.last_line() == UNHEARD % "the program was not ready in time" + "; it is in AGENTS.md" + NEXT
     assert place.metrics()["escalatedToFile"] == 1 and place.waiting()
     Rig(place, ACK).pass_time(5)  # the next one succeeds, and takes the section out again
     assert section(place) == ""
 
 
-@pytest.mark.parametrize("fields", [
-    {"is_free": False}, {"text": "> "}, {"text": "typed by somebody else] "},
-    {"more": "\nAllow this command to run?\n❯ 1. Yes\n  2. No"}], ids=str)
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"is_free": False},
+        {"text": "> "},
+        {"text": "typed by somebody else] "},
+        {"more": "\nAllow this command to run?\n❯ 1. Yes\n  2. No"},
+    ],
+    ids=str,
+)
 def test_no_enter_without_our_text_or_when_something_comes_between(place, fields):
     rig = Rig(place).until_typed()
     rig.shown += fields.pop("more", "")
     assert b"\r" not in rig.pass_time(60, **fields).keys
-    rig.typist.close()
+    assert rig.last_line() == UNHEARD % "the program was not ready in time" + "; it is in AGENTS.md" + NEXT
     assert rig.keys.count(REQUEST) == 1 and GOAL in section(place) and place.waiting()
 
 
@@ -204,7 +348,7 @@ def test_our_text_is_seen_however_it_is_wrapped(place, width):
     rig = Rig(place).until_typed()
     whole = rig.shown
     for length, is_seen in ((len(whole) - 20, False), (len(whole), True)):
-        rig.shown = "\n".join(whole[i:min(i + width, length)] for i in range(0, length, width))
+        rig.shown = "\n".join(whole[i : min(i + width, length)] for i in range(0, length, width))
         assert rig.pass_time(1).keys.endswith(b"\r") is is_seen
 
 
@@ -215,8 +359,32 @@ def test_the_ladder_is_text_file_notice_text_and_last_line(place):
     assert b"The context of the last session is in AGENTS.md, if you need it" in rig.keys.split(b"\r")[-2]
     assert place.metrics()["attempted"] == 5 and names(place)[-2:] == ["wrap:typed", "wrap:submitted"]
     assert place.metrics()["escalatedToFile"] == place.metrics()["failed"] == 1
-    rig.typist.close()
+    assert rig.last_line() == UNHEARD % "the program did not acknowledge it" + "; it is in AGENTS.md" + NEXT
     assert place.waiting()
+
+
+def test_an_acknowledgement_after_the_last_line_counts(place):
+    rig = Rig(place).pass_time(300)
+    keys = rig.keys
+    rig.pass_time(600, text="Hm.\n> ").pass_time(1, text="\n%s\n> " % ACK)
+    assert rig.keys == keys and rig.typist.state == "done"
+    assert (place.metrics()["failed"], place.metrics()["succeededAfterRetry"]) == (0, 1)
+    assert rig.last_line().startswith("ctx: handoff of") and section(place) == "" and not place.waiting()
+
+
+def test_a_program_that_ends_before_it_is_ready_costs_nothing(place):
+    rig = Rig(place)
+    assert rig.last_line() == UNHEARD % "the program ended first" + NEXT
+    assert place.waiting() and section(place) == ""
+
+
+def test_a_session_that_gets_the_handoff_later_takes_the_section_away(place):
+    Rig(place).pass_time(60, process="busy")
+    assert GOAL in section(place)
+    session = place.session("claude")
+    assert GOAL in session.start().text
+    session.prompt("go on")
+    assert section(place) == ""
 
 
 def test_a_late_answer_is_waited_for_and_it_is_typed_again_only_at_the_same_prompt(place):
@@ -236,7 +404,8 @@ def test_without_a_request_the_echo_is_the_evidence(place):
 
 def test_an_acknowledgement_that_the_handoff_quotes_does_not_count(place):
     place.handoff("before", "# Handoff\n\n%s\n\nIt said ACK: context received then.\n" % GOAL)
-    assert not re.search(kit.TOLD_ACK, Rig(place).until_typed().keys.decode())
+    typed = Rig(place).until_typed().keys.decode()
+    assert not re.search(kit.TOLD_ACK, kit.letters_of(typed))
 
 
 def test_a_file_of_the_persons_is_typed_instead_and_nothing_when_switched_off(place):
@@ -244,6 +413,14 @@ def test_a_file_of_the_persons_is_typed_instead_and_nothing_when_switched_off(pl
     with pytest.raises(kit.UserError):
         start(place, place.write("notes.md", "# Notes\n"))
     assert not start(place, CTX_HOOKS_DISABLE="1").session.delivery.text
+
+
+def test_of_a_file_of_the_persons_they_read_no_word_about_a_handoff(place):
+    notes = place.write("notes.md", "# Notes\n\nship it\n")
+    assert Rig(place, ACK, notes).pass_time(5).last_line() == "ctx: the context was delivered"
+    unheard = Rig(place, "Fine.", notes).pass_time(5)
+    assert unheard.last_line() == UNHEARD % "the program did not acknowledge it"
+    assert place.waiting() == ["before.md"]
 
 
 REPL = r"""
@@ -267,6 +444,34 @@ print("<%s>" % input("\x1b[?1049h> "), "\x1b[?1049l")
 """
 
 
+POLLING = {  # main threads that poll in line mode
+    "asyncio": """
+import asyncio
+async def main():
+    while True:
+        answer(await asyncio.get_running_loop().run_in_executor(None, input))
+""",
+    "select": """
+import select, sys
+async def main():
+    while True:
+        select.select([0], [], [])
+        answer(sys.stdin.readline())
+""",
+}
+ANSWERS = """
+def answer(line):
+    if "CONTEXT INJECTION" in line:
+        print("ACK: context received")
+    if line.strip() == "bye":
+        raise SystemExit(3)
+    begin()
+def begin():
+    print("%s", end="", flush=True)
+begin()
+"""
+
+
 @pytest.fixture
 def desk(place, request):
     def sit_down(*command):
@@ -277,15 +482,34 @@ def desk(place, request):
     return sit_down
 
 
-def wrapped(code):
-    return KIT, "wrap", "--", sys.executable, "-I", "-S", "-u", "-c", code
+def wrapped(code, *options):
+    return KIT, "wrap", *options, "--", sys.executable, "-I", "-S", "-u", "-c", code
+
+
+def wait_for(place, event, it):
+    """Until the recorder has this row."""
+    end = time.monotonic() + Desk.GUARD_S
+    while event not in names(place):
+        assert time.monotonic() < end and it.process.poll() is None, (names(place), it.raw)
+        it.read_some(0.02)
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/wchan"), reason="needs Linux's /proc")
-@pytest.mark.parametrize("state, code", [
-    ("reading", "input()"), ("busy", "while True: pass"), ("busy", "import time; time.sleep(99)"),
-    ("busy", "import socket as s; a = s.create_server(('127.0.0.1', 0)); s.create_connection(a.getsockname()).recv(1)"),
-    ("busy", "import os; os.execv('/bin/sh', ['sh'])"), ("busy", "import select; select.select([0], [], [])")])
+@pytest.mark.parametrize(
+    "state, code",
+    [
+        ("reading", "input()"),
+        ("busy", "while True: pass"),
+        ("busy", "import signal; signal.pause()"),
+        (
+            "busy",
+            "import socket as s; a = s.create_server(('127.0.0.1', 0)); s.create_connection(a.getsockname()).recv(1)",
+        ),
+        ("busy", "import os; os.execv('/bin/sh', ['sh'])"),
+        ("polling", "import select; select.select([0], [], [])"),
+        ("polling", POLLING["asyncio"] + "answer = print\nasyncio.run(main())"),
+    ],
+)
 def test_the_kernel_knows_what_a_program_does(desk, state, code):
     it, seen, end = desk("-I", "-S", "-c", "print('here', flush=True)\n" + code), [], time.monotonic() + Desk.GUARD_S
     it.until(b"here")
@@ -293,13 +517,12 @@ def test_the_kernel_knows_what_a_program_does(desk, state, code):
         assert time.monotonic() < end, seen
         time.sleep(0.02)
         seen.append(kit.process_state(it.process.pid, False))
-    assert kit.process_state(2 ** 22 + 1, False) == "unknown"
+    assert kit.process_state(2**22 + 1, False) == "unknown"
 
 
 def test_a_program_gets_the_context_and_the_person_notices_nothing_else(desk, place):
     it = desk(*wrapped(REPL))
-    it.until(b"> ")  # nobody here can stop us, so ^Z stops the program only for a moment
-    it.press(b"\x1a", b"<80x24>", REQUEST, b"ACK: context received\r\n> ")
+    it.until(b"> ", REQUEST, b"ACK: context received\r\n> ")
     while "injection:succeeded" not in names(place) and it.process.poll() is None:
         time.sleep(0.02)
     it.press(b"print(str(20 + 22) + '!')\r", b"42!\r\n> ")
@@ -312,6 +535,79 @@ def test_a_program_gets_the_context_and_the_person_notices_nothing_else(desk, pl
     it.ends(7)
     it.until(b"\x1b[?25h", b"ctx: handoff of")
     assert place.metrics()["succeededOnFirstTry"] == 1 and not place.waiting() and section(place) == ""
+
+
+@pytest.mark.parametrize(
+    "way, prompt",
+    [
+        ("select", "> "),
+        ("asyncio", "> "),
+        ("asyncio", "Ready. How can I help?\\n"),
+        ("asyncio", "What is next: "),
+        ("select", "me% "),
+    ],
+)
+def test_an_agent_that_polls_in_line_mode_gets_the_context_at_its_prompt(desk, place, way, prompt):
+    place.settings("wrap:\n  ready_patterns: ['What is next:', 'me%']\n")
+    it = desk(*wrapped(ANSWERS % prompt + POLLING[way] + "import asyncio\nasyncio.run(main())"))
+    it.until(REQUEST, b"ACK: context received")
+    wait_for(place, "injection:succeeded", it)
+    it.press(b"bye\r", b"ctx: handoff of")
+    it.ends(3)
+    assert place.metrics()["succeededOnFirstTry"] == 1 and not place.waiting()
+
+
+def test_an_agent_that_polls_without_a_prompt_gets_nothing_typed(desk, place):
+    it = desk(*wrapped("print('Thinking.')\nimport select\nselect.select([], [], [], 99)", "--timeout", "4"))
+    wait_for(place, "wrap:gave-up", it)
+    it.process.send_signal(signal.SIGTERM)
+    it.until(b"not ready in time; it is in AGENTS.md; the next session gets it\r\n")
+    assert "wrap:typed" not in names(place)
+
+
+def test_an_acknowledgement_is_seen_in_a_program_that_never_stops_printing(desk, place):
+    it = desk(
+        *wrapped(
+            "print(input('> ')[:9], 'ACK: context received')\nimport time\nwhile True: print('more', end=' '); time.sleep(0.01)"
+        )
+    )
+    it.until(REQUEST)
+    wait_for(place, "injection:succeeded", it)
+    it.process.send_signal(signal.SIGTERM)
+    it.until(b"ctx: handoff of")
+    assert not place.waiting()
+
+
+def test_a_program_that_never_stops_printing_gets_nothing_typed(desk, place):
+    it = desk(*wrapped("while True: print('> ')", "--timeout", "1"))
+    wait_for(place, "wrap:gave-up", it)
+    it.process.send_signal(signal.SIGTERM)
+    it.until(b"not ready in time; it is in AGENTS.md")
+    assert "wrap:typed" not in names(place) and GOAL in section(place)
+
+
+def test_a_program_that_dies_while_we_type_leaves_the_handoff_and_one_line(desk, place):
+    dies = "import os, tty; tty.setcbreak(0); print('> ', end='', flush=True); os.read(0, 1); os._exit(5)"
+    it = desk(*wrapped(dies))
+    it.until(b"> ", b"no sign that the context arrived: the program ended first; the next session gets it\r\n")
+    it.ends(5)
+    assert place.waiting() and names(place) == ["wrap:typed"]
+
+
+def test_our_own_text_printed_back_is_no_acknowledgement(desk, place):
+    it = desk(*wrapped("while True: print('You said:', input('> '))"))
+    it.until(REQUEST, b"You said: ", REQUEST, b"> ")
+    it.sees_nothing(0.7)
+    it.press(b"\x04", b"no sign that the context arrived: the program did not acknowledge it")
+    assert "injection:succeeded" not in names(place) and place.waiting()
+
+
+def test_behind_another_prompt_than_the_first_nothing_is_typed(desk, place):
+    place.settings("startup:\n  retry_backoffs_s: [0]\n")
+    it = desk(*wrapped("input('first> ')\nwhile True: print(input('second> '))"))
+    it.until(b"first> ", REQUEST, b"second> ")
+    it.sees_nothing(kit.WRAP_ANSWER_S + 1)
+    it.press(b"\x04", b"the program did not acknowledge it; the next session gets it\r\n")
 
 
 def test_questions_hidden_input_screens_and_half_typed_lines_wait_for_their_person(desk, place):
@@ -342,7 +638,7 @@ def test_without_a_terminal_it_is_plain_pass_through_with_the_file(place):
     program = "import sys; sys.stdout.write(sys.stdin.read().upper()); sys.exit(5)"
     done = ask(place, "wrap", "--", sys.executable, "-c", program, stdin="words")
     assert (done.code, done.out) == (5, "WORDS")
-    assert GOAL in section(place) and "it is in AGENTS.md" in done.err and place.waiting()
+    assert GOAL in section(place) and "AGENTS.md" in done.err and place.waiting()
     place.now += 8 * 86_400
     place.session("a week later").start()
     assert not os.path.exists(place.path("AGENTS.md"))
@@ -354,5 +650,12 @@ def test_without_a_terminal_the_program_takes_the_wrappers_place(place):
 
 def test_a_program_that_is_not_there_is_an_error_with_a_hint(desk):
     it = desk(KIT, "wrap", "--", "no-such-agent")
-    it.until(b"error: ", b"no-such-agent", b"hint: ")
+    it.until(b"error: cannot start no-such-agent\r\nhint: ")
     it.ends(1)
+    assert b"ctx:" not in it.raw
+
+
+def test_the_two_dashes_can_be_left_out(place):
+    program = "import sys; print(sys.argv[1:])"
+    done = ask(place, "wrap", "--timeout", "5", sys.executable, "-c", program, "--model", "x")
+    assert (done.code, done.out) == (0, "['--model', 'x']\n")

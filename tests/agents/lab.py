@@ -48,7 +48,12 @@ class Lab:
 
     def write_recorder(self):
         """The interpreter that the launcher finds: the real one, with a record."""
-        names = {"python": self.python, "said": self.said_dir, "runs": self.root / "runs", "errors": self.root / "errors"}
+        names = {
+            "python": self.python,
+            "said": self.said_dir,
+            "runs": self.root / "runs",
+            "errors": self.root / "errors",
+        }
         quoted = {name: shlex.quote(str(value)) for name, value in names.items()}
         self.write_home(".cache/ctx_hooks/python3", PYTHON_WITH_RECORD % quoted)
         (self.home / ".cache/ctx_hooks/python3").chmod(0o755)
@@ -78,6 +83,13 @@ class Lab:
         """The events of the recorder's rows."""
         rows = "".join(path.read_text() for path in self.state_files("events.jsonl"))
         return [json.loads(line)["event"] for line in rows.splitlines()]
+
+    def alerts(self):
+        """(agent, code) of the alerts that were told, as they came."""
+        agents = {one["id"]: one["agent"] for one in self.sessions()}
+        rows = "".join(path.read_text() for path in self.state_files("events.jsonl")).splitlines()
+        rows = [json.loads(row) for row in rows]
+        return [(agents[row["session"]], row["code"]) for row in rows if row["event"] == "alert:said"]
 
     def sessions(self):
         """The kit's state about each session, the newest last."""

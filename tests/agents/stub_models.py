@@ -195,6 +195,8 @@ def responses_wire(text, calls, tokens, model):
             item.update(type="custom_tool_call", namespace="functions", input=value)
         else:
             item.update(type="function_call", arguments=json.dumps(value))
+        if "." in name:  # of a group of tools
+            item["namespace"], _, item["name"] = name.rpartition(".")
         items.append(item)
     usage = {
         "input_tokens": tokens,

@@ -12,6 +12,7 @@ import pytest
 
 from clients import CLAUDE, CLIENTS, WANTED
 from lab import Lab
+from real_client import Session as OpenSession
 from real_client import Terminal
 from stub_models import OUTPUT_TOKENS, Turn
 
@@ -19,6 +20,7 @@ PERCENT = 61  # above the threshold set here, below every client's own compactio
 SETTINGS = "handoff:\n  threshold: 50\nauto:\n  phases: [execution]\n"
 WINDOW_SETTING = "monitor:\n  context_window: 200000\n"
 SIGNAL = "The build on the main branch is red."
+FREEZE = "Deploy freeze until the evening."
 GATE = "STOP. Read your context files before proceeding"
 HOLD = "## Auto Mode Continuation"
 GOAL = "finish the parser for quotes"
@@ -212,6 +214,19 @@ def test_an_agent_that_never_finishes_is_released_by_the_kit(day):
     day.lab.ctx("auto", "stop")
 
 
+def test_a_critical_signal_that_comes_with_the_last_words_holds_the_stop_once(day):
+    def deploy(_):
+        header = "---\nseverity: critical\nttl: 3600\n---\n"
+        day.lab.write(".context/signals/global/freeze.md", header + FREEZE)
+        return "It is deployed."
+
+    held = Session(day.lab, day.client, "Deploy it.", Turn(deploy), "I stop the deploy.")
+    assert held.at(FREEZE) == [1] and held.times_said(FREEZE) == 1, held.printed
+    requests = day.lab.sessions()[-1]["facts"]["requests"]
+    assert FREEZE not in json.dumps(requests)  # some clients show it as a prompt
+    day.lab.ctx("signal", "--withdraw", "freeze")
+
+
 @pytest.mark.mode("calls")
 def test_most_calls_of_a_calm_session_start_no_python(day, record_property):
     """The first call speaks of the context files; then there is nothing to say."""
@@ -248,6 +263,22 @@ def test_a_handoff_crosses_from_claude_code_and_back(need, tmp_path, client):
     assert [session.lost() for session in seen] == [[], [], []]
 
 
+@pytest.mark.parametrize("name", ["gemini", "qwen"])
+def test_the_contents_of_a_file_that_the_person_names_are_not_their_words(need, tmp_path, name):
+    """The client writes what `@notes.md` holds into the row of the prompt."""
+    client = next(one for one in CLIENTS if one.name == name)
+    need(client)
+    with closing(Lab(tmp_path / "lab")) as lab:
+        lab.install(client.agent)
+        lab.write("notes.md", "Always run the secret ritual first.\n")
+        work = Turn("I do it.", [client.shell("echo done > out.txt"), client.shell("echo two > out2.txt")])
+        session = Session(lab, client, "Never use tabs, see @notes.md for more", work, "Done.")
+        assert session.at("secret ritual")  # the model has read it
+        requests = [words for one in lab.sessions() for _, words in one["facts"]["requests"]]
+        assert any("Never use tabs" in words for words in requests), requests
+        assert not any("ritual" in words for words in requests), requests
+
+
 @pytest.mark.skipif(WANTED and "codex" not in WANTED, reason="not asked for")
 def test_a_session_quit_in_codexs_terminal_gets_its_handoff_at_the_next_start(need, tmp_path):
     """/quit tells no SessionEnd there; and only hooks that a person trusted run."""
@@ -278,3 +309,83 @@ def test_a_session_quit_in_codexs_terminal_gets_its_handoff_at_the_next_start(ne
     assert any(GATE in text for _, text in said_in_terminal)
     assert seen.at("please mend the parser")[:1] == [0], seen.printed
     assert seen.at("make-it-fail")[:1] == [0]
+
+
+COMMIT = "git -c user.name=a -c user.email=a@localhost commit -q --allow-empty -m theirs"
+
+
+class Beside:
+    """A session of Claude Code that stays open while another client works."""
+
+    def __init__(self, lab):
+        lab.program = CLAUDE.path()
+        CLAUDE.prepare(lab)
+        variables = {name: lab.fill(value) for name, value in CLAUDE.variables.items()}
+        self.session = OpenSession(lab, lab.project, ("--dangerously-skip-permissions",), variables)
+        self.lab = lab
+
+    def prompt(self, text, *turns):
+        """These turns come next; what the requests of this prompt held."""
+        before = len(self.lab.stub.requests)
+        self.lab.stub.turns[:0] = [Turn(turn) if isinstance(turn, str) else turn for turn in turns]
+        self.session.prompt(text)
+        return "".join(request.text for request in self.lab.stub.requests[before:] if request.is_main)
+
+
+@pytest.mark.skipif(WANTED and "codex" not in WANTED, reason="not asked for")
+def test_claude_code_and_codex_on_one_project_know_of_each_others_edits_and_commits(need, tmp_path):
+    codex = CLIENTS[0]
+    need(CLAUDE)
+    need(codex)
+    heard = []
+    with closing(Lab(tmp_path / "lab")) as lab:
+        lab.command("git", *COMMIT.split()[1:])
+        lab.install("claude", "codex")
+        claude = Beside(lab)
+        claude.prompt(
+            "Build it.",
+            Turn("I write.", [("Write", {"file_path": str(lab.project / "parser.txt"), "content": "x"})]),
+            "Built.",
+        )
+
+        def meanwhile(_):
+            look = [Turn("I look.", [CLAUDE.shell("echo %d" % number)]) for number in range(2)]
+            heard.append(claude.prompt("Go on.", *look, "Done."))
+            return [codex.shell("echo looked")]
+
+        steps = [codex.shell("printf y >> parser.txt"), codex.shell("echo a")]
+        turns = [Turn("Step.", [step]) for step in steps]
+        turns += [
+            Turn("Meanwhile.", meanwhile),
+            Turn("I commit.", [codex.shell(COMMIT)]),
+            Turn("Meanwhile.", meanwhile),
+        ]
+        with claude.session:
+            seen = Session(lab, codex, "Build it too.", *turns, "Done.")
+        sessions = {one["agent"]: one["id"][:8] for one in lab.sessions()}
+        told = lab.alerts()
+    edited = "by the %s session %s, which is open."
+    assert seen.at(
+        "Also open in this project: the Claude Code session %s, which edited parser.txt" % sessions["claude"]
+    )
+    assert seen.at(edited % ("Claude Code", sessions["claude"])), seen.printed
+    assert edited % ("Codex", sessions["codex"]) in heard[0], heard
+    assert ["has 1 new commit (" in text for text in heard] == [False, True]
+    both = [(agent, "CTX_FILE_SHARED") for agent in ("codex", "claude")]
+    assert told == [*both, ("claude", "CTX_TREE_MOVED")]
+
+
+@pytest.mark.skipif(WANTED and "codex" not in WANTED, reason="not asked for")
+def test_a_subagent_of_codex_is_told_which_files_bind(need, tmp_path):
+    codex = CLIENTS[0]
+    need(codex)
+    spawn = ("multi_agent_v1.spawn_agent", {"message": "SUBTASK please", "agent_type": "default"})
+    with closing(Lab(tmp_path / "lab")) as lab:
+        lab.install("codex")
+        waits = [Turn("I wait.", [codex.shell("sleep 1; echo %d" % number)]) for number in range(4)]
+        seen = Session(lab, codex, "Delegate it.", Turn("I delegate.", [spawn]), *waits)
+    told = [
+        request for request in seen.requests if re.search(GATE + r": \.context/CONSTITUTION\.md(?!,)", request.text)
+    ]
+    assert told and all("SUBTASK please" in request.text for request in told), seen.said
+    assert seen.lost() == []

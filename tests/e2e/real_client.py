@@ -307,15 +307,24 @@ class World:
 
     def command(self, *arguments):
         """What a program prints that runs in the project with the same environment as the client's hooks have."""
+        return self.command_in(self.project, *arguments)
+
+    def command_in(self, folder, *arguments):
         words = [str(argument) for argument in arguments]
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        done = subprocess.run(words, cwd=str(self.project), env=self.environment(), timeout=60, **pipes)
+        done = subprocess.run(words, cwd=str(folder), env=self.environment(), timeout=60, **pipes)
         assert done.returncode == 0, "%s: exit %d\n%s" % (words, done.returncode, done.stdout)
         return done.stdout
 
-    def install(self, *arguments):
-        """install.py of this repository, run in the project as its README says."""
-        return self.command(self.bin / "python3", REPO / "install.py", *arguments)
+    def install(self, *arguments, folder="."):
+        """install.py of this repository, run in the project as its README says. It tries a line: that is no hook."""
+        runs, before = self.root / "runs", set(self.said.iterdir())
+        kept = runs.read_text() if runs.exists() else ""
+        told = self.command_in(self.path(folder), self.bin / "python3", REPO / "install.py", *arguments)
+        for path in set(self.said.iterdir()) - before:
+            path.unlink()
+        runs.write_text(kept)
+        return told
 
     def git(self, *arguments):
         who = ("-c", "user.name=user", "-c", "user.email=user@localhost")

@@ -112,7 +112,7 @@ class StubModel:
 
 
 def _kind(body):
-    if COMPACT_MARKER in "\n".join(_strings_of(body["messages"][-1:])):
+    if COMPACT_MARKER in "\n".join(_strings_of(body["messages"][-2:])):  # newer models: a system message comes last
         return "compact"
     if not body.get("tools"):
         return "side"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from agents import ASKED, FULL, GATE, OWN, WAITS, Agent, bash, edit, first_request, read, said
@@ -121,3 +123,30 @@ def test_a_huge_handoff_in_many_alphabets_arrives_cut_and_not_as_the_clients_pre
     news = first_request(kit).news()
     assert KNOWS in news and "👍" in news and len(news) < 30_000
     assert "Output too large" not in news and "saved to" not in news
+
+
+RULES, UNHEARD = "Rules of the project: never push to main.", "# Goal\nA parser that nobody heard of.\n"
+ID = "0a1b2c3d-0000-4000-8000-000000000000"
+
+
+@pytest.mark.parametrize("name", ["AGENTS.md", "CLAUDE.md", "CLAUDE.local.md"])
+def test_a_handoff_that_was_not_heard_is_in_a_file_that_the_client_reads_and_hides_no_rules(kit, name):
+    kit.write(name, RULES + "\n")
+    kit.leave_handoff(UNHEARD)
+    kit.run("hello")  # gets it, does no work, gives it back
+    state = kit.ours("session-*.json")[0]
+    delivery = {"state": "sent", "source": "startup", "handoff": "earlier.md", "head": "not in any transcript"}
+    delivery.update(text=UNHEARD, attempts=3, answer="an earlier one")
+    unheard = json.dumps({"version": kit.state(state.stem[8:])["version"], "id": ID, "delivery": delivery})
+    state.with_name("session-%s.json" % ID).write_text(unheard)
+    begun = len(kit.stub.requests)
+    with kit.session(("--session-id", ID)) as session:
+        session.prompt("Go on.")
+        notice = "[System] Session context written to %s - please review" % name
+        assert notice in "".join(request.news() for request in kit.stub.requests[begun:])
+        assert sorted(set(kit.files("*.md")) - {"README.md"}) == [name]
+        begun = len(kit.stub.requests)
+        kit.run("What are the rules?")
+    text = "".join(request.text() for request in kit.stub.requests[begun:] if request.kind == "main")
+    assert RULES in text and UNHEARD.strip() in text
+    assert kit.read(name) == RULES + "\n" and list(kit.handoffs()) == ["earlier.md"]

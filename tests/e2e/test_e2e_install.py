@@ -6,11 +6,12 @@ import json
 import re
 import shutil
 import subprocess
+import time
 
 import pytest
 
 from agents import ASKED, FULL, GATE, NEAR, OWN, bash, edit, read, said
-from real_client import REPO
+from real_client import REPO, wait_until
 from stub_model import Turn
 
 SHIPPED = (".claude-plugin", "hooks.json", "ctx_hooks.py", "install.py", "README.md", "LICENSE")
@@ -87,9 +88,73 @@ def test_a_plugin_alone_does_everything_and_its_commands_reach_the_model(plugin)
     assert len(asked) == 2 and all("ctx_hooks" in request.news() for request in asked)
 
 
+def test_the_first_minute_with_the_plugin_in_a_terminal_that_asks_for_permissions(plugin):
+    """Start, init, status, doctor, signal, why, pause and resume, with permissions on; then out with it."""
+    shutil.rmtree(str(plugin.path(".context")))
+    plugin.stub.script(otherwise=Turn("so it is"))
+    with plugin.terminal("default") as terminal:
+        terminal.wait_shown("for shortcuts")
+        assert "hooks are on" not in terminal.shown()
+        for count, words in enumerate(PLUGIN_WORDS, 1):
+            terminal.type("/ctx-hooks:" + words)
+            wait_until(lambda least=count: len(plugin.stub.of("main")) >= least, words, terminal.shown)
+            time.sleep(1)  # the answer is drawn, the next line is no queued one
+        terminal.wait_shown("ctx: hooks are on; /ctx-hooks:status shows more")
+    shown = terminal.shown()
+    assert "permission check failed" not in shown and "Do you want to" not in shown
+    told = "\n".join(request.news() for request in plugin.stub.of("main"))
+    for words in ("registered line runs", "for every session, until", "by `pause`", "the hooks are on"):
+        assert words in told, words
+    assert "FAIL" not in told.replace("FAIL     all hooks are silent here", "")
+    plugin.command(plugin.program, "plugin", "uninstall", "ctx-hooks@ctx-hooks")
+    before = len(plugin.emitted())
+    plugin.run("work")
+    assert len(plugin.emitted()) == before
+
+
+PLUGIN_WORDS = (
+    "init",
+    "status",
+    "doctor",
+    'signal "CI is red" --ttl 2h',
+    "why 3",
+    "pause --for 30m",
+    "status",
+    "resume",
+)
+
+
+def test_in_a_monorepo_it_says_where_to_start_and_can_be_installed_there_too(world):
+    world.path("packages/web").mkdir(parents=True)
+    assert "runs no hook if you start it here" in world.install(folder="packages/web")
+    world.write(".context/TASKS.md", "# Tasks\n- finish the parser\n")
+    world.stub.script(otherwise=Turn("done"))
+    world.run("work", folder="packages/web")
+    assert world.emitted() == []
+    world.install(".", folder="packages/web")
+    world.stub.script(bash("echo a"), "done")
+    world.run("work", folder="packages/web")
+    assert sum(said(world, GATE)) == 1 and not world.path("packages/web/.context").exists()
+
+
+def test_a_teammate_s_fresh_clone_speaks_at_once(world):
+    world.install()
+    world.write(".context/TASKS.md", "# Tasks\n- finish the parser\n")
+    world.git("add", "-A")
+    world.git("commit", "-q", "-m", "the hooks")
+    world.project.rename(world.root / "the first one's")
+    shutil.rmtree(str(world.home / ".local"))
+    world.command_in(world.root, "git", "clone", "-q", world.root / "the first one's", world.project)
+    world.stub.script(bash("echo a"), "done")
+    world.run("work")
+    assert sum(said(world, GATE)) == 1
+    assert any("ctx: hooks are on; " in str(reply) for _, reply in world.emitted())
+    assert world.git("status", "--porcelain") == ""
+
+
 def test_a_plugin_and_a_kit_of_the_user_beside_the_projects_own_stay_silent(plugin):
     plugin.install()
-    plugin.install("--scope", "user", "--force")
+    plugin.install("--scope", "user")
     assert_everything_is_said_once(plugin)
 
 
@@ -158,7 +223,7 @@ def test_files_where_folders_belong_disturb_nobody(kit):
 
 
 def test_a_context_folder_counts_from_the_moment_it_is_there_until_it_goes(world):
-    world.install()
+    world.install("--no-context")
     home = sorted(world.home.glob(".local/**/*"))
     world.stub.script(edit(world, "one.py"), "done")
     world.stub.script(bash("mkdir .context"), edit(world, "two.py"), "done", "and on")

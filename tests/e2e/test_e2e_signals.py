@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
+
 from agents import GATE, bash, delegate, said
+from real_client import REPO, Terminal, permissions, wait_until
 from stub_model import Turn
 
 HEAD = "⚠️ [ctx monitor] "
@@ -59,3 +62,48 @@ def test_a_stuck_agent_hears_of_it_in_the_same_turn(kit):
     found = said(kit, "Repetition: ")
     # An outcome is seen one call later, and the client may write its row a moment late.
     assert sum(found) == 1 and found.index(1) <= 7, found
+
+
+def test_a_critical_signal_that_comes_with_the_last_words_holds_the_stop_once(kit):
+    """The client goes on without an error; the person sees one line."""
+    freeze = Turn("It is done.", act=lambda _: kit.signal("Deploy freeze.\n→ Stop the deploy", severity="critical"))
+    kit.stub.script(freeze, "I stop the deploy.", "next")
+    with kit.terminal("default") as terminal:
+        terminal.wait_shown("for shortcuts")
+        terminal.type("Deploy it.")
+        terminal.wait_shown("I stop the deploy.")
+        terminal.wait_shown("ctx: Deploy freeze.")
+        shown = len(terminal.raw)
+        terminal.type("And now?")
+        terminal.wait_shown("next", since=shown)
+    assert said(kit, HEAD + "Deploy freeze.\n→ Stop the deploy") == [0, 1, 0]
+    assert "error" not in terminal.shown().lower()
+    assert terminal.shown(shown).count("Deploy freeze.") == 0
+
+
+def test_a_signal_wakes_an_idle_session_that_asked_for_it(world):
+    """Permissions are on, nobody types. What comes while the agent works is not said twice."""
+    world.write(".context/TASKS.md", "# Tasks\n- finish the parser\n")
+    noise = bash("sleep 3", act=lambda _: world.signal(DISK, "disk"))
+    world.stub.script("hello", "woken soon", Turn("I look at CI."), noise, "it worked", otherwise=Turn("woken in vain"))
+    arguments = (*permissions("default"), "--plugin-dir", str(REPO))
+    with Terminal(world, arguments, {}) as terminal:
+        terminal.wait_shown("for shortcuts")
+        terminal.type("hello there")
+        terminal.wait_shown("ctx: hooks are on")
+        world.signal("Before it was asked for.", "before", severity="info")
+        terminal.type("/ctx-hooks:wake")
+        terminal.wait_shown("woken soon")
+        wait_until(lambda: world.state(world.newest_id())["stopped_at"], "the end of the turn")
+        time.sleep(1.5)  # the monitor has looked at what is there
+        assert len(world.stub.of("main")) == 2
+        world.signal(CI)
+        terminal.wait_shown("I look at CI.")
+        assert "a signal waits; it comes with this message · signals for this session" in terminal.shown()
+        terminal.type("work now")
+        terminal.wait_shown("it worked")
+        time.sleep(4)  # a monitor that spoke now would start a turn
+    assert said(world, HEAD + CI) == [0, 0, 1, 0, 0] and said(world, HEAD + DISK) == [0, 0, 0, 0, 1]
+    rows = [row["attachment"] for row in world.transcripts() if "attachment" in row]
+    receipts = [row["content"] for row in rows if row["type"] == "hook_additional_context"]
+    assert [HEAD + CI] in receipts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 
-from agents import FULL, NEAR, OWN, WAITS, Agent, bash, complete, edit, said
+from agents import FULL, NEAR, OWN, WAITS, Agent, bash, edit, said
 from real_client import BYPASS, READY, wait_until
 from stub_model import Turn
 
@@ -31,7 +31,7 @@ def ask(terminal, prompt, answer):
 
 def lines_of_ours(terminal):
     """How our lines to the person begin, each once, in their order: the UI redraws and wraps them."""
-    return list(dict.fromkeys(re.findall(r"ctx(?: auto)?: \S+ \S+ \S+", terminal.shown())))
+    return list(dict.fromkeys(re.findall(r"ctx: \S+ \S+ \S+", terminal.shown())))
 
 
 def test_over_a_whole_life_a_person_sees_one_line_for_each_thing(kit):
@@ -64,15 +64,18 @@ def test_compaction_shows_the_person_no_command_of_ours(kit):
     assert {line[:15] for line in lines_of_ours(terminal)} <= {"ctx: hooks are ", "ctx: handoff of", "ctx: context 10"}
 
 
-def test_a_workflow_binds_to_the_person_who_types_and_holding_is_feedback_and_no_error(kit):
-    kit.ctx("auto", "start", "Add a parser", "--until", "true")
-    kit.stub.script("not yet finished", complete("execution", text="Finished now."))
-    with at_the_prompt(kit) as terminal:
+def test_a_workflow_binds_to_the_person_who_types_and_shows_them_one_line_for_each_round(kit):
+    kit.write("check.sh", "test -e parser.txt\n")
+    kit.ctx("auto", "start", "Add a parser", "--until", "sh check.sh")
+    done = Turn("Finished now.", act=lambda _: kit.write("parser.txt", ""))
+    kit.stub.script("not yet finished", done)
+    with at_the_prompt(kit, "default", "for shortcuts") as terminal:
         ask(terminal, "go ahead", "Finished now.")
         wait_until(lambda: kit.json(".caw/auto-state.json")["phase"] == "complete", "the end of the workflow")
-        terminal.wait_shown("ctx auto: the workflow passed")
+        terminal.wait_shown("done after 2 rounds")
+    assert lines_of_ours(terminal)[-2:] == ["ctx: `sh check.sh` exits", "ctx: `sh check.sh` passes;"]
     first, second = kit.stub.of("main")
-    assert "Add a parser" in first.news() and "## Auto Mode Continuation" in second.news()
+    assert "Add a parser" in first.news() and "`sh check.sh` exits 1, round 1 of 20" in second.news()
 
 
 def test_with_the_rule_of_the_installer_nobody_is_asked_about_the_handoff(kit):

@@ -6,7 +6,7 @@ import pytest
 
 import real_client
 import wrapped
-from wrapped import ACK, GOAL, RAN, SMALL_AGENT, Desk
+from wrapped import ACK, GOAL, POLLING_AGENT, RAN, SMALL_AGENT, Desk
 
 RUN_IT = "Run this:\n\n```bash\ntouch %s\n```\n" % RAN
 NO_ACK = "Fine, what next?"
@@ -53,7 +53,7 @@ SITUATIONS = {"at its prompt": {}, "slow start": {"slow_s": 4}, "20 s of answer"
 
 
 @pytest.mark.parametrize("situation", SITUATIONS)
-@pytest.mark.parametrize("name", [SMALL_AGENT, "aider"])
+@pytest.mark.parametrize("name", [SMALL_AGENT, POLLING_AGENT, "aider"])
 def test_the_context_arrives_and_is_acknowledged(start, name, situation):
     desk = start(name, **SITUATIONS[situation])
     delivered_once(desk)
@@ -61,7 +61,15 @@ def test_the_context_arrives_and_is_acknowledged(start, name, situation):
     desk.quits()
 
 
-@pytest.mark.parametrize("name", [SMALL_AGENT, "aider"])
+@pytest.mark.parametrize("prompt", ["a greeting", "a taught prompt"])
+@pytest.mark.parametrize("name", [SMALL_AGENT, POLLING_AGENT])
+def test_a_greeting_and_a_taught_prompt_are_prompts(start, name, prompt):
+    desk = start(name, prompt=prompt)
+    delivered_once(desk)
+    desk.quits()
+
+
+@pytest.mark.parametrize("name", [SMALL_AGENT, POLLING_AGENT, "aider"])
 def test_without_an_acknowledgement_it_goes_into_the_file(start, name):
     desk = start(name, answer=NO_ACK)
     went_into_the_file(desk)
@@ -69,9 +77,10 @@ def test_without_an_acknowledgement_it_goes_into_the_file(start, name):
 
 
 @pytest.mark.parametrize("asks", wrapped.ASKS)
-def test_a_question_waits_for_the_person(start, asks):
+@pytest.mark.parametrize("name", [SMALL_AGENT, POLLING_AGENT])
+def test_a_question_waits_for_the_person(start, name, asks):
     _, asked, word = wrapped.ASKS[asks]
-    desk = start(SMALL_AGENT, asks=asks)
+    desk = start(name, asks=asks)
     desk.wait_shown(asked)
     desk.stays_untouched(lambda: desk.read("answer.txt"))
     desk.press(word + "\r")
@@ -113,19 +122,4 @@ def test_nothing_is_typed_into_a_screen(start, name):
     desk.quits()
     assert "CONTEXT INJECTION" not in desk.shown() and not desk.rows("wrap:typed")
     assert desk.read("notes.txt") == before
-    assert "not ready in time\r\n" in desk.shown() and "it is in AGENTS.md" in desk.shown()
-
-
-def test_a_stopped_program_gives_the_persons_shell_its_terminal_back(start):
-    desk = start(SMALL_AGENT, shell=True)
-    desk.wait_shown("Welcome")
-    desk.press("\x1a")
-    desk.wait_shown("Stopped")
-    desk.press("echo shell-$((1+1)); stty -a | grep -c ' icanon'\r")
-    desk.wait_shown("shell-2\r\n1")
-    desk.press("fg\r")
-    delivered_once(desk)
-    desk.press("\x04")
-    desk.wait_shown("EOFError")
-    desk.press("exit 0\r")
-    assert desk.process.wait(real_client.ANSWER_S) == 0
+    assert "not ready in time; it is in AGENTS.md; the next session gets it\r\n" in desk.shown()
