@@ -67,6 +67,7 @@ case $mode:$id in
         done
       } <"$calm"
       IFS= read -r dots <"$tally"
+      [ "$tally" -nt "$transcript" ] && room=0 # it does not have the last call yet
       case $room in [1-9]) ;; *) room=0 ;; esac
       case $least$most in *[!0-9]*) room=0 ;; esac # zsh would evaluate it
       [ ${#dots} -lt "$room" ] && [ -f "$transcript" ] &&
@@ -282,6 +283,7 @@ class Event(Record):
     reason: str = ""
     tool_name: str = ""
     tool_input: Json = {}
+    tool_use_id: str = ""
     agent_id: str = ""  # of a subagent
     agent_type: str = ""
     last_assistant_message: str = ""
@@ -1540,7 +1542,8 @@ def remove_leftover(run: Run, path: str) -> None:
 # After each tool call we know how far it is to the next level at which something
 # urgent has to be said. A token takes up a least number of bytes in the transcript, so
 # the launcher needs only its size to know that the level is not reached. It answers a
-# few calls without Python and notes one dot for each:
+# few calls without Python and notes one dot for each. A transcript that was not written
+# since the last dot does not have the last call yet: then its size proves nothing.
 #
 #     <cache>/calm/<agent>-<session>         8
 #                                            120340 456340 (bytes of the transcript)
@@ -3469,15 +3472,24 @@ def look(session: Session) -> str:
 
 
 def is_behind(facts: Facts, event: Event, newest: str) -> bool:
-    """Whether to wait for the transcript: at a Stop it lacks the agent's last words; or
-    the client writes late, no row is as new as the event, and the numbers matter."""
+    """Whether to wait for the transcript: at a Stop it lacks the agent's last words;
+    where the numbers matter, it lacks the present call, or the client writes late."""
     if lacks_last_words(facts, event):
         return True
-    if not DIALECTS[event.agent].is_late or newest >= event.timestamp:
-        return False
+    is_late = DIALECTS[event.agent].is_late and newest < event.timestamp
     if event.name in ("PostToolUse", "PostToolUseFailure"):
-        return facts.tokens * 2 >= facts.window
-    return event.name == "Stop"
+        is_late = is_late and facts.tokens * 2 >= facts.window
+        return is_late or lacks_call(facts, event)
+    return is_late and event.name == "Stop"
+
+
+def lacks_call(facts: Facts, event: Event) -> bool:
+    """Whether the answer with the present call is still to come, in a context that is
+    half full. Without it the answer before would be taken for this one."""
+    if not DIALECTS[event.agent].has_call_ids or facts.tokens * 2 < DEFAULT_WINDOW:
+        return False
+    ids = [call["id"] for call in facts.calls]
+    return event.tool_use_id != "" and event.tool_use_id not in ids
 
 
 def lacks_last_words(facts: Facts, event: Event) -> bool:
@@ -4086,6 +4098,7 @@ class Dialect:
     bytes_per_token: float = 1.5  # a token adds at least so much to its transcript
     window: int = 0  # where every model has the same
     is_late: bool = False  # its transcript is written a moment after the event
+    has_call_ids: bool = False  # an event names the call as the transcript does
     # Its transcript. A place is a path of keys, such as `message.id`; see dig().
     passed_over: str = "isSidechain"  # marks rows that are not of the main agent
     row_type: str = "type"
@@ -4468,6 +4481,7 @@ class ClaudeCode(Dialect):
     instruction_files = ("CLAUDE.md", "CLAUDE.local.md", "AGENTS.md")
     home_variable = "CLAUDE_CONFIG_DIR"
     bytes_per_token = 3.0  # it writes each result twice
+    has_call_ids = True
     passed_over = "isSidechain isApiErrorMessage"
     row_type = "subtype attachment.type type"
     kinds = {

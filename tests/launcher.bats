@@ -63,13 +63,15 @@ started() {
 
 line_of() { awk -F '\t' -v event="$1" '$1 == event { print $2 }' "$LINES"; }
 
-# client EVENT [NAME=VALUE…]: as the client runs the registered line of this event
+# client EVENT [NAME=VALUE…]: as the client runs the registered line of this event; with LATE=1 it has not written to the
+# transcript since the event before
 client() {
   local event=$1
   shift
   printf '{"session_id": "%s", "hook_event_name": "%s", "transcript_path": "%s/transcript.jsonl", "cwd": "/",
     "tool_name": "Bash", "tool_input": {"command": "make"}, "permission_mode": "default"}' \
     "${ID:-$SESSION}" "$event" "$BASE" >"$BASE/event"
+  [ -n "${LATE:-}" ] || [ ! -f "$BASE/transcript.jsonl" ] || touch "$BASE/transcript.jsonl" # the last result is in it
   run_line "$(line_of "$event")" "$@" <"$BASE/event"
 }
 
@@ -108,7 +110,7 @@ become_calm() {
 
 # calm_file FILE: a calm that nothing ends but its eight calls
 calm_file() {
-  printf '8\n0 999999\n%s\n' "$BASE/bin/python3" >"$1" && : >"$1.tally"
+  printf '8\n0 999999\n%s\n' "$BASE/bin/python3" >"$1" && : >"$1.tally" && touch -t 202601010000 "$1.tally"
 }
 
 # --- the lines
@@ -192,6 +194,15 @@ growth_ends_calm() {
 
 @test "the calm ends when the transcript has grown so much that a level may be reached, or shrinks" {
   in_every_shell growth_ends_calm
+}
+
+late_transcript() {
+  become_calm && touch -t 202601010000 "$BASE/transcript.jsonl" && LATE=1 quiet client PostToolUse || return 1
+  [ "$(started)" = 1 ]
+}
+
+@test "a transcript that does not have the last call yet ends the calm: its size proves nothing" {
+  in_every_shell late_transcript
 }
 
 odd_transcripts() {

@@ -139,6 +139,7 @@ def launched(world, *words):
 def launch(world, session, *words):
     """What the client's next call of the monitor says."""
     event = session.event("PostToolUse", tool_name="Read", tool_input={}, tool_use_id="t")
+    os.utime(session.transcript)  # the client has written the result of the call before
     reply = world.launch("monitor", event, *words, CLAUDE_CODE_SESSION_ID="s1")
     assert (reply.code, reply.err) == (0, "")
     return reply
