@@ -11,6 +11,8 @@ from agents import ASKED, OWN, PATH, Agent, bash, read, said, write
 UPDATE = "Bring it up to date: "
 LARGE = "claude-opus-5"  # a model with a window of 1,000,000
 POINT = 141_950  # 85 % of 167,000
+DEFAULT = "default"  # the permission mode of somebody who changed nothing
+EDITS = "acceptEdits"  # in print mode nobody is there to allow a write
 
 
 def asked_at(kit, text=ASKED):
@@ -46,7 +48,7 @@ def reads(kit, *tokens, lines):
 def test_big_reads_do_not_pass_the_point_in_silence(kit, step, lines):
     tokens = [*range(30_000, 156_000, step), 160_000]  # one call more, for a late transcript
     kit.stub.script(*reads(kit, *tokens, lines=lines), "done")
-    kit.run("Read all of it.")
+    kit.run("Read all of it.", mode=DEFAULT)
     assert asked_at(kit)[0] in after_crossing(tokens)
 
 
@@ -73,7 +75,7 @@ def test_the_request_comes_in_time_whatever_told_the_client_to_compact_early(kit
         kit.write(name, json.dumps(dict(settings, autoCompactWindow=200_000)))
     tokens = list(range(112_000, 156_000, 6_000))
     kit.stub.script(*reads(kit, *tokens, lines=850), "done")
-    kit.run(*prompts, **options)
+    kit.run(*prompts, mode=DEFAULT, **options)
     assert asked_at(kit)[0] in after_crossing(tokens)
 
 
@@ -81,14 +83,14 @@ def test_a_limit_that_only_an_option_told_the_client_is_learnt_from_its_compacti
     kit.stub.model = LARGE
     tokens = [*range(130_000, 163_000, 6_000), 30_000]
     kit.stub.script(*reads(kit, *tokens, lines=850), "done")
-    session = kit.run("Read all of it.", arguments=("--autocompact", "200k"))
+    session = kit.run("Read all of it.", arguments=("--autocompact", "200k"), mode=DEFAULT)
     (meta,) = [row["compactMetadata"] for row in kit.transcripts() if row.get("subtype") == "compact_boundary"]
     note("--autocompact 200k: the client compacted at %d" % meta["preTokens"])
     assert meta["trigger"] == "auto" and kit.state(session.id)["limit"] == meta["preTokens"]
     tokens = list(range(112_000, 156_000, 6_000))
     before = len(kit.stub.of("main"))
     kit.stub.script(*reads(kit, *tokens, lines=850), "done")
-    kit.run("Read it again.", arguments=("--autocompact", "200k"))
+    kit.run("Read it again.", arguments=("--autocompact", "200k"), mode=DEFAULT)
     assert asked_at(kit)[0] - before in after_crossing(tokens)
 
 
@@ -97,7 +99,7 @@ def test_where_the_client_does_not_compact_percent_is_of_the_window(kit):
     kit.write(".claude/settings.json", json.dumps(settings))
     tokens = (150_000, 169_000, 171_000, 172_000, 173_000)
     kit.stub.script(*growing(*tokens), "done")
-    kit.run("Work on.")
+    kit.run("Work on.", mode=DEFAULT)
     first = asked_at(kit)[0]
     assert first in after_crossing(tokens, 170_000) and "of 200,000 usable" in kit.stub.of("main")[first].news()
     assert not kit.stub.of("compact")
@@ -119,7 +121,7 @@ def test_an_earlier_handoff_is_brought_up_to_date(kit):
     agent = Agent(steps)
     steps = agent.steps
     kit.stub.script(otherwise=agent)
-    session = kit.run("Rename the lexer.")
+    session = kit.run("Rename the lexer.", mode=EDITS)
     assert kit.handoffs()[session.id + ".md"].startswith(late) and len(asked_at(kit, UPDATE)) == 1
     assert asked_at(kit) == []
     assert [line for line in lines_for_the_person(session) if "handoff written" in line]
@@ -128,13 +130,13 @@ def test_an_earlier_handoff_is_brought_up_to_date(kit):
 def test_a_handoff_that_a_skill_puts_elsewhere_counts(kit):
     steps = [bash("echo one", tokens=143_000), write(kit.path("HANDOFF.md"), OWN, tokens=144_000)]
     kit.stub.script(otherwise=Agent([*steps, bash("echo two", tokens=145_000), "done"]))
-    session = kit.run("Rename the lexer.")
+    session = kit.run("Rename the lexer.", mode=EDITS)
     assert len(asked_at(kit)) == 1 and "copied by ctx_hooks from HANDOFF.md" in kit.handoffs()[session.id + ".md"]
 
 
 def test_while_the_request_runs_the_person_still_hears_of_95_percent(kit):
     kit.stub.script(*growing(143_000, 150_000, 160_000, 161_000, 162_000), "done")
-    session = kit.run("Work on.")
+    session = kit.run("Work on.", mode=DEFAULT)
     lines = lines_for_the_person(session)
     assert [line for line in lines if "95%" in line] == ["ctx: Context: 95% full."]
     assert len(asked_at(kit)) >= 4 and not any(said(kit, "[ctx monitor]"))
