@@ -170,7 +170,6 @@ VERSION = "0.4.0"
 TYPE_CHECKING = False  # a type checker takes it for true; a run never does
 if TYPE_CHECKING:
     import argparse
-    import subprocess
     from collections.abc import Callable, Iterable, Mapping
     from typing import IO, NoReturn, TypedDict
 
@@ -663,7 +662,6 @@ class Run:
         self.full = Fullness()  # at the last look
         self.reply = Reply(event)
         self.check = ""  # the command that must prove that a phase is complete
-        self.phase_began = ""  # ISO: the phase that it belongs to
         self.verdict = ""  # how it failed
         self.output = ""  # the end of what it printed
         self.opening = ""  # what the agent is told first about its workflow
@@ -2796,9 +2794,8 @@ def plan_phases(names: list[str], flags: dict[str, bool]) -> list[str]:
 def workflow_of(project: Project, session: Session) -> str:
     """The session's workflow for its handoff; "" if it has none."""
     flow = read_workflow(project)
-    if flow.session_id != session.id:
-        return ""
-    return "\n".join(describe_workflow(project, 0.0)[:3])
+    is_own = flow.session_id == session.id
+    return "\n".join(describe_workflow(flow)[:3]) if is_own else ""
 
 
 # --- completion blocks
@@ -2817,7 +2814,6 @@ BLOCK = (
     r"(?=[ \t]*---[ \t\r]*$)"
 )
 FIELD = r"(\w+)[ \t]*:(.*)"
-ONE_BLOCK = " Only one of your blocks counted; print the next one when it is due."
 
 
 def parse_blocks(text: str) -> list[dict[str, str]]:
@@ -2855,12 +2851,11 @@ def judge_words(flow: Workflow, said: str, now: float) -> tuple[dict[str, str], 
         return {"SIGNAL": "PHASE_BLOCKED", "NEEDS": needs[1]}, ""
     if flow.until:
         return {"SIGNAL": flow.signal}, ""
-    blocks = parse_blocks(said)
     remark = "The completion block of %s is missing." % flow.stage
-    for block in reversed(blocks):
+    for block in reversed(parse_blocks(said)):
         problem = problem_of_block(block, flow, now)
         if not problem:
-            return block, ONE_BLOCK if len(blocks) > 1 else ""
+            return block, ""
         remark = "Your block does not count: %s." % problem
     return {}, remark
 
@@ -2909,7 +2904,10 @@ def hear_person(run: Run, flow: Workflow) -> str:
     if run.event.prompt.strip().lower() == CANCEL_WORDS:
         run.reply.add(CANCELLED)
         return "user_cancelled"
-    if not flow.needs and is_stale(flow, run.session, run.now):
+    worked_at = run.session.facts.worked_at
+    last = max(flow.signals.last_checked, flow.phase_started_at, worked_at)
+    is_stale = 0 < parse_iso(last) < run.now - STALE_AFTER_S
+    if is_stale and not flow.needs:
         return "stale_state"
     flow.needs = ""
     flow.iteration = 0
@@ -2917,20 +2915,9 @@ def hear_person(run: Run, flow: Workflow) -> str:
     return ""
 
 
-def is_stale(flow: Workflow, session: Session, now: float) -> bool:
-    """Whether nothing happened for hours."""
-    last = max(
-        flow.signals.last_checked,
-        flow.phase_started_at,
-        session.facts.worked_at,
-    )
-    return 0 < parse_iso(last) < now - STALE_AFTER_S
-
-
 # --- at a stop
 
-IDLE_LIMIT = 3
-HOLD_CAP = 8  # stops held in a row; clients without a cap of their own get ours
+IDLE_LIMIT = 3  # well below the 8 after which a client holds no longer
 FULL_PERCENT = 95
 BLOCKED_LINE = r"(?im)^[ \t*_]*BLOCKED[ \t*_]*:[ \t*_]*(\S.*)\s*\Z"
 AFTER = "; done after {flow.rounds} round{plural}, {age}"
@@ -2956,7 +2943,6 @@ OUTCOMES = {  # why the agent may stop -> what the person is told
     "plan_mode": "in plan mode the agent may stop; {flow.stage} stays",
     "context_full": "the context is full: the agent may stop; {flow.stage} stays",
     "no_progress": "3 stops without a tool call: one may pass; {flow.stage} stays",
-    "hold_cap": "the client holds no longer: one may pass; {flow.stage} stays",
     "unwritable": ".caw/auto-state.json cannot be written; the agent may stop",
 }
 ENDED = {  # those that end the workflow -> its phase then
@@ -2976,29 +2962,23 @@ def enforce_stop(run: Run) -> None:
     flow = read_workflow(run.project)
     if not bind(run, flow):
         return
-    pause = find_pause(run, flow)
-    if pause:
-        conclude(run, flow, pause)
-        return
     block, run.opening = judge_words(flow, run.session.facts.said, run.now)
-    if block.get("SIGNAL") in flow.next_by_signal and not run.check:
-        run.check = flow.checks.get(flow.phase, "")
-        run.phase_began = flow.phase_started_at
-        if run.check:
-            return
-    settle(run, flow, block)
-
-
-def find_pause(run: Run, flow: Workflow) -> str:
-    """Why this stop is not judged; "" if it is."""
+    is_claim = block.get("SIGNAL") in flow.next_by_signal
+    due = flow.checks.get(flow.phase, "") if is_claim else ""
     event = run.event
     kinds = {str(dig(task, "type")) for task in event.background_tasks}
-    return first_true(
-        changed=run.check and run.phase_began != flow.phase_started_at,
+    pause = first_true(
+        changed=run.check not in ("", due),
         subagents=kinds - {"shell"},  # a server may run for ever
         wake_up=event.session_crons,
         plan_mode=event.permission_mode == "plan",
     )
+    if pause:
+        conclude(run, flow, pause)
+    elif run.check == due:
+        settle(run, flow, block)
+    else:
+        run.check = due
 
 
 def settle(run: Run, flow: Workflow, block: dict[str, str]) -> None:
@@ -3038,7 +3018,7 @@ def follow_block(run: Run, flow: Workflow, block: dict[str, str]) -> str:
     if to not in flow.phases:
         flow.needs = words
         return ENDED_BY.get(signal, "all_phases_complete")
-    run.opening = "Phase %s is complete. Now comes %s." % (flow.phase, to) + run.opening
+    run.opening = "Phase %s is complete. Now comes %s." % (flow.phase, to)
     flow.phase = to
     flow.phase_started_at = at
     flow.iteration = 0
@@ -3050,8 +3030,7 @@ def find_brake(run: Run, flow: Workflow) -> str:
     return first_true(
         phase_blocked=flow.needs,
         context_full=run.full.percent >= FULL_PERCENT,
-        no_progress=run.session.holds >= IDLE_LIMIT and flow.iteration,
-        hold_cap=run.session.holds >= HOLD_CAP,
+        no_progress=run.session.holds >= IDLE_LIMIT,
         max_iterations_reached=flow.iteration >= flow.max_iterations,
     )
 
@@ -3181,14 +3160,12 @@ def render(run: Run, flow: Workflow) -> str:
 
 CHECK_LIMIT_S = 140  # the client waits 150 s
 CHECK_TAIL = 2_000
-CHECK_OUTPUT_LIMIT = 50_000_000
-CHECK_POLL_S = 0.05
-# A watcher beside the command ends both once this process is gone: we may be killed,
-# and could not end the check then. The command's parent is not this process
-# but a shell, which it may kill.
+# A watcher beside the command ends the whole group within a second once the command is
+# over, or this process is gone: we may be killed, and could not do it then. The
+# command's parent is not this process but a shell, which it may kill.
 WATCHER = """\
 (
-  while kill -0 "$PPID"; do
+  while kill -0 "$PPID" && kill -0 "$$"; do
     sleep 1
   done
   kill -9 0
@@ -3196,7 +3173,6 @@ WATCHER = """\
 sh -c "$1"
 exit $?
 """
-TASKKILL = r"C:\Windows\System32\taskkill.exe"  # never one from the project's folder
 SECRET_NAME = (
     r"(?i)^(ANTHROPIC|CLAUDE_CODE)_"
     r"|(KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|_PASS|_PAT)$"
@@ -3204,80 +3180,47 @@ SECRET_NAME = (
 
 
 def run_check(run: Run) -> None:
-    """Run the check; its verdict is "" if it passes."""
+    """Run the check; its verdict is "" if it passes. The run gets the end of what it
+    printed."""
+    import tempfile
+
     limit_s = min(run.settings.number("auto.check_timeout_s"), CHECK_LIMIT_S)
     start_deadline(limit_s + DEADLINE_BESIDE_CHECK_S)
     began = time.monotonic()
-    try:
-        problem = run_command(run, limit_s)
-    except (OSError, ValueError) as error:  # too many processes, a null byte
-        problem = "cannot be run: %s" % error
+    with tempfile.TemporaryFile() as output:
+        problem = run_command(run, limit_s, output)
+        size = output.seek(0, os.SEEK_END)
+        output.seek(max(0, size - 4 * CHECK_TAIL))
+        printed = output.read().decode("utf-8", "replace")
+    run.output = hide_secrets(printed)[-CHECK_TAIL:].strip()
     if problem:
         run.verdict = "`%s` %s" % (one_line(run.check, 300), problem)
     run.now += time.monotonic() - began  # it may take minutes
 
 
-def run_command(run: Run, limit_s: float) -> str:
-    """Why the command failed, "" if it did not. It has a process group of its own,
-    which ends with it. The run gets the end of what it printed."""
+def run_command(run: Run, limit_s: float, output: IO[bytes]) -> str:
+    """Why the command failed, "" if it did not. It has a process group of its own."""
     import subprocess
-    import tempfile
 
-    env = {
-        name: value
-        for name, value in run.env.items()
-        if not re.search(SECRET_NAME, name)
-    }
+    kept = [name for name in run.env if not re.search(SECRET_NAME, name)]
     is_windows = os.name == "nt"
-    with tempfile.TemporaryFile() as output:
-        child = subprocess.Popen(  # the person agreed to this text
+    try:
+        done = subprocess.run(  # the person agreed to this text
             run.check if is_windows else ["sh", "-c", WATCHER, "sh", run.check],
             shell=is_windows,
             cwd=run.project.root,
-            env=env,
+            env={name: run.env[name] for name in kept},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            timeout=limit_s,
         )
-        try:
-            problem = wait_for(child, output, limit_s)
-        finally:
-            end_group(child)
-        size = output.seek(0, os.SEEK_END)
-        output.seek(max(0, size - 4 * CHECK_TAIL))
-        printed = output.read().decode("utf-8", "replace")
-        run.output = hide_secrets(printed)[-CHECK_TAIL:].strip()
-    return problem
-
-
-def wait_for(child: subprocess.Popen[bytes], output: IO[bytes], limit_s: float) -> str:
-    """Wait until the command exits; why it failed, or had to be ended before."""
-    began = time.monotonic()
-    while child.poll() is None:
-        took_s = time.monotonic() - began
-        if took_s > limit_s:
-            return "did not end within %d s" % limit_s
-        if output.seek(0, os.SEEK_END) > CHECK_OUTPUT_LIMIT:
-            return "printed more than 50 MB"
-        if sys.stdout.isatty():  # a person waits for `auto start`
-            print("%d s" % took_s, end="\r", flush=True)
-        time.sleep(CHECK_POLL_S)
-    return "exits %d" % child.returncode if child.returncode else ""
-
-
-def end_group(child: subprocess.Popen[bytes]) -> None:
-    """End the command and all that it started."""
-    import signal
-
-    if os.name == "nt":
-        run_program([TASKKILL, "/F", "/T", "/PID", str(child.pid)])
-    else:
-        try:
-            os.killpg(child.pid, signal.SIGKILL)
-        except OSError:
-            pass  # nobody is left
-    child.wait()
+    except subprocess.TimeoutExpired:
+        return "did not end within %d s" % limit_s
+    except (OSError, ValueError) as error:  # too many processes, a null byte
+        return "cannot be run: %s" % error
+    return "exits %d" % done.returncode if done.returncode else ""
 
 
 # --- for the command `auto`: a person's half
@@ -3289,30 +3232,26 @@ def new_workflow(run: Run, options: argparse.Namespace) -> Workflow:
     """What `auto start` was asked for; a UserError if that cannot be meant."""
     until = options.until
     names = plan_phases([TASK] if until else run.settings.words("auto.phases"), {})
-    kept = [name for name in names if name not in options.skip]
-    first = options.phase or "".join(kept[:1])
+    phases = [name for name in names if name not in options.skip]
     if read_workflow(run.project).is_running:
         raise UserError("a workflow runs already", "`auto stop` ends it")
     if not options.task.strip():
         raise UserError("the task is empty", A_START)
     if until is not None and not until.strip():
         raise UserError("the command of --until is empty", A_START)
-    if first not in kept or not set(options.skip) <= set(names):
-        raise UserError(
-            "unknown phase in --phase or --skip", "the phases: " + ", ".join(names)
-        )
-    phases = kept[kept.index(first) :]
-    checks = [
-        (phase, until or run.settings.of_phase("auto.done_when", phase))
-        for phase in phases
-    ]
+    if not phases or not set(options.skip) <= set(names):
+        raise UserError("unknown phase in --skip", "the phases: " + ", ".join(names))
+    checks = {}
+    for phase in phases:
+        command = until or run.settings.of_phase("auto.done_when", phase)
+        if command:
+            checks[phase] = command
     return Workflow(
         {
             "phases": phases,
-            "phase": first,
-            "checks": {phase: command for phase, command in checks if command},
+            "phase": phases[0],
+            "checks": checks,
             "until": until,
-            "max_iterations": options.max_iterations,
             "task_description": hide_secrets(options.task),
             "started_at": format_iso(run.now),
         }
@@ -3328,14 +3267,14 @@ def old_workflow(project: Project) -> Workflow:
     return flow
 
 
-def publish(run: Run, flow: Workflow, options: argparse.Namespace) -> None:
+def publish(run: Run, flow: Workflow, for_anybody: bool) -> None:
     """Let the workflow wait for its session, with what was agreed at home."""
     state = dict(
         flow.as_dict(),
         active=True,
         token=os.urandom(16).hex(),
-        session_id=options.session or run.env.get("CLAUDE_CODE_SESSION_ID", ""),
-        any_prompt=options.any,
+        session_id=run.env.get("CLAUDE_CODE_SESSION_ID", ""),
+        any_prompt=for_anybody,
         iteration=0,
         needs="",
         last_phase="",
@@ -3365,7 +3304,6 @@ STATES = {  # what `auto status` says first
     "ended": "It is over: {flow.outcome:.500}." + RESUME,
     "blocked": "Your answer is needed, as a prompt in session {flow.session_id:.8},"
     " for {flow.stage}: {flow.needs:.500}",
-    "stale": "No activity for 2 hours; a prompt ends it." + RESUME,
     "waiting": "The workflow waits for your next prompt to the agent; then {flow.stage}"
     " begins.",
     "running": "The agent works on {flow.stage} in session {flow.session_id:.8},"
@@ -3378,16 +3316,14 @@ WAYS_OUT = [
 ]
 
 
-def describe_workflow(project: Project, now: float) -> list[str]:
+def describe_workflow(flow: Workflow) -> list[str]:
     """The workflow in sentences, and what a person can do next."""
-    flow = read_workflow(project)
     state = first_true(
         none=not flow.phase,
         foreign=flow.is_foreign,
         complete=flow.phase == "complete",
         ended=not flow.is_running,
         blocked=flow.needs,
-        stale=is_stale(flow, load_session(project, flow.session_id), now),
         waiting=not flow.session_id,
         running=True,
     )
@@ -7751,7 +7687,7 @@ def delivery_lines(metrics: Metrics) -> list[str]:
 def workflow_lines(here: Here) -> list[str]:
     """The workflow in sentences; the commands in them can be pasted."""
     call = "`%s " % here.kit.call("auto")
-    sentences = describe_workflow(here.project, here.now)
+    sentences = describe_workflow(read_workflow(here.project))
     return ["  " + text.replace("`auto ", call) for text in sentences]
 
 
@@ -8310,6 +8246,7 @@ UNITS_S = {
     "h": 3600,
     "d": 86400,
 }
+NO_DECISION = "Nothing was said or decided here yet; silence is not recorded."
 SIGNAL_FILE = """\
 ---
 generated_at: %s
@@ -8360,14 +8297,8 @@ def choose(names: list[str], prefix: str) -> str:
     """The one name that begins so."""
     found = [name for name in names if name.startswith(prefix)]
     if len(found) != 1:
-        known = ", ".join(names[:5]) or "none yet"
-        raise UserError("say which one", "there are: " + known)
+        raise UserError("say which one", "there are: " + ", ".join(names))
     return found[0]
-
-
-def choose_session(project: Project, prefix: str) -> str:
-    known = [session.id for session in all_sessions(project)]
-    return choose(known, prefix)
 
 
 # --- the commands
@@ -8392,11 +8323,9 @@ def all_projects(env: Env) -> list[Here]:
 
 
 def show_why(here: Here, options: argparse.Namespace) -> None:
-    rows = read_events(here.project)
-    for row in rows[max(0, len(rows) - options.count) :]:
-        print(describe_decision(here, row))
-    if not rows:
-        print("Nothing was said or decided here yet; silence is not recorded.")
+    rows = read_events(here.project)[-options.count :]
+    lines = [describe_decision(here, row) for row in rows]
+    print("\n".join(lines) or NO_DECISION)
 
 
 def run_handoff(here: Here, options: argparse.Namespace) -> None:
@@ -8406,10 +8335,10 @@ def run_handoff(here: Here, options: argparse.Namespace) -> None:
     with HeldLock(project):
         update_others(run)  # as the next start would
         if options.action == "now":
-            make_now(here, options.session)
+            make_now(here)
         elif options.action == "drop":
             names = [handoff.name for handoff in waiting_handoffs(run)]
-            name = choose(names, options.session)
+            name = choose(names, options.name)
             take_handoff(project, name)
             note = "taken away; for some days it is kept in handoffs/delivered/"
             print_page([note + name])
@@ -8421,11 +8350,11 @@ def run_handoff(here: Here, options: argparse.Namespace) -> None:
             print(text or "No handoff waits for the next session.")
 
 
-def make_now(here: Here, prefix: str) -> None:
-    """Make a handoff of the newest session, or of the one that is named."""
-    runs = [run for run in here.runs() if run.session.id.startswith(prefix)]
+def make_now(here: Here) -> None:
+    """Make a handoff of the newest session."""
+    runs = here.runs()
     if not runs or not make_handoff(runs[0], runs[0].session, here.now):
-        what = "there is no such session, or it did no work yet"
+        what = "there is no session, or it did no work yet"
         raise UserError(what, "a handoff is made of edits and commands")
     session = runs[0].session
     save_session(here.project, session)
@@ -8434,23 +8363,17 @@ def make_now(here: Here, prefix: str) -> None:
 
 def send_signal(here: Here, options: argparse.Namespace) -> None:
     """Send a text, or --list, or --withdraw NAME."""
-    project = here.project
     if options.list:
         rows = row_lines(signal_rows(here, here.runs()))
         return print_page(rows or ["No signal waits."])
     if options.withdraw:
         return withdraw_signal(here, options.withdraw)
-    place = "global"
-    if options.session:
-        place = "sessions/" + safe_name(choose_session(project, options.session))
     text = " ".join(options.text)
-    if text == "-":
-        text = sys.stdin.buffer.read(SIGNAL_LIMIT_BYTES).decode("utf-8", "replace")
     if not text.strip():
         raise UserError("the signal says nothing", "say what is wrong → what to do")
-    prepare_folders(project)  # git is to ignore the file
+    prepare_folders(here.project)  # git is to ignore the file
     name = "signal-%x" % time.time_ns()
-    path = project.path("signals", place, name + ".md")
+    path = here.project.path("signals", "global", name + ".md")
     content = SIGNAL_FILE % (
         format_iso(here.now),
         options.severity,
@@ -8471,20 +8394,20 @@ def withdraw_signal(here: Here, prefix: str) -> None:
 
 
 WATCH_EVERY_S = 1.0
-SETTLED_S = 0.2  # a file that changed just now may be half written
 WAITS = "a signal waits; it comes with this message"
 
 
 def watch(here: Here, options: argparse.Namespace) -> None:
-    """Print signals as they come, a line each, until nobody can read them. --wake is
+    """Print signals as they come, a line each, until who started it has gone. --wake is
     for a client's monitor: it only says that one waits, once the agent is idle."""
     if options.severity:
         here.env["CTX_INJECT_MIN_SEVERITY"] = options.severity
     run = run_around(here)
     seen = set(signal_files(run.project, run.session.id))
     parent = os.getppid()
-    while os.getppid() == parent and not is_unread(WATCH_EVERY_S):
-        new = settled_files(run) - seen
+    while os.getppid() == parent:
+        time.sleep(WATCH_EVERY_S)
+        new = set(signal_files(run.project, run.session.id)) - seen
         if new:
             run = run_around(here)
         if new and (not options.wake or can_be_woken(run)):
@@ -8502,29 +8425,6 @@ def run_around(here: Here) -> Run:
         if session.client_pid == pid or session.id == session_id:
             return place.run(session)
     return place.run(Session())
-
-
-def settled_files(run: Run) -> set[SignalFile]:
-    """The signals that nobody is writing; one from the future comes a look later."""
-    now, found = time.time(), set()
-    for path, written_at in signal_files(run.project, run.session.id):
-        if written_at < now - SETTLED_S:
-            found.add((path, written_at))
-        else:
-            cut_time(path, now)
-    return found
-
-
-def is_unread(wait_s: float) -> bool:
-    """Wait; True as soon as nobody can read what we print."""
-    import select
-
-    if not hasattr(select, "poll"):  # Windows
-        time.sleep(wait_s)
-        return False
-    poller = select.poll()
-    poller.register(1, 0)  # that a pipe or terminal was closed is always told
-    return bool(poller.poll(wait_s * 1000))
 
 
 def can_be_woken(run: Run) -> bool:
@@ -8571,21 +8471,18 @@ FAILS_NOW = "%s now (%s). The agent goes on until it exits 0."
 
 def run_auto(here: Here, options: argparse.Namespace) -> None:
     """start, status, resume, stop"""
-    project = here.project
-    if options.session:
-        options.session = choose_session(project, options.session)
     run = here.run(Session())
     refuse_agent(run, options)
     flow = None
     if options.action == "start":
         flow = new_workflow(run, options)
         run_first(run, flow)
-        ask_person(run, flow, options)
+        ask_person(flow, options.agree)
     elif options.action == "resume":
-        flow = old_workflow(project)
-    with HeldLock(project):
+        flow = old_workflow(run.project)
+    with HeldLock(run.project):
         if flow:
-            publish(run, flow, options)
+            publish(run, flow, options.any)
         elif options.action == "stop":
             cancel_workflow(run)
     print_page(workflow_lines(here))
@@ -8613,23 +8510,20 @@ def run_first(run: Run, flow: Workflow) -> None:
     if run.verdict.endswith(NOT_FOUND):
         raise UserError("`%s`: not found" % flow.until, run.output)
     print_page([FAILS_NOW % (run.verdict, format_age(run.now - began))])
-    if run.output:
-        print_page(["Its output ends: " + run.output.rpartition("\n")[2]])
 
 
-def ask_person(run: Run, flow: Workflow, options: argparse.Namespace) -> None:
-    """The person agrees, in a terminal, to each check that they neither typed nor
-    agreed to before; a UserError if they do not."""
-    known = [flow.until, *read_workflow(run.project).checks.values()]
-    unknown = [command for command in flow.checks.values() if command not in known]
-    if not unknown or options.agree:
+def ask_person(flow: Workflow, has_agreed: bool) -> None:
+    """The person agrees, in a terminal, to the checks that they did not type; a
+    UserError if they do not."""
+    commands = list(flow.checks.values())
+    if not commands or flow.until or has_agreed:
         return
     if sys.stdin.isatty():
-        print_page(["  " + command for command in unknown])
+        print_page(["  " + command for command in commands])
         answer = input("May these commands run as checks? [y/N] ")
         if answer.strip().lower() in ("y", "yes"):
             return
-    what = "you did not agree to its checks: " + ", ".join(unknown)
+    what = "you did not agree to its checks: " + ", ".join(commands)
     raise UserError(what, "--agree lets the workflow run them")
 
 
@@ -8701,11 +8595,10 @@ OPTIONS: tuple[
     ("status", "--all", "all your projects", FLAG),
     ("why", "count", "10 unless told", {"type": int, "default": 10, "nargs": "?"}),
     ("handoff", "action", "", HANDOFF_ACTION),
-    ("handoff", "session", "or how its id begins", OPTIONAL),
-    ("signal", "text", '"what is wrong → what to do"; - reads it from stdin', WORDS),
+    ("handoff", "name", "drop: how its name begins", OPTIONAL),
+    ("signal", "text", '"what is wrong → what to do"', WORDS),
     ("signal", "--list", "what waits, who heard it, what nobody heard", FLAG),
     ("signal", "--withdraw", "NAME, as --list shows it", TEXT),
-    ("signal", "--session", "only this one", TEXT),
     ("signal", "--severity", "", {"choices": SEVERITIES, "default": "warning"}),
     ("signal", "--ttl", "90s, 30m, 2h, 1d", {"type": duration, "default": "1d"}),
     ("signal", "--code", "a newer one of this code replaces it", TEXT),
@@ -8714,11 +8607,8 @@ OPTIONS: tuple[
     ("auto", "action", "", {"choices": ("start", "status", "resume", "stop")}),
     ("auto", "task", "start: what is to be done", OPTIONAL),
     ("auto", "--until", "done when this command exits 0", {"default": None}),
-    ("auto", "--phase", "begin with this phase", TEXT),
     ("auto", "--skip", "leave this phase out", {"action": "append", "default": []}),
-    ("auto", "--session", "only this one", TEXT),
     ("auto", "--any", "a script's prompt counts, too", FLAG),
-    ("auto", "--max-iterations", "", {"type": int, "default": MAX_ITERATIONS}),
     ("auto", "--agree", "to the checks of .contextrc", FLAG),
     ("pause", "--for", "30m, 2h", {"type": duration, "default": 0, "dest": "time"}),
     ("wrap", "--context", "a file to type instead of the handoff", TEXT),
@@ -8763,25 +8653,20 @@ def run_words(argv: list[str]) -> int:
     return options.run(here, options) or 0
 
 
-READER_HAS_GONE = (32, 22)  # EPIPE; Windows says EINVAL
-
-
 def run_people(argv: list[str]) -> int:
     """Run a person's command. It never exits with 2, which would mean "deny" to a
     client that runs it as a hook."""
-    if sys.stdout is None:  # it was closed before the start
-        sys.stdout = open(os.devnull, "w")
     speak_utf8()
     try:
         try:
             return run_words(argv)
         finally:
-            sys.stdout.flush()  # also after --help, which ends by an exception
+            print(end="", flush=True)  # also after --help, which ends by an exception
     except UserError as error:
         what, hint = error.args
+    except BrokenPipeError:  # the reader has seen enough
+        os._exit(1)  # nothing more can be flushed
     except OSError as error:
-        if error.errno in READER_HAS_GONE:  # it has seen enough
-            os._exit(1)  # nothing more can be flushed
         what, hint = str(error), make_parser().prog + " doctor"
     except (KeyboardInterrupt, EOFError):  # ^C, or ^D at a question
         return 130

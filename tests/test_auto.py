@@ -14,6 +14,8 @@ import pytest
 from helper import KIT, REPO, data, kit, read, write
 
 PERSON = {"CLAUDECODE": "", "AI_AGENT": ""}  # a terminal of the person's own
+INSIDE = {"CLAUDECODE": "1", "CLAUDE_CODE_SESSION_ID": "s1"}  # a shell of the agent's
+PERSON_INSIDE = dict(PERSON, CLAUDE_CODE_SESSION_ID="s1")
 SHELL = pytest.mark.posix("its check is for a POSIX shell")
 POSIX = pytest.mark.skipif(os.name == "nt", reason="process groups")
 
@@ -31,12 +33,12 @@ class Auto:
         return kit.Run(kit.Event(), project, dict(self.world.env, **env), self.world.now)
 
     def publish(self, run, make, given):
-        options = SimpleNamespace(task="Add discounts.", until=None, phase="", skip=[], session="")
-        vars(options).update({"action": "start", "any": False, "agree": False, "max_iterations": 20}, **given)
+        options = SimpleNamespace(task="Add discounts.", until=None, skip=[], action="start", any=False, agree=False)
+        vars(options).update(given)
         kit.refuse_agent(run, options)
         flow = make(run, options)
-        kit.ask_person(run, flow, options)
-        kit.publish(run, flow, options)
+        kit.ask_person(flow, options.agree or flow.token)
+        kit.publish(run, flow, options.any)
 
     def start(self, env=PERSON, **given):
         """As the command does it, but without the first run of the check."""
@@ -55,7 +57,7 @@ class Auto:
         kit.cancel_workflow(self.run())
 
     def status(self):
-        return "\n".join(kit.describe_workflow(self.run().project, self.world.now))
+        return "\n".join(kit.describe_workflow(kit.read_workflow(self.run().project)))
 
     def state(self):
         return json.loads(read(self.world.path(".caw/auto-state.json")))
@@ -148,9 +150,9 @@ def test_only_the_agent_s_own_words_count(running, world, auto):
     assert is_held(stop(running)) and auto.state()["phase"] == "planning"
 
 
-def test_one_stop_completes_one_phase_and_the_second_block_is_answered(running, world, auto):
-    reply = stop(running, "\n\n".join(block(world, phase) for phase in kit.PHASES))
-    assert auto.state()["phase"] == "execution" and "Only one of your blocks counted" in reply.text
+def test_one_stop_completes_one_phase(running, world, auto):
+    stop(running, "\n\n".join(block(world, phase) for phase in kit.PHASES))
+    assert auto.state()["phase"] == "execution"
     running.look()
     assert is_held(stop(running)) and auto.state()["phase"] == "execution"
 
@@ -209,7 +211,7 @@ def test_a_state_of_another_tool_brings_no_check(auto, world, session):
 
 
 def test_a_transition_leads_on_and_never_back_and_auto_complete_ends_it_all(auto, session, world):
-    auto.go(session, phase="execution")
+    auto.go(session, skip=["expansion", "init", "planning"])
     stop(session, block(world, "execution", "TRANSITION_TO_VALIDATION"))
     reply = stop(session, block(world, "review", "TRANSITION_TO_QA"))
     assert "SIGNAL must be REVIEW_COMPLETE" in reply.text
@@ -259,7 +261,7 @@ def test_it_binds_at_the_first_prompt_of_a_person_and_holds_nobody_else(auto, wo
     assert "[ctx workflow]" in script.prompt("Nightly.").text and is_held(stop(script))
     auto.resume(any=True)
     assert is_held(stop(world.session("a client without prompts")))
-    auto.resume(session="s1")
+    auto.resume(env=INSIDE)
     assert not other.prompt("Hello.").text and "[ctx workflow]" in session.prompt("Go.").text
 
 
@@ -332,15 +334,13 @@ def test_a_person_s_prompt_sets_the_brakes_back_and_ctx_cancel_ends_it(auto, run
     assert not stop(running).out and auto.state()["phase"] == "cancelled"
 
 
-def test_the_third_stop_without_a_tool_call_passes_and_the_client_s_cap_is_not_reached(auto, session, world):
+def test_the_third_stop_without_a_tool_call_passes(auto, session, world):
     auto.go(session)
     replies = [stop(session, "Done.") for _ in range(3)]  # the same answer, within a second
     assert [is_held(reply) for reply in replies] == [True, True, False]
     assert "3 stops without a tool call" in replies[2].person and auto.state()["active"]
-    for phase in list(kit.PHASES)[:7]:  # one new phase after the other, without a tool call
-        assert is_held(stop(session, block(world, phase)))
-    assert "the client holds no longer" in stop(session, block(world, "check")).person
-    assert auto.state()["phase"] == "reflect"
+    held = [is_held(stop(session, block(world, phase))) for phase in ("expansion", "init", "planning")]
+    assert held == [True, True, False] and auto.state()["phase"] == "execution"  # completed all the same
 
 
 def test_work_goes_on_for_20_iterations_then_it_ends(auto, running):
@@ -376,7 +376,6 @@ def test_two_hours_without_activity_end_it_at_the_next_prompt(auto, running, wor
     running.run("make build")  # that is activity
     assert is_held(stop(running))
     world.now += 2 * 3600 + 60
-    assert "a prompt ends it" in auto.status()
     assert "no activity for 2 hours" in running.prompt("Hello again.").person
     assert not stop(running).out
 
@@ -510,7 +509,7 @@ def test_resume_keeps_the_agreed_checks_whatever_the_settings_say_now(auto, sess
     world.settings(CHECKED % "exit 3")
     auto.go(session, agree=True)
     world.settings("auto:\n  phases: [dig, fill]\n")
-    auto.resume(env={"CLAUDECODE": "1", "CLAUDE_CODE_SESSION_ID": "s1"})
+    auto.resume(env=INSIDE)
     assert "exits 3" in stop(session, block(world, "dig")).text
 
 
@@ -523,8 +522,6 @@ def test_a_workflow_with_a_check_that_nobody_agreed_to_does_not_start(auto, worl
         auto.start()
     assert "touch ran" in str(refused.value) and not os.path.exists(world.path(".caw"))
     auto.start(agree=True)
-    auto.cancel()
-    auto.start()  # the same text was agreed to before
     assert "It ends when all phases are complete, `touch ran` passes; " in auto.status()
 
 
@@ -579,7 +576,7 @@ def test_a_change_that_comes_while_the_check_runs_is_respected(auto, session, wo
     def change(run):
         auto.cancel()
         if later == "qa":
-            auto.start(phase="qa", session="s1")
+            auto.start(INSIDE, skip=["dig"])
 
     world.settings("auto:\n  phases: [dig, qa]\n")
     monkeypatch.setattr(kit, "run_check", change)
@@ -593,7 +590,7 @@ def test_a_check_proves_nothing_for_a_workflow_that_was_started_while_it_ran(aut
 
     def change(run):
         auto.cancel()
-        auto.start(until="false", session="s1")
+        auto.start(PERSON_INSIDE, until="false")
 
     monkeypatch.setattr(kit, "run_check", change)
     assert "changed while its check ran" in stop(session).person
@@ -696,8 +693,7 @@ def test_a_check_that_does_not_end_is_ended_with_its_children(world, command):
 
 
 @POSIX
-def test_a_check_that_floods_or_leaves_a_child_behind_is_ended(world):
-    assert "printed more than 50 MB" in check(world, "yes | head -c 60000000; sleep 9")
+def test_a_child_that_a_check_leaves_behind_is_ended(world):
     assert "null byte" in check(world, "echo \0")
     assert check(world, "sleep 60 & echo $! >child") == "\n"
     assert goes_away("-p", read(world.path("child")).strip())
@@ -724,7 +720,7 @@ def test_a_check_finds_no_terminal_to_ask_in(world):
 REFUSED = {
     "the task is empty": {"task": " "},
     "the command of --until is empty": {"until": " "},
-    "unknown phase in --phase or --skip": {"phase": "dance"},
+    "unknown phase in --skip": {"skip": ["dance"]},
 }
 
 
@@ -735,7 +731,7 @@ def test_what_cannot_be_meant_is_refused(auto, world, what):
     assert not os.path.exists(world.path(".caw"))
 
 
-@pytest.mark.parametrize("given", [{"skip": ["dance"]}, {"skip": list(kit.PHASES)}, {"until": "true", "phase": "qa"}])
+@pytest.mark.parametrize("given", [{"skip": list(kit.PHASES)}, {"until": "true", "skip": ["qa"]}])
 def test_phases_that_there_are_not_are_refused(auto, given):
     with pytest.raises(kit.UserError, match="unknown phase"):
         auto.start(**given)
@@ -747,8 +743,8 @@ def test_a_second_workflow_is_refused(auto):
         auto.start()
 
 
-def test_it_begins_with_the_phase_that_was_named(auto):
-    auto.start(phase="qa", skip=["fix"])
+def test_it_begins_with_the_first_phase_that_is_not_skipped(auto):
+    auto.start(skip=["expansion", "init", "planning", "execution", "fix"])
     assert auto.state()["phases"] == ["qa", "review", "check", "reflect"] and auto.state()["phase"] == "qa"
 
 
@@ -797,7 +793,7 @@ def test_a_check_ends_when_its_hook_was_killed(tmp_path):
         "import sys, types; sys.path.insert(0, %r); import ctx_hooks as kit\n"
         "project = types.SimpleNamespace(root=%r)\n"
         "run = types.SimpleNamespace(env=dict(kit.os.environ), project=project, check=%r)\n"
-        "kit.run_command(run, 60)"
+        "kit.run_command(run, 60, open(kit.os.devnull, 'wb'))"
     ) % (REPO, str(tmp_path), "while sleep 0.2; do date +%%s%%N > '%s'; done" % alive)
     hook = subprocess.Popen([sys.executable, "-B", "-c", program.replace("%%", "%")])
     while not alive.exists():

@@ -49,13 +49,11 @@ def test_help_and_version_work_outside_a_project(bare_world):
         ["status", "--jsno"],
         ["signal"],
         ["signal", " "],
-        ["signal", "-"],
         ["signal", "--withdraw", "nothing"],
         ["signal", "x", "--ttl=5y"],
         ["watch", "--severity", "loud"],
         ["pause", "--for=x"],
         ["pause", "--for=0m"],
-        ["signal", "x", "--session", "zz"],
         ["wrap", "no-such-agent", "model"],
     ],
 )
@@ -63,7 +61,7 @@ def test_wrong_usage_is_said_on_stderr_and_never_exits_with_2(world, session, wo
     answer = ask(world, *words)
     assert answer.code == 1 and answer.out == ""
     assert answer.err.startswith("error: ") and "\nhint: " in answer.err
-    named = {"--jsno": "--jsno", "zz": "there are: s1", "model": "cannot start no-such-agent\n"}
+    named = {"--jsno": "--jsno", "model": "cannot start no-such-agent\n"}
     assert named.get(words[-1], "") in answer.err
 
 
@@ -140,13 +138,6 @@ def test_a_reader_that_has_seen_enough_is_no_error(world):
     assert done.returncode == 0 and done.stderr == b""
 
 
-@pytest.mark.posix("closes a descriptor in a POSIX shell")
-def test_a_closed_output_is_no_error(world):
-    command = "sh %s status >&-" % shlex.quote(helper.KIT)
-    done = subprocess.run(command, shell=True, cwd=world.root, env=person_env(world), stderr=subprocess.PIPE)
-    assert (done.returncode, done.stderr) == (0, b"")
-
-
 # --- pause and resume
 
 
@@ -169,18 +160,15 @@ def test_pause_silences_until_resume_or_for_a_while(world, session):
 # --- signals
 
 
-def test_a_signal_reaches_every_session_once_or_one_alone(world, session):
+def test_a_signal_reaches_every_session_once(world, session):
     said = tell(world, "signal", "CI: 3 tests fail", "→", "look at the log")
     assert said.startswith("for every session, until 20")
     other = world.session("s2")
     other.start()
-    tell(world, "signal", "only you", "--session", "s2")
     world.now = time.time()
-    reply = session.run("make")
-    assert "CI: 3 tests fail → look at the log" in reply.text and "only you" not in reply.text
+    assert "CI: 3 tests fail → look at the log" in session.run("make").text
     assert "CI" not in session.run("make again").text
-    text = other.prompt("hello").text
-    assert "CI: 3 tests fail" in text and "only you" in text
+    assert "CI: 3 tests fail" in other.prompt("hello").text
 
 
 def test_a_signal_is_kept_a_day_unless_ttl_says_otherwise(world, session):
@@ -242,7 +230,7 @@ def test_auto_starts_shows_and_stops_a_workflow(world, session):
     assert "no workflow" in page and "auto start" in page
     page = tell(world, "auto", "start", "Add discounts", "--until", "echo broken; exit 2")
     assert "`echo broken; exit 2` exits 2 now (0 s). The agent goes on until it exits 0." in page
-    assert "Its output ends: broken" in page and "Task: Add discounts" in page
+    assert "Task: Add discounts" in page
     world.now = time.time()
     assert "Add discounts" in session.prompt("go").text
     assert session.stop(last_assistant_message="done").text
@@ -276,20 +264,21 @@ def test_a_workflow_needs_a_task(world):
     assert answer.code == 1 and answer.err.startswith("error: the task is empty\nhint: ")
 
 
-def test_while_the_check_runs_a_person_sees_for_how_long(world):
-    screen = in_terminal(world, "auto", "start", "x", "--until", "sleep 1.5; false")
-    assert "runs once, to see that it fails" in screen and "0 s\r" in screen and "1 s\r" in screen
-
-
 @pytest.mark.posix("signals of POSIX")
 def test_ctrl_c_ends_the_first_run_of_the_check_and_starts_nothing(world):
     desk = Desk(world, helper.KIT, "auto", "start", "x", "--until", "echo $$ >pid; sleep 77")
-    desk.until(b"1 s\r")
+    desk.until(b"runs once, to see that it fails")
+    while not os.path.exists(world.path("pid")):
+        time.sleep(0.05)
     os.write(desk.master, b"\x03")
     desk.ends(130)
     desk.close()
-    shown = subprocess.run(["ps", "-o", "stat=", "-p", helper.read(world.path("pid")).strip()], stdout=subprocess.PIPE)
-    assert shown.stdout.decode().strip()[:1] in ("", "Z") and not os.path.exists(world.path(".caw"))
+    while True:  # until it is gone
+        shown = subprocess.run(["ps", "-o", "stat=", "-p", helper.read(world.path("pid")).strip()], capture_output=True)
+        if shown.stdout.decode().strip()[:1] in ("", "Z"):
+            break
+        time.sleep(0.1)
+    assert not os.path.exists(world.path(".caw"))
 
 
 def test_an_agent_cannot_agree_to_a_check(world):
@@ -373,11 +362,6 @@ def test_slash_commands_may_run_no_more_than_they_do():
         assert name[: -len(".md")] in [*helper.kit.SLASH_COMMANDS, "auto"]
         assert text.count("!`") == 1 and "!`" + command in text
         assert "disable-model-invocation: true" in text
-
-
-def test_why_0_shows_nothing(world):
-    world.session("s1").gate()
-    assert "asked the agent" in tell(world, "why") and tell(world, "why", "0") == ""
 
 
 def test_a_wrapped_program_is_no_session_to_make_a_handoff_of(world):

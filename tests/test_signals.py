@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import random
@@ -393,8 +392,8 @@ def test_the_command_writes_all_five_fields_and_two_without_a_code_stay_two(worl
     assert "2 issues" in session.prompt("hello").text
 
 
-def test_a_text_from_stdin_is_sent_without_its_secrets(world, session):
-    tell(world, "signal", "-", stdin="CI is red:\nAPI_KEY=sk-abcdefghij0123456789\n---\nttl: 1\n")
+def test_a_signal_is_sent_without_its_secrets(world, session):
+    tell(world, "signal", "CI is red:\nAPI_KEY=sk-abcdefghij0123456789\n---\nttl: 1\n")
     world.now = time.time()
     text = session.prompt("hello").text
     assert "CI is red:" in text and "ttl: 1" in text and "0123456789" not in text
@@ -483,12 +482,9 @@ def test_watch_prints_what_comes_after_it_began_and_nothing_else(world, session)
         time.sleep(1.2)
         place(world, "a", "CI is \x1b[31mred\x07.\n→ Look")
         watcher.wait(1)
-        path = place(world, "b", "Half")
-        place(world, "b", "Whole.")
-        place(world, "c", "For s1.", "sessions/s1")
-        watcher.wait(2)
-        os.utime(path, (time.time() + 3600,) * 2)
-        assert watcher.wait(3) == ["warning: CI is [31mred. → Look", "warning: Whole.", "warning: Whole."]
+        place(world, "b", "For s1.", "sessions/s1")
+        place(world, "c", "Another one.")
+        assert watcher.wait(2) == ["warning: CI is [31mred. → Look", "warning: Another one."]
 
 
 @pytest.mark.skipif(not shutil.which("git"), reason="no git here")
@@ -546,35 +542,21 @@ def test_for_a_monitor_it_only_says_that_one_waits_once_the_agent_is_idle(world,
         assert len(watcher.wait(2)) == 2
 
 
-@pytest.mark.posix("pipes and parents of POSIX")
-@pytest.mark.parametrize("how", ["a closed pipe", "its parent ends", "its terminal closes"])
-def test_watch_ends_with(world, session, how):
+@pytest.mark.posix("parents of POSIX")
+def test_watch_ends_with_its_parent(world, session):
     command = [sys.executable, "-I", KIT, "watch"]
-    options = {"cwd": world.root, "env": person_env(world), "stdin": subprocess.DEVNULL}
-    if how == "a closed pipe":
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, **options)
-        pid = process.pid
-        process.stdout.close()
-    elif how == "its terminal closes":
-        master, slave = os.openpty()
-        process = subprocess.Popen(command, stdout=slave, **options)
-        pid = process.pid
-        os.close(slave)
-        os.close(master)
-    else:
-        heard = os.path.join(world.temp, "heard")
-        words = "%s > %s & echo $!; read end" % (shlex.join(command), shlex.quote(heard))
-        options["stdin"] = subprocess.PIPE
-        process = subprocess.Popen(["sh", "-c", words], stdout=subprocess.PIPE, **options)
-        pid = int(process.stdout.readline())
-        while not os.path.exists(heard) or not os.path.getsize(heard):  # until it is at work
-            place(world, "a", "CI is red.")
-            time.sleep(1.5)
-        process.stdout.close()
-        process.stdin.write(b"\n")
-        process.stdin.close()
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(20)
+    heard = os.path.join(world.temp, "heard")
+    words = "%s > %s & echo $!; read end" % (shlex.join(command), shlex.quote(heard))
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    process = subprocess.Popen(["sh", "-c", words], cwd=world.root, env=person_env(world), **pipes)
+    pid = int(process.stdout.readline())
+    while not os.path.exists(heard) or not os.path.getsize(heard):  # until it is at work
+        place(world, "a", "CI is red.")
+        time.sleep(1.5)
+    process.stdout.close()
+    process.stdin.write(b"\n")
+    process.stdin.close()
+    process.wait(20)
     end = time.monotonic() + 20
     while os.path.exists("/proc/%d" % pid) and time.monotonic() < end:
         time.sleep(0.05)
