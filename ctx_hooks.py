@@ -318,15 +318,6 @@ class Row(Record):
     model: str = ""
 
 
-class Command(Record):
-    """One simple command of a shell command: `cd src && make > log` has two."""
-
-    folder: str = ""  # where a `cd` before it led
-    words: list[str] = []  # without quotes
-    files: list[str] = []  # into which its output is redirected
-    end: str = ""  # what divides it from the next one: && || | ; & ) or a line's end
-
-
 class Reply:
     """What a run has to say, in the order in which it was added. Actions given to
     `when_said` run after printing, so that only what was printed counts as said."""
@@ -371,7 +362,6 @@ class Fullness(Record):
 
     tokens: int = 0
     window: int = DEFAULT_WINDOW
-    window_from: str = ""
     usable: int = DEFAULT_WINDOW
     percent: int = 0
     is_exact: bool = False
@@ -396,7 +386,7 @@ class Facts(Record):
     answered_at: str = ""  # its time
     compactions: int = 0
     compacted_at: str = ""
-    limit: int = 0  # the fewest tokens at which the client compacted by itself
+    limit: int = 0  # tokens at which the client last compacted by itself
     tool_calls: int = 0
     breakdown: dict[str, int] = {}  # tool -> calls
     calls: list[Call] = []  # the last 8, and those that wait for a result
@@ -408,7 +398,6 @@ class Facts(Record):
     requests: list[list[str]] = []  # [ISO time, the person's words]
     said: str = ""  # the agent's words since the last prompt
     said_last: str = ""  # the last of its words, also of those before the last prompt
-    progress: str = ""  # its last sentence that tells how far the work got
     said_at: str = ""
     printed: str = ""  # the last handoff that the agent printed
     printed_at: str = ""
@@ -2329,8 +2318,6 @@ def list_work(project: Project, session: Session, since: str) -> list[tuple[str,
     if facts.passed and came_after(facts.passed["at"], since):
         sections.append(("The last check", render_check(facts.passed)))
     if came_after(facts.said_at, since):
-        if not facts.todos and facts.progress not in facts.said_last:
-            sections.append(("How far the work got", quote(facts.progress)))
         sections.append(("What the agent said last", quote(facts.said_last)))
     return sections
 
@@ -3348,7 +3335,7 @@ def describe_workflow(flow: Workflow) -> list[str]:
 LOOK_LIMIT_BYTES = 4_000_000
 LATE_S, LATE_POLL_S = 0.25, 0.02
 KEY_ROOM = 8_000  # characters; the longest secret fits, and what we keep of a text
-LONG_ROW_BYTES = 4_000  # only such a row could take long
+LONG_ROW_BYTES = 50_000  # only such a row could take long
 KEPT = {"commands": 8, "tried": 5, "edited": 40, "read": 60}
 CALLS_KEPT, WAITING_CALLS_KEPT = 8, 40
 TODOS_KEPT = 40
@@ -3358,14 +3345,6 @@ PRINTED_END = r"(?m)^[ \t*_#]*END HANDOFF[ \t*_]*$"
 MEASURED_LIMIT, MEASURED_WHOLE = 60, 16
 REQUESTS_LIMIT = 24_000
 SAID_LAST_LIMIT, OUTPUT_LINES, OUTPUT_LIMIT = 3_000, 5, 600
-PROGRESS = (  # how far the work got
-    r"(?i)\b(?:done|finished|completed?|implemented|added|fixed|works|pass(?:es|ed)?"
-    r"|next|remains?|remaining|left|still|so far|fertig|erledigt|nächste\w*|noch"
-    r"|terminé|fini|listo|hecho|falta|siguiente|pronto|feito|fatto|finito|manca"
-    r"|prossim\w+|klaar|volgende|gotowe|zrobion\w+|następn\w+|готово|сделан\w*"
-    r"|дальше|осталось)\b"
-    r"|完成|接下来|下一步|完了|次に|残り|완료|다음|남은"
-)
 ACKNOWLEDGED = r"(?i)\bACK:\s*context received"
 
 
@@ -3382,24 +3361,21 @@ def look_at(session: Session, event: Event) -> None:
 
 def look(session: Session) -> str:
     """Fold what the transcript gained into the facts; gives the newest row's time."""
-    dialect, newest = DIALECTS[session.agent], ""
-    mark = session.reading_mark
-    hung_at = read_text(mark) if mark else ""
+    dialect, newest, mark = DIALECTS[session.agent], "", session.reading_mark
+    hung_at = read_text(mark)
     for line in new_lines(session):
         at = str(session.offset)
         session.offset += len(line) + 1
-        if hung_at == at:
+        if at == hung_at:
             continue  # a run before this one ended in this row
-        if mark and len(line) > LONG_ROW_BYTES:
+        if len(line) > LONG_ROW_BYTES:
             write_atomically(mark, at)
-            hung_at = hung_at or "-"
         row = dialect.read_row(parse_object(line))
         fold_row(session, row)
         newest = max(newest, row.at)
     facts = session.facts
     fit_requests(facts)  # a long prompt may take its time here, too
-    if hung_at:
-        remove_file(mark)
+    remove_file(mark)
     if facts.answered_at > facts.compacted_at:
         beside = dialect.read_beside(session.transcript)
         beside.id, beside.at = facts.answer, facts.answered_at
@@ -3408,24 +3384,18 @@ def look(session: Session) -> str:
 
 
 def is_behind(facts: Facts, event: Event, newest: str) -> bool:
-    """Whether to wait for the transcript: at a Stop it lacks the agent's last words;
-    where the numbers matter, it lacks the present call, or the client writes late."""
-    if lacks_last_words(facts, event):
-        return True
-    is_late = DIALECTS[event.agent].is_late and newest < event.timestamp
-    if event.name in ("PostToolUse", "PostToolUseFailure"):
-        is_late = is_late and facts.tokens * 2 >= facts.window
-        return is_late or lacks_call(facts, event)
-    return is_late and event.name == "Stop"
-
-
-def lacks_call(facts: Facts, event: Event) -> bool:
-    """Whether the answer with the present call is still to come, in a context that is
-    half full. Without it the answer before would be taken for this one."""
-    if not DIALECTS[event.agent].has_call_ids or facts.tokens * 2 < DEFAULT_WINDOW:
+    """Whether to wait for the transcript: at a Stop it lacks the agent's last words; in
+    a context that is half full it lacks the present call, and so its numbers."""
+    dialect = DIALECTS[event.agent]
+    is_late = dialect.is_late and newest < event.timestamp
+    if event.name == "Stop":
+        return is_late or lacks_last_words(facts, event)
+    is_call = event.name in ("PostToolUse", "PostToolUseFailure")
+    if not is_call or facts.tokens * 2 < (facts.window or DEFAULT_WINDOW):
         return False
-    ids = [call["id"] for call in facts.calls]
-    return event.tool_use_id != "" and event.tool_use_id not in ids
+    if not dialect.has_call_ids or not event.tool_use_id:
+        return is_late
+    return event.tool_use_id not in [call["id"] for call in facts.calls]
 
 
 def lacks_last_words(facts: Facts, event: Event) -> bool:
@@ -3479,7 +3449,7 @@ def fold_boundary(facts: Facts, row: Row) -> None:
     """A compaction: nothing of the old fullness holds."""
     facts.compactions += 1
     facts.compacted_at = row.at
-    facts.limit = least_of(row.limit, facts.limit)
+    facts.limit = row.limit or facts.limit
     facts.tokens = row.tokens
     facts.chars = row.tokens * CHARS_PER_TOKEN
     facts.measured.append((row.at, row.tokens, ""))
@@ -3508,7 +3478,7 @@ def fold_answer(facts: Facts, row: Row) -> None:
     # a Stop may have told it already, or a client writes it twice
     if not facts.said.endswith(hide_secrets(row.text)):
         add_words(facts, row.text)
-    if "context received" in row.text.lower() and re.search(ACKNOWLEDGED, row.text):
+    if re.search(ACKNOWLEDGED, row.text):
         facts.acknowledged_at = row.at
 
 
@@ -3522,10 +3492,6 @@ def add_words(facts: Facts, text: str) -> None:
         facts.printed_at = facts.said_at
     facts.said = facts.said[-SAID_LIMIT:]
     facts.said_last = facts.said[-SAID_LAST_LIMIT:]
-    sentences = split_sentences(text[-SAID_LAST_LIMIT:])
-    telling = [words for words in sentences if re.search(PROGRESS, words)]
-    if telling:
-        facts.progress = one_line(telling[-1], 300)
 
 
 def last_printed(said: str) -> str:
@@ -3557,8 +3523,10 @@ def fit_requests(facts: Facts) -> None:
 
 def slash_command(text: str) -> str:
     """What the person typed, where the client wrote its parts between tags."""
-    name, _, rest = text.partition("<command-name>")[2].partition("</command-name>")
-    words = rest.partition("<command-args>")[2].partition("</command-args>")[0].strip()
+    name, words = [
+        text.partition("<%s>" % tag)[2].partition("</%s>" % tag)[0].strip()
+        for tag in ("command-name", "command-args")
+    ]
     return name + " " + words if name.startswith("/") and words else text
 
 
@@ -3568,7 +3536,7 @@ def slash_command(text: str) -> str:
 WORK = {"edit": 2, "run": 1, "agent": 1, "other": 1}
 LOOKING = (  # how commands begin that only look
     r"(?:cd|ls|cat|head|tail|grep|rg|fd|sed -n|awk|wc|echo|pwd|which|type|stat|tree|ps"
-    r"|jq|diff|file|du|df|env|date|whoami|less|more|command -v|\S+ --version"
+    r"|jq|diff|file|du|df|date|whoami|less|more|command -v|\S+ --version"
     r"|find(?!.* -(?:delete|exec))|git (?:--no-pager )?(?:status|diff|log|show|remote"
     r"|blame|rev-parse|ls-files|grep|branch(?! [^-]| -[dfmDM])))(?: |$)"
 )
@@ -3582,8 +3550,9 @@ CHECK = (  # how commands begin that test, build or lint something
     r"|\S*(?:/test|/check|/verify|/ci|ci/run)(?: |$)"
 )
 BEFORE_PROGRAM = (  # words that may come before it, such as X=1 timeout 60 python3 -m
-    r"(?s)-(?!l?c$).*|[^=]*=.*|\d+[smh]?|(?:.*/)?(?:python[\d.]*|node|sh|bash)|env"
-    r"|time|nice|sudo|timeout|npx|bunx|uvx?|poetry|pipenv|pdm|hatch|bundle|run|exec"
+    r"(?:(?:-(?!l?c )\S*|[^-=\s][^=\s]*=\S*|\d+[smh]?"
+    r"|(?:[^-=\s][^=\s]*/)?(?:python[\d.]*|node|sh|bash)|env|time|nice|sudo|timeout"
+    r"|npx|bunx|uvx?|poetry|pipenv|pdm|hatch|bundle|run|exec) )*"
 )
 TREE_MOVERS = set(  # words of commands that may switch the branch, or commit
     "git gh jj hub checkout switch worktree commit merge rebase pull release deploy "
@@ -3602,13 +3571,14 @@ def fold_call(session: Session, row: Row, given: tuple[str, str, Json]) -> None:
         return  # some clients write a row twice
     kind, paths = tool_kind(tool), touched_paths(tool_input)
     command = command_of(tool_input) if kind == "run" else ""
-    parts, told = parse_command(command), tell_command(command)
+    parts = parse_command(command)
+    told = one_line(hide_secrets(without_heredocs(command)), 300)
     if kind == "run":
         kind = "look" if is_looking(parts) else "run"
         facts.commands = [known for known in facts.commands if known[1] != told]
         facts.commands.append([row.at, told])
-        for part in parts:
-            facts.read += [word for word in part.words if word.endswith(".md")]
+        words = " ".join(parts).split()
+        facts.read += [word for word in words if word.endswith(".md")]
     elif kind == "read":
         facts.read += paths
         if "".join(paths).endswith(".output"):  # of a running task
@@ -3625,7 +3595,7 @@ def fold_call(session: Session, row: Row, given: tuple[str, str, Json]) -> None:
         "kind": kind,
         "command": told,
         "does": describe_call(tool, command, tool_input),
-        "check": verdict_of(parts),
+        "check": verdict_of(command, parts),
         "outcome": "",
         "key": "",
         "at": row.at,
@@ -3677,11 +3647,11 @@ def describe_call(tool: str, command: str, tool_input: Json) -> str:
 
 def fold_todos(facts: Facts, tool_input: Json) -> None:
     """The todo list as the client's tool leaves it: a whole list, or one task."""
-    rows = dig(tool_input, "todos plan")
+    rows = blocks_of(dig(tool_input, "todos plan"))
     number = text_of(tool_input.get("taskId"))
     status = text_of(tool_input.get("status"))
-    if isinstance(rows, list):
-        facts.todos = [todo_of(row) for row in blocks_of(rows)]
+    if rows:
+        facts.todos = [todo_of(row) for row in rows]
     elif tool_input.get("subject") and not number:
         facts.todos.append(todo_of(tool_input))
     for place, todo in enumerate(facts.todos, 1):
@@ -3698,36 +3668,29 @@ def todo_of(row: Json) -> list[str]:
 
 # --- shell commands: parsed once, then asked
 
-SHELL_TOKEN = r"""(?xs)
-    (?<!\S)\#[^\n]* | \d?>&\d | \d?&?>>?\s?/dev/null\b  # no words, and no file
-    | (?P<redirect> \d?&?>[>|]? | \d?<[<&-]* )
-    | (?P<end> && | \|\| | [;&|()\n] )
-    | (?P<word> (?: [^\s;&|<>()'"\\] | '[^']*'? | "(?:[^"\\]|\\.)*"? | \\.? )+ )
+SHELL_TEXT = r"""(?xs)
+    (?<!\S)(?:\#[^\n]*|…) | \d?>&\d | [\d&]?>>?\s?/dev/null\b  # no words, and no file
+    | \\(.) | '([^']*)'? | "((?:[^"\\]|\\.)*)"?                # a part of one word
 """
-SHELL_QUOTES = r"""(?s)'([^']*)'?|"((?:[^"\\]|\\.)*)"?|\\(.)"""
+INSIDE_WORD = str.maketrans(" \t\n;&|<>()#", "\0\0\0……………………")
+SEPARATOR = r"&&|\|\||(?<!>)\||(?<![<>])&(?!>)|[;()\n]"
+REDIRECTION = r"[\d&]?([<>]+)[|&]?\s*([^\s<>]+)"
 HEREDOC = r"(?<!<)<<-?\s*['\"\\]?(\w+)"
-SED_IN_PLACE = r" -[a-zA-Z]*i| --in-place"
-NO_NAME = r"[$`*?{\n…]|(?:^|/)~|^/dev/|^$"  # only the shell knows it; or it is no file
+WRITER = r"tee |(?:git )?(?:cp|mv) |sed (?:.* )?(?:-[a-zA-Z]*i|--in-place)"
+NO_NAME = r"[$`*?{\n…]|(?:^|/)[~-]|^/dev/|^$"  # only the shell knows it; or no file
 
 
-def parse_command(command: str) -> list[Command]:
-    """The simple commands of a shell command."""
-    parts = [Command()]
-    folder = redirect = ""
-    for token in re.finditer(SHELL_TOKEN, without_heredocs(command)):
-        part, kind = parts[-1], token.lastgroup
-        text = re.sub(SHELL_QUOTES, r"\1\2\3", token.group())
-        if kind == "end":
-            part.end = text
-            if part.words[:1] == ["cd"]:
-                folder = os.path.join(folder, *(part.words[1:2] or "~"))
-            parts.append(Command({"folder": folder}))
-        elif kind == "word" and ">" in redirect:
-            part.files.append(text)
-        elif kind == "word" and not redirect:
-            part.words.append(text)
-        redirect = text if kind == "redirect" else ""
-    return [part for part in parts if part.words or part.files]
+def parse_command(command: str) -> list[str]:
+    """The simple commands of a shell command, such as two of `cd src && make > log`."""
+    text = re.sub(SHELL_TEXT, as_one_word, without_heredocs(command))
+    parts = re.split(SEPARATOR, text)
+    return [part.strip() for part in parts if part.strip()]
+
+
+def as_one_word(quoted: re.Match[str]) -> str:
+    """The quoted text, without what would divide words and commands."""
+    text = "".join(filter(None, quoted.groups()))
+    return text.translate(INSIDE_WORD)
 
 
 def without_heredocs(command: str) -> str:
@@ -3743,26 +3706,13 @@ def without_heredocs(command: str) -> str:
     return "\n".join(kept)
 
 
-def tell_command(command: str) -> str:
-    """A shell command as a person would tell it: one line, no text of a heredoc."""
-    return one_line(hide_secrets(without_heredocs(command)), 300)
+def begins_with(part: str, pattern: str) -> bool:
+    return bool(re.match("%s(?:%s)" % (BEFORE_PROGRAM, pattern), part))
 
 
-def program_words(part: Command) -> list[str]:
-    """The words from the program on."""
-    words = part.words
-    while words and re.fullmatch(BEFORE_PROGRAM, words[0]):
-        words = words[1:]
-    return words or part.words
-
-
-def begins_with(part: Command, pattern: str) -> bool:
-    return bool(re.match(pattern, " ".join(program_words(part))))
-
-
-def is_looking(parts: list[Command]) -> bool:
+def is_looking(parts: list[str]) -> bool:
     """Whether every part of a shell command only looks."""
-    return all(begins_with(part, LOOKING) and not part.files for part in parts)
+    return all(begins_with(part, LOOKING) and ">" not in part for part in parts)
 
 
 def may_move_tree(command: str) -> bool:
@@ -3772,37 +3722,26 @@ def may_move_tree(command: str) -> bool:
     return has_mover and not is_looking(parse_command(command))
 
 
-def verdict_of(parts: list[Command]) -> str:
+def verdict_of(command: str, parts: list[str]) -> str:
     """What exit code 0 says of a command that tests, builds or lints something; "" for
     other commands. In a pipe or a list it may be the exit code of something else."""
     if not any(begins_with(part, CHECK) for part in parts):
         return ""
-    is_alone = all(part.end in ("", "&&", ")") for part in parts)
-    return "passed" if is_alone else "ran"
+    return "passed" if len(parts) == 1 + command.count("&&") else "ran"
 
 
-def written_files(parts: list[Command]) -> list[str]:
+def written_files(parts: list[str]) -> list[str]:
     """The files that a shell command writes if it succeeds, as far as it names them."""
-    files = []
+    files, folder = [], ""
     for part in parts:
-        names = part.files + written_by(part.words)
-        files += [os.path.join(part.folder, name) for name in names]
-    return [name for name in files if not re.search(NO_NAME, name)]
-
-
-def written_by(words: list[str]) -> list[str]:
-    """The files that a simple command writes because its arguments say so."""
-    names = [word for word in words if word and not word.startswith("-")]
-    if names[:1] == ["git"]:
-        del names[0]  # git mv
-    program = "".join(names[:1])
-    if program == "tee":
-        return names[1:]
-    if program in ("cp", "mv"):
-        return names[2:][-1:]
-    if program == "sed" and re.search(SED_IN_PLACE, " ".join(words)):
-        return names[1 + max(1, words.count("-e")) :]  # behind its scripts
-    return []
+        names = [name for sign, name in re.findall(REDIRECTION, part) if ">" in sign]
+        words = re.sub(REDIRECTION, "", part).split() or [""]
+        if words[0] == "cd":
+            folder = os.path.join(folder, *(words[1:2] or ["~"]))
+        if re.match(WRITER, part):
+            names.append(words[-1])
+        files += [os.path.join(folder, name) for name in names]
+    return [name.replace("\0", " ") for name in files if not re.search(NO_NAME, name)]
 
 
 # --- results
@@ -3826,15 +3765,17 @@ def fold_result(session: Session, at: str, result: tuple[str, bool, str]) -> Non
     note_key(facts, call, text)
     if has_failed:
         return fold_failure(session, call, end, at)
-    for path in call.get("writes", []):
+    for path in call["writes"]:
         fold_edit(session, path, call["at"])
     command = call["command"]
     if command == facts.failed.get("command"):
         facts.failed = {}
     elif command and facts.failed:
         facts.tried.append(command)
-    if call.get("check"):
-        note_check(facts, command, call["check"], at, end)
+    if call["check"]:
+        last_line = one_line(end.rpartition("\n")[2], 120)
+        facts.passed = {"command": command, "at": at, "end": last_line}
+        facts.passed["verdict"] = call["check"]
 
 
 def fold_edit(session: Session, path: str, at: str) -> None:
@@ -3864,17 +3805,9 @@ def fold_failure(session: Session, call: Call, text: str, at: str) -> None:
     if call["command"]:
         facts.failed = {"command": call["command"], "error": text[-1500:], "at": at}
         facts.tried = []
-    is_handoff = any(is_own_handoff(session, path) for path in call.get("writes", []))
+    is_handoff = any(is_own_handoff(session, path) for path in call["writes"])
     if is_handoff and re.search(REFUSED, text):
         session.handoff.refused_at = at
-
-
-def note_check(facts: Facts, command: str, verdict: str, at: str, output: str) -> None:
-    """A check exited 0; if it had failed before, that is over."""
-    if facts.failed.get("command") == command:
-        facts.failed = {}
-    end = one_line(output.rpartition("\n")[2], 120)
-    facts.passed = {"command": command, "verdict": verdict, "at": at, "end": end}
 
 
 def note_key(facts: Facts, call: Call, text: str) -> None:
@@ -3883,22 +3816,18 @@ def note_key(facts: Facts, call: Call, text: str) -> None:
     Each success that is new changes the state of things: the same test after another
     edit is no repetition. The same edit twice is one in any state.
     """
-    has_failed = call["outcome"] == "failed"
-    is_edit = call["kind"] == "edit"
+    has_failed, is_edit = call["outcome"] == "failed", call["kind"] == "edit"
     is_waiting = re.match(WAITING, call["command"]) and not has_failed
     if call["kind"] in ("poll", "note") or is_waiting:
         return
-    does, came = call["does"], text[:80] + text[-80:]
+    did = call["does"] + text[:80] + text[-80:]
     if has_failed and is_edit:  # each another guess at the same place
-        does, came = call["tool"], text.partition("\n")[0]
+        did = call["tool"] + text.partition("\n")[0]
     if has_failed:
-        does = re.sub(NUMBER, "#", does)  # other ports, longer waits
-    if has_failed or call["command"]:
-        came = re.sub(NUMBER, "#", came)  # times, process ids
-    did = "| %s | %s %s" % (does, content_mark(came), call["outcome"])
+        did = re.sub(NUMBER, "#", did)  # other ports, longer waits, process ids
+    did = " %s %s" % (content_mark(did), call["outcome"])
     is_new = not any(other["key"].endswith(did) for other in facts.calls)
-    state = "edit" if is_edit else str(facts.changes)
-    call["key"] = state + did
+    call["key"] = ("edit" if is_edit else str(facts.changes)) + did
     is_look = call["kind"] in ("read", "look")
     facts.changes += is_new and not is_look and not has_failed
 
@@ -3917,7 +3846,7 @@ def fullness(run: Run) -> Fullness:
     found.is_exact = facts.tokens > 0
     found.tokens = facts.tokens or facts.chars // CHARS_PER_TOKEN
     found.is_measured = bool(has_begun and found.tokens)
-    found.window_from, found.window = find_window(session, run.settings)
+    found.window = find_window(session, run.settings)
     dialect = DIALECTS[session.agent]
     root = run.env.get(dialect.project_variable) or run.project.root
     limit = dialect.find_limit(found.window, model_of(session), root, run.env)
@@ -3927,43 +3856,38 @@ def fullness(run: Run) -> Fullness:
 
 
 def learn_limit(run: Run) -> int:
-    """The tokens at which the client compacted by itself, here or in earlier sessions
-    with the same model; 0 if we saw none, or that limit no longer holds."""
+    """The tokens at which the client last compacted by itself, here or in an earlier
+    session with the same model; 0 if we saw none, or that limit no longer holds."""
     session, facts = run.session, run.session.facts
     path = run.project.state("limits.json")
     limits = read_object(path)
     name = "%s %s" % (session.agent, model_of(session))
-    limit = least_of(facts.limit, count_of(limits.get(name)))
+    known = count_of(limits.get(name))
+    limit = facts.limit or known
     since = [row[1] for row in facts.measured if row[0] > facts.compacted_at]
     if sum(tokens > limit for tokens in since) > 1:  # the client answers above it
         limit = facts.limit = 0
-    if limit != limits.get(name, 0):
+    if limit != known:
         write_object(path, {**limits, name: limit})
     return limit
 
 
-def least_of(*limits: int) -> int:
-    """The smallest that is known. A large call may go beyond the client's limit before
-    it compacts, so the smallest is the nearest to it."""
-    return min(filter(None, limits), default=0)
-
-
-def find_window(session: Session, settings: Settings) -> tuple[str, int]:
-    """(where it comes from, tokens): the first source that tells the window."""
+def find_window(session: Session, settings: Settings) -> int:
+    """The context window in tokens, from the first source that tells it."""
     facts = session.facts
-    sources = {
-        "settings": int(settings.text("monitor.context_window")),
-        "transcript": facts.window,
-        "status line": session.window_told,
-        "client": DIALECTS[session.agent].window,
-        "model": window_of_model(session),
-        "default": DEFAULT_WINDOW,
-    }
-    source, window = next(pair for pair in sources.items() if pair[1] >= 1000)
-    measured = [row[1] for row in facts.measured]  # an estimate proves nothing
-    if source != "settings" and max(measured, default=0) > window:
-        return "measured", max(LARGE_WINDOW, window)
-    return source, window
+    configured = int(settings.text("monitor.context_window"))
+    window = (
+        configured
+        or facts.window
+        or session.window_told
+        or DIALECTS[session.agent].window
+        or window_of_model(session)
+        or DEFAULT_WINDOW
+    )
+    measured = max((row[1] for row in facts.measured), default=0)
+    if configured or measured <= window:
+        return window
+    return max(LARGE_WINDOW, window)
 
 
 def model_of(session: Session) -> str:

@@ -405,7 +405,7 @@ def test_commands_are_told_as_a_person_would_tell_them(world, session):
     assert "RATE" not in text and "line 3" not in text
 
 
-def test_how_far_the_work_got_is_told_by_the_agents_last_words_also_by_those_between_calls(world, session):
+def test_the_agents_last_words_are_told_also_those_between_calls(world, session):
     session.prompt("Add discounts.")
     session.say("I looked at the cart. The discounts are implemented, the tips remain.")
     session.edit("src/cart.py")
@@ -419,7 +419,6 @@ def test_how_far_the_work_got_is_told_by_the_agents_last_words_also_by_those_bet
     session.edit("docs/tips.md")
     session.end()
     text = world.read_handoff("s1")
-    assert "## How far the work got\n\n> The discounts are implemented, the tips remain." in text
     assert "## What the agent said last\n\n> Let me see." in text
 
 

@@ -194,7 +194,7 @@ def test_a_regular_expression_ends_with_the_deadline_too(world, session):
 
 def test_a_row_in_which_a_hook_was_ended_is_not_read_again(world, session):
     session.say("before")
-    session.run("echo " + "HANG" * 2000)
+    session.run("echo " + "HANG" * 20_000)
     session.say("after")
     code = (
         "fold = kit.fold_row; kit.DEADLINE_S = 0.5\n"
@@ -213,6 +213,8 @@ SLOW = {
     "open heredocs": "parse_command('<<E\\n' * 2000)",
     "slash commands": "slash_command('<command-name>/' * 7000)",
     "tags of hooks": "persons_words('<hook_context>' * 7000)",
+    "shell commands": "[parse_command(text * 2000) for text in ('<', '1>', 'a;', '\\'', 'x=y/python ')]",
+    "programs": "[is_looking([text * 900]) for text in ('a=/python ', '-x/python ', '-c=1 ', '1 ', 'env ')]",
     "output": "describe_call('Bash', ' ' * 8000 + 'x', {})",
     "markup": "clean_text('<user ' * 20000)",
     "secrets": "[hide_secrets(text * 3000) for text in ('curl -u ', 'password', 'key: ', 'sk-a-', '://a:', 'MIIE\\n')]",
