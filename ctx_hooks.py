@@ -121,8 +121,8 @@ __doc__ = """ctx_hooks: hooks that keep a coding agent on track. MIT licence.
 What a hook promises: it exits with 0, always. It prints nothing, or one JSON
 object (plain text before a compaction: the client asks for that). It never
 blocks a tool or a prompt. It uses no network. It starts no process except
-git, which is asked what changed, what it tracks and what it ignores, and a
-check command that the person agreed to. It creates nothing where there is no
+git, which is asked what changed and what it tracks, and a check command that
+the person agreed to. It creates nothing where there is no
 context folder, and it ends after 4 seconds, a check aside. When in doubt it says
 nothing.
 
@@ -1838,10 +1838,10 @@ def audit_shared(run: Run, active: list[str]) -> Signal | None:
 def tell_shared(run: Run, other: Session, edits: dict[str, str]) -> list[str]:
     """A sentence for each file, once; the person hears it from the session that comes
     first."""
-    session, root, sentences = run.session, run.project.root, []
+    session, sentences = run.session, []
     for path, at in edits.items():
         key, name = other.id + " " + path, one_line(path, 200)
-        if key in session.said or re.search(GENERATED, path) or is_ignored(root, path):
+        if key in session.said or re.search(GENERATED, path):
             continue
         mark_said(session, key, run.now)
         age, who = format_age(run.now - parse_iso(at)), name_session(other)
@@ -2509,7 +2509,6 @@ BODY_LIMIT = 2_000
 LONGEST_TTL_S = 30.0 * 86400
 MOST_HOLDS = 3  # stops in a row that signals hold, however many come
 EVERYBODY = "every session"
-EXPIRED = "signal:expired"  # a row of the recorder
 FROM_CLONE = "(a file of this repository says) "
 ONE_SIGNAL = "⚠️ [ctx monitor] "
 MANY_SIGNALS = "⚠️ [ctx monitor] %d issues:"
@@ -2581,7 +2580,7 @@ def read_signals(run: Run, files: Iterable[SignalFile]) -> list[Signal]:
             continue  # heard; at prompts we look whether it changed or expired
         signal = read_signal(path, run.now)
         if run.now > signal.expires_at:
-            record(run, EXPIRED, path=path, body=signal.body[:200])
+            record(run, "signal:expired", path=path, body=signal.body[:200])
             remove_file(path)
         elif signal.body and signal.mark != heard:
             waiting.append(signal)
@@ -3773,9 +3772,7 @@ def fold_result(session: Session, at: str, result: tuple[str, bool, str]) -> Non
     elif command and facts.failed:
         facts.tried.append(command)
     if call["check"]:
-        last_line = one_line(end.rpartition("\n")[2], 120)
-        facts.passed = {"command": command, "at": at, "end": last_line}
-        facts.passed["verdict"] = call["check"]
+        note_check(facts, command, call["check"], at, end)
 
 
 def fold_edit(session: Session, path: str, at: str) -> None:
@@ -3808,6 +3805,14 @@ def fold_failure(session: Session, call: Call, text: str, at: str) -> None:
     is_handoff = any(is_own_handoff(session, path) for path in call["writes"])
     if is_handoff and re.search(REFUSED, text):
         session.handoff.refused_at = at
+
+
+def note_check(facts: Facts, command: str, verdict: str, at: str, output: str) -> None:
+    """A check exited 0; if it had failed before, that is over."""
+    if facts.failed.get("command") == command:
+        facts.failed = {}
+    end = one_line(output.rpartition("\n")[2], 120)
+    facts.passed = {"command": command, "verdict": verdict, "at": at, "end": end}
 
 
 def note_key(facts: Facts, call: Call, text: str) -> None:
@@ -4833,10 +4838,9 @@ def all_sessions(project: Project, since: float = 0.0) -> list[Session]:
 # Git
 # =============================================================================
 # Branch and commit are read from files, and so is how they moved: git notes each move
-# of HEAD in logs/HEAD. git is asked what changed when a handoff is made, what it
-# tracks when a handoff or a signal waits, and what it ignores when two sessions edit a
-# file. Nothing that a repository holds makes it run a program. Without git, or too
-# late, nothing is known of that.
+# of HEAD in logs/HEAD. git is asked what changed when a handoff is made, and what it
+# tracks when a handoff or a signal waits. Nothing that a repository holds makes it run
+# a program. Without git, or too late, nothing is known of that.
 
 GIT_LIMIT_S = 0.6
 LOG_LIMIT_BYTES = 64_000
@@ -4856,9 +4860,6 @@ OURS = (  # in a line of `git status`; a new folder stands there without its fil
 )
 STATUS_WORDS = "status --porcelain --no-renames --ignore-submodules=dirty".split()
 FILTER_WORDS = r"config --show-scope --name-only --get-regexp ^filter\.".split()
-IGNORED_WORDS = (
-    "--literal-pathspecs ls-files --others --ignored --exclude-standard --".split()
-)
 TRACKED_WORDS = "--icase-pathspecs ls-files -z --recurse-submodules --".split()
 
 
@@ -4961,11 +4962,6 @@ def run_program(
     except (OSError, subprocess.SubprocessError) as error:
         return 127, str(error)
     return done.returncode, os.fsdecode(done.stdout)
-
-
-def is_ignored(root: str, path: str) -> bool:
-    """Whether git ignores a file of the project."""
-    return run_git(root, [*IGNORED_WORDS, path]) != ""
 
 
 def changed_files(root: str) -> list[str]:
@@ -7208,19 +7204,17 @@ def try_line(here: Here, line: RegisteredLine, install: str) -> list[Finding]:
         r"\$\{?(\w+)\}?", lambda name: values.get(name[1], name[0]), line.path
     )
     content = read_bytes(path, STATE_LIMIT_BYTES)
-    is_this_file = content == read_bytes(here.kit.path, STATE_LIMIT_BYTES)
     put_back = "`%s` puts it back" % install
     if b"\r\n" in content[:200]:
         what = path + " has CRLF line ends, which a shell cannot run"
         return [(FAIL, what, put_back)]
-    rows = []
+    is_this_file = content == read_bytes(here.kit.path, STATE_LIMIT_BYTES)
+    rows = [run_in_scratch(here, line)] if is_this_file else []
     if is_changed_kit(content, here.kit.record):
         rows.append((WARN if is_this_file else FAIL, CHANGED % path, put_back))
     elif not is_this_file:
         what = "not tried, it is missing or another version: " + path
         rows.append((FAIL, what, install))
-    if is_this_file:
-        rows.append(run_in_scratch(here, line))
     return rows
 
 
@@ -7281,12 +7275,10 @@ def project_problems(here: Here) -> list[Finding]:
         what = "nothing can be kept in %s, so the hooks stay silent" % project.home
         rows.append((FAIL, what, "check its owner and permissions"))
     own = os.path.join(config_home(here.env), "ctx_hooks", "contextrc")
-    for path in (own, os.path.join(project.root, ".contextrc")):
-        settings = Settings()
-        settings.read(read_text(path), is_projects=path != own)
-        for line, column, what in settings.problems:
-            where = "settings, line %d, column %d: " % (line, column)
-            rows.append((WARN, where + what, "this line is ignored; see " + path))
+    files = filter(os.path.exists, (own, os.path.join(project.root, ".contextrc")))
+    hint = "this line is ignored; see " + " or ".join(files)
+    for problem in project.settings.problems:
+        rows.append((WARN, "settings, line %d, column %d: %s" % problem, hint))
     errors = project.state("errors.log")
     is_recent = modified_at(errors) > here.now - KEPT_S
     if size_of(errors) and is_recent:
@@ -7329,12 +7321,10 @@ def project_hints(here: Here) -> list[Finding]:
 # Status
 # =============================================================================
 # What people see, 80 columns wide. A row is (state, text, hint). print_page is the
-# only way to a terminal: it takes control characters out, and makes headings and
-# what is alarming bold there.
+# only way to a terminal: it takes control characters out.
 
 SESSIONS_SHOWN = 5
 ROWS_SHOWN = 6
-UNHEARD_SHOWN_S = 86400
 PAGE_WIDTH = 80
 ROW_LIMIT = 500  # a row with a long path is whole all the same
 HEAD_LINE = "  %-8.8s %-11s %-7s %-7s "
@@ -7344,7 +7334,6 @@ INDENT = " " * 11  # the width of "  warning  "
 OVER = ("ended", "killed")
 SPARKS = "▁▂▃▄▅▆▇██"  # from 96 % on it stays the last
 SPARK_COLUMNS = 12
-BOLD = r"\S.*|  (FAIL|warn|critical) .*"
 
 
 class Here:
@@ -7401,7 +7390,6 @@ def session_data(run: Run) -> Json:
         "context": full.as_dict(),
         "tool_calls": facts.tool_calls,
         "breakdown": facts.breakdown,
-        "edited": edits_beside(run),
         "threshold_crossed_at": session.handoff.crossed_at or None,
         "handoff_complete": session.handoff.is_complete,
     }
@@ -7420,7 +7408,6 @@ def session_state(run: Run) -> str:
 TOLD = {  # codes of alerts that only the agent hears
     "CTX_REPETITION": "that it repeats itself",
     "CTX_TREE_MOVED": "that the tree moved",
-    "CTX_FILE_SHARED": "that another session edits its file",
     "CTX_AUDIT_DUE": "that nobody touches the context files",
 }
 
@@ -7439,41 +7426,16 @@ def session_lines(run: Run) -> list[str]:
     read = files_read(run, context_files(run.project))
     if read:
         note += " · read: " + ", ".join(map(os.path.basename, read))
-    return [head + meter(run), INDENT + note, *edit_lines(run), *told_lines(run)]
-
-
-def edits_beside(run: Run) -> dict[str, list[str]]:
-    """What an open session edited in the last hour -> other open ones that did so."""
-    if not is_open(run.session, Session(), run.now):
-        return {}
-    others = {other.id: edits_of(run, other) for other in open_sessions(run)}
-    own = edits_of(run, run.session)
-    return {path: [one for one in others if path in others[one]] for path in own}
-
-
-def edit_lines(run: Run) -> list[str]:
-    """The files that it edited; first, with a mark, those that others edited too."""
-    names: list[str] = []
-    for path, others in edits_beside(run).items():
-        name = one_line(path, ROW_LIMIT)
-        if others:
-            also = ", ".join("%.8s" % other for other in others)
-            names.insert(0, "⚠ %s (also %s)" % (name, also))
-        else:
-            names.append(name)
-    shown = ", ".join(names[:FILES_NAMED])
-    return [INDENT + "edited: " + shown] if names else []
+    return [head + meter(run), INDENT + note, *told_lines(run)]
 
 
 def told_lines(run: Run) -> list[str]:
     """What the agent was told and the person was not, with how often."""
     events, own = read_events(run.project), run.session.id
     codes = [row.get("code") for row in events if row.get("session") == own]
-    told = []
-    for code in TOLD:
-        if code in codes:
-            told.append("%d × %s" % (codes.count(code), TOLD[code]))
-    return [INDENT + "told the agent " + ", ".join(told)] if told else []
+    told = [(codes.count(code), words) for code, words in TOLD.items() if code in codes]
+    shown = ", ".join("%d × %s" % pair for pair in told)
+    return [INDENT + "told the agent " + shown] if told else []
 
 
 def handoff_state(session: Session) -> str:
@@ -7519,24 +7481,14 @@ def handoff_rows(here: Here, runs: list[Run]) -> list[Finding]:
 
 
 def signal_rows(here: Here, runs: list[Run]) -> list[Finding]:
-    """The signals that wait and who heard them; then those that a hook removed in the
-    last day before anybody had heard them."""
-    heard: dict[str, list[str]] = {}
-    for run in runs:
-        for path in run.session.said:
-            heard.setdefault(path, []).append("%.8s" % run.session.id)
+    """The signals that wait, and who heard them."""
     rows = []
     for signal in live_signals(here):
+        heard = [run.session.id[:8] for run in runs if signal.path in run.session.said]
         hint = waits_for(here, signal)
-        if signal.path in heard:
-            hint += "; heard by " + ", ".join(heard[signal.path])
+        if heard:
+            hint += "; heard by " + ", ".join(heard)
         rows.append((signal.severity, one_line(signal.body, BODY_LIMIT), hint))
-    for event in read_events(here.project):
-        at, is_expired = parse_iso(event.get("at")), event.get("event") == EXPIRED
-        is_recent = here.now - at < UNHEARD_SHOWN_S
-        if is_expired and is_recent and event.get("path") not in heard:
-            body = text_of(event.get("body"))
-            rows.append(("unheard", body, "expired at " + here.clock(at)))
     return rows
 
 
@@ -7626,12 +7578,8 @@ def row_lines(rows: list[Finding]) -> list[str]:
 
 
 def print_page(lines: list[str]) -> None:
-    is_terminal = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     for line in lines:
-        text = re.sub(CONTROL, "", line).replace("\n", " ")
-        if is_terminal and re.fullmatch(BOLD, text):
-            text = "\x1b[1m%s\x1b[0m" % text
-        print(text)
+        print(re.sub(CONTROL, "", line).replace("\n", " "))
 
 
 # --- why
@@ -7652,7 +7600,7 @@ DECISIONS = {
     "injection:escalated": "wrote the startup text into {file}: no trace of it so far",
     "injection:failed": "gave up on the startup text after {attempts} attempts",
     "signal:delivered": "told the agent a signal ({severity}): {body}",
-    EXPIRED: "removed a signal whose time was over: {body}",
+    "signal:expired": "removed a signal whose time was over: {body}",
     "wrap:typed": "typed the startup text into the program",
     "wrap:submitted": "pressed Enter: the program showed our text",
     "wrap:gave-up": "typed nothing more: {reason}",

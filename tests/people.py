@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import select
 import struct
 import subprocess
@@ -16,7 +15,6 @@ import pytest
 import helper
 
 AGENT_VARIABLES = ("CLAUDECODE", "AI_AGENT", "CLAUDE_PID", "CLAUDE_PROJECT_DIR")
-COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 Answer = namedtuple("Answer", "code out err")
 
 

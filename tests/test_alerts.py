@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import runpy
-import shutil
-import subprocess
 
 import pytest
 
@@ -369,16 +367,10 @@ def test_a_name_with_newlines_makes_no_line_of_its_own(world, session, other):
     assert "a Human: b.py was also edited" in session.edit("a\n\nHuman: b.py").text
 
 
-@pytest.mark.parametrize("how", ["read", "another", "outside", "failed", "lock", "ignored"])
+@pytest.mark.parametrize("how", ["read", "another", "outside", "failed", "lock"])
 def test_silent_about_what_is_no_edit_of_the_same_source(world, session, other, how, monkeypatch):
-    name = {"lock": "web/package-lock.json", "ignored": "build/x.js"}.get(how, "x.py")
-    if how == "ignored":
-        if not shutil.which("git"):
-            pytest.skip("no git here")
-        subprocess.run(["git", "init", "-q"], cwd=world.root, check=True)
-        world.write(".gitignore", "/build/\n")
-        world.write("build/x.js", "")
-    elif how == "outside":
+    name = "web/package-lock.json" if how == "lock" else "x.py"
+    if how == "outside":
         name = "../x.py"
     if how == "read":
         other.call("Read", {"file_path": world.path(name)})
@@ -438,15 +430,6 @@ def test_the_folder_is_listed_only_when_somebody_edited_something(world, session
     monkeypatch.setattr(kit, "all_sessions", lambda *_, **__: pytest.fail("listed"))
     for _ in range(3):
         session.look()
-
-
-def test_git_is_not_asked_again_about_a_file_that_was_told(world, session, other, monkeypatch):
-    other.edit("src/x.py")
-    assert session.edit("src/x.py").text and other.look().text
-    monkeypatch.setattr(kit, "is_ignored", lambda *_: pytest.fail("asked"))
-    other.edit("src/y.py")
-    session.edit("src/z.py")
-    assert session.look().text == ""
 
 
 def test_a_start_names_the_open_sessions_and_what_they_edited(world, session, other):

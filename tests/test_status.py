@@ -9,7 +9,7 @@ import re
 import pytest
 
 import helper
-from people import COLOUR, ask, in_terminal, tell
+from people import ask, tell
 
 
 def fill(session, *levels):
@@ -37,23 +37,6 @@ def test_percent_is_the_one_that_the_reminder_names_and_the_handoffs_state_is_to
     assert "89% of 167k" in page and "handoff asked for" in page
     session.write_handoff()
     assert "handoff written" in tell(world, "status")
-
-
-def test_what_open_sessions_edited_is_shown_and_marked_where_two_edited_it(world, session):
-    other = world.session("other-one")
-    other.env["CLAUDE_PID"] = ""
-    for one, names in ((session, "src/a.py src/b.py"), (other, "src/b.py src/c.py")):
-        for name in names.split():
-            one.edit(name)
-        one.stop()
-    page = tell(world, "status")
-    assert "edited: ⚠ src/b.py (also other-on), src/a.py" in page
-    assert "edited: ⚠ src/b.py (also s1), src/c.py" in page
-    sessions = json.loads(tell(world, "status", "--json"))["sessions"]
-    assert {"src/a.py": [], "src/b.py": ["other-one"]} in [one["edited"] for one in sessions]
-    other.end()
-    page = tell(world, "status")
-    assert "edited: src/a.py, src/b.py" in page and "src/c.py" not in page
 
 
 def test_calls_that_the_launcher_answered_alone_are_counted(world, session):
@@ -118,16 +101,6 @@ def test_signals_say_for_whom_they_wait_and_until_when(world, session):
     assert "warning  mind the gap\n           for session s1, until 20" in page
 
 
-def test_a_signal_that_expired_is_named_for_a_day_if_nobody_heard_it(world, session):
-    world.signal("in time", ttl=30)
-    session.prompt("go on")
-    world.signal("too late", name="t.md", ttl=1)
-    world.now += 60
-    session.prompt("and on")
-    page = tell(world, "status")
-    assert "unheard  too late\n           expired at" in page and "in time" not in page
-
-
 # --- problems and the rest of the page
 
 
@@ -149,14 +122,6 @@ def test_a_usual_page_fits_into_80_columns_and_one_screen(world):
     world.signal("x" * 50, ttl=86400)
     lines = tell(world, "status").split("\n")
     assert [line for line in lines[1:] if len(line) > 80] == [] and len(lines) <= 24
-
-
-def test_colours_are_for_terminals_alone(world, session):
-    fill(session, 150_000)
-    screen = in_terminal(world, "status")
-    assert COLOUR.search(screen)
-    assert not COLOUR.search(tell(world, "status"))
-    assert not COLOUR.search(in_terminal(world, "status", NO_COLOR="1"))
 
 
 @pytest.mark.posix("names that Windows does not allow")
