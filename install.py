@@ -42,7 +42,6 @@ if sys.version_info < (3, 8):
 
 import argparse
 import difflib
-import io
 import json
 import os
 import re
@@ -50,7 +49,7 @@ import shlex
 import shutil
 import stat
 from os.path import dirname, isdir, islink, join, lexists, realpath, relpath
-from typing import NamedTuple
+from typing import List, NamedTuple
 
 # =============================================================================
 # Kit
@@ -61,14 +60,6 @@ from typing import NamedTuple
 HERE = dirname(realpath(__file__))
 KIT = "ctx_hooks.py"
 IS_WINDOWS = os.name == "nt"
-
-
-class Refused(Exception):
-    """A reason to stop: what is wrong, and what to do about it."""
-
-
-class Unusable(Refused):
-    """Settings that cannot be edited: a reason to leave out their agent."""
 
 
 sys.dont_write_bytecode = True
@@ -86,22 +77,27 @@ except (ImportError, OSError, SyntaxError, ValueError) as problem:
         "hint: fetch install.py, ctx_hooks.py and hooks.json again" % problem
     )
 
+
+class Unusable(kit.UserError):
+    """Settings that cannot be edited: a reason to leave out their agent."""
+
+
 # =============================================================================
 # JSON text
 # =============================================================================
-# Changes the value of a JSON text and leaves every other byte as it is. What is
-# put in follows the text's own line ends and indent. An item that is to be removed
-# gets the value GONE, so that all others keep their places. Comments stay.
+# Edits a JSON text item by item and leaves every other byte as it is. What is put
+# in follows the text's own line ends and indent. Comments stay. A place is the way
+# to an item, by keys and indexes: ["hooks", "Stop", 0].
 
 BLANKS = " \t\n\r\ufeff"
 NO_BLANK = re.compile("[^%s,:]" % BLANKS)
 GAP_COMMA = r"(?s)\A((?:\s|//[^\n]*\n|/\*.*?\*/)*),"
-GONE = object()
+Place = List["int | str"]
 Item = NamedTuple(
     "Item",
     [
-        ("key", "int | str"),
-        ("gap", str),  # what is before it: blanks, a comma, comments
+        ("key", object),
+        ("gap", int),  # where the item before it ends
         ("start", int),
         ("at", int),  # where its value begins
         ("end", int),
@@ -123,11 +119,17 @@ class JsonText:
 
     def __init__(self, source):
         # type: (str) -> None
-        self.source = source
-        self.plain = kit.plain_json(source)
+        self.source = self.plain = ""
+        self.replace(0, 0, source)
+        self.is_one_line = ":" in source and "\n" not in source.strip()
+        self.line_end = "\r\n" if "\r\n" in source else "\n"
         indent = re.search("\n([ \t]+)[^ \t\r\n]", self.plain)
         self.unit = indent.group(1) if indent else "  "
-        self.line_end = "\r\n" if "\r\n" in source else "\n"
+
+    def replace(self, start, end, text):
+        # type: (int, int, str) -> None
+        self.source = self.source[:start] + text + self.source[end:]
+        self.plain = kit.plain_json(self.source)
 
     def skip_blanks(self, at):
         # type: (int) -> int
@@ -135,109 +137,102 @@ class JsonText:
         found = NO_BLANK.search(self.plain, at)
         return found.start() if found else at
 
-    def with_value(self, value):
-        # type: (object) -> str
-        """The text, changed so that it holds this value."""
-        start = self.skip_blanks(0)
-        _, end = DECODER.raw_decode(self.plain, start)
-        changed = self.change(start, value)
-        return self.source[:start] + changed + self.source[end:]
+    def read(self, at):
+        # type: (int) -> tuple[object, int]
+        """The value that begins here, and where it ends."""
+        value, end = DECODER.raw_decode(self.plain, at)
+        return value, end
+
+    def value(self, place):
+        # type: (Place) -> object
+        """The value at a place; None if there is none."""
+        return look_up(self.read(self.skip_blanks(0))[0], place)
 
     def items(self, at):
-        # type: (int) -> list[Item]
-        """The items of the object or array that begins here."""
+        # type: (int) -> tuple[list[Item], int]
+        """The items of the object or array that begins here, and where it ends."""
         found = []  # type: list[Item]
         end = at + 1
         start = self.skip_blanks(end)
         while self.plain[start] not in "}]":
-            key = len(found)  # type: int | str
+            gap = end
+            key = len(found)  # type: object
             begin = start
             if self.plain[at] == "{":
-                key, begin = DECODER.raw_decode(self.plain, start)
+                key, begin = self.read(start)
                 begin = self.skip_blanks(begin)
-            gap = self.source[end:start]
-            _, end = DECODER.raw_decode(self.plain, begin)
+            end = self.read(begin)[1]
             found.append(Item(key, gap, start, begin, end))
             start = self.skip_blanks(end)
-        return found
+        return found, start
 
-    def change(self, at, new):
-        # type: (int, object) -> str
-        """The text of the value that begins here, changed to a new one."""
-        old, end = DECODER.raw_decode(self.plain, at)
-        if new == old:
-            return self.source[at:end]
-        if type(new) is not type(old) or not isinstance(new, (dict, list)):
-            return self.render(new, "\n" + self.indent_at(at))
-        values = {}  # type: dict[int | str, object]
-        values.update(new if isinstance(new, dict) else enumerate(new))
-        items = self.items(at)
-        text, gone = self.change_items(items, values)
-        tail_start = items[-1].end if items else at + 1
-        tail = self.source[tail_start : end - 1]
-        if gone and without_comma(gone).strip(BLANKS):  # comments
-            has_comma = without_comma(tail) != tail
-            tail = close_gap(gone if has_comma else without_comma(gone), tail)
-        for item in items:
-            values.pop(item.key, None)
-        if values:
-            before = self.gap_before(at, items, tail)
-            text = self.add(text, values, before, tail)
-        elif text or tail.strip(BLANKS):
-            text += tail
-        return self.source[at] + text + self.source[end - 1]
+    def find(self, place):
+        # type: (Place) -> int
+        """Where the value at a place begins. Of a repeated key the last one counts."""
+        at = self.skip_blanks(0)
+        for key in place:
+            at = {item.key: item.at for item in self.items(at)[0]}[key]
+        return at
 
-    def change_items(self, items, values):
-        # type: (list[Item], dict[int | str, object]) -> tuple[str, str | None]
-        """The text of the items, and the gap before those at the end that are gone."""
-        last = {item.key: item for item in items}
-        text, gone = "", None  # type: tuple[str, str | None]
-        for item in items:
-            gap = item.gap if gone is None else close_gap(gone, item.gap)
-            gone = None
-            if last[item.key] is not item:  # of a repeated key the last one counts
-                text += gap + self.source[item.start : item.end]
-            elif values[item.key] is GONE:
-                gone = gap
-            else:
-                text += gap + self.source[item.start : item.at]
-                text += self.change(item.at, values[item.key])
-        return text, gone
+    def put(self, place, value):
+        # type: (Place, object) -> None
+        """Set the value at a place; what has to be around it is made, too."""
+        outer, key = place[:-1], place[-1]
+        if self.value(outer) is None:
+            self.put(outer, wrap(key, value))
+        elif self.value(place) is None:
+            self.append(self.find(outer), key, value)
+        elif self.value(place) != value:
+            self.write(self.find(place), value)
 
-    def gap_before(self, at, items, tail):
-        # type: (int, list[Item], str) -> str
-        """The blanks before what is added behind these items."""
-        gap = items[0].gap if items else "-"
-        is_fit = "\n" in gap or not tail.strip(BLANKS)
-        if is_fit and not gap.strip(BLANKS):
-            return gap
-        if at > self.skip_blanks(0) and "\n" not in self.source.strip():
-            return ""  # all is in one line
-        return self.line_end + self.indent_at(at) + self.unit
+    def write(self, at, value):
+        # type: (int, object) -> None
+        """Replace the value that begins here."""
+        end = self.read(at)[1]
+        self.replace(at, end, self.render(value, "\n" + self.indent_at(at)))
 
-    def add(self, text, values, before, tail):
-        # type: (str, dict[int | str, object], str, str) -> str
-        """The text, then new values, then what is behind the last one."""
-        comments = tail.rstrip(BLANKS)  # and maybe a comma
-        after = tail[len(comments) :]
-        comma = "," if without_comma(comments) != comments else ""
-        if not text and not comments:
-            after = before[: -len(self.unit)]
-        if text and not comma:
-            text += ","
-        gap = before or " "
-        text += comments + (gap if text else before)
-        rows = []
-        for key, value in values.items():
-            name = json.dumps(key) + ": " if isinstance(key, str) else ""
-            rows.append(name + self.render(value, before))
-        return text + ("," + gap).join(rows) + comma + after
+    def append(self, at, key, value):
+        # type: (int, int | str, object) -> None
+        """Add an item behind those of the object or array that begins here."""
+        items, close = self.items(at)
+        inside = self.source[at + 1 : close].rstrip(BLANKS)
+        if not inside:
+            self.write(at, wrap(key, value))
+            return
+        gap = " "
+        if "\n" in self.source[at:close]:
+            gap = self.line_end + self.indent_at(at) + self.unit
+        name = json.dumps(key) + ": " if isinstance(key, str) else ""
+        new = gap + name + self.render(value, gap)
+        last = items[-1].end if items else at + 1
+        tail = self.source[last : at + 1 + len(inside)]  # comments, maybe a comma
+        if without_comma(tail) != tail:
+            new += ","
+        elif items:
+            tail = "," + tail
+        self.replace(last, at + 1 + len(inside), tail + new)
+
+    def remove(self, place, before):
+        # type: (Place, object) -> None
+        """Remove an item, and with the last one what is around it, unless that was
+        in the value before us."""
+        outer = place[:-1]
+        items, close = self.items(self.find(outer))
+        if len(items) == 1 and outer and look_up(before, outer) is None:
+            self.remove(outer, before)
+            return
+        index = [item.key for item in items].index(place[-1])
+        item = items[index]
+        end = items[index + 1].start if items[index + 1 :] else close
+        gap = close_gap(self.source[item.gap : item.start], self.source[item.end : end])
+        is_empty = len(items) == 1 and not gap.strip(BLANKS)
+        self.replace(item.gap, end, "" if is_empty else gap)
 
     def render(self, value, before):
         # type: (object, str) -> str
         """A value as this text has it: in the one line of its neighbours, or in
         lines with the indent that these blanks before it have."""
-        if "\n" not in before:
+        if self.is_one_line or "\n" not in before:
             return json.dumps(value)
         text = json.dumps(value, indent=self.unit)
         return text.replace("\n", self.line_end + before.rpartition("\n")[2])
@@ -249,18 +244,38 @@ class JsonText:
         return re.sub(r"(?s)[^ \t].*", "", line)
 
 
+def look_up(value, place, default=None):
+    # type: (object, Place, object) -> object
+    """The value at a place; the default if there is none."""
+    for key in place:
+        try:
+            value = value[key]  # type: ignore[index]
+        except (KeyError, IndexError, TypeError):
+            return default
+    return value
+
+
+def wrap(key, value):
+    # type: (int | str, object) -> object
+    """The object or list that holds nothing but this item."""
+    return {key: value} if isinstance(key, str) else [value]
+
+
 def without_comma(gap):
     # type: (str) -> str
     return re.sub(GAP_COMMA, r"\1", gap)
 
 
-def close_gap(gone, gap):
+def close_gap(before, after):
     # type: (str, str) -> str
-    """One gap for the two around what is gone; their comments stay."""
-    rest = without_comma(gap)
-    if re.match("[ \t]*\r?\n", rest):
-        return gone.rstrip(BLANKS) + rest
-    return gone + rest.lstrip(BLANKS)
+    """One gap for the two around what is removed; their comments stay."""
+    rest = without_comma(after)
+    if rest == after:  # it was the last one
+        before = without_comma(before)
+    has_comment = without_comma(before).strip(BLANKS)
+    if has_comment and not re.match("[ \t]*\r?\n", rest):
+        return before + rest.lstrip(BLANKS)
+    return before.rstrip(BLANKS) + rest
 
 
 # =============================================================================
@@ -271,6 +286,8 @@ def close_gap(gone, gap):
 # has is never removed.
 
 OUR_RULE = re.compile(r"Edit\(.*/handoffs/\*\*\)")
+STATUS_LINE = ["statusLine"]  # type: Place
+RULES = ["permissions", "allow"]  # type: Place
 
 
 def parse_settings(data, agent):
@@ -286,8 +303,7 @@ def parse_settings(data, agent):
         return "", str(error)
     except RecursionError:
         return "", "nested too deeply"
-    events = list(HOOKS) + list(dialect.renamed.values())
-    return source, find_wrong_shape(value, events)
+    return source, find_wrong_shape(value, list(HOOKS) + list(dialect.renamed.values()))
 
 
 def decode(source, takes_comments=True):
@@ -306,11 +322,10 @@ def find_wrong_shape(value, events):
     for name in ("hooks", "statusLine", "permissions"):
         if not isinstance(value.get(name, {}), dict):
             return name + " must be an object"
-    rules = inner(value, "permissions").get("allow", [])
-    lists = dict(inner(value, "hooks"), allow=rules)
-    for name in ["allow"] + events:
-        if not isinstance(lists.get(name, []), list):
-            return name + " must be an array"
+    lists = [["hooks", event] for event in events]  # type: list[Place]
+    for place in [RULES] + lists:
+        if not isinstance(look_up(value, place, []), list):
+            return "%s must be an array" % place[-1]
     return ""
 
 
@@ -323,84 +338,51 @@ def value_of(source):
         return {}
 
 
-def inner(value, name):
-    # type: (kit.Json, str) -> kit.Json
-    """The object in value[name]; an empty one if there is none."""
-    found = value.get(name)
-    return found if isinstance(found, dict) else {}
-
-
-def inner_list(value, name):
-    # type: (kit.Json, str) -> list[object]
-    """The same for a list."""
-    found = value.get(name)
-    return found if isinstance(found, list) else []
-
-
-def rules_of(value):
-    # type: (kit.Json) -> list[object]
-    return inner_list(inner(value, "permissions"), "allow")
-
-
-def merge_hooks(value, wanted, before):
-    # type: (kit.Json, dict[str, kit.Json], kit.Json) -> None
+def merge_hooks(text, wanted, before):
+    # type: (JsonText, dict[str, kit.Json], kit.Json) -> None
     """Make our hooks exactly those of `wanted`, {event: group}; {}: none."""
     missing = dict(wanted)
-    hooks = inner(value, "hooks")
-    for line in reversed(kit.find_lines(value)):
+    for line in reversed(kit.find_lines(text.value([]))):
+        hooks = ["hooks", line.event, line.index, "hooks"]  # type: Place
+        entry = hooks + [line.position]
         if line.event in missing:  # in its place; keys that a person added stay
-            group = missing.pop(line.event)
-            line.entry.update(kit.blocks_of(group["hooks"])[0])
-            continue
-        entries = inner_list(line.group, "hooks")
-        entries[line.position] = GONE
-        if is_gone(entries):
-            inner_list(hooks, line.event)[line.index] = GONE
+            ours = kit.blocks_of(missing.pop(line.event)["hooks"])[0]
+            for key in ours:
+                text.put(entry + [key], ours[key])
+        else:
+            is_alone = text.value(hooks + [1]) is None
+            text.remove(hooks[:-1] if is_alone else entry, before)
     for event, group in missing.items():
-        hooks[event] = inner_list(hooks, event) + [group]
-        value["hooks"] = hooks
-    drop_empty(value, "hooks", before)
+        place = ["hooks", event]  # type: Place
+        text.put(place + [len(list_at(text.value(place)))], group)
 
 
-def is_gone(children):
-    # type: (list[object]) -> bool
-    return bool(children) and all(child is GONE for child in children)
-
-
-def drop_empty(value, name, before):
-    # type: (kit.Json, str, kit.Json) -> None
-    """Drop value[name], and lists in it, that hold nothing but what is gone."""
-    outer = inner(value, name)
-    had = inner(before, name)
-    for key in outer:
-        if is_gone(inner_list(outer, key)) and key not in had:
-            outer[key] = GONE
-    if is_gone(list(outer.values())) and name not in before:
-        value[name] = GONE
-
-
-def strip_settings(source, before):
-    # type: (str, kit.Json) -> str
-    """The text without all that is ours: hooks, status line, rule."""
-    value = value_of(source)
-    if not kit.find_lines(value) and not has_our_status(value):
-        return source  # a rule in it is the person's
-    merge_hooks(value, {}, before)
-    if has_our_status(value):
-        value["statusLine"] = GONE
-    rules = rules_of(value)
-    had = rules_of(before)
-    for index, rule in enumerate(rules):
+def strip_settings(text, before):
+    # type: (JsonText, kit.Json) -> None
+    """Take out all that is ours: hooks, status line, rule."""
+    has_status = has_our_status(text)
+    if not has_status and not kit.find_lines(text.value([])):
+        return  # a rule in it is the person's
+    merge_hooks(text, {}, before)
+    if has_status:
+        text.remove(STATUS_LINE, before)
+    had = list_at(look_up(before, RULES))
+    rules = list_at(text.value(RULES))
+    for index, rule in reversed(list(enumerate(rules))):
         if OUR_RULE.match(str(rule)) and rule not in had:
-            rules[index] = GONE
-    drop_empty(value, "permissions", before)
-    return JsonText(source).with_value(value)
+            text.remove(RULES + [index], before)
 
 
-def has_our_status(value):
-    # type: (kit.Json) -> bool
-    line = kit.parse_line(inner(value, "statusLine").get("command"))
+def has_our_status(text):
+    # type: (JsonText) -> bool
+    line = kit.parse_line(text.value(["statusLine", "command"]))
     return line is not None and line.mode == "statusline"
+
+
+def list_at(value):
+    # type: (object) -> list[object]
+    """A value that is a list, or missing."""
+    return value if isinstance(value, list) else []
 
 
 # =============================================================================
@@ -423,9 +405,8 @@ class Job:
         self.is_local = options.scope == "local"
         self.project = project
         self.root = kit.home_folder(env) if self.is_user else project
-        self.base = join(project, ".claude")
-        if self.is_user:
-            self.base = kit.claude_folder(env)
+        self.is_elsewhere = not self.is_user and project != os.getcwd()
+        self.base = dirname(self.settings("claude"))
         self.kit = join(self.base, "hooks", KIT)
         self.attributes = join(self.base, "hooks", ".gitattributes")
         self.place = kit.Project(self.root, kit.read_settings(self.root, env), env)
@@ -441,12 +422,10 @@ class Job:
     def settings(self, agent):
         # type: (str) -> str
         """The settings file of an agent in this scope."""
-        if agent == "claude":
-            name = os.path.basename(LOCAL if self.is_local else SHARED)
-            return os.path.normpath(join(self.base, name))
-        dialect = kit.DIALECTS[agent]
-        name = dialect.user_settings if self.is_user else dialect.settings
-        return os.path.normpath(join(self.root, name))
+        own, shared = kit.DIALECTS[agent].settings_paths(self.root, self.env)[:2]
+        if self.is_local and agent == "claude":
+            shared = join(self.root, LOCAL)
+        return os.path.abspath(own if self.is_user else shared)
 
     def registered(self):
         # type: () -> set[str]
@@ -460,17 +439,12 @@ class Job:
     def hooks_for(self, agent):
         # type: (str) -> dict[str, kit.Json]
         """{event: group} for an agent's settings; shared ones hold no path of ours."""
-        word = kit.kit_word(agent)
-        form = kit.SHELL_LINE
-        is_private = self.is_user or not word
-        if is_private:
-            word = shlex.quote(self.kit)
+        word = "" if self.is_user else kit.kit_word(agent)
+        if IS_WINDOWS and (self.is_local or not word):
+            return kit.adapt_hooks(HOOKS, agent, '"%s"' % self.kit, kit.POWERSHELL_LINE)
         if self.is_user and self.kit == join(self.root, kit.KIT_PLACE):
             word = '"$HOME/%s"' % kit.KIT_PLACE
-        if IS_WINDOWS and (is_private or self.is_local):
-            word = '"%s"' % self.kit
-            form = kit.POWERSHELL_LINE
-        return kit.adapt_hooks(HOOKS, agent, word, form)
+        return kit.adapt_hooks(HOOKS, agent, word or shlex.quote(self.kit))
 
     def name(self, path):
         # type: (str) -> str
@@ -484,11 +458,11 @@ class Job:
 
     def guard(self, path):
         # type: (str) -> str
-        """The path, links resolved; Refused if they lead out of the project."""
+        """The path, links resolved; a UserError if they lead out of the project."""
         real = realpath(path)
         is_ours = is_below(path, self.project) and not self.is_user
         if is_ours and not kit.is_inside(path, self.project):
-            raise Refused(
+            raise kit.UserError(
                 "%s leads out of the project, to %s" % (self.show(path), real),
                 "put a folder or file of the project's own in place of the link",
             )
@@ -505,16 +479,17 @@ class Job:
         if change.new == change.old:
             return
         if change.old is not None and not os.access(change.path, os.W_OK):
-            raise Refused(self.show(path) + " is read-only", "make it writable first")
+            raise kit.UserError(
+                self.show(path) + " is read-only", "make it writable first"
+            )
         self.changes.append(change)
 
     def discard(self, folder, path):
         # type: (str, str) -> None
         """Plan that a file of ours below a folder goes, unless a link leads to it."""
         place = dirname(path)
-        straight = join(realpath(folder), relpath(place, folder))
-        is_there = lexists(path) and not isdir(path)
-        if is_there and realpath(place) == os.path.normpath(straight):
+        names = relpath(place, folder).split(os.sep)
+        if lexists(path) and kit.parts_inside(place, folder) == names:
             self.leftovers.append((folder, path))
 
 
@@ -554,7 +529,9 @@ def read_bytes(path):
     """The whole file; None if there is none. A pipe or a device would never end."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
-            raise Refused(path + " is not a regular file", "move it out of the way")
+            raise kit.UserError(
+                path + " is not a regular file", "move it out of the way"
+            )
         with open(path, "rb") as file:
             return file.read()
     except FileNotFoundError:
@@ -566,7 +543,7 @@ def apply_change(change, job):
     if read_bytes(change.path) != change.old:
         # a client, an editor or another installer wrote it; that must not be lost
         shown = job.show(change.path)
-        raise Refused(shown + " changed in this very moment", "run this again")
+        raise kit.UserError(shown + " changed in this very moment", "run this again")
     if change.new is None:
         os.unlink(change.path)
         remove_empty(dirname(change.path), realpath(job.root))
@@ -585,7 +562,7 @@ def remove_empty(folder, top):
 
 def write_bytes(path, data, mode=None):
     # type: (str, bytes, int | None) -> None
-    """Replace a file as a whole. Without a mode it keeps its own, and its owner."""
+    """Replace a file as a whole. Without a mode it keeps its own."""
     os.makedirs(dirname(path), exist_ok=True)
     draft = "%s.tmp-%d" % (path, os.getpid())
     try:
@@ -593,22 +570,12 @@ def write_bytes(path, data, mode=None):
             if mode:
                 os.chmod(draft, mode)
             elif lexists(path):
-                keep_mode_and_owner(path, draft)
+                shutil.copymode(path, draft)
             file.write(data)
         kit.replace_file(draft, path)
     except BaseException:
         kit.remove_file(draft)
         raise
-
-
-def keep_mode_and_owner(path, draft):
-    # type: (str, str) -> None
-    shutil.copymode(path, draft)
-    info = os.stat(path)
-    try:
-        os.chown(draft, info.st_uid, info.st_gid)
-    except (OSError, AttributeError):
-        pass  # only root may; Windows has no owners
 
 
 # =============================================================================
@@ -652,16 +619,18 @@ def read_settings(job, agent):
     if problem:
         hint = NOT_STRICT if agent == "claude" else "correct that, then run this again"
         raise Unusable("%s: %s" % (job.show(path), problem), hint)
-    kept = inner(job.record.settings, name)
-    known = kept.get("original")
+    kept = look_up(job.record.settings, [name])
+    known = look_up(kept, ["original"])
     original = known if isinstance(known, str) else None
     before = value_of(str(original))
-    bare = strip_settings(source, before)
-    is_untouched = original is None or kept.get("after") == kit.sha256_of(data or b"")
-    if bare == source:  # nothing of ours is in it
+    bare = JsonText(source)
+    strip_settings(bare, before)
+    after = look_up(kept, ["after"])
+    is_untouched = original is None or after == kit.sha256_of(data or b"")
+    if bare.source == source:  # nothing of ours is in it
         original = None if data is None else data.decode()
-    elif value_of(bare) != before or not is_untouched:
-        original = bare  # somebody else changed them since
+    elif bare.value([]) != before or not is_untouched:
+        original = bare.source  # somebody else changed them since
     return Settings(source, before, original)
 
 
@@ -670,20 +639,18 @@ def plan_settings(job, agent):
     """Bring our entries in an agent's settings up to date."""
     settings = read_settings(job, agent)
     hooks = job.hooks_for(agent)
-    value = value_of(settings.source)
-    merge_hooks(value, hooks, settings.before)
+    text = JsonText(settings.source)
+    merge_hooks(text, hooks, settings.before)
     if agent == "claude":
         start = kit.blocks_of(hooks["SessionStart"]["hooks"])[0]
-        add_status(job, value, str(start["command"]))
-        add_rule(job, value)
-    new = JsonText(settings.source).with_value(value)
+        add_status(job, text, str(start["command"]))
+        add_rule(job, text)
     path = job.settings(agent)
     job.record.settings[job.name(path)] = {
         "original": settings.original,
-        "after": kit.sha256_of(new.encode()),
+        "after": kit.sha256_of(text.source.encode()),
     }
-    label = kit.DIALECTS[agent].label
-    job.change(path, new, " (hooks of %s)" % label)
+    job.change(path, text.source, " (hooks of %s)" % kit.DIALECTS[agent].label)
 
 
 def plan_removal(job, agent):
@@ -700,28 +667,26 @@ def names_us(job, agent):
     return b"ctx_hooks" in (job.read(job.settings(agent)) or b"")
 
 
-def add_status(job, value, command):
-    # type: (Job, kit.Json, str) -> None
+def add_status(job, text, command):
+    # type: (Job, JsonText, str) -> None
     """Our status line, if it is wanted and there is no other."""
     command = " statusline".join(command.rsplit(" inject", 1))
     # nobody promises that a status line gets the variable; it starts in the project
     command = command.replace("$CLAUDE_PROJECT_DIR", "${CLAUDE_PROJECT_DIR:-.}")
-    is_wanted = job.options.statusline and "statusLine" not in value
-    if is_wanted or has_our_status(value):
-        value["statusLine"] = {"type": "command", "command": command}
+    is_wanted = job.options.statusline and text.value(STATUS_LINE) is None
+    if is_wanted or has_our_status(text):
+        text.put(STATUS_LINE, {"type": "command", "command": command})
 
 
-def add_rule(job, value):
-    # type: (Job, kit.Json) -> None
+def add_rule(job, text):
+    # type: (Job, JsonText) -> None
     """The rule that lets the agent write handoffs, if it is wanted."""
     # `/` is the folder of these settings; the user's own are for all folders
     start = "**" if job.is_user else ""
-    name = job.place.settings.text("context_dir")
-    rule = "Edit(%s/%s/handoffs/**)" % (start, name)
-    if job.options.allow_handoff and rule not in rules_of(value):
-        permissions = inner(value, "permissions")
-        permissions["allow"] = rules_of(value) + [rule]
-        value["permissions"] = permissions
+    rule = "Edit(%s/%s/handoffs/**)" % (start, job.place.settings.text("context_dir"))
+    rules = list_at(text.value(RULES))
+    if job.options.allow_handoff and rule not in rules:
+        text.put(RULES + [len(rules)], rule)
 
 
 # =============================================================================
@@ -765,9 +730,11 @@ def plan_kit(job):
     old = job.read(job.kit)
     problem, version = judge_kit(old, job)
     if problem == FOREIGN:
-        raise Refused(job.show(job.kit) + " is another's file", "move it away first")
+        raise kit.UserError(
+            job.show(job.kit) + " is another's file", "move it away first"
+        )
     if is_newer(version) and not job.options.force:
-        raise Refused(
+        raise kit.UserError(
             "%s is %s, and this is %s" % (job.show(job.kit), version, kit.VERSION),
             "fetch ctx_hooks anew; or use --force to go back",
         )
@@ -859,9 +826,6 @@ def plan_uninstall(job):
     plan_kit_removal(job)
     if has_our_attributes(job):
         job.change(job.attributes, None)
-    for path in gone | {job.kit, job.attributes}:
-        draft = re.escape(os.path.basename(path)) + r"\.tmp-\d+"  # of a killed run
-        discard_all(job, dirname(path), dirname(path), draft)
     if not job.is_user:
         plan_sections(job)
         plan_runtime(job)
@@ -1099,7 +1063,7 @@ def own_call(job, option=""):
     """The call of install.py that is about the same place."""
     if job.options.scope != "project":
         option = "--scope %s %s" % (job.options.scope, option)
-    if job.project != os.getcwd() and not job.is_user:
+    if job.is_elsewhere:
         option = shlex.quote(job.project) + " " + option
     return kit.program_call(join(HERE, "install.py"), option.strip(), os.getcwd())
 
@@ -1178,11 +1142,10 @@ def parse_arguments(argv):
 
 def main(argv=None):
     # type: (list[str] | None) -> int
-    if isinstance(sys.stdout, io.TextIOWrapper):  # None: it was closed
-        sys.stdout.reconfigure(errors="backslashreplace")
+    kit.speak_utf8()
     try:
         return run(parse_arguments(argv))
-    except Refused as problem:
+    except kit.UserError as problem:
         message, hint = problem.args
     except BrokenPipeError:
         os._exit(1)  # nobody reads what we say
@@ -1203,7 +1166,7 @@ def run(options):
         plan_uninstall(job)
     else:
         plan_install(job)
-    if job.project != os.getcwd() and not job.is_user:
+    if job.is_elsewhere:
         say("project: " + job.project)
     if options.dry_run:
         rehearse(job)
@@ -1285,7 +1248,9 @@ def link_python(job, python):
     """Let the launcher start this interpreter: a link in the user's cache."""
     code, out = kit.run_program([python, "-I", "-S", "-c", PROBE])
     if code != 0:
-        raise Refused(python + " is no Python of 3.8 or newer", "name one that is")
+        raise kit.UserError(
+            python + " is no Python of 3.8 or newer", "name one that is"
+        )
     link = join(job.place.cache, "python3")
     os.makedirs(job.place.cache, exist_ok=True)
     kit.remove_file(link)
@@ -1295,21 +1260,25 @@ def link_python(job, python):
 
 def find_job(options, env):
     # type: (argparse.Namespace, kit.Env) -> Job
-    """The place of this run; Refused if it is not one to install into."""
+    """The place of this run; a UserError if it is not one to install into."""
     if not kit.home_folder(env):
-        raise Refused(kit.NO_HOME, "set HOME to the full path of your home")
+        raise kit.UserError(kit.NO_HOME, "set HOME to the full path of your home")
     own = realpath(kit.claude_folder(env))
     project = realpath(options.project or find_project(os.getcwd(), own))
     if not isdir(project):
-        raise Refused(project + " is not a folder", "name the project's folder")
+        raise kit.UserError(project + " is not a folder", "name the project's folder")
     job = Job(project, options, env)
     if job.is_user:
         return job
     if realpath(job.base) == own:
-        raise Refused(job.base + " is your own", "use --scope user, or name a project")
+        raise kit.UserError(
+            job.base + " is your own", "use --scope user, or name a project"
+        )
     is_kits = project == HERE and isdir(join(HERE, ".claude-plugin"))
     if is_kits and not options.project:
-        raise Refused("this is the kit's own folder", "name your project's folder")
+        raise kit.UserError(
+            "this is the kit's own folder", "name your project's folder"
+        )
     return job
 
 
@@ -1331,16 +1300,18 @@ def choose_agents(job):
     names = [name for name in AGENTS if name in asked or "all" in asked]
     if job.is_local:
         if names not in ([], ["claude"]):
-            raise Refused("only Claude Code has private settings", "use --scope user")
+            raise kit.UserError(
+                "only Claude Code has private settings", "use --scope user"
+            )
         names = ["claude"]
     if job.options.uninstall:
-        names = names or AGENTS
-        return leave_out(job, names, [name for name in names if names_us(job, name)])
+        names = [name for name in names or AGENTS if names_us(job, name)]
+        return leave_out(job, names)
     if not names:
         names = [name for name in AGENTS if name == "claude" or is_used(job, name)]
     if "claude" in names or has_lines(job.settings("claude")):
         names = [name for name in names if name not in riders(job)]  # never twice
-    return leave_out(job, names, names)
+    return leave_out(job, names)
 
 
 def is_used(job, agent):
@@ -1357,21 +1328,21 @@ def riders(job):
     return [name for name in AGENTS if scope in kit.DIALECTS[name].runs_claudes]
 
 
-def leave_out(job, names, edited):
-    # type: (Job, list[str], list[str]) -> list[str]
-    """The names without those of `edited` whose settings cannot be edited; Refused if
-    such a one was asked for, or is the only one."""
-    usable = list(names)
-    for name in edited:
+def leave_out(job, names):
+    # type: (Job, list[str]) -> list[str]
+    """The names without those whose settings cannot be edited; a UserError if such a
+    one was asked for, or is the only one."""
+    usable = []
+    for name in names:
         try:
             read_settings(job, name)
+            usable.append(name)
         except Unusable as problem:
-            if edited == [name] or name in job.options.agent:
+            if names == [name] or name in job.options.agent:
                 raise
             label = kit.DIALECTS[name].label
             job.remarks.append("left out %s: %s" % (label, problem.args[0]))
             job.left_out.append(job.settings(name))
-            usable.remove(name)
     return usable
 
 

@@ -96,9 +96,16 @@ def wanted(agent):
 
 def merged(source, agent, before):
     """A text with our hooks in it."""
-    value = inst.value_of(source)
-    inst.merge_hooks(value, wanted(agent), before)
-    return inst.JsonText(source).with_value(value)
+    text = inst.JsonText(source)
+    inst.merge_hooks(text, wanted(agent), before)
+    return text.source
+
+
+def stripped(source, before):
+    """A text without what is ours."""
+    text = inst.JsonText(source)
+    inst.strip_settings(text, before)
+    return text.source
 
 
 def foreign_in(settings):
@@ -117,7 +124,7 @@ def test_merging_into_a_text_and_stripping_it_again_restores_every_byte(agent, r
         settings, source = random_settings(seed, agent, FOREIGN)
         installed = merged(source, agent, settings)
         assert merged(installed, agent, settings) == installed, seed
-        assert inst.strip_settings(installed, settings) == source, seed
+        assert stripped(installed, settings) == source, seed
 
 
 @pytest.mark.parametrize("agent", inst.AGENTS)
@@ -127,12 +134,12 @@ def test_each_hook_is_registered_once_and_foreign_ones_keep_their_order_and_spel
     for seed in range(rounds(60)):
         settings, source = random_settings(seed, agent, FOREIGN + OURS)
         source = re.sub(r'"command" ?: ?"\./lint\.sh"', lambda _: odd, source)
-        installed, stripped = merged(source, agent, {}), inst.strip_settings(source, {})
+        installed, bare = merged(source, agent, {}), stripped(source, {})
         lines = kit.find_lines(json.loads(installed))
         assert {line.event: line.entry for line in lines} == ours and len(lines) == len(ours), seed
-        assert kit.find_lines(json.loads(stripped)) == []
-        assert foreign_in(json.loads(installed)) == foreign_in(json.loads(stripped)) == foreign_in(settings), seed
-        assert installed.count(odd) == stripped.count(odd) == source.count(odd), seed
+        assert kit.find_lines(json.loads(bare)) == []
+        assert foreign_in(json.loads(installed)) == foreign_in(json.loads(bare)) == foreign_in(settings), seed
+        assert installed.count(odd) == bare.count(odd) == source.count(odd), seed
 
 
 def test_an_older_entry_is_replaced_in_its_place_and_keeps_what_a_person_added():
@@ -144,32 +151,52 @@ def test_an_older_entry_is_replaced_in_its_place_and_keeps_what_a_person_added()
     assert installed["hooks"]["PreToolUse"] == groups
 
 
-GONE = inst.GONE
+def edited(source, puts=(), removals=()):
+    text = inst.JsonText(source)
+    for place, value in puts:
+        text.put(place, value)
+    for place in removals:
+        text.remove(place, {"a": []})
+    return text.source
 
 
 @pytest.mark.parametrize(
-    "source, value, expected",
+    "source, puts, expected",
     [
-        ("{}", {"a": {"b": [1]}}, '{\n  "a": {\n    "b": [\n      1\n    ]\n  }\n}'),
-        ('{ "a": 1 }', {"a": 1, "b": 2}, '{ "a": 1, "b": 2 }'),
-        ('{\n    "a": {}\n}\n', {"a": {"b": 1}}, '{\n    "a": {\n        "b": 1\n    }\n}\n'),
-        ('{"a": 1, "b": 2, "c": 3}', {"a": 1, "b": GONE, "c": 3}, '{"a": 1, "c": 3}'),
-        ('{"a": 1, "b": 2}', {"a": GONE, "b": 2}, '{"b": 2}'),
-        ('{"a": [\n 1\n]}', {"a": [GONE]}, '{"a": []}'),
-        ('{"a": [ 1 , 2,3 ]}', {"a": [GONE, 2, 4, 5]}, '{"a": [ 2,4, 5 ]}'),
-        ('{"a": 1, "a": 2}', {"a": 3}, '{"a": 1, "a": 3}'),
-        ('{"a":[]}', {"a": [{"b": [1]}], "c": {"d": 1}}, '{"a":[{"b": [1]}], "c": {"d": 1}}'),
-        ('{\n "a": {"b": 1}\n}', {"a": {"b": 1, "c": [{"d": 1}]}}, '{\n "a": {"b": 1, "c": [{"d": 1}]}\n}'),
-        ('\ufeff{"a": 1e2, "b": {"c" : true}}', {"a": 100, "b": {"c": False}}, '\ufeff{"a": 1e2, "b": {"c" : false}}'),
+        ("{}", [(["a", "b", 0], 1)], '{\n  "a": {\n    "b": [\n      1\n    ]\n  }\n}'),
+        ('{ "a": 1 }', [(["b"], 2)], '{ "a": 1, "b": 2 }'),
+        ('{\n    "a": {}\n}\n', [(["a", "b"], 1)], '{\n    "a": {\n        "b": 1\n    }\n}\n'),
+        ('{"a": 1, "a": 2}', [(["a"], 3)], '{"a": 1, "a": 3}'),
+        ('{"a": 1e2}', [(["a"], 100)], '{"a": 1e2}'),
+        ('{"a":[]}', [(["a", 0], {"b": [1]}), (["c", "d"], 1)], '{"a":[{"b": [1]}], "c": {"d": 1}}'),
+        ('{\n "a": {"b": 1}\n}', [(["a", "c", 0], {"d": 1})], '{\n "a": {"b": 1, "c": [{"d": 1}]}\n}'),
+        ('{\n  "a": [1, // of 1\n  2,]}', [(["a", 2], 3)], '{\n  "a": [1, // of 1\n  2,\n    3,]}'),
+        ('{\n  "a": 1 // of a\n}', [(["b"], 2)], '{\n  "a": 1, // of a\n  "b": 2\n}'),
+        ('\ufeff{"a": 1, "b": {"c" : true}}', [(["b", "c"], False)], '\ufeff{"a": 1, "b": {"c" : false}}'),
         (
             '{\r\n\t"a" : 1.50e+3,\r\n\t"b": {"c":true}\r\n}',
-            {"a": 1500, "b": {"c": True}, "n": {"x": [1]}},
+            [(["n", "x", 0], 1)],
             '{\r\n\t"a" : 1.50e+3,\r\n\t"b": {"c":true},\r\n\t"n": {\r\n\t\t"x": [\r\n\t\t\t1\r\n\t\t]\r\n\t}\r\n}',
         ),
     ],
 )
-def test_editing_examples(source, value, expected):
-    assert inst.JsonText(source).with_value(value) == expected
+def test_a_value_is_put_into_a_text_and_nothing_else_changes(source, puts, expected):
+    assert edited(source, puts) == expected
+
+
+@pytest.mark.parametrize(
+    "source, places, expected",
+    [
+        ('{"a": 1, "b": 2, "c": 3}', [["b"]], '{"a": 1, "c": 3}'),
+        ('{"a": 1, "b": 2}', [["a"]], '{ "b": 2}'),
+        ('{"a": [\n 1\n]}', [["a", 0]], '{"a": []}'),
+        ('{"b": [\n 1\n], "c": 1}', [["b", 0]], '{ "c": 1}'),
+        ('{"b": {"c": [1]}}', [["b", "c", 0]], "{}"),
+        ('{"a": [ 1 , 2,3 ]}', [["a", 2], ["a", 0]], '{"a": [  2 ]}'),
+    ],
+)
+def test_an_item_is_taken_out_of_a_text_with_what_is_empty_then(source, places, expected):
+    assert edited(source, removals=places) == expected
 
 
 # --- whole runs
@@ -417,19 +444,18 @@ def test_comments_and_commas_at_the_end_stay_through_install_and_uninstall(place
 
 
 def test_what_is_added_beside_comments_has_the_indent_of_the_text():
-    edited = inst.JsonText(COMMENTED["before and behind"]).with_value({"theme": "dark", "hooks": {"a": [1]}})
+    added = edited(COMMENTED["before and behind"], [(["hooks", "a", 0], 1)])
     theirs = '{\n  // mine\n  "theme": "dark", /* a */\n'
-    assert edited == theirs + '  "hooks": {\n    "a": [\n      1\n    ]\n  },\n}\n'
-    edited = inst.JsonText(COMMENTED["hooks that have some"]).with_value({"hooks": {"a": []}, "n": [1, 2]})
-    assert edited.startswith('{\n  "hooks": {\n    // none yet\n    "a": []\n  },\n')
+    assert added == theirs + '  "hooks": {\n    "a": [\n      1\n    ]\n  },\n}\n'
+    added = edited(COMMENTED["hooks that have some"], [(["hooks", "a"], [])])
+    assert added.startswith('{\n  "hooks": {\n    // none yet\n    "a": []\n  },\n')
 
 
 def test_a_comment_that_came_between_our_entries_stays():
     mine = '{\n  "a": 1, // of a\n  "b": [1],\n  // of c\n  "c": 2 // also\n}\n'
-    text = inst.JsonText(mine)
-    assert text.with_value({"a": 1, "b": GONE, "c": 2}) == mine.replace('  "b": [1],\n', "")
-    assert text.with_value({"a": GONE, "b": [1], "c": 2}) == mine.replace('"a": 1,', "").replace("{\n   //", "{\n  //")
-    assert text.with_value({"a": 1, "b": [1], "c": GONE}) == mine.replace("1],", "1]").replace('"c": 2 ', "")
+    assert edited(mine, removals=[["b"]]) == mine.replace('  "b": [1],\n', "")
+    assert edited(mine, removals=[["a"]]) == mine.replace('\n  "a": 1,', "")
+    assert edited(mine, removals=[["c"]]) == mine.replace("1],", "1]").replace('"c": 2 ', "")
 
 
 def test_settings_that_cannot_be_edited_leave_out_their_agent_alone(place):
@@ -995,7 +1021,6 @@ def test_what_a_person_or_a_session_wrote_stays(place):
     mine += [".claude/settings.json.tmp-x", ".claude/deep/settings.json.tmp-1"]
     for name in mine:
         place.write(name, "mine")
-    place.write(".claude/settings.json.tmp-123", "of a killed run")
     mine.append(".context/.gitignore")
     strange = place.write(place.state("strange"), "not ours")
     place.run("--uninstall")
