@@ -675,7 +675,8 @@ def add_status(job, text, command):
     command = command.replace("$CLAUDE_PROJECT_DIR", "${CLAUDE_PROJECT_DIR:-.}")
     is_wanted = job.options.statusline and text.value(STATUS_LINE) is None
     if is_wanted or has_our_status(text):
-        text.put(STATUS_LINE, {"type": "command", "command": command})
+        text.put(STATUS_LINE + ["type"], "command")
+        text.put(STATUS_LINE + ["command"], command)
 
 
 def add_rule(job, text):

@@ -151,6 +151,16 @@ def test_an_older_entry_is_replaced_in_its_place_and_keeps_what_a_person_added()
     assert installed["hooks"]["PreToolUse"] == groups
 
 
+def test_a_status_line_of_ours_keeps_what_a_person_added(place):
+    place.run("--statusline")
+    status = {**place.settings()["statusLine"], "padding": 2}
+    place.write(
+        SETTINGS, json.dumps({**place.settings(), "statusLine": {**status, "command": "sh x/ctx_hooks.py statusline"}})
+    )
+    place.run()
+    assert place.settings()["statusLine"] == status
+
+
 def edited(source, puts=(), removals=()):
     text = inst.JsonText(source)
     for place, value in puts:
