@@ -1,8 +1,8 @@
 """What hooks cost in the real client, for the benchmark: milliseconds added to a tool call.
 
 A session of scripted calls, one a turn, while the context fills up from 30,000 to 163,000 of 167,000 tokens: calm
-stretches, the alerts, the reminder and the handoff are all in it. The time of a call is that between two requests
-that the stub model sees. The variants take turns, so that a busy moment of the machine meets all alike.
+stretches, the alerts, the reminder and the handoff are all in it. The time of a call is that between an answer of
+the stub model and the next request; the stub thinks for a moment first, as a model does. The variants take turns, so that a busy moment of the machine meets all alike.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from stub_model import Turn
 
 CALLS, ROUNDS = 48, 3
 FIRST_TOKENS, LAST_TOKENS = 30_000, 163_000
+MODEL_S = 0.2  # the client writes its transcript every 0.1 s or so
 NO_HOOKS = "no hooks"
 
 
@@ -62,14 +63,16 @@ def run_session(program: object, lines: dict, kit: str) -> list:
                 session.prompt("Work through all parts.")
         finally:
             world.close()
-    return [(after - before) * 1000 for before, after in zip(stamps[1:], stamps[2:])]
+    return [(asked - answered) * 1000 for (_, answered), (asked, _) in zip(stamps[1:], stamps[2:])]
 
 
 def turn_of(number: int, stamps: list) -> object:
     """An answer with one call; an agent that is asked for a handoff writes it."""
 
     def answer(request: object) -> Turn:
-        stamps.append(time.perf_counter())
+        arrived = time.perf_counter()
+        time.sleep(MODEL_S)
+        stamps.append((arrived, time.perf_counter()))
         tokens = FIRST_TOKENS + (LAST_TOKENS - FIRST_TOKENS) * number // CALLS
         asked = HANDOFF_PATH.search(request.news())
         if asked:

@@ -10,6 +10,7 @@ CALLS = 64
 SIGNAL_AT, FAILING_AT, SWITCH_AT = 14, 24, 34  # in the middle of calm stretches
 STEP = 2_100
 POINT = 141_950  # 85 % of 167,000
+MODEL_S = 0.2  # no model answers faster; the client writes its transcript every 0.1 s or so
 
 
 def first(kit, text):
@@ -38,9 +39,15 @@ def test_over_sixty_calls_few_start_python_and_what_happens_outside_is_told_with
     calls = calls_of(kit)
     calls[SIGNAL_AT].act = lambda _: kit.signal("CI failed on main.")
     calls[SWITCH_AT].act = lambda _: kit.git("switch", "-q", "feature")
-    for number in (2, SIGNAL_AT + 1, SWITCH_AT + 1):  # on a fast machine that second holds a dozen calls
+    for number in (2, SIGNAL_AT + 1, SWITCH_AT + 1):
         calls[number].act = lambda _: time.sleep(1.1)
-    kit.stub.script(otherwise=Agent([*calls.values(), "done"]))
+    agent = Agent([*calls.values(), "done"])
+
+    def model(request):
+        time.sleep(MODEL_S)
+        return agent(request)
+
+    kit.stub.script(otherwise=model)
     session = kit.run("A long piece of work.")
     assert first(kit, "CI failed on main.") == SIGNAL_AT
     assert first(kit, "The working tree is on feature now") == SWITCH_AT
