@@ -157,13 +157,6 @@ def test_one_stop_completes_one_phase(running, world, auto):
     assert is_held(stop(running)) and auto.state()["phase"] == "execution"
 
 
-def test_no_text_keeps_the_parser_busy():
-    began = time.process_time()
-    for text in ("---\n" + "\n" * 39_000 + "x", "---\n" + "a : b\n" * 6_000, "```diff\n" * 5_000):
-        assert kit.parse_blocks(text) == []
-    assert time.process_time() - began < 1
-
-
 # --- from phase to phase
 
 
@@ -410,12 +403,6 @@ def test_until_the_check_passes_each_stop_runs_it_and_the_agent_learns_no_block(
 
 
 @SHELL
-def test_a_check_that_passes_at_the_first_stop_ends_it_after_one_round(auto, session):
-    auto.go(session, until="true")
-    assert "`true` passes; done after 1 round, " in stop(session).person
-
-
-@SHELL
 @pytest.mark.parametrize("line", ["BLOCKED: Which currency?", "**Blocked:** Which currency?\n"])
 def test_an_agent_that_needs_the_person_may_stop_and_the_answer_takes_it_up_again(auto, session, world, line):
     auto.go(session, until="touch ran; false")
@@ -496,12 +483,6 @@ def test_a_check_that_changes_the_state_changes_nothing(auto, session, world):
     auto.go(session, until="rm -r .caw; false")
     reply = stop(session)
     assert "exits 1" in reply.text and "what was agreed counts" in reply.person and auto.state()["active"]
-
-
-def test_an_agent_s_shell_cannot_end_it(auto):
-    auto.start(until="true")
-    with pytest.raises(kit.UserError):
-        kit.refuse_agent(auto.run({"CLAUDECODE": "1"}), SimpleNamespace(action="stop", until=None, agree=False))
 
 
 @SHELL
@@ -686,9 +667,7 @@ ENDLESS = ["trap '' TERM INT HUP; while :; do sleep 1; done", "(sleep 60 & wait)
 @POSIX
 @pytest.mark.parametrize("command", ENDLESS)
 def test_a_check_that_does_not_end_is_ended_with_its_children(world, command):
-    began = time.monotonic()
-    told = check(world, "echo $$ >leader; " + command, timeout_s=1)
-    assert "did not end within 1 s" in told and time.monotonic() - began < 4
+    assert "did not end within 1 s" in check(world, "echo $$ >leader; " + command, timeout_s=1)
     assert goes_away("-g", read(world.path("leader")).strip())
 
 
@@ -717,24 +696,11 @@ def test_a_check_finds_no_terminal_to_ask_in(world):
     assert " exits " in check(world, "read answer </dev/tty")
 
 
-REFUSED = {
-    "the task is empty": {"task": " "},
-    "the command of --until is empty": {"until": " "},
-    "unknown phase in --skip": {"skip": ["dance"]},
-}
-
-
-@pytest.mark.parametrize("what", REFUSED)
-def test_what_cannot_be_meant_is_refused(auto, world, what):
-    with pytest.raises(kit.UserError, match=what):
-        auto.start(**REFUSED[what])
-    assert not os.path.exists(world.path(".caw"))
-
-
-@pytest.mark.parametrize("given", [{"skip": list(kit.PHASES)}, {"until": "true", "skip": ["qa"]}])
-def test_phases_that_there_are_not_are_refused(auto, given):
+@pytest.mark.parametrize("given", [{"skip": ["dance"]}, {"skip": list(kit.PHASES)}, {"until": "true", "skip": ["qa"]}])
+def test_phases_that_there_are_not_are_refused(auto, world, given):
     with pytest.raises(kit.UserError, match="unknown phase"):
         auto.start(**given)
+    assert not os.path.exists(world.path(".caw"))
 
 
 def test_a_second_workflow_is_refused(auto):

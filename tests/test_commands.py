@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import time
@@ -131,13 +130,6 @@ def test_hints_can_be_pasted_from_where_one_is(world):
         assert done.stdout == b"the hooks are on\n"
 
 
-@pytest.mark.posix("pipes in a POSIX shell")
-def test_a_reader_that_has_seen_enough_is_no_error(world):
-    command = "sh %s --help | head -1" % shlex.quote(helper.KIT)
-    done = subprocess.run(command, shell=True, env=person_env(world), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert done.returncode == 0 and done.stderr == b""
-
-
 # --- pause and resume
 
 
@@ -158,17 +150,6 @@ def test_pause_silences_until_resume_or_for_a_while(world, session):
 
 
 # --- signals
-
-
-def test_a_signal_reaches_every_session_once(world, session):
-    said = tell(world, "signal", "CI: 3 tests fail", "→", "look at the log")
-    assert said.startswith("for every session, until 20")
-    other = world.session("s2")
-    other.start()
-    world.now = time.time()
-    assert "CI: 3 tests fail → look at the log" in session.run("make").text
-    assert "CI" not in session.run("make again").text
-    assert "CI: 3 tests fail" in other.prompt("hello").text
 
 
 def test_a_signal_is_kept_a_day_unless_ttl_says_otherwise(world, session):

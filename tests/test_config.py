@@ -66,12 +66,6 @@ def test_the_projects_settings_win_over_the_users(world):
     assert kit.read_settings(world.root, moved).text("gate.mode") == "directive"
 
 
-@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
-def test_settings_that_cannot_be_read_are_the_defaults(world, make):
-    make(world.path(".contextrc"))
-    assert kit.read_settings(world.root, world.env).values == kit.Settings().values
-
-
 def test_of_a_long_file_only_the_beginning_is_read(world):
     """Sixteen nested ones of 64 KB took two seconds at every hook."""
     world.settings("gate:\n  mode: off\n" + "a:\n" * 170_000)

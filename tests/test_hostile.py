@@ -219,7 +219,7 @@ SLOW = {
     "markup": "clean_text('<user ' * 20000)",
     "secrets": "[hide_secrets(text * 3000) for text in ('curl -u ', 'password', 'key: ', 'sk-a-', '://a:', 'MIIE\\n')]",
     "keys": "hide_secrets('-----BEGIN RSA PRIVATE KEY-----' + '\\nAAAA' * 9000)",
-    "blocks": "parse_blocks('---\\na: b\\n' * 9000)",
+    "blocks": "[parse_blocks(text * 9000) for text in ('---\\na: b\\n', 'a : b\\n', '---\\n\\n\\n', '```diff\\n')]",
     "a pattern of the project": "is_prompt('a' * 5000, [as_plain_pattern('*a*a*a*a*a*a*b')])",
 }
 
@@ -374,14 +374,6 @@ def test_a_planted_branch_name_shows_nothing_of_other_files(world):
     world.write("../secret", "TOPSECRET")
     world.write(".git/HEAD", "ref: ../../secret\n")
     assert kit.read_head(world.root)[1] == ""
-
-
-@pytest.mark.parametrize("folder", ["sub/.git/x", ".GIT", "sub/.claude"])
-def test_no_context_folder_inside_git_or_claude(world, session, folder):
-    os.makedirs(world.path(folder))
-    world.settings("context_dir: %s\n" % folder)
-    session.start()
-    assert files_below(world.path(folder)) == []
 
 
 def test_an_old_handoff_behind_a_linked_folder_is_not_read(world, session):

@@ -47,11 +47,13 @@ def test_the_context_folder_can_be_renamed(bare_world):
     assert bare_world.session("s1").gate().text.endswith("docs/context/TASKS.md")
 
 
-@pytest.mark.parametrize("name", [".", ".git", ".claude", ".git/context", "link", '""', "/tmp", ".."])
+@pytest.mark.parametrize(
+    "name", [".", ".git", ".claude", ".git/context", "sub/.git/x", ".GIT", "sub/.claude", "link", '""', "/tmp", ".."]
+)
 def test_a_context_folder_that_is_not_for_us_is_none(bare_world, tmp_path, name):
     world = bare_world
-    for folder in (".git/context", ".claude"):
-        os.makedirs(world.path(folder))
+    for folder in (".git/context", ".claude", "sub/.git/x", "sub/.claude", ".GIT"):
+        os.makedirs(world.path(folder), exist_ok=True)
     os.symlink(str(tmp_path), world.path("link"))
     world.settings("context_dir: %s\n" % name)
     assert found(world) is None
@@ -133,13 +135,6 @@ def test_no_link_leads_out_or_to_a_secret(world, tmp_path):
     project = kit.find_project(world.root, world.env)
     may = [kit.may_be_delivered(project, world.path(name)) for name in ("out/x.md", "notes.md", "inside.md")]
     assert may == [False, False, True]
-
-
-def test_a_pause_has_an_end_or_none(world):
-    project = kit.find_project(world.root, world.env)
-    for content, is_paused in (("0", True), ("", True), ("99999999999", True), ("1000", False)):
-        write(world.state("paused"), content)
-        assert kit.is_switched_off(project, world.env, world.now) == is_paused
 
 
 @pytest.mark.skipif(not IS_ROOT, reason="only root can give a file to somebody else")

@@ -378,8 +378,8 @@ def test_of_ever_so_many_signals_in_a_clone_none_is_taken_for_the_persons(world,
 
 
 def test_the_command_writes_all_five_fields_and_two_without_a_code_stay_two(world, session):
-    tell(world, "signal", "One → look", "--ttl", "2h")
-    tell(world, "signal", "Two")
+    tell(world, "signal", "One", "→", "look", "--ttl", "2h")
+    assert tell(world, "signal", "Two").startswith("for every session, until 20")
     folder = world.context("signals", "global")
     codes = []
     for name in os.listdir(folder):
@@ -389,7 +389,7 @@ def test_the_command_writes_all_five_fields_and_two_without_a_code_stay_two(worl
         codes.append(header["code"] + ".md")
     assert sorted(codes) == sorted(os.listdir(folder)) and len(codes) == 2
     world.now = time.time()
-    assert "2 issues" in session.prompt("hello").text
+    assert "2 issues:\n  • One → look\n" in session.prompt("hello").text
 
 
 def test_a_signal_is_sent_without_its_secrets(world, session):
