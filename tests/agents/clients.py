@@ -162,6 +162,7 @@ class Gemini(Client):
     label = "Gemini CLI"
     packages = ("@google/gemini-cli@0.61.0",)
     words = ("--yolo", "-m", "gemini-2.5-pro", "-p")  # without -m a router is asked first
+    compacts_at = 50
     window = 1_048_576
     variables = {"GEMINI_API_KEY": KEY, "GOOGLE_GEMINI_BASE_URL": "@URL@", "GEMINI_CLI_NO_RELAUNCH": "true"}
     files = {

@@ -50,6 +50,7 @@ OUTER = {  # what an agent finds that was started from inside another one
 WANTED_CLIENTS = [one for one in CLIENTS if not WANTED or one.name in WANTED]
 CROSSING = [one for one in WANTED_CLIENTS if one.agent == one.name]
 CALLS, FAILING = 12, "cat /no/such; exit 3"
+MODEL_S = 0.2  # no model answers faster; some clients write their transcript a moment later
 
 
 def settings_for(client):
@@ -74,6 +75,11 @@ def write_handoff(client, goal):
         return [client.shell("printf %%s %s > %s" % words)]
 
     return Turn("I write the handoff.", tools, tokens_of(client) + 10)
+
+
+def think(_):
+    time.sleep(MODEL_S)
+    return "Step."
 
 
 def completion_block(_):
@@ -233,7 +239,7 @@ def test_most_calls_of_a_calm_session_start_no_python(day, record_property):
     commands = ["echo call %d" % number for number in range(CALLS - 1)] + [FAILING]
     calls = []
     for number, command in enumerate(commands):
-        calls.append(Turn("Step.", [day.client.shell(command)], 20_000 + 500 * number))
+        calls.append(Turn(think, [day.client.shell(command)], 20_000 + 500 * number))
     seen = Session(day.lab, day.client, "Step by step.", *calls, "Done.")
     record_property("cell", "%d of %d start Python" % (seen.monitors, CALLS))
     assert len(seen.requests) == CALLS + 1, seen.printed
