@@ -169,7 +169,7 @@ import time
 VERSION = "0.4.0"
 TYPE_CHECKING = False  # a type checker takes it for true; a run never does
 if TYPE_CHECKING:
-    import argparse
+    from argparse import ArgumentParser, Namespace
     from collections.abc import Callable, Iterable, Mapping
     from typing import IO, NoReturn, TypedDict
 
@@ -2751,7 +2751,7 @@ def read_workflow(project: Project) -> Workflow:
     other = Workflow(shown)
     if flow.active:
         flow.is_altered = shown != flow.as_dict()
-    elif other.active and not (flow.token and other.token):
+    elif other.active:
         flow = other
         is_known = os.path.exists(session_path(project, flow.session_id))
         flow.is_foreign = bool(flow.token) or not is_known
@@ -2815,10 +2815,11 @@ def parse_blocks(text: str) -> list[dict[str, str]]:
 
 def problem_of_block(block: dict[str, str], flow: Workflow, now: float) -> str:
     """What is wrong with a block in this phase; "" if it counts."""
-    signal = block["SIGNAL"]
-    if signal not in FORMS and signal not in flow.next_by_signal:
-        return "SIGNAL must be " + flow.signal
-    needed = dict(FORMS.get(signal, COMPLETION), PHASE=flow.phase)
+    needed = {
+        "SIGNAL": "|".join([*flow.next_by_signal, *FORMS]),
+        "PHASE": flow.phase,
+        **FORMS.get(block["SIGNAL"], COMPLETION),
+    }
     for key, wanted in needed.items():
         if not re.fullmatch(wanted, block.get(key, ""), re.IGNORECASE):
             return "%s must be %s" % (key, wanted.replace(ANY_TEXT, "filled in"))
@@ -2829,21 +2830,22 @@ def problem_of_block(block: dict[str, str], flow: Workflow, now: float) -> str:
     return ""
 
 
-def judge_words(flow: Workflow, said: str, now: float) -> tuple[dict[str, str], str]:
-    """The last block that counts, or {}; and what to tell the agent about the rest.
-    A line BLOCKED counts, too. With --until each stop claims that the task is done."""
+def judge_words(run: Run, flow: Workflow) -> dict[str, str]:
+    """The last block that counts, or {}; then the opening says what is wrong. A line
+    BLOCKED counts, too. With --until each stop claims that the task is done."""
+    said = run.session.facts.said
     needs = re.search(BLOCKED_LINE, said)
     if needs:
-        return {"SIGNAL": "PHASE_BLOCKED", "NEEDS": needs[1]}, ""
+        return {"SIGNAL": "PHASE_BLOCKED", "NEEDS": needs[1]}
     if flow.until:
-        return {"SIGNAL": flow.signal}, ""
-    remark = "The completion block of %s is missing." % flow.stage
+        return {"SIGNAL": flow.signal}
+    run.opening = "The completion block of %s is missing." % flow.stage
     for block in reversed(parse_blocks(said)):
-        problem = problem_of_block(block, flow, now)
+        problem = problem_of_block(block, flow, run.now)
         if not problem:
-            return block, ""
-        remark = "Your block does not count: %s." % problem
-    return {}, remark
+            return block
+        run.opening = "Your block does not count: %s." % problem
+    return {}
 
 
 # --- at a prompt, after /clear, after a compaction
@@ -2906,16 +2908,12 @@ def hear_person(run: Run, flow: Workflow) -> str:
 IDLE_LIMIT = 3  # well below the 8 after which a client holds no longer
 FULL_PERCENT = 95
 BLOCKED_LINE = r"(?im)^[ \t*_]*BLOCKED[ \t*_]*:[ \t*_]*(\S.*)\s*\Z"
-AFTER = "; done after {flow.rounds} round{plural}, {age}"
 ENDED_BY = {  # signal -> a key of OUTCOMES
-    "AUTO_COMPLETE": "auto_complete_signal",
     "PHASE_ERROR": "critical_error",
     "PHASE_BLOCKED": "phase_blocked",
 }
 OUTCOMES = {  # why the agent may stop -> what the person is told
-    "all_phases_complete": "{flow.proof}" + AFTER,
-    "auto_complete_signal": "the agent declared in {flow.stage} that {flow.proof}"
-    + AFTER,
+    "all_phases_complete": "{flow.proof}; done after {flow.rounds} round{plural}, {age}",
     "max_iterations_reached": "the workflow failed: {flow.stage} was not complete after"
     " {flow.max_iterations} rounds",
     "stale_state": "the workflow ended: no activity for 2 hours",
@@ -2933,7 +2931,6 @@ OUTCOMES = {  # why the agent may stop -> what the person is told
 }
 ENDED = {  # those that end the workflow -> its phase then
     "all_phases_complete": "complete",
-    "auto_complete_signal": "complete",
     "max_iterations_reached": "failed",
     "stale_state": "failed",
     "critical_error": "failed",
@@ -2948,7 +2945,7 @@ def enforce_stop(run: Run) -> None:
     flow = read_workflow(run.project)
     if not bind(run, flow):
         return
-    block, run.opening = judge_words(flow, run.session.facts.said, run.now)
+    block = judge_words(run, flow)
     is_claim = block.get("SIGNAL") in flow.next_by_signal
     due = flow.checks.get(flow.phase, "") if is_claim else ""
     event = run.event
@@ -2982,7 +2979,12 @@ def settle(run: Run, flow: Workflow, block: dict[str, str]) -> None:
         block = {}
     elif run.check:
         note_check(session.facts, run.check, "passed", format_iso(run.now), run.output)
-    reason = follow_block(run, flow, block) or find_brake(run, flow)
+    reason = follow_block(run, flow, block) or first_true(
+        phase_blocked=flow.needs,
+        context_full=run.full.percent >= FULL_PERCENT,
+        no_progress=session.holds >= IDLE_LIMIT,
+        max_iterations_reached=flow.iteration >= flow.max_iterations,
+    )
     if conclude(run, flow, reason):
         hold(run, flow)
 
@@ -3009,16 +3011,6 @@ def follow_block(run: Run, flow: Workflow, block: dict[str, str]) -> str:
     flow.phase_started_at = at
     flow.iteration = 0
     return ""
-
-
-def find_brake(run: Run, flow: Workflow) -> str:
-    """The first brake that applies; "" if the stop is to be held."""
-    return first_true(
-        phase_blocked=flow.needs,
-        context_full=run.full.percent >= FULL_PERCENT,
-        no_progress=run.session.holds >= IDLE_LIMIT,
-        max_iterations_reached=flow.iteration >= flow.max_iterations,
-    )
 
 
 def first_true(**values: object) -> str:
@@ -3175,9 +3167,8 @@ def run_check(run: Run) -> None:
     began = time.monotonic()
     with tempfile.TemporaryFile() as output:
         problem = run_command(run, limit_s, output)
-        size = output.seek(0, os.SEEK_END)
-        output.seek(max(0, size - 4 * CHECK_TAIL))
-        printed = output.read().decode("utf-8", "replace")
+        output.seek(0)
+        printed = output.read()[-4 * CHECK_TAIL :].decode("utf-8", "replace")
     run.output = hide_secrets(printed)[-CHECK_TAIL:].strip()
     if problem:
         run.verdict = "`%s` %s" % (one_line(run.check, 300), problem)
@@ -3214,7 +3205,7 @@ def run_command(run: Run, limit_s: float, output: IO[bytes]) -> str:
 A_START = 'auto start "Add a login page" --until "make test"'
 
 
-def new_workflow(run: Run, options: argparse.Namespace) -> Workflow:
+def new_workflow(run: Run, options: Namespace) -> Workflow:
     """What `auto start` was asked for; a UserError if that cannot be meant."""
     until = options.until
     names = plan_phases([TASK] if until else run.settings.words("auto.phases"), {})
@@ -3314,8 +3305,6 @@ def describe_workflow(flow: Workflow) -> list[str]:
         running=True,
     )
     lines = [STATES[state].format(flow=flow)]
-    if flow.is_altered:
-        lines.append(ALTERED)
     if flow.phase:
         lines.append("Task: %.300s" % flow.task_description)
     if flow.is_running:
@@ -7643,13 +7632,13 @@ SCREENS = (  # editors, pagers, monitors: every key is a command
 ).split()
 
 
-def run_wrap(here: Here, options: argparse.Namespace) -> int:
+def run_wrap(here: Here, options: Namespace) -> int:
     """Run a command with the startup context; its exit code."""
     import shutil
     import subprocess
 
     project = here.project
-    command = options.words
+    command = options.command
     refuse_program(command)
     if not shutil.which(command[0]):
         raise UserError("cannot start " + command[0], "is it installed?")
@@ -7707,8 +7696,6 @@ ESCAPES = (
     r"|\x1bO.|\x1b[ -/]*[0-~]"
 )
 MODES = rb"\x1b\[\?(?:\d+;)*(1049|2004)(?:;\d+)*([hl])"  # alternate screen, pastes
-# what a killed program may leave behind: alternate screen, hidden cursor, mouse, pastes
-USUAL_MODES = b"\x1b[?1047l\x1b[?25h\x1b[?1000;1002;1003;1004;1006;2004l\x1b[0m"
 
 
 class Screen:
@@ -7801,7 +7788,7 @@ def readiness(screen: Screen, patterns: list[str]) -> float:
     return max(scores, default=0.0) + agree
 
 
-BUSY = r"\((?:%s)\) |\) [RD] " % "|".join(SHELLS + SCREENS)  # name and state in stat
+BUSY = r"\) [RD] "  # its state in stat
 READ_WAITS = ("wait_woken", "n_tty_read")
 POLL_WAITS = (
     "poll_schedule_timeout do_select do_poll do_sys_poll ep_poll do_epoll_wait"
@@ -7855,40 +7842,34 @@ class Typist:
         self.run = run
         self.state = "waiting"
         self.deadline = time.monotonic() + timeout_s  # when this state ends
-        self.prompt = ""  # the line at which we typed last
         self.typed = ""
         self.trouble = "the program ended first"
-        self.success = run.session.delivery.note or DELIVERED
         self.patterns = [PROMPT, *run.settings.words("wrap.ready_patterns")]
-        self.evidence = TOLD_ACK if wants_ack(run) else ""  # else the echo is enough
 
     def step(self, screen: Screen, now: float) -> bytes:
         """The keys to type now; b"" for none."""
-        self.run.now = time.time()
+        run = self.run
+        run.now = time.time()
+        evidence = TOLD_ACK if wants_ack(run) else ""  # else the echo is enough
         if now >= self.deadline:
             self.give_up("the program was not ready in time")
         elif self.state == "typed":
             return self.press_enter(screen)
-        elif self.state == "submitted" and self.has_arrived(screen):
+        elif self.state == "submitted" and re.search(evidence, letters_of(screen.text())):
             self.state = "done"
-            end_delivery(self.run, "output")
-        elif self.run.session.delivery.state != "failed" and self.is_ready(screen):
+            end_delivery(run, "output")
+        elif run.session.delivery.state != "failed" and self.is_ready(screen):
             return self.type_next(screen, now)
         return b""
 
-    def has_arrived(self, screen: Screen) -> bool:
-        return bool(re.search(self.evidence, letters_of(screen.text())))
-
     def is_ready(self, screen: Screen) -> bool:
-        """Whether it waits for a line, has settled, and is back at its prompt."""
+        """Whether it waits for a line, has settled, and asks nothing."""
         wait_s = WRAP_SETTLE_S
         if self.state == "submitted":
             wait_s = max(WRAP_ANSWER_S, retry_wait_s(self.run))
         is_sure = readiness(screen, self.patterns) > READY_ABOVE
         is_quiet = screen.is_free and screen.silent_s >= wait_s
-        is_back = self.prompt in ("", same_prompt(screen))
-        is_asking = has_question(screen.text(), self.patterns)
-        return is_sure and is_quiet and is_back and not is_asking
+        return is_sure and is_quiet and not has_question(screen.text(), self.patterns)
 
     def type_next(self, screen: Screen, now: float) -> bytes:
         """The next rung of the ladder: the text, or where it is."""
@@ -7899,7 +7880,6 @@ class Typist:
         record(run, "wrap:typed")
         self.state = "typed"
         self.deadline = now + WRAP_ECHO_S
-        self.prompt = same_prompt(screen)
         return plan_keys(self.typed, screen.modes.get(b"2004") == b"h")
 
     def press_enter(self, screen: Screen) -> bytes:
@@ -7930,7 +7910,7 @@ class Typist:
         """The program has ended. Without evidence the handoff waits again. The person
         reads one line about what became of it."""
         run, delivery = self.run, self.run.session.delivery
-        line = self.success
+        line = delivery.note or DELIVERED
         if delivery.state != "done":
             line = NOT_DELIVERED % self.trouble
             line += "; it is in " + delivery.file if delivery.file else ""
@@ -7938,11 +7918,6 @@ class Typist:
             give_back(run.project, delivery.handoff)
         save_session(run.project, run.session)
         write_some(2, (line + "\n").encode())
-
-
-def same_prompt(screen: Screen) -> str:
-    """The last line, by which a prompt is known again although it counts."""
-    return re.sub(r"\d+", "0", last_lines(screen.text()))
 
 
 # --- the pseudo-terminal
@@ -8015,10 +7990,9 @@ class Terminal:
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, size)
 
     def restore(self) -> None:
-        """The person's terminal as it was, whatever the program left switched on."""
+        """The person's terminal as it was."""
         import termios
 
-        write_some(1, USUAL_MODES)
         try:
             termios.tcsetattr(0, termios.TCSADRAIN, self.saved)
         except termios.error:
@@ -8176,7 +8150,7 @@ def choose(names: list[str], prefix: str) -> str:
 # --- the commands
 
 
-def show_status(here: Here, options: argparse.Namespace) -> None:
+def show_status(here: Here, options: Namespace) -> None:
     places = all_projects(here.env) if options.all else [here]
     if options.json:
         data = [status_data(place) for place in places]
@@ -8194,13 +8168,13 @@ def all_projects(env: Env) -> list[Here]:
     return [here for here in places if here.found and here.root == here.folder]
 
 
-def show_why(here: Here, options: argparse.Namespace) -> None:
+def show_why(here: Here, options: Namespace) -> None:
     rows = read_events(here.project)[-options.count :]
     lines = [describe_decision(here, row) for row in rows]
     print("\n".join(lines) or NO_DECISION)
 
 
-def run_handoff(here: Here, options: argparse.Namespace) -> None:
+def run_handoff(here: Here, options: Namespace) -> None:
     """show, now, list, drop"""
     project = here.project
     run = here.run(Session())
@@ -8233,7 +8207,7 @@ def make_now(here: Here) -> None:
     print(handoff_path(here.project, session.id))
 
 
-def send_signal(here: Here, options: argparse.Namespace) -> None:
+def send_signal(here: Here, options: Namespace) -> None:
     """Send a text, or --list, or --withdraw NAME."""
     if options.list:
         rows = row_lines(signal_rows(here, here.runs()))
@@ -8269,9 +8243,10 @@ WATCH_EVERY_S = 1.0
 WAITS = "a signal waits; it comes with this message"
 
 
-def watch(here: Here, options: argparse.Namespace) -> None:
+def watch(here: Here, options: Namespace) -> None:
     """Print signals as they come, a line each, until who started it has gone. --wake is
-    for a client's monitor: it only says that one waits, once the agent is idle."""
+    for a client's monitor: it only says that one waits, once the agent is idle. While
+    the agent works, it hears of signals by itself."""
     if options.severity:
         here.env["CTX_INJECT_MIN_SEVERITY"] = options.severity
     run = run_around(here)
@@ -8280,9 +8255,11 @@ def watch(here: Here, options: argparse.Namespace) -> None:
     while os.getppid() == parent:
         time.sleep(WATCH_EVERY_S)
         new = set(signal_files(run.project, run.session.id)) - seen
-        if new:
-            run = run_around(here)
-        if new and (not options.wake or can_be_woken(run)):
+        if not new:
+            continue
+        run = run_around(here)
+        is_off = is_switched_off(run.project, run.env, run.now)
+        if not options.wake or not (is_off or is_busy(run.session, run.now)):
             seen |= new
             print_signals(choose_items(run, [], new), options.wake)
 
@@ -8299,12 +8276,6 @@ def run_around(here: Here) -> Run:
     return place.run(Session())
 
 
-def can_be_woken(run: Run) -> bool:
-    """Whether the agent is idle; while it works, it hears of signals by itself."""
-    is_off = is_switched_off(run.project, run.env, run.now)
-    return not is_off and not is_busy(run.session, run.now)
-
-
 def print_signals(signals: list[Signal], is_for_monitor: bool) -> None:
     """A line each; or one for all, where the next hook says them."""
     lines = [
@@ -8316,18 +8287,14 @@ def print_signals(signals: list[Signal], is_for_monitor: bool) -> None:
         print(for_terminal(line), flush=True)
 
 
-def pause(here: Here, options: argparse.Namespace) -> None:
-    project = here.project
-    until = 0.0
-    when = "you run " + here.kit.call("resume")
-    if options.time:
-        until = here.now + options.time
-        when = here.clock(until)
-    must_write(project.state("paused"), "%d\n" % until)
-    print("all hooks in %s are silent until %s" % (project.root, when))
+def pause(here: Here, options: Namespace) -> None:
+    until = here.now + options.time if options.time else 0.0
+    must_write(here.project.state("paused"), "%d\n" % until)
+    when = here.clock(until) if until else "you run " + here.kit.call("resume")
+    print("all hooks in %s are silent until %s" % (here.root, when))
 
 
-def resume(here: Here, options: argparse.Namespace) -> None:
+def resume(here: Here, options: Namespace) -> None:
     remove_file(here.project.state("paused"))
     print("the hooks are on")
 
@@ -8341,7 +8308,7 @@ NOT_FOUND = " exits 127"
 FAILS_NOW = "%s now (%s). The agent goes on until it exits 0."
 
 
-def run_auto(here: Here, options: argparse.Namespace) -> None:
+def run_auto(here: Here, options: Namespace) -> None:
     """start, status, resume, stop"""
     run = here.run(Session())
     refuse_agent(run, options)
@@ -8360,7 +8327,7 @@ def run_auto(here: Here, options: argparse.Namespace) -> None:
     print_page(workflow_lines(here))
 
 
-def refuse_agent(run: Run, options: argparse.Namespace) -> None:
+def refuse_agent(run: Run, options: Namespace) -> None:
     """An agent's shell agrees to nothing, and ends nothing."""
     decides = options.until or options.agree or options.action == "stop"
     if decides and any(map(run.env.get, agent_variables())):
@@ -8399,13 +8366,13 @@ def ask_person(flow: Workflow, has_agreed: bool) -> None:
     raise UserError(what, "--agree lets the workflow run them")
 
 
-def run_doctor(here: Here, options: argparse.Namespace) -> int:
+def run_doctor(here: Here, options: Namespace) -> int:
     rows = diagnose(here)
     print_page(row_lines(rows))
     return int(any(FAIL in row for row in rows))
 
 
-def show_statusline(here: Here, options: argparse.Namespace) -> None:
+def show_statusline(here: Here, options: Namespace) -> None:
     """One line from the client's JSON on stdin; nothing for what the hooks ignore."""
     data = parse_object(sys.stdin.buffer.read(STDIN_LIMIT_BYTES))
     here = Here(text_of(dig(data, "workspace.project_dir")), here.env)
@@ -8429,7 +8396,7 @@ def show_statusline(here: Here, options: argparse.Namespace) -> None:
     print_page([line])
 
 
-def show_version(here: Here, options: argparse.Namespace) -> None:
+def show_version(here: Here, options: Namespace) -> None:
     sha256 = sha256_of(read_bytes(__file__, STATE_LIMIT_BYTES))
     print("ctx_hooks %s\nsha256 %s" % (VERSION, sha256))
 
@@ -8458,43 +8425,34 @@ HANDOFF_ACTION: Kind = {
     "default": "show",
     "nargs": "?",
 }
-VERSION_FLAG: Kind = {"action": "store_const", "dest": "run", "const": show_version}
-OPTIONS: tuple[
-    tuple[str, str, str, Kind], ...
-] = (  # of which command, its name, what it is for, its kind
-    ("", "--version", "and the file's sha256", VERSION_FLAG),
-    ("status", "--json", "for scripts", FLAG),
-    ("status", "--all", "all your projects", FLAG),
-    ("why", "count", "10 unless told", {"type": int, "default": 10, "nargs": "?"}),
-    ("handoff", "action", "", HANDOFF_ACTION),
-    ("handoff", "name", "drop: how its name begins", OPTIONAL),
-    ("signal", "text", '"what is wrong → what to do"', WORDS),
-    ("signal", "--list", "what waits, who heard it, what nobody heard", FLAG),
-    ("signal", "--withdraw", "NAME, as --list shows it", TEXT),
-    ("signal", "--severity", "", {"choices": SEVERITIES, "default": "warning"}),
-    ("signal", "--ttl", "90s, 30m, 2h, 1d", {"type": duration, "default": "1d"}),
-    ("signal", "--code", "a newer one of this code replaces it", TEXT),
-    ("watch", "--severity", "this and above", {"choices": SEVERITIES, "default": ""}),
-    ("watch", "--wake", "only say that one waits, to an idle session", FLAG),
-    ("auto", "action", "", {"choices": ("start", "status", "resume", "stop")}),
-    ("auto", "task", "start: what is to be done", OPTIONAL),
-    ("auto", "--until", "done when this command exits 0", {"default": None}),
-    ("auto", "--skip", "leave this phase out", {"action": "append", "default": []}),
-    ("auto", "--any", "a script's prompt counts, too", FLAG),
-    ("auto", "--agree", "to the checks of .contextrc", FLAG),
-    ("pause", "--for", "30m, 2h", {"type": duration, "default": 0, "dest": "time"}),
-    ("wrap", "--context", "a file to type instead of the handoff", TEXT),
-    (
-        "wrap",
-        "--timeout",
-        "seconds; default: 30",
-        {"type": float, "default": WRAP_TIMEOUT_S},
-    ),
-    ("wrap", "words", "", {"nargs": "...", "metavar": "-- CMD"}),
-)
+OPTIONS: dict[str, tuple[str, Kind]] = {  # of which command -> what for, its kind
+    "status --json": ("for scripts", FLAG),
+    "status --all": ("all your projects", FLAG),
+    "why count": ("10 unless told", {"type": int, "default": 10, "nargs": "?"}),
+    "handoff action": ("", HANDOFF_ACTION),
+    "handoff name": ("drop: how its name begins", OPTIONAL),
+    "signal text": ('"what is wrong → what to do"', WORDS),
+    "signal --list": ("what waits, who heard it, what nobody heard", FLAG),
+    "signal --withdraw": ("NAME, as --list shows it", TEXT),
+    "signal --severity": ("", {"choices": SEVERITIES, "default": "warning"}),
+    "signal --ttl": ("90s, 30m, 2h, 1d", {"type": duration, "default": "1d"}),
+    "signal --code": ("a newer one of this code replaces it", TEXT),
+    "watch --severity": ("this and above", {"choices": SEVERITIES, "default": ""}),
+    "watch --wake": ("only say that one waits, to an idle session", FLAG),
+    "auto action": ("", {"choices": ("start", "status", "resume", "stop")}),
+    "auto task": ("start: what is to be done", OPTIONAL),
+    "auto --until": ("done when this command exits 0", {"default": None}),
+    "auto --skip": ("leave this phase out", {"action": "append", "default": []}),
+    "auto --any": ("a script's prompt counts, too", FLAG),
+    "auto --agree": ("to the checks of .contextrc", FLAG),
+    "pause --for": ("30m, 2h", {"type": duration, "default": 0, "dest": "time"}),
+    "wrap --context": ("a file to type instead of the handoff", TEXT),
+    "wrap --timeout": ("in seconds", {"type": float, "default": WRAP_TIMEOUT_S}),
+    "wrap command": ("behind --", WORDS),
+}
 
 
-def make_parser() -> argparse.ArgumentParser:
+def make_parser() -> ArgumentParser:
     import argparse
 
     class Parser(argparse.ArgumentParser):
@@ -8505,22 +8463,24 @@ def make_parser() -> argparse.ArgumentParser:
         prog=program_call(os.path.abspath(__file__), "", os.getcwd()),
         description="Hooks that keep a coding agent on track.",
     )
+    about = "and the file's sha256"
+    parser.add_argument(
+        "--version", action="store_const", dest="run", const=show_version, help=about
+    )
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND")
-    parsers = {"": parser}
+    parsers = {}
     for name, (run, text) in COMMANDS.items():
         parsers[name] = subparsers.add_parser(name, help=text, description=text)
         parsers[name].set_defaults(run=run)
-    for name, option, text, kind in OPTIONS:
+    for words, (text, kind) in OPTIONS.items():
+        name, option = words.split()
         parsers[name].add_argument(option, help=text, **kind)
     return parser
 
 
 def run_words(argv: list[str]) -> int:
     """Run one command; its exit code."""
-    words = argv or ["--help"]
-    if "--" in words:  # before the command of `wrap`, which takes all that follows
-        words.remove("--")
-    options = make_parser().parse_args(words)
+    options = make_parser().parse_args(argv or ["--help"])
     here = Here(os.getcwd(), dict(os.environ))
     return options.run(here, options) or 0
 

@@ -387,9 +387,9 @@ def test_a_session_that_gets_the_handoff_later_takes_the_section_away(place):
     assert section(place) == ""
 
 
-def test_a_late_answer_is_waited_for_and_it_is_typed_again_only_at_the_same_prompt(place):
+def test_a_late_answer_is_waited_for_and_it_is_typed_again(place):
     rig = Rig(place).pass_time(1.2, text="chat 1> ").pass_time(1)
-    for fields in ({"process": "busy"}, {"text": "name> "}, {"text": "Thinking…"}):
+    for fields in ({"process": "busy"}, {"text": "Which one?"}, {"text": "Thinking…", "process": "polling"}):
         assert rig.pass_time(600, **fields).keys.count(REQUEST) == 1
     assert rig.pass_time(0.3, text="chat 2> ").keys.count(REQUEST) == 2
     rig.pass_time(1).pass_time(1, text=ACK + "\n> ")
@@ -505,7 +505,6 @@ def wait_for(place, event, it):
             "busy",
             "import socket as s; a = s.create_server(('127.0.0.1', 0)); s.create_connection(a.getsockname()).recv(1)",
         ),
-        ("busy", "import os; os.execv('/bin/sh', ['sh'])"),
         ("polling", "import select; select.select([0], [], [])"),
         ("polling", POLLING["asyncio"] + "answer = print\nasyncio.run(main())"),
     ],
@@ -533,7 +532,7 @@ def test_a_program_gets_the_context_and_the_person_notices_nothing_else(desk, pl
     it.until(b"<interrupted>")
     it.press(b"os._exit(7)\r")
     it.ends(7)
-    it.until(b"\x1b[?25h", b"ctx: handoff of")
+    it.until(b"ctx: handoff of")
     assert place.metrics()["succeededOnFirstTry"] == 1 and not place.waiting() and section(place) == ""
 
 
@@ -602,14 +601,6 @@ def test_our_own_text_printed_back_is_no_acknowledgement(desk, place):
     assert "injection:succeeded" not in names(place) and place.waiting()
 
 
-def test_behind_another_prompt_than_the_first_nothing_is_typed(desk, place):
-    place.settings("startup:\n  retry_backoffs_s: [0]\n")
-    it = desk(*wrapped("input('first> ')\nwhile True: print(input('second> '))"))
-    it.until(b"first> ", REQUEST, b"second> ")
-    it.sees_nothing(kit.WRAP_ANSWER_S + 1)
-    it.press(b"\x04", b"the program did not acknowledge it; the next session gets it\r\n")
-
-
 def test_questions_hidden_input_screens_and_half_typed_lines_wait_for_their_person(desk, place):
     it = desk(*wrapped(ASKS + REPL))
     for asked, answer, taken in ((b"Word ", b"abc\r", b"<3>"), (b"] ", b"n\r", b"<n>"), (b"h> ", b"x\r", b"<x>")):
@@ -653,9 +644,3 @@ def test_a_program_that_is_not_there_is_an_error_with_a_hint(desk):
     it.until(b"error: cannot start no-such-agent\r\nhint: ")
     it.ends(1)
     assert b"ctx:" not in it.raw
-
-
-def test_the_two_dashes_can_be_left_out(place):
-    program = "import sys; print(sys.argv[1:])"
-    done = ask(place, "wrap", "--timeout", "5", sys.executable, "-c", program, "--model", "x")
-    assert (done.code, done.out) == (0, "['--model', 'x']\n")
