@@ -536,7 +536,6 @@ class Workflow(Record):
     token: str = ""  # of our own workflows
     started_at: str = ""
     phase_started_at: str = ""
-    exit_reason: str = ""  # a key of OUTCOMES
     outcome: str = "the workflow ended"  # what the person was told then
     last_phase: str = ""
     needs: str = ""  # the last words to the person: what to decide, an error
@@ -3044,7 +3043,6 @@ def let_go(run: Run, flow: Workflow, reason: str) -> None:
         flow.active = False
         flow.last_phase = flow.phase
         flow.phase = ENDED[reason]
-        flow.exit_reason = reason
         flow.outcome = text
 
 
@@ -3272,29 +3270,30 @@ def cancel_workflow(run: Run) -> None:
         conclude(run, flow, "user_cancelled")
 
 
-RESUME = " `auto resume` takes it up again."
-STATES = {  # what `auto status` says first
+TASK_LINE = "\nTask: {flow.task_description:.300}"
+RESUME = " `auto resume` takes it up again." + TASK_LINE
+GOES_ON = (
+    TASK_LINE + "\nIt ends when {flow.proof}; before that with `auto stop`, or with"
+    " `ctx cancel` as a prompt in its session."
+    "\n`auto resume` hands it to the next session."
+)
+STATES = {  # what `auto status` says, and what a person can do next
     "none": "There is no workflow here, so nobody is held."
     ' `auto start "TASK" --until "COMMAND"` begins one.',
     "foreign": "This workflow came with the project and holds nobody." + RESUME,
-    "complete": "It is over: {flow.outcome:.500}.",
+    "complete": "It is over: {flow.outcome:.500}." + TASK_LINE,
     "ended": "It is over: {flow.outcome:.500}." + RESUME,
     "blocked": "Your answer is needed, as a prompt in session {flow.session_id:.8},"
-    " for {flow.stage}: {flow.needs:.500}",
+    " for {flow.stage}: {flow.needs:.500}" + GOES_ON,
     "waiting": "The workflow waits for your next prompt to the agent; then {flow.stage}"
-    " begins.",
+    " begins." + GOES_ON,
     "running": "The agent works on {flow.stage} in session {flow.session_id:.8},"
-    " {flow.iteration} of {flow.max_iterations} rounds done.",
+    " {flow.iteration} of {flow.max_iterations} rounds done." + GOES_ON,
 }
-WAYS_OUT = [
-    "It ends when {flow.proof}; before that with `auto stop`, or with `ctx cancel` as a"
-    " prompt in its session.",
-    "`auto resume` hands it to the next session.",
-]
 
 
 def describe_workflow(flow: Workflow) -> list[str]:
-    """The workflow in sentences, and what a person can do next."""
+    """The workflow in sentences."""
     state = first_true(
         none=not flow.phase,
         foreign=flow.is_foreign,
@@ -3304,12 +3303,7 @@ def describe_workflow(flow: Workflow) -> list[str]:
         waiting=not flow.session_id,
         running=True,
     )
-    lines = [STATES[state].format(flow=flow)]
-    if flow.phase:
-        lines.append("Task: %.300s" % flow.task_description)
-    if flow.is_running:
-        lines += [text.format(flow=flow) for text in WAYS_OUT]
-    return lines
+    return STATES[state].format(flow=flow).split("\n")
 
 
 # =============================================================================
@@ -7637,12 +7631,11 @@ def run_wrap(here: Here, options: Namespace) -> int:
     import shutil
     import subprocess
 
-    project = here.project
     command = options.command
     refuse_program(command)
     if not shutil.which(command[0]):
         raise UserError("cannot start " + command[0], "is it installed?")
-    run = start_wrap(project, options.context, here.env)
+    run = start_wrap(here, options.context)
     if run.session.delivery.state == "owed":
         typist = Typist(run, options.timeout)
         if os.name == "posix" and os.isatty(0) and os.isatty(1):
@@ -7668,22 +7661,19 @@ def refuse_program(command: list[str]) -> None:
         raise UserError("%s would take the context as commands" % name, hint)
 
 
-def start_wrap(project: Project, context_file: str, env: Env) -> Run:
+def start_wrap(here: Here, context_file: str) -> Run:
     """A run whose session has a delivery for the program, like a client's start."""
-    event = Event({"name": "SessionStart", "source": "startup"})
-    run = Run(event, project, env, time.time())
-    run.session.id = "wrap-%d" % os.getpid()
-    run.session.seen_at = run.now
-    if is_switched_off(project, env, run.now) or not prepare_folders(project):
+    run = here.run(Session({"id": "wrap-%d" % os.getpid(), "seen_at": here.now}))
+    if is_switched_off(run.project, run.env, run.now):
         return run
-    if context_file:
-        text = cut_end(clean_text(read_text(context_file)), REPLY_LIMIT - 400)
-        if not says_something(text):
-            raise UserError("no context in " + context_file, "name a text file")
-        run.session.delivery = Delivery({"state": "owed", "text": text})
-    else:
-        with ProjectLock(project, LOCK_WAIT_S):
+    with HeldLock(run.project):
+        if not context_file:
             start_session(run)
+            return run
+    text = cut_end(clean_text(read_text(context_file)), REPLY_LIMIT - 400)
+    if not says_something(text):
+        raise UserError("no context in " + context_file, "name a text file")
+    run.session.delivery = Delivery({"state": "owed", "text": text})
     return run
 
 
@@ -7850,17 +7840,21 @@ class Typist:
         """The keys to type now; b"" for none."""
         run = self.run
         run.now = time.time()
-        evidence = TOLD_ACK if wants_ack(run) else ""  # else the echo is enough
         if now >= self.deadline:
             self.give_up("the program was not ready in time")
         elif self.state == "typed":
             return self.press_enter(screen)
-        elif self.state == "submitted" and re.search(evidence, letters_of(screen.text())):
+        elif self.state == "submitted" and self.has_arrived(screen):
             self.state = "done"
             end_delivery(run, "output")
         elif run.session.delivery.state != "failed" and self.is_ready(screen):
             return self.type_next(screen, now)
         return b""
+
+    def has_arrived(self, screen: Screen) -> bool:
+        """Whether the program acknowledged it; the echo is enough if it need not."""
+        told = re.search(TOLD_ACK, letters_of(screen.text()))
+        return bool(told) or not wants_ack(self.run)
 
     def is_ready(self, screen: Screen) -> bool:
         """Whether it waits for a line, has settled, and asks nothing."""
@@ -8010,8 +8004,7 @@ class Terminal:
         if 0 in ready:
             self.read_keys()
         if self.master in ready and not self.read_output():
-            self.restore()  # it has closed its terminal; ^C is for us now
-            self.process.wait()
+            self.process.wait()  # it has closed its terminal
             return
         is_due = time.monotonic() - self.looked_at >= WRAP_POLL_S
         if is_due and self.typist.state != "done":
@@ -8084,14 +8077,8 @@ def write_some(descriptor: int, data: bytes) -> bytes:
 # What people run: a function and a line of the parser each. What fails is a
 # UserError: two lines on stderr, and exit 1.
 
-DURATION = r"([1-9]\d{0,6})([smhd]?)"
-UNITS_S = {
-    "": 1,
-    "s": 1,
-    "m": 60,
-    "h": 3600,
-    "d": 86400,
-}
+DURATION = r"([1-9]\d{0,6})([smhd])"
+UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 NO_DECISION = "Nothing was said or decided here yet; silence is not recorded."
 SIGNAL_FILE = """\
 ---
@@ -8132,7 +8119,7 @@ def must_write(path: str, content: str) -> None:
 
 
 def duration(text: str) -> int:
-    """The seconds of 90, 90s, 30m, 2h or 1d."""
+    """The seconds of 90s, 30m, 2h or 1d."""
     match = re.fullmatch(DURATION, text)
     if not match:
         raise ValueError(text)
@@ -8478,20 +8465,15 @@ def make_parser() -> ArgumentParser:
     return parser
 
 
-def run_words(argv: list[str]) -> int:
-    """Run one command; its exit code."""
-    options = make_parser().parse_args(argv or ["--help"])
-    here = Here(os.getcwd(), dict(os.environ))
-    return options.run(here, options) or 0
-
-
 def run_people(argv: list[str]) -> int:
     """Run a person's command. It never exits with 2, which would mean "deny" to a
     client that runs it as a hook."""
     speak_utf8()
     try:
         try:
-            return run_words(argv)
+            options = make_parser().parse_args(argv or ["--help"])
+            here = Here(os.getcwd(), dict(os.environ))
+            return options.run(here, options) or 0
         finally:
             print(end="", flush=True)  # also after --help, which ends by an exception
     except UserError as error:

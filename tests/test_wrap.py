@@ -27,8 +27,7 @@ def place(world):
 
 
 def start(place, context="", **env):
-    project = kit.find_project(place.root, place.env)
-    return kit.start_wrap(project, context, {**place.env, **env})
+    return kit.start_wrap(kit.Here(place.root, {**place.env, **env}), context)
 
 
 def names(place):

@@ -210,7 +210,7 @@ def test_an_agent_that_only_talks_is_released_and_the_person_may_cancel(two_phas
         session.prompt("go")
     cancelled, free = two_phases.stub.of("main")[3:]
     assert "cancelled it" in cancelled.news() and TASK not in free.news()
-    assert state(two_phases, "active", "exit_reason") == (False, "user_cancelled") and len(session.notices()) == 2
+    assert state(two_phases, "active", "phase") == (False, "cancelled") and len(session.notices()) == 2
     assert "cancelled" in two_phases.ctx("auto", "status")
 
 
@@ -228,7 +228,7 @@ def test_an_unrecoverable_error_block_ends_it_and_a_recoverable_one_goes_on(two_
     two_phases.stub.script(failed("planning", "no network", "true"), failed("planning", "no such module", "false"))
     two_phases.run("go")
     assert len(two_phases.stub.of("main")) == 2 and "Recover" in two_phases.stub.of("main")[1].news()
-    assert state(two_phases, "phase", "exit_reason") == ("failed", "critical_error")
+    assert state(two_phases, "phase", "active") == ("failed", False)
 
 
 def test_plan_mode_is_not_held(two_phases):
