@@ -97,7 +97,7 @@ def test_a_person_who_wants_only_what_is_critical_hears_no_70_percent(world, ses
     assert "Context: 95% full." in at(session, 95)
 
 
-def test_within_the_band_nothing_is_said_and_below_it_begins_anew(world, session):
+def test_a_level_is_said_again_only_after_the_fullness_left_its_band(world, session):
     at(session, 70)
     world.now += 600
     assert at(session, 61) == at(session, 72) == ""
@@ -106,12 +106,16 @@ def test_within_the_band_nothing_is_said_and_below_it_begins_anew(world, session
     assert "Context: 70% full." in at(session, 70)
 
 
-def test_a_long_stay_speaks_once_per_cooldown_and_a_clock_that_went_back_silences_nothing(world, session):
+def test_a_long_stay_speaks_once_per_cooldown(world, session):
     said = 0
     for _ in range(60):
         world.now += 55
         said += bool(at(session, 75))
     assert said == 4  # in 56 minutes, with 15 between
+
+
+def test_a_clock_that_went_back_silences_no_alert(world, session):
+    assert at(session, 75)
     world.now -= 86_400
     assert at(session, 75)
 
@@ -244,12 +248,16 @@ def test_commits_that_no_command_of_this_session_made_are_counted_once(world, co
     assert "main has 1 new commit (3333333 → 2222222)" in committed.look().text
 
 
-def test_the_first_commit_is_one_and_a_tree_that_cannot_be_read_is_silence(world, committed):
+def test_a_tree_that_cannot_be_read_is_silence(world, committed):
     world.write(".git/HEAD", "")
     assert committed.look().text == ""
     world.write(".git/HEAD", "ref: refs/heads/main\n")
     os.unlink(world.path(".git", "refs", "heads", "main"))
     assert committed.look().text == ""
+
+
+def test_the_first_commit_is_one(world, committed):
+    os.unlink(world.path(".git", "refs", "heads", "main"))
     fresh = world.session("s2")
     fresh.start()
     world.git("main", ONE)
@@ -458,7 +466,7 @@ def test_of_fifty_sessions_that_edit_one_file_each_is_told_and_none_complains(wo
 # --- monitor-state.json
 
 
-def test_monitor_state_has_its_keys_and_those_of_a_session_go_with_it(world, session):
+def test_monitor_state_has_the_keys_that_other_tools_read(world, session):
     old_files(world, 20)
     at(session, 86)
     known = state(world)
@@ -470,6 +478,11 @@ def test_monitor_state_has_its_keys_and_those_of_a_session_go_with_it(world, ses
     }
     assert all(kit.parse_iso(value) for value in known["lastEmitted"].values())
     assert known["lastHealth"]["s1"] == {"contextPercent": 86, "repetitionScore": 0.0}
+
+
+def test_a_session_that_ends_takes_its_keys_out_of_monitor_state(world, session):
+    old_files(world, 20)
+    at(session, 86)
     at(world.session("s12"), 86)
     session.end()
     left = [key for table in state(world).values() for key in table]

@@ -140,12 +140,15 @@ def test_without_a_context_folder_it_says_how_to_begin(bare_world):
     assert re.search(r"FAIL     no .context folder here or above: .*\n +.*install\.py\n", page)
 
 
-def test_bad_settings_come_with_line_and_column_and_files_that_say_nothing_with_a_hint(installed):
+def test_bad_settings_come_with_line_and_column(installed):
     installed.settings("gate:\n  files: [TASKS.md]\nhandof:\n  threshold: 80\n")
+    assert re.search(r"line 3, column 1: unknown setting.*handof\n.*see .*\.contextrc", examine(installed))
+
+
+def test_context_files_that_say_nothing_come_with_a_hint(installed):
+    installed.settings("gate:\n  files: [TASKS.md]\n")
     installed.write(".context/TASKS.md", "# Heading\n")
-    page = examine(installed)
-    assert re.search(r"line 3, column 1: unknown setting.*handof\n.*see .*\.contextrc", page)
-    assert "hint     no context file says anything" in page
+    assert "hint     no context file says anything" in examine(installed)
 
 
 def test_settings_with_comments_count_where_their_client_takes_them(world):

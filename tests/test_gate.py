@@ -56,7 +56,7 @@ def test_files_that_say_something_come_in_their_order_of_priority(world, session
     assert names == ["CONSTITUTION.md", "CONVENTIONS.md", "AGENT_PLAYBOOK.md"]
 
 
-def test_a_file_that_was_read_is_not_named_and_silent_when_all_were(world, session):
+def test_a_file_that_was_read_is_not_named(world, session):
     session.call("Read", {"file_path": world.context("TASKS.md")})
     assert session.gate().text == SAID + ".context/CONSTITUTION.md"
     other = world.session("s2")

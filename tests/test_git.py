@@ -23,11 +23,18 @@ def test_branch_and_short_commit(world):
     assert kit.git_folder(world.root) == world.path(".git")
 
 
-def test_a_branch_may_be_packed_or_without_a_commit_and_a_detached_head_is_a_commit(world):
+def test_a_branch_without_a_commit_has_none(world):
     world.write(".git/HEAD", "ref: refs/heads/main\n")
     assert kit.read_head(world.root) == ("main", "")
+
+
+def test_a_branch_may_be_packed(world):
+    world.write(".git/HEAD", "ref: refs/heads/main\n")
     world.write(".git/packed-refs", "# pack-refs\n%s refs/heads/main2\n%s refs/heads/main\n" % (TWO, ONE))
     assert kit.read_head(world.root) == ("main", "a" * 10)
+
+
+def test_a_detached_head_is_a_commit(world):
     world.write(".git/HEAD", TWO + "\n")
     assert kit.read_head(world.root) == ("commit " + "b" * 10, "b" * 10)
 

@@ -103,7 +103,7 @@ def test_our_state_lies_in_the_users_home_and_is_theirs_alone(world, session):
     assert moved.startswith(os.path.join(world.temp, "ctx_hooks"))
 
 
-def test_a_gitignore_names_our_files_and_no_context_file(world, session):
+def test_the_gitignore_names_only_our_files(world, session):
     lines = read(world.context(".gitignore")).splitlines()
     names = [line for line in lines if not line.startswith("#")]
     assert {"/signals/", "/handoffs/", "/monitor-state.json"} <= set(names)

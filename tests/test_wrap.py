@@ -192,7 +192,7 @@ def test_the_strongest_evidence_counts_and_a_little_more_when_several_agree(expe
     assert kit.readiness(screen(text, **fields), [kit.PROMPT, "^WHAT now$", "x"]) == pytest.approx(expected)
 
 
-def test_a_paste_keeps_its_lines_and_without_one_it_is_one_line_and_no_control_character_is_typed():
+def test_no_control_character_of_a_text_is_typed():
     text = "one\n\n  two\x1b[201~\r\x03\x04\x7f\x9b\x00\x85 \nthree"
     assert kit.plan_keys(text, True) == b"\x1b[200~one\r\r  two[201~ \rthree\x1b[201~"
     assert kit.plan_keys(text, False) == b"one two[201~ three"
