@@ -420,6 +420,7 @@ class Delivery(Record):
     state: str = ""  # "", owed, sent, done, failed
     source: str = ""  # the start's source: startup, clear, compact, …
     handoff: str = ""  # the file's name in .context/handoffs
+    kept: str = ""  # where that file is once it was delivered
     note: str = ""  # the line to the person, with the first attempt
     head: str = ""  # its first line, by which a receipt is known
     text: str = ""  # kept until there is evidence, to send it again
@@ -673,24 +674,39 @@ def run_hook(mode: str, words: list[str], env: Env, now: float) -> None:
         return
     Run.error_log = project.state("errors.log")
     run = Run(event, project, env, now)
-    wait_s = LOCK_WAIT_STOP_S if event.name == "Stop" else LOCK_WAIT_S
-    with ProjectLock(project, wait_s) as lock:
-        if not lock.is_held:
-            return let_go_without_lock(run)
-        load_and_look(run)
-        greet(run)
-        HANDLERS[mode](run)
-        if not run.check:
-            return speak_and_save(run)
-        save_session(project, run.session)
-    run_check(run)  # may take minutes, so not while we hold the lock
-    with ProjectLock(project, wait_s) as lock:
-        if not lock.is_held:
-            return let_go_without_lock(run)
-        run.session = load_session(project, event.session_id)
-        enforce_stop(run)
-        hold_for_signals(run)
+    do_locked(run, load_and_look, greet, HANDLERS[mode], speak_or_check)
+    if run.check:
+        run_check(run)  # may take minutes, so not while we hold the lock
+        do_locked(run, judge_checked)
+
+
+def do_locked(run: Run, *steps: Action) -> None:
+    """Do this while we hold the project's lock. If another hook holds it, say nothing;
+    at a Stop of a running workflow, tell the person that it was not judged."""
+    is_stop = run.event.name == "Stop"
+    wait_s = LOCK_WAIT_STOP_S if is_stop else LOCK_WAIT_S
+    with ProjectLock(run.project, wait_s) as lock:
+        if lock.is_held:
+            for step in steps:
+                step(run)
+        elif is_stop and read_workflow(run.project).is_running:
+            run.reply.tell("ctx: the project was busy; this stop was not judged")
+            print_reply(run)
+
+
+def speak_or_check(run: Run) -> None:
+    if run.check:
+        save_session(run.project, run.session)
+    else:
         speak_and_save(run)
+
+
+def judge_checked(run: Run) -> None:
+    """The check has ended; other hooks may have run beside it."""
+    run.session = load_session(run.project, run.session.id)
+    enforce_stop(run)
+    hold_for_signals(run)
+    speak_and_save(run)
 
 
 def load_and_look(run: Run) -> None:
@@ -703,9 +719,8 @@ def load_and_look(run: Run) -> None:
     if not session.session_start:
         session.session_start = format_iso(run.now)
     session.seen_at = run.now
-    session.ended_at = 0.0
+    session.ended_at = session.stopped_at = 0.0
     session.end_reason = ""
-    session.stopped_at = 0.0
     if event.agent == "claude":
         session.client_pid = run.env.get("CLAUDE_PID", "")
     session.model = event.model or session.model
@@ -737,14 +752,6 @@ def speak_and_save(run: Run) -> None:
     link_interpreter(run.project)
     if run.event.name == "SessionStart":
         sweep(run)  # after the handoff is delivered: there may be much to remove
-
-
-def let_go_without_lock(run: Run) -> None:
-    """Another hook holds the lock: say nothing. At a Stop of a running workflow, tell
-    the person that it was not judged."""
-    if run.event.name == "Stop" and read_workflow(run.project).is_running:
-        run.reply.tell("ctx: the project was busy; this stop was not judged")
-        print_reply(run)
 
 
 def print_reply(run: Run) -> None:
@@ -926,33 +933,28 @@ HANDLERS = {
 UPDATE_LIMIT_S = 1.0
 BUSY_S, BUSY_CALL_S = 600, 7200
 KEPT_S = 7 * 86400
-SWEEP_EVERY_S, SWEEP_LIMIT_S = 3600, 0.5
+SWEEP_EVERY_S = 3600
 LEFTOVER = r"\.(?:json|md)\.(?:tmp-\d+|corrupt)$"  # of a write that was killed
 MOST_ATTEMPTS = 5
 HANDOFFS_READ = 12
-LEAST_SENT = 1_000  # characters; a startup text cut below this says too little
 NEW_HEAD = "Handoff of the session before this one (%s), left by %s %s ago."
 OWN_HEAD = "Your own handoff from before the compaction (%s), %s old."
 BEGUN_HEAD = "The handoff that this session began with (%s), %s old, once more."
-WHOLE_DELIVERED = "ctx: handoff of %s delivered, %d lines"
-PARTLY_DELIVERED = "ctx: handoff of %s delivered: %d lines, %d left out, all in %s"
-LEFT_OUT = "(%d lines of it are left out here for room. All of it: %s)"
+DELIVERED_NOTE = "ctx: handoff of %s delivered, %d lines"
+LEFT_OUT = "(Parts of it are left out here for room. All of it: %s)"
 # In a startup text that is too long, the sections that give way, with their limits.
-LIST_LIMITS = {
+LIMITS = {
     "Files edited": 400,
     "Uncommitted changes (git status)": 300,
     "The last commands": 500,
     "Without a result": 300,
-}
-TEXT_LIMITS = {
     "The workflow of this session": 300,
     "Todo list": 600,
     "The last command that failed": 700,
     "What the agent said last": 900,
 }
-SECTION_TITLE = r"(?m)^##+ (.*)\n+"
+SECTION_TITLE = r"(?m)^(##+ (?!Since this handoff).*\n+)"
 MOVED = "The working tree is on %s at %s now; it was on %s at %s then."
-STILL_OPEN = "That session is still open in another window, and may go on itself."
 BEGAN_WITH = "That session began with the handoff %s, kept in %s."
 OTHERS = "Also waiting in the same folder: %s."
 FILES_HEAD = "Context for this session (ctx_hooks, %s):"
@@ -977,7 +979,6 @@ def start_session(run: Run) -> None:
     if source == "compact":
         make_handoff(run, session, run.now)
     else:
-        session.branch, session.commit = run.head
         update_others(run)
     # some clients announce a start twice
     was_sent = session.delivery.state == "sent" and session.delivery.source == source
@@ -987,90 +988,75 @@ def start_session(run: Run) -> None:
 
 def prepare_delivery(run: Run) -> None:
     """Choose the handoff and write the text; `follow_delivery` sends it."""
-    session, source = run.session, run.event.source
-    handoffs = choose_handoffs(run, source)
+    project, source, handoffs = run.project, run.event.source, choose_handoffs(run)
+    name = next(iter(handoffs), "")
+    folder = "handoffs" if source == "compact" else "handoffs/delivered"
+    kept = project.relative(project.path(folder, name))
     budget = int(run.settings.number("startup.budget_chars"))
-    text = startup_text(run, handoffs, budget)
-    length, room = run.reply.length(text), run.reply.room()
-    if length > room:  # clients count wide letters double or more
-        text = startup_text(run, handoffs, budget * room // length)
-    session.delivery = Delivery(
+    text = startup_text(run, handoffs, kept, budget)
+    note = ""
+    if name and not is_strangers(project, name):
+        written_at = modified_at(project.path("handoffs", name))
+        lines = len(handoffs[name].splitlines())
+        note = DELIVERED_NOTE % (format_clock(written_at, run.now), lines)
+    run.session.delivery = Delivery(
         {
             "state": "owed" if text else "",
             "source": source,
-            "handoff": "".join(handoff.name for handoff in handoffs[:1]),
-            "note": describe_delivery(run, handoffs),
+            "handoff": name,
+            "kept": kept,
+            "note": note,
             "head": text.split("\n")[0],
             "text": text,
         }
     )
-    session.facts.received = ""  # evidence of an earlier delivery must not count
-    session.facts.acknowledged_at = ""
-
-
-def describe_delivery(run: Run, handoffs: list[LeftHandoff]) -> str:
-    """The line to the person; "" if there is no handoff, or it is a stranger's."""
-    if not handoffs or handoffs[0].is_strangers:
-        return ""
-    handoff = handoffs[0]
-    clock = format_clock(handoff.written_at, run.now)
-    lines = len(handoff.text.splitlines()) - handoff.left_out
-    if not handoff.left_out:
-        return WHOLE_DELIVERED % (clock, lines)
-    return PARTLY_DELIVERED % (clock, lines, handoff.left_out, handoff.kept)
+    run.session.facts.received = ""  # evidence of an earlier one must not count
+    run.session.facts.acknowledged_at = ""
 
 
 # --- which handoff
 
 
-class LeftHandoff:
-    """A handoff that some session left: its file, read once."""
-
-    def __init__(self, project: Project, path: str, is_taken: bool = False) -> None:
-        self.path = path
-        self.name = os.path.basename(path)
-        self.text = ""
-        self.written_at = modified_at(path)
-        self.writer = writer_of(project, self.name)
-        self.is_strangers = is_strangers(project, self.name)
-        self.is_taken = is_taken  # it stays where it is, and goes to its own session
-        kept_path = project.path("handoffs", "delivered", self.name)
-        self.kept = project.relative(path if is_taken else kept_path)
-        self.left_out = 0  # lines for which a startup text has no room
-
-    def read(self) -> str:
-        self.text = clean_text(read_handoff(self.path))
-        return self.text
-
-
-def choose_handoffs(run: Run, source: str) -> list[LeftHandoff]:
-    """The handoffs that may be delivered, first the one for this session. After a
-    compaction that is its own, else the one that it began with."""
-    own, begun = own_handoff(run.session), run.session.handoff.began_with
+def choose_handoffs(run: Run) -> dict[str, str]:
+    """{name: text} of the handoffs that may be delivered, first the one for this
+    session. After a compaction that is its own, else the one that it began with."""
+    session, source = run.session, run.event.source
+    own = own_handoff(session)
     if source == "compact":
-        names = [(own,), ("delivered", begun)]
-        paths = [run.project.path("handoffs", *parts) for parts in names]
-        found = [LeftHandoff(run.project, path, is_taken=True) for path in paths]
-        return [handoff for handoff in found if handoff.read()][:1]
-    waiting = [handoff for handoff in waiting_handoffs(run) if handoff.name != own]
+        begun = os.path.join("delivered", session.handoff.began_with)
+        return read_handoffs(run.project, [own, begun])
+    names = [name for name in waiting_handoffs(run) if name != own]
     if source == "clear":
-        waiting.sort(key=lambda handoff: not was_cleared(handoff.writer, run.session))
-    return waiting
+        writers = {name: writer_of(run.project, name) for name in names}
+        names.sort(key=lambda name: not was_cleared(writers[name], session))
+    return read_handoffs(run.project, names)
 
 
-def waiting_handoffs(run: Run) -> list[LeftHandoff]:
-    """The handoffs that may be delivered: the user's own come first, then the newest. A
-    clone may bring thousands of long ones, so not all are read."""
+def waiting_handoffs(run: Run) -> list[str]:
+    """The names of the handoffs that may be delivered: the user's own come first, then
+    the newest."""
+    project, names = run.project, []
     max_age_s = run.settings.number("startup.max_age_hours") * 3600
-    files = list_files(run.project.path("handoffs"), MARKDOWN)
-    paths = [path for path, written_at in files if run.now - written_at <= max_age_s]
-    found = [LeftHandoff(run.project, path) for path in paths]
-    found = [handoff for handoff in found if not is_busy(handoff.writer, run.now)]
-    found.sort(key=lambda handoff: handoff.is_strangers)
-    return [handoff for handoff in found[:HANDOFFS_READ] if handoff.read()]
+    for path, written_at in list_files(project.path("handoffs"), MARKDOWN):
+        name = os.path.basename(path)
+        is_fresh = run.now - written_at <= max_age_s
+        if is_fresh and not is_busy(writer_of(project, name), run.now):
+            names.append(name)
+    return sorted(names, key=lambda name: is_strangers(project, name))
+
+
+def read_handoffs(project: Project, names: list[str]) -> dict[str, str]:
+    """Those that say something. A clone may bring thousands, so not all are read."""
+    texts = {}
+    for name in names[:HANDOFFS_READ]:
+        text = clean_text(read_handoff(project.path("handoffs", name)))
+        if text:
+            texts[name] = text
+    return texts
 
 
 def is_strangers(project: Project, name: str) -> bool:
+    """Whether a handoff came with the repository."""
     path = project.path("handoffs", name)
     return not writer_of(project, name).id and is_from_repository(project, path)
 
@@ -1089,115 +1075,95 @@ def update_others(run: Run) -> None:
     """Bring other sessions' handoffs up to date: a killed one could not."""
     deadline = time.monotonic() + UPDATE_LIMIT_S
     for other in all_sessions(run.project):
-        if time.monotonic() > deadline:
-            break
-        is_other = other.id != run.session.id and other.agent in DIALECTS
         has_grown = size_of(other.transcript) > other.handoff.kit_offset
-        is_settled = not other.delivery.handoff
-        if not is_other or (is_settled and not has_grown):
+        is_other = other.id != run.session.id and other.agent in DIALECTS
+        if not is_other or not (has_grown or other.delivery.handoff):
             continue
         look(other)
-        runs = is_running(other.client_pid)
-        is_silent = run.now - other.seen_at > BUSY_S
-        if runs is False or (is_silent and not runs):  # it will not go on
+        if not is_open(other, Session(), run.now):
             settle_delivery(run.project, other)
         if not is_busy(other, run.now):
             make_handoff(run, other, modified_at(other.transcript))
         save_session(run.project, other)
+        if time.monotonic() > deadline:
+            break
 
 
 # --- the text
 
 
-def startup_text(run: Run, handoffs: list[LeftHandoff], budget: int) -> str:
+def startup_text(run: Run, handoffs: dict[str, str], kept: str, budget: int) -> str:
     """All that this session gets at its start, within the budget; "" if nothing."""
     files = cut_end(startup_files(run), budget // 2)
-    if not handoffs:
-        return FILES_HEAD % format_iso(run.now) + "\n\n" + files if files else ""
-    handoff = handoffs[0]
-    head = clean_text(render_lines("", handoff_head(run, handoffs)))
-    room = budget - len(head) - len(files) - 6  # for the blank lines between
-    text = handoff.text.replace("\n" + SINCE_END, "").rstrip()
-    if len(text) > room:
-        lines = [line for line in text.splitlines() if line.strip("> ")]
-        text = fit_handoff(text, room - len(LEFT_OUT + handoff.kept))
-        held = text.splitlines()
-        handoff.left_out = len([line for line in lines if line not in held])
-        text += "\n\n" + LEFT_OUT % (handoff.left_out, handoff.kept)
-    return "\n\n".join(filter(None, [head, text, files]))
-
-
-def handoff_head(run: Run, handoffs: list[LeftHandoff]) -> list[str]:
-    """Where the handoff comes from, how old it is, and what is different now."""
-    handoff = handoffs[0]
-    name, writer = handoff.name, handoff.writer
-    age = format_age(run.now - handoff.written_at)
-    moved = describe_move(writer, run.head)
-    if handoff.is_taken:
-        is_own = name == own_handoff(run.session)
-        return [(OWN_HEAD if is_own else BEGUN_HEAD) % (name, age), moved]
-    label = DIALECTS.get(writer.agent, Dialect()).label or "an unknown writer"
-    lines = [NEW_HEAD % (name, label, age), OFFER, moved]
-    if handoff.is_strangers:
-        lines.insert(1, STRANGERS)
-    is_asked = run.session.client_pid and is_running(writer.client_pid)
-    if is_asked and is_open(writer, run.session, run.now):
-        lines.append(STILL_OPEN)
-    if writer.handoff.began_with:
-        folder = run.project.relative(run.project.path("handoffs", "delivered"))
-        lines.append(BEGAN_WITH % (writer.handoff.began_with, folder))
-    others = [other.name for other in handoffs[1:6]]
-    if others:
-        lines.append(OTHERS % ", ".join(others))
-    return lines
-
-
-def describe_move(writer: Session, now: tuple[str, str]) -> str:
-    """How branch and commit differ from then; "" if they do not."""
-    then = (writer.branch, writer.commit)
-    if "" in (then[0], now[0]) or then == now:
+    head, text = FILES_HEAD % format_iso(run.now), ""
+    if handoffs:
+        head = clean_text(render_lines("", handoff_head(run, list(handoffs))))
+        text = [*handoffs.values()][0].replace("\n" + SINCE_END, "").rstrip()
+    elif not files:
         return ""
-    return MOVED % (now + then)
+    room = budget - len(head) - len(files) - 6  # for the blank lines between
+    if len(text) > room:
+        left_out = "\n\n" + LEFT_OUT % kept
+        text = fit_handoff(text, room - len(left_out)) + left_out
+    text = "\n\n".join(filter(None, [head, text, files]))
+    length, most = run.reply.length(text), run.reply.room() - len(ACK_FRAME)
+    if length > most:  # clients count wide letters double or more
+        return startup_text(run, handoffs, kept, budget * most // length - 100)
+    return text
+
+
+def handoff_head(run: Run, names: list[str]) -> list[str]:
+    """Where the handoff comes from, how old it is, and what is different now."""
+    project, name = run.project, names[0]
+    age = format_age(run.now - modified_at(project.path("handoffs", name)))
+    if run.event.source == "compact":
+        begun = run.session.handoff.began_with
+        return [BEGUN_HEAD % (begun, age) if begun in name else OWN_HEAD % (name, age)]
+    writer = writer_of(project, name)
+    label = DIALECTS.get(writer.agent, Dialect()).label or "an unknown writer"
+    lines = [NEW_HEAD % (name, label, age)]
+    if is_strangers(project, name):
+        lines.append(STRANGERS)
+    lines.append(OFFER)
+    then, now = (writer.branch, writer.commit), run.head
+    if then != now and "" not in (writer.branch, now[0]):
+        lines.append(MOVED % (now + then))
+    if writer.handoff.began_with:
+        folder = project.relative(project.path("handoffs", "delivered"))
+        lines.append(BEGAN_WITH % (writer.handoff.began_with, folder))
+    if names[1:]:
+        lines.append(OTHERS % ", ".join(names[1:6]))
+    return lines
 
 
 def fit_handoff(text: str, room: int) -> str:
     """The handoff, cut to its room. First our lists give way, then the person's words
     that do not bind, at last the agent's text; in each what binds stays longest."""
-    body, mark, since = text.rpartition("\n" + SINCE_HEAD)
+    body, mark, rest = text.rpartition("\n" + SINCE_HEAD)
     if not mark and not text.startswith(KIT_HEAD):
         return fit_text(text, room)
-    head, *parts = re.split(SECTION_TITLE, since if mark else text)
-    head, level = (SINCE_HEAD, "###") if mark else (head.rstrip(), "##")
-    sections = dict(zip(parts[::2], parts[1::2]))
-    words = {
-        title: [re.sub(r"(?m)^> ?", "", block) for block in text.split("\n\n")]
-        for title, text in sections.items()
-        if title in WORDS_TITLES
-    }
-    sections.update(dict.fromkeys(words, "(only the heading takes room)"))
-    binding = len(render_requests(choose_words(sum(words.values(), []), room, BINDING)))
-    for limits in ({} if mark else LIST_LIMITS, LIST_LIMITS, TEXT_LIMITS):
-        for title, section in sections.items():
-            sections[title] = cut_middle(section.rstrip(), limits.get(title, room))
-        spare = room - len(head + render_sections(level, list(sections.items()))) - 4
-        if spare >= binding + min(len(body), room // 4):
-            break
-    sections.update(
-        fit_words(words, max(spare - len(body), min(binding, spare * 2 // 3)))
-    )
-    ours = head + "\n\n" + render_sections(level, list(sections.items())).rstrip()
+    parts = re.split(SECTION_TITLE, mark + rest)  # text, title, text, title, text …
+    limits = {} if mark and len(rest) < room * 3 // 4 else LIMITS
+    words = {}
+    for index, before in enumerate(parts[:-1], 1):
+        part, title = parts[index].rstrip(), before.strip("# \n")
+        if title in WORDS_TITLES:
+            texts = part.split("\n\n")
+            words[index] = [re.sub(r"(?m)^> ?", "", text) for text in texts]
+            part = ""
+        parts[index] = cut_middle(part, limits.get(title, len(part))) + "\n\n"
+    spare = room - len("".join(parts))
+    said = sum(words.values(), [])
+    binding = render_requests(choose_words(said, spare * 2 // 3, BINDING))
+    share = max(spare - len(body), len(binding))
+    for index in sorted(words, key=lambda index: sum(map(len, words[index]))):
+        kept = choose_words(words[index], share // len(words))
+        parts[index] = render_requests(kept) + "\n\n"
+        del words[index]
+        share -= len(parts[index])
+    ours = "".join(parts).strip()
     body = fit_text(body.rstrip(), room - len(ours) - 2)
     return cut_middle((body + "\n\n" + ours).strip(), room)
-
-
-def fit_words(words: dict[str, list[str]], room: int) -> dict[str, str]:
-    """The person's words in each section; a longer one gets what a short one leaves."""
-    kept: dict[str, str] = {}
-    for title in sorted(words, key=lambda title: sum(map(len, words[title]))):
-        share = room // (len(words) - len(kept))
-        kept[title] = render_requests(choose_words(words[title], share))
-        room -= len(kept[title])
-    return kept
 
 
 def fit_text(text: str, room: int) -> str:
@@ -1262,7 +1228,7 @@ def is_retry_due(run: Run) -> bool:
     """Whether the agent answered without a trace of our text, and the wait is over."""
     if not run.event.is_typed or not has_answered(run.session):
         return False
-    return has_waited(run.session.delivery.sent_at, retry_wait_s(run), run.now)
+    return abs(run.now - run.session.delivery.sent_at) >= retry_wait_s(run)
 
 
 def retry_wait_s(run: Run) -> float:
@@ -1273,29 +1239,21 @@ def retry_wait_s(run: Run) -> float:
 
 def send(run: Run, text: str) -> None:
     """One attempt. The first one tells the person, too."""
-    while not run.reply.add(frame(run, text)):  # clients count wide letters double
-        if len(text) < LEAST_SENT:
-            return
-        text = cut_middle(text, len(text) * 3 // 4)
-    run.reply.when_said(note_sent, run)
     delivery = run.session.delivery
-    if delivery.attempts == 0 and delivery.note:
-        run.reply.tell(delivery.note)
+    if wants_ack(run):
+        # An acknowledgement that the text quotes must not look like the agent's.
+        text = ACK_FRAME % re.sub(r"(?i)ack([\W_]*context)", r"\1", text)
+    if run.reply.add(text):
+        run.reply.when_said(note_sent, run)
+        if delivery.note and not delivery.attempts:
+            run.reply.tell(delivery.note)
 
 
 def wants_ack(run: Run) -> bool:
     """`auto` asks only under wrap, which has no other evidence."""
-    is_auto = run.settings.text("startup.require_ack") == "auto"
     is_wrap = not run.session.agent
+    is_auto = run.settings.text("startup.require_ack") == "auto"
     return is_wrap if is_auto else run.settings.is_on("startup.require_ack")
-
-
-def frame(run: Run, text: str) -> str:
-    """The text, with the request for an acknowledgement where one is wanted."""
-    if not wants_ack(run):
-        return text
-    # An acknowledgement that the text quotes must not look like the agent's.
-    return ACK_FRAME % re.sub(r"(?i)ack([\W_]*context)", r"\1", text)
 
 
 def note_sent(run: Run) -> None:
@@ -1369,8 +1327,7 @@ def write_fallback(run: Run) -> bool:
 def give_up(run: Run) -> None:
     """One last line says where the text is. Later evidence still counts."""
     delivery = run.session.delivery
-    path = run.project.path("handoffs", "delivered", delivery.handoff)
-    run.reply.add(LAST_NOTICE % (delivery.file or run.project.relative(path)))
+    run.reply.add(LAST_NOTICE % (delivery.file or delivery.kept))
     delivery.state = "failed"
     count_metric(run.project, "failed")
     record(run, "injection:failed", attempts=delivery.attempts)
@@ -1395,20 +1352,31 @@ SECTION_BEGIN = "<!-- STARTUP_CONTEXT_INJECTION -->"
 SECTION_END = "<!-- END_STARTUP_CONTEXT -->"
 SECTION = "\n%s\n## Session Context (Auto-Injected)\n\n%s\n\n%s\n"
 SECTION_BODY = "Context of earlier sessions (%s), written by ctx_hooks at %s\n\n%s"
+# Not a mark that a person quotes, and none without its other half.
+OUR_SECTION = r"%s\s+## Session Context(?:(?!%s|%s).)*%s\n?" % (
+    (SECTION_BEGIN, SECTION_BEGIN, SECTION_END, SECTION_END)
+)
+# With the line's end that was put before it, unless the lines around would be joined.
+OUR_LINES = r"(?s)\n?%s\Z|(?:(?<![^\n])\n)?%s" % (OUR_SECTION, OUR_SECTION)
 
 
 def instruction_file(run: Run) -> str:
     """The name of the file for our section: one that is there, because a new one
     could hide it from the client."""
-    told = run.settings.words("startup.fallback_file")
     dialect = DIALECTS.get(run.session.agent, Dialect())
-    names = told or [*dialect.instruction_files]
+    told = run.settings.words("startup.fallback_file")
+    names = told or list(dialect.instruction_files)
     there = [name for name in names if is_regular(os.path.join(run.project.root, name))]
     return [*there, *names][0]
 
 
 def is_regular(path: str) -> bool:
     return os.path.isfile(path) and not os.path.islink(path)
+
+
+def without_section(content: bytes) -> bytes:
+    """A file's content without our section; a merge may have left two."""
+    return re.sub(OUR_LINES.encode(), b"", content)
 
 
 def remove_sections(project: Project) -> None:
@@ -1418,17 +1386,18 @@ def remove_sections(project: Project) -> None:
 
 
 def write_section(path: str, body: str) -> bool:
-    """Put our section at the end of the file; without a body, take it out.
-
-    Text outside of it stays byte for byte. A file that held nothing else goes.
-    """
+    """Put our section at the end of the file; without a body, take it out. Text outside
+    of it stays byte for byte, and a file that held nothing else goes."""
     is_odd = os.path.lexists(path) and not is_regular(path)
     if is_odd or size_of(path) > STATE_LIMIT_BYTES:
         return False
     before = read_bytes(path, STATE_LIMIT_BYTES)
     after = without_section(before)
     if body:
-        after += render_section(body)
+        for mark in (SECTION_BEGIN, SECTION_END):
+            body = body.replace(mark, "·")  # with "" its neighbours could form a mark
+        section = SECTION % (SECTION_BEGIN, body, SECTION_END)
+        after += section.encode("utf-8", "replace")
     if after == before:
         return True
     if not after:
@@ -1436,26 +1405,6 @@ def write_section(path: str, body: str) -> bool:
         return True
     mode = os.stat(path).st_mode & 0o777 if before else 0o644
     return write_atomically(path, after, mode)
-
-
-def render_section(body: str) -> bytes:
-    for mark in (SECTION_BEGIN, SECTION_END):
-        body = body.replace(mark, "·")  # with "" its neighbours could form a mark
-    section = SECTION % (SECTION_BEGIN, body, SECTION_END)
-    return section.encode("utf-8", "replace")
-
-
-def without_section(content: bytes) -> bytes:
-    """A file's content without our section; a merge may have left two. A mark without
-    its other half is the person's, and so are the lines around a section."""
-    body = "(?:(?!%s|%s).)*" % (SECTION_BEGIN, SECTION_END)
-    begin = SECTION_BEGIN + r"\s+## Session Context"  # no mark that a person quotes
-    section = "\n?%s%s%s\n?" % (begin, body, SECTION_END)
-    kept = b""
-    for part in re.split(section.encode(), content, flags=re.DOTALL):
-        is_joined = kept and part and not kept.endswith(b"\n")
-        kept += b"\n" + part if is_joined else part
-    return kept
 
 
 # --- what sessions leave behind
@@ -1473,22 +1422,19 @@ def remove_runtime_files(project: Project, session: Session, env: Env) -> None:
 
 
 def sweep(run: Run) -> None:
-    """Remove what is older than 7 days; at most once an hour, and not for long, because
-    the client waits for us. The next start goes on where this one ended."""
+    """Remove what is older than 7 days, at most once an hour. If the deadline comes
+    first, the next start goes on where this one ended."""
     stamp = run.project.state("swept")
-    if not has_waited(modified_at(stamp), SWEEP_EVERY_S, run.now):
-        return
-    deadline = time.monotonic() + SWEEP_LIMIT_S
-    for path in leftovers(run.project, run.env, run.now - KEPT_S):
-        remove_leftover(run, path)
-        if time.monotonic() > deadline:
-            return
-    write_atomically(stamp, "")
+    if abs(run.now - modified_at(stamp)) >= SWEEP_EVERY_S:
+        for path in leftovers(run):
+            remove_leftover(run, path)
+        write_atomically(stamp, "")
 
 
-def leftovers(project: Project, env: Env, oldest: float) -> list[str]:
-    """The files that are to go: older than that, and ours."""
-    temp, marker = os.path.split(marker_path("", env))
+def leftovers(run: Run) -> list[str]:
+    """The files that are to go: ours, and old."""
+    project, oldest = run.project, run.now - KEPT_S
+    temp, marker = os.path.split(marker_path("", run.env))
     places = {
         os.path.join(project.cache, "calm"): "",
         project.home: SESSION_FILE + "|" + LEFTOVER,
@@ -1498,14 +1444,14 @@ def leftovers(project: Project, env: Env, oldest: float) -> list[str]:
     }
     signals = project.path("signals", "sessions")
     for name in list_names(signals):
-        if not os.path.exists(project.state("session-%s.json" % name)):
+        if modified_at(project.state("session-%s.json" % name)) < oldest:
             places[os.path.join(signals, name)] = MARKDOWN
     found = []
     for folder, pattern in places.items():
         found += [path for path, at in list_files(folder, pattern) if at < oldest]
+    # a handoff is as old as the work in it: it is moved there within the first 7 days
     delivered = list_files(project.path("handoffs", "delivered"))
-    # a handoff is as old as the work in it; its ctime tells when it was moved there
-    return found + [path for path, _ in delivered if os.stat(path).st_ctime < oldest]
+    return found + [path for path, at in delivered if at < oldest - KEPT_S]
 
 
 def remove_leftover(run: Run, path: str) -> None:
@@ -1513,10 +1459,9 @@ def remove_leftover(run: Run, path: str) -> None:
     folder, name = os.path.split(path)
     if folder == run.project.path("handoffs") and name.endswith(".md"):
         return take_handoff(run.project, name)
-    session = Session(read_object(path)) if folder == run.project.home else Session()
-    if session.id and session.version == SESSION_VERSION:
-        remove_runtime_files(run.project, session, run.env)
-        if session.delivery.file:
+    if re.search(SESSION_FILE, name):
+        forget_alerts(run.project, name[len("session-") : -len(".json")])
+        if Session(read_object(path)).delivery.file:
             remove_sections(run.project)
     remove_file(path)
     remove_folder(folder)  # of signals: it goes once it is empty
@@ -1570,11 +1515,13 @@ def watched_paths(run: Run) -> list[str]:
     project = run.project
     git = git_folder(project.root)
     heads = ["HEAD", "logs/HEAD"] if git else []  # each commit adds a line to the log
+    elsewhere = run.session.edited_elsewhere[-FILES_WATCHED:]
     return [
         project.path("signals", "global"),
         project.path("signals", "sessions", safe_name(run.session.id)),
         *[os.path.join(git, name) for name in heads],
-        *paths_to_watch(run),
+        project.state("edits"),
+        *[os.path.join(project.root, path) for path in elsewhere],
     ]
 
 
@@ -1583,9 +1530,7 @@ def calm_bytes(run: Run) -> int:
     warning at 70 % is not urgent: it may come a few calls late."""
     full = run.full
     urgent_at, *_ = HEALTH_LEVELS["CTX_HEALTH_95"]
-    levels = [full.usable * urgent_at // 100]
-    if run.settings.is_on("handoff.enabled") and not run.session.handoff.is_complete:
-        levels.append(handoff_point(run.settings, full))
+    levels = [full.usable * urgent_at // 100, handoff_point(run.settings, full)]
     distances = [level - full.tokens for level in levels if level > full.tokens]
     tokens = min(distances, default=full.usable)
     return int(tokens * run.reply.dialect.bytes_per_token)
@@ -1601,7 +1546,7 @@ def is_calm(run: Run) -> bool:
         not run.full.is_measured,
         run.reply.texts,
         session.delivery.state in ("owed", "sent"),
-        run.settings.is_on("handoff.enabled") and is_handoff_owed(session),
+        is_handoff_owed(session),
         len(set(keys)) < len(keys),
         read_workflow(run.project).is_running,
     )
@@ -1646,6 +1591,7 @@ HEALTH_LEVELS = {
 }
 REPETITION_SAID, REPETITION_CLEARED = 4.0, 2.0
 FAILING_WEIGHT = 1.5  # a failing repeat counts more
+REPETITION = "Repetition: %d of the last %d tool calls were repeats%s"
 REPETITION_ACTION = (
     "Stop and try a different approach; say what you expected and what happened instead"
 )
@@ -1666,31 +1612,27 @@ SHARED_ACTION = (
 )
 SHARED_NOTE = "ctx: this session and %s both edited %s"
 OPEN_HERE = "Also open in this project: %s."
-GENERATED = r"[-.]lock\w*(?:\.\w+)?$|(?:^|/)(?:go\.sum|npm-shrinkwrap\.json)$"
+STALE = "Context files untouched for %d days: %s."
 AUDIT_ACTION = "Check that they still match the code, and update or confirm them"
 
 
-def new_alert(summary: str, action: str) -> Signal:
+def new_alert(summary: str, action: str, **more: object) -> Signal:
     """An alert; run_auditors fills in auditor and codes."""
-    return Signal({"body": "%s\n→ %s" % (summary, action)})
+    return Signal({"body": "%s\n→ %s" % (summary, action), **more})
 
 
 def audit_health(run: Run, active: list[str]) -> Signal | None:
     """How full the context is; a jump over two levels says the higher."""
     full, codes = run.full, []
     for code, (alert_at, clear_below, *_) in HEALTH_LEVELS.items():
-        least = clear_below if code in active else alert_at
-        if full.percent >= least:
+        if full.percent >= (clear_below if code in active else alert_at):
             codes.append(code)
     if not codes or not full.is_measured:
         return None
     *_, severity, action = HEALTH_LEVELS[codes[0]]
     note = "" if full.is_exact else " (estimated)"
     summary = "Context: %s full%s." % (full.shown(), note)
-    alert = new_alert(summary, action)
-    alert.severity = severity
-    alert.codes = codes
-    return alert
+    return new_alert(summary, action, severity=severity, codes=codes)
 
 
 def audit_repetition(run: Run, active: list[str]) -> Signal | None:
@@ -1698,10 +1640,9 @@ def audit_repetition(run: Run, active: list[str]) -> Signal | None:
     score, count, all_failed = repetition(run.session.facts)
     if score < (REPETITION_CLEARED if active else REPETITION_SAID):
         return None
+    end = " and failed the same way." if all_failed else "."
     total = len(call_keys(run.session.facts))
-    summary = "Repetition: %d of the last %d tool calls were repeats" % (count, total)
-    summary += " and failed the same way." if all_failed else "."
-    return new_alert(summary, REPETITION_ACTION)
+    return new_alert(REPETITION % (count, total, end), REPETITION_ACTION)
 
 
 def repetition(facts: Facts) -> tuple[float, int, bool]:
@@ -1712,14 +1653,13 @@ def repetition(facts: Facts) -> tuple[float, int, bool]:
     """
     keys = call_keys(facts)
     score, repeating, all_failed = 0.0, 0, True
-    for key in dict.fromkeys(keys):
-        count = keys.count(key)
-        has_failed = key.endswith("failed")
+    for key in set(keys):
+        count, has_failed = keys.count(key), key.endswith("failed")
         is_strict = has_failed or key.startswith("edit")
         if count > (1 if is_strict else 2):
-            score += (count - 1) * (FAILING_WEIGHT if has_failed else 1.0)
+            score += (count - 1) * (FAILING_WEIGHT if has_failed else 1)
             repeating += count
-            all_failed = all_failed and has_failed
+            all_failed &= has_failed
     return score, repeating, all_failed
 
 
@@ -1732,15 +1672,12 @@ def audit_files(run: Run, active: list[str]) -> Signal | None:
     """Context files that nobody has touched or read for long."""
     stale_days = run.settings.number("audit.stale_days")
     files = [path for path in context_files(run.project) if os.path.isfile(path)]
-    if not files or not stale_days or files_read(run, files):
-        return None
-    touched_at = max(map(modified_at, files))
+    touched_at = max(map(modified_at, files), default=run.now)
     days = (run.now - touched_at) / 86400
-    if days < stale_days:
+    if not stale_days or days < stale_days or files_read(run, files):
         return None
     names = ", ".join(map(os.path.basename, files))
-    summary = "Context files untouched for %d days: %s." % (days, names)
-    return new_alert(summary, AUDIT_ACTION)
+    return new_alert(STALE % (days, names), AUDIT_ACTION)
 
 
 def audit_tree(run: Run, active: list[str]) -> Signal | None:
@@ -1748,25 +1685,24 @@ def audit_tree(run: Run, active: list[str]) -> Signal | None:
     session, moves = run.session, run.session.facts.tree_moves
     if not run.head[1]:
         return None  # no commit yet, or git is just writing
-    before, seen_at = (session.branch, session.commit), session.tree_seen_at
-    has_moved = moves != session.moves_seen
+    before, has_moved = (session.branch, session.commit), moves != session.moves_seen
+    is_own = has_moved or may_be_moving(run, session.tree_seen_at)
     session.branch, session.commit = run.head
     session.moves_seen, session.tree_seen_at = moves, run.now
-    is_same = not before[0] or before == run.head
-    if is_same or has_moved or may_be_moving(run, seen_at):
+    if is_own or before in (run.head, ("", "")):
         return None
     return new_alert(describe_tree(run, *before), TREE_ACTION)
 
 
-def may_be_moving(run: Run, seen_at: float) -> bool:
+def may_be_moving(run: Run, since: float) -> bool:
     """Whether the session itself may have moved the tree since then: by the present
     call, or by a subagent at work."""
     folder = os.path.splitext(run.session.transcript)[0] + "/subagents"  # Claude Code's
     files = list_files(folder, r"\.jsonl$")
     return (
-        may_move_tree(command_of(run.event.tool_input))
+        any(written_at > since - SUBAGENT_LAG_S for _, written_at in files)
+        or may_move_tree(command_of(run.event.tool_input))
         or may_move_tree(run.event.tool_name)
-        or any(written_at > seen_at - SUBAGENT_LAG_S for _, written_at in files)
     )
 
 
@@ -1775,18 +1711,14 @@ def describe_tree(run: Run, old_branch: str, old_commit: str) -> str:
     branch, commit = run.head
     if branch != old_branch:
         return TREE_MOVED % (branch, old_branch)
-    old = old_commit[:7] or "nothing"
+    old, new = old_commit[:7] or "nothing", commit[:7]
     count = count_commits(run.project.root, old_commit)
     if count:
-        return TREE_COMMITS % (branch, count, "s" * (count > 1), old, commit[:7])
-    return TREE_RESET % (branch, commit[:7], old)
+        return TREE_COMMITS % (branch, count, "s" * (count > 1), old, new)
+    return TREE_RESET % (branch, new, old)
 
 
 # --- the edits of other sessions
-
-
-def edits_path(project: Project) -> str:
-    return project.state("edits")
 
 
 def note_edits(run: Run) -> None:
@@ -1795,19 +1727,20 @@ def note_edits(run: Run) -> None:
     newest = "".join(path for path, _ in run.session.facts.edited[-1:])
     if newest != run.session.edit_noted:
         run.session.edit_noted = newest
-        write_atomically(edits_path(run.project), "")
-        set_time(edits_path(run.project), run.now - 1)
+        path = run.project.state("edits")
+        write_atomically(path, "")
+        set_time(path, run.now - 1)
 
 
 def edits_of(run: Run, session: Session) -> dict[str, str]:
     """What a session edited in the last hour: {path in the project: ISO time}. A fork
     has the edits of another session in its transcript."""
-    root, found = run.project.root, {}
+    project, found = run.project, {}
     oldest = max(format_iso(run.now - SHARED_S), session.session_start)
     for path, at in session.facts.edited:
         if at >= oldest:
-            found["/".join(parts_inside(os.path.join(root, path), root))] = at
-    found.pop("", None)  # outside of the project
+            name = project.relative(os.path.join(project.root, path))
+            found[one_line(name, 200)] = at
     return found
 
 
@@ -1819,56 +1752,45 @@ def open_sessions(run: Run) -> list[Session]:
 
 def audit_shared(run: Run, active: list[str]) -> Signal | None:
     """Another open session edited what this one edited."""
-    session, seen_at = run.session, modified_at(edits_path(run.project))
-    if seen_at == session.edits_seen:
+    session, edited_at = run.session, modified_at(run.project.state("edits"))
+    if edited_at == session.edits_seen:
         return None
-    session.edits_seen, session.edited_elsewhere = seen_at, []
+    session.edits_seen, session.edited_elsewhere = edited_at, []
     own, sentences = edits_of(run, session), []
     for other in open_sessions(run):
-        edits = edits_of(run, other)
-        session.edited_elsewhere += edits
-        shared = {path: at for path, at in edits.items() if path in own}
-        sentences += tell_shared(run, other, shared)
+        for path, at in edits_of(run, other).items():
+            session.edited_elsewhere.append(path)
+            if path in own:
+                sentences += tell_shared(run, other, path, at)
     if not sentences:
         return None
     return new_alert(cut_end(" ".join(sentences), EDITS_LIMIT), SHARED_ACTION)
 
 
-def tell_shared(run: Run, other: Session, edits: dict[str, str]) -> list[str]:
-    """A sentence for each file, once; the person hears it from the session that comes
-    first."""
-    session, sentences = run.session, []
-    for path, at in edits.items():
-        key, name = other.id + " " + path, one_line(path, 200)
-        if key in session.said or re.search(GENERATED, path):
-            continue
-        mark_said(session, key, run.now)
-        age, who = format_age(run.now - parse_iso(at)), name_session(other)
-        sentences.append(SHARED % (name, age, who))
-        if session.id + " " + path not in other.said:
-            run.reply.tell(SHARED_NOTE % (who, name))
-    return sentences
+def tell_shared(run: Run, other: Session, path: str, at: str) -> list[str]:
+    """A sentence about a file that both edited, once; the person hears it from the
+    session that comes first."""
+    session, key = run.session, other.id + " " + path
+    if key in session.said or os.path.isabs(path):  # outside of the project
+        return []
+    mark_said(session, key, run.now)
+    if session.id + " " + path not in other.said:
+        run.reply.tell(SHARED_NOTE % (name_session(other), path))
+    age = format_age(run.now - parse_iso(at))
+    return [SHARED % (path, age, name_session(other))]
 
 
 def name_session(session: Session) -> str:
     return "the %s session %.8s" % (DIALECTS[session.agent].label, session.id)
 
 
-def paths_to_watch(run: Run) -> list[str]:
-    """The files whose change ends a calm: other sessions edited something, or this one
-    edits what they did."""
-    root, files = run.project.root, run.session.edited_elsewhere[-FILES_WATCHED:]
-    return [edits_path(run.project), *[os.path.join(root, path) for path in files]]
-
-
 def add_open_sessions(run: Run) -> None:
     """At a start: the open sessions that edited something in the last hour."""
     texts = []
     for other in open_sessions(run):
-        names = [one_line(path, 200) for path in edits_of(run, other)]
+        names = ", ".join(list(edits_of(run, other))[-FILES_NAMED:])
         if names:
-            files = ", ".join(names[-FILES_NAMED:])
-            texts.append("%s, which edited %s" % (name_session(other), files))
+            texts.append("%s, which edited %s" % (name_session(other), names))
     if texts:
         run.reply.add(OPEN_HERE % cut_end("; ".join(texts), EDITS_LIMIT))
 
@@ -1887,25 +1809,23 @@ AUDITORS: dict[str, tuple[Audit, list[str], int, bool]] = {
 def add_alerts(run: Run, is_reminding: bool) -> None:
     """Add the alerts that are due, in one block with the signals. The state is saved
     once the reply is printed."""
-    path, session_id = run.project.path("monitor-state.json"), run.session.id
+    session, path = run.session, run.project.path("monitor-state.json")
     before = load_state(path)
     state = MonitorState(before)
-    state.lastHealth[session_id] = {
+    state.lastHealth[session.id] = {
         "contextPercent": run.full.percent,
-        "repetitionScore": repetition(run.session.facts)[0],
+        "repetitionScore": repetition(session.facts)[0],
     }
-    alerts = run_auditors(run, state)
-    silent = []  # what the reminder says: only the person hears it
-    if is_reminding:
-        silent = [alert for alert in alerts if alert.auditor == "context-health"]
-        alerts = [alert for alert in alerts if alert not in silent]
-    told = [alert for alert in silent if is_for_person(alert)]
-    for alert in told:
+    due = run_auditors(run, state)
+    # the reminder tells the agent how full it is: only the person hears the alert
+    silent = [one for one in due if is_reminding and one.auditor == "context-health"]
+    said = add_signals(run, [alert for alert in due if alert not in silent])
+    for alert in filter(is_for_person, silent):
         note_said(run, alert)
-    for alert in told + add_signals(run, alerts):
-        for code in alert.codes:
-            state.lastEmitted[session_id + ":" + code] = format_iso(run.now)
-            mark_said(run.session, code, run.now)
+        said.append(alert)
+    for code in sum([alert.codes for alert in said], []):
+        state.lastEmitted[session.id + ":" + code] = format_iso(run.now)
+        mark_said(session, code, run.now)
     if state.as_dict() != before:
         run.reply.when_said(write_object, path, state.as_dict())
 
@@ -1923,29 +1843,19 @@ def run_auditors(run: Run, state: MonitorState) -> list[Signal]:
         alert.codes = alert.codes or codes
         state.activeAlerts.update({scope + code: True for code in alert.codes})
         said_at, _ = run.session.said.get(alert.codes[0], NEVER_SAID)
-        if has_waited(said_at, cooldown_s, run.now):
+        if abs(run.now - said_at) >= cooldown_s:  # the clock may have gone back
             due.append(alert)
     return due
 
 
-def has_waited(since: float, wait_s: float, now: float) -> bool:
-    """Whether a wait is over; after the clock went back, every wait is."""
-    passed_s = now - since
-    return passed_s < 0 or passed_s >= wait_s
-
-
 def forget_alerts(project: Project, session_id: str) -> None:
     """A session is over: its keys go."""
-    path = project.path("monitor-state.json")
-    state, has_changed = read_object(path), False
-    for table in state.values():
-        if not isinstance(table, dict):
-            continue
-        for key in list(table):
-            if (key + ":").startswith(session_id + ":"):
-                del table[key]
-                has_changed = True
-    if has_changed:
+    path, state = project.path("monitor-state.json"), {}
+    for name, table in read_object(path).items():
+        if isinstance(table, dict):
+            keys = [key for key in table if (key + ":").startswith(session_id + ":")]
+            state[name] = {key: table[key] for key in table if key not in keys}
+    if state:
         write_object(path, state)
 
 
@@ -2442,8 +2352,7 @@ def add_names(run: Run, paths: list[str]) -> None:
     if run.settings.is_on("gate.checkpoint"):
         text += "\n" + GATE_CHECKPOINT
     run.reply.add(text)
-    short_names = map(os.path.basename, worth)
-    record(run, "gate:said", files=", ".join(short_names))
+    record(run, "gate:said", files=", ".join(names))
 
 
 def context_files(project: Project, setting: str = "gate.files") -> list[str]:
@@ -2582,11 +2491,9 @@ def read_signals(run: Run, files: Iterable[SignalFile]) -> list[Signal]:
             record(run, "signal:expired", path=path, body=signal.body[:200])
             remove_file(path)
         elif signal.body and signal.mark != heard:
+            signal.is_strangers = is_from_repository(run.project, path)
+            signal.body = FROM_CLONE * signal.is_strangers + signal.body
             waiting.append(signal)
-    for signal in waiting:
-        if is_from_repository(run.project, signal.path):
-            signal.is_strangers = True
-            signal.body = FROM_CLONE + signal.body
     return waiting
 
 
@@ -2600,11 +2507,11 @@ def minimum_rank(run: Run) -> int:
 
 def newest_of_each(signals: list[Signal]) -> list[Signal]:
     """One signal of each source and code; a newer one replaces those before it."""
-    newest: dict[str, Signal] = {}
+    newest: dict[tuple[str, ...], Signal] = {}
     for signal in sorted(signals, key=lambda one: (one.generated_at, one.mark)):
-        key = signal.path or signal.auditor
+        key = (signal.path, signal.auditor)
         if signal.auditor and signal.code:
-            key = "\n".join((os.path.dirname(key), signal.auditor, signal.code))
+            key = (os.path.dirname(signal.path), signal.auditor, signal.code)
         if key in newest:
             remove_file(newest[key].path)
         newest[key] = signal
@@ -2644,8 +2551,7 @@ def choose_items(
     run: Run, alerts: list[Signal], files: Iterable[SignalFile]
 ) -> list[Signal]:
     """What is severe enough: critical first, then the oldest, strangers' last."""
-    least = minimum_rank(run)
-    items = alerts + read_signals(run, files)
+    items, least = alerts + read_signals(run, files), minimum_rank(run)
     items = newest_of_each([item for item in items if item.rank() >= least])
     return sorted(items, key=lambda item: (item.is_strangers, -item.rank()))
 
@@ -2661,13 +2567,13 @@ def say_items(run: Run, items: list[Signal]) -> list[Signal]:
 
 def fit_block(run: Run, items: list[Signal]) -> list[Signal]:
     """Add one block with as many items as fit; gives back those that are in it."""
+    if len(items) == 1:
+        return items if run.reply.add(ONE_SIGNAL + items[0].body) else []
     lines = ["  • " + one_line(item.body, BODY_LIMIT) for item in items]
     for count in range(len(items), 0, -1):
         block = [MANY_SIGNALS % len(items), *lines[:count]]
-        if len(items) == 1:
-            block = [ONE_SIGNAL + items[0].body]
-        elif count < len(items):
-            block.append(MORE_SIGNALS % (len(items) - count))
+        if lines[count:]:
+            block.append(MORE_SIGNALS % len(lines[count:]))
         if run.reply.add("\n".join(block)):
             return items[:count]
     return []
@@ -2685,17 +2591,15 @@ def shown_marks(project: Project) -> set[str]:
 
 def note_said(run: Run, signal: Signal, is_shown: bool = False) -> None:
     """Tell the person of a critical one, and remember what the agent hears."""
-    body, path = signal.body, signal.path
+    body, path, is_alert = signal.body, signal.path, bool(signal.codes)
     if is_for_person(signal) and not is_shown:
-        is_alert = bool(signal.codes)  # its advice is for the agent
-        told = body.partition("\n")[0] if is_alert else body
-        run.reply.tell("ctx: " + one_line(told, 200))
-        sequence = SEQUENCES[run.settings.text("monitor.notify")]
-        run.reply.bell = sequence.format(one_line(for_terminal(body), 120))
-    if signal.codes:
+        told = body.partition("\n")[0] if is_alert else body  # advice is for the agent
+        told = one_line(for_terminal(told), 200)
+        run.reply.tell("ctx: " + told)
+        run.reply.bell = SEQUENCES[run.settings.text("monitor.notify")].format(told)
+    if is_alert:
         return record(run, "alert:said", code=signal.codes[0], text=body)
-    name, severity = os.path.basename(path), signal.severity
-    record(run, "signal:delivered", file=name, severity=severity, body=body[:200])
+    record(run, "signal:delivered", severity=signal.severity, body=body[:200])
     run.reply.when_said(mark_said, run.session, path, run.now, signal.mark)
     if listener_of(path) != EVERYBODY:
         run.reply.when_said(remove_file, path)
@@ -8170,8 +8074,7 @@ def run_handoff(here: Here, options: Namespace) -> None:
         if options.action == "now":
             make_now(here)
         elif options.action == "drop":
-            names = [handoff.name for handoff in waiting_handoffs(run)]
-            name = choose(names, options.name)
+            name = choose(waiting_handoffs(run), options.name)
             take_handoff(project, name)
             note = "taken away; for some days it is kept in handoffs/delivered/"
             print_page([note + name])

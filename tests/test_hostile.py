@@ -341,9 +341,12 @@ def test_a_transcript_without_times_leaves_a_handoff(world, session):
     assert "a.py" in world.read_handoff("s1")
 
 
-def test_a_mark_without_its_other_half_costs_no_text_of_the_person():
-    mine = b"top\n" + kit.SECTION_BEGIN.encode() + b"\nmy own words\n"
-    assert kit.without_section(mine + kit.render_section("ours")) == mine
+def test_a_mark_without_its_other_half_costs_no_text_of_the_person(tmp_path):
+    mine = "top\n" + kit.SECTION_BEGIN + "\nmy own words\n"
+    path = write(str(tmp_path / "CLAUDE.md"), mine)
+    kit.write_section(path, "ours")
+    kit.write_section(path, "")
+    assert read(path) == mine
 
 
 def test_what_is_written_below_the_kits_addition_is_kept(world, session):

@@ -188,7 +188,7 @@ def test_why_explains_what_was_said_and_decided(world, session):
     session.gate()
     fill(session, 150_000)
     page = tell(world, "why")
-    assert "asked the agent to read CONSTITUTION.md, TASKS.md" in page
+    assert "asked the agent to read .context/CONSTITUTION.md, .context/TASKS.md" in page
     assert "asked for a handoff at 89%: there was none yet" in page
     assert len(tell(world, "why", "1").strip().split("\n")) == 1
     helper.write(world.state("events.jsonl"), '{"at": "2026-02-03T10:45:00Z", "event": "old:thing"}\n')
