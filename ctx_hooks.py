@@ -942,20 +942,10 @@ OWN_HEAD = "Your own handoff from before the compaction (%s), %s old."
 BEGUN_HEAD = "The handoff that this session began with (%s), %s old, once more."
 DELIVERED_NOTE = "ctx: handoff of %s delivered, %d lines"
 LEFT_OUT = "(Parts of it are left out here for room. All of it: %s)"
-# In a startup text that is too long, the sections that give way, with their limits.
-LIMITS = {
-    "Files edited": 400,
-    "Uncommitted changes (git status)": 300,
-    "The last commands": 500,
-    "Without a result": 300,
-    "The workflow of this session": 300,
-    "Todo list": 600,
-    "The last command that failed": 700,
-    "What the agent said last": 900,
-}
+SECTION_LIMIT = 500  # characters of a list in a startup text that is too long
 SECTION_TITLE = r"(?m)^(##+ (?!Since this handoff).*\n+)"
 MOVED = "The working tree is on %s at %s now; it was on %s at %s then."
-BEGAN_WITH = "That session began with the handoff %s, kept in %s."
+BEGAN_WITH = "That session began with the handoff %s, kept in handoffs/delivered."
 OTHERS = "Also waiting in the same folder: %s."
 FILES_HEAD = "Context for this session (ctx_hooks, %s):"
 STRANGERS = "It came with the repository: none of this user's sessions wrote it."
@@ -1027,8 +1017,8 @@ def choose_handoffs(run: Run) -> dict[str, str]:
         return read_handoffs(run.project, [own, begun])
     names = [name for name in waiting_handoffs(run) if name != own]
     if source == "clear":
-        writers = {name: writer_of(run.project, name) for name in names}
-        names.sort(key=lambda name: not was_cleared(writers[name], session))
+        project = run.project
+        names.sort(key=lambda name: not was_cleared(writer_of(project, name), session))
     return read_handoffs(run.project, names)
 
 
@@ -1117,8 +1107,8 @@ def handoff_head(run: Run, names: list[str]) -> list[str]:
     project, name = run.project, names[0]
     age = format_age(run.now - modified_at(project.path("handoffs", name)))
     if run.event.source == "compact":
-        begun = run.session.handoff.began_with
-        return [BEGUN_HEAD % (begun, age) if begun in name else OWN_HEAD % (name, age)]
+        head = OWN_HEAD if name == own_handoff(run.session) else BEGUN_HEAD
+        return [head % (os.path.basename(name), age)]
     writer = writer_of(project, name)
     label = DIALECTS.get(writer.agent, Dialect()).label or "an unknown writer"
     lines = [NEW_HEAD % (name, label, age)]
@@ -1129,8 +1119,7 @@ def handoff_head(run: Run, names: list[str]) -> list[str]:
     if then != now and "" not in (writer.branch, now[0]):
         lines.append(MOVED % (now + then))
     if writer.handoff.began_with:
-        folder = project.relative(project.path("handoffs", "delivered"))
-        lines.append(BEGAN_WITH % (writer.handoff.began_with, folder))
+        lines.append(BEGAN_WITH % writer.handoff.began_with)
     if names[1:]:
         lines.append(OTHERS % ", ".join(names[1:6]))
     return lines
@@ -1143,24 +1132,26 @@ def fit_handoff(text: str, room: int) -> str:
     if not mark and not text.startswith(KIT_HEAD):
         return fit_text(text, room)
     parts = re.split(SECTION_TITLE, mark + rest)  # text, title, text, title, text …
-    limits = {} if mark and len(rest) < room * 3 // 4 else LIMITS
+    is_short = mark and len(rest) < room * 3 // 4
     words = {}
-    for index, before in enumerate(parts[:-1], 1):
-        part, title = parts[index].rstrip(), before.strip("# \n")
-        if title in WORDS_TITLES:
+    for index, title in enumerate(parts[:-1], 1):
+        part = parts[index].rstrip()
+        if title.strip("# \n") in WORDS_TITLES:
             texts = part.split("\n\n")
             words[index] = [re.sub(r"(?m)^> ?", "", text) for text in texts]
             part = ""
-        parts[index] = cut_middle(part, limits.get(title, len(part))) + "\n\n"
+        parts[index] = cut_middle(part, room if is_short else SECTION_LIMIT) + "\n\n"
     spare = room - len("".join(parts))
     said = sum(words.values(), [])
     binding = render_requests(choose_words(said, spare * 2 // 3, BINDING))
     share = max(spare - len(body), len(binding))
     for index in sorted(words, key=lambda index: sum(map(len, words[index]))):
-        kept = choose_words(words[index], share // len(words))
-        parts[index] = render_requests(kept) + "\n\n"
+        kept = render_requests(choose_words(words[index], share // len(words)))
+        parts[index] = kept + "\n\n"
+        if not kept:
+            parts[index - 1] = ""  # no heading without a word
+        share -= len(kept)
         del words[index]
-        share -= len(parts[index])
     ours = "".join(parts).strip()
     body = fit_text(body.rstrip(), room - len(ours) - 2)
     return cut_middle((body + "\n\n" + ours).strip(), room)
@@ -1442,10 +1433,8 @@ def leftovers(run: Run) -> list[str]:
         project.path("handoffs"): MARKDOWN + "|" + LEFTOVER,
         temp: "^" + marker,
     }
-    signals = project.path("signals", "sessions")
-    for name in list_names(signals):
-        if modified_at(project.state("session-%s.json" % name)) < oldest:
-            places[os.path.join(signals, name)] = MARKDOWN
+    signals = project.path("signals", "sessions")  # a session hears of its own at once
+    places.update({folder: MARKDOWN for folder, _, _ in os.walk(signals)})
     found = []
     for folder, pattern in places.items():
         found += [path for path, at in list_files(folder, pattern) if at < oldest]
@@ -1850,11 +1839,12 @@ def run_auditors(run: Run, state: MonitorState) -> list[Signal]:
 
 def forget_alerts(project: Project, session_id: str) -> None:
     """A session is over: its keys go."""
-    path, state = project.path("monitor-state.json"), {}
-    for name, table in read_object(path).items():
-        if isinstance(table, dict):
-            keys = [key for key in table if (key + ":").startswith(session_id + ":")]
-            state[name] = {key: table[key] for key in table if key not in keys}
+    path, prefix = project.path("monitor-state.json"), session_id + ":"
+    state = read_object(path)
+    for table in state.values():
+        for key in list(table) if isinstance(table, dict) else []:
+            if (key + ":").startswith(prefix):
+                del table[key]
     if state:
         write_object(path, state)
 
@@ -2492,7 +2482,8 @@ def read_signals(run: Run, files: Iterable[SignalFile]) -> list[Signal]:
             remove_file(path)
         elif signal.body and signal.mark != heard:
             signal.is_strangers = is_from_repository(run.project, path)
-            signal.body = FROM_CLONE * signal.is_strangers + signal.body
+            if signal.is_strangers:
+                signal.body = FROM_CLONE + signal.body
             waiting.append(signal)
     return waiting
 
