@@ -5539,6 +5539,7 @@ def count_success(project: Project, delivery: Delivery, now: float) -> None:
 GAP = "[…] "
 TEXT_COST = 4  # characters that the quoting of a text takes
 SENTENCE_LIMIT = 800  # characters; a longer one is taken in pieces
+LONG = 100  # for each so many characters a sentence comes one weight later
 SHORT_LEAD = 22  # characters of "Wait." and its like: the next sentence says what
 FIRST_FEW = 30  # of one text and weight; what is more comes after other texts
 LAST_WHOLE, WHOLE_SHARE = 3, 5  # the first and the last three, up to a fifth each
@@ -6716,15 +6717,18 @@ def choose_words(
     known = plain_words(quoted) if quoted else ""
     seen: set[str] = set()
     kept: set[int] = set()
+    begun: set[int] = set()  # the texts of which something is kept
     for rank, _, place in rank_sentences(texts, rows, 0 if least > 0 else room):
-        _, sentence, weight = rows[place]
-        cost = len(sentence) + len(GAP) + TEXT_COST
+        number, sentence, weight = rows[place]
+        gaps = (place - 1 not in kept) - (place + 1 in kept)
+        cost = len(sentence) + gaps * len(GAP) + (number not in begun) * TEXT_COST
         words = plain_words(sentence) if cost <= room and weight >= least else ""
         is_known = words in known or (0 < rank < WHOLE and words in seen)
         if words and not is_known:
             room -= cost
             seen.add(words)
             kept.add(place)
+            begun.add(number)
     return show_kept(rows, kept, len(texts))
 
 
@@ -6739,7 +6743,8 @@ def rank_sentences(texts: list[str], rows: list[Sentence], room: int) -> list[Ra
         tally[number, weight] = tally.get((number, weight), 0) + 1
         turn = -(tally[number, weight] // FIRST_FEW)
         if sentence.strip() not in ("", GAP.strip()):
-            ranks.append((WHOLE if is_whole else weight, turn, place))
+            value = weight - len(sentence) // LONG
+            ranks.append((WHOLE if is_whole else value, turn, place))
     return sorted(ranks, reverse=True)
 
 
