@@ -6243,11 +6243,9 @@ back to, expected to, go for, going for, went with, change it, demand, demands, 
 up to, rejected, reject, respect, refer to, limited, by default, require*, is wrong,
 was wrong, were wrong, was a mistake, kept, switched, moved to, moving to, we moved,
 drop the, drop it, revised, revision, besides, neither, nor, locked, off the, cannot,
-can't, dont, and not, ^ run, ^ add, ^ show, ^ start, ^ give, ^ make, ^ test, ^ commit,
-^ push, ^ remove, ^ set, ^ include, ^ deploy, our, ^ save, ^ send, ^ import, ^ return,
-^ create, ^ implement, ^ move, ^ fix, ^ build, items, named, versions, version, will be,
-^ update, ^ write, ^ same, ^ one, entire, decision, final, remember, uses, start with,
-starts with, in each, priority, anything else, before we, before i, make that
+can't, dont, and not, our, items, named, versions, version, will be, ^ same, ^ one,
+entire, decision, final, remember, uses, start with, starts with, in each, priority,
+anything else, before we, before i, make that
 # Deutsch
 möchte*, würde*, bitte, lieber, bevorzug*, soll, sollen, sollte*, wünsch*, wollen,
 brauche*, nehmen, nutz*, benutz*, verwend*, heißt, heißen, heisst, nenn*, weil, denn,
@@ -6554,9 +6552,9 @@ def weigh(scale: Scale, sentence: str) -> int:
     """What the heaviest entry says, one more if a second one agrees, less for a report
     or a question."""
     words = plain_clauses(sentence)
-    found = {"": int(re.search(VALUE_SET, sentence) is not None)}
-    found.update(find_entries(scale, words))
-    weights = sorted(found.values(), reverse=True)
+    has_value = re.search(VALUE_SET, sentence) is not None
+    found = find_entries(scale, words).values()
+    weights = sorted([*found, int(has_value)], reverse=True)
     weight = weights[0]
     if weights[1:] and weights[1] >= min(weight, 2) > 0:
         weight += 1
@@ -6576,19 +6574,22 @@ def plain_clauses(sentence: str) -> str:
     return re.sub(FILLERS, "^ ", text)
 
 
-def find_entries(scale: Scale, words: str) -> Iterator[tuple[str, int]]:
-    """The entries that a sentence holds, and their weights: at each place the longest."""
+def find_entries(scale: Scale, words: str) -> dict[str, int]:
+    """The entries that a sentence holds, with their weights: at each place the longest."""
+    found: dict[str, int] = {}
     end = 0
     for match in re.finditer(WORD_START, words):
         start = match.start()
-        if start >= end:
-            entry, weight = find_entry(scale, words, start)
-            next_word = start + len("^ ")
-            is_border = words[start] == "^"
-            if is_border and len(find_entry(scale, words, next_word)[0]) > len(entry) - 2:
+        if start < end:
+            continue
+        entry, weight = find_entry(scale, words, start)
+        if words[start] == "^":
+            after, _ = find_entry(scale, words, start + len("^ "))
+            if len("^ " + after) > len(entry):
                 continue
-            end = start + len(entry)
-            yield entry, weight
+        found[entry] = weight
+        end = start + len(entry)
+    return found
 
 
 def find_entry(scale: Scale, text: str, start: int) -> tuple[str, int]:

@@ -151,7 +151,7 @@ def test_ten_thousand_short_prompts_are_looked_at_in_one_go(world, session):
     session.look()
     kept = [words for _, words in session.state()["facts"]["requests"]]
     assert kept[0] == "ok 0" and kept[-3:] == ["ok 9997", "ok 9998", "ok 9999"]
-    assert 1_000 < len(kept) < 2_000
+    assert 1_000 < len(kept) < 3_000
 
 
 def test_a_line_of_50_mb_costs_itself_only(world, session):
