@@ -3222,7 +3222,7 @@ PRINTED_END = r"(?m)^[ \t*_#]*END HANDOFF[ \t*_]*$"
 MEASURED_LIMIT, MEASURED_WHOLE = 60, 16
 REQUESTS_LIMIT = 24_000
 SAID_LAST_LIMIT, OUTPUT_LINES, OUTPUT_LIMIT = 3_000, 5, 600
-ACKNOWLEDGED = r"(?i)\bACK:\s*context received"
+ACKNOWLEDGED = "ack: context received"
 
 
 def look_at(session: Session, event: Event) -> None:
@@ -3355,7 +3355,7 @@ def fold_answer(facts: Facts, row: Row) -> None:
     # a Stop may have told it already, or a client writes it twice
     if not facts.said.endswith(hide_secrets(row.text)):
         add_words(facts, row.text)
-    if re.search(ACKNOWLEDGED, row.text):
+    if ACKNOWLEDGED in row.text.lower():
         facts.acknowledged_at = row.at
 
 
@@ -3363,7 +3363,7 @@ def add_words(facts: Facts, text: str) -> None:
     """More words of the agent; a handoff that they print is kept whole."""
     text = hide_secrets(text)
     facts.said = (facts.said + "\n\n" + text).strip()
-    printed = last_printed(facts.said) if re.search(PRINTED_END, text) else ""
+    printed = last_printed(facts.said) if "END HANDOFF" in text else ""
     if printed:
         facts.printed = cut_middle(printed, PRINTED_LIMIT)
         facts.printed_at = facts.said_at
@@ -3413,11 +3413,11 @@ def slash_command(text: str) -> str:
 WORK = {"edit": 2, "run": 1, "agent": 1, "other": 1}
 LOOKING = (  # how commands begin that only look
     r"(?:cd|ls|cat|head|tail|grep|rg|fd|sed -n|awk|wc|echo|pwd|which|type|stat|tree|ps"
-    r"|jq|diff|file|du|df|date|whoami|less|more|command -v|\S+ --version"
+    r"|jq|diff|file|du|df|env|date|whoami|less|more|command -v|\S+ --version"
     r"|find(?!.* -(?:delete|exec))|git (?:--no-pager )?(?:status|diff|log|show|remote"
     r"|blame|rev-parse|ls-files|grep|branch(?! [^-]| -[dfmDM])))(?: |$)"
 )
-WAITING = r"(?:sleep|wait|watch|tail|gh run watch)\b"
+WAITING = ("sleep ", "wait", "watch ", "tail ", "gh run watch")
 CHECK = (  # how commands begin that test, build or lint something
     r"(?:\S*/)?(?:pytest|tox|nox|unittest|ruff|mypy|flake8|eslint|tsc|jest|vitest|mocha"
     r"|phpunit|rspec|shellcheck|bats|ctest|make|mvn|gradlew?)(?: |$)"
@@ -3427,7 +3427,7 @@ CHECK = (  # how commands begin that test, build or lint something
     r"|\S*(?:/test|/check|/verify|/ci|ci/run)(?: |$)"
 )
 BEFORE_PROGRAM = (  # words that may come before it, such as X=1 timeout 60 python3 -m
-    r"(?:(?:-(?!l?c )\S*|[^-=\s][^=\s]*=\S*|\d+[smh]?"
+    r"\A(?:(?:-(?!l?c )\S*|[^-=\s][^=\s]*=\S*|\d+[smh]?"
     r"|(?:[^-=\s][^=\s]*/)?(?:python[\d.]*|node|sh|bash)|env|time|nice|sudo|timeout"
     r"|npx|bunx|uvx?|poetry|pipenv|pdm|hatch|bundle|run|exec) )*"
 )
@@ -3553,15 +3553,16 @@ INSIDE_WORD = str.maketrans(" \t\n;&|<>()#", "\0\0\0……………………")
 SEPARATOR = r"&&|\|\||(?<!>)\||(?<![<>])&(?!>)|[;()\n]"
 REDIRECTION = r"[\d&]?([<>]+)[|&]?\s*([^\s<>]+)"
 HEREDOC = r"(?<!<)<<-?\s*['\"\\]?(\w+)"
-WRITER = r"tee |(?:git )?(?:cp|mv) |sed (?:.* )?(?:-[a-zA-Z]*i|--in-place)"
+WRITERS = ("tee ", "cp ", "mv ", "git mv ", "sed -i")
 NO_NAME = r"[$`*?{\n…]|(?:^|/)[~-]|^/dev/|^$"  # only the shell knows it; or no file
 
 
 def parse_command(command: str) -> list[str]:
-    """The simple commands of a shell command, such as two of `cd src && make > log`."""
+    """The simple commands of a shell command, each from the name of its program on:
+    `cd src && X=1 python3 -m pytest` has two."""
     text = re.sub(SHELL_TEXT, as_one_word, without_heredocs(command))
-    parts = re.split(SEPARATOR, text)
-    return [part.strip() for part in parts if part.strip()]
+    parts = [part.strip() for part in re.split(SEPARATOR, text)]
+    return [re.sub(BEFORE_PROGRAM, "", part) for part in parts if part]
 
 
 def as_one_word(quoted: re.Match[str]) -> str:
@@ -3583,13 +3584,9 @@ def without_heredocs(command: str) -> str:
     return "\n".join(kept)
 
 
-def begins_with(part: str, pattern: str) -> bool:
-    return bool(re.match("%s(?:%s)" % (BEFORE_PROGRAM, pattern), part))
-
-
 def is_looking(parts: list[str]) -> bool:
     """Whether every part of a shell command only looks."""
-    return all(begins_with(part, LOOKING) and ">" not in part for part in parts)
+    return all(re.match(LOOKING, part) and ">" not in part for part in parts)
 
 
 def may_move_tree(command: str) -> bool:
@@ -3602,7 +3599,7 @@ def may_move_tree(command: str) -> bool:
 def verdict_of(command: str, parts: list[str]) -> str:
     """What exit code 0 says of a command that tests, builds or lints something; "" for
     other commands. In a pipe or a list it may be the exit code of something else."""
-    if not any(begins_with(part, CHECK) for part in parts):
+    if not any(re.match(CHECK, part) for part in parts):
         return ""
     return "passed" if len(parts) == 1 + command.count("&&") else "ran"
 
@@ -3615,7 +3612,7 @@ def written_files(parts: list[str]) -> list[str]:
         words = re.sub(REDIRECTION, "", part).split() or [""]
         if words[0] == "cd":
             folder = os.path.join(folder, *(words[1:2] or ["~"]))
-        if re.match(WRITER, part):
+        if part.startswith(WRITERS):
             names.append(words[-1])
         files += [os.path.join(folder, name) for name in names]
     return [name.replace("\0", " ") for name in files if not re.search(NO_NAME, name)]
@@ -3700,7 +3697,7 @@ def note_key(facts: Facts, call: Call, text: str) -> None:
     edit is no repetition. The same edit twice is one in any state.
     """
     has_failed, is_edit = call["outcome"] == "failed", call["kind"] == "edit"
-    is_waiting = re.match(WAITING, call["command"]) and not has_failed
+    is_waiting = call["command"].startswith(WAITING) and not has_failed
     if call["kind"] in ("poll", "note") or is_waiting:
         return
     did = call["does"] + text[:80] + text[-80:]
@@ -4186,7 +4183,8 @@ def is_typed(prompt: str) -> bool:
 
 def number_in(env: Env, name: str) -> int:
     """A number in the environment, such as 200000 or 200k; 0 if there is none."""
-    match = re.fullmatch(r"(?i)([0-9]{1,9})(k?)", env.get(name, ""))
+    text = env.get(name, "")
+    match = re.fullmatch(r"(?i)([0-9]{1,9})(k?)", text) if text else None
     return int(match[1]) * (1000 if match[2] else 1) if match else 0
 
 
@@ -4723,7 +4721,6 @@ def all_sessions(project: Project, since: float = 0.0) -> list[Session]:
 GIT_LIMIT_S = 0.6
 LOG_LIMIT_BYTES = 64_000
 CHANGED_LIMIT = 30
-COMMIT = r"[0-9a-f]{40,64}"
 ONE_COMMIT = r"(?:commit|cherry-pick|revert)(?! \(amend)"  # in git's own words
 # Nothing in a repository may make git run a program, ask, or write.
 SAFE_GIT = (
@@ -4759,7 +4756,7 @@ def read_head(root: str) -> tuple[str, str]:
     """(branch, short commit); ("", "") without git. A detached head is "commit …"."""
     folder = git_folder(root)
     head = read_text(os.path.join(folder, "HEAD")).strip() if folder else ""
-    if re.fullmatch(COMMIT, head):
+    if is_commit(head):
         return "commit " + head[:10], head[:10]
     name = head.partition("ref: ")[2]
     if not name or name.endswith("/.invalid"):  # git keeps them elsewhere: reftable
@@ -4787,11 +4784,14 @@ def read_ref(folder: str, name: str) -> str:
     """The commit of a branch; a worktree shares its branches with the main folder."""
     shared = os.path.join(folder, read_text(os.path.join(folder, "commondir")).strip())
     commit = read_text(os.path.join(shared, name)).strip()
-    if re.fullmatch(COMMIT, commit):
-        return commit
-    packed = read_text(os.path.join(shared, "packed-refs"), STATE_LIMIT_BYTES)
-    match = re.search(r"(?m)^(%s) %s$" % (COMMIT, re.escape(name)), packed)
-    return match.group(1) if match else ""
+    if not is_commit(commit):
+        packed = read_text(os.path.join(shared, "packed-refs"), STATE_LIMIT_BYTES)
+        commit = packed.partition(" %s\n" % name)[0].rpartition("\n")[2]
+    return commit if is_commit(commit) else ""
+
+
+def is_commit(text: str) -> bool:
+    return len(text) in (40, 64) and not text.strip("0123456789abcdef")
 
 
 def find_git() -> str:
@@ -6930,6 +6930,8 @@ def cut_end(text: str, limit: int) -> str:
 
 def says_something(text: str) -> bool:
     """Whether a Markdown file holds more than headings, comments and fillers."""
+    if not text:
+        return False
     text = re.sub(r"(?s)<!--.*?(-->|\Z)", "", text)
     lines = [line.strip("-*_|> \t\r") for line in text.split("\n")]
     return not all(re.fullmatch(FILLER, line) for line in lines)
