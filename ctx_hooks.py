@@ -3472,7 +3472,7 @@ def fold_call(session: Session, row: Row, given: tuple[str, str, Json]) -> None:
         "kind": kind,
         "command": told,
         "does": describe_call(tool, command, tool_input),
-        "check": verdict_of(command, parts),
+        "check": verdict_of(command, parts) if kind == "run" else "",
         "outcome": "",
         "key": "",
         "at": row.at,
@@ -4632,13 +4632,23 @@ def session_path(project: Project, session_id: str) -> str:
     return project.state("session-%s.json" % safe_name(session_id))
 
 
+def read_session(path: str) -> Session:
+    """The session in a file; one without an id if it cannot be used."""
+    session = Session(load_state(path))
+    if session.version != SESSION_VERSION:
+        session = Session()
+    session.reading_mark = path + ".reading"
+    return session
+
+
 def load_session(project: Project, session_id: str) -> Session:
     """The session's state; a new one if there is none that can be used."""
-    session = Session(load_state(session_path(project, session_id)))
-    if session.version != SESSION_VERSION or session.id != session_id:
-        session = Session({"id": session_id})
-    session.reading_mark = session_path(project, session_id) + ".reading"
-    return session
+    session = read_session(session_path(project, session_id))
+    if session.id == session_id:
+        return session
+    fresh = Session({"id": session_id})
+    fresh.reading_mark = session.reading_mark
+    return fresh
 
 
 def save_session(project: Project, session: Session) -> bool:
@@ -4694,20 +4704,16 @@ def was_cleared(before: Session, session: Session) -> bool:
 
 def writer_of(project: Project, name: str) -> Session:
     """The session that a handoff belongs to; an empty one if we know none."""
-    stem = name[: -len(".md")]
-    return Session(read_object(project.state("session-%s.json" % stem)))
+    stem, _ = os.path.splitext(name)
+    return read_session(project.state("session-%s.json" % stem))
 
 
 def all_sessions(project: Project, since: float = 0.0) -> list[Session]:
     """The sessions of the project that are kept, the newest first."""
-    found: list[Session] = []
-    for path, at in list_files(project.home, SESSION_FILE):
-        if at >= since and len(found) < SESSIONS_LOOKED_AT:
-            session = Session(read_object(path))
-            session.reading_mark = path + ".reading"
-            if session.id and session.version == SESSION_VERSION:
-                found.append(session)
-    return found
+    files = list_files(project.home, SESSION_FILE)
+    paths = [path for path, at in files if at >= since]
+    sessions = map(read_session, paths[:SESSIONS_LOOKED_AT])
+    return [session for session in sessions if session.id]
 
 
 # =============================================================================
@@ -7547,7 +7553,7 @@ def project_problems(here: Here) -> list[Finding]:
     if is_switched_off(project, here.env, here.now):
         what = "all hooks are silent here, " + off_since(here)
         rows.append((FAIL, what, here.kit.call("resume")))
-    if not can_be_written(project.home):
+    if not prepare_folders(project):
         what = "nothing can be kept in %s, so the hooks stay silent" % project.home
         rows.append((FAIL, what, "check its owner and permissions"))
     own = os.path.join(config_home(here.env), "ctx_hooks", "contextrc")
@@ -7573,13 +7579,6 @@ def off_since(here: Here) -> str:
     if until.isdecimal() and int(until):
         text += ", until " + here.clock(int(until))
     return text
-
-
-def can_be_written(folder: str) -> bool:
-    """Whether this folder, or the one in which it would be made, can be written."""
-    while not os.path.lexists(folder):
-        folder = os.path.dirname(folder)
-    return os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)
 
 
 def project_hints(here: Here) -> list[Finding]:
