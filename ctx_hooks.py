@@ -3411,12 +3411,14 @@ def slash_command(text: str) -> str:
 
 # How much a call adds to the work, by its kind. Two are worth a handoff.
 WORK = {"edit": 2, "run": 1, "agent": 1, "other": 1}
-LOOKING = (  # how commands begin that only look
-    r"(?:cd|ls|cat|head|tail|grep|rg|fd|sed -n|awk|wc|echo|pwd|which|type|stat|tree|ps"
-    r"|jq|diff|file|du|df|env|date|whoami|less|more|command -v|\S+ --version"
-    r"|find(?!.* -(?:delete|exec))|git (?:--no-pager )?(?:status|diff|log|show|remote"
-    r"|blame|rev-parse|ls-files|grep|branch(?! [^-]| -[dfmDM])))(?: |$)"
+LOOKING = tuple(  # how commands begin that only look
+    "cd |ls |cat |head |tail |grep |rg |fd |find |sed -n |awk |wc |echo |pwd |which "
+    "|type |stat |tree |ps |jq |diff |file |du |df |env |date |whoami |less |more "
+    "|command -v |--version |git status |git diff |git log |git show |git remote "
+    "|git blame |git rev-parse |git ls-files |git grep |git branch -a |git branch -v"
+    "|git branch --show|git --no-pager ".split("|")
 )
+ACTING = (">", " -exec", " -delete")  # what makes more of them
 WAITING = ("sleep ", "wait", "watch ", "tail ", "gh run watch")
 CHECK = (  # how commands begin that test, build or lint something
     r"(?:\S*/)?(?:pytest|tox|nox|unittest|ruff|mypy|flake8|eslint|tsc|jest|vitest|mocha"
@@ -3437,8 +3439,7 @@ TREE_MOVERS = set(  # words of commands that may switch the branch, or commit
 )
 REFUSED = r"(?i)user (doesn't want|rejected|refused|denied|declined|cancel+ed)"
 NUMBER = r"\d+"
-COMMENT = r"(^|\s)#.*"
-OUTPUT_FILTERS = r"(\s*2>&1|\s*\|\s*(tail|head|cat)( -n?\s*\d+)?|\s*\|\| true)+\s*$"
+OUTPUT_FILTERS = ("tail", "head", "cat", "true")  # `make | tail`, `make || true`
 
 
 def fold_call(session: Session, row: Row, given: tuple[str, str, Json]) -> None:
@@ -3471,7 +3472,7 @@ def fold_call(session: Session, row: Row, given: tuple[str, str, Json]) -> None:
         "tool": tool,
         "kind": kind,
         "command": told,
-        "does": describe_call(tool, command, tool_input),
+        "does": describe_call(tool, command, parts, tool_input),
         "check": verdict_of(command, parts) if kind == "run" else "",
         "outcome": "",
         "key": "",
@@ -3511,11 +3512,13 @@ def is_own_handoff(session: Session, path: str) -> bool:
     return re.split(r"[/\\]", path)[-1] == own_handoff(session)
 
 
-def describe_call(tool: str, command: str, tool_input: Json) -> str:
+def describe_call(tool: str, command: str, parts: list[str], tool_input: Json) -> str:
     """What a call does, to find repeated ones. Comments, descriptions and ways to look
     at the output do not count."""
-    text = " ".join(re.sub(COMMENT, "", command).split())
-    text = re.sub(OUTPUT_FILTERS, "", text)
+    others = [part for part in parts[1:] if not part.startswith(OUTPUT_FILTERS)]
+    text = " ".join(" ".join(parts[:1] + others).split())
+    if "<<" in command:
+        text += content_mark(command)  # what a heredoc holds
     if not command:
         given = dict(tool_input, description="")
         text = tool + " " + json.dumps(given, sort_keys=True)
@@ -3577,7 +3580,7 @@ def without_heredocs(command: str) -> str:
     ends: list[str] = []
     for line in command.split("\n"):
         if not ends:
-            ends = re.findall(HEREDOC, line)
+            ends = re.findall(HEREDOC, line) if "<<" in line else []
             kept.append(line + " …" if ends else line)
         elif line.strip() == ends[0]:
             del ends[0]
@@ -3586,7 +3589,8 @@ def without_heredocs(command: str) -> str:
 
 def is_looking(parts: list[str]) -> bool:
     """Whether every part of a shell command only looks."""
-    return all(re.match(LOOKING, part) and ">" not in part for part in parts)
+    is_acting = any(sign in part for part in parts for sign in ACTING)
+    return not is_acting and all((part + " ").startswith(LOOKING) for part in parts)
 
 
 def may_move_tree(command: str) -> bool:
