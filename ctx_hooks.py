@@ -3553,6 +3553,7 @@ SHELL_TEXT = r"""(?xs)
     | \\(.) | '([^']*)'? | "((?:[^"\\]|\\.)*)"?                # a part of one word
 """
 INSIDE_WORD = str.maketrans(" \t\n;&|<>()#", "\0\0\0……………………")
+SHELL_SIGNS = set("\\'\"#;&|<>()\n…")
 SEPARATOR = r"&&|\|\||(?<!>)\||(?<![<>])&(?!>)|[;()\n]"
 REDIRECTION = r"[\d&]?([<>]+)[|&]?\s*([^\s<>]+)"
 HEREDOC = r"(?<!<)<<-?\s*['\"\\]?(\w+)"
@@ -3563,9 +3564,12 @@ NO_NAME = r"[$`*?{\n…]|(?:^|/)[~-]|^/dev/|^$"  # only the shell knows it; or n
 def parse_command(command: str) -> list[str]:
     """The simple commands of a shell command, each from the name of its program on:
     `cd src && X=1 python3 -m pytest` has two."""
-    text = re.sub(SHELL_TEXT, as_one_word, without_heredocs(command))
-    parts = [part.strip() for part in re.split(SEPARATOR, text)]
-    return [re.sub(BEFORE_PROGRAM, "", part) for part in parts if part]
+    parts = [command]
+    if not SHELL_SIGNS.isdisjoint(command):
+        text = re.sub(SHELL_TEXT, as_one_word, without_heredocs(command))
+        parts = re.split(SEPARATOR, text)
+    stripped = [part.strip() for part in parts]
+    return [re.sub(BEFORE_PROGRAM, "", part) for part in stripped if part]
 
 
 def as_one_word(quoted: re.Match[str]) -> str:
@@ -4284,12 +4288,13 @@ class ClaudeCode(Dialect):
             merged.update(found)
             models = found.get("modelSettings")
             for name, values in models.items() if isinstance(models, dict) else []:
-                if re.sub(MODEL_FORM, "", name) == model and isinstance(values, dict):
+                is_it = re.sub(MODEL_FORM, "", name) == re.sub(MODEL_FORM, "", model)
+                if is_it and isinstance(values, dict):
                     merged.update(values)
         return merged
 
     def find_limit(self, window: int, model: str, root: str, env: Env) -> int:
-        settings = self.read_settings(re.sub(MODEL_FORM, "", model), root, env)
+        settings = self.read_settings(model, root, env)
         switches = [env.get(name, "") for name in OFF_SWITCHES]
         is_off = any(switch not in ("", "0", "false") for switch in switches)
         if is_off or settings.get("autoCompactEnabled") is False:
