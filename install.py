@@ -148,6 +148,12 @@ class JsonText:
         """The value at a place; None if there is none."""
         return look_up(self.read(self.skip_blanks(0))[0], place)
 
+    def rows(self, place):
+        # type: (Place) -> list[object]
+        """The list at a place; an empty one if there is none."""
+        value = self.value(place)
+        return value if isinstance(value, list) else []
+
     def items(self, at):
         # type: (int) -> tuple[list[Item], int]
         """The items of the object or array that begins here, and where it ends."""
@@ -212,21 +218,21 @@ class JsonText:
             tail = "," + tail
         self.replace(last, at + 1 + len(inside), tail + new)
 
-    def remove(self, place, before):
-        # type: (Place, object) -> None
-        """Remove an item, and with the last one what is around it, unless that was
-        in the value before us."""
+    def remove(self, place):
+        # type: (Place) -> None
+        """Remove an item, and what holds nothing else, not even a comment."""
         outer = place[:-1]
         items, close = self.items(self.find(outer))
-        if len(items) == 1 and outer and look_up(before, outer) is None:
-            self.remove(outer, before)
-            return
         index = [item.key for item in items].index(place[-1])
         item = items[index]
         end = items[index + 1].start if items[index + 1 :] else close
         gap = close_gap(self.source[item.gap : item.start], self.source[item.end : end])
-        is_empty = len(items) == 1 and not gap.strip(BLANKS)
-        self.replace(item.gap, end, "" if is_empty else gap)
+        if len(items) == 1 and not gap.strip(BLANKS):
+            if outer:
+                self.remove(outer)
+                return
+            gap = ""
+        self.replace(item.gap, end, gap)
 
     def render(self, value, before):
         # type: (object, str) -> str
@@ -282,8 +288,7 @@ def close_gap(before, after):
 # Our entries
 # =============================================================================
 # An entry is ours by what it runs, never by a private key or by memory: so any
-# clone can take it out. `before` is the value of the settings before us; what it
-# has is never removed.
+# clone can take it out.
 
 OUR_RULE = re.compile(r"Edit\(.*/handoffs/\*\*\)")
 STATUS_LINE = ["statusLine"]  # type: Place
@@ -329,17 +334,8 @@ def find_wrong_shape(value, events):
     return ""
 
 
-def value_of(source):
-    # type: (str) -> kit.Json
-    """The value of a text that may be broken; {} if it is."""
-    try:
-        return decode(source)
-    except (ValueError, RecursionError):
-        return {}
-
-
-def merge_hooks(text, wanted, before):
-    # type: (JsonText, dict[str, kit.Json], kit.Json) -> None
+def merge_hooks(text, wanted):
+    # type: (JsonText, dict[str, kit.Json]) -> None
     """Make our hooks exactly those of `wanted`, {event: group}; {}: none."""
     missing = dict(wanted)
     for line in reversed(kit.find_lines(text.value([]))):
@@ -351,38 +347,30 @@ def merge_hooks(text, wanted, before):
                 text.put(entry + [key], ours[key])
         else:
             is_alone = text.value(hooks + [1]) is None
-            text.remove(hooks[:-1] if is_alone else entry, before)
+            text.remove(hooks[:-1] if is_alone else entry)
     for event, group in missing.items():
         place = ["hooks", event]  # type: Place
-        text.put(place + [len(list_at(text.value(place)))], group)
+        text.put(place + [len(text.rows(place))], group)
 
 
-def strip_settings(text, before):
-    # type: (JsonText, kit.Json) -> None
+def strip_settings(text):
+    # type: (JsonText) -> None
     """Take out all that is ours: hooks, status line, rule."""
     has_status = has_our_status(text)
     if not has_status and not kit.find_lines(text.value([])):
         return  # a rule in it is the person's
-    merge_hooks(text, {}, before)
+    merge_hooks(text, {})
     if has_status:
-        text.remove(STATUS_LINE, before)
-    had = list_at(look_up(before, RULES))
-    rules = list_at(text.value(RULES))
-    for index, rule in reversed(list(enumerate(rules))):
-        if OUR_RULE.match(str(rule)) and rule not in had:
-            text.remove(RULES + [index], before)
+        text.remove(STATUS_LINE)
+    for index, rule in reversed(list(enumerate(text.rows(RULES)))):
+        if OUR_RULE.match(str(rule)):
+            text.remove(RULES + [index])
 
 
 def has_our_status(text):
     # type: (JsonText) -> bool
     line = kit.parse_line(text.value(["statusLine", "command"]))
     return line is not None and line.mode == "statusline"
-
-
-def list_at(value):
-    # type: (object) -> list[object]
-    """A value that is a list, or missing."""
-    return value if isinstance(value, list) else []
 
 
 # =============================================================================
@@ -589,14 +577,6 @@ NOT_STRICT = (
     "the client ignores settings that are not strict JSON of the right shape; "
     "correct them, then run this again"
 )
-Settings = NamedTuple(
-    "Settings",
-    [
-        ("source", str),  # the text that is edited
-        ("before", "kit.Json"),  # the value before us
-        ("original", "str | None"),  # the text to go back to; None: no file
-    ],
-)
 
 
 def save_record(job):
@@ -607,8 +587,8 @@ def save_record(job):
 
 
 def read_settings(job, agent):
-    # type: (Job, str) -> Settings
-    """An agent's settings, checked, with what the record knows of them."""
+    # type: (Job, str) -> tuple[str, str | None]
+    """An agent's settings, checked, and the text to go back to; None: no file."""
     path = job.settings(agent)
     name = job.name(path)
     data = job.read(path)
@@ -619,35 +599,33 @@ def read_settings(job, agent):
     if problem:
         hint = NOT_STRICT if agent == "claude" else "correct that, then run this again"
         raise Unusable("%s: %s" % (job.show(path), problem), hint)
-    kept = look_up(job.record.settings, [name])
-    known = look_up(kept, ["original"])
-    original = known if isinstance(known, str) else None
-    before = value_of(str(original))
     bare = JsonText(source)
-    strip_settings(bare, before)
-    after = look_up(kept, ["after"])
-    is_untouched = original is None or after == kit.sha256_of(data or b"")
+    strip_settings(bare)
     if bare.source == source:  # nothing of ours is in it
-        original = None if data is None else data.decode()
-    elif bare.value([]) != before or not is_untouched:
-        original = bare.source  # somebody else changed them since
-    return Settings(source, before, original)
+        return source, None if data is None else data.decode()
+    kept = look_up(job.record.settings, [name])
+    original = look_up(kept, ["original"])
+    if look_up(kept, ["after"]) != kit.sha256_of(data or b""):
+        # no record, or somebody changed them since
+        is_empty = original is None and bare.value([]) == {}
+        original = None if is_empty else bare.source
+    return source, original if isinstance(original, str) else None
 
 
 def plan_settings(job, agent):
     # type: (Job, str) -> None
     """Bring our entries in an agent's settings up to date."""
-    settings = read_settings(job, agent)
+    source, original = read_settings(job, agent)
     hooks = job.hooks_for(agent)
-    text = JsonText(settings.source)
-    merge_hooks(text, hooks, settings.before)
+    text = JsonText(source)
+    merge_hooks(text, hooks)
     if agent == "claude":
         start = kit.blocks_of(hooks["SessionStart"]["hooks"])[0]
         add_status(job, text, str(start["command"]))
         add_rule(job, text)
     path = job.settings(agent)
     job.record.settings[job.name(path)] = {
-        "original": settings.original,
+        "original": original,
         "after": kit.sha256_of(text.source.encode()),
     }
     job.change(path, text.source, " (hooks of %s)" % kit.DIALECTS[agent].label)
@@ -657,7 +635,7 @@ def plan_removal(job, agent):
     # type: (Job, str) -> None
     """Give an agent's settings their old bytes back."""
     if names_us(job, agent):
-        original = read_settings(job, agent).original
+        _, original = read_settings(job, agent)
         job.change(job.settings(agent), original, " (our hooks are out)")
 
 
@@ -685,7 +663,7 @@ def add_rule(job, text):
     # `/` is the folder of these settings; the user's own are for all folders
     start = "**" if job.is_user else ""
     rule = "Edit(%s/%s/handoffs/**)" % (start, job.place.settings.text("context_dir"))
-    rules = list_at(text.value(RULES))
+    rules = text.rows(RULES)
     if job.options.allow_handoff and rule not in rules:
         text.put(RULES + [len(rules)], rule)
 
