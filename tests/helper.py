@@ -28,17 +28,6 @@ KIT = os.path.join(REPO, "ctx_hooks.py")
 DATA = os.path.join(TESTS, "data")
 IS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 IS_WINDOWS = os.name == "nt"
-MODES = {
-    "SessionStart": "inject",
-    "UserPromptSubmit": "inject",
-    "PreToolUse": "gate",
-    "SubagentStart": "gate",
-    "PostToolUse": "monitor",
-    "PostToolUseFailure": "monitor",
-    "PreCompact": "monitor",
-    "Stop": "stop-enforce",
-    "SessionEnd": "cleanup",
-}
 
 
 def load_kit():
@@ -54,6 +43,7 @@ def load_kit():
 
 kit = load_kit()
 kit.start_deadline = lambda seconds: None  # the process that it would end is pytest
+MODES = kit.EVENTS  # event -> mode; that hooks.json says the same is for test_anatomy.py
 
 
 def data(*names: str) -> str:
