@@ -668,7 +668,7 @@ def run_hook(mode: str, words: list[str], env: Env, now: float) -> None:
     project = find_project(start_folder(event, env), env)
     if project is None or is_switched_off(project, env, now):
         return
-    if another_kit_speaks(project, __file__, project_settings(event.agent)):
+    if another_kit_speaks(project, project_settings(event.agent)):
         return
     if not prepare_folders(project):
         return
@@ -1394,8 +1394,7 @@ def write_section(path: str, body: str) -> bool:
     if not after:
         remove_file(path)
         return True
-    mode = os.stat(path).st_mode & 0o777 if before else 0o644
-    return write_atomically(path, after, mode)
+    return write_atomically(path, after)
 
 
 # --- what sessions leave behind
@@ -3860,11 +3859,7 @@ class Dialect:
     def __init__(self) -> None:
         self.user_settings = self.user_settings or self.settings
 
-    def find_transcript(self, event: Event, env: Env) -> str:
-        """Where the transcript is; some clients do not say."""
-        return event.transcript_path
-
-    def adjust(self, event: Event, data: Json) -> Event | None:
+    def adjust(self, event: Event, data: Json, env: Env) -> Event | None:
         """The event, where a client means something else by it; None to ignore it."""
         return event
 
@@ -3922,7 +3917,8 @@ class Dialect:
     def own_folder(self, env: Env) -> str:
         """Its folder in the user's home."""
         name = self.user_settings.partition("/")[0]
-        return env.get(self.home_variable) or os.path.join(home_folder(env), name)
+        default = os.path.join(home_folder(env), name)
+        return os.path.abspath(env.get(self.home_variable) or default)
 
     def settings_paths(self, root: str, env: Env) -> list[str]:
         """Its settings of all scopes, the strongest last."""
@@ -3931,15 +3927,13 @@ class Dialect:
 
     def find_limit(self, window: int, model: str, root: str, env: Env) -> int:
         """At how many tokens it compacts by itself; 0 if it never does."""
-        own = limit = window * self.compacts_at // 100
+        limit = window * self.compacts_at // 100
         for path in self.settings_paths(root, env) if self.told_limit else []:
             text = read_text(os.path.join(os.path.dirname(path), self.limit_file))
             match = re.search(self.told_limit, text)
-            told = float(match[1]) if match else 0.0
-            if told > 1:  # tokens can only lower its own limit
-                limit = min(own, int(told))
-            elif told:
-                limit = int(window * told)
+            if match:
+                told = float(match[1])
+                limit = int(told if told > 1 else window * told)
         return min(limit, max(window - self.reserve_tokens, window // 2))
 
 
@@ -3948,27 +3942,25 @@ class Dialect:
 
 def parse_event(data: object, mode: str, word: str, env: Env) -> Event | None:
     """The event in our words; None if it is none that this mode is for."""
-    if not isinstance(data, dict):
-        return None
+    data = object_of(data)
     agent = detect_agent(word, data)
     dialect = DIALECTS[agent]
     named = {ours: data.get(theirs) for theirs, ours in dialect.fields.items()}
     event = Event({**named, **data})  # in both spellings: ours counts
-    names = {dialect.renamed.get(name, name): name for name in EVENTS}
+    names = {dialect.renamed.get(name, name): name for name in dialect.registered}
     event.name = names.get(event.hook_event_name, "")
     if EVENTS.get(event.name) != mode:
         return None
-    if event.name == "SubagentStart" and event.name not in dialect.registered:
-        return None
     event.agent = agent
-    event.is_trusted_client = is_trusted_client(word, agent, env)
+    # Cursor and others run Claude's line too; only Claude Code sets these.
+    is_claude_code = env.get("CLAUDECODE") or env.get("AI_AGENT")
+    event.is_trusted_client = bool(word or agent != "claude" or is_claude_code)
     event.is_subagent = bool(data.get("agent_id") or data.get("subagentType"))
     if event.source == "new":
         event.source = "startup"
     event.prompt = persons_words(event.prompt)
     event.is_typed = event.name == "UserPromptSubmit" and is_typed(event.prompt)
-    event.transcript_path = dialect.find_transcript(event, env)
-    return dialect.adjust(event, data)
+    return dialect.adjust(event, data, env)
 
 
 def detect_agent(word: str, data: Json) -> str:
@@ -3977,18 +3969,8 @@ def detect_agent(word: str, data: Json) -> str:
         return word
     if "workspaceRoot" in data:
         return "grok"
-    path = data.get("transcript_path", "/session-state/")
     has_copilots_shape = "timestamp" in data and "permission_mode" not in data
-    if has_copilots_shape and "/session-state/" in str(path):
-        return "copilot"
-    return "claude"
-
-
-def is_trusted_client(word: str, agent: str, env: Env) -> bool:
-    """Cursor and others run Claude's line too; only Claude Code sets these."""
-    if word or agent != "claude":
-        return True
-    return bool(env.get("CLAUDECODE") or env.get("AI_AGENT"))
+    return "copilot" if has_copilots_shape else "claude"
 
 
 def start_folder(event: Event, env: Env) -> str:
@@ -4016,10 +3998,7 @@ def read_client_settings(path: str) -> Json:
 
 def agent_variables() -> list[str]:
     """One of these stands in the environment of an agent's shell."""
-    names: list[str] = []
-    for dialect in DIALECTS.values():
-        names += dialect.shell_variables
-    return names
+    return [name for agent in DIALECTS.values() for name in agent.shell_variables]
 
 
 def can_speak(event: Event) -> bool:
@@ -4174,14 +4153,8 @@ def persons_words(text: str) -> str:
 
 def without_tagged(text: str, tag: str) -> str:
     """A text without what is inside of a tag. An open end is the person's own."""
-    kept, *parts = text.split("<%s>" % tag)
-    for number, part in enumerate(parts, 1):
-        _, closing, rest = part.partition("</%s>" % tag)
-        if closing:
-            kept += rest
-        elif number == len(parts):
-            kept += "<%s>%s" % (tag, part)
-    return kept
+    *parts, rest = text.split("</%s>" % tag)
+    return "".join(part.partition("<%s>" % tag)[0] for part in parts) + rest
 
 
 def is_typed(prompt: str) -> bool:
@@ -4192,28 +4165,31 @@ def is_typed(prompt: str) -> bool:
 def number_in(env: Env, name: str) -> int:
     """A number in the environment, such as 200000 or 200k; 0 if there is none."""
     text = env.get(name, "")
-    match = re.fullmatch(r"(?i)([0-9]{1,9})(k?)", text) if text else None
-    return int(match[1]) * (1000 if match[2] else 1) if match else 0
+    try:
+        return int(as_tokens(text)) if text else 0
+    except ValueError:
+        return 0
 
 
 def call_of(call_id: object, tool: object, given: object) -> tuple[str, str, Json]:
     """An entry of Row.calls. The input is an object, JSON of one, or a plain text."""
     if isinstance(given, str):
         given = parse_object(given) or {"command": given}
-    return text_of(call_id), text_of(tool), given if isinstance(given, dict) else {}
+    return text_of(call_id), text_of(tool), object_of(given)
 
 
 # --- the clients, one class each: first what is special in its settings, events and
 # replies, then its transcript, then methods for what no table can say
 
-NOT_BEFORE_TOOLS = NEVER_HEARD + ("PreToolUse",)
 COMMON = ("SessionStart", "UserPromptSubmit", "PostToolUse", "Stop", "SessionEnd")
 WITH_COMPACTION = COMMON + ("PreCompact",)
 WITH_FAILURES = WITH_COMPACTION + ("PostToolUseFailure",)
 # Claude Code compacts by itself at 167,000 of 200,000 and at 977,000 of 1,000,000.
 RESERVE_TOKENS, RESERVE_LARGE_TOKENS, OUTPUT_TOKENS = 33_000, 23_000, 20_000
 OFF_SWITCHES = ("DISABLE_AUTO_COMPACT", "DISABLE_COMPACT")
-LEAST_TOLD_TOKENS = 100_000  # it takes no smaller window from its settings
+CLAUDE_SETTINGS = (".claude/settings.json", ".claude/settings.local.json")
+NOT_SET = {"", "0", "false"}
+LEAST_TOLD_TOKENS = 100_000  # it takes no smaller window
 MANAGED = (
     "/etc/claude-code/managed-settings.json",
     "/Library/Application Support/ClaudeCode/managed-settings.json",
@@ -4224,7 +4200,7 @@ MODEL_FORM = r"^.*?(?=claude-)|-\d{8}.*|-v\d.*|[@:\[].*"  # provider, date, [1m]
 
 class ClaudeCode(Dialect):
     label = "Claude Code"
-    settings = ".claude/settings.json"
+    settings, private_settings = CLAUDE_SETTINGS
     project_variable = "CLAUDE_PROJECT_DIR"
     shell_variables = ("CLAUDECODE", "AI_AGENT")
     instruction_files = ("CLAUDE.md", "CLAUDE.local.md", "AGENTS.md")
@@ -4270,14 +4246,12 @@ class ClaudeCode(Dialect):
     def holds_by_text(self, event: Event, env: Env) -> bool:
         """From 2.1.163 on it goes on for additionalContext, without showing an error.
         An outer agent's AI_AGENT may be inherited, so the session must agree."""
-        match = re.match(r"claude-code_(\d+)-(\d+)-(\d+)", env.get("AI_AGENT", ""))
         is_own = env.get("CLAUDE_CODE_SESSION_ID") == event.session_id
-        if not match or not is_own:
-            return False
-        return tuple(map(int, match.groups())) >= (2, 1, 163)
+        version = re.findall(r"\d{1,9}", env.get("AI_AGENT", ""))
+        return is_own and [int(part) for part in version] >= [2, 1, 163]
 
     def settings_paths(self, root: str, env: Env) -> list[str]:
-        private = os.path.join(root, ".claude/settings.local.json")
+        private = os.path.join(root, self.private_settings)
         return [*super().settings_paths(root, env), private, *MANAGED]
 
     def read_settings(self, model: str, root: str, env: Env) -> Json:
@@ -4286,31 +4260,26 @@ class ClaudeCode(Dialect):
         for path in self.settings_paths(root, env):
             found = parse_object(read_text(path))
             merged.update(found)
-            models = found.get("modelSettings")
-            for name, values in models.items() if isinstance(models, dict) else []:
-                is_it = re.sub(MODEL_FORM, "", name) == re.sub(MODEL_FORM, "", model)
-                if is_it and isinstance(values, dict):
-                    merged.update(values)
+            for name, values in object_of(found.get("modelSettings")).items():
+                if re.sub(MODEL_FORM, "", name) == re.sub(MODEL_FORM, "", model):
+                    merged.update(object_of(values))
         return merged
 
     def find_limit(self, window: int, model: str, root: str, env: Env) -> int:
         settings = self.read_settings(model, root, env)
-        switches = [env.get(name, "") for name in OFF_SWITCHES]
-        is_off = any(switch not in ("", "0", "false") for switch in switches)
-        if is_off or settings.get("autoCompactEnabled") is False:
+        switches = {env.get(name, "") for name in OFF_SWITCHES}
+        if switches - NOT_SET or settings.get("autoCompactEnabled") is False:
             return 0
-        told = count_of(settings.get("autoCompactWindow"))  # not "auto"
-        told = told if told >= LEAST_TOLD_TOKENS else 0
-        by_env = number_in(env, "CLAUDE_CODE_AUTO_COMPACT_WINDOW")
-        told = max(by_env, LEAST_TOLD_TOKENS) if by_env else told
-        is_large = window >= LARGE_WINDOW and not told
-        reserve = RESERVE_LARGE_TOKENS if is_large else RESERVE_TOKENS
-        window = min(window, told or window)
+        told = number_in(env, "CLAUDE_CODE_AUTO_COMPACT_WINDOW")
+        told = told or count_of(settings.get("autoCompactWindow"))  # not "auto"
+        reserve = RESERVE_LARGE_TOKENS if window >= LARGE_WINDOW else RESERVE_TOKENS
+        if told:
+            reserve = RESERVE_TOKENS
+            window = min(window, max(told, LEAST_TOLD_TOKENS))
         usable = max(window - reserve, window // 2)  # half of a small one that was set
         percent = number_in(env, "CLAUDE_AUTOCOMPACT_PCT_OVERRIDE")
-        if 1 <= percent <= 100:
-            by_percent = (window - OUTPUT_TOKENS) * percent // 100
-            usable = min(usable, max(by_percent, 1000))
+        if percent:
+            usable = min(usable, max(window - OUTPUT_TOKENS, 1000) * percent // 100)
         return usable
 
 
@@ -4324,7 +4293,9 @@ class Codex(Dialect):
     compacts_at = 94
     home_variable = "CODEX_HOME"
     limit_file = "config.toml"
-    told_limit = r"\A(?:(?!\[).*\n)*?model_auto_compact_token_limit *= *([1-9][0-9_]*)"
+    told_limit = (
+        r"\A(?:(?!\[).*\n)*?model_auto_compact_token_limit *= *([1-9][0-9_]{0,9})"
+    )
     row_type = "payload.role payload.type type"
     kinds = {
         "assistant": "answer",
@@ -4348,7 +4319,7 @@ class Codex(Dialect):
         "text": "payload.content",
     }
     call = ("payload", "call_id", "name", "arguments input")
-    result = ("payload", "call_id", "", "output")
+    result = ("payload", "call_id", "exit_code", "output aggregated_output")
     result_head = r"\AChunk ID: (?:(?!Process running).*\n){1,5}?Output:\n"
     failure = r"\AChunk ID: (?:.*\n){1,3}?Process exited with code [1-9]"
 
@@ -4356,27 +4327,21 @@ class Codex(Dialect):
         found = super().read_row(row)
         if dig(row, "payload.name") == "exec":  # what a script runs has its own rows
             found.calls = []
-        item = dig(row, "payload.item")
-        if isinstance(item, dict) and text_of(item.get("id")).startswith("exec-"):
-            self.read_item(found, item)
-        last = dig(row, "payload.info.last_token_usage")
-        if not dig(last, "input_tokens"):  # after a compaction
-            found.tokens = found.tokens or count_of(dig(last, "total_tokens"))
+        item = object_of(dig(row, "payload.item"))
+        if text_of(item.get("id")).startswith("exec-"):
+            found.calls = [self.read_item(item)]
+            found.results = self.read_results({**item, "call_id": item["id"]})
         return found
 
-    def read_item(self, found: Row, item: Json) -> None:
-        """What a script did (code mode): a call and its result at once."""
-        command, changes = item.get("command"), item.get("changes")
+    def read_item(self, item: Json) -> tuple[str, str, Json]:
+        """What a script did (code mode), as a call."""
+        command, changes = item.get("command"), object_of(item.get("changes"))
+        if changes:
+            patch = "\n".join("*** Update File: " + path for path in changes)
+            return call_of(item["id"], "apply_patch", patch)
         if isinstance(command, list):
             command = command[2:]  # without bash -lc
-        call_id, given = text_of(item["id"]), {"command": command}
-        found.calls = [call_of(call_id, "exec_command", given)]
-        if isinstance(changes, dict):
-            patch = "\n".join("*** Update File: " + path for path in changes)
-            found.calls = [call_of(call_id, "apply_patch", patch)]
-        has_failed = item.get("status") == "failed"
-        text = text_of(item.get("aggregated_output"))
-        found.results = [(call_id, has_failed, text)]
+        return call_of(item["id"], "exec_command", {"command": command})
 
 
 class GeminiCli(Dialect):
@@ -4394,7 +4359,6 @@ class GeminiCli(Dialect):
     registered = COMMON  # its PreCompress comes before every request
     time_unit = 1000
     fields = {"prompt_response": "last_assistant_message"}
-    unheard = NOT_BEFORE_TOOLS
     instruction_files = ("GEMINI.md",)
     window = 1_048_576
     compacts_at = 50
@@ -4416,7 +4380,7 @@ class GeminiCli(Dialect):
     )
     failure = r"\nExit Code: [1-9]\d*\n(?:Signal|Process Group)"
 
-    def adjust(self, event: Event, data: Json) -> Event | None:
+    def adjust(self, event: Event, data: Json, env: Env) -> Event | None:
         """Its Stop has the text of the whole turn, with what earlier holds brought. The
         last line is enough to tell whether the transcript has caught up."""
         said = event.last_assistant_message.strip()
@@ -4441,7 +4405,6 @@ class QwenCode(Dialect):
     shell_variables = ("QWEN_CODE",)
     registered = WITH_FAILURES
     fields = {"crons": "session_crons"}
-    unheard = NOT_BEFORE_TOOLS
     has_receipts = False  # the start's text goes into the system message
     compacts_at = 85
     told_limit = r'"autoCompactThreshold"\s*:\s*(0\.\d{1,9}|1)\b'
@@ -4470,7 +4433,7 @@ class QwenCode(Dialect):
     result = ("message.parts", *GeminiCli.result[1:])
     failure = GeminiCli.failure
 
-    def adjust(self, event: Event, data: Json) -> Event | None:
+    def adjust(self, event: Event, data: Json, env: Env) -> Event | None:
         """Its prompt event comes before every request; a person's has this field."""
         is_prompt = event.name == "UserPromptSubmit"
         return None if is_prompt and "submitted_prompt" not in data else event
@@ -4512,16 +4475,12 @@ class CopilotCli(Dialect):
         "result.content error.message",
     )
 
-    def find_transcript(self, event: Event, env: Env) -> str:
+    def adjust(self, event: Event, data: Json, env: Env) -> Event | None:
         """Only its Stop names the transcript; it lies where the session's id says."""
         name = safe_name(event.session_id)
         path = os.path.join(self.own_folder(env), "session-state", name, "events.jsonl")
-        return event.transcript_path or path
-
-    def read_row(self, row: Json) -> Row:
-        found = super().read_row(row)
-        has_failed = found.kind == "boundary" and not dig(row, "data.success")
-        return Row() if has_failed else found
+        event.transcript_path = event.transcript_path or path
+        return event
 
 
 class Droid(Dialect):
@@ -4531,7 +4490,6 @@ class Droid(Dialect):
     project_variable = "DROID_PROJECT_DIR"
     shell_variables = ("FACTORY_DISABLE_SETTINGS_PERSISTENCE", "BUN_PTY_LIB")
     registered = WITH_COMPACTION
-    unheard = NOT_BEFORE_TOOLS
     row_type = "message.role type"
     kinds = {"assistant": "answer", "user": "prompt", "compaction_state": "boundary"}
     places = {
@@ -4593,7 +4551,7 @@ class GrokBuild(Dialect):
     call = ("params.update", "toolCallId", "title", "rawInput")
     result = ("params.update", "toolCallId", "rawOutput.exit_code", "content")
 
-    def adjust(self, event: Event, data: Json) -> Event | None:
+    def adjust(self, event: Event, data: Json, env: Env) -> Event | None:
         """At its end comes another Stop, which can hold nothing."""
         is_end = event.reason in ("shutdown", "channel_closed")
         return None if event.name == "Stop" and is_end else event
@@ -4962,9 +4920,9 @@ def find_project(start: str, env: Env) -> Project | None:
     for folder in upwards(start):
         is_trusted = folder == start or is_ours(os.path.join(folder, ".contextrc"))
         settings = read_settings(folder if is_trusted else "", env)
-        context = os.path.join(folder, settings.text("context_dir"))
-        if os.path.isdir(context) and (folder == start or is_ours(context)):
-            project = Project(folder, settings, env)
+        project = Project(folder, settings, env)
+        is_trusted = folder == start or is_ours(project.context)
+        if is_trusted and os.path.isdir(project.context):
             return project if is_safe_to_use(project) else None
     return None
 
@@ -5002,20 +4960,16 @@ def prepare_folders(project: Project) -> bool:
         write_atomically(project.state("root"), project.root)  # for `status --all`
     path = project.path(".gitignore")
     if not os.path.lexists(path):
-        write_atomically(path, GITIGNORE, mode=0o644)
+        write_atomically(path, GITIGNORE)
     return os.access(project.home, os.W_OK)
-
-
-STRANGERS_PLACES = ("signals/global", "handoffs")
 
 
 def note_clone(project: Project) -> None:
     """Before this user's first run here: what is there was written by somebody else."""
-    names = ""
-    for place in STRANGERS_PLACES:
-        for path, _ in list_files(project.path(place), MARKDOWN):
-            names += project.relative(path) + "\0"
-    write_atomically(project.state("cloned"), names)
+    files = list_files(project.path("signals/global"), MARKDOWN)
+    files += list_files(project.path("handoffs"), MARKDOWN)
+    names = [project.relative(path) for path, _ in files]
+    write_atomically(project.state("cloned"), "\0".join(names))
 
 
 # --- the user's folders
@@ -5051,12 +5005,6 @@ def config_home(env: Env) -> str:
     return user_folder(env, "XDG_CONFIG_HOME", ".config")
 
 
-def claude_folder(env: Env) -> str:
-    """The user's own folder of Claude Code."""
-    default = os.path.join(home_folder(env), ".claude")
-    return os.path.abspath(env.get("CLAUDE_CONFIG_DIR") or default)
-
-
 def read_settings(root: str, env: Env) -> Settings:
     """The user's settings for all projects, then the project's own."""
     settings = Settings()
@@ -5075,102 +5023,6 @@ def project_state_folder(root: str, env: Env) -> str:
     path = os.path.normcase(os.path.realpath(root))  # C: and c: are one
     name = safe_name(path, PROJECT_NAME_LIMIT)
     return os.path.join(home, "ctx_hooks", name) if home else ""
-
-
-# --- how this kit came here, and its commands as they can be pasted there
-
-PLUGIN = "ctx-hooks"
-# `auto` is one, too, but what ends or proves a workflow is for a person's terminal.
-SLASH_COMMANDS = "status why handoff signal pause resume doctor init wake".split()
-CLAUDE_SETTINGS = (".claude/settings.json", ".claude/settings.local.json")
-
-
-class Kit:
-    """A kit file. `origin` says how it came here: as "plugin", also one that is read in
-    place; by install.py for the "project" or the "user"; or as a "copy", by hand."""
-
-    def __init__(
-        self, root: str, env: Env, path: str = __file__, start: str = ""
-    ) -> None:
-        self.root = root
-        self.env = env
-        self.start = start or root  # where a command would be pasted
-        self.path = os.path.abspath(path)
-        self.folder = os.path.dirname(self.path)
-        self.record = self.read_record()
-        self.origin = self.find_origin()
-
-    def find_origin(self) -> str:
-        has_manifest = os.path.isdir(os.path.join(self.folder, ".claude-plugin"))
-        is_run_as_one = self.env.get("CLAUDE_PLUGIN_ROOT") == self.folder
-        if has_manifest and (is_run_as_one or self.is_enabled()):
-            return "plugin"
-        if self.folder == os.path.join(claude_folder(self.env), "hooks"):
-            return "user"
-        return "project" if self.record.version else "copy"
-
-    def is_enabled(self) -> bool:
-        """Whether Claude Code's settings switch the plugin on."""
-        shared, private = CLAUDE_SETTINGS
-        own = os.path.join(claude_folder(self.env), "settings.json")
-        for path in (own, os.path.join(self.root, shared), self.root + "/" + private):
-            enabled = read_object(path).get("enabledPlugins")
-            switches = enabled.items() if isinstance(enabled, dict) else ()
-            if any(is_on and name.startswith(PLUGIN + "@") for name, is_on in switches):
-                return True
-        return False
-
-    def read_record(self) -> Installation:
-        """What install.py noted, for this project or for all."""
-        home = home_folder(self.env)
-        for root, name in ((self.root, "project"), (home, "user")):
-            folder = project_state_folder(root, self.env)
-            record = read_object(os.path.join(folder, "install-%s.json" % name))
-            if record:
-                return Installation(record)
-        return Installation()
-
-    def call(self, words: str) -> str:
-        """A command that people run, as it can be pasted in the project's folder."""
-        if self.origin == "plugin" and words.split(" ")[0] in SLASH_COMMANDS:
-            return "/%s:%s" % (PLUGIN, words)
-        return program_call(self.path, words, self.start)
-
-    def install_call(self, words: str = "") -> str:
-        """The call of install.py: it lies where the kit came from, or beside it."""
-        if self.origin == "plugin":
-            return "claude plugin update %s@%s" % (PLUGIN, PLUGIN)
-        path = self.installer()
-        if path:
-            return program_call(path, words, self.start)
-        return ("in your copy of ctx_hooks: python3 install.py " + words).strip()
-
-    def installer(self) -> str:
-        """install.py lies where the kit came from, or beside it; "" if it is gone."""
-        path = os.path.join(self.record.source or self.folder, "install.py")
-        return path if os.path.isfile(path) else ""
-
-    def init_call(self) -> str:
-        """What makes this folder a project."""
-        if self.origin == "plugin":
-            return self.call("init")
-        needs_more = self.origin != "user" and self.installer()
-        return self.install_call() if needs_more else "mkdir .context"
-
-
-def program_call(path: str, words: str, folder: str) -> str:
-    """A Python program with its words, its path relative where it lies below."""
-    import shlex
-    import subprocess
-
-    inside = os.path.join(folder, "")
-    if path.startswith(inside):
-        path = path[len(inside) :]
-        path = path if os.sep in path else os.path.join(".", path)
-    start = "" if os.access(os.path.join(folder, path), os.X_OK) else "python3 "
-    if os.name == "nt":
-        return ("py -3 %s %s" % (subprocess.list2cmdline([path]), words)).strip()
-    return ("%s%s %s" % (start, shlex.quote(path), words)).strip()
 
 
 # --- the lock
@@ -5248,16 +5100,13 @@ def is_switched_off(project: Project, env: Env, now: float) -> bool:
     return os.path.exists(path) and not is_over
 
 
-def another_kit_speaks(project: Project, kit: str, settings_files: list[str]) -> bool:
+def another_kit_speaks(project: Project, settings_files: list[str]) -> bool:
     """Whether this kit is the plugin's or the user's, and the project has its own."""
     own = os.path.join(project.root, KIT_PLACE)
-    if is_inside(kit, project.root) or not os.path.exists(own):
+    if is_inside(__file__, project.root) or not os.path.exists(own):
         return False
-    for name in settings_files:
-        text = read_text(os.path.join(project.root, name))
-        if re.search(OWN_LINE, plain_json(text)):
-            return True
-    return False
+    texts = [read_text(os.path.join(project.root, name)) for name in settings_files]
+    return any(re.search(OWN_LINE, plain_json(text)) for text in texts)
 
 
 # =============================================================================
@@ -5334,6 +5183,10 @@ def as_yours(text: str) -> str:
     raise ValueError("counts only in your own settings, ~/.config/ctx_hooks/contextrc")
 
 
+def as_unknown(text: str) -> str:
+    raise ValueError("unknown setting")
+
+
 def one_of(*choices: str) -> Check:
     """A check that takes only these words, in any case."""
     known = {choice.lower(): choice for choice in choices}
@@ -5376,6 +5229,7 @@ SETTINGS: dict[str, tuple[str | list[str], Check]] = {
     "auto.check_timeout_s": ("120", as_number),
     "wrap.ready_patterns": ([], as_pattern),
 }
+UNKNOWN = ("", as_unknown)
 # These settings reach outside the conversation, so a project's file has other checks.
 PROJECT_CHECKS: dict[str, Check] = {
     "monitor.notify": as_yours,
@@ -5411,15 +5265,13 @@ class Settings:
 
     def read(self, text: str, is_projects: bool = False) -> None:
         """Take the values of one file's text; later files win."""
-        for name, place, values in parse_keys(text):
+        for name, values in parse_keys(text):
             group = name.rpartition(".")[0] + ".*"
-            setting = SETTINGS.get(name) or SETTINGS.get(group)
-            is_group = any(known.startswith(name + ".") for known in SETTINGS)
-            if setting and (values or isinstance(setting[0], list)):
-                check = PROJECT_CHECKS.get(name) if is_projects else None
-                self.take(name, check or setting[1], values)
-            elif values or not is_group:
-                self.problems.append((*place, "unknown setting, or no value: " + name))
+            default, check = SETTINGS.get(name) or SETTINGS.get(group) or UNKNOWN
+            if is_projects:
+                check = PROJECT_CHECKS.get(name, check)
+            if values or isinstance(default, list):
+                self.take(name, check, values)
 
     def take(self, name: str, check: Check, values: list[Value]) -> None:
         """The values of one setting. A bad one is reported, and drops only itself."""
@@ -5433,9 +5285,9 @@ class Settings:
             self.values[name] = good
 
 
-def parse_keys(text: str) -> list[tuple[str, tuple[int, int], list[Value]]]:
-    """The keys of a .contextrc: dotted key, (line, column), values."""
-    found: list[tuple[str, tuple[int, int], list[Value]]] = []
+def parse_keys(text: str) -> list[tuple[str, list[Value]]]:
+    """The keys of a .contextrc with dots, and their values."""
+    found: list[tuple[str, list[Value]]] = []
     parents: dict[int, str] = {}  # column -> key that this line is inside of
     for line, content in enumerate(text.split("\n"), 1):
         content = strip_comment(content).rstrip()
@@ -5444,13 +5296,14 @@ def parse_keys(text: str) -> list[tuple[str, tuple[int, int], list[Value]]]:
         if words in ("", "---"):
             continue
         if words.startswith("- ") and found:
-            found[-1][2].append((line, column, unquote(words[2:])))
+            found[-1][1].append((line, column, unquote(words[2:])))
             continue
-        key, _, value = words.partition(":")
+        key, colon, value = words.partition(":")
         parents = {at: parent for at, parent in parents.items() if at < column}
         parents[column] = unquote(key)
-        values = [(line, column, unquote(item)) for item in split_list(value.strip())]
-        found.append((".".join(parents.values()), (line, column), values))
+        entries = split_list(value.strip() if colon else words)  # words alone are wrong
+        values = [(line, column, unquote(entry)) for entry in entries]
+        found.append((".".join(parents.values()), values))
     return found
 
 
@@ -6846,7 +6699,7 @@ SECRETS = (
         r"|(?:access|secret)-key)(?:=|\s{1,4})['\"]?)"
         r"(?![-$<{\[])(?=[^\s'\"]{0,200}?[\d!@#%^&*+])[^\s'\"]{3,}",
     ),
-    # in quotes; PASS=x and KEY=x1; at last `password: x1`, as YAML has it
+    # in quotes; PASS=x; at last `password: x1` and KEY=x1
     (
         PASS_SIGNS + KEY_SIGNS,
         r"(?i)((?:%s|%s)%s['\"])%s[^'\"\n]{4,}(?=['\"])"
@@ -6856,10 +6709,6 @@ SECRETS = (
         PASS_SIGNS,
         r"(?i)(%s['\"]?=)%s(?!/|\d{1,3}\b)%s{4,}(?![\w(])"
         % (PASS_NAME, NO_VALUE, VALUE),
-    ),
-    (
-        KEY_SIGNS,
-        r"(?i)(%s['\"]?=)%s%s%s{8,}(?![\w(])" % (KEY_NAME, NO_VALUE, WITH_DIGIT, VALUE),
     ),
     (
         PASS_SIGNS,
@@ -6891,8 +6740,7 @@ def clean_text(text: str) -> str:
 
 def without_markup(text: str) -> str:
     """A tag may arise from what is left around another one; at last, none can."""
-    for _ in range(2):
-        text = re.sub(MARKUP, "·", text)  # with " " its neighbours could form a tag
+    text = re.sub(MARKUP, "·", text)  # with " " its neighbours could form a tag
     return text.replace("<", "·") if re.search(MARKUP, text) else text
 
 
@@ -7005,9 +6853,13 @@ def read_text(path: str, limit_bytes: int = TEXT_LIMIT_BYTES) -> str:
 def parse_object(text: str | bytes | bytearray) -> Json:
     """The JSON object in a text; {} for anything else."""
     try:
-        value = json.loads(text)
+        return object_of(json.loads(text))
     except (ValueError, RecursionError):
         return {}
+
+
+def object_of(value: object) -> Json:
+    """The value if it is a JSON object; {} for anything else."""
     return value if isinstance(value, dict) else {}
 
 
@@ -7037,15 +6889,17 @@ def load_state(path: str) -> Json:
     return value
 
 
-def write_atomically(path: str, content: str | bytes, mode: int = 0o600) -> bool:
-    """Replace the file as a whole, make its folder if need be; False if that fails."""
+def write_atomically(path: str, content: str | bytes) -> bool:
+    """Replace the file as a whole, make its folder if need be; False if that fails. A
+    new folder is for this user alone."""
     data = content.encode("utf-8", "replace") if isinstance(content, str) else content
     draft = "%s.tmp-%d" % (path, os.getpid())
     try:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-        with open(os.open(draft, flags, mode), "wb") as file:
+        with open(draft, "xb") as file:
             file.write(data)
+        if os.path.exists(path):
+            os.chmod(draft, os.stat(path).st_mode & 0o777)
         replace_file(draft, path)
         return True
     except (OSError, ValueError):
@@ -7153,17 +7007,13 @@ def size_of(path: str) -> int:
 
 def safe_name(text: str, limit: int = NAME_LIMIT) -> str:
     """A file name for an outside string; distinct strings stay distinct."""
-    name = "".join(map(plain_letter, text))
+    name = ""
+    for byte in text.encode("utf-8", "surrogatepass"):
+        letter = chr(byte)
+        name += letter if letter in PLAIN_LETTERS else "%%%02X" % byte
     if name.startswith(".") or len(name) > limit:
         return "%%%s-%s" % (name[: limit - 34], sha256_of(name.encode())[:32])
     return name
-
-
-def plain_letter(letter: str) -> str:
-    if letter in PLAIN_LETTERS:
-        return letter
-    data = letter.encode("utf-8", "surrogatepass")
-    return "".join("%%%02X" % byte for byte in data)
 
 
 def sha256_of(content: bytes) -> str:
@@ -7259,8 +7109,8 @@ def start_deadline(seconds: float) -> None:
 # =============================================================================
 # Registration
 # =============================================================================
-# The lines in the clients' settings: made for install.py, recognised for
-# install.py and `doctor`. hooks.json says which event runs which mode. A line is
+# How this kit came here, and its lines in the clients' settings: made for install.py,
+# recognised for it and `doctor`. hooks.json has an event's mode. A line is
 #     sh "$CLAUDE_PROJECT_DIR/.claude/hooks/ctx_hooks.py" monitor || exit 0
 # and stays the same in every version: Codex trusts a line by its hash.
 
@@ -7273,33 +7123,27 @@ REGISTERED = r"""(?xs)
        (?:\ -(?![cm])\w+(?:\ utf8)?)*\ )?
     (?P<path>(?:[^\s"'|&;<>()]|"[^"]*"|'[^']*')+)          # one word for the shell,
     (?:(?<=[\s/\\"']ctx_hooks\.py)|(?<=[\s/\\"']ctx_hooks\.py["']))  # our file
-    \ (?P<words>(?:inject|gate|monitor|stop-enforce|cleanup|statusline)(?:\ [a-z]+)*)
+    \ (?P<words>(?P<mode>inject|gate|monitor|stop-enforce|cleanup|statusline)
+       (?:\ (?!now\b)(?P<agent>[a-z]+))?(?:\ now)?)
     (?:\ 2>/dev/null)?(?:\ \|\|\ (?:exit\ 0|true)|;\ exit\ 0)?
 """
 
 
 def parse_line(command: object) -> RegisteredLine | None:
     """What a command runs, if it runs this kit alone; None for every other one."""
-    match = re.fullmatch(REGISTERED, command) if isinstance(command, str) else None
-    if not match:
+    match = re.fullmatch(REGISTERED, text_of(command))
+    if not match or match["agent"] not in (None, *DIALECTS):
         return None
-    line = RegisteredLine()
+    line = RegisteredLine(match.groupdict())
     line.words = match["words"].split()
-    line.mode, *others = line.words
-    for word in others:
-        if word in DIALECTS:
-            line.agent = word
-        elif word != "now":
-            return None
-    line.path = re.sub(r"""("|')(.*?)\1""", r"\2", match["path"], flags=re.DOTALL)
+    line.path = re.sub(r"""("|')(.*?)\1""", r"\2", line.path, flags=re.DOTALL)
     return line
 
 
 def find_lines(settings: object) -> list[RegisteredLine]:
     """The RegisteredLines in a client's settings, in their order."""
     found = []
-    events = dig(settings, "hooks")
-    for event, groups in events.items() if isinstance(events, dict) else ():
+    for event, groups in object_of(dig(settings, "hooks")).items():
         for index, group in numbered_objects(groups):
             for position, entry in numbered_objects(group.get("hooks")):
                 line = parse_line(entry.get("command"))
@@ -7328,16 +7172,17 @@ def adapt_hooks(
     for line in find_lines({"hooks": hooks}):
         if line.event not in dialect.registered:
             continue
-        entry = dict(line.entry)
-        limit_s = count_of(entry["timeout"])
+        mode, *others = line.words
+        limit_s = count_of(line.entry["timeout"])
         if line.event == "SessionEnd":
             limit_s = dialect.end_limit_s
-        entry["timeout"] = limit_s * dialect.time_unit
-        words = list(line.words)
-        if agent != "claude":
-            words.insert(1, agent)
-        entry["command"] = form % (path, " ".join(words))
-        group = line.group if agent == "claude" else {}  # others need no matcher
+        group: Json = {}
+        if agent == "claude":
+            group = line.group  # others need no matcher
+        else:
+            others = [agent, *others]
+        entry = dict(line.entry, timeout=limit_s * dialect.time_unit)
+        entry["command"] = form % (path, " ".join([mode, *others]))
         event = dialect.renamed.get(line.event, line.event)
         adapted[event] = dict(group, hooks=[entry])
     return adapted
@@ -7347,6 +7192,87 @@ def kit_word(agent: str) -> str:
     """A project's kit as a word for the shell; "" if the client sets no variable."""
     variable = DIALECTS[agent].project_variable
     return '"$%s/%s"' % (variable, KIT_PLACE) if variable else ""
+
+
+# --- how this kit came here, and its commands as they can be pasted there
+
+PLUGIN = "ctx-hooks"
+PLUGIN_IS_ON = r'"ctx-hooks@[^"]*"\s*:\s*true'  # among `enabledPlugins`
+# `auto` is one, too, but what ends or proves a workflow is for a person's terminal.
+SLASH_COMMANDS = "status why handoff signal pause resume doctor init wake".split()
+
+
+class Kit:
+    """A kit file. `origin` says how it came here: as "plugin", also one that is read in
+    place; to the folder of the "user"; or to the "project"."""
+
+    def __init__(
+        self, root: str, env: Env, path: str = __file__, start: str = ""
+    ) -> None:
+        self.root = root
+        self.env = env
+        self.start = start or root  # where a command would be pasted
+        self.path = os.path.abspath(path)
+        self.folder = os.path.dirname(self.path)
+        self.record = self.read_record()
+        # where the kit came from, or beside it
+        self.installer = os.path.join(self.record.source or self.folder, "install.py")
+        self.origin = self.find_origin()
+
+    def find_origin(self) -> str:
+        claude = DIALECTS["claude"]
+        texts = map(read_text, claude.settings_paths(self.root, self.env))
+        is_on = self.env.get("CLAUDE_PLUGIN_ROOT") == self.folder
+        is_on = is_on or any(re.search(PLUGIN_IS_ON, text) for text in texts)
+        if is_on and os.path.isdir(os.path.join(self.folder, ".claude-plugin")):
+            return "plugin"
+        own = os.path.join(claude.own_folder(self.env), "hooks")
+        return "user" if self.folder == own else "project"
+
+    def read_record(self) -> Installation:
+        """What install.py noted, for this project or for all."""
+        for_all = project_state_folder(home_folder(self.env), self.env)
+        for_this = project_state_folder(self.root, self.env)
+        record = read_object(os.path.join(for_all, "install-user.json"))
+        record.update(read_object(os.path.join(for_this, "install-project.json")))
+        return Installation(record)
+
+    def call(self, words: str) -> str:
+        """A command that people run, as it can be pasted in the project's folder."""
+        if self.origin == "plugin" and words.split(" ")[0] in SLASH_COMMANDS:
+            return "/%s:%s" % (PLUGIN, words)
+        return program_call(self.path, words, self.start)
+
+    def install_call(self, words: str = "") -> str:
+        """The call of install.py."""
+        if self.origin == "plugin":
+            return "claude plugin update %s@%s" % (PLUGIN, PLUGIN)
+        if os.path.isfile(self.installer):
+            return program_call(self.installer, words, self.start)
+        return ("in your copy of ctx_hooks: python3 install.py " + words).strip()
+
+    def init_call(self) -> str:
+        """What makes this folder a project."""
+        if self.origin == "plugin":
+            return self.call("init")
+        needs_more = self.origin != "user" and os.path.isfile(self.installer)
+        return self.install_call() if needs_more else "mkdir .context"
+
+
+def program_call(path: str, words: str, folder: str) -> str:
+    """A Python program with its words, its path relative where it lies below."""
+    import shlex
+    import subprocess
+
+    if path.startswith(os.path.join(folder, "")):
+        path = os.path.relpath(path, folder)
+        path = path if os.sep in path else os.path.join(".", path)
+    call = shlex.quote(path)
+    if os.name == "nt":
+        call = "py -3 " + subprocess.list2cmdline([path])
+    elif not os.access(os.path.join(folder, path), os.X_OK):
+        call = "python3 " + call
+    return (call + " " + words).strip()
 
 
 # =============================================================================
@@ -8415,7 +8341,7 @@ class HeldLock(ProjectLock):
 
 
 def must_write(path: str, content: str) -> None:
-    if not write_atomically(path, content, mode=0o644):
+    if not write_atomically(path, content):
         raise UserError("cannot write " + path, "check its owner and permissions")
 
 

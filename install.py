@@ -1242,7 +1242,7 @@ def find_job(options, env):
     """The place of this run; a UserError if it is not one to install into."""
     if not kit.home_folder(env):
         raise kit.UserError(kit.NO_HOME, "set HOME to the full path of your home")
-    own = realpath(kit.claude_folder(env))
+    own = realpath(kit.DIALECTS["claude"].own_folder(env))
     project = realpath(options.project or find_project(os.getcwd(), own))
     if not isdir(project):
         raise kit.UserError(project + " is not a folder", "name the project's folder")

@@ -142,7 +142,7 @@ def test_without_a_context_folder_it_says_how_to_begin(bare_world):
 
 def test_bad_settings_come_with_line_and_column(installed):
     installed.settings("gate:\n  files: [TASKS.md]\nhandof:\n  threshold: 80\n")
-    assert re.search(r"line 3, column 1: unknown setting.*handof\n.*see .*\.contextrc", examine(installed))
+    assert re.search(r"line 4, column 3: handof.threshold: unknown setting\n.*see .*\.contextrc", examine(installed))
 
 
 def test_context_files_that_say_nothing_come_with_a_hint(installed):
