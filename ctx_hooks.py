@@ -668,7 +668,7 @@ def run_hook(mode: str, words: list[str], env: Env, now: float) -> None:
     project = find_project(start_folder(event, env), env)
     if project is None or is_switched_off(project, env, now):
         return
-    if another_kit_speaks(project, project_settings(event.agent)):
+    if another_kit_speaks(project, event.agent):
         return
     if not prepare_folders(project):
         return
@@ -1084,7 +1084,7 @@ def update_others(run: Run) -> None:
 
 def startup_text(run: Run, handoffs: dict[str, str], kept: str, budget: int) -> str:
     """All that this session gets at its start, within the budget; "" if nothing."""
-    files = cut_end(startup_files(run), budget // 2)
+    files = cut_middle(startup_files(run), budget // 2)
     head, text = FILES_HEAD % format_iso(run.now), ""
     if handoffs:
         head = clean_text(render_lines("", handoff_head(run, list(handoffs))))
@@ -1752,7 +1752,7 @@ def audit_shared(run: Run, active: list[str]) -> Signal | None:
                 sentences += tell_shared(run, other, path, at)
     if not sentences:
         return None
-    return new_alert(cut_end(" ".join(sentences), EDITS_LIMIT), SHARED_ACTION)
+    return new_alert(cut_middle(" ".join(sentences), EDITS_LIMIT), SHARED_ACTION)
 
 
 def tell_shared(run: Run, other: Session, path: str, at: str) -> list[str]:
@@ -1780,7 +1780,7 @@ def add_open_sessions(run: Run) -> None:
         if names:
             texts.append("%s, which edited %s" % (name_session(other), names))
     if texts:
-        run.reply.add(OPEN_HERE % cut_end("; ".join(texts), EDITS_LIMIT))
+        run.reply.add(OPEN_HERE % cut_middle("; ".join(texts), EDITS_LIMIT))
 
 
 # auditor: function, the codes of its alerts, cooldown in seconds, and whether it is
@@ -2438,7 +2438,7 @@ def read_signal(path: str, now: float) -> Signal:
         signal.ttl_s = min(float(ttl), LONGEST_TTL_S)
     stated_at = parse_iso(header.get("generated_at"))
     signal.generated_at = stated_at if 0 < stated_at <= now else written_at
-    signal.body = clean_text(cut_end(body.strip() or signal.code, BODY_LIMIT))
+    signal.body = clean_text(cut_middle(body.strip() or signal.code, BODY_LIMIT))
     return signal
 
 
@@ -3823,6 +3823,7 @@ class Dialect:
     label: str = ""
     settings: str = ""  # the project's settings file with its hooks
     user_settings: str = ""  # the same in the home, where it has another name
+    more_settings: tuple[str, ...] = ()  # other files with hooks that it runs there
     project_variable: str = ""  # names the folder that the client was started in
     shell_variables: tuple[str, ...] = ()  # one of them is set in its agent's shell
     takes_comments: bool = False  # its settings may have them, and trailing commas
@@ -3856,16 +3857,9 @@ class Dialect:
     failure: str = ""  # a pattern, where only the result's text tells a failure
     result_head: str = ""  # a pattern of what the client puts before a result's text
 
-    def __init__(self) -> None:
-        self.user_settings = self.user_settings or self.settings
-
     def adjust(self, event: Event, data: Json, env: Env) -> Event | None:
         """The event, where a client means something else by it; None to ignore it."""
         return event
-
-    def holds_by_text(self, event: Event, env: Env) -> bool:
-        """Whether the agent goes on for a text at a Stop; else we block the stop."""
-        return False
 
     def read_row(self, row: Json) -> Row:
         """One row of its transcript, in our words."""
@@ -3916,14 +3910,19 @@ class Dialect:
 
     def own_folder(self, env: Env) -> str:
         """Its folder in the user's home."""
-        name = self.user_settings.partition("/")[0]
+        name = (self.user_settings or self.settings).partition("/")[0]
         default = os.path.join(home_folder(env), name)
         return os.path.abspath(env.get(self.home_variable) or default)
 
+    def project_settings(self, root: str) -> list[str]:
+        """The project's files in which it finds hooks, the strongest last."""
+        names = (self.settings, *self.more_settings)
+        return [os.path.join(root, name) for name in names]
+
     def settings_paths(self, root: str, env: Env) -> list[str]:
         """Its settings of all scopes, the strongest last."""
-        own = os.path.join(self.own_folder(env), self.user_settings.partition("/")[2])
-        return [own, os.path.join(root, self.settings)]
+        own = (self.user_settings or self.settings).partition("/")[2]
+        return [os.path.join(self.own_folder(env), own), *self.project_settings(root)]
 
     def find_limit(self, window: int, model: str, root: str, env: Env) -> int:
         """At how many tokens it compacts by itself; 0 if it never does."""
@@ -3979,21 +3978,13 @@ def start_folder(event: Event, env: Env) -> str:
     return env.get(variable, "") or event.cwd
 
 
-def project_settings(agent: str) -> list[str]:
-    """The project's files in which a client finds hooks."""
-    dialect = DIALECTS[agent]
-    files = [dialect.settings]
-    if agent == "claude" or "project" in dialect.runs_claudes:
-        files += CLAUDE_SETTINGS
-    return files
-
-
 def read_client_settings(path: str) -> Json:
     """A client's settings; some take comments and trailing commas in theirs."""
     text = read_text(path, STATE_LIMIT_BYTES)
-    dialects = DIALECTS.values()
-    lenient = tuple(found.settings for found in dialects if found.takes_comments)
-    return parse_object(plain_json(text) if path.endswith(lenient) else text)
+    for dialect in DIALECTS.values():
+        if dialect.takes_comments and path.endswith(dialect.settings):
+            text = plain_json(text)
+    return parse_object(text)
 
 
 def agent_variables() -> list[str]:
@@ -4015,11 +4006,11 @@ def render_reply(event: Event, reply: Reply, env: Env) -> str:
     dialect = reply.dialect
     text = "\n\n".join(reply.texts)
     answer: Json = {}
-    if reply.notes and not dialect.is_flat:
+    if reply.notes:
         answer["systemMessage"] = "\n".join(reply.notes)
     if reply.bell and event.agent == "claude":
         answer["terminalSequence"] = reply.bell
-    if reply.is_hold and not dialect.holds_by_text(event, env):
+    if reply.is_hold and not holds_by_text(event, env):
         answer["decision"] = "block"
         answer["reason"] = text
     elif text and dialect.is_flat:
@@ -4030,6 +4021,16 @@ def render_reply(event: Event, reply: Reply, env: Env) -> str:
             "additionalContext": text,
         }
     return json.dumps(answer) if answer else ""
+
+
+def holds_by_text(event: Event, env: Env) -> bool:
+    """Whether the agent goes on for a text at a Stop; else we block the stop. Claude
+    Code does from 2.1.163 on, without showing an error. An outer agent's AI_AGENT may
+    be inherited, so the session must agree."""
+    is_own = env.get("CLAUDE_CODE_SESSION_ID") == event.session_id
+    version = re.findall(r"\d{1,9}", env.get("AI_AGENT", ""))
+    is_new = [int(part) for part in version] >= [2, 1, 163]
+    return event.agent == "claude" and is_own and is_new
 
 
 # --- tools: what a call does, by the tool's name in any client
@@ -4200,7 +4201,8 @@ MODEL_FORM = r"^.*?(?=claude-)|-\d{8}.*|-v\d.*|[@:\[].*"  # provider, date, [1m]
 
 class ClaudeCode(Dialect):
     label = "Claude Code"
-    settings, private_settings = CLAUDE_SETTINGS
+    settings = CLAUDE_SETTINGS[0]
+    more_settings = (CLAUDE_SETTINGS[1], *MANAGED)
     project_variable = "CLAUDE_PROJECT_DIR"
     shell_variables = ("CLAUDECODE", "AI_AGENT")
     instruction_files = ("CLAUDE.md", "CLAUDE.local.md", "AGENTS.md")
@@ -4242,17 +4244,6 @@ class ClaudeCode(Dialect):
         if dig(meta, "trigger") == "auto" and not dig(meta, "precomputed"):
             found.limit = count_of(dig(meta, "preTokens"))
         return found
-
-    def holds_by_text(self, event: Event, env: Env) -> bool:
-        """From 2.1.163 on it goes on for additionalContext, without showing an error.
-        An outer agent's AI_AGENT may be inherited, so the session must agree."""
-        is_own = env.get("CLAUDE_CODE_SESSION_ID") == event.session_id
-        version = re.findall(r"\d{1,9}", env.get("AI_AGENT", ""))
-        return is_own and [int(part) for part in version] >= [2, 1, 163]
-
-    def settings_paths(self, root: str, env: Env) -> list[str]:
-        private = os.path.join(root, self.private_settings)
-        return [*super().settings_paths(root, env), private, *MANAGED]
 
     def read_settings(self, model: str, root: str, env: Env) -> Json:
         """Its settings of all scopes in one, with what they say of this model."""
@@ -4447,6 +4438,7 @@ class CopilotCli(Dialect):
     shell_variables = ("COPILOT_CLI",)
     registered = WITH_FAILURES
     is_flat = True
+    more_settings = CLAUDE_SETTINGS
     runs_claudes = ("project",)
     home_variable = "COPILOT_HOME"
     compacts_at = 80
@@ -4534,6 +4526,7 @@ class GrokBuild(Dialect):
     }
     unheard = NEVER_HEARD + ("SessionStart", "UserPromptSubmit")
     has_receipts = False
+    more_settings = CLAUDE_SETTINGS
     runs_claudes = ("project", "user")
     compacts_at = 85
     row_type = "params.update.sessionUpdate"
@@ -5008,9 +5001,8 @@ def config_home(env: Env) -> str:
 def read_settings(root: str, env: Env) -> Settings:
     """The user's settings for all projects, then the project's own."""
     settings = Settings()
-    home = config_home(env)
-    if home:
-        settings.read(read_text(os.path.join(home, "ctx_hooks", "contextrc")))
+    own = os.path.join(config_home(env), "ctx_hooks", "contextrc")
+    settings.read(read_text(own))
     if root:
         path = os.path.join(root, ".contextrc")
         settings.read(read_text(path, SETTINGS_LIMIT_BYTES), is_projects=True)
@@ -5087,8 +5079,6 @@ def may_be_delivered(project: Project, path: str) -> bool:
 
 # --- whether to speak at all
 
-OWN_LINE = r"ctx_hooks\.py\W{1,12}(?:inject|gate|monitor|stop-enforce|cleanup)\b"
-
 
 def is_switched_off(project: Project, env: Env, now: float) -> bool:
     """By CTX_HOOKS_DISABLE, or by `pause`: its file holds an epoch, or 0 for no end."""
@@ -5098,15 +5088,6 @@ def is_switched_off(project: Project, env: Env, now: float) -> bool:
     until = read_text(path).strip()
     is_over = until.isdecimal() and 0 < int(until) <= now
     return os.path.exists(path) and not is_over
-
-
-def another_kit_speaks(project: Project, settings_files: list[str]) -> bool:
-    """Whether this kit is the plugin's or the user's, and the project has its own."""
-    own = os.path.join(project.root, KIT_PLACE)
-    if is_inside(__file__, project.root) or not os.path.exists(own):
-        return False
-    texts = [read_text(os.path.join(project.root, name)) for name in settings_files]
-    return any(re.search(OWN_LINE, plain_json(text)) for text in texts)
 
 
 # =============================================================================
@@ -5290,9 +5271,8 @@ def parse_keys(text: str) -> list[tuple[str, list[Value]]]:
     found: list[tuple[str, list[Value]]] = []
     parents: dict[int, str] = {}  # column -> key that this line is inside of
     for line, content in enumerate(text.split("\n"), 1):
-        content = strip_comment(content).rstrip()
-        words = content.strip()
-        column = len(content) - len(words) + 1
+        words = strip_comment(content).strip()
+        column = content.index(words) + 1
         if words in ("", "---"):
             continue
         if words.startswith("- ") and found:
@@ -5309,23 +5289,19 @@ def parse_keys(text: str) -> list[tuple[str, list[Value]]]:
 
 def strip_comment(line: str) -> str:
     """A line without its comment; a # inside quotes or a word is none."""
-    if "#" not in line:
-        return line
-    whole = re.match(r"""(?:[^'"#]|"[^"]*"|'[^']*'|(?<=\S)#|['"])*""", line)
-    return whole.group() if whole else line
+    text = r"""((?:[^'"#]|"[^"]*"|'[^']*'|(?<=\S)#|['"])*)"""
+    return re.sub("^" + text + ".*", r"\1", line)  # fits every line, so it is quick
 
 
 def unquote(text: str) -> str:
-    match = re.fullmatch(r"""\s*(['"])(.*)\1\s*""", text)
-    return match.group(2) if match else text.strip()
+    return re.sub(r"""\A(['"])(.*)\1\Z""", r"\2", text.strip())
 
 
 def split_list(text: str) -> list[str]:
     """The entries of [a, b]; one value is a list of one. Quotes may hold a comma."""
     if not (text.startswith("[") and text.endswith("]")):
         return [text] if text else []
-    entries = re.findall(r"""\s*("[^"]*"|'[^']*'|[^,]+)""", text[1:-1])
-    return [entry for entry in entries if entry.strip()]
+    return re.findall(r""""[^"]*"|'[^']*'|[^\s,][^,]*""", text[1:-1])
 
 
 # =============================================================================
@@ -6754,14 +6730,9 @@ def hide_secrets(text: str) -> str:
     lower = text.lower()
     for signs, pattern in SECRETS:
         if any(sign in lower for sign in signs.split()):
-            text = re.sub(pattern, keep_name, text)
+            # `password = …` keeps its left side; others have the empty one
+            text = re.sub(pattern + "()", r"\g<1>" + HIDDEN, text)
     return text
-
-
-def keep_name(match: re.Match[str]) -> str:
-    """What stands for a secret; `password = …` keeps its left side."""
-    left = match.group(1) if match.re.groups else ""
-    return left + HIDDEN
 
 
 def one_line(text: str, limit: int) -> str:
@@ -6783,12 +6754,6 @@ def cut_middle(text: str, limit: int) -> str:
     mark = CUT_MARK + "…"
     half = max(0, limit - len(mark)) // 2
     return text[:half] + mark + text[len(text) - half :]
-
-
-def cut_end(text: str, limit: int) -> str:
-    if len(text) <= limit:
-        return text
-    return text[: max(0, limit - len(CUT_MARK))] + CUT_MARK
 
 
 def says_something(text: str) -> bool:
@@ -6830,15 +6795,13 @@ PLAIN_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.
 
 def read_bytes(path: str, limit_bytes: int = TEXT_LIMIT_BYTES, start: int = 0) -> bytes:
     """The file's bytes from `start` on; b"" if it cannot be read."""
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    if not os.path.isfile(path):  # a FIFO, a device
+        return b""
     try:
-        descriptor = os.open(path, flags)
-        with open(descriptor, "rb") as file:
-            if not os.path.isfile(descriptor):  # a FIFO, a device
-                return b""
+        with open(path, "rb") as file:
             file.seek(start)
             return file.read(limit_bytes)
-    except (OSError, ValueError):  # ValueError: a null byte in the path
+    except OSError:
         return b""
 
 
@@ -6951,24 +6914,22 @@ def set_time(path: str, at: float) -> None:
 def list_files(folder: str, pattern: str = "") -> list[tuple[str, float]]:
     """Path and time of the folder's regular files of such a name, newest first. A
     folder that is a link counts as empty: it may lead out of the project."""
-    found: list[tuple[str, float]] = []
     if os.path.islink(folder):
-        return found
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                is_wanted = re.search(pattern, entry.name)
-                if is_wanted and entry.is_file(follow_symlinks=False):
-                    found.append((entry.path, modified_at(entry.path)))
-    except (OSError, ValueError):  # ValueError: half a letter in the path
         return []
+    names = [name for name in list_names(folder) if re.search(pattern, name)]
+    paths = [os.path.join(folder, name) for name in names]
+    found = [(path, modified_at(path)) for path in paths if is_regular(path)]
     return sorted(found, key=lambda pair: (-pair[1], pair[0]))
+
+
+def is_regular(path: str) -> bool:
+    return os.path.isfile(path) and not os.path.islink(path)
 
 
 def list_names(folder: str) -> list[str]:
     try:
         return os.listdir(folder)
-    except OSError:
+    except (OSError, ValueError):  # ValueError: half a letter in the path
         return []
 
 
@@ -7194,6 +7155,18 @@ def kit_word(agent: str) -> str:
     return '"$%s/%s"' % (variable, KIT_PLACE) if variable else ""
 
 
+OWN_LINE = r"ctx_hooks\.py\W{1,12}(?:inject|gate|monitor|stop-enforce|cleanup)\b"
+
+
+def another_kit_speaks(project: Project, agent: str) -> bool:
+    """Whether this kit is the plugin's or the user's, and the project has its own."""
+    own = os.path.join(project.root, KIT_PLACE)
+    if is_inside(__file__, project.root) or not os.path.exists(own):
+        return False
+    paths = DIALECTS[agent].project_settings(project.root)
+    return any(re.search(OWN_LINE, plain_json(read_text(path))) for path in paths)
+
+
 # --- how this kit came here, and its commands as they can be pasted there
 
 PLUGIN = "ctx-hooks"
@@ -7325,7 +7298,7 @@ def settings_files(here: Here) -> list[str]:
         paths += dialect.settings_paths(here.root, here.env)
     if here.kit.origin == "plugin":
         paths.append(os.path.join(here.kit.folder, ".claude-plugin", "hooks.json"))
-    return paths
+    return list(dict.fromkeys(paths))  # some run Claude's, too
 
 
 def check_registration(
@@ -7897,7 +7870,7 @@ def start_wrap(here: Here, context_file: str) -> Run:
         if not context_file:
             start_session(run)
             return run
-    text = cut_end(clean_text(read_text(context_file)), REPLY_LIMIT - 400)
+    text = cut_middle(clean_text(read_text(context_file)), REPLY_LIMIT - 400)
     if not says_something(text):
         raise UserError("no context in " + context_file, "name a text file")
     run.session.delivery = Delivery({"state": "owed", "text": text})

@@ -240,7 +240,8 @@ def test_of_two_kits_only_that_of_the_project_speaks(world, monkeypatch, name):
     world.write(".claude/hooks/ctx_hooks.py", "#")
     assert world.session("s2").gate().out == ""
     for client in ("codex", "copilot", "grok"):  # the last two run Claude Code's line, too
-        assert bool(world.hook("gate", gate_event(world, session_id=client), client).out) is (client == "codex")
+        event = gate_event(world, session_id=client, hook_event_name="PostToolUse")
+        assert bool(world.hook("monitor", event, client).out) is (client == "codex")
     monkeypatch.setattr(kit, "__file__", world.path(".claude", "hooks", "ctx_hooks.py"))
     assert world.session("s3").gate().text
 
