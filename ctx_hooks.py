@@ -1361,10 +1361,6 @@ def instruction_file(run: Run) -> str:
     return [*there, *names][0]
 
 
-def is_regular(path: str) -> bool:
-    return os.path.isfile(path) and not os.path.islink(path)
-
-
 def without_section(content: bytes) -> bytes:
     """A file's content without our section; a merge may have left two."""
     return re.sub(OUR_LINES.encode(), b"", content)
@@ -3815,6 +3811,7 @@ NEVER_HEARD = ("PreCompact", "SessionEnd")
 REPLY_LIMIT = 9_900  # the client cuts at 10,000 UTF-16 units
 LARGE_WINDOW = 1_000_000  # tokens; 200,000 is the usual one
 NOWHERE = ("", "", "", "")
+NEVER = "(?!)"  # a pattern that fits nothing
 
 
 class Dialect:
@@ -3854,8 +3851,8 @@ class Dialect:
     places: dict[str, str] = {}  # field of Row -> its place in theirs
     call: Places = NOWHERE  # places of the blocks; in a block: id, tool, input
     result: Places = NOWHERE  # the same; in a block: id, sign of failure, text
-    failure: str = ""  # a pattern, where only the result's text tells a failure
-    result_head: str = ""  # a pattern of what the client puts before a result's text
+    failure: str = NEVER  # a pattern, where only the result's text tells a failure
+    result_head: str = NEVER  # a pattern of what the client puts before a result's text
 
     def adjust(self, event: Event, data: Json, env: Env) -> Event | None:
         """The event, where a client means something else by it; None to ignore it."""
@@ -3893,15 +3890,13 @@ class Dialect:
         _, id_place, failure, text_place = self.result
         results = []
         for block in blocks_of(content):
-            call_id = dig(block, id_place)
-            has_failed = bool(dig(block, failure)) or block.get("status") == "failed"
+            call_id = text_of(dig(block, id_place))
             text = joined_texts(dig(block, text_place))
-            if self.failure and re.search(self.failure, text):
-                has_failed = True
-            if self.result_head:
-                text = re.sub(self.result_head, "", text)
+            sign = dig(block, failure) or re.search(self.failure, text)
+            has_failed = bool(sign) or block.get("status") == "failed"
             if call_id:
-                results.append((text_of(call_id), has_failed, text))
+                text = re.sub(self.result_head, "", text)
+                results.append((call_id, has_failed, text))
         return results
 
     def read_beside(self, transcript: str) -> Row:
@@ -4104,7 +4099,7 @@ def dig(value: object, places: str) -> object:
     for place in places.split():
         found = value
         for key in place.split("."):
-            found = found.get(key) if isinstance(found, dict) else None
+            found = object_of(found).get(key)
         if found:
             return found
     return None
@@ -4132,14 +4127,13 @@ def claude_tokens(usage: object) -> int:
 
 def blocks_of(content: object) -> list[Json]:
     """The objects in a list; an object alone counts as a list of one."""
-    blocks = content if isinstance(content, list) else [content]
-    return [block for block in blocks if isinstance(block, dict)]
+    return [block for block in list_of(content) or [content] if isinstance(block, dict)]
 
 
 def joined_texts(content: object) -> str:
     """The text of a content: a string, or a list of strings and text blocks."""
     texts = []
-    for block in content if isinstance(content, list) else [content]:
+    for block in list_of(content) or [content]:
         if not dig(block, "thought"):  # thoughts are not said
             texts.append(text_of(block) or text_of(dig(block, "text content.text")))
     return "\n".join(filter(None, texts))
@@ -4326,12 +4320,11 @@ class Codex(Dialect):
 
     def read_item(self, item: Json) -> tuple[str, str, Json]:
         """What a script did (code mode), as a call."""
-        command, changes = item.get("command"), object_of(item.get("changes"))
+        changes = object_of(item.get("changes"))
         if changes:
             patch = "\n".join("*** Update File: " + path for path in changes)
             return call_of(item["id"], "apply_patch", patch)
-        if isinstance(command, list):
-            command = command[2:]  # without bash -lc
+        command = list_of(item.get("command"))[2:]  # without bash -lc
         return call_of(item["id"], "exec_command", {"command": command})
 
 
@@ -4860,8 +4853,9 @@ RUNTIME_FOLDERS = (
 RUNTIME_NAMES = ("signals", "handoffs", "monitor-state.json")
 # Names of our files in a project's state folder, in .context and in .caw.
 STATE_FILES = (
-    r"(session-.*|(agreed|metrics|install-\w+)\.json|events\.jsonl|errors\.log|cloned"
-    r"|lock|root|paused|swept|greeted|ctx_hooks\.py\.\w+)(\.corrupt|\.tmp-\d+)?"
+    r"(session-.*|(agreed|metrics|limits|install-\w+)\.json|events\.jsonl|errors\.log"
+    r"|cloned|edits|lock|root|paused|swept|greeted|ctx_hooks\.py\.\w+)"
+    r"(\.corrupt|\.tmp-\d+)?"
 )
 RUNTIME_FILES = (
     r"monitor-state\.json(\.corrupt|\.tmp-\d+)?"
@@ -4975,12 +4969,12 @@ def home_folder(env: Env) -> str:
 
 
 def user_folder(env: Env, variable: str, below_home: str) -> str:
-    """An XDG folder, or its default below the home; on Windows %LOCALAPPDATA%."""
+    """An XDG folder, or its default below the home; on Windows %LOCALAPPDATA%. Only
+    for those who made sure that there is a home."""
     given = env.get("LOCALAPPDATA" if os.name == "nt" else variable, "")
     if os.path.isabs(given):
         return given
-    home = home_folder(env)
-    return os.path.join(home, below_home) if home else ""
+    return os.path.join(home_folder(env), below_home)
 
 
 def state_home(env: Env) -> str:
@@ -4988,10 +4982,10 @@ def state_home(env: Env) -> str:
 
 
 def cache_folder(env: Env) -> str:
-    """Bytecode and launcher files, where the launcher looks, too. "" without a home."""
+    """Bytecode and launcher files, where the launcher looks, too."""
     folder = user_folder(env, "XDG_CACHE_HOME", ".cache")
     below = r"ctx_hooks\cache" if os.name == "nt" else "ctx_hooks"
-    return os.path.join(folder, below) if folder else ""
+    return os.path.join(folder, below)
 
 
 def config_home(env: Env) -> str:
@@ -5010,11 +5004,10 @@ def read_settings(root: str, env: Env) -> Settings:
 
 
 def project_state_folder(root: str, env: Env) -> str:
-    """Where our own files about a project lie; "" without a home."""
-    home = state_home(env)
+    """Where our own files about a project lie."""
     path = os.path.normcase(os.path.realpath(root))  # C: and c: are one
     name = safe_name(path, PROJECT_NAME_LIMIT)
-    return os.path.join(home, "ctx_hooks", name) if home else ""
+    return os.path.join(state_home(env), "ctx_hooks", name)
 
 
 # --- the lock
@@ -5024,18 +5017,14 @@ class ProjectLock:
     """The project's lock, held inside `with`; `is_held` is False after a time-out."""
 
     def __init__(self, project: Project, wait_s: float) -> None:
-        self.path = project.state("lock")
-        self.wait_s = wait_s
-        self.is_held = False
+        self.file = open(project.state("lock"), "a+b")
+        deadline = time.monotonic() + wait_s
+        self.is_held = try_lock(self.file)
+        while not self.is_held and time.monotonic() < deadline:
+            time.sleep(LOCK_POLL_S)
+            self.is_held = try_lock(self.file)
 
     def __enter__(self) -> ProjectLock:
-        self.file = open(self.path, "a+b")
-        deadline = time.monotonic() + self.wait_s
-        while not try_lock(self.file):
-            if time.monotonic() > deadline:
-                return self
-            time.sleep(LOCK_POLL_S)
-        self.is_held = True
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -5212,9 +5201,10 @@ SETTINGS: dict[str, tuple[str | list[str], Check]] = {
 }
 UNKNOWN = ("", as_unknown)
 # These settings reach outside the conversation, so a project's file has other checks.
-PROJECT_CHECKS: dict[str, Check] = {
-    "monitor.notify": as_yours,
-    "wrap.ready_patterns": as_plain_pattern,
+PROJECT_SETTINGS = {
+    **SETTINGS,
+    "monitor.notify": ("off", as_yours),
+    "wrap.ready_patterns": ([], as_plain_pattern),
 }
 
 
@@ -5246,11 +5236,10 @@ class Settings:
 
     def read(self, text: str, is_projects: bool = False) -> None:
         """Take the values of one file's text; later files win."""
+        known = PROJECT_SETTINGS if is_projects else SETTINGS
         for name, values in parse_keys(text):
             group = name.rpartition(".")[0] + ".*"
-            default, check = SETTINGS.get(name) or SETTINGS.get(group) or UNKNOWN
-            if is_projects:
-                check = PROJECT_CHECKS.get(name, check)
+            default, check = known.get(name) or known.get(group) or UNKNOWN
             if values or isinstance(default, list):
                 self.take(name, check, values)
 
@@ -5289,6 +5278,8 @@ def parse_keys(text: str) -> list[tuple[str, list[Value]]]:
 
 def strip_comment(line: str) -> str:
     """A line without its comment; a # inside quotes or a word is none."""
+    if "#" not in line:  # most runs compile no pattern for this
+        return line
     text = r"""((?:[^'"#]|"[^"]*"|'[^']*'|(?<=\S)#|['"])*)"""
     return re.sub("^" + text + ".*", r"\1", line)  # fits every line, so it is quick
 
@@ -6826,6 +6817,11 @@ def object_of(value: object) -> Json:
     return value if isinstance(value, dict) else {}
 
 
+def list_of(value: object) -> list[object]:
+    """The value if it is a list; [] for anything else."""
+    return value if isinstance(value, list) else []
+
+
 def plain_json(text: str) -> str:
     """The text as strict JSON: comments and trailing commas are blanks in it, so that
     every other letter keeps its place."""
@@ -7105,20 +7101,14 @@ def find_lines(settings: object) -> list[RegisteredLine]:
     """The RegisteredLines in a client's settings, in their order."""
     found = []
     for event, groups in object_of(dig(settings, "hooks")).items():
-        for index, group in numbered_objects(groups):
-            for position, entry in numbered_objects(group.get("hooks")):
-                line = parse_line(entry.get("command"))
+        for index, group in enumerate(list_of(groups)):
+            for position, entry in enumerate(list_of(dig(group, "hooks"))):
+                line = parse_line(dig(entry, "command"))
                 if line:
                     line.event, line.index, line.position = event, index, position
-                    line.group, line.entry = group, entry
+                    line.group, line.entry = object_of(group), object_of(entry)
                     found.append(line)
     return found
-
-
-def numbered_objects(value: object) -> list[tuple[int, Json]]:
-    """The objects in a list, with their indexes."""
-    rows = enumerate(value) if isinstance(value, list) else ()
-    return [(index, row) for index, row in rows if isinstance(row, dict)]
 
 
 def adapt_hooks(
