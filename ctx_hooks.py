@@ -5403,6 +5403,7 @@ FILLERS = (  # what may stand before an order
     r"|et|mais|donc|alors|y|pero|por favor|mas|então|ma|poi|per favore|maar|dus|ale|więc"
     r"|proszę|и|но|так|пожалуйста) )+"
 )
+SEVERAL_WORDS = r"\w\W+\w|\w:|[^\0-\x7f]"
 WORD_START = r"(?<!\S)\S|[\u3040-\u9fff\uac00-\ud7af]"  # some write without spaces
 VALUE_SET = r"\d|`|\w[/_]\w|\w\.\w"  # a number, code, a path, a name
 
@@ -6337,8 +6338,8 @@ nie pojawia, nigdy nie kończy, bez powodu, jest szybko, jest wolno, mylę, rest
 不知道, 不明白, 不清楚, 看不到, 没有任何错误, 没有错误, 没有报错, 没有反应, 报错, 出错,
 失败, 崩溃, 卡住, 不能用, 不行, 没用, 可以了, 好了, 以为, 我觉得, 好像, 似乎, 可能是,
 也许, 奇怪, 可惜, 一样的错误, 还是一样, 同样的错误, 发现, 看到, 试了, 试过, 刚才, 昨天,
-为什么, 怎么, 是不是, 能不能, 要不要, 能帮我, 帮我看, 什么, 哪里, 吗, 呢, 一直不明白,
-加载不完, 没问题, 显示, 返回, 了吗, 无故, 搞混, 总是搞
+为什么, 怎么, 是不是, 能不能, 要不要, 能帮我, 帮我看, 什么, 哪里, 一直不明白, 加载不完,
+没问题, 显示, 返回, 了吗, 无故, 搞混, 总是搞
 # 日本語
 分かりません, わかりません, 分からない, わからない, 見えません, 見つかりません,
 動きません, 動かない, 動きました, 動きます, 落ちます, 落ちました, 失敗し,
@@ -6351,9 +6352,9 @@ nie pojawia, nigdy nie kończy, bez powodu, jest szybko, jest wolno, mylę, rest
 모르겠, 몰라, 안 보, 보이지 않, 안 되는데, 안 되네, 안돼요, 됩니다, 되네요, 죽어요,
 죽습니다, 실패해, 실패했, 실패한, 에러가 없, 오류가 없, 에러가 나, 오류가 나,
 일어나지 않, 끝나지 않, 줄 알았, 생각했, 같아요, 같습니다, 것 같, 아마, 이상하, 이상해,
-아쉽, 여전히, 같은 에러, 같은 오류, 왜, 어떻게, 어디, 무엇, 뭐, 까요, 나요, 인가요,
-주시겠어요, 봤어요, 봤습니다, 했어요, 했습니다, 됐어요, 됐습니다, 있었, 없었, 어제,
-아까 본, 나가야, 이유 없이, 헷갈
+아쉽, 여전히, 같은 에러, 같은 오류, 어떻게, 어디, 무엇, 까요, 나요, 인가요, 주시겠어요,
+봤어요, 봤습니다, 했어요, 했습니다, 됐어요, 됐습니다, 있었, 없었, 어제, 아까 본, 나가야,
+이유 없이, 헷갈
 """
 WEIGHTS = {
     5: CORRECTS,
@@ -6365,7 +6366,7 @@ WEIGHTS = {
 }
 QUESTION_COST = 3
 BINDING = 3  # the least weight of what binds
-KEY_LENGTH = 4
+KEY_LENGTHS = (8, 5, 3, 2)  # of an entry so many letters are its key
 
 
 def read_scale() -> Scale:
@@ -6377,7 +6378,8 @@ def read_scale() -> Scale:
         for entry in filter(None, re.split(r",\s*", ",".join(lines))):
             if entry[-1] < "\u3000":  # where words have borders
                 entry = entry[:-1] if entry[-1] == "*" else entry + " "
-            scale.setdefault(entry[:KEY_LENGTH], []).append((entry, weight))
+            length = next(length for length in KEY_LENGTHS if length <= len(entry))
+            scale.setdefault(entry[:length], []).append((entry, weight))
     for entries in scale.values():
         entries.sort(key=lambda pair: -len(pair[0]))
     return scale
@@ -6386,6 +6388,8 @@ def read_scale() -> Scale:
 def weigh(scale: Scale, sentence: str) -> int:
     """What the heaviest entry says, one more if a second one agrees, less for a report
     or a question."""
+    if not re.search(SEVERAL_WORDS, sentence):
+        return 0
     words = plain_clauses(sentence)
     has_value = re.search(VALUE_SET, sentence) is not None
     found = find_entries(scale, words).values()
@@ -6396,8 +6400,7 @@ def weigh(scale: Scale, sentence: str) -> int:
     weight += min(0, weights[-1])
     if sentence.rstrip()[-1:] in ("?", "？"):
         weight -= QUESTION_COST
-    is_bare = words.isascii() and words.count(" ") < 3  # a mere "No."
-    return max(-1, min(weight, 2) if is_bare else weight)
+    return max(-1, weight)
 
 
 def plain_clauses(sentence: str) -> str:
@@ -6429,7 +6432,7 @@ def find_entries(scale: Scale, words: str) -> dict[str, int]:
 
 def find_entry(scale: Scale, text: str, start: int) -> tuple[str, int]:
     """The longest entry that the text has there, and its weight; ("", 0) for none."""
-    for length in range(KEY_LENGTH, 1, -1):
+    for length in KEY_LENGTHS:
         for entry, weight in scale.get(text[start : start + length], ()):
             if text.startswith(entry, start):
                 return entry, weight

@@ -7,6 +7,7 @@ word for word in the handoff's file, and in the text that the new session gets; 
 
 from __future__ import annotations
 
+import collections
 import os
 import random
 import sys
@@ -66,9 +67,11 @@ def plain(text: str) -> str:
 
 
 def share(sentences: list, text: str) -> float:
-    """How many of the sentences are in the text, word for word, in percent."""
+    """How many of the sentences are in the text, word for word, in percent; said twice, it counts twice."""
     text = plain(text)
-    return 100.0 * sum(plain(sentence) in text for sentence in sentences) / max(1, len(sentences))
+    said = collections.Counter(map(plain, sentences))
+    kept = sum(min(text.count(sentence), count) for sentence, count in said.items())
+    return 100.0 * kept / max(1, len(sentences))
 
 
 def measure(size_kb: int, seed: int = SEED, name: str = "binding.txt") -> dict:
