@@ -5374,7 +5374,7 @@ def count_success(project: Project, delivery: Delivery, now: float) -> None:
 GAP = "[…] "
 TEXT_COST = 4  # characters that the quoting of a text takes
 SENTENCE_LIMIT = 800  # characters; a longer one is taken in pieces
-LONG = 100  # for each so many characters a sentence comes one weight later
+LONG = 100  # characters; a longer sentence comes one weight later
 SHORT_LEAD = 22  # characters of "Wait." and its like: the next sentence says what
 FIRST_FEW = 30  # of one text and weight; what is more comes after other texts
 LAST_WHOLE, WHOLE_SHARE = 3, 5  # the first and the last three, up to a fifth each
@@ -6380,12 +6380,12 @@ nie pojawia, nigdy nie kończy, bez powodu, jest szybko, jest wolno, mylę, rest
 이유 없이, 헷갈
 """
 WEIGHTS = {
-    5: CORRECTS,
-    4: BINDS,
-    2: MAY_BIND,
-    1: WISHES,
+    5: CORRECTS,  # takes back, or decides
+    4: BINDS,  # orders, or forbids
+    2: MAY_BIND,  # two of these bind
+    1: WISHES,  # a wish, a name, a reason
     -1: SMALL_TALK,
-    -2: REPORTS,
+    -2: REPORTS,  # tells or asks what happens, or only sounds like a rule
 }
 QUESTION_COST = 3
 BINDING = 3  # the least weight of what binds
@@ -6409,8 +6409,8 @@ def read_scale() -> Scale:
 
 
 def weigh(scale: Scale, sentence: str) -> int:
-    """What the heaviest entry says, one more if a second one agrees, less for a report
-    or a question."""
+    """What the heaviest entry weighs, one more if a second one agrees, less for a
+    report or a question. A number or a name counts as a wish."""
     if not re.search(SEVERAL_WORDS, sentence):
         return 0
     words = plain_clauses(sentence)
@@ -6542,7 +6542,7 @@ def rank_sentences(texts: list[str], rows: list[Sentence], room: int) -> list[Ra
         tally[number, weight] = tally.get((number, weight), 0) + 1
         turn = -(tally[number, weight] // FIRST_FEW)
         if sentence.strip() not in ("", GAP.strip()):
-            value = weight - len(sentence) // LONG
+            value = weight - (len(sentence) > LONG)
             ranks.append((WHOLE if is_whole else value, turn, place))
     return sorted(ranks, reverse=True)
 
