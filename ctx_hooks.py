@@ -2867,7 +2867,7 @@ def settle(run: Run, flow: Workflow, block: dict[str, str]) -> None:
         run.opening = CHECK_FAILED % told
         block = {}
     elif run.check:
-        note_check(session.facts, run.check, "passed", format_iso(run.now), run.output)
+        fold_passed(session.facts, run.check, "passed", format_iso(run.now), run.output)
     reason = follow_block(run, flow, block) or first_true(
         phase_blocked=flow.needs,
         context_full=run.full.percent >= FULL_PERCENT,
@@ -3323,7 +3323,7 @@ def fold_boundary(facts: Facts, row: Row) -> None:
     facts.compacted_at = row.at
     facts.limit = row.limit or facts.limit
     facts.tokens = row.tokens
-    facts.chars = row.tokens * CHARS_PER_TOKEN
+    facts.chars = 0
     facts.measured.append((row.at, row.tokens, ""))
 
 
@@ -3434,7 +3434,7 @@ TREE_MOVERS = set(  # words of commands that may switch the branch, or commit
 )
 REFUSED = r"(?i)user (doesn't want|rejected|refused|denied|declined|cancel+ed)"
 NUMBER = r"\d+"
-OUTPUT_FILTERS = ("tail", "head", "cat", "true")  # `make | tail`, `make || true`
+OUTPUT_FILTERS = ("tail", "head", "true")  # `make | tail`, `make || true`
 
 
 def fold_call(session: Session, row: Row, given: tuple[str, str, Json]) -> None:
@@ -3472,25 +3472,21 @@ def fold_call(session: Session, row: Row, given: tuple[str, str, Json]) -> None:
         "outcome": "",
         "key": "",
         "at": row.at,
-        "writes": [os.path.join(folder, path) for path in writes[: KEPT["edited"]]],
+        "writes": [os.path.join(folder, path) for path in writes],
     }
     count_call(facts, call)
 
 
 def count_call(facts: Facts, call: Call) -> None:
-    """One more call, and its share of the work."""
+    """One more call, and its share of the work. The newest are kept. One that waits for
+    its result stays longer: an answer may hold a dozen edits, and each counts only when
+    its result is there."""
     facts.calls.append(call)
     facts.tool_calls += 1
     facts.breakdown[call["tool"]] = facts.breakdown.get(call["tool"], 0) + 1
     if call["kind"] in WORK:
         facts.work += WORK[call["kind"]]
         facts.worked_at = call["at"]
-    trim_facts(facts)
-
-
-def trim_facts(facts: Facts) -> None:
-    """Keep the newest. A call that waits for its result stays longer: an answer may
-    hold a dozen edits, and each counts only when its result is there."""
     last = facts.calls[-CALLS_KEPT:]
     kept = facts.calls[-WAITING_CALLS_KEPT:]
     facts.calls = [call for call in kept if not call["outcome"] or call in last]
@@ -3510,8 +3506,8 @@ def is_own_handoff(session: Session, path: str) -> bool:
 def describe_call(tool: str, command: str, parts: list[str], tool_input: Json) -> str:
     """What a call does, to find repeated ones. Comments, descriptions and ways to look
     at the output do not count."""
-    others = [part for part in parts[1:] if not part.startswith(OUTPUT_FILTERS)]
-    text = " ".join(" ".join(parts[:1] + others).split())
+    others = [part for part in parts if not part.startswith(OUTPUT_FILTERS)]
+    text = " ".join(" ".join(others).split())
     if "<<" in command:
         text += content_mark(command)  # what a heredoc holds
     if not command:
@@ -3612,9 +3608,9 @@ def written_files(parts: list[str]) -> list[str]:
     files, folder = [], ""
     for part in parts:
         names = [name for sign, name in re.findall(REDIRECTION, part) if ">" in sign]
-        words = re.sub(REDIRECTION, "", part).split() or [""]
-        if words[0] == "cd":
-            folder = os.path.join(folder, *(words[1:2] or ["~"]))
+        words = re.sub(REDIRECTION, "", part).split()
+        if part.startswith("cd "):
+            folder = os.path.join(folder, *words[1:2])
         if part.startswith(WRITERS):
             names.append(words[-1])
         files += [os.path.join(folder, name) for name in names]
@@ -3644,13 +3640,7 @@ def fold_result(session: Session, at: str, result: tuple[str, bool, str]) -> Non
         return fold_failure(session, call, end, at)
     for path in call["writes"]:
         fold_edit(session, path, call["at"])
-    command = call["command"]
-    if command == facts.failed.get("command"):
-        facts.failed = {}
-    elif command and facts.failed:
-        facts.tried.append(command)
-    if call["check"]:
-        note_check(facts, command, call["check"], at, end)
+    fold_passed(facts, call["command"], call["check"], at, end)
 
 
 def fold_edit(session: Session, path: str, at: str) -> None:
@@ -3670,8 +3660,7 @@ def fold_present_edit(session: Session, event: Event) -> None:
     is_over = "PostToolUseFailure" in DIALECTS[event.agent].registered
     is_edit = event.name == "PostToolUse" and tool_kind(event.tool_name) == "edit"
     for path in touched_paths(event.tool_input) if is_over and is_edit else []:
-        if not is_own_handoff(session, path):
-            fold_edit(session, path, session.facts.answered_at)
+        fold_edit(session, path, session.facts.answered_at)
 
 
 def fold_failure(session: Session, call: Call, text: str, at: str) -> None:
@@ -3685,12 +3674,15 @@ def fold_failure(session: Session, call: Call, text: str, at: str) -> None:
         session.handoff.refused_at = at
 
 
-def note_check(facts: Facts, command: str, verdict: str, at: str, output: str) -> None:
-    """A check exited 0; if it had failed before, that is over."""
-    if facts.failed.get("command") == command:
+def fold_passed(facts: Facts, command: str, verdict: str, at: str, output: str) -> None:
+    """A command exited 0; if it had failed before, that is over."""
+    if command == facts.failed.get("command"):
         facts.failed = {}
-    end = one_line(output.rpartition("\n")[2], 120)
-    facts.passed = {"command": command, "verdict": verdict, "at": at, "end": end}
+    elif command and facts.failed:
+        facts.tried.append(command)
+    if verdict:
+        end = one_line(output.rpartition("\n")[2], 120)
+        facts.passed = {"command": command, "verdict": verdict, "at": at, "end": end}
 
 
 def note_key(facts: Facts, call: Call, text: str) -> None:
@@ -3747,8 +3739,8 @@ def learn_limit(run: Run) -> int:
     name = "%s %s" % (session.agent, model_of(session))
     known = count_of(limits.get(name))
     limit = facts.limit or known
-    since = [row[1] for row in facts.measured if row[0] > facts.compacted_at]
-    if sum(tokens > limit for tokens in since) > 1:  # the client answers above it
+    since = [row for row in facts.measured if row[0] > facts.compacted_at]
+    if len([row for row in since if row[1] > limit]) > 1:  # the client answers above it
         limit = facts.limit = 0
     if limit != known:
         write_object(path, {**limits, name: limit})
@@ -7633,9 +7625,10 @@ def told_lines(run: Run) -> list[str]:
     """What the agent was told and the person was not, with how often."""
     events, own = read_events(run.project), run.session.id
     codes = [row.get("code") for row in events if row.get("session") == own]
-    told = [(codes.count(code), words) for code, words in TOLD.items() if code in codes]
-    shown = ", ".join("%d × %s" % pair for pair in told)
-    return [INDENT + "told the agent " + shown] if told else []
+    told = [
+        "%d × %s" % (codes.count(code), TOLD[code]) for code in TOLD if code in codes
+    ]
+    return [INDENT + "told the agent " + ", ".join(told)] if told else []
 
 
 def handoff_state(session: Session) -> str:

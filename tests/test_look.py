@@ -72,6 +72,7 @@ def test_tasks_are_followed_one_by_one(world, session):
         ("sed -i '' -e s/a/b/ -e s/c/d/ one.py", ["one.py"]),
         ("cp -r a b 2>/dev/null; git mv c d && mv \"it's e\" 'f g'", ["b", "d", "f g"]),
         ("tee out < in; (cd x && echo > y)", ["out", "x/y"]),
+        ("cd >a; cd && (((tee b; ; 'c", ["a", "b"]),
         ("# echo > a\ngrep '>' b; awk '$1 > 2' c; echo \"> d\" >&2", []),
         ("test -s a; git add b; cat c > $OUT; sed -n 1p d; python3 - <<E\nopen('f', 'w') > 1\nE", []),
     ],
