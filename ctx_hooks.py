@@ -3228,7 +3228,7 @@ def look_at(session: Session, event: Event) -> None:
         time.sleep(LATE_POLL_S)
         newest = max(newest, look(session))
     if lacks_last_words(session.facts, event):
-        add_words(session.facts, event.last_assistant_message)
+        add_words(session.facts, hide_secrets(event.last_assistant_message))
 
 
 def look(session: Session) -> str:
@@ -3347,16 +3347,16 @@ def fold_answer(facts: Facts, row: Row) -> None:
     if not row.text:
         return
     facts.said_at = row.at
+    words = hide_secrets(row.text)
     # a Stop may have told it already, or a client writes it twice
-    if not facts.said.endswith(hide_secrets(row.text)):
-        add_words(facts, row.text)
+    if not facts.said.endswith(words):
+        add_words(facts, words)
     if ACKNOWLEDGED in row.text.lower():
         facts.acknowledged_at = row.at
 
 
 def add_words(facts: Facts, text: str) -> None:
     """More words of the agent; a handoff that they print is kept whole."""
-    text = hide_secrets(text)
     facts.said = (facts.said + "\n\n" + text).strip()
     printed = last_printed(facts.said) if "END HANDOFF" in text else ""
     if printed:
@@ -7361,11 +7361,8 @@ def scope_option(here: Here, path: str) -> str:
 
 def check_trust(here: Here) -> Finding:
     """Codex runs no hook in a folder that is not trusted."""
-    home = home_folder(here.env)
-    told = read_text(os.path.join(home, ".codex", "config.toml"))
-    _, _, folder = told.partition('[projects."%s"]' % here.root)
-    own, _, _ = folder.partition("\n[")
-    if '"trusted"' in own:
+    told = read_text(os.path.join(home_folder(here.env), ".codex", "config.toml"))
+    if '[projects."%s"]\ntrust_level = "trusted"' % here.root in told:
         return OK, "Codex trusts this folder; it asks you once about new hooks", ""
     what = "Codex runs no hook before you trust this folder and the hooks"
     return HINT, what, "start codex here; it asks you"
@@ -7479,8 +7476,7 @@ def project_problems(here: Here) -> list[Finding]:
     for problem in project.settings.problems:
         rows.append((WARN, "settings, line %d, column %d: %s" % problem, hint))
     errors = project.state("errors.log")
-    is_recent = modified_at(errors) > here.now - KEPT_S
-    if size_of(errors) and is_recent:
+    if modified_at(errors) > here.now - KEPT_S:
         what = "internal errors were noted; please report them"
         rows.append((WARN, what, "cat " + errors))
     return rows
