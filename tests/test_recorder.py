@@ -20,7 +20,7 @@ def test_one_row_says_when_who_what_and_why(world, session):
     (row,) = world.events()
     assert row["event"] == "signal:delivered" and row["session"] == "s1"
     assert kit.parse_iso(row["at"]) == world.now - 2  # the prompt's row and the receipt are later
-    assert (row["file"], row["severity"], row["body"]) == ("ci.md", "critical", "two\nlines  é")
+    assert (row["severity"], row["body"]) == ("critical", "two\nlines  é")
 
 
 @pytest.fixture
