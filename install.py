@@ -128,8 +128,10 @@ class JsonText:
 
     def replace(self, start, end, text):
         # type: (int, int, str) -> None
+        # a comma is one too many, or not, by what comes next
+        plain = kit.plain_json(text + self.source[end : end + 1])[: len(text)]
         self.source = self.source[:start] + text + self.source[end:]
-        self.plain = kit.plain_json(self.source)
+        self.plain = self.plain[:start] + plain + self.plain[end:]
 
     def skip_blanks(self, at):
         # type: (int) -> int
@@ -201,8 +203,7 @@ class JsonText:
         # type: (int, int | str, object) -> None
         """Add an item behind those of the object or array that begins here."""
         items, close = self.items(at)
-        inside = self.source[at + 1 : close].rstrip(BLANKS)
-        if not inside:
+        if not self.source[at + 1 : close].strip(BLANKS):
             self.write(at, wrap(key, value))
             return
         gap = " "
@@ -211,12 +212,14 @@ class JsonText:
         name = json.dumps(key) + ": " if isinstance(key, str) else ""
         new = gap + name + self.render(value, gap)
         last = items[-1].end if items else at + 1
-        tail = self.source[last : at + 1 + len(inside)]  # comments, maybe a comma
-        if without_comma(tail) != tail:
+        after = self.source[last:close]
+        comments = after.rstrip(BLANKS)  # and maybe a comma
+        blanks = after[len(comments) :]
+        if without_comma(comments) != comments:
             new += ","
         elif items:
-            tail = "," + tail
-        self.replace(last, at + 1 + len(inside), tail + new)
+            comments = "," + comments
+        self.replace(last, close, comments + new + blanks)
 
     def remove(self, place):
         # type: (Place) -> None

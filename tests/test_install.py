@@ -95,18 +95,24 @@ def wanted(agent):
     return kit.adapt_hooks(inst.HOOKS, agent, kit.kit_word(agent) or "/x/ctx_hooks.py")
 
 
+def checked(text):
+    """An edited text, whose strict twin has to be what the text says."""
+    assert text.plain == kit.plain_json(text.source)
+    return text.source
+
+
 def merged(source, agent):
     """A text with our hooks in it."""
     text = inst.JsonText(source)
     inst.merge_hooks(text, wanted(agent))
-    return text.source
+    return checked(text)
 
 
 def stripped(source):
     """A text without what is ours."""
     text = inst.JsonText(source)
     inst.strip_settings(text)
-    return text.source
+    return checked(text)
 
 
 def value_of(source):
@@ -172,7 +178,7 @@ def edited(source, puts=(), removals=()):
         text.put(place, value)
     for place in removals:
         text.remove(place)
-    return text.source
+    return checked(text)
 
 
 @pytest.mark.parametrize(
