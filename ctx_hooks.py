@@ -7467,7 +7467,7 @@ def project_problems(here: Here) -> list[Finding]:
     if is_switched_off(project, here.env, here.now):
         what = "all hooks are silent here, " + off_since(here)
         rows.append((FAIL, what, here.kit.call("resume")))
-    if not prepare_folders(project):
+    if not can_be_written(project.home):
         what = "nothing can be kept in %s, so the hooks stay silent" % project.home
         rows.append((FAIL, what, "check its owner and permissions"))
     own = os.path.join(config_home(here.env), "ctx_hooks", "contextrc")
@@ -7492,6 +7492,13 @@ def off_since(here: Here) -> str:
     if until.isdecimal() and int(until):
         text += ", until " + here.clock(int(until))
     return text
+
+
+def can_be_written(folder: str) -> bool:
+    """Whether this folder, or the one in which it would be made, can be written."""
+    while not os.path.lexists(folder):
+        folder = os.path.dirname(folder)
+    return os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)
 
 
 def project_hints(here: Here) -> list[Finding]:
