@@ -3821,6 +3821,7 @@ class Dialect:
     time_unit: int = 1  # of a timeout in the settings, per second
     end_limit_s: int = 5
     fields: dict[str, str] = {}  # their field of an event -> ours
+    proofs: dict[str, str] = {}  # event -> the field by which it really is that
     unheard: tuple[str, ...] = NEVER_HEARD  # events whose text the model never gets
     has_receipts: bool = True  # its transcript holds what hooks said
     is_flat: bool = False  # the text stands at the top level of a reply
@@ -3846,9 +3847,8 @@ class Dialect:
     failure: str = NEVER  # a pattern, where only the result's text tells a failure
     result_head: str = NEVER  # a pattern of what the client puts before a result's text
 
-    def adjust(self, event: Event, data: Json, env: Env) -> Event | None:
-        """The event, where a client means something else by it; None to ignore it."""
-        return event
+    def adjust(self, event: Event, env: Env) -> None:
+        """Correct an event in which a client means something else."""
 
     def read_row(self, row: Json) -> Row:
         """One row of its transcript, in our words."""
@@ -3935,7 +3935,8 @@ def parse_event(data: object, mode: str, word: str, env: Env) -> Event | None:
     event = Event({**named, **data})  # in both spellings: ours counts
     names = {dialect.renamed.get(name, name): name for name in dialect.registered}
     event.name = names.get(event.hook_event_name, "")
-    if EVENTS.get(event.name) != mode:
+    proof = dialect.proofs.get(event.name, "hook_event_name")
+    if EVENTS.get(event.name) != mode or proof not in data:
         return None
     event.agent = agent
     # Cursor and others run Claude's line too; only Claude Code sets these.
@@ -3946,7 +3947,8 @@ def parse_event(data: object, mode: str, word: str, env: Env) -> Event | None:
         event.source = "startup"
     event.prompt = persons_words(event.prompt)
     event.is_typed = event.name == "UserPromptSubmit" and is_typed(event.prompt)
-    return dialect.adjust(event, data, env)
+    dialect.adjust(event, env)
+    return event
 
 
 def detect_agent(word: str, data: Json) -> str:
@@ -4356,12 +4358,11 @@ class GeminiCli(Dialect):
     )
     failure = r"\nExit Code: [1-9]\d*\n(?:Signal|Process Group)"
 
-    def adjust(self, event: Event, data: Json, env: Env) -> Event | None:
+    def adjust(self, event: Event, env: Env) -> None:
         """Its Stop has the text of the whole turn, with what earlier holds brought. The
         last line is enough to tell whether the transcript has caught up."""
         said = event.last_assistant_message.strip()
         event.last_assistant_message = said.rpartition("\n")[2]
-        return event
 
     def read_row(self, row: Json) -> Row:
         """An answer is written again when its calls are done, with their results."""
@@ -4381,6 +4382,7 @@ class QwenCode(Dialect):
     shell_variables = ("QWEN_CODE",)
     registered = WITH_FAILURES
     fields = {"crons": "session_crons"}
+    proofs = {"UserPromptSubmit": "submitted_prompt"}  # it comes before every request
     has_receipts = False  # the start's text goes into the system message
     compacts_at = 85
     told_limit = r'"autoCompactThreshold"\s*:\s*(0\.\d{1,9}|1)\b'
@@ -4408,11 +4410,6 @@ class QwenCode(Dialect):
     )
     result = ("message.parts", *GeminiCli.result[1:])
     failure = GeminiCli.failure
-
-    def adjust(self, event: Event, data: Json, env: Env) -> Event | None:
-        """Its prompt event comes before every request; a person's has this field."""
-        is_prompt = event.name == "UserPromptSubmit"
-        return None if is_prompt and "submitted_prompt" not in data else event
 
 
 class CopilotCli(Dialect):
@@ -4452,12 +4449,11 @@ class CopilotCli(Dialect):
         "result.content error.message",
     )
 
-    def adjust(self, event: Event, data: Json, env: Env) -> Event | None:
+    def adjust(self, event: Event, env: Env) -> None:
         """Only its Stop names the transcript; it lies where the session's id says."""
         name = safe_name(event.session_id)
         path = os.path.join(self.own_folder(env), "session-state", name, "events.jsonl")
         event.transcript_path = event.transcript_path or path
-        return event
 
 
 class Droid(Dialect):
@@ -4509,6 +4505,7 @@ class GrokBuild(Dialect):
         "backgroundTasks": "background_tasks",
         "sessionCrons": "session_crons",
     }
+    proofs = {"Stop": "promptId"}  # at the end comes another, which can hold nothing
     unheard = NEVER_HEARD + ("SessionStart", "UserPromptSubmit")
     has_receipts = False
     more_settings = CLAUDE_SETTINGS
@@ -4528,11 +4525,6 @@ class GrokBuild(Dialect):
     }
     call = ("params.update", "toolCallId", "title", "rawInput")
     result = ("params.update", "toolCallId", "rawOutput.exit_code", "content")
-
-    def adjust(self, event: Event, data: Json, env: Env) -> Event | None:
-        """At its end comes another Stop, which can hold nothing."""
-        is_end = event.reason in ("shutdown", "channel_closed")
-        return None if event.name == "Stop" and is_end else event
 
     def read_row(self, row: Json) -> Row:
         found = super().read_row(row)
@@ -4930,9 +4922,8 @@ def is_private(parts: list[str]) -> bool:
 def prepare_folders(project: Project) -> bool:
     """The state folder, and a .gitignore that names our files in the context folder.
     False if there can be no state: the home is read-only."""
-    try:
-        os.makedirs(project.home, mode=0o700, exist_ok=True)
-    except OSError:
+    make_folder(project.home)
+    if not os.access(project.home, os.W_OK):
         return False
     if not os.path.exists(project.state("root")):
         note_clone(project)
@@ -4940,7 +4931,7 @@ def prepare_folders(project: Project) -> bool:
     path = project.path(".gitignore")
     if not os.path.lexists(path):
         write_atomically(path, GITIGNORE)
-    return os.access(project.home, os.W_OK)
+    return True
 
 
 def note_clone(project: Project) -> None:
@@ -6872,8 +6863,8 @@ def write_atomically(path: str, content: str | bytes) -> bool:
     new folder is for this user alone."""
     data = content.encode("utf-8", "replace") if isinstance(content, str) else content
     draft = "%s.tmp-%d" % (path, os.getpid())
+    make_folder(os.path.dirname(path))
     try:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         with open(draft, "xb") as file:
             file.write(data)
         if os.path.exists(path):
@@ -6929,11 +6920,17 @@ def set_time(path: str, at: float) -> None:
 def list_files(folder: str, pattern: str = "") -> list[tuple[str, float]]:
     """Path and time of the folder's regular files of such a name, newest first. A
     folder that is a link counts as empty: it may lead out of the project."""
+    found: list[tuple[str, float]] = []
     if os.path.islink(folder):
+        return found
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                is_wanted = re.search(pattern, entry.name)
+                if is_wanted and entry.is_file(follow_symlinks=False):
+                    found.append((entry.path, modified_at(entry.path)))
+    except (OSError, ValueError):  # ValueError: half a letter in the path
         return []
-    names = [name for name in list_names(folder) if re.search(pattern, name)]
-    paths = [os.path.join(folder, name) for name in names]
-    found = [(path, modified_at(path)) for path in paths if is_regular(path)]
     return sorted(found, key=lambda pair: (-pair[1], pair[0]))
 
 
@@ -6944,7 +6941,7 @@ def is_regular(path: str) -> bool:
 def list_names(folder: str) -> list[str]:
     try:
         return os.listdir(folder)
-    except (OSError, ValueError):  # ValueError: half a letter in the path
+    except OSError:
         return []
 
 
@@ -7203,9 +7200,9 @@ class Kit:
 
     def find_origin(self) -> str:
         claude = DIALECTS["claude"]
-        texts = map(read_text, claude.settings_paths(self.root, self.env))
-        is_on = self.env.get("CLAUDE_PLUGIN_ROOT") == self.folder
-        is_on = is_on or any(re.search(PLUGIN_IS_ON, text) for text in texts)
+        paths = claude.settings_paths(self.root, self.env)
+        is_run_as_one = self.env.get("CLAUDE_PLUGIN_ROOT") == self.folder
+        is_on = is_run_as_one or re.search(PLUGIN_IS_ON, "".join(map(read_text, paths)))
         if is_on and os.path.isdir(os.path.join(self.folder, ".claude-plugin")):
             return "plugin"
         own = os.path.join(claude.own_folder(self.env), "hooks")
