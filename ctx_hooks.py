@@ -171,7 +171,7 @@ TYPE_CHECKING = False  # a type checker takes it for true; a run never does
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Callable, Iterable, Mapping
-    from typing import IO, NoReturn, TypedDict
+    from typing import IO, Any, NoReturn, TypedDict
 
     Env = dict[str, str]  # the environment
     Json = dict[str, object]  # an object that came as JSON: anything may be in it
@@ -187,6 +187,7 @@ if TYPE_CHECKING:
     Weighed = list[tuple[str, int]]  # sentence, weight
     Sentence = tuple[int, str, int]  # number of the text, sentence, weight
     Rank = tuple[int, int, int]  # see rank_sentences
+    Block = dict[str, str]  # a completion block
     Said = tuple[float, str]  # when, and the mark of a signal's content
 
     class Kind(TypedDict, total=False):
@@ -194,10 +195,8 @@ if TYPE_CHECKING:
 
         action: str
         choices: tuple[str, ...]
-        const: object
         default: object
         dest: str
-        metavar: str
         nargs: str
         type: Callable[[str], object]
 
@@ -2691,7 +2690,7 @@ BLOCK = (
 FIELD = r"(\w+)[ \t]*:(.*)"
 
 
-def parse_blocks(text: str) -> list[dict[str, str]]:
+def parse_blocks(text: str) -> list[Block]:
     """The blocks in a text, bare or fenced, as {key: value}."""
     blocks = []
     for lines in re.findall(BLOCK, text):
@@ -2702,7 +2701,7 @@ def parse_blocks(text: str) -> list[dict[str, str]]:
     return blocks
 
 
-def problem_of_block(block: dict[str, str], flow: Workflow, now: float) -> str:
+def problem_of_block(block: Block, flow: Workflow, now: float) -> str:
     """What is wrong with a block in this phase; "" if it counts."""
     needed = {
         "SIGNAL": "|".join([*flow.next_by_signal, *FORMS]),
@@ -2719,7 +2718,7 @@ def problem_of_block(block: dict[str, str], flow: Workflow, now: float) -> str:
     return ""
 
 
-def judge_words(run: Run, flow: Workflow) -> dict[str, str]:
+def judge_words(run: Run, flow: Workflow) -> Block:
     """The last block that counts, or {}; then the opening says what is wrong. A line
     BLOCKED counts, too. With --until each stop claims that the task is done."""
     said = run.session.facts.said
@@ -2853,7 +2852,7 @@ def enforce_stop(run: Run) -> None:
         run.check = due
 
 
-def settle(run: Run, flow: Workflow, block: dict[str, str]) -> None:
+def settle(run: Run, flow: Workflow, block: Block) -> None:
     """Follow the block; then the first brake lets go, or the stop is held."""
     session = run.session
     is_idle = session.held_calls == session.facts.tool_calls
@@ -2878,7 +2877,7 @@ def settle(run: Run, flow: Workflow, block: dict[str, str]) -> None:
         hold(run, flow)
 
 
-def follow_block(run: Run, flow: Workflow, block: dict[str, str]) -> str:
+def follow_block(run: Run, flow: Workflow, block: Block) -> str:
     """Note the signal and follow it; why the agent may stop, or ""."""
     if not block:
         return ""
@@ -2938,13 +2937,7 @@ def let_go(run: Run, flow: Workflow, reason: str) -> None:
 
 def hold(run: Run, flow: Workflow) -> None:
     """The agent goes on: with three lines, or with the whole text if it knows none."""
-    record(
-        run,
-        "auto:held",
-        stage=flow.stage,
-        iteration=flow.iteration,
-        said=one_line(run.opening, 300),
-    )
+    record(run, "auto:held", said=run.opening)
     if not flow.until:
         run.opening = CONTINUATION_HEAD + "\n" + run.opening
     run.reply.texts.append(render(run, flow))  # all of its parts are bounded
@@ -7781,7 +7774,7 @@ DECISIONS = {
     "alert:said": "told the agent ({code}): {text}",
     "auto:briefed": "told the agent about the workflow: {stage}",
     "auto:started": "began a workflow: {stage}",
-    "auto:held": "sent the agent on, {stage}, iteration {iteration}: {said}",
+    "auto:held": "sent the agent on: {said}",
     "auto:released": "let the agent stop: {said}",
     "gate:said": "asked the agent to read {files}, before its first tool call",
     "handoff:crossed": "saw the context {percent}% full: from here a handoff is wanted",
@@ -7866,8 +7859,8 @@ def refuse_program(command: list[str]) -> None:
     if name in DIALECTS:
         install = "install them: python3 install.py --agent " + name
         raise UserError("%s has hooks; they do this better" % name, install)
-    runs_script = any(not word.startswith("-") for word in command[1:])
-    if name in SCREENS or (name in SHELLS and not runs_script):
+    is_shell = name in SHELLS and len(command) == 1  # else it runs a script
+    if is_shell or name in SCREENS:
         raise UserError("%s would take the context as commands" % name, hint)
 
 
@@ -8143,28 +8136,33 @@ class Terminal:
 
     def run(self, command: list[str]) -> int:
         """Pass everything through until the program ends; its exit code."""
+        import termios
+
+        saved = termios.tcgetattr(0)
         try:
-            self.start(command)
+            self.start(command, saved)
             while self.process.poll() is None:
                 self.pump()
             while self.read_output():
                 pass
         finally:
-            self.restore()
+            try:
+                termios.tcsetattr(0, termios.TCSADRAIN, saved)
+            except termios.error:
+                pass  # the window was closed
             self.typist.close()
         code = self.process.returncode
         return code if code >= 0 else 128 - code
 
-    def start(self, command: list[str]) -> None:
+    def start(self, command: list[str], modes: list[Any]) -> None:
         import fcntl
         import signal
         import subprocess
         import termios
 
-        self.saved = termios.tcgetattr(0)
         self.master, slave = os.openpty()
         os.set_blocking(self.master, False)
-        termios.tcsetattr(slave, termios.TCSANOW, self.saved)
+        termios.tcsetattr(slave, termios.TCSANOW, modes)
         self.fit()
         self.process = subprocess.Popen(
             command,
@@ -8192,15 +8190,6 @@ class Terminal:
         tty.setraw(0, termios.TCSADRAIN)
         size = fcntl.ioctl(0, termios.TIOCGWINSZ, bytes(8))
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, size)
-
-    def restore(self) -> None:
-        """The person's terminal as it was."""
-        import termios
-
-        try:
-            termios.tcsetattr(0, termios.TCSADRAIN, self.saved)
-        except termios.error:
-            pass  # the window was closed
 
     def pump(self) -> None:
         """Pass on what is there, or wait for it a moment."""
@@ -8394,13 +8383,13 @@ def run_handoff(here: Here, options: Namespace) -> None:
 
 def make_now(here: Here) -> None:
     """Make a handoff of the newest session."""
-    runs = here.runs()
-    if not runs or not make_handoff(runs[0], runs[0].session, here.now):
-        what = "there is no session, or it did no work yet"
-        raise UserError(what, "a handoff is made of edits and commands")
-    session = runs[0].session
-    save_session(here.project, session)
-    print(handoff_path(here.project, session.id))
+    for run in here.runs()[:1]:
+        if make_handoff(run, run.session, here.now):
+            save_session(run.project, run.session)
+            print(handoff_path(run.project, run.session.id))
+            return
+    what = "there is no session, or it did no work yet"
+    raise UserError(what, "a handoff is made of edits and commands")
 
 
 def send_signal(here: Here, options: Namespace) -> None:
@@ -8592,11 +8581,6 @@ def show_statusline(here: Here, options: Namespace) -> None:
     print_page([line])
 
 
-def show_version(here: Here, options: Namespace) -> None:
-    sha256 = sha256_of(read_bytes(__file__, STATE_LIMIT_BYTES))
-    print("ctx_hooks %s\nsha256 %s" % (VERSION, sha256))
-
-
 # --- the command line
 
 COMMANDS = {  # its function, and what it is for
@@ -8659,10 +8643,7 @@ def make_parser() -> ArgumentParser:
         prog=program_call(os.path.abspath(__file__), "", os.getcwd()),
         description="Hooks that keep a coding agent on track.",
     )
-    about = "and the file's sha256"
-    parser.add_argument(
-        "--version", action="store_const", dest="run", const=show_version, help=about
-    )
+    parser.add_argument("--version", action="version", version="ctx_hooks " + VERSION)
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND")
     parsers = {}
     for name, (run, text) in COMMANDS.items():
