@@ -8121,7 +8121,9 @@ class Typist:
 
 LINE_ENDS = (b"\r", b"\n", b"\x03", b"\x04", b"\x15")  # Enter, ^C, ^D, ^U
 # what a terminal answers by itself: its kind, the cursor's place, focus, colours
-REPORTS = rb"\x1b\[[\d;?>=]*[cnRtyIO]|\x1b\[\?\d+u|\x1b[\]P][^\x07\x1b]*(\x07|\x1b\\)"
+TERMINAL_REPORTS = (
+    rb"\x1b\[[\d;?>=]*[cnRtyIO]|\x1b\[\?\d+u|\x1b[\]P][^\x07\x1b]*(\x07|\x1b\\)"
+)
 
 
 class Terminal:
@@ -8218,7 +8220,7 @@ class Terminal:
         self.queue += keys
         if keys.endswith(LINE_ENDS):
             self.line = "ended"
-        elif re.sub(REPORTS, b"", keys):
+        elif re.sub(TERMINAL_REPORTS, b"", keys):
             self.line = "half"
 
     def read_output(self) -> bytes:
