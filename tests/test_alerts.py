@@ -451,7 +451,7 @@ def test_a_start_names_the_open_sessions_and_what_they_edited(world, session, ot
     assert "Also open" not in world.session("newer").start().text
 
 
-def test_of_fifty_sessions_that_edit_one_file_each_is_told_and_none_complains(world):
+def test_of_fifty_sessions_that_edit_one_file_each_is_told(world):
     for number in range(50):
         one = world.session("n%d" % number)
         one.env["CLAUDE_PID"] = ""

@@ -395,7 +395,7 @@ def test_a_state_that_cannot_be_replaced_holds_nobody(monkeypatch, running):
 
 
 @SHELL
-def test_until_the_check_passes_each_stop_runs_it_and_the_agent_learns_no_block(auto, session, world):
+def test_each_stop_runs_the_check_until_it_passes(auto, session, world):
     briefed = auto.go(session, until="cat done.txt").text
     assert "Add discounts." in briefed and "`cat done.txt`" in briefed and len(briefed.split("\n")) == 3
     for number in (1, 2):
@@ -416,7 +416,7 @@ def test_until_the_check_passes_each_stop_runs_it_and_the_agent_learns_no_block(
 
 @SHELL
 @pytest.mark.parametrize("line", ["BLOCKED: Which currency?", "**Blocked:** Which currency?\n"])
-def test_an_agent_that_needs_the_person_may_stop_and_the_answer_takes_it_up_again(auto, session, world, line):
+def test_an_agent_that_needs_the_person_may_stop(auto, session, world, line):
     auto.go(session, until="touch ran; false")
     reply = stop(session, "I looked.\n" + line)
     assert not reply.text and "the task waits for you: Which currency?" in reply.person
@@ -458,7 +458,7 @@ def test_the_end_counts_all_rounds_also_those_before_a_person_s_prompt(auto, ses
 
 
 @SHELL
-def test_a_changed_phase_passes_nothing_and_the_person_is_told(auto, session, world):
+def test_a_changed_phase_passes_nothing(auto, session, world):
     world.settings("auto:\n  phases: [dig, fill]\n  done_when:\n    dig: exit 3\n")
     auto.go(session, agree=True)
     auto.change(phase="fill", task_description="Do nothing.", checks={}, max_iterations=999, token="")

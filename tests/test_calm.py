@@ -58,7 +58,7 @@ def test_a_client_that_writes_a_result_once_has_half_the_room():
     } == dict.fromkeys(["codex", "gemini", "qwen", "copilot", "droid", "grok"], 1.5)
 
 
-def test_the_file_names_the_transcript_and_what_ends_the_calm_and_is_a_second_old(world, session):
+def test_the_calm_file_names_what_ends_the_calm(world, session):
     session.look()
     path = world.cache("calm", "claude-s1")
     assert left(world)[2:] == [
@@ -92,7 +92,7 @@ def test_no_calm_while_fullness_is_unknown_something_is_said_or_calls_repeat(wor
     assert room(world) == 0
 
 
-def test_no_calm_while_a_handoff_is_owed_and_calm_again_once_it_is_there(world, session):
+def test_no_calm_while_a_handoff_is_owed(world, session):
     session.look(tokens=20_000)
     assert room(world) == 8
     session.look(tokens=150_000)

@@ -54,7 +54,7 @@ def test_help_and_version_work_outside_a_project(bare_world):
         ["wrap", "no-such-agent", "model"],
     ],
 )
-def test_wrong_usage_is_said_on_stderr_and_never_exits_with_2(world, session, words):
+def test_wrong_usage_is_an_error_with_a_hint(world, session, words):
     answer = ask(world, *words)
     assert answer.code == 1 and answer.out == ""
     assert answer.err.startswith("error: ") and "\nhint: " in answer.err

@@ -139,7 +139,7 @@ def test_merging_into_a_text_and_stripping_it_again_restores_every_byte(agent, r
 
 
 @pytest.mark.parametrize("agent", inst.AGENTS)
-def test_each_hook_is_registered_once_and_foreign_ones_keep_their_order_and_spelling(agent, rounds):
+def test_each_hook_is_registered_once_beside_foreign_ones(agent, rounds):
     ours = {event: group["hooks"][0] for event, group in wanted(agent).items()}
     odd = '"command" :  "./lint\\u002esh"'
     for seed in range(rounds(60)):
@@ -443,7 +443,7 @@ COMMENTED = {
 
 
 @pytest.mark.parametrize("source", COMMENTED.values(), ids=COMMENTED)
-def test_comments_and_commas_at_the_end_stay_through_install_and_uninstall(place, source):
+def test_comments_stay_through_install_and_uninstall(place, source):
     path, words = ".gemini/settings.json", ["--agent", "gemini"]
     place.write(path, source.encode())
     before = place.tree()
@@ -506,7 +506,7 @@ def test_a_kit_stays_while_settings_that_cannot_be_edited_may_run_it(place):
     assert "error: " + path in place.run("--uninstall", code=1)  # no other is left
 
 
-def test_agents_are_chosen_by_their_folders_and_none_is_registered_twice(place):
+def test_agents_are_chosen_by_their_folders(place):
     for folder in (".codex", ".github", ".qwen", ".factory"):
         place.write(folder + "/own", b"")
     before = place.tree()
@@ -646,7 +646,7 @@ def test_another_s_file_in_the_kits_place_is_refused_and_stays(place):
 CHANGED = "was changed since it was installed, by a formatter?"
 
 
-def test_a_kit_that_a_formatter_changed_is_named_and_put_back(place):
+def test_a_kit_that_a_formatter_changed_is_put_back(place):
     place.run()
     changed = STAND_IN.replace(b"VERSION =", b"VERSION =   ")
     place.write(KIT, changed)
@@ -658,7 +658,7 @@ def test_a_kit_that_a_formatter_changed_is_named_and_put_back(place):
     assert place.read(KIT) == STAND_IN and "current" in place.run("--check")
 
 
-def test_a_kit_that_somebody_edited_is_put_back_and_not_lost(place):
+def test_a_kit_that_somebody_edited_is_kept_and_replaced(place):
     edits = [STAND_IN + b"x = %d\n" % number for number in range(2)]
     for changed in edits:
         place.run()
@@ -818,7 +818,7 @@ def test_git_sees_the_kit_and_the_settings_and_nothing_else(place, tmp_path):
 
 
 @pytest.mark.parametrize("below", ["", "packages/a [x] b"])
-def test_git_sees_nothing_of_a_private_install_and_two_scopes_share_a_kit(place, below):
+def test_git_sees_nothing_of_a_private_install(place, below):
     place.git("init", "-q")
     place.write("own.txt", b"x")
     top, place.project = place.project, place.path(below)
@@ -999,7 +999,7 @@ def test_the_context_folder_has_the_name_that_the_settings_give_it(place):
     assert not os.path.exists(place.path("docs"))  # nobody wrote into it
 
 
-def test_uninstalling_removes_this_projects_state_and_the_cache_with_the_last_one(place):
+def test_uninstalling_the_last_project_removes_the_cache_too(place):
     other = os.path.join(os.path.dirname(place.state("")[:-1]), "%2Fother")
     for keep in (True, False):
         place.run()
@@ -1107,12 +1107,16 @@ def test_below_the_git_root_it_says_where_the_client_has_to_be_started(place):
     assert "if you start it here" not in place.run("--check", cwd=below)
 
 
-def test_a_first_install_reads_like_a_letter_and_a_second_one_says_only_what_is_new(place):
+def test_a_first_install_reads_like_a_letter(place):
     letter = place.run()
     lines = letter.splitlines()
     assert lines[0] == "wrote %s (%s)" % (KIT, kit.VERSION)
     assert "commit them, and your team gets the hooks" in letter and "next: start Claude Code" in letter
     assert lines[-2] == "what the hooks do: %s status" % KIT and lines[-1].endswith("install.py --uninstall")
+
+
+def test_a_second_install_says_only_what_is_new(place):
+    place.run()
     assert place.run("--statusline") == "changed %s (hooks of Claude Code)\n" % SETTINGS
 
 

@@ -22,7 +22,7 @@ def measured(world, session):
 # --- facts
 
 
-def test_facts_are_counted_from_the_transcript_once_each_and_not_from_events(world, session):
+def test_facts_come_from_the_transcript_alone(world, session):
     for number in range(5):  # calls that the launcher answered
         block = {"type": "tool_use", "id": "t%d" % number, "name": "Read", "input": {"file_path": "a"}}
         session.write_answer(block)
@@ -38,7 +38,7 @@ def test_facts_are_counted_from_the_transcript_once_each_and_not_from_events(wor
     assert [words for _, words in facts["requests"]] == ["Use cents.", "again"]
 
 
-def test_an_answer_of_several_rows_is_one_and_sidechains_errors_and_synthetic_ones_do_not_count(world, session):
+def test_only_the_answers_of_the_main_agent_count(world, session):
     text, call = {"type": "text", "text": "Look:"}, {"type": "tool_use", "id": "t", "name": "Read", "input": {}}
     session.write_answer(text, call, call, tokens=50_000)  # some clients write a row twice
     session.write_answer({"type": "text", "text": "Sub."}, tokens=90_000, isSidechain=True)
@@ -222,10 +222,13 @@ def test_a_measured_value_proves_a_larger_window_for_good(world, session):
     assert measured(world, session).window == 1_000_000
 
 
-def test_fullness_is_unknown_before_an_answer_and_directly_after_a_compaction_the_boundarys(world, session):
+def test_fullness_is_unknown_before_an_answer(world, session):
     session.prompt("x" * 900_000)
     session.prompt("And this.")  # its hook sees the row of the first
     assert not measured(world, session).is_measured
+
+
+def test_directly_after_a_compaction_the_fullness_is_the_boundarys(world, session):
     session.look(tokens=160_000)
     session.write_boundary(7_000)
     session.stop()

@@ -171,7 +171,7 @@ def test_the_same_code_from_the_same_source_is_one_issue_the_newer(world, sessio
 
 
 @pytest.mark.parametrize("how, sequence", [("bell", "\x07"), ("desktop", "\x1b]9;Stop [31mnow.\x07"), ("off", None)])
-def test_the_person_is_told_about_critical_signals_only_and_they_can_ring(world, session, how, sequence):
+def test_the_person_is_told_about_critical_signals_only(world, session, how, sequence):
     write(os.path.join(kit.config_home(world.env), "ctx_hooks", "contextrc"), "monitor:\n  notify: %s\n" % how)
     world.signal("Careful.", "s1", "a.md")
     assert session.prompt("one").person == ""
@@ -502,12 +502,15 @@ def test_a_signal_that_comes_with_a_pull_wakes_nobody(world, session):
         assert watcher.wait(1) == ["warning: Look at CI."] and os.path.exists(path)
 
 
-def test_watch_leaves_lesser_ones_out_and_hears_a_sessions_own_inside_of_it(world, session):
+def test_watch_leaves_lesser_ones_out(world, session):
     with Watcher(world, "--severity", "critical", CLAUDE_CODE_SESSION_ID="s1") as watcher:
         place(world, "a", "Only a warning.")
         path = place(world, "b", "Broken.", "sessions/s1")
         write(path, "---\nttl: 600\nseverity: critical\n---\nBroken.", time.time())
         assert watcher.wait(1) == ["critical: Broken."]
+
+
+def test_of_a_thousand_signals_two_watchers_miss_none(world, session):
     with Watcher(world, CLAUDE_CODE_SESSION_ID="s1") as one, Watcher(world) as two:
         one.lines.clear()  # it saw that the other one began
         for number in range(1000):

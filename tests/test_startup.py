@@ -79,7 +79,7 @@ def test_a_handoff_goes_to_one_session_only(world):
     assert new(world, "b").out == ""
 
 
-def test_the_newest_comes_the_others_are_named_and_only_fresh_ones_count(world):
+def test_of_several_fresh_handoffs_the_newest_comes(world):
     world.handoff("stale", "Goal: rounding.", age_s=73 * 3600)
     world.handoff("older", "Goal: taxes.", age_s=600)
     world.handoff("newer", BODY, age_s=300)
@@ -149,7 +149,7 @@ def test_after_clear_the_cleared_sessions_own_comes(world):
     assert "> Fix the docs." in new(world, "other").text
 
 
-def test_after_each_compaction_the_session_gets_its_own_once_and_keeps_it(world):
+def test_after_each_compaction_the_session_gets_its_own_once(world):
     session = begun(world, hears=False)  # a compaction comes before the evidence of the start
     world.handoff("other", BODY)
     for request in ("Add taxes.", "Now tips."):
@@ -229,7 +229,7 @@ def test_a_resumed_session_at_work_is_busy_again(world):
     assert new(world).text == ""
 
 
-def test_who_begins_with_the_handoff_of_an_idle_session_names_it_and_that_leaves_no_second_one(world):
+def test_a_handoff_names_the_one_that_its_session_began_with(world):
     idle = killed(world)
     idle.stop()
     world.worked("new", "Go on with the cart.")
@@ -643,7 +643,7 @@ def test_a_file_too_large_to_be_read_whole_is_left_alone(tmp_path):
 # --- what is left behind
 
 
-def test_what_killed_sessions_left_goes_after_seven_days_and_what_is_the_persons_stays(world):
+def test_only_what_killed_sessions_left_goes_after_seven_days(world):
     killed(world).gate()
     world.signal("For it.", "old")
     ours = [
@@ -688,7 +688,7 @@ def test_signals_and_markers_of_sessions_that_nobody_knows_go_after_seven_days(w
 
 
 @pytest.mark.posix("under Wine a thousand files take minutes")
-def test_a_thousand_old_sessions_keep_no_handoff_from_arriving_and_go_over_several_starts(world):
+def test_a_thousand_old_sessions_keep_no_handoff_from_arriving(world):
     world.worked("old", "Add discounts.")
     os.unlink(world.state("swept"))
     state, long_ago = world.session_state("old"), world.now - 9 * 86400
@@ -710,7 +710,7 @@ def test_a_thousand_old_sessions_keep_no_handoff_from_arriving_and_go_over_sever
     assert len(left) > 3 and os.listdir(world.context("signals", "sessions")) == []
 
 
-def test_delivered_handoffs_stay_seven_days_and_those_that_nobody_took_go_there(world):
+def test_handoffs_that_nobody_took_are_set_aside_for_seven_days(world):
     begun(world).end()  # gives it back
     world.now += 8 * 86400
     new(world, "b")
@@ -722,7 +722,7 @@ def test_delivered_handoffs_stay_seven_days_and_those_that_nobody_took_go_there(
 
 
 @pytest.mark.skipif(not shutil.which("git"), reason="no git here")
-def test_a_handoff_that_came_with_a_pull_says_so_and_one_of_an_own_session_does_not(world):
+def test_only_a_handoff_that_came_with_a_pull_says_so(world):
     world.worked("own", "Add discounts.")
     subprocess.run(["git", "init", "-q"], cwd=world.root, check=True)
     world.handoff("theirs", BODY)
@@ -763,7 +763,7 @@ def test_nothing_is_sent_at_a_stop_because_that_would_hold_it(world):
     assert session.stop().text == ""
 
 
-def test_a_handoff_that_came_with_a_clone_says_so_and_comes_after_the_persons_own(world):
+def test_a_handoff_that_came_with_a_clone_comes_after_the_persons_own(world):
     world.write(".context/handoffs/theirs.md", BODY)
     world.session("z").start("resume")  # the first run here
     world.handoff("ours", BODY, age_s=60)

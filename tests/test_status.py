@@ -107,7 +107,7 @@ def test_signals_say_for_whom_they_wait_and_until_when(world, session):
 # --- problems and the rest of the page
 
 
-def test_problems_and_the_workflow_are_on_the_page_and_without_a_session_the_doctor(world):
+def test_problems_and_the_workflow_are_on_the_page(world):
     world.settings("gate:\n  mode: sometimes\n")
     tell(world, "auto", "start", "Add discounts", "--until", "false")
     page = tell(world, "status")

@@ -224,7 +224,7 @@ def test_no_pattern_finds_a_secret_without_one_of_its_signs(text):
 
 
 @pytest.mark.parametrize("length", [0, 100, 101, 5000])
-def test_a_cut_text_fits_and_says_so(length):
+def test_a_cut_text_says_that_it_is_cut(length):
     text = "".join(chr(97 + number % 26) for number in range(length))
     short = kit.cut_middle(text, 100)
     assert len(short) <= 100

@@ -407,10 +407,13 @@ def test_an_acknowledgement_that_the_handoff_quotes_does_not_count(place):
     assert not re.search(kit.TOLD_ACK, kit.letters_of(typed))
 
 
-def test_a_file_of_the_persons_is_typed_instead_and_nothing_when_switched_off(place):
+def test_a_file_of_the_persons_is_typed_instead(place):
     assert "ship it" in start(place, place.write("notes.md", "# Notes\n\nship it\n")).session.delivery.text
     with pytest.raises(kit.UserError):
         start(place, place.write("notes.md", "# Notes\n"))
+
+
+def test_nothing_is_typed_when_the_hooks_are_switched_off(place):
     assert not start(place, CTX_HOOKS_DISABLE="1").session.delivery.text
 
 
