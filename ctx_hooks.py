@@ -445,7 +445,6 @@ class Handoff(Record):
     written_at: str = ""  # ISO time at which the agent last wrote it
     refused_at: str = ""  # ISO time at which the person last refused that
     mark_before: str = ""  # of the text that was there when the point was crossed
-    printed_mark: str = ""  # of the text that the agent printed and we saved
     kit_mark: str = ""  # of the text that the kit made, or of what it added
     kit_offset: int = -1  # the session's `offset` when the kit last made or updated it
     reminded_answer: str = ""  # the answer whose calls carried the last reminder
@@ -1911,15 +1910,13 @@ def read_handoff(path: str) -> str:
 
 
 def read_body(path: str, session: Session) -> str:
-    """A handoff's text without what the kit added for this session. What somebody wrote
-    below that stays, and so does such a part that the agent copied from elsewhere."""
-    head, *parts = read_handoff(path).split("\n" + SINCE_HEAD)
-    body = [head]
-    for part in parts:
-        since, _, after = part.partition("\n" + SINCE_END)
-        is_ours = content_mark(since.rstrip()) == session.handoff.kit_mark != ""
-        body.append(after if is_ours else "\n" + SINCE_HEAD + part)
-    return "".join(body).rstrip()
+    """A handoff's text without the part that the kit added for this session; what
+    somebody wrote below that stays."""
+    text = read_handoff(path)
+    body, _, rest = text.rpartition("\n" + SINCE_HEAD)
+    since, _, after = rest.partition("\n" + SINCE_END)
+    is_ours = content_mark(since.rstrip()) == session.handoff.kit_mark != ""
+    return (body + after if is_ours else text).rstrip()
 
 
 def did_work(facts: Facts) -> bool:
@@ -1948,7 +1945,6 @@ def adopt_handoff(project: Project, session: Session, written: list[list[str]]) 
         text = ADOPTED % project.relative(path) + text if text else ""
         if text and write_atomically(handoff_path(project, session.id), text):
             handoff.written_at = at
-            session.facts.printed = ""  # the file is newer
 
 
 def files_being_written(run: Run) -> list[list[str]]:
@@ -1960,22 +1956,18 @@ def files_being_written(run: Run) -> list[list[str]]:
 
 
 def save_handoff(project: Project, session: Session) -> bool:
-    """Save the handoff that the agent wrote elsewhere, or the one that it printed last,
-    once; False if that fails."""
+    """Save the handoff that the agent wrote elsewhere or printed, if it is newer than
+    the file; False if that fails."""
     if not project.settings.is_on("handoff.enabled"):
         return True
     facts = session.facts
     adopt_handoff(project, session, facts.edited)
-    text = facts.printed
-    is_new = content_mark(text) != session.handoff.printed_mark and says_something(text)
-    if not is_new:
+    text, at = facts.printed, facts.printed_at
+    if at <= session.handoff.written_at or not says_something(text):
         return True
-    path = handoff_path(project, session.id)
-    if text != read_body(path, session) and not write_atomically(path, text + "\n"):
+    if not write_atomically(handoff_path(project, session.id), text + "\n"):
         return False
-    handoff = session.handoff
-    handoff.printed_mark = content_mark(text)
-    handoff.written_at = max(handoff.written_at, facts.printed_at)
+    session.handoff.written_at = at
     facts.said = facts.said.replace(text, "")
     facts.said_last = facts.said[-SAID_LAST_LIMIT:]
     return True
@@ -2111,9 +2103,8 @@ def make_handoff(run: Run, session: Session, now: float) -> bool:
     is none to make: no work was done, or it cannot be written."""
     project, path = run.project, handoff_path(run.project, session.id)
     is_saved = save_handoff(project, session)
-    is_wanted = project.settings.is_on("handoff.enabled") and did_work(session.facts)
-    if is_wanted and was_delivered(project, session, path):
-        is_wanted = False
+    is_on = project.settings.is_on("handoff.enabled") and did_work(session.facts)
+    is_wanted = is_on and not was_delivered(project, session, path)
     if is_wanted and is_plain_text(path):  # else we could not write it back
         is_saved = write_handoff(project, session, now) and is_saved
     if not is_saved:  # a full disk: it does not count as made, so the next start tries
@@ -2206,7 +2197,7 @@ def list_work(project: Project, session: Session, since: str) -> list[tuple[str,
         ("The last commands", render_commands(commands, facts)),
         ("Without a result", render_lines("    ", waiting)),
     ]
-    if facts.failed and came_after(facts.failed["at"], since):
+    if came_after(facts.failed.get("at", ""), since):
         sections.append(("The last command that failed", render_failure(facts)))
     if facts.passed and came_after(facts.passed["at"], since):
         sections.append(("The last check", render_check(facts.passed)))
@@ -3641,7 +3632,6 @@ def fold_edit(session: Session, path: str, at: str) -> None:
     facts, handoff = session.facts, session.handoff
     if is_own_handoff(session, path):
         handoff.written_at = max(handoff.written_at, at)
-        facts.printed = ""  # the file is newer
         return
     facts.edited = [row for row in facts.edited if row[0] != path]
     facts.edited.append([path, at])
@@ -5370,14 +5360,15 @@ LIST_ITEM = r"\s*(?:[-*•·+–]|\(?\w{1,2}[.):])\s"
 LOG_LINE = (  # pasted, not said
     r"\s*(?:\[?\d{4}-\d\d-\d\d[T ]\d|\[?\d\d:\d\d:\d\d|at [\w.$<>]+\(|File \"|Traceback"
     r"|\[?(?:INFO|DEBUG|WARN(?:ING)?|ERROR|FATAL|TRACE)\b|npm ERR|[+-]{3} |@@ |[$#%] "
-    r"|[\w.]+(?:Error|Exception):|[\w./-]+:\d+:\d|[-=]{3} |<[/\w-]+>|[Ww]arning: |error\b\W)"
+    r"|[\w.]+(?:Error|Exception):|[\w./-]+:\d+:\d|[-=]{3} |<[/\w-]+>|[Ww]arning: "
+    r"|error\b\W)"
 )
 WORD = r"(?:[cdjlmnst]|qu)'(?=\w)|\w+(?:'\w+)*|[|^]"
 CLAUSE_BORDER = r"(?:[,;:(—–，；：、]\s*)+"
 FILLERS = (  # what may stand before an order
-    r"\^ (?:(?:please|and|but|so|also|ok|okay|then|now|well|yes|yeah|hey|just|und|aber|bitte"
-    r"|et|mais|donc|alors|y|pero|por favor|mas|então|ma|poi|per favore|maar|dus|ale|więc"
-    r"|proszę|и|но|так|пожалуйста) )+"
+    r"\^ (?:(?:please|and|but|so|also|ok|okay|then|now|well|yes|yeah|hey|just|und|aber"
+    r"|bitte|et|mais|donc|alors|y|pero|por favor|mas|então|ma|poi|per favore|maar|dus"
+    r"|ale|więc|proszę|и|но|так|пожалуйста) )+"
 )
 SEVERAL_WORDS = r"\w\W+\w|\w:|[^\0-\x7f]"
 WORD_START = r"(?<!\S)\S|[\u3040-\u9fff\uac00-\ud7af]"  # some write without spaces
@@ -6392,14 +6383,10 @@ def weigh(scale: Scale, sentence: str) -> int:
     words = plain_clauses(sentence)
     has_value = re.search(VALUE_SET, sentence) is not None
     found = find_entries(scale, words).values()
-    weights = sorted([*found, int(has_value)], reverse=True)
-    weight = weights[0]
-    if weights[1:] and weights[1] >= min(weight, 2) > 0:
-        weight += 1
-    weight += min(0, weights[-1])
-    if sentence.rstrip()[-1:] in ("?", "？"):
-        weight -= QUESTION_COST
-    return max(-1, weight)
+    heaviest, second, *_, least = sorted([*found, int(has_value), 0, 0], reverse=True)
+    agrees = second >= min(heaviest, 2) > 0
+    is_question = sentence.rstrip().endswith(("?", "？"))
+    return max(-1, heaviest + agrees + least - QUESTION_COST * is_question)
 
 
 def plain_clauses(sentence: str) -> str:
@@ -6412,7 +6399,7 @@ def plain_clauses(sentence: str) -> str:
 
 
 def find_entries(scale: Scale, words: str) -> dict[str, int]:
-    """The entries that a sentence holds, with their weights: at each place the longest."""
+    """The entries that a sentence holds, and their weights: everywhere the longest."""
     found: dict[str, int] = {}
     end = 0
     for match in re.finditer(WORD_START, words):

@@ -766,11 +766,11 @@ def test_a_copy_of_our_heading_in_the_agents_handoff_costs_none_of_its_text(worl
         session.end()
         text = world.read_handoff("s1")
         assert text.startswith(own.rstrip()) and text.count("- src/" + name) == 1
-    world.handoff("s1", text + "\nBelow: ask Finance. See\n\n" + copied % marks)
+    world.handoff("s1", text + "\nBelow: ask Finance.\n")
     session.edit("src/four.py")
     session.end()
     text = world.read_handoff("s1")
-    assert "Below: ask Finance." in text and text.count(kit.SINCE_HEAD) == 3 and text.count("- src/one.py") == 1
+    assert "Below: ask Finance." in text and text.count(kit.SINCE_HEAD) == 2 and text.count("- src/one.py") == 1
 
 
 def test_a_handoff_of_5_mb_is_not_cut_on_the_disk(world, session):
