@@ -2649,7 +2649,7 @@ def save_workflow(project: Project, flow: Workflow) -> bool:
 
 def plan_phases(names: list[str], flags: dict[str, bool]) -> list[str]:
     """The phases to go through: the given ones, else ours; none twice, none skipped."""
-    known = filter(re.compile(PHASE_NAME).fullmatch, map(str, names))
+    known = [name for name in map(str, names) if re.fullmatch(PHASE_NAME, name)]
     phases = dict.fromkeys(known) or PHASES
     return [
         name for name in phases if not flags.get("skip_" + SKIPPED_WITH.get(name, name))
@@ -3407,7 +3407,7 @@ CHECK = (  # how commands begin that test, build or lint something
     r"|(?=\S*\.(?:sh|py)(?: |$))\S*(?:test|check|verify)"
     r"|\S*(?:/test|/check|/verify|/ci|ci/run)(?: |$)"
 )
-BEFORE_PROGRAM = (  # words that may come before it, such as X=1 timeout 60 python3 -m
+BEFORE_PROGRAM = (  # words that may come before that: X=1 timeout 60 python3 -m
     r"\A(?:(?:-(?!l?c )\S*|[^-=\s][^=\s]*=\S*|\d+[smh]?"
     r"|(?:[^-=\s][^=\s]*/)?(?:python[\d.]*|node|sh|bash)|env|time|nice|sudo|timeout"
     r"|npx|bunx|uvx?|poetry|pipenv|pdm|hatch|bundle|run|exec) )*"
@@ -3537,14 +3537,12 @@ NO_NAME = r"[$`*?{\n…]|(?:^|/)[~-]|^/dev/|^$"  # only the shell knows it; or n
 
 
 def parse_command(command: str) -> list[str]:
-    """The simple commands of a shell command, each from the name of its program on:
-    `cd src && X=1 python3 -m pytest` has two."""
+    """The simple commands of a shell command: `cd src && make` has two."""
     parts = [command]
     if not SHELL_SIGNS.isdisjoint(command):
         text = re.sub(SHELL_TEXT, as_one_word, without_heredocs(command))
         parts = re.split(SEPARATOR, text)
-    stripped = [part.strip() for part in parts]
-    return [re.sub(BEFORE_PROGRAM, "", part) for part in stripped if part]
+    return list(filter(None, map(str.strip, parts)))
 
 
 def as_one_word(quoted: re.Match[str]) -> str:
@@ -3582,7 +3580,8 @@ def may_move_tree(command: str) -> bool:
 def verdict_of(command: str, parts: list[str]) -> str:
     """What exit code 0 says of a command that tests, builds or lints something; "" for
     other commands. In a pipe or a list it may be the exit code of something else."""
-    if not any(re.match(CHECK, part) for part in parts):
+    programs = [re.sub(BEFORE_PROGRAM, "", part) for part in parts]
+    if not any(re.match(CHECK, program) for program in programs):
         return ""
     return "passed" if len(parts) == 1 + command.count("&&") else "ran"
 

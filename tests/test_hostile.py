@@ -214,7 +214,7 @@ SLOW = {
     "slash commands": "slash_command('<command-name>/' * 7000)",
     "tags of hooks": "persons_words('<hook_context>' * 7000)",
     "shell commands": "[parse_command(text * 2000) for text in ('<', '1>', 'a;', '\\'', 'x=y/python ')]",
-    "programs": "[is_looking(parse_command(text * 900)) for text in ('a=/python ', '-x/python ', '-c=1 ', '1 ', 'env ')]",
+    "programs": "[verdict_of('', [text * 900]) for text in ('a=/python ', '-x/python ', '-c=1 ', '1 ', 'env ')]",
     "secrets": "[hide_secrets(text * 3000) for text in ('curl -u ', 'password', 'key: ', 'sk-a-', '://a:', 'MIIE\\n')]",
     "keys": "hide_secrets('-----BEGIN RSA PRIVATE KEY-----' + '\\nAAAA' * 9000)",
     "blocks": "[parse_blocks(text * 9000) for text in ('---\\na: b\\n', 'a : b\\n', '---\\n\\n\\n', '```diff\\n')]",
