@@ -3211,7 +3211,7 @@ def look_at(session: Session, event: Event) -> None:
     while is_behind(session.facts, event, newest) and time.monotonic() < deadline:
         time.sleep(LATE_POLL_S)
         newest = max(newest, look(session))
-    if lacks_last_words(session.facts, event):
+    if event.name == "Stop" and lacks_last_words(session.facts, event):
         add_words(session.facts, hide_secrets(event.last_assistant_message))
 
 
@@ -3246,7 +3246,7 @@ def is_behind(facts: Facts, event: Event, newest: str) -> bool:
     is_late = dialect.is_late and newest < event.timestamp
     if event.name == "Stop":
         return is_late or lacks_last_words(facts, event)
-    is_call = event.name in ("PostToolUse", "PostToolUseFailure")
+    is_call = event.name.startswith("PostToolUse")
     if not is_call or facts.tokens * 2 < (facts.window or DEFAULT_WINDOW):
         return False
     if not dialect.has_call_ids or not event.tool_use_id:
@@ -3255,8 +3255,7 @@ def is_behind(facts: Facts, event: Event, newest: str) -> bool:
 
 
 def lacks_last_words(facts: Facts, event: Event) -> bool:
-    if event.name != "Stop":
-        return False
+    """Whether the transcript lacks the words that a Stop tells."""
     last_words = hide_secrets(event.last_assistant_message[-KEY_ROOM:]).strip()[-200:]
     return last_words not in facts.said
 
@@ -5314,18 +5313,15 @@ def count_metric(project: Project, name: str) -> None:
 def count_success(project: Project, delivery: Delivery, now: float) -> None:
     """Count a delivery that arrived, even after it was given up; move the averages."""
     metrics = read_metrics(project)
-    is_first_try = delivery.attempts == 1
+    attempts, took_s = delivery.attempts, max(0.0, now - delivery.first_at)
     metrics.failed -= delivery.state == "failed"
-    metrics.succeededOnFirstTry += is_first_try
-    metrics.succeededAfterRetry += not is_first_try
+    metrics.succeededOnFirstTry += attempts == 1
+    metrics.succeededAfterRetry += attempts != 1
     count = metrics.succeededOnFirstTry + metrics.succeededAfterRetry
-    averages = {
-        "averageAttemptsToSuccess": delivery.attempts,
-        "averageTimeToSuccess": max(0.0, now - delivery.first_at),
-    }
-    for average, value in averages.items():
-        old = getattr(metrics, average)
-        setattr(metrics, average, round(old + (value - old) / count, 3))
+    metrics.averageAttemptsToSuccess += (
+        attempts - metrics.averageAttemptsToSuccess
+    ) / count
+    metrics.averageTimeToSuccess += (took_s - metrics.averageTimeToSuccess) / count
     write_object(project.state("metrics.json"), metrics.as_dict())
 
 
