@@ -101,6 +101,7 @@ Item = NamedTuple(
         ("start", int),
         ("at", int),  # where its value begins
         ("end", int),
+        ("next", int),  # where the next item begins, or the closing bracket is
     ],
 )
 
@@ -157,8 +158,8 @@ class JsonText:
         return value if isinstance(value, list) else []
 
     def items(self, at):
-        # type: (int) -> tuple[list[Item], int]
-        """The items of the object or array that begins here, and where it ends."""
+        # type: (int) -> list[Item]
+        """The items of the object or array that begins here."""
         found = []  # type: list[Item]
         end = at + 1
         start = self.skip_blanks(end)
@@ -170,16 +171,17 @@ class JsonText:
                 key, begin = self.read(start)
                 begin = self.skip_blanks(begin)
             end = self.read(begin)[1]
-            found.append(Item(key, gap, start, begin, end))
-            start = self.skip_blanks(end)
-        return found, start
+            following = self.skip_blanks(end)
+            found.append(Item(key, gap, start, begin, end, following))
+            start = following
+        return found
 
     def find(self, place):
         # type: (Place) -> int
         """Where the value at a place begins. Of a repeated key the last one counts."""
         at = self.skip_blanks(0)
         for key in place:
-            at = {item.key: item.at for item in self.items(at)[0]}[key]
+            at = {item.key: item.at for item in self.items(at)}[key]
         return at
 
     def put(self, place, value):
@@ -202,7 +204,8 @@ class JsonText:
     def append(self, at, key, value):
         # type: (int, int | str, object) -> None
         """Add an item behind those of the object or array that begins here."""
-        items, close = self.items(at)
+        items = self.items(at)
+        close = self.read(at)[1] - 1
         if not self.source[at + 1 : close].strip(BLANKS):
             self.write(at, wrap(key, value))
             return
@@ -225,17 +228,16 @@ class JsonText:
         # type: (Place) -> None
         """Remove an item, and what holds nothing else, not even a comment."""
         outer = place[:-1]
-        items, close = self.items(self.find(outer))
-        index = [item.key for item in items].index(place[-1])
-        item = items[index]
-        end = items[index + 1].start if items[index + 1 :] else close
-        gap = close_gap(self.source[item.gap : item.start], self.source[item.end : end])
+        items = self.items(self.find(outer))
+        item = {item.key: item for item in items}[place[-1]]
+        before = self.source[item.gap : item.start]
+        gap = close_gap(before, self.source[item.end : item.next])
         if len(items) == 1 and not gap.strip(BLANKS):
             if outer:
                 self.remove(outer)
                 return
             gap = ""
-        self.replace(item.gap, end, gap)
+        self.replace(item.gap, item.next, gap)
 
     def render(self, value, before):
         # type: (object, str) -> str
@@ -715,7 +717,8 @@ def plan_kit(job):
         raise kit.UserError(
             job.show(job.kit) + " is another's file", "move it away first"
         )
-    if is_newer(version) and not job.options.force:
+    is_newer = numbers_of(version) > numbers_of(kit.VERSION)
+    if is_newer and not job.options.force:
         raise kit.UserError(
             "%s is %s, and this is %s" % (job.show(job.kit), version, kit.VERSION),
             "fetch ctx_hooks anew; or use --force to go back",
@@ -749,11 +752,6 @@ def without_layout(data):
     # type: (bytes) -> bytes
     """What formatters leave of a text: no blanks, quotes, commas, brackets or BOM."""
     return re.sub(b"[\\s'\"(),\\\\]|\xef\xbb\xbf", b"", data)
-
-
-def is_newer(version):
-    # type: (str) -> bool
-    return numbers_of(version) > numbers_of(kit.VERSION)
 
 
 def numbers_of(version):
