@@ -190,16 +190,6 @@ if TYPE_CHECKING:
     Block = dict[str, str]  # a completion block
     Said = tuple[float, str]  # when, and the mark of a signal's content
 
-    class Kind(TypedDict, total=False):
-        """What argparse is told of an option."""
-
-        action: str
-        choices: tuple[str, ...]
-        default: object
-        dest: str
-        nargs: str
-        type: Callable[[str], object]
-
     class Call(TypedDict):
         """A tool call, as the facts keep it."""
 
@@ -7820,7 +7810,7 @@ def run_wrap(here: Here, options: Namespace) -> int:
     refuse_program(command)
     if not shutil.which(command[0]):
         raise UserError("cannot start " + command[0], "is it installed?")
-    run = start_wrap(here, options.context)
+    run = start_wrap(here, options.context or "")
     if run.session.delivery.state == "owed":
         typist = Typist(run, options.timeout)
         if os.name == "posix" and os.isatty(0) and os.isatty(1):
@@ -8302,10 +8292,9 @@ def must_write(path: str, content: str) -> None:
 
 
 def duration(text: str) -> int:
-    """The seconds of 90s, 30m, 2h or 1d."""
     match = re.fullmatch(DURATION, text)
     if not match:
-        raise ValueError(text)
+        raise UserError("no duration: " + text, "such as 90s, 30m, 2h or 1d")
     return int(match[1]) * UNITS_S[match[2]]
 
 
@@ -8392,8 +8381,8 @@ def send_signal(here: Here, options: Namespace) -> None:
     content = SIGNAL_FILE % (
         format_iso(here.now),
         options.severity,
-        options.ttl,
-        one_line(options.code, 200) or name,
+        duration(options.ttl),
+        one_line(options.code or name, 200),
         hide_secrets(text),
     )
     must_write(path, content)
@@ -8457,7 +8446,8 @@ def print_signals(signals: list[Signal], is_for_monitor: bool) -> None:
 
 
 def pause(here: Here, options: Namespace) -> None:
-    until = here.now + options.time if options.time else 0.0
+    length = vars(options)["for"]
+    until = here.now + duration(length) if length else 0.0
     must_write(here.project.state("paused"), "%d\n" % until)
     when = here.clock(until) if until else "you run " + here.kit.call("resume")
     print("all hooks in %s are silent until %s" % (here.root, when))
@@ -8567,53 +8557,58 @@ def show_statusline(here: Here, options: Namespace) -> None:
 
 # --- the command line
 
-COMMANDS = {  # its function, and what it is for
-    "status": (show_status, "sessions, handoffs, signals, workflow, problems"),
-    "why": (show_why, "what was said and decided last, and why"),
-    "handoff": (run_handoff, "what the next session gets; make or drop one"),
-    "signal": (send_signal, "tell the agents something while they work"),
-    "watch": (watch, "print signals as they come"),
-    "auto": (run_auto, "workflows: keep the agent at work until a check passes"),
-    "pause": (pause, "switch the hooks off in this project"),
-    "resume": (resume, "end a pause"),
-    "doctor": (run_doctor, "what can keep the hooks from working, and what to do"),
-    "statusline": (show_statusline, "a line for the status line of Claude Code"),
-    "wrap": (run_wrap, "run an agent that has no hooks: wrap -- aider"),
+COMMANDS = {
+    "status": show_status,
+    "why": show_why,
+    "handoff": run_handoff,
+    "signal": send_signal,
+    "watch": watch,
+    "auto": run_auto,
+    "pause": pause,
+    "resume": resume,
+    "doctor": run_doctor,
+    "statusline": show_statusline,
+    "wrap": run_wrap,
 }
-FLAG: Kind = {"action": "store_true"}
-TEXT: Kind = {"default": ""}
-WORDS: Kind = {"nargs": "*"}
-OPTIONAL: Kind = {"default": "", "nargs": "?"}
-HANDOFF_ACTION: Kind = {
-    "choices": ("show", "now", "list", "drop"),
-    "default": "show",
-    "nargs": "?",
-}
-OPTIONS: dict[str, tuple[str, Kind]] = {  # of which command -> what for, its kind
-    "status --json": ("for scripts", FLAG),
-    "status --all": ("all your projects", FLAG),
-    "why count": ("10 unless told", {"type": int, "default": 10, "nargs": "?"}),
-    "handoff action": ("", HANDOFF_ACTION),
-    "handoff name": ("drop: how its name begins", OPTIONAL),
-    "signal text": ('"what is wrong → what to do"', WORDS),
-    "signal --list": ("what waits, who heard it, what nobody heard", FLAG),
-    "signal --withdraw": ("NAME, as --list shows it", TEXT),
-    "signal --severity": ("", {"choices": SEVERITIES, "default": "warning"}),
-    "signal --ttl": ("90s, 30m, 2h, 1d", {"type": duration, "default": "1d"}),
-    "signal --code": ("a newer one of this code replaces it", TEXT),
-    "watch --severity": ("this and above", {"choices": SEVERITIES, "default": ""}),
-    "watch --wake": ("only say that one waits, to an idle session", FLAG),
-    "auto action": ("", {"choices": ("start", "status", "resume", "stop")}),
-    "auto task": ("start: what is to be done", OPTIONAL),
-    "auto --until": ("done when this command exits 0", {"default": None}),
-    "auto --skip": ("leave this phase out", {"action": "append", "default": []}),
-    "auto --any": ("a script's prompt counts, too", FLAG),
-    "auto --agree": ("to the checks of .contextrc", FLAG),
-    "pause --for": ("30m, 2h", {"type": duration, "default": 0, "dest": "time"}),
-    "wrap --context": ("a file to type instead of the handoff", TEXT),
-    "wrap --timeout": ("in seconds", {"type": float, "default": WRAP_TIMEOUT_S}),
-    "wrap command": ("behind --", WORDS),
-}
+# Each command with its words. name=10 has a default, name=a|b choices, the first one by
+# default; name... takes many words; --name alone is a flag.
+USAGE = """
+status      sessions, handoffs, signals, workflow, problems
+    --json                              for scripts
+    --all                               all your projects
+why         what was said and decided last, and why
+    count=10                            how many
+handoff     what the next session gets; make or drop one
+    action=show|now|list|drop
+    name=                               drop: how its name begins
+signal      tell the agents something while they work
+    text...                             "what is wrong → what to do"
+    --list                              what waits, who heard it, what nobody heard
+    --withdraw=                         NAME, as --list shows it
+    --severity=warning|critical|info
+    --ttl=1d                            90s, 30m, 2h, 1d
+    --code=                             a newer one of this code replaces it
+watch       print signals as they come
+    --severity=|info|warning|critical   this and above
+    --wake                              only say that one waits, to an idle session
+auto        workflows: keep the agent at work until a check passes
+    action=status|start|resume|stop
+    task=                               start: what is to be done
+    --until=                            done when this command exits 0
+    --skip...                           leave this phase out
+    --any                               a script's prompt counts, too
+    --agree                             to the checks of .contextrc
+pause       switch the hooks off in this project
+    --for=                              30m, 2h
+resume      end a pause
+doctor      what can keep the hooks from working, and what to do
+statusline  a line for the status line of Claude Code
+wrap        run an agent that has no hooks: wrap -- aider
+    --context=                          a file to type instead of the handoff
+    --timeout=30                        seconds
+    command...                          behind --
+"""
+USAGE_LINE = r"(?m)^( *)([\w-]+)(=|\.\.\.|)(\S*) *(.*)$"
 
 
 def make_parser() -> ArgumentParser:
@@ -8629,14 +8624,31 @@ def make_parser() -> ArgumentParser:
     )
     parser.add_argument("--version", action="version", version="ctx_hooks " + VERSION)
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND")
-    parsers = {}
-    for name, (run, text) in COMMANDS.items():
-        parsers[name] = subparsers.add_parser(name, help=text, description=text)
-        parsers[name].set_defaults(run=run)
-    for words, (text, kind) in OPTIONS.items():
-        name, option = words.split()
-        parsers[name].add_argument(option, help=text, **kind)
+    for indent, name, sign, value, text in re.findall(USAGE_LINE, USAGE):
+        if not indent:
+            command = subparsers.add_parser(name, help=text, description=text)
+            command.set_defaults(run=COMMANDS[name])
+        else:
+            command.add_argument(name, help=text, **option_kind(name, sign, value))
     return parser
+
+
+def option_kind(name: str, sign: str, value: str) -> dict[str, Any]:
+    """What argparse is told of one word of USAGE."""
+    is_option = name.startswith("-")
+    if sign == "...":
+        return {"action": "append", "default": []} if is_option else {"nargs": "*"}
+    if not sign:
+        return {"action": "store_true"}
+    choices = value.split("|")
+    kind: dict[str, Any] = {"default": choices[0] or None}
+    if value.isdigit():
+        kind["type"] = int
+    if len(choices) > 1:
+        kind["choices"] = choices
+    if not is_option:
+        kind.update(nargs="?", default=choices[0])
+    return kind
 
 
 def run_people(argv: list[str]) -> int:
