@@ -704,8 +704,7 @@ def load_and_look(run: Run) -> None:
     session.agent = event.agent
     if event.is_subagent:
         return  # its transcript is another one
-    if not session.session_start:
-        session.session_start = format_iso(run.now)
+    session.session_start = session.session_start or format_iso(run.now)
     session.seen_at = run.now
     session.ended_at = session.stopped_at = 0.0
     session.end_reason = ""
@@ -827,13 +826,14 @@ GREETING_EVENTS = ("SessionStart", "UserPromptSubmit", "Stop")
 
 def inject(run: Run) -> None:
     """SessionStart: what the last session left. UserPromptSubmit: pending signals."""
-    if run.event.name == "SessionStart":
+    is_start = run.event.name == "SessionStart"
+    if is_start:
         start_session(run)
     follow_delivery(run)
     brief(run)
-    if run.event.name == "SessionStart":
+    if is_start:
         add_open_sessions(run)
-    if run.event.name == "UserPromptSubmit":
+    else:
         add_signals(run, [])
 
 
@@ -1025,12 +1025,9 @@ def waiting_handoffs(run: Run) -> list[str]:
 
 def read_handoffs(project: Project, names: list[str]) -> dict[str, str]:
     """Those that say something. A clone may bring thousands, so not all are read."""
-    texts = {}
-    for name in names[:HANDOFFS_READ]:
-        text = clean_text(read_handoff(project.path("handoffs", name)))
-        if text:
-            texts[name] = text
-    return texts
+    some = names[:HANDOFFS_READ]
+    texts = {name: read_handoff(project.path("handoffs", name)) for name in some}
+    return {name: text for name, text in texts.items() if text}
 
 
 def is_strangers(project: Project, name: str) -> bool:
@@ -1075,17 +1072,17 @@ def startup_text(run: Run, handoffs: dict[str, str], kept: str, budget: int) -> 
     files = cut_middle(startup_files(run), budget // 2)
     head, text = FILES_HEAD % format_iso(run.now), ""
     if handoffs:
-        head = clean_text(render_lines("", handoff_head(run, list(handoffs))))
-        text = [*handoffs.values()][0].replace("\n" + SINCE_END, "").rstrip()
+        head = render_lines("", handoff_head(run, list(handoffs)))
+        text = next(iter(handoffs.values())).rstrip()
     elif not files:
         return ""
     room = budget - len(head) - len(files) - 6  # for the blank lines between
     if len(text) > room:
         left_out = "\n\n" + LEFT_OUT % kept
         text = fit_handoff(text, room - len(left_out)) + left_out
-    text = "\n\n".join(filter(None, [head, text, files]))
+    text = clean_text("\n\n".join(filter(None, [head, text, files])))
     length, most = run.reply.length(text), run.reply.room() - len(ACK_FRAME)
-    if length > most:  # clients count wide letters double or more
+    if length > most and budget > 0:  # clients count wide letters double or more
         return startup_text(run, handoffs, kept, budget * most // length - 100)
     return text
 
@@ -1160,8 +1157,7 @@ def startup_files(run: Run) -> str:
     for name in run.settings.words("startup.files"):
         path = os.path.join(run.project.root, name)
         if is_worth_reading(run.project, path):
-            text = "## %s\n\n%s" % (one_line(name, 300), read_text(path).strip())
-            texts.append(clean_text(text))
+            texts.append("## %s\n\n%s" % (name, read_text(path).strip()))
     return "\n\n".join(texts)
 
 
@@ -1230,9 +1226,9 @@ def send(run: Run, text: str) -> None:
 
 def wants_ack(run: Run) -> bool:
     """`auto` asks only under wrap, which has no other evidence."""
-    is_wrap = not run.session.agent
-    is_auto = run.settings.text("startup.require_ack") == "auto"
-    return is_wrap if is_auto else run.settings.is_on("startup.require_ack")
+    if run.settings.text("startup.require_ack") == "auto":
+        return not run.session.agent
+    return run.settings.is_on("startup.require_ack")
 
 
 def note_sent(run: Run) -> None:
@@ -1255,7 +1251,7 @@ def note_sent(run: Run) -> None:
 def take_handoff(project: Project, name: str) -> None:
     """If it cannot be moved, it stays, and the next session is offered it, too."""
     delivered = project.path("handoffs", "delivered")
-    attempt(os.makedirs, delivered)
+    make_folder(delivered)
     attempt(replace_file, project.path("handoffs", name), os.path.join(delivered, name))
 
 
@@ -1417,7 +1413,8 @@ def leftovers(run: Run) -> list[str]:
         temp: "^" + marker,
     }
     signals = project.path("signals", "sessions")  # a session hears of its own at once
-    places.update({folder: MARKDOWN for folder, _, _ in os.walk(signals)})
+    for name in list_names(signals):
+        places[os.path.join(signals, name)] = MARKDOWN
     found = []
     for folder, pattern in places.items():
         found += [path for path, at in list_files(folder, pattern) if at < oldest]
@@ -1646,7 +1643,7 @@ def audit_files(run: Run, active: list[str]) -> Signal | None:
     files = [path for path in context_files(run.project) if os.path.isfile(path)]
     touched_at = max(map(modified_at, files), default=run.now)
     days = (run.now - touched_at) / 86400
-    if not stale_days or days < stale_days or files_read(run, files):
+    if not 0 < stale_days <= days or files_read(run, files):
         return None
     names = ", ".join(map(os.path.basename, files))
     return new_alert(STALE % (days, names), AUDIT_ACTION)
@@ -2533,16 +2530,21 @@ def say_items(run: Run, items: list[Signal]) -> list[Signal]:
 
 def fit_block(run: Run, items: list[Signal]) -> list[Signal]:
     """Add one block with as many items as fit; gives back those that are in it."""
-    if len(items) == 1:
-        return items if run.reply.add(ONE_SIGNAL + items[0].body) else []
-    lines = ["  • " + one_line(item.body, BODY_LIMIT) for item in items]
-    for count in range(len(items), 0, -1):
-        block = [MANY_SIGNALS % len(items), *lines[:count]]
-        if lines[count:]:
-            block.append(MORE_SIGNALS % len(lines[count:]))
-        if run.reply.add("\n".join(block)):
-            return items[:count]
-    return []
+    said = items.copy()
+    while said and not run.reply.add(render_block(said, len(items))):
+        said.pop()
+    return said
+
+
+def render_block(items: list[Signal], total: int) -> str:
+    """One block; the last line says how many of the total are not in it."""
+    if total == 1:
+        return ONE_SIGNAL + items[0].body
+    lines = [MANY_SIGNALS % total]
+    lines += ["  • " + one_line(item.body, BODY_LIMIT) for item in items]
+    if len(items) < total:
+        lines.append(MORE_SIGNALS % (total - len(items)))
+    return "\n".join(lines)
 
 
 def is_for_person(signal: Signal) -> bool:
