@@ -3603,18 +3603,18 @@ def fold_result(session: Session, at: str, result: tuple[str, bool, str]) -> Non
     if not call:
         return
     call["outcome"] = "failed" if has_failed else "ok"
-    end = ""
-    if call["command"] or has_failed:
+    command, end = call["command"], ""
+    if command or has_failed:
         end = hide_secrets(text.strip()[-KEY_ROOM:])  # hide before truncating
-    if call["command"]:
+    if command:
         last_lines = "\n".join(end.split("\n")[-OUTPUT_LINES:])
-        facts.output = [call["command"], last_lines[-OUTPUT_LIMIT:]]
+        facts.output = [command, last_lines[-OUTPUT_LIMIT:]]
     note_key(facts, call, text)
     if has_failed:
         return fold_failure(session, call, end, at)
-    for path in call["writes"]:
+    for path in call.get("writes", []):
         fold_edit(session, path, call["at"])
-    fold_passed(facts, call["command"], call["check"], at, end)
+    fold_passed(facts, command, call.get("check", ""), at, end)
 
 
 def fold_edit(session: Session, path: str, at: str) -> None:
@@ -3642,7 +3642,7 @@ def fold_failure(session: Session, call: Call, text: str, at: str) -> None:
     if call["command"]:
         facts.failed = {"command": call["command"], "error": text[-1500:], "at": at}
         facts.tried = []
-    is_handoff = any(is_own_handoff(session, path) for path in call["writes"])
+    is_handoff = any(is_own_handoff(session, path) for path in call.get("writes", []))
     if is_handoff and re.search(REFUSED, text):
         session.handoff.refused_at = at
 

@@ -476,6 +476,8 @@ def test_a_state_of_before_an_upgrade_makes_a_handoff_too(world, session):
     session.stop()
     state = session.state()
     state["facts"]["passed"] = {"command": "pytest", "at": "2026-01-01T00:00:00Z"}
+    state["facts"]["calls"][-1].update(outcome="", id="late")
+    session.write_result("late")
     for call in state["facts"]["calls"]:
         del call["writes"], call["at"], call["check"]
     world.write(world.state("session-s1.json"), json.dumps(state))
