@@ -4925,34 +4925,33 @@ def home_folder(env: Env) -> str:
 
 
 def user_folder(env: Env, variable: str, below_home: str) -> str:
-    """An XDG folder, or its default below the home; on Windows %LOCALAPPDATA%. Only
-    for those who made sure that there is a home."""
+    """Our folder in one of XDG, or in its default below the home; on Windows in
+    %LOCALAPPDATA%. Only for those who made sure that there is a home."""
     given = env.get("LOCALAPPDATA" if os.name == "nt" else variable, "")
-    if os.path.isabs(given):
-        return given
-    return os.path.join(home_folder(env), below_home)
+    if not os.path.isabs(given):
+        given = os.path.join(home_folder(env), below_home)
+    return os.path.join(given, "ctx_hooks")
 
 
-def state_home(env: Env) -> str:
+def state_folder(env: Env) -> str:
     return user_folder(env, "XDG_STATE_HOME", ".local/state")
 
 
 def cache_folder(env: Env) -> str:
     """Bytecode and launcher files, where the launcher looks, too."""
     folder = user_folder(env, "XDG_CACHE_HOME", ".cache")
-    below = r"ctx_hooks\cache" if os.name == "nt" else "ctx_hooks"
-    return os.path.join(folder, below)
+    return os.path.join(folder, "cache") if os.name == "nt" else folder
 
 
-def config_home(env: Env) -> str:
-    return user_folder(env, "XDG_CONFIG_HOME", ".config")
+def settings_path(env: Env) -> str:
+    """The user's own settings for all projects."""
+    return os.path.join(user_folder(env, "XDG_CONFIG_HOME", ".config"), "contextrc")
 
 
 def read_settings(root: str, env: Env) -> Settings:
     """The user's settings for all projects, then the project's own."""
     settings = Settings()
-    own = os.path.join(config_home(env), "ctx_hooks", "contextrc")
-    settings.read(read_text(own))
+    settings.read(read_text(settings_path(env)))
     if root:
         path = os.path.join(root, ".contextrc")
         settings.read(read_text(path, SETTINGS_LIMIT_BYTES), is_projects=True)
@@ -4963,7 +4962,7 @@ def project_state_folder(root: str, env: Env) -> str:
     """Where our own files about a project lie."""
     path = os.path.normcase(os.path.realpath(root))  # C: and c: are one
     name = safe_name(path, PROJECT_NAME_LIMIT)
-    return os.path.join(state_home(env), "ctx_hooks", name)
+    return os.path.join(state_folder(env), name)
 
 
 # --- the lock
@@ -7434,7 +7433,7 @@ def project_problems(here: Here) -> list[Finding]:
     if not can_be_written(project.home):
         what = "nothing can be kept in %s, so the hooks stay silent" % project.home
         rows.append((FAIL, what, "check its owner and permissions"))
-    own = os.path.join(config_home(here.env), "ctx_hooks", "contextrc")
+    own = settings_path(here.env)
     files = filter(os.path.exists, (own, os.path.join(project.root, ".contextrc")))
     hint = "this line is ignored; see " + " or ".join(files)
     for problem in project.settings.problems:
@@ -8323,7 +8322,7 @@ def show_status(here: Here, options: Namespace) -> None:
 
 def all_projects(env: Env) -> list[Here]:
     """The user's projects, those with a context folder still there."""
-    home = os.path.join(state_home(env), "ctx_hooks")
+    home = state_folder(env)
     roots = [os.path.join(home, name, "root") for name in sorted(list_names(home))]
     places = [Here(read_text(path), env) for path in roots]
     return [here for here in places if here.found and here.root == here.folder]

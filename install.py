@@ -868,9 +868,9 @@ def plan_state(job):
     """Our files in the home: this project's; with the last project also the cache."""
     home, cache = job.place.home, job.place.cache
     if job.is_user or job.options.keep_state:
-        job.discard(kit.state_home(job.env), job.record_path)
+        job.discard(dirname(kit.state_folder(job.env)), job.record_path)
         return
-    discard_all(job, kit.state_home(job.env), home, kit.STATE_FILES)
+    discard_all(job, dirname(kit.state_folder(job.env)), home, kit.STATE_FILES)
     others = set(kit.list_names(dirname(home)))
     if not others - {os.path.basename(home), "cache"}:
         discard_all(job, dirname(cache), cache, CACHE_FILES)

@@ -86,7 +86,7 @@ def test_no_text_makes_the_reader_fail(rounds):
 def test_a_pattern_that_is_none_or_would_fit_every_line_is_reported_and_dropped(world):
     text = "wrap:\n  ready_patterns: [ask, '%s']\n"
     world.settings(text % "*: *")
-    path = write(os.path.join(kit.config_home(world.env), "ctx_hooks", "contextrc"), text % "a(")
+    path = write(kit.settings_path(world.env), text % "a(")
     for _ in range(2):  # the project's, then the user's own
         settings = kit.read_settings(world.root, world.env)
         assert settings.words("wrap.ready_patterns") == ["ask"]
@@ -103,7 +103,7 @@ def test_what_reaches_out_of_the_text_counts_from_the_users_own_settings_alone(w
     patterns = settings.words("wrap.ready_patterns")
     assert kit.is_prompt("x (aaa)aab", patterns) and not kit.is_prompt("aab", patterns)
     assert kit.is_prompt("please say it now", patterns) and not kit.is_prompt("now say", patterns)
-    write(os.path.join(kit.config_home(world.env), "ctx_hooks", "contextrc"), text)
+    write(kit.settings_path(world.env), text)
     world.settings("")
     settings = kit.read_settings(world.root, world.env)
     assert settings.text("monitor.notify") == "desktop" and settings.words("wrap.ready_patterns")[0] == "(a*)*b"

@@ -172,7 +172,7 @@ def test_the_same_code_from_the_same_source_is_one_issue_the_newer(world, sessio
 
 @pytest.mark.parametrize("how, sequence", [("bell", "\x07"), ("desktop", "\x1b]9;Stop [31mnow.\x07"), ("off", None)])
 def test_the_person_is_told_about_critical_signals_only(world, session, how, sequence):
-    write(os.path.join(kit.config_home(world.env), "ctx_hooks", "contextrc"), "monitor:\n  notify: %s\n" % how)
+    write(kit.settings_path(world.env), "monitor:\n  notify: %s\n" % how)
     world.signal("Careful.", "s1", "a.md")
     assert session.prompt("one").person == ""
     world.signal("Stop \x1b[31mnow.", "s1", "b.md", severity="critical")
