@@ -2784,7 +2784,8 @@ ENDED_BY = {  # signal -> a key of OUTCOMES
     "PHASE_BLOCKED": "phase_blocked",
 }
 OUTCOMES = {  # why the agent may stop -> what the person is told
-    "all_phases_complete": "{flow.proof}; done after {flow.rounds} round{plural}, {age}",
+    "all_phases_complete": "{flow.proof}; done after {flow.rounds} round{plural},"
+    " {age}",
     "max_iterations_reached": "the workflow failed: {flow.stage} was not complete after"
     " {flow.max_iterations} rounds",
     "stale_state": "the workflow ended: no activity for 2 hours",
