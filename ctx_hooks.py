@@ -3384,10 +3384,10 @@ def slash_command(text: str) -> str:
 WORK = {"edit": 2, "run": 1, "agent": 1, "other": 1}
 LOOKING = tuple(  # how commands begin that only look
     "cd |ls |cat |head |tail |grep |rg |fd |find |sed -n |awk |wc |echo |pwd |which "
-    "|type |stat |tree |ps |jq |diff |file |du |df |env |date |whoami |less |more "
-    "|command -v |--version |git status |git diff |git log |git show |git remote "
-    "|git blame |git rev-parse |git ls-files |git grep |git branch -a |git branch -v"
-    "|git branch --show|git --no-pager ".split("|")
+    "|type |stat |tree |ps |jq |diff |file |du |df |date |whoami |less |more "
+    "|command -v |git status |git diff |git log |git show |git remote |git blame "
+    "|git rev-parse |git ls-files |git grep |git branch -a |git branch -v"
+    "|git branch --show|git --no-pager diff |git --no-pager log ".split("|")
 )
 ACTING = (">", " -exec", " -delete")  # what makes more of them
 WAITING = ("sleep ", "wait", "watch ", "tail ", "gh run watch")

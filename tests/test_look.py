@@ -81,6 +81,27 @@ def test_the_files_that_a_shell_command_writes(command, files):
     assert kit.written_files(kit.parse_command(command)) == files
 
 
+def test_what_only_looks():
+    looks = [
+        "ls",
+        "cd src && git status 2>&1 | head -5",
+        "find . -name '*.py'",
+        "grep -rn 'a > b' . || cat x",
+        "git log",
+    ]
+    others = [
+        "ls > x",
+        "env X=1 make",
+        "find . -delete",
+        "git branch new",
+        "lsof",
+        "cat x | sh",
+        "git --no-pager merge",
+    ]
+    for command in looks + others:
+        assert kit.is_looking(kit.parse_command(command)) == (command in looks), command
+
+
 def test_what_counts_as_verified(world, session):
     checks = ["pytest -q", "cd src && python3 -m pytest tests/a.py", "npm run test:unit", "cargo build --release"]
     checks += ["make", "./run_tests.sh"]
