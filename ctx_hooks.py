@@ -5411,8 +5411,9 @@ told you earlier, as i said, like i said, i told you, i asked you, ^ switch, ^ s
 ^ rather, settled, it is settled, that settles it, got the numbers mixed, mixed up,
 got that mixed, i mixed, let us not, let us postpone, let us drop, let us keep,
 let us use, let us skip, let us leave, my last word, i changed my mind, changed my mind,
-not what i asked, that's not what i, not what i wanted, not what i meant, not like that,
-not like this, it is then, the winner is, is the winner, we have a winner
+not what i asked, not what i wanted, not what i meant, not like that, not like this,
+it is then, the winner is, is the winner, we have a winner, that's not what i asked,
+that's not what i wanted, that's not what i meant, that's not what i said
 # Deutsch
 nicht mehr, keine mehr, kein mehr, stattdessen, anstelle, vergiss, vergesst,
 vergessen wir, ignorier*, doch nicht, doch lieber, doch besser, ich meine, gemeint,
