@@ -996,8 +996,8 @@ def prepare_delivery(run: Run) -> None:
 
 
 def choose_handoffs(run: Run) -> dict[str, str]:
-    """{name: text} of the handoffs that may be delivered, first the one for this
-    session. After a compaction that is its own, else the one that it began with."""
+    """{name below handoffs/: text} of those that may be delivered, first the one for
+    this session. After a compaction that is its own, else the one that it began with."""
     session, source = run.session, run.event.source
     own = own_handoff(session)
     if source == "compact":
@@ -1481,14 +1481,13 @@ def remove_calm(path: str) -> None:
 
 def watched_paths(run: Run) -> list[str]:
     """The files and folders whose change ends the calm."""
-    project = run.project
-    git = git_folder(project.root)
-    heads = ["HEAD", "logs/HEAD"] if git else []  # each commit adds a line to the log
+    project, git = run.project, git_folder(run.project.root)
+    heads = ("HEAD", "logs/HEAD")  # each commit adds a line to the log
     elsewhere = run.session.edited_elsewhere[-FILES_WATCHED:]
     return [
         project.path("signals", "global"),
         project.path("signals", "sessions", safe_name(run.session.id)),
-        *[os.path.join(git, name) for name in heads],
+        *[os.path.join(git, name) for name in heads if git],
         project.state("edits"),
         *[os.path.join(project.root, path) for path in elsewhere],
     ]
@@ -1654,11 +1653,12 @@ def audit_tree(run: Run, active: list[str]) -> Signal | None:
     session, moves = run.session, run.session.facts.tree_moves
     if not run.head[1]:
         return None  # no commit yet, or git is just writing
-    before, has_moved = (session.branch, session.commit), moves != session.moves_seen
-    is_own = has_moved or may_be_moving(run, session.tree_seen_at)
+    before, seen_at = (session.branch, session.commit), session.tree_seen_at
+    has_moved = moves != session.moves_seen
     session.branch, session.commit = run.head
     session.moves_seen, session.tree_seen_at = moves, run.now
-    if is_own or before in (run.head, ("", "")):
+    is_same = before in (run.head, ("", ""))
+    if is_same or has_moved or may_be_moving(run, seen_at):
         return None
     return new_alert(describe_tree(run, *before), TREE_ACTION)
 
