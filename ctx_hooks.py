@@ -997,7 +997,7 @@ def prepare_delivery(run: Run) -> None:
 
 def choose_handoffs(run: Run) -> dict[str, str]:
     """{name below handoffs/: text} of those that may be delivered, first the one for
-    this session. After a compaction that is its own, else the one that it began with."""
+    this session: after a compaction its own, else the one that it began with."""
     session, source = run.session, run.event.source
     own = own_handoff(session)
     if source == "compact":
