@@ -1309,11 +1309,12 @@ def give_up(run: Run) -> None:
 
 
 def settle_delivery(project: Project, session: Session) -> None:
-    """A session ends: without evidence or without work it gives the handoff back."""
+    """A session ends: without evidence, or with nothing to add, it gives the handoff
+    back."""
     delivery = session.delivery
     arrived = delivery.state == "done" or find_evidence(session)
     was_taken = delivery.handoff and delivery.source != "compact"
-    if was_taken and not (arrived and did_work(session.facts)):
+    if was_taken and not (arrived and leaves_handoff(session.facts)):
         give_back(project, delivery.handoff)
         session.handoff.began_with = ""
     if delivery.file:
@@ -1907,8 +1908,14 @@ def read_body(path: str, session: Session) -> str:
 
 
 def did_work(facts: Facts) -> bool:
-    """An edit, or two calls that do more than look."""
-    return facts.work >= 2
+    """An edit, also one through the shell, or two calls that do more than look."""
+    return facts.work >= 2 or bool(facts.edited)
+
+
+def leaves_handoff(facts: Facts) -> bool:
+    """Whether there was work, or the person said what binds, as one does in a plan."""
+    said = [words for _, words in facts.requests]
+    return did_work(facts) or any(choose_words(said, RULES_LIMIT, least=BINDING))
 
 
 # --- the agent's own handoff
@@ -1918,6 +1925,13 @@ def own_body(project: Project, session: Session) -> str:
     """The session's handoff without our part; also one that may come back to it."""
     body = read_body(handoff_path(project, session.id), session)
     return body or read_body(delivered_path(project, session), session)
+
+
+def begun_body(project: Project, session: Session) -> str:
+    """The text of the handoff that the session began with; "" if it got none."""
+    name = session.handoff.began_with
+    path = project.path("handoffs", "delivered", name)
+    return read_body(path, session) if name else ""
 
 
 def adopt_handoff(project: Project, session: Session, written: list[list[str]]) -> None:
@@ -2090,7 +2104,7 @@ def make_handoff(run: Run, session: Session, now: float) -> bool:
     is none to make: no work was done, or it cannot be written."""
     project, path = run.project, handoff_path(run.project, session.id)
     is_saved = save_handoff(project, session)
-    is_on = project.settings.is_on("handoff.enabled") and did_work(session.facts)
+    is_on = project.settings.is_on("handoff.enabled") and leaves_handoff(session.facts)
     is_wanted = is_on and not was_delivered(project, session, path)
     if is_wanted and is_plain_text(path):  # else we could not write it back
         is_saved = write_handoff(project, session, now) and is_saved
@@ -2106,6 +2120,8 @@ def write_handoff(project: Project, session: Session, now: float) -> bool:
     """Write the whole file; the mark of our part counts only once that is done."""
     path = handoff_path(project, session.id)
     body = own_body(project, session)
+    if not body and not did_work(session.facts):  # what was left to do still is
+        body = begun_body(project, session)
     if content_mark(body) in ("", session.handoff.kit_mark):
         text = ours = render_handoff(project, session, now)
     else:

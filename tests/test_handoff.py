@@ -343,6 +343,7 @@ def test_every_session_that_did_work_leaves_one_unless_it_goes_on_elsewhere(worl
         ([("Bash", {"command": "ls -la && git status | head"})] * 3, False),
         ([("Bash", {"command": "cd src; cat a.py 2>/dev/null"})] * 3, False),
         ([("Bash", {"command": "make"})], False),
+        ([("Bash", {"command": "echo 'y = 2' >> a.py; cat a.py"})], True),
         ([("Bash", {"command": "make"}), ("Bash", {"command": "npm install x"})], True),
         ([("Bash", {"command": "echo x > a.py"}), ("Bash", {"command": "sed -i s/a/b/ a.py"})], True),
         ([("Write", {"file_path": "a.py", "content": "x"})], True),
@@ -356,6 +357,22 @@ def test_work_is_an_edit_or_two_calls_that_do_more_than_look(world, session, cal
         session.call(tool, given)
     session.end()
     assert bool(world.read_handoff("s1")) == leaves_one
+
+
+@pytest.mark.parametrize(
+    "words, leaves_one",
+    [
+        ("Plan a price API. Prices are in cents, never floats.", True),
+        ("请写计划。价格永远不要用浮点数。", True),
+        ("What does the cart do?", False),
+    ],
+)
+def test_a_plan_in_which_the_person_gave_a_rule_leaves_one_without_any_work(world, session, words, leaves_one):
+    session.prompt(words)
+    session.call("Read", {"file_path": "a.py"})
+    session.say("Here is the plan.")
+    session.end()
+    assert (words in world.read_handoff("s1")) == leaves_one
 
 
 def test_it_tells_what_somebody_needs_who_was_not_there(world):

@@ -374,6 +374,20 @@ def test_a_session_that_only_answered_a_question_gives_the_handoff_back(world, w
     assert GIVEN in new(world, "third").text
 
 
+@pytest.mark.parametrize("way", ["ended", "cleared", "killed"])
+def test_what_the_person_decided_in_a_session_that_only_planned_is_added_to_the_handoff(world, way):
+    session = begun(world)
+    session.env["CLAUDE_PID"] = "999999999"
+    session.prompt("Decided: JSON. Under no circumstances touch a.py.")
+    session.run("git status")
+    session.say("Noted.")
+    world.now += 3600
+    if way != "killed":
+        session.end("clear" if way == "cleared" else "other")
+    text = new(world, "third", "clear" if way == "cleared" else "startup").text
+    assert BODY.strip() in text and "> Decided: JSON. Under no circumstances touch a.py." in text
+
+
 @ASKS_A_PROCESS
 def test_who_is_away_from_an_open_window_keeps_the_handoff(world):
     session = begun(world)
