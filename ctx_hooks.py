@@ -2147,7 +2147,7 @@ def render_handoff(project: Project, session: Session, now: float) -> str:
     label = DIALECTS[session.agent].label
     head = KIT_NOTE % (for_terminal(session.id), label, format_iso(now))
     if session.branch:
-        head += " on %s at %s" % (session.branch, session.commit)
+        head += " on " + session.branch + (session.commit and " at " + session.commit)
     rules = choose_words(earlier_words(project, session), RULES_LIMIT, least=1)
     sections = list_work(project, session, "")
     sections.insert(1, (RULES_TITLE, render_requests(rules)))
@@ -2808,13 +2808,15 @@ OUTCOMES = {  # why the agent may stop -> what the person is told
     "critical_error": "the workflow failed: an error ended {flow.stage}: {flow.needs}",
     "unreadable": "the workflow ended: what was agreed cannot be read",
     "user_cancelled": "the workflow was cancelled during {flow.stage}",
-    "phase_blocked": "{flow.stage} waits for you: {flow.needs}; a prompt goes on",
+    "phase_blocked": "{flow.stage} waits for you: {flow.needs}"
+    " (your next prompt goes on)",
     "changed": "the workflow was changed while its check ran; the agent may stop",
     "subagents": "subagents are at work; {flow.stage} goes on when they are done",
     "wake_up": "a wake-up is scheduled; {flow.stage} goes on with it",
-    "plan_mode": "in plan mode the agent may stop; {flow.stage} stays",
-    "context_full": "the context is full: the agent may stop; {flow.stage} stays",
-    "no_progress": "3 stops without a tool call: one may pass; {flow.stage} stays",
+    "plan_mode": "in plan mode the agent may stop; {flow.stage} stays open",
+    "context_full": "the context is full: the agent may stop; {flow.stage} stays open",
+    "no_progress": "3 stops without a tool call: the agent may stop; {flow.stage} stays"
+    " open",
     "unwritable": ".caw/auto-state.json cannot be written; the agent may stop",
 }
 ENDED = {  # those that end the workflow -> its phase then
@@ -2951,7 +2953,7 @@ def hold(run: Run, flow: Workflow) -> None:
 CONTINUATION_HEAD = "## Auto Mode Continuation"  # some clients show it as a prompt
 BRIEFING = "[ctx workflow] A workflow runs in this session."
 ROUND = "{run.verdict}, round {flow.iteration} of {flow.max_iterations}"
-CHECK_FAILED = "[ctx workflow] %s; its output is below."
+CHECK_FAILED = "[ctx workflow] %s."
 UNTIL_TEXT = """\
 - Task: {task}
 - Go on until `{proof}` exits 0, or end with a line \
@@ -3050,7 +3052,10 @@ def run_check(run: Run) -> None:
         problem = run_command(run, limit_s, output)
         output.seek(0)
         printed = output.read()[-4 * CHECK_TAIL :].decode("utf-8", "replace")
-    run.output = hide_secrets(printed)[-CHECK_TAIL:].strip()
+    printed = hide_secrets(printed)
+    tail = printed[-CHECK_TAIL:]
+    is_cut = len(printed) > CHECK_TAIL
+    run.output = "…" + tail.strip() if is_cut else tail.strip()
     if problem:
         run.verdict = "`%s` %s" % (one_line(run.check, 300), problem)
     run.now += time.monotonic() - began  # it may take minutes
@@ -8334,6 +8339,8 @@ def duration(text: str) -> int:
 
 def choose(names: list[str], prefix: str) -> str:
     """The one name that begins so."""
+    if not names:
+        raise UserError("nothing waits", "`status` shows what there is")
     found = [name for name in names if name.startswith(prefix)]
     if len(found) != 1:
         raise UserError("say which one", "there are: " + ", ".join(names))

@@ -426,6 +426,13 @@ def test_an_agent_that_needs_the_person_may_stop(auto, session, world, line):
 
 
 @SHELL
+def test_of_a_long_output_the_agent_gets_the_end_and_a_mark(auto, session):
+    auto.go(session, until="seq -f 'line %04g' 1 900; false")
+    first, *_, last = stop(session).text.split("\n")[3:]
+    assert first.startswith("…") and last == "line 0900"
+
+
+@SHELL
 def test_a_check_of_several_lines_is_one_line_to_the_agent(auto, session):
     auto.go(session, until="true\nfalse")
     assert "`true false` exits 1, round 1 of 20" in stop(session).text.split("\n")[0]

@@ -191,6 +191,7 @@ def test_handoff_now_makes_one_of_a_session_that_did_some_work(world, session):
 
 
 def test_handoff_drop_takes_one_away_asks_which_one_and_keeps_it(world):
+    assert "nothing waits" in ask(world, "handoff", "drop").err
     world.handoff("a1", "Goal one.\n")
     world.handoff("b2", "Goal two.\n")
     answer = ask(world, "handoff", "drop")

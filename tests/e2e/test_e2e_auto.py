@@ -116,7 +116,7 @@ def test_a_blocked_agent_may_stop_and_the_answer_goes_on(kit):
     begin(kit, "--any")
     asks = works(kit, "one", "I looked.\n\nBLOCKED: single or double quotes?")
     notices, news = until(kit, *asks, *works(kit, "quotes"), prompts=("go", "double"))
-    assert notices[0] == "ctx: the task waits for you: single or double quotes?; a prompt goes on"
+    assert notices[0] == "ctx: the task waits for you: single or double quotes? (your next prompt goes on)"
     assert "passes; done after 2 rounds" in notices[1] and len(news) == 4
 
 
