@@ -3205,7 +3205,7 @@ def describe_workflow(flow: Workflow) -> list[str]:
 LOOK_LIMIT_BYTES = 4_000_000
 LATE_S, LATE_POLL_S = 0.25, 0.02
 KEY_ROOM = 8_000  # characters; the longest secret fits, and what we keep of a text
-LONG_ROW_BYTES = 50_000  # only such a row could take long
+LONG_ROW_BYTES = 20_000  # only such a row could take long
 KEPT = {"commands": 8, "tried": 5, "edited": 40, "read": 60}
 CALLS_KEPT, WAITING_CALLS_KEPT = 8, 40
 TODOS_KEPT = 40
