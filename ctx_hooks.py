@@ -6801,7 +6801,7 @@ ISO_TIME = (
     r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d)?)(?:[.,]\d+)?"
     r"\s*(?:Z|([+-]\d\d):?(\d\d))?"
 )
-JSON_STRING = r'(?s)"(?:\\.?|[^"\\])*(?:"|\Z)'
+JSON_STRING = r'(?s)"(?:[^"\\]+|\\.?)*(?:"|\Z)'
 PLAIN_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 
 
