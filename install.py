@@ -953,12 +953,13 @@ def plan_exclude(job, registered):
 SMALL_BYTES = 2000
 DONE = {"write": "wrote", "change": "changed", "remove": "removed"}
 MEANING = {
-    "project": "It works for everybody who starts an agent in %s,\n"
-    "once git has these files: commit them, and your team gets the hooks with a pull.",
+    "project": "It works for you, in %s.\n"
+    "The files are for everybody: commit them, and your team gets the hooks with a pull.",
     "local": "It works for you alone, in %s; git stages nothing of it.",
     "user": "It works for you, in every project with a .context folder.\n"
     "next: mkdir .context in a project of yours",
 }
+GREETS = {"claude", "codex", "gemini"}  # the others show no line of a hook
 NOT_SHARED = (
     "note: git ignores %s here, so your team gets nothing of this;\n"
     "      to share it, take that out of .gitignore"
@@ -1021,12 +1022,34 @@ def explain(job):
             say(NOT_SHARED % ignored.replace("\n", ", "))
     if any(change.path.endswith("TASKS.md") for change in job.changes):
         say("next: write into .context/TASKS.md what is being worked on")
-    labels = [kit.DIALECTS[agent].label for agent in job.agents]
-    say("next: start %s; it shows `ctx: hooks are on`" % " or ".join(labels))
-    if job.agents != ["claude"]:
-        say("      where it asks, trust the folder and the hooks")
+    explain_start(job)
+    offer_others(job)
     say("what the hooks do: " + status_call(job))
     say("to undo all of it: " + own_call(job, "--uninstall"))
+
+
+def explain_start(job):
+    # type: (Job) -> None
+    shown = "; it shows `ctx: hooks are on`" if GREETS.issuperset(job.agents) else ""
+    say("next: start %s%s" % (labels_of(job.agents), shown))
+    if job.agents != ["claude"]:
+        say("      where it asks, trust the folder and the hooks")
+
+
+def offer_others(job):
+    # type: (Job) -> None
+    """Name the agents that the person has, too, by their folders in the home."""
+    known = job.agents + (riders(job) if "claude" in job.agents else [])
+    others = [name for name in AGENTS if name not in known]
+    others = [name for name in others if isdir(kit.DIALECTS[name].own_folder(job.env))]
+    if others and not job.is_local and not job.options.agent:
+        option = " ".join("--agent " + name for name in others)
+        say("for %s, too: %s" % (labels_of(others), own_call(job, option)))
+
+
+def labels_of(agents):
+    # type: (list[str]) -> str
+    return " or ".join(kit.DIALECTS[agent].label for agent in agents)
 
 
 def status_call(job):
@@ -1202,6 +1225,8 @@ def install(job):
         say("the hooks stay silent until that is mended")
     elif is_first:
         explain(job)
+    elif job.options.agent:
+        explain_start(job)
 
 
 def carry_out(job):

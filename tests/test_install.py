@@ -510,7 +510,7 @@ def test_agents_are_chosen_by_their_folders(place):
     for folder in (".codex", ".github", ".qwen", ".factory"):
         place.write(folder + "/own", b"")
     before = place.tree()
-    assert "or droid; it shows `ctx: hooks are on`\n      where it asks, trust the folder" in place.run()
+    assert "or droid\n      where it asks, trust the folder" in place.run()
     assert set(place.tree()) - set(before) >= {SETTINGS, ".codex/hooks.json", ".qwen/settings.json"}
     place.run("--uninstall", "--agent", "codex")
     assert ".codex/hooks.json" not in place.tree() and SETTINGS in place.tree()
@@ -1113,6 +1113,18 @@ def test_a_first_install_reads_like_a_letter(place):
     assert lines[0] == "wrote %s (%s)" % (KIT, kit.VERSION)
     assert "commit them, and your team gets the hooks" in letter and "next: start Claude Code" in letter
     assert lines[-2] == "what the hooks do: %s status" % KIT and lines[-1].endswith("install.py --uninstall")
+
+
+def test_a_first_install_names_the_other_agents_that_the_person_has(place):
+    os.makedirs(os.path.join(place.home, ".codex"))
+    os.makedirs(os.path.join(place.home, ".grok"))  # runs Claude Code's hooks
+    assert re.search(r"\nfor Codex, too: .*install\.py --agent codex\n", place.run())
+    letter = place.run("--agent", "codex")
+    assert "next: start Codex; it shows `ctx: hooks are on`\n      where it asks, trust" in letter
+
+
+def test_of_a_client_that_shows_no_line_of_a_hook_none_is_promised(place):
+    assert "next: start Qwen Code\n" in place.run("--agent", "qwen")
 
 
 def test_a_second_install_says_only_what_is_new(place):
