@@ -1843,7 +1843,8 @@ HANDOFF_PERCENT, HANDOFF_TOKENS = 85, 400_000
 HANDOFF_LIMIT_BYTES = 512_000
 # Where other people's skills let the agent write one: HANDOFF.md, docs/handover.md
 HANDOFF_NAME = r"(?i)(?:hand[-_]?(?:off|over)|continue-prompt)[^/\\]*\.md$"
-ADOPTED = "<!-- copied by ctx_hooks from %s -->\n"
+COPIED = "<!-- copied by ctx_hooks from "
+ADOPTED = COPIED + "%s -->\n"
 KIT_HEAD = "# Handoff, made by ctx_hooks from the transcript"
 KIT_NOTE = "The agent wrote none. Session %s in %s, until %s"
 SINCE_HEAD = "## Since this handoff (added by ctx_hooks)"
@@ -1935,9 +1936,14 @@ def begun_body(project: Project, session: Session) -> str:
 
 
 def adopt_handoff(project: Project, session: Session, written: list[list[str]]) -> None:
-    """Copy a handoff that the agent wrote elsewhere in the project to where ours is.
-    `written` holds files that it wrote: [path, ISO time]."""
+    """Copy a handoff that the agent wrote elsewhere in the project to where ours is,
+    unless one that was written there would be lost. `written` holds files that it
+    wrote: [path, ISO time]."""
     handoff = session.handoff
+    there = read_body(handoff_path(project, session.id), session)
+    is_copy = there.startswith(COPIED)
+    if not is_copy and content_mark(there) not in ("", handoff.kit_mark):
+        return
     for name, at in written:
         if at <= handoff.written_at or not re.search(HANDOFF_NAME, name):
             continue
@@ -5358,7 +5364,7 @@ WHOLE = 9  # their rank
 # and before a small letter only behind a longer word (`etc. and`).
 SENTENCE_END = (
     r"[\n.!?…。！？](?:(?<=\n)\s*|(?<=[。！？])[。！？」』”）]*\s*"
-    r"|(?<=\S[!?…])[.!?…]*[\"')\]»”*]*\s+"
+    r"|(?<=\S[!?…])[.!?…]{0,9}[\"')\]»”*]*\s+"  # a run may be long
     r"|(?<=\S\.)(?<!\b\w\.)(?<!\b\d\d\.)[\"')\]»”*]*\s+"
     r"(?:(?=[^\sa-zà-ÿа-яё])|(?<=\w\w\w\w\.\s)))"
 )

@@ -172,6 +172,16 @@ def test_one_elsewhere_from_before_the_crossing_is_the_sessions_and_to_be_brough
     assert "euros only" in world.read_handoff("s1")
 
 
+def test_a_document_of_such_a_name_takes_no_handoff_away(world, session):
+    session.look(tokens=FULL)
+    session.write_handoff(OWN)
+    world.write("docs/design-handoff.md", "How designers hand over.\n")
+    session.edit("docs/design-handoff.md")
+    session.look()
+    session.stop()
+    assert world.read_handoff("s1") == OWN
+
+
 @pytest.mark.parametrize("given", ["notes.md", "handoff.py", "../handoff.md", ".git/handoff.md", "handoff-link.md"])
 def test_no_other_file_is_taken_for_a_handoff(world, session, given):
     write(os.path.join(os.path.dirname(world.root), "handoff.md"), OWN)
