@@ -3232,6 +3232,7 @@ def look_at(session: Session, event: Event) -> None:
         time.sleep(LATE_POLL_S)
         newest = max(newest, look(session))
     if event.name == "Stop" and lacks_last_words(session.facts, event):
+        session.facts.said_at = format_iso(session.seen_at)
         add_words(session.facts, hide_secrets(event.last_assistant_message))
 
 

@@ -954,7 +954,8 @@ SMALL_BYTES = 2000
 DONE = {"write": "wrote", "change": "changed", "remove": "removed"}
 MEANING = {
     "project": "It works for you, in %s.\n"
-    "The files are for everybody: commit them, and your team gets the hooks with a pull.",
+    "The files are for everybody: commit them, and your team gets the hooks with "
+    "a pull.",
     "local": "It works for you alone, in %s; git stages nothing of it.",
     "user": "It works for you, in every project with a .context folder.\n"
     "next: mkdir .context in a project of yours",
