@@ -896,8 +896,8 @@ def greet(run: Run) -> None:
     path = run.project.state("greeted")
     if run.event.name not in GREETING_EVENTS or os.path.exists(path):
         return
-    more = Kit(run.project.root, run.env).call("status")
-    run.reply.tell("ctx: hooks are on; %s shows more" % more)
+    kit = Kit(run.project.root, run.env, start=start_folder(run.event, run.env))
+    run.reply.tell("ctx: hooks are on; %s shows more" % kit.call("status"))
     run.reply.when_said(write_atomically, path, "")
 
 

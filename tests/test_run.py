@@ -49,6 +49,15 @@ def test_a_person_is_told_once_in_a_project_that_the_hooks_are_on(world):
     assert greeting not in session.prompt("go on").person + world.session("s2").start().person
 
 
+@pytest.mark.parametrize("where", [".", "packages/web"])
+def test_the_command_that_the_person_is_shown_runs_where_they_started(world, where):
+    start = os.path.normpath(world.path(where))
+    own = write(os.path.join(start, ".claude/hooks/ctx_hooks.py"), read(KIT))
+    hook = world.start_hook("inject", command=["sh", own, "inject"], env={"CLAUDE_PROJECT_DIR": start})
+    reply = finish(hook, world.session("s1").event("SessionStart", source="startup"))
+    assert "; python3 .claude/hooks/ctx_hooks.py status shows more" in reply.person
+
+
 def test_a_person_is_told_so_also_when_the_folder_is_made_in_mid_session(bare_world):
     session = bare_world.session("s1")
     assert session.start().out == session.prompt("Begin.").out == ""
