@@ -214,6 +214,8 @@ SLOW = {
     "slash commands": "slash_command('<command-name>/' * 7000)",
     "tags of hooks": "persons_words('<hook_context>' * 7000)",
     "shell commands": "[parse_command(text * 2000) for text in ('<', '1>', 'a;', '\\'', 'x=y/python ')]",
+    "redirections": "[written_files([text * 50_000]) for text in ('<', '> ', '2>&')]",
+    "sentences": "[split_sentences(sign * 100_000) for sign in '.!?…']",
     "programs": "[verdict_of('', [text * 900]) for text in ('a=/python ', '-x/python ', '-c=1 ', '1 ', 'env ')]",
     "secrets": "[hide_secrets(text * 3000) for text in ('curl -u ', 'password', 'key: ', 'sk-a-', '://a:', 'MIIE\\n')]",
     "keys": "hide_secrets('-----BEGIN RSA PRIVATE KEY-----' + '\\nAAAA' * 9000)",

@@ -54,13 +54,6 @@ def test_a_new_session_gets_the_handoff_and_where_it_comes_from(world):
     assert reply.person == "ctx: handoff of %s delivered, 4 lines" % clock
 
 
-@pytest.mark.parametrize("sign", "!?…")
-def test_it_comes_in_time_whatever_the_person_pasted(world, sign):
-    world.worked("before", "Prices are in cents. " + "Look at this log. " * 500 + sign * 20_000)
-    reply = world.launch("inject", world.session("s1").event("SessionStart", source="startup"))
-    assert "Prices are in cents." in reply.text
-
-
 def test_the_handoff_of_another_client_says_so(world):
     other = world.session("old")
     other.start()
