@@ -385,6 +385,12 @@ def test_a_plan_in_which_the_person_gave_a_rule_leaves_one_without_any_work(worl
     assert (words in world.read_handoff("s1")) == leaves_one
 
 
+def test_before_the_first_commit_it_names_the_branch_alone(world):
+    world.write(".git/HEAD", "ref: refs/heads/main\n")
+    world.worked("s1")
+    assert "Z on main.\n" in world.read_handoff("s1")
+
+
 def test_it_tells_what_somebody_needs_who_was_not_there(world):
     world.git("feature/cart", "c" * 40)
     session = world.session("s1")
