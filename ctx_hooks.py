@@ -1822,8 +1822,8 @@ def forget_alerts(project: Project, session_id: str) -> None:
     """A session is over: its keys go."""
     path, prefix = project.path("monitor-state.json"), session_id + ":"
     state = read_object(path)
-    for table in state.values():
-        for key in list(table) if isinstance(table, dict) else []:
+    for table in [table for table in state.values() if isinstance(table, dict)]:
+        for key in list(table):
             if (key + ":").startswith(prefix):
                 del table[key]
     if state:
@@ -2494,7 +2494,7 @@ def newest_of_each(signals: list[Signal]) -> list[Signal]:
     """One signal of each source and code; a newer one replaces those before it."""
     newest: dict[tuple[str, ...], Signal] = {}
     for signal in sorted(signals, key=lambda one: (one.generated_at, one.mark)):
-        key = (signal.path, signal.auditor)
+        key: tuple[str, ...] = (signal.path, signal.auditor)
         if signal.auditor and signal.code:
             key = (os.path.dirname(signal.path), signal.auditor, signal.code)
         if key in newest:
