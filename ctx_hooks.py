@@ -928,8 +928,9 @@ HANDOFFS_READ = 12
 NEW_HEAD = "Handoff of the session before this one (%s), left by %s %s ago."
 OWN_HEAD = "Your own handoff from before the compaction (%s), %s old."
 BEGUN_HEAD = "The handoff that this session began with (%s), %s old, once more."
-DELIVERED_NOTE = "ctx: handoff of %s delivered, %d lines"
-LEFT_OUT = "(Parts of it are left out here for room. All of it: %s)"
+WHOLE_DELIVERED = "ctx: handoff of %s delivered, %d lines"
+PARTLY_DELIVERED = "ctx: handoff of %s delivered: %d lines, %d left out, all in %s"
+LEFT_OUT = "(%d lines of it are left out here for room. All of it: %s)"
 SECTION_LIMIT = 500  # characters of a list in a startup text that is too long
 SECTION_TITLE = r"(?m)^(##+ (?!Since this handoff).*\n+)"
 MOVED = "The working tree is on %s at %s now; it was on %s at %s then."
@@ -975,8 +976,12 @@ def prepare_delivery(run: Run) -> None:
     note = ""
     if name and not is_strangers(project, name):
         written_at = modified_at(project.path("handoffs", name))
+        clock = format_clock(written_at, run.now)
         lines = len(handoffs[name].splitlines())
-        note = DELIVERED_NOTE % (format_clock(written_at, run.now), lines)
+        left_out = count_left_out(handoffs[name], text)
+        note = WHOLE_DELIVERED % (clock, lines)
+        if left_out:
+            note = PARTLY_DELIVERED % (clock, lines - left_out, left_out, kept)
     run.session.delivery = Delivery(
         {
             "state": "owed" if text else "",
@@ -1078,13 +1083,20 @@ def startup_text(run: Run, handoffs: dict[str, str], kept: str, budget: int) -> 
         return ""
     room = budget - len(head) - len(files) - 6  # for the blank lines between
     if len(text) > room:
-        left_out = "\n\n" + LEFT_OUT % kept
-        text = fit_handoff(text, room - len(left_out)) + left_out
+        whole, text = text, fit_handoff(text, room - len(LEFT_OUT + kept))
+        text += "\n\n" + LEFT_OUT % (count_left_out(whole, text), kept)
     text = clean_text("\n\n".join(filter(None, [head, text, files])))
     length, most = run.reply.length(text), run.reply.room() - len(ACK_FRAME)
     if length > most and budget > 0:  # clients count wide letters double or more
         return startup_text(run, handoffs, kept, budget * most // length - 100)
     return text
+
+
+def count_left_out(text: str, shortened: str) -> int:
+    """How many lines of a text a shorter one does not have."""
+    held = shortened.splitlines()
+    lines = [line for line in text.splitlines() if line.strip("> ")]
+    return sum(line not in held for line in lines)
 
 
 def handoff_head(run: Run, names: list[str]) -> list[str]:
@@ -2693,6 +2705,8 @@ BLOCK = (
     r"(?=[ \t]*---[ \t\r]*$)"
 )
 FIELD = r"(\w+)[ \t]*:(.*)"
+ONE_BLOCK = " Only one of your blocks counted; print the next one when it is due."
+PHASE_DONE = "Phase %s is complete. Now comes %s."
 
 
 def parse_blocks(text: str) -> list[Block]:
@@ -2733,9 +2747,11 @@ def judge_words(run: Run, flow: Workflow) -> Block:
     if flow.until:
         return {"SIGNAL": flow.signal}
     run.opening = "The completion block of %s is missing." % flow.stage
-    for block in reversed(parse_blocks(said)):
+    blocks = parse_blocks(said)
+    for block in reversed(blocks):
         problem = problem_of_block(block, flow, run.now)
         if not problem:
+            run.opening = ONE_BLOCK if len(blocks) > 1 else ""
             return block
         run.opening = "Your block does not count: %s." % problem
     return {}
@@ -2902,7 +2918,7 @@ def follow_block(run: Run, flow: Workflow, block: Block) -> str:
     if to not in flow.phases:
         flow.needs = words
         return ENDED_BY.get(signal, "all_phases_complete")
-    run.opening = "Phase %s is complete. Now comes %s." % (flow.phase, to)
+    run.opening = PHASE_DONE % (flow.phase, to) + run.opening
     flow.phase = to
     flow.phase_started_at = at
     flow.iteration = 0
@@ -3027,6 +3043,7 @@ def render(run: Run, flow: Workflow) -> str:
 
 CHECK_LIMIT_S = 140  # the client waits 150 s
 CHECK_TAIL = 2_000
+CHECK_OUTPUT_LIMIT, CHECK_POLL_S = 50_000_000, 0.05
 # A watcher beside the command ends the whole group within a second once the command is
 # over, or this process is gone: we may be killed, and could not do it then. The
 # command's parent is not this process but a shell, which it may kill.
@@ -3056,8 +3073,9 @@ def run_check(run: Run) -> None:
     began = time.monotonic()
     with tempfile.TemporaryFile() as output:
         problem = run_command(run, limit_s, output)
-        output.seek(0)
-        printed = output.read()[-4 * CHECK_TAIL :].decode("utf-8", "replace")
+        size = output.seek(0, os.SEEK_END)
+        output.seek(max(0, size - 4 * CHECK_TAIL))
+        printed = output.read().decode("utf-8", "replace")
     printed = hide_secrets(printed)
     tail = printed[-CHECK_TAIL:]
     is_cut = len(printed) > CHECK_TAIL
@@ -3074,7 +3092,7 @@ def run_command(run: Run, limit_s: float, output: IO[bytes]) -> str:
     kept = [name for name in run.env if not re.search(SECRET_NAME, name)]
     is_windows = os.name == "nt"
     try:
-        done = subprocess.run(  # the person agreed to this text
+        child = subprocess.Popen(  # the person agreed to this text
             run.check if is_windows else ["sh", "-c", WATCHER, "sh", run.check],
             shell=is_windows,
             cwd=run.project.root,
@@ -3083,13 +3101,30 @@ def run_command(run: Run, limit_s: float, output: IO[bytes]) -> str:
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            timeout=limit_s,
         )
-    except subprocess.TimeoutExpired:
-        return "did not end within %d s" % limit_s
     except (OSError, ValueError) as error:  # too many processes, a null byte
         return "cannot be run: %s" % error
-    return "exits %d" % done.returncode if done.returncode else ""
+    try:
+        problem = wait_for(child, limit_s, output)
+    finally:
+        child.kill()
+        child.wait()
+    return problem
+
+
+def wait_for(child: subprocess.Popen[bytes], limit_s: float, output: IO[bytes]) -> str:
+    """Wait until the command exits; why it failed, or has to be ended before."""
+    began = time.monotonic()
+    while child.poll() is None:
+        took_s = time.monotonic() - began
+        if took_s > limit_s:
+            return "did not end within %d s" % limit_s
+        if output.seek(0, os.SEEK_END) > CHECK_OUTPUT_LIMIT:
+            return "printed more than 50 MB"
+        if sys.stdout.isatty():  # a person waits for `auto start`
+            print("%d s" % took_s, end="\r", flush=True)
+        time.sleep(CHECK_POLL_S)
+    return "exits %d" % child.returncode if child.returncode else ""
 
 
 # --- for the command `auto`: a person's half
@@ -8006,7 +8041,7 @@ def readiness(screen: Screen, patterns: list[str]) -> float:
     return max(scores, default=0.0) + agree
 
 
-BUSY = r"\) [RD] "  # its state in stat
+BUSY = r"\((?:%s)\) |\) [RD] " % "|".join(SHELLS + SCREENS)  # name and state in stat
 READ_WAITS = ("wait_woken", "n_tty_read")
 POLL_WAITS = (
     "poll_schedule_timeout do_select do_poll do_sys_poll ep_poll do_epoll_wait"
@@ -8060,6 +8095,7 @@ class Typist:
         self.run = run
         self.state = "waiting"
         self.deadline = time.monotonic() + timeout_s  # when this state ends
+        self.prompt = ""  # the line at which we typed last
         self.typed = ""
         self.trouble = "the program ended first"
         self.patterns = [PROMPT, *run.settings.words("wrap.ready_patterns")]
@@ -8085,13 +8121,16 @@ class Typist:
         return bool(told) or not wants_ack(self.run)
 
     def is_ready(self, screen: Screen) -> bool:
-        """Whether it waits for a line, has settled, and asks nothing."""
+        """Whether it waits for a line, has settled, is back at its prompt, and asks
+        nothing."""
         wait_s = WRAP_SETTLE_S
         if self.state == "submitted":
             wait_s = max(WRAP_ANSWER_S, retry_wait_s(self.run))
         is_sure = readiness(screen, self.patterns) > READY_ABOVE
         is_quiet = screen.is_free and screen.silent_s >= wait_s
-        return is_sure and is_quiet and not has_question(screen.text(), self.patterns)
+        is_back = self.prompt in ("", same_prompt(screen))
+        is_asking = has_question(screen.text(), self.patterns)
+        return is_sure and is_quiet and is_back and not is_asking
 
     def type_next(self, screen: Screen, now: float) -> bytes:
         """The next rung of the ladder: the text, or where it is."""
@@ -8102,6 +8141,7 @@ class Typist:
         record(run, "wrap:typed")
         self.state = "typed"
         self.deadline = now + WRAP_ECHO_S
+        self.prompt = same_prompt(screen)
         return plan_keys(self.typed, screen.modes.get(b"2004") == b"h")
 
     def press_enter(self, screen: Screen) -> bytes:
@@ -8140,6 +8180,11 @@ class Typist:
             give_back(run.project, delivery.handoff)
         save_session(run.project, run.session)
         write_some(2, (line + "\n").encode())
+
+
+def same_prompt(screen: Screen) -> str:
+    """The last line, by which a prompt is known again although it counts."""
+    return re.sub(r"\d+", "0", last_lines(screen.text()))
 
 
 # --- the pseudo-terminal
@@ -8303,8 +8348,8 @@ def write_some(descriptor: int, data: bytes) -> bytes:
 # What people run: a function and a line of the parser each. What fails is a
 # UserError: two lines on stderr, and exit 1.
 
-DURATION = r"([1-9]\d{0,6})([smhd])"
-UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+DURATION = r"([1-9]\d{0,6})([smhd]?)"
+UNITS_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 NO_DECISION = "Nothing was said or decided here yet; silence is not recorded."
 SIGNAL_FILE = """\
 ---
@@ -8347,7 +8392,7 @@ def must_write(path: str, content: str) -> None:
 def duration(text: str) -> int:
     match = re.fullmatch(DURATION, text)
     if not match:
-        raise UserError("no duration: " + text, "such as 90s, 30m, 2h or 1d")
+        raise UserError("no duration: " + text, "such as 90 (seconds), 30m, 2h or 1d")
     return int(match[1]) * UNITS_S[match[2]]
 
 
@@ -8428,6 +8473,8 @@ def send_signal(here: Here, options: Namespace) -> None:
     if options.withdraw:
         return withdraw_signal(here, options.withdraw)
     text = " ".join(options.text)
+    if text == "-":
+        text = sys.stdin.read(SIGNAL_LIMIT_BYTES)
     if not text.strip():
         raise UserError("the signal says nothing", "say what is wrong → what to do")
     prepare_folders(here.project)  # git is to ignore the file
@@ -8457,7 +8504,7 @@ WAITS = "a signal waits; it comes with this message"
 
 
 def watch(here: Here, options: Namespace) -> None:
-    """Print signals as they come, a line each, until who started it has gone. --wake is
+    """Print signals as they come, a line each, until nobody can read them. --wake is
     for a client's monitor: it only says that one waits, once the agent is idle. While
     the agent works, it hears of signals by itself."""
     if options.severity:
@@ -8465,8 +8512,7 @@ def watch(here: Here, options: Namespace) -> None:
     run = run_around(here)
     seen = set(signal_files(run.project, run.session.id))
     parent = os.getppid()
-    while os.getppid() == parent:
-        time.sleep(WATCH_EVERY_S)
+    while os.getppid() == parent and not is_unread(WATCH_EVERY_S):
         new = set(signal_files(run.project, run.session.id)) - seen
         if not new:
             continue
@@ -8475,6 +8521,18 @@ def watch(here: Here, options: Namespace) -> None:
         if not options.wake or not (is_off or is_busy(run.session, run.now)):
             seen |= new
             print_signals(choose_items(run, [], new), options.wake)
+
+
+def is_unread(wait_s: float) -> bool:
+    """Wait; True as soon as nobody can read what we print."""
+    import select
+
+    if not hasattr(select, "poll"):  # Windows
+        time.sleep(wait_s)
+        return False
+    poller = select.poll()
+    poller.register(1, 0)  # that a pipe or terminal was closed is always told
+    return bool(poller.poll(wait_s * 1000))
 
 
 def run_around(here: Here) -> Run:
@@ -8637,7 +8695,7 @@ handoff     what the next session gets; make or drop one
     action=show|now|list|drop
     name=                               drop: how its name begins
 signal      tell the agents something while they work
-    text...                             "what is wrong → what to do"
+    text...                             "what is wrong → what to do"; - reads stdin
     --list                              what waits, who heard it, what nobody heard
     --withdraw=                         NAME, as --list shows it
     --severity=warning|critical|info

@@ -153,9 +153,10 @@ def test_pause_silences_until_resume_or_for_a_while(world, session):
 def test_a_signal_is_kept_a_day_unless_ttl_says_otherwise(world, session):
     tell(world, "signal", "for long")
     tell(world, "signal", "for short", "--ttl", "2m")
+    tell(world, "signal", "in seconds", "--ttl", "300")  # as in a header
     world.now = time.time() + 3600
     text = session.prompt("hello").text
-    assert "for long" in text and "for short" not in text
+    assert "for long" in text and "for short" not in text and "in seconds" not in text
 
 
 def test_of_two_with_one_code_the_newer_is_told_a_critical_one_also_to_the_person(world, session):

@@ -386,9 +386,9 @@ def test_a_session_that_gets_the_handoff_later_takes_the_section_away(place):
     assert section(place) == ""
 
 
-def test_a_late_answer_is_waited_for_and_it_is_typed_again(place):
+def test_a_late_answer_is_waited_for_and_it_is_typed_again_only_at_the_same_prompt(place):
     rig = Rig(place).pass_time(1.2, text="chat 1> ").pass_time(1)
-    for fields in ({"process": "busy"}, {"text": "Which one?"}, {"text": "Thinking…", "process": "polling"}):
+    for fields in ({"process": "busy"}, {"text": "name> "}, {"text": "Thinking…"}):
         assert rig.pass_time(600, **fields).keys.count(REQUEST) == 1
     assert rig.pass_time(0.3, text="chat 2> ").keys.count(REQUEST) == 2
     rig.pass_time(1).pass_time(1, text=ACK + "\n> ")
@@ -507,6 +507,7 @@ def wait_for(place, event, it):
             "busy",
             "import socket as s; a = s.create_server(('127.0.0.1', 0)); s.create_connection(a.getsockname()).recv(1)",
         ),
+        ("busy", "import os; os.execv('/bin/sh', ['sh'])"),
         ("polling", "import select; select.select([0], [], [])"),
         ("polling", POLLING["asyncio"] + "answer = print\nasyncio.run(main())"),
     ],
@@ -601,6 +602,14 @@ def test_our_own_text_printed_back_is_no_acknowledgement(desk, place):
     it.sees_nothing(0.7)
     it.press(b"\x04", b"no sign that the context arrived: the program did not acknowledge it")
     assert "injection:succeeded" not in names(place) and place.waiting()
+
+
+def test_behind_another_prompt_than_the_first_nothing_is_typed(desk, place):
+    place.settings("startup:\n  retry_backoffs_s: [0]\n")
+    it = desk(*wrapped("input('first> ')\nwhile True: print(input('second> '))"))
+    it.until(b"first> ", REQUEST, b"second> ")
+    it.sees_nothing(kit.WRAP_ANSWER_S + 1)
+    it.press(b"\x04", b"the program did not acknowledge it; the next session gets it\r\n")
 
 
 def test_questions_hidden_input_screens_and_half_typed_lines_wait_for_their_person(desk, place):
