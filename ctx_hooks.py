@@ -169,6 +169,7 @@ import time
 VERSION = "0.4.0"
 TYPE_CHECKING = False  # a type checker takes it for true; a run never does
 if TYPE_CHECKING:
+    import subprocess
     from argparse import ArgumentParser, Namespace
     from collections.abc import Callable, Iterable, Mapping
     from typing import IO, Any, NoReturn, TypedDict
@@ -387,6 +388,7 @@ class Facts(Record):
     requests: list[list[str]] = []  # [ISO time, the person's words]
     said: str = ""  # the agent's words since the last prompt
     said_last: str = ""  # the last of its words, also of those before the last prompt
+    progress: str = ""  # its last sentence that tells how far the work got
     said_at: str = ""
     printed: str = ""  # the last handoff that the agent printed
     printed_at: str = ""
@@ -2223,6 +2225,8 @@ def list_work(project: Project, session: Session, since: str) -> list[tuple[str,
     if facts.passed and came_after(facts.passed["at"], since):
         sections.append(("The last check", render_check(facts.passed)))
     if came_after(facts.said_at, since):
+        if not facts.todos and facts.progress not in facts.said_last:
+            sections.append(("How far the work got", quote(facts.progress)))
         sections.append(("What the agent said last", quote(facts.said_last)))
     return sections
 
@@ -2409,6 +2413,7 @@ SIGNAL_RULE = r"[ \t]*---[ \t]*(?:\n|\Z)"
 SIGNAL_PARTS = r"(?s)%s(?:(.*?\n)??%s)?(.*)" % (SIGNAL_RULE, SIGNAL_RULE)
 SIGNALS_LOOKED_AT = 200
 SIGNAL_LIMIT_BYTES = 64_000
+EXPIRED = "signal:expired"  # a row of the recorder
 BODY_LIMIT = 2_000
 LONGEST_TTL_S = 30.0 * 86400
 MOST_HOLDS = 3  # stops in a row that signals hold, however many come
@@ -2484,7 +2489,7 @@ def read_signals(run: Run, files: Iterable[SignalFile]) -> list[Signal]:
             continue  # heard; at prompts we look whether it changed or expired
         signal = read_signal(path, run.now)
         if run.now > signal.expires_at:
-            record(run, "signal:expired", path=path, body=signal.body[:200])
+            record(run, EXPIRED, path=path, body=signal.body[:200])
             remove_file(path)
         elif signal.body and signal.mark != heard:
             signal.is_strangers = is_from_repository(run.project, path)
@@ -3248,6 +3253,14 @@ LATE_S, LATE_POLL_S = 0.25, 0.02
 KEY_ROOM = 8_000  # characters; the longest secret fits, and what we keep of a text
 LONG_ROW_BYTES = 20_000  # only such a row could take long
 KEPT = {"commands": 8, "tried": 5, "edited": 40, "read": 60}
+PROGRESS = (  # how far the work got
+    r"(?i)\b(?:done|finished|completed?|implemented|added|fixed|works|pass(?:es|ed)?"
+    r"|next|remains?|remaining|left|still|so far|fertig|erledigt|nächste\w*|noch"
+    r"|terminé|fini|listo|hecho|falta|siguiente|pronto|feito|fatto|finito|manca"
+    r"|prossim\w+|klaar|volgende|gotowe|zrobion\w+|następn\w+|готово|сделан\w*"
+    r"|дальше|осталось)\b"
+    r"|完成|接下来|下一步|完了|次に|残り|완료|다음|남은"
+)
 CALLS_KEPT, WAITING_CALLS_KEPT = 8, 40
 TODOS_KEPT = 40
 SAID_LIMIT, PRINTED_LIMIT = 40_000, 200_000
@@ -3403,6 +3416,9 @@ def add_words(facts: Facts, text: str) -> None:
         facts.printed_at = facts.said_at
     facts.said = facts.said[-SAID_LIMIT:]
     facts.said_last = facts.said[-SAID_LAST_LIMIT:]
+    for sentence in split_sentences(text[-SAID_LAST_LIMIT:]):
+        if re.search(PROGRESS, sentence):
+            facts.progress = one_line(sentence, 300)
 
 
 def last_printed(said: str) -> str:
@@ -7575,6 +7591,7 @@ ROW_LIMIT = 500  # a row with a long path is whole all the same
 HEAD_LINE = "  %-8.8s %-11s %-7s %-7s "
 METER_LINE = "%12s %s %s of %dk"
 DELIVERIES = "deliveries  %d: %d%% at the first try, %d%% in all, %d%% given up"
+UNHEARD_SHOWN_S = 86400
 INDENT = " " * 11  # the width of "  warning  "
 OVER = ("ended", "killed")
 SPARKS = "▁▂▃▄▅▆▇██"  # from 96 % on it stays the last
@@ -7671,7 +7688,24 @@ def session_lines(run: Run) -> list[str]:
     read = files_read(run, context_files(run.project))
     if read:
         note += " · read: " + ", ".join(map(os.path.basename, read))
-    return [head + meter(run), INDENT + note, *told_lines(run)]
+    return [head + meter(run), INDENT + note, *edit_lines(run), *told_lines(run)]
+
+
+def edit_lines(run: Run) -> list[str]:
+    """What an open session edited in the last hour; first, with a mark, the files that
+    other open sessions edited, too."""
+    if not is_open(run.session, Session(), run.now):
+        return []
+    others = [(other.id, edits_of(run, other)) for other in open_sessions(run)]
+    names: list[str] = []
+    for path in edits_of(run, run.session):
+        also = ["%.8s" % session_id for session_id, edited in others if path in edited]
+        if also:
+            names.insert(0, "⚠ %s (also %s)" % (path, ", ".join(also)))
+        else:
+            names.append(path)
+    shown = ", ".join(names[:FILES_NAMED])
+    return [INDENT + "edited: " + shown] if names else []
 
 
 def told_lines(run: Run) -> list[str]:
@@ -7727,14 +7761,24 @@ def handoff_rows(here: Here, runs: list[Run]) -> list[Finding]:
 
 
 def signal_rows(here: Here, runs: list[Run]) -> list[Finding]:
-    """The signals that wait, and who heard them."""
+    """The signals that wait and who heard them; then those that expired in the last
+    day before anybody had heard them."""
+    heard: dict[str, list[str]] = {}
+    for run in runs:
+        for path in run.session.said:
+            heard.setdefault(path, []).append("%.8s" % run.session.id)
     rows = []
     for signal in live_signals(here):
-        heard = [run.session.id[:8] for run in runs if signal.path in run.session.said]
         hint = waits_for(here, signal)
-        if heard:
-            hint += "; heard by " + ", ".join(heard)
+        if signal.path in heard:
+            hint += "; heard by " + ", ".join(heard[signal.path])
         rows.append((signal.severity, one_line(signal.body, BODY_LIMIT), hint))
+    for event in read_events(here.project):
+        at = parse_iso(event.get("at"))
+        is_recent = event.get("event") == EXPIRED and here.now - at < UNHEARD_SHOWN_S
+        if is_recent and event.get("path") not in heard:
+            body = text_of(event.get("body"))
+            rows.append(("unheard", body, "expired at " + here.clock(at)))
     return rows
 
 
@@ -8500,6 +8544,7 @@ def withdraw_signal(here: Here, prefix: str) -> None:
 
 
 WATCH_EVERY_S = 1.0
+SETTLED_S = 0.2  # a file that changed just now may be half written
 WAITS = "a signal waits; it comes with this message"
 
 
@@ -8513,7 +8558,7 @@ def watch(here: Here, options: Namespace) -> None:
     seen = set(signal_files(run.project, run.session.id))
     parent = os.getppid()
     while os.getppid() == parent and not is_unread(WATCH_EVERY_S):
-        new = set(signal_files(run.project, run.session.id)) - seen
+        new = settled_files(run) - seen
         if not new:
             continue
         run = run_around(here)
@@ -8521,6 +8566,17 @@ def watch(here: Here, options: Namespace) -> None:
         if not options.wake or not (is_off or is_busy(run.session, run.now)):
             seen |= new
             print_signals(choose_items(run, [], new), options.wake)
+
+
+def settled_files(run: Run) -> set[SignalFile]:
+    """The signals that nobody is writing; one from the future comes a look later."""
+    now, found = time.time(), set()
+    for path, written_at in signal_files(run.project, run.session.id):
+        if written_at < now - SETTLED_S:
+            found.add((path, written_at))
+        else:
+            cut_time(path, now)
+    return found
 
 
 def is_unread(wait_s: float) -> bool:

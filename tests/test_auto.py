@@ -788,3 +788,18 @@ def test_a_check_ends_when_its_hook_was_killed(tmp_path):
     while before != alive.read_text():  # until nobody writes any more
         before = alive.read_text()
         time.sleep(1.5)
+
+
+def test_one_stop_completes_one_phase_and_the_second_block_is_answered(running, world, auto):
+    reply = stop(running, "\n\n".join(block(world, phase) for phase in kit.PHASES))
+    assert auto.state()["phase"] == "execution" and "Only one of your blocks counted" in reply.text
+    running.look()
+    assert is_held(stop(running)) and auto.state()["phase"] == "execution"
+
+
+@POSIX
+def test_a_check_that_floods_or_leaves_a_child_behind_is_ended(world):
+    assert "printed more than 50 MB" in check(world, "yes | head -c 60000000; sleep 9")
+    assert "null byte" in check(world, "echo \0")
+    assert check(world, "sleep 60 & echo $! >child") == "\n"
+    assert goes_away("-p", read(world.path("child")).strip())

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import shlex
 import subprocess
 import time
 
@@ -356,3 +357,22 @@ def test_a_signal_before_the_first_hook_is_ignored_by_git(world):
     assert "for every session" in tell(world, "signal", "Look at CI")
     assert "/signals/" in helper.read(world.context(".gitignore"))
     assert "`status` alone" in tell(world, "signal", "Just so", "--severity", "info")
+
+
+def test_while_the_check_runs_a_person_sees_for_how_long(world):
+    screen = in_terminal(world, "auto", "start", "x", "--until", "sleep 1.5; false")
+    assert "runs once, to see that it fails" in screen and "0 s\r" in screen and "1 s\r" in screen
+
+
+@pytest.mark.posix("pipes in a POSIX shell")
+def test_a_reader_that_has_seen_enough_is_no_error(world):
+    command = "sh %s --help | head -1" % shlex.quote(helper.KIT)
+    done = subprocess.run(command, shell=True, env=person_env(world), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert done.returncode == 0 and done.stderr == b""
+
+
+@pytest.mark.posix("closes a descriptor in a POSIX shell")
+def test_a_closed_output_is_no_error(world):
+    command = "sh %s status >&-" % shlex.quote(helper.KIT)
+    done = subprocess.run(command, shell=True, cwd=world.root, env=person_env(world), stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (0, b"")

@@ -455,6 +455,24 @@ def test_the_agents_last_words_are_told_also_those_between_calls(world, session)
     assert "## What the agent said last\n\n> Let me see." in text
 
 
+def test_how_far_the_work_got_is_told_by_the_agents_last_words_also_by_those_between_calls(world, session):
+    session.prompt("Add discounts.")
+    session.say("I looked at the cart. The discounts are implemented, the tips remain.")
+    session.edit("src/cart.py")
+    session.prompt("go on")
+    session.edit("src/tips.py")
+    session.end()
+    assert "> I looked at the cart. The discounts are implemented, the tips remain." in world.read_handoff("s1")
+    session.start("resume")
+    session.prompt("and the docs")
+    session.say("Let me see.")
+    session.edit("docs/tips.md")
+    session.end()
+    text = world.read_handoff("s1")
+    assert "## How far the work got\n\n> The discounts are implemented, the tips remain." in text
+    assert "## What the agent said last\n\n> Let me see." in text
+
+
 def test_it_claims_no_more_than_is_known(world, session):
     session.prompt("Mend the cart.")
     session.edit("src/money.py")
@@ -547,9 +565,11 @@ def test_rules_in_much_talk_are_in_the_file_and_in_what_is_delivered(world, sess
     file = world.read_handoff("s1")
     reply = world.session("s2").start()
     assert [rule for rule in rules if rule not in file or rule not in reply.text] == []
+    left_out = int(reply.text.partition(" lines of it are left out")[0].rpartition("(")[2])
+    lines = len(file.splitlines()) - left_out
     kept = ".context/handoffs/delivered/s1.md"
-    assert "left out here for room. All of it: %s)" % kept in reply.text and len(reply.text) <= 8_000
-    assert reply.person.endswith("delivered, %d lines" % len(file.splitlines()))
+    told = "delivered: %d lines, %d left out, all in %s" % (lines, left_out, kept)
+    assert reply.person.endswith(told) and kept in reply.text and len(reply.text) <= 8_000
 
 
 def test_an_agents_handoff_is_completed_with_the_words_that_it_does_not_quote(world):

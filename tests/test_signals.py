@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -548,21 +549,42 @@ def test_for_a_monitor_it_only_says_that_one_waits_once_the_agent_is_idle(world,
         assert len(watcher.wait(2)) == 2
 
 
-@pytest.mark.posix("parents of POSIX")
-def test_watch_ends_with_its_parent(world, session):
+def test_a_text_from_stdin_is_sent_without_its_secrets(world, session):
+    tell(world, "signal", "-", stdin="CI is red:\nAPI_KEY=sk-abcdefghij0123456789\n---\nttl: 1\n")
+    world.now = time.time()
+    text = session.prompt("hello").text
+    assert "CI is red:" in text and "ttl: 1" in text and "0123456789" not in text
+
+
+@pytest.mark.posix("pipes and parents of POSIX")
+@pytest.mark.parametrize("how", ["a closed pipe", "its parent ends", "its terminal closes"])
+def test_watch_ends_with(world, session, how):
     command = [sys.executable, "-I", KIT, "watch"]
-    heard = os.path.join(world.temp, "heard")
-    words = "%s > %s & echo $!; read end" % (shlex.join(command), shlex.quote(heard))
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    process = subprocess.Popen(["sh", "-c", words], cwd=world.root, env=person_env(world), **pipes)
-    pid = int(process.stdout.readline())
-    while not os.path.exists(heard) or not os.path.getsize(heard):  # until it is at work
-        place(world, "a", "CI is red.")
-        time.sleep(1.5)
-    process.stdout.close()
-    process.stdin.write(b"\n")
-    process.stdin.close()
-    process.wait(20)
+    options = {"cwd": world.root, "env": person_env(world), "stdin": subprocess.DEVNULL}
+    if how == "a closed pipe":
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, **options)
+        pid = process.pid
+        process.stdout.close()
+    elif how == "its terminal closes":
+        master, slave = os.openpty()
+        process = subprocess.Popen(command, stdout=slave, **options)
+        pid = process.pid
+        os.close(slave)
+        os.close(master)
+    else:
+        heard = os.path.join(world.temp, "heard")
+        words = "%s > %s & echo $!; read end" % (shlex.join(command), shlex.quote(heard))
+        options["stdin"] = subprocess.PIPE
+        process = subprocess.Popen(["sh", "-c", words], stdout=subprocess.PIPE, **options)
+        pid = int(process.stdout.readline())
+        while not os.path.exists(heard) or not os.path.getsize(heard):  # until it is at work
+            place(world, "a", "CI is red.")
+            time.sleep(1.5)
+        process.stdout.close()
+        process.stdin.write(b"\n")
+        process.stdin.close()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(20)
     end = time.monotonic() + 20
     while os.path.exists("/proc/%d" % pid) and time.monotonic() < end:
         time.sleep(0.05)

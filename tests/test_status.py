@@ -199,3 +199,28 @@ def test_every_event_of_the_recorder_has_a_sentence(kit):
     source = helper.read(helper.KIT)
     events = set(re.findall(r'record\(\s*[\w.]+(?:\([^()]*\))?,\s*"([a-z]+:[a-z-]+)"', source))
     assert events and events <= set(kit.DECISIONS)
+
+
+def test_what_open_sessions_edited_is_shown_and_marked_where_two_edited_it(world, session):
+    other = world.session("other-one")
+    other.env["CLAUDE_PID"] = ""
+    for one, names in ((session, "src/a.py src/b.py"), (other, "src/b.py src/c.py")):
+        for name in names.split():
+            one.edit(name)
+        one.stop()
+    page = tell(world, "status")
+    assert "edited: ⚠ src/b.py (also other-on), src/a.py" in page
+    assert "edited: ⚠ src/b.py (also s1), src/c.py" in page
+    other.end()
+    page = tell(world, "status")
+    assert "edited: src/a.py, src/b.py" in page and "src/c.py" not in page
+
+
+def test_a_signal_that_expired_is_named_for_a_day_if_nobody_heard_it(world, session):
+    world.signal("in time", ttl=30)
+    session.prompt("go on")
+    world.signal("too late", name="t.md", ttl=1)
+    world.now += 60
+    session.prompt("and on")
+    page = tell(world, "status")
+    assert "unheard  too late\n           expired at" in page and "in time" not in page
