@@ -1032,7 +1032,7 @@ def explain(job):
 def explain_start(job):
     # type: (Job) -> None
     shown = "; it shows `ctx: hooks are on`" if GREETS.issuperset(job.agents) else ""
-    say("next: start %s%s" % (labels_of(job.agents), shown))
+    say("next: start %s%s" % (" or ".join(labels_of(job.agents)), shown))
     if job.agents != ["claude"]:
         say("      where it asks, trust the folder and the hooks")
 
@@ -1045,12 +1045,12 @@ def offer_others(job):
     others = [name for name in others if isdir(kit.DIALECTS[name].own_folder(job.env))]
     if others and not job.is_local and not job.options.agent:
         option = " ".join("--agent " + name for name in others)
-        say("for %s, too: %s" % (labels_of(others), own_call(job, option)))
+        say("for %s, too: %s" % (", ".join(labels_of(others)), own_call(job, option)))
 
 
 def labels_of(agents):
-    # type: (list[str]) -> str
-    return " or ".join(kit.DIALECTS[agent].label for agent in agents)
+    # type: (list[str]) -> list[str]
+    return [kit.DIALECTS[agent].label for agent in agents]
 
 
 def status_call(job):
