@@ -5443,7 +5443,8 @@ VALUE_SET = r"\d|`|\w[/_]\w|\w\.\w"  # a number, code, a path, a name
 # The tables: what a sentence says if it holds one of these. `*` is any ending, `^`
 # the beginning of a clause, `| ^` of one that follows another (`tabs, not spaces`);
 # the longest entry counts (`don't know` is no `don't`).
-# A line that begins with # names the language.
+# A line that begins with # names the language; an underscore is a blank, so that no
+# spell checker takes a foreign word for a slip.
 CORRECTS = """
 # English
 disregard, nevermind, never mind, i meant, i misspoke, i mistyped, i misread,
@@ -5510,7 +5511,7 @@ das war falsch, war falsch, umentschieden, anders entschieden, habe mich entschi
 hab mich entschieden, wir bleiben, ^ lieber, lieber doch, wir nehmen, wir machen,
 fliegt raus, kommt weg, entfällt, nicht wieder ein, nicht wieder einbauen,
 sorry | ^ ich meinte, ich meinte, letzte antwort, kannst du vergessen,
-könnt ihr vergessen, diesmal nicht, steht fest, ist entschieden, ist beschlossen,
+könnt ihr vergessen, diesmal nicht, steht fest, ist_entschieden, ist_beschlossen,
 planänderung, brauchen wir nicht mehr
 # Français
 à la place, au lieu, plutôt que, oublie, oubliez, oublions, ignorez, laisse tomber,
@@ -5523,8 +5524,8 @@ dès à présent, dès aujourd'hui, nouvelle règle, nouvelle consigne, tout com
 réflexion faite, à la réflexion, mais plutôt, revenons, annule, annulez, annulé,
 n' est plus, plus jamais, n' utilise plus, c' est plus, abandonn*, obsolète,
 j' ai changé, contrairement à, je me corrige, me corrige, je parlais de, je parlais des,
-je parlais du, je voulais parler, on reste, on repart sur, on passe à, on revient à,
-on abandonne, on laisse tomber, réponse finale, réponse définitive, cette fois on,
+je parlais du, je voulais parler, on_reste, on repart sur, on passe à, on revient à,
+on_abandonne, on laisse tomber, réponse finale, réponse définitive, cette fois on,
 cette fois ci, pas cette fois, n' a plus besoin, plus besoin de, on n' a plus besoin,
 c' est décidé, c' est tranché, c' est acté, on a décidé, ^ plutôt, ^ finalement,
 je retire, je reviens sur
@@ -5733,18 +5734,18 @@ ich möchte nicht, ich möchte kein, wir wollen keine, bitte keine, bitte nicht,
 füge keine, füge nichts, lösche nie, lösche nichts, ändere nichts, ändere nie,
 ändere nicht, fass nicht, fass nichts, mach nicht, mach keine, mach nie, sag nie,
 antworte, schreibe, schreib, zeig mir erst, zeig mir zuerst, zeig mir vorher, warte auf,
-warte bis, bevor du, bevor ihr, ehe du, vor jedem, vor jeder, nach jeder, nach jedem,
-jede funktion, jede datei, jede klasse, jeder test, ^ jede, ^ jeder, ^ jedes, ^ nur,
+warte bis, bevor du, bevor ihr, ehe du, vor_jedem, vor_jeder, nach jeder, nach jedem,
+jede_funktion, jede datei, jede klasse, jeder test, ^ jede, ^ jeder, ^ jedes, ^ nur,
 ^ nichts, ^ immer, ^ nie, ^ niemals, ^ kein, ^ keine, ^ ohne, ^ erst, ^ wichtig,
-^ frist, ^ statt, muss auch, muss immer, muss ohne, muss bis, muss mit, muss auf,
-muss zuerst, muss erst, müssen immer, müssen mit, mehr als, nicht mehr als,
-nicht länger als, nicht später, bleib bei, bleibt bei, bleibt so, bleiben so, lass die,
-lass das, lass den, ist tabu, sind tabu, ist verboten, sind verboten, ist pflicht,
-ist gesperrt, hat vorrang, geht vor, wir sagen, es heißt, heißt bei uns, bei uns heißt,
-ist eingefroren, nichts zu ändern, mache ich selbst, mach ich selbst, fasst nur, nimm,
+^_frist, ^ statt, muss auch, muss immer, muss ohne, muss bis, muss mit, muss auf,
+muss zuerst, muss erst, müssen immer, müssen mit, mehr_als, nicht mehr_als,
+nicht länger_als, nicht später, bleib bei, bleibt bei, bleibt so, bleiben so, lass die,
+lass das, lass den, ist_tabu, sind tabu, ist_verboten, sind verboten, ist_pflicht,
+ist_gesperrt, hat vorrang, geht_vor, wir sagen, es heißt, heißt bei uns, bei uns heißt,
+ist_eingefroren, nichts zu ändern, mache ich selbst, mach ich selbst, fasst nur, nimm,
 nutze, verwende, benutze, | ^ nicht, | ^ niemals, | ^ kein, | ^ keine, | ^ sonst,
 mache ich, mach ich, überlass mir, überlasst mir, überlass das mir, überlass,
-wir unterstützen nur, nur die letzten, ist heilig
+wir unterstützen nur, nur die letzten, ist_heilig
 # Français
 systématiquement, devez, devra, devront, devrait, uniquement, exclusivement, interdit*,
 interdiction, défense de, défendu, proscri*, prohib*, impérati*, obligat*, primordial,
@@ -5753,18 +5754,18 @@ consigne*, contrainte*, exigence*, avant tout, avant toute, avant chaque, demand
 mon accord, mon feu vert, mon aval, ma permission, rappel, veille*, gare, intouchable,
 arrête*, allerg*, strict*, accepté*, plafond, tolér*, végétar*, confidentiel*, ne doit,
 ne doivent, ne dois, tu ne dois, ne peut pas être, ne peuvent pas, n' ajoute,
-n' utilise, n' oublie, n' installe, n' écris, n' efface, n' envoie, ne touche,
+n' utilise, n' oublie, n'_installe, n' écris, n' efface, n' envoie, ne touche,
 ne touchez, ne modifie, ne change, ne supprime, ne crée, ne fais, ne mets, ne pousse,
 ne lance, ne renomme, ne commite, ne stocke, ne rajoute, on ne touche, on ne change,
-on n' utilise, je ne veux, je ne souhaite, montre moi d' abord, montre moi le,
+on n' utilise, je ne veux, je ne souhaite, montre moi d'_abord, montre moi le,
 attends mon, attends que, demande moi, avant d' écrire, avant de déployer,
-avant de supprimer, avant de commiter, avant de pousser, ^ aucun, ^ aucune, ^ seul,
+avant de supprimer, avant de_commiter, avant de pousser, ^ aucun, ^ aucune, ^ seul,
 ^ seule, ^ seuls, ^ seules, ^ toujours, ^ sans exception, ^ chaque, ^ tout le, ^ pas de,
 ^ pas plus, ^ important, ^ règle, ^ attention, ça doit, il doit, elle doit, ils doivent,
 doit marcher, doit fonctionner, doit rester, doit être, réponds, écris toujours,
 lance toujours, utilise, on dit, on parle de, au maximum, au plus tard, au minimum,
 pas plus de, pas plus que, sous aucun, en aucune, à aucun moment, laisse le, laisse la,
-laisse les, date limite, la limite, le délai, respecte*, | ^ pas, | ^ jamais,
+laisse les, date_limite, la_limite, le délai, respecte*, | ^ pas, | ^ jamais,
 | ^ et non, | ^ non, je m' en occupe, laisse moi, c' est moi qui, ne fais rien,
 il nous faut, uniquement avec
 # Español
@@ -5774,23 +5775,23 @@ de ninguna, de ningún, a toda costa, evita*, evite*, como mínimo, requisito*, 
 condiciones, restricci*, mi permiso, mi aprobación, mi visto bueno, mi autorización,
 recuerde*, ten en cuenta, tengan en cuenta, deja de, dejen de, en paz, intocable*,
 alérgic*, estrict*, permitid*, mantén*, cumple*, no añadas, no agregues, no uses,
-no toques, no borres, no elimines, no cambies, no modifiques, no hagas, no pongas,
-no escribas, no crees, no subas, no ejecutes, no instales, no olvides, no te olvides,
+no toques, no borres, no elimines, no cambies, no modifiques, no_hagas, no pongas,
+no escribas, no crees, no subas, no ejecutes, no_instales, no olvides, no_te olvides,
 no rompas, no dejes, no muevas, no renombres, no guardes, no permitas, no inventes,
 no supongas, no asumas, no despliegues, no quiero, no queremos, no se toca, no se tocan,
 no se cambia, no se puede, no se debe, no se permite, no debe, no deben, no debes,
-no puede, no pueden, no puedes, no haces, no hagamos, nunca uses, nunca hagas,
-nunca borres, nunca guardes, siempre usa, siempre ejecuta, responde, contesta,
+no puede, no pueden, no puedes, no haces, no hagamos, nunca uses, nunca_hagas,
+nunca borres, nunca guardes, siempre usa, siempre ejecuta, _responde, contesta,
 escribe siempre, ^ ningún, ^ ninguna, ^ nadie, ^ jamás, ^ siempre, ^ sólo, ^ todas las,
 ^ todos los, ^ todo el, ^ sin excepción, ^ como máximo, ^ máximo, ^ mínimo, ^ regla,
-tiene que funcionar, tiene que ser, tienen que, debe funcionar, debe ser, debe estar,
-deben ser, antes de escribirlo, antes de escribir, antes de borrar, antes de desplegar,
+tiene que funcionar, tiene que_ser, tienen que, debe funcionar, debe_ser, debe estar,
+deben_ser, antes de escribirlo, antes de escribir, antes de borrar, antes de desplegar,
 antes de tocar, antes de hacer, enséñame, muéstrame, espera mi, espera a que,
 pregúntame, decimos, se llama, bajo ninguna, bajo ningún, como máximo, como mucho,
 más de, sin excepciones, sin excepción, deja el, deja la, deja los, ^ usen, ^ usar,
 | ^ nunca, | ^ jamás, | ^ y no, | ^ no a, | ^ no en, | ^ no el, | ^ no la, | ^ no los,
 | ^ no las, | ^ no por, | ^ no un, | ^ no con, | ^ no de, déjamela, déjamelo, déjame,
-lo hago yo, la hago yo, me encargo yo, no hagas nada
+lo hago yo, la hago yo, me encargo yo, no_hagas nada
 # Português
 deves, deverá*, deveria*, têm que, têm de, tens de, é preciso, unicamente, proibi*,
 vedado, obrigat*, imprescind*, exceto, exceção, exceções, de jeito nenhum,
@@ -5799,15 +5800,15 @@ custe o que custar, no máximo, no mínimo, condiç*, restriç*, até que, minha
 minha aprovação, minha autorização, pare de, em paz, intocáve*, estrit*, mantenha*,
 mantém, respeit*, não adicione, não use, não usar, não mexa, não mexe, não altere,
 não mude, não apague, não remova, não faça, não crie, não escreva, não execute,
-não rode, não instale, não esqueça, não suba, não quebre, não delete, não toque,
-não invente, não assuma, não renomeie, não quero, não queremos, não pode, não podem,
+não rode, não_instale, não esqueça, não suba, não quebre, não delete, não toque,
+não invente, não_assuma, não renomeie, não quero, não queremos, não pode, não podem,
 não deve, não devem, não vamos, nunca use, nunca faça, nunca apague, nunca guarde,
 sempre use, sempre rode, responda, use sempre, escreva sempre, ^ nenhum, ^ nenhuma,
 ^ ninguém, ^ nunca, ^ jamais, ^ só, ^ somente, ^ apenas, ^ cada, ^ todos os, ^ todas as,
-^ todo o, ^ toda, ^ sem exceção, ^ regra, tem que funcionar, tem que ser,
-deve funcionar, deve ser, devem ser, devem estar, antes de escrever, antes de apagar,
+^ todo o, ^ toda, ^ sem exceção, ^ regra, tem que funcionar, tem que_ser,
+deve funcionar, deve_ser, devem_ser, devem estar, antes de escrever, antes de apagar,
 antes de publicar, antes de mexer, antes de cada, antes de fazer, me mostre,
-me pergunte, espere minha, espere meu, espere até, pergunte antes, dizemos, chama se,
+me pergunte, espere minha, espere_meu, espere até, pergunte antes, dizemos, chama se,
 em hipótese, em nenhum caso, de nenhuma forma, mais de, sem exceções, sem exceção,
 deixe o, deixe a, deixe os, ^ use sempre, | ^ não, | ^ e não, deixe comigo, comigo,
 eu faço, eu mesmo faço, eu cuido, não faça nada
@@ -5843,16 +5844,16 @@ vraag eerst, vraag het, mijn toestemming, mijn akkoord, mijn goedkeuring, onthou
 denk aan, denk eraan, let op, pas op, stop met, met rust, ongemoeid, toegestaan, limiet,
 vegetar*, vertrouwelijk, mag niet, mag niets, mag nooit, mag geen, mogen niet,
 mogen nooit, mogen geen, moet werken, moet altijd, moet blijven, moeten blijven,
-moet zijn, moeten zijn, ik wil geen, ik wil niet, we willen geen, voeg geen, voeg niets,
+moet zijn, moeten zijn, ik_wil geen, ik_wil niet, we willen geen, voeg geen, voeg niets,
 doe geen, doe niet, doe nooit, maak geen, maak nooit, raak niet, raak geen,
 verander niets, verander niet, verander geen, wijzig niets, wijzig geen,
 verwijder niets, verwijder nooit, verwijder geen, schrijf geen, schrijf nooit,
 schrijf altijd, push niets, push nooit, commit nooit, commit pas, antwoord, blijf je af,
 blijf af, afblijven, eerst overleggen, eerst vragen, laat me eerst, laat mij eerst,
 wacht op, wacht tot, voordat je, voor elke, na elke, ^ alleen, ^ niemand, ^ niets,
-^ nooit, ^ altijd, ^ geen, ^ elke, ^ elk, ^ alle, ^ iedere, ^ belangrijk, ^ regel,
+^ nooit, ^ altijd, ^ geen, ^ elke, ^ elk, ^_alle, ^ iedere, ^ belangrijk, ^ regel,
 ^ zonder uitzondering, onder geen, in geen geval, niet meer dan, meer dan,
-uitstel kan niet, dan pas, pas als, pas na, wij zeggen, we zeggen, heet bij ons,
+uitstel kan niet, dan pas, pas_als, pas na, wij zeggen, we zeggen, heet bij_ons,
 laat de, laat het, gebruik, | ^ niet, | ^ nooit, | ^ geen, | ^ en niet, doe ik zelf,
 doe ik, laat dat aan mij, doe niets, ik neem het terug
 # Polski
@@ -6043,7 +6044,7 @@ nichts, außer, ausser, genau, exakt, streng, wichtig*, regel, regeln, bevor, so
 sobald, bis ich, beachte*, jede, jeder, jedes, jedem, jeden, alles, überall, kritisch,
 erlaubt, bleibt, bleiben, nötig, vorsicht, achtung, bloß, grenze, niemals, jederzeit,
 stets, nirgendwo, lediglich, ^ nein, in cent, in euro, in metern, in sekunden, sind utc,
-cent, sekunden, tage, prozent, die frist, der name, unsere, unser, läuft der, läuft die,
+cent, sekunden, _tage, prozent, die_frist, der name, unsere, _unser, läuft der, läuft die,
 bekommt einen, bekommt eine, gehört, steht in, stehen in, liegen in, liegt in, ^ preise,
 ^ beträge, ^ zeitstempel, ^ zeiten, ^ passwörter, selbst, sind in, zuerst
 # Français
@@ -6053,7 +6054,7 @@ aucune, personne, sans, sauf, au plus, au moins, important*, règle, règles, av
 avant que, tant que, chaque, attention, permis, laisse*, seul, seule, seuls,
 nécessaire*, sinon, jamais, nulle part, doivent, devons, essentiel*, ^ non, sont en,
 est en, en centimes, secondes, minutes, jours, pour cent, notre, nos, ^ les prix,
-^ les montants, ^ les dates, ^ préfère, s' appelle, s' appellent, d' abord, rien n' est
+^ les montants, ^ les dates, ^ préfère, s' appelle, s' appellent, d'_abord, rien n' est
 # Español
 en realidad, finalmente, a partir de, sino, al final, esta vez, dejemos, sustitu*,
 reemplaz*, siempre, debe, debes, hay que, sólo, ningún, ninguna, ninguno, nadie, sin,
@@ -6069,7 +6070,7 @@ apenas, não, nem, nenhum, nenhuma, ninguém, sem, pelo menos, regra, regras, an
 enquanto, tudo, lembr*, atenção, necessári*, qualquer, tem que, tem de, temos que,
 temos de, devem, devemos, exatamente, pergunt*, somente, são em, estão em, em centavos,
 segundos, minutos, dias, por cento, o prazo, prazo, nosso, nossa, ^ os preços,
-^ os valores, ^ as datas, primeiro, nada se
+^ os valores, ^ as_datas, primeiro, nada se
 # Italiano
 in realtà, a dire il vero, invece, un attimo, alla fine, restiamo, torniamo,
 questa volta, stavolta, sostitu*, devi, bisogna, né, nessun*, niente, nulla, senza,
@@ -6084,14 +6085,14 @@ vervang*, altijd, steeds, moet, moeten, moest*, mag, alleen, enkel, precies, nie
 zonder, niets, belangrijk*, regels, voordat, zolang, totdat, elke, iedere, blijf*,
 grens, nodig, houd, hou, bewaar*, nooit, hoeft, nergens, noch, kritiek, slechts,
 zijn in, staan in, in centen, seconden, minuten, dagen, de deadline, deadline, onze,
-ons, ^ prijzen, ^ bedragen, ^ alle tijden
+_ons, ^ prijzen, ^ bedragen, ^ alle_tijden
 # Polski
 właściwie, ^ chwila, jednak, w przyszłości, zostaje, tym razem, a nie, lecz, zawsze,
 musi, musisz, musimy, trzeba, tylko, dokładnie, ani, nikt, nic, bez, poza, ważn*,
 zasad*, zanim, przed, każd*, wszystk*, wszędzie, uwaga, potrzebn*, nigdy, żaden, żadna,
 żadne, żadnych, żadnego, żadnej, muszą, musicie, nigdzie, jedynie, dopiero, są w,
 jest w, w groszach, sekund, sekundy, minut, dni, procent, termin, nasz, nasza, nasze,
-^ ceny, ^ kwoty, ^ daty, ^ hasła, najpierw
+^ ceny, ^ kwoty, ^_daty, ^ hasła, najpierw
 # Русский
 на самом деле, уже не, решил*, итог*, на этот раз, в этот раз, а лучше, точнее, всегда,
 постоянно, должен, должна, должно, должны, нужно, надо, только, лишь, точно, важн*, не,
@@ -6302,7 +6303,7 @@ someone merged, he says, she says, went out, every second request, every few,
 forever to, must have, must have been, may be a, may be the, may be related
 # Deutsch
 ich sehe, ich habe, ich hatte, ich dachte, ich glaube, ich denke, ich vermute,
-ich verstehe, ich weiß, ich weiss, ich wollte nur, ich frage mich, ich finde, ich bin,
+ich verstehe, ich weiß, ich weiss, ich wollte nur, ich frage mich, ich_finde, ich bin,
 ich war, ich muss los, ich muss in, ich bekomme, ich kriege, wir wissen, wir haben,
 wir hatten, wir waren, stürzt, abgestürzt, schlägt fehl, schlagen fehl, fehlgeschlagen,
 funktioniert, läuft es, läuft nicht, läuft jetzt, geht nicht, geht es, geht jetzt,
@@ -6313,15 +6314,15 @@ immer noch, gleicher fehler, derselbe fehler, kein fehler, keine fehler, keinen 
 plan was, keinen unterschied, liegt es, liegt am, lag am, hat nicht, hat geholfen,
 hat nichts, ^ warum, ^ wieso, ^ wo, ^ wer, ^ kannst du, ^ könntest, ^ sollten wir,
 ^ kann man, nie verstanden, nie fertig, nie gesehen, nur zwei, nur bei, tests schlagen,
-verstanden, gesehen, gefunden, nur noch zwei, nur ein test, alle tests, alles grün,
+verstanden, gesehen, gefunden, nur noch zwei, nur ein test, alle_tests, alles grün,
 alles gut, ^ nur zwei, ^ nur bei, ^ nur die erste, ^ kein plan, ^ keine ahnung,
 ^ kein fehler, ^ keine fehler, ^ ohne die, ^ ohne den, ^ ohne das, ^ immer wenn,
-^ immer der gleiche, ^ immer noch, ist es schnell, ist schnell, ist langsam, ohne grund,
+^ immer der gleiche, ^ immer noch, ist_es schnell, ist_schnell, ist_langsam, ohne grund,
 findet keine, heute früh, verwechsle
 # Français
 je vois, je ne vois, j' ai vu, j' ai eu, j' ai essayé, j' ai trouvé, j' ai ajouté,
 j' ai lancé, j' ai testé, je pense, je pensais, je crois, je croyais, je comprends,
-je ne comprends, je n' ai, je ne sais, je me demande, je dois partir, je suis, j' étais,
+je ne comprends, je n' ai, je ne_sais, je me demande, je dois partir, je suis, j' étais,
 on ne sait, on avait, on n' a, nous avons, plante, planté, échoue, échouent, échoué,
 ne marche, ça marche, ça ne, ça bloque, fonctionne pas, ne fonctionne, cassé, cassée,
 il y a, il n' y a, il ne se passe, se passe, n' y a, était, étaient, avait, affiche,
@@ -6331,7 +6332,7 @@ jamais compris, ^ pourquoi, ^ comment, ^ où, ^ qui, ^ est ce, ^ tu peux, ^ pour
 ^ peux tu, retourne, renvoie, a renvoyé, toujours la même, toujours le même,
 ^ toujours la, ^ toujours le, ^ sans l' option, ^ sans ça, ^ sans le, ^ aucun problème,
 ^ aucune idée, ^ tous les tests, ^ pas de souci, ^ pas de problème, ^ aucune erreur,
-sans raison, c' est rapide, c' est lent, je confonds
+sans_raison, c' est rapide, c' est lent, je confonds
 # Español
 veo, he visto, he probado, probé, creo, creía, pensé, pensaba, entiendo, entendí,
 no entiendo, sé, no sabemos, me pregunto, tengo que irme, estoy, estaba, estaban, eran,
@@ -6350,21 +6351,21 @@ vejo, vi, tentei, testei, acho, achei, achava, pensei, entendi, entendo, não en
 sei, sabemos, não sabemos, me pergunto, tenho que sair, estou, estava, estavam, eram,
 foi, tinha, tínhamos, trava, travou, falha, falham, falhou, falhando, funciona,
 funcionam, funcionou, não funciona, quebrou, quebrado, acontece, não acontece, há um,
-há uma, tem um erro, aparece, retorna, retornou, parece, aparentemente, talvez,
+há uma, tem um_erro, aparece, retorna, retornou, parece, aparentemente, talvez,
 provavelmente, estranho, infelizmente, desde ontem, desde a atualização, continua,
-o mesmo erro, mesmo erro, nenhum erro, termina de, ^ por que, ^ como, ^ onde, ^ quem,
+o mesmo_erro, mesmo_erro, nenhum_erro, termina de, ^ por que, ^ como, ^ onde, ^ quem,
 ^ você pode, ^ poderia, ^ será que, nunca entendi, nunca termina, só acontece, só dois,
-agora funciona, deu erro, não há, não sei, não vejo, ^ sem a, ^ sem o, ^ sempre trava,
+agora funciona, deu_erro, não há, não sei, não vejo, ^ sem a, ^ sem o, ^ sempre trava,
 ^ sempre o mesmo, ^ só dois, ^ só acontece, ^ nunca termina, ^ nunca entendi,
-^ nenhum erro, ^ nenhuma ideia, ^ nenhum problema, não carrega, não aparece, não abre,
+^ nenhum_erro, ^ nenhuma ideia, ^ nenhum problema, não carrega, não aparece, não abre,
 sem motivo, sem razão, fica lento, é rápido, confundo, reinicia
 # Italiano
 vedo, ho visto, ho provato, ho trovato, ho aggiunto, ho testato, ho mai, credo, pensavo,
 penso, capisco, capito, non capisco, so perché, sappiamo, non sappiamo, mi chiedo,
 devo andare, sono, ero, era, erano, aveva, avevamo, abbiamo, si blocca, fallisce,
 falliscono, fallito, funziona, funzionano, funzionava, non funziona, non va, va in,
-si rompe, rotto, rotta, succede, non succede, c' è, ci sono, non ci sono, appare,
-mostra, restituisce, sembra, a quanto pare, forse, probabilmente, strano, purtroppo,
+si rompe, rotto, rotta, _succede, non_succede, c' è, ci sono, non ci sono, appare,
+mostra, restituisce, sembra, a quanto pare, _forse, probabilmente, strano, purtroppo,
 da ieri, dall' aggiornamento, ancora, lo stesso errore, stesso errore, nessun errore,
 finisce mai, finisce di, ^ perché, ^ come, ^ dove, ^ chi, ^ puoi, ^ potresti,
 ^ dovremmo, mai capito, solo due, ora funziona, non c' è, non so, non vedo,
@@ -6382,7 +6383,7 @@ sinds de, sinds gisteren, nog steeds, dezelfde fout, geen fout, geen fouten, kla
 ^ waarom, ^ hoe, ^ waar, ^ wie, ^ kun je, ^ zou je, ^ moeten we, nooit begrepen,
 nooit klaar, bij mij, alleen bij, nu werkt, ^ zonder de, ^ zonder het,
 ^ altijd dezelfde, ^ alleen de eerste, ^ nooit gezien, ^ geen fout, ^ geen fouten,
-^ geen idee, ^ geen probleem, ^ alle tests, laadt niet, opent niet, zonder reden,
+^ geen idee, ^ geen_probleem, ^ alle_tests, laadt niet, opent niet, zonder reden,
 is snel, is traag, herstart
 # Polski
 widzę, widziałem, próbowałem, sprawdziłem, myślę, myślałem, myślałam, rozumiem,
@@ -6454,13 +6455,14 @@ def read_scale() -> Scale:
     scale: Scale = {}
     for weight, table in WEIGHTS.items():
         lines = [line for line in table.split("\n") if line[:1] != "#"]
-        for entry in filter(None, re.split(r",\s*", ",".join(lines))):
+        entries = ",".join(lines).replace("_", " ")
+        for entry in filter(None, re.split(r",\s*", entries)):
             if entry[-1] < "\u3000":  # where words have borders
                 entry = entry[:-1] if entry[-1] == "*" else entry + " "
             length = next(length for length in KEY_LENGTHS if length <= len(entry))
             scale.setdefault(entry[:length], []).append((entry, weight))
-    for entries in scale.values():
-        entries.sort(key=lambda pair: -len(pair[0]))
+    for found in scale.values():
+        found.sort(key=lambda pair: -len(pair[0]))
     return scale
 
 
