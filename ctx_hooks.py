@@ -106,7 +106,7 @@ __doc__ = """ctx_hooks: hooks that keep a coding agent on track. MIT licence.
 
     SessionStart -> inject        the agent gets what the last session left:
                                   a handoff, and what happened after it
-    first tool   -> gate          it is told, once, which context files to read
+    first tool   -> gate          it hears, once, which context files to read
     every tool   -> monitor       fullness is measured; alerts and signals reach
                                   the agent while it works; near the limit it is
                                   asked for a handoff until there is one
@@ -116,15 +116,15 @@ __doc__ = """ctx_hooks: hooks that keep a coding agent on track. MIT licence.
     Stop         -> stop-enforce  in a workflow the agent goes on until it is
                                   done, and proven so
     SessionEnd   -> cleanup       the session's handoff is brought up to date;
-                                  its signals and launcher files go
+                                  its signals and launcher files are removed
 
 What a hook promises: it exits with 0, always. It prints nothing, or one JSON
 object (plain text before a compaction: the client asks for that). It never
-blocks a tool or a prompt. It uses no network. It starts no process except
-git, which is asked what changed and what it tracks, and a check command that
-the person agreed to. It creates nothing where there is no
-context folder, and it ends after 4 seconds, a check aside. When in doubt it says
-nothing.
+blocks a tool or a prompt. It uses no network. It starts no process except wc
+for the transcript's size, git to ask what changed and what it tracks, and a
+check command that the person agreed to. It creates nothing where there is no
+context folder. It ends within 4 seconds, unless a check runs. When in doubt it
+says nothing.
 
 Read it from the top down: the records, what happens at each event, the
 mechanisms, then the foundation. A section uses only Records and the sections
@@ -135,9 +135,9 @@ below it in this list. The people's commands come last and may use everything.
                   handler, print, save
     Modes         what happens at each event
     Startup       what the last session left, and the proof that it arrived
-    Calm          how many calls the launcher may answer alone
+    Calm          which calls the launcher may answer alone
     Alerts        the auditors
-    Handoff       the reminder, the handoff that the kit makes, what came since
+    Handoff       the request for one, the one that the kit makes, what came since
     Gate          the context files to read first
     Signals       files for the agent, written by anybody
     Auto          workflows: go on until the check passes, or phase by phase
@@ -152,12 +152,12 @@ below it in this list. The people's commands come last and may use everything.
     Text          cleaning and cutting what reaches the agent or a person
     Files         reading, atomic writing, names, times
 
-    Registration  the lines in the clients' settings
+    Registration  how the kit came here, its lines in the clients' settings
     Doctor        what can keep the hooks from working
     Status        what people see
     Wrap          the startup context for agents without hooks
     Commands      what people run
-    Main          argv
+    Main          a mode for clients, or a command for people
 """
 
 import json
@@ -176,7 +176,8 @@ if TYPE_CHECKING:
 
     Env = dict[str, str]  # the environment
     Json = dict[str, object]  # an object that came as JSON: anything may be in it
-    Action = Callable[..., object]
+    Step = Callable[["Run"], None]  # a part of a run
+    Action = Callable[..., object]  # what is done later, whatever it gives back
     Check = Callable[[str], str]  # a setting's value as it counts, or ValueError
     Value = tuple[int, int, str]  # line, column, text of a setting
     Audit = Callable[["Run", list[str]], "Signal | None"]
@@ -186,18 +187,18 @@ if TYPE_CHECKING:
     Measure = tuple[str, int, str]  # ISO time, tokens, answer
     Scale = dict[str, list[tuple[str, int]]]  # how entries begin -> entry, weight
     Weighed = list[tuple[str, int]]  # sentence, weight
-    Sentence = tuple[int, str, int]  # number of the text, sentence, weight
+    Sentence = tuple[int, str, int]  # the text's number, sentence, weight
     Rank = tuple[int, int, int]  # see rank_sentences
-    Block = dict[str, str]  # a completion block
-    Said = tuple[float, str]  # when, and the mark of a signal's content
+    Block = dict[str, str]  # a completion block, by its keys
+    Said = tuple[float, str]  # when, and a signal's mark
 
     class Call(TypedDict):
         """A tool call, as the facts keep it."""
 
-        id: str
-        tool: str
-        kind: str  # a key of WORK, or read, look, note, poll, agent
-        command: str
+        id: str  # by which its result is known
+        tool: str  # as the client calls it
+        kind: str  # a key of TOOL_KINDS, or other
+        command: str  # of a shell, in one line
         does: str  # the call in a few words
         check: str  # what it proves if it exits 0
         outcome: str  # "" until there is a result; then ok or failed
@@ -210,8 +211,7 @@ if TYPE_CHECKING:
 # Records
 # =============================================================================
 # The nouns of this file. Each record lists its fields with a type, a default and a
-# few words. A record does no I/O and knows no client: the section that its docstring
-# names reads and writes it.
+# few words. A record reads and writes no file: sections do that.
 
 DEFAULT_WINDOW = 200_000  # tokens
 DEFAULT_TTL_S = 300.0
@@ -259,27 +259,27 @@ class Event(Record):
 
     agent: str = "claude"  # a key of DIALECTS
     name: str = ""  # a key of EVENTS
-    is_subagent: bool = False
+    is_subagent: bool = False  # a subagent caused it
     is_typed: bool = False  # a prompt that a person typed
     is_trusted_client: bool = True  # we know which client this is
     hook_event_name: str = ""  # as the client calls it
-    session_id: str = ""
-    transcript_path: str = ""
-    cwd: str = ""
+    session_id: str = ""  # any text: it may be no file name
+    transcript_path: str = ""  # of the session, also at a subagent's event
+    cwd: str = ""  # where the agent is now
     timestamp: str = ""  # ISO, as the client writes it
-    prompt: str = ""
-    source: str = ""
-    reason: str = ""
-    tool_name: str = ""
-    tool_input: Json = {}
-    tool_use_id: str = ""
-    agent_id: str = ""  # of a subagent
-    agent_type: str = ""
-    last_assistant_message: str = ""
-    permission_mode: str = ""
-    background_tasks: list[object] = []
-    session_crons: list[object] = []
-    model: str = ""
+    prompt: str = ""  # the person's words alone
+    source: str = ""  # why a session starts: startup, resume, fork, clear, compact
+    reason: str = ""  # why it ends: clear, resume and others
+    tool_name: str = ""  # as the client calls it
+    tool_input: Json = {}  # what the call was given
+    tool_use_id: str = ""  # the call's id in the transcript
+    agent_id: str = ""  # the subagent's
+    agent_type: str = ""  # its kind, such as Explore
+    last_assistant_message: str = ""  # at a Stop: the agent's last words
+    permission_mode: str = ""  # plan, or another one
+    background_tasks: list[object] = []  # objects with a type: shell, subagent, …
+    session_crons: list[object] = []  # scheduled wake-ups
+    model: str = ""  # its name, at a start
 
 
 class Row(Record):
@@ -295,17 +295,17 @@ class Row(Record):
     """
 
     kind: str = ""  # "" if it says nothing to us
-    id: str = ""  # of the answer that it belongs to
+    id: str = ""  # the answer that it belongs to
     at: str = ""  # as format_iso writes it
-    cwd: str = ""
-    text: str = ""
+    cwd: str = ""  # where the agent was
+    text: str = ""  # all that it says
     words: str = ""  # the person's own, where the row has more in its text: @file
     calls: list[tuple[str, str, Json]] = []  # id, tool, input
     results: list[tuple[str, bool, str]] = []  # call id, has failed, text
-    tokens: int = 0
-    window: int = 0
+    tokens: int = 0  # in the context
+    window: int = 0  # the model's, in tokens
     limit: int = 0  # tokens at which the client compacted by itself
-    model: str = ""
+    model: str = ""  # its name
 
 
 class Reply:
@@ -313,13 +313,13 @@ class Reply:
     `when_said` run after printing, so that only what was printed counts as said."""
 
     def __init__(self, event: Event) -> None:
-        self.dialect = DIALECTS[event.agent]
+        self.dialect = DIALECTS[event.agent]  # how the client speaks
         self.texts: list[str] = []  # to the agent
         self.notes: list[str] = []  # lines to the person
         self.plain = ""  # at PreCompact: the instructions of the summary
         self.is_hold = False  # a stop that is held
-        self.bell = ""  # terminal sequence
-        self.said_actions: list[tuple[Action, tuple[object, ...]]] = []
+        self.bell = ""  # a sequence that makes the terminal ring
+        self.said_actions: list[tuple[Action, tuple[object, ...]]] = []  # with words
 
     def room(self) -> int:
         """How many characters still fit."""
@@ -350,12 +350,12 @@ class Reply:
 class Fullness(Record):
     """How full the context is. Percent is of `usable`: where the client compacts."""
 
-    tokens: int = 0
-    window: int = DEFAULT_WINDOW
-    usable: int = DEFAULT_WINDOW
-    percent: int = 0
-    is_exact: bool = False
-    is_measured: bool = False
+    tokens: int = 0  # in the context
+    window: int = DEFAULT_WINDOW  # the model's
+    usable: int = DEFAULT_WINDOW  # up to where the client compacts
+    percent: int = 0  # rounded down, at most 100
+    is_exact: bool = False  # told by the client, not estimated from the text
+    is_measured: bool = False  # the agent has answered, so there is something to tell
 
     def percent_of(self, tokens: int) -> int:
         return min(100, tokens * 100 // self.usable)
@@ -371,37 +371,35 @@ class Facts(Record):
     chars: int = 0  # text since then, for transcripts that hold no usage
     measured: list[Measure] = []  # older ones are thinned out
     window: int = 0  # as the transcript tells it
-    model: str = ""
-    answer: str = ""  # id of the last answer
-    answered_at: str = ""  # its time
-    compactions: int = 0
-    compacted_at: str = ""
+    model: str = ""  # the last answer's
+    answer: str = ""  # the last answer's id
+    answered_at: str = ""  # its ISO time
+    compactions: int = 0  # how many there were
+    compacted_at: str = ""  # ISO time of the last one
     limit: int = 0  # tokens at which the client last compacted by itself
-    tool_calls: int = 0
+    tool_calls: int = 0  # how many there were
     breakdown: dict[str, int] = {}  # tool -> calls
     calls: list[Call] = []  # the last 8, and those that wait for a result
     changes: int = 0  # how often something new changed; tells repeats from progress
     work: int = 0  # 2 for an edit, 1 for a call that does more than look
-    worked_at: str = ""  # time of the last such call
+    worked_at: str = ""  # ISO time of the last such call
     edited: list[list[str]] = []  # [path, ISO time], newest last
     read: list[str] = []  # paths of files read, newest last
     requests: list[list[str]] = []  # [ISO time, the person's words]
     said: str = ""  # the agent's words since the last prompt
     said_last: str = ""  # the last of its words, also of those before the last prompt
     progress: str = ""  # its last sentence that tells how far the work got
-    said_at: str = ""
+    said_at: str = ""  # ISO time of its last words
     printed: str = ""  # the last handoff that the agent printed
-    printed_at: str = ""
+    printed_at: str = ""  # ISO time of that
     todos: list[list[str]] = []  # [status, text]
     commands: list[list[str]] = []  # [ISO time, command], the last ones
     output: list[str] = []  # the last command that ended, and the end of its output
     failed: dict[str, str] = {}  # the last failing command: command, error, at
     tried: list[str] = []  # commands since that failure
-    passed: dict[
-        str, str
-    ] = {}  # the last check that exited 0: command, at, verdict, end
+    passed: dict[str, str] = {}  # the last check with exit code 0, see fold_passed
     received: str = ""  # the head of our startup text, once the transcript has it
-    acknowledged_at: str = ""  # when the agent said so itself
+    acknowledged_at: str = ""  # ISO time at which the agent said that it has it
     tree_moves: int = 0  # commands and subagents that may have moved the tree
 
 
@@ -415,9 +413,9 @@ class Delivery(Record):
     note: str = ""  # the line to the person, with the first attempt
     head: str = ""  # its first line, by which a receipt is known
     text: str = ""  # kept until there is evidence, to send it again
-    attempts: int = 0
-    first_at: float = 0.0
-    sent_at: float = 0.0
+    attempts: int = 0  # how often it was sent
+    first_at: float = 0.0  # when it was sent first
+    sent_at: float = 0.0  # when it was sent last
     answer: str = ""  # the agent's last answer when it was sent
     file: str = ""  # the instruction file that holds the text, too
 
@@ -445,35 +443,35 @@ class Handoff(Record):
 class Session(Record):
     """A session's state."""
 
-    version: int = SESSION_VERSION
-    id: str = ""
-    agent: str = ""
-    transcript: str = ""
+    version: int = SESSION_VERSION  # another one's state is begun anew
+    id: str = ""  # the client's, "" if we know no such session
+    agent: str = ""  # a key of DIALECTS, "" under wrap
+    transcript: str = ""  # its path
     offset: int = 0  # how far the transcript has been read
-    session_start: str = ""
+    session_start: str = ""  # ISO time of its first event
     seen_at: float = 0.0  # the last event
     stopped_at: float = 0.0  # the last Stop, 0.0 while the agent works
-    ended_at: float = 0.0
-    end_reason: str = ""
-    client_pid: str = ""
+    ended_at: float = 0.0  # its SessionEnd, 0.0 before that
+    end_reason: str = ""  # as the event gives it: clear and others
+    client_pid: str = ""  # the client's process, where it tells it
     model: str = ""  # as the start names it, with [1m]
     window_told: int = 0  # as the status line tells it
-    limit: int = 0  # see learn_limit
+    limit: int = 0  # tokens at which the client compacts, as seen: learn_limit
     branch: str = ""  # at the last look
     commit: str = ""
     moves_seen: int = 0  # tree_moves at the last look
     tree_seen_at: float = 0.0  # the last look at branch and commit
-    edit_noted: str = ""  # the file of which others know that it was edited last
-    edits_seen: float = 0.0  # time of the file `edits` at the last look
+    edit_noted: str = ""  # the last edited file that others were told of
+    edits_seen: float = 0.0  # the time of the file `edits` at the last look
     edited_elsewhere: list[str] = []  # files that other open sessions edited lately
-    compaction_seen: str = ""  # ISO time at which we noticed the last one
-    said: dict[str, Said] = {}  # of signals, alerts, subagents: see mark_said
+    compaction_seen: str = ""  # ISO time of the last one that we followed
+    said: dict[str, Said] = {}  # what this session has heard: see mark_said
     briefed: bool = False  # about the workflow, since the start or the last compaction
     holds: int = 0  # stops in a row without a tool call
     held_calls: int = 0  # tool calls at the last hold
-    delivery: Delivery = Delivery()
-    handoff: Handoff = Handoff()
-    facts: Facts = Facts()
+    delivery: Delivery = Delivery()  # what it gets at its start
+    handoff: Handoff = Handoff()  # what it leaves
+    facts: Facts = Facts()  # what its transcript says
     # not on disk:
     reading_mark = ""  # the file that names a row while it is read
 
@@ -481,16 +479,16 @@ class Session(Record):
 class Signal(Record):
     """A signal, or an alert on its way into the same block."""
 
-    path: str = ""  # "" for an alert
+    path: str = ""  # its file, "" for an alert
     is_strangers: bool = False  # it came with the clone
-    severity: str = "warning"
-    generated_at: float = 0.0
-    ttl_s: float = DEFAULT_TTL_S
-    auditor: str = ""
-    code: str = ""
-    body: str = ""
+    severity: str = "warning"  # one of SEVERITIES
+    generated_at: float = 0.0  # as it says, else its file's time
+    ttl_s: float = DEFAULT_TTL_S  # how long it counts
+    auditor: str = ""  # who made it
+    code: str = ""  # what it is about; a newer one of the same code replaces it
+    body: str = ""  # what is wrong → what to do
     mark: str = ""  # tells this version of a global signal from others
-    codes: list[str] = []  # of an alert: every crossed code, highest first
+    codes: list[str] = []  # an alert's: every crossed code, highest first
 
     @property
     def expires_at(self) -> float:
@@ -512,25 +510,25 @@ class Workflow(Record):
     to others. Times are ISO 8601."""
 
     schema_version: str = "2.0"
-    active: bool = False
+    active: bool = False  # it holds the agent, or waits for a session
     phase: str = ""  # one of `phases`; at the end complete, failed or cancelled
     phases: list[str] = []
     iteration: int = 0  # stops in this phase after which the agent was sent on
-    max_iterations: int = MAX_ITERATIONS
+    max_iterations: int = MAX_ITERATIONS  # after so many it has failed
     rounds: int = 0  # stops that were judged since the start
-    task_description: str = "see the conversation"
+    task_description: str = "see the conversation"  # the person's words
     until: str = ""  # the check; then there is one phase, the task
     checks: dict[str, str] = {}  # phase -> the command that the person agreed to
     config: dict[str, bool] = {}  # skip_qa and its like
     session_id: str = ""  # "": it waits for a session
     any_prompt: bool = False  # a script's prompt binds it, too
-    token: str = ""  # of our own workflows
-    started_at: str = ""
-    phase_started_at: str = ""
-    outcome: str = "the workflow ended"  # what the person was told then
-    last_phase: str = ""
+    token: str = ""  # marks one that `auto start` made
+    started_at: str = ""  # by `auto start`
+    phase_started_at: str = ""  # a block is not older than that
+    outcome: str = "the workflow ended"  # what the person was told at its end
+    last_phase: str = ""  # the phase in which it ended
     needs: str = ""  # the last words to the person: what to decide, an error
-    signals: Completions = Completions()
+    signals: Completions = Completions()  # the blocks that counted
     # not on disk:
     is_foreign = False  # not meant here, or what was agreed cannot be read any more
     is_altered = False  # somebody changed or removed .caw/auto-state.json
@@ -571,22 +569,22 @@ class Workflow(Record):
 
 
 class MonitorState(Record):
-    """monitor-state.json"""
+    """monitor-state.json, which other tools read; section Alerts shows it."""
 
-    lastEmitted: dict[str, str] = {}
-    activeAlerts: dict[str, bool] = {}
-    lastHealth: dict[str, Json] = {}
+    lastEmitted: dict[str, str] = {}  # key -> ISO time at which it was said last
+    activeAlerts: dict[str, bool] = {}  # key -> true while its level is crossed
+    lastHealth: dict[str, Json] = {}  # session -> its fullness and repetition
 
 
 class Metrics(Record):
     """metrics.json: what came of the deliveries at a session's start."""
 
-    attempted: int = 0
-    succeededOnFirstTry: int = 0
-    succeededAfterRetry: int = 0
-    escalatedToFile: int = 0
-    failed: int = 0
-    averageAttemptsToSuccess: float = 0.0
+    attempted: int = 0  # texts sent, retries too
+    succeededOnFirstTry: int = 0  # deliveries
+    succeededAfterRetry: int = 0  # deliveries
+    escalatedToFile: int = 0  # those that needed the instruction file
+    failed: int = 0  # those that were given up
+    averageAttemptsToSuccess: float = 0.0  # of those that succeeded
     averageTimeToSuccess: float = 0.0  # seconds
 
 
@@ -603,15 +601,15 @@ class Installation(Record):
 class RegisteredLine(Record):
     """A line in a client's settings that runs this kit and does nothing else."""
 
-    mode: str = ""
-    agent: str = "claude"
+    mode: str = ""  # the first word behind the path
+    agent: str = "claude"  # the second, where the line is not Claude's
     words: list[str] = []  # mode, agent, "now"
-    path: str = ""  # of the kit, variables as they stand
+    path: str = ""  # the kit's, with variables as they are written
     event: str = ""  # the client's name of the event that runs it
-    index: int = 0  # of its group in the event's list
-    position: int = 0  # of its entry in the group's hooks
-    group: Json = {}
-    entry: Json = {}
+    index: int = 0  # its group's, in the event's list
+    position: int = 0  # its entry's, in the group's hooks
+    group: Json = {}  # with a matcher, perhaps
+    entry: Json = {}  # with command and timeout
 
 
 # =============================================================================
@@ -629,7 +627,7 @@ STDIN_LIMIT_BYTES, PIPE_BYTES = 32_000_000, 65_536
 class Run:
     """One run of a hook: what its handlers work with."""
 
-    error_log: str = ""  # where an internal error is noted, once the project is known
+    error_log: str = ""  # the file for an internal error, once the project is known
 
     def __init__(self, event: Event, project: Project, env: Env, now: float) -> None:
         self.event = event
@@ -643,7 +641,7 @@ class Run:
         self.check = ""  # the command that must prove that a phase is complete
         self.verdict = ""  # how it failed
         self.output = ""  # the end of what it printed
-        self.opening = ""  # what the agent is told first about its workflow
+        self.opening = ""  # the first words to the agent about its workflow
         self.head = read_head(project.root)  # branch and commit now
 
 
@@ -670,7 +668,7 @@ def run_hook(mode: str, words: list[str], env: Env, now: float) -> None:
         do_locked(run, judge_checked)
 
 
-def do_locked(run: Run, *steps: Action) -> None:
+def do_locked(run: Run, *steps: Step) -> None:
     """Do this while we hold the project's lock. If another hook holds it, say nothing;
     at a Stop of a running workflow, tell the person that it was not judged."""
     is_stop = run.event.name == "Stop"
@@ -820,8 +818,8 @@ def report_error(error: Exception, now: float) -> None:
 # =============================================================================
 # Modes
 # =============================================================================
-# What happens at each event. A handler gets the run, adds to its reply and returns.
-# It does not print, take the lock or read the environment.
+# What happens at each event. A handler gets the run, adds to its reply and returns:
+# it does not print, and the lock is taken.
 
 GREETING_EVENTS = ("SessionStart", "UserPromptSubmit", "Stop")
 
@@ -917,8 +915,9 @@ HANDLERS = {
 # =============================================================================
 # A new session gets the newest handoff that waits. Delivering moves its file to
 # handoffs/delivered/, so only one session gets it. Evidence ends the delivery: our
-# text in the transcript, or the agent's acknowledgement. Without evidence the text
-# is sent again, and at last written into the client's instruction file.
+# text in the transcript, or the agent's acknowledgement; an answer, where a client's
+# transcript holds none of our texts. Without evidence the text is sent again, and at
+# last written into the client's instruction file.
 
 UPDATE_LIMIT_S = 1.0
 BUSY_S, BUSY_CALL_S = 600, 7200
@@ -1457,8 +1456,8 @@ def remove_leftover(run: Run, path: str) -> None:
 # After each tool call we know how far it is to the next level at which something
 # urgent has to be said. A token takes up a least number of bytes in the transcript, so
 # the launcher needs only its size to know that the level is not reached. It answers a
-# few calls without Python and notes one dot for each. A transcript that was not written
-# since the last dot does not have the last call yet: then its size proves nothing.
+# few calls without Python and writes one dot for each. A transcript that was not
+# written since the last dot lacks the last call: then its size proves nothing.
 #
 #     <cache>/calm/<agent>-<session>         8
 #                                            120340 456340 (bytes of the transcript)
@@ -1540,16 +1539,15 @@ def is_calm(run: Run) -> bool:
 # Alerts
 # =============================================================================
 # An auditor is a function that gives back an alert or None, and a row of AUDITORS. It
-# judges by the facts, which end before the present call; in a calm it may be asked up
-# to eight calls late. An alert is a signal without a file: it goes straight into this
-# reply. It is said when its level is crossed, and again after each cooldown while it
-# stays active.
-# monitor-state.json tells it to others; keys are "<session>:<CODE>", "global:<CODE>":
+# judges by the facts, which end before the present call; in a calm it may run up to
+# eight calls late. An alert is a signal without a file, put straight into this reply:
+# when its level is crossed, and again after each cooldown while it stays active.
+# Others read monitor-state.json; its keys are "<session>:<CODE>" and "global:<CODE>":
 #
 #     {"lastEmitted": {key: ISO}, "activeAlerts": {key: true},
 #      "lastHealth": {"<session>": {"contextPercent": 87, "repetitionScore": 0.0}}}
-# What others edited is in their session files. The empty file `edits` in the project's
-# state folder gets another time with each new edit; so does a file's calm end.
+# What other sessions edited is in their session files. Each new edit touches the empty
+# file `edits` in the project's state folder, and that ends the calm of the others.
 
 # code: percent at which it is said and below which it is over, severity, what to do
 HEALTH_LEVELS = {
@@ -1850,8 +1848,8 @@ def forget_alerts(project: Project, session_id: str) -> None:
 # Every session that did work leaves a handoff, .context/handoffs/<session>.md, and
 # it is never older than the work. Near the limit we ask the agent until it has
 # written one. If it wrote none, the kit makes one from the facts. What happened
-# after the agent wrote its own stands between SINCE_HEAD and SINCE_END, and is
-# replaced each time. What is not ours is quoted, or one line behind a mark.
+# after the agent wrote it is added between SINCE_HEAD and SINCE_END, and replaced
+# each time. What others said is quoted, or one line behind a mark.
 
 HANDOFF_PERCENT, HANDOFF_TOKENS = 85, 400_000
 HANDOFF_LIMIT_BYTES = 512_000
@@ -2309,7 +2307,7 @@ def render_pins(facts: Facts) -> str:
 # =============================================================================
 # Gate
 # =============================================================================
-# Once a session, at the first tool call, the agent is told which context files to
+# Once a session, at the first tool call, the agent hears which context files to
 # read. A marker in the temp folder says that this was done; the launcher looks for
 # it, too. After a compaction and after /clear the gate speaks again.
 
@@ -4605,11 +4603,12 @@ DIALECTS = {  # by the word in the registered command
     "grok": GrokBuild(),
 }
 
+
 # =============================================================================
 # Session
 # =============================================================================
 # What we keep of a session: session-<id>.json in the project's state folder. `facts`
-# is what the transcript says; everything else is what we did about it.
+# is what the transcript says; the rest is what events said and what we did about it.
 
 SESSION_FILE = r"^session-.*\.json$"
 SAID_KEPT = 250  # more than the signals that are looked at
@@ -4709,10 +4708,10 @@ def all_sessions(project: Project, since: float = 0.0) -> list[Session]:
 # =============================================================================
 # Git
 # =============================================================================
-# Branch and commit are read from files, and so is how they moved: git notes each move
-# of HEAD in logs/HEAD. git is asked what changed when a handoff is made, and what it
+# Branch and commit are read from files, and so is how they moved: git logs each move
+# of HEAD in logs/HEAD. We ask git what changed when a handoff is made, and what it
 # tracks when a handoff or a signal waits. Nothing that a repository holds makes it run
-# a program. Without git, or too late, nothing is known of that.
+# a program. If there is no git, or it is too slow, we do without its answer.
 
 GIT_LIMIT_S = 0.6
 LOG_LIMIT_BYTES = 64_000
@@ -4875,7 +4874,8 @@ def is_from_repository(project: Project, path: str) -> bool:
 # =============================================================================
 # A project is the folder in which the client was started, or its nearest parent,
 # if it has a context folder. Our state about it is in the user's home, so no clone
-# can forge it. A run holds the project's one lock from its beginning to its end.
+# can forge it. A run holds the project's one lock while it works; a check command
+# runs without it.
 
 PROJECT_NAME_LIMIT = 100 if os.name == "nt" else 200  # of 260 for a path there
 LOCK_WAIT_S, LOCK_WAIT_STOP_S = 1.0, 3.0
@@ -5343,7 +5343,7 @@ ERRORS_LIMIT_BYTES = 40_000
 
 
 def record(run: Run, event: str, **details: object) -> None:
-    """Note one row for `why`."""
+    """Write one row for `why`."""
     row: Json = {"at": format_iso(run.now), "event": event}
     row["session"] = run.session.id
     for name, value in details.items():
@@ -8272,7 +8272,7 @@ class Terminal:
         code = self.process.returncode
         return code if code >= 0 else 128 - code
 
-    def start(self, command: list[str], modes: list[Any]) -> None:
+    def start(self, command: list[str], modes: list[int | list[bytes | int]]) -> None:
         import fcntl
         import signal
         import subprocess
