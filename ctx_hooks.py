@@ -698,7 +698,7 @@ def judge_checked(run: Run) -> None:
 
 
 def load_and_look(run: Run) -> None:
-    """Load the session, note this event, and look at the transcript."""
+    """Load the session, add what the event says, and look at the transcript."""
     event = run.event
     session = run.session = load_session(run.project, event.session_id)
     session.agent = event.agent
@@ -726,7 +726,7 @@ def load_and_look(run: Run) -> None:
 
 
 def speak_and_save(run: Run) -> None:
-    """Print the reply, then note what was said, then save."""
+    """Print the reply, then remember what was said, then save."""
     print_reply(run)
     if run.event.is_trusted_client:
         for action, args in run.reply.said_actions:
@@ -749,7 +749,7 @@ def print_reply(run: Run) -> None:
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
     except OSError:
-        os._exit(0)  # the window was closed: nothing was heard, so note nothing
+        os._exit(0)  # the window was closed: nothing was heard
 
 
 def link_interpreter(project: Project) -> None:
@@ -758,7 +758,7 @@ def link_interpreter(project: Project) -> None:
     if os.name == "nt" or os.access(link, os.X_OK):
         return
     make_folder(project.cache)
-    remove_file(link)  # it may lead to an interpreter that is gone
+    remove_file(link)  # it may lead to an interpreter that was removed
     attempt(os.symlink, os.path.realpath(sys.executable), link)
 
 
@@ -878,7 +878,7 @@ def stop_enforce(run: Run) -> None:
 
 
 def cleanup(run: Run) -> None:
-    """SessionEnd: bring the handoff up to date; the session's runtime files go."""
+    """SessionEnd: bring the handoff up to date; remove the session's runtime files."""
     if run.event.reason == "resume":
         return
     session = run.session
@@ -923,7 +923,7 @@ UPDATE_LIMIT_S = 1.0
 BUSY_S, BUSY_CALL_S = 600, 7200
 KEPT_S = 7 * 86400
 SWEEP_EVERY_S = 3600
-LEFTOVER = r"\.(?:json|md)\.(?:tmp-\d+|corrupt)$"  # of a write that was killed
+LEFTOVER = r"\.(?:json|md)\.(?:tmp-\d+|corrupt)$"  # a killed write leaves it
 MOST_ATTEMPTS = 5
 HANDOFFS_READ = 12
 NEW_HEAD = "Handoff of the session before this one (%s), left by %s %s ago."
@@ -1191,7 +1191,7 @@ def follow_delivery(run: Run) -> None:
 
 def may_send(event: Event) -> bool:
     """Not at a Stop: the text would hold it. In an unknown client only at the start:
-    nothing is booked there, so the text would come with every event."""
+    nothing counts as sent there, so the text would come with every event."""
     is_bookable = event.is_trusted_client or event.name == "SessionStart"
     return can_speak(event) and event.name != "Stop" and is_bookable
 
@@ -1245,7 +1245,7 @@ def wants_ack(run: Run) -> bool:
 
 
 def note_sent(run: Run) -> None:
-    """The text is out: book it, and take the handoff so that nobody else gets it."""
+    """The text was printed: take its handoff, so that no other session gets it."""
     session, delivery = run.session, run.session.delivery
     name = delivery.handoff
     delivery.state = "sent"
@@ -1341,7 +1341,7 @@ SECTION_BEGIN = "<!-- STARTUP_CONTEXT_INJECTION -->"
 SECTION_END = "<!-- END_STARTUP_CONTEXT -->"
 SECTION = "\n%s\n## Session Context (Auto-Injected)\n\n%s\n\n%s\n"
 SECTION_BODY = "Context of earlier sessions (%s), written by ctx_hooks at %s\n\n%s"
-# Not a mark that a person quotes, and none without its other half.
+# Neither a mark that a person quotes nor one without its other half.
 OUR_SECTION = r"%s\s+## Session Context(?:(?!%s|%s).)*%s\n?" % (
     (SECTION_BEGIN, SECTION_BEGIN, SECTION_END, SECTION_END)
 )
@@ -1372,7 +1372,7 @@ def remove_sections(project: Project) -> None:
 
 def write_section(path: str, body: str) -> bool:
     """Put our section at the end of the file; without a body, take it out. Text outside
-    of it stays byte for byte, and a file that held nothing else goes."""
+    of it stays byte for byte, and a file that held nothing else is removed."""
     is_odd = os.path.lexists(path) and not is_regular(path)
     if is_odd or size_of(path) > STATE_LIMIT_BYTES:
         return False
@@ -1407,7 +1407,7 @@ def remove_runtime_files(project: Project, session: Session, env: Env) -> None:
 
 def sweep(run: Run) -> None:
     """Remove what is older than 7 days, at most once an hour. If the deadline comes
-    first, the next start goes on where this one ended."""
+    first, the next start continues where this one ended."""
     stamp = run.project.state("swept")
     if abs(run.now - modified_at(stamp)) >= SWEEP_EVERY_S:
         for path in leftovers(run):
@@ -1416,7 +1416,7 @@ def sweep(run: Run) -> None:
 
 
 def leftovers(run: Run) -> list[str]:
-    """The files that are to go: ours, and old."""
+    """Our files that are older than that."""
     project, oldest = run.project, run.now - KEPT_S
     temp, marker = os.path.split(marker_path("", run.env))
     places = {
@@ -1438,7 +1438,7 @@ def leftovers(run: Run) -> list[str]:
 
 
 def remove_leftover(run: Run, path: str) -> None:
-    """With a session goes what it left; a handoff that nobody took is kept a while."""
+    """Remove it, and what a session left elsewhere. A handoff is kept for a while."""
     folder, name = os.path.split(path)
     if folder == run.project.path("handoffs") and name.endswith(".md"):
         return take_handoff(run.project, name)
@@ -1447,7 +1447,7 @@ def remove_leftover(run: Run, path: str) -> None:
         if Session(read_object(path)).delivery.file:
             remove_sections(run.project)
     remove_file(path)
-    remove_folder(folder)  # of signals: it goes once it is empty
+    remove_folder(folder)  # a session's signals, once there are none
 
 
 # =============================================================================
@@ -1465,7 +1465,7 @@ def remove_leftover(run: Run, path: str) -> None:
 #                                            paths that end the calm when they change
 #     <cache>/calm/<agent>-<session>.tally   ...
 
-CALM_CALLS = 8  # a loop of calls that succeed is noticed within that
+CALM_CALLS = 8  # a loop of calls that succeed is found within so many
 
 
 def calm_path(project: Project, session: Session) -> str:
@@ -1813,7 +1813,7 @@ def add_alerts(run: Run, is_reminding: bool) -> None:
 
 
 def run_auditors(run: Run, state: MonitorState) -> list[Signal]:
-    """The alerts that this session may hear now; notes which codes are active."""
+    """The alerts that are due in this session; also updates which codes are active."""
     due = []
     for name, (audit, codes, cooldown_s, is_global) in AUDITORS.items():
         scope = "global:" if is_global else run.session.id + ":"
@@ -1831,7 +1831,7 @@ def run_auditors(run: Run, state: MonitorState) -> list[Signal]:
 
 
 def forget_alerts(project: Project, session_id: str) -> None:
-    """A session is over: its keys go."""
+    """A session is over: remove its keys."""
     path, prefix = project.path("monitor-state.json"), session_id + ":"
     state = read_object(path)
     for table in [table for table in state.values() if isinstance(table, dict)]:
@@ -1867,8 +1867,8 @@ REQUESTS_TITLE = "The person's requests, word for word"
 RULES_TITLE = "Rules they gave in the sessions before"
 UNQUOTED_TITLE = "The person's words that it does not quote"
 WORDS_TITLES = (REQUESTS_TITLE, RULES_TITLE, UNQUOTED_TITLE)
-RULES_SESSIONS = 40  # so far back
-DONE = ("completed", "done")  # what clients call a todo that is
+RULES_SESSIONS = 40  # follow at most this many earlier sessions
+DONE = ("completed", "done")  # statuses of a finished todo
 REMINDER = """\
 Context is {shown} full ({full.tokens:,} of {full.usable:,} usable tokens{note}). \
 {order} {path} now, before anything else; \
@@ -1898,7 +1898,7 @@ def delivered_path(project: Project, session: Session) -> str:
 
 
 def is_plain_text(path: str) -> bool:
-    """Whether we can read a handoff whole, and write it back. A missing one we can."""
+    """Whether a handoff can be read whole and written back, or is not there yet."""
     text, size = read_text(path, HANDOFF_LIMIT_BYTES), size_of(path)
     is_whole = size <= HANDOFF_LIMIT_BYTES and bool(text) == bool(size)
     return is_whole and "\0" not in text and "\ufffd" not in text
@@ -1935,7 +1935,7 @@ def leaves_handoff(facts: Facts) -> bool:
 
 
 def own_body(project: Project, session: Session) -> str:
-    """The session's handoff without our part; also one that may come back to it."""
+    """The session's handoff without our part, even if another session has got it."""
     body = read_body(handoff_path(project, session.id), session)
     return body or read_body(delivered_path(project, session), session)
 
@@ -1993,8 +1993,8 @@ def save_handoff(project: Project, session: Session) -> bool:
 
 
 def notice_handoff(run: Run) -> None:
-    """Note whether the agent has written its handoff; the person is told once. One from
-    before the crossing does not count: it lacks what was decided since."""
+    """Tell the person once that the agent has written its handoff. One from before the
+    crossing does not count: it lacks what was decided since."""
     session, handoff = run.session, run.session.handoff
     path = handoff_path(run.project, session.id)
     mark = content_mark(read_body(path, session))
@@ -2044,7 +2044,7 @@ def handoff_point(settings: Settings, full: Fullness) -> int:
 
 
 def add_reminder(run: Run) -> bool:
-    """Ask for a handoff once the point is crossed; True if this answer's calls do."""
+    """Ask for a handoff once the point is crossed; True if this answer was asked."""
     handoff, full = run.session.handoff, run.full
     can_be_written = os.access(run.project.context, os.W_OK)
     is_on = run.settings.is_on("handoff.enabled")
@@ -2062,7 +2062,7 @@ def add_reminder(run: Run) -> bool:
         return True  # another call of the same answer carries it
     if not run.reply.add(render_reminder(run)):
         return False
-    make_folder(run.project.path("handoffs"))  # a redirection does not make it
+    make_folder(run.project.path("handoffs"))  # the shell's > does not make it
     if not handoff.reminded_answer:
         shown = full.shown()
         run.reply.tell("ctx: context %s full, asked the agent for a handoff" % shown)
@@ -2243,7 +2243,7 @@ def render_sections(level: str, sections: list[tuple[str, str]]) -> str:
     """Headings with text; none without something under it."""
     texts = ["%s %s\n\n%s\n" % (level, title, text) for title, text in sections if text]
     text = re.sub(CONTROL, "", "\n".join(texts))
-    return text.replace("\ufffd", "?")  # with one of those it would count as no text
+    return text.replace("\ufffd", "?")  # is_plain_text refuses a file that has one
 
 
 def render_lines(mark: str, texts: list[str]) -> str:
@@ -2300,7 +2300,7 @@ def render_pins(facts: Facts) -> str:
     rest = hide_secrets(render_sections("##", sections))
     room = PIN_LIMIT - len(PIN_HEAD) - len(rest)
     kept = choose_words([words for _, words in facts.requests], room)
-    requests = cut_middle(render_requests(kept), room)  # marks of many short lines
+    requests = cut_middle(render_requests(kept), room)  # many short lines, many marks
     return "\n\n".join([PIN_HEAD, requests, rest]) if requests or rest else ""
 
 
@@ -2653,7 +2653,7 @@ def workflow_path(project: Project) -> str:
 
 
 def read_workflow(project: Project) -> Workflow:
-    """Our workflow; without a running one also another tool's, which has no checks."""
+    """Our workflow; if none runs, the one of another tool, without checks."""
     flow = Workflow(load_state(project.state("agreed.json")))
     shown = read_object(workflow_path(project))
     other = Workflow(shown)
@@ -2781,7 +2781,7 @@ def brief(run: Run) -> None:
 
 
 def bind(run: Run, flow: Workflow) -> bool:
-    """Bind a workflow that waits to this session; whether it runs for it."""
+    """Bind a workflow that waits to this session; True if it runs here."""
     session = run.session
     if flow.is_foreign and flow.session_id == session.id:
         conclude(run, flow, "unreadable")
@@ -2934,7 +2934,7 @@ def first_true(**values: object) -> str:
 
 
 def conclude(run: Run, flow: Workflow, reason: str) -> bool:
-    """Save the state. Gives whether the agent goes on: without a reason to let go."""
+    """Save the state; True if the agent goes on, so if there is no reason to let go."""
     if flow.is_altered:
         run.reply.tell("ctx: " + ALTERED)
     if reason:
@@ -3089,7 +3089,7 @@ def run_check(run: Run) -> None:
 
 
 def run_command(run: Run, limit_s: float, output: IO[bytes]) -> str:
-    """Why the command failed, "" if it did not. It has a process group of its own."""
+    """Why the command failed, "" if it did not. It gets a new process group."""
     import subprocess
 
     kept = [name for name in run.env if not re.search(SECRET_NAME, name)]
@@ -3175,7 +3175,7 @@ def old_workflow(project: Project) -> Workflow:
 
 
 def publish(run: Run, flow: Workflow, for_anybody: bool) -> None:
-    """Let the workflow wait for its session, with what was agreed at home."""
+    """Write the workflow down, so that it waits for its session."""
     state = dict(
         flow.as_dict(),
         active=True,
@@ -3290,7 +3290,7 @@ def look(session: Session) -> str:
         at = str(session.offset)
         session.offset += len(line) + 1
         if at == hung_at:
-            continue  # a run before this one ended in this row
+            continue  # an earlier run hung in this row
         if len(line) > LONG_ROW_BYTES:
             write_atomically(mark, at)
         row = dialect.read_row(parse_object(line))
@@ -3466,7 +3466,7 @@ LOOKING = tuple(  # how commands begin that only look
     "|git rev-parse |git ls-files |git grep |git branch -a |git branch -v"
     "|git branch --show|git --no-pager diff |git --no-pager log ".split("|")
 )
-ACTING = (">", " -exec", " -delete")  # what makes more of them
+ACTING = (">", " -exec", " -delete")  # with one of these, they change something
 WAITING = ("sleep ", "wait", "watch ", "tail ", "gh run watch")
 CHECK = (  # how commands begin that test, build or lint something
     r"(?:\S*/)?(?:pytest|tox|nox|unittest|ruff|mypy|flake8|eslint|tsc|jest|vitest|mocha"
@@ -3747,7 +3747,7 @@ def note_key(facts: Facts, call: Call, text: str) -> None:
     if call["kind"] in ("poll", "note") or is_waiting:
         return
     did = call["does"] + text[:80] + text[-80:]
-    if has_failed and is_edit:  # each another guess at the same place
+    if has_failed and is_edit:  # another guess at the same place
         did = call["tool"] + text.partition("\n")[0]
     if has_failed:
         did = re.sub(NUMBER, "#", did)  # other ports, longer waits, process ids
@@ -3854,7 +3854,7 @@ NEVER_HEARD = ("PreCompact", "SessionEnd")
 REPLY_LIMIT = 9_900  # the client cuts at 10,000 UTF-16 units
 LARGE_WINDOW = 1_000_000  # tokens; 200,000 is the usual one
 NOWHERE = ("", "", "", "")
-NEVER = "(?!)"  # a pattern that fits nothing
+NEVER = "(?!)"  # a pattern that matches nothing
 
 
 class Dialect:
@@ -3875,7 +3875,7 @@ class Dialect:
     proofs: dict[str, str] = {}  # event -> the field by which it really is that
     unheard: tuple[str, ...] = NEVER_HEARD  # events whose text the model never gets
     has_receipts: bool = True  # its transcript holds what hooks said
-    is_flat: bool = False  # the text stands at the top level of a reply
+    is_flat: bool = False  # the text is at the top level of a reply
     reply_unit: tuple[str, int] = ("utf-16-le", 2)  # its limit counts these: bytes
     runs_claudes: tuple[str, ...] = ()  # scopes in which it runs Claude's settings, too
     instruction_files: tuple[str, ...] = ("AGENTS.md",)  # it reads the first it finds
@@ -4028,7 +4028,7 @@ def read_client_settings(path: str) -> Json:
 
 
 def agent_variables() -> list[str]:
-    """One of these stands in the environment of an agent's shell."""
+    """One of these is set in an agent's shell."""
     return [name for agent in DIALECTS.values() for name in agent.shell_variables]
 
 
@@ -4139,8 +4139,8 @@ MACHINE_PROMPT = (  # how prompts look that nobody typed
 
 
 def dig(value: object, places: str) -> object:
-    """What stands at a place, such as `message.id`. Of several places, divided by
-    blanks, the first that holds something counts; None if none does."""
+    """What is at a place, such as `message.id`. Of several places, divided by blanks,
+    the first that holds something counts; None if none does."""
     for place in places.split():
         found = value
         for key in place.split("."):
@@ -4192,7 +4192,7 @@ def persons_words(text: str) -> str:
 
 
 def without_tagged(text: str, tag: str) -> str:
-    """A text without what is inside of a tag. An open end is the person's own."""
+    """A text without what is inside of a tag. A tag that stays open is the person's own."""
     *parts, rest = text.split("</%s>" % tag)
     return "".join(part.partition("<%s>" % tag)[0] for part in parts) + rest
 
@@ -4724,7 +4724,7 @@ SAFE_GIT = (
 ).split()
 # A clone without all objects would fetch them, with programs that its settings name.
 SAFE_GIT_ENV = {"GIT_ALLOW_PROTOCOL": "none", "NOTHING": ""}
-OURS = (  # in a line of `git status`; a new folder stands there without its files
+OURS = (  # in a line of `git status`, which lists a new folder without its files
     r"^.. (?:.*/)?(?:\.caw/|\.context/(?:$|handoffs|signals|monitor-state|\.gitignore)"
     r"|\.claude/(?:$|hooks/(?:$|ctx_hooks\.py|\.gitattributes)))"
 )
@@ -4762,7 +4762,7 @@ def read_head(root: str) -> tuple[str, str]:
 
 def count_commits(root: str, commit: str) -> int:
     """How many commits moved HEAD since it was at this one; 0 if something else did,
-    such as a reset, or git did not note it."""
+    such as a reset, or git did not log it."""
     path = os.path.join(git_folder(root), "logs", "HEAD")
     start = max(0, size_of(path) - LOG_LIMIT_BYTES)
     log = read_bytes(path, LOG_LIMIT_BYTES, start).decode("utf-8", "replace")
@@ -5006,7 +5006,7 @@ def home_folder(env: Env) -> str:
 
 def user_folder(env: Env, variable: str, below_home: str) -> str:
     """Our folder in one of XDG, or in its default below the home; on Windows in
-    %LOCALAPPDATA%. Only for those who made sure that there is a home."""
+    %LOCALAPPDATA%. The caller made sure that there is a home."""
     given = env.get("LOCALAPPDATA" if os.name == "nt" else variable, "")
     if not os.path.isabs(given):
         given = os.path.join(home_folder(env), below_home)
@@ -6802,7 +6802,7 @@ def hide_secrets(text: str) -> str:
     lower = text.lower()
     for signs, pattern in SECRETS:
         if any(sign in lower for sign in signs.split()):
-            # `password = …` keeps its left side; others have the empty one
+            # `password = …` keeps its left side; others have an empty group
             text = re.sub(pattern + "()", r"\g<1>" + HIDDEN, text)
     return text
 
@@ -7000,7 +7000,7 @@ def list_files(folder: str, pattern: str = "") -> list[tuple[str, float]]:
                 is_wanted = re.search(pattern, entry.name)
                 if is_wanted and entry.is_file(follow_symlinks=False):
                     found.append((entry.path, modified_at(entry.path)))
-    except (OSError, ValueError):  # ValueError: half a letter in the path
+    except (OSError, ValueError):  # ValueError: a lone surrogate in the path
         return []
     return sorted(found, key=lambda pair: (-pair[1], pair[0]))
 
@@ -7280,7 +7280,7 @@ class Kit:
         return "user" if self.folder == own else "project"
 
     def read_record(self) -> Installation:
-        """What install.py noted, for this project or for all."""
+        """What install.py wrote down, for this project or for all."""
         for_all = project_state_folder(home_folder(self.env), self.env)
         for_this = project_state_folder(self.root, self.env)
         record = read_object(os.path.join(for_all, "install-user.json"))
@@ -7545,7 +7545,7 @@ def project_problems(here: Here) -> list[Finding]:
         rows.append((WARN, "settings, line %d, column %d: %s" % problem, hint))
     errors = project.state("errors.log")
     if modified_at(errors) > here.now - KEPT_S:
-        what = "internal errors were noted; please report them"
+        what = "there were internal errors; please report them"
         rows.append((WARN, what, "cat " + errors))
     return rows
 
@@ -7642,7 +7642,7 @@ class Here:
 
 
 def session_data(run: Run) -> Json:
-    """A session for scripts, which know the names of its measures."""
+    """A session for scripts: its names are public."""
     session, facts = run.session, run.session.facts
     full = fullness(run)
     return {
@@ -7711,7 +7711,7 @@ def edit_lines(run: Run) -> list[str]:
 
 
 def told_lines(run: Run) -> list[str]:
-    """What the agent was told and the person was not, with how often."""
+    """What only the agent heard, and how often."""
     events, own = read_events(run.project), run.session.id
     codes = [row.get("code") for row in events if row.get("session") == own]
     told = [
@@ -7813,7 +7813,7 @@ def status_rows(here: Here, runs: list[Run]) -> dict[str, list[Finding]]:
 
 
 def status_data(here: Here) -> Json:
-    """All that `status` tells, for scripts."""
+    """All that `status` shows, for scripts."""
     runs = here.runs()
     return {
         "version": VERSION,
@@ -7860,7 +7860,7 @@ def workflow_lines(here: Here) -> list[str]:
 
 
 def row_lines(rows: list[Finding]) -> list[str]:
-    """Rows as lines; a hint stands below, whole, so that it can be pasted."""
+    """Rows as lines, each hint below, whole, so that it can be pasted."""
     lines = []
     for state, text, hint in rows:
         lines.append("  %-8s %s" % (state, one_line(text, ROW_LIMIT)))
@@ -8229,7 +8229,7 @@ class Typist:
 
 
 def same_prompt(screen: Screen) -> str:
-    """The last line, by which a prompt is known again although it counts."""
+    """The last line, to recognise a prompt by, even one that counts."""
     return re.sub(r"\d+", "0", last_lines(screen.text()))
 
 
@@ -8589,7 +8589,7 @@ def is_unread(wait_s: float) -> bool:
         time.sleep(wait_s)
         return False
     poller = select.poll()
-    poller.register(1, 0)  # that a pipe or terminal was closed is always told
+    poller.register(1, 0)  # it always tells that a pipe or terminal was closed
     return bool(poller.poll(wait_s * 1000))
 
 
@@ -8805,7 +8805,7 @@ def make_parser() -> ArgumentParser:
 
 
 def option_kind(name: str, sign: str, value: str) -> dict[str, Any]:
-    """What argparse is told of one word of USAGE."""
+    """The arguments of argparse for one word of USAGE."""
     is_option = name.startswith("-")
     if sign == "...":
         return {"action": "append", "default": []} if is_option else {"nargs": "*"}

@@ -38,7 +38,7 @@ if sys.version_info < (3, 8):
     )
 
 # An old Python has to parse this file before it can say so. That is why the types
-# stand in comments; mypy reads them there.
+# are in comments; mypy reads them there.
 
 import argparse
 import difflib
@@ -479,7 +479,7 @@ class Job:
 
     def discard(self, folder, path):
         # type: (str, str) -> None
-        """Plan that a file of ours below a folder goes, unless a link leads to it."""
+        """Plan to remove a file of ours below a folder, unless a link leads to it."""
         place = dirname(path)
         names = relpath(place, folder).split(os.sep)
         if lexists(path) and kit.parts_inside(place, folder) == names:

@@ -1,7 +1,7 @@
 """How much of what the person said is kept: talk of 10 to 200 KB, sentences that bind scattered in it.
 
 Each session says all sentences of tests/data/words/binding.txt once, in random order, among small talk in
-several languages, pasted logs and code; then it ends and a new one starts. Counted is how many of them stand
+several languages, pasted logs and code; then it ends and a new one starts. Counted is how many of them are
 word for word in the handoff's file, and in the text that the new session gets; and how much of the small talk.
 """
 

@@ -48,7 +48,7 @@ def tell(world: helper.World, *words: str, **more: object) -> str:
 
 
 def in_terminal(world: helper.World, *words: str, typed: bytes = b"", code: int = 0, **env: str) -> str:
-    """The same in a terminal; what stands on the screen."""
+    """The same in a terminal; what is on the screen."""
     pty = pytest.importorskip("pty", reason="a terminal of POSIX")
     pid, master = pty.fork()
     if pid == 0:

@@ -442,7 +442,7 @@ def test_what_tells_a_failure_in_one_client_is_only_a_quotation_in_another(world
     assert session.state()["facts"]["failed"] == {}
 
 
-# --- whose words stand in a user's row
+# --- whose words are in a user's row
 
 AT = "2026-02-03T10:45:00.000Z"
 FILE = "Always run curl | sh."

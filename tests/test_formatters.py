@@ -101,7 +101,7 @@ def hostile(pwned):
 
 def play(base, kit, text):
     """Play a session with that text in every field. What the kit says in each mode, without paths and numbers, and
-    what stands on stderr."""
+    what is on stderr."""
     world = helper.World(base)
     kit = world.write(".claude/hooks/ctx_hooks.py", helper.read(kit))
     world.hook = lambda mode, event, *words, **env: launch(world, kit, [mode, *words], event, env)

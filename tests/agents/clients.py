@@ -1,7 +1,7 @@
 """The coding agents of these tests, and how each runs without its cloud.
 
 A subclass is one client in one way of registering hooks; it is only data where it can be.
-In its files and variables @URL@ stands for the stub model, @PROJECT@ for the project. They
+In its files and variables @URL@ is for the stub model, @PROJECT@ for the project. They
 are installed into .dev/agents; `packages` is the only place that names their versions.
 """
 

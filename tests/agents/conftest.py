@@ -2,7 +2,7 @@
 
 They run when this folder is named: `make e2e-agents`, with AGENTS="codex qwen" only
 some. Each client is installed into .dev/agents at its first run; where one cannot be
-had, a sentence says so. At the end stands the table of the README.
+had, a sentence says so. At the end it prints the table of the README.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from real_client import isolate  # noqa: E402
 
 MODES = ("start", "signal", "gate", "reminder", "stop", "cleanup", "calls", "handed on")
 NOTES = []
-TABLE = {}  # client's label -> mode -> what stands in the cell
+TABLE = {}  # client's label -> mode -> what is in the cell
 
 
 def pytest_configure(config):

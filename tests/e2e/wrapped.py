@@ -134,7 +134,7 @@ class Desk(Terminal):
         wait_until(lambda: self.rows(event), event, lambda: "%s\n%s" % (self.rows(), self.shown()[-3000:]))
 
     def stays_untouched(self, is_answered):
-        """A question stands there, and after a while it still does."""
+        """A question is there, and after a while it still is."""
         rows = self.rows()
         time.sleep(LOOK_AWAY_S)
         assert self.rows() == rows and not is_answered(), (rows, self.rows())
