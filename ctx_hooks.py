@@ -8822,6 +8822,9 @@ def option_kind(name: str, sign: str, value: str) -> dict[str, Any]:
     return kind
 
 
+READER_HAS_GONE = (32, 22)  # EPIPE; Windows says EINVAL
+
+
 def run_people(argv: list[str]) -> int:
     """Run a person's command. It never exits with 2, which would mean "deny" to a
     client that runs it as a hook."""
@@ -8835,9 +8838,9 @@ def run_people(argv: list[str]) -> int:
             print(end="", flush=True)  # also after --help, which ends by an exception
     except UserError as error:
         what, hint = error.args
-    except BrokenPipeError:  # the reader has seen enough
-        os._exit(1)  # nothing more can be flushed
     except OSError as error:
+        if error.errno in READER_HAS_GONE:  # it has seen enough
+            os._exit(1)  # nothing more can be flushed
         what, hint = str(error), make_parser().prog + " doctor"
     except (KeyboardInterrupt, EOFError):  # ^C, or ^D at a question
         return 130
