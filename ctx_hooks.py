@@ -2655,25 +2655,23 @@ def workflow_path(project: Project) -> str:
 def read_workflow(project: Project) -> Workflow:
     """Our workflow; if none runs, the one of another tool, without checks."""
     flow = Workflow(load_state(project.state("agreed.json")))
-    shown = read_object(workflow_path(project))
-    other = Workflow(shown)
+    shown = Workflow(read_object(workflow_path(project)))
     if flow.active:
-        flow.is_altered = shown != flow.as_dict()
-    elif other.active:
-        flow = other
+        flow.is_altered = shown.as_dict() != flow.as_dict()
+    elif shown.active:
+        flow = shown
         is_known = os.path.exists(session_path(project, flow.session_id))
         flow.is_foreign = bool(flow.token) or not is_known
         flow.checks, flow.until, flow.token = {}, "", ""
-    flow.phases = plan_phases(flow.phases, flow.config)
+        flow.phases = plan_phases(flow.phases, flow.config)
     return flow
 
 
 def save_workflow(project: Project, flow: Workflow) -> bool:
     """Write both files; False if that fails."""
     state = flow.as_dict()
-    if flow.token and not write_object(project.state("agreed.json"), state):
-        return False
-    return write_object(workflow_path(project), state)
+    is_kept = not flow.token or write_object(project.state("agreed.json"), state)
+    return is_kept and write_object(workflow_path(project), state)
 
 
 def plan_phases(names: list[str], flags: dict[str, bool]) -> list[str]:
@@ -2764,7 +2762,7 @@ def judge_words(run: Run, flow: Workflow) -> Block:
 
 CANCEL_WORDS = "ctx cancel"
 CANCELLED = "[ctx workflow] The person cancelled it; you may stop when you like."
-ALTERED = ".caw/auto-state.json was changed or removed; what was agreed counts."
+ALTERED = ".caw/auto-state.json was changed or removed; what you agreed to counts."
 
 
 def brief(run: Run) -> None:
@@ -2820,71 +2818,65 @@ def hear_person(run: Run, flow: Workflow) -> str:
 IDLE_LIMIT = 3  # well below the 8 after which a client holds no longer
 FULL_PERCENT = 95
 BLOCKED_LINE = r"(?im)^[ \t*_]*BLOCKED[ \t*_]*:[ \t*_]*(\S.*)\s*\Z"
-ENDED_BY = {  # signal -> a key of OUTCOMES
-    "PHASE_ERROR": "critical_error",
-    "PHASE_BLOCKED": "phase_blocked",
-}
-OUTCOMES = {  # why the agent may stop -> what the person is told
-    "all_phases_complete": "{flow.proof}; done after {flow.rounds} round{plural},"
-    " {age}",
-    "max_iterations_reached": "the workflow failed: {flow.stage} was not complete after"
-    " {flow.max_iterations} rounds",
-    "stale_state": "the workflow ended: no activity for 2 hours",
-    "critical_error": "the workflow failed: an error ended {flow.stage}: {flow.needs}",
-    "unreadable": "the workflow ended: what was agreed cannot be read",
-    "user_cancelled": "the workflow was cancelled during {flow.stage}",
-    "phase_blocked": "{flow.stage} waits for you: {flow.needs}"
-    " (your next prompt goes on)",
-    "changed": "the workflow was changed while its check ran; the agent may stop",
-    "subagents": "subagents are at work; {flow.stage} goes on when they are done",
-    "wake_up": "a wake-up is scheduled; {flow.stage} goes on with it",
-    "plan_mode": "in plan mode the agent may stop; {flow.stage} stays open",
-    "context_full": "the context is full: the agent may stop; {flow.stage} stays open",
-    "no_progress": "3 stops without a tool call: the agent may stop; {flow.stage} stays"
-    " open",
-    "unwritable": ".caw/auto-state.json cannot be written; the agent may stop",
-}
-ENDED = {  # those that end the workflow -> its phase then
-    "all_phases_complete": "complete",
-    "max_iterations_reached": "failed",
-    "stale_state": "failed",
-    "critical_error": "failed",
-    "unreadable": "failed",
-    "user_cancelled": "cancelled",
+OUTCOMES = {
+    # the workflow's phase then: {why the agent may stop: what the person is told}
+    "complete": {
+        "all_phases_complete": "{flow.proof}; done after {rounds}, {age}",
+    },
+    "failed": {
+        "max_iterations_reached": "the workflow failed: {flow.stage} was not complete"
+        " after {flow.max_iterations} rounds",
+        "phase_error": "the workflow failed: an error ended {flow.stage}: {flow.needs}",
+        "stale_state": "the workflow ended: no activity for 2 hours",
+        "unreadable": "the workflow ended: what you agreed to cannot be read",
+    },
+    "cancelled": {
+        "user_cancelled": "the workflow was cancelled during {flow.stage}",
+    },
+    "": {  # it is not over
+        "phase_blocked": "{flow.stage} waits for you: {flow.needs}"
+        " (answer with your next prompt)",
+        "changed": "the workflow was changed while its check ran; the agent may stop",
+        "subagents": "subagents are at work; {flow.stage} continues when they are done",
+        "wake_up": "a wake-up is scheduled; {flow.stage} continues then",
+        "plan_mode": "in plan mode the agent may stop; {flow.stage} stays open",
+        "context_full": "the context is full: the agent may stop; {flow.stage} stays"
+        " open",
+        "no_progress": "3 stops without a tool call: the agent may stop; {flow.stage}"
+        " stays open",
+        "unwritable": ".caw/auto-state.json cannot be written; the agent may stop",
+    },
 }
 
 
 def enforce_stop(run: Run) -> None:
-    """Hold the stop, complete the phase, or let go. A check that is due runs first;
-    then we are here again, and a person may have changed the workflow meanwhile."""
+    """Let the agent stop, or hold it. If a check is due, ask for it and return: once it
+    has ended we are called again, and a person may have changed the workflow by then."""
     flow = read_workflow(run.project)
     if not bind(run, flow):
         return
     block = judge_words(run, flow)
     is_claim = block.get("SIGNAL") in flow.next_by_signal
     due = flow.checks.get(flow.phase, "") if is_claim else ""
-    event = run.event
-    kinds = {str(dig(task, "type")) for task in event.background_tasks}
-    pause = first_true(
+    tasks = {str(dig(task, "type")) for task in run.event.background_tasks}
+    reason = first_true(
         changed=run.check not in ("", due),
-        subagents=kinds - {"shell"},  # a server may run for ever
-        wake_up=event.session_crons,
-        plan_mode=event.permission_mode == "plan",
+        subagents=tasks - {"shell"},  # a server may run for ever
+        wake_up=run.event.session_crons,
+        plan_mode=run.event.permission_mode == "plan",
     )
-    if pause:
-        conclude(run, flow, pause)
-    elif run.check == due:
-        settle(run, flow, block)
-    else:
+    if run.check != due and not reason:
         run.check = due
+    elif conclude(run, flow, reason or count_round(run, flow, block)):
+        hold(run, flow)
 
 
-def settle(run: Run, flow: Workflow, block: Block) -> None:
-    """Follow the block; then the first brake lets go, or the stop is held."""
+def count_round(run: Run, flow: Workflow, block: Block) -> str:
+    """Follow the block, unless its check failed; why the agent may stop, or ""."""
     session = run.session
-    is_idle = session.held_calls == session.facts.tool_calls
-    session.held_calls = session.facts.tool_calls
-    session.holds = session.holds + 1 if is_idle else 0
+    calls = session.facts.tool_calls
+    session.holds = session.holds + 1 if session.held_calls == calls else 0
+    session.held_calls = calls
     flow.rounds += 1
     flow.iteration += 1
     if run.verdict:
@@ -2894,18 +2886,16 @@ def settle(run: Run, flow: Workflow, block: Block) -> None:
         block = {}
     elif run.check:
         fold_passed(session.facts, run.check, "passed", format_iso(run.now), run.output)
-    reason = follow_block(run, flow, block) or first_true(
+    return follow_block(run, flow, block) or first_true(
         phase_blocked=flow.needs,
         context_full=run.full.percent >= FULL_PERCENT,
         no_progress=session.holds >= IDLE_LIMIT,
         max_iterations_reached=flow.iteration >= flow.max_iterations,
     )
-    if conclude(run, flow, reason):
-        hold(run, flow)
 
 
 def follow_block(run: Run, flow: Workflow, block: Block) -> str:
-    """Note the signal and follow it; why the agent may stop, or ""."""
+    """Note the signal, and go to its phase; why the agent may stop, or ""."""
     if not block:
         return ""
     signal = block["SIGNAL"]
@@ -2914,13 +2904,15 @@ def follow_block(run: Run, flow: Workflow, block: Block) -> str:
     flow.signals.detected_signals.append(
         {"signal": signal, "detected_at": at, "reason": words}
     )
-    to = flow.next_by_signal.get(signal)
-    if block.get("RECOVERABLE", "").lower() == "true":
-        run.opening = "You reported an error: %s. Recover and go on." % words
-        return ""
-    if to not in flow.phases:
+    if signal in FORMS:
+        if block.get("RECOVERABLE", "").lower() == "true":
+            run.opening = "You reported an error: %s. Recover and go on." % words
+            return ""
         flow.needs = words
-        return ENDED_BY.get(signal, "all_phases_complete")
+        return signal.lower()
+    to = flow.next_by_signal[signal]
+    if to == END:
+        return "all_phases_complete"
     run.opening = PHASE_DONE % (flow.phase, to) + run.opening
     flow.phase = to
     flow.phase_started_at = at
@@ -2934,31 +2926,32 @@ def first_true(**values: object) -> str:
 
 
 def conclude(run: Run, flow: Workflow, reason: str) -> bool:
-    """Save the state; True if the agent goes on, so if there is no reason to let go."""
+    """Save the state; True if the agent goes on, so if there is no reason to stop."""
     if flow.is_altered:
         run.reply.tell("ctx: " + ALTERED)
     if reason:
         let_go(run, flow, reason)
     flow.signals.last_checked = format_iso(run.now)
-    if save_workflow(run.project, flow):
-        return not reason
-    let_go(run, flow, "unwritable")
-    return False
+    if not save_workflow(run.project, flow):
+        reason = "unwritable"
+        let_go(run, flow, reason)
+    return not reason
 
 
 def let_go(run: Run, flow: Workflow, reason: str) -> None:
-    """The agent may stop: one line to the person, one row to the recorder."""
-    text = OUTCOMES[reason].format(
+    """The agent may stop: tell the person why, and end the workflow if that ends it."""
+    end = next(phase for phase, lines in OUTCOMES.items() if reason in lines)
+    text = OUTCOMES[end][reason].format(
         flow=flow,
-        plural="" if flow.rounds == 1 else "s",
-        age=format_age(run.now - parse_iso(flow.started_at)),
+        rounds="%d round%s" % (flow.rounds, "" if flow.rounds == 1 else "s"),
+        age=format_age(run.now - (parse_iso(flow.started_at) or run.now)),
     )
     run.reply.tell("ctx: " + text)
     record(run, "auto:released", reason=reason, said=text)
-    if reason in ENDED:
+    if end:
         flow.active = False
         flow.last_phase = flow.phase
-        flow.phase = ENDED[reason]
+        flow.phase = end
         flow.outcome = text
 
 
@@ -3079,10 +3072,10 @@ def run_check(run: Run) -> None:
         size = output.seek(0, os.SEEK_END)
         output.seek(max(0, size - 4 * CHECK_TAIL))
         printed = output.read().decode("utf-8", "replace")
-    printed = hide_secrets(printed)
-    tail = printed[-CHECK_TAIL:]
-    is_cut = len(printed) > CHECK_TAIL
-    run.output = "…" + tail.strip() if is_cut else tail.strip()
+    printed = hide_secrets(printed).strip()
+    if len(printed) > CHECK_TAIL:
+        printed = "…" + printed[-CHECK_TAIL:].lstrip()
+    run.output = printed
     if problem:
         run.verdict = "`%s` %s" % (one_line(run.check, 300), problem)
     run.now += time.monotonic() - began  # it may take minutes
@@ -3092,14 +3085,14 @@ def run_command(run: Run, limit_s: float, output: IO[bytes]) -> str:
     """Why the command failed, "" if it did not. It gets a new process group."""
     import subprocess
 
-    kept = [name for name in run.env if not re.search(SECRET_NAME, name)]
+    env = {key: run.env[key] for key in run.env if not re.search(SECRET_NAME, key)}
     is_windows = os.name == "nt"
     try:
         child = subprocess.Popen(  # the person agreed to this text
             run.check if is_windows else ["sh", "-c", WATCHER, "sh", run.check],
             shell=is_windows,
             cwd=run.project.root,
-            env={name: run.env[name] for name in kept},
+            env=env,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -471,7 +471,7 @@ def test_a_changed_phase_passes_nothing(auto, session, world):
     auto.change(phase="fill", task_description="Do nothing.", checks={}, max_iterations=999, token="")
     reply = stop(session, block(world, "fill"))
     assert is_held(reply) and "SIGNAL must be DIG_COMPLETE" in reply.text
-    assert "ctx: .caw/auto-state.json was changed or removed; what was agreed counts" in reply.person
+    assert "ctx: .caw/auto-state.json was changed or removed; what you agreed to counts" in reply.person
     assert auto.state()["phase"] == "dig" and auto.state()["max_iterations"] == 20
     assert "exits 3" in stop(session, block(world, "dig")).text
 
@@ -484,15 +484,15 @@ def test_a_state_that_is_gone_or_unusable_frees_nobody(auto, session, world, tex
     if text is not None:
         world.write(".caw/auto-state.json", text)
     reply = stop(session)
-    assert "exits 1, round 1 of 20" in reply.text and "what was agreed counts" in reply.person
-    assert auto.state()["active"] and "what was agreed counts" not in stop(session).person
+    assert "exits 1, round 1 of 20" in reply.text and "what you agreed to counts" in reply.person
+    assert auto.state()["active"] and "what you agreed to counts" not in stop(session).person
 
 
 def test_a_person_is_told_once_when_what_was_agreed_cannot_be_read(auto, session, world):
     auto.go(session, until="false")
     write(world.state("agreed.json"), "{")
     reply = stop(session)
-    assert not reply.text and "what was agreed cannot be read" in reply.person
+    assert not reply.text and "what you agreed to cannot be read" in reply.person
     assert not stop(session).out and not auto.state()["active"]
 
 
@@ -500,7 +500,7 @@ def test_a_person_is_told_once_when_what_was_agreed_cannot_be_read(auto, session
 def test_a_check_that_changes_the_state_changes_nothing(auto, session, world):
     auto.go(session, until="rm -r .caw; false")
     reply = stop(session)
-    assert "exits 1" in reply.text and "what was agreed counts" in reply.person and auto.state()["active"]
+    assert "exits 1" in reply.text and "what you agreed to counts" in reply.person and auto.state()["active"]
 
 
 @SHELL

@@ -116,7 +116,7 @@ def test_a_blocked_agent_may_stop_and_the_answer_goes_on(kit):
     begin(kit, "--any")
     asks = works(kit, "one", "I looked.\n\nBLOCKED: single or double quotes?")
     notices, news = until(kit, *asks, *works(kit, "quotes"), prompts=("go", "double"))
-    assert notices[0] == "ctx: the task waits for you: single or double quotes? (your next prompt goes on)"
+    assert notices[0] == "ctx: the task waits for you: single or double quotes? (answer with your next prompt)"
     assert "passes; done after 2 rounds" in notices[1] and len(news) == 4
 
 
@@ -164,7 +164,7 @@ def test_an_agent_that_removes_or_rewrites_the_state_is_still_held(kit):
 
     turns = [bash("echo a", act=remove), "Done.", bash("echo b", act=rewrite), "Done."]
     notices, _ = until(kit, *turns, *works(kit, "quotes"))
-    assert sum(".caw/auto-state.json was changed or removed; what was agreed counts" in line for line in notices) == 2
+    assert sum(".caw/auto-state.json was changed or removed; what you agreed to counts" in line for line in notices) == 2
     assert "passes; done after 3 rounds" in notices[-1]
 
 
