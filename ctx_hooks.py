@@ -3123,77 +3123,7 @@ def wait_for(child: subprocess.Popen[bytes], limit_s: float, output: IO[bytes]) 
     return "exits %d" % child.returncode if child.returncode else ""
 
 
-# --- for the command `auto`: a person's half
-
-A_START = 'auto start "Add a login page" --until "make test"'
-
-
-def new_workflow(run: Run, options: Namespace) -> Workflow:
-    """What `auto start` was asked for; a UserError if that cannot be meant."""
-    until = options.until
-    names = plan_phases([TASK] if until else run.settings.words("auto.phases"), {})
-    phases = [name for name in names if name not in options.skip]
-    if read_workflow(run.project).is_running:
-        raise UserError("a workflow runs already", "`auto stop` ends it")
-    if not options.task.strip():
-        raise UserError("the task is empty", A_START)
-    if until is not None and not until.strip():
-        raise UserError("the command of --until is empty", A_START)
-    if not phases or not set(options.skip) <= set(names):
-        raise UserError("unknown phase in --skip", "the phases: " + ", ".join(names))
-    checks = {}
-    for phase in phases:
-        command = until or run.settings.of_phase("auto.done_when", phase)
-        if command:
-            checks[phase] = command
-    return Workflow(
-        {
-            "phases": phases,
-            "phase": phases[0],
-            "checks": checks,
-            "until": until,
-            "task_description": hide_secrets(options.task),
-            "started_at": format_iso(run.now),
-        }
-    )
-
-
-def old_workflow(project: Project) -> Workflow:
-    """The workflow that `auto resume` takes up, also after it ended."""
-    flow = read_workflow(project)
-    flow.phase = flow.last_phase or flow.phase
-    if flow.phase not in flow.phases:
-        raise UserError("there is no workflow to take up", "see `auto start --help`")
-    return flow
-
-
-def publish(run: Run, flow: Workflow, for_anybody: bool) -> None:
-    """Write the workflow down, so that it waits for its session."""
-    state = dict(
-        flow.as_dict(),
-        active=True,
-        token=os.urandom(16).hex(),
-        session_id=run.env.get("CLAUDE_CODE_SESSION_ID", ""),
-        any_prompt=for_anybody,
-        iteration=0,
-        needs="",
-        last_phase="",
-        phase_started_at=format_iso(run.now),
-        signals={},  # no hook has met it yet
-    )
-    if not save_workflow(run.project, Workflow(state)):
-        raise UserError("cannot write .caw/auto-state.json", "check its folder's owner")
-    ignored = os.path.join(run.project.root, ".caw", ".gitignore")
-    if not os.path.lexists(ignored):
-        write_atomically(ignored, "/auto-state.json\n/.gitignore\n")
-    record(run, "auto:started", stage=flow.stage)
-
-
-def cancel_workflow(run: Run) -> None:
-    flow = read_workflow(run.project)
-    if flow.active:
-        conclude(run, flow, "user_cancelled")
-
+# --- what `auto status` and a handoff say
 
 TASK_LINE = "\nTask: {flow.task_description:.300}"
 RESUME = " `auto resume` takes it up again." + TASK_LINE
@@ -8627,6 +8557,7 @@ OWN_TERMINAL = (
     "use a terminal of your own; ! in the client is the agent's shell, too."
     " `ctx cancel` as a prompt ends it"
 )
+A_START = 'auto start "Add a login page" --until "make test"'
 NOT_FOUND = " exits 127"
 FAILS_NOW = "%s now (%s). The agent goes on until it exits 0."
 
@@ -8655,6 +8586,36 @@ def refuse_agent(run: Run, options: Namespace) -> None:
     decides = options.until or options.agree or options.action == "stop"
     if decides and any(map(run.env.get, agent_variables())):
         raise UserError(FOR_PERSONS, OWN_TERMINAL)
+
+
+def new_workflow(run: Run, options: Namespace) -> Workflow:
+    """What `auto start` was asked for; a UserError if that cannot be meant."""
+    until = options.until
+    names = plan_phases([TASK] if until else run.settings.words("auto.phases"), {})
+    phases = [name for name in names if name not in options.skip]
+    if read_workflow(run.project).is_running:
+        raise UserError("a workflow runs already", "`auto stop` ends it")
+    if not options.task.strip():
+        raise UserError("the task is empty", A_START)
+    if until is not None and not until.strip():
+        raise UserError("the command of --until is empty", A_START)
+    if not phases or not set(options.skip) <= set(names):
+        raise UserError("unknown phase in --skip", "the phases: " + ", ".join(names))
+    checks = {}
+    for phase in phases:
+        command = until or run.settings.of_phase("auto.done_when", phase)
+        if command:
+            checks[phase] = command
+    return Workflow(
+        {
+            "phases": phases,
+            "phase": phases[0],
+            "checks": checks,
+            "until": until,
+            "task_description": hide_secrets(options.task),
+            "started_at": format_iso(run.now),
+        }
+    )
 
 
 def run_first(run: Run, flow: Workflow) -> None:
@@ -8687,6 +8648,43 @@ def ask_person(flow: Workflow, has_agreed: bool) -> None:
             return
     what = "you did not agree to its checks: " + ", ".join(commands)
     raise UserError(what, "--agree lets the workflow run them")
+
+
+def old_workflow(project: Project) -> Workflow:
+    """The workflow that `auto resume` takes up, also after it ended."""
+    flow = read_workflow(project)
+    flow.phase = flow.last_phase or flow.phase
+    if flow.phase not in flow.phases:
+        raise UserError("there is no workflow to take up", "see `auto start --help`")
+    return flow
+
+
+def publish(run: Run, flow: Workflow, for_anybody: bool) -> None:
+    """Write the workflow down, so that it waits for its session."""
+    state = dict(
+        flow.as_dict(),
+        active=True,
+        token=os.urandom(16).hex(),
+        session_id=run.env.get("CLAUDE_CODE_SESSION_ID", ""),
+        any_prompt=for_anybody,
+        iteration=0,
+        needs="",
+        last_phase="",
+        phase_started_at=format_iso(run.now),
+        signals={},  # no hook has met it yet
+    )
+    if not save_workflow(run.project, Workflow(state)):
+        raise UserError("cannot write .caw/auto-state.json", "check its folder's owner")
+    ignored = os.path.join(run.project.root, ".caw", ".gitignore")
+    if not os.path.lexists(ignored):
+        write_atomically(ignored, "/auto-state.json\n/.gitignore\n")
+    record(run, "auto:started", stage=flow.stage)
+
+
+def cancel_workflow(run: Run) -> None:
+    flow = read_workflow(run.project)
+    if flow.active:
+        conclude(run, flow, "user_cancelled")
 
 
 def run_doctor(here: Here, options: Namespace) -> int:
