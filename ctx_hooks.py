@@ -6856,18 +6856,27 @@ def write_atomically(path: str, content: str | bytes) -> bool:
     """Replace the file as a whole, make its folder if need be; False if that fails. A
     new folder is for this user alone."""
     data = content.encode("utf-8", "replace") if isinstance(content, str) else content
-    draft = "%s.tmp-%d" % (path, os.getpid())
     make_folder(os.path.dirname(path))
     try:
-        with open(draft, "xb") as file:
-            file.write(data)
-        if os.path.exists(path):
-            os.chmod(draft, os.stat(path).st_mode & 0o777)
-        replace_file(draft, path)
+        replace_content(path, data)
         return True
     except (OSError, ValueError):
-        remove_file(draft)
         return False
+
+
+def replace_content(path: str, data: bytes, mode: int = 0) -> None:
+    """Replace the file as a whole. Without a mode it keeps its own."""
+    draft = "%s.tmp-%d" % (path, os.getpid())
+    if not mode and os.path.exists(path):
+        mode = os.stat(path).st_mode & 0o777
+    try:
+        with open(draft, "xb") as file:
+            if mode:
+                os.chmod(draft, mode)
+            file.write(data)
+        replace_file(draft, path)
+    finally:
+        remove_file(draft)  # there is none if it took the file's place
 
 
 def replace_file(source: str, target: str) -> None:
@@ -8770,7 +8779,8 @@ wrap        run an agent that has no hooks: wrap -- aider
     --timeout=30                        seconds
     command...                          behind --
 """
-USAGE_LINE = r"(?m)^( *)([\w-]+)(=|\.\.\.|)(\S*) *(.*)$"
+USAGE_COMMAND = r"(?m)^(\w+) +(.*)\n((?: .*\n)*)"
+USAGE_WORD = r"(?m)^ *([\w-]+)(=|\.\.\.|)(\S*) *(.*)$"
 
 
 def make_parser() -> ArgumentParser:
@@ -8786,30 +8796,36 @@ def make_parser() -> ArgumentParser:
     )
     parser.add_argument("--version", action="version", version="ctx_hooks " + VERSION)
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for indent, name, sign, value, text in re.findall(USAGE_LINE, USAGE):
-        if not indent:
-            command = subparsers.add_parser(name, help=text, description=text)
-            command.set_defaults(run=COMMANDS[name])
-        else:
-            command.add_argument(name, help=text, **option_kind(name, sign, value))
+    for name, text, words in re.findall(USAGE_COMMAND, USAGE):
+        command = subparsers.add_parser(name, help=text, description=text)
+        command.set_defaults(run=COMMANDS[name])
+        add_arguments(command, words)
     return parser
+
+
+def add_arguments(parser: ArgumentParser, usage: str) -> None:
+    """Let a parser take these words, each in a line of its own, as in USAGE."""
+    for name, sign, value, text in re.findall(USAGE_WORD, usage):
+        parser.add_argument(name, help=text, **option_kind(name, sign, value))
 
 
 def option_kind(name: str, sign: str, value: str) -> dict[str, Any]:
     """The arguments of argparse for one word of USAGE."""
-    is_option = name.startswith("-")
-    if sign == "...":
-        return {"action": "append", "default": []} if is_option else {"nargs": "*"}
     if not sign:
         return {"action": "store_true"}
+    is_option = name.startswith("-")
     choices = value.split("|")
-    kind: dict[str, Any] = {"default": choices[0] or None}
+    kind: dict[str, Any] = {"choices": choices} if len(choices) > 1 else {}
+    if sign == "...":
+        kind.update(
+            {"action": "append", "default": []} if is_option else {"nargs": "*"}
+        )
+    elif is_option:
+        kind["default"] = choices[0] or None
+    else:
+        kind.update(nargs="?", default=choices[0])
     if value.isdigit():
         kind["type"] = int
-    if len(choices) > 1:
-        kind["choices"] = choices
-    if not is_option:
-        kind.update(nargs="?", default=choices[0])
     return kind
 
 
@@ -8817,14 +8833,24 @@ READER_HAS_GONE = (32, 22)  # EPIPE; Windows says EINVAL
 
 
 def run_people(argv: list[str]) -> int:
-    """Run a person's command. It never exits with 2, which would mean "deny" to a
-    client that runs it as a hook."""
+    """Run a person's command; its exit code."""
+    parser = make_parser()
+
+    def run() -> int:
+        options = parser.parse_args(argv or ["--help"])
+        here = Here(os.getcwd(), dict(os.environ))
+        return options.run(here, options) or 0
+
+    return run_guarded(run, parser.prog + " doctor")
+
+
+def run_guarded(action: Callable[[], int], hint: str) -> int:
+    """The exit code of what a person runs, or two lines on stderr and 1; the hint is
+    for what the system refuses. Never 2: to a client, that would mean "deny"."""
     speak_utf8()
     try:
         try:
-            options = make_parser().parse_args(argv or ["--help"])
-            here = Here(os.getcwd(), dict(os.environ))
-            return options.run(here, options) or 0
+            return action()
         finally:
             print(end="", flush=True)  # also after --help, which ends by an exception
     except UserError as error:
@@ -8832,7 +8858,7 @@ def run_people(argv: list[str]) -> int:
     except OSError as error:
         if error.errno in READER_HAS_GONE:  # it has seen enough
             os._exit(1)  # nothing more can be flushed
-        what, hint = str(error), make_parser().prog + " doctor"
+        what = "%s: %s" % (error.filename or "failed", error.strerror)
     except (KeyboardInterrupt, EOFError):  # ^C, or ^D at a question
         return 130
     sys.stderr.write("error: %s\nhint: %s\n" % (for_terminal(what), for_terminal(hint)))

@@ -46,7 +46,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import stat
 from os.path import dirname, isdir, islink, join, lexists, realpath, relpath
 from typing import List, NamedTuple
@@ -120,8 +119,8 @@ class JsonText:
 
     def __init__(self, source):
         # type: (str) -> None
-        self.source = self.plain = ""
-        self.replace(0, 0, source)
+        self.source = source
+        self.plain = kit.plain_json(source)
         self.is_one_line = ":" in source and "\n" not in source.strip()
         self.line_end = "\r\n" if "\r\n" in source else "\n"
         indent = re.search("\n([ \t]+)[^ \t\r\n]", self.plain)
@@ -129,10 +128,8 @@ class JsonText:
 
     def replace(self, start, end, text):
         # type: (int, int, str) -> None
-        # a comma is one too many, or not, by what comes next
-        plain = kit.plain_json(text + self.source[end : end + 1])[: len(text)]
         self.source = self.source[:start] + text + self.source[end:]
-        self.plain = self.plain[:start] + plain + self.plain[end:]
+        self.plain = kit.plain_json(self.source)
 
     def skip_blanks(self, at):
         # type: (int) -> int
@@ -541,8 +538,9 @@ def apply_change(change, job):
         os.unlink(change.path)
         remove_empty(dirname(change.path), realpath(job.root))
     else:
+        os.makedirs(dirname(change.path), exist_ok=True)
         is_kit = change.new == SOURCE
-        write_bytes(change.path, change.new, 0o755 if is_kit else None)
+        kit.replace_content(change.path, change.new, 0o755 if is_kit else 0)
 
 
 def remove_empty(folder, top):
@@ -551,24 +549,6 @@ def remove_empty(folder, top):
     while is_below(folder, top):
         kit.remove_folder(folder)
         folder = dirname(folder)
-
-
-def write_bytes(path, data, mode=None):
-    # type: (str, bytes, int | None) -> None
-    """Replace a file as a whole. Without a mode it keeps its own."""
-    os.makedirs(dirname(path), exist_ok=True)
-    draft = "%s.tmp-%d" % (path, os.getpid())
-    try:
-        with open(draft, "xb") as file:
-            if mode:
-                os.chmod(draft, mode)
-            elif lexists(path):
-                shutil.copymode(path, draft)
-            file.write(data)
-        kit.replace_file(draft, path)
-    except BaseException:
-        kit.remove_file(draft)
-        raise
 
 
 # =============================================================================
@@ -588,7 +568,7 @@ def save_record(job):
     # type: (Job) -> None
     text = json.dumps(job.record.as_dict(), indent=1)
     os.makedirs(job.place.home, mode=0o700, exist_ok=True)  # prompts are kept there
-    write_bytes(job.record_path, text.encode(), 0o600)
+    kit.replace_content(job.record_path, text.encode(), 0o600)
 
 
 def read_settings(job, agent):
@@ -969,15 +949,7 @@ NOT_SHARED = (
 
 def say(text):
     # type: (str) -> None
-    if sys.stdout:  # there is none if it was closed
-        sys.stdout.write(clean(text))
-        sys.stdout.flush()
-
-
-def clean(text):
-    # type: (str) -> str
-    """Names in a stranger's project may hold anything; a terminal gets none of it."""
-    return re.sub(kit.CONTROL, "?", text) + "\n"
+    kit.print_page(text.split("\n"))
 
 
 def tell(change, job, verb):
@@ -1098,17 +1070,27 @@ def report(job):
 NOT_INSTALLED = 3
 NOT_CURRENT = 4
 PROBE = "import sys; print(sys.executable); sys.exit(sys.version_info < (3, 8))"
-FLAGS = {
-    "no-context": "make no .context with TASKS.md and DECISIONS.md",
-    "allow-handoff": "also let the agent write handoffs unasked (one rule)",
-    "statusline": "also show the fullness in the status line, if you have none",
-    "dry-run": "show what would change; write nothing",
-    "verbose": "with --dry-run: also the text of small files",
-    "check": "exit 0: the hooks speak, 3: not installed, 4: not current or silent",
-    "uninstall": "take out what was installed; what you wrote stays",
-    "keep-state": "with --uninstall: leave this project's state in your home",
-    "force": "replace a newer ctx_hooks.py by this one",
-}
+USAGE = """
+project=                            its folder; default: the nearest parent with \
+.git or .claude
+--agent...%s|all                    may be repeated; default: claude, and those \
+whose folder is there
+--scope=project|local|user          project: shared through git (default); local: \
+yours, in this project; user: yours, in all projects
+--python=                           the Python of the hooks: its path
+--no-context                        make no .context with TASKS.md and DECISIONS.md
+--allow-handoff                     also let the agent write handoffs unasked (one rule)
+--statusline                        also show the fullness in the status line, if you \
+have none
+--dry-run                           show what would change; write nothing
+--verbose                           with --dry-run: also the text of small files
+--check                             exit 0: the hooks speak, 3: not installed, \
+4: not current or silent
+--uninstall                         take out what was installed; what you wrote stays
+--keep-state                        with --uninstall: leave this project's state in \
+your home
+--force                             replace a newer ctx_hooks.py by this one
+"""
 
 
 def parse_arguments(argv):
@@ -1118,46 +1100,14 @@ def parse_arguments(argv):
         description="Install ctx_hooks into a project, or take it out again.",
         epilog="example: python3 install.py ~/src/app",
     )
-    parser.add_argument(
-        "project",
-        metavar="PROJECT",
-        nargs="?",
-        help="its folder; default: the nearest parent with .git or .claude",
-    )
-    parser.add_argument(
-        "--agent",
-        action="append",
-        choices=AGENTS + ["all"],
-        default=[],
-        help="may be repeated; default: claude, and those whose folder is there",
-    )
-    parser.add_argument(
-        "--scope",
-        choices=["project", "local", "user"],
-        default="project",
-        help="project: shared through git (default); local: yours, in this project; "
-        "user: yours, in all projects",
-    )
-    parser.add_argument("--python", metavar="PATH", help="the Python of the hooks")
-    for name, text in FLAGS.items():
-        parser.add_argument("--" + name, action="store_true", help=text)
+    kit.add_arguments(parser, USAGE % "|".join(AGENTS))
     return parser.parse_args(argv)
 
 
 def main(argv=None):
     # type: (list[str] | None) -> int
-    kit.speak_utf8()
-    try:
-        return run(parse_arguments(argv))
-    except kit.UserError as problem:
-        message, hint = problem.args
-    except BrokenPipeError:
-        os._exit(1)  # nobody reads what we say
-    except OSError as problem:
-        message = "%s: %s" % (problem.filename or "cannot go on", problem.strerror)
-        hint = "correct that, then run this again: it goes on where it was"
-    sys.stderr.write(clean("error: %s\nhint: %s" % (message, hint)))
-    return 1
+    hint = "correct that, then run this again: it goes on where it was"
+    return kit.run_guarded(lambda: run(parse_arguments(argv)), hint)
 
 
 def run(options):

@@ -80,7 +80,7 @@ def test_every_setting_command_and_client_is_named(kit):
 def test_every_option_file_and_target_that_it_names_exists():
     source = helper.read(os.path.join(helper.REPO, "install.py"))
     options = re.findall(r"install\.py --([a-z-]+)", TEXT) + re.findall(r"^\| `--([a-z-]+)", TEXT, re.M)
-    assert options and all('"%s"' % name in source or '"--%s"' % name in source for name in options)
+    assert options and all("\n--%s" % name in source for name in options)
     for target in re.findall(r"\]\(([^)#]+)\)", TEXT):
         assert os.path.exists(os.path.join(helper.REPO, target)), target
     makefile = os.path.join(helper.REPO, "Makefile")
