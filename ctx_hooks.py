@@ -7361,7 +7361,8 @@ def scope_option(here: Here, path: str) -> str:
 
 def check_trust(here: Here) -> Finding:
     """Codex runs no hook in a folder that is not trusted."""
-    told = read_text(os.path.join(home_folder(here.env), ".codex", "config.toml"))
+    folder = DIALECTS["codex"].own_folder(here.env)
+    told = read_text(os.path.join(folder, "config.toml"))
     if '[projects."%s"]\ntrust_level = "trusted"' % here.root in told:
         return OK, "Codex trusts this folder; it asks you once about new hooks", ""
     what = "Codex runs no hook before you trust this folder and the hooks"

@@ -85,7 +85,7 @@ class Unusable(kit.UserError):
 # JSON text
 # =============================================================================
 # Edits a JSON text item by item and leaves every other byte as it is. What is put
-# in follows the text's own line ends and indent. Comments stay. A place is the way
+# in follows the text's own line ends and indent. Comments stay. A place is the path
 # to an item, by keys and indexes: ["hooks", "Stop", 0].
 
 BLANKS = " \t\n\r\ufeff"
@@ -110,7 +110,7 @@ def refuse_constant(name):
     raise ValueError(name + " is not JSON")
 
 
-# float: no limit of digits. Numbers are only compared, never written back.
+# float, for an int may not have too many digits. Numbers are never written back.
 DECODER = json.JSONDecoder(parse_int=float, parse_constant=refuse_constant)
 
 
@@ -183,7 +183,7 @@ class JsonText:
 
     def put(self, place, value):
         # type: (Place, object) -> None
-        """Set the value at a place; what has to be around it is made, too."""
+        """Set the value at a place; make the objects and lists around it."""
         outer, key = place[:-1], place[-1]
         if self.value(outer) is None:
             self.put(outer, wrap(key, value))
@@ -200,7 +200,7 @@ class JsonText:
 
     def append(self, at, key, value):
         # type: (int, int | str, object) -> None
-        """Add an item behind those of the object or array that begins here."""
+        """Add an item at the end of the object or array that begins here."""
         items = self.items(at)
         close = self.read(at)[1] - 1
         if not self.source[at + 1 : close].strip(BLANKS):
@@ -223,7 +223,7 @@ class JsonText:
 
     def remove(self, place):
         # type: (Place) -> None
-        """Remove an item, and what holds nothing else, not even a comment."""
+        """Remove an item, and what is then empty, without even a comment."""
         outer = place[:-1]
         items = self.items(self.find(outer))
         item = {item.key: item for item in items}[place[-1]]
@@ -238,8 +238,8 @@ class JsonText:
 
     def render(self, value, before):
         # type: (object, str) -> str
-        """A value as this text has it: in the one line of its neighbours, or in
-        lines with the indent that these blanks before it have."""
+        """The value in the style of this text: in one line, as its neighbours are,
+        or in lines that are indented like the blanks before it."""
         if self.is_one_line or "\n" not in before:
             return json.dumps(value)
         text = json.dumps(value, indent=self.unit)
@@ -276,7 +276,7 @@ def without_comma(gap):
 
 def close_gap(before, after):
     # type: (str, str) -> str
-    """One gap for the two around what is removed; their comments stay."""
+    """What is left of the two gaps around a removed item: the comments."""
     rest = without_comma(after)
     if rest == after:  # it was the last one
         before = without_comma(before)
@@ -289,8 +289,8 @@ def close_gap(before, after):
 # =============================================================================
 # Our entries
 # =============================================================================
-# An entry is ours by what it runs, never by a private key or by memory: so any
-# clone can take it out.
+# An entry is ours if its command runs the kit. That needs no mark and no record, so
+# any clone can take it out.
 
 OUR_RULE = re.compile(r"Edit\(.*/handoffs/\*\*\)")
 STATUS_LINE = ["statusLine"]  # type: Place
@@ -325,7 +325,7 @@ def decode(source, takes_comments=True):
 
 def find_wrong_shape(value, events):
     # type: (kit.Json, list[str]) -> str
-    """Where our entries could not be put in, or not be taken out exactly."""
+    """What in these settings has no room for our entries; "" if all has."""
     for name in ("hooks", "statusLine", "permissions"):
         if not isinstance(value.get(name, {}), dict):
             return name + " must be an object"
@@ -417,6 +417,14 @@ class Job:
             shared = join(self.root, LOCAL)
         return os.path.abspath(own if self.is_user else shared)
 
+    def folder(self, agent):
+        # type: (str) -> str
+        """The folder of an agent that holds its settings in this scope."""
+        dialect = kit.DIALECTS[agent]
+        if self.is_user:
+            return dialect.own_folder(self.env)
+        return join(self.project, dialect.settings.partition("/")[0])
+
     def registered(self):
         # type: () -> set[str]
         """The settings files that run the kit of this place."""
@@ -428,7 +436,7 @@ class Job:
 
     def hooks_for(self, agent):
         # type: (str) -> dict[str, kit.Json]
-        """{event: group} for an agent's settings; shared ones hold no path of ours."""
+        """{event: group} for an agent; shared settings hold no path of a machine."""
         word = "" if self.is_user else kit.kit_word(agent)
         if IS_WINDOWS and (self.is_local or not word):
             return kit.adapt_hooks(HOOKS, agent, '"%s"' % self.kit, kit.POWERSHELL_LINE)
@@ -496,7 +504,7 @@ def is_below(path, folder):
 # =============================================================================
 # Files
 # =============================================================================
-# A job's changes are made in their order, which is safe to cut short.
+# A job's changes are made in their order, so that a run may be cut short.
 
 
 class Change:
@@ -533,7 +541,7 @@ def apply_change(change, job):
     if read_bytes(change.path) != change.old:
         # a client, an editor or another installer wrote it; that must not be lost
         shown = job.show(change.path)
-        raise kit.UserError(shown + " changed in this very moment", "run this again")
+        raise kit.UserError(shown + " was changed during this run", "run this again")
     if change.new is None:
         os.unlink(change.path)
         remove_empty(dirname(change.path), realpath(job.root))
@@ -621,7 +629,7 @@ def plan_removal(job, agent):
     """Give an agent's settings their old bytes back."""
     if names_us(job, agent):
         _, original = read_settings(job, agent)
-        job.change(job.settings(agent), original, " (our hooks are out)")
+        job.change(job.settings(agent), original, " (without our hooks)")
 
 
 def names_us(job, agent):
@@ -634,7 +642,7 @@ def add_status(job, text, command):
     # type: (Job, JsonText, str) -> None
     """Our status line, if it is wanted and there is no other."""
     command = " statusline".join(command.rsplit(" inject", 1))
-    # nobody promises that a status line gets the variable; it starts in the project
+    # a status line may not get the variable, but it starts in the project
     command = command.replace("$CLAUDE_PROJECT_DIR", "${CLAUDE_PROJECT_DIR:-.}")
     is_wanted = job.options.statusline and text.value(STATUS_LINE) is None
     if is_wanted or has_our_status(text):
@@ -683,7 +691,7 @@ def plan_install(job):
         plan_context(job)
 
 
-# Why a file in the kit's place is kept, unless we wrote it, maybe in another layout.
+# Why the file in the kit's place is not replaced, or kept as a copy.
 CHANGED = "somebody changed it"
 FOREIGN = "it is another's file"
 
@@ -809,7 +817,7 @@ def plan_sections(job):
         data = read_bytes(path) or b""
         bare = kit.without_section(data)
         if bare != data:
-            job.change(path, bare or None, " (our section is out)")
+            job.change(path, bare or None, " (without our section)")
 
 
 def plan_kit_removal(job):
@@ -933,11 +941,11 @@ def plan_exclude(job, registered):
 SMALL_BYTES = 2000
 DONE = {"write": "wrote", "change": "changed", "remove": "removed"}
 MEANING = {
-    "project": "It works for you, in %s.\n"
+    "project": "The hooks are on in %s.\n"
     "The files are for everybody: commit them, and your team gets the hooks with "
     "a pull.",
-    "local": "It works for you alone, in %s; git stages nothing of it.",
-    "user": "It works for you, in every project with a .context folder.\n"
+    "local": "The hooks are on for you alone, in %s; git stages nothing of this.",
+    "user": "The hooks are on for you, in every project with a .context folder.\n"
     "next: mkdir .context in a project of yours",
 }
 GREETS = {"claude", "codex", "gemini"}  # the others show no line of a hook
@@ -993,11 +1001,14 @@ def explain(job):
         ignored = ask_git(job, "check-ignore", SHARED, kit.KIT_PLACE)
         if ignored:
             say(NOT_SHARED % ignored.replace("\n", ", "))
+    start = start_folder(job)
+    if start != os.getcwd():
+        say("next: cd " + shlex.quote(start))
     if any(change.path.endswith("TASKS.md") for change in job.changes):
         say("next: write into .context/TASKS.md what is being worked on")
     explain_start(job)
     offer_others(job)
-    say("what the hooks do: " + status_call(job))
+    say("to see what the hooks do: " + kit.program_call(job.kit, "status", start))
     say("to undo all of it: " + own_call(job, "--uninstall"))
 
 
@@ -1012,9 +1023,9 @@ def explain_start(job):
 def offer_others(job):
     # type: (Job) -> None
     """Name the agents that the person has, too, by their folders in the home."""
-    known = job.agents + (riders(job) if "claude" in job.agents else [])
-    others = [name for name in AGENTS if name not in known]
-    others = [name for name in others if isdir(kit.DIALECTS[name].own_folder(job.env))]
+    known = set(job.agents).union(riders(job) if "claude" in job.agents else [])
+    found = [name for name in AGENTS if isdir(kit.DIALECTS[name].own_folder(job.env))]
+    others = [name for name in found if name not in known]
     if others and not job.is_local and not job.options.agent:
         option = " ".join("--agent " + name for name in others)
         say("for %s, too: %s" % (", ".join(labels_of(others)), own_call(job, option)))
@@ -1023,15 +1034,6 @@ def offer_others(job):
 def labels_of(agents):
     # type: (list[str]) -> list[str]
     return [kit.DIALECTS[agent].label for agent in agents]
-
-
-def status_call(job):
-    # type: (Job) -> str
-    folder = start_folder(job)
-    call = kit.Kit(folder, job.env, job.kit).call("status")
-    if folder == os.getcwd():
-        return call
-    return "cd %s && %s" % (shlex.quote(folder), call)
 
 
 def own_call(job, option=""):
@@ -1055,12 +1057,11 @@ def report(job):
     # type: (Job) -> bool
     """Say what is wrong, as `doctor` does; True if it keeps the hooks silent."""
     here = kit.Here(start_folder(job), job.env, job.kit)
-    levels = set()
-    for row in kit.diagnose(here):
-        levels.add(row[0])
+    rows = kit.diagnose(here)
+    for row in rows:
         if row[0] in (kit.WARN, kit.FAIL):
             say("%s: %s\n      %s" % row)
-    return kit.FAIL in levels
+    return any(kit.FAIL in row for row in rows)
 
 
 # =============================================================================
@@ -1159,7 +1160,7 @@ def rehearse(job):
     show_plan(job)
     if not job.options.uninstall and not job.registered():
         explain(job)
-    say("nothing was written; without --dry-run it is")
+    say("nothing was written: this was a dry run")
 
 
 def install(job):
@@ -1194,7 +1195,7 @@ def carry_out(job):
 def say_what_is_left(job):
     # type: (Job) -> None
     if not job.changes and not job.leftovers:
-        say("nothing of ours is here")
+        say("nothing of ctx_hooks is here")
     elif isdir(job.place.context) and not job.is_user:
         say("kept %s: what is in it is yours" % job.show(job.place.context))
 
@@ -1204,9 +1205,7 @@ def link_python(job, python):
     """Let the launcher start this interpreter: a link in the user's cache."""
     code, out = kit.run_program([python, "-I", "-S", "-c", PROBE])
     if code != 0:
-        raise kit.UserError(
-            python + " is no Python of 3.8 or newer", "name one that is"
-        )
+        raise kit.UserError(python + " is not Python 3.8 or newer", "name one that is")
     link = join(job.place.cache, "python3")
     os.makedirs(job.place.cache, exist_ok=True)
     kit.remove_file(link)
@@ -1262,19 +1261,12 @@ def choose_agents(job):
         names = ["claude"]
     if job.options.uninstall:
         names = [name for name in names or AGENTS if names_us(job, name)]
-        return leave_out(job, names)
-    if not names:
-        names = [name for name in AGENTS if name == "claude" or is_used(job, name)]
-    if "claude" in names or has_lines(job.settings("claude")):
+    elif not names:
+        names = [name for name in AGENTS if name == "claude" or isdir(job.folder(name))]
+    is_ridden = "claude" in names or has_lines(job.settings("claude"))
+    if is_ridden and not job.options.uninstall:
         names = [name for name in names if name not in riders(job)]  # never twice
     return leave_out(job, names)
-
-
-def is_used(job, agent):
-    # type: (Job, str) -> bool
-    """Whether an agent has its folder here."""
-    folder = job.name(job.settings(agent)).partition("/")[0]
-    return isdir(join(job.root, folder))
 
 
 def riders(job):

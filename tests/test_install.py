@@ -397,7 +397,7 @@ def test_uninstall_gives_every_byte_back(place, agent, name):
     assert place.tree() == installed
     place.run("--uninstall")
     assert place.tree() == before
-    assert "nothing of ours" in place.run("--uninstall")
+    assert "nothing of ctx_hooks" in place.run("--uninstall")
     assert place.tree() == before and place.left_in_home() == []
 
 
@@ -851,6 +851,25 @@ def test_a_worktree_keeps_private_files_out_of_git_too(place):
 # --- scopes and places
 
 
+def test_user_scope_follows_the_variables_that_name_a_clients_folder(place):
+    """`doctor` and the clients do, too."""
+    codex, copilot = os.path.join(place.base, "codex"), os.path.join(place.base, "copilot")
+    place.env.update(CODEX_HOME=codex, COPILOT_HOME=copilot)
+    os.makedirs(codex)
+    os.makedirs(os.path.join(place.home, ".gemini"))
+    os.makedirs(os.path.join(place.home, ".copilot"))  # not the one that counts
+    printed = place.run("--scope", "user")
+    assert "next: start Claude Code or Codex or Gemini CLI" in printed
+    assert place.commands(os.path.join(codex, "hooks.json"))
+    assert place.run("--scope", "user", "--check").startswith("ok: ")
+    place.run("--scope", "user", "--agent", "copilot", "--uninstall")
+    place.run("--scope", "user", "--uninstall")
+    assert helper.files_below(codex) == []
+    place.run("--scope", "user", "--agent", "copilot")
+    assert place.commands(os.path.join(copilot, "hooks", "ctx_hooks.json"))
+    assert helper.files_below(os.path.join(place.home, ".copilot")) == []
+
+
 @pytest.mark.parametrize("variable", [None, "a \"b' ü/deep"])
 def test_user_scope_runs_anywhere_and_leaves_the_project_alone(place, variable):
     config = os.path.join(place.home, variable or ".claude")
@@ -965,7 +984,7 @@ def test_python_sets_a_link_in_the_cache_and_nothing_in_the_settings(place):
     place.run("--python", PYTHON)
     old = place.write(place.base + "/old", "#!/bin/sh\nexit 1\n", 0o755)
     for path in (old, "no-such-python"):
-        assert "is no Python of 3.8" in place.run("--python", path, code=1)
+        assert "is not Python 3.8" in place.run("--python", path, code=1)
     place.run("--uninstall")
     assert not os.path.lexists(link)
 
@@ -1112,7 +1131,7 @@ def test_a_first_install_reads_like_a_letter(place):
     lines = letter.splitlines()
     assert lines[0] == "wrote %s (%s)" % (KIT, kit.VERSION)
     assert "commit them, and your team gets the hooks" in letter and "next: start Claude Code" in letter
-    assert lines[-2] == "what the hooks do: %s status" % KIT and lines[-1].endswith("install.py --uninstall")
+    assert lines[-2] == "to see what the hooks do: %s status" % KIT and lines[-1].endswith("install.py --uninstall")
 
 
 def test_a_first_install_names_the_other_agents_that_the_person_has(place):
@@ -1210,7 +1229,7 @@ def test_what_an_editor_saves_in_this_very_moment_is_not_lost(place, words):
     if words:
         place.run()
     said = run_disturbed(place, lambda: place.write(SETTINGS, b'{"a": 2}'), *words, code=1)
-    assert "changed in this very moment" in said and place.read(SETTINGS) == b'{"a": 2}'
+    assert "was changed during this run" in said and place.read(SETTINGS) == b'{"a": 2}'
 
 
 def test_two_installers_at_once_leave_one_install_that_can_be_undone(place):
