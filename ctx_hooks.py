@@ -2600,7 +2600,7 @@ def note_said(run: Run, signal: Signal, is_shown: bool = False) -> None:
     if is_for_person(signal) and not is_shown:
         told = body.partition("\n")[0] if is_alert else body  # advice is for the agent
         told = one_line(for_terminal(told), 200)
-        run.reply.tell("ctx: " + told)
+        run.reply.tell("ctx: " + told.replace("Context: ", "context ", 1))
         run.reply.bell = SEQUENCES[run.settings.text("monitor.notify")].format(told)
     if is_alert:
         return record(run, "alert:said", code=signal.codes[0], text=body)

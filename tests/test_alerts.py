@@ -48,7 +48,7 @@ def test_the_levels_are_said_once_with_what_to_do(world, session):
     assert "Context: 86% full." in at(session, 86)
     assert at(session, 94) == ""
     reply = session.look(tokens=160_000)
-    assert "Context: 95% full." in reply.text and reply.person.endswith("ctx: Context: 95% full.")
+    assert "Context: 95% full." in reply.text and reply.person.endswith("ctx: context 95% full.")
     session.look(tokens=199_000)
     assert state(world)["lastHealth"]["s1"]["contextPercent"] == 100  # at most
 
@@ -84,7 +84,7 @@ def test_while_a_handoff_is_asked_for_the_person_hears_of_95_percent_once_and_th
         session.say("Much.", tokens=160_000)  # a parallel call of this answer carries no request
         session.look(answer="msg_9", tokens=150_000)
     reply = session.look(tokens=160_000, answer="msg_9")
-    assert reply.person == "ctx: Context: 95% full." and reply.json["terminalSequence"] == "\x07"
+    assert reply.person == "ctx: context 95% full." and reply.json["terminalSequence"] == "\x07"
     assert "[ctx monitor]" not in reply.text and ("Write a handoff" in reply.text) == can_be_said
     assert session.look(tokens=161_000).person == ""
     written = session.write_handoff()

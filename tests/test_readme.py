@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 
 import pytest
 
 import helper
-from people import person_env
+from people import person_env, tell
 
 TEXT = helper.read(os.path.join(helper.REPO, "README.md"))
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```", TEXT, re.M | re.S)
@@ -57,6 +58,38 @@ def test_the_commands_run_in_their_order_in_a_fresh_project(bare_world):
         if not name.startswith(("ctx_hooks", ".cache/ctx_hooks/bytecode"))
     ]
     assert left == []
+
+
+def command(start):
+    """The words of the command in the README that begins so."""
+    (line,) = re.findall(r"^\.claude/hooks/ctx_hooks\.py (%s.*)$" % start, TEXT, re.M)
+    return shlex.split(line)
+
+
+def test_a_block_of_output_is_what_the_agent_gets_of_a_signal(world, session):
+    tell(world, *command('signal "CI: 3'))
+    assert session.look().text + "\n" == blocks("")[1]
+
+
+@pytest.mark.posix("its check is for a POSIX shell")
+def test_blocks_of_output_are_what_agent_and_person_get_of_a_check(world, session):
+    _, _, to_agent, to_person = blocks("")
+    tell(world, *command("auto start"))
+    session.prompt("Go.")
+    session.say("Done.")
+    fails = session.stop()
+    world.write("login.html", "")
+    session.say("Done.")
+    told = [fails.person, re.sub(r"\d+ \w+$", "14 min", session.stop().person)]
+    assert (fails.text + "\n", told) == (to_agent, to_person.splitlines())
+
+
+def test_the_lines_to_a_person_are_those_that_they_see(kit, session):
+    shown = section("What you and the agent see")
+    full = session.look(tokens=142_000).person
+    assert full.startswith("ctx: context 85% full, asked") and "`%s`" % full in shown
+    assert "`%s`" % session.look(tokens=159_000).person in shown
+    assert "`%s`" % kit.WRITTEN in shown and "`%s`" % kit.WHOLE_DELIVERED % ("14:02", 44) in shown
 
 
 def test_the_settings_and_the_signal_are_understood(kit, tmp_path):

@@ -138,5 +138,5 @@ def test_while_the_request_runs_the_person_still_hears_of_95_percent(kit):
     kit.stub.script(*growing(143_000, 150_000, 160_000, 161_000, 162_000), "done")
     session = kit.run("Work on.", mode=DEFAULT)
     lines = lines_for_the_person(session)
-    assert [line for line in lines if "95%" in line] == ["ctx: Context: 95% full."]
+    assert [line for line in lines if "95%" in line] == ["ctx: context 95% full."]
     assert len(asked_at(kit)) >= 4 and not any(said(kit, "[ctx monitor]"))
