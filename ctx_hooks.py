@@ -52,28 +52,30 @@ case $id in *[!A-Za-z0-9_-]*) id= ;; esac
 # 3. The gate has spoken (its marker is there), or the session is calm. The calm file
 # says how many calls may pass, between which sizes the transcript may grow meanwhile,
 # and where it is. Each further line is a path that ends the calm when it changes.
+# The tally has a line for each call: the transcript's size then.
 calm=$cache/calm/$agent-$id tally=$cache/calm/$agent-$id.tally
 case $mode:$id in
   *:) ;; # not known: let Python look
   gate:*) [ -f "${TMPDIR:-/tmp}/ctx-loaded-$id" ] && exit 0 ;;
   monitor:*)
-    if [ -f "$calm" ] && [ -r "$calm" ] && [ -f "$tally" ] && [ -w "$tally" ]; then
+    if [ -f "$calm" ] && [ -r "$calm" ]; then
       {
-        read -r room && read -r least most && IFS= read -r transcript || room=0
+        read -r room && read -r size most && IFS= read -r transcript || room=0
         while IFS= read -r watched; do
           for file in "$watched" "$watched"/*.md; do # perhaps written over in place
             [ "$file" -nt "$calm" ] && room=0
           done
         done
       } <"$calm"
-      IFS= read -r dots <"$tally"
-      [ "$tally" -nt "$transcript" ] && room=0 # it does not have the last call yet
       case $room in [1-9]) ;; *) room=0 ;; esac
-      case $least$most in *[!0-9]*) room=0 ;; esac # zsh would evaluate it
-      [ ${#dots} -lt "$room" ] && [ -f "$transcript" ] &&
-        wc -c 2>/dev/null <"$transcript" | {
-          read -r size && [ "$size" -ge "$least" ] && [ "$size" -le "$most" ]
-        } 2>/dev/null && printf . 2>/dev/null >>"$tally" && exit 0
+      if [ "$room" -gt 0 ] && [ -f "$transcript" ] &&
+        wc -c <"$transcript" >>"$tally"; then
+        dots=
+        while read -r now; do dots=$dots. least=$size size=$now; done <"$tally"
+        case $size$least$most in *[!0-9]*) room=0 ;; esac # zsh would evaluate it
+        [ ${#dots} -le "$room" ] &&
+          [ "$size" -gt "$least" ] && [ "$size" -le "$most" ] && exit 0
+      fi 2>/dev/null
     fi ;;
 esac
 
@@ -388,7 +390,7 @@ class Facts(Record):
     requests: list[list[str]] = []  # [ISO time, the person's words]
     said: str = ""  # the agent's words since the last prompt
     said_last: str = ""  # the last of its words, also of those before the last prompt
-    progress: str = ""  # its last sentence that tells how far the work got
+    progress: str = ""  # told_progress at the last prompt
     said_at: str = ""  # ISO time of its last words
     printed: str = ""  # the last handoff that the agent printed
     printed_at: str = ""  # ISO time of that
@@ -875,6 +877,7 @@ def stop_enforce(run: Run) -> None:
     enforce_stop(run)
     if not run.check:
         hold_for_signals(run)
+    run.reply.when_said(save_alerts, run, read_alerts(run))
 
 
 def cleanup(run: Run) -> None:
@@ -1456,14 +1459,15 @@ def remove_leftover(run: Run, path: str) -> None:
 # After each tool call we know how far it is to the next level at which something
 # urgent has to be said. A token takes up a least number of bytes in the transcript, so
 # the launcher needs only its size to know that the level is not reached. It answers a
-# few calls without Python and writes one dot for each. A transcript that was not
-# written since the last dot lacks the last call: then its size proves nothing.
+# few calls without Python and notes the size at each. A transcript that did not grow
+# since the call before lacks the present one: then its size proves nothing.
 #
 #     <cache>/calm/<agent>-<session>         8
 #                                            120340 456340 (bytes of the transcript)
 #                                            the transcript's path
 #                                            paths that end the calm when they change
-#     <cache>/calm/<agent>-<session>.tally   ...
+#     <cache>/calm/<agent>-<session>.tally   121507
+#                                            124018
 
 CALM_CALLS = 8  # a loop of calls that succeed is found within so many
 
@@ -1483,9 +1487,9 @@ def write_calm(run: Run) -> None:
         return remove_calm(path)
     sizes = "%d %d" % (session.offset, session.offset + calm_bytes(run))
     lines = [str(CALM_CALLS), sizes, session.transcript, *watched_paths(run), ""]
-    if write_atomically(path + ".tally", ""):
-        write_atomically(path, "\n".join(lines))
-        set_time(path, run.now - 1)  # old shells compare whole seconds
+    remove_file(path + ".tally")
+    write_atomically(path, "\n".join(lines))
+    set_time(path, run.now - 1)  # old shells compare whole seconds
 
 
 def remove_calm(path: str) -> None:
@@ -1789,15 +1793,10 @@ AUDITORS: dict[str, tuple[Audit, list[str], int, bool]] = {
 
 
 def add_alerts(run: Run, is_reminding: bool) -> None:
-    """Add the alerts that are due, in one block with the signals. The state is saved
-    once the reply is printed."""
-    session, path = run.session, run.project.path("monitor-state.json")
-    before = load_state(path)
-    state = MonitorState(before)
-    state.lastHealth[session.id] = {
-        "contextPercent": run.full.percent,
-        "repetitionScore": repetition(session.facts)[0],
-    }
+    """Add the alerts that are due, in one block with the signals. A change of the state
+    is saved once the reply is printed."""
+    session, state = run.session, read_alerts(run)
+    active = dict(state.activeAlerts)
     due = run_auditors(run, state)
     # the reminder tells the agent how full it is: only the person hears the alert
     silent = [one for one in due if is_reminding and one.auditor == "context-health"]
@@ -1808,8 +1807,22 @@ def add_alerts(run: Run, is_reminding: bool) -> None:
     for code in sum([alert.codes for alert in said], []):
         state.lastEmitted[session.id + ":" + code] = format_iso(run.now)
         mark_said(session, code, run.now)
-    if state.as_dict() != before:
-        run.reply.when_said(write_object, path, state.as_dict())
+    if said or state.activeAlerts != active:
+        run.reply.when_said(save_alerts, run, state)
+
+
+def read_alerts(run: Run) -> MonitorState:
+    return MonitorState(load_state(run.project.path("monitor-state.json")))
+
+
+def save_alerts(run: Run, state: MonitorState) -> None:
+    """Write the state of the alerts, with how this session is: when the state changes,
+    and at each Stop."""
+    state.lastHealth[run.session.id] = {
+        "contextPercent": run.full.percent,
+        "repetitionScore": repetition(run.session.facts)[0],
+    }
+    write_object(run.project.path("monitor-state.json"), state.as_dict())
 
 
 def run_auditors(run: Run, state: MonitorState) -> list[Signal]:
@@ -2223,8 +2236,9 @@ def list_work(project: Project, session: Session, since: str) -> list[tuple[str,
     if facts.passed and came_after(facts.passed["at"], since):
         sections.append(("The last check", render_check(facts.passed)))
     if came_after(facts.said_at, since):
-        if not facts.todos and facts.progress not in facts.said_last:
-            sections.append(("How far the work got", quote(facts.progress)))
+        progress = told_progress(facts)
+        if not facts.todos and progress not in facts.said_last:
+            sections.append(("How far the work got", quote(progress)))
         sections.append(("What the agent said last", quote(facts.said_last)))
     return sections
 
@@ -3337,9 +3351,13 @@ def add_words(facts: Facts, text: str) -> None:
         facts.printed_at = facts.said_at
     facts.said = facts.said[-SAID_LIMIT:]
     facts.said_last = facts.said[-SAID_LAST_LIMIT:]
-    for sentence in split_sentences(text[-SAID_LAST_LIMIT:]):
-        if re.search(PROGRESS, sentence):
-            facts.progress = one_line(sentence, 300)
+
+
+def told_progress(facts: Facts) -> str:
+    """The agent's last sentence that tells how far the work got."""
+    sentences = split_sentences(facts.said)
+    told = [one for one in sentences if re.search(PROGRESS, one)]
+    return one_line(told[-1], 300) if told else facts.progress
 
 
 def last_printed(said: str) -> str:
@@ -3356,6 +3374,7 @@ def fold_prompt(facts: Facts, row: Row) -> None:
     text = slash_command(persons_words(row.words or row.text))
     if not is_typed(text):
         return
+    facts.progress = told_progress(facts)
     facts.said = ""
     words = hide_secrets(text)
     if not facts.requests or facts.requests[-1][1] != words:
@@ -4067,7 +4086,7 @@ def dig(value: object, places: str) -> object:
     for place in places.split():
         found = value
         for key in place.split("."):
-            found = object_of(found).get(key)
+            found = found.get(key) if isinstance(found, dict) else None
         if found:
             return found
     return None

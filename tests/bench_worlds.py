@@ -84,6 +84,8 @@ class World:
         self.let_age()
         for tally in self.home.glob(".cache/ctx_hooks/calm/**/*.tally"):
             tally.write_text("")
+            os.utime(tally, (1e9, 1e9))
+        self.answer(self.tokens)  # calm needs a transcript that has the present call
 
     def put_shim(self, seconds: float) -> None:
         """`python3` is a version manager's shim from now on."""

@@ -71,7 +71,7 @@ client() {
   printf '{"session_id": "%s", "hook_event_name": "%s", "transcript_path": "%s/transcript.jsonl", "cwd": "/",
     "tool_name": "Bash", "tool_input": {"command": "make"}, "permission_mode": "default"}' \
     "${ID:-$SESSION}" "$event" "$BASE" >"$BASE/event"
-  [ -n "${LATE:-}" ] || [ ! -f "$BASE/transcript.jsonl" ] || touch "$BASE/transcript.jsonl" # the last result is in it
+  [ -n "${LATE:-}" ] || [ ! -f "$BASE/transcript.jsonl" ] || echo >>"$BASE/transcript.jsonl" # has the present call
   run_line "$(line_of "$event")" "$@" <"$BASE/event"
 }
 
@@ -110,7 +110,7 @@ become_calm() {
 
 # calm_file FILE: a calm that nothing ends but its eight calls
 calm_file() {
-  printf '8\n0 999999\n%s\n' "$BASE/bin/python3" >"$1" && : >"$1.tally" && touch -t 202601010000 "$1.tally"
+  printf '8\n0 999999\n%s\n' "$BASE/bin/python3" >"$1"
 }
 
 # --- the lines
@@ -186,8 +186,8 @@ growth_ends_calm() {
   become_calm && read -r least most < <(sed -n 2p "$CALM") || return 1
   size=$(wc -c <"$BASE/transcript.jsonl")
   [ "$least" -eq "$size" ] && [ "$most" -eq $((size + 3 * (141950 - 30000))) ] || { cat "$CALM" && return 1; }
-  truncate -s "$most" "$BASE/transcript.jsonl" && quiet client PostToolUse && [ "$(started)" = 0 ] || return 1
-  echo >>"$BASE/transcript.jsonl" && quiet client PostToolUse && [ "$(started)" = 1 ] || return 1
+  truncate -s $((most - 1)) "$BASE/transcript.jsonl" && quiet client PostToolUse && [ "$(started)" = 0 ] || return 1
+  quiet client PostToolUse && [ "$(started)" = 1 ] || return 1
   become_calm && truncate -s -1 "$BASE/transcript.jsonl" && quiet client PostToolUse && [ "$(started)" = 1 ] || return 1
   echo >>"$BASE/transcript.jsonl" && become_calm && answer 150000 && truncate -s +400000 "$BASE/transcript.jsonl"
   echo >>"$BASE/transcript.jsonl" && client PostToolUse && [[ $said == *"Write a handoff"* ]]
@@ -198,8 +198,9 @@ growth_ends_calm() {
 }
 
 late_transcript() {
-  become_calm && touch -t 202601010000 "$BASE/transcript.jsonl" && LATE=1 quiet client PostToolUse || return 1
-  [ "$(started)" = 1 ]
+  become_calm && LATE=1 quiet client PostToolUse && [ "$(started)" = 1 ] || return 1
+  become_calm && quiet client PostToolUse && [ "$(started)" = 0 ] || return 1
+  LATE=1 quiet client PostToolUse && [ "$(started)" = 1 ]
 }
 
 @test "a transcript that does not have the last call yet ends the calm: its size proves nothing" {
@@ -218,7 +219,7 @@ odd_transcripts() {
   printf '#!/bin/sh\nread -r x; echo "    30"\n' >"$wc" && quiet client PostToolUse && [ "$(started)" = 1 ] || return 1
   rm "$wc" && become_calm && printf '#!/bin/sh\necho "  $(/usr/bin/wc -c)"\n' >"$wc" && chmod +x "$wc" # as on macOS
   quiet client PostToolUse && [ "$(started)" = 0 ] || return 1
-  for odd in 'exit 3' 'echo' 'echo many' 'echo -5' 'echo 99999999999999999999999' "echo 'a[\$(touch pwned)]'"; do
+  for odd in 'exit 3' 'echo; exit 3' 'echo' 'echo many' 'echo -5' 'echo 99999999999999999999999' "echo 'a[\$(touch pwned)]'"; do
     rm "$wc" && become_calm && printf '#!/bin/sh\n%s\n' "$odd" >"$wc" && chmod +x "$wc"
     quiet client PostToolUse && [ "$(started)" = 1 ] || { echo "$odd" && return 1; }
   done
@@ -388,7 +389,7 @@ odd_homes() {
     quiet client PostToolUse "$place" && quiet client PostToolUse "$place" || { echo "$place" && return 1; }
   done
   [ ! -e home ] && [ ! -e relative ] && [ ! -e /python3 ] || return 1
-  started >/dev/null && become_calm && chmod 400 "$CALM" "$CALM.tally" && chmod 500 "$CACHE/calm" "$CACHE" || return 1
+  started >/dev/null && become_calm && chmod 400 "$CALM" && chmod 500 "$CACHE/calm" "$CACHE" || return 1
   quiet client PostToolUse && quiet client PostToolUse
   local status=$?
   chmod 700 "$CACHE" "$CACHE/calm" && return $status
@@ -411,11 +412,11 @@ hostile_calm() {
     done
   done
   # that of another version
-  printf '8\n%s\n%s\n%s\n' "$PROJECT/.context/signals/global" "$BASE/event" "$BASE/event" >"$CALM" && : >"$CALM.tally"
+  printf '8\n%s\n%s\n%s\n' "$PROJECT/.context/signals/global" "$BASE/event" "$BASE/event" >"$CALM" && rm -f "$CALM.tally"
   started >/dev/null && quiet client PostToolUse && [ "$(started)" = 1 ] || return 1
   head -c 1000000 /dev/zero | tr '\0' 9 >"$CALM" && quiet client PostToolUse && [ "$(started)" = 1 ] || return 1
   head -c 1000000 /dev/zero | tr '\0' . >"$CALM.tally" && quiet client PostToolUse && [ "$(started)" = 1 ] || return 1
-  head -c 300000 /dev/urandom >"$CALM" && : >"$CALM.tally" && quiet client PostToolUse || return 1
+  head -c 300000 /dev/urandom >"$CALM" && quiet client PostToolUse || return 1
   [ ! -e pwned ]
 }
 
@@ -425,7 +426,6 @@ hostile_calm() {
 
 calm_is_no_file() {
   become_calm || return 1
-  rm "$CALM.tally" && mkfifo "$CALM.tally" && quiet client PostToolUse && [ "$(started)" = 1 ] || return 1
   rm "$CALM" && mkfifo "$CALM" && quiet client PostToolUse && [ "$(started)" = 1 ] || return 1
   [ -f "$CALM" ] || return 1 # Python has made it anew
   rm "$CALM" && ln -s /nonexistent "$CALM" && quiet client PostToolUse && [ "$(started)" = 1 ] || return 1

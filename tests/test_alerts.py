@@ -49,7 +49,15 @@ def test_the_levels_are_said_once_with_what_to_do(world, session):
     assert at(session, 94) == ""
     reply = session.look(tokens=160_000)
     assert "Context: 95% full." in reply.text and reply.person.endswith("ctx: context 95% full.")
+
+
+def test_monitor_state_has_the_fullness_of_the_last_alert_and_of_each_stop(world, session):
+    at(session, 70)
+    at(session, 72)
+    assert state(world)["lastHealth"]["s1"]["contextPercent"] == 70
     session.look(tokens=199_000)
+    session.look(tokens=199_500)
+    session.stop()
     assert state(world)["lastHealth"]["s1"]["contextPercent"] == 100  # at most
 
 
