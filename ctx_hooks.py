@@ -675,13 +675,14 @@ def do_locked(run: Run, *steps: Step) -> None:
     at a Stop of a running workflow, tell the person that it was not judged."""
     is_stop = run.event.name == "Stop"
     wait_s = LOCK_WAIT_STOP_S if is_stop else LOCK_WAIT_S
-    with ProjectLock(run.project, wait_s) as lock:
-        if lock.is_held:
+    lock = take_lock(run.project, wait_s)
+    if lock:
+        with lock:
             for step in steps:
                 step(run)
-        elif is_stop and read_workflow(run.project).is_running:
-            run.reply.tell("ctx: the project was busy; this stop was not judged")
-            print_reply(run)
+    elif is_stop and read_workflow(run.project).is_running:
+        run.reply.tell("ctx: the project was busy; this stop was not judged")
+        print_reply(run)
 
 
 def speak_or_check(run: Run) -> None:
@@ -4990,22 +4991,17 @@ def project_state_folder(root: str, env: Env) -> str:
 # --- the lock
 
 
-class ProjectLock:
-    """The project's lock, held inside `with`; `is_held` is False after a time-out."""
-
-    def __init__(self, project: Project, wait_s: float) -> None:
-        self.file = open(project.state("lock"), "a+b")
-        deadline = time.monotonic() + wait_s
-        self.is_held = try_lock(self.file)
-        while not self.is_held and time.monotonic() < deadline:
-            time.sleep(LOCK_POLL_S)
-            self.is_held = try_lock(self.file)
-
-    def __enter__(self) -> ProjectLock:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.file.close()  # closing releases the lock
+def take_lock(project: Project, wait_s: float) -> IO[bytes] | None:
+    """The project's lock, an open file: closing it releases the lock. None if another
+    process holds it for so long."""
+    deadline = time.monotonic() + wait_s
+    file = open(project.state("lock"), "a+b")
+    while not try_lock(file):
+        if time.monotonic() >= deadline:
+            file.close()
+            return None
+        time.sleep(LOCK_POLL_S)
+    return file
 
 
 def try_lock(file: IO[bytes]) -> bool:
@@ -7927,7 +7923,7 @@ def start_wrap(here: Here, context_file: str) -> Run:
     run = here.run(Session({"id": "wrap-%d" % os.getpid(), "seen_at": here.now}))
     if is_switched_off(run.project, run.env, run.now):
         return run
-    with HeldLock(run.project):
+    with hold_lock(run.project):
         if not context_file:
             start_session(run)
             return run
@@ -8316,7 +8312,10 @@ class Terminal:
         screen.is_free = not (is_hidden or is_alternate or self.line)
         screen.process = process_state(self.process.pid, screen.is_raw)
         screen.silent_s = now - screen.heard_at
-        with ProjectLock(self.typist.run.project, LOCK_WAIT_S):
+        lock = take_lock(self.typist.run.project, LOCK_WAIT_S)
+        if not lock:
+            return  # the next look tries again
+        with lock:
             keys = self.typist.step(screen, now)
         if keys:
             screen.kept = b""
@@ -8368,18 +8367,13 @@ class UserError(Exception):
 # --- what several commands need
 
 
-class HeldLock(ProjectLock):
+def hold_lock(project: Project) -> IO[bytes]:
     """The project's lock; a UserError if it cannot be had."""
-
-    def __init__(self, project: Project) -> None:
-        prepare_folders(project)
-        super().__init__(project, LOCK_WAIT_STOP_S)
-
-    def __enter__(self) -> HeldLock:
-        super().__enter__()
-        if not self.is_held:
-            raise UserError("the project is busy", "try again in a second")
-        return self
+    prepare_folders(project)
+    lock = take_lock(project, LOCK_WAIT_STOP_S)
+    if not lock:
+        raise UserError("the project is busy", "try again in a second")
+    return lock
 
 
 def must_write(path: str, content: str) -> None:
@@ -8435,7 +8429,7 @@ def run_handoff(here: Here, options: Namespace) -> None:
     """show, now, list, drop"""
     project = here.project
     run = here.run(Session())
-    with HeldLock(project):
+    with hold_lock(project):
         update_others(run)  # as the next start would
         if options.action == "now":
             make_now(here)
@@ -8602,7 +8596,7 @@ def run_auto(here: Here, options: Namespace) -> None:
         ask_person(flow, options.agree)
     elif options.action == "resume":
         flow = old_workflow(run.project)
-    with HeldLock(run.project):
+    with hold_lock(run.project):
         if flow:
             publish(run, flow, options.any)
         elif options.action == "stop":
@@ -8733,7 +8727,7 @@ def show_statusline(here: Here, options: Namespace) -> None:
         return
     size = count_of(dig(data, "context_window.context_window_size"))
     if size not in (0, session.window_told):  # the client tells it nowhere else
-        with HeldLock(here.project):
+        with hold_lock(here.project):
             session = load_session(here.project, session.id)
             session.window_told = size
             save_session(here.project, session)

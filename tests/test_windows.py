@@ -42,9 +42,9 @@ from helper import World, kit
 world = World(sys.argv[2])
 project = kit.find_project(world.root, world.env)
 kit.prepare_folders(project)
-with kit.ProjectLock(project, 1) as lock:
-    print("held" if lock.is_held else "busy", flush=True)
-    sys.stdin.read()
+lock = kit.take_lock(project, 1)
+print("held" if lock else "busy", flush=True)
+sys.stdin.read()
 """
 
 
