@@ -181,7 +181,8 @@ if TYPE_CHECKING:
     Step = Callable[["Run"], None]  # a part of a run
     Action = Callable[..., object]  # what is done later, whatever it gives back
     Check = Callable[[str], str]  # a setting's value as it counts, or ValueError
-    Value = tuple[int, int, str]  # line, column, text of a setting
+    Setting = tuple[str | list[str], Check]  # default, check
+    Value = tuple[int, int, str]  # line, column, text of a setting or of a problem
     Audit = Callable[["Run", list[str]], "Signal | None"]
     Places = tuple[str, str, str, str]  # see Dialect
     Finding = tuple[str, str, str]  # level or state, what, what to do
@@ -3037,7 +3038,7 @@ def render(run: Run, flow: Workflow) -> str:
     text = SHORT_TEXT if run.session.briefed else WHOLE_TEXT
     if flow.until:
         text = UNTIL_TEXT
-    about = run.settings.of_phase("auto.about", flow.phase)
+    about = run.settings.text("auto.about." + flow.phase)
     text = text.format(
         flow=flow,
         about=one_line(about or PHASES.get(flow.phase, "finish it"), 300),
@@ -5146,7 +5147,7 @@ as_switch = one_of(*SWITCHES)
 
 # A setting's default (a list, if it takes several values), and the check of one value,
 # which may normalise it.
-SETTINGS: dict[str, tuple[str | list[str], Check]] = {
+SETTINGS: dict[str, Setting] = {
     "context_dir": (".context", as_path),
     "gate.mode": ("directive", one_of("directive", "off")),
     "gate.files": (CONTEXT_FILES, as_path),
@@ -5186,11 +5187,11 @@ class Settings:
 
     def __init__(self) -> None:
         self.values: dict[str, list[str]] = {}
-        self.problems: list[tuple[int, int, str]] = []  # line, column, what
+        self.problems: list[Value] = []  # line, column, what
 
     def words(self, name: str) -> list[str]:
         """The entries of a list."""
-        default = SETTINGS[name][0]
+        default, _ = find_setting(SETTINGS, name)
         usual = default if isinstance(default, list) else [default]
         return self.values.get(name, usual)
 
@@ -5203,16 +5204,11 @@ class Settings:
     def is_on(self, name: str) -> bool:
         return self.text(name) in ("true", "yes", "on")
 
-    def of_phase(self, name: str, phase: str) -> str:
-        """`auto.about` or `auto.done_when` of one phase."""
-        return self.values.get("%s.%s" % (name, phase), [""])[-1]
-
     def read(self, text: str, is_projects: bool = False) -> None:
         """Take the values of one file's text; later files win."""
         known = PROJECT_SETTINGS if is_projects else SETTINGS
         for name, values in parse_keys(text):
-            group = name.rpartition(".")[0] + ".*"
-            default, check = known.get(name) or known.get(group) or UNKNOWN
+            default, check = find_setting(known, name)
             if values or isinstance(default, list):
                 self.take(name, check, values)
 
@@ -5226,6 +5222,12 @@ class Settings:
                 self.problems.append((line, column, "%s: %s" % (name, error)))
         if good or not values:
             self.values[name] = good
+
+
+def find_setting(known: dict[str, Setting], name: str) -> Setting:
+    """A setting's row; those of a phase share one."""
+    group = name.rpartition(".")[0] + ".*"
+    return known.get(name) or known.get(group) or UNKNOWN
 
 
 def parse_keys(text: str) -> list[tuple[str, list[Value]]]:
@@ -8626,7 +8628,7 @@ def new_workflow(run: Run, options: Namespace) -> Workflow:
         raise UserError("unknown phase in --skip", "the phases: " + ", ".join(names))
     checks = {}
     for phase in phases:
-        command = until or run.settings.of_phase("auto.done_when", phase)
+        command = until or run.settings.text("auto.done_when." + phase)
         if command:
             checks[phase] = command
     return Workflow(

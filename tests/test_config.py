@@ -25,8 +25,6 @@ def value_of(settings, name, like):
     """A setting's value as something of the same type as `like`."""
     if isinstance(like, list):
         return [float(word) if like and isinstance(like[0], float) else word for word in settings.words(name)]
-    if name not in kit.SETTINGS:
-        return settings.of_phase(*name.rsplit(".", 1))
     if isinstance(like, bool):
         return settings.is_on(name)
     return settings.number(name) if isinstance(like, (int, float)) else settings.text(name)
