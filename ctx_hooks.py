@@ -198,7 +198,7 @@ if TYPE_CHECKING:
     class Call(TypedDict):
         """A tool call, as the facts keep it."""
 
-        id: str  # by which its result is known
+        id: str  # its result has the same
         tool: str  # as the client calls it
         kind: str  # a key of TOOL_KINDS, or other
         command: str  # of a shell, in one line
@@ -302,7 +302,7 @@ class Row(Record):
     at: str = ""  # as format_iso writes it
     cwd: str = ""  # where the agent was
     text: str = ""  # all that it says
-    words: str = ""  # the person's own, where the row has more in its text: @file
+    words: str = ""  # the person's own, where `text` also holds the files they named
     calls: list[tuple[str, str, Json]] = []  # id, tool, input
     results: list[tuple[str, bool, str]] = []  # call id, has failed, text
     tokens: int = 0  # in the context
@@ -373,7 +373,7 @@ class Facts(Record):
     tokens: int = 0  # of the last answer since the last compaction
     chars: int = 0  # text since then, for transcripts that hold no usage
     measured: list[Measure] = []  # older ones are thinned out
-    window: int = 0  # as the transcript tells it
+    window: int = 0  # in tokens, where the transcript has it
     model: str = ""  # the last answer's
     answer: str = ""  # the last answer's id
     answered_at: str = ""  # its ISO time
@@ -383,14 +383,14 @@ class Facts(Record):
     tool_calls: int = 0  # how many there were
     breakdown: dict[str, int] = {}  # tool -> calls
     calls: list[Call] = []  # the last 8, and those that wait for a result
-    changes: int = 0  # how often something new changed; tells repeats from progress
-    work: int = 0  # 2 for an edit, 1 for a call that does more than look
+    changes: int = 0  # calls that changed something new: no repeats, but progress
+    work: int = 0  # 2 for each edit, 1 for each other call that does more than look
     worked_at: str = ""  # ISO time of the last such call
     edited: list[list[str]] = []  # [path, ISO time], newest last
     read: list[str] = []  # paths of files read, newest last
     requests: list[list[str]] = []  # [ISO time, the person's words]
     said: str = ""  # the agent's words since the last prompt
-    said_last: str = ""  # the last of its words, also of those before the last prompt
+    said_last: str = ""  # the end of its words, also of those before the last prompt
     progress: str = ""  # told_progress at the last prompt
     said_at: str = ""  # ISO time of its last words
     printed: str = ""  # the last handoff that the agent printed
@@ -403,7 +403,7 @@ class Facts(Record):
     passed: dict[str, str] = {}  # the last check with exit code 0, see fold_passed
     received: str = ""  # the head of our startup text, once the transcript has it
     acknowledged_at: str = ""  # ISO time at which the agent said that it has it
-    tree_moves: int = 0  # commands and subagents that may have moved the tree
+    tree_moves: int = 0  # how many commands and subagents may have moved the tree
 
 
 class Delivery(Record):
@@ -414,13 +414,13 @@ class Delivery(Record):
     handoff: str = ""  # the file's name in .context/handoffs
     kept: str = ""  # where that file is once it was delivered
     note: str = ""  # the line to the person, with the first attempt
-    head: str = ""  # its first line, by which a receipt is known
+    head: str = ""  # the text's first line; a receipt has the same
     text: str = ""  # kept until there is evidence, to send it again
     attempts: int = 0  # how often it was sent
     first_at: float = 0.0  # when it was sent first
     sent_at: float = 0.0  # when it was sent last
     answer: str = ""  # the agent's last answer when it was sent
-    file: str = ""  # the instruction file that holds the text, too
+    file: str = ""  # the instruction file that also holds the text
 
 
 class Handoff(Record):
@@ -446,7 +446,7 @@ class Handoff(Record):
 class Session(Record):
     """A session's state."""
 
-    version: int = SESSION_VERSION  # another one's state is begun anew
+    version: int = SESSION_VERSION  # the state of another version is begun anew
     id: str = ""  # the client's, "" if we know no such session
     agent: str = ""  # a key of DIALECTS, "" under wrap
     transcript: str = ""  # its path
@@ -456,18 +456,18 @@ class Session(Record):
     stopped_at: float = 0.0  # the last Stop, 0.0 while the agent works
     ended_at: float = 0.0  # its SessionEnd, 0.0 before that
     end_reason: str = ""  # as the event gives it: clear and others
-    client_pid: str = ""  # the client's process, where it tells it
+    client_pid: str = ""  # the client's process, if we know it
     model: str = ""  # as the start names it, with [1m]
-    window_told: int = 0  # as the status line tells it
-    limit: int = 0  # tokens at which the client compacts, as seen: learn_limit
+    window_told: int = 0  # in tokens, from the status line
+    limit: int = 0  # tokens at which the client compacts: see learn_limit
     branch: str = ""  # at the last look
     commit: str = ""
     moves_seen: int = 0  # tree_moves at the last look
     tree_seen_at: float = 0.0  # the last look at branch and commit
-    edit_noted: str = ""  # the last edited file that others were told of
+    edit_noted: str = ""  # the last edited file for which we touched `edits`
     edits_seen: float = 0.0  # the time of the file `edits` at the last look
     edited_elsewhere: list[str] = []  # files that other open sessions edited lately
-    compaction_seen: str = ""  # ISO time of the last one that we followed
+    compaction_seen: str = ""  # ISO time of the last one that we acted on
     said: dict[str, Said] = {}  # what this session has heard: see mark_said
     briefed: bool = False  # about the workflow, since the start or the last compaction
     holds: int = 0  # stops in a row without a tool call
@@ -485,7 +485,7 @@ class Signal(Record):
     path: str = ""  # its file, "" for an alert
     is_strangers: bool = False  # it came with the clone
     severity: str = "warning"  # one of SEVERITIES
-    generated_at: float = 0.0  # as it says, else its file's time
+    generated_at: float = 0.0  # as its header says, else its file's time
     ttl_s: float = DEFAULT_TTL_S  # how long it counts
     auditor: str = ""  # who made it
     code: str = ""  # what it is about; a newer one of the same code replaces it
@@ -517,14 +517,14 @@ class Workflow(Record):
     phase: str = ""  # one of `phases`; at the end complete, failed or cancelled
     phases: list[str] = []
     iteration: int = 0  # stops in this phase after which the agent was sent on
-    max_iterations: int = MAX_ITERATIONS  # after so many it has failed
+    max_iterations: int = MAX_ITERATIONS  # after so many the workflow has failed
     rounds: int = 0  # stops that were judged since the start
     task_description: str = "see the conversation"  # the person's words
     until: str = ""  # the check; then there is one phase, the task
     checks: dict[str, str] = {}  # phase -> the command that the person agreed to
     config: dict[str, bool] = {}  # skip_qa and its like
     session_id: str = ""  # "": it waits for a session
-    any_prompt: bool = False  # a script's prompt binds it, too
+    any_prompt: bool = False  # a script's prompt also binds it
     token: str = ""  # marks one that `auto start` made
     started_at: str = ""  # by `auto start`
     phase_started_at: str = ""  # a block is not older than that
@@ -592,8 +592,8 @@ class Metrics(Record):
 
 
 class Installation(Record):
-    """What install.py has to know for --uninstall and cannot see. It lies in the user's
-    home, where no clone can forge it; a clone without one still loses our entries."""
+    """What --uninstall has to know and cannot see. It lies in the user's home, where no
+    clone can forge it. Without it, our entries are removed all the same."""
 
     settings: Json = {}  # name -> {"original": text before us or null, "after": sha256}
     kits: list[str] = []  # sha256 of the kits that it wrote
@@ -609,8 +609,8 @@ class RegisteredLine(Record):
     words: list[str] = []  # mode, agent, "now"
     path: str = ""  # the kit's, with variables as they are written
     event: str = ""  # the client's name of the event that runs it
-    index: int = 0  # its group's, in the event's list
-    position: int = 0  # its entry's, in the group's hooks
+    index: int = 0  # of its group in the event's list
+    position: int = 0  # of its entry in the group's hooks
     group: Json = {}  # with a matcher, perhaps
     entry: Json = {}  # with command and timeout
 
@@ -687,6 +687,7 @@ def do_locked(run: Run, *steps: Step) -> None:
 
 
 def speak_or_check(run: Run) -> None:
+    """A check comes before the reply, and runs while others may have the lock."""
     if run.check:
         save_session(run.project, run.session)
     else:
@@ -4590,7 +4591,7 @@ def save_session(project: Project, session: Session) -> bool:
 
 
 def mark_said(session: Session, key: str, now: float, mark: str = "") -> None:
-    """Remember that a signal (by its path) or an alert (by its code) was said."""
+    """Remember that this was said: a signal by its path, an alert by its code."""
     session.said.pop(key, None)  # the newest comes last
     session.said[key] = (now, mark)
     for old in list(session.said)[:-SAID_KEPT]:
