@@ -186,7 +186,7 @@ if TYPE_CHECKING:
     Audit = Callable[["Run", list[str]], "Signal | None"]
     Places = tuple[str, str, str, str]  # see Dialect
     Finding = tuple[str, str, str]  # level or state, what, what to do
-    SignalFile = tuple[str, float]  # path and time
+    File = tuple[str, float]  # path and time
     Measure = tuple[str, int, str]  # ISO time, tokens, answer
     Scale = dict[str, list[tuple[str, int]]]  # how entries begin -> entry, weight
     Weighed = list[tuple[str, int]]  # sentence, weight
@@ -235,8 +235,6 @@ class Record:
             value = given.get(name, default)
             if isinstance(default, Record):
                 value = type(default)(value)
-            elif isinstance(default, float) and type(value) is int:
-                value = float(value)
             elif type(value) is not type(default):
                 value = default
             if isinstance(value, (list, dict)):
@@ -326,8 +324,7 @@ class Reply:
 
     def room(self) -> int:
         """How many characters still fit."""
-        used = sum(self.length(text) + 2 for text in self.texts)
-        return max(0, REPLY_LIMIT - used)
+        return REPLY_LIMIT - sum(self.length(text) + 2 for text in self.texts)
 
     def length(self, text: str) -> int:
         """The text's length as the client counts it."""
@@ -377,7 +374,6 @@ class Facts(Record):
     model: str = ""  # the last answer's
     answer: str = ""  # the last answer's id
     answered_at: str = ""  # its ISO time
-    compactions: int = 0  # how many there were
     compacted_at: str = ""  # ISO time of the last one
     limit: int = 0  # tokens at which the client last compacted by itself
     tool_calls: int = 0  # how many there were
@@ -650,7 +646,7 @@ class Run:
 
 def run_hook(mode: str, words: list[str], env: Env, now: float) -> None:
     """One run, from the event on stdin to the reply on stdout."""
-    agent = words[0] if words and words[0] in DIALECTS else ""
+    agent = next(filter(DIALECTS.get, words), "")
     event = parse_event(read_event(), mode, agent, env)
     if event is None or not event.session_id:
         return
@@ -808,11 +804,11 @@ def guarded_hook(mode: str, words: list[str]) -> None:
 
 def report_error(error: Exception, now: float) -> None:
     """One line on stderr and in errors.log: what went wrong, and where."""
-    place, trace = "", error.__traceback__
-    while trace:  # the innermost one counts
-        place = "%s:%d" % (trace.tb_frame.f_code.co_name, trace.tb_lineno)
-        trace = trace.tb_next
-    what = "%s in %s: %s" % (type(error).__name__, place, error)
+    import traceback
+
+    [place] = traceback.extract_tb(error.__traceback__, -1)  # the innermost one
+    where = "%s:%s" % (place.name, place.lineno)
+    what = "%s in %s: %s" % (type(error).__name__, where, error)
     line = for_terminal(what)[:500]
     if Run.error_log:
         append_line(Run.error_log, format_iso(now) + " " + line, ERRORS_LIMIT_BYTES)
@@ -1850,7 +1846,7 @@ def forget_alerts(project: Project, session_id: str) -> None:
     """A session is over: remove its keys."""
     path, prefix = project.path("monitor-state.json"), session_id + ":"
     state = read_object(path)
-    for table in [table for table in state.values() if isinstance(table, dict)]:
+    for table in map(object_of, state.values()):
         for key in list(table):
             if (key + ":").startswith(prefix):
                 del table[key]
@@ -2360,14 +2356,14 @@ def add_names(run: Run, paths: list[str]) -> None:
     worth = [path for path in paths if is_worth_reading(run.project, path)]
     if not worth or run.settings.text("gate.mode") == "off":
         return
-    names = worth
     if run.event.cwd in ("", run.project.root):  # elsewhere an agent needs whole paths
-        names = [run.project.relative(path) for path in worth]
-    text = GATE_TEXT % ", ".join(names)
+        worth = [run.project.relative(path) for path in worth]
+    names = ", ".join(worth)
+    text = GATE_TEXT % names
     if run.settings.is_on("gate.checkpoint"):
         text += "\n" + GATE_CHECKPOINT
     run.reply.add(text)
-    record(run, "gate:said", files=", ".join(names))
+    record(run, "gate:said", files=names)
 
 
 def context_files(project: Project, setting: str = "gate.files") -> list[str]:
@@ -2382,8 +2378,7 @@ def is_worth_reading(project: Project, path: str) -> bool:
 
 def files_read(run: Run, files: list[str]) -> list[str]:
     """Which of these files the agent has read in this session."""
-    read = "".join("/%s\n" % path for path in run.session.facts.read)
-    read = read.replace("\\", "/")
+    read = "/%s\n" % "\n/".join(run.session.facts.read).replace("\\", "/")
     return [path for path in files if "/%s\n" % run.project.relative(path) in read]
 
 
@@ -2486,7 +2481,7 @@ def listener_of(path: str) -> str:
 # --- which signals wait
 
 
-def signal_files(project: Project, session_id: str) -> list[SignalFile]:
+def signal_files(project: Project, session_id: str) -> list[File]:
     """The files for this session, its own and those for all, the newest first."""
     own = project.path("signals", "sessions", safe_name(session_id))
     shared = project.path("signals", "global")
@@ -2494,7 +2489,7 @@ def signal_files(project: Project, session_id: str) -> list[SignalFile]:
     return sorted(files, key=lambda file: -file[1])
 
 
-def read_signals(run: Run, files: Iterable[SignalFile]) -> list[Signal]:
+def read_signals(run: Run, files: Iterable[File]) -> list[Signal]:
     """Those that this session has not heard; expired ones are removed."""
     waiting = []
     for path, written_at in files:
@@ -2524,11 +2519,11 @@ def minimum_rank(run: Run) -> int:
 
 def newest_of_each(signals: list[Signal]) -> list[Signal]:
     """One signal of each source and code; a newer one replaces those before it."""
-    newest: dict[tuple[str, ...], Signal] = {}
+    newest: dict[tuple[str, str, str], Signal] = {}
     for signal in sorted(signals, key=lambda one: (one.generated_at, one.mark)):
-        key: tuple[str, ...] = (signal.path, signal.auditor)
-        if signal.auditor and signal.code:
-            key = (os.path.dirname(signal.path), signal.auditor, signal.code)
+        code = signal.code if signal.auditor else ""
+        place = os.path.dirname(signal.path) if code else signal.path
+        key = (place, signal.auditor, code)
         if key in newest:
             remove_file(newest[key].path)
         newest[key] = signal
@@ -2564,9 +2559,7 @@ def waiting_items(run: Run, alerts: list[Signal]) -> list[Signal]:
     return choose_items(run, alerts, files[:SIGNALS_LOOKED_AT])
 
 
-def choose_items(
-    run: Run, alerts: list[Signal], files: Iterable[SignalFile]
-) -> list[Signal]:
+def choose_items(run: Run, alerts: list[Signal], files: Iterable[File]) -> list[Signal]:
     """What is severe enough: critical first, then the oldest, strangers' last."""
     items, least = alerts + read_signals(run, files), minimum_rank(run)
     items = newest_of_each([item for item in items if item.rank() >= least])
@@ -2575,18 +2568,12 @@ def choose_items(
 
 def say_items(run: Run, items: list[Signal]) -> list[Signal]:
     """Add as many as fit, as one block; gives back those that are in it."""
-    said = fit_block(run, items)
-    shown = shown_marks(run.project) if any(map(is_for_person, said)) else set()
-    for signal in said:
-        note_said(run, signal, signal.mark in shown)
-    return said
-
-
-def fit_block(run: Run, items: list[Signal]) -> list[Signal]:
-    """Add one block with as many items as fit; gives back those that are in it."""
     said = items.copy()
     while said and not run.reply.add(render_block(said, len(items))):
         said.pop()
+    shown = shown_marks(run.project) if any(map(is_for_person, said)) else set()
+    for signal in said:
+        note_said(run, signal, signal.mark in shown)
     return said
 
 
@@ -3309,7 +3296,6 @@ def fold_row(session: Session, row: Row) -> None:
 
 def fold_boundary(facts: Facts, row: Row) -> None:
     """A compaction: nothing of the old fullness holds."""
-    facts.compactions += 1
     facts.compacted_at = row.at
     facts.limit = row.limit or facts.limit
     facts.tokens = row.tokens
@@ -4566,23 +4552,18 @@ def session_path(project: Project, session_id: str) -> str:
     return project.state("session-%s.json" % safe_name(session_id))
 
 
-def read_session(path: str) -> Session:
-    """The session in a file; one without an id if it cannot be used."""
+def read_session(path: str, session_id: str = "") -> Session:
+    """The session in a file; a new one of this id if that cannot be used."""
     session = Session(load_state(path))
-    if session.version != SESSION_VERSION:
-        session = Session()
+    is_another = session_id not in ("", session.id)
+    if is_another or session.version != SESSION_VERSION:
+        session = Session({"id": session_id})
     session.reading_mark = path + ".reading"
     return session
 
 
 def load_session(project: Project, session_id: str) -> Session:
-    """The session's state; a new one if there is none that can be used."""
-    session = read_session(session_path(project, session_id))
-    if session.id == session_id:
-        return session
-    fresh = Session({"id": session_id})
-    fresh.reading_mark = session.reading_mark
-    return fresh
+    return read_session(session_path(project, session_id), session_id)
 
 
 def save_session(project: Project, session: Session) -> bool:
@@ -4623,7 +4604,7 @@ def is_open(other: Session, session: Session, now: float) -> bool:
     """Whether another session is open in another window. Where the client does not
     tell its process, a session counts as open for ten minutes after its last sign."""
     is_same_window = other.client_pid == session.client_pid != ""
-    if not other.id or other.id == session.id or other.ended_at or is_same_window:
+    if other.id in ("", session.id) or other.ended_at or is_same_window:
         return False
     runs = is_running(other.client_pid)
     seen_at = max(other.seen_at, modified_at(other.transcript))
@@ -4784,18 +4765,13 @@ def run_program(
 
 def changed_files(root: str) -> list[str]:
     """The lines of `git status --porcelain` but our own, at most CHANGED_LIMIT."""
-    told = run_git(root, without_filters(root) + STATUS_WORDS)
+    # Git would run the filters of the repository's own settings on changed files.
+    filters = re.findall(r"(?m)^(?:local|worktree)\t(.*)", run_git(root, FILTER_WORDS))
+    words = ["--config-env=%s=NOTHING" % name for name in filters]
+    told = run_git(root, words + STATUS_WORDS)
     lines = told.encode("utf-8", "replace").decode().split("\n")
     lines = [line for line in lines if line.strip() and not re.search(OURS, line)]
     return lines[:CHANGED_LIMIT]
-
-
-def without_filters(root: str) -> list[str]:
-    """Words that switch off the filters that the repository's own settings name: git
-    would run them on changed files."""
-    told = run_git(root, FILTER_WORDS)
-    names = re.findall(r"(?m)^(?:local|worktree)\t(.*)", told)
-    return ["--config-env=%s=NOTHING" % name for name in names]
 
 
 # --- what came with the repository: it speaks to the agent, not to the person
@@ -5325,15 +5301,15 @@ def count_metric(project: Project, name: str) -> None:
 def count_success(project: Project, delivery: Delivery, now: float) -> None:
     """Count a delivery that arrived, even after it was given up; move the averages."""
     metrics = read_metrics(project)
-    attempts, took_s = delivery.attempts, max(0.0, now - delivery.first_at)
+    is_first = delivery.attempts == 1
     metrics.failed -= delivery.state == "failed"
-    metrics.succeededOnFirstTry += attempts == 1
-    metrics.succeededAfterRetry += attempts != 1
+    metrics.succeededOnFirstTry += is_first
+    metrics.succeededAfterRetry += not is_first
     count = metrics.succeededOnFirstTry + metrics.succeededAfterRetry
-    metrics.averageAttemptsToSuccess += (
-        attempts - metrics.averageAttemptsToSuccess
-    ) / count
-    metrics.averageTimeToSuccess += (took_s - metrics.averageTimeToSuccess) / count
+    more = delivery.attempts - metrics.averageAttemptsToSuccess
+    longer_s = max(0.0, now - delivery.first_at) - metrics.averageTimeToSuccess
+    metrics.averageAttemptsToSuccess += more / count
+    metrics.averageTimeToSuccess += longer_s / count
     write_object(project.state("metrics.json"), metrics.as_dict())
 
 
@@ -6938,21 +6914,19 @@ def set_time(path: str, at: float) -> None:
     attempt(os.utime, path, (at, at))
 
 
-def list_files(folder: str, pattern: str = "") -> list[tuple[str, float]]:
+def list_files(folder: str, pattern: str = "") -> list[File]:
     """Path and time of the folder's regular files of such a name, newest first. A
     folder that is a link counts as empty: it may lead out of the project."""
-    found: list[tuple[str, float]] = []
     if os.path.islink(folder):
-        return found
+        return []
     try:
         with os.scandir(folder) as entries:
-            for entry in entries:
-                is_wanted = re.search(pattern, entry.name)
-                if is_wanted and entry.is_file(follow_symlinks=False):
-                    found.append((entry.path, modified_at(entry.path)))
+            files = [entry for entry in entries if entry.is_file(follow_symlinks=False)]
     except (OSError, ValueError):  # ValueError: a lone surrogate in the path
         return []
-    return sorted(found, key=lambda pair: (-pair[1], pair[0]))
+    paths = [file.path for file in files if re.search(pattern, file.name)]
+    found = [(path, modified_at(path)) for path in paths]
+    return sorted(found, key=lambda file: (-file[1], file[0]))
 
 
 def is_regular(path: str) -> bool:
@@ -8519,7 +8493,7 @@ def watch(here: Here, options: Namespace) -> None:
             print_signals(choose_items(run, [], new), options.wake)
 
 
-def settled_files(run: Run) -> set[SignalFile]:
+def settled_files(run: Run) -> set[File]:
     """The signals that nobody is writing; one from the future comes a look later."""
     now, found = time.time(), set()
     for path, written_at in signal_files(run.project, run.session.id):
