@@ -108,7 +108,7 @@ def test_hooks_start_a_process_in_two_places_only():
     assert sections - set(PEOPLES_HALF) <= {"Git", "Auto"}
 
 
-def test_there_is_exactly_one_broad_except_and_it_is_the_boundary():
+def test_the_one_broad_except_is_the_boundary():
     broad = []
     for node in ast.walk(TREE):
         if isinstance(node, ast.ExceptHandler):

@@ -124,7 +124,7 @@ def launch(world, kit, words, event, env):
 
 
 @pytest.mark.parametrize("formatted", [*FORMATTERS, "together"], indirect=True)
-def test_a_formatted_kit_works_as_the_untouched_one_and_runs_nothing_of_an_event(formatted, tmp_path, request):
+def test_a_formatted_kit_works_as_the_untouched_one(formatted, tmp_path, request):
     pwned = str(tmp_path / "pwned")
     untouched, _ = play(tmp_path / "one", helper.KIT, hostile(pwned))
     assert "STOP" in untouched[2] and "CI is red" in untouched[1] and "handoff" in untouched[4]

@@ -40,7 +40,7 @@ def test_fifty_first_calls_are_gated_once(world):
     assert sum(map(bool, said)) == 1
 
 
-def test_fifty_hooks_say_each_signal_once_and_count_every_call(world, session):
+def test_fifty_hooks_say_each_signal_once(world, session):
     session.look()
     for number in range(5):
         world.signal("Issue %d." % number, "s1", "%d.md" % number, ttl=9999)
@@ -135,7 +135,7 @@ def scene(tmp_path, number, name):
 
 @pytest.mark.parametrize("name", ["SessionStart", "UserPromptSubmit", "PostToolUse", "PreCompact", "SessionEnd"])
 @pytest.mark.parametrize("act", [lambda: os._exit(9), no_space], ids=["kill", "full disk"])
-def test_at_every_write_nothing_is_lost_and_the_next_run_works(tmp_path, name, act):
+def test_a_hook_that_is_ended_at_any_write_loses_nothing(tmp_path, name, act):
     for number in range(60):
         world, session, event = scene(tmp_path, number, name)
         status, reply = forked(world, event, change_at(number, act))
@@ -156,7 +156,7 @@ def test_at_every_write_nothing_is_lost_and_the_next_run_works(tmp_path, name, a
     raise AssertionError("it never came to its end")
 
 
-def test_a_really_full_disk_costs_the_writes_and_never_the_hook(world, session):
+def test_a_really_full_disk_costs_no_hook(world, session):
     def full():  # no file may grow
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -366,7 +366,7 @@ def test_what_is_written_below_the_kits_addition_is_kept(world, session):
     assert text.count(kit.SINCE_HEAD) == text.count(kit.SINCE_END) == 1
 
 
-def test_a_handoff_in_utf_16_is_read_and_not_replaced(world, session):
+def test_a_handoff_in_utf_16_is_not_replaced(world, session):
     session.edit("src/one.py")
     write(world.context("handoffs", "s1.md"), BODY.encode("utf-16"))
     session.end()

@@ -23,7 +23,7 @@ GATE = "Read your context files"
 # --- locks, and files that somebody reads
 
 
-def test_of_hooks_of_many_sessions_at_once_none_is_lost_and_none_speaks_twice(world, session):
+def test_of_hooks_of_many_sessions_at_once_each_speaks_exactly_once(world, session):
     events = [world.session("n%d" % number).event("PreToolUse") for number in range(CROWD)]
     said = world.launch_at_once([("gate", event) for event in events])
     spoke = [event["session_id"] for event, text in zip(events, said) if GATE in text]
@@ -48,7 +48,7 @@ sys.stdin.read()
 """
 
 
-def test_a_lock_is_respected_and_that_of_a_killed_process_is_free_at_once(world):
+def test_the_lock_of_a_killed_process_is_free_at_once(world):
     event = world.session("s1").event("PreToolUse")
     command = [PYTHON, "-I", "-c", HOLD, TESTS, os.path.dirname(world.root)]
     with world.start_hook("", command=command) as holder:
@@ -91,7 +91,7 @@ def test_every_mode_answers_a_real_event(world, name):
     assert "session-%s.json" % event["session_id"] in os.listdir(world.state())
 
 
-def test_bytes_of_an_event_arrive_and_bytes_of_a_reply_leave_as_they_are(world, session):
+def test_bytes_arrive_and_leave_as_they_are(world, session):
     """In UTF-8 whatever the code page, with any blanks, in several pieces of a pipe."""
     session.prompt("Always use → 円 for prices, never ¥.")
     text = "Done: Prüfung → 完了."

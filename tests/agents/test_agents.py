@@ -175,7 +175,7 @@ def test_the_reminder_names_the_share_until_there_is_a_handoff(day, record_prope
 
 
 @pytest.mark.mode("stop")
-def test_the_agent_is_held_and_its_completion_block_releases_it(day):
+def test_the_agent_is_held_until_its_completion_block(day):
     assert day.first.at(HOLD)[:1] == [3], day.first.printed
     assert len(day.first.requests) == 4 and not day.first.ran_out
     assert day.state["phase"] == "complete", day.state
@@ -189,7 +189,7 @@ def test_the_next_session_starts_from_the_handoff(day, record_property):
     assert day.second.times_said(GOAL) == 1
 
 
-def test_all_that_hooks_said_stood_in_a_request_and_that_is_what_is_booked(day):
+def test_what_is_booked_as_said_stood_in_a_request(day):
     assert day.first.said and day.second.said
     assert day.first.lost() == [] and day.second.lost() == []
     booked = day.lab.recorded()

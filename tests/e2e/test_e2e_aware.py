@@ -28,7 +28,7 @@ def news_of(world, session, prompt, *turns):
     return [request.news() for request in world.stub.of("main")[before:]]
 
 
-def test_two_sessions_that_edit_one_file_are_both_told_and_so_is_each_of_the_others_commit(kit):
+def test_two_sessions_hear_of_each_others_edits_and_commits(kit):
     with kit.session() as one:
         news_of(kit, one, "Build the parser.", edit(kit, "parser.py"), "Built.")
         with kit.session() as two:
@@ -63,7 +63,7 @@ def test_a_killed_session_is_not_open(kit):
         one.end = lambda: None
 
 
-def test_a_subagent_that_may_edit_is_told_which_files_bind_and_its_commit_is_not_somebody_elses(kit):
+def test_a_subagent_that_may_edit_is_told_which_files_bind(kit):
     kit.stub.subagent_turns = [edit(kit, "sub.py"), bash("git add -A; %s sub" % COMMIT), Turn("the subagent is done")]
     calls = [bash("sleep 0.5; echo %d" % number) for number in range(8)]
     kit.stub.script(delegate("general-purpose"), *calls, otherwise=Turn("I wait."))

@@ -33,7 +33,7 @@ def calls_of(kit):
     return calls
 
 
-def test_over_sixty_calls_few_start_python_and_what_happens_outside_is_told_with_the_same_call(kit, note):
+def test_over_sixty_calls_few_start_python(kit, note):
     kit.git("branch", "feature")
     time.sleep(1.1)  # old shells compare whole seconds: what was changed just now ends a calm
     calls = calls_of(kit)

@@ -28,7 +28,7 @@ def test_the_agent_writes_its_handoff_in_every_mode_that_lets_it(kit, mode):
     assert KNOWS in first_request(kit, mode=mode).news()
 
 
-def test_in_plan_mode_the_agent_prints_it_and_the_next_session_gets_it(kit):
+def test_what_the_agent_prints_in_plan_mode_reaches_the_next_session(kit):
     steps = [read(kit.path("README.md"), tokens=FULL) for _ in range(9)] + [Turn("A plan.", tokens=FULL)]
     kit.stub.script(otherwise=lambda request: Turn(PRINTED, tokens=FULL) if ASKED in request.news() else steps.pop(0))
     session = kit.run(TASK, mode="plan")
@@ -46,7 +46,7 @@ def test_an_agent_that_may_not_write_in_default_mode_leaves_one_anyway(kit):
     assert "made by ctx_hooks" in text and TASK in text
 
 
-def test_an_automatic_compaction_is_told_the_persons_words_and_the_session_gets_its_own_handoff_once(kit):
+def test_an_automatic_compaction_is_told_the_persons_words(kit):
     kit.stub.script(
         edit(kit, "lexer.py", tokens=20_000),
         bash("echo b", tokens=190_000),
@@ -118,7 +118,7 @@ def test_a_command_with_its_words_and_words_typed_while_the_agent_works_are_requ
     assert [line for line in requests.split("\n") if line.startswith("> ")] == words
 
 
-def test_a_huge_handoff_in_many_alphabets_arrives_cut_and_not_as_the_clients_preview(kit):
+def test_a_huge_handoff_in_many_alphabets_does_not_arrive_as_the_clients_preview(kit):
     kit.leave_handoff(OWN + "日本👍👍👍\n" * 100_000)
     news = first_request(kit).news()
     assert KNOWS in news and "👍" in news and len(news) < 30_000
@@ -130,7 +130,7 @@ ID = "0a1b2c3d-0000-4000-8000-000000000000"
 
 
 @pytest.mark.parametrize("name", ["AGENTS.md", "CLAUDE.md", "CLAUDE.local.md"])
-def test_a_handoff_that_was_not_heard_is_in_a_file_that_the_client_reads_and_hides_no_rules(kit, name):
+def test_a_handoff_that_was_not_heard_is_in_a_file_that_the_client_reads(kit, name):
     kit.write(name, RULES + "\n")
     kit.leave_handoff(UNHEARD)
     kit.run("hello")  # gets it, does no work, gives it back

@@ -78,7 +78,7 @@ def assert_everything_is_said_once(world):
     assert sum("asked the agent" in line for line in session.notices()) == 1
 
 
-def test_a_plugin_alone_does_everything_and_its_commands_reach_the_model(plugin):
+def test_a_plugin_alone_does_everything(plugin):
     assert_everything_is_said_once(plugin)
     assert plugin.files(".claude/**/*") == []
     before = len(plugin.stub.of("main"))
@@ -124,7 +124,7 @@ PLUGIN_WORDS = (
 )
 
 
-def test_in_a_monorepo_it_says_where_to_start_and_can_be_installed_there_too(world):
+def test_in_a_monorepo_it_says_where_to_start(world):
     world.path("packages/web").mkdir(parents=True)
     assert "runs no hook if you start it here" in world.install(folder="packages/web")
     world.write(".context/TASKS.md", "# Tasks\n- finish the parser\n")

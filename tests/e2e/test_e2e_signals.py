@@ -13,7 +13,7 @@ CI = "CI failed on main."
 DISK = "The disk is full."
 
 
-def test_a_sessions_signals_arrive_as_one_block_and_each_session_hears_a_global_one_once(kit):
+def test_a_sessions_signals_arrive_as_one_block(kit):
     kit.stub.script("one", "two", "three", "four")
     with kit.session() as session:
         session.prompt("first prompt")
@@ -35,7 +35,7 @@ def test_a_sessions_signals_arrive_as_one_block_and_each_session_hears_a_global_
     assert [line for line in session.notices() if "disk" in line] == ["ctx: The disk is full. → Remove build/"]
 
 
-def test_a_signal_comes_with_the_result_of_the_call_that_caused_it_and_parallel_calls_hear_it_once(kit):
+def test_a_signal_comes_with_the_result_of_the_call_that_caused_it(kit):
     """As a linter would write it, in the middle of a calm session."""
     draft = ".context/signals/global/lint"
     writes = "mkdir -p .context/signals/global; echo %s > %s.draft; mv %s.draft %s.md" % (CI, draft, draft, draft)

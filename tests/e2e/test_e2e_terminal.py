@@ -64,7 +64,7 @@ def test_compaction_shows_the_person_no_command_of_ours(kit):
     assert {line[:15] for line in lines_of_ours(terminal)} <= {"ctx: hooks are ", "ctx: handoff of", "ctx: context 10"}
 
 
-def test_a_workflow_binds_to_the_person_who_types_and_shows_them_one_line_for_each_round(kit):
+def test_a_workflow_shows_the_person_who_types_one_line_for_each_round(kit):
     kit.write("check.sh", "test -e parser.txt\n")
     kit.ctx("auto", "start", "Add a parser", "--until", "sh check.sh")
     done = Turn("Finished now.", act=lambda _: kit.write("parser.txt", ""))
@@ -87,7 +87,7 @@ def test_with_the_rule_of_the_installer_nobody_is_asked_about_the_handoff(kit):
     assert "Do you want to create" not in terminal.shown() and list(kit.handoffs().values()) == [OWN]
 
 
-def test_an_interrupted_call_is_no_end_and_the_words_typed_meanwhile_count(kit):
+def test_words_typed_after_an_interrupted_call_count(kit):
     kit.stub.script(edit(kit, "one.py"), bash("echo waiting > waits; sleep 60"), "I see.")
     with at_the_prompt(kit) as terminal:
         terminal.type("Build the parser.")
@@ -98,7 +98,7 @@ def test_an_interrupted_call_is_no_end_and_the_words_typed_meanwhile_count(kit):
     assert "> Build the parser." in text and "> Never wait that long." in text
 
 
-def test_the_statusline_shows_the_fullness_and_hands_the_window_to_the_monitor(kit):
+def test_the_statusline_hands_the_window_to_the_monitor(kit):
     kit.install("--statusline")
     kit.stub.model = "claude-opus-5-5"
     answers = [Turn(words, tokens=420_000) for words in ("the answer", "one more")]

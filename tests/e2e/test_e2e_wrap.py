@@ -54,7 +54,7 @@ SITUATIONS = {"at its prompt": {}, "slow start": {"slow_s": 4}, "20 s of answer"
 
 @pytest.mark.parametrize("situation", SITUATIONS)
 @pytest.mark.parametrize("name", [SMALL_AGENT, POLLING_AGENT, "aider"])
-def test_the_context_arrives_and_is_acknowledged(start, name, situation):
+def test_the_context_that_arrives_is_acknowledged(start, name, situation):
     desk = start(name, **SITUATIONS[situation])
     delivered_once(desk)
     assert name != "aider" or any(GOAL in request.text() for request in desk.world.stub.requests)
@@ -108,7 +108,7 @@ def test_a_command_that_aider_wants_to_run_waits_for_the_person(start):
 
 
 @pytest.mark.parametrize("name", ["python3", "ipython", "cat"])
-def test_a_program_without_a_model_takes_it_and_never_acknowledges(start, name):
+def test_a_program_without_a_model_never_acknowledges(start, name):
     desk = start(name)
     desk.told("wrap:submitted")
     went_into_the_file(desk)
