@@ -3540,9 +3540,13 @@ def parse_command(command: str) -> list[str]:
     """The simple commands of a shell command: `cd src && make` has two."""
     parts = [command]
     if not SHELL_SIGNS.isdisjoint(command):
-        text = re.sub(SHELL_TEXT, as_one_word, without_heredocs(command))
-        parts = re.split(SEPARATOR, text)
+        parts = re.split(SEPARATOR, quoted_as_words(command))
     return list(filter(None, map(str.strip, parts)))
+
+
+def quoted_as_words(command: str) -> str:
+    """A shell command in which each quoted text is one word without signs."""
+    return re.sub(SHELL_TEXT, as_one_word, without_heredocs(command)).strip()
 
 
 def as_one_word(quoted: re.Match[str]) -> str:
@@ -3583,7 +3587,8 @@ def verdict_of(command: str, parts: list[str]) -> str:
     programs = [re.sub(BEFORE_PROGRAM, "", part) for part in parts]
     if not any(re.match(CHECK, program) for program in programs):
         return ""
-    return "passed" if len(parts) == 1 + command.count("&&") else "ran"
+    ends = re.findall(SEPARATOR, quoted_as_words(command))
+    return "passed" if set(ends) <= {"&&", "(", ")"} else "ran"
 
 
 def written_files(parts: list[str]) -> list[str]:

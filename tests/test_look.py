@@ -117,6 +117,21 @@ def test_what_counts_as_verified(world, session):
         assert (passed["command"] == told) == (command in checks), command
 
 
+@pytest.mark.parametrize(
+    "command, verdict",
+    [
+        ("cd src && pytest -k 'a && b' 2>&1", "passed"),
+        ("(cd src && make test)", "passed"),
+        ("make test &", "ran"),
+        ("make test; echo 'a && b'", "ran"),
+        ("make test || echo 'a && b'", "ran"),
+        ("make test | tail", "ran"),
+    ],
+)
+def test_a_check_passed_only_if_the_exit_code_is_its_own(command, verdict):
+    assert kit.verdict_of(command, kit.parse_command(command)) == verdict
+
+
 # --- odd transcripts: silence, and the next look works
 
 
