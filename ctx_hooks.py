@@ -8448,7 +8448,7 @@ def send_signal(here: Here, options: Namespace) -> None:
         return withdraw_signal(here, options.withdraw)
     text = " ".join(options.text)
     if text == "-":
-        text = sys.stdin.read(SIGNAL_LIMIT_BYTES)
+        text = sys.stdin.buffer.read(SIGNAL_LIMIT_BYTES).decode("utf-8", "replace")
     if not text.strip():
         raise UserError("the signal says nothing", "say what is wrong → what to do")
     prepare_folders(here.project)  # git is to ignore the file

@@ -550,10 +550,11 @@ def test_for_a_monitor_it_only_says_that_one_waits_once_the_agent_is_idle(world,
 
 
 def test_a_text_from_stdin_is_sent_without_its_secrets(world, session):
-    tell(world, "signal", "-", stdin="CI is red:\nAPI_KEY=sk-abcdefghij0123456789\n---\nttl: 1\n")
+    told = "CI is röt:\nAPI_KEY=sk-abcdefghij0123456789\n---\nttl: 1\n"
+    tell(world, "signal", "-", stdin=told)
     world.now = time.time()
     text = session.prompt("hello").text
-    assert "CI is red:" in text and "ttl: 1" in text and "0123456789" not in text
+    assert "CI is röt:" in text and "ttl: 1" in text and "0123456789" not in text
 
 
 @pytest.mark.posix("pipes and parents of POSIX")
