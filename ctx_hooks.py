@@ -7895,8 +7895,8 @@ def refuse_program(command: list[str]) -> None:
     if name in DIALECTS:
         install = "install them: python3 install.py --agent " + name
         raise UserError("%s has hooks; they do this better" % name, install)
-    is_shell = name in SHELLS and len(command) == 1  # else it runs a script
-    if is_shell or name in SCREENS:
+    runs_script = any(not word.startswith("-") for word in command[1:])
+    if name in SCREENS or (name in SHELLS and not runs_script):
         raise UserError("%s would take the context as commands" % name, hint)
 
 

@@ -45,7 +45,7 @@ def section(place):
         (["/opt/bin/codex", "-c"], "--agent codex"),
         (["bash"], "wrap -- aider"),
         (["/bin/sh"], "wrap -- aider"),
-        (["zsh"], "wrap -- aider"),
+        (["zsh", "-l"], "wrap -- aider"),
         (["vim", "x"], "wrap -- aider"),
         (["less", "x"], "wrap -- aider"),
         ([], "wrap -- aider"),
