@@ -3900,13 +3900,14 @@ class Dialect:
 
     def find_limit(self, window: int, model: str, root: str, env: Env) -> int:
         """At how many tokens it compacts by itself; 0 if it never does."""
-        limit = window * self.compacts_at // 100
+        own = limit = window * self.compacts_at // 100
         for path in self.settings_paths(root, env) if self.told_limit else []:
             text = read_text(os.path.join(os.path.dirname(path), self.limit_file))
             match = re.search(self.told_limit, text)
             if match:
                 told = float(match[1])
-                limit = int(told if told > 1 else window * told)
+                # tokens can only lower the client's own limit
+                limit = min(own, int(told)) if told > 1 else int(window * told)
         return min(limit, max(window - self.reserve_tokens, window // 2))
 
 
@@ -4165,7 +4166,7 @@ RESERVE_TOKENS, RESERVE_LARGE_TOKENS, OUTPUT_TOKENS = 33_000, 23_000, 20_000
 OFF_SWITCHES = ("DISABLE_AUTO_COMPACT", "DISABLE_COMPACT")
 CLAUDE_SETTINGS = (".claude/settings.json", ".claude/settings.local.json")
 NOT_SET = {"", "0", "false"}
-LEAST_TOLD_TOKENS = 100_000  # it takes no smaller window
+LEAST_TOLD_TOKENS = 100_000  # it takes no smaller window, and ignores such a setting
 MANAGED = (
     "/etc/claude-code/managed-settings.json",
     "/Library/Application Support/ClaudeCode/managed-settings.json",
@@ -4237,7 +4238,8 @@ class ClaudeCode(Dialect):
         if switches - NOT_SET or settings.get("autoCompactEnabled") is False:
             return 0
         told = number_in(env, "CLAUDE_CODE_AUTO_COMPACT_WINDOW")
-        told = told or count_of(settings.get("autoCompactWindow"))  # not "auto"
+        own = count_of(settings.get("autoCompactWindow"))  # not "auto"
+        told = told or (own if own >= LEAST_TOLD_TOKENS else 0)
         reserve = RESERVE_LARGE_TOKENS if window >= LARGE_WINDOW else RESERVE_TOKENS
         if told:
             reserve = RESERVE_TOKENS
@@ -4441,6 +4443,11 @@ class CopilotCli(Dialect):
         name = safe_name(event.session_id)
         path = os.path.join(self.own_folder(env), "session-state", name, "events.jsonl")
         event.transcript_path = event.transcript_path or path
+
+    def read_row(self, row: Json) -> Row:
+        found = super().read_row(row)
+        has_failed = found.kind == "boundary" and not dig(row, "data.success")
+        return Row() if has_failed else found
 
 
 class Droid(Dialect):

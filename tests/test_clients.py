@@ -247,6 +247,15 @@ def test_the_fullness_is_read_from_the_clients_own_numbers(client):
     assert facts.tokens == tokens_after and facts.compacted_at
 
 
+def test_a_compaction_that_failed_is_none(tmp_path):
+    row = (DATA / "copilot" / "compaction.jsonl").read_text(encoding="utf-8")
+    path = tmp_path / "events.jsonl"
+    path.write_text(row.replace('"success":true', '"success":false'), encoding="utf-8")
+    session = kit.Session({"agent": "copilot", "transcript": str(path)})
+    kit.look(session)
+    assert (session.facts.compactions, session.facts.limit) == (0, 0)
+
+
 @pytest.mark.parametrize("client", OTHERS)
 def test_requests_calls_their_outcomes_and_the_last_words_are_seen(client):
     facts = facts_of(client, "transcript")

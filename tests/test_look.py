@@ -344,7 +344,7 @@ def test_the_limit_is_what_the_clients_settings_say(world, user, project, local,
     ],
 )
 def test_odd_settings_of_the_client_change_nothing(world, text):
-    for value in ("0", "-200000", '"200k"', "null", "true", "1e99", "[200000]") if "%s" in text else [""]:
+    for value in ("0", "-200000", '"200k"', "null", "true", "1e99", "[200000]", "99999") if "%s" in text else [""]:
         write(os.path.join(world.home, ".claude", "settings.json"), text.replace("%s", value))
         session = world.session("s1", model="claude-opus-5")
         session.look(tokens=50_000)
@@ -366,7 +366,7 @@ def test_odd_settings_of_the_client_change_nothing(world, text):
         ("codex", ".codex/config.toml", 'model = "x"\nmodel_auto_compact_token_limit = 200_000\n[a]\n', 200_000),
         ("codex", ".codex/config.toml", "[a]\nmodel_auto_compact_token_limit = 200000\n", 940_000),
         ("codex", ".codex/config.toml", "model_auto_compact_token_limit = 0\n", 940_000),
-        ("codex", ".codex/config.toml", "model_auto_compact_token_limit = 99000000\n", 1_000_000),
+        ("codex", ".codex/config.toml", "model_auto_compact_token_limit = 99000000\n", 940_000),
         ("copilot", ".copilot/settings.json", "", 800_000),
     ],
 )
