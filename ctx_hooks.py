@@ -1445,8 +1445,9 @@ def remove_leftover(run: Run, path: str) -> None:
     if folder == run.project.path("handoffs") and name.endswith(".md"):
         return take_handoff(run.project, name)
     if re.search(SESSION_FILE, name):
-        forget_alerts(run.project, name[len("session-") : -len(".json")])
-        if Session(read_object(path)).delivery.file:
+        session = Session(read_object(path))
+        forget_alerts(run.project, session.id)
+        if session.delivery.file:
             remove_sections(run.project)
     remove_file(path)
     remove_folder(folder)  # a session's signals, once there are none
@@ -1845,12 +1846,13 @@ def run_auditors(run: Run, state: MonitorState) -> list[Signal]:
 def forget_alerts(project: Project, session_id: str) -> None:
     """A session is over: remove its keys."""
     path, prefix = project.path("monitor-state.json"), session_id + ":"
-    state = read_object(path)
+    state, has_changed = read_object(path), False
     for table in map(object_of, state.values()):
         for key in list(table):
             if (key + ":").startswith(prefix):
                 del table[key]
-    if state:
+                has_changed = True
+    if has_changed:
         write_object(path, state)
 
 
