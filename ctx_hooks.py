@@ -4823,7 +4823,7 @@ RUNTIME_FOLDERS = (
     "handoffs/delivered",
 )
 RUNTIME_NAMES = ("signals", "handoffs", "monitor-state.json")
-# Names of our files in a project's state folder, in .context and in .caw.
+# Our files in a project's state folder, in .context, in .caw and in the cache.
 STATE_FILES = (
     r"(session-.*|(agreed|metrics|limits|install-\w+)\.json|events\.jsonl|errors\.log"
     r"|cloned|edits|lock|root|paused|swept|greeted|ctx_hooks\.py\.\w+)"
@@ -4834,6 +4834,8 @@ RUNTIME_FILES = (
     r"|signals/(global|sessions/[^/]+)/[^/]+\.md"
 )
 WORKFLOW_FILES = r"auto-state\.json(\.corrupt|\.tmp-\d+)?"
+WORKFLOW_IGNORE = "/auto-state.json\n/.gitignore\n"
+CACHE_FILES = r"python3|bytecode/.*ctx_hooks\.[^/]*\.pyc[^/]*|calm/[a-z]+-[^/]*"
 GITIGNORE = """\
 # Runtime files of ctx_hooks. The context files beside this one are yours.
 /signals/
@@ -7092,7 +7094,7 @@ def start_deadline(seconds: float) -> None:
 # Registration
 # =============================================================================
 # How this kit came here, and its lines in the clients' settings: made for install.py,
-# recognised for it and `doctor`. hooks.json has an event's mode. A line is
+# recognised for it and `doctor`. hooks.json says which mode an event has. A line is
 #     sh "$CLAUDE_PROJECT_DIR/.claude/hooks/ctx_hooks.py" monitor || exit 0
 # and stays the same in every version: Codex trusts a line by its hash.
 
@@ -7112,7 +7114,7 @@ REGISTERED = r"""(?xs)
 
 
 def parse_line(command: object) -> RegisteredLine | None:
-    """What a command runs, if it runs this kit alone; None for every other one."""
+    """What a command runs, if it runs this kit and nothing else; else None."""
     match = re.fullmatch(REGISTERED, text_of(command))
     if not match or match["agent"] not in (None, *DIALECTS):
         return None
@@ -7148,19 +7150,16 @@ def adapt_hooks(
     for line in find_lines({"hooks": hooks}):
         if line.event not in dialect.registered:
             continue
-        mode, *others = line.words
         limit_s = count_of(line.entry["timeout"])
         if line.event == "SessionEnd":
             limit_s = dialect.end_limit_s
-        group: Json = {}
-        if agent == "claude":
-            group = line.group  # others need no matcher
-        else:
-            others = [agent, *others]
         entry = dict(line.entry, timeout=limit_s * dialect.time_unit)
-        entry["command"] = form % (path, " ".join([mode, *others]))
-        event = dialect.renamed.get(line.event, line.event)
-        adapted[event] = dict(group, hooks=[entry])
+        group = dict(line.group, hooks=[entry])
+        if agent != "claude":
+            line.words.insert(1, agent)
+            group.pop("matcher", None)  # only Claude Code needs it
+        entry["command"] = form % (path, " ".join(line.words))
+        adapted[dialect.renamed.get(line.event, line.event)] = group
     return adapted
 
 
@@ -7186,13 +7185,13 @@ def another_kit_speaks(project: Project, agent: str) -> bool:
 
 PLUGIN = "ctx-hooks"
 PLUGIN_IS_ON = r'"ctx-hooks@[^"]*"\s*:\s*true'  # among `enabledPlugins`
-# `auto` is one, too, but what ends or proves a workflow is for a person's terminal.
+# `auto` is one, too; but only in a terminal may a person agree to a check, or end it.
 SLASH_COMMANDS = "status why handoff signal pause resume doctor init wake".split()
 
 
 class Kit:
-    """A kit file. `origin` says how it came here: as "plugin", also one that is read in
-    place; to the folder of the "user"; or to the "project"."""
+    """A kit file. `origin` says how it came here: "plugin", also if that is read where
+    it lies; "user", in the user's folder; or "project"."""
 
     def __init__(
         self, root: str, env: Env, path: str = __file__, start: str = ""
@@ -7202,16 +7201,16 @@ class Kit:
         self.start = start or root  # where a command would be pasted
         self.path = os.path.abspath(path)
         self.folder = os.path.dirname(self.path)
+        self.origin = self.find_origin()
         self.record = self.read_record()
         # where the kit came from, or beside it
         self.installer = os.path.join(self.record.source or self.folder, "install.py")
-        self.origin = self.find_origin()
 
     def find_origin(self) -> str:
         claude = DIALECTS["claude"]
         paths = claude.settings_paths(self.root, self.env)
-        is_run_as_one = self.env.get("CLAUDE_PLUGIN_ROOT") == self.folder
-        is_on = is_run_as_one or re.search(PLUGIN_IS_ON, "".join(map(read_text, paths)))
+        is_run = self.env.get("CLAUDE_PLUGIN_ROOT") == self.folder
+        is_on = is_run or re.search(PLUGIN_IS_ON, "".join(map(read_text, paths)))
         if is_on and os.path.isdir(os.path.join(self.folder, ".claude-plugin")):
             return "plugin"
         own = os.path.join(claude.own_folder(self.env), "hooks")
@@ -7219,11 +7218,11 @@ class Kit:
 
     def read_record(self) -> Installation:
         """What install.py wrote down, for this project or for all."""
-        for_all = project_state_folder(home_folder(self.env), self.env)
-        for_this = project_state_folder(self.root, self.env)
-        record = read_object(os.path.join(for_all, "install-user.json"))
-        record.update(read_object(os.path.join(for_this, "install-project.json")))
-        return Installation(record)
+        root, name = self.root, "install-project.json"
+        if self.origin == "user":
+            root, name = home_folder(self.env), "install-user.json"
+        folder = project_state_folder(root, self.env)
+        return Installation(read_object(os.path.join(folder, name)))
 
     def call(self, words: str) -> str:
         """A command that people run, as it can be pasted in the project's folder."""
@@ -7232,7 +7231,7 @@ class Kit:
         return program_call(self.path, words, self.start)
 
     def install_call(self, words: str = "") -> str:
-        """The call of install.py."""
+        """What installs the kit again."""
         if self.origin == "plugin":
             return "claude plugin update %s@%s" % (PLUGIN, PLUGIN)
         if os.path.isfile(self.installer):
@@ -7248,7 +7247,7 @@ class Kit:
 
 
 def program_call(path: str, words: str, folder: str) -> str:
-    """A Python program with its words, its path relative where it lies below."""
+    """The command for a Python program, as it can be pasted in a folder."""
     import shlex
     import subprocess
 
@@ -7351,7 +7350,8 @@ def check_lines(here: Here, path: str, lines: list[RegisteredLine]) -> list[Find
     starts = [line for line in lines if line.mode == "inject"]
     option = scope_option(here, path)
     if not starts or len(lines) < len(dialect.registered):
-        return [(FAIL, path + " lacks hooks of ours", here.kit.install_call(option))]
+        what = path + " lacks some of our hooks"
+        return [(FAIL, what, here.kit.install_call(option))]
     rows = [(OK, "%s is registered in %s" % (dialect.label, path), "")]
     if lines[0].agent == "codex":
         rows.append(check_trust(here))
@@ -7396,8 +7396,8 @@ echo '{"hook_event_name": "SessionStart", "session_id": "doctor", "cwd": "'"$PWD
 
 
 def try_line(here: Here, line: RegisteredLine, install: str) -> list[Finding]:
-    """What comes of a registered line. Only this very file is run. `install` is the
-    command that writes line and kit anew."""
+    """Try a registered line, but run only this very file. `install` is the command
+    that writes line and kit anew."""
     values = {
         DIALECTS[line.agent].project_variable: here.root,
         "CLAUDE_PLUGIN_ROOT": here.kit.folder,
@@ -7442,12 +7442,8 @@ def run_in_scratch(here: Here, line: RegisteredLine) -> Finding:
     import tempfile
 
     if os.name == "nt":
-        what = "the registered line was not tried: on Windows the shell is the client's"
-        return (
-            HINT,
-            what,
-            "start a session; then it is in `%s`" % here.kit.call("status"),
-        )
+        what = "the registered line was not tried: on Windows the client has the shell"
+        return HINT, what, "start a session, then see " + here.kit.call("status")
     variable = DIALECTS[line.agent].project_variable or "PWD"
     trial = ["sh", "-c", TRIAL, "sh", here.kit.path, variable]
     trial += [cache_folder(here.env), *line.words]
@@ -7475,7 +7471,7 @@ def project_problems(here: Here) -> list[Finding]:
         what = "all hooks are silent here, " + off_since(here)
         rows.append((FAIL, what, here.kit.call("resume")))
     if not can_be_written(project.home):
-        what = "nothing can be kept in %s, so the hooks stay silent" % project.home
+        what = "cannot write to %s, so the hooks stay silent" % project.home
         rows.append((FAIL, what, "check its owner and permissions"))
     own = settings_path(here.env)
     files = filter(os.path.exists, (own, os.path.join(project.root, ".contextrc")))
@@ -7522,20 +7518,19 @@ def project_hints(here: Here) -> list[Finding]:
 # =============================================================================
 # Status
 # =============================================================================
-# What people see, 80 columns wide. A row is (state, text, hint). print_page is the
-# only way to a terminal: it takes control characters out.
+# What people see, 80 columns wide. A row is (state, text, hint). Nothing reaches a
+# terminal with its control characters.
 
 SESSIONS_SHOWN = 5
 ROWS_SHOWN = 6
-PAGE_WIDTH = 80
-ROW_LIMIT = 500  # a row with a long path is whole all the same
+ROW_LIMIT = 500  # so that a long path is whole
 HEAD_LINE = "  %-8.8s %-11s %-7s %-7s "
 METER_LINE = "%12s %s %s of %dk"
 DELIVERIES = "deliveries  %d: %d%% at the first try, %d%% in all, %d%% given up"
 UNHEARD_SHOWN_S = 86400
 INDENT = " " * 11  # the width of "  warning  "
 OVER = ("ended", "killed")
-SPARKS = "▁▂▃▄▅▆▇██"  # from 96 % on it stays the last
+SPARKS = "▁▂▃▄▅▆▇██"  # one for every 12 %
 SPARK_COLUMNS = 12
 
 
@@ -7840,15 +7835,12 @@ DECISIONS = {
 
 def describe_decision(here: Here, row: Json) -> str:
     """One row of the recorder: when, in which session, what, and why."""
-    import textwrap
-
     try:
         text = DECISIONS[text_of(row.get("event"))].format_map(row)
     except KeyError:  # of another version
         text = json.dumps(row)
     at = here.clock(parse_iso(row.get("at")))
-    text = for_terminal("%s  %.8s  %s" % (at, row.get("session"), text))
-    return textwrap.fill(text, PAGE_WIDTH, subsequent_indent="    ")
+    return for_terminal("%s %.8s %s" % (at, row.get("session"), text))
 
 
 # =============================================================================
@@ -8375,7 +8367,7 @@ def must_write(path: str, content: str) -> None:
 def duration(text: str) -> int:
     match = re.fullmatch(DURATION, text)
     if not match:
-        raise UserError("no duration: " + text, "such as 90 (seconds), 30m, 2h or 1d")
+        raise UserError("no duration: " + text, "for example 90 (seconds), 30m, 2h, 1d")
     return int(match[1]) * UNITS_S[match[2]]
 
 
@@ -8412,8 +8404,7 @@ def all_projects(env: Env) -> list[Here]:
 
 def show_why(here: Here, options: Namespace) -> None:
     rows = read_events(here.project)[-options.count :]
-    lines = [describe_decision(here, row) for row in rows]
-    print("\n".join(lines) or NO_DECISION)
+    print_page([describe_decision(here, row) for row in rows] or [NO_DECISION])
 
 
 def run_handoff(here: Here, options: Namespace) -> None:
@@ -8430,7 +8421,8 @@ def run_handoff(here: Here, options: Namespace) -> None:
             note = "taken away; for some days it is kept in handoffs/delivered/"
             print_page([note + name])
         elif options.action == "list":
-            print_page(row_lines(handoff_rows(here, here.runs())))
+            rows = handoff_rows(here, here.runs())
+            print_page(row_lines(rows) or ["There is no handoff yet."])
         else:
             prepare_delivery(run)
             text = re.sub(CONTROL, "", run.session.delivery.text)
@@ -8475,7 +8467,7 @@ def send_signal(here: Here, options: Namespace) -> None:
 
 
 def withdraw_signal(here: Here, prefix: str) -> None:
-    """Take a signal away; who has heard it still knows it."""
+    """Take a signal away; a session that has heard it still knows it."""
     paths = {os.path.basename(one.path): one.path for one in live_signals(here)}
     name = choose(list(paths), prefix)
     os.unlink(paths[name])
@@ -8691,7 +8683,7 @@ def publish(run: Run, flow: Workflow, for_anybody: bool) -> None:
         raise UserError("cannot write .caw/auto-state.json", "check its folder's owner")
     ignored = os.path.join(run.project.root, ".caw", ".gitignore")
     if not os.path.lexists(ignored):
-        write_atomically(ignored, "/auto-state.json\n/.gitignore\n")
+        write_atomically(ignored, WORKFLOW_IGNORE)
     record(run, "auto:started", stage=flow.stage)
 
 

@@ -776,9 +776,6 @@ def plan_context(job):
 # Settings first: while they name the kit, it is there. Only files that we write
 # are removed, each by its name; a folder only when it is empty then.
 
-CACHE_FILES = r"python3|bytecode/.*ctx_hooks\.[^/]*\.pyc[^/]*|calm/[a-z]+-[^/]*"
-CAW_IGNORE = "/auto-state.json\n/.gitignore\n"
-
 
 def plan_uninstall(job):
     # type: (Job) -> None
@@ -842,7 +839,7 @@ def plan_runtime(job):
     discard_all(job, top, caw, kit.WORKFLOW_FILES)
     discard_all(job, top, place.context, kit.RUNTIME_FILES)
     texts = {place.path(name): text for name, text in TEMPLATES.items()}
-    texts[join(caw, ".gitignore")] = CAW_IGNORE
+    texts[join(caw, ".gitignore")] = kit.WORKFLOW_IGNORE
     if not isdir(place.path("handoffs")):
         texts[place.path(".gitignore")] = kit.GITIGNORE
     for path, text in texts.items():
@@ -861,7 +858,7 @@ def plan_state(job):
     discard_all(job, dirname(kit.state_folder(job.env)), home, kit.STATE_FILES)
     others = set(kit.list_names(dirname(home)))
     if not others - {os.path.basename(home), "cache"}:
-        discard_all(job, dirname(cache), cache, CACHE_FILES)
+        discard_all(job, dirname(cache), cache, kit.CACHE_FILES)
 
 
 # =============================================================================

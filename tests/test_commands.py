@@ -183,6 +183,10 @@ def test_handoff_shows_what_the_next_session_would_get_also_of_a_killed_one(worl
     assert shown.strip().split("\n")[2:] == world.session("s2").start().text.split("\n")[2:]
 
 
+def test_an_empty_list_of_handoffs_says_so(world):
+    assert tell(world, "handoff", "list") == "There is no handoff yet.\n"
+
+
 def test_handoff_now_makes_one_of_a_session_that_did_some_work(world, session):
     answer = ask(world, "handoff", "now")
     assert answer.code == 1 and "did no work yet" in answer.err

@@ -61,7 +61,7 @@ def test_settings_that_silence_hooks_or_lack_an_event_are_named(installed):
     hooks = json.loads(helper.read(installed.path(".claude", "settings.json")))["hooks"]
     del hooks["PreCompact"]
     change_settings(installed, hooks=hooks)
-    assert re.search("FAIL +.*settings.json lacks hooks of ours", examine(installed, code=1))
+    assert re.search("FAIL +.*settings.json lacks some of our hooks", examine(installed, code=1))
 
 
 @pytest.mark.posix("a path of POSIX")

@@ -1049,7 +1049,7 @@ def use(place):
     for name in RUNTIME:
         place.write(name, "{}")
     place.write(".context/.gitignore", kit.GITIGNORE)
-    place.write(".caw/.gitignore", inst.CAW_IGNORE)
+    place.write(".caw/.gitignore", kit.WORKFLOW_IGNORE)
     state = {"id": "s1", "version": kit.SESSION_VERSION}
     for name in ("root", "lock", "greeted", "events.jsonl", "metrics.json", "agreed.json", "paused"):
         place.write(place.state(name), "{}")
