@@ -8451,7 +8451,7 @@ def send_signal(here: Here, options: Namespace) -> None:
     if text == "-":
         text = sys.stdin.buffer.read(SIGNAL_LIMIT_BYTES).decode("utf-8", "replace")
     if not text.strip():
-        raise UserError("the signal says nothing", "say what is wrong → what to do")
+        raise UserError("the signal is empty", 'signal "what is wrong → what to do"')
     prepare_folders(here.project)  # git is to ignore the file
     name = "signal-%x" % time.time_ns()
     path = here.project.path("signals", "global", name + ".md")

@@ -786,7 +786,7 @@ def plan_uninstall(job):
     plan_exclude(job, others)
     if others:
         shown = ", ".join(sorted(map(job.show, others)))
-        job.remarks.append("kept %s: %s uses it" % (job.show(job.kit), shown))
+        job.remarks.append("kept %s: used by %s" % (job.show(job.kit), shown))
         return
     plan_kit_removal(job)
     if has_our_attributes(job):
@@ -1170,11 +1170,11 @@ def install(job):
     carry_out(job)
     if not job.changes:
         say("nothing to change: ctx_hooks %s is installed" % kit.VERSION)
-    elif report(job):
+    if report(job):
         say("the hooks stay silent until that is mended")
     elif is_first:
         explain(job)
-    elif job.options.agent:
+    elif job.changes and job.options.agent:
         explain_start(job)
 
 
@@ -1229,7 +1229,7 @@ def find_job(options, env):
     is_kits = project == HERE and isdir(join(HERE, ".claude-plugin"))
     if is_kits and not options.project:
         raise kit.UserError(
-            "this is the kit's own folder", "name your project's folder"
+            "this is the kit's own folder", "run this in your project, or name that"
         )
     return job
 

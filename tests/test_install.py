@@ -831,7 +831,7 @@ def test_git_sees_nothing_of_a_private_install(place, below):
     shared = (ATTRIBUTES, KIT, SETTINGS, ".context/TASKS.md", ".context/DECISIONS.md")
     names = [os.path.join(below, name) for name in shared]
     assert sorted(place.staged(top)) == sorted([*names, "own.txt"]) or below
-    assert "settings.local.json uses it" in place.run(place.project, "--uninstall")
+    assert "used by .claude/settings.local.json" in place.run(place.project, "--uninstall")
     assert place.staged(top) == ["own.txt"]
     place.kit += b"# newer\n"
     place.run(place.project, "--scope", "local", "--statusline")
@@ -1121,6 +1121,7 @@ def test_below_the_git_root_it_says_where_the_client_has_to_be_started(place):
     assert printed.startswith("project: %s\n" % place.project)
     assert "Claude Code runs no hook if you start it here, in %s\n" % below in printed
     assert re.search("start it in .*, or: .*install.py \\.\n", printed)
+    assert "nothing to change" in place.run(cwd=below) and "if you start it here" in place.run(cwd=below)
     place.run(".", cwd=below)
     assert not os.path.exists(os.path.join(below, ".context"))  # the one above is this project's, too
     assert "if you start it here" not in place.run("--check", cwd=below)
