@@ -129,7 +129,7 @@ def test_what_was_chosen_can_be_chosen_from_again():
 
 def test_nothing_is_said_twice():
     quoted = "## Rules\n\n- NEVER store\n  amounts as `floats`!\n"
-    texts = ["Thanks. %s Ask me first." % RULE, "Ask me first!", "Keep the API unchanged."]
+    texts = ["Thanks. %s Ask me first!" % RULE, "Ask me first!", "Keep the API unchanged."]
     kept = choose(texts, least=1, quoted=quoted)
     assert [text for text in kept if text] == ["[…] Ask me first!", "Keep the API unchanged."]
 
