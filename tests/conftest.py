@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import pytest
 
@@ -10,6 +11,14 @@ import helper
 
 FOREIGN = ("CLAUDE", "CTX_", "PYTHONPATH", "XDG_", "AI_AGENT")
 KEPT = ("CTX_SOAK", "CTX_E2E", "CTX_GIT_BASH", "CTX_FORMATTERS", "CTX_BATS")  # switches of the tests themselves
+
+
+END = time.monotonic() + float(os.environ.get("CTX_TEST_TIME_S", "inf"))
+
+
+def pytest_runtest_setup() -> None:
+    if time.monotonic() > END:
+        pytest.skip("no time left")
 
 
 def skip_without_links(*paths: str, **_: object) -> None:
