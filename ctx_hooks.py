@@ -3046,12 +3046,12 @@ def render(run: Run, flow: Workflow) -> str:
 CHECK_LIMIT_S = 140  # the client waits 150 s
 CHECK_TAIL = 2_000
 CHECK_OUTPUT_LIMIT, CHECK_POLL_S = 50_000_000, 0.05
-# A watcher beside the command ends the whole group within a second once the command is
-# over, or this process is gone: we may be killed, and could not do it then. The
-# command's parent is not this process but a shell, which it may kill.
+# This process ends the whole group when the command is over. Should it be killed
+# before, a watcher beside the command does so within a second. The command's parent is
+# not this process but a shell, which it may kill.
 WATCHER = """\
 (
-  while kill -0 "$PPID" && kill -0 "$$"; do
+  while kill -0 "$PPID"; do
     sleep 1
   done
   kill -9 0
@@ -3110,6 +3110,8 @@ def run_command(run: Run, limit_s: float, output: IO[bytes]) -> str:
         problem = wait_for(child, limit_s, output)
     finally:
         child.kill()
+        if not is_windows:
+            attempt(os.killpg, child.pid, 9)  # also what the command left behind
         child.wait()
     return problem
 
