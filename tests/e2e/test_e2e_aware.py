@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agents import GATE, bash, edit, read, said, write
+from real_client import wait_until
 from stub_model import SUBAGENT_MARKER, Turn
 
 SHARED = "parser.py was also edited"
@@ -80,8 +81,8 @@ def test_a_subagent_that_only_reads_is_told_nothing(kit):
     kit.stub.subagent_turns = [Turn("the subagent is done")]
     kit.stub.script(delegate("Explore"), otherwise=Turn("I wait."))
     with kit.session() as session:
-        session.prompt("go")
-        session.wait_result()
+        session.prompt("go")  # a quick subagent is done within this turn, another one begins a turn when it is
+        wait_until(lambda: kit.stub.of("subagent"), "a request of the subagent")
     assert GATE not in kit.stub.of("subagent")[0].text()
 
 
