@@ -4891,11 +4891,12 @@ def find_project(start: str, env: Env) -> Project | None:
 
 
 def is_ours(path: str) -> bool:
-    """A parent's file counts only if it is this user's or root's: in a shared folder
-    somebody else could have put it there."""
+    """A parent's file counts only if it is this user's or root's, and so is a link to
+    it: in a shared folder somebody else could have put it there."""
     if os.name == "nt" or not os.path.exists(path):
         return True
-    return os.stat(path).st_uid in (0, os.getuid())
+    owners = {os.stat(path).st_uid, os.lstat(path).st_uid}
+    return owners <= {0, os.getuid()}
 
 
 def is_safe_to_use(project: Project) -> bool:
@@ -4928,9 +4929,11 @@ def prepare_folders(project: Project) -> bool:
 
 def note_clone(project: Project) -> None:
     """Before this user's first run here: what is there was written by somebody else."""
-    files = list_files(project.path("signals/global"), MARKDOWN)
-    files += list_files(project.path("handoffs"), MARKDOWN)
-    names = [project.relative(path) for path, _ in files]
+    own = project.path("signals/sessions")  # a script may choose its session's id
+    folders = [os.path.join(own, name) for name in list_names(own)]
+    folders += [project.path("signals/global"), project.path("handoffs")]
+    files = [path for folder in folders for path, _ in list_files(folder, MARKDOWN)]
+    names = list(map(project.relative, files))
     write_atomically(project.state("cloned"), "\0".join(names))
 
 

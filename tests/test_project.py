@@ -90,6 +90,17 @@ def test_a_parents_context_folder_of_another_user_is_not_trusted(world):
     assert found(world) == world.root  # started there, one means it
 
 
+@pytest.mark.skipif(not IS_ROOT, reason="only root can give a link away")
+def test_a_parents_context_folder_behind_somebody_elses_link_is_not_trusted(world):
+    """It may lead to a folder of root's in which everybody may write, such as /tmp/.X11-unix."""
+    os.makedirs(world.path("sub"))
+    os.rename(world.context(), world.path("for everybody"))
+    os.symlink("for everybody", world.context())
+    assert found(world, world.path("sub")) == world.root
+    os.lchown(world.context(), 12345, 12345)
+    assert found(world, world.path("sub")) is None
+
+
 # --- where our own files are
 
 
