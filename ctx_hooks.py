@@ -6893,16 +6893,17 @@ SECRETS = (
         r"(?=[\w-]{0,200}?\d)[A-Za-z0-9]{16,}[A-Za-z0-9_-]*",
     ),
     (
-        "ghp_ gho_ ghu_ ghs_ ghr_ npm_ hf_ shp sntry rubygems_ whsec_",
-        r"\b(?:gh[pousr]|npm|hf|shp(?:at|ss|ca|pa)|sntry[su]|rubygems|whsec)_"
+        "ghp_ gho_ ghu_ ghs_ ghr_ npm_ hf_ shp sntry rubygems_ whsec_ gsk_ sbp_ r8_",
+        r"\b(?:gh[pousr]|npm|hf|shp(?:at|ss|ca|pa)|sntry[su]|rubygems|whsec|gsk|sbp|r8)_"
         r"[A-Za-z0-9]{16,}",
     ),
     (
         "github_pat_ gl xox xapp- pypi- dckr_pat_ _v1_ lin_api_ figd_ hvs. hvb. hvr."
-        " sg. ya29. atatt eaa age-secret-key- pmak- tskey-",
+        " sg. ya29. atatt eaa age-secret-key- pmak- tskey- nvapi- xai- lsv2_ dp.st."
+        " ops_eyj",
         r"\b(?:github_pat_|gl[a-z]{1,5}-|xox[abeprs]-|xapp-|pypi-|dckr_pat_|do[opr]_v1_"
         r"|lin_api_|figd_|hv[sbr]\.|SG\.|ya29\.|ATATT|EAA[A-Z]|AGE-SECRET-KEY-"
-        r"|PMAK-|tskey-)"
+        r"|PMAK-|tskey-|nvapi-|xai-|lsv2_|dp\.st\.|ops_eyJ)"
         r"(?=[\w.-]{0,200}?\d)[A-Za-z0-9_.=-]{16,}",
     ),
     ("akia asia", r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"),
@@ -6996,6 +6997,12 @@ SECRETS = (
         % (KEY_NAME, LOOSE, NO_VALUE, WITH_DIGIT, VALUE),
     ),
 )
+# Lines of base64, and the end of a key if they are one, as `tail` shows it. It takes
+# the other lines, too, so that it reads each only once.
+KEY_END = (
+    r"(?<![\w+/=])(?:[A-Za-z0-9+/]{24,100}={0,2}%s)+(?:[A-Za-z0-9+/]{1,23}={0,2}%s)?"
+    r"(-----END [A-Z ]{0,30}PRIVATE KEY[A-Z ]{0,10}-----)?" % (NEXT_LINE, NEXT_LINE)
+)
 HIDDEN = "[hidden]"
 CUT_MARK = "\n[… cut …]\n"
 FILLER = (
@@ -7031,6 +7038,8 @@ def hide_secrets(text: str) -> str:
         if any(sign in lower for sign in signs.split()):
             # `password = …` keeps its left side; others have an empty group
             text = re.sub(pattern + "()", r"\g<1>" + HIDDEN, text)
+    if "-----end" in lower:
+        text = re.sub(KEY_END, lambda lines: HIDDEN if lines[1] else lines[0], text)
     return text
 
 
