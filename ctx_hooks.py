@@ -7488,7 +7488,7 @@ def another_kit_speaks(project: Project, agent: str) -> bool:
 
 PLUGIN = "ctx-hooks"
 PLUGIN_IS_ON = r'"ctx-hooks@[^"]*"\s*:\s*true'  # among `enabledPlugins`
-# `auto` is one, too; but only in a terminal may a person agree to a check, or end it.
+# There is one for `auto`, too; but a person agrees to a check in a terminal.
 SLASH_COMMANDS = "status why handoff signal pause resume doctor init wake".split()
 
 
@@ -7532,6 +7532,11 @@ class Kit:
         if self.origin == "plugin" and words.split(" ")[0] in SLASH_COMMANDS:
             return "/%s:%s" % (PLUGIN, words)
         return program_call(self.path, words, self.start)
+
+    def with_calls(self, text: str) -> str:
+        """A hint, in which commands between backquotes can then be pasted."""
+        pattern = "`(%s)(?=[ `])" % "|".join(COMMANDS)
+        return re.sub(pattern, lambda found: "`" + self.call(found[1]), text)
 
     def install_call(self, words: str = "") -> str:
         """What installs the kit again."""
@@ -7600,8 +7605,8 @@ def diagnose(here: Here) -> list[Finding]:
     rows += check_registration(here, files)
     if here.found:
         return rows + project_problems(here) + project_hints(here)
-    decides_later = here.kit.origin in ("plugin", "user")  # in each project anew
-    rows.append((HINT if decides_later else FAIL, NO_PROJECT, here.kit.init_call()))
+    is_for_all = here.kit.origin in ("plugin", "user")  # not each folder takes part
+    rows.append((HINT if is_for_all else FAIL, NO_PROJECT, here.kit.init_call()))
     return rows
 
 
@@ -7621,7 +7626,7 @@ def settings_files(here: Here) -> list[str]:
 def check_registration(
     here: Here, files: dict[str, list[RegisteredLine]]
 ) -> list[Finding]:
-    """Where the kit is registered, if anywhere, and that it is not twice."""
+    """Where the kit is registered; it must be somewhere, and not twice."""
     rows = []
     for path, lines in files.items():
         if lines:
@@ -7680,7 +7685,7 @@ def check_trust(here: Here) -> Finding:
 
 # --- does a registered line run?
 
-# The line by which a kit is known, whatever formatters did to it.
+# A line that each kit has, whatever formatters did to it.
 KIT_MARK = rb"(?m)^(# |__doc__ = ...)ctx_hooks: hooks that keep a coding agent on track"
 CHANGED = "%s was changed since it was installed, by a formatter?"
 CUT = "cut short"
@@ -7725,15 +7730,15 @@ def try_line(here: Here, line: RegisteredLine, install: str) -> list[Finding]:
 
 
 def is_changed_kit(content: bytes, record: Installation) -> bool:
-    """Whether this is the release that was installed here, with other bytes. Another
-    release may have come by git."""
+    """Whether this is the release that was installed here, but with other bytes. If it
+    is another release, it came by git."""
     if kit_version(content) not in (record.version, CUT):
         return False
     return sha256_of(content) not in record.kits
 
 
 def kit_version(content: bytes) -> str:
-    """Which release a file is, changed or not; "" if it is another's."""
+    """The release of a kit, changed or not; "" for any other file."""
     if not re.search(KIT_MARK, content):
         return ""
     version = re.search(rb"(?m)^VERSION *= *.([\w.]+)", content)
@@ -7741,11 +7746,11 @@ def kit_version(content: bytes) -> str:
 
 
 def run_in_scratch(here: Here, line: RegisteredLine) -> Finding:
-    """How a session starts in a scratch project."""
+    """Start a session by a registered line, in a scratch project."""
     import tempfile
 
     if os.name == "nt":
-        what = "the registered line was not tried: on Windows the client has the shell"
+        what = "the line was not tried: on Windows the client chooses the shell"
         return HINT, what, "start a session, then see " + here.kit.call("status")
     variable = DIALECTS[line.agent].project_variable or "PWD"
     trial = ["sh", "-c", TRIAL, "sh", here.kit.path, variable]
@@ -7821,8 +7826,8 @@ def project_hints(here: Here) -> list[Finding]:
 # =============================================================================
 # Status
 # =============================================================================
-# What people see, 80 columns wide. A row is (state, text, hint). Nothing reaches a
-# terminal with its control characters.
+# What people see, 80 columns wide. A row is (state, text, hint). No control
+# character reaches the terminal.
 
 SESSIONS_SHOWN = 5
 ROWS_SHOWN = 6
@@ -7838,7 +7843,7 @@ SPARK_COLUMNS = 12
 
 
 class Here:
-    """A project, or a folder without one, as a person looks at it now."""
+    """The folder of a person, and its project if there is one, as they are now."""
 
     def __init__(self, folder: str, env: Env, kit_path: str = __file__) -> None:
         self.folder = folder
@@ -7975,7 +7980,7 @@ def meter(run: Run) -> str:
 
 
 def sparkline(measured: list[Measure], full: Fullness) -> str:
-    """Fullness over time, at most SPARK_COLUMNS wide; the newest is there."""
+    """Fullness over time, in at most SPARK_COLUMNS; the last one is the newest."""
     step = len(measured) // SPARK_COLUMNS + 1
     text = ""
     for row in measured[::-1][::step]:
@@ -8120,16 +8125,16 @@ DECISIONS = {
     "auto:held": "sent the agent on: {said}",
     "auto:released": "let the agent stop: {said}",
     "gate:said": "asked the agent to read {files}, before its first tool call",
-    "handoff:crossed": "saw the context {percent}% full: from here a handoff is wanted",
+    "handoff:crossed": "saw the context {percent}% full: from now on a handoff is wanted",
     "handoff:asked": "asked for a handoff at {percent}%: there was none yet",
     "handoff:failed": "could not write {path}; the next start tries again",
     "handoff:written": "stopped asking for a handoff: the agent wrote {path}",
     "injection:attempted": "sent the startup text {handoff}, attempt {attempt}",
     "injection:succeeded": "saw that the startup text arrived: {evidence}",
-    "injection:escalated": "wrote the startup text into {file}: no trace of it so far",
+    "injection:escalated": "wrote the startup text into {file}: no sign yet that it arrived",
     "injection:failed": "gave up on the startup text after {attempts} attempts",
     "signal:delivered": "told the agent a signal ({severity}): {body}",
-    "signal:expired": "removed a signal whose time was over: {body}",
+    "signal:expired": "removed an expired signal: {body}",
     "wrap:typed": "typed the startup text into the program",
     "wrap:submitted": "pressed Enter: the program showed our text",
     "wrap:gave-up": "typed nothing more: {reason}",
@@ -8156,7 +8161,7 @@ def describe_decision(here: Here, row: Json) -> str:
 
 WRAP_POLL_S, WRAP_SETTLE_S, WRAP_TIMEOUT_S = 0.2, 0.5, 30.0
 WRAP_ECHO_S = 8.0  # our text appears within this; the person's keys wait so long
-WRAP_ANSWER_S = 5.0  # a program at its prompt again for so long has not acknowledged
+WRAP_ANSWER_S = 5.0  # after so long at its prompt, it has not acknowledged
 WRAP_OUTPUT_BYTES = 10_000  # at least 5,000 characters
 WRAP_READ_BYTES = 16_384
 WRAP_LINE_BYTES = 4_000  # a terminal loses what is longer than 4,095
@@ -8175,7 +8180,7 @@ def run_wrap(here: Here, options: Namespace) -> int:
     import subprocess
 
     command = options.command
-    refuse_program(command)
+    refuse_program(here, command)
     if not shutil.which(command[0]):
         raise UserError("cannot start " + command[0], "is it installed?")
     run = start_wrap(here, options.context or "")
@@ -8187,17 +8192,17 @@ def run_wrap(here: Here, options: Namespace) -> int:
         typist.close()
     if os.name == "posix":
         os.execvp(command[0], command)
-    return subprocess.call(command)  # Windows can only wait for it
+    return subprocess.call(command)  # Windows cannot put it in our place
 
 
-def refuse_program(command: list[str]) -> None:
-    """A UserError for what has hooks, and for what nobody wants text typed into."""
-    hint = "name the agent: wrap -- aider, wrap -- sh -c '...'"
+def refuse_program(here: Here, command: list[str]) -> None:
+    """A UserError for what has hooks, or takes each typed line as a command."""
+    hint = "name the agent: `wrap -- aider`, `wrap -- sh -c '...'`"
     if not command:
         raise UserError("a command is missing", hint)
     name = os.path.basename(command[0])
     if name in DIALECTS:
-        install = "install them: python3 install.py --agent " + name
+        install = here.kit.install_call("--agent " + name)
         raise UserError("%s has hooks; they do this better" % name, install)
     runs_script = any(not word.startswith("-") for word in command[1:])
     if name in SCREENS or (name in SHELLS and not runs_script):
@@ -8205,7 +8210,7 @@ def refuse_program(command: list[str]) -> None:
 
 
 def start_wrap(here: Here, context_file: str) -> Run:
-    """A run whose session has a delivery for the program, like a client's start."""
+    """A run whose session has a delivery for the program, as at a client's start."""
     run = here.run(Session({"id": "wrap-%d" % os.getpid(), "seen_at": here.now}))
     if is_switched_off(run.project, run.env, run.now):
         return run
@@ -8249,14 +8254,14 @@ class Screen:
         self.modes.update(re.findall(MODES, self.kept))
 
     def text(self) -> str:
-        """The output as it reads without a terminal; where it jumps, a line begins."""
+        """The output as plain text; where the cursor jumps, a line begins."""
         text = self.kept.decode("utf-8", "replace")
         text = re.sub(FORWARD, " ", re.sub(MOVES, "\n", text))
         return re.sub(ESCAPES + "|" + CONTROL, "", text)
 
 
 def last_lines(text: str, count: int = 1) -> str:
-    """The last lines with something in them."""
+    """The last lines that are not blank."""
     lines = re.findall(r"\S(?:.*\S)?", text)
     return "\n".join(lines[-count:])
 
@@ -8351,7 +8356,7 @@ TOLD_ACK = "(?<!reply)ackcontextreceived(?!toconfirm)"
 
 
 def letters_of(text: str) -> str:
-    """A text without what wraps and frames it."""
+    """The letters of a text alone: lines and frames may have wrapped it."""
     return re.sub(r"[\W_]", "", text).lower()
 
 
@@ -8396,7 +8401,7 @@ class Typist:
         return b""
 
     def has_arrived(self, screen: Screen) -> bool:
-        """Whether the program acknowledged it; the echo is enough if it need not."""
+        """Whether the program acknowledged it; if it need not, the echo is enough."""
         told = re.search(TOLD_ACK, letters_of(screen.text()))
         return bool(told) or not wants_ack(self.run)
 
@@ -8413,7 +8418,7 @@ class Typist:
         return is_sure and is_quiet and is_back and not is_asking
 
     def type_next(self, screen: Screen, now: float) -> bytes:
-        """The next rung of the ladder: the text, or where it is."""
+        """The keys of the next attempt: the text, or where it is."""
         run = self.run
         run.reply.texts = []
         retry(run)
@@ -8442,7 +8447,7 @@ class Typist:
         return b"\r"
 
     def give_up(self, trouble: str) -> None:
-        """Nothing is typed any more. The instruction file needs nobody to be ready."""
+        """Type nothing any more, and write the text into the instruction file."""
         self.state = "done"
         self.trouble = trouble
         record(self.run, "wrap:gave-up", reason=trouble)
@@ -8463,7 +8468,7 @@ class Typist:
 
 
 def same_prompt(screen: Screen) -> str:
-    """The last line, to recognise a prompt by, even one that counts."""
+    """The last line, to know a prompt again, even one with a number."""
     return re.sub(r"\d+", "0", last_lines(screen.text()))
 
 
@@ -8578,7 +8583,7 @@ class Terminal:
         data = read_some(self.master)
         if self.line == "ended" and data.strip():
             self.line = ""
-            self.screen.kept = b""  # what was asked before is settled
+            self.screen.kept = b""  # what was asked there has its answer
         self.screen.feed(data)
         rest = data
         while rest:
@@ -8616,7 +8621,7 @@ def read_some(descriptor: int) -> bytes:
 
 
 def write_some(descriptor: int, data: bytes) -> bytes:
-    """What is left to write; nothing if nobody is there any more."""
+    """Write; what is left to write, nothing if nobody reads it any more."""
     try:
         return data[os.write(descriptor, data) :]
     except BlockingIOError:
@@ -8675,7 +8680,7 @@ def duration(text: str) -> int:
 
 
 def choose(names: list[str], prefix: str) -> str:
-    """The one name that begins so."""
+    """The one name that begins with this."""
     if not names:
         raise UserError("nothing waits", "`status` shows what there is")
     found = [name for name in names if name.startswith(prefix)]
@@ -8698,7 +8703,7 @@ def show_status(here: Here, options: Namespace) -> None:
 
 
 def all_projects(env: Env) -> list[Here]:
-    """The user's projects, those with a context folder still there."""
+    """The user's projects that still have a context folder."""
     home = state_folder(env)
     roots = [os.path.join(home, name, "root") for name in sorted(list_names(home))]
     places = [Here(read_text(path), env) for path in roots]
@@ -8754,7 +8759,7 @@ def send_signal(here: Here, options: Namespace) -> None:
     if text == "-":
         text = sys.stdin.buffer.read(SIGNAL_LIMIT_BYTES).decode("utf-8", "replace")
     if not text.strip():
-        raise UserError("the signal is empty", 'signal "what is wrong → what to do"')
+        raise UserError("the signal is empty", '`signal "what is wrong → what to do"`')
     prepare_folders(here.project)  # git is to ignore the file
     name = "signal-%x" % time.time_ns()
     path = here.project.path("signals", "global", name + ".md")
@@ -8803,7 +8808,7 @@ def watch(here: Here, options: Namespace) -> None:
 
 
 def settled_files(run: Run) -> set[File]:
-    """The signals that nobody is writing; one from the future comes a look later."""
+    """The signals that are complete. One from the future gets the time of now."""
     now, found = time.time(), set()
     for path, written_at in signal_files(run.project, run.session.id):
         if written_at < now - SETTLED_S:
@@ -8838,7 +8843,7 @@ def run_around(here: Here) -> Run:
 
 
 def print_signals(signals: list[Signal], is_for_monitor: bool) -> None:
-    """A line each; or one for all, where the next hook says them."""
+    """A line each; for a monitor one line, since the next hook says them."""
     lines = [
         "%s: %s" % (one.severity, one.body) for one in signals if not one.is_strangers
     ]
@@ -8866,7 +8871,7 @@ OWN_TERMINAL = (
     "use a terminal of your own; ! in the client is the agent's shell, too."
     " `ctx cancel` as a prompt ends it"
 )
-A_START = 'auto start "Add a login page" --until "make test"'
+A_START = '`auto start "Add a login page" --until "make test"`'
 NOT_FOUND = " exits 127"
 FAILS_NOW = "%s now (%s). The agent goes on until it exits 0."
 
@@ -8891,7 +8896,7 @@ def run_auto(here: Here, options: Namespace) -> None:
 
 
 def refuse_agent(run: Run, options: Namespace) -> None:
-    """An agent's shell agrees to nothing, and ends nothing."""
+    """A UserError if an agent's shell agrees to a check, or ends a workflow."""
     decides = options.until or options.agree or options.action == "stop"
     if decides and any(map(run.env.get, agent_variables())):
         raise UserError(FOR_PERSONS, OWN_TERMINAL)
@@ -9003,7 +9008,7 @@ def run_doctor(here: Here, options: Namespace) -> int:
 
 
 def show_statusline(here: Here, options: Namespace) -> None:
-    """One line from the client's JSON on stdin; nothing for what the hooks ignore."""
+    """One line for the client's JSON on stdin; none where the hooks are silent."""
     data = parse_object(sys.stdin.buffer.read(STDIN_LIMIT_BYTES))
     here = Here(text_of(dig(data, "workspace.project_dir")), here.env)
     if not here.found:
@@ -9139,7 +9144,11 @@ def run_people(argv: list[str]) -> int:
     def run() -> int:
         options = parser.parse_args(argv or ["--help"])
         here = Here(os.getcwd(), dict(os.environ))
-        return options.run(here, options) or 0
+        try:
+            return options.run(here, options) or 0
+        except UserError as error:
+            what, hint = error.args
+            raise UserError(what, here.kit.with_calls(hint)) from None
 
     return run_guarded(run, parser.prog + " doctor")
 

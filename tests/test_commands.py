@@ -118,6 +118,15 @@ def test_a_lone_file_that_cannot_be_executed_is_named_with_python(world):
 
 
 @pytest.mark.posix("there may be no py here")
+def test_the_hint_of_an_error_can_be_pasted(world):
+    kit = install(world)
+    hint = ask(world, "auto", "start", kit=kit, cwd=world.root).err.partition("hint: ")[2]
+    assert hint == '`.claude/hooks/ctx_hooks.py auto start "Add a login page" --until "make test"`\n'
+    done = subprocess.run(hint.strip("`\n"), shell=True, cwd=world.root, env=person_env(world))
+    assert done.returncode == 0
+
+
+@pytest.mark.posix("there may be no py here")
 def test_hints_can_be_pasted_from_where_one_is(world):
     kit = install(world)
     sub = world.path("src")

@@ -58,7 +58,7 @@ def section(place):
 )
 def test_hooked_agents_shells_editors_and_pagers_are_refused_with_a_hint(command, hint):
     try:
-        kit.refuse_program(command)
+        kit.refuse_program(kit.Here("/", {}), command)
         assert not hint
     except kit.UserError as refused:
         assert hint and hint in refused.args[1]
