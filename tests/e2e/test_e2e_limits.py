@@ -105,7 +105,10 @@ def test_where_the_client_does_not_compact_percent_is_of_the_window(kit):
     assert not kit.stub.of("compact")
 
 
-def test_an_earlier_handoff_is_brought_up_to_date(kit):
+@pytest.mark.parametrize("mode", [DEFAULT, EDITS])
+def test_an_earlier_handoff_is_brought_up_to_date(kit, mode):
+    if mode == DEFAULT:
+        kit.install("--allow-handoff")
     late = OWN + "Decided since: tabs.\n"
 
     def write_early(_):
@@ -121,7 +124,7 @@ def test_an_earlier_handoff_is_brought_up_to_date(kit):
     agent = Agent(steps)
     steps = agent.steps
     kit.stub.script(otherwise=agent)
-    session = kit.run("Rename the lexer.", mode=EDITS)
+    session = kit.run("Rename the lexer.", mode=mode)
     assert kit.handoffs()[session.id + ".md"].startswith(late) and len(asked_at(kit, UPDATE)) == 1
     assert asked_at(kit) == []
     assert [line for line in lines_for_the_person(session) if "handoff written" in line]
