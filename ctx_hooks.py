@@ -229,9 +229,14 @@ class Record:
     object makes a record.
     """
 
+    defaults: Json  # of the fields, in their order
+
+    def __init_subclass__(cls) -> None:
+        cls.defaults = {name: getattr(cls, name) for name in cls.__annotations__}
+
     def __init__(self, data: object = None) -> None:
         given = data if isinstance(data, dict) else {}
-        for name, default in self.fields():
+        for name, default in self.defaults.items():
             value = given.get(name, default)
             if isinstance(default, Record):
                 value = type(default)(value)
@@ -241,15 +246,10 @@ class Record:
                 value = value.copy()
             setattr(self, name, value)
 
-    @classmethod
-    def fields(cls) -> list[tuple[str, object]]:
-        """The fields with their defaults: [(name, default)]."""
-        return [(name, getattr(cls, name)) for name in cls.__annotations__]
-
     def as_dict(self) -> Json:
         """The fields as JSON values."""
         values = {}
-        for name, _ in self.fields():
+        for name in self.defaults:
             value = getattr(self, name)
             values[name] = value.as_dict() if isinstance(value, Record) else value
         return values
@@ -1985,7 +1985,7 @@ def files_being_written(run: Run) -> list[list[str]]:
     if run.event.name != "PostToolUse":
         return []
     calls = [call for call in run.session.facts.calls if not call["outcome"]]
-    return [[path, call["at"]] for call in calls for path in call.get("writes", [])]
+    return [[path, call["at"]] for call in calls for path in call["writes"]]
 
 
 def save_handoff(project: Project, session: Session) -> bool:
@@ -2246,7 +2246,7 @@ def list_work(project: Project, session: Session, since: str) -> list[tuple[str,
 
 def what_waits(call: Call) -> str:
     """A call that has no result: its command, or the files that it edits."""
-    return call["command"] or ", ".join(call.get("writes", []))
+    return call["command"] or ", ".join(call["writes"])
 
 
 def came_after(at: str, since: str) -> bool:
@@ -3533,7 +3533,7 @@ SHELL_TEXT = r"""(?xs)
 """
 INSIDE_WORD = str.maketrans(" \t\n;&|<>()#", "\0\0\0……………………")
 SHELL_SIGNS = set("\\'\"#;&|<>()\n…")
-SEPARATOR = r"&&|\|\||(?<!>)\||(?<![<>])&(?!>)|[;()\n]"
+SEPARATOR = r"(&&|\|\||(?<!>)\||(?<![<>])&(?!>)|[;()\n])"
 REDIRECTION = r"[\d&]?([<>]{1,3})[|&]?\s*([^\s<>]+)"
 HEREDOC = r"(?<!<)<<-?\s*['\"\\]?(\w+)"
 WRITERS = ("tee ", "cp ", "mv ", "git mv ", "sed -i")
@@ -3542,15 +3542,16 @@ NO_NAME = r"[$`*?{\n…]|(?:^|/)[~-]|^/dev/|^$"  # only the shell knows it; or n
 
 def parse_command(command: str) -> list[str]:
     """The simple commands of a shell command: `cd src && make` has two."""
-    parts = [command]
-    if not SHELL_SIGNS.isdisjoint(command):
-        parts = re.split(SEPARATOR, quoted_as_words(command))
-    return list(filter(None, map(str.strip, parts)))
+    return list(filter(None, map(str.strip, divide_command(command)[::2])))
 
 
-def quoted_as_words(command: str) -> str:
-    """A shell command in which each quoted text is one word without signs."""
-    return re.sub(SHELL_TEXT, as_one_word, without_heredocs(command)).strip()
+def divide_command(command: str) -> list[str]:
+    """The simple commands and, between them, what divides them. Each quoted text is one
+    word without signs."""
+    if SHELL_SIGNS.isdisjoint(command):
+        return [command]
+    text = re.sub(SHELL_TEXT, as_one_word, without_heredocs(command)).strip()
+    return re.split(SEPARATOR, text)
 
 
 def as_one_word(quoted: re.Match[str]) -> str:
@@ -3591,8 +3592,8 @@ def verdict_of(command: str, parts: list[str]) -> str:
     programs = [re.sub(BEFORE_PROGRAM, "", part) for part in parts]
     if not any(re.match(CHECK, program) for program in programs):
         return ""
-    ends = re.findall(SEPARATOR, quoted_as_words(command))
-    return "passed" if set(ends) <= {"&&", "(", ")"} else "ran"
+    dividers = set(divide_command(command)[1::2])
+    return "passed" if dividers <= {"&&", "(", ")"} else "ran"
 
 
 def written_files(parts: list[str]) -> list[str]:
@@ -3630,9 +3631,9 @@ def fold_result(session: Session, at: str, result: tuple[str, bool, str]) -> Non
     note_key(facts, call, text)
     if has_failed:
         return fold_failure(session, call, end, at)
-    for path in call.get("writes", []):
+    for path in call["writes"]:
         fold_edit(session, path, call["at"])
-    fold_passed(facts, command, call.get("check", ""), at, end)
+    fold_passed(facts, command, call["check"], at, end)
 
 
 def fold_edit(session: Session, path: str, at: str) -> None:
@@ -3660,7 +3661,7 @@ def fold_failure(session: Session, call: Call, text: str, at: str) -> None:
     if call["command"]:
         facts.failed = {"command": call["command"], "error": text[-1500:], "at": at}
         facts.tried = []
-    is_handoff = any(is_own_handoff(session, path) for path in call.get("writes", []))
+    is_handoff = any(is_own_handoff(session, path) for path in call["writes"])
     if is_handoff and re.search(REFUSED, text):
         session.handoff.refused_at = at
 
@@ -3892,15 +3893,13 @@ class Dialect:
         default = os.path.join(home_folder(env), name)
         return os.path.abspath(env.get(self.home_variable) or default)
 
-    def project_settings(self, root: str) -> list[str]:
-        """The project's files in which it finds hooks, the strongest last."""
-        names = (self.settings, *self.more_settings)
-        return [os.path.join(root, name) for name in names]
-
     def settings_paths(self, root: str, env: Env) -> list[str]:
-        """Its settings of all scopes, the strongest last."""
+        """Its settings of all scopes: the user's, then those of the project in which it
+        finds hooks, the strongest last."""
         own = (self.user_settings or self.settings).partition("/")[2]
-        return [os.path.join(self.own_folder(env), own), *self.project_settings(root)]
+        names = (self.settings, *self.more_settings)
+        places = [os.path.join(root, name) for name in names]
+        return [os.path.join(self.own_folder(env), own), *places]
 
     def find_limit(self, window: int, model: str, root: str, env: Env) -> int:
         """At how many tokens it compacts by itself; 0 if it never does."""
@@ -4079,6 +4078,9 @@ MACHINE_PROMPT = (  # how prompts look that nobody typed
 )
 
 
+CLAUDE_USAGE = "input_tokens cache_creation_input_tokens cache_read_input_tokens"
+
+
 def dig(value: object, places: str) -> object:
     """What is at a place, such as `message.id`. Of several places, divided by blanks,
     the first that holds something counts; None if none does."""
@@ -4106,20 +4108,16 @@ def sum_of(usage: object, keys: str) -> int:
     return sum(count_of(dig(usage, key)) for key in keys.split())
 
 
-def claude_tokens(usage: object) -> int:
-    keys = "input_tokens cache_creation_input_tokens cache_read_input_tokens"
-    return sum_of(usage, keys)
-
-
 def blocks_of(content: object) -> list[Json]:
     """The objects in a list; an object alone counts as a list of one."""
-    return [block for block in list_of(content) or [content] if isinstance(block, dict)]
+    blocks = content if isinstance(content, list) else [content]
+    return [block for block in blocks if isinstance(block, dict)]
 
 
 def joined_texts(content: object) -> str:
     """The text of a content: a string, or a list of strings and text blocks."""
     texts = []
-    for block in list_of(content) or [content]:
+    for block in content if isinstance(content, list) else [content]:
         if not dig(block, "thought"):  # thoughts are not said
             texts.append(text_of(block) or text_of(dig(block, "text content.text")))
     return "\n".join(filter(None, texts))
@@ -4214,7 +4212,7 @@ class ClaudeCode(Dialect):
         if found.model == "<synthetic>":
             return Row()
         if found.kind == "answer":
-            found.tokens = claude_tokens(dig(row, "message.usage"))
+            found.tokens = sum_of(dig(row, "message.usage"), CLAUDE_USAGE)
             asked = text_of(row.get("requestedModel"))
             found.model = asked if "[1m]" in asked else found.model
         elif dig(row, "isMeta isCompactSummary"):
@@ -7480,7 +7478,7 @@ def another_kit_speaks(project: Project, agent: str) -> bool:
     own = os.path.join(project.root, KIT_PLACE)
     if is_inside(__file__, project.root) or not os.path.exists(own):
         return False
-    paths = DIALECTS[agent].project_settings(project.root)
+    paths = DIALECTS[agent].settings_paths(project.root, {})[1:]
     return any(re.search(OWN_LINE, plain_json(read_text(path))) for path in paths)
 
 
@@ -9022,7 +9020,7 @@ def show_statusline(here: Here, options: Namespace) -> None:
             session = load_session(here.project, session.id)
             session.window_told = size
             save_session(here.project, session)
-    used = claude_tokens(dig(data, "context_window.current_usage"))
+    used = sum_of(dig(data, "context_window.current_usage"), CLAUDE_USAGE)
     session.facts.tokens = used or session.facts.tokens
     full = fullness(here.run(session))
     line = "ctx " + full.shown()

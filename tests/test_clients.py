@@ -253,7 +253,7 @@ def test_a_compaction_that_failed_is_none(tmp_path):
     path.write_text(row.replace('"success":true', '"success":false'), encoding="utf-8")
     session = kit.Session({"agent": "copilot", "transcript": str(path)})
     kit.look(session)
-    assert (session.facts.compactions, session.facts.limit) == (0, 0)
+    assert (session.facts.compacted_at, session.facts.limit) == ("", 0)
 
 
 @pytest.mark.parametrize("client", OTHERS)

@@ -45,14 +45,14 @@ def test_every_field_reads_back_as_it_was_written(record):
     fresh = record()
     again = record(json.loads(json.dumps(fresh.as_dict())))
     assert again.as_dict() == fresh.as_dict()
-    for name, default in record.fields():
+    for name, default in record.defaults.items():
         assert name in record.__annotations__ and type(getattr(fresh, name)) is type(default)
 
 
 @pytest.mark.parametrize("record", [kit.Session, kit.Facts, kit.Delivery])
 def test_two_records_share_no_list(record):
     fresh, other = record(), record()
-    for name, default in record.fields():
+    for name, default in record.defaults.items():
         is_shared = getattr(fresh, name) is getattr(other, name)
         assert not (is_shared and isinstance(default, (list, dict)))
 
