@@ -169,6 +169,7 @@ import sys
 import time
 
 VERSION = "0.4.0"
+IS_WINDOWS = os.name == "nt"
 TYPE_CHECKING = False  # a type checker takes it for true; a run never does
 if TYPE_CHECKING:
     import subprocess
@@ -756,7 +757,7 @@ def print_reply(run: Run) -> None:
 def link_interpreter(project: Project) -> None:
     """Let the launcher find the real interpreter behind a version manager's shim."""
     link = os.path.join(project.cache, "python3")
-    if os.name == "nt" or os.access(link, os.X_OK):
+    if IS_WINDOWS or os.access(link, os.X_OK):
         return
     make_folder(project.cache)
     remove_file(link)  # it may lead to an interpreter that was removed
@@ -2385,7 +2386,7 @@ def files_read(run: Run, files: list[str]) -> list[str]:
 
 
 def marker_path(session_id: str, env: Env) -> str:
-    folder = env.get("TEMP" if os.name == "nt" else "TMPDIR") or "/tmp"
+    folder = env.get("TEMP" if IS_WINDOWS else "TMPDIR") or "/tmp"
     return os.path.join(folder, "ctx-loaded-" + safe_name(session_id))
 
 
@@ -3092,11 +3093,10 @@ def run_command(run: Run, limit_s: float, output: IO[bytes]) -> str:
     import subprocess
 
     env = {key: run.env[key] for key in run.env if not re.search(SECRET_NAME, key)}
-    is_windows = os.name == "nt"
     try:
         child = subprocess.Popen(  # the person agreed to this text
-            run.check if is_windows else ["sh", "-c", WATCHER, "sh", run.check],
-            shell=is_windows,
+            run.check if IS_WINDOWS else ["sh", "-c", WATCHER, "sh", run.check],
+            shell=IS_WINDOWS,
             cwd=run.project.root,
             env=env,
             stdin=subprocess.DEVNULL,
@@ -4603,7 +4603,7 @@ def heard_mark(session: Session, path: str) -> str:
 def is_running(pid: str) -> bool | None:
     """Whether the client's process runs; None if that cannot be asked: on Windows
     os.kill would end it."""
-    if not pid.isdecimal() or os.name == "nt":
+    if not pid.isdecimal() or IS_WINDOWS:
         return None
     try:
         os.kill(int(pid), 0)
@@ -4732,7 +4732,7 @@ def is_commit(text: str) -> bool:
 def find_git() -> str:
     """Where git is; "" if there is none. Windows itself would take one that lies in the
     project's folder."""
-    name = "git.exe" if os.name == "nt" else "git"
+    name = "git.exe" if IS_WINDOWS else "git"
     for folder in os.get_exec_path():
         path = os.path.join(folder, name)
         if os.path.isabs(path) and os.access(path, os.X_OK):
@@ -4812,7 +4812,7 @@ def is_from_repository(project: Project, path: str) -> bool:
 # can forge it. A run holds the project's one lock while it works; a check command
 # runs without it.
 
-PROJECT_NAME_LIMIT = 100 if os.name == "nt" else 200  # of 260 for a path there
+PROJECT_NAME_LIMIT = 100 if IS_WINDOWS else 200  # of 260 for a path there
 LOCK_WAIT_S, LOCK_WAIT_STOP_S = 1.0, 3.0
 LOCK_POLL_S = 0.01
 RUNTIME_FOLDERS = (
@@ -4891,7 +4891,7 @@ def find_project(start: str, env: Env) -> Project | None:
 def is_ours(path: str) -> bool:
     """A parent's file counts only if it is this user's or root's, and so is a link to
     it: in a shared folder somebody else could have put it there."""
-    if os.name == "nt" or not os.path.exists(path):
+    if IS_WINDOWS or not os.path.exists(path):
         return True
     owners = {os.stat(path).st_uid, os.lstat(path).st_uid}
     return owners <= {0, os.getuid()}
@@ -4940,14 +4940,14 @@ def note_clone(project: Project) -> None:
 
 def home_folder(env: Env) -> str:
     """The user's home; "" if there is none. Never guessed: that could be root's."""
-    home = env.get("USERPROFILE" if os.name == "nt" else "HOME", "")
+    home = env.get("USERPROFILE" if IS_WINDOWS else "HOME", "")
     return home if os.path.isabs(home) else ""
 
 
 def user_folder(env: Env, variable: str, below_home: str) -> str:
     """Our folder in one of XDG, or in its default below the home; on Windows in
     %LOCALAPPDATA%. The caller made sure that there is a home."""
-    given = env.get("LOCALAPPDATA" if os.name == "nt" else variable, "")
+    given = env.get("LOCALAPPDATA" if IS_WINDOWS else variable, "")
     if not os.path.isabs(given):
         given = os.path.join(home_folder(env), below_home)
     return os.path.join(given, "ctx_hooks")
@@ -4960,7 +4960,7 @@ def state_folder(env: Env) -> str:
 def cache_folder(env: Env) -> str:
     """Bytecode and launcher files, where the launcher looks, too."""
     folder = user_folder(env, "XDG_CACHE_HOME", ".cache")
-    return os.path.join(folder, "cache") if os.name == "nt" else folder
+    return os.path.join(folder, "cache") if IS_WINDOWS else folder
 
 
 def settings_path(env: Env) -> str:
@@ -7196,7 +7196,7 @@ def replace_file(source: str, target: str) -> None:
         try:
             return os.replace(source, target)
         except PermissionError:
-            if os.name != "nt":
+            if not IS_WINDOWS:
                 raise
             time.sleep(0.02)
     os.replace(source, target)
@@ -7561,7 +7561,7 @@ def program_call(path: str, words: str, folder: str) -> str:
         path = os.path.relpath(path, folder)
         path = path if os.sep in path else os.path.join(".", path)
     call = shlex.quote(path)
-    if os.name == "nt":
+    if IS_WINDOWS:
         call = "py -3 " + subprocess.list2cmdline([path])
     elif not os.access(os.path.join(folder, path), os.X_OK):
         call = "python3 " + call
@@ -7747,7 +7747,7 @@ def run_in_scratch(here: Here, line: RegisteredLine) -> Finding:
     """Start a session by a registered line, in a scratch project."""
     import tempfile
 
-    if os.name == "nt":
+    if IS_WINDOWS:
         what = "the line was not tried: on Windows the client chooses the shell"
         return HINT, what, "start a session, then see " + here.kit.call("status")
     variable = DIALECTS[line.agent].project_variable or "PWD"
@@ -8184,11 +8184,11 @@ def run_wrap(here: Here, options: Namespace) -> int:
     run = start_wrap(here, options.context or "")
     if run.session.delivery.state == "owed":
         typist = Typist(run, options.timeout)
-        if os.name == "posix" and os.isatty(0) and os.isatty(1):
+        if not IS_WINDOWS and os.isatty(0) and os.isatty(1):
             return Terminal(typist).run(command)
         typist.give_up("there is no terminal")
         typist.close()
-    if os.name == "posix":
+    if not IS_WINDOWS:
         os.execvp(command[0], command)
     return subprocess.call(command)  # Windows cannot put it in our place
 
