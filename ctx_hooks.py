@@ -1064,7 +1064,7 @@ def update_others(run: Run) -> None:
         if not is_other or not (has_grown or other.delivery.handoff):
             continue
         look(other)
-        if not is_open(other, Session(), run.now):
+        if not is_open(other, run.now):
             settle_delivery(run.project, other)
         if not is_busy(other, run.now):
             make_handoff(run, other, modified_at(other.transcript))
@@ -1732,9 +1732,10 @@ def edits_of(run: Run, session: Session) -> dict[str, str]:
 
 
 def open_sessions(run: Run) -> list[Session]:
-    """The other open sessions of which we heard in the last hour."""
-    others = all_sessions(run.project, since=run.now - SHARED_S)
-    return [other for other in others if is_open(other, run.session, run.now)]
+    """The sessions that are open in other windows and were active in the last hour."""
+    session, recent = run.session, all_sessions(run.project, since=run.now - SHARED_S)
+    others = [one for one in recent if one.id != session.id and is_open(one, run.now)]
+    return [one for one in others if not is_same_client(one, session)]
 
 
 def audit_shared(run: Run, active: list[str]) -> Signal | None:
@@ -4614,21 +4615,24 @@ def is_running(pid: str) -> bool | None:
     return True
 
 
-def is_open(other: Session, session: Session, now: float) -> bool:
-    """Whether another session is open in another window. Where the client does not
-    tell its process, a session counts as open for ten minutes after its last sign."""
-    is_same_window = other.client_pid == session.client_pid != ""
-    if other.id in ("", session.id) or other.ended_at or is_same_window:
+def is_open(session: Session, now: float) -> bool:
+    """Whether a session is open in some window. If we do not know its client's process,
+    it counts as open for ten minutes after its last sign of life."""
+    if not session.id or session.ended_at:
         return False
-    runs = is_running(other.client_pid)
-    seen_at = max(other.seen_at, modified_at(other.transcript))
+    runs = is_running(session.client_pid)
+    seen_at = max(session.seen_at, modified_at(session.transcript))
     return abs(now - seen_at) < SIGN_OF_LIFE_S if runs is None else runs
+
+
+def is_same_client(one: Session, other: Session) -> bool:
+    """Whether both ran in one process of a client: in one window."""
+    return one.client_pid == other.client_pid != ""
 
 
 def was_cleared(before: Session, session: Session) -> bool:
     """Whether the person left a session by /clear, in the client of this one."""
-    is_same_client = before.client_pid == session.client_pid != ""
-    return is_same_client and before.end_reason == "clear"
+    return before.end_reason == "clear" and is_same_client(before, session)
 
 
 def writer_of(project: Project, name: str) -> Session:
@@ -7936,7 +7940,7 @@ def session_lines(run: Run) -> list[str]:
 def edit_lines(run: Run) -> list[str]:
     """What an open session edited in the last hour; first, with a mark, the files that
     other open sessions edited, too."""
-    if not is_open(run.session, Session(), run.now):
+    if not is_open(run.session, run.now):
         return []
     others = [(other.id, edits_of(run, other)) for other in open_sessions(run)]
     names: list[str] = []
