@@ -1256,7 +1256,7 @@ def note_sent(run: Run) -> None:
     delivery.first_at = delivery.first_at or run.now
     delivery.sent_at = run.now
     delivery.answer = session.facts.answer
-    count_metric(run.project, "attempted")
+    count_metric(run, "attempted")
     record(run, "injection:attempted", handoff=name, attempt=delivery.attempts)
     if name and delivery.source != "compact":
         session.handoff.began_with = name
@@ -1281,7 +1281,7 @@ def give_back(project: Project, name: str) -> None:
 def end_delivery(run: Run, evidence: str) -> None:
     """There is evidence: count it, and tidy up what was kept for another attempt."""
     delivery = run.session.delivery
-    count_success(run.project, delivery, run.now)
+    count_success(run)
     record(run, "injection:succeeded", evidence=evidence, attempts=delivery.attempts)
     delivery.state = "done"
     delivery.text = ""
@@ -1310,7 +1310,7 @@ def write_fallback(run: Run) -> bool:
         return False
     delivery.file = name
     run.reply.tell(NO_SIGN % name)
-    count_metric(run.project, "escalatedToFile")
+    count_metric(run, "escalatedToFile")
     record(run, "injection:escalated", file=name)
     return True
 
@@ -1320,7 +1320,7 @@ def give_up(run: Run) -> None:
     delivery = run.session.delivery
     run.reply.add(LAST_NOTICE % (delivery.file or delivery.kept))
     delivery.state = "failed"
-    count_metric(run.project, "failed")
+    count_metric(run, "failed")
     record(run, "injection:failed", attempts=delivery.attempts)
 
 
@@ -1686,11 +1686,9 @@ def may_be_moving(run: Run, since: float) -> bool:
     call, or by a subagent at work."""
     folder = os.path.splitext(run.session.transcript)[0] + "/subagents"  # Claude Code's
     files = list_files(folder, r"\.jsonl$")
-    return (
-        any(written_at > since - SUBAGENT_LAG_S for _, written_at in files)
-        or may_move_tree(command_of(run.event.tool_input))
-        or may_move_tree(run.event.tool_name)
-    )
+    is_subagents = any(at > since - SUBAGENT_LAG_S for _, at in files)
+    words = (command_of(run.event.tool_input), run.event.tool_name)
+    return is_subagents or any(map(may_move_tree, words))
 
 
 def describe_tree(run: Run, old_branch: str, old_commit: str) -> str:
@@ -1711,7 +1709,8 @@ def describe_tree(run: Run, old_branch: str, old_commit: str) -> str:
 def note_edits(run: Run) -> None:
     """Let other sessions know that this one edited something. The file is as old as a
     calm that begins in this run, so that it ends only the calm of others."""
-    newest = "".join(path for path, _ in run.session.facts.edited[-1:])
+    edited = run.session.facts.edited
+    newest = edited[-1][0] if edited else ""
     if newest != run.session.edit_noted:
         run.session.edit_noted = newest
         path = run.project.state("edits")
@@ -1761,7 +1760,7 @@ def tell_shared(run: Run, other: Session, path: str, at: str) -> list[str]:
     session, key = run.session, other.id + " " + path
     if key in session.said or os.path.isabs(path):  # outside of the project
         return []
-    mark_said(session, key, run.now)
+    mark_said(run, key)
     if session.id + " " + path not in other.said:
         run.reply.tell(SHARED_NOTE % (name_session(other), path))
     age = format_age(run.now - parse_iso(at))
@@ -1808,7 +1807,7 @@ def add_alerts(run: Run, is_reminding: bool) -> None:
         said.append(alert)
     for code in sum([alert.codes for alert in said], []):
         state.lastEmitted[session.id + ":" + code] = format_iso(run.now)
-        mark_said(session, code, run.now)
+        mark_said(run, code)
     if said or state.activeAlerts != active:
         run.reply.when_said(save_alerts, run, state)
 
@@ -2352,7 +2351,7 @@ def add_subagent_gate(run: Run) -> None:
     is_reader = re.search(READING_AGENTS, run.event.agent_type)
     if not is_reader and key not in run.session.said:
         add_names(run, context_files(run.project, "gate.subagent_files"))
-        mark_said(run.session, key, run.now)
+        mark_said(run, key)
 
 
 def add_names(run: Run, paths: list[str]) -> None:
@@ -2485,10 +2484,10 @@ def listener_of(path: str) -> str:
 # --- which signals wait
 
 
-def signal_files(project: Project, session_id: str) -> list[File]:
+def signal_files(run: Run) -> list[File]:
     """The files for this session, its own and those for all, the newest first."""
-    own = project.path("signals", "sessions", safe_name(session_id))
-    shared = project.path("signals", "global")
+    own = run.project.path("signals", "sessions", safe_name(run.session.id))
+    shared = run.project.path("signals", "global")
     files = list_files(own, MARKDOWN) + list_files(shared, MARKDOWN)
     return sorted(files, key=lambda file: -file[1])
 
@@ -2559,8 +2558,7 @@ def waiting_items(run: Run, alerts: list[Signal]) -> list[Signal]:
     """The alerts and the signals that are to be said now."""
     if not can_speak(run.event):
         return []
-    files = signal_files(run.project, run.session.id)
-    return choose_items(run, alerts, files[:SIGNALS_LOOKED_AT])
+    return choose_items(run, alerts, signal_files(run)[:SIGNALS_LOOKED_AT])
 
 
 def choose_items(run: Run, alerts: list[Signal], files: Iterable[File]) -> list[Signal]:
@@ -2613,7 +2611,7 @@ def note_said(run: Run, signal: Signal, is_shown: bool = False) -> None:
     if is_alert:
         return record(run, "alert:said", code=signal.codes[0], text=body)
     record(run, "signal:delivered", severity=signal.severity, body=body[:200])
-    run.reply.when_said(mark_said, run.session, path, run.now, signal.mark)
+    run.reply.when_said(mark_said, run, path, signal.mark)
     if listener_of(path) != EVERYBODY:
         run.reply.when_said(remove_file, path)
 
@@ -4586,12 +4584,13 @@ def save_session(project: Project, session: Session) -> bool:
     return write_atomically(session_path(project, session.id), data)
 
 
-def mark_said(session: Session, key: str, now: float, mark: str = "") -> None:
+def mark_said(run: Run, key: str, mark: str = "") -> None:
     """Remember that this was said: a signal by its path, an alert by its code."""
-    session.said.pop(key, None)  # the newest comes last
-    session.said[key] = (now, mark)
-    for old in list(session.said)[:-SAID_KEPT]:
-        del session.said[old]
+    said = run.session.said
+    said.pop(key, None)  # the newest comes last
+    said[key] = (run.now, mark)
+    for old in list(said)[:-SAID_KEPT]:
+        del said[old]
 
 
 def heard_mark(session: Session, path: str) -> str:
@@ -5314,26 +5313,26 @@ def read_metrics(project: Project) -> Metrics:
     return Metrics(load_state(project.state("metrics.json")))
 
 
-def count_metric(project: Project, name: str) -> None:
+def count_metric(run: Run, name: str) -> None:
     """Count one outcome of a delivery."""
-    metrics = read_metrics(project)
+    metrics = read_metrics(run.project)
     setattr(metrics, name, getattr(metrics, name) + 1)
-    write_object(project.state("metrics.json"), metrics.as_dict())
+    write_object(run.project.state("metrics.json"), metrics.as_dict())
 
 
-def count_success(project: Project, delivery: Delivery, now: float) -> None:
+def count_success(run: Run) -> None:
     """Count a delivery that arrived, even after it was given up; move the averages."""
-    metrics = read_metrics(project)
+    metrics, delivery = read_metrics(run.project), run.session.delivery
     is_first = delivery.attempts == 1
     metrics.failed -= delivery.state == "failed"
     metrics.succeededOnFirstTry += is_first
     metrics.succeededAfterRetry += not is_first
     count = metrics.succeededOnFirstTry + metrics.succeededAfterRetry
     more = delivery.attempts - metrics.averageAttemptsToSuccess
-    longer_s = max(0.0, now - delivery.first_at) - metrics.averageTimeToSuccess
+    longer_s = max(0.0, run.now - delivery.first_at) - metrics.averageTimeToSuccess
     metrics.averageAttemptsToSuccess += more / count
     metrics.averageTimeToSuccess += longer_s / count
-    write_object(project.state("metrics.json"), metrics.as_dict())
+    write_object(run.project.state("metrics.json"), metrics.as_dict())
 
 
 # =============================================================================
@@ -7301,7 +7300,8 @@ def safe_name(text: str, limit: int = NAME_LIMIT) -> str:
         letter = chr(byte)
         name += letter if letter in PLAIN_LETTERS else "%%%02X" % byte
     if name.startswith(".") or len(name) > limit:
-        return "%%%s-%s" % (name[: limit - 34], sha256_of(name.encode())[:32])
+        digest = sha256_of(name.encode())[:32]
+        return "%%%s-%s" % (name[: limit - 34], digest)
     return name
 
 
@@ -8796,7 +8796,7 @@ def watch(here: Here, options: Namespace) -> None:
     if options.severity:
         here.env["CTX_INJECT_MIN_SEVERITY"] = options.severity
     run = run_around(here)
-    seen = set(signal_files(run.project, run.session.id))
+    seen = set(signal_files(run))
     parent = os.getppid()
     while os.getppid() == parent and not is_unread(WATCH_EVERY_S):
         new = settled_files(run) - seen
@@ -8812,7 +8812,7 @@ def watch(here: Here, options: Namespace) -> None:
 def settled_files(run: Run) -> set[File]:
     """The signals that are complete. One from the future gets the time of now."""
     now, found = time.time(), set()
-    for path, written_at in signal_files(run.project, run.session.id):
+    for path, written_at in signal_files(run):
         if written_at < now - SETTLED_S:
             found.add((path, written_at))
         else:

@@ -62,6 +62,10 @@ def test_the_bounded_log_keeps_the_newer_rows(tmp_path):
     assert lines[-1].startswith("row 499 ") and all(line.startswith("row ") for line in lines)
 
 
+def run_at(world, project, now):
+    return kit.Run(kit.Event(), project, world.env, now)
+
+
 def test_broken_rows_are_passed_over(world, project):
     write(world.state("events.jsonl"), b'{"event": "a"}\n{"eve\n\xff\n[]\n{"event": "b"}\n')
     assert [row["event"] for row in kit.read_events(project)] == ["a", "b"]
@@ -70,14 +74,17 @@ def test_broken_rows_are_passed_over(world, project):
 @pytest.mark.parametrize("content", ['{"attempted": "x"}', "{", '{"averageTimeToSuccess": null, "failed": -1.5}'])
 def test_broken_metrics_are_mended(world, project, content):
     write(world.state("metrics.json"), content)
-    kit.count_metric(project, "attempted")
+    kit.count_metric(run_at(world, project, 12.0), "attempted")
     assert world.metrics()["attempted"] == 1
 
 
 def test_averages_are_over_what_succeeded(world, project):
-    kit.count_success(project, kit.Delivery({"attempts": 1, "first_at": 10.0}), 12.0)
-    kit.count_metric(project, "failed")
-    kit.count_success(project, kit.Delivery({"attempts": 4, "first_at": 99.0}), 12.0)
+    run = run_at(world, project, 12.0)
+    run.session.delivery = kit.Delivery({"attempts": 1, "first_at": 10.0})
+    kit.count_success(run)
+    kit.count_metric(run, "failed")
+    run.session.delivery = kit.Delivery({"attempts": 4, "first_at": 99.0})
+    kit.count_success(run)
     metrics = world.metrics()
     assert (metrics["succeededOnFirstTry"], metrics["succeededAfterRetry"], metrics["failed"]) == (1, 1, 1)
     assert (metrics["averageAttemptsToSuccess"], metrics["averageTimeToSuccess"]) == (2.5, 1.0)
