@@ -3109,7 +3109,7 @@ def run_command(run: Run, limit_s: float, output: IO[bytes]) -> str:
         problem = wait_for(child, limit_s, output)
     finally:
         child.kill()
-        if not is_windows:
+        if not IS_WINDOWS:
             attempt(os.killpg, child.pid, 9)  # also what the command left behind
         child.wait()
     return problem
