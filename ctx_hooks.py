@@ -8497,23 +8497,20 @@ class Terminal:
         """Pass everything through until the program ends; its exit code."""
         import termios
 
-        saved = termios.tcgetattr(0)
+        self.saved = termios.tcgetattr(0)
         try:
-            self.start(command, saved)
+            self.start(command)
             while self.process.poll() is None:
                 self.pump()
             while self.read_output():
                 pass
         finally:
-            try:
-                termios.tcsetattr(0, termios.TCSADRAIN, saved)
-            except termios.error:
-                pass  # the window was closed
+            self.restore()
             self.typist.close()
         code = self.process.returncode
         return code if code >= 0 else 128 - code
 
-    def start(self, command: list[str], modes: list[int | list[bytes | int]]) -> None:
+    def start(self, command: list[str]) -> None:
         import fcntl
         import signal
         import subprocess
@@ -8521,7 +8518,7 @@ class Terminal:
 
         self.master, slave = os.openpty()
         os.set_blocking(self.master, False)
-        termios.tcsetattr(slave, termios.TCSANOW, modes)
+        termios.tcsetattr(slave, termios.TCSANOW, self.saved)
         self.fit()
         self.process = subprocess.Popen(
             command,
@@ -8550,6 +8547,15 @@ class Terminal:
         size = fcntl.ioctl(0, termios.TIOCGWINSZ, bytes(8))
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, size)
 
+    def restore(self) -> None:
+        """The person's terminal as it was."""
+        import termios
+
+        try:
+            termios.tcsetattr(0, termios.TCSADRAIN, self.saved)
+        except termios.error:
+            pass  # the window was closed
+
     def pump(self) -> None:
         """Pass on what is there, or wait for it a moment."""
         import select
@@ -8562,7 +8568,8 @@ class Terminal:
         if 0 in ready:
             self.read_keys()
         if self.master in ready and not self.read_output():
-            self.process.wait()  # it has closed its terminal
+            self.restore()  # it has closed its terminal; ^C is for us now
+            self.process.wait()
             return
         is_due = time.monotonic() - self.looked_at >= WRAP_POLL_S
         if is_due and self.typist.state != "done":

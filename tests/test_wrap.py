@@ -627,6 +627,14 @@ def test_questions_hidden_input_screens_and_half_typed_lines_wait_for_their_pers
     assert names(place).count("wrap:submitted") == 1
 
 
+def test_ctrl_c_ends_a_program_that_has_closed_its_terminal(desk):
+    it = desk(*wrapped("import os, time; print('here'); os.closerange(0, 3); time.sleep(99)"))
+    it.until(b"here")
+    it.read_some(0.5)
+    os.write(it.master, b"\x03")
+    it.ends(128 + 2)
+
+
 def test_a_window_that_is_closed_ends_the_program(desk, place):
     it = desk(*wrapped("import time; print('here'); time.sleep(99)"))
     it.until(b"here")
