@@ -3059,6 +3059,7 @@ WATCHER = """\
 sh -c "$1"
 exit $?
 """
+TASKKILL = r"C:\Windows\System32\taskkill.exe"  # never one from the project's folder
 SECRET_NAME = (
     r"(?i)^(ANTHROPIC|CLAUDE_CODE)_"
     r"|(KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|_PASS|_PAT)$"
@@ -3072,12 +3073,15 @@ def run_check(run: Run) -> None:
 
     limit_s = min(run.settings.number("auto.check_timeout_s"), CHECK_LIMIT_S)
     start_deadline(limit_s + DEADLINE_BESIDE_CHECK_S)
-    began = time.monotonic()
-    with tempfile.TemporaryFile() as output:
-        problem = run_command(run, limit_s, output)
-        size = output.seek(0, os.SEEK_END)
-        output.seek(max(0, size - 4 * CHECK_TAIL))
-        printed = output.read().decode("utf-8", "replace")
+    began, printed = time.monotonic(), ""
+    try:
+        with tempfile.TemporaryFile() as output:
+            problem = run_command(run, limit_s, output)
+            size = output.seek(0, os.SEEK_END)
+            output.seek(max(0, size - 4 * CHECK_TAIL))
+            printed = output.read().decode("utf-8", "replace")
+    except (OSError, ValueError) as error:  # a full disk, a null byte
+        problem = "cannot be run: %s" % error
     printed = hide_secrets(printed).strip()
     if len(printed) > CHECK_TAIL:
         printed = "…" + printed[-CHECK_TAIL:].lstrip()
@@ -3092,22 +3096,21 @@ def run_command(run: Run, limit_s: float, output: IO[bytes]) -> str:
     import subprocess
 
     env = {key: run.env[key] for key in run.env if not re.search(SECRET_NAME, key)}
-    try:
-        child = subprocess.Popen(  # the person agreed to this text
-            run.check if IS_WINDOWS else ["sh", "-c", WATCHER, "sh", run.check],
-            shell=IS_WINDOWS,
-            cwd=run.project.root,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    except (OSError, ValueError) as error:  # too many processes, a null byte
-        return "cannot be run: %s" % error
+    child = subprocess.Popen(  # the person agreed to this text
+        run.check if IS_WINDOWS else ["sh", "-c", WATCHER, "sh", run.check],
+        shell=IS_WINDOWS,
+        cwd=run.project.root,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
     try:
         problem = wait_for(child, limit_s, output)
     finally:
+        if IS_WINDOWS and child.poll() is None:  # what its shell has started, too
+            run_program([TASKKILL, "/F", "/T", "/PID", str(child.pid)])
         child.kill()
         if not IS_WINDOWS:
             attempt(os.killpg, child.pid, 9)  # also what the command left behind

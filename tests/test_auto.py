@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from types import SimpleNamespace
 
@@ -724,8 +725,10 @@ def test_a_child_that_a_check_leaves_behind_is_ended(world):
 
 
 @SHELL
-def test_a_check_that_cannot_be_run_has_failed(world):
+def test_a_check_that_cannot_be_run_has_failed(world, monkeypatch):
     assert "null byte" in check(world, "echo \0")
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda: open(world.path("gone", "file")))
+    assert "cannot be run: " in check(world, "true")
 
 
 @POSIX
