@@ -189,7 +189,7 @@ if TYPE_CHECKING:
     Finding = tuple[str, str, str]  # level or state, what, what to do
     File = tuple[str, float]  # path and time
     Measure = tuple[str, int, str]  # ISO time, tokens, answer
-    Scale = dict[str, list[tuple[str, int]]]  # how entries begin -> entry, weight
+    Scale = dict[str, int]  # entry -> weight
     Weighed = list[tuple[str, int]]  # sentence, weight
     Sentence = tuple[int, str, int]  # the text's number, sentence, weight
     Rank = tuple[int, int, int]  # see rank_sentences
@@ -6486,55 +6486,54 @@ never been, he never, she never, must be nice, must be fun, must be tired, must 
 must be great, i must say, i must admit, i have to say, i have to admit, i have to go,
 to have to, not bad, not really, not at all, the whole way, it's not that, i'm not,
 final game, in the end, at last, no thank you, can't tell you, we decided to go,
-best decision, i was wrong about the weather, never a dull, you never know,
-better late than never, never say never, like always, always a, always so, always such,
-always happy, always makes, always tells, always says, ich muss sagen, muss ich sagen,
-ich muss gestehen, je dois dire, il faut dire, tengo que decir, hay que decir,
-devo dire, devo dizer, tenho que dizer, moet zeggen, muszę powiedzieć, должен сказать,
-должна сказать, muss man sagen, wie immer, noch nie, comme toujours, como siempre,
-como sempre, come sempre, zoals altijd, jak zawsze, как всегда, may i, don't pay,
-you should see, you should have, that must be, as you must, ^ no problem, not much,
-not too, not today, not long, not so, we don't think, we don't have, you don't look,
-you don't know, you don't think, you don't have, just don't think, not only,
-if you ask me, i must be, must be a, must be an, must be so, must be very,
-don't need to, ^ no | ^ thanks, ^ no | ^ thank you, i decided to go, we don't need,
-ne sai*, geen problee*, has to be the, there has to be, must be the, must've,
-only difference, ^ not true, no change, no luck, no error, no errors, no difference,
-no result, no results, no output, no response, no effect, no such, no matches,
-no content, no function, no longer works, no longer getting, no longer see, not a big,
-not that i, nothing to, need to find, only happens, only breaks, only see, only sees,
-only appears, only fails, only works, as always, not found, does not work, don't work,
-doesn't help, doesn't seem, don't see, don't match, doesn't match, doesn't exist,
-does not exist, can't find, can't see, cannot see, can't reproduce, can't log,
-can't open, nothing happens, nothing changed, never happens, never finishes,
-never returns, never reaches, never answered, never resolved, never worked, never comes,
-never got, never get, never gets, never saw, instead of failing, ^ no idea,
-always the same, ^ at least the, ^ at least it, ^ all of the, ^ all green,
-^ everything else, ^ everything works, ^ only the first, ^ only two, ^ only one,
-show me the result, only way, let's use those, the rest of the, nothing special,
-^ settled in, let's keep working, let's keep going, keep going, keep working,
-great keep, is now fixed, are now green, is now gone, what will be, see above,
-you don't need to, no man, only thing, let me still, nothing specific, ^ as of now it,
-don't have, must be something, must be some, must be related, is fast, it's fast,
-it is fast, is slow, it's slow, for no reason, no reason, ^ forget to mention, raining,
-i always, every time i, looks as if, already fast, quite fast, it's quite, ^ not all of,
-i mix, tests pass now, all tests pass, tests still pass, no news, no crash, no big,
-no clue, no warnings, no need, no way to, no sign, no trace, no logs, no data,
-no matter how, no one knows, no one answered, no particular, no longer the case,
-no tests ran, docs never mention, never mention, never mentions, nobody reacted,
-nobody replied, nobody noticed, could not be, couldn't be, cannot be reached,
-everything is fine, everything is green, everything is ok, everything is okay,
-everything is working, everything is up, ^ only admins see, only users see,
-every weekend, i compared, i must have, we can't see, we cannot see, whenever i,
-takes forever, he told, she told, they told, they only differ, somebody merged,
-someone merged, he says, she says, went out, every second request, every few,
-forever to, must have, must have been, may be a, may be the, may be related, i agree,
-keep the change, no more questions, no way, don't mention it, don't be, you can't be,
-never mind i, not always, i won't be, not every, no more, i don't want to go,
-i'm afraid, i'd love, that's all right, all right, ^ any, the only reason,
-the only problem, only one of, only just, is missing here, something is missing,
-^ it should be possible, nothing suspicious, nothing unusual, stops after, we only see,
-we only get, we only saw,
+best decision, never a dull, you never know, better late than never, never say never,
+like always, always a, always so, always such, always happy, always makes, always tells,
+always says, ich muss sagen, muss ich sagen, ich muss gestehen, je dois dire,
+il faut dire, tengo que decir, hay que decir, devo dire, devo dizer, tenho que dizer,
+moet zeggen, muszę powiedzieć, должен сказать, должна сказать, muss man sagen,
+wie immer, noch nie, comme toujours, como siempre, como sempre, come sempre,
+zoals altijd, jak zawsze, как всегда, may i, don't pay, you should see, you should have,
+that must be, as you must, ^ no problem, not much, not too, not today, not long, not so,
+we don't think, we don't have, you don't look, you don't know, you don't think,
+you don't have, just don't think, not only, if you ask me, i must be, must be a,
+must be an, must be so, must be very, don't need to, ^ no | ^ thanks,
+^ no | ^ thank you, i decided to go, we don't need, ne sai*, geen problee*,
+has to be the, there has to be, must be the, must've, only difference, ^ not true,
+no change, no luck, no error, no errors, no difference, no result, no results,
+no output, no response, no effect, no such, no matches, no content, no function,
+no longer works, no longer getting, no longer see, not a big, not that i, nothing to,
+need to find, only happens, only breaks, only see, only sees, only appears, only fails,
+only works, as always, not found, does not work, don't work, doesn't help, doesn't seem,
+don't see, don't match, doesn't match, doesn't exist, does not exist, can't find,
+can't see, cannot see, can't reproduce, can't log, can't open, nothing happens,
+nothing changed, never happens, never finishes, never returns, never reaches,
+never answered, never resolved, never worked, never comes, never got, never get,
+never gets, never saw, instead of failing, ^ no idea, always the same, ^ at least the,
+^ at least it, ^ all of the, ^ all green, ^ everything else, ^ everything works,
+^ only the first, ^ only two, ^ only one, show me the result, only way, let's use those,
+the rest of the, nothing special, ^ settled in, let's keep working, let's keep going,
+keep going, keep working, great keep, is now fixed, are now green, is now gone,
+what will be, see above, you don't need to, no man, only thing, let me still,
+nothing specific, ^ as of now it, don't have, must be something, must be some,
+must be related, is fast, it's fast, it is fast, is slow, it's slow, for no reason,
+no reason, ^ forget to mention, raining, i always, every time i, looks as if,
+already fast, quite fast, it's quite, ^ not all of, i mix, tests pass now,
+all tests pass, tests still pass, no news, no crash, no big, no clue, no warnings,
+no need, no way to, no sign, no trace, no logs, no data, no matter how, no one knows,
+no one answered, no particular, no longer the case, no tests ran, docs never mention,
+never mention, never mentions, nobody reacted, nobody replied, nobody noticed,
+could not be, couldn't be, cannot be reached, everything is fine, everything is green,
+everything is ok, everything is okay, everything is working, everything is up,
+^ only admins see, only users see, every weekend, i compared, i must have, we can't see,
+we cannot see, whenever i, takes forever, he told, she told, they told,
+they only differ, somebody merged, someone merged, he says, she says, went out,
+every second request, every few, forever to, must have, must have been, may be a,
+may be the, may be related, i agree, keep the change, no more questions, no way,
+don't mention it, don't be, you can't be, never mind i, not always, i won't be,
+not every, no more, i don't want to go, i'm afraid, i'd love, that's all right,
+all right, ^ any, the only reason, the only problem, only one of, only just,
+is missing here, something is missing, ^ it should be possible, nothing suspicious,
+nothing unusual, stops after, we only see, we only get, we only saw,
 # Deutsch
 ich sehe, ich habe, ich hatte, ich dachte, ich glaube, ich denke, ich vermute,
 ich verstehe, ich weiß, ich weiss, ich wollte nur, ich frage mich, ich_finde, ich bin,
@@ -6680,23 +6679,20 @@ WEIGHTS = {
 }
 ENDING_COSTS = {"?": 3, "？": 3, "!": 1, "！": 1}
 BINDING = 4  # the least weight of what binds
-KEY_LENGTHS = (8, 5, 3, 2, 1)  # of an entry so many letters are its key
 
 
 def read_scale() -> Scale:
-    """The tables' entries with their weights, by their first letters, the longest
-    first."""
+    """The tables' entries and their weights."""
     scale: Scale = {}
     for weight, table in WEIGHTS.items():
         lines = [line for line in table.split("\n") if line[:1] != "#"]
         entries = ",".join(lines).replace("_", " ")
-        for entry in filter(None, re.split(r",\s*", entries)):
-            if entry[-1] < "\u3000":  # where words have borders
-                entry = entry[:-1] if entry[-1] == "*" else entry + " "
-            length = next(length for length in KEY_LENGTHS if length <= len(entry))
-            scale.setdefault(entry[:length], []).append((entry, weight))
-    for found in scale.values():
-        found.sort(key=lambda pair: -len(pair[0]))
+        for entry in re.split(r",\s*", entries):
+            if entry[-1:] < "\u3000":  # where words have borders
+                entry = entry[:-1] if entry[-1:] == "*" else entry + " "
+            scale[entry] = weight
+            for end in range(1, len(entry)):
+                scale.setdefault(entry[:end], 0)  # an entry may begin so
     return scale
 
 
@@ -6728,24 +6724,25 @@ def find_entries(scale: Scale, words: str) -> dict[str, int]:
         start = match.start()
         if start < end:
             continue
-        entry, weight = find_entry(scale, words, start)
+        entry = find_entry(scale, words, start)
         if words[start] == "^":
-            after, its_weight = find_entry(scale, words, start + len("^ "))
-            is_longer = len("^ " + after) > len(entry)
-            if is_longer and not 0 <= its_weight < weight:
-                continue
-        found[entry] = weight
+            after = find_entry(scale, words, start + len("^ "))
+            entry = max(entry, "^ " + after, key=len)
+        found[entry] = scale.get(entry) or scale.get(entry[len("^ ") :], 0)
         end = start + len(entry)
     return found
 
 
-def find_entry(scale: Scale, text: str, start: int) -> tuple[str, int]:
-    """The longest entry that the text has there, and its weight; ("", 0) for none."""
-    for length in KEY_LENGTHS:
-        for entry, weight in scale.get(text[start : start + length], ()):
-            if text.startswith(entry, start):
-                return entry, weight
-    return "", 0
+def find_entry(scale: Scale, words: str, start: int) -> str:
+    """The longest entry that the words have there; "" for none."""
+    entry = ""
+    for end in range(start + 1, len(words) + 1):
+        beginning = words[start:end]
+        if beginning not in scale:
+            break
+        if scale[beginning]:
+            entry = beginning
+    return entry
 
 
 def weigh_sentences(scale: Scale, text: str) -> Weighed:
