@@ -971,18 +971,16 @@ def start_session(run: Run) -> None:
 
 def prepare_delivery(run: Run) -> None:
     """Choose the handoff and write the text; `follow_delivery` sends it."""
-    project, source, handoffs = run.project, run.event.source, choose_handoffs(run)
-    name = next(iter(handoffs), "")
+    project, source = run.project, run.event.source
+    names, whole = choose_handoff(run)
+    name = next(iter(names), "")
     folder = "handoffs" if source == "compact" else "handoffs/delivered"
     kept = project.relative(project.path(folder, name))
-    budget = int(run.settings.number("startup.budget_chars"))
-    text = startup_text(run, handoffs, kept, budget)
+    text = startup_text(run, names, whole, kept)
     note = ""
     if name and not is_strangers(project, name):
-        written_at = modified_at(project.path("handoffs", name))
-        clock = format_clock(written_at, run.now)
-        lines = len(handoffs[name].splitlines())
-        left_out = count_left_out(handoffs[name], text)
+        clock = format_clock(modified_at(project.path("handoffs", name)), run.now)
+        lines, left_out = len(whole.splitlines()), count_left_out(whole, text)
         note = WHOLE_DELIVERED % (clock, lines)
         if left_out:
             note = PARTLY_DELIVERED % (clock, lines - left_out, left_out, kept)
@@ -1004,39 +1002,33 @@ def prepare_delivery(run: Run) -> None:
 # --- which handoff
 
 
-def choose_handoffs(run: Run) -> dict[str, str]:
-    """{name below handoffs/: text} of those that may be delivered, first the one for
-    this session: after a compaction its own, else the one that it began with."""
-    session, source = run.session, run.event.source
+def choose_handoff(run: Run) -> tuple[list[str], str]:
+    """The names of the handoffs that may be delivered, and the text of the first. It is
+    that for this session: after a compaction its own, else the one it began with."""
+    project, session, source = run.project, run.session, run.event.source
     own = own_handoff(session)
     if source == "compact":
-        begun = os.path.join("delivered", session.handoff.began_with)
-        return read_handoffs(run.project, [own, begun])
-    names = [name for name in waiting_handoffs(run) if name != own]
+        names = [own, os.path.join("delivered", session.handoff.began_with)]
+    else:
+        names = [name for name in waiting_handoffs(run) if name != own]
     if source == "clear":
-        project = run.project
         names.sort(key=lambda name: not was_cleared(writer_of(project, name), session))
-    return read_handoffs(run.project, names)
+    for place, name in enumerate(names[:HANDOFFS_READ]):
+        text = read_handoff(project.path("handoffs", name))
+        if text:
+            return names[place:], text
+    return [], ""
 
 
 def waiting_handoffs(run: Run) -> list[str]:
     """The names of the handoffs that may be delivered: the user's own come first, then
     the newest."""
-    project, names = run.project, []
-    max_age_s = run.settings.number("startup.max_age_hours") * 3600
-    for path, written_at in list_files(project.path("handoffs"), MARKDOWN):
-        name = os.path.basename(path)
-        is_fresh = run.now - written_at <= max_age_s
-        if is_fresh and not is_busy(writer_of(project, name), run.now):
-            names.append(name)
+    project = run.project
+    oldest = run.now - run.settings.number("startup.max_age_hours") * 3600
+    files = list_files(project.path("handoffs"), MARKDOWN)
+    fresh = [os.path.basename(path) for path, at in files if at >= oldest]
+    names = [name for name in fresh if not is_busy(writer_of(project, name), run.now)]
     return sorted(names, key=lambda name: is_strangers(project, name))
-
-
-def read_handoffs(project: Project, names: list[str]) -> dict[str, str]:
-    """Those that say something. A clone may bring thousands, so not all are read."""
-    some = names[:HANDOFFS_READ]
-    texts = {name: read_handoff(project.path("handoffs", name)) for name in some}
-    return {name: text for name, text in texts.items() if text}
 
 
 def is_strangers(project: Project, name: str) -> bool:
@@ -1076,24 +1068,28 @@ def update_others(run: Run) -> None:
 # --- the text
 
 
-def startup_text(run: Run, handoffs: dict[str, str], kept: str, budget: int) -> str:
+def startup_text(run: Run, names: list[str], whole: str, kept: str) -> str:
     """All that this session gets at its start, within the budget; "" if nothing."""
-    files = cut_middle(startup_files(run), budget // 2)
-    head, text = FILES_HEAD % format_iso(run.now), ""
-    if handoffs:
-        head = render_lines("", handoff_head(run, list(handoffs)))
-        text = next(iter(handoffs.values())).rstrip()
-    elif not files:
+    budget = int(run.settings.number("startup.budget_chars"))
+    most = run.reply.room() - len(ACK_FRAME)
+    files = startup_files(run)
+    if not names and not files:
         return ""
-    room = budget - len(head) - len(files) - 6  # for the blank lines between
-    if len(text) > room:
-        whole, text = text, fit_handoff(text, room - len(LEFT_OUT + kept))
-        text += "\n\n" + LEFT_OUT % (count_left_out(whole, text), kept)
-    text = clean_text("\n\n".join(filter(None, [head, text, files])))
-    length, most = run.reply.length(text), run.reply.room() - len(ACK_FRAME)
-    if length > most and budget > 0:  # clients count wide letters double or more
-        return startup_text(run, handoffs, kept, budget * most // length - 100)
-    return text
+    head = FILES_HEAD % format_iso(run.now)
+    if names:
+        head = render_lines("", handoff_head(run, names))
+    while True:
+        shown = cut_middle(files, budget // 2)
+        room = budget - len(head) - len(shown) - 6  # for the blank lines between
+        text = whole.rstrip()
+        if len(text) > room:
+            text = fit_handoff(text, room - len(LEFT_OUT + kept))
+            text += "\n\n" + LEFT_OUT % (count_left_out(whole, text), kept)
+        text = clean_text("\n\n".join(filter(None, [head, text, shown])))
+        length = run.reply.length(text)
+        if length <= most or budget <= 0:
+            return text
+        budget = budget * most // length - 100  # clients count wide letters double
 
 
 def count_left_out(text: str, shortened: str) -> int:
@@ -1132,30 +1128,31 @@ def fit_handoff(text: str, room: int) -> str:
     body, mark, rest = text.rpartition("\n" + SINCE_HEAD)
     if not mark and not text.startswith(KIT_HEAD):
         return fit_text(text, room)
-    parts = re.split(SECTION_TITLE, mark + rest)  # text, title, text, title, text …
     is_short = mark and len(rest) < room * 3 // 4
-    words = {}
-    for index, title in enumerate(parts[:-1], 1):
-        part = parts[index].rstrip()
+    parts = re.split(SECTION_TITLE, mark + rest)  # text, title, text, title, text …
+    sections = dict(zip(["", *parts[1::2]], parts[::2]))
+    words: dict[str, list[str]] = {}
+    for title in sorted(sections, key=lambda title: REQUESTS_TITLE in title):
+        part = sections[title].rstrip()
         if title.strip("# \n") in WORDS_TITLES:
-            texts = part.split("\n\n")
-            words[index] = [re.sub(r"(?m)^> ?", "", text) for text in texts]
+            words[title] = re.sub(r"(?m)^> ?", "", part).split("\n\n")
             part = ""
-        parts[index] = cut_middle(part, room if is_short else SECTION_LIMIT) + "\n\n"
-    spare = room - len("".join(parts))
+        sections[title] = cut_middle(part, room if is_short else SECTION_LIMIT)
     said = sum(words.values(), [])
+    spare = room - len(join_sections(sections)) - len("".join(words))
     binding = render_requests(choose_words(said, spare * 2 // 3, BINDING))
-    share = max(spare - len(body), len(binding))
-    for index in sorted(words, key=lambda index: sum(map(len, words[index]))):
-        kept = render_requests(choose_words(words[index], share // len(words)))
-        parts[index] = kept + "\n\n"
-        if not kept:
-            parts[index - 1] = ""  # no heading without a word
-        share -= len(kept)
-        del words[index]
-    ours = "".join(parts).strip()
+    kept = choose_words(said, max(spare - len(body), len(binding)))
+    for title, texts in words.items():
+        sections[title] = render_requests(kept[: len(texts)])
+        kept = kept[len(texts) :]
+    ours = join_sections(sections)
     body = fit_text(body.rstrip(), room - len(ours) - 2)
     return cut_middle((body + "\n\n" + ours).strip(), room)
+
+
+def join_sections(sections: dict[str, str]) -> str:
+    """Titles with what is under them; none without a text."""
+    return "\n\n".join(title + text for title, text in sections.items() if text)
 
 
 def fit_text(text: str, room: int) -> str:
