@@ -7562,9 +7562,10 @@ def program_call(path: str, words: str, folder: str) -> str:
         path = os.path.relpath(path, folder)
         path = path if os.sep in path else os.path.join(".", path)
     call = shlex.quote(path)
+    target = os.path.join(folder, path)
     if IS_WINDOWS:
         call = "py -3 " + subprocess.list2cmdline([path])
-    elif not os.access(os.path.join(folder, path), os.X_OK):
+    elif os.path.exists(target) and not os.access(target, os.X_OK):
         call = "python3 " + call
     return (call + " " + words).strip()
 

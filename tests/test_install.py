@@ -1135,6 +1135,11 @@ def test_a_first_install_reads_like_a_letter(place):
     assert lines[-2] == "to see what the hooks do: %s status" % KIT and lines[-1].endswith("install.py --uninstall")
 
 
+def test_a_dry_run_ends_with_the_same_letter(place):
+    rehearsed = place.run("--dry-run").partition("\n\n")[2]
+    assert rehearsed == place.run().partition("\n\n")[2] + "nothing was written: this was a dry run\n"
+
+
 def test_a_first_install_names_the_other_agents_that_the_person_has(place):
     os.makedirs(os.path.join(place.home, ".codex"))
     os.makedirs(os.path.join(place.home, ".grok"))  # runs Claude Code's hooks
