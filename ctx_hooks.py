@@ -7927,8 +7927,7 @@ def session_lines(run: Run) -> list[str]:
     head = HEAD_LINE % (session.id, label, session_state(run), age)
     started_at = format_clock(parse_iso(session.session_start), run.now)
     note = "since %s · calls: %d" % (started_at, session.facts.tool_calls)
-    if session.handoff.crossed_at:
-        note += " · handoff " + handoff_state(session)
+    note += handoff_note(session)
     read = files_read(run, context_files(run.project))
     if read:
         note += " · read: " + ", ".join(map(os.path.basename, read))
@@ -7962,10 +7961,14 @@ def told_lines(run: Run) -> list[str]:
     return [INDENT + "told the agent " + ", ".join(told)] if told else []
 
 
-def handoff_state(session: Session) -> str:
+def handoff_note(session: Session) -> str:
+    """What became of the handoff, once it is wanted."""
+    if not session.handoff.crossed_at:
+        return ""
     if session.handoff.is_complete:
-        return "written"
-    return "asked for" if is_handoff_owed(session) else "refused"
+        return " · handoff written"
+    is_owed = is_handoff_owed(session)
+    return " · handoff asked for" if is_owed else " · handoff refused"
 
 
 def meter(run: Run) -> str:
@@ -9032,10 +9035,7 @@ def show_statusline(here: Here, options: Namespace) -> None:
     used = sum_of(dig(data, "context_window.current_usage"), CLAUDE_USAGE)
     session.facts.tokens = used or session.facts.tokens
     full = fullness(here.run(session))
-    line = "ctx " + full.shown()
-    if session.handoff.crossed_at:
-        line += " · handoff " + handoff_state(session)
-    print_page([line])
+    print_page(["ctx " + full.shown() + handoff_note(session)])
 
 
 # --- the command line
