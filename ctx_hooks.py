@@ -167,6 +167,8 @@ import os
 import re
 import sys
 import time
+from os.path import basename, dirname, exists, isabs, isdir, isfile, islink
+from os.path import join, lexists, realpath, relpath
 
 VERSION = "0.4.0"
 IS_WINDOWS = os.name == "nt"
@@ -756,12 +758,12 @@ def print_reply(run: Run) -> None:
 
 def link_interpreter(project: Project) -> None:
     """Let the launcher find the real interpreter behind a version manager's shim."""
-    link = os.path.join(project.cache, "python3")
+    link = join(project.cache, "python3")
     if IS_WINDOWS or os.access(link, os.X_OK):
         return
     make_folder(project.cache)
     remove_file(link)  # it may lead to an interpreter that was removed
-    attempt(os.symlink, os.path.realpath(sys.executable), link)
+    attempt(os.symlink, realpath(sys.executable), link)
 
 
 def read_event() -> object:
@@ -897,7 +899,7 @@ def greet(run: Run) -> None:
     """Tell the person, once in a project, that the hooks are on; also if the context
     folder was made in the middle of a session."""
     path = run.project.state("greeted")
-    if run.event.name not in GREETING_EVENTS or os.path.exists(path):
+    if run.event.name not in GREETING_EVENTS or exists(path):
         return
     kit = Kit(run.project.root, run.env, start=start_folder(run.event, run.env))
     run.reply.tell("ctx: hooks are on; %s shows more" % kit.call("status"))
@@ -1008,7 +1010,7 @@ def choose_handoff(run: Run) -> tuple[list[str], str]:
     project, session, source = run.project, run.session, run.event.source
     own = own_handoff(session)
     if source == "compact":
-        names = [own, os.path.join("delivered", session.handoff.began_with)]
+        names = [own, join("delivered", session.handoff.began_with)]
     else:
         names = [name for name in waiting_handoffs(run) if name != own]
     if source == "clear":
@@ -1026,7 +1028,7 @@ def waiting_handoffs(run: Run) -> list[str]:
     project = run.project
     oldest = run.now - run.settings.number("startup.max_age_hours") * 3600
     files = list_files(project.path("handoffs"), MARKDOWN)
-    fresh = [os.path.basename(path) for path, at in files if at >= oldest]
+    fresh = [basename(path) for path, at in files if at >= oldest]
     names = [name for name in fresh if not is_busy(writer_of(project, name), run.now)]
     return sorted(names, key=lambda name: is_strangers(project, name))
 
@@ -1105,7 +1107,7 @@ def handoff_head(run: Run, names: list[str]) -> list[str]:
     age = format_age(run.now - modified_at(project.path("handoffs", name)))
     if run.event.source == "compact":
         head = OWN_HEAD if name == own_handoff(run.session) else BEGUN_HEAD
-        return [head % (os.path.basename(name), age)]
+        return [head % (basename(name), age)]
     writer = writer_of(project, name)
     label = DIALECTS.get(writer.agent, Dialect()).label or "an unknown writer"
     lines = [NEW_HEAD % (name, label, age)]
@@ -1168,7 +1170,7 @@ def startup_files(run: Run) -> str:
     """The texts of `startup.files`."""
     texts = []
     for name in run.settings.words("startup.files"):
-        path = os.path.join(run.project.root, name)
+        path = join(run.project.root, name)
         if is_worth_reading(run.project, path):
             texts.append("## %s\n\n%s" % (name, read_text(path).strip()))
     return "\n\n".join(texts)
@@ -1265,13 +1267,13 @@ def take_handoff(project: Project, name: str) -> None:
     """If it cannot be moved, it stays, and the next session is offered it, too."""
     delivered = project.path("handoffs", "delivered")
     make_folder(delivered)
-    attempt(replace_file, project.path("handoffs", name), os.path.join(delivered, name))
+    attempt(replace_file, project.path("handoffs", name), join(delivered, name))
 
 
 def give_back(project: Project, name: str) -> None:
     """Let it wait again, unless a newer one of the same session does."""
     waiting = project.path("handoffs", name)
-    if not os.path.lexists(waiting):
+    if not lexists(waiting):
         attempt(replace_file, project.path("handoffs", "delivered", name), waiting)
 
 
@@ -1301,7 +1303,7 @@ def write_fallback(run: Run) -> bool:
     """Put the text into the instruction file, once, and tell the person."""
     delivery = run.session.delivery
     name = instruction_file(run)
-    path = os.path.join(run.project.root, name)
+    path = join(run.project.root, name)
     body = SECTION_BODY % (delivery.handoff, format_iso(run.now), delivery.text)
     if delivery.file or not write_section(path, body):
         return False
@@ -1355,7 +1357,7 @@ def instruction_file(run: Run) -> str:
     dialect = DIALECTS.get(run.session.agent, Dialect())
     told = run.settings.words("startup.fallback_file")
     names = told or list(dialect.instruction_files)
-    there = [name for name in names if is_regular(os.path.join(run.project.root, name))]
+    there = [name for name in names if is_regular(join(run.project.root, name))]
     return [*there, *names][0]
 
 
@@ -1367,13 +1369,13 @@ def without_section(content: bytes) -> bytes:
 def remove_sections(project: Project) -> None:
     """A handoff has arrived: take our section out of every instruction file."""
     for name in INSTRUCTION_FILES:
-        write_section(os.path.join(project.root, name), "")
+        write_section(join(project.root, name), "")
 
 
 def write_section(path: str, body: str) -> bool:
     """Put our section at the end of the file; without a body, take it out. Text outside
     of it stays byte for byte, and a file that held nothing else is removed."""
-    is_odd = os.path.lexists(path) and not is_regular(path)
+    is_odd = lexists(path) and not is_regular(path)
     if is_odd or size_of(path) > STATE_LIMIT_BYTES:
         return False
     before = read_bytes(path, STATE_LIMIT_BYTES)
@@ -1420,7 +1422,7 @@ def leftovers(run: Run) -> list[str]:
     project, oldest = run.project, run.now - KEPT_S
     temp, marker = os.path.split(marker_path("", run.env))
     places = {
-        os.path.join(project.cache, "calm"): "",
+        join(project.cache, "calm"): "",
         project.home: SESSION_FILE + "|" + LEFTOVER,
         project.context: LEFTOVER,
         project.path("handoffs"): MARKDOWN + "|" + LEFTOVER,
@@ -1428,7 +1430,7 @@ def leftovers(run: Run) -> list[str]:
     }
     signals = project.path("signals", "sessions")  # a session hears of its own at once
     for name in list_names(signals):
-        places[os.path.join(signals, name)] = MARKDOWN
+        places[join(signals, name)] = MARKDOWN
     found = []
     for folder, pattern in places.items():
         found += [path for path, at in list_files(folder, pattern) if at < oldest]
@@ -1474,7 +1476,7 @@ def calm_path(project: Project, session: Session) -> str:
     """The launcher's file. An id that is no plain word gets a name that the launcher
     does not look for."""
     name = "%s-%s" % (session.agent, safe_name(session.id))
-    return os.path.join(project.cache, "calm", name)
+    return join(project.cache, "calm", name)
 
 
 def write_calm(run: Run) -> None:
@@ -1503,9 +1505,9 @@ def watched_paths(run: Run) -> list[str]:
     return [
         project.path("signals", "global"),
         project.path("signals", "sessions", safe_name(run.session.id)),
-        *[os.path.join(git, name) for name in heads if git],
+        *[join(git, name) for name in heads if git],
         project.state("edits"),
-        *[os.path.join(project.root, path) for path in elsewhere],
+        *[join(project.root, path) for path in elsewhere],
     ]
 
 
@@ -1654,12 +1656,12 @@ def call_keys(facts: Facts) -> list[str]:
 def audit_files(run: Run, active: list[str]) -> Signal | None:
     """Context files that nobody has touched or read for long."""
     stale_days = run.settings.number("audit.stale_days")
-    files = [path for path in context_files(run.project) if os.path.isfile(path)]
+    files = [path for path in context_files(run.project) if isfile(path)]
     touched_at = max(map(modified_at, files), default=run.now)
     days = (run.now - touched_at) / 86400
     if not 0 < stale_days <= days or files_read(run, files):
         return None
-    names = ", ".join(map(os.path.basename, files))
+    names = ", ".join(map(basename, files))
     return new_alert(STALE % (days, names), AUDIT_ACTION)
 
 
@@ -1722,7 +1724,7 @@ def edits_of(run: Run, session: Session) -> dict[str, str]:
     oldest = max(format_iso(run.now - SHARED_S), session.session_start)
     for path, at in session.facts.edited:
         if at >= oldest:
-            name = project.relative(os.path.join(project.root, path))
+            name = project.relative(join(project.root, path))
             found[one_line(name, 200)] = at
     return found
 
@@ -1755,7 +1757,7 @@ def tell_shared(run: Run, other: Session, path: str, at: str) -> list[str]:
     """A sentence about a file that both edited, once; the person hears it from the
     session that comes first."""
     session, key = run.session, other.id + " " + path
-    if key in session.said or os.path.isabs(path):  # outside of the project
+    if key in session.said or isabs(path):  # outside of the project
         return []
     mark_said(run, key)
     if session.id + " " + path not in other.said:
@@ -1918,7 +1920,7 @@ def is_plain_text(path: str) -> bool:
 
 def read_handoff(path: str) -> str:
     """A handoff's text; "" if it says nothing, is binary or a link."""
-    text = "" if os.path.islink(path) else read_text(path, HANDOFF_LIMIT_BYTES)
+    text = "" if islink(path) else read_text(path, HANDOFF_LIMIT_BYTES)
     return text if "\0" not in text and says_something(text) else ""
 
 
@@ -1971,7 +1973,7 @@ def adopt_handoff(project: Project, session: Session, written: list[list[str]]) 
     for name, at in written:
         if at <= handoff.written_at or not re.search(HANDOFF_NAME, name):
             continue
-        path = os.path.join(project.root, name)
+        path = join(project.root, name)
         text = read_handoff(path) if may_be_delivered(project, path) else ""
         text = ADOPTED % project.relative(path) + text if text else ""
         if text and write_atomically(handoff_path(project, session.id), text):
@@ -2166,7 +2168,7 @@ def write_handoff(project: Project, session: Session, now: float) -> bool:
 
 def was_delivered(project: Project, session: Session, path: str) -> bool:
     """Whether another session got this handoff, and no work was done since."""
-    if os.path.lexists(path) or session.end_reason == "clear":
+    if lexists(path) or session.end_reason == "clear":
         return False  # after /clear the next session is to go on from it
     delivered_at = modified_at(delivered_path(project, session))
     return 0 < delivered_at and parse_iso(session.facts.worked_at) <= delivered_at
@@ -2384,7 +2386,7 @@ def files_read(run: Run, files: list[str]) -> list[str]:
 
 def marker_path(session_id: str, env: Env) -> str:
     folder = env.get("TEMP" if IS_WINDOWS else "TMPDIR") or "/tmp"
-    return os.path.join(folder, "ctx-loaded-" + safe_name(session_id))
+    return join(folder, "ctx-loaded-" + safe_name(session_id))
 
 
 def claim_marker(run: Run) -> bool:
@@ -2474,7 +2476,7 @@ def split_header(text: str) -> tuple[dict[str, str], str]:
 
 def listener_of(path: str) -> str:
     """For whom a signal is, in words."""
-    name = os.path.basename(os.path.dirname(path))
+    name = basename(dirname(path))
     return EVERYBODY if name == "global" else "session " + name[:8]
 
 
@@ -2522,7 +2524,7 @@ def newest_of_each(signals: list[Signal]) -> list[Signal]:
     newest: dict[tuple[str, str, str], Signal] = {}
     for signal in sorted(signals, key=lambda one: (one.generated_at, one.mark)):
         code = signal.code if signal.auditor else ""
-        place = os.path.dirname(signal.path) if code else signal.path
+        place = dirname(signal.path) if code else signal.path
         key = (place, signal.auditor, code)
         if key in newest:
             remove_file(newest[key].path)
@@ -2651,7 +2653,7 @@ TIME_TOLERANCE_S = 300
 
 def workflow_path(project: Project) -> str:
     """Where others see the state; "" if a link leads out of the project."""
-    path = os.path.join(project.root, ".caw", "auto-state.json")
+    path = join(project.root, ".caw", "auto-state.json")
     return path if is_inside(path, project.root) else ""
 
 
@@ -2663,7 +2665,7 @@ def read_workflow(project: Project) -> Workflow:
         flow.is_altered = shown.as_dict() != flow.as_dict()
     elif shown.active:
         flow = shown
-        is_known = os.path.exists(session_path(project, flow.session_id))
+        is_known = exists(session_path(project, flow.session_id))
         flow.is_foreign = bool(flow.token) or not is_known
         flow.checks, flow.until, flow.token = {}, "", ""
         flow.phases = plan_phases(flow.phases, flow.config)
@@ -3459,7 +3461,7 @@ def fold_call(session: Session, row: Row, given: tuple[str, str, Json]) -> None:
         "outcome": "",
         "key": "",
         "at": row.at,
-        "writes": [os.path.join(folder, path) for path in writes],
+        "writes": [join(folder, path) for path in writes],
     }
     count_call(facts, call)
 
@@ -3602,10 +3604,10 @@ def written_files(parts: list[str]) -> list[str]:
         names = [name for sign, name in re.findall(REDIRECTION, part) if ">" in sign]
         words = re.sub(REDIRECTION, "", part).split()
         if part.startswith("cd "):
-            folder = os.path.join(folder, *words[1:2])
+            folder = join(folder, *words[1:2])
         if part.startswith(WRITERS):
             names.append(words[-1])
-        files += [os.path.join(folder, name) for name in names]
+        files += [join(folder, name) for name in names]
     return [name.replace("\0", " ") for name in files if not re.search(NO_NAME, name)]
 
 
@@ -3889,7 +3891,7 @@ class Dialect:
     def own_folder(self, env: Env) -> str:
         """Its folder in the user's home."""
         name = (self.user_settings or self.settings).partition("/")[0]
-        default = os.path.join(home_folder(env), name)
+        default = join(home_folder(env), name)
         return os.path.abspath(env.get(self.home_variable) or default)
 
     def settings_paths(self, root: str, env: Env) -> list[str]:
@@ -3897,14 +3899,14 @@ class Dialect:
         finds hooks, the strongest last."""
         own = (self.user_settings or self.settings).partition("/")[2]
         names = (self.settings, *self.more_settings)
-        places = [os.path.join(root, name) for name in names]
-        return [os.path.join(self.own_folder(env), own), *places]
+        places = [join(root, name) for name in names]
+        return [join(self.own_folder(env), own), *places]
 
     def find_limit(self, window: int, model: str, root: str, env: Env) -> int:
         """At how many tokens it compacts by itself; 0 if it never does."""
         own = limit = window * self.compacts_at // 100
         for path in self.settings_paths(root, env) if self.told_limit else []:
-            text = read_text(os.path.join(os.path.dirname(path), self.limit_file))
+            text = read_text(join(dirname(path), self.limit_file))
             match = re.search(self.told_limit, text)
             if match:
                 told = float(match[1])
@@ -4442,7 +4444,7 @@ class CopilotCli(Dialect):
     def adjust(self, event: Event, env: Env) -> None:
         """Only its Stop names the transcript; it lies where the session's id says."""
         name = safe_name(event.session_id)
-        path = os.path.join(self.own_folder(env), "session-state", name, "events.jsonl")
+        path = join(self.own_folder(env), "session-state", name, "events.jsonl")
         event.transcript_path = event.transcript_path or path
 
     def read_row(self, row: Json) -> Row:
@@ -4533,7 +4535,7 @@ class GrokBuild(Dialect):
 
     def read_beside(self, transcript: str) -> Row:
         """The window is in signals.json, from the end of the first turn on."""
-        signals = read_object(os.path.join(os.path.dirname(transcript), "signals.json"))
+        signals = read_object(join(dirname(transcript), "signals.json"))
         return Row({"window": count_of(signals.get("contextWindowTokens"))})
 
 
@@ -4679,13 +4681,13 @@ TRACKED_WORDS = "--icase-pathspecs ls-files -z --recurse-submodules --".split()
 def git_folder(root: str) -> str:
     """The git folder of a working tree; "" if there is none here or above."""
     for folder in upwards(root):
-        path = os.path.join(folder, ".git")
-        if os.path.isdir(path):
+        path = join(folder, ".git")
+        if isdir(path):
             return path
         told = read_text(path).partition("gitdir:")[2].strip()  # a worktree
         if told:
-            return os.path.normpath(os.path.join(folder, told))
-        if os.path.lexists(os.path.join(folder, "HEAD")):
+            return os.path.normpath(join(folder, told))
+        if lexists(join(folder, "HEAD")):
             return ""  # git may take this folder's own settings, which may run things
     return ""
 
@@ -4693,7 +4695,7 @@ def git_folder(root: str) -> str:
 def read_head(root: str) -> tuple[str, str]:
     """(branch, short commit); ("", "") without git. A detached head is "commit …"."""
     folder = git_folder(root)
-    head = read_text(os.path.join(folder, "HEAD")).strip() if folder else ""
+    head = read_text(join(folder, "HEAD")).strip() if folder else ""
     if is_commit(head):
         return "commit " + head[:10], head[:10]
     name = head.partition("ref: ")[2]
@@ -4706,7 +4708,7 @@ def read_head(root: str) -> tuple[str, str]:
 def count_commits(root: str, commit: str) -> int:
     """How many commits moved HEAD since it was at this one; 0 if something else did,
     such as a reset, or git did not log it."""
-    path = os.path.join(git_folder(root), "logs", "HEAD")
+    path = join(git_folder(root), "logs", "HEAD")
     start = max(0, size_of(path) - LOG_LIMIT_BYTES)
     log = read_bytes(path, LOG_LIMIT_BYTES, start).decode("utf-8", "replace")
     for count, line in enumerate(reversed(log.strip().split("\n")), 1):
@@ -4720,10 +4722,10 @@ def count_commits(root: str, commit: str) -> int:
 
 def read_ref(folder: str, name: str) -> str:
     """The commit of a branch; a worktree shares its branches with the main folder."""
-    shared = os.path.join(folder, read_text(os.path.join(folder, "commondir")).strip())
-    commit = read_text(os.path.join(shared, name)).strip()
+    shared = join(folder, read_text(join(folder, "commondir")).strip())
+    commit = read_text(join(shared, name)).strip()
     if not is_commit(commit):
-        packed = read_text(os.path.join(shared, "packed-refs"), STATE_LIMIT_BYTES)
+        packed = read_text(join(shared, "packed-refs"), STATE_LIMIT_BYTES)
         commit = packed.partition(" %s\n" % name)[0].rpartition("\n")[2]
     return commit if is_commit(commit) else ""
 
@@ -4737,8 +4739,8 @@ def find_git() -> str:
     project's folder."""
     name = "git.exe" if IS_WINDOWS else "git"
     for folder in os.get_exec_path():
-        path = os.path.join(folder, name)
-        if os.path.isabs(path) and os.access(path, os.X_OK):
+        path = join(folder, name)
+        if isabs(path) and os.access(path, os.X_OK):
             return path
     return ""
 
@@ -4854,23 +4856,23 @@ class Project:
     def __init__(self, root: str, settings: Settings, env: Env) -> None:
         self.root = root
         self.settings = settings
-        self.context = os.path.join(root, settings.text("context_dir"))
+        self.context = join(root, settings.text("context_dir"))
         self.home = project_state_folder(root, env)
         self.cache = cache_folder(env)
         self.strangers: set[str] = set()  # what came with the repository, once asked
 
     def state(self, name: str) -> str:
         """The path of one of our own files about this project."""
-        return os.path.join(self.home, name)
+        return join(self.home, name)
 
     def path(self, *names: str) -> str:
         """A path below the context folder."""
-        return os.path.join(self.context, *names)
+        return join(self.context, *names)
 
     def relative(self, path: str) -> str:
         """A path as it is named inside the project."""
         try:
-            inside = os.path.relpath(path, self.root)
+            inside = relpath(path, self.root)
         except ValueError:  # another drive
             return path
         return path if inside.startswith("..") else inside.replace(os.sep, "/")
@@ -4878,15 +4880,15 @@ class Project:
 
 def find_project(start: str, env: Env) -> Project | None:
     """The project of a folder; None if there is none, or it is not ours to work in."""
-    if not os.path.isabs(start) or "\0" in start or not home_folder(env):
+    if not isabs(start) or "\0" in start or not home_folder(env):
         return None
     start = os.path.normpath(start)
     for folder in upwards(start):
-        is_trusted = folder == start or is_ours(os.path.join(folder, ".contextrc"))
+        is_trusted = folder == start or is_ours(join(folder, ".contextrc"))
         settings = read_settings(folder if is_trusted else "", env)
         project = Project(folder, settings, env)
         is_trusted = folder == start or is_ours(project.context)
-        if is_trusted and os.path.isdir(project.context):
+        if is_trusted and isdir(project.context):
             return project if is_safe_to_use(project) else None
     return None
 
@@ -4894,7 +4896,7 @@ def find_project(start: str, env: Env) -> Project | None:
 def is_ours(path: str) -> bool:
     """A parent's file counts only if it is this user's or root's, and so is a link to
     it: in a shared folder somebody else could have put it there."""
-    if IS_WINDOWS or not os.path.exists(path):
+    if IS_WINDOWS or not exists(path):
         return True
     owners = {os.stat(path).st_uid, os.lstat(path).st_uid}
     return owners <= {0, os.getuid()}
@@ -4905,7 +4907,7 @@ def is_safe_to_use(project: Project) -> bool:
     parts = parts_inside(project.context, project.root)
     if parts in ([], ["."]) or is_private(parts):
         return False
-    return not any(os.path.islink(project.path(name)) for name in RUNTIME_FOLDERS)
+    return not any(islink(project.path(name)) for name in RUNTIME_FOLDERS)
 
 
 def is_private(parts: list[str]) -> bool:
@@ -4919,11 +4921,11 @@ def prepare_folders(project: Project) -> bool:
     make_folder(project.home)
     if not os.access(project.home, os.W_OK):
         return False
-    if not os.path.exists(project.state("root")):
+    if not exists(project.state("root")):
         note_clone(project)
         write_atomically(project.state("root"), project.root)  # for `status --all`
     path = project.path(".gitignore")
-    if not os.path.lexists(path):
+    if not lexists(path):
         write_atomically(path, GITIGNORE)
     return True
 
@@ -4931,7 +4933,7 @@ def prepare_folders(project: Project) -> bool:
 def note_clone(project: Project) -> None:
     """Before this user's first run here: what is there was written by somebody else."""
     own = project.path("signals/sessions")  # a script may choose its session's id
-    folders = [os.path.join(own, name) for name in list_names(own)]
+    folders = [join(own, name) for name in list_names(own)]
     folders += [project.path("signals/global"), project.path("handoffs")]
     files = [path for folder in folders for path, _ in list_files(folder, MARKDOWN)]
     names = list(map(project.relative, files))
@@ -4944,16 +4946,16 @@ def note_clone(project: Project) -> None:
 def home_folder(env: Env) -> str:
     """The user's home; "" if there is none. Never guessed: that could be root's."""
     home = env.get("USERPROFILE" if IS_WINDOWS else "HOME", "")
-    return home if os.path.isabs(home) else ""
+    return home if isabs(home) else ""
 
 
 def user_folder(env: Env, variable: str, below_home: str) -> str:
     """Our folder in one of XDG, or in its default below the home; on Windows in
     %LOCALAPPDATA%. The caller made sure that there is a home."""
     given = env.get("LOCALAPPDATA" if IS_WINDOWS else variable, "")
-    if not os.path.isabs(given):
-        given = os.path.join(home_folder(env), below_home)
-    return os.path.join(given, "ctx_hooks")
+    if not isabs(given):
+        given = join(home_folder(env), below_home)
+    return join(given, "ctx_hooks")
 
 
 def state_folder(env: Env) -> str:
@@ -4963,12 +4965,12 @@ def state_folder(env: Env) -> str:
 def cache_folder(env: Env) -> str:
     """Bytecode and launcher files, where the launcher looks, too."""
     folder = user_folder(env, "XDG_CACHE_HOME", ".cache")
-    return os.path.join(folder, "cache") if IS_WINDOWS else folder
+    return join(folder, "cache") if IS_WINDOWS else folder
 
 
 def settings_path(env: Env) -> str:
     """The user's own settings for all projects."""
-    return os.path.join(user_folder(env, "XDG_CONFIG_HOME", ".config"), "contextrc")
+    return join(user_folder(env, "XDG_CONFIG_HOME", ".config"), "contextrc")
 
 
 def read_settings(root: str, env: Env) -> Settings:
@@ -4976,16 +4978,16 @@ def read_settings(root: str, env: Env) -> Settings:
     settings = Settings()
     settings.read(read_text(settings_path(env)))
     if root:
-        path = os.path.join(root, ".contextrc")
+        path = join(root, ".contextrc")
         settings.read(read_text(path, SETTINGS_LIMIT_BYTES), is_projects=True)
     return settings
 
 
 def project_state_folder(root: str, env: Env) -> str:
     """Where our own files about a project lie."""
-    path = os.path.normcase(os.path.realpath(root))  # C: and c: are one
+    path = os.path.normcase(realpath(root))  # C: and c: are one
     name = safe_name(path, PROJECT_NAME_LIMIT)
-    return os.path.join(state_folder(env), name)
+    return join(state_folder(env), name)
 
 
 # --- the lock
@@ -5049,7 +5051,7 @@ def is_switched_off(project: Project, env: Env, now: float) -> bool:
     path = project.state("paused")
     until = read_text(path).strip()
     is_over = until.isdecimal() and 0 < int(until) <= now
-    return os.path.exists(path) and not is_over
+    return exists(path) and not is_over
 
 
 # =============================================================================
@@ -7101,7 +7103,7 @@ PLAIN_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.
 
 def read_bytes(path: str, limit_bytes: int = TEXT_LIMIT_BYTES, start: int = 0) -> bytes:
     """The file's bytes from `start` on; b"" if it cannot be read."""
-    if not os.path.isfile(path):  # a FIFO, a device
+    if not isfile(path):  # a FIFO, a device
         return b""
     try:
         with open(path, "rb") as file:
@@ -7167,7 +7169,7 @@ def write_atomically(path: str, content: str | bytes) -> bool:
     """Replace the file as a whole, make its folder if need be; False if that fails. A
     new folder is for this user alone."""
     data = content.encode("utf-8", "replace") if isinstance(content, str) else content
-    make_folder(os.path.dirname(path))
+    make_folder(dirname(path))
     try:
         replace_content(path, data)
         return True
@@ -7178,7 +7180,7 @@ def write_atomically(path: str, content: str | bytes) -> bool:
 def replace_content(path: str, data: bytes, mode: int = 0) -> None:
     """Replace the file as a whole. Without a mode it keeps its own."""
     draft = "%s.tmp-%d" % (path, os.getpid())
-    if not mode and os.path.exists(path):
+    if not mode and exists(path):
         mode = os.stat(path).st_mode & 0o777
     try:
         with open(draft, "xb") as file:
@@ -7234,7 +7236,7 @@ def set_time(path: str, at: float) -> None:
 def list_files(folder: str, pattern: str = "") -> list[File]:
     """Path and time of the folder's regular files of such a name, newest first. A
     folder that is a link counts as empty: it may lead out of the project."""
-    if os.path.islink(folder):
+    if islink(folder):
         return []
     try:
         with os.scandir(folder) as entries:
@@ -7247,7 +7249,7 @@ def list_files(folder: str, pattern: str = "") -> list[File]:
 
 
 def is_regular(path: str) -> bool:
-    return os.path.isfile(path) and not os.path.islink(path)
+    return isfile(path) and not islink(path)
 
 
 def list_names(folder: str) -> list[str]:
@@ -7317,7 +7319,7 @@ def is_inside(path: str, folder: str) -> bool:
 def parts_inside(path: str, folder: str) -> list[str]:
     """The names from a folder down to a path, links resolved; [] if it leads out."""
     try:
-        inside = os.path.relpath(os.path.realpath(path), os.path.realpath(folder))
+        inside = relpath(realpath(path), realpath(folder))
     except (OSError, ValueError):  # a null byte, another drive
         return []
     parts = inside.split(os.sep)
@@ -7327,9 +7329,9 @@ def parts_inside(path: str, folder: str) -> list[str]:
 def upwards(folder: str) -> list[str]:
     """The folder and its parents, the root aside."""
     found = []
-    while folder != os.path.dirname(folder):
+    while folder != dirname(folder):
         found.append(folder)
-        folder = os.path.dirname(folder)
+        folder = dirname(folder)
     return found
 
 
@@ -7476,8 +7478,8 @@ OWN_LINE = r"ctx_hooks\.py\W{1,12}(?:inject|gate|monitor|stop-enforce|cleanup)\b
 
 def another_kit_speaks(project: Project, agent: str) -> bool:
     """Whether this kit is the plugin's or the user's, and the project has its own."""
-    own = os.path.join(project.root, KIT_PLACE)
-    if is_inside(__file__, project.root) or not os.path.exists(own):
+    own = join(project.root, KIT_PLACE)
+    if is_inside(__file__, project.root) or not exists(own):
         return False
     paths = DIALECTS[agent].settings_paths(project.root, {})[1:]
     return any(re.search(OWN_LINE, plain_json(read_text(path))) for path in paths)
@@ -7502,20 +7504,20 @@ class Kit:
         self.env = env
         self.start = start or root  # where a command would be pasted
         self.path = os.path.abspath(path)
-        self.folder = os.path.dirname(self.path)
+        self.folder = dirname(self.path)
         self.origin = self.find_origin()
         self.record = self.read_record()
         # where the kit came from, or beside it
-        self.installer = os.path.join(self.record.source or self.folder, "install.py")
+        self.installer = join(self.record.source or self.folder, "install.py")
 
     def find_origin(self) -> str:
         claude = DIALECTS["claude"]
         paths = claude.settings_paths(self.root, self.env)
         is_run = self.env.get("CLAUDE_PLUGIN_ROOT") == self.folder
         is_on = is_run or re.search(PLUGIN_IS_ON, "".join(map(read_text, paths)))
-        if is_on and os.path.isdir(os.path.join(self.folder, ".claude-plugin")):
+        if is_on and isdir(join(self.folder, ".claude-plugin")):
             return "plugin"
-        own = os.path.join(claude.own_folder(self.env), "hooks")
+        own = join(claude.own_folder(self.env), "hooks")
         return "user" if self.folder == own else "project"
 
     def read_record(self) -> Installation:
@@ -7524,7 +7526,7 @@ class Kit:
         if self.origin == "user":
             root, name = home_folder(self.env), "install-user.json"
         folder = project_state_folder(root, self.env)
-        return Installation(read_object(os.path.join(folder, name)))
+        return Installation(read_object(join(folder, name)))
 
     def call(self, words: str) -> str:
         """A command that people run, as it can be pasted in the project's folder."""
@@ -7541,7 +7543,7 @@ class Kit:
         """What installs the kit again."""
         if self.origin == "plugin":
             return "claude plugin update %s@%s" % (PLUGIN, PLUGIN)
-        if os.path.isfile(self.installer):
+        if isfile(self.installer):
             return program_call(self.installer, words, self.start)
         return ("in your copy of ctx_hooks: python3 install.py " + words).strip()
 
@@ -7549,7 +7551,7 @@ class Kit:
         """What makes this folder a project."""
         if self.origin == "plugin":
             return self.call("init")
-        needs_more = self.origin != "user" and os.path.isfile(self.installer)
+        needs_more = self.origin != "user" and isfile(self.installer)
         return self.install_call() if needs_more else "mkdir .context"
 
 
@@ -7558,14 +7560,14 @@ def program_call(path: str, words: str, folder: str) -> str:
     import shlex
     import subprocess
 
-    if path.startswith(os.path.join(folder, "")):
-        path = os.path.relpath(path, folder)
-        path = path if os.sep in path else os.path.join(".", path)
+    if path.startswith(join(folder, "")):
+        path = relpath(path, folder)
+        path = path if os.sep in path else join(".", path)
     call = shlex.quote(path)
-    target = os.path.join(folder, path)
+    target = join(folder, path)
     if IS_WINDOWS:
         call = "py -3 " + subprocess.list2cmdline([path])
-    elif os.path.exists(target) and not os.access(target, os.X_OK):
+    elif exists(target) and not os.access(target, os.X_OK):
         call = "python3 " + call
     return (call + " " + words).strip()
 
@@ -7619,7 +7621,7 @@ def settings_files(here: Here) -> list[str]:
     for dialect in DIALECTS.values():
         paths += dialect.settings_paths(here.root, here.env)
     if here.kit.origin == "plugin":
-        paths.append(os.path.join(here.kit.folder, ".claude-plugin", "hooks.json"))
+        paths.append(join(here.kit.folder, ".claude-plugin", "hooks.json"))
     return list(dict.fromkeys(paths))  # some run Claude's, too
 
 
@@ -7633,7 +7635,7 @@ def check_registration(
             rows += check_lines(here, path, lines)
     if not rows:
         return [(FAIL, "no client runs this kit here", here.kit.install_call())]
-    shared, private = [os.path.join(here.root, name) for name in CLAUDE_SETTINGS]
+    shared, private = [join(here.root, name) for name in CLAUDE_SETTINGS]
     if files[shared] and files[private]:
         hint = here.kit.install_call("--scope local --uninstall")
         rows.append((WARN, "registered twice: shared, and privately", hint))
@@ -7668,15 +7670,15 @@ def check_lines(here: Here, path: str, lines: list[RegisteredLine]) -> list[Find
 
 def scope_option(here: Here, path: str) -> str:
     """The option with which install.py writes these settings; "" for shared ones."""
-    if path == os.path.join(here.root, CLAUDE_SETTINGS[1]):
+    if path == join(here.root, CLAUDE_SETTINGS[1]):
         return "--scope local"
-    return "" if path.startswith(os.path.join(here.root, "")) else "--scope user"
+    return "" if path.startswith(join(here.root, "")) else "--scope user"
 
 
 def check_trust(here: Here) -> Finding:
     """Codex runs no hook in a folder that is not trusted."""
     folder = DIALECTS["codex"].own_folder(here.env)
-    told = read_text(os.path.join(folder, "config.toml"))
+    told = read_text(join(folder, "config.toml"))
     if '[projects."%s"]\ntrust_level = "trusted"' % here.root in told:
         return OK, "Codex trusts this folder; it asks you once about new hooks", ""
     what = "Codex runs no hook before you trust this folder and the hooks"
@@ -7760,7 +7762,7 @@ def run_in_scratch(here: Here, line: RegisteredLine) -> Finding:
         start = time.perf_counter()
         _, problem = run_program(trial, folder, here.env)
         took_ms = (time.perf_counter() - start) * 1000
-        python = os.path.realpath(folder + "/home/ctx_hooks/python3")
+        python = realpath(folder + "/home/ctx_hooks/python3")
     if problem:
         what = "the registered line fails: " + problem
         return FAIL, what, here.kit.install_call("--python PATH")
@@ -7782,7 +7784,7 @@ def project_problems(here: Here) -> list[Finding]:
         what = "cannot write to %s, so the hooks stay silent" % project.home
         rows.append((FAIL, what, "check its owner and permissions"))
     own = settings_path(here.env)
-    files = filter(os.path.exists, (own, os.path.join(project.root, ".contextrc")))
+    files = filter(exists, (own, join(project.root, ".contextrc")))
     hint = "this line is ignored; see " + " or ".join(files)
     for problem in project.settings.problems:
         rows.append((WARN, "settings, line %d, column %d: %s" % problem, hint))
@@ -7796,7 +7798,7 @@ def project_problems(here: Here) -> list[Finding]:
 def off_since(here: Here) -> str:
     """Since when and until when the hooks are silent, and by what."""
     path = here.project.state("paused")
-    if not os.path.exists(path):
+    if not exists(path):
         return "by CTX_HOOKS_DISABLE in the environment"
     until = read_text(path).strip()
     text = "since %s, by `pause`" % here.clock(modified_at(path))
@@ -7807,9 +7809,9 @@ def off_since(here: Here) -> str:
 
 def can_be_written(folder: str) -> bool:
     """Whether this folder, or the one in which it would be made, can be written."""
-    while not os.path.lexists(folder):
-        folder = os.path.dirname(folder)
-    return os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)
+    while not lexists(folder):
+        folder = dirname(folder)
+    return isdir(folder) and os.access(folder, os.W_OK | os.X_OK)
 
 
 def project_hints(here: Here) -> list[Finding]:
@@ -7930,7 +7932,7 @@ def session_lines(run: Run) -> list[str]:
     note += handoff_note(session)
     read = files_read(run, context_files(run.project))
     if read:
-        note += " · read: " + ", ".join(map(os.path.basename, read))
+        note += " · read: " + ", ".join(map(basename, read))
     return [head + meter(run), INDENT + note, *edit_lines(run), *told_lines(run)]
 
 
@@ -8001,7 +8003,7 @@ def handoff_rows(here: Here, runs: list[Run]) -> list[Finding]:
     rows = []
     for state, folder in places.items():
         for path, written_at in list_files(here.project.path(folder), MARKDOWN):
-            name = os.path.basename(path)
+            name = basename(path)
             text = " ".join((here.clock(written_at), name, takers.get(name, "")))
             rows.append((state, text, ""))
     return rows
@@ -8042,7 +8044,7 @@ def waits_for(here: Here, signal: Signal) -> str:
     """Who will hear a signal, until when, and the name by which it is withdrawn."""
     is_heard = signal.rank() >= minimum_rank(here.run(Session()))
     listener = listener_of(signal.path) if is_heard else "`status` alone"
-    name = os.path.basename(signal.path)
+    name = basename(signal.path)
     return "for %s, until %s (%s)" % (listener, here.clock(signal.expires_at), name)
 
 
@@ -8203,7 +8205,7 @@ def refuse_program(here: Here, command: list[str]) -> None:
     hint = "name the agent: `wrap -- aider`, `wrap -- sh -c '...'`"
     if not command:
         raise UserError("a command is missing", hint)
-    name = os.path.basename(command[0])
+    name = basename(command[0])
     if name in DIALECTS:
         install = here.kit.install_call("--agent " + name)
         raise UserError("%s has hooks; they do this better" % name, install)
@@ -8715,7 +8717,7 @@ def show_status(here: Here, options: Namespace) -> None:
 def all_projects(env: Env) -> list[Here]:
     """The user's projects that still have a context folder."""
     home = state_folder(env)
-    roots = [os.path.join(home, name, "root") for name in sorted(list_names(home))]
+    roots = [join(home, name, "root") for name in sorted(list_names(home))]
     places = [Here(read_text(path), env) for path in roots]
     return [here for here in places if here.found and here.root == here.folder]
 
@@ -8786,7 +8788,7 @@ def send_signal(here: Here, options: Namespace) -> None:
 
 def withdraw_signal(here: Here, prefix: str) -> None:
     """Take a signal away; a session that has heard it still knows it."""
-    paths = {os.path.basename(one.path): one.path for one in live_signals(here)}
+    paths = {basename(one.path): one.path for one in live_signals(here)}
     name = choose(list(paths), prefix)
     os.unlink(paths[name])
     print_page(["withdrawn: " + name])
@@ -8999,8 +9001,8 @@ def publish(run: Run, flow: Workflow, for_anybody: bool) -> None:
     )
     if not save_workflow(run.project, Workflow(state)):
         raise UserError("cannot write .caw/auto-state.json", "check its folder's owner")
-    ignored = os.path.join(run.project.root, ".caw", ".gitignore")
-    if not os.path.lexists(ignored):
+    ignored = join(run.project.root, ".caw", ".gitignore")
+    if not lexists(ignored):
         write_atomically(ignored, WORKFLOW_IGNORE)
     record(run, "auto:started", stage=flow.stage)
 
