@@ -810,8 +810,8 @@ def report_error(error: Exception, now: float) -> None:
     import traceback
 
     [place] = traceback.extract_tb(error.__traceback__, -1)  # the innermost one
-    where = "%s:%s" % (place.name, place.lineno)
-    what = "%s in %s: %s" % (type(error).__name__, where, error)
+    kind = type(error).__name__
+    what = "%s in %s:%s: %s" % (kind, place.name, place.lineno, error)
     line = for_terminal(what)[:500]
     if Run.error_log:
         append_line(Run.error_log, format_iso(now) + " " + line, ERRORS_LIMIT_BYTES)
