@@ -1928,10 +1928,10 @@ def read_body(path: str, session: Session) -> str:
     """A handoff's text without the part that the kit added for this session; what
     somebody wrote below that stays."""
     text = read_handoff(path)
-    body, _, rest = text.rpartition("\n" + SINCE_HEAD)
+    body, head, rest = text.rpartition("\n" + SINCE_HEAD)
     since, _, after = rest.partition("\n" + SINCE_END)
     is_ours = content_mark(since.rstrip()) == session.handoff.kit_mark != ""
-    return (body + after if is_ours else text).rstrip()
+    return (body + after if head and is_ours else text).rstrip()
 
 
 def did_work(facts: Facts) -> bool:

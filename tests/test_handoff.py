@@ -829,6 +829,17 @@ def test_a_copy_of_our_heading_in_the_agents_handoff_costs_none_of_its_text(worl
     assert "Below: ask Finance." in text and text.count(kit.SINCE_HEAD) == 2 and text.count("- src/one.py") == 1
 
 
+def test_one_that_the_kit_made_is_made_anew_also_after_another_session_got_an_earlier_one(world):
+    session = world.worked("s1", "Add discounts.")
+    world.session("s2").start()
+    for name in ("two.py", "three.py"):
+        session.start("resume")
+        session.edit("src/" + name)
+        session.end()
+        text = world.read_handoff("s1")
+        assert text.count("Add discounts.") == 2 and kit.SINCE_HEAD not in text and "- src/" + name in text
+
+
 def test_a_handoff_of_5_mb_is_not_cut_on_the_disk(world, session):
     own = OWN + "x" * 5_000_000
     session.write_handoff(own)
