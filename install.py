@@ -58,7 +58,6 @@ from typing import List, NamedTuple
 
 HERE = dirname(realpath(__file__))
 KIT = "ctx_hooks.py"
-IS_WINDOWS = os.name == "nt"
 
 
 sys.dont_write_bytecode = True
@@ -438,7 +437,7 @@ class Job:
         # type: (str) -> dict[str, kit.Json]
         """{event: group} for an agent; shared settings hold no path of a machine."""
         word = "" if self.is_user else kit.kit_word(agent)
-        if IS_WINDOWS and (self.is_local or not word):
+        if kit.IS_WINDOWS and (self.is_local or not word):
             return kit.adapt_hooks(HOOKS, agent, '"%s"' % self.kit, kit.POWERSHELL_LINE)
         if self.is_user and self.kit == join(self.root, kit.KIT_PLACE):
             word = '"$HOME/%s"' % kit.KIT_PLACE
