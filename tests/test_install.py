@@ -249,6 +249,7 @@ class Place:
         self.kit = STAND_IN
         for folder in (self.project, self.home, self.source):
             os.makedirs(folder)
+        helper.write(os.path.join(self.source, "install.py"), "")  # to be named, never run
         self.env = {"PATH": os.path.dirname(PYTHON) + ":/usr/bin:/bin", "HOME": self.home, "LC_ALL": "C.UTF-8"}
 
     def path(self, *names):
