@@ -1985,7 +1985,7 @@ def files_being_written(run: Run) -> list[list[str]]:
     if run.event.name != "PostToolUse":
         return []
     calls = [call for call in run.session.facts.calls if not call["outcome"]]
-    return [[path, call["at"]] for call in calls for path in call["writes"]]
+    return [[path, call["at"]] for call in calls for path in call.get("writes", [])]
 
 
 def save_handoff(project: Project, session: Session) -> bool:
@@ -2246,7 +2246,7 @@ def list_work(project: Project, session: Session, since: str) -> list[tuple[str,
 
 def what_waits(call: Call) -> str:
     """A call that has no result: its command, or the files that it edits."""
-    return call["command"] or ", ".join(call["writes"])
+    return call["command"] or ", ".join(call.get("writes", []))
 
 
 def came_after(at: str, since: str) -> bool:
@@ -3632,9 +3632,9 @@ def fold_result(session: Session, at: str, result: tuple[str, bool, str]) -> Non
     note_key(facts, call, text)
     if has_failed:
         return fold_failure(session, call, end, at)
-    for path in call["writes"]:
+    for path in call.get("writes", []):  # a state of 0.3.0 has none
         fold_edit(session, path, call["at"])
-    fold_passed(facts, command, call["check"], at, end)
+    fold_passed(facts, command, call.get("check", ""), at, end)
 
 
 def fold_edit(session: Session, path: str, at: str) -> None:
@@ -3662,7 +3662,7 @@ def fold_failure(session: Session, call: Call, text: str, at: str) -> None:
     if call["command"]:
         facts.failed = {"command": call["command"], "error": text[-1500:], "at": at}
         facts.tried = []
-    is_handoff = any(is_own_handoff(session, path) for path in call["writes"])
+    is_handoff = any(is_own_handoff(session, path) for path in call.get("writes", []))
     if is_handoff and re.search(REFUSED, text):
         session.handoff.refused_at = at
 
