@@ -84,7 +84,7 @@ def test_a_person_who_refuses_the_handoff_is_asked_no_more_until_the_next_compac
     refused = "The user doesn't want to proceed with this tool use."
     session.call("Write", {"file_path": path, "content": "x"}, failed=True, text=refused)
     assert not asks(session.look()) and not asks(session.edit("src/cart.py"))
-    assert kit.handoff_state(kit.Session(session.state())) == "refused"
+    assert kit.handoff_note(kit.Session(session.state())) == " · handoff refused"
     session.compact()
     assert asks(session.look(tokens=FULL))
     session.call("Write", {"file_path": path, "content": "x"}, failed=True, text="File has not been read yet.")
