@@ -8795,7 +8795,6 @@ def withdraw_signal(here: Here, prefix: str) -> None:
 
 
 WATCH_EVERY_S = 1.0
-SETTLED_S = 0.2  # a file that changed just now may be half written
 WAITS = "a signal waits; it comes with this message"
 
 
@@ -8806,28 +8805,20 @@ def watch(here: Here, options: Namespace) -> None:
     if options.severity:
         here.env["CTX_INJECT_MIN_SEVERITY"] = options.severity
     run = run_around(here)
-    seen = set(signal_files(run))
+    seen = before = set(signal_files(run))
     parent = os.getppid()
     while os.getppid() == parent and not is_unread(WATCH_EVERY_S):
-        new = settled_files(run) - seen
+        files = set(signal_files(run))
+        new = files & before - seen  # one that changed just now may be half written
+        before = files
         if not new:
             continue
         run = run_around(here)
         is_off = is_switched_off(run.project, run.env, run.now)
         if not options.wake or not (is_off or is_busy(run.session, run.now)):
-            seen |= new
             print_signals(choose_items(run, [], new), options.wake)
-
-
-def settled_files(run: Run) -> set[File]:
-    """The signals that are complete. One from the future gets the time of now."""
-    now, found = time.time(), set()
-    for path, written_at in signal_files(run):
-        if written_at < now - SETTLED_S:
-            found.add((path, written_at))
-        else:
-            cut_time(path, now)
-    return found
+            # one from the future has got another time by that
+            seen |= new.union((path, modified_at(path)) for path, _ in new)
 
 
 def is_unread(wait_s: float) -> bool:

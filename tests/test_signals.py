@@ -504,6 +504,20 @@ def test_a_signal_that_comes_with_a_pull_wakes_nobody(world, session):
         assert watcher.wait(1) == ["warning: Look at CI."] and os.path.exists(path)
 
 
+def test_a_signal_from_the_future_is_printed_once_like_one_that_is_written_slowly(world, session):
+    with Watcher(world) as watcher:
+        path = place(world, "slow", "")
+        with open(path, "a", encoding="utf-8") as file:
+            file.write("CI is")
+            file.flush()
+            time.sleep(0.5)
+            file.write(" red.")
+        os.utime(place(world, "future", "Look."), (time.time() + 3600,) * 2)
+        assert sorted(watcher.wait(2)) == ["warning: CI is red.", "warning: Look."]
+        time.sleep(2.5)
+        assert len(watcher.lines) == 2
+
+
 def test_watch_leaves_lesser_ones_out(world, session):
     with Watcher(world, "--severity", "critical", CLAUDE_CODE_SESSION_ID="s1") as watcher:
         place(world, "a", "Only a warning.")
