@@ -3223,9 +3223,9 @@ def look(session: Session) -> str:
         session.offset += len(line) + 1
         if at == hung_at:
             continue  # an earlier run hung in this row
-        if len(line) > LONG_ROW_BYTES:
-            write_atomically(mark, at)
         row = dialect.read_row(parse_object(line))
+        if len(line) > LONG_ROW_BYTES and row.kind != "result":  # those are cut first
+            write_atomically(mark, at)
         fold_row(session, row)
         newest = max(newest, row.at)
     facts = session.facts
