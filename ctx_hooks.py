@@ -2891,6 +2891,7 @@ def count_round(run: Run, flow: Workflow, block: Block) -> str:
         block = {}
     elif run.check:
         fold_passed(session.facts, run.check, "passed", format_iso(run.now), run.output)
+        fit_outputs(session.facts)
     return follow_block(run, flow, block) or first_true(
         phase_blocked=flow.needs,
         context_full=run.full.percent >= FULL_PERCENT,
@@ -3230,6 +3231,7 @@ def look(session: Session) -> str:
         newest = max(newest, row.at)
     facts = session.facts
     fit_requests(facts)  # a long prompt may take its time here, too
+    fit_outputs(facts)
     remove_file(mark)
     if facts.answered_at > facts.compacted_at:
         beside = dialect.read_beside(session.transcript)
@@ -3623,15 +3625,12 @@ def fold_result(session: Session, at: str, result: tuple[str, bool, str]) -> Non
     if not call:
         return
     call["outcome"] = "failed" if has_failed else "ok"
-    command, end = call["command"], ""
-    if command or has_failed:
-        end = hide_secrets(text.strip()[-KEY_ROOM:])  # hide before truncating
+    command, end = call["command"], text.strip()[-KEY_ROOM:]
     if command:
-        last_lines = "\n".join(end.split("\n")[-OUTPUT_LINES:])
-        facts.output = [command, last_lines[-OUTPUT_LIMIT:]]
+        facts.output = [command, end]
     note_key(facts, call, text)
     if has_failed:
-        return fold_failure(session, call, end, at)
+        return fold_failure(session, call, hide_secrets(end), at)
     for path in call.get("writes", []):  # a state of 0.3.0 has none
         fold_edit(session, path, call["at"])
     fold_passed(facts, command, call.get("check", ""), at, end)
@@ -3674,8 +3673,19 @@ def fold_passed(facts: Facts, command: str, verdict: str, at: str, output: str) 
     elif command and facts.failed:
         facts.tried.append(command)
     if verdict:
-        end = one_line(output.rpartition("\n")[2], 120)
-        facts.passed = {"command": command, "verdict": verdict, "at": at, "end": end}
+        facts.passed = {"command": command, "verdict": verdict, "at": at, "end": output}
+
+
+def fit_outputs(facts: Facts) -> None:
+    """Keep the last lines of what the last command printed, and the last one of the
+    last check's. Earlier ones are replaced by then, so their secrets need no look."""
+    if facts.output:
+        command, output = facts.output
+        last_lines = "\n".join(hide_secrets(output).split("\n")[-OUTPUT_LINES:])
+        facts.output = [command, last_lines[-OUTPUT_LIMIT:]]
+    if facts.passed:
+        last_line = hide_secrets(facts.passed.get("end", "")).rpartition("\n")[2]
+        facts.passed["end"] = one_line(last_line, 120)
 
 
 def note_key(facts: Facts, call: Call, text: str) -> None:
@@ -3796,7 +3806,6 @@ NEVER_HEARD = ("PreCompact", "SessionEnd")
 REPLY_LIMIT = 9_900  # the client cuts at 10,000 UTF-16 units
 LARGE_WINDOW = 1_000_000  # tokens; 200,000 is the usual one
 NOWHERE = ("", "", "", "")
-NEVER = "(?!)"  # a pattern that matches nothing
 
 
 class Dialect:
@@ -3837,8 +3846,8 @@ class Dialect:
     places: dict[str, str] = {}  # field of Row -> its place in theirs
     call: Places = NOWHERE  # places of the blocks; in a block: id, tool, input
     result: Places = NOWHERE  # the same; in a block: id, sign of failure, text
-    failure: str = NEVER  # a pattern, where only the result's text tells a failure
-    result_head: str = NEVER  # a pattern of what the client puts before a result's text
+    failure: str = ""  # a pattern, where only the result's text tells a failure
+    result_head: str = ""  # a pattern of what the client puts before a result's text
 
     def adjust(self, event: Event, env: Env) -> None:
         """Correct an event in which a client means something else."""
@@ -3877,11 +3886,12 @@ class Dialect:
         for block in blocks_of(content):
             call_id = text_of(dig(block, id_place))
             text = joined_texts(dig(block, text_place))
-            sign = dig(block, failure) or re.search(self.failure, text)
-            has_failed = bool(sign) or block.get("status") == "failed"
-            if call_id:
+            is_told = bool(self.failure) and re.search(self.failure, text)
+            sign = is_told or dig(block, failure) or block.get("status") == "failed"
+            if self.result_head:
                 text = re.sub(self.result_head, "", text)
-                results.append((call_id, has_failed, text))
+            if call_id:
+                results.append((call_id, bool(sign), text))
         return results
 
     def read_beside(self, transcript: str) -> Row:
@@ -6911,9 +6921,13 @@ SECRETS = (
     ("eyj", r"\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{5,}"),
     # Twilio
     ("sk", r"\bSK[0-9a-f]{32}\b"),
-    # a bot of Telegram, then one of Discord
-    (":", r"\b\d{8,10}:[A-Za-z0-9_-]{35}\b"),
-    (".", r"\b[MNO][A-Za-z0-9_-]{23,25}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,38}\b"),
+    # a bot of Telegram, then one of Discord; nearly every text has their sign, and a
+    # pattern that begins with a letter is found quickly
+    (":", r"\d(?<=\b\d)\d{7,9}:[A-Za-z0-9_-]{35}\b"),
+    (
+        ".",
+        r"[MNO](?<=\b.)[A-Za-z0-9_-]{23,25}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,38}\b",
+    ),
     (
         "hooks.slack.com discord",
         r"(hooks\.slack\.com/services/|discord(?:app)?\.com/api/webhooks/)[\w/-]{20,}",
