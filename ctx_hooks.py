@@ -7887,12 +7887,27 @@ def can_be_written(folder: str) -> bool:
 def project_hints(here: Here) -> list[Finding]:
     """What is not wrong, but may surprise; only `doctor` says it."""
     project = here.project
+    rows = []
+    if would_stage_ours(project):
+        what = "git would stage handoffs and signals: private to you"
+        lines = " ".join("/" + name for name in RUNTIME_NAMES)
+        rows.append((WARN, what, "add %s to %s" % (lines, project.path(".gitignore"))))
     paths = context_files(project)
     has_text = any(is_worth_reading(project, path) for path in paths)
-    if has_text or project.settings.text("gate.mode") == "off":
-        return []
-    what = "no context file says anything yet, so the agent reads none"
-    return [(HINT, what, "write into " + project.path("TASKS.md"))]
+    if not has_text and project.settings.text("gate.mode") != "off":
+        what = "no context file says anything yet, so the agent reads none"
+        rows.append((HINT, what, "write into " + project.path("TASKS.md")))
+    return rows
+
+
+def would_stage_ours(project: Project) -> bool:
+    """Whether an ignore list of the project's own lets `git add -A` take our files."""
+    if not os.path.lexists(project.path(".gitignore")):
+        return False  # the first hook writes ours
+    paths = [project.relative(project.path(name, "x.md")) for name in RUNTIME_NAMES]
+    ignored = run_git(project.root, ["check-ignore", *paths]).splitlines()
+    is_there = run_git(project.root, ["rev-parse", "--git-dir"]) != ""
+    return is_there and len(ignored) < len(paths)
 
 
 # =============================================================================

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
+import subprocess
 import sys
 
 import pytest
@@ -149,6 +151,20 @@ def test_context_files_that_say_nothing_come_with_a_hint(installed):
     installed.settings("gate:\n  files: [TASKS.md]\n")
     installed.write(".context/TASKS.md", "# Heading\n")
     assert "hint     no context file says anything" in examine(installed)
+
+
+@pytest.mark.skipif(not shutil.which("git"), reason="no git here")
+def test_an_ignore_list_of_the_projects_own_that_lets_git_take_our_files_is_named(installed):
+    """It may have come with the clone, where nobody ran install.py, or win over git's exclude list."""
+    subprocess.run(["git", "init", "-q"], cwd=installed.root, check=True)
+    git = "warn     git would stage handoffs"
+    assert git not in examine(installed)
+    installed.write(".context/.gitignore", "*.log\n")
+    assert git in examine(installed)
+    install(installed)  # it names them in git's exclude list
+    assert git not in examine(installed)
+    installed.write(".context/.gitignore", "!/handoffs/\n")
+    assert git in examine(installed)
 
 
 def test_settings_with_comments_count_where_their_client_takes_them(world):
