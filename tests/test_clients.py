@@ -306,23 +306,26 @@ def test_a_script_of_codexs_code_mode_counts_as_the_commands_it_ran():
     assert facts.failed["command"] == "cat /no/such/file; exit 3"
 
 
-def test_an_answer_of_codex_that_only_calls_is_one_and_a_patch_names_its_file():
-    """It has no message; the usage row tells where it ends."""
-    call = {"type": "function_call", "name": "a", "call_id": "1"}
-    patch = {"type": "custom_tool_call", "name": "apply_patch", "call_id": "2"}
-    patch["input"] = "*** Begin Patch\n*** Update File: src/a.py\n"
-    done = {"type": "custom_tool_call_output", "call_id": "2", "output": "Done!"}
-    rows = [
-        {"type": "response_item", "payload": call},
-        {"type": "response_item", "payload": patch},
-        {"type": "response_item", "payload": done},
-        {"type": "token_usage_record", "payload": {"response_id": "resp_1"}},
-    ]
+def facts_of_codex(*payloads):
+    """What such rows tell, and the usage row that ends their answer."""
+    rows = [{"type": "response_item", "payload": payload} for payload in payloads]
+    rows.append({"type": "token_usage_record", "payload": {"response_id": "resp_1"}})
     session = kit.Session({"agent": "codex"})
     for row in rows:
         kit.fold_row(session, kit.DIALECTS["codex"].read_row(row))
-    assert session.facts.answer == "resp_1" and session.facts.tool_calls == 2
-    assert [path for path, _ in session.facts.edited] == ["src/a.py"]
+    return session.facts
+
+
+def test_an_answer_of_codex_that_only_calls_is_one():
+    facts = facts_of_codex({"type": "function_call", "name": "a", "call_id": "1"})
+    assert (facts.answer, facts.tool_calls) == ("resp_1", 1)  # it has no message
+
+
+def test_a_patch_of_codex_names_its_file():
+    patch = {"type": "custom_tool_call", "name": "apply_patch", "call_id": "2"}
+    patch["input"] = "*** Begin Patch\n*** Update File: src/a.py\n"
+    done = {"type": "custom_tool_call_output", "call_id": "2", "output": "Done!"}
+    assert [path for path, _ in facts_of_codex(patch, done).edited] == ["src/a.py"]
 
 
 def test_words_between_two_texts_of_hooks_are_the_persons():

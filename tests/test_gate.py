@@ -7,13 +7,13 @@ import stat
 
 import pytest
 
-from helper import IS_WINDOWS, write
+from helper import write
 
 SAID = "STOP. Read your context files before proceeding: "
 BOTH = ".context/CONSTITUTION.md, .context/TASKS.md"
 
 
-def test_the_first_call_names_the_files_and_no_other_call_until_a_compaction(world, session):
+def test_only_the_first_call_names_the_files_until_a_compaction(world, session):
     reply = session.gate()
     assert reply.text == SAID + BOTH
     assert set(reply.json) == {"hookSpecificOutput"}  # never a permission decision
@@ -34,12 +34,17 @@ def test_a_compaction_whose_row_comes_after_its_event_is_one(world, session):
     assert session.gate().text == ""
 
 
-def test_the_marker_is_private_and_goes_with_the_session(world, session):
+@pytest.mark.posix("modes of files")
+def test_the_marker_is_private(world, session):
     session.gate()
     marker = os.path.join(world.temp, "ctx-loaded-s1")
-    assert IS_WINDOWS or stat.S_IMODE(os.stat(marker).st_mode) == 0o600
+    assert stat.S_IMODE(os.stat(marker).st_mode) == 0o600
+
+
+def test_the_marker_is_removed_when_the_session_ends(world, session):
+    session.gate()
     session.end()
-    assert not os.path.exists(marker)
+    assert not os.path.exists(os.path.join(world.temp, "ctx-loaded-s1"))
 
 
 @pytest.mark.posix("TMPDIR")

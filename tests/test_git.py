@@ -61,7 +61,7 @@ def test_odd_heads_are_no_error(world, head):
 
 
 @pytest.mark.skipif(not shutil.which("git"), reason="no git here")
-def test_commits_are_counted_and_any_other_move_of_head_is_none(world):
+def test_only_commits_count_as_moves_of_head(world):
     who = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
 
     def git(*words):

@@ -91,7 +91,7 @@ def test_a_person_who_refuses_the_handoff_is_asked_no_more_until_the_next_compac
     assert asks(session.look())
 
 
-def test_an_estimate_says_that_it_is_one_and_proves_no_larger_window(world, session):
+def test_an_estimate_proves_no_larger_window(world, session):
     session.write_answer = lambda *blocks, **more: session.row(
         type="assistant", message={"id": "m", "model": "claude-opus-4-6", "content": list(blocks)}
     )
@@ -148,7 +148,7 @@ ELSEWHERE = ["HANDOFF.md", "docs/handover.md", "notes/2026-hand-off-cart.md", ".
 
 @pytest.mark.parametrize("name", ELSEWHERE)
 @pytest.mark.parametrize("way", ["edit", "shell"])
-def test_a_handoff_that_the_agent_writes_elsewhere_in_the_project_is_copied_and_named(world, session, name, way):
+def test_a_handoff_that_the_agent_writes_elsewhere_in_the_project_is_copied(world, session, name, way):
     world.write(name, "Of last week.")
     assert asks(session.look(tokens=FULL)) and not world.read_handoff("s1")
     world.write(name, OWN)
@@ -161,7 +161,7 @@ def test_a_handoff_that_the_agent_writes_elsewhere_in_the_project_is_copied_and_
     assert not asks(session.look())
 
 
-def test_one_elsewhere_from_before_the_crossing_is_the_sessions_and_to_be_brought_up_to_date(world, session):
+def test_one_elsewhere_from_before_the_crossing_is_to_be_brought_up_to_date(world, session):
     path = world.write("HANDOFF.md", OWN)
     session.call("Write", {"file_path": path, "content": OWN}, tokens=63_000)
     session.look()
@@ -290,17 +290,11 @@ def test_a_printed_handoff_is_saved_at_stop(world, session, said, is_saved):
     assert asks(session.look()) != is_saved
 
 
-def test_a_printed_handoff_counts_once_and_a_persons_words_are_none(world, session):
+def test_a_persons_words_are_no_printed_handoff(world, session):
     session.prompt(PRINTED)
     session.say("Thank you.")
     session.stop()
     assert world.read_handoff("s1") == ""
-    session.say(PRINTED)
-    session.stop()
-    session.write_handoff("Goal: taxes, written later.\n")
-    session.say("Written.")
-    session.stop()
-    assert world.read_handoff("s1") == "Goal: taxes, written later.\n"
 
 
 @pytest.mark.parametrize("filler", ["", "\n".join("Step %d is done." % number for number in range(4_000))])
@@ -321,8 +315,11 @@ def test_a_printed_handoff_is_kept_whole_though_no_stop_came(world, session, eve
         assert file.read() == body + "\n"
 
 
-def test_a_printed_handoff_never_replaces_a_file_that_was_written_later(world, session):
-    session.say(PRINTED)  # and the person pressed Esc
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_a_printed_handoff_never_replaces_a_file_that_was_written_later(world, session, is_stopped):
+    session.say(PRINTED)
+    if is_stopped:  # else the person pressed Esc
+        session.stop()
     session.prompt("Write it to the file.")
     session.write_handoff(OWN)
     session.say("Written.")
@@ -641,20 +638,7 @@ def test_a_key_of_which_the_output_shows_only_the_end_is_hidden_too(world, sessi
     assert "tail -3" in world.read_handoff("s1") and "0000" not in world.read_handoff("s1")
 
 
-def test_rules_are_cut_after_chatter_and_first_and_latest_stay(world, session):
-    chatter = ["Chatter %d. %s" % (number, "b" * 2500) for number in range(10)]
-    rule = "You must never use floats."
-    for words in ["The first request. " + "a" * 3000, *chatter[:6], rule, *chatter[6:], "The latest request."]:
-        session.prompt(words)
-    session.edit("src/cart.py")
-    session.end()
-    text = world.read_handoff("s1")
-    assert "The first request." in text and "The latest request." in text
-    assert rule in text
-    assert 10_000 < text.count("b") < 24_000
-
-
-def test_requests_are_the_persons_words_and_not_what_the_client_put_into_prompts(world, session):
+def test_requests_are_the_persons_words_alone(world, session):
     session.prompt("Add discounts.")
     session.write_prompt("<command-name>/compact</command-name>")
     session.write_prompt("<local-command-stdout>Compacted</local-command-stdout>")
@@ -674,7 +658,7 @@ def test_requests_are_the_persons_words_and_not_what_the_client_put_into_prompts
     assert requests == ["> Add discounts.", *["> " + words for words in typed]]
 
 
-def test_what_the_agent_said_last_survives_the_clients_own_rows_and_stands_there_once(world, session):
+def test_what_the_agent_said_last_is_told_once(world, session):
     session.prompt("Add discounts.")
     session.edit("src/cart.py")
     for _ in range(2):
@@ -757,7 +741,7 @@ def test_work_after_the_agents_handoff_is_added(world, session):
 
 
 @pytest.mark.parametrize("own", [OWN, ""])
-def test_it_is_replaced_and_not_repeated(world, session, own):
+def test_what_was_added_is_replaced_the_next_time(world, session, own):
     if own:
         session.write_handoff(own)
     for name in ("one.py", "two.py"):
@@ -770,7 +754,7 @@ def test_it_is_replaced_and_not_repeated(world, session, own):
     assert text.count("- src/one.py") == text.count("- src/two.py") == 1
 
 
-def test_nothing_is_added_when_nothing_happened_and_a_key_that_the_agent_wrote_stays(world, session):
+def test_nothing_is_added_when_nothing_happened(world, session):
     own = "# Handoff\n\nThe test key is %s.\n" % "-".join(("sk", "test", "a" * 24))
     session.edit("src/cart.py")
     session.write_handoff(own)
@@ -779,7 +763,7 @@ def test_nothing_is_added_when_nothing_happened_and_a_key_that_the_agent_wrote_s
     assert world.read_handoff("s1") == own
 
 
-def test_an_agent_brings_its_handoff_up_to_date_by_writing_it_and_not_by_reading_it(world, session):
+def test_reading_a_handoff_does_not_bring_it_up_to_date(world, session):
     session.write_handoff(OWN)
     session.edit("src/tax.py")
     session.write_handoff("# Handoff\n\nGoal: taxes are done too.\n")
@@ -812,7 +796,7 @@ def test_only_a_write_that_succeeded_brings_the_handoff_up_to_date(world, sessio
     assert ("- src/tax.py" in world.read_handoff("s1")) != is_written
 
 
-@pytest.mark.parametrize("copied", ["%s\n\nOld: a.\n%s\n\n", "%s\n\n", "%s\n%s\n"])
+@pytest.mark.parametrize("copied", ["", "%s\n\nOld: a.\n%s\n\n", "%s\n\n", "%s\n%s\n"])
 def test_a_copy_of_our_heading_in_the_agents_handoff_costs_none_of_its_text(world, session, copied):
     marks = (kit.SINCE_HEAD, kit.SINCE_END)[: copied.count("%s")]
     own = OWN + "\n" + copied % marks + "Decision 42: cents.\n"
@@ -826,7 +810,8 @@ def test_a_copy_of_our_heading_in_the_agents_handoff_costs_none_of_its_text(worl
     session.edit("src/four.py")
     session.end()
     text = world.read_handoff("s1")
-    assert "Below: ask Finance." in text and text.count(kit.SINCE_HEAD) == 2 and text.count("- src/one.py") == 1
+    assert "Below: ask Finance." in text and text.count("- src/one.py") == 1
+    assert text.count(kit.SINCE_HEAD) == 1 + bool(copied)
 
 
 def test_one_that_the_kit_made_is_made_anew_also_after_another_session_got_an_earlier_one(world):
@@ -865,7 +850,7 @@ def test_precompact_pins_the_persons_words_the_todos_and_the_failure(world, sess
     assert "`make`" in out and "boom" in out
 
 
-def test_the_pins_fit_and_stay_text(world, session):
+def test_the_pins_are_text_that_fits(world, session):
     session.prompt("first " + "x" * 6000)
     session.prompt("last \ud800 \x1b[2J <system-reminder> " + "y" * 6000)
     out = session.compact().out

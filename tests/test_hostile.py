@@ -349,23 +349,6 @@ def test_a_mark_without_its_other_half_costs_no_text_of_the_person(tmp_path):
     assert read(path) == mine
 
 
-def test_what_is_written_below_the_kits_addition_is_kept(world, session):
-    session.prompt("Add discounts")
-    session.edit("src/one.py")
-    session.write_handoff()
-    session.prompt("And taxes")
-    session.edit("src/two.py")
-    session.end()
-    text = world.read_handoff("s1")
-    assert kit.SINCE_END in text
-    world.handoff("s1", text + "\nAsk Finance first.\n")
-    session.edit("src/three.py")
-    session.end()
-    text = world.read_handoff("s1")
-    assert "Ask Finance first." in text and "src/three.py" in text
-    assert text.count(kit.SINCE_HEAD) == text.count(kit.SINCE_END) == 1
-
-
 def test_a_handoff_in_utf_16_is_not_replaced(world, session):
     session.edit("src/one.py")
     write(world.context("handoffs", "s1.md"), BODY.encode("utf-16"))
@@ -377,12 +360,3 @@ def test_a_planted_branch_name_shows_nothing_of_other_files(world):
     world.write("../secret", "TOPSECRET")
     world.write(".git/HEAD", "ref: ../../secret\n")
     assert kit.read_head(world.root)[1] == ""
-
-
-def test_an_old_handoff_behind_a_linked_folder_is_not_read(world, session):
-    world.write("../outside/ll-continue-prompt.md", "of another project")
-    session.start()
-    os.symlink(os.path.dirname(world.path("../outside/x")), world.path(".claude"))
-    session.edit("src/one.py")
-    session.end()
-    assert "of another project" not in world.read_handoff("s1")

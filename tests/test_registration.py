@@ -111,10 +111,13 @@ def test_each_client_gets_short_lines_for_its_own_events_in_its_own_units(agent)
             assert agent == "claude" or "matcher" not in group
 
 
-def test_claude_code_gets_hooks_json_and_the_manifests_of_the_plugin_fit():
+def test_claude_code_gets_hooks_json_as_it_is():
     own = {event: group for event, (group,) in HOOKS.items()}
     assert own == kit.adapt_hooks(HOOKS, "claude", kit.kit_word("claude"))
     assert HOOKS["PreCompact"][0]["matcher"] == "auto"
+
+
+def test_the_manifests_of_the_plugin_fit():
     plugin, market = (read_json(".claude-plugin", name) for name in ("plugin.json", "marketplace.json"))
     assert os.path.exists(os.path.join(REPO, plugin["hooks"]))
     assert [(entry["name"], entry["source"]) for entry in market["plugins"]] == [(plugin["name"], "./")]

@@ -56,7 +56,7 @@ def test_a_signal_on_a_disk_whose_clock_is_behind_counts_by_the_time_it_states(w
 # --- what the agent gets
 
 
-def test_a_sessions_own_signal_is_said_once_and_removed(world, session):
+def test_a_sessions_own_signal_is_removed_once_it_was_said(world, session):
     path = world.signal("Deploy is red.\n→ Look at CI", "s1")
     other = world.signal("For s2.", "s2")
     reply = session.prompt("hello")
@@ -385,17 +385,18 @@ def test_of_ever_so_many_signals_in_a_clone_none_is_taken_for_the_persons(world,
 # --- the command
 
 
-def test_the_command_writes_all_five_fields_and_two_without_a_code_stay_two(world, session):
-    tell(world, "signal", "One", "→", "look", "--ttl", "2h")
-    assert tell(world, "signal", "Two").startswith("for every session, until 20")
+def test_the_command_writes_all_five_fields(world, session):
+    assert tell(world, "signal", "One").startswith("for every session, until 20")
     folder = world.context("signals", "global")
-    codes = []
-    for name in os.listdir(folder):
-        header, _ = kit.split_header(read(os.path.join(folder, name)))
-        assert set(header) == {"generated_at", "severity", "ttl", "auditor", "code"}
-        assert abs(kit.parse_iso(header["generated_at"]) - time.time()) < 60
-        codes.append(header["code"] + ".md")
-    assert sorted(codes) == sorted(os.listdir(folder)) and len(codes) == 2
+    (name,) = os.listdir(folder)
+    header, _ = kit.split_header(read(os.path.join(folder, name)))
+    assert set(header) == {"generated_at", "severity", "ttl", "auditor", "code"}
+    assert abs(kit.parse_iso(header["generated_at"]) - time.time()) < 60
+
+
+def test_two_signals_without_a_code_stay_two(world, session):
+    tell(world, "signal", "One", "→", "look", "--ttl", "2h")
+    tell(world, "signal", "Two")
     world.now = time.time()
     assert "2 issues:\n  • One → look\n" in session.prompt("hello").text
 
@@ -479,7 +480,7 @@ def place(world, name, text, folder="global"):
     return path
 
 
-def test_watch_prints_what_comes_after_it_began_and_nothing_else(world, session):
+def test_watch_prints_only_what_comes_after_it_began(world, session):
     place(world, "old", "Came with the clone.")
     place(world, "mine", "For another session.", "sessions/s2")
     with Watcher(world) as watcher:

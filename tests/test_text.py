@@ -215,9 +215,14 @@ SHOWN = [
 ]
 
 
-@pytest.mark.parametrize("text", [*HIDDEN, *SHOWN])
-def test_what_looks_like_a_secret_is_hidden_and_what_is_said_about_secrets_stays(text):
-    assert kit.hide_secrets(text) == HIDDEN.get(text, text)
+@pytest.mark.parametrize("text", HIDDEN)
+def test_what_looks_like_a_secret_is_hidden(text):
+    assert kit.hide_secrets(text) == HIDDEN[text]
+
+
+@pytest.mark.parametrize("text", SHOWN)
+def test_what_is_said_about_secrets_stays(text):
+    assert kit.hide_secrets(text) == text
 
 
 @pytest.mark.parametrize("text", [*HIDDEN, *SHOWN])
