@@ -78,9 +78,7 @@ def test_a_critical_alert_in_the_same_second_as_a_warning_is_said(world, session
 
 
 @pytest.mark.parametrize("can_be_said", [True, False])
-def test_while_a_handoff_is_asked_for_the_person_hears_of_95_percent_once_and_the_agent_only_the_request(
-    world, can_be_said
-):
+def test_beside_the_request_only_the_person_hears_of_95_percent(world, can_be_said):
     world.settings("")
     os.makedirs(os.path.join(world.home, ".config", "ctx_hooks"))
     with open(os.path.join(world.home, ".config", "ctx_hooks", "contextrc"), "w") as file:
@@ -329,7 +327,7 @@ def other(world):
 SHARED = "src/x.py was also edited %s ago by the Claude Code session %s, which is open."
 
 
-def test_both_sides_are_told_once_of_a_file_that_both_edited_and_the_person_once(world, session, other):
+def test_everybody_is_told_once_of_a_file_that_two_sessions_edited(world, session, other):
     other.edit("src/x.py")
     world.now += 180
     reply = session.edit("src/x.py")
@@ -426,7 +424,7 @@ def test_another_project_knows_nothing_of_it(world, session, tmp_path):
     assert session.edit("src/x.py").text == ""
 
 
-def test_an_edit_ends_the_calm_of_others_and_not_its_own(world, session, other):
+def test_an_edit_ends_the_calm_of_others_alone(world, session, other):
     path = world.cache("calm", "claude-s1")
     session.look()
     other.edit("src/x.py")

@@ -205,7 +205,7 @@ def test_handoff_now_makes_one_of_a_session_that_did_some_work(world, session):
     assert "src/cart.py" in world.read_handoff("s1")
 
 
-def test_handoff_drop_takes_one_away_asks_which_one_and_keeps_it(world):
+def test_handoff_drop_takes_one_away(world):
     assert "nothing waits" in ask(world, "handoff", "drop").err
     world.handoff("a1", "Goal one.\n")
     world.handoff("b2", "Goal two.\n")
@@ -260,7 +260,7 @@ def test_a_workflow_needs_a_task(world):
 
 
 @pytest.mark.posix("signals of POSIX")
-def test_ctrl_c_ends_the_first_run_of_the_check_and_starts_nothing(world):
+def test_ctrl_c_in_the_first_run_of_the_check_starts_nothing(world):
     desk = Desk(world, helper.KIT, "auto", "start", "x", "--until", "echo $$ >pid; sleep 77")
     desk.until(b"runs once, to see that it fails")
     while not os.path.exists(world.path("pid")):

@@ -45,7 +45,7 @@ def test_a_valid_file_holds_what_it_should(name):
 
 
 @pytest.mark.parametrize("name", names("invalid"))
-def test_a_bad_line_is_reported_with_line_and_column_and_the_rest_counts(name):
+def test_a_bad_line_is_reported_with_line_and_column(name):
     settings = settings_of(kit.read_text(data("config", "invalid", name + ".yaml")))
     places = ["%d:%d" % problem[:2] for problem in settings.problems]
     assert places == read(data("config", "invalid", name + ".txt")).split()
@@ -81,7 +81,7 @@ def test_no_text_makes_the_reader_fail(rounds):
         assert all(line > 0 and column > 0 for line, column, _ in settings.problems)
 
 
-def test_a_pattern_that_is_none_or_would_fit_every_line_is_reported_and_dropped(world):
+def test_a_pattern_that_is_none_or_would_fit_every_line_is_dropped(world):
     text = "wrap:\n  ready_patterns: [ask, '%s']\n"
     world.settings(text % "*: *")
     path = write(kit.settings_path(world.env), text % "a(")

@@ -39,7 +39,7 @@ def change_settings(world, **values):
 
 
 @pytest.mark.posix("the line is for a POSIX shell")
-def test_all_is_well_after_an_installation_and_nothing_is_left_behind(installed):
+def test_all_is_well_after_an_installation(installed):
     page = examine(installed)
     assert "warn" not in page
     assert re.search(r"ok +Claude Code is registered in .*settings\.json", page)
@@ -91,7 +91,7 @@ def test_a_kit_registered_shared_and_privately_is_a_warning(installed):
     ],
     ids=["CRLF", "another file", "none"],
 )
-def test_a_file_that_is_not_this_one_is_named_and_never_run(installed, content, problem):
+def test_a_file_that_is_not_this_one_is_never_run(installed, content, problem):
     os.unlink(kit_of(installed))
     if content:
         helper.write(kit_of(installed), content)

@@ -153,7 +153,7 @@ def test_each_hook_is_registered_once_beside_foreign_ones(agent, rounds):
         assert installed.count(odd) == bare.count(odd) == source.count(odd), seed
 
 
-def test_an_older_entry_is_replaced_in_its_place_and_keeps_what_a_person_added():
+def test_an_older_entry_is_replaced_in_its_place():
     old = {"type": "command", "command": "python3 x/ctx_hooks.py gate", "statusMessage": "…", "timeout": 99}
     other = {"type": "command", "command": "./mine.sh"}
     groups = [{"matcher": "Bash", "hooks": [other, old, other]}, {"hooks": [other]}]
@@ -201,7 +201,7 @@ def edited(source, puts=(), removals=()):
         ),
     ],
 )
-def test_a_value_is_put_into_a_text_and_nothing_else_changes(source, puts, expected):
+def test_putting_a_value_into_a_text_changes_nothing_else(source, puts, expected):
     assert edited(source, puts) == expected
 
 
@@ -549,7 +549,7 @@ def test_only_our_entries_go_when_the_settings_changed_in_between(place, is_new_
 
 
 @pytest.mark.parametrize("before, after", [('{ "model": "x" }', b'{\n    "model": "x"\n}'), (None, None)])
-def test_what_a_formatter_did_in_between_stays_and_a_file_of_ours_goes(place, before, after):
+def test_what_a_formatter_did_in_between_stays(place, before, after):
     if before:
         place.write(SETTINGS, before)
     place.run()
@@ -634,7 +634,7 @@ def test_read_only_settings_are_refused(place):
 # --- other kits, older ones, and clones
 
 
-def test_another_s_file_in_the_kits_place_is_refused_and_stays(place):
+def test_another_s_file_in_the_kits_place_stays(place):
     place.write(KIT, b"print('mine')\n", 0o755)
     before = place.tree()
     for words in ([], ["--force"]):
@@ -659,7 +659,7 @@ def test_a_kit_that_a_formatter_changed_is_put_back(place):
     assert place.read(KIT) == STAND_IN and "current" in place.run("--check")
 
 
-def test_a_kit_that_somebody_edited_is_kept_and_replaced(place):
+def test_a_kit_that_somebody_edited_is_replaced_and_kept_beside_it(place):
     edits = [STAND_IN + b"x = %d\n" % number for number in range(2)]
     for changed in edits:
         place.run()
@@ -764,7 +764,7 @@ def test_an_untouched_older_release_is_upgraded_also_from_a_checkout_with_crlf(p
     assert f"({kit.VERSION}, was 0.0.9)" in place.run()
 
 
-def test_a_clone_without_a_record_loses_our_entries_and_nothing_else(place):
+def test_a_clone_without_a_record_loses_our_entries_alone(place):
     before = b'{\n  "model": "x"\n}\n'
     place.write(SETTINGS, before)
     place.run("--force", "--agent", "claude", "--agent", "gemini")
@@ -801,7 +801,7 @@ def test_a_damaged_record_is_harmless(place, data):
 # --- git
 
 
-def test_git_sees_the_kit_and_the_settings_and_nothing_else(place, tmp_path):
+def test_git_sees_the_kit_and_the_settings_alone(place, tmp_path):
     place.git("init", "-q")
     place.write(".codex/config.toml", b"")
     place.run("--statusline")
@@ -872,7 +872,7 @@ def test_user_scope_follows_the_variables_that_name_a_clients_folder(place):
 
 
 @pytest.mark.parametrize("variable", [None, "a \"b' ü/deep"])
-def test_user_scope_runs_anywhere_and_leaves_the_project_alone(place, variable):
+def test_user_scope_leaves_the_project_alone(place, variable):
     config = os.path.join(place.home, variable or ".claude")
     if variable:
         place.env["CLAUDE_CONFIG_DIR"] = config
@@ -890,7 +890,7 @@ def test_user_scope_runs_anywhere_and_leaves_the_project_alone(place, variable):
     assert [path for path, (_, data) in place.tree(place.home).items() if data] == []
 
 
-def test_the_project_is_the_nearest_folder_with_git_or_claude_and_is_named(place):
+def test_the_project_is_the_nearest_folder_with_git_or_claude(place):
     deep = place.path("app", "src", "deep")
     os.makedirs(deep)
     os.mkdir(place.path("app", ".claude"))
@@ -950,7 +950,7 @@ def test_looking_writes_nothing(place, words, is_installed):
     assert place.tree(place.base) == before
 
 
-def test_a_dry_run_shows_the_settings_diff_first_and_never_the_kit(place):
+def test_a_dry_run_shows_the_settings_diff_first(place):
     place.write(SETTINGS, b'{\n  "model": "opus"\n}\n')
     lines = place.run("--dry-run", "--allow-handoff").splitlines()
     assert lines[0] == f"would change {SETTINGS} (hooks of Claude Code)" and lines[1].startswith("@@")
@@ -977,7 +977,7 @@ def test_check_tells_not_installed_from_not_current_by_its_exit_code(place):
     assert "FAIL: the registered line fails" in place.run("--check", code=4)
 
 
-def test_python_sets_a_link_in_the_cache_and_nothing_in_the_settings(place):
+def test_python_sets_a_link_in_the_cache_alone(place):
     shim = place.write(place.base + "/shim", '#!/bin/sh\nexec %s "$@"\n' % shlex.quote(PYTHON), 0o755)
     place.run("--python", shim)
     link = os.path.join(place.home, ".cache", "ctx_hooks", "python3")
@@ -1158,7 +1158,7 @@ def test_a_second_install_says_only_what_is_new(place):
     assert place.run("--statusline") == "changed %s (hooks of Claude Code)\n" % SETTINGS
 
 
-def test_a_folder_that_is_not_there_is_an_error_and_not_made(place):
+def test_a_folder_that_is_not_there_is_an_error(place):
     assert "is not a folder" in place.run(place.path("tpyo"), code=1)
     assert not os.path.exists(place.path("tpyo"))
 
@@ -1172,9 +1172,12 @@ def test_settings_of_5_mb_are_no_problem(place):
     assert place.tree() == before
 
 
-def test_usage_errors_exit_2_and_failures_exit_1(place):
+def test_a_usage_error_exits_2(place):
     place.run("--scope", "galaxy", code=2)
     place.run("--agent", "nobody", code=2)
+
+
+def test_a_failure_exits_1(place):
     assert "only Claude Code has private settings" in place.run("--scope", "local", "--agent", "codex", code=1)
     assert "nowhere is not a folder\nhint: " in place.run("nowhere", code=1)
     place.write(".claude", b"a file where a folder should be")
@@ -1250,7 +1253,7 @@ def test_two_installers_at_once_leave_one_install_that_can_be_undone(place):
     assert place.tree() == before
 
 
-def test_a_full_disk_in_the_middle_is_one_sentence_and_can_be_undone(place):
+def test_what_a_full_disk_interrupted_can_be_undone(place):
     resource = pytest.importorskip("resource")
     place.write(SETTINGS, b'{"a": 1}')
     before = place.tree()

@@ -243,7 +243,7 @@ def test_the_window_by_the_models_name_at_the_start_is_the_clients(model, window
     assert kit.window_of_model(session) == window
 
 
-def test_a_configured_window_wins_and_is_never_raised(world, session):
+def test_a_configured_window_is_never_raised(world, session):
     world.settings("monitor:\n  context_window: 100_000\n")
     session.look(tokens=150_000)
     full = measured(world, session)

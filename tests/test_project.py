@@ -105,7 +105,7 @@ def test_a_parents_context_folder_behind_somebody_elses_link_is_not_trusted(worl
 
 
 @pytest.mark.posix("the folders of XDG")
-def test_our_state_lies_in_the_users_home_and_is_theirs_alone(world, session):
+def test_our_state_in_the_users_home_is_theirs_alone(world, session):
     folder = world.state()
     assert folder.startswith(os.path.join(world.home, ".local", "state", "ctx_hooks") + os.sep)
     assert os.path.basename(folder).endswith("the%20person%27s%20project")

@@ -171,7 +171,7 @@ def test_a_terminal_is_no_input(world):
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-", ">/dev/full", ">/dev/full 2>&1"])
-def test_closed_and_full_descriptors_end_in_exit_0_and_spoil_no_file(world, session, closed):
+def test_closed_and_full_descriptors_spoil_no_file(world, session, closed):
     path = world.signal("Deploy is red.", "s1")
     command = ["sh", "-c", 'sh "$0" inject %s || exit 0' % closed, KIT]
     reply = finish(world.start_hook("inject", command=command), prompt_event(world))
@@ -196,7 +196,7 @@ def test_a_reader_that_has_gone_leaves_the_signal_for_later(world, session):
 
 
 @pytest.mark.parametrize("way", [World.hook, World.launch])
-def test_without_a_context_folder_it_is_silent_and_nothing_is_created(bare_world, way):
+def test_without_a_context_folder_nothing_is_created(bare_world, way):
     bare_world.with_bytecode = lambda env: env
     bare_world.session("s1")
     before = files_below(os.path.dirname(bare_world.root))
@@ -205,7 +205,7 @@ def test_without_a_context_folder_it_is_silent_and_nothing_is_created(bare_world
 
 
 @pytest.mark.parametrize("env", [{}, {"HOME": ""}, {"HOME": "relative/home"}], ids=str)
-def test_without_a_home_it_is_silent_and_nothing_is_created(world, env):
+def test_without_a_home_nothing_is_created(world, env):
     world.with_bytecode = lambda env: env
     del world.env["HOME"]
     before = files_below(os.path.dirname(world.root))
@@ -266,7 +266,7 @@ def test_a_line_that_is_commented_out_does_not_silence_the_user_s_kit(world):
 # --- one reply
 
 
-def test_one_reply_holds_everything_in_its_order_and_within_its_limit(world, session):
+def test_one_reply_holds_everything_in_its_order(world, session):
     world.settings("monitor:\n  context_window: 200k\n")
     for number in range(40):
         world.signal("Issue %d %s" % (number, "é🎉" * 200), "s1", "%d.md" % number, severity="critical")
@@ -277,7 +277,7 @@ def test_one_reply_holds_everything_in_its_order_and_within_its_limit(world, ses
     assert reply.json["hookSpecificOutput"]["hookEventName"] == "PostToolUseFailure"
 
 
-def test_startup_comes_first_and_signals_wait_for_room(world):
+def test_signals_wait_for_room_behind_the_startup_text(world):
     world.handoff("old", "Goal: x\n" + "word " * 2000)
     for number in range(30):
         world.signal("Issue %d %s" % (number, "x" * 500), "s1", "%d.md" % number)
@@ -328,7 +328,7 @@ def test_an_internal_error_is_one_line_and_exit_0(world, raised):
 
 
 @pytest.mark.parametrize("word", ["nonsense", "Monitor", "injectt"])
-def test_an_unknown_mode_says_nothing_on_stdout_and_exits_1(world, word):
+def test_an_unknown_mode_exits_1_without_a_word(world, word):
     reply = world.launch(word, {})
     assert (reply.out, reply.code) == ("", 1)
 
@@ -336,7 +336,7 @@ def test_an_unknown_mode_says_nothing_on_stdout_and_exits_1(world, word):
 # --- the interpreter
 
 
-def test_bytecode_lies_in_the_users_cache_and_nowhere_else(world):
+def test_bytecode_lies_in_the_users_cache_alone(world):
     before = files_below(REPO)
     world.with_bytecode = lambda env: env
     world.launch("gate", gate_event(world))

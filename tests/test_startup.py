@@ -42,7 +42,7 @@ def killed(world):
 # --- what is delivered
 
 
-def test_a_new_session_gets_the_handoff_and_where_it_comes_from(world):
+def test_a_new_session_gets_the_handoff_with_its_origin(world):
     world.worked("old")
     world.handoff("old", BODY, age_s=7300)
     clock = kit.format_clock(world.now - 7300, world.now)
@@ -267,7 +267,7 @@ def test_after_a_resume_the_reason_of_the_old_end_counts_no_more(world):
 
 
 @pytest.mark.parametrize("settings, budget", [("", 8000), ("startup:\n  budget_chars: 3000\n", 3000)])
-def test_the_budget_holds_and_what_happened_since_stays_whole(world, settings, budget):
+def test_within_the_budget_what_happened_since_stays_whole(world, settings, budget):
     world.settings(settings)
     since = kit.SINCE_HEAD + "\n\n### Files edited\n\n" + "- src/cart.py\n" * 120
     body = "# Handoff\n\nGoal: x\n" + "word " * 5000 + "\nThe end.\n\n"
@@ -323,7 +323,7 @@ def test_a_receipt_ends_the_delivery(world):
     assert (metrics["attempted"], metrics["succeededOnFirstTry"], metrics["averageAttemptsToSuccess"]) == (1, 1, 1.0)
 
 
-def test_the_agents_own_words_acknowledge_in_the_same_second_and_no_older_ones(world):
+def test_no_older_words_of_the_agent_acknowledge(world):
     world.settings("startup:\n  require_ack: true\n")
     world.handoff("old", BODY)
     session = world.session("new")
@@ -508,7 +508,7 @@ def test_late_evidence_takes_the_section_away_again(world, before):
         ("../x.md", "CLAUDE.md"),
     ],
 )
-def test_a_repository_can_name_another_instruction_file_and_no_other_file(world, named, used):
+def test_a_repository_can_name_only_another_instruction_file(world, named, used):
     world.settings("startup:\n  fallback_file: %s\n  file_fallback_after_attempts: 1\n" % named)
     assert "written to " + used in again(begun(world, hears=False)).text
     assert GIVEN in read(world.path(used))
@@ -525,7 +525,7 @@ def test_a_repository_can_name_another_instruction_file_and_no_other_file(world,
         (["GEMINI.md"], "CLAUDE.md"),
     ],
 )
-def test_the_file_is_one_that_the_client_reads_and_no_new_one_hides_it(world, there, used):
+def test_the_file_is_one_that_the_client_reads(world, there, used):
     world.settings("startup:\n  file_fallback_after_attempts: 1\n")
     for name in there:
         world.write(name, "Rules of the project.\n")

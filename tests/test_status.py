@@ -116,7 +116,7 @@ def test_problems_and_the_workflow_are_on_the_page(world):
     assert "no session" in page and "ctx_hooks.py doctor" in page
 
 
-def test_a_usual_page_fits_into_80_columns_and_one_screen(world):
+def test_a_usual_page_fits_on_one_screen(world):
     world.worked("0a1b2c3d-4e5f-6789")
     for name in ("1111aaaa-0000", "2222bbbb-0000"):
         session = world.session(name)
@@ -201,7 +201,7 @@ def test_every_event_of_the_recorder_has_a_sentence(kit):
     assert events and events <= set(kit.DECISIONS)
 
 
-def test_what_open_sessions_edited_is_shown_and_marked_where_two_edited_it(world, session):
+def test_a_file_that_two_open_sessions_edited_is_marked(world, session):
     other = world.session("other-one")
     other.env["CLAUDE_PID"] = ""
     for one, names in ((session, "src/a.py src/b.py"), (other, "src/b.py src/c.py")):
