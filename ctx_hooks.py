@@ -5389,7 +5389,8 @@ FILLERS = (  # what may stand before an order
 )
 SEVERAL_WORDS = r"\w\W+\w|\w:|[^\0-\x7f]"
 WORD_START = r"(?<!\S)\S|[\u3040-\u9fff\uac00-\ud7af]"  # some write without spaces
-VALUE_SET = r"\d|`|\w[/_]\w|\w\.\w"  # a number, code, a path, a name
+# A number, code, a path, a name.
+VALUE_SET = r"\d|`|\w[/_]\w|\w\.\w|[二三四五六七八九十百千万]{2}"
 
 # The tables: what a sentence says if it holds one of these. `*` is any ending, `^`
 # the beginning of a clause, `| ^` of one that follows another (`tabs, not spaces`);
@@ -5501,7 +5502,7 @@ je retire, je reviens sur, repoussé, repoussée, reporté, reportée, décalé,
 avancé au, avancée au, mauvais numéro, mauvaise date, faute de frappe, le bon chiffre,
 la bonne date, on a choisi, on choisit, j'ai choisi, on a tranché, n' est plus utilisé,
 on annule, on change, finalement par, finalement avec, finalement on, le plan a changé,
-ce que je voulais dire, avancé, avancée, passe du, passe au,
+ce que je voulais dire, avancé, avancée, passe du, passe au, déplacé, déplacée,
 # Español
 ya no, en vez de, en lugar de, en su lugar, mejor no, mejor dicho, mejor con, olvida,
 olvide, olvidad, olviden, olvídate, olvidemos, ignoren, me equivoqué, me he equivocado,
@@ -5517,7 +5518,8 @@ se descarta, queda descartado, al final usamos, retiro lo, retiro lo dicho,
 se ha movido, movido al, movida al, aplaza*, pospuest*, retrasad*, adelantad*,
 número equivocado, fecha equivocada, nombre equivocado, errata, lo correcto,
 el correcto, la correcta, hemos elegido, hemos cambiado, al final empezamos,
-al final vamos, el plan ha cambiado, lo que quería decir, pasa del, pasa al,
+al final vamos, el plan ha cambiado, lo que quería decir, pasa del, pasa al, se pasó a,
+se cambió a, se trasladó,
 # Português
 já não, em vez do, em vez da, ao invés, no lugar de, esqueça, esquece, esqueçam,
 ignorem, deixa pra lá, deixa para lá, queria dizer, me enganei, enganei me, correção,
@@ -5531,7 +5533,8 @@ decidido, está decidido, decidimos, vamos usar, melhor usar, ^ melhor,
 não precisamos mais, não usamos mais, foi descartado, retiro o que, retiro o, adiad*,
 antecipad*, remarcad*, mudou para, passou para, número errado, data errada, nome_errado,
 erro_de digitação, o correto, a correta, o certo é, escolhemos, o plano mudou,
-no final vamos, o que eu quis dizer, passa do, passa para,
+no final vamos, o que eu quis dizer, passa do, passa para, foi movida, foi movido,
+foi transferid*,
 # Italiano
 al posto, piuttosto che, dimentica, dimenticate, dimentichiamo, ignorate,
 lascia perdere, lascia stare, lasciamo perdere, volevo dire, mi sono sbagliato,
@@ -5547,6 +5550,7 @@ ritiro quanto, ritiro quello, spostat*, rinviat*, posticipat*, anticipat*, slitt
 slittat*, numero sbagliato, data sbagliata, nome_sbagliato, refuso, quello giusto,
 la data giusta, abbiamo scelto, scegliamo, definitivo, definitiva, alla fine partiamo,
 alla fine usiamo, il piano è cambiato, quello che volevo dire, passa dal, passa al,
+è passata a, è passato a,
 # Nederlands
 niet meer, niet langer, geen meer, in plaats van, in plaats daarvan, vergeet, negeer,
 laat maar, ik bedoel*, correctie, vergiste, vergist, mijn fout, foutje, oh nee, ^ wacht,
@@ -5619,7 +5623,7 @@ supersede, ^ ignor*, un momen*, 错了, 틀렸어, 잘못했,
 やめておき, のままで, のことです, 今回は, やっぱり, 代わりに, にします, に決め,
 に決まり, ことにし, に変わり, に変わった, 前倒し, 番号を間違, 打ち間違, 正しくは,
 に決定, で決定, 採用し, やめます, 使いません, 計画が変わ, 予定が変わ, 言いたかったのは,
-になりました,
+になりました, に移りました, に移動し,
 # 한국어
 더 이상, 더는, 말고, 아니라, 아니야, 아니요, 아뇨, 잊어, 잊으, 무시, 기다려, 정정,
 수정할, 수정하겠, 번복, 잘못 말, 잘못 적, 마음을 바꾸, 생각해 보니, 생각해보니,
@@ -5628,7 +5632,7 @@ supersede, ^ ignor*, un momen*, 错了, 틀렸어, 잘못했,
 마음이 바뀌, 로 갑시다, 로 하죠, 로 하고, 말이에요, 말입니다, 말한 겁니다, 이번에는,
 이번엔, 하지 맙시다, 나머지는 잊, 대신, 취소, 그대로 둬, 로 결정, 바뀌었, 변경되었,
 변경됐, 연기되, 연기됐, 미뤄, 앞당겨, 번호를 잘못, 오타, 올바른, 정확한 값은, 선택했,
-하려던 말은
+하려던 말은, 옮겼, 옮겨졌
 """
 BINDS = """
 # English
@@ -5735,7 +5739,9 @@ two approvals, approvals are needed, squash before, make it a rule, gender neutr
 insists that, insist that, before easter, before christmas, needs to be ready,
 has to be ready, must be ready, for you only, to be clear, just to be clear,
 for clarity, to avoid doubt, for the avoidance of doubt, it goes without saying,
-goes without saying, needless to say, hold the line, draw the line,
+goes without saying, needless to say, hold the line, draw the line, last say, final say,
+has the say, has the final, decides on, decides about, decides what, has to decide,
+the decision lies, signs off, approves,
 # Deutsch
 nimmer, musst, müsst, darfst, dürft, ausschließlich, ausschliesslich, verboten, verbot,
 untersag*, verbiet*, unzulässig, tabu, finger weg, finger von, hände weg, unbedingt,
@@ -5774,6 +5780,7 @@ kein anderer, halte dich an, halt dich an, beschränk dich, frag lieber, lieber 
 nachfragen statt, bei unklarheit, unerwünscht, brauchen die, braucht die, brauchen eine,
 braucht eine, fasse nicht, fass, lass die finger, bleib weg, ^_alle, egal_was, egal_wer,
 egal_ob, was auch passiert, in meinem namen, verschwende, in kopie, reihenfolge,
+letzte wort, letztes wort, entscheidet, bestimmt allein,
 # Français
 systématiquement, devez, devra, devront, devrait, uniquement, exclusivement, interdit*,
 interdiction, défense de, défendu, proscri*, prohib*, impérati*, obligat*, primordial,
@@ -5802,6 +5809,7 @@ peut approuver, arrête de, arrêtez de, cesse de, demande plutôt, demande avan
 si tu doutes, si tu hésites, pas de commentaire*, indésirable, et personne d' autre,
 ne jamais, ne doit jamais, n' est pas permis, n' est pas autorisé, touche pas,
 touche surtout pas, en mon nom, perds pas, en_copie, quelles que soient, peu importe,
+décide, qui tranche, dernier_mot,
 # Español
 deberá*, debería*, tienes que, ha de, han de, únicamente, exclusivamente, vetado,
 imperativo, esencial, salvo, excepto, excepción, excepciones, a menos, en ningún,
@@ -5830,7 +5838,8 @@ sin pasar de, no puede pasar, no puede superar, superar, la aprobación de,
 el visto bueno, la autorización de, _requiere*, debe aprobar, puede aprobar, aprobar,
 dejad de, pregunta antes, pregunta en vez, si dudas, ante la duda, indesead*,
 y nadie más, modifiques, bajo ninguna circunstancia, no se comparte, en mi nombre,
-pase_lo que, pierdas tiempo, en copia, sea como sea,
+pase_lo que, pierdas tiempo, en copia, sea como sea, decide, última palabra,
+quien decide,
 # Português
 deves, deverá*, deveria*, têm que, têm de, tens de, é preciso, unicamente, proibi*,
 vedado, obrigat*, imprescind*, exceto, exceção, exceções, de jeito nenhum,
@@ -5854,7 +5863,7 @@ eu cuido, não faça nada, limite_se, atenha se, sem passar de, não pode passar
 não pode exceder, exceder, a aprovação de, o aval, a autorização de, requer*,
 deve aprovar, pode aprovar, deixe de, pergunte em vez, na dúvida, se tiver dúvida,
 indesejad*, e mais ninguém, altere o, não altere nada, ^ toda, em_meu_nome,
-aconteça o que, perca tempo, em cópia, seja como for,
+aconteça o que, perca tempo, em cópia, seja como for, quem decide, última palavra,
 # Italiano
 dovete, occorre, va fatto, va fatta, va usato, va usata, vanno, esclusivamente,
 rigorosamente, strettamente, vietat*, vieta, obbligatori*, essenzial*, indispensab*,
@@ -5881,7 +5890,7 @@ smettila di, limitat*, limitati, attieniti, attenersi, senza superare, non può 
 non deve superare, superare, l' approvazione di, il via libera, il consenso di,
 richied*, deve approvare, può approvare, smetti di, chiedi invece, nel dubbio,
 se hai dubbi, indesiderat*, e nessun altro, non devi mai, a mio_nome, qualunque cosa,
-perdere tempo, in copia, comunque vada, in nessun caso,
+perdere tempo, in copia, comunque vada, in nessun caso, ultima parola, chi decide,
 # Nederlands
 dient, dienen, uitsluitend, verboden, verbied*, taboe, verplicht*, noodzakelijk,
 essentieel, cruciaal, beslist, tenzij, behalve, uitgezonderd, uitzondering*,
@@ -5908,7 +5917,7 @@ niet overschrijden, overschrijden, het akkoord van, akkoord, goedkeuren, goedkeu
 mag goedkeuren, vereist, vereisen, hou op met, houd op met, vraag liever, liever vragen,
 in geval van twijfel, ongewenst, en niemand anders, blijf van, kom niet aan, laat je,
 onder geen_beding, wat er ook, in mijn naam, namens mij, verspil, wat er gebeurt,
-het is verboden, ^ het is niet,
+het is verboden, ^ het is niet, laatste woord,
 # Polski
 przenigdy, należy, powin*, wolno, wyłącznie, ściśle, zabroni*, zabrania*, zakaz*,
 obowiązk*, konieczn*, niezbędn*, bezwzględ*, kluczow*, nikomu, oprócz, chyba że,
@@ -5933,6 +5942,7 @@ nie formatuj, ograniczon*, ogranicz się, trzymaj się, nie przekracza*, przekra
 zgoda, zgody, wymaga, wymagają, zatwierdza*, może zatwierdzać, może zatwierdzić,
 przestań, skończ z, lepiej zapytaj, w razie, niepożądan*, i nikt inny,
 pod żadnym pozorem, w moim imieniu, cokolwiek, nie trać, w kopii, bez względu na,
+decyduje, ostatnie słowo,
 # Русский
 необходим*, следует, исключит*, единствен*, строго, запрещ*, запрет*, недопуст*,
 категорич*, критич*, если только, за исключением, ни за что, любой ценой, во что бы то,
@@ -5964,7 +5974,7 @@ pod żadnym pozorem, w moim imieniu, cokolwiek, nie trać, w kopii, bez względu
 при сомнении, если сомнева*, если не уверен*, нежелательн*, и никто другой,
 и больше никто, оставь как есть, не изменяй*, изменять нельзя, писать нельзя,
 не добавлять, что бы ни, кто бы ни, от моего имени, не трать, в копии, не зависимо от,
-вне зависимости,
+вне зависимости, решает, последнее слово,
 # in several languages
 ^ without, ^ unless, ^ except, ^ keep, ^ leave, ^ stop, ^ stay, ^ rules, ^ rule,
 ^ careful, ^ remember, ^ make sure, ^ be sure, ^ use only, no exception, use only,
@@ -6009,7 +6019,7 @@ please avoid, and avoid, requisiti, confidenc*, autoris*, essenci*, deve usar*,
 | ^ 不用, | ^ 不叫, | ^ 不按, | ^ 而不, 由我来, 我自己来, 什么都不要, 不要动, 不能超过,
 不得超过, 限于, 仅限, 只使用, 仅使用, 需要得到, 须经, 的批准, 的同意, 才可以, 才可,
 别再提, 不要再, 有疑问, 不确定就问, 有疑问就问, 不想要, 其他人都不, 一概不, 无论如何,
-以我的名义, 不管怎样, 不论, 抄送,
+以我的名义, 不管怎样, 不论, 抄送, 由我, 说了算,
 # 日本語
 絶対, 決して, ないでくだ, ないでね, ないこと, ないでほし, ないように, 厳禁, だめ, ダメ,
 駄目, てはいけ, ではいけ, ちゃいけ, てはなら, べからず, すること, なければなら,
@@ -6024,7 +6034,7 @@ please avoid, and avoid, requisiti, confidenc*, autoris*, essenci*, deve usar*,
 何もしないで, までです, を超えない, 超えては, に限り, に限定, だけを使, のみ使, の承認,
 の許可, 承認が必要, 許可が必要, もうやめて, 提案はやめ, 迷ったら, 不明な点は,
 不明なときは, 推測しない, 見せてはいけ, 以外は使わ, 以外の人, 何があっても, 私の名前で,
-理由を問わず, ccに,
+理由を問わず, ccに, が決めます, が決める, 決定権,
 # 한국어
 절대, 결코, 무조건, 지 마, 지마, 지 말, 지말, 금지, 안 됩, 안됩, 안 돼, 안돼, 안 되,
 하면 안, 돼야, 되어야, 야 합, 야 한, 만 사용, 만 써, 만 쓰, 만 허용, 만 해, 에만,
@@ -6038,7 +6048,8 @@ please avoid, and avoid, requisiti, confidenc*, autoris*, essenci*, deve usar*,
 어떤 상황, 어떤 경우, 제가 합니다, 제가 할게, 내가 할게, 제가 하겠, 아무것도 하지,
 초과하지, 넘지 않, 넘으면 안, 이하로, 제한되, 제한됩, 만 사용하, 승인이 필요,
 허락이 필요, 그만 제안, 제안하지, 확실하지 않으면, 모르면 물어, 추측하지, 보여 주면 안,
-수정하지 마, 바꾸지 마, 무슨 일이 있어도, 제 이름으로, 어떤 이유로도, 참조로
+수정하지 마, 바꾸지 마, 무슨 일이 있어도, 제 이름으로, 어떤 이유로도, 참조로,
+결정합니다, 결정권
 """
 MAY_BIND = """
 # English
@@ -6143,7 +6154,8 @@ schema, license, licence, copyright, trademark, footer must, header must, ^ when
 ^ wherever, ^ anything, ^ anyone, ^ for anything, ^ for any, ^ for all, ^ for every,
 ^ in all, ^ in every, ^ on every, ^ with every, ^ at every, ^ replace, ^ ship, hyphen,
 hyphenated, your contact, my contact, favour, favor, dr, we don't support,
-we do not support,
+we do not support, but it is, we take, we'll take, i work in, i work from, third party,
+third parties, per attempt, attempts,
 # Deutsch
 eigentlich, anstatt, statt, ^ moment, ^ halt, letztlich, entscheid*, es bleibt, sondern,
 finale, falsch war, diesmal, dieses mal, nun doch, überholt, ersetzt, abgesagt,
@@ -6160,7 +6172,7 @@ nennen wir, nennt sich, wird gemessen, gemessen in, angegeben in, gültig bis,
 gültig für, gilt bis, beginnt mit, beginnen mit, endet auf, enden auf, stellen, ziffern,
 zuständig, verantwortlich für, ich bin der, ich bin die, alle_zwei wochen, jeden montag,
 jeden dienstag, jeden freitag, megabyte, kilogramm, mehrwertsteuer, standard_ist,
-in dieser reihenfolge, tausend, dienstags, montags, freitags, _frist, intern, ist_jetzt,
+in dieser reihenfolge, dienstags, montags, freitags, _frist, intern, ist_jetzt,
 sind jetzt, ist_nun, braucht, brauchen, unterstützt*, unterstützen, pro minute,
 pro stunde, pro monat, pro nutzer, pro person, tonfall, der ton, liegt bei, läuft auf,
 läuft_unter, franken, danach, zielgruppe, ansprechpartner*, verlangt, erst danach,
@@ -6202,7 +6214,7 @@ compatible con, por minuto, por hora, por mes, por usuario, por persona, el tono
 sin conexión, francos, público objetivo, contacto en, cobramos, sustituy*, proporción,
 permiso de escritura, acceso, edad mínima, mínim*, máxim*, firma los, color,
 tipo de cambio, umbral, cada noche, cierra a, abre a, alergia, ley, legal, región,
-se adelanta, en todas partes, no podemos,
+se adelanta, en todas partes, no podemos, sin decimales, van sin,
 # Português
 na verdade, em vez de, afinal, no final, desta vez, dessa vez, substitu*, sempre, só,
 apenas, nem, nenhum, nenhuma, ninguém, sem, pelo menos, regra, regras, antes do,
@@ -6303,7 +6315,8 @@ authorisation, sign off,
 每两周, 每周一, 每周二, 公斤, 千克, 税率, 按这个顺序, 先后, 千元, 代号, 地址是, 名字是,
 改在, 现在是, 支持, 每分钟, 按分钟, 每小时, 每月, 每人, 计费, 语气, 离线, 目标用户,
 联系人, 正式, 替换, 改成, 比例, 写权限, 权限, 最高, 年龄, 保存期, 署名, 颜色, 汇率,
-阈值, 每晚, 过敏, 法律, 地区, 到处, 不开会, 先做, 保持原, 原样, 开尔文, 摄氏,
+阈值, 每晚, 过敏, 法律, 地区, 到处, 不开会, 先做, 保持原, 原样, 开尔文, 摄氏, 不带,
+不含,
 # 日本語
 実は, 実際は, 待って, 変更に, 方針, 決定, 決め, これから, 違う, 中止, いつも, 毎回,
 ないで, べき, 限り, 以外, 場合は, 全て, 必要, 守る, 守り, しない, 前に, 以内, 以下,
@@ -6313,7 +6326,7 @@ authorisation, sign off,
 コードネーム, アドレスは, 対応ブラウザ, 対応し, 分ごと, 毎月, 一人あたり, 口調,
 オフライン, 対象者, 連絡先, 計算し, 文字以上, 敬語, 置き換え, 比率, 書き込み権限, 権限,
 年齢, 保存期間, 色は, 為替, しきい値, 毎晩, アレルギー, 地域, の名前は, ケルビン, 摂氏,
-使用する,
+使用する, なしで, 抜きで,
 # 한국어
 사실, 잠깐, 잠시만, 착각, 변경, 결정, 정했, 그냥, 언제나, 매번, 해야, 어야, 아야, 야 해,
 로만, 오직, 유일, 경우, 모두, 전부, 필수, 조건, 요구, 중요, 피해, 그만, 지 않, 없이,
@@ -6350,42 +6363,57 @@ tax, taxes, price, costs, discount, customers, users, the branch, until the, ^ t
 ^ an, minutes, hours, days, weeks, months, dollars, seconds, euros, my phone, ^ sign,
 ^ ring, ^ hold, ^ mark, ^ tag, ^ serve, ^ mention, ^ include, ^ translate, ^ cite,
 ^ prefix, ^ suffix, ^ shorten, ^ speak, ^ label, ^ wrap, ^ bill, ^ charge, ^ pay,
-^ invite, ^ notify, ^ alert, make it, ask the,
+^ invite, ^ notify, ^ alert, make it, ask the, three, four, five, six, seven, eight,
+nine, ten, eleven, fifteen, twenty, thirty, forty, fifty, sixty, ninety, hundred,
+thousand, million, dozen, half, quarter, twice, percentages, decimals,
 # Deutsch
 möchte*, würde*, bitte, lieber, bevorzug*, soll, sollen, sollte*, wünsch*, wollen,
 brauche*, nehmen, nutz*, benutz*, verwend*, heißen, heisst, nenn*, weil, denn, damit,
 sonst, stell sicher, sicherstell*, ziel, grund, nicht, ^ der, ^ die, ^ den, ^ ein,
-^ eine, minuten, stunden, _tage, wochen, monate, sekunden,
+^ eine, minuten, stunden, _tage, wochen, monate, sekunden, drei, vier, fünf, sechs,
+sieben, acht, neun, zehn, zwölf, fünfzehn, zwanzig, dreißig, vierzig, fünfzig, hundert,
+tausend, million*, dutzend, prozentwerte,
 # Français
 voudrais, aimerais, préfèr*, préfér*, souhait*, s' il vous plaît, merci de, appel*,
 nomm*, parce que, afin, pour que, délai, échéance, veux, voulons, besoin, assure*,
 on utilise, on écrit, objectif, ne, n', pas, ^ le, ^ la, ^ les, ^ l', ^ un, ^ une,
-^ tout, ^ toute, heures, jours, semaines, mois, secondes, ensuite,
+^ tout, ^ toute, heures, jours, semaines, mois, secondes, ensuite, trois, quatre, cinq,
+sept, huit, neuf, dix, douze, quinze, vingt, trente, quarante, cinquante, mille,
+douzaine, pourcentages,
 # Español
 quiero, queremos, quisiera, gustaría, prefier*, por favor, usar, usen, llama*, nombr*,
 porque, ya que, para que, fecha, necesit*, conviene, asegúra*, está en, usamos,
 objetivo, nada, necesari*, solo, todo, ^ el, ^ los, ^ las, ^ una, minutos, horas, días,
-semanas, meses, segundos, después,
+semanas, meses, segundos, después, tres, cuatro, cinco, seis, siete, ocho, nueve, diez,
+doce, quince, veinte, treinta, cuarenta, cincuenta, mil, millones, docena, porcentajes,
 # Português
 quero, queria, gostaria, prefir*, usem, chama*, pois, precis*, convém, certifi*,
-está em, não, ^ os, ^ as, ^ um, ^ uma, dias, depois,
+está em, não, ^ os, ^ as, ^ um, ^ uma, dias, depois, três, quatro, sete, oito, nove,
+dez, doze, vinte, trinta, quarenta, cinquenta, milhão, milhões, dúzia,
 # Italiano
 vorrei, vogliamo, voglio, per favore, per piacere, usare, usate, uso, utilizz*, chiam*,
 nomin*, perché, poiché, affinché, serve, servono, bisogno, assicur*, obiettivo, non,
-^ il, ^ lo, ^ gli, minuti, _ore, giorni, settimane, mesi, secondi, poi,
+^ il, ^ lo, ^ gli, minuti, _ore, giorni, settimane, mesi, secondi, poi, _tre, quattro,
+cinque, sette, otto, dieci, dodici, quindici, venti, trenta, quaranta, cinquanta,
+milione, milioni, dozzina,
 # Nederlands
 willen, graag, liever, voorkeur, alsjeblieft, alstublieft, gebruik*, noem*, heten,
 omdat, zodat, anders, termijn, zou, zouden, zorg*, we gebruiken, we noemen, doel, exact,
-niet, ^ de, ^ het, ^ een, uur, dagen, weken, maanden, seconden, daarna,
+niet, ^ de, ^ het, ^ een, uur, dagen, weken, maanden, seconden, daarna, drie, vijf, zes,
+zeven, negen, tien, twaalf, vijftien, twintig, dertig, veertig, vijftig, honderd,
+miljoen, dozijn, percentages van,
 # Polski
 chcę, chce, chcemy, chciał*, wolę, wolał*, prosz*, używa*, użyj*, nazyw*, nazw*,
 ponieważ, żeby, aby, inaczej, termin*, potrzeb*, upewnij, stosuj*, cel, minut, godzin,
-dni, tygodni, tygodnie, miesięcy, sekund, sekundy, potem,
+dni, tygodni, tygodnie, miesięcy, sekund, sekundy, potem, trzy, cztery, pięć, sześć,
+siedem, osiem, dziewięć, dziesięć, dwanaście, piętnaście, dwadzieścia, sto, tysiąc,
+_milion*,
 # Русский
 хочу, хотим, хотел*, предпоч*, лучше, пожалуйста, использ*, называ*, назов*, назван*,
 потому что, чтобы, иначе, срок*, дедлайн*, нужн*, стоит, убедись, убедитесь, говорим,
 пишем, цель, цены, не, минут, часов, дней, недель, недели, месяцев, секунд, секунды,
-потом, теперь,
+потом, теперь, три, четыре, пять, шесть, семь, восемь, девять, десять, двенадцат*,
+пятнадцат*, двадцат*, тридцат*, сорок, пятьдесят, сто, тысяча, миллион*, процентные,
 # in several languages
 euro, dollar, meters, bytes, centimes, céntimos, centavos, centesimi, centen, groszach,
 копейк*, vão em, prices, preise, prix, precios, preços, prezzi, prijzen, ceny, amounts,
