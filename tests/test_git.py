@@ -82,19 +82,24 @@ def test_only_commits_count_as_moves_of_head(world):
 
 
 @pytest.mark.skipif(not shutil.which("git"), reason="no git here")
-def test_a_handoff_has_gits_own_lines_and_asking_for_them_runs_nothing_of_the_project(world):
+def test_a_handoff_has_gits_own_lines(world):
     assert kit.changed_files(world.root) == []
+    subprocess.run(["git", "init", "-q"], cwd=world.root, check=True, env=world.env)
+    for number in range(40):
+        world.write("f%02d.py" % number, "x")
+    assert len(kit.changed_files(world.root)) == kit.CHANGED_LIMIT
+    world.worked("s1")
+    assert "## Uncommitted changes (git status)\n\n    ?? " in world.read_handoff("s1")
+
+
+@pytest.mark.skipif(not shutil.which("git"), reason="no git here")
+def test_asking_git_runs_nothing_of_the_project(world):
     hook = world.write("evil.sh", "#!/bin/sh\ntouch pwned\n")
     os.chmod(hook, 0o755)
     for command in (["init", "-q"], ["config", "core.fsmonitor", hook]):
         subprocess.run(["git", *command], cwd=world.root, check=True, env=world.env)
-    for number in range(40):
-        world.write("f%02d.py" % number, "x")
-    lines = kit.changed_files(world.root)
-    assert "?? f00.py" in lines and len(lines) == kit.CHANGED_LIMIT
-    assert "f00.py" in kit.run_git(world.root, ["ls-files", "-o"], 5)
-    world.worked("s1")
-    assert "## Uncommitted changes (git status)\n\n    ?? " in world.read_handoff("s1")
+    assert "?? evil.sh" in kit.changed_files(world.root)
+    assert "evil.sh" in kit.run_git(world.root, ["ls-files", "-o"], 5)
     assert not os.path.exists(world.path("pwned")) and not os.path.exists(world.path(".git", "index"))
 
 

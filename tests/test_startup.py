@@ -759,14 +759,23 @@ def test_of_hundreds_of_handoffs_in_a_clone_few_are_read(world, monkeypatch):
     assert len(set(read)) < 30
 
 
-def test_an_unknown_client_takes_nothing_and_is_not_flooded(world):
+@pytest.fixture
+def unknown(world):
+    """A session of a client that we do not know, which was sent a handoff."""
     world.handoff("old", BODY)
     session = world.session("new")
     session.leaves_receipts = False
     session.env["CLAUDECODE"] = session.env["AI_AGENT"] = ""
     assert GIVEN in session.start().text
+    return session
+
+
+def test_an_unknown_client_takes_no_handoff_away(world, unknown):
     assert world.waiting() == ["old.md"]
-    assert not any(GIVEN in session.look().text for _ in range(3))
+
+
+def test_an_unknown_client_is_not_flooded(unknown):
+    assert not any(GIVEN in unknown.look().text for _ in range(3))
 
 
 def test_nothing_is_sent_at_a_stop_because_that_would_hold_it(world):
