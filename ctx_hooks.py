@@ -3401,9 +3401,11 @@ LOOKING = tuple(  # how commands begin that only look
     "cd |ls |cat |head |tail |grep |rg |fd |find |sed -n |awk |wc |echo |pwd |which "
     "|type |stat |tree |ps |jq |diff |file |du |df |date |whoami |less |more "
     "|command -v |git status |git diff |git log |git show |git remote |git blame "
-    "|git rev-parse |git ls-files |git grep |git branch -a |git branch -v"
-    "|git branch --show|git --no-pager diff |git --no-pager log ".split("|")
+    "|git rev-parse |git ls-files |git grep |git branch -a |git branch -r"
+    "|git branch -v|git branch --show|git --no-pager diff "
+    "|git --no-pager log ".split("|")
 )
+LOOKING_ENDS = ("git branch", " --version")  # how others end
 ACTING = (">", " -exec", " -delete")  # with one of these, they change something
 WAITING = ("sleep ", "wait", "watch ", "tail ", "gh run watch")
 CHECK = (  # how commands begin that test, build or lint something
@@ -3578,8 +3580,10 @@ def without_heredocs(command: str) -> str:
 
 def is_looking(parts: list[str]) -> bool:
     """Whether every part of a shell command only looks."""
-    is_acting = any(sign in part for part in parts for sign in ACTING)
-    return not is_acting and all((part + " ").startswith(LOOKING) for part in parts)
+    if any(sign in part for part in parts for sign in ACTING):
+        return False
+    others = [part for part in parts if not (part + " ").startswith(LOOKING)]
+    return all(part.endswith(LOOKING_ENDS) for part in others)
 
 
 def may_move_tree(command: str) -> bool:

@@ -88,6 +88,8 @@ def test_what_only_looks():
         "find . -name '*.py'",
         "grep -rn 'a > b' . || cat x",
         "git log",
+        "git branch",
+        "cd src; python3 --version",
     ]
     others = [
         "ls > x",
