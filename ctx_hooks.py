@@ -4810,6 +4810,9 @@ def changed_files(root: str) -> list[str]:
 # --- what came with the repository: it speaks to the agent, not to the person
 
 NOTED_LIMIT_BYTES = 64_000_000  # a clone may hold many files
+PLAIN_INDEX = (b"", b"dirc\0\0\0\2", b"dirc\0\0\0\3")  # version 4 shortens the names
+# Ours, or names may be elsewhere: in a split or sparse index, or in a submodule's.
+INDEX_SIGNS = (b"signals", b"handoffs", b"link\0", b"sdir\0", b"\0\0\xe0\0")
 
 
 def is_from_repository(project: Project, path: str) -> bool:
@@ -4817,10 +4820,19 @@ def is_from_repository(project: Project, path: str) -> bool:
     one was there before this user's first run."""
     if not project.strangers:
         folder = project.relative(project.context)
-        tracked = run_git(project.root, [*TRACKED_WORDS, folder])
+        words = [*TRACKED_WORDS, folder]
+        tracked = run_git(project.root, words) if may_track(project.root) else ""
         noted = read_text(project.state("cloned"), NOTED_LIMIT_BYTES)
         project.strangers = set((tracked + noted).lower().split("\0"))
     return project.relative(path).lower() in project.strangers
+
+
+def may_track(root: str) -> bool:
+    """Whether git may track a signal or handoff. A plain index names each file in full,
+    so most runs need not ask git."""
+    index = read_bytes(join(git_folder(root), "index"), NOTED_LIMIT_BYTES).lower()
+    is_plain = index[:8] in PLAIN_INDEX and len(index) < NOTED_LIMIT_BYTES
+    return not is_plain or any(sign in index for sign in INDEX_SIGNS)
 
 
 # =============================================================================

@@ -130,6 +130,27 @@ def test_a_git_that_hangs_or_is_missing_costs_its_own_lines_only(world, monkeypa
         assert kit.changed_files(world.root) == []
 
 
+@pytest.mark.skipif(not shutil.which("git"), reason="no git here")
+@pytest.mark.parametrize(
+    "commands, is_asked",
+    [
+        (["add .context/TASKS.md"], False),
+        (["add -f .context"], True),
+        (["add .context/TASKS.md", "update-index --index-version 4"], True),
+        (["add .context/TASKS.md", "update-index --split-index"], True),
+        (["init -q part", "-C part commit -q --allow-empty -m x", "add part"], True),
+    ],
+)
+def test_git_is_asked_what_it_tracks_where_its_index_may_name_something_of_ours(world, commands, is_asked):
+    who = ["-c", "user.name=x", "-c", "user.email=x@x"]
+    for command in ["init -q", *commands]:
+        subprocess.run(["git", *who, *command.split()], cwd=world.root, check=True, capture_output=True)
+        if command == "init -q":
+            assert not kit.may_track(world.root)
+            world.write(".context/signals/Global/x.md", "x")
+    assert kit.may_track(world.root) == is_asked
+
+
 TRAP = """\
 [core]
 	repositoryformatversion = 0
