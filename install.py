@@ -1068,25 +1068,19 @@ NOT_INSTALLED = 3
 NOT_CURRENT = 4
 PROBE = "import sys; print(sys.executable); sys.exit(sys.version_info < (3, 8))"
 USAGE = """
-project=                            its folder; default: the nearest parent with \
-.git or .claude
---agent...%s|all                    may be repeated; default: claude, and those \
-whose folder is there
---scope=project|local|user          project: shared through git (default); local: \
-yours, in this project; user: yours, in all projects
---python=                           the Python of the hooks: its path
---no-context                        make no .context with TASKS.md and DECISIONS.md
---allow-handoff                     also let the agent write handoffs unasked (one rule)
---statusline                        also show the fullness in the status line, if you \
-have none
---dry-run                           show what would change; write nothing
---verbose                           with --dry-run: also the text of small files
---check                             exit 0: the hooks speak, 3: not installed, \
-4: not current or silent
---uninstall                         take out what was installed; what you wrote stays
---keep-state                        with --uninstall: leave this project's state in \
-your home
---force                             replace a newer ctx_hooks.py by this one
+project=                    its folder; default: the nearest with .git or .claude
+--agent...%s|all            repeatable; default: claude, and those with a folder here
+--scope=project|local|user  shared through git, yours here, or yours everywhere
+--python=                   path of the Python that the hooks are to use
+--no-context                make no .context with TASKS.md and DECISIONS.md
+--allow-handoff             let the agent write handoffs without asking (one rule)
+--statusline                show the fullness in the status line, if you have none
+--dry-run                   show what would change; write nothing
+--verbose                   with --dry-run: also the text of small files
+--check                     exit 0: the hooks speak, 3: not installed, 4: old or silent
+--uninstall                 take out what was installed; what you wrote stays
+--keep-state                with --uninstall: leave this project's state in your home
+--force                     replace a newer ctx_hooks.py by this one
 """
 
 
