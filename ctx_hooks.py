@@ -2855,8 +2855,8 @@ OUTCOMES = {
 
 
 def enforce_stop(run: Run) -> None:
-    """Let the agent stop, or hold it. If a check is due, ask for it and return: once it
-    has ended we are called again, and a person may have changed the workflow by then."""
+    """Let the agent stop, or hold it. If a check is due, ask for it and return. We are
+    called again when it has ended; a person may have changed the workflow meanwhile."""
     flow = read_workflow(run.project)
     if not bind(run, flow):
         return
