@@ -940,7 +940,7 @@ LEFT_OUT = "(%d lines of it are left out here for room. All of it: %s)"
 SECTION_LIMIT = 500  # characters of a list in a startup text that is too long
 SECTION_TITLE = r"(?m)^(##+ (?!Since this handoff).*\n+)"
 MOVED = "The working tree is on %s at %s now; it was on %s at %s then."
-BEGAN_WITH = "That session began with the handoff %s, kept in handoffs/delivered."
+BEGAN_WITH = "That session began with the handoff %s."
 OTHERS = "Also waiting in the same folder: %s."
 FILES_HEAD = "Context for this session (ctx_hooks, %s):"
 STRANGERS = "It came with the repository: none of this user's sessions wrote it."
@@ -1117,8 +1117,10 @@ def handoff_head(run: Run, names: list[str]) -> list[str]:
     then, now = (writer.branch, writer.commit), run.head
     if then != now and "" not in (writer.branch, now[0]):
         lines.append(MOVED % (now + then))
-    if writer.handoff.began_with:
-        lines.append(BEGAN_WITH % writer.handoff.began_with)
+    begun = writer.handoff.began_with
+    if begun:
+        path = project.path("handoffs", "delivered", begun)
+        lines.append(BEGAN_WITH % project.relative(path))
     if names[1:]:
         lines.append(OTHERS % ", ".join(names[1:6]))
     return lines

@@ -233,7 +233,7 @@ def test_a_handoff_names_the_one_that_its_session_began_with(world):
     idle = killed(world)
     idle.stop()
     world.worked("new", "Go on with the cart.")
-    began = "That session began with the handoff old.md, kept in handoffs/delivered."
+    began = "That session began with the handoff .context/handoffs/delivered/old.md."
     idle.end()
     assert world.waiting() == ["new.md"]
     idle.start("resume")
