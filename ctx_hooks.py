@@ -1449,6 +1449,8 @@ def remove_leftover(run: Run, path: str) -> None:
     if re.search(SESSION_FILE, name):
         session = Session(read_object(path))
         forget_alerts(run.project, session.id)
+        signals = run.project.path("signals", "sessions", safe_name(session.id))
+        remove_folder(signals)  # it heard them all; younger ones stay
         if session.delivery.file:
             remove_sections(run.project)
     remove_file(path)

@@ -658,12 +658,16 @@ def test_a_file_too_large_to_be_read_whole_is_left_alone(tmp_path):
 
 
 def test_only_what_killed_sessions_left_goes_after_seven_days(world):
-    killed(world).gate()
+    session = killed(world)
+    session.gate()
+    world.signal("For it.", "other")
     world.signal("For it.", "old")
+    session.look()
     ours = [
         os.path.join(world.temp, "ctx-loaded-old"),
         world.state("session-old.json"),
         world.context("signals", "sessions", "old"),
+        world.context("signals", "sessions", "other"),
         write(world.state("metrics.json.tmp-77"), "{}", world.now),
         write(world.context("handoffs", "x.md.tmp-77"), "{}", world.now),
         write(world.state("session-later.json"), '{"version": 99, "id": "later"}', world.now),
