@@ -3750,8 +3750,8 @@ def learn_limit(run: Run) -> int:
     name = "%s %s" % (session.agent, model_of(session))
     known = count_of(limits.get(name))
     limit = facts.limit or known
-    since = [row for row in facts.measured if row[0] > facts.compacted_at]
-    if len([row for row in since if row[1] > limit]) > 1:  # the client answers above it
+    since = [row[1] for row in facts.measured if row[0] > facts.compacted_at]
+    if sum(tokens > limit for tokens in since) > 1:  # the client answers above it
         limit = facts.limit = 0
     if limit != known:
         write_object(path, {**limits, name: limit})
@@ -4088,12 +4088,19 @@ def command_of(tool_input: Json) -> str:
 
 HOOK_TAGS = ("hook_context", "qwen:user-prompt-submit-context")
 FILES_MARK = "\n--- Content from referenced files ---"  # Gemini and Qwen: of @file
-MACHINE_PROMPT = (  # how prompts look that nobody typed
-    r"(?s)<[a-z]+[-_][\w-]*[ >].*</[\w-]+>\Z"
-    r"|<(?:task-notification|system-reminder|(?:local-)?command-\w+|skill)>"
-    r"|Caveat: The messages below|\[Request interrupted|# AGENTS\.md instructions"
-    r"|## Auto Mode|⚠️ \[ctx monitor\]|\[ctx workflow\]"
-    r"|Stop hook (?:feedback|additional context)"
+MACHINE_PROMPTS = (  # how prompts begin that nobody typed
+    "Caveat: The messages below",
+    "[Request interrupted",
+    "# AGENTS.md instructions",
+    "## Auto Mode",
+    "⚠️ [ctx monitor]",
+    "[ctx workflow]",
+    "Stop hook feedback",
+    "Stop hook additional context",
+)
+MACHINE_TAGS = (  # or with which tags, some only where they hold all of it
+    r"<(?:task-notification|system-reminder|(?:local-)?command-\w+|skill)>"
+    r"|(?s:<[a-z]+[-_][\w-]*[ >].*</[\w-]+>\Z)"
 )
 
 
@@ -4150,14 +4157,15 @@ def persons_words(text: str) -> str:
 
 
 def without_tagged(text: str, tag: str) -> str:
-    """A text without what is inside of a tag. A tag that stays open is the person's own."""
+    """A text without what a tag holds. One that stays open is the person's own."""
     *parts, rest = text.split("</%s>" % tag)
     return "".join(part.partition("<%s>" % tag)[0] for part in parts) + rest
 
 
 def is_typed(prompt: str) -> bool:
     """Whether a person typed this prompt."""
-    return bool(prompt) and not re.match(MACHINE_PROMPT, prompt)
+    is_tagged = prompt.startswith("<") and re.match(MACHINE_TAGS, prompt)
+    return bool(prompt) and not is_tagged and not prompt.startswith(MACHINE_PROMPTS)
 
 
 def number_in(env: Env, name: str) -> int:
