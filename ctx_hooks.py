@@ -190,6 +190,7 @@ if TYPE_CHECKING:
     Places = tuple[str, str, str, str]  # see Dialect
     Finding = tuple[str, str, str]  # level or state, what, what to do
     File = tuple[str, float]  # path and time
+    Writers = dict[str, "Session"]  # a handoff's name -> the session that wrote it
     Measure = tuple[str, int, str]  # ISO time, tokens, answer
     Scale = dict[str, int]  # entry -> weight
     Weighed = list[tuple[str, int]]  # sentence, weight
@@ -974,13 +975,13 @@ def start_session(run: Run) -> None:
 def prepare_delivery(run: Run) -> None:
     """Choose the handoff and write the text; `follow_delivery` sends it."""
     project, source = run.project, run.event.source
-    names, whole = choose_handoff(run)
-    name = next(iter(names), "")
+    writers, whole = choose_handoff(run)
+    name = next(iter(writers), "")
     folder = "handoffs" if source == "compact" else "handoffs/delivered"
     kept = project.relative(project.path(folder, name))
-    text = startup_text(run, names, whole, kept)
+    text = startup_text(run, writers, whole, kept)
     note = ""
-    if name and not is_strangers(project, name):
+    if name and not is_strangers(project, name, writers[name]):
         clock = format_clock(modified_at(project.path("handoffs", name)), run.now)
         lines, left_out = len(whole.splitlines()), count_left_out(whole, text)
         note = WHOLE_DELIVERED % (clock, lines)
@@ -1004,39 +1005,43 @@ def prepare_delivery(run: Run) -> None:
 # --- which handoff
 
 
-def choose_handoff(run: Run) -> tuple[list[str], str]:
-    """The names of the handoffs that may be delivered, and the text of the first. It is
-    that for this session: after a compaction its own, else the one it began with."""
-    project, session, source = run.project, run.session, run.event.source
+def choose_handoff(run: Run) -> tuple[Writers, str]:
+    """The handoffs that may be delivered, and the text of the first. That is the one
+    for this session: after a compaction its own, else the one it began with."""
+    session, source = run.session, run.event.source
     own = own_handoff(session)
     if source == "compact":
-        names = [own, join("delivered", session.handoff.began_with)]
+        begun = os.path.join("delivered", session.handoff.began_with)
+        writers = {own: session, begun: session}
     else:
-        names = [name for name in waiting_handoffs(run) if name != own]
+        writers = waiting_handoffs(run)
+        writers.pop(own, None)
+    names = list(writers)
     if source == "clear":
-        names.sort(key=lambda name: not was_cleared(writer_of(project, name), session))
+        names.sort(key=lambda name: not was_cleared(writers[name], session))
     for place, name in enumerate(names[:HANDOFFS_READ]):
-        text = read_handoff(project.path("handoffs", name))
+        text = read_handoff(run.project.path("handoffs", name))
         if text:
-            return names[place:], text
-    return [], ""
+            return {name: writers[name] for name in names[place:]}, text
+    return {}, ""
 
 
-def waiting_handoffs(run: Run) -> list[str]:
-    """The names of the handoffs that may be delivered: the user's own come first, then
-    the newest."""
+def waiting_handoffs(run: Run) -> Writers:
+    """The handoffs that may be delivered and their writers: the user's own come first,
+    then the newest."""
     project = run.project
     oldest = run.now - run.settings.number("startup.max_age_hours") * 3600
     files = list_files(project.path("handoffs"), MARKDOWN)
-    fresh = [basename(path) for path, at in files if at >= oldest]
-    names = [name for name in fresh if not is_busy(writer_of(project, name), run.now)]
-    return sorted(names, key=lambda name: is_strangers(project, name))
+    names = [os.path.basename(path) for path, at in files if at >= oldest]
+    pairs = [(name, writer_of(project, name)) for name in names]
+    offered = [pair for pair in pairs if not is_busy(pair[1], run.now)]
+    return dict(sorted(offered, key=lambda pair: is_strangers(project, *pair)))
 
 
-def is_strangers(project: Project, name: str) -> bool:
+def is_strangers(project: Project, name: str, writer: Session) -> bool:
     """Whether a handoff came with the repository."""
     path = project.path("handoffs", name)
-    return not writer_of(project, name).id and is_from_repository(project, path)
+    return not writer.id and is_from_repository(project, path)
 
 
 def is_busy(session: Session, now: float) -> bool:
@@ -1070,16 +1075,16 @@ def update_others(run: Run) -> None:
 # --- the text
 
 
-def startup_text(run: Run, names: list[str], whole: str, kept: str) -> str:
+def startup_text(run: Run, writers: Writers, whole: str, kept: str) -> str:
     """All that this session gets at its start, within the budget; "" if nothing."""
     budget = int(run.settings.number("startup.budget_chars"))
     most = run.reply.room() - len(ACK_FRAME)
     files = startup_files(run)
-    if not names and not files:
+    if not writers and not files:
         return ""
     head = FILES_HEAD % format_iso(run.now)
-    if names:
-        head = render_lines("", handoff_head(run, names))
+    if writers:
+        head = render_lines("", handoff_head(run, writers))
     while True:
         shown = cut_middle(files, budget // 2)
         room = budget - len(head) - len(shown) - 6  # for the blank lines between
@@ -1101,17 +1106,17 @@ def count_left_out(text: str, shortened: str) -> int:
     return sum(line not in held for line in lines)
 
 
-def handoff_head(run: Run, names: list[str]) -> list[str]:
+def handoff_head(run: Run, writers: Writers) -> list[str]:
     """Where the handoff comes from, how old it is, and what is different now."""
-    project, name = run.project, names[0]
+    project, (name, *others) = run.project, writers
     age = format_age(run.now - modified_at(project.path("handoffs", name)))
     if run.event.source == "compact":
         head = OWN_HEAD if name == own_handoff(run.session) else BEGUN_HEAD
         return [head % (basename(name), age)]
-    writer = writer_of(project, name)
+    writer = writers[name]
     label = DIALECTS.get(writer.agent, Dialect()).label or "an unknown writer"
     lines = [NEW_HEAD % (name, label, age)]
-    if is_strangers(project, name):
+    if is_strangers(project, name, writer):
         lines.append(STRANGERS)
     lines.append(OFFER)
     then, now = (writer.branch, writer.commit), run.head
@@ -1121,8 +1126,8 @@ def handoff_head(run: Run, names: list[str]) -> list[str]:
     if begun:
         path = project.path("handoffs", "delivered", begun)
         lines.append(BEGAN_WITH % project.relative(path))
-    if names[1:]:
-        lines.append(OTHERS % ", ".join(names[1:6]))
+    if others:
+        lines.append(OTHERS % ", ".join(others[:5]))
     return lines
 
 
@@ -1970,17 +1975,18 @@ def adopt_handoff(project: Project, session: Session, written: list[list[str]]) 
     unless one that was written there would be lost. `written` holds files that it
     wrote: [path, ISO time]."""
     handoff = session.handoff
-    there = read_body(handoff_path(project, session.id), session)
-    is_copy = there.startswith(COPIED)
-    if not is_copy and content_mark(there) not in ("", handoff.kit_mark):
-        return
     for name, at in written:
         if at <= handoff.written_at or not re.search(HANDOFF_NAME, name):
             continue
-        path = join(project.root, name)
+        path = os.path.join(project.root, name)
         text = read_handoff(path) if may_be_delivered(project, path) else ""
-        text = ADOPTED % project.relative(path) + text if text else ""
-        if text and write_atomically(handoff_path(project, session.id), text):
+        ours = handoff_path(project, session.id)
+        there = read_body(ours, session)
+        is_copy = there.startswith(COPIED)
+        may_go = is_copy or content_mark(there) in ("", handoff.kit_mark)
+        if not text or not may_go:
+            continue
+        if write_atomically(ours, ADOPTED % project.relative(path) + text):
             handoff.written_at = at
 
 
@@ -8877,7 +8883,7 @@ def run_handoff(here: Here, options: Namespace) -> None:
         if options.action == "now":
             make_now(here)
         elif options.action == "drop":
-            name = choose(waiting_handoffs(run), options.name)
+            name = choose(list(waiting_handoffs(run)), options.name)
             take_handoff(project, name)
             note = "taken away; for some days it is kept in handoffs/delivered/"
             print_page([note + name])
