@@ -970,8 +970,18 @@ def show_plan(job):
         is_small = len(change.new or b"") < SMALL_BYTES
         if not is_other(change) or (job.options.verbose and is_small):
             say("\n".join(format_diff(change)))
+    for name in name_leftovers(job):
+        say("would remove " + name)
+
+
+def name_leftovers(job):
+    # type: (Job) -> list[str]
+    """What hooks wrote, for people; outside of the project a folder is enough."""
+    names = []
     for _, path in job.leftovers:
-        say("would remove " + job.show(path))
+        is_here = is_below(path, job.project)
+        names.append(job.show(path) if is_here else "our files in " + dirname(path))
+    return list(dict.fromkeys(names))
 
 
 def is_other(change):
@@ -1179,7 +1189,8 @@ def carry_out(job):
     for folder, path in job.leftovers:
         os.unlink(path)
         remove_empty(dirname(path), folder)
-        say("removed " + job.show(path))
+    for name in name_leftovers(job):
+        say("removed " + name)
 
 
 def say_what_is_left(job):

@@ -1064,6 +1064,8 @@ def test_after_some_use_nothing_of_the_hooks_is_left(place):
     marker = use(place)
     printed = place.run("--uninstall")
     assert "removed .context/signals/global/ci.md" in printed
+    assert printed.count("removed our files in %s\n" % os.path.dirname(place.state("x"))) == 1
+    assert "session-s1" not in printed  # the folder says enough
     assert place.tree() == {} and place.left_in_home() == [] and not os.path.exists(marker)
 
 
