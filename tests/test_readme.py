@@ -60,6 +60,16 @@ def test_the_commands_run_in_their_order_in_a_fresh_project(bare_world):
     assert left == []
 
 
+def test_the_sizes_that_it_names_are_about_those_of_the_file():
+    source = helper.read(helper.KIT)
+    launcher = re.search(r'(?s)\n""":".*?\n":"""\n', source).group()
+    for named, size in (
+        (r"some (\d+) KB", len(source.encode()) / 1000),
+        (r"some (\d+) lines of shell", launcher.count("\n")),
+    ):
+        assert float(re.search(named, TEXT)[1]) == pytest.approx(size, rel=0.1)
+
+
 def command(start):
     """The words of the command in the README that begins so."""
     (line,) = re.findall(r"^\.claude/hooks/ctx_hooks\.py (%s.*)$" % start, TEXT, re.M)
