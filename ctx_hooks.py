@@ -167,8 +167,19 @@ import os
 import re
 import sys
 import time
-from os.path import basename, dirname, exists, isabs, isdir, isfile, islink
-from os.path import join, lexists, realpath, relpath
+from os.path import (
+    basename,
+    dirname,
+    exists,
+    isabs,
+    isdir,
+    isfile,
+    islink,
+    join,
+    lexists,
+    realpath,
+    relpath,
+)
 
 VERSION = "0.4.0"
 IS_WINDOWS = os.name == "nt"
