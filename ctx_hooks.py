@@ -2022,7 +2022,8 @@ def save_handoff(project: Project, session: Session) -> bool:
     if not write_atomically(handoff_path(project, session.id), text + "\n"):
         return False
     session.handoff.written_at = at
-    facts.said = facts.said.replace(text, "")
+    rest = re.sub(PRINTED_END, "", facts.said.replace(text, ""))
+    facts.said = re.sub(PRINTED_BEGIN, "", rest).strip()
     facts.said_last = facts.said[-SAID_LAST_LIMIT:]
     return True
 

@@ -825,6 +825,17 @@ def test_one_that_the_kit_made_is_made_anew_also_after_another_session_got_an_ea
         assert text.count("Add discounts.") == 2 and kit.SINCE_HEAD not in text and "- src/" + name in text
 
 
+def test_what_the_agent_said_after_a_printed_one_is_told_without_its_frame(world, session):
+    session.edit("src/cart.py")
+    session.say("BEGIN HANDOFF\n%s\nEND HANDOFF" % OWN)
+    session.stop()
+    session.edit("src/tips.py")
+    session.say("Which currency?")
+    session.end()
+    text = world.read_handoff("s1")
+    assert text.startswith(OWN.strip()) and text.count("HANDOFF") == 0 and "> Which currency?" in text
+
+
 def test_a_handoff_of_5_mb_is_not_cut_on_the_disk(world, session):
     own = OWN + "x" * 5_000_000
     session.write_handoff(own)
