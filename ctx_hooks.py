@@ -4847,14 +4847,15 @@ INDEX_SIGNS = (b"signals", b"handoffs", b"link\0", b"sdir\0", b"\0\0\xe0\0")
 
 def is_from_repository(project: Project, path: str) -> bool:
     """Whether a signal or handoff is a stranger's: git tracks a file of this name, or
-    one was there before this user's first run."""
+    it, or the folder of a session's signals, was there before this user's first run."""
     if not project.strangers:
         folder = project.relative(project.context)
         words = [*TRACKED_WORDS, folder]
         tracked = run_git(project.root, words) if may_track(project.root) else ""
         noted = read_text(project.state("cloned"), NOTED_LIMIT_BYTES)
         project.strangers = set((tracked + noted).lower().split("\0"))
-    return project.relative(path).lower() in project.strangers
+    name = project.relative(path).lower()
+    return not project.strangers.isdisjoint((name, os.path.dirname(name)))
 
 
 def may_track(root: str) -> bool:
@@ -4987,12 +4988,12 @@ def prepare_folders(project: Project) -> bool:
 
 
 def note_clone(project: Project) -> None:
-    """Before this user's first run here: what is there was written by somebody else."""
-    own = project.path("signals/sessions")  # a script may choose its session's id
-    folders = [join(own, name) for name in list_names(own)]
-    folders += [project.path("signals/global"), project.path("handoffs")]
-    files = [path for folder in folders for path, _ in list_files(folder, MARKDOWN)]
-    names = list(map(project.relative, files))
+    """Before this user's first run here: what is there was written by somebody else.
+    A script may choose its session's id, so a folder of signals may be for it."""
+    names = []
+    for folder in ("signals/global", "signals/sessions", "handoffs"):
+        path = project.path(folder)
+        names += [project.relative(path) + "/" + name for name in list_names(path)]
     write_atomically(project.state("cloned"), "\0".join(names))
 
 
