@@ -2202,7 +2202,7 @@ def render_handoff(project: Project, session: Session, now: float) -> str:
     head = KIT_NOTE % (for_terminal(session.id), label, format_iso(now))
     if session.branch:
         head += " on " + session.branch + (session.commit and " at " + session.commit)
-    rules = choose_words(earlier_words(project, session), RULES_LIMIT, least=1)
+    rules = choose_words(earlier_words(project, session), RULES_LIMIT, least=WISH)
     sections = list_work(project, session, "")
     sections.insert(1, (RULES_TITLE, render_requests(rules)))
     work = render_sections("##", sections)
@@ -2226,7 +2226,7 @@ def render_since(project: Project, session: Session, body: str) -> str:
     facts, since = session.facts, session.handoff.written_at
     before = [words for at, words in facts.requests if not came_after(at, since)]
     words = [*earlier_words(project, session), *before]
-    unquoted = choose_words(words, RULES_LIMIT, least=1, quoted=body)
+    unquoted = choose_words(words, RULES_LIMIT, least=WISH, quoted=body)
     last_request_at = facts.requests[-1][0] if facts.requests else ""
     sections = [(UNQUOTED_TITLE, render_requests(unquoted))]
     if max(facts.worked_at, last_request_at) > since:
@@ -6819,7 +6819,7 @@ WEIGHTS = {
     -2: REPORTS,  # tells or asks what happens, or only sounds like a rule
 }
 ENDING_COSTS = {"?": 3, "？": 3, "!": 1, "！": 1}
-BINDING = 4  # the least weight of what binds
+BINDING, WISH = 4, 2  # the least weight of what binds, and of a wish
 
 
 def read_scale() -> Scale:

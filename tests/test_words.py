@@ -46,6 +46,18 @@ def test_a_name_a_number_and_a_wish_weigh_more_than_the_rest(sentence):
     assert weight(sentence) >= 1 > weight("It grew late, so everybody left.")
 
 
+@pytest.mark.parametrize(
+    "sentence",
+    ["He must be so happy tonight.", "Oh, I really love that!", "Sie muss heute Abend zu Hause sein, sehr schade."],
+)
+def test_words_of_a_chat_count_against_a_rule(sentence):
+    assert weight(sentence) < kit.BINDING
+
+
+def test_a_sentence_weighs_all_that_it_holds():
+    assert weight("Only Ann may merge, never anybody else.") > weight("Only Ann may merge.") >= kit.BINDING
+
+
 def test_a_pasted_log_and_fenced_code_do_not_bind():
     text = "Look:\n2026-03-01 10:00:00 ERROR it must never do that\n```\n# never do that\n```\nNever do that.\n"
     weighed = kit.weigh_sentences(kit.read_scale(), text)
@@ -134,6 +146,12 @@ def test_what_was_chosen_can_be_chosen_from_again():
     assert texts.count("[…] " + RULE) == 1 and "[…] […]" not in "\n".join(texts)
 
 
+def test_what_was_said_in_many_requests_is_kept_once():
+    texts = ["Hi.", *["Thanks for that, go on. Number %d was red." % number for number in range(99)], "a", "b", "c"]
+    kept = "\n".join(choose(texts))
+    assert kept.count("Thanks for that, go on.") == 1 and kept.count(" was red.") > 20
+
+
 def test_nothing_is_said_twice():
     quoted = "## Rules\n\n- NEVER store\n  amounts as `floats`!\n"
     texts = ["Thanks. %s Ask me first!" % RULE, "Ask me first!", "Keep the API unchanged."]
@@ -163,10 +181,10 @@ def test_what_binds_is_kept_and_delivered(size_kb, in_file, delivered):
 
 
 def test_the_tables_hold_no_entry_twice():
-    for table in kit.WEIGHTS.values():
-        entries = [entry.strip() for line in table.split("\n") if line[:1] != "#" for entry in line.split(",")]
-        entries = list(filter(None, entries))
-        assert len(entries) == len(set(entries))
+    lines = [line for table in kit.WEIGHTS.values() for line in table.split("\n") if line[:1] != "#"]
+    entries = [entry.replace("_", " ").strip() for entry in ",".join(lines).split(",")]
+    entries = list(filter(None, entries))
+    assert len(entries) == len(set(entries))
 
 
 def test_the_corpus_is_ours_and_in_eleven_languages():
