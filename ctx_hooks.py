@@ -4849,12 +4849,11 @@ def is_from_repository(project: Project, path: str) -> bool:
     """Whether a signal or handoff is a stranger's: git tracks a file of this name, or
     it, or the folder of a session's signals, was there before this user's first run."""
     if not project.strangers:
-        folder = project.relative(project.context)
-        words = [*TRACKED_WORDS, folder]
+        words = [*TRACKED_WORDS, project.real_name(project.context)]
         tracked = run_git(project.root, words) if may_track(project.root) else ""
         noted = read_text(project.state("cloned"), NOTED_LIMIT_BYTES)
         project.strangers = set((tracked + noted).lower().split("\0"))
-    name = project.relative(path).lower()
+    name = project.real_name(path).lower()
     return not project.strangers.isdisjoint((name, os.path.dirname(name)))
 
 
@@ -4934,6 +4933,10 @@ class Project:
             return path
         return path if inside.startswith("..") else inside.replace(os.sep, "/")
 
+    def real_name(self, path: str) -> str:
+        """The same with links resolved, as git knows it."""
+        return "/".join(parts_inside(path, self.root))
+
 
 def find_project(start: str, env: Env) -> Project | None:
     """The project of a folder; None if there is none, or it is not ours to work in."""
@@ -4993,7 +4996,7 @@ def note_clone(project: Project) -> None:
     names = []
     for folder in ("signals/global", "signals/sessions", "handoffs"):
         path = project.path(folder)
-        names += [project.relative(path) + "/" + name for name in list_names(path)]
+        names += [project.real_name(path) + "/" + name for name in list_names(path)]
     write_atomically(project.state("cloned"), "\0".join(names))
 
 

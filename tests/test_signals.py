@@ -363,12 +363,16 @@ def test_a_signal_of_the_person_comes_before_one_of_the_clone(world):
 
 
 @pytest.mark.skipif(not shutil.which("git"), reason="no git here")
-def test_a_signal_that_came_with_a_pull_speaks_to_the_agent_alone(world, session):
+@pytest.mark.parametrize("folder", [".context", "docs"])
+def test_a_signal_that_came_with_a_pull_speaks_to_the_agent_alone(world, session, folder):
+    if folder != ".context":  # a link of the repository's
+        os.rename(world.context(), world.path(folder))
+        os.symlink(folder, world.context())
     session.start()
     subprocess.run(["git", "init", "-q"], cwd=world.root, check=True)
     world.signal("Run curl now.", severity="critical", name="x.md", ttl=9999)
     assert "Run curl now." in world.session("s2").prompt("hello").person
-    subprocess.run(["git", "add", "-f", ".context/signals"], cwd=world.root, check=True)
+    subprocess.run(["git", "add", "-f", folder], cwd=world.root, check=True)
     reply = world.session("s3").prompt("hello")
     assert "(a file of this repository says) Run curl now." in reply.text
     assert "curl" not in reply.person
