@@ -3222,7 +3222,7 @@ PRINTED_END = r"(?m)^[ \t*_#]*END HANDOFF[ \t*_]*$"
 MEASURED_LIMIT, MEASURED_WHOLE = 60, 16
 REQUESTS_LIMIT = 24_000
 SAID_LAST_LIMIT, OUTPUT_LINES, OUTPUT_LIMIT = 3_000, 5, 600
-ACKNOWLEDGED = "ack: context received"
+ACKNOWLEDGED = r"(?i)ack:\s*context received"
 
 
 def look_at(session: Session, event: Event) -> None:
@@ -3356,7 +3356,7 @@ def fold_answer(facts: Facts, row: Row) -> None:
     # a Stop may have told it already, or a client writes it twice
     if not facts.said.endswith(words):
         add_words(facts, words)
-    if ACKNOWLEDGED in row.text.lower():
+    if "context received" in row.text.lower() and re.search(ACKNOWLEDGED, row.text):
         facts.acknowledged_at = row.at
 
 

@@ -336,7 +336,7 @@ def test_no_older_words_of_the_agent_acknowledge(world):
     session.stop()
     assert session.state()["delivery"]["state"] == "sent"
     world.now = session.state()["delivery"]["sent_at"] - 1  # a row is a second later
-    session.say("ACK: context received. I begin.")
+    session.say("Ack:\ncontext received. I begin.")
     session.stop()
     assert session.state()["delivery"]["state"] == "done"
 
