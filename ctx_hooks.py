@@ -5411,7 +5411,7 @@ LONG = 60  # characters; for each so many, a sentence comes one weight later
 SHORT_LEAD = 22  # characters of "Wait." and its like: the next sentence says what
 FIRST_FEW = 30  # of one text and weight; what is more comes after other texts
 LAST_WHOLE, WHOLE_SHARE = 3, 5  # the first and the last three, up to a fifth each
-WHOLE = 9  # their rank
+WHOLE = 99  # their rank
 
 # A sentence ends with its line, or at a full stop: not that of `2.` or an initial,
 # and before a small letter only behind a longer word (`etc. and`).
@@ -6918,9 +6918,8 @@ def split_sentences(text: str) -> list[str]:
     ends = [match.end() for match in re.finditer(SENTENCE_END, text)]
     found: list[str] = []
     for start, end in zip([0, *ends], [*ends, len(text)]):
-        is_long = end - start > SENTENCE_LIMIT
-        found += re.findall(PIECE, text[start:end]) if is_long else [text[start:end]]
-    return list(filter(None, found))
+        found += re.findall(PIECE, text[start:end])
+    return found
 
 
 def plain_words(text: str) -> str:
