@@ -2912,7 +2912,13 @@ def count_round(run: Run, flow: Workflow, block: Block) -> str:
         run.opening = CHECK_FAILED % told
         block = {}
     elif run.check:
-        fold_passed(session.facts, run.check, "passed", format_iso(run.now), run.output)
+        passed = {
+            "command": run.check,
+            "verdict": "passed",
+            "at": format_iso(run.now),
+            "end": run.output,
+        }
+        fold_passed(session.facts, passed)
         fit_outputs(session.facts)
     return follow_block(run, flow, block) or first_true(
         phase_blocked=flow.needs,
@@ -3659,7 +3665,13 @@ def fold_result(session: Session, at: str, result: tuple[str, bool, str]) -> Non
         return fold_failure(session, call, hide_secrets(end), at)
     for path in call.get("writes", []):  # a state of 0.3.0 has none
         fold_edit(session, path, call["at"])
-    fold_passed(facts, command, call.get("check", ""), at, end)
+    passed = {
+        "command": command,
+        "verdict": call.get("check", ""),
+        "at": at,
+        "end": end,
+    }
+    fold_passed(facts, passed)
 
 
 def fold_edit(session: Session, path: str, at: str) -> None:
@@ -3692,14 +3704,15 @@ def fold_failure(session: Session, call: Call, text: str, at: str) -> None:
         session.handoff.refused_at = at
 
 
-def fold_passed(facts: Facts, command: str, verdict: str, at: str, output: str) -> None:
+def fold_passed(facts: Facts, passed: dict[str, str]) -> None:
     """A command exited 0; if it had failed before, that is over."""
+    command = passed["command"]
     if command == facts.failed.get("command"):
         facts.failed = {}
     elif command and facts.failed:
         facts.tried.append(command)
-    if verdict:
-        facts.passed = {"command": command, "verdict": verdict, "at": at, "end": output}
+    if passed["verdict"]:
+        facts.passed = passed
 
 
 def fit_outputs(facts: Facts) -> None:
