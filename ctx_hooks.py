@@ -3454,8 +3454,8 @@ TREE_MOVERS = set(  # words of commands that may switch the branch, or commit
     "publish version bump".split()
 )
 REFUSED = r"(?i)user (doesn't want|rejected|refused|denied|declined|cancel+ed)"
-NUMBER = r"\d+"
-OUTPUT_FILTERS = ("tail", "head", "true")  # `make | tail`, `make || true`
+NO_DIGITS = str.maketrans("", "", "0123456789")
+OUTPUT_FILTERS = ("tail ", "head ", "true ")  # `make | tail -5`, `make || true`
 
 
 def fold_call(session: Session, row: Row, given: tuple[str, str, Json]) -> None:
@@ -3527,8 +3527,8 @@ def is_own_handoff(session: Session, path: str) -> bool:
 def describe_call(tool: str, command: str, parts: list[str], tool_input: Json) -> str:
     """What a call does, to find repeated ones. Comments, descriptions and ways to look
     at the output do not count."""
-    others = [part for part in parts if not part.startswith(OUTPUT_FILTERS)]
-    text = " ".join(" ".join(others).split())
+    rest = [part for part in parts[1:] if not (part + " ").startswith(OUTPUT_FILTERS)]
+    text = " ".join(" ".join(parts[:1] + rest).split())
     if "<<" in command:
         text += content_mark(command)  # what a heredoc holds
     if not command:
@@ -3737,12 +3737,14 @@ def note_key(facts: Facts, call: Call, text: str) -> None:
     is_waiting = call["command"].startswith(WAITING) and not has_failed
     if call["kind"] in ("poll", "note") or is_waiting:
         return
-    did = call["does"] + text[:80] + text[-80:]
+    did, came = call["does"], text[:80] + text[-80:]
     if has_failed and is_edit:  # another guess at the same place
-        did = call["tool"] + text.partition("\n")[0]
+        did, came = call["tool"], text.partition("\n")[0]
     if has_failed:
-        did = re.sub(NUMBER, "#", did)  # other ports, longer waits, process ids
-    did = " %s %s" % (content_mark(did), call["outcome"])
+        did = did.translate(NO_DIGITS)  # other ports, longer waits
+    if has_failed or call["command"]:
+        came = came.translate(NO_DIGITS)  # times, process ids
+    did = " %s %s" % (content_mark(did + came), call["outcome"])
     is_new = not any(other["key"].endswith(did) for other in facts.calls)
     call["key"] = ("edit" if is_edit else str(facts.changes)) + did
     is_look = call["kind"] in ("read", "look")

@@ -52,6 +52,7 @@ def turns(count: int, *makers) -> list:
 
 
 STUCK = {
+    "a test that passes each time": turns(8, lambda n: run("pytest -q", "5 passed in 0.%02ds" % (n * 7))),
     "the same failing command": turns(8, lambda n: fail("make", "gcc: error: x.c")),
     "the same failing test, its time differs": turns(8, lambda n: fail("pytest -q", FAILED % n)),
     "another description each time": turns(8, lambda n: fail("make test", description="Run the tests, try %d" % n)),
@@ -88,6 +89,8 @@ STUCK = {
 }
 
 WORK = {
+    "the heads of files that begin alike": turns(8, lambda n: run("head -1 %s.py" % "abcdefgh"[n], "import os")),
+    "programs named like a filter": turns(8, lambda n: run("trueskill --%s" % "abcdefgh"[n], "ok")),
     "test, edit, test": turns(8, lambda n: fail("pytest", FAILED % n), lambda n: edit("/p/a.py", "v%d" % n, "v%d" % (n + 1))),
     "test, edit by sed, test": turns(
         8, lambda n: fail("pytest", FAILED % n), lambda n: run("sed -i 's/%s/%s/' a.py" % ("abcdefgh"[n], "bcdefghi"[n]))),
