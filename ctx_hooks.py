@@ -4733,7 +4733,10 @@ OURS = (  # in a line of `git status`, which lists a new folder without its file
     r"|\.claude/(?:$|hooks/(?:$|ctx_hooks\.py|\.gitattributes)))"
 )
 STATUS_WORDS = "status --porcelain --no-renames --ignore-submodules=dirty".split()
-FILTER_WORDS = r"config --show-scope --name-only --get-regexp ^filter\.".split()
+# With a filter of ours among them, so that no answer means that git failed.
+FILTER_WORDS = (
+    r"-c filter.ctx.clean= config --show-scope --name-only --get-regexp ^filter\."
+).split()
 TRACKED_WORDS = "--icase-pathspecs ls-files -z --recurse-submodules --".split()
 
 
@@ -4844,8 +4847,11 @@ def run_program(
 def changed_files(root: str) -> list[str]:
     """The lines of `git status --porcelain` but our own, at most CHANGED_LIMIT."""
     # Git would run the filters of the repository's own settings on changed files.
-    filters = re.findall(r"(?m)^(?:local|worktree)\t(.*)", run_git(root, FILTER_WORDS))
-    words = ["--config-env=%s=NOTHING" % name for name in filters]
+    filters = run_git(root, FILTER_WORDS)
+    if not filters:
+        return []  # it is too slow, or older than 2.26: we cannot switch them off
+    names = re.findall(r"(?m)^(?:local|worktree)\t(.*)", filters)
+    words = ["--config-env=%s=NOTHING" % name for name in names]
     told = run_git(root, words + STATUS_WORDS)
     lines = told.encode("utf-8", "replace").decode().split("\n")
     lines = [line for line in lines if line.strip() and not re.search(OURS, line)]

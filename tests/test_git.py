@@ -223,6 +223,16 @@ def test_no_filter_that_a_repositorys_own_settings_name_is_run(world, name):
 
 
 @pytest.mark.skipif(not shutil.which("git"), reason="no git here")
+def test_a_git_that_cannot_name_the_filters_is_not_asked_what_changed(world, monkeypatch):
+    """One before 2.26 knows no --show-scope, and a slow one is ended: then `git status` would run them."""
+    subprocess.run(["git", "init", "-q"], cwd=world.root, check=True)
+    world.write("a.txt", "x")
+    assert kit.changed_files(world.root) == ["?? a.txt"]
+    monkeypatch.setattr(kit, "FILTER_WORDS", ["config", "--no-such-option"])
+    assert kit.changed_files(world.root) == []
+
+
+@pytest.mark.skipif(not shutil.which("git"), reason="no git here")
 def test_objects_that_a_clone_left_out_are_not_fetched(world):
     """With blobless clones git status would use the network, by a program that .git/config names."""
     origin = os.path.join(world.home, "origin")
