@@ -71,7 +71,9 @@ case $mode:$id in
       if [ "$room" -gt 0 ] && [ -f "$transcript" ] &&
         wc -c <"$transcript" >>"$tally"; then
         dots=
-        while read -r now; do dots=$dots. least=$size; size=$now; done <"$tally"
+        while [ ${#dots} -le "$room" ] && read -r now; do
+          dots=$dots. least=$size; size=$now
+        done <"$tally"
         case $size$least$most in *[!0-9]*) room=0 ;; esac # zsh would evaluate it
         [ ${#dots} -le "$room" ] &&
           [ "$size" -gt "$least" ] && [ "$size" -le "$most" ] && exit 0

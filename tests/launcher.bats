@@ -424,6 +424,16 @@ hostile_calm() {
   in_every_shell hostile_calm
 }
 
+long_tally() {
+  become_calm && seq 200000 >"$CALM.tally" || return 1
+  local start=$SECONDS
+  quiet client PostToolUse && [ "$(started)" = 1 ] && [ $((SECONDS - start)) -lt 4 ]
+}
+
+@test "calls that nobody answers, as in a paused project, make no later one slow" {
+  in_every_shell long_tally
+}
+
 calm_is_no_file() {
   become_calm || return 1
   rm "$CALM" && mkfifo "$CALM" && quiet client PostToolUse && [ "$(started)" = 1 ] || return 1
