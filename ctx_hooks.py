@@ -2161,7 +2161,10 @@ def make_handoff(run: Run, session: Session, now: float) -> bool:
     project, path = run.project, handoff_path(run.project, session.id)
     is_saved = save_handoff(project, session)
     is_on = project.settings.is_on("handoff.enabled") and leaves_handoff(session.facts)
-    is_wanted = is_on and not was_delivered(project, session, path)
+    # after /clear the next session goes on from it, whoever else has got it
+    is_cleared = run.event.reason == "clear" and session is run.session
+    is_taken = not is_cleared and was_delivered(project, session, path)
+    is_wanted = is_on and not is_taken
     if is_wanted and is_plain_text(path):  # else we could not write it back
         is_saved = write_handoff(project, session, now) and is_saved
     if not is_saved:  # a full disk: it does not count as made, so the next start tries
@@ -2192,8 +2195,8 @@ def write_handoff(project: Project, session: Session, now: float) -> bool:
 
 def was_delivered(project: Project, session: Session, path: str) -> bool:
     """Whether another session got this handoff, and no work was done since."""
-    if lexists(path) or session.end_reason == "clear":
-        return False  # after /clear the next session is to go on from it
+    if lexists(path):
+        return False
     delivered_at = modified_at(delivered_path(project, session))
     return 0 < delivered_at and parse_iso(session.facts.worked_at) <= delivered_at
 

@@ -255,6 +255,14 @@ def test_what_moved_after_a_kill_is_not_put_down_to_the_killed_session(world):
     assert " on feature/x at aaaaaaaaaa." in read(world.context("handoffs", "delivered", "old.md"))
 
 
+def test_a_row_that_the_client_writes_after_a_clear_makes_no_second_copy(world):
+    first = world.worked("a", end="clear")
+    assert "> Add discounts." in new(world, source="clear").text
+    first.row(type="system", content="the client's last row")
+    assert world.waiting() == [] and "Add discounts." not in new(world, "third").text
+    assert world.waiting() == []
+
+
 def test_after_a_resume_the_reason_of_the_old_end_counts_no_more(world):
     world.worked("a", end="clear")
     world.worked("b", "Go on.")
