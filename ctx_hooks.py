@@ -1428,8 +1428,9 @@ def remove_runtime_files(project: Project, session: Session, env: Env) -> None:
 
 
 def sweep(run: Run) -> None:
-    """Remove what is older than 7 days, at most once an hour. If the deadline comes
-    first, the next start continues where this one ended."""
+    """Remove what is older than 7 days, at most once an hour; a handoff is moved to
+    delivered/ first, and removed from there after 14. If the deadline comes first, the
+    next start continues where this one ended."""
     stamp = run.project.state("swept")
     if abs(run.now - modified_at(stamp)) >= SWEEP_EVERY_S:
         for path in leftovers(run):
@@ -1454,7 +1455,7 @@ def leftovers(run: Run) -> list[str]:
     found = []
     for folder, pattern in places.items():
         found += [path for path, at in list_files(folder, pattern) if at < oldest]
-    # a handoff is as old as the work in it: it is moved there within the first 7 days
+    # moving a handoff keeps its time; it may have waited for 7 days before that
     delivered = list_files(project.path("handoffs", "delivered"))
     return found + [path for path, at in delivered if at < oldest - KEPT_S]
 
@@ -1472,7 +1473,8 @@ def remove_leftover(run: Run, path: str) -> None:
         if session.delivery.file:
             remove_sections(run.project)
     remove_file(path)
-    remove_folder(folder)  # a session's signals, once there are none
+    if dirname(folder) == run.project.path("signals", "sessions"):
+        remove_folder(folder)  # a killed session's, once it is empty
 
 
 # =============================================================================

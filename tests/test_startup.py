@@ -713,6 +713,15 @@ def test_signals_and_markers_of_sessions_that_nobody_knows_go_after_seven_days(w
     assert all(os.path.exists(path) for path in kept)
 
 
+@pytest.mark.posix("on Windows the variable is TEMP")
+def test_a_temp_folder_of_the_users_stays_when_it_is_empty(world):
+    folder = world.env["TMPDIR"] = os.path.join(world.temp, "own")
+    marker = write(os.path.join(folder, "ctx-loaded-gone"), "", world.now - 8 * 86400)
+    new(world, "a")
+    assert not os.path.exists(marker)
+    assert os.path.isdir(folder)
+
+
 @pytest.mark.posix("under Wine a thousand files take minutes")
 def test_a_thousand_old_sessions_keep_no_handoff_from_arriving(world):
     world.worked("old", "Add discounts.")
