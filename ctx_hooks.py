@@ -11,9 +11,9 @@
 # It answers calls that need no reply by itself, and starts Python for the others.
 # usage: sh ctx_hooks.py MODE [AGENT] [now]
 #
-# Other tools may rewrite this file, but whatever quote or line is lost, what an event
-# says must not be run. So the event waits on descriptor 3 for Python alone, and there
-# is no command substitution. If all quotes are inverted, this ends it: ';exit 0;'
+# A tool that rewrites this file may lose a quote; a shell or Python might then take its
+# program from stdin. So the event waits on descriptor 3, for our Python alone, and there
+# is no command substitution. If code and quoted text are swapped, this ends: ';exit 0;'
 set +eu # both may be exported in SHELLOPTS
 mode=$1 agent=$2 need=
 case ${HOME:-} in /*) cache=$HOME/.cache ;; *) cache=/dev/null ;; esac
@@ -122,13 +122,13 @@ __doc__ = """ctx_hooks: hooks that keep a coding agent on track. MIT licence.
     SessionEnd   -> cleanup       the session's handoff is brought up to date;
                                   its signals and launcher files are removed
 
-What a hook promises: it exits with 0, always. It prints nothing, or one JSON
-object (plain text before a compaction: the client asks for that). It never
-blocks a tool or a prompt. It uses no network. It starts no process except wc
-for the transcript's size, git to ask what changed and what it tracks, and a
-check command that the person agreed to. It creates nothing where there is no
-context folder. It ends within 4 seconds, unless a check runs. When in doubt it
-says nothing.
+What a hook promises: its line in the settings exits with 0, always. It prints
+nothing, or one JSON object (plain text before a compaction: the client asks for
+that). It never blocks a tool or a prompt. It uses no network. A shell starts wc
+for the transcript's size, and Python; Python starts only git, to ask what
+changed and what it tracks, and a check command that the person agreed to. In a
+project without a context folder it creates nothing. It ends within 4 seconds,
+unless a check runs. When in doubt it says nothing.
 
 Read it from the top down: the records, what happens at each event, the
 mechanisms, then the foundation. A section uses only Records and the sections
@@ -337,7 +337,7 @@ class Reply:
         self.plain = ""  # at PreCompact: the instructions of the summary
         self.is_hold = False  # a stop that is held
         self.bell = ""  # a sequence that makes the terminal ring
-        self.said_actions: list[tuple[Action, tuple[object, ...]]] = []  # with words
+        self.said_actions: list[tuple[Action, tuple[object, ...]]] = []  # see when_said
 
     def room(self) -> int:
         """How many characters still fit."""
@@ -489,7 +489,7 @@ class Session(Record):
     handoff: Handoff = Handoff()  # what it leaves
     facts: Facts = Facts()  # what its transcript says
     # not on disk:
-    reading_mark = ""  # the file that names a row while it is read
+    reading_mark = ""  # a file with the offset of a long row while that is read
 
 
 class Signal(Record):
@@ -805,7 +805,8 @@ def read_event() -> object:
 
 
 def guarded_hook(mode: str, words: list[str]) -> None:
-    """Run a hook so that whatever goes wrong ends in silence and exit 0."""
+    """Run a hook so that whatever goes wrong ends in silence and exit 0. The deadline
+    ends it with 1; the line in the settings makes a 0 of that."""
     if sys.stdout is None:
         os._exit(0)  # it was closed before we started
     speak_utf8(newline="\n")
@@ -1284,14 +1285,14 @@ def note_sent(run: Run) -> None:
 
 
 def take_handoff(project: Project, name: str) -> None:
-    """If it cannot be moved, it stays, and the next session is offered it, too."""
+    """Move a handoff to delivered/. If that fails, the next session gets it, too."""
     delivered = project.path("handoffs", "delivered")
     make_folder(delivered)
     attempt(replace_file, project.path("handoffs", name), join(delivered, name))
 
 
 def give_back(project: Project, name: str) -> None:
-    """Let it wait again, unless a newer one of the same session does."""
+    """Move a handoff back, unless a newer one of the same session waits."""
     waiting = project.path("handoffs", name)
     if not lexists(waiting):
         attempt(replace_file, project.path("handoffs", "delivered", name), waiting)
@@ -1363,11 +1364,11 @@ SECTION_BEGIN = "<!-- STARTUP_CONTEXT_INJECTION -->"
 SECTION_END = "<!-- END_STARTUP_CONTEXT -->"
 SECTION = "\n%s\n## Session Context (Auto-Injected)\n\n%s\n\n%s\n"
 SECTION_BODY = "Context of earlier sessions (%s), written by ctx_hooks at %s\n\n%s"
-# Neither a mark that a person quotes nor one without its other half.
+# Not a mark that a person quotes, and not one whose counterpart is missing.
 OUR_SECTION = r"%s\s+## Session Context(?:(?!%s|%s).)*%s\n?" % (
     (SECTION_BEGIN, SECTION_BEGIN, SECTION_END, SECTION_END)
 )
-# With the line's end that was put before it, unless the lines around would be joined.
+# With the newline that we put before it, unless that would join the lines around it.
 OUR_LINES = r"(?s)\n?%s\Z|(?:(?<![^\n])\n)?%s" % (OUR_SECTION, OUR_SECTION)
 
 
@@ -1742,8 +1743,8 @@ def note_edits(run: Run) -> None:
 
 
 def edits_of(run: Run, session: Session) -> dict[str, str]:
-    """What a session edited in the last hour: {path in the project: ISO time}. A fork
-    has the edits of another session in its transcript."""
+    """What a session edited in the last hour: {path in the project: ISO time}. Not what
+    is older than the session: a fork's transcript begins with another one's rows."""
     project, found = run.project, {}
     oldest = max(format_iso(run.now - SHARED_S), session.session_start)
     for path, at in session.facts.edited:
@@ -3083,7 +3084,7 @@ CHECK_TAIL = 2_000
 CHECK_OUTPUT_LIMIT, CHECK_POLL_S = 50_000_000, 0.05
 # This process ends the whole group when the command is over. Should it be killed
 # before, a watcher beside the command does so within a second. The command's parent is
-# not this process but a shell, which it may kill.
+# a shell, so that a command that kills its parent does not end this process.
 WATCHER = """\
 (
   while kill -0 "$PPID"; do
@@ -4144,9 +4145,6 @@ MACHINE_TAGS = (  # or with which tags, some only where they hold all of it
 )
 
 
-CLAUDE_USAGE = "input_tokens cache_creation_input_tokens cache_read_input_tokens"
-
-
 def dig(value: object, places: str) -> object:
     """What is at a place, such as `message.id`. Of several places, divided by blanks,
     the first that holds something counts; None if none does."""
@@ -4241,6 +4239,7 @@ MANAGED = (
     "/Library/Application Support/ClaudeCode/managed-settings.json",
     r"C:\Program Files\ClaudeCode\managed-settings.json",
 )
+CLAUDE_USAGE = "input_tokens cache_creation_input_tokens cache_read_input_tokens"
 MODEL_FORM = r"^.*?(?=claude-)|-\d{8}.*|-v\d.*|[@:\[].*"  # provider, date, [1m]
 
 
@@ -4734,6 +4733,7 @@ SAFE_GIT = (
     " -c core.fsmonitor=false -c core.hooksPath=%s -c diff.external=" % os.devnull
 ).split()
 # A clone without all objects would fetch them, with programs that its settings name.
+# NOTHING is the value of a setting that is switched off by --config-env.
 SAFE_GIT_ENV = {"GIT_ALLOW_PROTOCOL": "none", "NOTHING": ""}
 OURS = (  # in a line of `git status`, which lists a new folder without its files
     r"^.. (?:.*/)?(?:\.caw/|\.context/(?:$|handoffs|signals|monitor-state|\.gitignore)"
@@ -4869,13 +4869,14 @@ def changed_files(root: str) -> list[str]:
 
 NOTED_LIMIT_BYTES = 64_000_000  # a clone may hold many files
 PLAIN_INDEX = (b"", b"dirc\0\0\0\2", b"dirc\0\0\0\3")  # version 4 shortens the names
-# Ours, or names may be elsewhere: in a split or sparse index, or in a submodule's.
+# Our folders, or signs that names are elsewhere: in a split or sparse index, in a
+# submodule's.
 INDEX_SIGNS = (b"signals", b"handoffs", b"link\0", b"sdir\0", b"\0\0\xe0\0")
 
 
 def is_from_repository(project: Project, path: str) -> bool:
-    """Whether a signal or handoff is a stranger's: git tracks a file of this name, or
-    it, or the folder of a session's signals, was there before this user's first run."""
+    """Whether a signal or handoff is a stranger's: git tracks it, or it was there
+    before this user's first run, or the folder of a session's signals was."""
     if not project.strangers:
         words = [*TRACKED_WORDS, project.real_name(project.context)]
         tracked = run_git(project.root, words) if may_track(project.root) else ""
@@ -5116,17 +5117,18 @@ SECRET_NAMES = (
     r"(?i)\.env.*|.*\.(pem|key|p12|pfx|kdbx)|id_[a-z0-9]+.*|credentials.*"
     r"|\.netrc|_netrc|\.pgpass|\.npmrc|\.pypirc"
 )
-OLD_HANDOFF = ".claude/ll-continue-prompt.md"
+# Known skills let the agent write its handoff here.
+SKILL_HANDOFF = ".claude/ll-continue-prompt.md"
 
 
 def may_be_delivered(project: Project, path: str) -> bool:
     """Whether a file may reach the agent: it is inside the project with all links
-    resolved, not below .git or .claude (the old handoff aside), and no secret."""
+    resolved, not below .git or .claude (SKILL_HANDOFF aside), and no secret."""
     parts = parts_inside(path, project.root)
     is_secret = any(re.fullmatch(SECRET_NAMES, part) for part in parts)
     if not parts or is_secret:
         return False
-    return not is_private(parts) or "/".join(parts) == OLD_HANDOFF
+    return not is_private(parts) or "/".join(parts) == SKILL_HANDOFF
 
 
 # --- whether to speak at all
@@ -6855,7 +6857,7 @@ def read_scale() -> Scale:
         lines = [line for line in table.split("\n") if line[:1] != "#"]
         entries = ",".join(lines).replace("_", " ")
         for entry in re.split(r",\s*", entries):
-            if entry[-1:] < "\u3000":  # where words have borders
+            if entry[-1:] < "\u3000":  # a script with blanks between words
                 entry = entry[:-1] if entry[-1:] == "*" else entry + " "
             scale[entry] = weight
             for end in range(1, len(entry)):
@@ -7255,9 +7257,10 @@ def content_mark(text: str) -> str:
 # =============================================================================
 # Files
 # =============================================================================
-# Reading is bounded and never waits for a FIFO or a device. Every write is
-# atomic: a reader sees the old file or the new one. A moment is epoch seconds, or
-# ISO 8601 in UTC with milliseconds where people read it and rows are compared.
+# Reading is bounded and never waits for a FIFO or a device. Every write is atomic, a
+# line added to a log aside: a reader sees the old file or the new one. A moment is
+# epoch seconds, or ISO 8601 in UTC with milliseconds where people read it and rows are
+# compared.
 
 STATE_LIMIT_BYTES = 16_000_000
 TEXT_LIMIT_BYTES = 512_000
