@@ -10,7 +10,6 @@
 """:"; exec 3<&0 </dev/null # The launcher, for a shell. To Python it is a string.
 # It answers calls that need no reply by itself, and starts Python for the others.
 # usage: sh ctx_hooks.py MODE [AGENT] [now]
-#
 # A tool that rewrites this file may lose a quote; a shell or Python might then take its
 # program from stdin. So the event waits on descriptor 3, for our Python alone, and there
 # is no command substitution. If code and quoted text are swapped, this ends: ';exit 0;'
@@ -51,8 +50,7 @@ case $id in *[!A-Za-z0-9_-]*) id= ;; esac
 
 # 3. The gate has spoken (its marker is there), or the session is calm. The calm file
 # says how many calls may pass, between which sizes the transcript may grow meanwhile,
-# and where it is. Each further line is a path that ends the calm when it changes.
-# The tally has a line for each call: the transcript's size then.
+# where it is, and which paths end the calm when they change. The tally: a size a call.
 calm=$cache/calm/$agent-$id tally=$cache/calm/$agent-$id.tally
 case $mode:$id in
   *:) ;; # not known: let Python look
