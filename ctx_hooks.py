@@ -65,13 +65,11 @@ case $mode:$id in
           done
         done
       } <"$calm"
-      case $room in [1-9]) ;; *) room=0 ;; esac
+      case $room in [1-9]) dots= ;; *) room=0 ;; esac
       if [ "$room" -gt 0 ] && [ -f "$transcript" ] &&
         wc -c <"$transcript" >>"$tally"; then
-        dots=
         while [ ${#dots} -le "$room" ] && read -r now; do
-          dots=$dots. least=$size; size=$now
-        done <"$tally"
+          dots=$dots. least=$size; size=$now; done <"$tally"
         case $size$least$most in *[!0-9]*) room=0 ;; esac # zsh would evaluate it
         [ ${#dots} -le "$room" ] &&
           [ "$size" -gt "$least" ] && [ "$size" -le "$most" ] && exit 0
