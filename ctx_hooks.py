@@ -50,7 +50,7 @@ case $id in *[!A-Za-z0-9_-]*) id= ;; esac
 
 # 3. The gate has spoken (its marker is there), or the session is calm. The calm file
 # says how many calls may pass, between which sizes the transcript may grow meanwhile,
-# where it is, and which paths end the calm when they change. The tally: a size a call.
+# where it is, and which paths end the calm. The tally has the size at each call so far.
 calm=$cache/calm/$agent-$id tally=$cache/calm/$agent-$id.tally
 case $mode:$id in
   *:) ;; # not known: let Python look
