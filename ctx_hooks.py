@@ -1415,7 +1415,7 @@ def write_section(path: str, body: str) -> bool:
 
 def remove_runtime_files(project: Project, session: Session, env: Env) -> None:
     """A session's signals, marker, launcher files and alerts."""
-    folder = project.path("signals", "sessions", safe_name(session.id))
+    folder = own_signals(project, session.id)
     for path, _ in list_files(folder):
         remove_file(path)
     remove_folder(folder)
@@ -1465,8 +1465,8 @@ def remove_leftover(run: Run, path: str) -> None:
     if re.search(SESSION_FILE, name):
         session = Session(read_object(path))
         forget_alerts(run.project, session.id)
-        signals = run.project.path("signals", "sessions", safe_name(session.id))
-        remove_folder(signals)  # it heard them all; younger ones stay
+        # it heard all of its signals; younger ones stay
+        remove_folder(own_signals(run.project, session.id))
         if session.delivery.file:
             remove_sections(run.project)
     remove_file(path)
@@ -1525,7 +1525,7 @@ def watched_paths(run: Run) -> list[str]:
     elsewhere = run.session.edited_elsewhere[-FILES_WATCHED:]
     return [
         project.path("signals", "global"),
-        project.path("signals", "sessions", safe_name(run.session.id)),
+        own_signals(project, run.session.id),
         *[join(git, name) for name in heads if git],
         project.state("edits"),
         *[join(project.root, path) for path in elsewhere],
@@ -1924,8 +1924,8 @@ PIN_HEAD = (
 PIN_LIMIT = 9_500
 
 
-def handoff_path(project: Project, session_id: str) -> str:
-    return project.path("handoffs", safe_name(session_id) + ".md")
+def handoff_path(project: Project, session: Session) -> str:
+    return project.path("handoffs", own_handoff(session))
 
 
 def delivered_path(project: Project, session: Session) -> str:
@@ -1971,7 +1971,7 @@ def leaves_handoff(facts: Facts) -> bool:
 
 def own_body(project: Project, session: Session) -> str:
     """The session's handoff without our part, even if another session has got it."""
-    body = read_body(handoff_path(project, session.id), session)
+    body = read_body(handoff_path(project, session), session)
     return body or read_body(delivered_path(project, session), session)
 
 
@@ -1992,7 +1992,7 @@ def adopt_handoff(project: Project, session: Session, written: list[list[str]]) 
             continue
         path = os.path.join(project.root, name)
         text = read_handoff(path) if may_be_delivered(project, path) else ""
-        ours = handoff_path(project, session.id)
+        ours = handoff_path(project, session)
         there = read_body(ours, session)
         is_copy = there.startswith(COPIED)
         may_go = is_copy or content_mark(there) in ("", handoff.kit_mark)
@@ -2020,7 +2020,7 @@ def save_handoff(project: Project, session: Session) -> bool:
     text, at = facts.printed, facts.printed_at
     if at <= session.handoff.written_at or not says_something(text):
         return True
-    if not write_atomically(handoff_path(project, session.id), text + "\n"):
+    if not write_atomically(handoff_path(project, session), text + "\n"):
         return False
     session.handoff.written_at = at
     rest = re.sub(PRINTED_END, "", facts.said.replace(text, ""))
@@ -2033,7 +2033,7 @@ def notice_handoff(run: Run) -> None:
     """Tell the person once that the agent has written its handoff. One from before the
     crossing does not count: it lacks what was decided since."""
     session, handoff = run.session, run.session.handoff
-    path = handoff_path(run.project, session.id)
+    path = handoff_path(run.project, session)
     mark = content_mark(read_body(path, session))
     if handoff.is_complete or mark in ("", handoff.kit_mark):
         return
@@ -2147,7 +2147,7 @@ def render_reminder(run: Run) -> str:
         shown=full.shown(),
         note="" if full.is_exact else ", estimated",
         order=UPDATE if has_earlier else WRITE,
-        path=handoff_path(run.project, run.session.id),
+        path=handoff_path(run.project, run.session),
     )
 
 
@@ -2157,7 +2157,7 @@ def render_reminder(run: Run) -> str:
 def make_handoff(run: Run, session: Session, now: float) -> bool:
     """Make the session's handoff, or bring the agent's own up to date. False if there
     is none to make: no work was done, or it cannot be written."""
-    project, path = run.project, handoff_path(run.project, session.id)
+    project, path = run.project, handoff_path(run.project, session)
     is_saved = save_handoff(project, session)
     is_on = project.settings.is_on("handoff.enabled") and leaves_handoff(session.facts)
     # after /clear the next session goes on from it, whoever else has got it
@@ -2176,7 +2176,7 @@ def make_handoff(run: Run, session: Session, now: float) -> bool:
 
 def write_handoff(project: Project, session: Session, now: float) -> bool:
     """Write the whole file; the mark of our part counts only once that is done."""
-    path = handoff_path(project, session.id)
+    path = handoff_path(project, session)
     body = own_body(project, session)
     if not body and not did_work(session.facts):  # what was left to do still is
         body = begun_body(project, session)
@@ -2509,9 +2509,14 @@ def listener_of(path: str) -> str:
 # --- which signals wait
 
 
+def own_signals(project: Project, session_id: str) -> str:
+    """The folder of the signals for one session."""
+    return project.path("signals", "sessions", safe_name(session_id))
+
+
 def signal_files(run: Run) -> list[File]:
     """The files for this session, its own and those for all, the newest first."""
-    own = run.project.path("signals", "sessions", safe_name(run.session.id))
+    own = own_signals(run.project, run.session.id)
     shared = run.project.path("signals", "global")
     files = list_files(own, MARKDOWN) + list_files(shared, MARKDOWN)
     return sorted(files, key=lambda file: -file[1])
@@ -8938,7 +8943,7 @@ def make_now(here: Here) -> None:
     for run in here.runs()[:1]:
         if make_handoff(run, run.session, here.now):
             save_session(run.project, run.session)
-            print(handoff_path(run.project, run.session.id))
+            print(handoff_path(run.project, run.session))
             return
     what = "there is no session, or it did no work yet"
     raise UserError(what, "a handoff is made of edits and commands")
