@@ -558,6 +558,17 @@ def remove_empty(folder, top):
         folder = dirname(folder)
 
 
+def remove_empty_folders(job):
+    # type: (Job) -> None
+    """Folders that hooks made and nobody filled; never through a link."""
+    context, cache = job.place.context, job.place.cache
+    remove_empty(join(cache, "calm"), dirname(cache))
+    for names in (("handoffs", "delivered"), ("signals", "sessions")):
+        folder = join(context, *names)
+        if not job.is_user and realpath(folder) == folder:
+            remove_empty(folder, context)
+
+
 # =============================================================================
 # Settings
 # =============================================================================
@@ -839,7 +850,7 @@ def plan_runtime(job):
     discard_all(job, top, place.context, kit.RUNTIME_FILES)
     texts = {place.path(name): text for name, text in TEMPLATES.items()}
     texts[join(caw, ".gitignore")] = kit.WORKFLOW_IGNORE
-    if not isdir(place.path("handoffs")):
+    if not any(names for _, _, names in os.walk(place.path("handoffs"))):
         texts[place.path(".gitignore")] = kit.GITIGNORE
     for path, text in texts.items():
         # without blanks: a formatter may have changed them
@@ -1126,6 +1137,7 @@ def run(options):
     if options.dry_run:
         rehearse(job)
     elif options.uninstall:
+        remove_empty_folders(job)
         carry_out(job)
         remove_empty(dirname(job.kit), job.root)
         say_what_is_left(job)
@@ -1159,6 +1171,7 @@ def rehearse(job):
     # type: (Job) -> None
     show_plan(job)
     if not job.options.uninstall and not job.registered():
+        say("\nthe install would end with:")
         explain(job)
     say("nothing was written: this was a dry run")
 

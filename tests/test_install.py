@@ -1069,6 +1069,24 @@ def test_after_some_use_nothing_of_the_hooks_is_left(place):
     assert place.tree() == {} and place.left_in_home() == [] and not os.path.exists(marker)
 
 
+def test_folders_that_hooks_made_and_nobody_filled_go_too(place):
+    place.run()
+    use(place)
+    os.makedirs(place.path(".context/handoffs/delivered"))  # an agent was asked, and wrote nothing
+    os.makedirs(os.path.join(place.home, ".cache/ctx_hooks/calm"))
+    assert "what is in it is yours" not in place.run("--uninstall")
+    assert not os.path.exists(place.path(".context")) and place.left_in_home() == []
+
+
+@pytest.mark.posix("links")
+def test_an_empty_folder_behind_a_link_stays(place):
+    place.run()
+    os.makedirs(place.base + "/elsewhere/delivered")
+    os.symlink(place.base + "/elsewhere", place.path(".context/handoffs"))
+    place.run("--uninstall")
+    assert os.path.isdir(place.base + "/elsewhere/delivered")
+
+
 def test_what_a_person_or_a_session_wrote_stays(place):
     place.run()
     use(place)
@@ -1139,7 +1157,7 @@ def test_a_first_install_reads_like_a_letter(place):
 
 
 def test_a_dry_run_ends_with_the_same_letter(place):
-    rehearsed = place.run("--dry-run").partition("\n\n")[2]
+    rehearsed = place.run("--dry-run").partition("\nthe install would end with:\n\n")[2]
     assert rehearsed == place.run().partition("\n\n")[2] + "nothing was written: this was a dry run\n"
 
 
