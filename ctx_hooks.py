@@ -11,8 +11,8 @@
 # It answers calls that need no reply by itself, and starts Python for the others.
 # usage: sh ctx_hooks.py MODE [AGENT] [now]
 # A tool that rewrites this file may lose a quote; a shell or Python might then take its
-# program from stdin. So the event waits on descriptor 3, for our Python alone, and there
-# is no command substitution. If code and quoted text are swapped, this ends: ';exit 0;'
+# program from stdin. So the event waits on descriptor 3, for our Python alone, and no
+# command is substituted. If code and quoted text are swapped, this ends it: ';exit 0;'
 set +eu # both may be exported in SHELLOPTS
 mode=$1 agent=$2 need=
 case ${HOME:-} in /*) cache=$HOME/.cache ;; *) cache=/dev/null ;; esac
@@ -446,8 +446,8 @@ class Handoff(Record):
     is_complete: bool = False  # the agent has written it since then
     written_at: str = ""  # ISO time at which the agent last wrote it
     refused_at: str = ""  # ISO time at which the person last refused that
-    mark_before: str = ""  # of the text that was there when the point was crossed
-    kit_mark: str = ""  # of the text that the kit made, or of what it added
+    mark_before: str = ""  # content_mark of the text there when the point was crossed
+    kit_mark: str = ""  # content_mark of what the kit made, or added to the agent's
     kit_offset: int = -1  # the session's `offset` when the kit last made or updated it
     reminded_answer: str = ""  # the answer whose calls carried the last reminder
 
@@ -1016,8 +1016,8 @@ def prepare_delivery(run: Run) -> None:
 
 
 def choose_handoff(run: Run) -> tuple[Writers, str]:
-    """The handoffs that may be delivered, and the text of the first. That is the one
-    for this session: after a compaction its own, else the one it began with."""
+    """The handoffs that may be delivered, and the text of the first. After a compaction
+    that is the session's own, or the one it began with."""
     session, source = run.session, run.event.source
     own = own_handoff(session)
     if source == "compact":
@@ -1157,6 +1157,7 @@ def fit_handoff(text: str, room: int) -> str:
             words[title] = re.sub(r"(?m)^> ?", "", part).split("\n\n")
             part = ""
         sections[title] = cut_middle(part, room if is_short else SECTION_LIMIT)
+    # the person's words get what the agent's text leaves, and at least what binds
     said = sum(words.values(), [])
     spare = room - len(join_sections(sections)) - len("".join(words))
     binding = render_requests(choose_words(said, spare * 2 // 3, BINDING))
@@ -2833,8 +2834,8 @@ def bind(run: Run, flow: Workflow) -> bool:
 
 
 def hear_person(run: Run, flow: Workflow) -> str:
-    """A person's prompt sets the brakes back and answers a phase that was blocked.
-    Gives the reason if it ends the workflow."""
+    """A person's prompt resets the counts of rounds and idle stops, and answers a phase
+    that was blocked. Gives the reason if it ends the workflow."""
     if run.event.prompt.strip().lower() == CANCEL_WORDS:
         run.reply.add(CANCELLED)
         return "user_cancelled"
@@ -2969,7 +2970,7 @@ def first_true(**values: object) -> str:
 
 
 def conclude(run: Run, flow: Workflow, reason: str) -> bool:
-    """Save the state; True if the agent goes on, so if there is no reason to stop."""
+    """Save the state; True if the agent goes on: there is no reason to stop."""
     if flow.is_altered:
         run.reply.tell("ctx: " + ALTERED)
     if reason:
@@ -3573,6 +3574,7 @@ SHELL_TEXT = r"""(?xs)
     (?<!\S)(?:\#[^\n]*|…) | \d?>&\d | [\d&]?>>?\s?/dev/null\b  # no words, and no file
     | \\(.) | '([^']*)'? | "((?:[^"\\]|\\.)*)"?                # a part of one word
 """
+# in a quoted text \0 stands for a blank, … for a sign of the shell
 INSIDE_WORD = str.maketrans(" \t\n;&|<>()#", "\0\0\0……………………")
 SHELL_SIGNS = set("\\'\"#;&|<>()\n…")
 SEPARATOR = r"(&&|\|\||(?<!>)\||(?<![<>])&(?!>)|[;()\n])"
@@ -3873,7 +3875,7 @@ class Dialect:
     time_unit: int = 1  # of a timeout in the settings, per second
     end_limit_s: int = 5
     fields: dict[str, str] = {}  # their field of an event -> ours
-    proofs: dict[str, str] = {}  # event -> the field by which it really is that
+    proofs: dict[str, str] = {}  # event -> a field that only the real one has
     unheard: tuple[str, ...] = NEVER_HEARD  # events whose text the model never gets
     has_receipts: bool = True  # its transcript holds what hooks said
     is_flat: bool = False  # the text is at the top level of a reply
@@ -3883,7 +3885,7 @@ class Dialect:
     home_variable: str = ""  # names its folder in the home, if that is another
     limit_file: str = "settings.json"  # beside its settings: it may tell the limit
     compacts_at: int = 100  # percent of the window
-    told_limit: str = ""  # a pattern of another limit there: tokens, or 0.5 of all
+    told_limit: str = ""  # a pattern for the user's limit there: tokens, or a share
     reserve_tokens: int = 0  # what it keeps free for a summary
     bytes_per_token: float = 1.5  # a token adds at least so much to its transcript
     window: int = 0  # where every model has the same
@@ -3984,7 +3986,7 @@ def parse_event(data: object, mode: str, word: str, env: Env) -> Event | None:
     agent = detect_agent(word, data)
     dialect = DIALECTS[agent]
     named = {ours: data.get(theirs) for theirs, ours in dialect.fields.items()}
-    event = Event({**named, **data})  # in both spellings: ours counts
+    event = Event({**named, **data})  # a field in both spellings: ours wins
     names = {dialect.renamed.get(name, name): name for name in dialect.registered}
     event.name = names.get(event.hook_event_name, "")
     proof = dialect.proofs.get(event.name, "hook_event_name")
@@ -4914,7 +4916,8 @@ RUNTIME_FOLDERS = (
     "handoffs/delivered",
 )
 RUNTIME_NAMES = ("signals", "handoffs", "monitor-state.json")
-# Our files in a project's state folder, in .context, in .caw and in the cache.
+# What install.py removes of ours: in a project's state folder, in .context, in .caw
+# and in the cache.
 STATE_FILES = (
     r"(session-.*|(agreed|metrics|limits|install-\w+)\.json|events\.jsonl|errors\.log"
     r"|cloned|edits|lock|root|paused|swept|greeted|ctx_hooks\.py\.\w+)"
@@ -4974,11 +4977,12 @@ def find_project(start: str, env: Env) -> Project | None:
         return None
     start = os.path.normpath(start)
     for folder in upwards(start):
-        is_trusted = folder == start or is_ours(join(folder, ".contextrc"))
-        settings = read_settings(folder if is_trusted else "", env)
+        is_start = folder == start
+        may_read = is_start or is_ours(join(folder, ".contextrc"))
+        settings = read_settings(folder if may_read else "", env)
         project = Project(folder, settings, env)
-        is_trusted = folder == start or is_ours(project.context)
-        if is_trusted and isdir(project.context):
+        may_use = is_start or is_ours(project.context)
+        if may_use and isdir(project.context):
             return project if is_safe_to_use(project) else None
     return None
 
@@ -5438,9 +5442,9 @@ def count_success(run: Run) -> None:
 GAP = "[…] "
 TEXT_COST = 4  # characters that the quoting of a text takes
 SENTENCE_LIMIT = 800  # characters; a longer one is taken in pieces
-LONG = 60  # characters; for each so many, a sentence comes one weight later
+LONG = 60  # characters; for each so many, a sentence ranks one lower
 SHORT_LEAD = 22  # characters of "Wait." and its like: the next sentence says what
-FIRST_FEW = 30  # of one text and weight; what is more comes after other texts
+FIRST_FEW = 30  # sentences of one text and weight; more wait for other texts
 LAST_WHOLE, WHOLE_SHARE = 3, 5  # the first and the last three, up to a fifth each
 WHOLE = 99  # their rank
 
@@ -8353,7 +8357,7 @@ def describe_decision(here: Here, row: Json) -> str:
 # answers for the person: it presses Enter only after our text has appeared in the
 # program's output. Screen knows, Typist decides, Terminal moves the bytes.
 
-WRAP_POLL_S, WRAP_SETTLE_S, WRAP_TIMEOUT_S = 0.2, 0.5, 30.0
+WRAP_POLL_S, WRAP_SETTLE_S = 0.2, 0.5
 WRAP_ECHO_S = 8.0  # our text appears within this; the person's keys wait so long
 WRAP_ANSWER_S = 5.0  # after so long at its prompt, it has not acknowledged
 WRAP_OUTPUT_BYTES = 10_000  # at least 5,000 characters
@@ -9006,7 +9010,7 @@ def watch(here: Here, options: Namespace) -> None:
         is_off = is_switched_off(run.project, run.env, run.now)
         if not options.wake or not (is_off or is_busy(run.session, run.now)):
             print_signals(choose_items(run, [], new), options.wake)
-            # one from the future has got another time by that
+            # reading a file from the future has changed its time
             seen |= new.union((path, modified_at(path)) for path, _ in new)
 
 
