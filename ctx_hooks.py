@@ -7067,7 +7067,8 @@ SECRETS = (
     ),
     (
         "ghp_ gho_ ghu_ ghs_ ghr_ npm_ hf_ shp sntry rubygems_ whsec_ gsk_ sbp_ r8_",
-        r"\b(?:gh[pousr]|npm|hf|shp(?:at|ss|ca|pa)|sntry[su]|rubygems|whsec|gsk|sbp|r8)_"
+        r"\b(?:gh[pousr]|npm|hf|shp(?:at|ss|ca|pa)|sntry[su]|rubygems|whsec|gsk|sbp"
+        r"|r8)_"
         r"[A-Za-z0-9]{16,}",
     ),
     (
