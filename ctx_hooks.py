@@ -3841,7 +3841,8 @@ def window_of_model(session: Session) -> int:
 # =============================================================================
 # The one place that knows the clients' JSON: event names and fields, reply
 # shapes, tool names, transcript rows. Each client is one class at the end. The
-# rest of the file speaks in Event, Row and Reply.
+# rest of the file speaks in Event, Row and Reply; only of Claude Code it also reads
+# variables, and pins words for its summary.
 
 EVENTS = {  # event, by Claude Code's name -> mode
     "SessionStart": "inject",
