@@ -126,6 +126,10 @@ changed and what it tracks, and a check command that the person agreed to. In a
 project without a context folder it creates nothing. It ends within 4 seconds,
 unless a check runs. When in doubt it says nothing.
 
+The kit is this file, wherever it was installed. A handoff is what one session
+leaves for the next, a signal a file for the agent, an alert an auditor's
+finding; a workflow is what `auto` runs. A mark tells one content from another.
+
 Read it from the top down: the records, what happens at each event, the
 mechanisms, then the foundation. A section uses only Records and the sections
 below it in this list. The people's commands come last and may use everything.
