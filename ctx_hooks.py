@@ -8329,13 +8329,15 @@ DECISIONS = {
     "auto:held": "sent the agent on: {said}",
     "auto:released": "let the agent stop: {said}",
     "gate:said": "asked the agent to read {files}, before its first tool call",
-    "handoff:crossed": "saw the context {percent}% full: from now on a handoff is wanted",
+    "handoff:crossed": "saw the context {percent}% full:"
+    " from now on a handoff is wanted",
     "handoff:asked": "asked for a handoff at {percent}%: there was none yet",
     "handoff:failed": "could not write {path}; the next start tries again",
     "handoff:written": "stopped asking for a handoff: the agent wrote {path}",
     "injection:attempted": "sent the startup text {handoff}, attempt {attempt}",
     "injection:succeeded": "saw that the startup text arrived: {evidence}",
-    "injection:escalated": "wrote the startup text into {file}: no sign yet that it arrived",
+    "injection:escalated": "wrote the startup text into {file}:"
+    " no sign yet that it arrived",
     "injection:failed": "gave up on the startup text after {attempts} attempts",
     "signal:delivered": "told the agent a signal ({severity}): {body}",
     "signal:expired": "removed an expired signal: {body}",
