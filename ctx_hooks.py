@@ -956,6 +956,7 @@ SECTION_LIMIT = 500  # characters of a list in a startup text that is too long
 SECTION_TITLE = r"(?m)^(##+ (?!Since this handoff).*\n+)"
 MOVED = "The working tree is on %s at %s now; it was on %s at %s then."
 BEGAN_WITH = "That session began with the handoff %s."
+STILL_OPEN = "That session is still open in another window."
 OTHERS = "Also waiting in the same folder: %s."
 FILES_HEAD = "Context for this session (ctx_hooks, %s):"
 STRANGERS = "It came with the repository: none of this user's sessions wrote it."
@@ -1133,6 +1134,9 @@ def handoff_head(run: Run, writers: Writers) -> list[str]:
     if is_strangers(project, name, writer):
         lines.append(STRANGERS)
     lines.append(OFFER)
+    is_here = writer.ended_at or is_same_client(writer, run.session)
+    if is_running(writer.client_pid) and not is_here:
+        lines.append(STILL_OPEN)
     then, now = (writer.branch, writer.commit), run.head
     if then != now and "" not in (writer.branch, now[0]):
         lines.append(MOVED % (now + then))

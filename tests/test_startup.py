@@ -397,6 +397,23 @@ def test_what_the_person_decided_in_a_session_that_only_planned_is_added_to_the_
 
 
 @ASKS_A_PROCESS
+def test_a_second_window_is_told_that_the_first_is_still_open(world):
+    with subprocess.Popen(["sleep", "600"]) as client:
+        first = world.session("first")
+        first.env["CLAUDE_PID"] = str(client.pid)
+        first.start()
+        first.prompt("Add discounts.")
+        first.edit("src/cart.py")
+        first.say("Done.")
+        first.stop()
+        said = new(world, "second").text
+        client.kill()
+    assert "> Add discounts." in said and kit.STILL_OPEN in said
+    first.edit("src/cart.py")
+    assert kit.STILL_OPEN not in new(world, "third").text
+
+
+@ASKS_A_PROCESS
 def test_who_is_away_from_an_open_window_keeps_the_handoff(world):
     session = begun(world)
     client = subprocess.Popen(["sleep", "600"])
