@@ -1078,6 +1078,12 @@ def test_folders_that_hooks_made_and_nobody_filled_go_too(place):
     assert not os.path.exists(place.path(".context")) and place.left_in_home() == []
 
 
+def test_what_a_plugin_s_hooks_wrote_goes_though_nothing_was_installed_here(place):
+    use(place)
+    place.run("--uninstall")
+    assert place.tree() == {} and place.left_in_home() == []
+
+
 @pytest.mark.posix("links")
 def test_an_empty_folder_behind_a_link_stays(place):
     place.run()
