@@ -279,7 +279,7 @@ class Event(Record):
     name: str = ""  # a key of EVENTS
     is_subagent: bool = False  # a subagent caused it
     is_typed: bool = False  # a prompt that a person typed
-    is_trusted_client: bool = True  # we know which client this is
+    is_known_client: bool = True  # we know which client this is
     hook_event_name: str = ""  # as the client calls it
     session_id: str = ""  # any text: it may be no file name
     transcript_path: str = ""  # of the session, also at a subagent's event
@@ -746,7 +746,7 @@ def load_and_look(run: Run) -> None:
 def speak_and_save(run: Run) -> None:
     """Print the reply, then remember what was said, then save."""
     print_reply(run)
-    if run.event.is_trusted_client:
+    if run.event.is_known_client:
         for action, args in run.reply.said_actions:
             action(*args)
     if run.event.name == "Stop" and not run.reply.is_hold:
@@ -1220,7 +1220,7 @@ def follow_delivery(run: Run) -> None:
 def may_send(event: Event) -> bool:
     """Not at a Stop: the text would hold it. In an unknown client only at the start:
     nothing counts as sent there, so the text would come with every event."""
-    is_bookable = event.is_trusted_client or event.name == "SessionStart"
+    is_bookable = event.is_known_client or event.name == "SessionStart"
     return can_speak(event) and event.name != "Stop" and is_bookable
 
 
@@ -1555,7 +1555,7 @@ def calm_bytes(run: Run) -> int:
 def is_calm(run: Run) -> bool:
     """Whether the next call needs an answer only if something new happens."""
     session, event = run.session, run.event
-    if event.name != "PostToolUse" or not event.is_trusted_client:
+    if event.name != "PostToolUse" or not event.is_known_client:
         return False
     keys = call_keys(session.facts)[-3:]
     pending = (
@@ -2583,7 +2583,7 @@ def add_signals(run: Run, alerts: list[Signal]) -> list[Signal]:
 def hold_for_signals(run: Run) -> None:
     """At a Stop: a critical signal that this session has not heard holds it, once."""
     event, session = run.event, run.session
-    may_hold = event.is_trusted_client and session.holds < MOST_HOLDS
+    may_hold = event.is_known_client and session.holds < MOST_HOLDS
     if run.reply.is_hold or event.permission_mode == "plan" or not may_hold:
         return
     items = waiting_items(run, [])
@@ -4004,7 +4004,7 @@ def parse_event(data: object, mode: str, word: str, env: Env) -> Event | None:
     event.agent = agent
     # Cursor and others run Claude's line too; only Claude Code sets these.
     is_claude_code = env.get("CLAUDECODE") or env.get("AI_AGENT")
-    event.is_trusted_client = bool(word or agent != "claude" or is_claude_code)
+    event.is_known_client = bool(word or agent != "claude" or is_claude_code)
     event.is_subagent = bool(data.get("agent_id") or data.get("subagentType"))
     if event.source == "new":
         event.source = "startup"

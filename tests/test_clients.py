@@ -63,7 +63,7 @@ def test_a_recorded_event_means_the_same_in_every_client(client):
         if (client, name) in NO_EVENTS or (client, recording) in NO_EVENTS:
             assert event is None
             continue
-        assert (event.agent, event.is_trusted_client, event.name) == (client, True, name)
+        assert (event.agent, event.is_known_client, event.name) == (client, True, name)
         assert event.session_id and event.cwd == "/home/user/project"
         assert event.is_subagent == recording.endswith(".subagent")
         if name == "SessionStart":
