@@ -3198,7 +3198,7 @@ STATES = {  # what `auto status` says, and what a person can do next
     " for {flow.stage}: {flow.needs:.500}" + GOES_ON,
     "waiting": "The workflow waits for your next prompt to the agent; then {flow.stage}"
     " begins." + GOES_ON,
-    "running": "The agent works on {flow.stage} in session {flow.session_id:.8},"
+    "running": "Under way in session {flow.session_id:.8}: {flow.stage},"
     " {flow.iteration} of {flow.max_iterations} rounds done." + GOES_ON,
 }
 

@@ -775,7 +775,7 @@ def test_status_is_a_sentence_in_every_state_of_a_check(auto, session, world):
     told = session.prompt("Go.").text
     assert "phase " not in told.lower()  # there is only the task
     stop(session)
-    assert "The agent works on the task in session s1, 1 of 20 rounds done." in auto.status()
+    assert "Under way in session s1: the task, 1 of 20 rounds done." in auto.status()
     stop(session, "BLOCKED: Which currency?")
     assert "Your answer is needed, as a prompt in session s1, for the task: Which currency?" in auto.status()
     auto.cancel()
@@ -789,7 +789,7 @@ def test_status_is_a_sentence_in_every_state_of_a_check(auto, session, world):
 
 
 def test_status_is_a_sentence_in_every_state_of_the_phases(auto, running, world):
-    assert "The agent works on phase planning in session s1, 0 of 20 rounds done." in auto.status()
+    assert "Under way in session s1: phase planning, 0 of 20 rounds done." in auto.status()
     assert "It ends when all phases are complete, on the agent's word; " in auto.status()
     stop(running, block(world, **BLOCKED))
     assert "in session s1, for phase planning: Which currency?" in auto.status()
