@@ -10,6 +10,7 @@
 """:"; exec 3<&0 </dev/null # The launcher, for a shell. To Python it is a string.
 # It answers calls that need no reply by itself, and starts Python for the others.
 # usage: sh ctx_hooks.py MODE [AGENT] [now]
+#
 # A tool that rewrites this file may lose a quote; a shell or Python might then take its
 # program from stdin. So the event waits on descriptor 3, for our Python alone, and no
 # command is substituted. If code and quoted text are swapped, this ends it: ';exit 0;'
@@ -5593,7 +5594,7 @@ cette fois ci, pas cette fois, n' a plus besoin, plus besoin de, on n' a plus be
 c' est décidé, c' est tranché, c' est acté, on a décidé, ^ plutôt, ^ finalement,
 je retire, je reviens sur, repoussé, repoussée, reporté, reportée, décalé, décalée,
 avancé au, avancée au, mauvais numéro, mauvaise date, faute de frappe, le bon chiffre,
-la bonne date, on a choisi, on choisit, j'ai choisi, on a tranché, n' est plus utilisé,
+la bonne date, on a choisi, on choisit, j' ai choisi, on a tranché, n' est plus utilisé,
 on annule, on change, finalement par, finalement avec, finalement on, le plan a changé,
 ce que je voulais dire, avancé, avancée, passe du, passe au, déplacé, déplacée,
 # Español
@@ -5894,7 +5895,7 @@ doit marcher, doit fonctionner, doit rester, doit être, réponds, écris toujou
 lance toujours, utilise, on dit, on parle de, au maximum, au plus tard, au minimum,
 pas plus de, pas plus que, sous aucun, en aucune, à aucun moment, laisse le, laisse la,
 laisse les, date_limite, la_limite, le délai, respecte*, | ^ pas, | ^ jamais,
-| ^ et non, je m' en occupe, laisse moi, c' est moi qui, ne fais rien, il nous faut,
+je m' en occupe, laisse moi, c' est moi qui, ne fais rien, il nous faut,
 uniquement avec, limité*, limite_toi, limitez, borne_toi, tiens_toi, tenez vous,
 en tenir à, sans dépasser, dépasser, plafonné*, l' accord de, l' accord d', exige*,
 requiert, nécessite l', doit valider, doit approuver, peut valider, peut approuver,
@@ -5924,7 +5925,7 @@ deben_ser, antes de escribirlo, antes de escribir, antes de borrar, antes de des
 antes de tocar, antes de hacer, enséñame, muéstrame, espera mi, espera a que,
 pregúntame, decimos, bajo ninguna, bajo ningún, como máximo, como mucho, más de,
 sin excepciones, sin excepción, deja el, deja la, deja los, ^ usen, ^ usar, | ^ nunca,
-| ^ jamás, | ^ y no, | ^ no a, | ^ no en, | ^ no el, | ^ no la, | ^ no los, | ^ no las,
+| ^ jamás, | ^ no a, | ^ no en, | ^ no el, | ^ no la, | ^ no los, | ^ no las,
 | ^ no por, | ^ no un, | ^ no con, | ^ no de, déjamela, déjamelo, déjame, lo hago yo,
 la hago yo, me encargo yo, no_hagas nada, limitad*, limítate, cíñete, atente,
 sin pasar de, no puede pasar, no puede superar, superar, la aprobación de,
@@ -6188,7 +6189,7 @@ nobody, go with, not to, not in, nothing, ^ use, ^ sort, ^ round, ^ name, ^ call
 prefer, ^ tests, given in, stored as, expire, expires, lasts, lives in, belongs,
 come from, comes from, go next to, goes next to, is called, are called, it's called,
 our test, is billed, we bill, we support, supports, by law, kilobytes, megabytes,
-milliseconds, grams, metres, characters, ^ everything, ^ just, ^ not, let's make,
+milliseconds, grams, metres, characters, ^ everything, ^ not, let's make,
 let's do, is now, are now, ^ better, ^ change the, stays, remains, ^ exclude,
 ^ document, ^ target, ^ support, ^ release, ^ host, is due, is named, ^ dates, ^ times,
 ^ prices, ^ amounts, ^ passwords, ^ sessions, ^ the default, ^ the limit,
@@ -6206,7 +6207,7 @@ every monday, every tuesday, every wednesday, every thursday, every friday, ever
 every month, every quarter, on mondays, on tuesdays, on wednesdays, on thursdays,
 on fridays, on weekends, on sundays, on saturdays, are private, is private, ids are,
 dates are, names are, keys are, always in, project name, code name, codename, i said,
-is better, | ^ then, tests first, kelvin, celsius, fahrenheit, currency, are given,
+is better, tests first, kelvin, celsius, fahrenheit, currency, are given,
 is given, given as, on the branch, carries, carry, have changed, wrong branch,
 absolutely, won't be, after all, ^ all the, ^ all of, ^ all amounts, ^ all prices,
 ^ all dates, ^ all times, ^ all ids, codename is, spelled with, spelt, with a hyphen,
@@ -6280,7 +6281,7 @@ chaque, attention, permis, laisse*, seul, seule, seuls, nécessaire*, sinon, jam
 nulle part, doivent, devons, essentiel*, ^ non, sont en, est en, en centimes, pour cent,
 notre, nos, ^ les prix, ^ les montants, ^ les dates, ^ préfère, s' appelle,
 s' appellent, d'_abord, rien n' est, nommé, nommée, se nomme, mesuré en, mesurés en,
-exprimé en, exprimés en, valable, valide_jusqu', commence par, commencent par,
+exprimé en, exprimés en, valable, valide_jusqu'*, commence par, commencent par,
 finit par, finissent par, se_termine par, chiffres, responsable_de, je suis le,
 je suis la, toutes les deux, tous les lundis, tous les mardis, mégaoctets, kilos, tva,
 dans cet ordre, en milliers, en interne, le nom est, l'_adresse est, le seul, la seule,
@@ -6331,9 +6332,9 @@ scadenza, nostro, nostra, ^ i prezzi, ^ gli importi, ^ le date, ^ gli orari, dev
 prima i, prima le, prima il, niente si, dovr*, si chiama, si misura in, misurat*,
 espress*, valid*, inizia con, iniziano con, finisce con, finiscono con, cifre,
 responsabile di, sono il, sono la, ogni due, ogni lunedì, ogni martedì, chili,
-in quest' ordine, in migliaia, migliaia di, il_nome è, l' indirizzo è, il solo,
+in quest'ordine, in migliaia, migliaia di, il_nome è, l' indirizzo è, il solo,
 l' unico, l' unica, unico, unica, è ora, ora è, sono ora, supportat*, al minuto,
-all' ora, al mese, per utente, a persona, il tono, senza rete, franchi, destinatari,
+all'ora, al mese, per utente, a persona, il tono, senza rete, franchi, destinatari,
 referente, formale, fatturiamo, rapporto è, permesso di scrittura, accesso, età minima,
 minim*, conserva*, firma le, colore, cambio è, soglia, ogni notte, chiude_alle,
 apre_alle, allergia, legge, regione, ovunque, dappertutto, non possiamo, | ^ non,
@@ -6544,8 +6545,8 @@ sister, doctor, hospital, woman, how about, what about, you know, excuse me, par
 bye, goodbye, see you, welcome, congratulations, good luck, good idea, that's,
 sounds like, often, usually, sometimes, something, someone, almost, little, many,
 things, right now, he, he's, she's, they're, you'd better, never mind that, excuse, i'm,
-^ it, ^ it's, ^ that, ^ this, ^ there, ^ there's, ^ these, ^ those, ^ well, ^ oh well,
-^ here, here's, ^ sure, ^ right, ^ ok, ^ let me, ^ i,
+^ it, ^ it's, ^ that, ^ this, ^ there, ^ there's, ^ these, ^ those, ^ oh well,
+^ here, here's, ^ sure, ^ right, ^ let me, ^ i,
 # Deutsch
 ach, wirklich, sehr, ziemlich, er, ihm, ihn, du, dich, dir, dein, _deine, deinen, _sie,
 ihnen, mir, mich, herr, frau, lieber gott, schatz, hat, hast, habe, gehört, liebe,
@@ -6558,10 +6559,10 @@ so viel, ganz, ich mag, magst, hätte, wäre, ach ja, na ja, ja klar, ich, ^ es,
 # Français
 oui, vraiment, très, trop, assez, ils, elles, leur, t', _toi, tes, vous, votre, vos,
 monsieur, madame, cher, chérie, entendu, aime, adore, heureux, heureuse, content,
-contente, peur, peut-être, bien sûr, aujourd'hui, ce soir, hier, gens, voiture, école,
+contente, peur, bien sûr, aujourd'hui, ce soir, hier, gens, voiture, école,
 fête, _manger, famille, ami, amis, mère, père, frère, soeur, médecin, hôtel, et si,
 excusez moi, au revoir, bienvenue, bonne chance, bonne idée, souvent, parfois,
-quelque chose, quelqu'un, presque, un peu, beaucoup, ça, c'était, j', ^ c', ^ ça,
+quelque chose, quelqu'un, presque, un peu, beaucoup, ça, c' était, j', ^ c', ^ ça,
 ^ cela, ^ voilà, ^ voici, ^ eh bien, ^ bon,
 # Español
 sí, realmente, muy, demasiado, bastante, él, ella, ellos, tú, tus, usted, señor, señora,
@@ -6575,14 +6576,14 @@ oi, sim, muito, muita, demais, ele, ela, _eles, você, vocês, seu, senhor, senh
 querido, querida, ouvi, sinto, medo, com certeza, hoje, hoje à noite, ontem, carro,
 escola, família, mãe, pai, irmão, irmã, livro, que tal, desculpe, tchau, bem vindo,
 boa sorte, boa ideia, às vezes, alguém, quase, um pouco, eu gosto, seria, eu, ^ isso,
-^ isto, ^ aqui, ^ ali, ^ bom, ^ então,
+^ isto, ^ aqui, ^ ali, ^ bom,
 # Italiano
 sì, davvero, molto, troppo, abbastanza, lui, loro, suo, sua, tu, tuo, tua, signore,
 signora, caro, cara, tesoro, hai, ho, sentito, amo, adoro, sento, felice, contento,
 contenta, paura, certo, certamente, oggi, stasera, ieri, gente, macchina, scuola, festa,
 mangiare, famiglia, amico, amici, madre, padre, fratello, sorella, medico, albergo,
 che ne dici, scusi, scusa, arrivederci, benvenuto, buona fortuna, buona idea, spesso,
-qualche, qualcosa, qualcuno, quasi, un po', tanto, tanti, molti, vuoi, puoi, penso che,
+qualche, qualcosa, qualcuno, quasi, un po, tanto, tanti, molti, vuoi, puoi, penso che,
 mi piace, sarebbe, io, ^ questo, ^ quello, ^ ecco, ^ beh, ^ allora,
 # Nederlands
 echt, erg, heel, te_veel, hij, zij, hem, haar, je, jij, jou, jouw, uw, meneer, mevrouw,
@@ -6596,7 +6597,7 @@ kochanie, słyszałem, słyszałam, kocham, lubię, czuję, szczęśliwy, szczę
 oczywiście, dzisiaj, dziś wieczorem, wczoraj, ludzie, samochód, szkoła, impreza, jeść,
 rodzina, przyjaciel, przyjaciele, matka, ojciec, brat, siostra, lekarz, przepraszam,
 do widzenia, witaj, powodzenia, dobry pomysł, często, czasami, coś, ktoś, prawie,
-trochę, dużo, wiele, ^ to, ^ tu, ^ tam, ^ no i, ^ więc, mnie,
+trochę, dużo, wiele, ^ to, ^ tu, ^ tam, ^ no i, mnie,
 # Русский
 ой, ах, да, правда, очень, слишком, довольно, он, она, они, его, её, ему, ей, им, ты,
 тебя, тебе, твой, твоя, вы, вас, вам, ваш, ваша, господин, дорогой, дорогая, слышал,
@@ -6782,7 +6783,7 @@ devo andare, sono, ero, era, erano, aveva, avevamo, abbiamo, si blocca, fallisce
 falliscono, fallito, funziona, funzionano, funzionava, non funziona, non va, va in,
 si rompe, rotto, rotta, _succede, non_succede, c' è, ci sono, non ci sono, appare,
 mostra, restituisce, sembra, a quanto pare, _forse, probabilmente, strano, purtroppo,
-da ieri, dall' aggiornamento, ancora, lo stesso errore, stesso errore, nessun errore,
+da ieri, dall'aggiornamento, ancora, lo stesso errore, stesso errore, nessun errore,
 finisce mai, finisce di, ^ perché, ^ come, ^ dove, ^ chi, ^ puoi, ^ potresti,
 ^ dovremmo, mai capito, solo due, ora funziona, non c' è, non so, non vedo,
 ^ senza l' opzione, ^ senza la, ^ senza il, ^ sempre lo stesso, ^ solo due,
@@ -6870,7 +6871,7 @@ def read_scale() -> Scale:
     for weight, table in WEIGHTS.items():
         lines = [line for line in table.split("\n") if line[:1] != "#"]
         entries = ",".join(lines).replace("_", " ")
-        for entry in re.split(r",\s*", entries):
+        for entry in filter(None, re.split(r",\s*", entries)):
             if entry[-1:] < "\u3000":  # a script with blanks between words
                 entry = entry[:-1] if entry[-1:] == "*" else entry + " "
             scale[entry] = weight

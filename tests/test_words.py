@@ -187,6 +187,15 @@ def test_the_tables_hold_no_entry_twice():
     assert len(entries) == len(set(entries))
 
 
+def test_each_entry_of_the_tables_is_found_as_a_person_writes_it():
+    entries = [entry for entry, weight in kit.read_scale().items() if weight]
+    assert len(entries) > 9000
+    for entry in entries:
+        text = entry.replace("| ^ ", ", ").replace("' ", "'").strip()
+        written = text[2:] if text[0] == "^" else "x " + text
+        assert entry in kit.plain_clauses(written + "a" * written.endswith("'")), entry
+
+
 def test_the_corpus_is_ours_and_in_eleven_languages():
     languages = {language for language, _ in bench_words.corpus("binding.txt")}
     assert languages == set("en de fr es pt it nl pl ru zh ja ko".split())
