@@ -1135,8 +1135,8 @@ def handoff_head(run: Run, writers: Writers) -> list[str]:
     if is_strangers(project, name, writer):
         lines.append(STRANGERS)
     lines.append(OFFER)
-    is_here = writer.ended_at or is_same_client(writer, run.session)
-    if is_running(writer.client_pid) and not is_here:
+    is_elsewhere = "" != run.session.client_pid != writer.client_pid
+    if is_elsewhere and is_running(writer.client_pid) and not writer.ended_at:
         lines.append(STILL_OPEN)
     then, now = (writer.branch, writer.commit), run.head
     if then != now and "" not in (writer.branch, now[0]):
