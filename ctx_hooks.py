@@ -8903,7 +8903,8 @@ def choose(names: list[str], prefix: str) -> str:
         raise UserError("nothing waits", "`status` shows what there is")
     found = [name for name in names if name.startswith(prefix)]
     if len(found) != 1:
-        raise UserError("say which one", "there are: " + ", ".join(names))
+        problem = "say which one" if found else "there is no " + prefix
+        raise UserError(problem, "there are: " + ", ".join(names))
     return found[0]
 
 

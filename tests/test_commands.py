@@ -211,6 +211,7 @@ def test_handoff_drop_takes_one_away(world):
     world.handoff("b2", "Goal two.\n")
     answer = ask(world, "handoff", "drop")
     assert answer.code == 1 and "say which one" in answer.err and "a1.md" in answer.err
+    assert "error: there is no c3\n" in ask(world, "handoff", "drop", "c3").err
     assert "delivered/b2.md" in tell(world, "handoff", "drop", "b")
     assert world.waiting() == ["a1.md"] and os.path.exists(world.context("handoffs", "delivered", "b2.md"))
     assert "Goal two." not in world.session("s2").start().text
