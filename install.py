@@ -724,7 +724,9 @@ def plan_kit(job):
     if problem:
         name = "%s.%s" % (KIT, kit.sha256_of(old or b"")[:8])
         job.change(job.place.state(name), old, " (a copy of the kit that was here)")
-    job.change(job.kit, SOURCE, " (%s%s)" % (kit.VERSION, describe_kit(version)))
+    is_known = kit.sha256_of(old or b"") in job.record.kits
+    was = describe_kit(version, is_known)
+    job.change(job.kit, SOURCE, " (%s%s)" % (kit.VERSION, was))
     digest = kit.sha256_of(SOURCE)
     if digest not in job.record.kits:
         job.record.kits.append(digest)
@@ -757,9 +759,12 @@ def numbers_of(version):
     return [int(digits) for digits in re.findall(r"\d+", version)]
 
 
-def describe_kit(version):
-    # type: (str) -> str
-    """What was in the kit's place, as words behind the new version."""
+def describe_kit(version, is_known):
+    # type: (str, bool) -> str
+    """What was in the kit's place, as words behind the new version. A kit that we
+    wrote and nobody changed is known."""
+    if is_known and version == kit.VERSION:
+        return ", was an earlier build of it"
     if version in (kit.VERSION, kit.CUT):
         return "; " + kit.CHANGED % "it"
     return ", was " + version if version else ""

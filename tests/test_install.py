@@ -659,6 +659,14 @@ def test_a_kit_that_a_formatter_changed_is_put_back(place):
     assert place.read(KIT) == STAND_IN and "current" in place.run("--check")
 
 
+def test_an_earlier_build_of_the_same_version_is_not_blamed_on_a_formatter(place):
+    place.run()
+    place.kit = STAND_IN + b"x = 1\n"
+    printed = place.run()
+    assert "changed %s (%s, was an earlier build of it)" % (KIT, kit.VERSION) in printed and CHANGED not in printed
+    assert place.read(KIT) == place.kit
+
+
 def test_a_kit_that_somebody_edited_is_replaced_and_kept_beside_it(place):
     edits = [STAND_IN + b"x = %d\n" % number for number in range(2)]
     for changed in edits:
