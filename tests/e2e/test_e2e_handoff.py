@@ -75,7 +75,9 @@ def test_the_thread_does_not_break_over_three_sessions_and_a_question_between_th
     second = kit.run("Second step.")
     third = first_request(kit).news()
     assert "Second step." in third and "one.py" not in third.replace("?? one.py", "")
-    assert "began with the handoff %s.md" % first.id in third and list(kit.handoffs()) == [second.id + ".md"]
+    assert "began with the handoff .context/handoffs/delivered/%s.md" % first.id in third and list(kit.handoffs()) == [
+        second.id + ".md"
+    ]
 
 
 def test_of_two_sessions_side_by_side_neither_gets_the_other_ones_open_work_also_after_clear(kit):

@@ -41,4 +41,4 @@ def test_a_whole_life_from_the_waiting_handoff_to_the_next_start(kit):
     assert [line[:20] for line in session.notices()] == ["ctx: context 89% ful", "ctx: handoff written"]
     start = first_request(kit).news()
     assert "The parser knows quotes." in start and "escapes.py" in start and "What about pushing?" in start
-    assert "began with the handoff earlier.md" in start and "ACK" not in start
+    assert "began with the handoff .context/handoffs/delivered/earlier.md" in start and "ACK" not in start
