@@ -3999,8 +3999,9 @@ def parse_event(data: object, mode: str, word: str, env: Env) -> Event | None:
     event = Event({**named, **data})  # a field in both spellings: ours wins
     names = {dialect.renamed.get(name, name): name for name in dialect.registered}
     event.name = names.get(event.hook_event_name, "")
-    proof = dialect.proofs.get(event.name, "hook_event_name")
-    if EVENTS.get(event.name) != mode or proof not in data:
+    proof = dialect.proofs.get(event.name)
+    is_proven = proof is None or proof in data
+    if EVENTS.get(event.name) != mode or not is_proven:
         return None
     event.agent = agent
     # Cursor and others run Claude's line too; only Claude Code sets these.

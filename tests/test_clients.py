@@ -136,6 +136,16 @@ def test_an_event_that_the_registered_client_does_not_have_is_no_event():
         assert kit.parse_event(recorded(other, "PostToolUse"), "monitor", "gemini", ENV) is None
 
 
+def test_a_client_may_have_names_of_its_own_for_every_field(monkeypatch):
+    class Own(kit.Dialect):
+        fields = {"event": "hook_event_name", "sessionId": "session_id"}
+
+    monkeypatch.setitem(kit.DIALECTS, "own", Own())
+    event = kit.parse_event({"event": "Stop", "sessionId": "s1"}, "stop-enforce", "own", ENV)
+    assert (event.name, event.session_id) == ("Stop", "s1")
+    assert kit.parse_event({"sessionId": "s1"}, "stop-enforce", "own", ENV) is None
+
+
 def test_wrong_types_under_any_registration_count_as_missing():
     chance = random.Random(31)
     wrongs = (None, 7, 1.5, [], {}, True, "x" * 10, [7], {"text": 7})
