@@ -1813,7 +1813,7 @@ def add_open_sessions(run: Run) -> None:
 
 
 # auditor: function, the codes of its alerts, cooldown in seconds, and whether it is
-# about the project and not about one session
+# about the project and not about one session; `status` names a code by its row in TOLD
 AUDITORS: dict[str, tuple[Audit, list[str], int, bool]] = {
     "context-health": (audit_health, list(HEALTH_LEVELS), 900, False),
     "repetition": (audit_repetition, ["CTX_REPETITION"], 600, False),
@@ -2602,7 +2602,8 @@ def waiting_items(run: Run, alerts: list[Signal]) -> list[Signal]:
 
 
 def choose_items(run: Run, alerts: list[Signal], files: Iterable[File]) -> list[Signal]:
-    """What is severe enough: critical first, then the oldest, strangers' last."""
+    """What is severe enough, for the agent or for `watch`: critical first, then the
+    oldest, strangers' last."""
     items, least = alerts + read_signals(run, files), minimum_rank(run)
     items = newest_of_each([item for item in items if item.rank() >= least])
     return sorted(items, key=lambda item: (item.is_strangers, -item.rank()))
@@ -3695,7 +3696,8 @@ def fold_result(session: Session, at: str, result: tuple[str, bool, str]) -> Non
 
 
 def fold_edit(session: Session, path: str, at: str) -> None:
-    """A call has written this file; `at` is when it was called."""
+    """A call has written this file; `at` is when it was called. The same call may come
+    twice: from its event, then from its result in the transcript."""
     facts, handoff = session.facts, session.handoff
     if is_own_handoff(session, path):
         handoff.written_at = max(handoff.written_at, at)
@@ -4618,7 +4620,10 @@ class GrokBuild(Dialect):
         return Row({"window": count_of(signals.get("contextWindowTokens"))})
 
 
-DIALECTS = {  # by the word in the registered command
+# By the word in the registered command. The launcher knows in which variable a client
+# has the session's id; without one it never answers a call alone. install.py knows in
+# GREETS which clients show the person a line of a hook.
+DIALECTS = {
     "claude": ClaudeCode(),
     "codex": Codex(),
     "gemini": GeminiCli(),
@@ -5175,6 +5180,7 @@ CONTEXT_FILES = [
     "LEARNINGS.md",
     "AGENT_PLAYBOOK.md",
 ]
+# those of every client: a handoff in one of them is found and removed again
 INSTRUCTION_FILES = "CLAUDE.md CLAUDE.local.md AGENTS.md GEMINI.md QWEN.md".split()
 SEVERITIES = ("info", "warning", "critical")
 SWITCHES = ("true", "false", "yes", "no", "on", "off")
@@ -8075,8 +8081,8 @@ class Here:
         return run
 
     def runs(self) -> list[Run]:
-        """One for each session, as its transcript is now, open ones first; nothing is
-        saved."""
+        """One for each session, as its transcript is now: the open ones first, of these
+        and of the others the newest first. Nothing is saved."""
         runs = map(self.run, all_sessions(self.project))
         known = [run for run in runs if run.session.agent in DIALECTS]
         for run in known:
@@ -8322,6 +8328,7 @@ def row_lines(rows: list[Finding]) -> list[str]:
 
 
 def print_page(lines: list[str]) -> None:
+    """Print each text as one line."""
     for line in lines:
         print(re.sub(CONTROL, "", line).replace("\n", " "))
 
@@ -8852,8 +8859,8 @@ def write_some(descriptor: int, data: bytes) -> bytes:
 # =============================================================================
 # Commands
 # =============================================================================
-# What people run: a function and a line of the parser each. What fails is a
-# UserError: two lines on stderr, and exit 1.
+# What people run: a function, a row of COMMANDS and the words in USAGE each. What fails
+# is a UserError: two lines on stderr, and exit 1.
 
 DURATION = r"([1-9]\d{0,6})([smhd]?)"
 UNITS_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}

@@ -129,6 +129,11 @@ def test_a_client_that_runs_claudes_line_is_known_by_its_events(client):
         assert kit.detect_agent("", recorded(client, name)) == client, name
 
 
+def test_a_handoff_is_removed_from_every_instruction_file_of_a_client():
+    files = {name for dialect in kit.DIALECTS.values() for name in dialect.instruction_files}
+    assert files <= set(kit.INSTRUCTION_FILES)
+
+
 def test_an_event_that_the_registered_client_does_not_have_is_no_event():
     for client in ("claude", "codex", "droid"):
         assert kit.parse_event(recorded("gemini", "AfterTool"), "monitor", client, ENV) is None

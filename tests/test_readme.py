@@ -116,8 +116,9 @@ def test_the_settings_and_the_signal_are_understood(kit, tmp_path):
 def test_every_setting_command_and_client_is_named(kit):
     named = re.findall(r"`([a-z_]+(?:\.[a-z_.<>]+)?)`", section("Settings"))
     assert set(kit.SETTINGS) - {name.replace("<phase>", "*") for name in named} == set()
-    assert all("`" + name in section("Commands") for name in kit.COMMANDS)
-    assert all(dialect.label in section("Clients") for dialect in kit.DIALECTS.values())
+    assert [name for name in kit.COMMANDS if "`" + name not in section("Commands")] == []
+    labels = [dialect.label for dialect in kit.DIALECTS.values()]
+    assert [label for label in labels if label not in section("Clients")] == []
 
 
 def test_every_option_file_and_target_that_it_names_exists():
