@@ -1159,13 +1159,9 @@ def fit_handoff(text: str, room: int) -> str:
     is_short = mark and len(rest) < room * 3 // 4
     parts = re.split(SECTION_TITLE, mark + rest)  # text, title, text, title, text …
     sections = dict(zip(["", *parts[1::2]], parts[::2]))
-    words: dict[str, list[str]] = {}
-    for title in sorted(sections, key=lambda title: REQUESTS_TITLE in title):
-        part = sections[title].rstrip()
-        if title.strip("# \n") in WORDS_TITLES:
-            words[title] = re.sub(r"(?m)^> ?", "", part).split("\n\n")
-            part = ""
-        sections[title] = cut_middle(part, room if is_short else SECTION_LIMIT)
+    words = take_words(sections)
+    for title, part in sections.items():
+        sections[title] = cut_middle(part.rstrip(), room if is_short else SECTION_LIMIT)
     # the person's words get what the agent's text leaves, and at least what binds
     said = sum(words.values(), [])
     spare = room - len(join_sections(sections)) - len("".join(words))
@@ -1177,6 +1173,18 @@ def fit_handoff(text: str, room: int) -> str:
     ours = join_sections(sections)
     body = fit_text(body.rstrip(), room - len(ours) - 2)
     return cut_middle((body + "\n\n" + ours).strip(), room)
+
+
+def take_words(sections: dict[str, str]) -> dict[str, list[str]]:
+    """Take the person's words out of these sections: {title: texts}, the ones of the
+    last session at the end."""
+    words = {}
+    for title in sorted(sections, key=lambda title: REQUESTS_TITLE in title):
+        if title.strip("# \n") in WORDS_TITLES:
+            text = re.sub(r"(?m)^> ?", "", sections[title].rstrip())
+            words[title] = text.split("\n\n")
+            sections[title] = ""
+    return words
 
 
 def join_sections(sections: dict[str, str]) -> str:
