@@ -4906,7 +4906,7 @@ def is_from_repository(project: Project, path: str) -> bool:
     before this user's first run, or the folder of a session's signals was."""
     if not project.strangers:
         words = [*TRACKED_WORDS, project.real_name(project.context)]
-        # if git fails, what a pull brought since the first run passes for the user's own
+        # if git fails, what a later pull brought passes for the user's own
         tracked = run_git(project.root, words) if may_track(project.root) else ""
         noted = read_text(project.state("cloned"), NOTED_LIMIT_BYTES)
         project.strangers = set((tracked + noted).lower().split("\0"))
