@@ -2016,7 +2016,8 @@ def adopt_handoff(project: Project, session: Session, written: list[list[str]]) 
         may_go = is_copy or content_mark(there) in ("", handoff.kit_mark)
         if not text or not may_go:
             continue
-        if write_atomically(ours, ADOPTED % project.relative(path) + text):
+        copy = ADOPTED % project.relative(path) + hide_secrets(text)
+        if write_atomically(ours, copy):
             handoff.written_at = at
 
 

@@ -161,6 +161,14 @@ def test_a_handoff_that_the_agent_writes_elsewhere_in_the_project_is_copied(worl
     assert not asks(session.look())
 
 
+def test_a_secret_in_a_handoff_from_elsewhere_is_hidden_in_the_copy(world, session):
+    session.look(tokens=FULL)
+    text = OWN + "\nThe key is AKIAIOSFODNN7EXAMPLE.\n"
+    session.call("Write", {"file_path": world.write("HANDOFF.md", text), "content": text})
+    kept = world.read_handoff("s1")
+    assert "AKIA" not in kept and kept.startswith("<!-- copied") and "The key is [hidden]." in kept
+
+
 def test_one_elsewhere_from_before_the_crossing_is_to_be_brought_up_to_date(world, session):
     path = world.write("HANDOFF.md", OWN)
     session.call("Write", {"file_path": path, "content": OWN}, tokens=63_000)
