@@ -7170,6 +7170,13 @@ SECRETS = (
         r"(?=[^\s'\"]{0,100}?\d)[^\s'\"]{6,}",
     ),
     (
+        "passwort kennwort passe: contrase senha wachtwoord hasło пароль 密码 パスワード 비밀번호",
+        r"(?i)((?:passwort|kennwort|mot de passe|contrase[ñn]a|senha|wachtwoord|hasło"
+        r"|пароль|密码|パスワード|비밀번호)"
+        r"(?:\s{0,4}(?:[:=：是は]|는)|\s(?:ist|est|es|é|is|jest|to)\b)\s{0,4}['\"]?)"
+        r"%s%s%s{6,}" % (NO_VALUE, WITH_DIGIT, VALUE),
+    ),
+    (
         "_key=",
         r"(\b[A-Z0-9_]{1,40}_KEY=['\"]?)(?=[^\s'\"]{0,100}?\d)(?=[^\s'\"]{0,100}?[a-z])"
         r"(?=[^\s'\"]{0,100}?[A-Z])[\w+/=-]{12,}",

@@ -155,6 +155,11 @@ HIDDEN = {
     "'password' => 'hunter2'": "'password' => '[hidden]'",
     "my password: hunter2": "my password: [hidden]",
     "the password is hunter2": "the password is [hidden]",
+    "das Passwort ist hunter2": "das Passwort ist [hidden]",
+    "mot de passe: hunter2": "mot de passe: [hidden]",
+    "la contraseña es hunter2": "la contraseña es [hidden]",
+    "пароль: hunter2": "пароль: [hidden]",
+    "密码是hunter2": "密码是[hidden]",
     "ansible_become_pass: hunter2": "ansible_become_pass: [hidden]",
     "sshpass -p hunter2 ssh x": "sshpass -p [hidden] ssh x",
     "docker login -u me -p hunter2": "docker login -u me -p [hidden]",
@@ -164,6 +169,9 @@ HIDDEN = {
 }
 SHOWN = [
     "ask for the password first",
+    "Das Passwort ist mindestens 12 Zeichen lang",
+    "Le mot de passe est demandé 3 fois",
+    "密码是必填项",
     "token counts: 5",
     "password=$PASSWORD",
     "api_key: <your key>",
