@@ -3299,17 +3299,19 @@ def look(session: Session) -> str:
 
 def is_behind(facts: Facts, event: Event, newest: str) -> bool:
     """Whether to wait for the transcript: at a Stop it lacks the agent's last words; in
-    a context that is half full it lacks the present call, and so its numbers."""
+    a context that is half full, or of which nothing is known yet, it lacks the present
+    call, and so its numbers."""
     dialect = DIALECTS[event.agent]
     is_late = dialect.is_late and newest < event.timestamp
     if event.name == "Stop":
         return is_late or lacks_last_words(facts, event)
-    is_call = event.name.startswith("PostToolUse")
-    if not is_call or facts.tokens * 2 < (facts.window or DEFAULT_WINDOW):
+    if not event.name.startswith("PostToolUse"):
         return False
+    is_half_full = facts.tokens * 2 >= (facts.window or DEFAULT_WINDOW)
     if not dialect.has_call_ids or not event.tool_use_id:
-        return is_late
-    return event.tool_use_id not in [call["id"] for call in facts.calls]
+        return is_late and (is_half_full or not facts.tokens)
+    known = [call["id"] for call in facts.calls]
+    return is_half_full and event.tool_use_id not in known
 
 
 def lacks_last_words(facts: Facts, event: Event) -> bool:

@@ -416,6 +416,7 @@ LATE = "2026-11-16T21:32:01.168Z"
     [
         ("PostToolUse", 700, True),
         ("PostToolUse", 400, False),
+        ("PostToolUse", 0, True),  # the numbers of the first call come late, too
         ("Stop", 400, True),
         ("UserPromptSubmit", 700, False),
     ],
