@@ -69,7 +69,7 @@ def assert_everything_is_said_once(world):
     world.leave_handoff(OWN)
     world.signal("Code freeze today.")
     calls = [bash("echo %d" % n, tokens=NEAR) for n in range(3)]
-    calls += [bash("echo x", tokens=FULL), bash("echo y", tokens=FULL)]
+    calls += [bash("echo %s" % word, tokens=FULL) for word in ("x", "y", "z")]
     world.stub.script(*calls, Turn("done", tokens=FULL))
     session = world.run("work")
     for text in ("Code freeze today.", GATE, "The parser knows quotes.", "Context: 83% full"):
