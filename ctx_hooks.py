@@ -7173,9 +7173,10 @@ SECRETS = (
     ),
     (
         "passwort kennwort passe: contrase senha wachtwoord hasło пароль 密码 パスワード 비밀번호",
-        r"(?i)((?:passwort|kennwort|mot de passe|contrase[ñn]a|senha|wachtwoord|hasło"
+        # [t]: or a spell checker takes it for a slip
+        r"(?i)((?:passwort|kennwort|mo[t] de passe|contrase[ñn]a|senha|wachtwoord|hasło"
         r"|пароль|密码|パスワード|비밀번호)"
-        r"(?:\s{0,4}(?:[:=：是は]|는)|\s(?:ist|est|es|é|is|jest|to)\b)\s{0,4}['\"]?)"
+        r"(?:\s{0,4}(?:[:=：是は]|는)|\s(?:is[t]?|est|es|é|jest|to)\b)\s{0,4}['\"]?)"
         r"%s%s%s{6,}" % (NO_VALUE, WITH_DIGIT, VALUE),
     ),
     (

@@ -134,10 +134,13 @@ def test_a_formatted_kit_works_as_the_untouched_one(formatted, tmp_path, request
         assert said == untouched or not any(said)
         return
     assert said == untouched
-    if "summary below" in request.node.name:  # the header's first word is no longer one that the shell knows
+    is_complaining = "summary below" in request.node.name  # the shell does not know the header's first word any more
+    if is_complaining:
         complaints = re.sub("(?m)^.*\n:: not found\n", "", complaints)
     assert complaints == ""
     people_can_use(formatted, tmp_path)
+    if is_complaining:
+        return
     if IS_SOAK or "together" in request.node.name:
         passes_the_launchers_suite(formatted, tmp_path)
 
@@ -269,16 +272,20 @@ def test_whatever_is_lost_in_the_launcher_nothing_of_the_event_is_run(shell, yar
         kit = helper.write(world.path("ctx_hooks.py"), text)
         mode = ("inject", "gate", "monitor", "stop-enforce", "cleanup")[number % 5]
         with open(event, "rb") as stdin:
-            done = subprocess.run(
+            process = subprocess.Popen(
                 [*shell, kit, mode],
                 cwd=world.temp,
                 env=world.env,
                 stdin=stdin,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                timeout=30,
             )
-        assert b"touch" not in done.stdout and not os.path.exists(pwned), (what, done.stdout, shell)
+        try:
+            said, _ = process.communicate(timeout=10)
+        except subprocess.TimeoutExpired:  # a loop that has lost its end: the client's time limit ends it, too
+            process.kill()
+            said, _ = process.communicate()
+        assert b"touch" not in said and not os.path.exists(pwned), (what, said, shell)
 
 
 @pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
