@@ -170,6 +170,7 @@ import os
 import re
 import sys
 import time
+from collections import Counter
 from os.path import (
     basename,
     dirname,
@@ -209,7 +210,7 @@ if TYPE_CHECKING:
     Scale = dict[str, int]  # entry -> weight
     Weighed = list[tuple[str, int]]  # sentence, weight
     Sentence = tuple[int, str, int]  # the text's number, sentence, weight
-    Rank = tuple[int, int, int]  # see rank_sentences
+    Rank = tuple[float, int, int]  # see rank_sentences
     Block = dict[str, str]  # a completion block, by its keys
     Said = tuple[float, str]  # when, and a signal's mark
 
@@ -5476,6 +5477,7 @@ SHORT_LEAD = 22  # characters of "Wait." and its like: the next sentence says wh
 FIRST_FEW = 30  # sentences of one text and weight; more wait for other texts
 LAST_WHOLE, WHOLE_SHARE = 3, 5  # the first and the last three, up to a fifth each
 WHOLE = 99  # their rank
+RARE, RARITY = 2, 3  # said twice is rare; what a sentence of rare words gains
 
 # A sentence ends with its line, or at a full stop: not that of `2.` or an initial,
 # and before a small letter only behind a longer word (`etc. and`).
@@ -5501,6 +5503,7 @@ FILLERS = (  # what may stand before an order
     r"|bitte|et|mais|donc|alors|y|pero|por favor|mas|então|ma|poi|per favore|maar|dus"
     r"|ale|więc|proszę|и|но|так|пожалуйста) )+"
 )
+UNIT = r"[^\W\d_\u3040-\u9fff]+|[\u3040-\u9fff]{1,2}"  # a word, or about one
 SEVERAL_WORDS = r"\w\W+\w|\w:|[^\0-\x7f]"
 WORD_START = r"(?<!\S)\S|[\u3040-\u9fff\uac00-\ud7af]"  # some write without spaces
 # A number, code, a path, a name.
@@ -6882,6 +6885,7 @@ WEIGHTS = {
 }
 ENDING_COSTS = {"?": 3, "？": 3, "!": 1, "！": 1}
 BINDING, WISH = 4, 2  # the least weight of what binds, and of a wish
+LEAST = -1  # no sentence weighs less
 
 
 def read_scale() -> Scale:
@@ -6907,7 +6911,7 @@ def weigh(scale: Scale, sentence: str) -> int:
     found = find_entries(scale, plain_clauses(sentence)).values()
     has_value = re.search(VALUE_SET, sentence) is not None
     cost = ENDING_COSTS.get(sentence.rstrip()[-1:], 0)
-    return max(-1, sum(found) + has_value - cost)
+    return max(LEAST, sum(found) + has_value - cost)
 
 
 def plain_clauses(sentence: str) -> str:
@@ -6952,16 +6956,16 @@ def weigh_sentences(scale: Scale, text: str) -> Weighed:
     """The sentences of a text, to the letter. What a line such as `Rules:` or `Wait.`
     announces, a sentence or a list, weighs as much as that line."""
     found: Weighed = []
-    announced = 0
+    announced = LEAST
     for number, part in enumerate(re.split(FENCED, text)):
         for sentence in split_sentences(part):
             is_pasted = number % 2 or re.match(LOG_LINE, sentence)
-            weight = 0 if is_pasted else weigh(scale, sentence)
+            weight = LEAST if is_pasted else weigh(scale, sentence)
             found.append((sentence, max(weight, announced)))
             if announces(sentence, weight):
                 announced = weight
             elif not re.match(LIST_ITEM, sentence):
-                announced = 0
+                announced = LEAST
     return found
 
 
@@ -6987,7 +6991,7 @@ def plain_words(text: str) -> str:
 
 
 def choose_words(
-    texts: list[str], room: int, least: int = -1, quoted: str = ""
+    texts: list[str], room: int, least: int = LEAST, quoted: str = ""
 ) -> list[str]:
     """What is kept of each text, so that all of it fits into the room; "" for none.
     `least` is the least weight, and what `quoted` says already is left out."""
@@ -7016,8 +7020,10 @@ def choose_words(
 
 def rank_sentences(texts: list[str], rows: list[Sentence], room: int) -> list[Rank]:
     """The sentences in the order in which they get room, as (rank, turn, place): by
-    weight, the newest first. The first text and the last ones are to stay whole."""
+    weight, more for rare words, then the newest first. The first text and the last
+    ones are to stay whole."""
     ranks: list[Rank] = []
+    counts = Counter(re.findall(UNIT, " ".join(texts).lower()))
     tally: dict[tuple[int, int], int] = {}
     for place, (number, sentence, weight) in enumerate(rows):
         is_at_end = number == 0 or number >= len(texts) - LAST_WHOLE
@@ -7025,9 +7031,18 @@ def rank_sentences(texts: list[str], rows: list[Sentence], room: int) -> list[Ra
         tally[number, weight] = tally.get((number, weight), 0) + 1
         turn = -(tally[number, weight] // FIRST_FEW)
         if sentence.strip() not in ("", GAP.strip()):
-            value = weight - len(sentence) // LONG
+            is_correction = weight >= 5  # none goes before what it corrects
+            rarity = 1 if is_correction else measure_rarity(counts, sentence)
+            value = weight - len(sentence) // LONG + RARITY * rarity
             ranks.append((WHOLE if is_whole else value, turn, place))
     return sorted(ranks, reverse=True)
+
+
+def measure_rarity(counts: dict[str, int], sentence: str) -> float:
+    """How much of a sentence, 0 to 1, is words that hardly come again: small talk
+    repeats itself, a fact does not."""
+    words = re.findall(UNIT, sentence.lower())
+    return sum(counts[word] <= RARE for word in words) / (len(words) or 1)
 
 
 def show_kept(rows: list[Sentence], kept: set[int], count: int) -> list[str]:

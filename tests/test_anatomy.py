@@ -16,7 +16,7 @@ LINES = TEXT.split("\n")
 TREE = ast.parse(TEXT)
 RULE = "# " + "=" * 77
 # Modules of the standard library that the kit may use; a new one is a decision.
-IMPORTED = """__future__ argparse collections.abc datetime faulthandler fcntl hashlib io json msvcrt os os.path re select shlex
+IMPORTED = """__future__ argparse collections collections.abc datetime faulthandler fcntl hashlib io json msvcrt os os.path re select shlex
 shutil signal subprocess sys tempfile termios time traceback tty typing zlib""".split()
 AT_THE_TOP = ["json", "os", "re", "sys", "time"]
 NETWORK = """socket ssl http urllib ftplib smtplib imaplib poplib asyncio xmlrpc socketserver telnetlib

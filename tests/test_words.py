@@ -127,6 +127,18 @@ def test_the_newest_rules_stay():
     assert RULES[99] in kept and RULES[12] not in kept
 
 
+def test_what_is_said_in_rare_words_outlives_what_comes_again_and_again():
+    rare, common = "Tomasz herds walruses.", ["We looked at it %s." % ("x" * number) for number in range(1, 30)]
+    scale = kit.read_scale()
+    assert kit.weigh(scale, rare) == kit.weigh(scale, common[0])
+    assert rare in kit.choose_words(["Hello.", rare, *common], 200)[1]
+
+
+def test_a_correction_in_common_words_outlives_a_rare_rule():
+    rule, correction = "Never touch walrus exporters.", "Scratch that, we looked at the pictures."
+    assert "Scratch" in "".join(kit.choose_words(["", rule, *CHATTER, correction, *CHATTER], 60))
+
+
 def test_a_correction_outlives_what_it_corrects():
     texts = ["Hi.", *RULES[:50], "Actually, file 12 may be changed.", *RULES[50:], "a", "b", "c"]
     kept = "\n".join(choose(texts, 2_500))
