@@ -1028,7 +1028,7 @@ def choose_handoff(run: Run) -> tuple[Writers, str]:
     session, source = run.session, run.event.source
     own = own_handoff(session)
     if source == "compact":
-        begun = os.path.join("delivered", session.handoff.began_with)
+        begun = join("delivered", session.handoff.began_with)
         writers = {own: session, begun: session}
     else:
         writers = waiting_handoffs(run)
@@ -1049,7 +1049,7 @@ def waiting_handoffs(run: Run) -> Writers:
     project = run.project
     oldest = run.now - run.settings.number("startup.max_age_hours") * 3600
     files = list_files(project.path("handoffs"), MARKDOWN)
-    names = [os.path.basename(path) for path, at in files if at >= oldest]
+    names = [basename(path) for path, at in files if at >= oldest]
     pairs = [(name, writer_of(project, name)) for name in names]
     offered = [pair for pair in pairs if not is_busy(pair[1], run.now)]
     return dict(sorted(offered, key=lambda pair: is_strangers(project, *pair)))
@@ -1136,7 +1136,7 @@ def handoff_head(run: Run, writers: Writers) -> list[str]:
     if is_strangers(project, name, writer):
         lines.append(STRANGERS)
     lines.append(OFFER)
-    is_elsewhere = "" != run.session.client_pid != writer.client_pid
+    is_elsewhere = run.session.client_pid not in ("", writer.client_pid)
     if is_elsewhere and is_running(writer.client_pid) and not writer.ended_at:
         lines.append(STILL_OPEN)
     then, now = (writer.branch, writer.commit), run.head
@@ -2009,7 +2009,7 @@ def adopt_handoff(project: Project, session: Session, written: list[list[str]]) 
     for name, at in written:
         if at <= handoff.written_at or not re.search(HANDOFF_NAME, name):
             continue
-        path = os.path.join(project.root, name)
+        path = join(project.root, name)
         text = read_handoff(path) if may_be_delivered(project, path) else ""
         ours = handoff_path(project, session)
         there = read_body(ours, session)
@@ -4915,7 +4915,7 @@ def is_from_repository(project: Project, path: str) -> bool:
         noted = read_text(project.state("cloned"), NOTED_LIMIT_BYTES)
         project.strangers = set((tracked + noted).lower().split("\0"))
     name = project.real_name(path).lower()
-    return not project.strangers.isdisjoint((name, os.path.dirname(name)))
+    return not project.strangers.isdisjoint((name, dirname(name)))
 
 
 def may_track(root: str) -> bool:
@@ -6884,7 +6884,8 @@ WEIGHTS = {
     -2: REPORTS,  # tells or asks what happens, or only sounds like a rule
 }
 ENDING_COSTS = {"?": 3, "？": 3, "!": 1, "！": 1}
-BINDING, WISH = 4, 2  # the least weight of what binds, and of a wish
+# the least weights: of a correction, of what binds, of a wish
+CORRECTION, BINDING, WISH = 5, 4, 2
 LEAST = -1  # no sentence weighs less
 
 
@@ -7031,7 +7032,7 @@ def rank_sentences(texts: list[str], rows: list[Sentence], room: int) -> list[Ra
         tally[number, weight] = tally.get((number, weight), 0) + 1
         turn = -(tally[number, weight] // FIRST_FEW)
         if sentence.strip() not in ("", GAP.strip()):
-            is_correction = weight >= 5  # none goes before what it corrects
+            is_correction = weight >= CORRECTION  # none goes before what it corrects
             rarity = 1 if is_correction else measure_rarity(counts, sentence)
             value = weight - len(sentence) // LONG + RARITY * rarity
             ranks.append((WHOLE if is_whole else value, turn, place))
@@ -7187,7 +7188,7 @@ SECRETS = (
         r"(?=[^\s'\"]{0,100}?\d)[^\s'\"]{6,}",
     ),
     (
-        "passwort kennwort passe: contrase senha wachtwoord hasło пароль 密码 パスワード 비밀번호",
+        "passwort kennwort passe contrase senha wachtwoord hasło пароль 密码 パスワード 비밀번호",
         # [t]: or a spell checker takes it for a slip
         r"(?i)((?:passwort|kennwort|mo[t] de passe|contrase[ñn]a|senha|wachtwoord|hasło"
         r"|пароль|密码|パスワード|비밀번호)"
@@ -8063,7 +8064,7 @@ def project_hints(here: Here) -> list[Finding]:
 
 def would_stage_ours(project: Project) -> bool:
     """Whether an ignore list of the project's own lets `git add -A` take our files."""
-    if not os.path.lexists(project.path(".gitignore")):
+    if not lexists(project.path(".gitignore")):
         return False  # the first hook writes ours
     paths = [project.relative(project.path(name, "x.md")) for name in RUNTIME_NAMES]
     ignored = run_git(project.root, ["check-ignore", *paths]).splitlines()
